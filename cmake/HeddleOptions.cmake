@@ -1,0 +1,30 @@
+# How everything here is compiled: warnings, sanitizers, reproducible paths. Carried by the target heddle_options.
+option(HEDDLE_WERROR "Warnings in heddle's own code are errors" ON)
+option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
+set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+endif()
+
+add_library(heddle_options INTERFACE)
+target_include_directories(heddle_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(heddle_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough
+  -Wno-missing-field-initializers  # a field not named in {.field = value} has its default: that is why it is not named
+  # g++ 12 sees an overlap in `"text" + std::string` that is not there
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  $<$<BOOL:${HEDDLE_WERROR}>:-Werror>
+  # __FILE__ and __builtin_FILE() name files as they are named in the repository
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
+  # a * b + c is two roundings unless fma() is written: the interpreter must agree with the device bit for bit
+  -ffp-contract=off)
+find_package(Threads REQUIRED)
+target_link_libraries(heddle_options INTERFACE Threads::Threads)
+
+if(HEDDLE_SANITIZE)
+  # for everything in the tree, GoogleTest included where it is built from source
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+endif()

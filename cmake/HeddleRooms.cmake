@@ -1,0 +1,94 @@
+# Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
+
+# heddle_room(name DEPENDS rooms... SEES headers... USES targets...): src/<name>/**.cpp as the library heddle_<name>.
+# SEES names single headers of rooms it does not depend on; scripts/check_rooms reads these lines.
+# A room without a .cpp yet is an interface library, so that others can already depend on it.
+function(heddle_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;SEES;USES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/src/${name}/main\\.cpp$")
+  list(TRANSFORM ROOM_DEPENDS PREPEND heddle_)
+  if(sources)
+    add_library(heddle_${name} STATIC ${sources})
+    target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
+  else()
+    add_library(heddle_${name} INTERFACE)
+    target_link_libraries(heddle_${name} INTERFACE heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
+  endif()
+endfunction()
+
+# heddle_program(program room DEPENDS rooms... USES targets...): the room as above, so that its tests can link it,
+# and src/<room>/main.cpp as the executable.
+function(heddle_program program room)
+  heddle_room(${room} ${ARGN})
+  add_executable(${program} ${CMAKE_SOURCE_DIR}/src/${room}/main.cpp)
+  target_link_libraries(${program} PRIVATE heddle_${room})
+endfunction()
+
+# heddle_tests(name): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its own.
+# Under a sanitizer a ctest is a quarter of the program, because the leak check takes 3 seconds per process on aarch64;
+# tests with Slow in their name are left out there.
+function(heddle_tests name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name}_tests ${sources})
+  # test helpers are included as "tests/<room>/helper.h"
+  target_include_directories(${name}_tests PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name}_tests PRIVATE heddle_${name} GTest::gtest GTest::gtest_main)
+  # what is tested is optimised as it is shipped; the tests themselves compile a third faster like this
+  target_compile_options(${name}_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(NOT HEDDLE_SANITIZE)
+    gtest_discover_tests(${name}_tests
+      DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
+    return()
+  endif()
+  foreach(quarter RANGE 3)
+    add_test(NAME ${name}:quarter_${quarter} COMMAND ${name}_tests --gtest_brief=1 --gtest_filter=-*Slow*)
+    set_tests_properties(${name}:quarter_${quarter} PROPERTIES LABELS ${name} TIMEOUT 1200
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${quarter}")
+  endforeach()
+endfunction()
+
+# Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.
+function(heddle_all_tests)
+  include(GoogleTest)
+  file(GLOB rooms CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/tests/*)
+  foreach(room ${rooms})
+    if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${room}/CMakeLists.txt)
+      add_subdirectory(tests/${room})
+    elseif(TARGET heddle_${room})
+      heddle_tests(${room})
+    endif()
+  endforeach()
+endfunction()
+
+# The checks that keep the tree in order, and the tests of those checks. A sanitizer has nothing to say about scripts.
+function(heddle_house_tests)
+  if(HEDDLE_SANITIZE OR CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  add_test(NAME house:rooms COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_rooms)
+  add_test(NAME house:rooms_reports_a_wrong_include COMMAND ${CMAKE_SOURCE_DIR}/tests/house/check_rooms_test)
+  add_test(NAME house:ascii COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_ascii)
+  add_test(NAME house:ascii_reports_a_wrong_character COMMAND ${CMAKE_SOURCE_DIR}/tests/house/check_ascii_test)
+  add_test(NAME house:format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format --check)
+  set_tests_properties(house:format PROPERTIES SKIP_RETURN_CODE 77)
+  set_tests_properties(house:rooms house:rooms_reports_a_wrong_include house:ascii
+    house:ascii_reports_a_wrong_character house:format PROPERTIES LABELS house)
+endfunction()
+
+# Every bench/<name>_bench.cpp as one Google Benchmark program, which may use any room.
+function(heddle_all_benchmarks)
+  if(NOT HEDDLE_BENCHMARKS)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*_bench.cpp)
+  foreach(source ${sources})
+    cmake_path(GET source STEM name)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu
+      benchmark::benchmark benchmark::benchmark_main)
+  endforeach()
+endfunction()

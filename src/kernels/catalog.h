@@ -1,0 +1,23 @@
+// Every kernel heddle can build, by name: what `heddle ptx list` shows and `heddle ptx print` makes.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ptx/ir.h"
+
+namespace heddle::kernels {
+
+struct Entry {
+  std::string name, summary;
+  std::vector<std::pair<std::string, std::string>> fields;  // name -> default value as text
+  // The fields in `set` take these values, the others their defaults. Throws an Error that names the field and what is
+  // allowed if there is no such field or the value is not possible.
+  std::function<ptx::Kernel(const std::map<std::string, std::string>& set)> build;
+  std::string lowest_target;  // "sm_75"
+};
+const std::vector<Entry>& catalog();
+
+}  // namespace heddle::kernels

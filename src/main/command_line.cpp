@@ -1,0 +1,97 @@
+// The command line: options and subcommands are described here, done elsewhere.
+#include "main/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "kernels/catalog.h"
+#include "main/ptx_command.h"
+
+namespace heddle {
+namespace {
+
+constexpr const char* overview =
+    "heddle: LLM inference that writes its own GPU code.\n"
+    "This version holds the kernels and the language they are written in. Models are not run yet.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  heddle ptx list                        every kernel, what it does and what can be set\n"
+    "  heddle ptx show NAME                   one kernel as PTX text, for the lowest target it is for\n"
+    "  heddle ptx show NAME --target sm_90a --set FIELD=VALUE\n"
+    "                                         the same for another target and another shape\n"
+    "  heddle ptx check                       verify every kernel and assemble it for every target\n"
+    "  heddle ptx check NAME --target sm_80   the same for one kernel and one target\n"
+    "\n"
+    "The exit status is 0 when done, 1 when something was refused or failed, 2 when the command was not understood.";
+
+// What the options of `ptx` are read into.
+struct PtxOptions {
+  std::string name, target;
+  std::vector<std::string> names, targets, settings;
+};
+
+void describe_ptx(CLI::App& program, PtxOptions& options, std::ostream& out, int& status) {
+  CLI::App* ptx = program.add_subcommand("ptx", "The GPU kernels: list, show and check them. Needs no GPU.");
+  ptx->require_subcommand(0, 1);
+  ptx->callback([ptx] {
+    if (ptx->get_subcommands().empty()) throw CLI::CallForHelp();
+  });
+
+  CLI::App* list =
+      ptx->add_subcommand("list", "Every kernel: its lowest target, what it does, its fields and defaults");
+  list->callback([&out] { list_kernels(kernels::catalog(), out); });
+
+  CLI::App* show = ptx->add_subcommand("show", "Verify one kernel and print its PTX text");
+  show->add_option("name", options.name, "A name from `heddle ptx list`")->required()->type_name("");
+  show->add_option("--target", options.target, "The GPU it is for, such as sm_90a; without it the lowest it is for")
+      ->type_name("TARGET");
+  show->add_option("--set", options.settings, "A field from `heddle ptx list`; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  show->callback([&options, &out] {
+    show_kernel(kernels::catalog(), options.name, options.target, parse_settings(options.settings), out);
+  });
+
+  CLI::App* check = ptx->add_subcommand(
+      "check", "Verify kernels and, where ptxas is on PATH, assemble them; a register spill is a failure");
+  check->add_option("names", options.names, "Kernels to check; without any, all")->type_name("");
+  check->add_option("--target", options.targets, "A target to check for; may be repeated; without it, all")
+      ->type_name("TARGET")
+      ->allow_extra_args(false);
+  check->callback([&options, &out, &status] {
+    status = check_kernels(kernels::catalog(), options.names, options.targets, out) ? 0 : 1;
+  });
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  CLI::App program(overview, "heddle");
+  program.set_version_flag("--version", std::string("heddle ") + version);
+  program.set_help_flag("-h,--help", "What can be done, here or after any command");
+  program.require_subcommand(0, 1);
+
+  int status = 0;
+  PtxOptions ptx;
+  describe_ptx(program, ptx, out, status);
+  program.footer(examples);  // after the subcommands, which would inherit it
+
+  try {
+    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes words from the end
+    if (arguments.empty()) throw CLI::CallForHelp();
+    return status;
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error, out, err) == 0 ? 0 : 2;  // 0: --help and --version come this way too
+  } catch (const Error& error) {
+    err << "heddle: " << error.what() << '\n';
+  } catch (const std::exception& error) {
+    err << "heddle: this is a bug: " << error.what() << '\n';
+  }
+  return 1;
+}
+
+}  // namespace heddle

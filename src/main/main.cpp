@@ -1,0 +1,7 @@
+#include <iostream>
+
+#include "main/command_line.h"
+
+int main(int count, char** words) {
+  return heddle::run_command_line(std::vector<std::string>(words + 1, words + count), std::cout, std::cerr);
+}

@@ -1,0 +1,56 @@
+#include "ptx/interpret.h"
+
+#include <new>
+
+#include "ptx/machine/cta.h"
+
+namespace heddle::ptx {
+
+// --- global memory ------------------------------------------------------------------------------------------------
+namespace {
+constexpr size_t alignment = 256;  // as cuMemAlloc gives
+}
+void Memory::Free::operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t(alignment)); }
+
+uint64_t Memory::add(size_t bytes) {
+  // The gap after each buffer keeps one that runs over from landing in the next.
+  auto* p = static_cast<uint8_t*>(::operator new(bytes + alignment, std::align_val_t(alignment)));
+  std::memset(p, 0xCC, bytes + alignment);
+  uint64_t address = uint64_t(reinterpret_cast<uintptr_t>(p));
+  buffers_.emplace(address, std::pair(uint64_t(bytes), std::unique_ptr<uint8_t, Free>(p)));
+  return address;
+}
+std::vector<std::pair<uint64_t, uint64_t>> Memory::regions() const {
+  std::vector<std::pair<uint64_t, uint64_t>> v;
+  for (auto& [begin, b] : buffers_) v.emplace_back(begin, begin + b.first);
+  return v;
+}
+
+// --- reports ------------------------------------------------------------------------------------------------------
+Report::Report(Kind kind_, const std::string& what, std::string kernel_, std::string file_, uint32_t line_, Grid block_,
+               uint32_t thread_)
+    : Error("{}: {}:{}: block ({}, {}, {}), thread {}: {}", kernel_, file_, line_, block_.x, block_.y, block_.z,
+            thread_, what),
+      kind(kind_),
+      kernel(std::move(kernel_)),
+      file(std::move(file_)),
+      line(line_),
+      thread(thread_),
+      block(block_) {}
+
+InterpretStats interpret(const Kernel& k, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                         const InterpretOptions& options) {
+  if (args_bytes != k.args_bytes)
+    throw Error("{}: expects {} bytes of arguments, got {}", k.name, k.args_bytes, args_bytes);
+  if (k.threads() == 0 || k.threads() % 32)
+    throw Error("{}: the block has {} threads, not a whole number of warps", k.name, k.threads());
+  if (grid.x % k.cluster_x || grid.y % k.cluster_y || grid.z % k.cluster_z)
+    throw Error("{}: the grid {} x {} x {} is not a whole number of clusters of {} x {} x {}", k.name, grid.x, grid.y,
+                grid.z, k.cluster_x, k.cluster_y, k.cluster_z);
+  machine::Program program(k);
+  machine::Engine engine(program, grid, args, args_bytes, memory, options);
+  engine.run();
+  return engine.stats;
+}
+
+}  // namespace heddle::ptx

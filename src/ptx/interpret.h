@@ -1,0 +1,93 @@
+// Runs a kernel on the CPU: whole grids, several blocks alive at once, warps in lock step under a mask.
+// Exact instructions give the GPU's bits, approximate ones are within the bound the PTX manual states.
+// What a GPU would let pass in silence is reported: see Report::Kind.
+#pragma once
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
+#include "ptx/ir.h"
+
+namespace heddle::ptx {
+
+// Global memory: separate buffers, each with its bounds. Addresses are host addresses.
+class Memory {
+ public:
+  template <class T>
+  DevicePtr<T> put(std::span<const T> data) {
+    DevicePtr<T> p = alloc<T>(data.size());
+    if (!data.empty()) std::memcpy(reinterpret_cast<void*>(p.address), data.data(), data.size_bytes());
+    return p;
+  }
+  template <class T>
+  DevicePtr<T> put(const std::vector<T>& data) {
+    return put(std::span<const T>(data));
+  }
+  // Filled with 0xCC, so that what a kernel forgot to write shows.
+  template <class T>
+  DevicePtr<T> alloc(size_t count) {
+    return {add(count * sizeof(T))};
+  }
+  template <class T>
+  std::vector<T> get(DevicePtr<T> p, size_t count) const {
+    std::vector<T> v(count);
+    if (count) std::memcpy(v.data(), reinterpret_cast<const void*>(p.address), count * sizeof(T));
+    return v;
+  }
+  // [begin, end) of every buffer, in order.
+  std::vector<std::pair<uint64_t, uint64_t>> regions() const;
+
+ private:
+  uint64_t add(size_t bytes);
+  struct Free {
+    void operator()(uint8_t* p) const;
+  };
+  std::map<uint64_t, std::pair<uint64_t, std::unique_ptr<uint8_t, Free>>> buffers_;  // begin -> (bytes, owner)
+};
+
+struct InterpretOptions {
+  uint32_t dynamic_shared_bytes = 0;  // of the run-time sized part
+  uint32_t resident_blocks =
+      16;  // alive at once (a whole number of clusters); blocks that wait for each other must all fit
+  uint64_t max_idle_steps = uint64_t(1) << 26;  // warp steps in which nothing is written and no one arrives anywhere
+  uint64_t seed = 0;                            // not 0: warps take turns in a random order
+  bool races = true;                            // look for races in shared memory
+};
+
+struct InterpretStats {
+  uint64_t warp_instructions = 0, lane_instructions = 0;  // lane: active lanes only; control steps are not counted
+};
+
+// What the interpreter found wrong.
+struct Report : Error {
+  enum class Kind {
+    out_of_bounds,       // outside every buffer, shared memory, arguments or constants
+    misaligned,          // address not a multiple of the access
+    uninitialised,       // shared memory read before it was written
+    race,                // two threads touch a shared byte, one writes, nothing orders them
+    barrier_divergence,  // a barrier, or another step that needs all lanes, reached by some lanes only
+    deadlock,            // warps wait for what can no longer come
+    no_progress,         // max_idle_steps: warps spin on what nobody writes
+    not_waited,          // a copy's data or a matrix unit's registers used before the wait
+    no_proxy_fence,      // ordinary writes to shared memory read by a copy or the matrix unit without fence.proxy.async
+    not_uniform,         // assume_uniform does not hold
+    bad_operand,         // division by zero, mbarrier misuse, a tensor map that makes no sense, ...
+    trap,
+  } kind;
+  std::string kernel, file;
+  uint32_t line = 0, thread = 0;  // thread in the block, linear
+  Grid block;
+  Report(Kind kind, const std::string& what, std::string kernel, std::string file, uint32_t line, Grid block,
+         uint32_t thread);
+};
+
+InterpretStats interpret(const Kernel& kernel, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                         const InterpretOptions& options = {});
+template <class Args>
+InterpretStats interpret(const Kernel& kernel, Grid grid, const Args& args, Memory& memory,
+                         const InterpretOptions& options = {}) {
+  return interpret(kernel, grid, &args, std::is_empty_v<Args> ? 0 : sizeof args, memory, options);
+}
+
+}  // namespace heddle::ptx

@@ -1,0 +1,120 @@
+// What a grid being interpreted consists of: the engine, clusters, thread blocks, their barriers.
+#pragma once
+#include <deque>
+#include <map>
+#include <random>
+
+#include "ptx/machine/program.h"
+#include "ptx/machine/shared.h"
+
+namespace heddle::ptx::machine {
+
+struct Engine;
+struct Cluster;
+
+// A barrier of the block (bar.sync).
+struct Barrier {
+  uint32_t expected = 0, arrived = 0;  // threads; expected 0: nobody is here yet
+  std::vector<Warp*> waiting;
+  ClockSum clocks;
+  uint32_t count = 0;  // barrier_reduce: threads whose predicate holds
+};
+
+struct Mbarrier {
+  uint32_t expected = 0;  // arrivals per phase
+  int64_t pending = 0;    // arrivals still to come in this phase
+  int64_t bytes = 0;      // expected bytes that have not landed
+  uint32_t phase = 0;
+  uint32_t init_thread = 0, init_count = 0;  // who initialised it, and when
+  ClockSum clocks;
+  ClockPtr done;  // what the last phase published
+};
+
+// A bulk or tensor copy into shared memory under way: it lands when somebody polls the barrier it reports to.
+struct BulkLoad {
+  Cta* to;
+  struct Piece {
+    uint32_t offset;      // in the shared memory of `to`
+    const uint8_t* from;  // null: zeros
+    uint32_t bytes;
+  };
+  std::vector<Piece> pieces;
+  Cta* source = nullptr;  // shared -> shared: the source block
+  uint32_t source_offset = 0;
+  uint32_t bytes = 0;    // credited to the barrier
+  uint32_t barrier = 0;  // offset of the barrier in `to`
+};
+// A cp.async.mbarrier.arrive under way: it comes when the copies its thread had begun have landed.
+struct CopyArrival {
+  Warp* warp;
+  uint32_t lane;
+  uint64_t copies_before;  // number of the first copy that it does not cover
+};
+
+struct Cta {
+  Engine* engine = nullptr;
+  Cluster* cluster = nullptr;
+  Grid id;
+  uint32_t rank = 0;  // in the cluster
+  Shared shared;
+  std::vector<Warp> warps;
+  std::vector<std::vector<uint64_t>> files;  // register files
+  std::array<Barrier, 16> barriers;
+  std::map<uint32_t, Mbarrier> mbarriers;                 // offset -> state
+  std::map<uint32_t, std::vector<BulkLoad>> loads;        // barrier offset -> copies that report to it
+  std::map<uint32_t, std::vector<CopyArrival>> arrivals;  // barrier offset -> arrivals that wait for cp.async
+  uint32_t engine_count = 0;                              // copies that have landed in this block
+  uint32_t live = 0;                                      // warps not done
+
+  uint32_t cluster_thread(const Warp& w, uint32_t lane) const;  // index in the cluster's clocks
+  uint32_t copy_engine() const;                                 // its index in the cluster's clocks
+};
+
+struct Cluster {
+  std::deque<Cta> blocks;
+  // The cluster barrier: its phase ends when all threads have arrived.
+  uint32_t phase = 0, arrived = 0;
+  std::vector<Warp*> waiting;
+  ClockSum clocks;
+  ClockPtr done;  // what the last phase published
+  std::map<std::pair<const Step*, uint32_t>, std::vector<uint64_t>>
+      promised;                            // assume_uniform: (step, unit) -> values in order
+  std::map<uint64_t, ClockPtr> published;  // address -> what releases at it published
+  uint32_t live = 0;                       // warps not done
+};
+
+struct Engine {
+  const Program& program;
+  const Kernel& kernel;
+  Grid grid;
+  std::vector<uint8_t> args;
+  Memory& memory;
+  InterpretOptions options;
+  InterpretStats stats;
+  uint64_t events = 0;  // writes, arrivals, ends: what another warp may be waiting for
+  std::mt19937_64 rng;
+  const std::pair<uint64_t, uint64_t>* last_region = nullptr;
+  std::vector<std::pair<uint64_t, uint64_t>> regions;  // [begin, end) of the buffers
+  bool clocks = false;
+
+  Engine(const Program& p, Grid g, const void* a, size_t bytes, Memory& m, const InterpretOptions& o);
+  // The host address of [address, address + bytes) in global memory; fails with a report if it is not in a buffer.
+  uint8_t* global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align);
+  void run();
+
+ private:
+  void start(Cluster& c, uint64_t index);
+  void start(Warp& w, Cta& cta, uint32_t index);
+  bool turn(Cluster& c);
+  void go(Warp& w, uint32_t steps);
+  [[noreturn]] void stuck(const std::deque<Cluster*>& alive, Report::Kind kind);
+  ClockPtr zero_;
+  std::deque<Cluster> pool_;
+  uint64_t idle_since_ = 0, idle_events_ = 0;
+  uint32_t idle_rounds_ = 0;
+};
+
+// Lets the copies and arrivals that report to the mbarrier at this offset come in. True if any did.
+bool land(Cta& cta, uint32_t barrier);
+
+}  // namespace heddle::ptx::machine

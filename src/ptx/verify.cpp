@@ -1,0 +1,109 @@
+// What a kernel must satisfy: the order of the rules, and those about the kernel as a whole.
+#include "ptx/verify.h"
+
+#include <bit>
+#include <cctype>
+#include <cstring>
+
+#include "ptx/verify_rules.h"
+
+namespace heddle::ptx {
+namespace {
+
+// A letter first, or _ or $ with something after it; then letters, digits, _ and $.
+bool is_identifier(const std::string& s) {
+  auto in = [](char c, const char* extra) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(extra, c);
+  };
+  for (char c : s)
+    if (!c || static_cast<unsigned char>(c) > 127 || !in(c, "_$")) return false;
+  if (s.empty() || std::isdigit(static_cast<unsigned char>(s[0])) || s == "WARP_SZ") return false;
+  return s.size() > 1 || std::isalpha(static_cast<unsigned char>(s[0]));
+}
+
+bool can_be_held(Type t) { return t != Type::none && (t == Type::pred || size_of(t) > 1); }
+
+template <class... Args>
+void expect(const Kernel& k, bool ok, fmt::format_string<Args...> why, Args&&... args) {
+  if (!ok) throw Error("kernel {}: {}", k.name, fmt::format(why, std::forward<Args>(args)...));
+}
+
+std::string joined(const std::vector<std::string_view>& names) {
+  std::string s;
+  for (std::string_view n : names) s.append(s.empty() ? "" : " or ").append(n);
+  return s;
+}
+
+}  // namespace
+
+void verify_kernel(const Kernel& k) {
+  expect(k, is_identifier(k.name), "the name is not a PTX identifier: ASCII letters, digits, _ and $, no digit first");
+  const uint64_t threads = uint64_t(k.threads_x) * k.threads_y * k.threads_z;
+  expect(k, threads >= 32 && threads <= 1024 && threads % 32 == 0,
+         "a block of {} x {} x {} threads; expected a multiple of 32 from 32 to 1024", k.threads_x, k.threads_y,
+         k.threads_z);
+  expect(k, k.threads_z <= 64, "a block of {} threads along z; at most 64", k.threads_z);
+  const uint64_t cluster = uint64_t(k.cluster_x) * k.cluster_y * k.cluster_z;
+  expect(k, cluster >= 1 && cluster <= 16,
+         "a cluster of {} x {} x {} blocks; expected 1 to 16 (8 on every GPU with clusters)", k.cluster_x, k.cluster_y,
+         k.cluster_z);
+  expect(k, k.min_blocks * threads <= 2048, "{} blocks of {} threads per SM; an SM holds 2048 threads", k.min_blocks,
+         threads);
+  expect(k, k.max_registers <= 255, "{} registers per thread; at most 255", k.max_registers);
+  expect(k, k.args_bytes <= 4096, "{} bytes of arguments; at most 4096, which every target takes", k.args_bytes);
+  expect(k, std::has_single_bit(k.args_align), "arguments aligned to {} bytes; expected a power of two", k.args_align);
+  expect(k, std::has_single_bit(k.shared_align), "shared memory aligned to {} bytes; expected a power of two",
+         k.shared_align);
+  expect(k, k.constants.size() <= 65536, "{} bytes of constants; at most 65536", k.constants.size());
+  for (size_t r = 0; r < k.regs.size(); ++r)
+    expect(k, can_be_held(k.regs[r]), "register {} is {}; 8-bit values are held widened to 32 bits", r,
+           name(k.regs[r]));
+}
+
+void verify_waits(const Kernel& k) {
+  const Inst* first[256] = {};  // the first instruction of each Op
+  each_instruction(k.body, [&](const Inst& i) {
+    if (!first[size_t(i.op)]) first[size_t(i.op)] = &i;
+  });
+  auto used = [&](Op op) { return first[size_t(op)] != nullptr; };
+  auto expect = [&](Op op, bool waited, const char* how) {
+    if (used(op) && !waited) refuse(k, *first[size_t(op)], "nothing in the kernel waits for it: {}", how);
+  };
+  const bool polled = used(Op::mbarrier_test) || used(Op::mbarrier_try);
+  expect(Op::cp_async,
+         (used(Op::cp_async_commit) && used(Op::cp_async_wait)) || (used(Op::cp_async_mbarrier) && polled),
+         "expected cp_async_commit and cp_async_wait, or cp_async_mbarrier and a wait on it");
+  for (Op op : {Op::bulk_load, Op::tensor_load}) expect(op, polled, "expected a wait on its mbarrier");
+  for (Op op : {Op::bulk_store, Op::tensor_store})
+    expect(op, used(Op::bulk_commit) && used(Op::bulk_wait), "expected bulk_commit and bulk_wait");
+  expect(Op::wgmma, used(Op::wgmma_commit) && used(Op::wgmma_wait), "expected wgmma_commit and wgmma_wait");
+}
+
+void verify_target(const Kernel& k, const Target& t) {
+  if (k.shared_bytes > t.max_shared_bytes)
+    throw Error("kernel {}: {} bytes of shared memory; a block has at most {} on {}", k.name, k.shared_bytes,
+                t.max_shared_bytes, t.name);
+  if (k.cluster() > 1 && t.sm < 90)
+    throw Error("kernel {}: a cluster of {} blocks needs sm_90, target is {}", k.name, k.cluster(), t.name);
+  each_instruction(k.body, [&](const Inst& i) {
+    const Need n = need(i);
+    if (has(t, n)) return;
+    refuse(k, i, "needs {}, target is {}", n.only.empty() ? fmt::format("sm_{}", n.sm) : joined(n.only), t.name);
+  });
+}
+
+void verify(const Kernel& kernel) {
+  verify_kernel(kernel);
+  verify_types(kernel);
+  verify_scope(kernel);
+  verify_addresses(kernel);
+  verify_uniformity(kernel);
+  verify_waits(kernel);
+}
+
+void verify(const Kernel& kernel, const Target& target) {
+  verify(kernel);
+  verify_target(kernel, target);
+}
+
+}  // namespace heddle::ptx

@@ -1,0 +1,12 @@
+// What a kernel must satisfy before it is printed or run.
+#pragma once
+#include "ptx/target.h"
+
+namespace heddle::ptx {
+
+// Throws an Error that names the kernel, the source line, the instruction and the reason.
+void verify(const Kernel& kernel, const Target& target);
+// All but what depends on a target.
+void verify(const Kernel& kernel);
+
+}  // namespace heddle::ptx

@@ -1,0 +1,304 @@
+// Every case on a GPU against the interpreter: bit for bit where the case is exact, else within its bound.
+// Not part of ctest, because it needs a GPU. Exits 0 if all agree, 1 if not, 2 if there is no GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "ptx/print.h"
+#include "ptx/verify.h"
+#include "tests/gpu/driver.h"
+#include "tests/ptx/cases/run.h"
+
+namespace heddle::gpu_test {
+namespace {
+
+using ptx::cases::Case;
+
+struct Options {
+  std::string filter = ".*";
+  uint32_t items = 0;  // 0: what each case asks for
+  uint64_t seed = 1;
+  uint32_t threads = std::max(1u, std::thread::hardware_concurrency());
+  bool list = false, verbose = false;
+};
+
+constexpr uint32_t usual_items = 10000;
+constexpr double patience = 30;  // seconds for one kernel; the slowest takes milliseconds
+
+struct Result {
+  enum class State { pending, done, failed, skipped } state = State::pending;
+  uint32_t items = 0, mismatches = 0;
+  std::string why;                 // the first mismatch, the failure, or why it was skipped
+  std::optional<double> error;     // largest relative one, where a case is not exact
+  uint64_t differing = 0;          // bytes that are not the same, where a case is not exact
+};
+
+// --- how far apart ------------------------------------------------------------------------------------------------
+// Cases do not say what their results are; the name of an instruction does, by the first floating type in it.
+double value_at(const std::string& type, const uint8_t* p) {
+  auto bits = [&](auto v) {
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  };
+  if (type == "f64") return bits(double{});
+  if (type == "f32") return double(bits(float{}));
+  if (type == "bf16") return double(to_f32(bf16{bits(uint16_t{})}));
+  return double(to_f32(f16{bits(uint16_t{})}));
+}
+void measure(const Case& c, const std::vector<uint8_t>& got, const std::vector<uint8_t>& want, Result& r) {
+  static const std::regex types("(f64|f32|bf16|f16)");
+  std::smatch match;
+  for (size_t i = 0; i < got.size(); ++i) r.differing += got[i] != want[i];
+  if (!std::regex_search(c.name, match, types)) return;
+  const std::string type = match[1];
+  const size_t step = type == "f64" ? 8 : type == "f32" ? 4 : 2;
+  r.error = 0;
+  for (size_t i = 0; i + step <= got.size(); i += step) {
+    const double g = value_at(type, &got[i]), w = value_at(type, &want[i]);
+    if (std::isfinite(g) && std::isfinite(w) && w != 0) r.error = std::max(*r.error, std::abs(g - w) / std::abs(w));
+  }
+}
+
+// --- one case -----------------------------------------------------------------------------------------------------
+uint32_t shared_bytes(const Case& c, const ptx::Kernel& k) {
+  if (!k.shared_at_launch()) return 0;
+  return k.dynamic_shared ? ptx::dynamic_shared_offset(k) + c.dynamic_shared_bytes : k.shared_bytes;
+}
+
+// What the GPU makes of the inputs. One kernel at a time, so that a fault is blamed on the right one.
+std::vector<uint8_t> run_on_gpu(const Device& device, const Module& module, const Case& c, const ptx::Kernel& kernel,
+                                const std::vector<uint8_t>& in, uint32_t items) {
+  constexpr size_t guard = 4096;  // bytes behind the output that must stay as they are
+  const size_t out_bytes = size_t(items) * c.out_bytes;
+  Buffer from(device, in.size()), to(device, out_bytes + guard);
+  from.put(in);
+  to.fill(ptx::cases::untouched, out_bytes + guard);
+  ptx::cases::Args args{.in = {from.address()}, .out = {to.address()}, .items = items, .map_in = {}, .map_out = {}};
+  if (c.map_in) args.map_in = encode(device, c.map_in(args.in.address, items));
+  if (c.map_out) args.map_out = encode(device, c.map_out(args.out.address, items));
+  module.run(kernel, ptx::cases::grid(c, items), shared_bytes(c, kernel), &args, patience);
+  std::vector<uint8_t> out = to.get(out_bytes + guard);
+  if (std::any_of(out.begin() + std::ptrdiff_t(out_bytes), out.end(), [](uint8_t b) { return b != ptx::cases::untouched; }))
+    throw Error("wrote behind its output");
+  out.resize(out_bytes);
+  return out;
+}
+
+Result run_case(const Device& device, const ptx::Target& target, const Case& c, const Options& options, std::mutex& gpu,
+                std::atomic<bool>& lost) {
+  Result r;
+  r.state = Result::State::failed;
+  bool launched = false;
+  try {
+    const ptx::Kernel kernel = c.build();
+    ptx::verify(kernel);
+    try {
+      ptx::verify(kernel, target);
+    } catch (const Error& e) {  // only what depends on the target is left to fail
+      r.state = Result::State::skipped, r.why = e.what();
+      return r;
+    }
+    Module module(device, ptx::print(kernel, target), kernel.name);
+    r.items = options.items ? options.items : c.fewest_items ? c.fewest_items : usual_items;
+    const auto in = ptx::cases::make_inputs(c, r.items, options.seed);
+    // races are the unit tests' business: they cost the interpreter more than the rest
+    const auto want = ptx::cases::interpret_case(c, kernel, in, r.items, {.races = false});
+    std::vector<uint8_t> got;
+    {
+      std::lock_guard hold(gpu);
+      if (lost) return Result{};
+      launched = true;
+      got = run_on_gpu(device, module, c, kernel, in, r.items);
+    }
+    const auto difference = ptx::cases::compare(c, in, got, want, r.items);
+    r.mismatches = difference.mismatches, r.why = difference.first;
+    if (c.compare) measure(c, got, want, r);
+    r.state = r.mismatches ? Result::State::failed : Result::State::done;
+  } catch (const DriverError& e) {
+    if (e.sticky && !launched) return Result{};  // another case's fault: again in a new context
+    if (e.sticky) lost = true;
+    r.why = e.what();
+    if (e.code == Module::hung) {
+      fmt::print("{} {}: {}\n", c.family, c.name, e.what());
+      std::fflush(stdout);
+      _exit(1);  // nothing can be run beside it, nor can it be ended
+    }
+  } catch (const std::exception& e) {
+    r.why = e.what();
+  }
+  return r;
+}
+
+// All cases, several at a time, in new contexts after a fault until every case has its result.
+void run_all(Device& device, const ptx::Target& target, const std::vector<Case>& cases, const Options& options, std::vector<Result>& results) {
+  for (;;) {
+    std::vector<size_t> pending;
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (results[i].state == Result::State::pending) pending.push_back(i);
+    if (pending.empty()) return;
+    std::mutex gpu;
+    std::atomic<bool> lost = false;
+    std::atomic<size_t> next = 0;
+    std::vector<std::thread> workers;
+    for (uint32_t t = 0; t < options.threads; ++t)
+      workers.emplace_back([&] {
+        device.use();
+        for (size_t n; !lost && (n = next++) < pending.size();) {
+          const Case& c = cases[pending[n]];
+          Result r = run_case(device, target, c, options, gpu, lost);
+          if (options.verbose && r.state != Result::State::pending) {
+            fmt::print("{} {}: {} items, {} mismatches {}\n", c.family, c.name, r.items, r.mismatches, r.why);
+            std::fflush(stdout);
+          }
+          results[pending[n]] = std::move(r);
+        }
+      });
+    for (auto& w : workers) w.join();
+    if (lost) device.reset();
+  }
+}
+
+// --- the report ---------------------------------------------------------------------------------------------------
+bool report(const std::vector<Case>& cases, const std::vector<Result>& results, bool verbose) {
+  struct Sum {
+    uint32_t cases = 0, failed = 0, skipped = 0;
+    uint64_t items = 0, mismatches = 0;
+    double error = 0;
+  };
+  std::map<std::string, Sum> families;
+  Sum total;
+  for (size_t i = 0; i < cases.size(); ++i)
+    for (Sum* s : {&families[cases[i].family], &total}) {
+      const Result& r = results[i];
+      ++s->cases;
+      s->failed += r.state == Result::State::failed;
+      s->skipped += r.state == Result::State::skipped;
+      if (r.state == Result::State::skipped) continue;
+      s->items += r.items, s->mismatches += r.mismatches;
+      s->error = std::max(s->error, r.error.value_or(0));
+    }
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (results[i].state == Result::State::skipped) fmt::print("skipped {} {}: {}\n", cases[i].family, cases[i].name, results[i].why);
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (results[i].state == Result::State::failed)
+      fmt::print("FAILED {} {} ({}): {} of {} items: {}\n", cases[i].family, cases[i].name, cases[i].bound, results[i].mismatches,
+                 results[i].items, results[i].why);
+
+  if (verbose) {
+    fmt::print("\n{:<44} {:>24} {:>10} {:>16} {:>14}\n", "not exact", "bound", "items", "bytes differing", "largest error");
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (cases[i].compare && results[i].error)
+        fmt::print("{:<44} {:>24} {:>10} {:>16} {:>14.3g}\n", cases[i].name, cases[i].bound, results[i].items, results[i].differing,
+                   *results[i].error);
+  }
+  fmt::print("\n{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14}\n", "family", "cases", "failed", "skipped", "items", "mismatches",
+             "largest error");
+  auto line = [](const std::string& name, const Sum& s) {
+    fmt::print("{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14.3g}\n", name, s.cases, s.failed, s.skipped, s.items, s.mismatches, s.error);
+  };
+  for (auto& [name, s] : families) line(name, s);
+  line("all", total);
+  return total.failed == 0;
+}
+
+const ptx::Target& best_target(uint32_t sm) {
+  const ptx::Target* best = nullptr;
+  for (auto& t : ptx::targets())
+    if (t.sm == sm || (t.sm < sm && !t.specific)) best = &t;  // in order: the "a" target of the very sm comes last
+  if (!best) throw NoGpu(fmt::format("no GPU: this one is sm_{}, heddle begins with sm_75", sm));
+  return *best;
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  auto number = [](const std::string& text) {
+    size_t used = 0;
+    const auto v = std::stoull(text, &used);
+    if (used != text.size()) throw std::invalid_argument(text);
+    return v;
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    auto value = [&]() -> std::string {
+      if (++i >= argc) throw std::invalid_argument(a + " without a value");
+      return argv[i];
+    };
+    if (a == "--filter")
+      o.filter = value();
+    else if (a == "--items")
+      o.items = uint32_t(number(value()));
+    else if (a == "--seed")
+      o.seed = number(value());
+    else if (a == "--threads")
+      o.threads = uint32_t(std::max<unsigned long long>(1, number(value())));
+    else if (a == "--list")
+      o.list = true;
+    else if (a == "--verbose")
+      o.verbose = true;
+    else
+      throw std::invalid_argument(a);
+  }
+  return o;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  try {
+    options = parse(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "isa_on_gpu: {}\nusage: isa_on_gpu [--filter REGEX] [--items N] [--seed N] [--threads N] [--list] [--verbose]\n", e.what());
+    return 2;
+  }
+  const std::regex filter(options.filter);
+  std::vector<Case> cases;
+  for (auto& c : ptx::cases::all_cases())
+    if (std::regex_search(c.family + " " + c.name, filter)) cases.push_back(c);
+  if (options.list) {
+    for (auto& c : cases) fmt::print("{} {} ({})\n", c.family, c.name, c.bound);
+    return 0;
+  }
+  if (cases.empty()) {
+    fmt::print(stderr, "isa_on_gpu: no case matches {}\n", options.filter);
+    return 2;
+  }
+
+  std::optional<Device> device;
+  const ptx::Target* target = nullptr;
+  try {
+    device.emplace();
+    target = &best_target(device->sm());
+  } catch (const NoGpu& e) {
+    fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
+    return 2;
+  }
+  fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device->name(), device->driver_version(), target->name,
+             cases.size(), options.threads, options.seed);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Result> results(cases.size());
+  run_all(*device, *target, cases, options, results);
+  const bool good = report(cases, results, options.verbose);
+  fmt::print("{:.1f} s; {}\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+             good ? "all agree" : "NOT all agree");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace heddle::gpu_test
+
+int main(int argc, char** argv) {
+  try {
+    return heddle::gpu_test::run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
+    return 1;
+  }
+}
