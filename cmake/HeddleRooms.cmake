@@ -1,13 +1,16 @@
 # Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
 
-# heddle_room(name DEPENDS rooms... SEES headers... USES targets...): src/<name>/**.cpp as the library heddle_<name>.
-# SEES names single headers of rooms it does not depend on; scripts/check_rooms reads these lines.
+# heddle_room(name DEPENDS rooms... SEES headers... USES targets... TESTS_USE rooms...): src/<name>/**.cpp as the library
+# heddle_<name>. SEES names single headers of rooms it does not depend on, TESTS_USE rooms that only its tests link.
+# scripts/check_rooms reads these lines.
 # A room without a .cpp yet is an interface library, so that others can already depend on it.
 function(heddle_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPENDS;SEES;USES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;SEES;USES;TESTS_USE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/src/${name}/main\\.cpp$")
   list(TRANSFORM ROOM_DEPENDS PREPEND heddle_)
+  list(TRANSFORM ROOM_TESTS_USE PREPEND heddle_)
+  set_property(GLOBAL PROPERTY heddle_${name}_tests_use ${ROOM_TESTS_USE})
   if(sources)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
@@ -26,6 +29,7 @@ function(heddle_program program room)
 endfunction()
 
 # heddle_tests(name): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its own.
+# tests/<name>/cases/*.cpp are <name>_cases: objects for this program, and for others that run the same cases elsewhere.
 # Under a sanitizer a ctest is a quarter of the program, because the leak check takes 3 seconds per process on aarch64;
 # tests with Slow in their name are left out there.
 function(heddle_tests name)
@@ -33,15 +37,24 @@ function(heddle_tests name)
   if(NOT sources)
     return()
   endif()
+  get_property(tests_use GLOBAL PROPERTY heddle_${name}_tests_use)
+
+  set(cases ${sources})
+  list(FILTER cases INCLUDE REGEX "/tests/${name}/cases/")
+  if(cases)
+    list(REMOVE_ITEM sources ${cases})
+    add_library(${name}_cases OBJECT ${cases})
+    target_link_libraries(${name}_cases PUBLIC heddle_${name})
+    heddle_test_options(${name}_cases)
+  endif()
+
   add_executable(${name}_tests ${sources})
-  # test helpers are included as "tests/<room>/helper.h"
-  target_include_directories(${name}_tests PRIVATE ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${name}_tests PRIVATE heddle_${name} GTest::gtest GTest::gtest_main)
-  # what is tested is optimised as it is shipped; the tests themselves compile a third faster like this
-  target_compile_options(${name}_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_link_libraries(${name}_tests PRIVATE
+    $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest GTest::gtest_main)
+  heddle_test_options(${name}_tests)
   if(NOT HEDDLE_SANITIZE)
     gtest_discover_tests(${name}_tests
-      DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
+      DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
     return()
   endif()
   foreach(quarter RANGE 3)
@@ -49,6 +62,13 @@ function(heddle_tests name)
     set_tests_properties(${name}:quarter_${quarter} PROPERTIES LABELS ${name} TIMEOUT 1200
       ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${quarter}")
   endforeach()
+endfunction()
+
+function(heddle_test_options target)
+  # test helpers are included as "tests/<room>/helper.h"
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  # what is tested is optimised as it is shipped; the tests themselves compile a third faster like this
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.

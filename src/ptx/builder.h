@@ -44,7 +44,7 @@ struct Builder : Code {
                        Type::u64, l)};
   }
   template <class T>
-  requires(type_of<T> != Type::none) Val<Loaded<T>> arg(T Args::*m, Loc l = Loc::current()) {
+  requires(size_of(type_of<T>) > 0)  // no bool: it has no form in memory Val<Loaded<T>> arg(T Args::*m, Loc l = Loc::current()) {
     return param<T>(offset_of(m), l);
   }
 

@@ -1,9 +1,8 @@
 // What a kernel must satisfy: the order of the rules, and those about the kernel as a whole.
 #include "ptx/verify.h"
 
+#include <algorithm>
 #include <bit>
-#include <cctype>
-#include <cstring>
 
 #include "ptx/verify_rules.h"
 
@@ -12,13 +11,11 @@ namespace {
 
 // A letter first, or _ or $ with something after it; then letters, digits, _ and $.
 bool is_identifier(const std::string& s) {
-  auto in = [](char c, const char* extra) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(extra, c);
-  };
-  for (char c : s)
-    if (!c || static_cast<unsigned char>(c) > 127 || !in(c, "_$")) return false;
-  if (s.empty() || std::isdigit(static_cast<unsigned char>(s[0])) || s == "WARP_SZ") return false;
-  return s.size() > 1 || std::isalpha(static_cast<unsigned char>(s[0]));
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  auto follows = [&](char c) { return letter(c) || digit(c) || c == '_' || c == '$'; };
+  if (s.empty() || s == "WARP_SZ" || !std::ranges::all_of(s, follows)) return false;
+  return letter(s[0]) || (!digit(s[0]) && s.size() > 1);
 }
 
 bool can_be_held(Type t) { return t != Type::none && (t == Type::pred || size_of(t) > 1); }

@@ -196,7 +196,7 @@ class Addresses {
       refuse(kernel_, i, "needs shared memory aligned to {} bytes, the kernel's is aligned to {}", align,
              kernel_.shared_align);
     const uint64_t certain = std::min<uint64_t>(at.base == Base::opaque ? 16 : align, finer(at.step, align));
-    const int64_t position = at.value + offset;
+    const int64_t position = int64_t(uint64_t(at.value) + uint64_t(offset));
     if (uint64_t(position) % certain)
       refuse(kernel_, i, "{} + {}{} is not a multiple of {}", called(at.base), position,
              at.step ? fmt::format(" + n * {}", at.step) : "", align);
@@ -207,7 +207,7 @@ class Addresses {
   }
   void inside(const Inst& i, Base base, int64_t position, uint64_t bytes, uint64_t size) const {
     if (position < 0 || uint64_t(position) + bytes > size)
-      refuse(kernel_, i, "{} bytes at byte {} of the {}, which have {}", bytes, position, called(base), size);
+      refuse(kernel_, i, "{} bytes at byte {} of {} bytes of {}", bytes, position, size, called(base));
   }
 
   const Kernel& kernel_;

@@ -29,7 +29,7 @@ void ordered(Form& f, std::initializer_list<Order> allowed) {
   const char* order = f.inst.order == Order::weak ? "weak" : spell(f.inst.order);
   f.expect(ok, "the order is {}, which it cannot have", order);
   const bool scoped = f.inst.order != Order::weak && f.inst.order != Order::is_volatile;
-  f.expect(scoped == (f.inst.scope != Scope::none), "a {} access {} scope", order, scoped ? "needs a" : "takes no");
+  f.expect(scoped == (f.inst.scope != Scope::none), "{} {} scope", order, scoped ? "needs a" : "takes no");
 }
 
 void access(Form& f, bool is_load) {

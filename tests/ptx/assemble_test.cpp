@@ -11,6 +11,7 @@
 
 #include "base/ptxas.h"
 #include "ptx/print.h"
+#include "tests/ptx/cases/case.h"
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx {
@@ -126,7 +127,7 @@ void expect_assembles(std::span<const Probe> probes, const Need& n) {
 }
 
 TEST_F(AssembleTest, EveryInstructionAssemblesWhereNeedSaysItDoes) {
-  constexpr size_t batch = 64;  // probes per kernel; 1589 in one take ptxas 2.5 times as long as 25 times 64
+  constexpr size_t batch = 64;  // probes per kernel; all of a group in one kernel take ptxas twice as long
   for (const auto& [key, probes] : groups()) {
     const auto& [sm, version, only] = key;
     for (size_t i = 0; i < probes.size(); i += batch)
@@ -134,12 +135,13 @@ TEST_F(AssembleTest, EveryInstructionAssemblesWhereNeedSaysItDoes) {
   }
 }
 
-// One kernel per distinct instruction that needs more than the lowest, by its title.
+// One kernel per distinct instruction and need that is more than the lowest.
 std::map<std::string, Kernel> demanding() {
   std::map<std::string, Kernel> all;
   for (const auto& [key, probes] : groups()) {
     if (std::get<0>(key) == 75 && std::get<1>(key) == 63) continue;
-    for (const Probe& p : probes) all.emplace(title(p), kernel_of(p));
+    for (const Probe& p : probes)
+      all.emplace(fmt::format("{} (sm_{}, PTX {})", title(p), std::get<0>(key), std::get<1>(key)), kernel_of(p));
   }
   return all;
 }
@@ -187,6 +189,9 @@ bool takes_address(Op op) {
   return (op >= Op::load && op <= Op::prefetch) || (op >= Op::cp_async && op <= Op::stmatrix);
 }
 
+// ptxas knows that bulk copies are multiples of 16 bytes and that a parity is 0 or 1.
+uint64_t allowed(Op op) { return op >= Op::bulk_load && op <= Op::bulk_shared ? 16 : 1; }
+
 // Each source register of each instruction replaced by a constant, one at a time and all at once. Not the address in
 // the first: no builder call makes a constant address, and some crash ptxas 13.0.
 void with_constants(Block& out, const Block& block) {
@@ -196,7 +201,8 @@ void with_constants(Block& out, const Block& block) {
     for (size_t n = takes_address(original.op) ? 1 : 0; n < original.src.size(); ++n) {
       if (original.src[n].kind != Operand::Kind::reg) continue;
       Inst one = original;
-      one.src[n] = all.src[n] = Operand{.kind = Operand::Kind::imm, .type = original.src[n].type, .bits = takes_address(original.op) ? 0u : 1u};
+      one.src[n] = all.src[n] =
+          Operand{.kind = Operand::Kind::imm, .type = original.src[n].type, .bits = allowed(original.op)};
       out.push_back(std::move(one));
     }
     out.push_back(std::move(all));
@@ -220,6 +226,40 @@ TEST_F(AssembleTest, AnyOperandMayBeAConstant) {
       const Assembled one = assemble(print(constants_of(std::span(&p, 1)), t, {.lines = false}), t.name);
       EXPECT_TRUE(one.ok) << title(p) << " with constants, " << t.name << "\n" << one.log.substr(0, 400);
     }
+  }
+}
+
+void replace_all(std::string& text, std::string_view from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// The cases that the interpreter and the GPU run, each where it can run first: all those with the same target and
+// version as one module, because starting ptxas takes longer than assembling a case. The long ones (wgmma, about
+// 1000 lines) take 0.2 to 2 seconds each and differ in layout only, so every eighth must do; the probes above have
+// every shape, and the GPU program loads all of them.
+TEST_F(AssembleTest, EveryCaseAssembles) {
+  std::map<std::string, std::string> modules;  // the first two lines of a text -> the texts without them
+  const std::vector<cases::Case>& all = cases::all_cases();
+  size_t long_ones = 0;
+  for (size_t n = 0; n < all.size(); ++n) {
+    Kernel kernel = all[n].build();
+    if (kernel.body.size() > 400 && long_ones++ % 8) continue;
+    kernel.name = fmt::format("case_{}", n);
+    Need needs = need_of(kernel);
+    if (kernel.cluster() > 1) needs.sm = std::max(needs.sm, 90u);
+    std::string text = print(kernel, lowest(needs), {.lines = false});
+    replace_all(text, "smem", fmt::format("smem_{}", n));
+    replace_all(text, "constants", fmt::format("constants_{}", n));
+    const size_t head = text.find(".address_size");
+    modules[text.substr(0, head)] +=
+        fmt::format("// {} {}\n", all[n].family, all[n].name) + text.substr(text.find('\n', head));
+  }
+  for (const auto& [head, text] : modules) {
+    const size_t at = head.find("sm_");
+    const std::string on = head.substr(at, head.find('\n', at) - at);
+    const Assembled a = assemble(head + ".address_size 64\n" + text, on);
+    EXPECT_TRUE(a.ok) << head << a.log.substr(0, 4000);
   }
 }
 

@@ -38,9 +38,8 @@ inline ::testing::AssertionResult accepted(const Kernel& k, const Target* t = nu
   return ::testing::AssertionFailure() << why;
 }
 
-// "tests/ptx/verify_test.cpp:12: ", as messages name a line.
-inline std::string at_line(const char* file, uint32_t line) { return fmt::format("{}:{}: ", file, line); }
-#define AT(line) at_line(__FILE__, line)
+// "tests/ptx/verify_test.cpp:12: ", as messages name a line of the calling file.
+inline std::string at(uint32_t line, const char* file = __builtin_FILE()) { return fmt::format("{}:{}: ", file, line); }
 
 // The first instruction of an Op, wherever it stands.
 inline Inst* find(Block& b, Op op) {

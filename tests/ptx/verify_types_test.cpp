@@ -443,11 +443,10 @@ TEST(VerifyMemory, OrdersAndScopes) {
   EXPECT_TRUE(takes(ordered(load(T::u32, Space::shared), Order::is_volatile, Scope::none)));
   EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::release, Scope::gpu), {"the order is release"}));
   EXPECT_TRUE(refuses(ordered(store(T::u32, Space::global), Order::acquire, Scope::gpu), {"the order is acquire"}));
+  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::acquire, Scope::none), {"acquire needs a scope"}));
+  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::weak, Scope::gpu), {"weak takes no scope"}));
   EXPECT_TRUE(
-      refuses(ordered(load(T::u32, Space::global), Order::acquire, Scope::none), {"acquire access needs a scope"}));
-  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::weak, Scope::gpu), {"weak access takes no scope"}));
-  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::is_volatile, Scope::gpu),
-                      {"volatile access takes no scope"}));
+      refuses(ordered(load(T::u32, Space::global), Order::is_volatile, Scope::gpu), {"volatile takes no scope"}));
   EXPECT_TRUE(
       refuses(ordered(load(T::u32, Space::constant), Order::relaxed, Scope::gpu), {"const space has no orders"}));
   Inst fence{.op = Op::fence, .order = Order::acq_rel, .scope = Scope::cluster};

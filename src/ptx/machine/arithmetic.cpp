@@ -1,7 +1,13 @@
 // Which function executes an arithmetic instruction: registers in, registers out, nothing else. The values themselves
 // are defined in numbers.h.
+#ifdef __clang__  // would warn where a row cannot be done in vectors
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else  // nobody reads the exception flags: both sides of a choice may be computed, so that rows are done in vectors
+#pragma GCC optimize("no-trapping-math")
+#endif
 #include <string>
 
+#include "ptx/machine/bit_numbers.h"
 #include "ptx/machine/machine.h"
 #include "ptx/machine/numbers.h"
 #include "ptx/machine/rows.h"
@@ -59,7 +65,7 @@ Exec integer_binary(const Inst& inst) {
   return by_integer(inst.type, []<class T>(Tag<T>) { return binary_of<F, T>; });
 }
 
-// --- integer division -----------------------------------------------------------------------------------------------
+// --- integer division ---------------------------------------------------------------------------------------------
 // Only in active lanes: elsewhere the divisor may be anything, and dividing by 0 stops the process.
 template <class F, class T>
 void divide(Warp& w, const Step& s) {
@@ -78,8 +84,7 @@ Exec division(const Inst& inst) {
   return by_rounding(inst, []<class T>(Tag<T>, auto r) { return binary_of<Div<r()>, T>; });
 }
 
-// --- products
-// ---------------------------------------------------------------------------------------------------------
+// --- products -----------------------------------------------------------------------------------------------------
 Exec wide_product(const Inst& inst) {
   return by_type<uint16_t, int16_t, uint32_t, int32_t>(inst.from, [&]<class Narrow>(Tag<Narrow>) -> Exec {
     using Wide = Twice<Narrow>;
@@ -106,11 +111,10 @@ Exec dot_product(const Inst& inst) {
   });
 }
 
-// --- bits
-// -------------------------------------------------------------------------------------------------------------
-template <class F, class OnPred = F>
+// --- bits ---------------------------------------------------------------------------------------------------------
+template <class F>
 Exec logic_binary(const Inst& inst) {
-  return inst.type == Type::pred ? Exec(binary_of<OnPred, bool>) : integer_binary<F>(inst);
+  return inst.type == Type::pred ? Exec(binary_of<F, bool>) : integer_binary<F>(inst);
 }
 Exec bit_not(const Inst& inst) {
   if (inst.type == Type::pred) return unary_of<NotPred, bool>;
@@ -135,8 +139,14 @@ Exec word_ternary(const Inst& inst) {
   return inst.type == Type::u32 ? ternary_of<F, uint32_t> : nullptr;
 }
 
-// --- comparing and choosing
-// -------------------------------------------------------------------------------------------
+// The table is the same for all lanes: its rows become masks once.
+void lop3(Warp& w, const Step& s) {
+  const auto a = w.read<uint32_t>(s.src[0]), b = w.read<uint32_t>(s.src[1]), c = w.read<uint32_t>(s.src[2]);
+  const Lop3 f(uint8_t(s.inst->src[3].bits));
+  store_row<uint32_t>(w, s, [=](uint32_t i) { return f(a[i], b[i], c[i]); });
+}
+
+// --- comparing and choosing ---------------------------------------------------------------------------------------
 Exec set(const Inst& inst) {
   using enum Compare;
   if (is_integer(inst.type))
@@ -150,9 +160,8 @@ Exec set(const Inst& inst) {
   });
 }
 
-// --- functions
-// -------------------------------------------------------------------------------------------------------- approx.f32,
-// with .ftz where the builder offers it.
+// --- functions ----------------------------------------------------------------------------------------------------
+// approx.f32, with .ftz where the builder offers it.
 template <class Value, bool has_ftz = false>
 Exec approximate(const Inst& inst) {
   if (inst.type != Type::f32 || !inst.approx || (inst.ftz && !has_ftz)) return nullptr;
@@ -227,8 +236,7 @@ Exec arithmetic(const Inst& inst) {
     case Op::prmt:
       return word_ternary<Prmt>(inst);
     case Op::lop3:
-      return inst.type == Type::u32 ? Exec(quaternary<Lop3, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>)
-                                    : nullptr;
+      return inst.type == Type::u32 && inst.src[3].kind == Operand::Kind::imm ? Exec(lop3) : nullptr;
     case Op::popc:
       return count<Popc>(inst);
     case Op::clz:

@@ -1,7 +1,13 @@
 // Which function executes a conversion: cvt between types, and the ones that only rename or move bits. The values
 // themselves are defined in numbers.h.
+#ifdef __clang__  // would warn where a row cannot be done in vectors
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else  // nobody reads the exception flags: both sides of a choice may be computed, so that rows are done in vectors
+#pragma GCC optimize("no-trapping-math")
+#endif
+#include "ptx/machine/bit_numbers.h"
+#include "ptx/machine/converted_numbers.h"
 #include "ptx/machine/machine.h"
-#include "ptx/machine/numbers.h"
 #include "ptx/machine/rows.h"
 
 namespace heddle::ptx::machine {

@@ -55,50 +55,65 @@ void decode(Type type, const void* elements, uint32_t count, double* to, uint32_
 }
 
 void multiply(uint32_t m, uint32_t n, uint32_t k, const double* a, const double* b, double* sum) {
-  for (uint32_t row = 0; row < m; ++row)
+  for (uint32_t row = 0; row < m; row += 4)
     for (uint32_t col = 0; col < n; col += 8) {
-      double part[8];  // stays in registers over all of k
-      std::memcpy(part, sum + row * n + col, sizeof part);
+      double part[4][8];  // stays in registers over all of k
+      for (uint32_t r = 0; r < 4; ++r) std::memcpy(part[r], sum + (row + r) * n + col, sizeof part[r]);
       for (uint32_t i = 0; i < k; ++i) {
-        const double x = a[row * k + i];
         const double* y = b + i * n + col;
-        for (uint32_t j = 0; j < 8; ++j) part[j] += x * y[j];
+        for (uint32_t r = 0; r < 4; ++r) {
+          const double x = a[(row + r) * k + i];
+          for (uint32_t j = 0; j < 8; ++j) part[r][j] += x * y[j];
+        }
       }
-      std::memcpy(sum + row * n + col, part, sizeof part);
+      for (uint32_t r = 0; r < 4; ++r) std::memcpy(sum + (row + r) * n + col, part[r], sizeof part[r]);
     }
 }
 
+namespace {
+
+// f(lane, place of its value in the (16, n) matrix) for register i of an accumulator of 32-bit sums.
+template <class F>
+void each_sum(uint32_t i, uint32_t n, F f) {
+  const uint32_t corner = i / 2 % 2 * 8 * n + i / 4 * 8 + i % 2;
+  for (uint32_t lane = 0; lane < 32; ++lane) f(lane, corner + lane / 4 * n + lane % 4 * 2);
+}
+// The same for a register of two f16 sums: the place of the first, the other one is right of it.
+template <class F>
+void each_pair(uint32_t i, uint32_t n, F f) {
+  const uint32_t corner = i % 2 * 8 * n + i / 2 * 8;
+  for (uint32_t lane = 0; lane < 32; ++lane) f(lane, corner + lane / 4 * n + lane % 4 * 2);
+}
+
+}  // namespace
+
 void load_accumulator(const Warp& w, Type type, const uint32_t* rows, size_t count, uint32_t n, double* sum) {
-  for (uint32_t i = 0; i < count; ++i)
-    for (uint32_t lane = 0; lane < 32; ++lane) {
-      const uint32_t g = lane / 4, t = lane % 4;
-      if (type == Type::f16) {
-        const uint32_t pair = w.read<uint32_t>(rows[i])[lane];
-        double* at = sum + (g + i % 2 * 8) * n + i / 2 * 8 + 2 * t;
-        at[0] = to_f32(f16{uint16_t(pair)});
-        at[1] = to_f32(f16{uint16_t(pair >> 16)});
-      } else {
-        sum[(g + i / 2 % 2 * 8) * n + i / 4 * 8 + 2 * t + i % 2] =
-            type == Type::f32 ? double(w.read<float>(rows[i])[lane]) : double(w.read<int32_t>(rows[i])[lane]);
-      }
-    }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (type == Type::f32)
+      each_sum(i, n, [&, v = w.read<float>(rows[i])](uint32_t lane, uint32_t at) { sum[at] = v[lane]; });
+    else if (type == Type::s32)
+      each_sum(i, n, [&, v = w.read<int32_t>(rows[i])](uint32_t lane, uint32_t at) { sum[at] = v[lane]; });
+    else
+      each_pair(i, n, [&, v = w.read<uint32_t>(rows[i])](uint32_t lane, uint32_t at) {
+        sum[at] = to_f32(f16{uint16_t(v[lane])});
+        sum[at + 1] = to_f32(f16{uint16_t(v[lane] >> 16)});
+      });
+  }
 }
 
 void store_accumulator(Warp& w, Type type, const uint32_t* rows, size_t count, uint32_t n, const double* sum) {
-  for (uint32_t i = 0; i < count; ++i)
-    for (uint32_t lane = 0; lane < 32; ++lane) {
-      const uint32_t g = lane / 4, t = lane % 4;
-      if (type == Type::f16) {
-        const double* at = sum + (g + i % 2 * 8) * n + i / 2 * 8 + 2 * t;
-        w.write<uint32_t>(rows[i])[lane] = to_f16(at[0]).bits | uint32_t(to_f16(at[1]).bits) << 16;
-      } else {
-        const double x = sum[(g + i / 2 % 2 * 8) * n + i / 4 * 8 + 2 * t + i % 2];
-        if (type == Type::f32)
-          w.write<float>(rows[i])[lane] = rounded(x);
-        else
-          w.write<uint32_t>(rows[i])[lane] = uint32_t(int64_t(x));
-      }
-    }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (type == Type::f32)
+      each_sum(i, n, [&, v = w.write<float>(rows[i])](uint32_t lane, uint32_t at) { v[lane] = rounded(sum[at]); });
+    else if (type == Type::s32)
+      each_sum(i, n, [&, v = w.write<uint32_t>(rows[i])](uint32_t lane, uint32_t at) {
+        v[lane] = uint32_t(int64_t(sum[at]));
+      });
+    else
+      each_pair(i, n, [&, v = w.write<uint32_t>(rows[i])](uint32_t lane, uint32_t at) {
+        v[lane] = to_f16(sum[at]).bits | uint32_t(to_f16(sum[at + 1]).bits) << 16;
+      });
+  }
 }
 
 void load_fragment(const Warp& w, Type type, const uint32_t* rows, uint32_t count, uint32_t words, double* a) {

@@ -8,7 +8,7 @@ namespace heddle::ptx::machine {
 // `count` neighbouring elements of `type` (f16, bf16, tf32, e4m3, e5m2, s8 or u8); element i goes to to[i * step].
 void decode(Type type, const void* elements, uint32_t count, double* to, uint32_t step);
 
-// sum += a * b. n is a multiple of 8.
+// sum += a * b. m is a multiple of 4, n of 8.
 void multiply(uint32_t m, uint32_t n, uint32_t k, const double* a, const double* b,  // (m, k), (k, n)
               double* sum);                                                          // (m, n)
 

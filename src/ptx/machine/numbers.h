@@ -3,6 +3,7 @@
 // environment is expected in its default state (round to nearest) and is left so.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -36,9 +37,9 @@ inline double canonical(double x) { return x == x ? x : std::bit_cast<double>(0x
 // --- between the 16-bit types and f32, without branches, so that a row is done in vectors ---------------------------
 inline float widen(heddle::f16 h) {
   const uint32_t sign = uint32_t(h.bits & 0x8000) << 16, magnitude = h.bits & 0x7fff;
-  const uint32_t subnormal = std::bit_cast<uint32_t>(float(int32_t(magnitude)) * 0x1p-24f);
-  const uint32_t normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) + (224u << 23);
-  return std::bit_cast<float>(sign | (magnitude < 0x400 ? subnormal : magnitude < 0x7c00 ? normal : special));
+  // the exponent moves from one bias to the other by a multiplication, which also normalises subnormals
+  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | sign | (magnitude >= 0x7c00 ? 0x7f800000 : 0));
 }
 inline float widen(heddle::bf16 h) { return std::bit_cast<float>(uint32_t(h.bits) << 16); }
 
@@ -58,54 +59,68 @@ inline T narrow(float x) {
   return {uint16_t(magnitude > 0x7f800000 ? 0x7fff : (bits >> 16 & 0x8000) | result)};
 }
 
-// --- directed rounding without touching the rounding mode -----------------------------------------------------------
-// `bits` encode `rounded`, the value nearest to `exact`; where R asks for the neighbour on the other side, that one.
-template <Round R, class Bits>
-inline Bits toward(Bits bits, double rounded, double exact) {
-  const bool negative = bits >> (8 * sizeof(Bits) - 1);
-  if constexpr (R == Round::rz) return std::fabs(rounded) > std::fabs(exact) ? bits - 1 : bits;
-  if constexpr (R == Round::rm) return rounded > exact ? (negative ? bits + 1 : bits - 1) : bits;
-  if constexpr (R == Round::rp) return rounded < exact ? (negative ? bits - 1 : bits + 1) : bits;
-  return bits;
+// --- every rounding but to nearest, from the rounding to nearest ----------------------------------------------------
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+template <class T>
+inline constexpr BitsOf<T> sign_bit = BitsOf<T>(1) << (8 * sizeof(T) - 1);
+
+// Rounded to odd, an inexact result ends in a 1. A second rounding, to a type at least two bits narrower, then gives
+// what one rounding of the exact value would give, whatever its direction.
+enum class Toward { odd, zero, below, above };
+// `bits` encode the number nearest to an exact value that is `error` more (NaN: an error of none). Gives the number on
+// the other side of the value where the first is not the one in that direction.
+template <Toward where, class Bits, std::floating_point Error>
+inline Bits other_side(Bits bits, Error error) {
+  using ErrorBits = BitsOf<Error>;
+  constexpr ErrorBits infinity = sizeof(Error) == 4 ? ErrorBits(0x7f800000) : ErrorBits(0x7ff0000000000000);
+  const ErrorBits by = std::bit_cast<ErrorBits>(error);
+  // masks rather than conditions: g++ 12 then does rows in vectors
+  const Bits sign = bits >> (8 * sizeof(Bits) - 1), error_sign = Bits(by >> (8 * sizeof(Error) - 1));
+  const Bits inward = Bits(0) - (sign ^ error_sign);  // the value is nearer to zero than the bits
+  const ErrorBits size = by & ~sign_bit<Error>;
+  const Bits inexact = ErrorBits(size - 1) < infinity ? ~Bits(0) : Bits(0);  // neither 0 nor NaN
+  const Bits asked = where == Toward::odd     ? (bits & 1) - 1
+                     : where == Toward::zero  ? inward
+                     : where == Toward::below ? Bits(0) - error_sign
+                                              : error_sign - 1;
+  return Bits(bits + ((inward | 1) & inexact & asked));
 }
+template <Round R>
+inline constexpr Toward direction = R == Round::rz   ? Toward::zero
+                                    : R == Round::rm ? Toward::below
+                                                     : Toward::above;
+
 template <Round R>
 inline float to_f32(double x) {
   const float f = float(x);
-  return nearest<R> ? f : std::bit_cast<float>(toward<R>(std::bit_cast<uint32_t>(f), double(f), x));
+  if constexpr (nearest<R>) return f;
+  return std::bit_cast<float>(other_side<direction<R>>(std::bit_cast<uint32_t>(f), x - double(f)));
+}
+inline float to_odd(double x) {
+  const float f = float(x);
+  return std::bit_cast<float>(other_side<Toward::odd>(std::bit_cast<uint32_t>(f), x - double(f)));
 }
 template <Half T, Round R>
 inline T to_half(double x) {
-  T h;
-  if constexpr (std::same_as<T, heddle::f16>) h = heddle::to_f16(x);
-  if constexpr (std::same_as<T, heddle::bf16>) h = heddle::to_bf16(x);
-  if constexpr (!nearest<R>) h.bits = toward<R>(h.bits, double(widen(h)), x);
+  T h = narrow<T>(to_odd(x));
+  if constexpr (!nearest<R>) h.bits = other_side<direction<R>>(h.bits, x - double(widen(h)));
   return h;
-}
-
-// Rounded to odd: where inexact, the neighbour whose last bit is 1. A second rounding, to a type at least two bits
-// narrower, then gives what one rounding of the exact value would give, whatever its direction.
-inline float to_odd(double x) {
-  const float f = float(x);
-  const uint32_t bits = std::bit_cast<uint32_t>(f), step = std::fabs(double(f)) < std::fabs(x) ? 1 : ~0u;
-  const bool inexact = (double(f) < x) | (double(f) > x);
-  return std::bit_cast<float>(bits + (inexact & !(bits & 1) ? step : 0));
 }
 // a + b rounded to odd, where no intermediate can overflow: T has room to spare above both.
 template <std::floating_point T>
 inline T sum_to_odd(T a, T b) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   const T sum = a + b, b_seen = sum - a, error = (a - (sum - b_seen)) + (b - b_seen);  // a + b == sum + error
-  const bool inexact = (error > 0) | (error < 0);
-  const Bits bits = std::bit_cast<Bits>(sum), step = (error > 0) == (sum > 0) ? 1 : ~Bits(0);
-  return std::bit_cast<T>(bits + (inexact & !(bits & 1) ? step : 0));
+  return std::bit_cast<T>(other_side<Toward::odd>(std::bit_cast<BitsOf<T>>(sum), error));
 }
 // The sign of a sum that is exactly zero: rounding down, -0 unless both are +0.
 template <Round R>
 inline double zero_sign(double sum, double a, double b) {
-  return R == Round::rm && (sum == 0) & (std::signbit(a) | std::signbit(b)) ? -0.0 : sum;
+  if constexpr (R != Round::rm) return sum;
+  const uint64_t signs = (std::bit_cast<uint64_t>(a) | std::bit_cast<uint64_t>(b)) & sign_bit<double>;
+  return sum == 0 ? std::bit_cast<double>(signs) : sum;
 }
-// f(a, b, c) with the processor rounding as R asks, for f64. The volatile accesses keep the operation between the
-// calls.
+// f(a, b, c) with the processor rounding as R asks, for f64. The volatile accesses keep f between the two calls.
 template <Round R, class F>
 inline double in_mode(F f, double a, double b = 0, double c = 0) {
   constexpr int mode = R == Round::rz ? FE_TOWARDZERO : R == Round::rm ? FE_DOWNWARD : FE_UPWARD;
@@ -178,10 +193,11 @@ struct Mul {
     if constexpr (nearest<R>) return canonical(a * b);
     return canonical(in_mode<R>([](double x, double y, double) { return x * y; }, a, b));
   }
-  heddle::f16 operator()(heddle::f16 a, heddle::f16 b) const { return narrow<heddle::f16>(widen(a) * widen(b)); }
-  // bf16 reaches as low as f32: a small product would be rounded to a subnormal f32 first.
-  heddle::bf16 operator()(heddle::bf16 a, heddle::bf16 b) const {
-    return narrow<heddle::bf16>(to_odd(double(widen(a)) * double(widen(b))));
+  // Once rounded: an f16 product is exact in f32, and of a bf16 product, 16 bits, f32 drops only what lies below half
+  // of the smallest bf16.
+  template <Half T>
+  T operator()(T a, T b) const {
+    return narrow<T>(widen(a) * widen(b));
   }
 };
 template <Round R>
@@ -280,11 +296,6 @@ struct IntRem {
 };
 
 // --- sign, order ----------------------------------------------------------------------------------------------------
-template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
-template <class T>
-inline constexpr BitsOf<T> sign_bit = BitsOf<T>(1) << (8 * sizeof(T) - 1);
-
 inline float value(float x) { return x; }
 inline double value(double x) { return x; }
 template <Half T>
@@ -310,27 +321,30 @@ struct Neg {
       return std::bit_cast<T>(BitsOf<T>(std::bit_cast<BitsOf<T>>(a) ^ sign_bit<T>));
   }
 };
+// The other operand where one is NaN; -0 lies below +0.
 template <bool greater>
 struct Extreme {
-  template <class T>
+  template <Integer T>
   T operator()(T a, T b) const {
-    if constexpr (Integer<T>) {
-      return greater ? std::max(a, b) : std::min(a, b);
-    } else {
-      using Bits = BitsOf<T>;
-      using Key = std::make_signed_t<Bits>;
-      // as signed integers, with the magnitude of negative ones inverted, the bits are in order, -0 below +0
-      auto key = [](Bits x) { return Key(x & sign_bit<T> ? x ^ Bits(~sign_bit<T>) : x); };
-      constexpr Bits infinity = sizeof(T) == 8                  ? Bits(0x7ff0000000000000)
-                                : std::same_as<T, float>        ? Bits(0x7f800000)
-                                : std::same_as<T, heddle::bf16> ? Bits(0x7f80)
-                                                                : Bits(0x7c00);
-      constexpr Bits nan = sizeof(T) == 8 ? Bits(0xfff8000000000000) : Bits(~sign_bit<T>);
-      const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b);
-      const bool x_nan = Bits(x & ~sign_bit<T>) > infinity, y_nan = Bits(y & ~sign_bit<T>) > infinity;
-      const Bits chosen = (key(x) < key(y)) != greater ? x : y;
-      return std::bit_cast<T>(x_nan ? (y_nan ? nan : y) : y_nan ? x : chosen);
-    }
+    return greater ? std::max(a, b) : std::min(a, b);
+  }
+  template <std::floating_point T>
+  T operator()(T a, T b) const {
+    using Bits = BitsOf<T>;
+    const T chosen = (greater ? a > b : a < b) || b != b ? a : b;
+    // equal numbers differ in their sign at most
+    const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b), joined = greater ? x & y : x | y;
+    return canonical(a == b ? std::bit_cast<T>(joined) : chosen);
+  }
+  template <Half T>
+  T operator()(T a, T b) const {
+    constexpr uint16_t infinity = std::same_as<T, heddle::bf16> ? 0x7f80 : 0x7c00;
+    // as signed integers, with the magnitude of negative ones inverted, the bits are in order
+    auto key = [](uint16_t x) { return int16_t(x ^ (uint16_t(int16_t(x) >> 15) >> 1)); };
+    const bool a_nan = (a.bits & 0x7fff) > infinity, b_nan = (b.bits & 0x7fff) > infinity;
+    const uint16_t chosen = (key(a.bits) < key(b.bits)) != greater ? a.bits : b.bits;
+    const uint16_t number = a_nan ? b.bits : b_nan ? a.bits : chosen;
+    return {a_nan && b_nan ? uint16_t(0x7fff) : number};
   }
 };
 using Min = Extreme<false>;
@@ -393,161 +407,8 @@ struct Test {
   }
 };
 
-// --- bits -----------------------------------------------------------------------------------------------------------
-struct And {
-  template <Integer T>
-  T operator()(T a, T b) const {
-    return T(a & b);
-  }
-};
-struct Or {
-  template <Integer T>
-  T operator()(T a, T b) const {
-    return T(a | b);
-  }
-};
-struct Xor {
-  template <Integer T>
-  T operator()(T a, T b) const {
-    return T(a ^ b);
-  }
-};
-struct Not {
-  template <Integer T>
-  T operator()(T a) const {
-    return T(~a);
-  }
-};
-struct NotPred {
-  uint32_t operator()(uint32_t a) const { return a ^ 1; }
-};
-struct Shl {
-  template <Integer T>
-  T operator()(T a, uint32_t n) const {
-    constexpr uint32_t width = 8 * sizeof(T);
-    return T(n < width ? Wrapping<T>(a) << (n & (width - 1)) : 0);
-  }
-};
-struct Shr {
-  template <Integer T>
-  T operator()(T a, uint32_t n) const {
-    constexpr uint32_t width = 8 * sizeof(T);
-    if constexpr (std::is_signed_v<T>) return T(a >> std::min(n, width - 1));
-    return T(n < width ? a >> (n & (width - 1)) : 0);
-  }
-};
-struct FunnelLeft {
-  uint32_t operator()(uint32_t lo, uint32_t hi, uint32_t n) const {
-    return uint32_t((uint64_t(hi) << 32 | lo) << (n & 31) >> 32);
-  }
-};
-struct FunnelRight {
-  uint32_t operator()(uint32_t lo, uint32_t hi, uint32_t n) const {
-    return uint32_t((uint64_t(hi) << 32 | lo) >> (n & 31));
-  }
-};
-// Position and length are taken from their low 8 bits.
-struct Bfe {
-  template <Integer T>
-  T operator()(T a, uint32_t position, uint32_t length) const {
-    constexpr uint32_t width = 8 * sizeof(T);
-    const uint32_t pos = position & 255, len = length & 255;
-    const T shifted = Shr()(a, pos);  // all zeros, or all signs, if pos is beyond the top
-    const uint32_t unused = width - std::min(len, width);
-    const T field = T(T(Unsigned<T>(shifted) << (unused & (width - 1))) >> (unused & (width - 1)));
-    return len ? field : T(0);
-  }
-};
-struct Bfi {
-  template <Integer T>
-  T operator()(T field, T base, uint32_t position, uint32_t length) const {
-    using U = Unsigned<T>;
-    constexpr uint32_t width = 8 * sizeof(T);
-    const uint32_t pos = position & 255, len = length & 255;
-    const U ones = len < width ? U(U(1) << (len & (width - 1))) - 1 : ~U(0);
-    const U mask = Shl()(ones, pos);
-    return T((U(base) & ~mask) | (Shl()(U(field), pos) & mask));
-  }
-};
-struct Prmt {
-  uint32_t operator()(uint32_t a, uint32_t b, uint32_t selector) const {
-    const uint64_t source = uint64_t(b) << 32 | a;
-    uint32_t result = 0;
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t choice = selector >> 4 * i;
-      const uint32_t byte = uint32_t(source >> 8 * (choice & 7)) & 0xff;
-      const uint32_t sign = (0u - (byte >> 7)) & 0xff;
-      result |= (choice & 8 ? sign : byte) << 8 * i;
-    }
-    return result;
-  }
-};
-// Bit abc of the table is the result where the three inputs have the bits a, b, c.
-struct Lop3 {
-  uint32_t operator()(uint32_t a, uint32_t b, uint32_t c, uint32_t table) const {
-    auto choose = [](uint32_t which, uint32_t one, uint32_t zero) { return zero ^ ((one ^ zero) & which); };
-    auto entry = [&](uint32_t i) { return 0u - (table >> i & 1); };
-    auto of_c = [&](uint32_t i) { return choose(c, entry(i + 1), entry(i)); };
-    return choose(a, choose(b, of_c(6), of_c(4)), choose(b, of_c(2), of_c(0)));
-  }
-};
-struct Popc {
-  template <Integer T>
-  uint32_t operator()(T a) const {
-    return uint32_t(std::popcount(a));
-  }
-};
-struct Clz {
-  template <Integer T>
-  uint32_t operator()(T a) const {
-    return uint32_t(std::countl_zero(a));
-  }
-};
-struct Brev {
-  template <Integer T>
-  T operator()(T a) const {
-    constexpr uint32_t width = 8 * sizeof(T);
-    constexpr T all = T(~T(0));
-    for (uint32_t step = width / 2; step; step /= 2) {
-      const T low = T(all / ((T(1) << step) + 1));  // groups of `step` ones and `step` zeros, ones lowest
-      a = T((a & low) << step | (a >> step & low));
-    }
-    return a;
-  }
-};
-// Products of the parts of a and b (A and B: one part of each), summed onto c with wrap-around. `skip` parts of b are
-// left out.
-template <class A, class B, uint32_t parts, uint32_t skip = 0>
-struct Dot {
-  uint32_t operator()(uint32_t a, uint32_t b, uint32_t c) const {
-    for (uint32_t i = 0; i < parts; ++i)
-      c += uint32_t(int32_t(A(a >> 8 * sizeof(A) * i))) * uint32_t(int32_t(B(b >> 8 * sizeof(B) * (i + skip))));
-    return c;
-  }
-};
-struct Select {
-  template <Integer T>
-  T operator()(T yes, T no, uint32_t choice) const {
-    return choice ? yes : no;
-  }
-};
-
-struct Identity {
-  template <Integer T>
-  T operator()(T a) const {
-    return a;
-  }
-};
-template <Integer Wide>
-struct Join {
-  template <Integer Part>
-  Wide operator()(Part lo, Part hi) const {
-    return Wide(hi) << (8 * sizeof(Part)) | lo;
-  }
-};
-
 // --- approximate functions ------------------------------------------------------------------------------------------
-// Computed in f64 and rounded once: within half an ulp, so inside every bound the manual states.
+// Computed in f64 and rounded once, so inside every bound the manual states.
 inline float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
 template <class F, bool ftz = false>
@@ -580,7 +441,8 @@ struct Lg2Value {
 // result. A kernel that relies on it there must be seen to be wrong here too.
 inline double turns(double a) {
   const float t = float(a) * 0.15915494f;
-  return 6.283185307179586 * (double(t) - std::nearbyint(double(t)));
+  const double rest = double(t) - std::nearbyint(double(t));
+  return 6.283185307179586 * (rest == 0 ? std::copysign(rest, a) : rest);  // the sine of -0 is -0
 }
 struct SinValue {
   double operator()(double a) const { return std::sin(turns(a)); }
@@ -594,155 +456,8 @@ struct TanhValue {
 // a * (1 / b), where 1 / b is flushed to zero above 2^126.
 struct DivApprox {
   float operator()(float a, float b) const {
-    const bool large = (std::fabs(b) > 0x1p126f) & (std::fabs(b) <= std::numeric_limits<float>::max());
+    const bool large = std::fabs(b) > 0x1p126f && std::fabs(b) <= std::numeric_limits<float>::max();
     return canonical(large ? a * std::copysign(0.0f, b) : a / b);
-  }
-};
-
-// --- conversions ----------------------------------------------------------------------------------------------------
-// Integers: extends by the source type, drops the upper bits.
-template <Integer To>
-struct Resize {
-  template <Integer From>
-  To operator()(From a) const {
-    return To(a);
-  }
-};
-template <Integer To>
-struct Saturate {
-  template <Integer From>
-  To operator()(From a) const {
-    using Limits = std::numeric_limits<To>;
-    if (std::cmp_less(a, Limits::min())) return Limits::min();
-    if (std::cmp_greater(a, Limits::max())) return Limits::max();
-    return To(a);
-  }
-};
-// The nearest To of a 64-bit integer, stepped to the other side where R asks for it.
-template <std::floating_point To, Round R, Integer From>
-inline To from_wide_integer(From a) {
-  const To nearest_one = To(a);
-  const int128 rounded = int128(nearest_one), exact = a;
-  const bool away = rounded < 0 ? rounded < exact : rounded > exact, above = rounded > exact, below = rounded < exact;
-  BitsOf<To> bits = std::bit_cast<BitsOf<To>>(nearest_one);
-  const bool negative = rounded < 0;
-  if constexpr (R == Round::rz) bits -= away;
-  if constexpr (R == Round::rm) bits += above ? (negative ? 1 : -1) : 0;
-  if constexpr (R == Round::rp) bits += below ? (negative ? -1 : 1) : 0;
-  return std::bit_cast<To>(bits);
-}
-template <class To, Round R>
-struct FromInteger {
-  template <Integer From>
-  To operator()(From a) const {
-    if constexpr (Half<To>)
-      return to_half<To, R>(double(a));  // a 64-bit integer that is not exact here is beyond f16 anyway
-    else if constexpr (nearest<R> || (std::same_as<To, double> && sizeof(From) <= 4))
-      return To(a);
-    else if constexpr (sizeof(From) <= 4)
-      return to_f32<R>(double(a));
-    else
-      return from_wide_integer<To, R>(a);
-  }
-};
-
-template <Round R, std::floating_point T>
-inline T whole(T x) {
-  switch (R) {
-    case Round::rzi:
-      return std::trunc(x);
-    case Round::rmi:
-      return std::floor(x);
-    case Round::rpi:
-      return std::ceil(x);
-    default:
-      return std::rint(x);
-  }
-}
-template <Round R>
-struct Whole {
-  template <std::floating_point T>
-  T operator()(T a) const {
-    return canonical(whole<R>(a));
-  }
-};
-// Clamps to the range of To. NaN gives 0, or only the top bit where an f64 or a 64-bit integer is involved.
-template <Integer To, Round R>
-struct ToInteger {
-  template <class From>
-  To operator()(From a) const {
-    using Limits = std::numeric_limits<To>;
-    constexpr bool wide = sizeof(To) == 8 || std::same_as<From, double>;
-    constexpr To of_nan = wide ? To(Unsigned<To>(1) << (8 * sizeof(To) - 1)) : To(0);
-    const auto x = whole<R>(value(a));
-    if constexpr (sizeof(To) <= 4) {  // both limits are f64 values
-      using Cast = std::conditional_t<std::same_as<To, uint32_t>, int64_t, int32_t>;
-      const double clamped = std::min(std::max(double(x), double(Limits::min())), double(Limits::max()));
-      const To result = To(Cast(x == x ? clamped : 0));
-      return x == x ? result : of_nan;
-    } else {
-      constexpr double beyond = std::is_signed_v<To> ? 0x1p63 : 0x1p64;  // first value too large
-      if (x != x) return of_nan;
-      if (double(x) >= beyond) return Limits::max();
-      if (double(x) <= double(Limits::min())) return Limits::min();
-      return To(x);
-    }
-  }
-};
-
-struct WidenF16 {  // f32 or f64
-  float operator()(heddle::f16 a) const { return canonical(widen(a)); }
-};
-struct WidenF16ToF64 {
-  double operator()(heddle::f16 a) const { return canonical(double(widen(a))); }
-};
-struct WidenBf16 {
-  float operator()(heddle::bf16 a) const { return widen(a); }
-};
-struct WidenF32 {
-  double operator()(float a) const { return canonical(double(a)); }
-};
-template <Round R>
-struct NarrowToF32 {
-  float operator()(double a) const { return canonical(to_f32<R>(a)); }
-};
-template <Half To, Round R>
-struct NarrowToHalf {
-  To operator()(float a) const {
-    if constexpr (nearest<R>) return narrow<To>(a);
-    return to_half<To, R>(a);
-  }
-  To operator()(double a) const { return to_half<To, R>(a); }
-};
-// To nearest, ties away from zero, in the 10 upper bits of the fraction; the rest is zero.
-struct ToTf32 {
-  uint32_t operator()(float a) const {
-    const uint32_t bits = std::bit_cast<uint32_t>(a);
-    return a == a ? (bits + 0x1000) & 0xffffe000 : 0x7fffffff;
-  }
-};
-template <Half T>
-struct PackHalves {
-  uint32_t operator()(float hi, float lo) const { return uint32_t(narrow<T>(hi).bits) << 16 | narrow<T>(lo).bits; }
-};
-
-// fp8, saturating to the largest finite value.
-inline uint8_t to_fp8(double x, heddle::e4m3) { return heddle::to_e4m3(x).bits; }
-inline uint8_t to_fp8(double x, heddle::e5m2) { return heddle::to_e5m2(x).bits; }
-template <class Fp8>
-struct PackFp8 {
-  uint16_t operator()(float hi, float lo) const { return uint16_t(to_fp8(hi, Fp8()) << 8 | to_fp8(lo, Fp8())); }
-  uint16_t operator()(uint32_t pair) const {  // of f16
-    return (*this)(widen(heddle::f16{uint16_t(pair >> 16)}), widen(heddle::f16{uint16_t(pair)}));
-  }
-};
-template <class Fp8>
-struct UnpackFp8 {  // to a pair of f16: exact
-  uint32_t operator()(uint16_t pair) const { return uint32_t(one(pair >> 8)) << 16 | one(pair & 0xff); }
-  static uint16_t one(uint32_t code) {
-    Fp8 x;
-    x.bits = uint8_t(code);
-    return narrow<heddle::f16>(heddle::to_f32(x)).bits;
   }
 };
 

@@ -1,33 +1,47 @@
 // How an operation on values becomes an instruction on a warp's rows. Functors from numbers.h in, Execs out.
 #pragma once
+#include <bit>
+#include <type_traits>
+
 #include "ptx/machine/machine.h"
 #include "ptx/types.h"
 
 namespace heddle::ptx::machine {
 
-// What a row of T is made of. A packed pair is two elements to a lane, the lower first: 64 neighbours in the row.
+// What a row of T is made of: the value a functor sees, and the plain type it lies in memory as (structs would keep the
+// compiler from using vectors). A packed pair is two elements to a lane, the lower first: 64 neighbours in the row.
 template <class T>
 struct Element {
-  using type = T;
+  using Value = T;
+  using Raw = T;
   static constexpr uint32_t per_lane = 1;
 };
 template <>
 struct Element<bool> {
-  using type = uint32_t;
+  using Value = uint32_t;
+  using Raw = uint32_t;
   static constexpr uint32_t per_lane = 1;
 };
-template <>
-struct Element<f16x2> {
-  using type = heddle::f16;
-  static constexpr uint32_t per_lane = 2;
+template <class T, uint32_t n>
+struct HalfElement {
+  using Value = T;
+  using Raw = uint16_t;
+  static constexpr uint32_t per_lane = n;
 };
 template <>
-struct Element<bf16x2> {
-  using type = heddle::bf16;
-  static constexpr uint32_t per_lane = 2;
-};
+struct Element<heddle::f16> : HalfElement<heddle::f16, 1> {};
+template <>
+struct Element<heddle::bf16> : HalfElement<heddle::bf16, 1> {};
+template <>
+struct Element<f16x2> : HalfElement<heddle::f16, 2> {};
+template <>
+struct Element<bf16x2> : HalfElement<heddle::bf16, 2> {};
 template <class T>
-using ElementT = typename Element<T>::type;
+using Raw = typename Element<T>::Raw;
+template <class T>
+typename Element<T>::Value element(Raw<T> raw) {
+  return std::bit_cast<typename Element<T>::Value>(raw);
+}
 
 // d[i] = f(i) for the elements of the active lanes. f runs for the others too, so that a partial warp is done in
 // vectors like a full one: it must accept any operand, and what it gives there is dropped.
@@ -45,41 +59,46 @@ inline void each_element(Warp& w, uint32_t dst, F f) {
   }
 }
 
-// Row operations: D the type of the result, S... of the sources, F a functor on their elements.
+// Row operations: D the type of the result, A, B, ... of the sources, F a functor on their elements.
+template <class D, class F>
+void store_row(Warp& w, const Step& s, F f) {
+  each_element<Element<D>::per_lane, Raw<D>>(w, s.dst[0], [=](uint32_t i) { return std::bit_cast<Raw<D>>(f(i)); });
+}
 template <class F, class D, class A>
 void unary(Warp& w, const Step& s) {
-  const auto a = w.read<ElementT<A>>(s.src[0]);
-  each_element<Element<D>::per_lane, ElementT<D>>(w, s.dst[0], [=](uint32_t i) { return F()(a[i]); });
+  const auto a = w.read<Raw<A>>(s.src[0]);
+  store_row<D>(w, s, [=](uint32_t i) { return F()(element<A>(a[i])); });
 }
 template <class F, class D, class A, class B>
 void binary(Warp& w, const Step& s) {
-  const auto a = w.read<ElementT<A>>(s.src[0]);
-  const auto b = w.read<ElementT<B>>(s.src[1]);
-  each_element<Element<D>::per_lane, ElementT<D>>(w, s.dst[0], [=](uint32_t i) { return F()(a[i], b[i]); });
+  const auto a = w.read<Raw<A>>(s.src[0]);
+  const auto b = w.read<Raw<B>>(s.src[1]);
+  store_row<D>(w, s, [=](uint32_t i) { return F()(element<A>(a[i]), element<B>(b[i])); });
 }
 template <class F, class D, class A, class B, class C>
 void ternary(Warp& w, const Step& s) {
-  const auto a = w.read<ElementT<A>>(s.src[0]);
-  const auto b = w.read<ElementT<B>>(s.src[1]);
-  const auto c = w.read<ElementT<C>>(s.src[2]);
-  each_element<Element<D>::per_lane, ElementT<D>>(w, s.dst[0], [=](uint32_t i) { return F()(a[i], b[i], c[i]); });
+  const auto a = w.read<Raw<A>>(s.src[0]);
+  const auto b = w.read<Raw<B>>(s.src[1]);
+  const auto c = w.read<Raw<C>>(s.src[2]);
+  store_row<D>(w, s, [=](uint32_t i) { return F()(element<A>(a[i]), element<B>(b[i]), element<C>(c[i])); });
 }
 template <class F, class D, class A, class B, class C, class E>
 void quaternary(Warp& w, const Step& s) {
-  const auto a = w.read<ElementT<A>>(s.src[0]);
-  const auto b = w.read<ElementT<B>>(s.src[1]);
-  const auto c = w.read<ElementT<C>>(s.src[2]);
-  const auto e = w.read<ElementT<E>>(s.src[3]);
-  each_element<Element<D>::per_lane, ElementT<D>>(w, s.dst[0], [=](uint32_t i) { return F()(a[i], b[i], c[i], e[i]); });
+  const auto a = w.read<Raw<A>>(s.src[0]);
+  const auto b = w.read<Raw<B>>(s.src[1]);
+  const auto c = w.read<Raw<C>>(s.src[2]);
+  const auto e = w.read<Raw<E>>(s.src[3]);
+  store_row<D>(w, s,
+               [=](uint32_t i) { return F()(element<A>(a[i]), element<B>(b[i]), element<C>(c[i]), element<E>(e[i])); });
 }
-// For functions worth skipping in inactive lanes: a call into libm costs more than the whole row of an addition.
+// For functions worth skipping in inactive lanes: a call into libm costs more than a whole row of additions.
 template <class F, class D, class A>
 void unary_by_lane(Warp& w, const Step& s) {
   constexpr uint32_t n = Element<D>::per_lane;
-  const auto a = w.read<ElementT<A>>(s.src[0]);
-  const auto d = w.write<ElementT<D>>(s.dst[0]);
+  const auto a = w.read<Raw<A>>(s.src[0]);
+  const auto d = w.write<Raw<D>>(s.dst[0]);
   for (uint32_t i = 0; i < 32 * n; ++i)
-    if (w.active(i / n)) d[i] = F()(a[i]);
+    if (w.active(i / n)) d[i] = std::bit_cast<Raw<D>>(F()(element<A>(a[i])));
 }
 
 // --- choosing an Exec by the types of an instruction

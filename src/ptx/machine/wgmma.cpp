@@ -1,4 +1,6 @@
 // wgmma: one warp's 16 rows of the product of a warp group, with matrices in shared memory found by descriptor.
+#include <algorithm>
+
 #include "ptx/machine/cta.h"
 #include "ptx/machine/matrix_numbers.h"
 #include "ptx/tensor_map.h"
@@ -89,7 +91,7 @@ void wgmma(Warp& w, const Step& step) {
 
   double a[16 * 32];   // (16, k)
   double b[32 * 256];  // (k, n)
-  double sum[16 * 256] = {};
+  double sum[16 * 256];
   if (inst.a_shared)
     Matrix{w, descriptor(step.src[0]), inst.a_type, k, inst.transpose_a}.read(first, 16, a, k, 1);
   else
@@ -100,6 +102,8 @@ void wgmma(Warp& w, const Step& step) {
 
   if (one_value<uint32_t>(w, rest[1], "predicate that adds to the old sum"))
     load_accumulator(w, inst.type, step.dst, inst.dst.size(), n, sum);
+  else
+    std::fill_n(sum, 16 * n, 0.0);
   multiply(16, n, k, a, b, sum);
   store_accumulator(w, inst.type, step.dst, inst.dst.size(), n, sum);
 }

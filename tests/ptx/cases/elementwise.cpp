@@ -112,6 +112,7 @@ Judge within(Type t, double (*tolerance)(double)) {
       const uint64_t one = 2 * f.sign() - 1, g = got >> f.bits() * i & one, w = want >> f.bits() * i & one;
       if (g == w || (f.is_nan(g) && f.is_nan(w))) continue;
       const double x = value_of(f, g), y = value_of(f, w);
+      if (x == 0 && y == 0) return differ(got, want);
       const double half_ulp = std::ldexp(0.5, decode(f, w).exponent);
       if (!(std::fabs(x - y) <= tolerance(y) + half_ulp)) return differ(got, want);
     }

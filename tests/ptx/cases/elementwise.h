@@ -35,8 +35,8 @@ std::string differ(uint64_t got, uint64_t want);
 Judge nan_by_class(Type t);
 // Distance in units in the last place: neighbouring codes are 1 apart, across zero and into infinity too.
 Judge within_ulps(Type t, int64_t most_ulps);
-// Within tolerance(want) and half a unit in the last place of want, which is our own rounding; infinities and NaNs must
-// be met.
+// Within tolerance(want) and half a unit in the last place of want, which is our own rounding; infinities, NaNs and
+// the sign of zero must be met.
 Judge within(Type t, double (*tolerance)(double));
 
 // --- the case -------------------------------------------------------------------------------------------------------

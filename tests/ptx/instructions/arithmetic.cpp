@@ -1,3 +1,4 @@
+// Probes of arithmetic: every operator and function on every type, rounding and comparison.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {
@@ -116,7 +117,7 @@ void flushed(Probes& all) {
       [](Stage& s) { max(s.value<float>(), s.value<float>()); },
       [](Stage& s) { abs(s.value<float>()); },
       [](Stage& s) { -s.value<float>(); },
-      [](Stage& s) { s.value<float>() < s.value<float>(); },
+      [](Stage& s) { compare(Compare::lt, s.value<float>(), s.value<float>()); },
       [](Stage& s) { rcp(s.value<float>()); },
       [](Stage& s) { sqrt(s.value<float>()); },
       [](Stage& s) { sqrt_approx(s.value<float>()); },

@@ -1,3 +1,4 @@
+// Probes of asynchronous copies and the barriers they report to.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {
@@ -36,9 +37,7 @@ void barriers(Probes& all) {
 
 void bulk(Probes& all) {
   all.push_back([](Stage& s) { bulk_load(s.shared_at<float>(), s.global<float>(), s.value<uint32_t>(), bar(s)); });
-  all.push_back([](Stage& s) {
-    bulk_load(s.shared_at<float>(), s.global<float>(), 64u, bar(s), s.cache_policy(L2::evict_first));
-  });
+  all.push_back([](Stage& s) { bulk_load(s.shared_at<float>(), s.global<float>(), 64u, bar(s), s.value<uint64_t>()); });
   all.push_back([](Stage& s) { bulk_store(s.global<float>(), s.shared_at<float>(), s.value<uint32_t>()); });
   all.push_back(
       [](Stage& s) { bulk_copy(s.cluster_at<float>(), s.shared_at<float>(), s.value<uint32_t>(), remote(s)); });

@@ -1,3 +1,4 @@
+// Probes of conversions: every pair of types, every rounding, bit casts, packing and unpacking.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {

@@ -1,3 +1,4 @@
+// Probes of the matrix units: every shape and type of mma and wgmma, and what goes with them.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {

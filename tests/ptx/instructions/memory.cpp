@@ -1,3 +1,4 @@
+// Probes of memory: loads and stores by type, space, width, cache hint and order; arguments; atomics; fences.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {
@@ -78,7 +79,7 @@ void hints(Probes& all) {
       all.push_back([how](Stage& s) { load_vec<4>(s.global<uint32_t>(), how); });
       all.push_back([how](Stage& s) {
         Access with = how;
-        with.policy = s.cache_policy(L2::evict_first);
+        with.policy = s.value<uint64_t>();
         load_vec<2>(s.global<uint64_t>(), with);
       });
     }
@@ -86,12 +87,11 @@ void hints(Probes& all) {
   for (L1 l1 : {L1::normal, L1::no_allocate, L1::evict_first, L1::evict_last, L1::evict_unchanged}) {
     for (uint16_t prefetch : {0, 64, 128, 256}) loads({.l1 = l1, .l2_prefetch = prefetch});
     all.push_back([l1](Stage& s) { store(s.global<float>(), 1.0f, {.l1 = l1}); });
-    all.push_back(
-        [l1](Stage& s) { store(s.global<float>(), 1.0f, {.l1 = l1, .policy = s.cache_policy(L2::evict_last)}); });
+    all.push_back([l1](Stage& s) { store(s.global<float>(), 1.0f, {.l1 = l1, .policy = s.value<uint64_t>()}); });
     all.push_back([l1](Stage& s) {
       Vec<float, 4> v;
       for (auto& x : v) x = s.value<float>();
-      store_vec(s.global<float>(), v, {.l1 = l1, .policy = s.cache_policy(L2::evict_last)});
+      store_vec(s.global<float>(), v, {.l1 = l1, .policy = s.value<uint64_t>()});
     });
   }
   for (L2 l2 : {L2::normal, L2::evict_first, L2::evict_last, L2::evict_normal})

@@ -1,3 +1,4 @@
+// Probes across threads: special registers, shuffles, votes, barriers, clusters, control flow.
 #include "tests/ptx/instructions/instructions.h"
 
 namespace heddle::ptx::instructions {

@@ -1,4 +1,4 @@
-#include "tests/gpu/driver.h"
+#include "tests/on_gpu/driver.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -51,7 +51,6 @@ struct Functions {
   int (*device_attribute)(int*, int, int);
   int (*context_retain)(void**, int);
   int (*context_release)(int);
-  int (*context_reset)(int);
   int (*context_set)(void*);
   int (*alloc)(uint64_t*, size_t);
   int (*free)(uint64_t);
@@ -97,7 +96,6 @@ Functions* load_functions() {
   get(f.device_attribute, "cuDeviceGetAttribute");
   get(f.context_retain, "cuDevicePrimaryCtxRetain");
   get(f.context_release, "cuDevicePrimaryCtxRelease_v2");
-  get(f.context_reset, "cuDevicePrimaryCtxReset_v2");
   get(f.context_set, "cuCtxSetCurrent");
   get(f.alloc, "cuMemAlloc_v2");
   get(f.free, "cuMemFree_v2");
@@ -146,13 +144,6 @@ std::string Device::driver_version() const {
   return fmt::format("{}.{}", v / 1000, v % 1000 / 10);
 }
 void Device::use() const { functions_->check(functions_->context_set(context_), "cuCtxSetCurrent"); }
-void Device::reset() {
-  functions_->context_release(device_);
-  functions_->check(functions_->context_reset(device_), "cuDevicePrimaryCtxReset");
-  functions_->check(functions_->context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
-  use();
-}
-
 // --- memory -------------------------------------------------------------------------------------------------------
 Buffer::Buffer(const Device& d, size_t bytes) : device_(d) {
   d.call().check(d.call().alloc(&address_, bytes ? bytes : 1), fmt::format("cuMemAlloc of {} bytes", bytes));

@@ -1,5 +1,6 @@
 // Every case on a GPU against the interpreter: bit for bit where the case is exact, else within its bound.
 // Not part of ctest, because it needs a GPU. Exits 0 if all agree, 1 if not, 2 if there is no GPU.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,11 +12,12 @@
 #include <mutex>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include "ptx/print.h"
 #include "ptx/verify.h"
-#include "tests/gpu/driver.h"
+#include "tests/on_gpu/driver.h"
 #include "tests/ptx/cases/run.h"
 
 namespace heddle::gpu_test {
@@ -138,32 +140,110 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
   return r;
 }
 
-// All cases, several at a time, in new contexts after a fault until every case has its result.
-void run_all(Device& device, const ptx::Target& target, const std::vector<Case>& cases, const Options& options, std::vector<Result>& results) {
-  for (;;) {
-    std::vector<size_t> pending;
-    for (size_t i = 0; i < cases.size(); ++i)
-      if (results[i].state == Result::State::pending) pending.push_back(i);
-    if (pending.empty()) return;
-    std::mutex gpu;
-    std::atomic<bool> lost = false;
-    std::atomic<size_t> next = 0;
-    std::vector<std::thread> workers;
-    for (uint32_t t = 0; t < options.threads; ++t)
-      workers.emplace_back([&] {
-        device.use();
-        for (size_t n; !lost && (n = next++) < pending.size();) {
-          const Case& c = cases[pending[n]];
-          Result r = run_case(device, target, c, options, gpu, lost);
-          if (options.verbose && r.state != Result::State::pending) {
-            fmt::print("{} {}: {} items, {} mismatches {}\n", c.family, c.name, r.items, r.mismatches, r.why);
-            std::fflush(stdout);
-          }
-          results[pending[n]] = std::move(r);
+const ptx::Target& best_target(uint32_t sm) {
+  const ptx::Target* best = nullptr;
+  for (auto& t : ptx::targets())
+    if (t.sm == sm || (t.sm < sm && !t.specific)) best = &t;  // in order: the "a" target of the very sm comes last
+  if (!best) throw NoGpu(fmt::format("no GPU: this one is sm_{}, heddle begins with sm_75", sm));
+  return *best;
+}
+
+// The pending cases, several at a time, until all have their result or a fault ends the process's use of the GPU.
+void run_pending(const Device& device, const ptx::Target& target, const std::vector<Case>& cases, const Options& options,
+                 std::vector<Result>& results) {
+  std::vector<size_t> pending;
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (results[i].state == Result::State::pending) pending.push_back(i);
+  std::mutex gpu;
+  std::atomic<bool> lost = false;
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> workers;
+  for (uint32_t t = 0; t < options.threads; ++t)
+    workers.emplace_back([&] {
+      device.use();
+      for (size_t n; !lost && (n = next++) < pending.size();) {
+        const Case& c = cases[pending[n]];
+        Result r = run_case(device, target, c, options, gpu, lost);
+        if (options.verbose && r.state != Result::State::pending) {
+          fmt::print("{} {}: {} items, {} mismatches {}\n", c.family, c.name, r.items, r.mismatches, r.why);
+          std::fflush(stdout);
         }
-      });
-    for (auto& w : workers) w.join();
-    if (lost) device.reset();
+        results[pending[n]] = std::move(r);
+      }
+    });
+  for (auto& w : workers) w.join();
+}
+
+// --- a fault leaves a process without a GPU, so the work is done by children ----------------------------------------
+void write_results(std::FILE* f, const std::vector<Result>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Result& r = results[i];
+    if (r.state == Result::State::pending) continue;
+    std::string why = r.why;
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    fmt::print(f, "{} {} {} {} {} {} {}\n", i, int(r.state), r.items, r.mismatches, r.differing, r.error.value_or(-1), why);
+  }
+}
+size_t read_results(std::FILE* f, std::vector<Result>& results) {
+  size_t news = 0;
+  std::string line;
+  for (int c; (c = std::fgetc(f)) != EOF;) {
+    if (c != '\n') {
+      line += char(c);
+      continue;
+    }
+    std::istringstream in(line);
+    size_t i;
+    int state;
+    double error;
+    Result r;
+    in >> i >> state >> r.items >> r.mismatches >> r.differing >> error;
+    std::getline(in >> std::ws, r.why);
+    r.state = Result::State(state);
+    if (error >= 0) r.error = error;
+    if (i < results.size() && results[i].state == Result::State::pending) results[i] = r, ++news;
+    line.clear();
+  }
+  return news;
+}
+
+// Runs all cases; returns 0, or 2 if there is no GPU.
+int run_all(const std::vector<Case>& cases, const Options& options, std::vector<Result>& results) {
+  for (bool first = true;; first = false) {
+    if (std::none_of(results.begin(), results.end(), [](const Result& r) { return r.state == Result::State::pending; })) return 0;
+    std::FILE* file = std::tmpfile();
+    if (!file) throw Error("no temporary file for the results");
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child < 0) throw Error("cannot start a child process");
+    if (child == 0) {
+      int status = 0;
+      try {
+        Device device;
+        const ptx::Target& target = best_target(device.sm());
+        if (first)
+          fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device.name(), device.driver_version(), target.name,
+                     cases.size(), options.threads, options.seed);
+        run_pending(device, target, cases, options, results);
+        write_results(file, results);
+        std::fflush(file);
+      } catch (const NoGpu& e) {
+        fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
+        status = 2;
+      } catch (const std::exception& e) {
+        fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
+        status = 1;
+      }
+      std::fflush(stdout);
+      _exit(status);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2) return 2;
+    std::rewind(file);
+    const size_t news = read_results(file, results);
+    std::fclose(file);
+    if (!news) throw Error("a child process ended without a result");
   }
 }
 
@@ -208,14 +288,6 @@ bool report(const std::vector<Case>& cases, const std::vector<Result>& results, 
   for (auto& [name, s] : families) line(name, s);
   line("all", total);
   return total.failed == 0;
-}
-
-const ptx::Target& best_target(uint32_t sm) {
-  const ptx::Target* best = nullptr;
-  for (auto& t : ptx::targets())
-    if (t.sm == sm || (t.sm < sm && !t.specific)) best = &t;  // in order: the "a" target of the very sm comes last
-  if (!best) throw NoGpu(fmt::format("no GPU: this one is sm_{}, heddle begins with sm_75", sm));
-  return *best;
 }
 
 Options parse(int argc, char** argv) {
@@ -271,20 +343,9 @@ int run(int argc, char** argv) {
     return 2;
   }
 
-  std::optional<Device> device;
-  const ptx::Target* target = nullptr;
-  try {
-    device.emplace();
-    target = &best_target(device->sm());
-  } catch (const NoGpu& e) {
-    fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
-    return 2;
-  }
-  fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device->name(), device->driver_version(), target->name,
-             cases.size(), options.threads, options.seed);
   const auto start = std::chrono::steady_clock::now();
   std::vector<Result> results(cases.size());
-  run_all(*device, *target, cases, options, results);
+  if (int status = run_all(cases, options, results)) return status;
   const bool good = report(cases, results, options.verbose);
   fmt::print("{:.1f} s; {}\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
              good ? "all agree" : "NOT all agree");

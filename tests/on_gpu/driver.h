@@ -36,8 +36,6 @@ class Device {
   std::string driver_version() const;
   // Makes the context current in the calling thread.
   void use() const;
-  // A fresh context after a sticky error; everything loaded or allocated in the old one is gone.
-  void reset();
 
   const Functions& call() const { return *functions_; }
 
