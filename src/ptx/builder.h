@@ -43,8 +43,9 @@ struct Builder : Code {
     return {this, emit({.op = Op::param_address, .type = Type::u64, .src = {immediate(uint64_t(offset_of(m)))}},
                        Type::u64, l)};
   }
+  // No bool: it has no form in memory.
   template <class T>
-  requires(size_of(type_of<T>) > 0)  // no bool: it has no form in memory Val<Loaded<T>> arg(T Args::*m, Loc l = Loc::current()) {
+  requires(size_of(type_of<T>) > 0) Val<Loaded<T>> arg(T Args::*m, Loc l = Loc::current()) {
     return param<T>(offset_of(m), l);
   }
 

@@ -124,6 +124,15 @@ template <Comparable T>
 Pred operator>=(Val<T> a, C<T> b) {
   return compare(Compare::ge, a, b);
 }
+// Two values: exact overloads, because the reversed form of the one below would be as good a match.
+template <Comparable T>
+Pred operator==(Val<T> a, Val<T> b) {
+  return compare(Compare::eq, a, Arg<T>(b, {}));
+}
+template <Comparable T>
+Pred operator!=(Val<T> a, Val<T> b) {
+  return compare(is_float(type_of<T>) ? Compare::neu : Compare::ne, a, Arg<T>(b, {}));
+}
 template <Comparable T>
 Pred operator==(Val<T> a, C<T> b) {
   return compare(Compare::eq, a, b);

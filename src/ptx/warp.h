@@ -86,44 +86,46 @@ requires(std::same_as<T, uint32_t> || std::same_as<T, int32_t>) Val<T> warp_redu
 }
 
 // --- written once for every kernel --------------------------------------------------------------------------------
-// Every lane gets the sum (the same one: the butterfly adds in an order all lanes share).
-template <class T>
+namespace detail {
+// All lanes of a segment of `width` join their values. Every pair of lanes joins the same two values, so all get the
+// same bits; over a whole warp the verifier is told.
+template <class T, class Join>
+Val<T> warp_join(Val<T> v, uint32_t width, Join join) {
+  for (uint32_t mask = width / 2; mask; mask /= 2) v = join(v, shuffle_xor(v, mask));
+  if (width < 32) return v;
+  return unary<T>(v, {.op = Op::assume_uniform, .type = type_of<T>, .uniform = Uniform::warp}, {});
+}
+// One barrier before the result is read and none after: inside a loop the next round wants a barrier before it.
+template <class T, class Join>
+Val<T> block_join(Code& k, Val<T> v, Join join, Loc l) {
+  v = warp_join(v, 32, join);
+  if (k.warps() == 1) return v;
+  auto partial = k.shared<T>(k.warps());
+  auto put = [&] { store(partial + k.warp(l), v); };
+  k.when(k.lane(l) == 0u, put, l);
+  k.barrier(l);
+  Val<T> all = load(partial, {}, l);
+  for (uint32_t w = 1; w < k.warps(); ++w) all = join(all, load(partial.offset(w), {}, l));
+  return k.assume_uniform(all, Uniform::block, l);
+}
+}  // namespace detail
+
+// Every lane (of a segment of `width`), every thread of the block gets the result.
+template <Word T>
 Val<T> warp_sum(Val<T> v, uint32_t width = 32) {
-  for (uint32_t mask = width / 2; mask; mask /= 2) v = v + shuffle_xor(v, mask);
-  return v;
+  return detail::warp_join(v, width, [](Val<T> a, Val<T> b) { return a + b; });
 }
-template <class T>
+template <Word T>
 Val<T> warp_max(Val<T> v, uint32_t width = 32) {
-  for (uint32_t mask = width / 2; mask; mask /= 2) v = max(v, shuffle_xor(v, mask));
-  return v;
+  return detail::warp_join(v, width, [](Val<T> a, Val<T> b) { return max(a, b); });
 }
-// Every thread of the block gets the sum. Uses one barrier before and none after: call it twice and each call has
-// its own shared words.
-template <class T>
+template <Word T>
 Val<T> block_sum(Code& k, Val<T> v, Loc l = Loc::current()) {
-  uint32_t warps = k.warps();
-  v = warp_sum(v);
-  if (warps == 1) return v;
-  auto partial = k.shared<T>(warps);
-  k.when(
-      k.lane(l) == 0u, [&] { store(partial + k.warp(l), v); }, l);
-  k.barrier(l);
-  Val<T> total = load(partial, {}, l);
-  for (uint32_t w = 1; w < warps; ++w) total = total + load(partial.offset(w), {}, l);
-  return total;
+  return detail::block_join(k, v, [](Val<T> a, Val<T> b) { return a + b; }, l);
 }
-template <class T>
+template <Word T>
 Val<T> block_max(Code& k, Val<T> v, Loc l = Loc::current()) {
-  uint32_t warps = k.warps();
-  v = warp_max(v);
-  if (warps == 1) return v;
-  auto partial = k.shared<T>(warps);
-  k.when(
-      k.lane(l) == 0u, [&] { store(partial + k.warp(l), v); }, l);
-  k.barrier(l);
-  Val<T> top = load(partial, {}, l);
-  for (uint32_t w = 1; w < warps; ++w) top = max(top, load(partial.offset(w), {}, l));
-  return top;
+  return detail::block_join(k, v, [](Val<T> a, Val<T> b) { return max(a, b); }, l);
 }
 
 }  // namespace heddle::ptx

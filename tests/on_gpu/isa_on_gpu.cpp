@@ -119,7 +119,12 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
       std::lock_guard hold(gpu);
       if (lost) return Result{};
       launched = true;
-      got = run_on_gpu(device, module, c, kernel, in, r.items);
+      try {
+        got = run_on_gpu(device, module, c, kernel, in, r.items);
+      } catch (const DriverError& e) {
+        if (e.sticky) lost = true;  // before another takes the lock
+        throw;
+      }
     }
     const auto difference = ptx::cases::compare(c, in, got, want, r.items);
     r.mismatches = difference.mismatches, r.why = difference.first;
@@ -127,7 +132,6 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
     r.state = r.mismatches ? Result::State::failed : Result::State::done;
   } catch (const DriverError& e) {
     if (e.sticky && !launched) return Result{};  // another case's fault: again in a new context
-    if (e.sticky) lost = true;
     r.why = e.what();
     if (e.code == Module::hung) {
       fmt::print("{} {}: {}\n", c.family, c.name, e.what());

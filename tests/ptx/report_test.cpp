@@ -601,6 +601,56 @@ TEST(ReportMbarrier, Misuse) {
                 }));
 }
 
+// --- tensor copies ------------------------------------------------------------------------------------------------
+// Loads a box of 8 x 4 words at (x, y) of a tensor of 32 x 8.
+Outcome tensor_box(int32_t x, int32_t y, uint32_t box = 8, size_t rank = 2, bool as_argument = true) {
+  struct Args {
+    DevicePtr<uint32_t> out;
+    TensorMap map;
+  };
+  Builder<Args> k("tensor_box", 32);
+  auto tile = k.shared<uint32_t>(64, 1024);
+  auto done = mbarrier(k);
+  U64 map = as_argument ? k.arg(&Args::map) : k.arg(&Args::out).address();
+  k.when(k.thread() == 0u, [&] {
+    done.init(1u);
+    done.arrive_expect_bytes(box * 4 * 4);
+    if (rank == 2)
+      tensor_load(tile, map, Vec<int32_t, 2>{k.constant(x), k.constant(y)}, done);
+    else
+      tensor_load(tile, map, Vec<int32_t, 1>{k.constant(x)}, done);
+  });
+  k.barrier();
+  done.wait(k, 0u);
+  store(k.arg(&Args::out) + k.thread(), load(tile + k.thread()));
+  Kernel kernel = k.finish();
+  Memory m;
+  std::vector<uint32_t> data(256);
+  for (uint32_t i = 0; i < 256; ++i) data[i] = i + 1000;
+  auto in = m.put(data), out = m.alloc<uint32_t>(32);
+  TensorMapSpec spec{.type = Type::u32, .rank = 2, .address = in.address, .size = {32, 8}, .stride = {0, 128}, .box = {box, 4}};
+  Outcome r;
+  try {
+    interpret(kernel, {}, Args{out, interpreter_map(spec)}, m);
+  } catch (const Report& report) {
+    r.report = report;
+  }
+  r.out = m.get(out, 32);
+  return r;
+}
+TEST(ReportTensor, CoordinatesAndMaps) {
+  EXPECT_CLEAN(tensor_box(4, 2));
+  EXPECT_EQ(tensor_box(4, 2).out[9], 1000u + 3 * 32 + 5);
+  EXPECT_EQ(tensor_box(28, 6).out[3], 1000u + 6 * 32 + 31);
+  EXPECT_EQ(tensor_box(28, 6).out[4], 0u);   // right of the tensor
+  EXPECT_EQ(tensor_box(28, 6).out[16], 0u);  // below it
+  EXPECT_EQ(tensor_box(-4, -1).out[12], 1000u);
+  EXPECT_REPORT(Kind::misaligned, tensor_box(3, 2));  // hardware stops at rows that begin between multiples of 16 bytes
+  EXPECT_REPORT(Kind::bad_operand, tensor_box(4, 2, 6));
+  EXPECT_REPORT(Kind::bad_operand, tensor_box(4, 2, 8, 1));
+  EXPECT_REPORT(Kind::bad_operand, tensor_box(4, 2, 8, 2, false));
+}
+
 // --- promises, division, trap -------------------------------------------------------------------------------------
 TEST(ReportUniform, PromisesAreChecked) {
   auto run = [](Uniform across, auto value) {
