@@ -139,7 +139,8 @@ inline void bulk_wait(Code& k, uint32_t remaining, bool read = false, Loc l = Lo
   k.append({.op = Op::bulk_wait, .src = {immediate(remaining)}, .read = read}, l);
 }
 
-// --- tensor copies: a box of a tensor, by coordinates; the first one a multiple of 16 bytes -------------------------------------------------------------
+// --- tensor copies: a box of a tensor, by coordinates; the first one a multiple of 16 bytes
+// -------------------------------------------------------------
 template <class T, size_t Rank>
 void tensor_load(Shared<T> to, U64 map, const Vec<int32_t, Rank>& at, const Mbarrier& done, Loc l = Loc::current()) {
   static_assert(Rank >= 1 && Rank <= 5);

@@ -240,7 +240,7 @@ inline U32 funnel_right(U32 lo, C<uint32_t> hi, C<uint32_t> n) {
   return {lo.rec,
           lo.rec->emit({.op = Op::funnel_right, .type = Type::u32, .src = {lo.op, hi.op, n.op}}, Type::u32, n.loc)};
 }
-// `len` bits of a from bit `pos`, sign-extended for signed types.
+// `len` bits of a from bit `pos` (each 0 to 255), sign-extended for signed types.
 template <WideInt T>
 Val<T> bit_field(Val<T> a, Arg<uint32_t> pos, Arg<uint32_t> len) {
   return {a.rec, a.rec->emit({.op = Op::bfe, .type = type_of<T>, .src = {a.op, pos.op, len.op}}, type_of<T>, pos.loc)};

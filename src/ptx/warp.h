@@ -121,11 +121,13 @@ Val<T> warp_max(Val<T> v, uint32_t width = 32) {
 }
 template <Word T>
 Val<T> block_sum(Code& k, Val<T> v, Loc l = Loc::current()) {
-  return detail::block_join(k, v, [](Val<T> a, Val<T> b) { return a + b; }, l);
+  return detail::block_join(
+      k, v, [](Val<T> a, Val<T> b) { return a + b; }, l);
 }
 template <Word T>
 Val<T> block_max(Code& k, Val<T> v, Loc l = Loc::current()) {
-  return detail::block_join(k, v, [](Val<T> a, Val<T> b) { return max(a, b); }, l);
+  return detail::block_join(
+      k, v, [](Val<T> a, Val<T> b) { return max(a, b); }, l);
 }
 
 }  // namespace heddle::ptx

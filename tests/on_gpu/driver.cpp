@@ -13,8 +13,8 @@ namespace heddle::gpu_test {
 namespace {
 
 constexpr int not_ready = 600;
-constexpr int attribute_cluster = 4;        // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-constexpr int max_dynamic_shared = 8;       // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int attribute_cluster = 4;   // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+constexpr int max_dynamic_shared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int capability_major = 75, capability_minor = 76;
 enum JitOption { info_log = 3, info_log_bytes = 4, error_log = 5, error_log_bytes = 6 };
 
@@ -38,7 +38,9 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchConfig) == 56);
 
 // Errors after which every call in the context fails: illegal address, launch failure, trap, misaligned address, ...
-bool is_sticky(int code) { return code == 214 || code == 220 || (code >= 700 && code != 701 && code != 704 && code != 705 && code < 800); }
+bool is_sticky(int code) {
+  return code == 214 || code == 220 || (code >= 700 && code != 701 && code != 704 && code != 705 && code < 800);
+}
 
 }  // namespace
 
@@ -73,8 +75,9 @@ struct Functions {
     if (code == 0) return;
     const char *name = nullptr, *text = nullptr;
     error_name(code, &name), error_string(code, &text);
-    throw DriverError(fmt::format("{}: {} ({})", what, text ? text : "unknown error", name ? name : fmt::format("{}", code).c_str()),
-                      code, is_sticky(code));
+    throw DriverError(
+        fmt::format("{}: {} ({})", what, text ? text : "unknown error", name ? name : fmt::format("{}", code).c_str()),
+        code, is_sticky(code));
   }
 };
 
@@ -149,7 +152,9 @@ Buffer::Buffer(const Device& d, size_t bytes) : device_(d) {
   d.call().check(d.call().alloc(&address_, bytes ? bytes : 1), fmt::format("cuMemAlloc of {} bytes", bytes));
 }
 Buffer::~Buffer() { device_.call().free(address_); }
-void Buffer::fill(uint8_t value, size_t bytes) { device_.call().check(device_.call().memset(address_, value, bytes), "cuMemsetD8"); }
+void Buffer::fill(uint8_t value, size_t bytes) {
+  device_.call().check(device_.call().memset(address_, value, bytes), "cuMemsetD8");
+}
 void Buffer::put(const std::vector<uint8_t>& data) {
   if (!data.empty()) device_.call().check(device_.call().to_device(address_, data.data(), data.size()), "cuMemcpyHtoD");
 }
@@ -173,16 +178,26 @@ Module::~Module() {
   if (module_) device_.call().module_unload(module_);
 }
 
-void Module::run(const ptx::Kernel& kernel, ptx::Grid grid, uint32_t shared_bytes, const void* args, double seconds) const {
+void Module::run(const ptx::Kernel& kernel, ptx::Grid grid, uint32_t shared_bytes, const void* args,
+                 double seconds) const {
   const Functions& f = device_.call();
   if (shared_bytes > 48 * 1024)
-    f.check(f.function_attribute(function_, max_dynamic_shared, int(shared_bytes)), fmt::format("{} bytes of shared memory", shared_bytes));
+    f.check(f.function_attribute(function_, max_dynamic_shared, int(shared_bytes)),
+            fmt::format("{} bytes of shared memory", shared_bytes));
   LaunchAttribute cluster{};
   cluster.id = attribute_cluster;
   cluster.value.cluster = {kernel.cluster_x, kernel.cluster_y, kernel.cluster_z};
   const bool clustered = kernel.cluster() > 1;
-  const LaunchConfig config{grid.x, grid.y, grid.z, kernel.threads_x, kernel.threads_y, kernel.threads_z, shared_bytes, nullptr,
-                            clustered ? &cluster : nullptr, clustered ? 1u : 0u};
+  const LaunchConfig config{grid.x,
+                            grid.y,
+                            grid.z,
+                            kernel.threads_x,
+                            kernel.threads_y,
+                            kernel.threads_z,
+                            shared_bytes,
+                            nullptr,
+                            clustered ? &cluster : nullptr,
+                            clustered ? 1u : 0u};
   void* params[] = {const_cast<void*>(args)};
   f.check(f.launch(&config, function_, params, nullptr), "cuLaunchKernelEx");
   const auto start = std::chrono::steady_clock::now();
@@ -190,7 +205,8 @@ void Module::run(const ptx::Kernel& kernel, ptx::Grid grid, uint32_t shared_byte
     code = f.stream_query(nullptr);
     if (code != 0 && code != not_ready) f.check(code, "the kernel failed");
     const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (code && waited > seconds) throw DriverError(fmt::format("the kernel did not end within {} s", seconds), hung, true);
+    if (code && waited > seconds)
+      throw DriverError(fmt::format("the kernel did not end within {} s", seconds), hung, true);
     if (code && waited > 0.001) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -201,24 +217,46 @@ ptx::TensorMap encode(const Device& d, const ptx::TensorMapSpec& spec) {
   if (!d.call().encode_tiled) throw DriverError("this driver has no tensor maps", 0, false);
   int type = -1;
   switch (spec.type) {
-    case Type::u8: type = 0; break;
-    case Type::u16: type = 1; break;
-    case Type::u32: type = 2; break;
-    case Type::s32: type = 3; break;
-    case Type::u64: type = 4; break;
-    case Type::s64: type = 5; break;
-    case Type::f16: type = 6; break;
-    case Type::f32: type = 7; break;
-    case Type::f64: type = 8; break;
-    case Type::bf16: type = 9; break;
-    default: throw DriverError(fmt::format("no tensor map of {}", ptx::name(spec.type)), 0, false);
+    case Type::u8:
+      type = 0;
+      break;
+    case Type::u16:
+      type = 1;
+      break;
+    case Type::u32:
+      type = 2;
+      break;
+    case Type::s32:
+      type = 3;
+      break;
+    case Type::u64:
+      type = 4;
+      break;
+    case Type::s64:
+      type = 5;
+      break;
+    case Type::f16:
+      type = 6;
+      break;
+    case Type::f32:
+      type = 7;
+      break;
+    case Type::f64:
+      type = 8;
+      break;
+    case Type::bf16:
+      type = 9;
+      break;
+    default:
+      throw DriverError(fmt::format("no tensor map of {}", ptx::name(spec.type)), 0, false);
   }
   const std::array<uint32_t, 5> ones{1, 1, 1, 1, 1};
   ptx::TensorMap map;
   // the strides begin with dimension 1; no interleaving, no promotion in L2, zeros outside
-  d.call().check(d.call().encode_tiled(map.words.data(), type, spec.rank, reinterpret_cast<void*>(spec.address), spec.size.data(),
-                                       spec.stride.data() + 1, spec.box.data(), ones.data(), 0, int(spec.swizzle), 0, 0),
-                 "cuTensorMapEncodeTiled");
+  d.call().check(
+      d.call().encode_tiled(map.words.data(), type, spec.rank, reinterpret_cast<void*>(spec.address), spec.size.data(),
+                            spec.stride.data() + 1, spec.box.data(), ones.data(), 0, int(spec.swizzle), 0, 0),
+      "cuTensorMapEncodeTiled");
   return map;
 }
 

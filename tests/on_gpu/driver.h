@@ -18,7 +18,8 @@ struct NoGpu : std::runtime_error {
 struct DriverError : std::runtime_error {
   int code;
   bool sticky;  // the context is lost with it
-  DriverError(const std::string& what, int code_, bool sticky_) : std::runtime_error(what), code(code_), sticky(sticky_) {}
+  DriverError(const std::string& what, int code_, bool sticky_)
+      : std::runtime_error(what), code(code_), sticky(sticky_) {}
 };
 
 struct Functions;

@@ -39,34 +39,43 @@ constexpr double patience = 30;  // seconds for one kernel; the slowest takes mi
 struct Result {
   enum class State { pending, done, failed, skipped } state = State::pending;
   uint32_t items = 0, mismatches = 0;
-  std::string why;                 // the first mismatch, the failure, or why it was skipped
-  std::optional<double> error;     // largest relative one, where a case is not exact
-  uint64_t differing = 0;          // bytes that are not the same, where a case is not exact
+  std::string why;              // the first mismatch, the failure, or why it was skipped
+  std::optional<double> error;  // largest relative one, where a case is not exact
+  uint64_t differing = 0;       // values that are not the same, where a case is not exact
 };
 
 // --- how far apart ------------------------------------------------------------------------------------------------
-// Cases do not say what their results are; the name of an instruction does, by the first floating type in it.
-double value_at(const std::string& type, const uint8_t* p) {
+double value_at(ptx::Type type, const uint8_t* p) {
   auto bits = [&](auto v) {
     std::memcpy(&v, p, sizeof v);
     return v;
   };
-  if (type == "f64") return bits(double{});
-  if (type == "f32") return double(bits(float{}));
-  if (type == "bf16") return double(to_f32(bf16{bits(uint16_t{})}));
-  return double(to_f32(f16{bits(uint16_t{})}));
+  switch (type) {
+    case ptx::Type::f64:
+      return bits(double{});
+    case ptx::Type::f32:
+      return double(bits(float{}));
+    case ptx::Type::f16:
+    case ptx::Type::f16x2:
+      return double(to_f32(f16{bits(uint16_t{})}));
+    default:
+      return double(to_f32(bf16{bits(uint16_t{})}));
+  }
 }
+// Where a case is not exact: relative to the largest value of the item.
 void measure(const Case& c, const std::vector<uint8_t>& got, const std::vector<uint8_t>& want, Result& r) {
-  static const std::regex types("(f64|f32|bf16|f16)");
-  std::smatch match;
-  for (size_t i = 0; i < got.size(); ++i) r.differing += got[i] != want[i];
-  if (!std::regex_search(c.name, match, types)) return;
-  const std::string type = match[1];
-  const size_t step = type == "f64" ? 8 : type == "f32" ? 4 : 2;
+  if (!is_float(c.result) || c.bound.starts_with("exact")) return;
+  const size_t step = is_packed(c.result) ? 2 : size_of(c.result);
   r.error = 0;
-  for (size_t i = 0; i + step <= got.size(); i += step) {
-    const double g = value_at(type, &got[i]), w = value_at(type, &want[i]);
-    if (std::isfinite(g) && std::isfinite(w) && w != 0) r.error = std::max(*r.error, std::abs(g - w) / std::abs(w));
+  for (size_t item = 0; item < got.size(); item += c.out_bytes) {
+    double apart = 0, largest = 0;
+    for (size_t i = item; i < item + c.out_bytes; i += step) {
+      const double g = value_at(c.result, &got[i]), w = value_at(c.result, &want[i]);
+      r.differing += std::memcmp(&got[i], &want[i], step) != 0;
+      if (!std::isfinite(g) || !std::isfinite(w)) continue;
+      apart = std::max(apart, std::abs(g - w)), largest = std::max(largest, std::abs(w));
+    }
+    if (largest > 0) r.error = std::max(*r.error, apart / largest);
   }
 }
 
@@ -89,7 +98,8 @@ std::vector<uint8_t> run_on_gpu(const Device& device, const Module& module, cons
   if (c.map_out) args.map_out = encode(device, c.map_out(args.out.address, items));
   module.run(kernel, ptx::cases::grid(c, items), shared_bytes(c, kernel), &args, patience);
   std::vector<uint8_t> out = to.get(out_bytes + guard);
-  if (std::any_of(out.begin() + std::ptrdiff_t(out_bytes), out.end(), [](uint8_t b) { return b != ptx::cases::untouched; }))
+  if (std::any_of(out.begin() + std::ptrdiff_t(out_bytes), out.end(),
+                  [](uint8_t b) { return b != ptx::cases::untouched; }))
     throw Error("wrote behind its output");
   out.resize(out_bytes);
   return out;
@@ -128,7 +138,7 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
     }
     const auto difference = ptx::cases::compare(c, in, got, want, r.items);
     r.mismatches = difference.mismatches, r.why = difference.first;
-    if (c.compare) measure(c, got, want, r);
+    measure(c, got, want, r);
     r.state = r.mismatches ? Result::State::failed : Result::State::done;
   } catch (const DriverError& e) {
     if (e.sticky && !launched) return Result{};  // another case's fault: again in a new context
@@ -153,8 +163,8 @@ const ptx::Target& best_target(uint32_t sm) {
 }
 
 // The pending cases, several at a time, until all have their result or a fault ends the process's use of the GPU.
-void run_pending(const Device& device, const ptx::Target& target, const std::vector<Case>& cases, const Options& options,
-                 std::vector<Result>& results) {
+void run_pending(const Device& device, const ptx::Target& target, const std::vector<Case>& cases,
+                 const Options& options, std::vector<Result>& results) {
   std::vector<size_t> pending;
   for (size_t i = 0; i < cases.size(); ++i)
     if (results[i].state == Result::State::pending) pending.push_back(i);
@@ -185,7 +195,8 @@ void write_results(std::FILE* f, const std::vector<Result>& results) {
     if (r.state == Result::State::pending) continue;
     std::string why = r.why;
     std::replace(why.begin(), why.end(), '\n', ' ');
-    fmt::print(f, "{} {} {} {} {} {} {}\n", i, int(r.state), r.items, r.mismatches, r.differing, r.error.value_or(-1), why);
+    fmt::print(f, "{} {} {} {} {} {} {}\n", i, int(r.state), r.items, r.mismatches, r.differing, r.error.value_or(-1),
+               why);
   }
 }
 size_t read_results(std::FILE* f, std::vector<Result>& results) {
@@ -214,7 +225,8 @@ size_t read_results(std::FILE* f, std::vector<Result>& results) {
 // Runs all cases; returns 0, or 2 if there is no GPU.
 int run_all(const std::vector<Case>& cases, const Options& options, std::vector<Result>& results) {
   for (bool first = true;; first = false) {
-    if (std::none_of(results.begin(), results.end(), [](const Result& r) { return r.state == Result::State::pending; })) return 0;
+    if (std::none_of(results.begin(), results.end(), [](const Result& r) { return r.state == Result::State::pending; }))
+      return 0;
     std::FILE* file = std::tmpfile();
     if (!file) throw Error("no temporary file for the results");
     std::fflush(stdout);
@@ -226,8 +238,8 @@ int run_all(const std::vector<Case>& cases, const Options& options, std::vector<
         Device device;
         const ptx::Target& target = best_target(device.sm());
         if (first)
-          fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device.name(), device.driver_version(), target.name,
-                     cases.size(), options.threads, options.seed);
+          fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device.name(),
+                     device.driver_version(), target.name, cases.size(), options.threads, options.seed);
         run_pending(device, target, cases, options, results);
         write_results(file, results);
         std::fflush(file);
@@ -271,23 +283,26 @@ bool report(const std::vector<Case>& cases, const std::vector<Result>& results, 
       s->error = std::max(s->error, r.error.value_or(0));
     }
   for (size_t i = 0; i < cases.size(); ++i)
-    if (results[i].state == Result::State::skipped) fmt::print("skipped {} {}: {}\n", cases[i].family, cases[i].name, results[i].why);
+    if (results[i].state == Result::State::skipped)
+      fmt::print("skipped {} {}: {}\n", cases[i].family, cases[i].name, results[i].why);
   for (size_t i = 0; i < cases.size(); ++i)
     if (results[i].state == Result::State::failed)
-      fmt::print("FAILED {} {} ({}): {} of {} items: {}\n", cases[i].family, cases[i].name, cases[i].bound, results[i].mismatches,
-                 results[i].items, results[i].why);
+      fmt::print("FAILED {} {} ({}): {} of {} items: {}\n", cases[i].family, cases[i].name, cases[i].bound,
+                 results[i].mismatches, results[i].items, results[i].why);
 
   if (verbose) {
-    fmt::print("\n{:<44} {:>24} {:>10} {:>16} {:>14}\n", "not exact", "bound", "items", "bytes differing", "largest error");
+    fmt::print("\n{:<44} {:>24} {:>10} {:>16} {:>14}\n", "not exact", "bound", "items", "values differing",
+               "largest error");
     for (size_t i = 0; i < cases.size(); ++i)
-      if (cases[i].compare && results[i].error)
-        fmt::print("{:<44} {:>24} {:>10} {:>16} {:>14.3g}\n", cases[i].name, cases[i].bound, results[i].items, results[i].differing,
-                   *results[i].error);
+      if (results[i].error)
+        fmt::print("{:<44} {:>24} {:>10} {:>16} {:>14.3g}\n", cases[i].name, cases[i].bound, results[i].items,
+                   results[i].differing, *results[i].error);
   }
-  fmt::print("\n{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14}\n", "family", "cases", "failed", "skipped", "items", "mismatches",
-             "largest error");
+  fmt::print("\n{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14}\n", "family", "cases", "failed", "skipped", "items",
+             "mismatches", "largest error");
   auto line = [](const std::string& name, const Sum& s) {
-    fmt::print("{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14.3g}\n", name, s.cases, s.failed, s.skipped, s.items, s.mismatches, s.error);
+    fmt::print("{:<12} {:>6} {:>7} {:>8} {:>12} {:>11} {:>14.3g}\n", name, s.cases, s.failed, s.skipped, s.items,
+               s.mismatches, s.error);
   };
   for (auto& [name, s] : families) line(name, s);
   line("all", total);
@@ -331,7 +346,10 @@ int run(int argc, char** argv) {
   try {
     options = parse(argc, argv);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "isa_on_gpu: {}\nusage: isa_on_gpu [--filter REGEX] [--items N] [--seed N] [--threads N] [--list] [--verbose]\n", e.what());
+    fmt::print(stderr,
+               "isa_on_gpu: {}\nusage: isa_on_gpu [--filter REGEX] [--items N] [--seed N] [--threads N] [--list] "
+               "[--verbose]\n",
+               e.what());
     return 2;
   }
   const std::regex filter(options.filter);

@@ -101,7 +101,8 @@ Kernel tile_with_guard(bool leave) {
 }
 TEST(Mistakes, WarpsWithoutARowLeaveBeforeTheBarrier) {
   EXPECT_EQ(refusal(tile_with_guard(false)), "");
-  EXPECT_NE(refusal(tile_with_guard(true)).find("bar.sync: must be reached by the whole block"), std::string::npos) << refusal(tile_with_guard(true));
+  EXPECT_NE(refusal(tile_with_guard(true)).find("bar.sync: must be reached by the whole block"), std::string::npos)
+      << refusal(tile_with_guard(true));
   Memory m;
   auto out = m.alloc<uint32_t>(128);
   EXPECT_NO_THROW(interpret(tile_with_guard(false), {}, WordArgs{out}, m));

@@ -628,7 +628,8 @@ Outcome tensor_box(int32_t x, int32_t y, uint32_t box = 8, size_t rank = 2, bool
   std::vector<uint32_t> data(256);
   for (uint32_t i = 0; i < 256; ++i) data[i] = i + 1000;
   auto in = m.put(data), out = m.alloc<uint32_t>(32);
-  TensorMapSpec spec{.type = Type::u32, .rank = 2, .address = in.address, .size = {32, 8}, .stride = {0, 128}, .box = {box, 4}};
+  TensorMapSpec spec{
+      .type = Type::u32, .rank = 2, .address = in.address, .size = {32, 8}, .stride = {0, 128}, .box = {box, 4}};
   Outcome r;
   try {
     interpret(kernel, {}, Args{out, interpreter_map(spec)}, m);

@@ -189,7 +189,10 @@ void cluster_arrive(Warp& w, const Step& s) {
   if (w.cluster_arrived) w.fail(Kind::bad_operand, 0, "arrives at the cluster barrier twice without waiting");
   w.cluster_arrived = true;
   w.cluster_ticket = c.phase;
-  if (s.inst->order != Order::relaxed) publish(w, c.clocks);
+  // A relaxed arrival publishes what a fence before it made ready.
+  if (w.cta->engine->clocks)
+    for (uint32_t i = 0; i < 32; ++i)
+      if (s.inst->order != Order::relaxed || w.clock[i].fenced) c.clocks.add(w.clock[i], w.cta->cluster_thread(w, i));
   c.arrived += 32;
   if (c.arrived < uint32_t(c.blocks.size()) * w.cta->engine->kernel.threads()) return;
   c.arrived = 0;

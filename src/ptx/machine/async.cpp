@@ -239,7 +239,10 @@ std::array<int32_t, 5> coordinates(Warp& w, const Step& s, size_t first, uint32_
   std::array<int32_t, 5> c{};
   for (size_t i = first; i < s.inst->src.size(); ++i) c[i - first] = w.read<int32_t>(s.src[i])[lane];
   if (int64_t(c[0]) * size_of(map.type) % 16)
-    w.fail(Kind::misaligned, lane, fmt::format("a tensor copy begins at element {} of a row, {} bytes in: not a multiple of 16, an illegal instruction on a GPU", c[0], int64_t(c[0]) * size_of(map.type)));
+    w.fail(Kind::misaligned, lane,
+           fmt::format("a tensor copy begins at element {} of a row, {} bytes in: not a multiple of 16, an illegal "
+                       "instruction on a GPU",
+                       c[0], int64_t(c[0]) * size_of(map.type)));
   return c;
 }
 TensorMapSpec read_map(Warp& w, uint32_t lane, uint64_t address, size_t rank) {
@@ -263,9 +266,10 @@ void tensor_load(Warp& w, const Step& s) {
     if (f.cta != cta)
       w.fail(Kind::bad_operand, lane, "the mbarrier of a tensor copy must be in the block that receives it");
     BulkLoad load{.to = cta, .pieces = {}, .bytes = bytes, .barrier = f.offset};
-    for_each_chunk(map, coordinates(w, s, 3, lane, map), offset, [&](uint32_t at, uint64_t from, uint32_t n, bool inside) {
-      load.pieces.push_back({at, inside ? w.cta->engine->global(w, lane, from, n, 1) : nullptr, n});
-    });
+    for_each_chunk(map, coordinates(w, s, 3, lane, map), offset,
+                   [&](uint32_t at, uint64_t from, uint32_t n, bool inside) {
+                     load.pieces.push_back({at, inside ? w.cta->engine->global(w, lane, from, n, 1) : nullptr, n});
+                   });
     begin(w, lane, std::move(load));
   });
 }
@@ -273,8 +277,10 @@ void tensor_store(Warp& w, const Step& s) {
   active_lanes(w, [&](uint32_t lane) {
     TensorMapSpec map = read_map(w, lane, u64(w, s, 0, lane), s.inst->src.size() - 2);
     auto [cta, offset] = locate(w, lane, u32(w, s, 1, lane), box_bytes(map), 128, false);
+    const std::array<int32_t, 5> first = coordinates(w, s, 2, lane, map);
+    if (std::string why = wrong_with_store(map, first); !why.empty()) w.fail(Kind::bad_operand, lane, why);
     BulkStore store{.group = 0, .pieces = {}};
-    for_each_chunk(map, coordinates(w, s, 2, lane, map), offset, [&](uint32_t at, uint64_t to, uint32_t n, bool inside) {
+    for_each_chunk(map, first, offset, [&](uint32_t at, uint64_t to, uint32_t n, bool inside) {
       if (inside) store.pieces.push_back({w.cta->engine->global(w, lane, to, n, 1), at, n});
     });
     begin_store(w, lane, std::move(store));

@@ -124,11 +124,12 @@ struct NarrowToHalf {
   }
   To operator()(double a) const { return to_half<To, R>(a); }
 };
-// To nearest, ties away from zero, in the 10 upper bits of the fraction; the rest is zero.
+// To nearest, ties away from zero, in the 10 upper bits of the fraction; the rest is zero. A NaN is cut, as on a GPU:
+// one whose payload lies in the lower bits becomes an infinity.
 struct ToTf32 {
   uint32_t operator()(float a) const {
     const uint32_t bits = std::bit_cast<uint32_t>(a);
-    return a == a ? (bits + 0x1000) & 0xffffe000 : 0x7fffffff;
+    return (a == a ? bits + 0x1000 : bits) & 0xffffe000;
   }
 };
 template <Half T>

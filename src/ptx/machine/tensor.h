@@ -8,6 +8,8 @@ namespace heddle::ptx::machine {
 
 // Empty if the map is one the hardware would take, else what is wrong with it.
 std::string wrong_with(const TensorMapSpec& map);
+// The same for a store of the box at these coordinates, which is held to more than a load: see tensor.cpp.
+std::string wrong_with_store(const TensorMapSpec& map, const std::array<int32_t, 5>& at);
 
 inline uint32_t box_bytes(const TensorMapSpec& map) {
   uint32_t n = size_of(map.type);

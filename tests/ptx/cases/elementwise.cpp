@@ -196,6 +196,7 @@ Case elementwise_case(Elementwise e, std::vector<Type> operands, Type result, ui
   Case c = make_case(std::move(t));
   c.fewest_items = uint32_t(special_items(e)) + random_items;
   c.bound = e.bound;
+  c.result = result;
   c.compare = [judge = e.judge, results, size, n = e.sources.size()](const uint8_t* in, const uint8_t* got,
                                                                      const uint8_t* want) {
     for (uint32_t i = 0; i < results; ++i) {

@@ -149,6 +149,7 @@ Case product_case(std::string name, const Product& p, std::function<Kernel()> bu
   c.build = std::move(build);
   c.in_bytes = p.in_bytes();
   c.out_bytes = p.c_bytes();
+  c.result = p.sum;
   c.items_per_block = 1;
   c.fill = [p](Rng& rng, size_t index, uint8_t* in) {
     if (p.sum == Type::s32)
