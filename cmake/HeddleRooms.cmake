@@ -60,7 +60,7 @@ function(heddle_tests name)
   foreach(quarter RANGE 3)
     add_test(NAME ${name}:quarter_${quarter} COMMAND ${name}_tests --gtest_brief=1 --gtest_filter=-*Slow*)
     set_tests_properties(${name}:quarter_${quarter} PROPERTIES LABELS ${name} TIMEOUT 1200
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${quarter}")
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${quarter};UBSAN_OPTIONS=print_stacktrace=1")
   endforeach()
 endfunction()
 

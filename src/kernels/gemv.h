@@ -4,7 +4,6 @@
 
 #include "kernels/field.h"
 #include "ptx/builder.h"
-#include "ptx/interpret.h"
 
 namespace heddle::kernels {
 

@@ -70,7 +70,7 @@ void verify_waits(const Kernel& k) {
   expect(Op::cp_async,
          (used(Op::cp_async_commit) && used(Op::cp_async_wait)) || (used(Op::cp_async_mbarrier) && polled),
          "expected cp_async_commit and cp_async_wait, or cp_async_mbarrier and a wait on it");
-  for (Op op : {Op::bulk_load, Op::tensor_load}) expect(op, polled, "expected a wait on its mbarrier");
+  for (Op op : {Op::bulk_load, Op::bulk_shared, Op::tensor_load}) expect(op, polled, "expected a wait on its mbarrier");
   for (Op op : {Op::bulk_store, Op::tensor_store})
     expect(op, used(Op::bulk_commit) && used(Op::bulk_wait), "expected bulk_commit and bulk_wait");
   expect(Op::wgmma, used(Op::wgmma_commit) && used(Op::wgmma_wait), "expected wgmma_commit and wgmma_wait");

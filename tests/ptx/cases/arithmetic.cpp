@@ -141,7 +141,7 @@ void add_integer_sums_and_products(Cases& c) {
     c.integer<T>("mul.lo", integers(t), wrapping_product, [](Code&, Val<T> a, Val<T> b) { return a * b; });
     c.integer<T>("mul.hi", integers(t), high_half<T>, [](Code&, Val<T> a, Val<T> b) { return mul_hi(a, b); });
     auto mad_reference = [](const uint64_t* in, uint64_t* out) {
-      out[0] = wrapped(t, wrapping_product(int128(in[0]), int128(in[1])) + int128(in[2]));
+      out[0] = wrapped(t, int128(uint128(in[0]) * uint128(in[1]) + uint128(in[2])));
     };
     c.add<T, T, T, T>({.name = "mad.lo." + type_name<T>(),
                        .sources = {integers(t), integers(t), integers(t)},
