@@ -97,7 +97,7 @@ struct Code : Recorder {
     bank.resize((bank.size() + 15) / 16 * 16);
     uint64_t at = bank.size();
     bank.resize(at + table.size() * sizeof(T));
-    std::memcpy(bank.data() + at, table.data(), table.size() * sizeof(T));
+    if (!table.empty()) std::memcpy(bank.data() + at, table.data(), table.size() * sizeof(T));
     return {{this, emit({.op = Op::constant_address, .type = Type::u64, .src = {immediate(at)}}, Type::u64, l)}};
   }
   U64 cache_policy(L2 evict, Loc l = Loc::current()) {
