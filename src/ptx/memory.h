@@ -21,7 +21,7 @@ struct Ptr {
       return {mad(i, Arg<uint32_t>(uint32_t(sizeof(T)), index.loc), base), bytes};
   }
   Ptr operator+(U64 index) const requires(sizeof(Address) == 8) {
-    return {mad(index, uint64_t(sizeof(T)), base), bytes};
+    return {mad(index, Arg<uint64_t>(sizeof(T), {}), Arg<uint64_t>(base, {})), bytes};
   }
   Ptr offset(int64_t elements) const { return {base, bytes + elements * int64_t(sizeof(T))}; }
   template <class U>

@@ -21,7 +21,19 @@ struct Loc {
 struct Recorder {
   Kernel kernel;
   Block* block = &kernel.body;
-  Loc last;
+  Loc last, pinned;
+
+  // While it lives, all instructions belong to one line: that of the caller of a piece such as warp_sum, not its own.
+  struct Pin {
+    Pin(Recorder& r, Loc at) : rec(r), before(r.pinned) {
+      if (!before.line) rec.pinned = at;
+    }
+    ~Pin() { rec.pinned = before; }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    Recorder& rec;
+    Loc before;
+  };
 
   Recorder() = default;
   Recorder(const Recorder&) = delete;
@@ -32,6 +44,7 @@ struct Recorder {
     return {.kind = Operand::Kind::reg, .type = t, .reg = uint32_t(kernel.regs.size() - 1)};
   }
   Inst& append(Inst inst, Loc loc) {
+    if (pinned.line) loc = pinned;
     if (!loc.line) loc = last;  // unary operators cannot know their line; the instruction before is close enough
     last = loc;
     inst.file = loc.file;

@@ -90,7 +90,8 @@ namespace detail {
 // All lanes of a segment of `width` join their values. Every pair of lanes joins the same two values, so all get the
 // same bits; over a whole warp the verifier is told.
 template <class T, class Join>
-Val<T> warp_join(Val<T> v, uint32_t width, Join join) {
+Val<T> warp_join(Val<T> v, uint32_t width, Join join, Loc l) {
+  Recorder::Pin pin(*v.rec, l);
   for (uint32_t mask = width / 2; mask; mask /= 2) v = join(v, shuffle_xor(v, mask));
   if (width < 32) return v;
   return unary<T>(v, {.op = Op::assume_uniform, .type = type_of<T>, .uniform = Uniform::warp}, {});
@@ -98,26 +99,29 @@ Val<T> warp_join(Val<T> v, uint32_t width, Join join) {
 // One barrier before the result is read and none after: inside a loop the next round wants a barrier before it.
 template <class T, class Join>
 Val<T> block_join(Code& k, Val<T> v, Join join, Loc l) {
-  v = warp_join(v, 32, join);
+  Recorder::Pin pin(k, l);
+  v = warp_join(v, 32, join, l);
   if (k.warps() == 1) return v;
   auto partial = k.shared<T>(k.warps());
-  auto put = [&] { store(partial + k.warp(l), v); };
-  k.when(k.lane(l) == 0u, put, l);
-  k.barrier(l);
-  Val<T> all = load(partial, {}, l);
-  for (uint32_t w = 1; w < k.warps(); ++w) all = join(all, load(partial.offset(w), {}, l));
-  return k.assume_uniform(all, Uniform::block, l);
+  auto put = [&] { store(partial + k.warp(), v); };
+  k.when(k.lane() == 0u, put);
+  k.barrier();
+  Val<T> all = load(partial);
+  for (uint32_t w = 1; w < k.warps(); ++w) all = join(all, load(partial.offset(w)));
+  return k.assume_uniform(all, Uniform::block);
 }
 }  // namespace detail
 
 // Every lane (of a segment of `width`), every thread of the block gets the result.
 template <Word T>
-Val<T> warp_sum(Val<T> v, uint32_t width = 32) {
-  return detail::warp_join(v, width, [](Val<T> a, Val<T> b) { return a + b; });
+Val<T> warp_sum(Val<T> v, uint32_t width = 32, Loc l = Loc::current()) {
+  return detail::warp_join(
+      v, width, [](Val<T> a, Val<T> b) { return a + b; }, l);
 }
 template <Word T>
-Val<T> warp_max(Val<T> v, uint32_t width = 32) {
-  return detail::warp_join(v, width, [](Val<T> a, Val<T> b) { return max(a, b); });
+Val<T> warp_max(Val<T> v, uint32_t width = 32, Loc l = Loc::current()) {
+  return detail::warp_join(
+      v, width, [](Val<T> a, Val<T> b) { return max(a, b); }, l);
 }
 template <Word T>
 Val<T> block_sum(Code& k, Val<T> v, Loc l = Loc::current()) {

@@ -201,6 +201,18 @@ TEST(Clusters, AGridThatIsNotAWholeNumberIsRefused) {
   EXPECT_THROW(run_words([](WordBuilder&, Out) {}, {.launch = {.threads = 32, .cluster = 4}, .grid = {6}}), Error);
 }
 
+TEST(Lines, PiecesBelongToTheirCaller) {
+  WordBuilder k("lines", 64);
+  auto out = k.arg(&WordArgs::out);
+  const uint32_t here = __LINE__ + 1;
+  store(out + k.thread(), block_sum(k, k.thread()));
+  const Kernel kernel = k.finish();
+  for (auto& i : kernel.body) {
+    EXPECT_LE(i.line, here) << name(i.op);
+    EXPECT_NE(std::string(i.file).find("engine_test.cpp"), std::string::npos) << name(i.op) << " is from " << i.file;
+  }
+}
+
 TEST(Stats, CountActiveLanes) {
   WordBuilder k("stats", 32);
   auto out = k.arg(&WordArgs::out);                // 1 x 32

@@ -57,7 +57,7 @@ TEST(Mistakes, RescaleFactorOfTheRunningMaximum) {
   std::vector<float> x{1, 5, 2, 9, -3, 9.5f};
   double want = 0;
   for (float v : x) want += std::exp2(v - 9.5);
-  // A snapshot does not change when its Var does, so the seed's order of statements is right here.
+  // A snapshot does not change when its Var does, so this order of statements is right.
   EXPECT_NEAR(run(online_softmax_sum(Old::before), x, 6)[7], want, 1e-5);
   EXPECT_GT(std::abs(run(online_softmax_sum(Old::after), x, 6)[7] - want), 0.5);
 }

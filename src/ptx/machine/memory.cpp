@@ -119,7 +119,8 @@ template <class T>
 T apply(Atomic what, T old, T v, T v2) {
   switch (what) {
     case Atomic::add:
-      if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(old) + std::make_unsigned_t<T>(v));  // wraps
+      if constexpr (std::is_integral_v<T>)
+        return T(std::make_unsigned_t<T>(old) + std::make_unsigned_t<T>(v));  // wraps
       return T(old + v);
     case Atomic::min:
       return std::min(old, v);
