@@ -48,7 +48,7 @@ U32 scattered(U32 row, uint32_t rows) { return (row * 3u + 1u) & (rows - 1); }
 // Rows of 16 bytes in; out word (i, lane) is what register i of the lane holds.
 template <size_t N>
 void add_ldmatrix(std::vector<Case>& all, bool transpose) {
-  constexpr uint32_t rows = 8 * N;
+  static constexpr uint32_t rows = 8 * N;
   Case c;
   c.name = fmt::format("ldmatrix.x{}{}", N, transpose ? ".trans" : "");
   c.family = "matrix";
@@ -81,7 +81,7 @@ void add_ldmatrix(std::vector<Case>& all, bool transpose) {
 }
 template <size_t N>
 void add_stmatrix(std::vector<Case>& all, bool transpose) {
-  constexpr uint32_t rows = 8 * N;
+  static constexpr uint32_t rows = 8 * N;
   Case c;
   c.name = fmt::format("stmatrix.x{}{}", N, transpose ? ".trans" : "");
   c.family = "matrix";
