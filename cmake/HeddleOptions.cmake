@@ -28,4 +28,5 @@ if(HEDDLE_SANITIZE)
   # for everything in the tree, GoogleTest included where it is built from source
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  add_compile_definitions(HEDDLE_SANITIZED)  # tests may take the quick sweep
 endif()

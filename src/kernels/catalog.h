@@ -12,6 +12,7 @@ namespace heddle::kernels {
 
 struct Entry {
   std::string name, summary;
+  std::string spec;  // the generator this is a preset of; the same as `name` where it has one point only
   std::vector<std::pair<std::string, std::string>> fields;  // name -> default value as text
   // The fields in `set` take these values, the others their defaults. Throws an Error that names the field and what is
   // allowed if there is no such field or the value is not possible.

@@ -3,7 +3,9 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -13,10 +15,12 @@
 
 namespace heddle::kernels {
 
-// The values a field may take: single ones, or first, first + step, ..., last.
+// The values a field may take: single ones, or first, first + step, ..., last. Where values have names (a format, yes
+// and no), names[i] is that of values[i], and texts use the names.
 struct Allowed {
   std::vector<uint32_t> values;
   uint32_t first = 0, last = 0, step = 0;
+  std::vector<std::string> names;
 
   bool has(uint32_t v) const {
     if (step) return v >= first && v <= last && (v - first) % step == 0;
@@ -27,13 +31,43 @@ struct Allowed {
   std::string text() const {
     if (step == 1) return fmt::format("{} to {}", first, last);
     if (step) return fmt::format("{}, {}, ... {}", first, first + step, last);
+    if (!names.empty()) return fmt::format("{}", fmt::join(names, ", "));
     return fmt::format("{}", fmt::join(values, ", "));
   }
+  std::string text(uint32_t v) const {
+    for (size_t i = 0; i < names.size(); ++i)
+      if (values[i] == v) return names[i];
+    return fmt::format("{}", v);
+  }
+  // The value that `text` says, if it says one that is allowed.
+  std::optional<uint32_t> parse(const std::string& text) const {
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] == text) return values[i];
+    if (!names.empty()) return {};
+    uint32_t number = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size() || !has(number)) return {};
+    return number;
+  }
 };
-inline Allowed one_of(std::vector<uint32_t> values) { return {.values = std::move(values)}; }
-inline Allowed range(uint32_t first, uint32_t last, uint32_t step = 1) {
-  return {.values = {}, .first = first, .last = last, .step = step};
+inline Allowed one_of(std::vector<uint32_t> values) {
+  Allowed a;
+  a.values = std::move(values);
+  return a;
 }
+inline Allowed range(uint32_t first, uint32_t last, uint32_t step = 1) {
+  Allowed a;
+  a.first = first, a.last = last, a.step = step;
+  return a;
+}
+// 0, 1, 2, ... by name.
+inline Allowed named(std::vector<std::string> names) {
+  Allowed a;
+  for (uint32_t i = 0; i < names.size(); ++i) a.values.push_back(i);
+  a.names = std::move(names);
+  return a;
+}
+inline Allowed yes_or_no() { return named({"no", "yes"}); }
 
 template <class Spec>
 struct Field {
@@ -53,8 +87,19 @@ template <class Spec>
 void check_fields(const Spec& spec) {
   each_field<Spec>([&](const auto& field) {
     if (const auto v = spec.*field.member; !field.allowed.has(v))
-      throw Error("{}: {} = {} is not possible; it may be {}", Spec::name, field.name, v, field.allowed.text());
+      throw Error("{}: {} = {} is not possible; it may be {}", Spec::name, field.name, field.allowed.text(v),
+                  field.allowed.text());
   });
+}
+
+// The fields of a spec as text: "threads=256 vec=1".
+template <class Spec>
+std::string field_text(const Spec& spec) {
+  std::string text;
+  each_field<Spec>([&](const auto& field) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", field.name, field.allowed.text(spec.*field.member));
+  });
+  return text;
 }
 
 }  // namespace heddle::kernels

@@ -17,6 +17,7 @@ using Settings = std::map<std::string, std::string>;
 Entry empty_kernel(const std::string& name, const std::string& lowest_target) {
   return {name,
           "does nothing",
+          name,
           {{"warps", "4"}},
           [name](const Settings& settings) {
             for (const auto& [field, value] : settings)

@@ -1,0 +1,75 @@
+// Random inputs, comparisons and the list of all cases.
+#include "proof/case.h"
+
+#include <numbers>
+
+namespace heddle::proof {
+
+float Random::normal() {
+  // Box and Muller; the first of the pair only
+  const double u = (double(bits_() >> 11) + 0.5) * 0x1p-53, v = double(bits_() >> 11) * 0x1p-53;
+  return float(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
+}
+
+std::vector<float> Random::normals(size_t n, float scale) {
+  std::vector<float> v(n);
+  for (auto& x : v) x = normal() * scale;
+  return v;
+}
+
+std::vector<uint8_t> Random::bytes(size_t n) {
+  std::vector<uint8_t> v(n);
+  for (size_t i = 0; i < n; i += 8) {
+    const uint64_t b = bits_();
+    std::memcpy(v.data() + i, &b, std::min<size_t>(8, n - i));
+  }
+  return v;
+}
+
+void Check::near(const std::string& what, std::span<const float> got, std::span<const double> want,
+                 std::span<const double> scale, double bound) {
+  if (got.size() != want.size() || scale.size() != want.size())
+    return fail(fmt::format("{}: {} values, {} expected, {} scales", what, got.size(), want.size(), scale.size()));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ++compared_;
+    const double error = std::abs(double(got[i]) - want[i]), allowed = bound * scale[i];
+    if (error <= allowed) {
+      if (allowed > 0) worst_ = std::max(worst_, error / allowed);
+      continue;
+    }
+    fail(fmt::format("{}[{}] is {}, not {}: off by {:.3g}, allowed {:.3g}", what, i, got[i], want[i], error, allowed));
+  }
+}
+
+void Check::near_relative(const std::string& what, std::span<const float> got, std::span<const double> want,
+                          double bound) {
+  std::vector<double> scale(want.size());
+  for (size_t i = 0; i < want.size(); ++i) scale[i] = std::abs(want[i]);
+  near(what, got, want, scale, bound);
+}
+
+std::vector<Case> all_cases(Sweep sweep) {
+  std::vector<Case> cases;
+  add_product_cases(sweep, cases);
+  add_stream_cases(sweep, cases);
+  add_attention_cases(sweep, cases);
+  add_layer_cases(sweep, cases);
+  return cases;
+}
+
+Check run_case(const Case& c, Machine& machine, uint64_t seed) {
+  for (char letter : c.kernel + " " + c.shape) seed = (seed ^ uint8_t(letter)) * 0x100000001b3;  // FNV-1a
+  Random random(seed);
+  Check check;
+  try {
+    machine.clear();
+    c.run(machine, random, check);
+    machine.check_guards();
+    if (check.compared() == 0) check.fail("nothing was compared");
+  } catch (const std::exception& error) {
+    check.fail(error.what());
+  }
+  return check;
+}
+
+}  // namespace heddle::proof
