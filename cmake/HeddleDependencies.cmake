@@ -2,6 +2,7 @@
 option(HEDDLE_STATIC "Programs that need nothing but glibc: to be carried to another machine" OFF)
 
 find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
 
 if(HEDDLE_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)

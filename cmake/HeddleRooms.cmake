@@ -28,12 +28,16 @@ function(heddle_program program room)
   target_link_libraries(${program} PRIVATE heddle_${room})
 endfunction()
 
-# heddle_tests(name): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its own.
+# heddle_tests(name EXCEPT files...): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its
+# own. EXCEPT names files in that folder which its own CMakeLists.txt builds.
 # tests/<name>/cases/*.cpp are <name>_cases: objects for this program, and for others that run the same cases elsewhere.
 # Under a sanitizer a ctest is a quarter of the program, because the leak check takes 3 seconds per process on aarch64;
 # tests with Slow or Assemble (it is ptxas that works there) in their name are left out there.
 function(heddle_tests name)
+  cmake_parse_arguments(TESTS "" "" "EXCEPT" ${ARGN})
+  list(TRANSFORM TESTS_EXCEPT PREPEND ${CMAKE_SOURCE_DIR}/tests/${name}/)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
+  list(REMOVE_ITEM sources ${TESTS_EXCEPT} "")
   if(NOT sources)
     return()
   endif()

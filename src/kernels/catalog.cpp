@@ -9,6 +9,7 @@ const std::vector<Entry>& catalog() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> list;
     add_products(list);
+    add_ring_kernels(list);
     add_attention(list);
     add_layer_kernels(list);
     return list;

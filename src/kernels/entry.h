@@ -50,6 +50,7 @@ Entry entry() {
 // One function per family, each in its own file.
 void add_layer_kernels(std::vector<Entry>& all);
 void add_products(std::vector<Entry>& all);
+void add_ring_kernels(std::vector<Entry>& all);
 void add_attention(std::vector<Entry>& all);
 
 }  // namespace heddle::kernels

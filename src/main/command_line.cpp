@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "kernels/catalog.h"
+#include "main/gpu_command.h"
 #include "main/ptx_command.h"
 
 namespace heddle {
@@ -25,6 +26,9 @@ constexpr const char* examples =
     "                                         the same for another target and another shape\n"
     "  heddle ptx check                       verify every kernel and assemble it for every target\n"
     "  heddle ptx check NAME --target sm_80   the same for one kernel and one target\n"
+    "  heddle devices                         the GPUs, with the bandwidth measured\n"
+    "  heddle selftest                        every kernel on the GPU, compared by value with f64\n"
+    "  heddle bench kernels --json            every kernel timed against the streaming limit\n"
     "\n"
     "The exit status is 0 when done, 1 when something was refused or failed, 2 when the command was not understood.";
 
@@ -67,6 +71,38 @@ void describe_ptx(CLI::App& program, PtxOptions& options, std::ostream& out, int
   });
 }
 
+// What the options of `selftest` and `bench` are read into.
+struct GpuOptions {
+  SelftestOptions selftest;
+  BenchKernelsOptions kernels;
+};
+
+void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int& status) {
+  CLI::App* devices = program.add_subcommand("devices", "The GPUs: what they are, and how fast their memory reads");
+  devices->callback([&out] { list_devices(out); });
+
+  CLI::App* test = program.add_subcommand("selftest", "Run every kernel on the GPU over a sweep of shapes against f64");
+  test->add_option("kernels", options.selftest.kernels, "Kernels to test; without any, all")->type_name("");
+  test->add_option("--device", options.selftest.device, "Which GPU, by its number in `heddle devices`")->type_name("N");
+  test->add_option("--sweep", options.selftest.sweep, "How many shapes: quick, normal or full (the default)")
+      ->type_name("SWEEP");
+  test->add_option("--seed", options.selftest.seed, "Of the random inputs")->type_name("N");
+  test->add_option("--threads", options.selftest.threads, "On the host, for the references; 0: all")->type_name("N");
+  test->callback([&options, &out, &status] { status = selftest(options.selftest, out) ? 0 : 1; });
+
+  CLI::App* bench = program.add_subcommand("bench", "Time what heddle does on this machine");
+  bench->require_subcommand(0, 1);
+  bench->callback([bench] {
+    if (bench->get_subcommands().empty()) throw CLI::CallForHelp();
+  });
+  CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
+  kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
+  kernels->add_option("--device", options.kernels.device, "Which GPU, by its number in `heddle devices`")->type_name("N");
+  kernels->add_option("--shape", options.kernels.shape, "Only shapes that contain this text")->type_name("TEXT");
+  kernels->add_flag("--json", options.kernels.json, "Print JSON");
+  kernels->callback([&options, &out, &status] { status = bench_kernels(options.kernels, out) ? 0 : 1; });
+}
+
 }  // namespace
 
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -78,6 +114,8 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   int status = 0;
   PtxOptions ptx;
   describe_ptx(program, ptx, out, status);
+  GpuOptions gpu;
+  describe_gpu(program, gpu, out, status);
   program.footer(examples);  // after the subcommands, which would inherit it
 
   try {

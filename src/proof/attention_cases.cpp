@@ -1,8 +1,320 @@
-// Cases of the attention kernels.
+// Cases of the attention kernels. What a kernel must not read (positions behind the end or before the window, pages of
+// nobody) is NaN, so that reading it shows.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/attention.h"
 #include "proof/case.h"
 
 namespace heddle::proof {
+namespace {
 
-void add_attention_cases(Sweep, std::vector<Case>&) {}
+using kernels::Attention;
+using kernels::FlashDecodingReduce;
+
+struct Shape {
+  uint32_t head_dim = 128, heads = 2, kv_heads = 1;
+  std::vector<uint32_t> lengths;  // per sequence
+  uint32_t page_size = 16;
+  uint32_t window = 0;  // 0: none
+  float softcap = 0;    // 0: none
+  float q_size = 2;     // spreads the scores
+
+  std::string text() const {
+    std::string t =
+        fmt::format("heads={}/{} lengths={}", heads, kv_heads, fmt::join(lengths, ","));
+    if (page_size != 16) t += fmt::format(" page_size={}", page_size);
+    if (window) t += fmt::format(" window={}", window);
+    if (softcap > 0) t += fmt::format(" softcap={}", softcap);
+    return t;
+  }
+};
+
+// Inputs in device memory, in any layout, and the reference.
+class Problem {
+ public:
+  Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv, uint32_t layout)
+      : shape_(shape), kv_(kv), layout_(layout) {
+    const uint32_t sequences = uint32_t(shape.lengths.size());
+    q_ = random.normals(size_t(sequences) * shape.heads * shape.head_dim, shape.q_size);
+    const size_t row = size_t(shape.kv_heads) * shape.head_dim;  // of a position
+    for (uint32_t length : shape.lengths) {
+      max_len_ = std::max(max_len_, length + 3);
+      for (auto* all : {&k_, &v_}) all->push_back(random.normals(length * row));
+    }
+    if (kv == kernels::kv_f16)
+      for (auto* all : {&k_, &v_})
+        for (auto& values : *all)
+          for (float& x : values) x = to_f32(to_f16(x));
+    place(m, random);
+    solve();
+  }
+
+  // The arguments that every attention kernel has.
+  template <class Args>
+  Args args() const {
+    Args a{};
+    a.q = q_at_, a.k = k_at_, a.v = v_at_, a.k_base = k_base_, a.v_base = v_base_, a.table = table_;
+    a.lengths = lengths_;
+    a.sequences = uint32_t(shape_.lengths.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
+    a.length = shape_.lengths.empty() ? 0 : shape_.lengths[0];
+    a.max_len = max_len_, a.page_size = shape_.page_size, a.table_stride = table_stride_, a.window = shape_.window;
+    a.scale = scale_, a.softcap = shape_.softcap;
+    return a;
+  }
+  void check(Check& check, std::span<const float> out, double bound) const {
+    check.near("out", out, want_, size_, bound);
+  }
+  size_t outputs() const { return q_.size(); }
+
+ private:
+  // The cache as `rows` rows of head_dim, NaN but for what put() writes.
+  struct Rows {
+    std::vector<float> x;
+    uint32_t head_dim;
+    Rows(size_t rows, uint32_t dim) : x(rows * dim, std::numeric_limits<float>::quiet_NaN()), head_dim(dim) {}
+    void put(size_t row, const float* from) { std::copy(from, from + head_dim, x.begin() + ptrdiff_t(row * head_dim)); }
+  };
+  ptx::DevicePtr<uint8_t> upload(Machine& m, const Rows& rows) const {
+    std::vector<uint8_t> bytes(rows.x.size() * kernels::kv_bytes(kv_));
+    for (size_t i = 0; i < rows.x.size(); ++i) {
+      const f16 half = to_f16(rows.x[i]);
+      if (kv_ == kernels::kv_f16) std::memcpy(&bytes[i * 2], &half, 2);
+      if (kv_ == kernels::kv_f32) std::memcpy(&bytes[i * 4], &rows.x[i], 4);
+    }
+    return m.put(bytes);
+  }
+  uint32_t first(uint32_t length) const { return shape_.window && length > shape_.window ? length - shape_.window : 0; }
+
+  void place(Machine& m, Random& random) {
+    const auto [head_dim, heads, kv_heads, lengths, page_size, window, softcap, q_size] = shape_;
+    const size_t sequences = lengths.size();
+    q_at_ = m.put(q_);
+    lengths_ = m.put(std::vector<int32_t>(lengths.begin(), lengths.end()));
+    auto fill = [&](Rows& rows, const std::vector<float>& from, uint32_t length, auto&& row_of) {
+      for (uint32_t p = first(length); p < length; ++p)
+        for (uint32_t h = 0; h < kv_heads; ++h)
+          rows.put(row_of(h, p), from.data() + (size_t(p) * kv_heads + h) * head_dim);
+    };
+    if (layout_ != kernels::kv_paged) {
+      std::vector<uint64_t> k_base, v_base;
+      for (size_t s = 0; s < sequences; ++s) {
+        Rows k(size_t(kv_heads) * max_len_, head_dim), v = k;
+        auto row_of = [&](uint32_t h, uint32_t p) { return size_t(h) * max_len_ + p; };
+        fill(k, k_[s], lengths[s], row_of), fill(v, v_[s], lengths[s], row_of);
+        k_at_ = upload(m, k), v_at_ = upload(m, v);
+        k_base.push_back(k_at_.address), v_base.push_back(v_at_.address);
+      }
+      k_base_ = m.put(k_base), v_base_ = m.put(v_base);
+      if (layout_ == kernels::kv_batched) k_at_ = v_at_ = {};
+      return;
+    }
+    // pages in random order, with some that belong to nobody; table entries of pages that do not exist are wild
+    table_stride_ = (max_len_ + page_size - 1) / page_size + 1;
+    std::vector<int32_t> order(sequences * table_stride_), table(order.size(), 0x7fffffff);
+    std::iota(order.begin(), order.end(), 0);
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(uint32_t(i))]);
+    Rows k(order.size() * kv_heads * page_size, head_dim), v = k;
+    for (size_t s = 0; s < sequences; ++s) {
+      auto page = [&](uint32_t p) { return order[s * table_stride_ + p / page_size]; };
+      auto row_of = [&](uint32_t h, uint32_t p) {
+        return (size_t(page(p)) * kv_heads + h) * page_size + p % page_size;
+      };
+      for (uint32_t p = first(lengths[s]); p < lengths[s]; ++p) table[s * table_stride_ + p / page_size] = page(p);
+      fill(k, k_[s], lengths[s], row_of), fill(v, v_[s], lengths[s], row_of);
+    }
+    k_at_ = upload(m, k), v_at_ = upload(m, v), table_ = m.put(table);
+  }
+
+  void solve() {
+    const uint32_t dim = shape_.head_dim, kv_heads = shape_.kv_heads;
+    scale_ = 1 / std::sqrt(float(dim));
+    for (size_t s = 0; s < shape_.lengths.size(); ++s)
+      for (uint32_t h = 0; h < shape_.heads; ++h) {
+        const uint32_t kv_head = h * kv_heads / shape_.heads, end = shape_.lengths[s], begin = first(end);
+        const float* q = q_.data() + (s * shape_.heads + h) * dim;
+        auto row = [&](const std::vector<float>& x, uint32_t p) {
+          return x.data() + (size_t(p) * kv_heads + kv_head) * dim;
+        };
+        std::vector<double> scores;
+        for (uint32_t p = begin; p < end; ++p) {
+          double score = 0;
+          for (uint32_t i = 0; i < dim; ++i) score += double(q[i]) * row(k_[s], p)[i];
+          score *= scale_;
+          if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
+          scores.push_back(score);
+        }
+        const double top = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        for (double& x : scores) sum += x = std::exp(x - top);
+        for (uint32_t i = 0; i < dim; ++i) {
+          double want = 0, size = 0;
+          for (uint32_t p = begin; p < end; ++p) {
+            const double part = scores[p - begin] / sum * row(v_[s], p)[i];
+            want += part, size += std::abs(part);
+          }
+          want_.push_back(want), size_.push_back(size);
+        }
+      }
+  }
+
+  Shape shape_;
+  uint32_t kv_, layout_;
+  uint32_t max_len_ = 0, table_stride_ = 0;
+  float scale_ = 0;
+  std::vector<float> q_;
+  std::vector<std::vector<float>> k_, v_;  // per sequence (length, kv_heads, head_dim)
+  std::vector<double> want_, size_;        // size: of the terms that `want` is the sum of
+  ptx::DevicePtr<float> q_at_;
+  ptx::DevicePtr<uint8_t> k_at_, v_at_;
+  ptx::DevicePtr<uint64_t> k_base_, v_base_;
+  ptx::DevicePtr<int32_t> table_, lengths_;
+};
+
+// Scores are sums of about 100 products around 1, rounded each, in units of 2^-24: 3e-6 at most for these inputs. What
+// the soft-cap adds is 3e-7 of the cap (see accurate_tanh), for a position and for the sum over all.
+double simt_bound(const Shape& shape) { return 5e-6 + 6e-7 * shape.softcap; }
+
+// `chunks`: 0 for one pass, else split over so many blocks and reduced.
+Case attention(std::string kernel, Attention spec, const Shape& shape, uint32_t chunks = 0, uint32_t chunk = 128) {
+  spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
+  spec.split = chunks > 0;
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const Problem problem(m, random, shape, spec.kv, spec.layout);
+    auto args = problem.args<Attention::Args>();
+    auto out = m.poisoned<float>(problem.outputs());
+    args.out = out;
+    if (chunks) {
+      args.out = {}, args.chunk = chunk, args.chunks = chunks;
+      args.partial =
+          m.poisoned<float>(size_t(args.sequences) * args.heads * chunks * Attention::partial_row(shape.head_dim));
+    }
+    m.launch(spec, args);
+    if (chunks)
+      m.launch(FlashDecodingReduce{.head_dim = shape.head_dim},
+               {.out = out, .partial = args.partial, .sequences = args.sequences, .heads = args.heads,
+                .chunks = chunks});
+    problem.check(check, m.get(out, problem.outputs()), simt_bound(shape));
+  };
+  std::string text = field_text(spec) + " " + shape.text();
+  if (chunks) text += fmt::format(" chunks={}x{}", chunks, chunk);
+  return {std::move(kernel), text, "sm_75", run};
+}
+
+// Random parts, every third of them empty.
+Case reduce(FlashDecodingReduce spec, uint32_t sequences, uint32_t heads, uint32_t chunks) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t dim = spec.head_dim, row = Attention::partial_row(dim);
+    std::vector<float> partial = random.normals(size_t(sequences) * heads * chunks * row);
+    std::vector<double> want, size;
+    for (size_t r = 0; r < size_t(sequences) * heads; ++r) {
+      std::vector<double> values(dim), sizes(dim);
+      double sum = 0;
+      for (uint32_t c = 0; c < chunks; ++c) {
+        float* part = &partial[(r * chunks + c) * row];
+        if (c % 3 == 1 || r == 1) {
+          std::fill(part, part + dim + 2, 0.0f);
+          part[dim] = std::numeric_limits<float>::lowest();
+          continue;
+        }
+        part[dim] *= 4, part[dim + 1] = 1 + std::abs(part[dim + 1]);
+        sum += std::exp2(double(part[dim])) * part[dim + 1];
+        for (uint32_t i = 0; i < dim; ++i) {
+          values[i] += std::exp2(double(part[dim])) * part[i];
+          sizes[i] += std::abs(std::exp2(double(part[dim])) * part[i]);
+        }
+      }
+      for (uint32_t i = 0; i < dim; ++i)
+        want.push_back(sum > 0 ? values[i] / sum : 0), size.push_back(sum > 0 ? sizes[i] / sum : 0);
+    }
+    auto out = m.poisoned<float>(want.size());
+    m.launch(spec, {.out = out, .partial = m.put(partial), .sequences = sequences, .heads = heads, .chunks = chunks});
+    check.near("out", m.get(out, want.size()), want, size, 5e-6);
+  };
+  return {"flash_decoding_reduce",
+          fmt::format("{} sequences={} heads={} chunks={}", field_text(spec), sequences, heads, chunks), "sm_75", run};
+}
+
+const std::vector<uint32_t> head_dims = {32, 64, 80, 96, 112, 128, 160, 192, 256};
+const std::vector<uint32_t> edge_lengths = {0, 1, 2, 15, 16, 17, 127, 128, 129};
+
+void add_simt(Sweep sweep, std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](auto&&... args) { cases.push_back(attention(args...)); };
+  const Attention batched{.layout = kv_batched, .length = length_indirect, .warps = 4};
+  const Attention paged{.layout = kv_paged, .length = length_indirect, .warps = 4};
+
+  add("incremental_attention", Attention{}, Shape{.heads = 4, .kv_heads = 2, .lengths = {33}});
+  add("incremental_attention_indirect", Attention{.length = length_indirect}, Shape{.lengths = {18}});
+  add("multi_warp_attention", Attention{.warps = 8}, Shape{.heads = 4, .kv_heads = 2, .lengths = {129}});
+  add("multi_warp_attention_indirect", Attention{.length = length_indirect, .warps = 8}, Shape{.lengths = {65}});
+  add("batched_incremental_attention", batched, Shape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
+  add("paged_attention", paged, Shape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
+  add("flash_decoding_chunk", Attention{.length = length_indirect, .warps = 4}, Shape{.lengths = {300}}, 4u);
+  cases.push_back(reduce({}, 2, 3, 7));
+  if (sweep == Sweep::quick) return;
+
+  for (uint32_t dim : head_dims)
+    for (uint32_t kv : {kv_f16, kv_f32}) {
+      add("incremental_attention", Attention{.kv = kv}, Shape{.head_dim = dim, .lengths = {45}});
+      add("multi_warp_attention", Attention{.kv = kv, .warps = 3}, Shape{.head_dim = dim, .lengths = {129}});
+      Attention many = batched;
+      many.kv = kv;
+      add("batched_incremental_attention", many, Shape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
+      many.layout = kv_paged;
+      add("paged_attention", many, Shape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
+      add("flash_decoding_chunk", Attention{.kv = kv, .length = length_indirect, .warps = 2},
+          Shape{.head_dim = dim, .lengths = {150}}, 3u, 64u);
+    }
+  for (uint32_t length : edge_lengths) {
+    const Shape shape{.head_dim = 64, .heads = 1, .lengths = {length}};
+    add("incremental_attention", Attention{}, shape);
+    add("incremental_attention_indirect", Attention{.length = length_indirect}, shape);
+    add("multi_warp_attention", Attention{.warps = 4}, shape);
+    add("multi_warp_attention_indirect", Attention{.length = length_indirect, .warps = 4}, shape);
+    add("flash_decoding_chunk", Attention{.warps = 2}, shape, 3u, 16u);
+  }
+  add("incremental_attention", Attention{}, Shape{.heads = 1, .lengths = {1999}});
+  add("multi_warp_attention", Attention{.warps = 16}, Shape{.heads = 1, .lengths = {3001}});
+  add("batched_incremental_attention", batched,
+      Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {1000, 3, 0, 129, 257}});
+  for (uint32_t page_size : {32u, 48u, 64u, 256u})
+    add("paged_attention", paged,
+        Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {500, 3, 0, 129, 257}, .page_size = page_size});
+  for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
+    const Shape shape{.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {33, 20}};
+    add("batched_incremental_attention", batched, shape);
+    add("paged_attention", paged, shape);
+  }
+  for (uint32_t window : {1u, 16u, 100u, 1000u}) {
+    add("multi_warp_attention", Attention{.warps = 4}, Shape{.head_dim = 64, .lengths = {150}, .window = window});
+    add("paged_attention", paged, Shape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window});
+    add("flash_decoding_chunk", Attention{.layout = kv_batched, .length = length_indirect, .warps = 2},
+        Shape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window}, 2u, 32u);
+  }
+  for (float cap : {1.0f, 20.0f, 50.0f}) {
+    add("multi_warp_attention", Attention{.warps = 4}, Shape{.lengths = {150}, .softcap = cap, .q_size = 8});
+    add("paged_attention", paged, Shape{.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
+  }
+  // fewer blocks than chunks, exactly as many, and more
+  for (uint32_t chunks : {1u, 4u, 5u, 9u})
+    add("flash_decoding_chunk", Attention{.layout = kv_paged, .length = length_indirect, .warps = 2},
+        Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {512, 0, 385, 64, 1}}, chunks);
+  for (uint32_t dim : head_dims) cases.push_back(reduce({.head_dim = dim}, 3, 2, 5));
+  cases.push_back(reduce({.head_dim = 64}, 1, 2, 500));
+  if (sweep == Sweep::normal) return;
+
+  const Shape large{.heads = 32, .kv_heads = 8, .lengths = {32768}};
+  add("multi_warp_attention", Attention{.warps = 16}, large);
+  add("flash_decoding_chunk", Attention{.length = length_indirect, .warps = 4}, large, 256u);
+  const Shape many{.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64};
+  add("batched_incremental_attention", batched, many);
+  add("paged_attention", paged, many);
+}
+
+}  // namespace
+
+void add_attention_cases(Sweep sweep, std::vector<Case>& cases) { add_simt(sweep, cases); }
 
 }  // namespace heddle::proof

@@ -40,6 +40,7 @@ class Check {
   // Bit for bit.
   template <class T>
   void equal(const std::string& what, const std::vector<T>& got, const std::vector<T>& want) {
+    checked_ = true;
     if (got.size() != want.size()) return fail(fmt::format("{}: {} values, not {}", what, got.size(), want.size()));
     for (size_t i = 0; i < got.size(); ++i) {
       ++compared_;
@@ -48,6 +49,7 @@ class Check {
     }
   }
   void that(bool holds, const std::string& what) {
+    checked_ = true;
     ++compared_;
     if (!holds) fail(what);
   }
@@ -57,7 +59,8 @@ class Check {
 
   const std::string& failure() const { return failure_; }  // empty: none
   double worst() const { return worst_; }                  // largest error / (bound * scale)
-  uint64_t compared() const { return compared_; }
+  uint64_t compared() const { return compared_; }          // values
+  bool checked() const { return checked_; }                // something was, if only an empty list
 
  private:
   template <class T>
@@ -68,6 +71,7 @@ class Check {
   std::string failure_;
   double worst_ = 0;
   uint64_t compared_ = 0;
+  bool checked_ = false;
 };
 
 struct Case {

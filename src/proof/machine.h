@@ -52,6 +52,8 @@ class Machine {
 
   // True if kernels for this target run here ("sm_90").
   virtual bool runs(const std::string& lowest_target) const = 0;
+  // SMs: how many blocks a persistent kernel is launched with.
+  virtual uint32_t processors() const = 0;
   virtual void check_guards() = 0;
   virtual void clear() = 0;
 

@@ -1,8 +1,112 @@
-// Cases of the stream kernels.
+// Cases of what runs at the memory limit: the streaming read and the ring product.
+#include <algorithm>
+
+#include "kernels/ring_gemv.h"
+#include "kernels/stream_read.h"
 #include "proof/case.h"
+#include "proof/weights.h"
 
 namespace heddle::proof {
+namespace {
 
-void add_stream_cases(Sweep, std::vector<Case>&) {}
+using kernels::RingGemv;
+using kernels::RingPack;
+using kernels::StreamRead;
+
+Case stream_read(StreamRead spec, uint64_t words, uint32_t blocks) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    std::vector<uint32_t> data(words);
+    for (auto& w : data) w = uint32_t(random.bits());
+    const StreamRead::Args args{
+        .sum = m.put(std::vector<uint32_t>{7}), .data = m.put(data), .words = words, .blocks = blocks};
+    m.launch(spec, args);
+    uint32_t want = 7;
+    for (uint32_t w : data) want += w;
+    check.equal("sum", m.get(args.sum, 1), {want});
+  };
+  return {"stream_read", fmt::format("{} words={} blocks={}", field_text(spec), words, blocks), "sm_75", run};
+}
+
+// x as quantize_q8_16 lays it out, and what it stands for.
+struct Q8x16 {
+  std::vector<uint8_t> bytes;
+  std::vector<double> values;
+};
+Q8x16 quantize(const std::vector<float>& x) {
+  Q8x16 r{std::vector<uint8_t>(x.size() * 3 / 2), std::vector<double>(x.size())};
+  for (size_t b = 0; b < x.size() / 16; ++b) {
+    float most = 0;
+    for (size_t i = 0; i < 16; ++i) most = std::max(most, std::abs(x[b * 16 + i]));
+    const float d = most / 127;
+    int sum = 0;
+    for (size_t i = 0; i < 16; ++i) {
+      const int q = d > 0 ? int(std::nearbyint(x[b * 16 + i] / d)) : 0;
+      sum += q;
+      r.bytes[b * 16 + i] = uint8_t(int8_t(q));
+      r.values[b * 16 + i] = double(d) * q;
+    }
+    const float pair[2] = {d, d * float(sum)};
+    std::memcpy(r.bytes.data() + x.size() + b * 8, pair, 8);
+  }
+  return r;
+}
+
+Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t cols = spec.slices * kernels::ring_tile_cols;
+    const Weights w = random_weights(random, kernels::ring_formats()[spec.format].name, rows, cols);
+    const Q8x16 x = quantize(random.normals(cols));
+    const std::vector<float> residual = random.normals(rows);
+
+    const uint64_t bytes = kernels::ring_bytes(spec.format, rows, cols);
+    const RingPack::Args pack{
+        .to = m.poisoned<uint8_t>(bytes), .from = m.put(w.bytes), .rows = rows, .cols = cols};
+    m.launch(RingPack{.format = spec.format}, pack);
+    const RingGemv::Args args{.y = m.poisoned<float>(rows),
+                              .residual = m.put(residual),
+                              .x = m.put(x.bytes),
+                              .w = pack.to,
+                              .rows = rows,
+                              .cols = cols,
+                              .blocks = blocks};
+    m.launch(spec, args);
+
+    std::vector<double> want(rows), scale(rows);
+    std::vector<float> row(cols);
+    for (uint32_t r = 0; r < rows; ++r) {
+      w.decode_row(r, row.data());
+      want[r] = spec.add ? residual[r] : 0, scale[r] = std::abs(want[r]);
+      for (uint32_t c = 0; c < cols; ++c) want[r] += row[c] * x.values[c], scale[r] += std::abs(row[c] * x.values[c]);
+    }
+    // a lane sums its 32 values exactly and rounds about ten times; 5 steps in the warp, then the slices
+    check.near("y", m.get(args.y, rows), want, scale, (16 + spec.slices) * 0x1p-24);
+  };
+  return {"ring_gemv", fmt::format("{} rows={} blocks={}", field_text(spec), rows, blocks), "sm_90", run};
+}
+
+}  // namespace
+
+void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(stream_read({.threads = 64, .loads = 4}, 4096, 3));
+  cases.push_back(ring({.format = 0, .slices = 2, .groups = 2, .depth = 2}, 40, 2));
+  cases.push_back(ring({.format = 1, .slices = 2, .groups = 2, .depth = 2, .chained = 1, .add = 1}, 40, 2));
+  if (sweep == Sweep::quick) return;
+  for (uint64_t words : {0, 4, 8, 1020, 16384, 16388}) cases.push_back(stream_read({.threads = 96}, words, 2));
+  for (uint32_t loads : {1, 2, 8}) cases.push_back(stream_read({.threads = 32, .loads = loads}, 2052, 5));
+  for (uint32_t format : {0u, 1u}) {
+    for (uint32_t rows : {0u, 1u, 15u, 16u, 17u, 130u}) cases.push_back(ring({.format = format, .slices = 1}, rows, 3));
+    for (uint32_t groups : {1u, 2u, 4u})
+      for (uint32_t depth : {1u, 3u})
+        cases.push_back(ring({.format = format, .slices = 3, .groups = groups, .depth = depth, .chained = 1}, 97, 2));
+    cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .depth = 2, .add = 1}, 35, 2));
+    cases.push_back(ring({.format = format, .slices = 4}, 64, 132));  // most blocks have nothing to do
+  }
+  if (sweep == Sweep::normal) return;
+  cases.push_back(stream_read({}, uint64_t(1) << 26, 132 * 4));
+  for (uint32_t format : {0u, 1u}) {
+    cases.push_back(ring({.format = format, .slices = 4, .chained = 1}, 6144, 132));
+    cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .chained = 1, .add = 1}, 4096, 132));
+  }
+}
 
 }  // namespace heddle::proof

@@ -1,0 +1,40 @@
+// Which GPUs there are, without using one.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heddle::cuda {
+
+struct DeviceInfo {
+  uint32_t ordinal = 0;  // the driver's number, as CUDA_VISIBLE_DEVICES leaves it
+  std::string name;      // "NVIDIA H200"
+  uint32_t sm = 0;       // 90 for compute capability 9.0
+  uint32_t sms = 0;      // multiprocessors
+  uint64_t memory = 0;   // bytes
+  uint64_t l2_bytes = 0;
+  uint32_t shared_per_block = 0;        // bytes; what a kernel has without asking
+  uint32_t shared_per_block_optin = 0;  // bytes; the most a kernel can have
+  uint32_t shared_per_sm = 0;           // bytes
+  uint32_t registers_per_sm = 0;        // of 32 bits
+  uint32_t threads_per_sm = 0;
+  uint32_t blocks_per_sm = 0;
+  uint32_t clock_khz = 0;         // of the multiprocessors; 0 if the driver does not tell
+  uint32_t memory_clock_khz = 0;  // 0 if the driver does not tell
+  uint32_t bus_width = 0;         // bits
+  bool integrated = false;        // memory is shared with the host
+  bool ecc = false;
+  std::string pci;   // "0000:1b:00.0"
+  std::string uuid;  // "GPU-8f1c2f5e-...", as nvidia-smi prints it
+
+  // Bytes per second that the memory could give at its clock (two transfers per clock); 0 if the clock is not known.
+  double memory_bytes_per_second() const { return 2e3 * memory_clock_khz * (bus_width / 8); }
+};
+
+// In the driver's order, never empty. Throws NoDriver or NoDevice.
+std::vector<DeviceInfo> devices();
+
+// The CUDA version that the driver speaks, "13.0". Throws NoDriver.
+std::string driver_version();
+
+}  // namespace heddle::cuda

@@ -1,0 +1,89 @@
+// From spec to function.
+#include "gpu/library.h"
+
+#include "ptx/print.h"
+#include "ptx/verify.h"
+
+namespace heddle::gpu {
+namespace {
+
+// Whether the kernel waits for its predecessor (programmatic dependent launch).
+bool waits(const ptx::Block& block) {
+  for (const ptx::Inst& inst : block)
+    if (inst.op == ptx::Op::grid_wait || waits(inst.body) || waits(inst.otherwise) || waits(inst.head)) return true;
+  return false;
+}
+
+}  // namespace
+
+const ptx::Target& target_for(uint32_t sm) {
+  const ptx::Target* best = nullptr;
+  for (const ptx::Target& t : ptx::targets())
+    if (t.specific ? t.sm == sm : t.sm <= sm) best = &t;
+  if (!best)
+    throw Error("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later", sm / 10, sm % 10);
+  return *best;
+}
+
+cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const {
+  cuda::Launch l{.function = function,
+                 .grid = {grid.x, grid.y, grid.z},
+                 .block = block,
+                 .cluster = cluster,
+                 .dynamic_shared = shared_bytes + dynamic_shared,
+                 .after_previous_starts = dependent};
+  if (l.dynamic_shared > 48 * 1024 && l.dynamic_shared > l.function.max_dynamic_shared())
+    l.function.set_max_dynamic_shared(l.dynamic_shared);
+  l.set_args(args, args_bytes);
+  return l;
+}
+
+Library::Library(cuda::Context context, cuda::Cache* cache)
+    : context_(std::move(context)), cache_(cache), target_(target_for(context_.info().sm)) {}
+
+const Loaded* Library::find(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  auto found = loaded_.find(key);
+  return found == loaded_.end() ? nullptr : &found->second;
+}
+
+Loaded Library::prepare(const ptx::Kernel& kernel, const cuda::Module& module) const {
+  Loaded l{.function = module.function(kernel.name, kernel.args_bytes),
+           .block = {kernel.threads_x, kernel.threads_y, kernel.threads_z},
+           .cluster = {kernel.cluster_x, kernel.cluster_y, kernel.cluster_z},
+           .shared_bytes = kernel.shared_at_launch() ? ptx::dynamic_shared_offset(kernel) : 0,
+           .dependent = waits(kernel.body)};
+  if (l.shared_bytes > 48 * 1024) l.function.set_max_dynamic_shared(l.shared_bytes);
+  // room for two kernels of a chain on one SM
+  if (l.dependent || l.shared_bytes > 48 * 1024) l.function.prefer_shared(100);
+  if (kernel.cluster() > 8) l.function.allow_large_clusters();
+  return l;
+}
+
+void Library::load(const std::vector<Wanted>& all) {
+  std::vector<std::string> keys;
+  std::vector<ptx::Kernel> built;
+  std::vector<cuda::Source> sources;
+  for (const Wanted& wanted : all) {
+    if (find(wanted.key)) continue;
+    keys.push_back(wanted.key);
+    built.push_back(wanted.build());
+    ptx::verify(built.back(), target_);
+    sources.push_back({built.back().name, ptx::print(built.back(), target_), target_.name});
+  }
+  if (sources.empty()) return;
+  const std::vector<cuda::Module> modules = cuda::compile(context_, sources, cache_);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Loaded loaded = prepare(built[i], modules[i]);
+    std::lock_guard lock(mutex_);
+    loaded_.emplace(keys[i], std::move(loaded));
+  }
+}
+
+const Loaded& Library::get(const Wanted& wanted) {
+  if (const Loaded* loaded = find(wanted.key)) return *loaded;
+  load({wanted});
+  return *find(wanted.key);
+}
+
+}  // namespace heddle::gpu

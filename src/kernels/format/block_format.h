@@ -1,0 +1,80 @@
+// How kernels read quantised weights: the only place where a format is decoded on the device. quant/ has the layouts and
+// the scalar reference.
+//
+// A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
+// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are apart, so that all loads of a lane
+// can be issued before the first use, and so that words can come another way, through shared memory say.
+#pragma once
+#include <array>
+
+#include "ptx/code.h"
+#include "quant/format.h"
+
+namespace heddle::kernels {
+
+// Which values of a block a lane takes.
+struct Lane {
+  ptx::U32 piece;    // of the block
+  uint32_t words;    // of quants in a run: 4, or 1 with narrow loads
+  ptx::U32 quarter;  // with narrow loads: which of the four words of each run, else 0
+};
+// Lane `index` of those that share out the pieces of neighbouring blocks.
+Lane lane_of(ptx::Code& k, ptx::U32 index, uint32_t pieces, bool narrow, ptx::Loc l = ptx::Loc::current());
+
+// Words as they are in the block, in registers.
+struct Raw {
+  std::vector<ptx::U32> head, quants;
+};
+
+// A run of consecutive values: value i is scale * (int8 i of q) - min.
+struct Run {
+  std::vector<ptx::U32> q;  // four int8 each; never negative where there is a min
+  ptx::F32 scale, min;
+  bool has_min;
+};
+
+class BlockFormat {
+ public:
+  uint32_t values, bytes;   // of a block
+  uint32_t align;           // what the address of every block of an aligned matrix is a multiple of
+  bool has_min;             // else Run::min is not set
+  uint32_t values_per_min;  // 16 or 32 values have the same min
+  bool shared_head;         // the head is the same for all pieces of a block
+  uint32_t apart;           // values from the start of a lane's first run to that of its second
+
+  uint32_t pieces() const { return values / 32; }
+  // The place of a lane's first run in the block.
+  virtual ptx::U32 first(const Lane& lane) const = 0;
+  virtual std::vector<ptx::U32> load_head(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
+  virtual std::vector<ptx::U32> load_quants(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
+  virtual std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const = 0;
+
+ protected:
+  struct Traits {
+    uint32_t align, values_per_min;  // 0: no min
+    bool shared_head;
+    uint32_t apart;
+  };
+  BlockFormat(quant::Format format, Traits t);
+  ~BlockFormat() = default;
+};
+// Throws an Error for f32, f16 and bf16, which have no blocks: see format/floats.h.
+const BlockFormat& block_format(quant::Format format);
+
+// The int8 of a run as f32.
+std::vector<ptx::F32> to_floats(const Run& run, ptx::Loc l = ptx::Loc::current());
+
+// One per family.
+const BlockFormat* block_of_32(quant::Format format);
+const BlockFormat* super_block(quant::Format format);
+const BlockFormat* block_with_table(quant::Format format);
+
+// For the decoders: each byte of `bytes` (0 to 127 + bias) less `bias`, as int8.
+inline ptx::U32 less_bias(ptx::U32 bytes, uint32_t bias) {
+  return (bytes + (128 - bias) * 0x01010101u) ^ 0x80808080u;  // no byte carries into the next
+}
+// The f16 in the low or high half of a word.
+inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }
+inline ptx::F32 high_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[1]); }
+
+}  // namespace heddle::kernels

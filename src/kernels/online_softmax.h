@@ -1,0 +1,62 @@
+// Softmax over positions that come one after the other: the weighted sum of what they carry, with the weights taken
+// relative to the largest score so far. Scores are in base 2 (log2(e) is folded into the scale), so that a weight is
+// one ex2.
+#pragma once
+#include <limits>
+
+#include "ptx/warp.h"
+
+namespace heddle::kernels {
+
+struct OnlineSoftmax {
+  // The largest score of no positions. Finite, so that no difference of two of them is a NaN.
+  static constexpr float none = std::numeric_limits<float>::lowest();
+  // The score of a position that must not count: its weight is 0 even where nothing else was seen.
+  static constexpr float masked = -std::numeric_limits<float>::infinity();
+
+  ptx::Var<float> max, sum;
+  std::vector<ptx::Var<float>> acc;  // sum of weight * value
+
+  OnlineSoftmax(ptx::Code& k, uint32_t values) : max(k.var(none)), sum(k.var(0.0f)) {
+    for (uint32_t i = 0; i < values; ++i) acc.push_back(k.var(0.0f));
+  }
+
+  // Raises the maximum to these scores, rescales what was summed before, and gives each score's weight.
+  std::vector<ptx::F32> weigh(const std::vector<ptx::F32>& scores) {
+    const ptx::F32 old = max.get();
+    ptx::F32 top = old;
+    for (ptx::F32 s : scores) top = ptx::max(top, s);
+    const ptx::F32 shrink = ex2_approx_ftz(old - top);
+    sum *= shrink;
+    for (auto& a : acc) a *= shrink;
+    max = top;
+    std::vector<ptx::F32> weights;
+    for (ptx::F32 s : scores) weights.push_back(ex2_approx_ftz(s - top));
+    return weights;
+  }
+  // One position of this weight.
+  void add(ptx::F32 weight, const std::vector<ptx::F32>& values) {
+    sum += weight;
+    for (size_t i = 0; i < acc.size(); ++i) acc[i].add_product(weight, values[i]);
+  }
+  // Another softmax over other positions; one over none changes nothing.
+  void merge(ptx::F32 other_max, ptx::F32 other_sum, const std::vector<ptx::F32>& values) {
+    const ptx::F32 weight = weigh({other_max})[0];
+    sum.add_product(other_sum, weight);
+    for (size_t i = 0; i < acc.size(); ++i) acc[i].add_product(values[i], weight);
+  }
+  // That of the lane `distance` away (xor). Both lanes end with the same.
+  void merge_lane(uint32_t distance) {
+    auto over_there = [&](const ptx::Var<float>& v) { return shuffle_xor(v.get(), distance); };
+    std::vector<ptx::F32> values;
+    for (auto& a : acc) values.push_back(over_there(a));
+    merge(over_there(max), over_there(sum), values);
+  }
+  // What the values are multiplied with at the end: no positions give zeros, never a NaN.
+  ptx::F32 inverse_sum() const {
+    const ptx::F32 s = sum.get();
+    return select(s == 0.0f, s, rcp(s));
+  }
+};
+
+}  // namespace heddle::kernels

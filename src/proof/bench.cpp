@@ -1,0 +1,84 @@
+// Timing on the device by events around a graph of many rounds.
+#include "proof/bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/stream_read.h"
+
+namespace heddle::proof {
+
+Timing time(const Bench& bench, GpuMachine& machine, uint64_t seed) {
+  machine.clear();
+  Random random(seed);
+  const Bench::Round round = bench.prepare(machine, random);
+  const cuda::Context& context = machine.library().context();
+  cuda::Stream& stream = machine.stream();
+
+  auto graph_of = [&](uint32_t rounds) {
+    cuda::Plan plan;
+    machine.record(&plan);
+    for (uint32_t r = 0; r < rounds; ++r) round(machine, r);
+    machine.record(nullptr);
+    return plan.graph(context);
+  };
+  cuda::Event begin(context), end(context);
+  auto run = [&](cuda::Graph& graph) {
+    begin.record(stream);
+    graph.launch(stream);
+    end.record(stream);
+    end.synchronize();
+    return double(end.milliseconds_since(begin)) * 1e3;
+  };
+
+  Timing timing;
+  const auto start = std::chrono::steady_clock::now();
+  cuda::Graph first = graph_of(1);
+  timing.start = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  run(first);
+  // about four milliseconds of work, and at least the whole rotation
+  const uint32_t rounds =
+      std::max(copies(bench.bytes), uint32_t(std::clamp(4000.0 / std::max(1.0, run(first)), 4.0, 1000.0)));
+  cuda::Graph graph = graph_of(rounds);
+  for (int i = 0; i < 3; ++i) run(graph);
+  std::vector<double> runs;
+  for (int i = 0; i < 11; ++i) runs.push_back(run(graph) / rounds);
+  std::sort(runs.begin(), runs.end());
+  timing.microseconds = runs[runs.size() / 2];
+  timing.low = runs.front(), timing.high = runs.back();
+  return timing;
+}
+
+uint32_t copies(double bytes) { return uint32_t(std::clamp(400e6 / std::max(bytes, 1.0), 2.0, 64.0)); }
+
+double streaming_limit(GpuMachine& machine) {
+  // the best of a few ways to read two gigabytes (or a quarter of a small GPU's memory)
+  const uint64_t bytes = std::min<uint64_t>(uint64_t(2) << 30, machine.library().context().memory().free / 4) / 16 * 16;
+  double best = 0;
+  for (const auto& [threads, loads, per_sm] :
+       {std::tuple{512u, 8u, 4u}, std::tuple{256u, 8u, 8u}, std::tuple{256u, 4u, 8u}, std::tuple{1024u, 4u, 2u}}) {
+    const kernels::StreamRead spec{.threads = threads, .loads = loads};
+    const uint32_t blocks = per_sm * machine.library().context().info().sms;
+    Bench bench{"stream_read", "", "sm_75", double(bytes), 0, {}};
+    bench.prepare = [=](Machine& m, Random&) -> Bench::Round {
+      const kernels::StreamRead::Args args{.sum = m.put(std::vector<uint32_t>{0}),
+                                           .data = m.poisoned<uint32_t>(bytes / 4),
+                                           .words = bytes / 4,
+                                           .blocks = blocks};
+      return [=](Machine& machine_now, uint32_t) { machine_now.launch(spec, args); };
+    };
+    best = std::max(best, double(bytes) / (time(bench, machine, 1).microseconds * 1e-6));
+  }
+  return best;
+}
+
+std::vector<Bench> all_benches() {
+  std::vector<Bench> all;
+  add_stream_benches(all);
+  add_product_benches(all);
+  add_attention_benches(all);
+  add_layer_benches(all);
+  return all;
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,522 @@
+#include "tests/cuda/fake_driver.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "cuda/driver.h"  // layouts and numbers only
+
+using heddle::cuda::LaunchConfig;
+using heddle::fake::Control;
+using heddle::fake::LaunchRecord;
+
+namespace {
+
+Control* control = new Control;
+thread_local void* current = nullptr;  // context of this thread
+
+constexpr int invalid_image = 200, invalid_context = 201, invalid_handle = 400;
+
+struct Context {
+} the_context;
+using Work = std::function<void()>;
+struct Stream {
+  bool capturing = false;
+  std::vector<Work> captured;
+};
+struct Graph {
+  std::vector<Work> nodes;
+};
+struct Event {
+  std::chrono::steady_clock::time_point when;
+};
+struct Link {
+  char *info = nullptr, *error = nullptr;
+  size_t info_bytes = 0, error_bytes = 0;
+  std::string text, cubin;
+};
+struct Module {
+  std::string text;
+  std::map<std::string, std::unique_ptr<struct Function>> functions;
+};
+struct Function {
+  std::string name;
+  Module* module;
+};
+
+bool sticky(int code) { return code == 214 || code == 700 || (code >= 714 && code <= 719); }
+
+// Every function begins with this: what it returns, unless 0, is the result of the call.
+int enter(const char* name, bool needs_context = true) {
+  std::lock_guard lock(control->mutex);
+  control->calls.push_back(name);
+  if (needs_context && control->lost) return control->lost;
+  if (auto f = control->fail.find(name); f != control->fail.end()) {
+    auto at = control->fail_at.find(name);
+    if (at == control->fail_at.end() || --at->second == 0) {
+      const int code = f->second;
+      if (at != control->fail_at.end()) control->fail_at.erase(at), control->fail.erase(f);
+      if (sticky(code)) control->lost = code;
+      return code;
+    }
+  }
+  if (needs_context && !current) return invalid_context;
+  return 0;
+}
+
+uint64_t born(void* handle, const char* what) {
+  std::lock_guard lock(control->mutex);
+  control->live[reinterpret_cast<uint64_t>(handle)] = what;
+  return reinterpret_cast<uint64_t>(handle);
+}
+// True if it was alive.
+bool gone(const void* handle) {
+  std::lock_guard lock(control->mutex);
+  if (control->live.erase(reinterpret_cast<uint64_t>(handle))) return true;
+  ++control->wrong_releases;
+  return false;
+}
+// Called in a lost context too: as with the real one, the memory goes with the context.
+template <class T>
+int release(const char* name, void* handle) {
+  const int result = enter(name);
+  if (!gone(handle)) return invalid_handle;
+  delete static_cast<T*>(handle);
+  return result;
+}
+
+// Now, or when the graph that is being captured is launched.
+void put(void* stream, Work work) {
+  auto* s = static_cast<Stream*>(stream);
+  if (s && s->capturing)
+    s->captured.push_back(std::move(work));
+  else
+    work();
+}
+
+// "key N" in a text.
+size_t number_after(const std::string& text, const std::string& key, size_t otherwise) {
+  const size_t at = text.find(key);
+  return at == std::string::npos ? otherwise : size_t(std::atoll(text.c_str() + at + key.size()));
+}
+
+}  // namespace
+
+extern "C" {
+
+Control* fake_control() { return control; }
+void fake_reset() {
+  delete control;
+  control = new Control;
+}
+
+// --- driver and devices ---------------------------------------------------------------------------------------------
+int cuDriverGetVersion(int* v) {
+  *v = FAKE_VERSION;
+  return enter("cuDriverGetVersion", false);
+}
+int cuInit(unsigned) { return enter("cuInit", false); }
+int cuGetErrorName(int code, const char** text) {
+  static const std::map<int, const char*> names = {{1, "CUDA_ERROR_INVALID_VALUE"},
+                                                   {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                   {100, "CUDA_ERROR_NO_DEVICE"},
+                                                   {200, "CUDA_ERROR_INVALID_IMAGE"},
+                                                   {201, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                   {218, "CUDA_ERROR_INVALID_PTX"},
+                                                   {500, "CUDA_ERROR_NOT_FOUND"},
+                                                   {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                   {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+                                                   {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+  auto found = names.find(code);
+  *text = found == names.end() ? nullptr : found->second;
+  return *text ? 0 : 1;
+}
+int cuGetErrorString(int code, const char** text) {
+  static const std::map<int, const char*> texts = {{1, "invalid argument"},
+                                                   {2, "out of memory"},
+                                                   {100, "no CUDA-capable device is detected"},
+                                                   {218, "a PTX JIT compilation failed"},
+                                                   {500, "named symbol not found"},
+                                                   {700, "an illegal memory access was encountered"},
+                                                   {701, "too many resources requested for launch"},
+                                                   {719, "unspecified launch failure"}};
+  auto found = texts.find(code);
+  *text = found == texts.end() ? nullptr : found->second;
+  return *text ? 0 : 1;
+}
+int cuDeviceGetCount(int* n) {
+  *n = control->devices;
+  return enter("cuDeviceGetCount", false);
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = 7 + ordinal;  // so that a device is not mistaken for its number
+  return enter("cuDeviceGet", false);
+}
+int cuDeviceGetName(char* name, int bytes, int device) {
+  std::snprintf(name, size_t(bytes), "Fake GPU %d", device - 7);
+  return enter("cuDeviceGetName", false);
+}
+int cuDeviceGetAttribute(int* value, int which, int) {
+  static const std::map<int, int> values = {{8, 48 << 10},  {13, 1980000}, {16, 132},        {18, 0},
+                                            {32, 1},        {36, 3201000}, {37, 6144},       {38, 60 << 20},
+                                            {39, 2048},     {75, -1},      {76, -1},         {81, 233472},
+                                            {82, 65536},    {97, 232448},  {106, 32}};
+  auto found = values.find(which);
+  if (found == values.end()) return 1;
+  *value = which == 75 ? control->sm / 10 : which == 76 ? control->sm % 10 : found->second;
+  return enter("cuDeviceGetAttribute", false);
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = 8ull << 30;
+  return enter("cuDeviceTotalMem_v2", false);
+}
+int cuDeviceGetPCIBusId(char* text, int bytes, int) {
+  std::snprintf(text, size_t(bytes), "0000:1B:00.0");
+  return enter("cuDeviceGetPCIBusId", false);
+}
+int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
+  for (int i = 0; i < 16; ++i) uuid[i] = static_cast<unsigned char>(17 * i);
+  return enter("cuDeviceGetUuid_v2", false);
+}
+
+// --- context --------------------------------------------------------------------------------------------------------
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (int r = enter("cuDevicePrimaryCtxRetain", false)) return r;
+  if (device < 7) return 101;
+  ++control->retained;
+  *context = &the_context;
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  --control->retained;
+  return enter("cuDevicePrimaryCtxRelease_v2", false);
+}
+int cuCtxSetCurrent(void* context) {
+  if (int r = enter("cuCtxSetCurrent", false)) return r;
+  current = context;
+  return 0;
+}
+int cuCtxSynchronize() { return enter("cuCtxSynchronize"); }
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  *free = control->free_bytes;
+  *total = 8ull << 30;
+  return enter("cuMemGetInfo_v2");
+}
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  if (int r = enter("cuMemAlloc_v2")) return r;
+  if (!bytes) return 1;
+  if (bytes > control->free_bytes) return 2;
+  *address = born(operator new(bytes), "device memory");
+  return 0;
+}
+int cuMemFree_v2(uint64_t address) {
+  const int result = enter("cuMemFree_v2");
+  if (!gone(reinterpret_cast<void*>(address))) return 1;
+  operator delete(reinterpret_cast<void*>(address));
+  return result;
+}
+int cuMemHostAlloc(void** data, size_t bytes, unsigned flags) {
+  if (int r = enter("cuMemHostAlloc")) return r;
+  if (flags != 1) return 1;
+  *data = operator new(bytes);
+  born(*data, "pinned memory");
+  return 0;
+}
+int cuMemFreeHost(void* data) {
+  const int result = enter("cuMemFreeHost");
+  if (!gone(data)) return 1;
+  operator delete(data);
+  return result;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  if (int r = enter("cuMemcpyHtoDAsync_v2")) return r;
+  put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  if (int r = enter("cuMemcpyDtoHAsync_v2")) return r;
+  put(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
+  return 0;
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  if (int r = enter("cuMemcpyDtoDAsync_v2")) return r;
+  put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  return 0;
+}
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+  if (int r = enter("cuMemsetD8Async")) return r;
+  put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  return 0;
+}
+
+// --- streams and events ---------------------------------------------------------------------------------------------
+int cuStreamCreate(void** stream, unsigned flags) {
+  if (int r = enter("cuStreamCreate")) return r;
+  if (flags != 1) return 1;
+  *stream = new Stream;
+  born(*stream, "stream");
+  return 0;
+}
+int cuStreamDestroy_v2(void* stream) { return release<Stream>("cuStreamDestroy_v2", stream); }
+int cuStreamSynchronize(void*) { return enter("cuStreamSynchronize"); }
+int cuStreamQuery(void*) {
+  if (int r = enter("cuStreamQuery")) return r;
+  return control->busy ? 600 : 0;
+}
+int cuStreamWaitEvent(void*, void* event, unsigned) {
+  if (int r = enter("cuStreamWaitEvent")) return r;
+  return event ? 0 : invalid_handle;
+}
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+  if (int r = enter("cuStreamBeginCapture_v2")) return r;
+  if (mode != 1) return 1;
+  static_cast<Stream*>(stream)->capturing = true;
+  return 0;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  auto* s = static_cast<Stream*>(stream);
+  const int r = enter("cuStreamEndCapture");
+  s->capturing = false;
+  if (r) return r;
+  auto* g = new Graph{std::move(s->captured)};
+  born(g, "graph");
+  *graph = g;
+  return 0;
+}
+int cuEventCreate(void** event, unsigned flags) {
+  if (int r = enter("cuEventCreate")) return r;
+  if (flags != 0 && flags != 2) return 1;
+  *event = new Event;
+  born(*event, flags ? "untimed event" : "event");
+  return 0;
+}
+int cuEventDestroy_v2(void* event) { return release<Event>("cuEventDestroy_v2", event); }
+int cuEventRecord(void* event, void*) {
+  if (int r = enter("cuEventRecord")) return r;
+  static_cast<Event*>(event)->when = std::chrono::steady_clock::now();
+  return 0;
+}
+int cuEventSynchronize(void*) { return enter("cuEventSynchronize"); }
+int cuEventQuery(void*) {
+  if (int r = enter("cuEventQuery")) return r;
+  return control->busy ? 600 : 0;
+}
+int cuEventElapsedTime(float* ms, void* start, void* end) {
+  if (int r = enter("cuEventElapsedTime")) return r;
+  *ms = std::chrono::duration<float, std::milli>(static_cast<Event*>(end)->when - static_cast<Event*>(start)->when)
+            .count();
+  return 0;
+}
+
+// --- the linker: a "cubin" is the text behind a mark and the GPU ------------------------------------------------------
+int cuLinkCreate_v2(unsigned count, int* options, void** values, void** out) {
+  if (int r = enter("cuLinkCreate_v2")) return r;
+  auto link = std::make_unique<Link>();
+  for (unsigned i = 0; i < count; ++i) switch (options[i]) {
+      case 3:
+        link->info = static_cast<char*>(values[i]);
+        break;
+      case 4:
+        link->info_bytes = reinterpret_cast<size_t>(values[i]);
+        break;
+      case 5:
+        link->error = static_cast<char*>(values[i]);
+        break;
+      case 6:
+        link->error_bytes = reinterpret_cast<size_t>(values[i]);
+        break;
+      case 12:
+        break;
+      default:
+        return 1;
+    }
+  *out = link.release();
+  born(*out, "linker");
+  return 0;
+}
+int cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const char* name, unsigned, int*, void**) {
+  if (int r = enter("cuLinkAddData_v2")) return r;
+  auto* link = static_cast<Link*>(state);
+  const char* text = static_cast<const char*>(data);
+  if (type != 1 || !bytes || text[bytes - 1] != 0 || !name) return 1;
+  link->text = text;
+  if (const size_t at = link->text.find("oops"); at != std::string::npos) {
+    size_t line = 1;
+    for (size_t i = 0; i < at; ++i) line += text[i] == '\n';
+    std::snprintf(link->error, link->error_bytes,
+                  "ptxas application ptx input, line %zu; error   : Unknown symbol 'oops'\n"
+                  "ptxas fatal   : Ptx assembly aborted due to errors\n",
+                  line);
+    return 218;
+  }
+  return 0;
+}
+int cuLinkComplete(void* state, void** cubin, size_t* bytes) {
+  if (int r = enter("cuLinkComplete")) return r;
+  auto* link = static_cast<Link*>(state);
+  uint32_t meet;
+  {
+    std::lock_guard lock(control->mutex);
+    control->linking_threads.insert(std::this_thread::get_id());
+    control->most_linking = std::max(control->most_linking, ++control->linking);
+    meet = control->meet;
+  }
+  for (int i = 0; i < 5000; ++i) {
+    {
+      std::lock_guard lock(control->mutex);
+      if (control->most_linking >= meet) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  {
+    std::lock_guard lock(control->mutex);
+    --control->linking;
+  }
+  link->cubin = "CUBIN sm_" + std::to_string(control->sm) + "\n" + link->text;
+  std::snprintf(link->info, link->info_bytes, "ptxas info    : Used 12 registers\n");
+  *cubin = link->cubin.data();
+  *bytes = link->cubin.size() + 1;
+  return 0;
+}
+int cuLinkDestroy(void* state) { return release<Link>("cuLinkDestroy", state); }
+
+// --- modules --------------------------------------------------------------------------------------------------------
+int cuModuleLoadData(void** out, const void* image) {
+  if (int r = enter("cuModuleLoadData")) return r;
+  if (std::memcmp(image, "CUBIN sm_", 9) != 0) return invalid_image;
+  auto module = std::make_unique<Module>();
+  module->text = static_cast<const char*>(image);
+  for (auto& refused : control->refused_texts)
+    if (module->text.find(refused) != std::string::npos) return invalid_image;
+  *out = module.release();
+  born(*out, "module");
+  return 0;
+}
+int cuModuleUnload(void* module) { return release<Module>("cuModuleUnload", module); }
+int cuModuleGetFunction(void** out, void* module, const char* name) {
+  if (int r = enter("cuModuleGetFunction")) return r;
+  auto* m = static_cast<Module*>(module);
+  if (m->text.find(".entry " + std::string(name) + "(") == std::string::npos) return 500;
+  auto& function = m->functions[name];
+  if (!function) function = std::make_unique<Function>(Function{name, m});
+  *out = function.get();
+  return 0;
+}
+int cuFuncGetAttribute(int* value, int which, void* function) {
+  if (int r = enter("cuFuncGetAttribute")) return r;
+  auto* f = static_cast<Function*>(function);
+  const int statics = int(number_after(f->module->text, "shared ", 0));
+  switch (which) {
+    case 0:
+      *value = 1024;
+      return 0;
+    case 1:
+      *value = statics;
+      return 0;
+    case 3:
+      *value = 16;
+      return 0;
+    case 4:
+      *value = 12;
+      return 0;
+    case 8:
+      *value = (48 << 10) - statics;
+      return 0;
+    default:
+      return 1;
+  }
+}
+int cuFuncSetAttribute(void* function, int which, int value) {
+  if (int r = enter("cuFuncSetAttribute")) return r;
+  std::lock_guard lock(control->mutex);
+  control->function_settings[static_cast<Function*>(function)->name + " " + std::to_string(which)] = value;
+  return 0;
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads, size_t shared) {
+  if (int r = enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")) return r;
+  *blocks = std::min(2048 / threads, shared ? int(233472 / shared) : 32);
+  return 0;
+}
+
+// --- launches and graphs --------------------------------------------------------------------------------------------
+#if FAKE_VERSION >= 11080
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+  if (int r = enter("cuLaunchKernelEx")) return r;
+  auto* f = static_cast<Function*>(function);
+  const LaunchConfig& c = *config;
+  LaunchRecord record{.kernel = f->name,
+                      .grid = {c.grid_x, c.grid_y, c.grid_z},
+                      .block = {c.block_x, c.block_y, c.block_z},
+                      .cluster = {},
+                      .shared = c.shared_bytes,
+                      .stream = c.stream};
+  for (uint32_t i = 0; i < c.attribute_count; ++i) {
+    const auto& a = c.attributes[i];
+    if (a.id == 4)
+      record.cluster[0] = a.value.cluster.x, record.cluster[1] = a.value.cluster.y,
+      record.cluster[2] = a.value.cluster.z;
+    else if (a.id == 6)
+      record.overlap = a.value.overlap_with_previous != 0;
+    else
+      return 1;
+  }
+  if (extra) return 1;
+  if (const size_t bytes = number_after(f->module->text, "args ", 0)) {
+    const auto* from = static_cast<const std::byte*>(parameters[0]);
+    record.args.assign(from, from + bytes);
+  }
+  put(c.stream, [record] {
+    if (control->on_launch) control->on_launch(record);
+    std::lock_guard lock(control->mutex);
+    control->launches.push_back(record);
+  });
+  return 0;
+}
+#endif
+#if FAKE_VERSION >= 12040
+int cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* bytes) {
+  if (int r = enter("cuFuncGetParamInfo")) return r;
+  const size_t args = number_after(static_cast<Function*>(function)->module->text, "args ", 0);
+  if (index > 0 || !args) return 1;
+  *offset = 0;
+  *bytes = args;
+  return 0;
+}
+#endif
+int cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long flags) {
+  if (int r = enter("cuGraphInstantiateWithFlags")) return r;
+  if (flags) return 1;
+  *out = new Graph{static_cast<Graph*>(graph)->nodes};
+  born(*out, "executable graph");
+  return 0;
+}
+int cuGraphLaunch(void* graph, void*) {
+  if (int r = enter("cuGraphLaunch")) return r;
+  for (auto& node : static_cast<Graph*>(graph)->nodes) node();
+  return 0;
+}
+int cuGraphUpload(void*, void*) { return enter("cuGraphUpload"); }
+int cuGraphExecDestroy(void* graph) { return release<Graph>("cuGraphExecDestroy", graph); }
+int cuGraphDestroy(void* graph) { return release<Graph>("cuGraphDestroy", graph); }
+
+#if FAKE_VERSION >= 12000
+int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* size,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides, int interleave,
+                           int swizzle, int promotion, int fill) {
+  if (int r = enter("cuTensorMapEncodeTiled")) return r;
+  if (interleave || promotion || fill) return 1;
+  auto& seen = control->tensor_map;
+  seen = {type, rank, int64_t(address)};
+  for (uint32_t i = 0; i < rank; ++i) seen.push_back(int64_t(size[i]));
+  for (uint32_t i = 0; i + 1 < rank; ++i) seen.push_back(int64_t(strides[i]));
+  for (uint32_t i = 0; i < rank; ++i) seen.push_back(box[i] * element_strides[i]);
+  seen.push_back(swizzle);
+  std::memset(map, 0xab, 128);
+  return 0;
+}
+#endif
+
+}  // extern "C"
