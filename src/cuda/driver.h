@@ -135,6 +135,7 @@ struct Driver {
   Call<void*, int, int> function_set{*this, "cuFuncSetAttribute", 9000};
   Call<int*, void*, int, size_t> blocks_per_sm{*this, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050};
   Call<void*, size_t, size_t*, size_t*> parameter_info{*this, "cuFuncGetParamInfo", 12040, true};
+  Call<void*> function_load{*this, "cuFuncLoad", 12040, true};
 
   Call<const LaunchConfig*, void*, void**, void**> launch{*this, "cuLaunchKernelEx", 11080};
 

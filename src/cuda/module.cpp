@@ -35,6 +35,8 @@ void fill_in(LoadedFunction& f, ContextState& s, void* module, const std::string
   f.state = &s;
   f.name = s.keep(name);
   s.call_for_kernel(name, s.api.module_function, &f.handle, module, name.c_str());
+  // else the driver may load it at the first launch: late, slow, and perhaps in the middle of capturing a graph
+  if (s.api.function_load) s.call_for_kernel(name, s.api.function_load, f.handle);
   namespace attr = function_attribute;
   f.args_bytes = parameter_bytes(s, f);
   f.registers = attribute(f, attr::registers);

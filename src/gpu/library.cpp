@@ -21,7 +21,8 @@ const ptx::Target& target_for(uint32_t sm) {
   for (const ptx::Target& t : ptx::targets())
     if (t.specific ? t.sm == sm : t.sm <= sm) best = &t;
   if (!best)
-    throw Error("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later", sm / 10, sm % 10);
+    throw Error("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later", sm / 10,
+                sm % 10);
   return *best;
 }
 

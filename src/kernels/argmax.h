@@ -10,7 +10,8 @@ namespace heddle::kernels {
 // ids[r] = the first index of row r's largest value. NaN never wins; a row of NaN gives 0. Several blocks share a row;
 // the last one to finish writes the result and leaves the scratch memory as it found it.
 struct Argmax {
-  static constexpr std::string_view name = "argmax", summary = "index of each row's largest value, several blocks a row",
+  static constexpr std::string_view name = "argmax",
+                                    summary = "index of each row's largest value, several blocks a row",
                                     lowest_target = "sm_75";
   struct Args {
     ptx::DevicePtr<uint32_t> ids;      // (rows)
@@ -20,8 +21,8 @@ struct Argmax {
     uint32_t rows, cols;               // cols > 0, rows at most 65535
   };
   uint32_t threads = 256;
-  uint32_t vec = 1;      // values per load; cols must be a multiple of it
-  uint32_t loads = 4;    // per thread: a block takes threads * vec * loads columns
+  uint32_t vec = 1;    // values per load; cols must be a multiple of it
+  uint32_t loads = 4;  // per thread: a block takes threads * vec * loads columns
   uint32_t chained = 0;
   auto operator<=>(const Argmax&) const = default;
   static auto fields() {

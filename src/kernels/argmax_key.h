@@ -9,8 +9,6 @@ inline ptx::U64 argmax_key(ptx::F32 v, ptx::U32 index) {
   ptx::U64 key = ptx::pack<uint64_t>(~index, ordered_bits(v + 0.0f));
   return select(v == v, key, uint64_t(0));
 }
-inline ptx::U32 argmax_index(ptx::U64 key) {
-  return select(key != uint64_t(0), ~to<uint32_t>(key), 0u);
-}
+inline ptx::U32 argmax_index(ptx::U64 key) { return select(key != uint64_t(0), ~to<uint32_t>(key), 0u); }
 
 }  // namespace heddle::kernels

@@ -15,11 +15,11 @@ namespace {
 
 // How a warp shares out positions and the values of a row.
 struct Lanes {
-  uint32_t bytes;    // of an element
-  uint32_t lanes;    // per position: a power of two
-  uint32_t values;   // per lane: a multiple of 4, at least 8
-  uint32_t access;   // values per load: 16 bytes, or 8 where an f16 row does not divide further
-  uint32_t unroll;   // positions per lane and step, so that all their loads are under way before the first is used
+  uint32_t bytes;   // of an element
+  uint32_t lanes;   // per position: a power of two
+  uint32_t values;  // per lane: a multiple of 4, at least 8
+  uint32_t access;  // values per load: 16 bytes, or 8 where an f16 row does not divide further
+  uint32_t unroll;  // positions per lane and step, so that all their loads are under way before the first is used
 
   Lanes(uint32_t head_dim, uint32_t kv) : bytes(kv_bytes(kv)), lanes(16) {
     while (head_dim % (lanes * 4) || head_dim / lanes < 8) lanes /= 2;
@@ -99,7 +99,7 @@ void merge_warps(Code& k, const OnlineSoftmax& mine, const Lanes& lanes, uint32_
 
 Kernel Attention::build() const {
   check_fields(*this);
-  Builder<Args> k(std::string(name), warps * 32);
+  Builder<Args> k(std::string(name), {.threads = warps * 32, .max_registers = 128});
   chain_start(k, chained);
   const Lanes lanes(head_dim, kv);
   U32 head = k.block_id(), sequence = k.block_y(), heads = k.arg(&Args::heads);
@@ -127,8 +127,7 @@ Kernel Attention::build() const {
 
     chain_wait(k, chained);
     U64 row = mad_wide(sequence, heads, widen(head));
-    const Score score =
-        softcap ? Score(k.arg(&Args::scale), k.arg(&Args::softcap)) : Score(k.arg(&Args::scale));
+    const Score score = softcap ? Score(k.arg(&Args::scale), k.arg(&Args::softcap)) : Score(k.arg(&Args::scale));
     auto q = load_row(k.arg(&Args::q) + row * uint64_t(head_dim), lanes, member);
     for (F32& v : q) v = v * score.q_factor;
 
@@ -158,8 +157,8 @@ Kernel Attention::build() const {
 
     auto result = [&](const OnlineSoftmax& all, U32 i) {
       if (split) {
-        auto part = k.arg(&Args::partial) + mad(row, widen(k.arg(&Args::chunks)), widen(k.block_z())) *
-                                                uint64_t(partial_row(head_dim));
+        auto part = k.arg(&Args::partial) +
+                    mad(row, widen(k.arg(&Args::chunks)), widen(k.block_z())) * uint64_t(partial_row(head_dim));
         store(part + i, all.acc[0].get());
         k.when(i == 0u, [&] {
           store(part.offset(head_dim), all.max.get());

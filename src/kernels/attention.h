@@ -18,20 +18,20 @@ struct Attention {
   static constexpr std::string_view name = "attention", summary = "attention of one token per sequence",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<float> out;               // (sequences, heads, head_dim); not with split
-    ptx::DevicePtr<float> partial;           // split: (sequences, heads, chunks, partial_row(head_dim))
-    ptx::DevicePtr<float> q;                 // (sequences, heads, head_dim), 16-byte aligned
-    ptx::DevicePtr<uint8_t> k, v;            // single, paged: the cache
-    ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses
-    ptx::DevicePtr<int32_t> table;           // paged: (sequences, table_stride), page numbers
-    ptx::DevicePtr<int32_t> lengths;         // indirect: (sequences)
-    uint32_t sequences, heads, kv_heads;     // query head h uses kv head h * kv_heads / heads
-    uint32_t length;                         // direct: of every sequence
-    uint32_t max_len;                        // single, batched: positions from one kv head to the next
-    uint32_t page_size, table_stride;        // paged; page_size a multiple of 16
-    uint32_t window;                         // window: only so many positions at the end count
-    uint32_t chunk, chunks;                  // split: positions per block (more if needed), blocks
-    float scale, softcap;                    // softcap: scores become softcap * tanh(score / softcap)
+    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim); not with split
+    ptx::DevicePtr<float> partial;            // split: (sequences, heads, chunks, partial_row(head_dim))
+    ptx::DevicePtr<float> q;                  // (sequences, heads, head_dim), 16-byte aligned
+    ptx::DevicePtr<uint8_t> k, v;             // single, paged: the cache
+    ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
+    ptx::DevicePtr<int32_t> table;            // paged: (sequences, table_stride), page numbers
+    ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
+    uint32_t sequences, heads, kv_heads;      // query head h uses kv head h * kv_heads / heads
+    uint32_t length;                          // direct: of every sequence
+    uint32_t max_len;                         // single, batched: positions from one kv head to the next
+    uint32_t page_size, table_stride;         // paged; page_size a multiple of 16
+    uint32_t window;                          // window: only so many positions at the end count
+    uint32_t chunk, chunks;                   // split: positions per block (more if needed), blocks
+    float scale, softcap;                     // softcap: scores become softcap * tanh(score / softcap)
   };
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;
@@ -43,10 +43,10 @@ struct Attention {
   static auto fields() {
     using F = Field<Attention>;
     return std::tuple(F{"head_dim", &Attention::head_dim, head_dims()}, F{"kv", &Attention::kv, kv_types()},
-                      F{"layout", &Attention::layout, kv_layouts()},
-                      F{"length", &Attention::length, length_sources()}, F{"warps", &Attention::warps, range(1, 16)},
-                      F{"split", &Attention::split, yes_or_no()}, F{"window", &Attention::window, yes_or_no()},
-                      F{"softcap", &Attention::softcap, yes_or_no()}, F{"chained", &Attention::chained, yes_or_no()});
+                      F{"layout", &Attention::layout, kv_layouts()}, F{"length", &Attention::length, length_sources()},
+                      F{"warps", &Attention::warps, range(1, 16)}, F{"split", &Attention::split, yes_or_no()},
+                      F{"window", &Attention::window, yes_or_no()}, F{"softcap", &Attention::softcap, yes_or_no()},
+                      F{"chained", &Attention::chained, yes_or_no()});
   }
 
   // A row of `partial`: the accumulator, the largest score in base 2, the sum of weights, two floats to the next 16

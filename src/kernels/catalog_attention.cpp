@@ -1,5 +1,5 @@
 // The catalog's lines for attention.
-#include "kernels/attention.h"
+#include "kernels/attention_cluster.h"
 #include "kernels/entry.h"
 
 namespace heddle::kernels {
@@ -19,6 +19,7 @@ void add_attention(std::vector<Entry>& all) {
   add("flash_decoding_chunk", "attention with the positions split over blocks, for flash_decoding_reduce",
       {.length = length_indirect, .warps = 4, .split = 1});
   all.push_back(entry<FlashDecodingReduce>());
+  all.push_back(entry<ClusterAttention>());
 }
 
 }  // namespace heddle::kernels

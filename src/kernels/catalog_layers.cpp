@@ -7,6 +7,8 @@
 #include "kernels/q8_1.h"
 #include "kernels/residual.h"
 #include "kernels/rope.h"
+#include "kernels/sample.h"
+#include "kernels/sample_penalties.h"
 #include "kernels/softmax.h"
 
 namespace heddle::kernels {
@@ -25,6 +27,8 @@ void add_layer_kernels(std::vector<Entry>& all) {
   all.push_back(entry<QuantizeQ8_16>());
   all.push_back(entry<ResidualAdd>());
   all.push_back(entry<Argmax>());
+  all.push_back(entry<ApplyPenalties>());
+  all.push_back(entry<Sample>());
 }
 
 }  // namespace heddle::kernels

@@ -34,11 +34,10 @@ inline ptx::F32 sigmoid(ptx::F32 x) {
 // Relative error below 5e-7. Small arguments take a polynomial, because 1 - 2 / (e^2x + 1) cancels there.
 inline ptx::F32 tanh(ptx::F32 x) {
   ptx::F32 a = abs(x), square = x * x;
-  ptx::F32 small = fma(
-      x * square,
-      polynomial(square, std::array{-0.333333332312f, 0.133333128669f, -0.0539615517813f, 0.0217883219971f,
-                                    -0.00841007080153f, 0.0023707656405f}),
-      x);
+  ptx::F32 small = fma(x * square,
+                       polynomial(square, std::array{-0.333333332312f, 0.133333128669f, -0.0539615517813f,
+                                                     0.0217883219971f, -0.00841007080153f, 0.0023707656405f}),
+                       x);
   ptx::F32 large = fma(rcp_approx(exp(a * 2.0f) + 1.0f), -2.0f, 1.0f);
   return select(a < 0.6f, small, select(x < 0.0f, -large, large));
 }
@@ -66,8 +65,8 @@ inline SinCos sin_cos_of_turns(ptx::U64 turns) {
   ptx::F32 v = to_f32(bitcast<int32_t>(high - (quarter << 30))) * 0x1p-29f, square = v * v;
   ptx::F32 s = v * polynomial(square, std::array{0.785398163394f, -0.0807455120183f, 0.00249039321018f,
                                                  -3.65723926307e-5f, 3.08996686634e-7f});
-  ptx::F32 c = polynomial(square, std::array{1.0f, -0.308425135158f, 0.0158543252284f, -0.000325938585942f,
-                                             3.5297971343e-6f});
+  ptx::F32 c =
+      polynomial(square, std::array{1.0f, -0.308425135158f, 0.0158543252284f, -0.000325938585942f, 3.5297971343e-6f});
   ptx::Pred odd = (quarter & 1u) != 0u;
   ptx::F32 sin = select(odd, c, s), cos = select(odd, s, c);
   // the signs over the quarters: sin + + - -, cos + - - +

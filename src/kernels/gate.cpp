@@ -40,8 +40,9 @@ Grid Gate::grid(const Args& args) const {
     if (args.rows > 1 && stride < args.cols)
       throw Error("gate: {} has a stride of {}, but {} columns", which, stride, args.cols);
     if (address % (4 * vec) || (args.rows > 1 && stride % vec))
-      throw Error("gate: with vec = {} addresses must be multiples of {} bytes and strides of {}; {} is at {:#x} with {}",
-                  vec, 4 * vec, vec, which, address, stride);
+      throw Error(
+          "gate: with vec = {} addresses must be multiples of {} bytes and strides of {}; {} is at {:#x} with {}", vec,
+          4 * vec, vec, which, address, stride);
   };
   suits("y", args.y.address, args.y_stride), suits("gate", args.gate.address, args.gate_stride);
   if (times_up) suits("up", args.up.address, args.up_stride);

@@ -12,14 +12,14 @@ struct Gate {
   static constexpr std::string_view name = "gate", summary = "activation of rows of f32, alone or times a second input",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<float> y, gate, up;             // (rows, cols); up is not read without a product
-    uint32_t rows, cols;                           //
-    uint32_t y_stride, gate_stride, up_stride;     // values from row to row
+    ptx::DevicePtr<float> y, gate, up;  // (rows, cols); up is not read without a product
+    uint32_t rows, cols;
+    uint32_t y_stride, gate_stride, up_stride;  // values from row to row
   };
   uint32_t threads = 256;
-  uint32_t vec = 1;         // values per access: cols, strides and addresses must suit
-  uint32_t act = silu;      //
-  uint32_t times_up = 1;    // no: act(gate) alone
+  uint32_t vec = 1;  // values per access: cols, strides and addresses must suit
+  uint32_t act = silu;
+  uint32_t times_up = 1;  // no: act(gate) alone
   uint32_t chained = 0;
   enum : uint32_t {
     silu,       // x / (1 + e^-x)
@@ -28,11 +28,10 @@ struct Gate {
   };
   auto operator<=>(const Gate&) const = default;
   static auto fields() {
-    return std::tuple(Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)},
-                      Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
-                      Field<Gate>{"act", &Gate::act, named({"silu", "gelu_erf", "gelu_tanh"})},
-                      Field<Gate>{"times_up", &Gate::times_up, yes_or_no()},
-                      Field<Gate>{"chained", &Gate::chained, yes_or_no()});
+    return std::tuple(
+        Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)}, Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
+        Field<Gate>{"act", &Gate::act, named({"silu", "gelu_erf", "gelu_tanh"})},
+        Field<Gate>{"times_up", &Gate::times_up, yes_or_no()}, Field<Gate>{"chained", &Gate::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

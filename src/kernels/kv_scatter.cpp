@@ -29,7 +29,7 @@ Kernel KvScatter::build() const {
         if (kv == kv_f32)
           store_vec((base + to).as<float>(), v);
         else
-          store_vec((base + to).as<f16x2>(), Vec<f16x2, 2>{to_f16x2(v[0], v[1]), to_f16x2(v[2], v[3])});
+          store_vec((base + to).as<f16>(), Vec<f16, 4>{to_f16(v[0]), to_f16(v[1]), to_f16(v[2]), to_f16(v[3])});
       };
       copy(k.arg(&Args::k_new), k.arg(&Args::k_stride), cache.k());
       copy(k.arg(&Args::v_new), k.arg(&Args::v_stride), cache.v());
@@ -42,9 +42,10 @@ Grid KvScatter::grid(const Args& args) const {
   const uint64_t values = uint64_t(args.kv_heads) * head_dim;
   auto suits = [&](const char* which, uint64_t address, uint32_t stride) {
     if (address % 16 || stride % 4 || (args.rows > 1 && stride < values))
-      throw Error("kv_scatter: {} at {:#x} with a stride of {}; 16-byte alignment and a multiple of 4, at least {}, "
-                  "expected",
-                  which, address, stride, values);
+      throw Error(
+          "kv_scatter: {} at {:#x} with a stride of {}; 16-byte alignment and a multiple of 4, at least {}, "
+          "expected",
+          which, address, stride, values);
   };
   suits("k_new", args.k_new.address, args.k_stride), suits("v_new", args.v_new.address, args.v_stride);
   if (layout == kv_paged && (args.page_size == 0 || args.page_size % 16))

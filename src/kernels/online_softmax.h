@@ -21,15 +21,20 @@ struct OnlineSoftmax {
     for (uint32_t i = 0; i < values; ++i) acc.push_back(k.var(0.0f));
   }
 
+  // Raises the maximum to `top`, which is not below it, and gives the factor for what was summed before; the sum has it
+  // already.
+  ptx::F32 raise(ptx::F32 top) {
+    const ptx::F32 shrink = ex2_approx_ftz(max.get() - top);
+    sum *= shrink;
+    max = top;
+    return shrink;
+  }
   // Raises the maximum to these scores, rescales what was summed before, and gives each score's weight.
   std::vector<ptx::F32> weigh(const std::vector<ptx::F32>& scores) {
-    const ptx::F32 old = max.get();
-    ptx::F32 top = old;
+    ptx::F32 top = max.get();
     for (ptx::F32 s : scores) top = ptx::max(top, s);
-    const ptx::F32 shrink = ex2_approx_ftz(old - top);
-    sum *= shrink;
+    const ptx::F32 shrink = raise(top);
     for (auto& a : acc) a *= shrink;
-    max = top;
     std::vector<ptx::F32> weights;
     for (ptx::F32 s : scores) weights.push_back(ex2_approx_ftz(s - top));
     return weights;

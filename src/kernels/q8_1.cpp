@@ -32,7 +32,8 @@ Quantised quantise(const Vec<float, 4>& v, uint32_t lanes) {
 // A block of the grid takes one row and 4 * threads columns of it.
 template <class Spec>
 Grid grid_of_rows(const typename Spec::Args& args, uint32_t block, uint32_t align) {
-  if (args.cols % block) throw Error("{}: {} columns are not a multiple of its block of {}", Spec::name, args.cols, block);
+  if (args.cols % block)
+    throw Error("{}: {} columns are not a multiple of its block of {}", Spec::name, args.cols, block);
   if (args.x.address % 16 || args.y.address % align)
     throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", Spec::name, align, args.x.address,
                 args.y.address);
@@ -76,7 +77,8 @@ Kernel QuantizeQ8_1::build() const {
     auto ints = layout == blocks ? y + (number * 36u + (col & 31u) + 4u) : y + col;
     auto head = layout == blocks ? y + number * 36u : y + (cols + number * 4u);
     k.when(inside, [&] { store(ints.as<uint32_t>(), block.word); });
-    k.when(inside && (col & 31u) == 0u, [&] { store(head.as<f16x2>(), to_f16x2(block.d, block.s)); });
+    k.when(inside && (col & 31u) == 0u,
+           [&] { store(head.as<f16x2>(), pack<f16x2>(to_f16(block.d), to_f16(block.s))); });
     if (layout == planes)  // the row's last bytes: the first block of threads fills them
       k.when(k.block_y() == 0u, [&] {
         U32 used = cols + cols / 8u, at = used + k.thread() * 4u;

@@ -1,7 +1,7 @@
 // Activations to int8 blocks, for products with integer weights.
-// Both kernels define a block alike: d = largest magnitude / 127, each int8 is x / d rounded to nearest even and clamped
-// to +-127 (both divisions correctly rounded, so that host and device agree bit for bit), s = d * (sum of the int8).
-// A block of zeros is all zeros. A block with NaN or infinity has no meaning.
+// Both kernels define a block alike: d = largest magnitude / 127, each int8 is x / d rounded to nearest even and
+// clamped to +-127 (both divisions correctly rounded, so that host and device agree bit for bit), s = d * (sum of the
+// int8). A block of zeros is all zeros. A block with NaN or infinity has no meaning.
 #pragma once
 #include <compare>
 
@@ -12,7 +12,8 @@ namespace heddle::kernels {
 
 // Blocks of 32 with d and s in f16.
 struct QuantizeQ8_1 {
-  static constexpr std::string_view name = "quantize_q8_1", summary = "rows of f32 to q8_1: int8, f16 scale and sum per 32",
+  static constexpr std::string_view name = "quantize_q8_1",
+                                    summary = "rows of f32 to q8_1: int8, f16 scale and sum per 32",
                                     lowest_target = "sm_75";
   struct Args {
     ptx::DevicePtr<uint8_t> y;  // (rows) of row_bytes(cols), 16-byte aligned
@@ -47,9 +48,7 @@ struct QuantizeQ8_16 {
   };
   uint32_t chained = 0;
   auto operator<=>(const QuantizeQ8_16&) const = default;
-  static auto fields() {
-    return std::tuple(Field<QuantizeQ8_16>{"chained", &QuantizeQ8_16::chained, yes_or_no()});
-  }
+  static auto fields() { return std::tuple(Field<QuantizeQ8_16>{"chained", &QuantizeQ8_16::chained, yes_or_no()}); }
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;

@@ -16,6 +16,10 @@ inline ptx::U64 shuffle_xor(ptx::U64 v, uint32_t mask, ptx::Loc l = ptx::Loc::cu
   auto [lo, hi] = ptx::unpack<uint32_t>(v, l);
   return ptx::pack<uint64_t>(ptx::shuffle_xor(lo, ptx::Arg(mask, l)), ptx::shuffle_xor(hi, ptx::Arg(mask, l)));
 }
+inline ptx::U64 shuffle(ptx::U64 v, ptx::U32 from, ptx::Loc l = ptx::Loc::current()) {
+  auto [lo, hi] = ptx::unpack<uint32_t>(v, l);
+  return ptx::pack<uint64_t>(ptx::shuffle(lo, ptx::Arg(from, l)), ptx::shuffle(hi, ptx::Arg(from, l)));
+}
 inline ptx::U64 shuffle_up(ptx::U64 v, uint32_t by, ptx::Loc l = ptx::Loc::current()) {
   auto [lo, hi] = ptx::unpack<uint32_t>(v, l);
   return ptx::pack<uint64_t>(ptx::shuffle_up(lo, ptx::Arg(by, l)), ptx::shuffle_up(hi, ptx::Arg(by, l)));
@@ -26,17 +30,34 @@ inline ptx::U64 warp_sum(ptx::U64 v) {
   for (uint32_t mask = 16; mask; mask /= 2) v = v + shuffle_xor(v, mask);
   return v;
 }
+inline ptx::U64 warp_max(ptx::U64 v) {
+  for (uint32_t mask = 16; mask; mask /= 2) v = max(v, shuffle_xor(v, mask));
+  return v;
+}
+// The sum of the lanes up to and with this one.
+inline ptx::U64 warp_scan(ptx::Code& k, ptx::U64 v) {
+  for (uint32_t by = 1; by < 32; by *= 2) {
+    ptx::U64 below = shuffle_up(v, by);
+    v = select(k.lane() >= by, v + below, v);
+  }
+  return v;
+}
+
+namespace detail {
+// One value of each warp, given by the lane `from`, to all warps: lane w gets that of warp w, or 0. One barrier.
+inline ptx::U64 exchange(ptx::Code& k, ptx::U64 v, uint32_t from) {
+  auto partial = k.shared<uint64_t>(k.warps());
+  k.when(k.lane() == from, [&] { store(partial + k.warp(), v); });
+  k.barrier();
+  auto of_warp = k.var(uint64_t(0));
+  k.when(k.lane() < k.warps(), [&] { of_warp = load(partial + k.lane()); });
+  return of_warp.get();
+}
+}  // namespace detail
 
 // The largest of the block's values, for every thread. One barrier, as in block_max.
 inline ptx::U64 block_max(ptx::Code& k, ptx::U64 v) {
-  for (uint32_t mask = 16; mask; mask /= 2) v = max(v, shuffle_xor(v, mask));
-  if (k.warps() == 1) return k.assume_uniform(v);
-  auto partial = k.shared<uint64_t>(k.warps());
-  k.when(k.lane() == 0u, [&] { store(partial + k.warp(), v); });
-  k.barrier();
-  ptx::U64 all = load(partial);
-  for (uint32_t w = 1; w < k.warps(); ++w) all = max(all, load(partial.offset(w)));
-  return k.assume_uniform(all);
+  return k.assume_uniform(warp_max(detail::exchange(k, warp_max(v), 0)));
 }
 
 // The sum of the values of all threads before this one, and of all. Integers, so every order gives the same bits.
@@ -44,22 +65,12 @@ struct Scan {
   ptx::U64 before, total;
 };
 inline Scan block_scan(ptx::Code& k, ptx::U64 v) {
-  ptx::U32 lane = k.lane(), warp = k.warp();
-  ptx::U64 sum = v;  // up to and with this lane
-  for (uint32_t by = 1; by < 32; by *= 2) {
-    ptx::U64 below = shuffle_up(sum, by);
-    sum = select(lane >= by, sum + below, sum);
-  }
-  auto partial = k.shared<uint64_t>(k.warps());
-  k.when(lane == 31u, [&] { store(partial + warp, sum); });
-  k.barrier();
-  ptx::U64 before = sum - v, total = k.constant(uint64_t(0));
-  for (uint32_t w = 0; w < k.warps(); ++w) {
-    ptx::U64 part = load(partial.offset(w));
-    before = select(warp > w, before + part, before);
-    total = total + part;
-  }
-  return {before, k.assume_uniform(total)};
+  ptx::U64 sum = warp_scan(k, v);
+  ptx::U64 of_warps = warp_scan(k, detail::exchange(k, sum, 31));
+  ptx::U32 warp = k.warp();
+  ptx::U64 warps_before = shuffle(of_warps, warp - 1u);  // of warp 0: any lane's
+  ptx::U64 before = sum - v + select(warp > 0u, warps_before, uint64_t(0));
+  return {before, k.assume_uniform(shuffle(of_warps, k.constant(31u)))};
 }
 
 // The maximum of what was added and the sum of e^(value - maximum), in one pass. -infinity adds nothing.

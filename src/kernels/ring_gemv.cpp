@@ -3,6 +3,8 @@
 // through two buffers in turn.
 #include "kernels/ring_gemv.h"
 
+#include <algorithm>
+
 #include "kernels/chain.h"
 #include "kernels/ring_piece.h"
 #include "ptx/async.h"
@@ -13,13 +15,14 @@ using namespace ptx;
 
 Kernel RingGemv::build() const {
   check_fields(*this);
-  const uint32_t compute = slices * groups, per_unit = 4 / groups;
-  if (compute > 31) throw Error("ring_gemv: {} slices x {} groups are more than 31 warps", slices, groups);
+  if (slices % per_warp) throw Error("ring_gemv: {} slices cannot be dealt {} to a warp", slices, per_warp);
+  const uint32_t across = slices / per_warp, compute = across * groups, per_unit = 4 / groups * per_warp;
+  if (compute > 31) throw Error("ring_gemv: {} x {} computing warps are more than 31", across, groups);
   const uint32_t tile = ring_formats()[format].tile_bytes();
   Builder<Args> k(std::string(name), Launch{.threads = (compute + 1) * 32, .min_blocks = resident});
 
   auto ring = k.shared<uint8_t>(compute * depth * tile, 128);
-  auto sums = k.shared<float>(2 * slices * 16);  // two units: (slice, row)
+  auto sums = k.shared<float>(2 * across * 16);  // two units: (warp across, row)
   auto arrived = k.shared<uint64_t>(compute * depth, 8);
   auto full = mbarriers(k, 2), empty = mbarriers(k, 2);
 
@@ -28,7 +31,9 @@ Kernel RingGemv::build() const {
   U32 rows = k.arg(&Args::rows);
   U32 units = (rows + (ring_unit_rows - 1)) / ring_unit_rows;
   U32 each = units / k.grid_x(), more = units % k.grid_x();
-  U32 first = k.block_id() * each + min(k.block_id(), more);
+  // Blocks take turns, so that the whole grid reads one stretch of memory at a time.
+  U32 first = k.block_id(), unit_step = k.grid_x();
+  U64 policy = k.cache_policy(L2::evict_first);
   U32 count = each + select(k.block_id() < more, k.constant(1u), 0u);
 
   k.when(k.thread() == compute * 32, [&] {
@@ -36,15 +41,19 @@ Kernel RingGemv::build() const {
     for (auto& b : empty) b.init(1u);
     fence_mbarrier_init(k);
   });
-  U32 slice = warp % slices, group = warp / slices;
+  U32 column = warp % across, group = warp / across;
   U32 tiles = count * per_unit;  // of this warp
   const uint32_t stride = groups * slices * tile;
-  auto from = k.arg(&Args::w) + mul_wide((first * 4u + group) * slices + slice, tile);
+  const uint32_t unit_stride = 4 * slices * tile;
+  auto from = k.arg(&Args::w) + mul_wide((first * 4u + group) * slices + column * per_warp, tile);
   auto my_ring = ring + warp * (depth * tile);
   auto my_arrived = arrived + warp * depth;
   auto fetch = [&](Mbarrier done, Shared<uint8_t> to, U32 t) {
     done.arrive_expect_bytes(tile);
-    bulk_load(to, from + mul_wide(t, stride), tile, done);
+    U32 in_unit = t % per_unit;
+    U64 at = mul_wide(t / per_unit * unit_step, unit_stride) +
+             widen(in_unit / per_warp * stride + in_unit % per_warp * tile);
+    bulk_load(to, from + at, tile, done, policy);
   };
   k.when(warp < compute && lane == 0u, [&] {
     for (uint32_t i = 0; i < depth; ++i) Mbarrier{my_arrived.offset(i)}.init(1u);
@@ -58,27 +67,43 @@ Kernel RingGemv::build() const {
   k.when_else(
       warp < compute,
       [&] {
-        RingPiece piece(format, lane);
-        auto x = piece.activations(k.arg(&Args::x), slice, k.arg(&Args::cols));
+        RingPiece piece(k, format, lane);
+        std::vector<RingPiece::Both> x;
+        for (uint32_t i = 0; i < per_warp; ++i)
+          x.push_back(piece.activations(k.arg(&Args::x), column * per_warp + i, k.arg(&Args::cols)));
+        auto next_first = ((k.block_id() * compute + warp) * (depth * 32) + lane) * 128u;
         auto stage = k.var(0u), parity = k.var(0u), t = k.var(0u);
         k.loop(0u, count, 1u, [&](U32 u) {
           U32 slot = u & 1u;
-          auto buffer = sums + slot * (slices * 16) + slice * 16u;
+          auto buffer = sums + slot * (across * 16) + column * 16u;
           k.when(u >= 2u, [&] { Mbarrier{empty[0].at + slot}.wait(k, (u >> 1u & 1u) ^ 1u); });
-          for (uint32_t c = 0; c < per_unit; ++c) {
-            U32 s = stage.get();
-            Mbarrier here{my_arrived + s};
-            auto w = my_ring + s * tile;
-            here.wait(k, parity.get());
+          for (uint32_t c = 0; c < 4 / groups; ++c) {
             std::vector<F32> dot;
-            for (uint32_t r = 0; r < 4; ++r) dot.push_back(piece.dot(w, r, x));
-            k.warp_sync();
-            U32 next = t.get() + depth;
-            k.when(lane == 0u && next < tiles, [&] { fetch(here, w, next); });
-            t += 1u;
-            Pred wrap = s == depth - 1;
-            stage = select(wrap, k.constant(0u), s + 1u);
-            parity = parity.get() ^ select(wrap, k.constant(1u), 0u);
+            for (uint32_t i = 0; i < per_warp; ++i) {
+              U32 s = stage.get();
+              Mbarrier here{my_arrived + s};
+              auto w = my_ring + s * tile;
+              here.wait(k, parity.get());
+              for (uint32_t r = 0; r < 4; ++r) {
+                F32 d = piece.dot(w, r, x[i]);
+                if (i == 0)
+                  dot.push_back(d);
+                else
+                  dot[r] = dot[r] + d;
+              }
+              k.warp_sync();
+              U32 next = t.get() + depth;
+              k.when_else(
+                  next < tiles, [&] { k.when(lane == 0u, [&] { fetch(here, w, next); }); },
+                  [&] {
+                    U32 at = next_first + (next - tiles) * 4096u;
+                    k.when(at < k.arg(&Args::next_bytes), [&] { prefetch(k.arg(&Args::next) + at); });
+                  });
+              t += 1u;
+              Pred wrap = s == depth - 1;
+              stage = select(wrap, k.constant(0u), s + 1u);
+              parity = parity.get() ^ select(wrap, k.constant(1u), 0u);
+            }
             // four sums at once: each step halves the rows a lane keeps, so 6 shuffles do for all
             Pred upper = (lane & 16u) != 0u;
             F32 a = select(upper, dot[2], dot[0]) + shuffle_xor(select(upper, dot[0], dot[2]), 16u);
@@ -86,8 +111,7 @@ Kernel RingGemv::build() const {
             upper = (lane & 8u) != 0u;
             F32 sum = select(upper, b, a) + shuffle_xor(select(upper, a, b), 8u);
             sum = warp_sum(sum, 8);
-            k.when((lane & 7u) == 0u,
-                   [&] { store(buffer + (group * 4u + lane / 8u + c * groups * 4), sum); });
+            k.when((lane & 7u) == 0u, [&] { store(buffer + (group * 4u + lane / 8u + c * groups * 4), sum); });
           }
           k.warp_sync();
           k.when(lane == 0u, [&] { Mbarrier{full[0].at + slot}.arrive(); });
@@ -96,16 +120,16 @@ Kernel RingGemv::build() const {
       [&] {
         U32 row16 = lane & 15u, half = lane >> 4u;
         k.loop(0u, count, 1u, [&](U32 u) {
-          U32 slot = u & 1u, row = (first + u) * ring_unit_rows + row16;
+          U32 slot = u & 1u, row = (first + u * unit_step) * ring_unit_rows + row16;
           Pred mine = lane < 16u && row < rows;
           auto before = k.var(0.0f);
           if (add) k.when(mine, [&] { before = load(k.arg(&Args::residual) + row); });
           Mbarrier{full[0].at + slot}.wait(k, u >> 1u & 1u);
-          auto buffer = sums + slot * (slices * 16) + row16;
-          // the two halves of the warp take every other slice
+          auto buffer = sums + slot * (across * 16) + row16;
+          // the two halves of the warp take every other one
           auto sum = k.var(0.0f);
-          for (uint32_t s = 0; s + 1 < slices; s += 2) sum += load(buffer + (half * 16u + s * 16));
-          if (slices % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((slices - 1) * 16)); });
+          for (uint32_t s = 0; s + 1 < across; s += 2) sum += load(buffer + (half * 16u + s * 16));
+          if (across % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
           F32 total = sum.get() + shuffle_xor(sum.get(), 16u);
           k.warp_sync();
           k.when(lane == 0u, [&] { Mbarrier{empty[0].at + slot}.arrive(); });
@@ -113,6 +137,27 @@ Kernel RingGemv::build() const {
         });
       });
   return k.finish();
+}
+
+uint64_t RingGemv::in_rings(uint32_t rows, uint32_t blocks) const {
+  const uint64_t warps = uint64_t(blocks) * (slices / per_warp) * groups;
+  return std::min(warps * depth * ring_formats()[format].tile_bytes(),
+                  ring_bytes(format, rows, slices * ring_tile_cols));
+}
+
+RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols) {
+  RingChoice c{.spec = {.format = format, .slices = cols / ring_tile_cols}, .blocks_per_sm = 1};
+  RingGemv& s = c.spec;
+  // two small blocks per SM, so that the next kernel's blocks come in one by one: pays when there is enough to do
+  const bool small_blocks = s.slices > 7 || rows >= 16384;
+  if (small_blocks) c.blocks_per_sm = 2, s.resident = 4;
+  while (s.slices / s.per_warp > 8 || s.slices % s.per_warp) ++s.per_warp;
+  const uint32_t across = s.slices / s.per_warp, warps = small_blocks ? 8 : 16;
+  while (s.groups > 1 && across * s.groups > warps) s.groups /= 2;
+  // 56 KB of ring per small block: four blocks fill the shared memory of an SM
+  const uint32_t per_stage = across * s.groups * ring_formats()[format].tile_bytes();
+  s.depth = small_blocks && s.per_warp == 1 ? std::clamp(57000 / per_stage, 1u, 3u) : 2;
+  return c;
 }
 
 Grid RingGemv::grid(const Args& args) const {

@@ -44,7 +44,7 @@ struct RingPack {
 
 // y = W x, or y = residual + W x. x is int8 in blocks of 16: cols bytes, then cols / 16 pairs of f32 {d, d * sum of the
 // block}, as quantize_q8_16 writes it.
-// A warp owns 1024 columns of x (a slice) and every groups-th tile row; one more warp adds the slices up and writes.
+// A warp owns per_warp slices of 1024 columns of x and every groups-th tile row; one more warp adds up and writes.
 struct RingGemv {
   static constexpr std::string_view name = "ring_gemv",
                                     summary = "matrix times vector through a shared-memory ring, int8 activations",
@@ -55,21 +55,37 @@ struct RingGemv {
     ptx::DevicePtr<uint8_t> x;       // cols * 3 / 2 bytes, 16-byte aligned
     ptx::DevicePtr<uint8_t> w;       // packed, 16-byte aligned
     uint32_t rows, cols;             // cols = slices * 1024
-    uint32_t blocks;                 // of the grid: the number of SMs
+    uint32_t blocks;                 // of the grid: the number of SMs times a small number
+    // What the next kernel of the chain will want after what its rings hold (in_rings), a few megabytes: brought to L2
+    // when this kernel has nothing left to fetch for itself.
+    ptx::DevicePtr<uint8_t> next;
+    uint32_t next_bytes;  // 0: none
   };
   uint32_t format = 0;
   uint32_t slices = 4;    // cols / 1024
-  uint32_t groups = 4;    // tiles of a unit of 16 rows in work at once: slices * groups + 1 warps
+  uint32_t groups = 4;    // tile rows of a unit of 16 rows in work at once: slices / per_warp * groups + 1 warps
   uint32_t depth = 2;     // tiles in flight per warp
   uint32_t resident = 2;  // blocks per SM to leave registers for
   uint32_t chained = 0;
   uint32_t add = 0;
+  uint32_t per_warp = 1;  // slices of a warp; slices must be a multiple of it
   auto operator<=>(const RingGemv&) const = default;
   static auto fields();
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
+  // Of its weights, the bytes that the kernel fetches before it waits for the one ahead: the first ones.
+  uint64_t in_rings(uint32_t rows, uint32_t blocks) const;
 };
+
+// What was fastest on an H200 for products of this size.
+struct RingChoice {
+  RingGemv spec;
+  uint32_t blocks_per_sm;
+};
+RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols);
+// How much of the next kernel's weights to bring to L2 early: more delays the kernel's own last tiles.
+inline constexpr uint32_t ring_ahead_bytes = 3'000'000;
 
 namespace detail {
 inline Allowed ring_format_names() {
@@ -88,7 +104,8 @@ inline auto RingGemv::fields() {
                     Field<RingGemv>{"depth", &RingGemv::depth, range(1, 8)},
                     Field<RingGemv>{"resident", &RingGemv::resident, range(1, 4)},
                     Field<RingGemv>{"chained", &RingGemv::chained, yes_or_no()},
-                    Field<RingGemv>{"add", &RingGemv::add, yes_or_no()});
+                    Field<RingGemv>{"add", &RingGemv::add, yes_or_no()},
+                    Field<RingGemv>{"per_warp", &RingGemv::per_warp, range(1, 4)});
 }
 
 }  // namespace heddle::kernels

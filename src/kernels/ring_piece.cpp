@@ -1,65 +1,55 @@
-// Decoding from a tile in shared memory.
+// From a tile in shared memory to a lane's part of four dot products.
 #include "kernels/ring_piece.h"
 
 namespace heddle::kernels {
 
 using namespace ptx;
 
-U32 RingPiece::low_first() const {
-  // Q6_K: halves of 128, four pieces each; Q4_K: chunks of 64, two pieces each
-  return six_bits ? (l >> 2u) * 128u + (l & 3u) * 16u : (l >> 1u) * 64u + (l & 1u) * 16u;
-}
+RingPiece::RingPiece(Code& k, uint32_t format, U32 lane)
+    : format_(block_format(format == 1 ? quant::Format::q6_k : quant::Format::q4_k)),
+      six_bits_(format == 1),
+      block_(lane / 8u),
+      lane_(lane_of(k, lane, 8, false)) {}
 
-RingPiece::Activations RingPiece::activations(Global<uint8_t> x, U32 slice, U32 cols) const {
-  U32 first = slice * ring_tile_cols + block * 256u + low_first();
+RingPiece::Both RingPiece::activations(Global<uint8_t> x, U32 slice, U32 cols) const {
+  U32 first = slice * ring_tile_cols + block_ * 256u + format_.first(lane_);
   auto run = [&](U32 at) {
-    Run r{.q = load_vec<4>((x + at).as<uint32_t>()), .d = {}, .sum = {}};
+    auto q = load_vec<4>((x + at).as<uint32_t>());
     auto pair = load_vec<2>((x + (cols + (at >> 4u) * 8u)).as<float>());
-    r.d = pair[0], r.sum = pair[1];
-    return r;
+    return Activations{.q = q, .d = pair[0], .sum = pair[1]};
   };
-  return {run(first), run(first + high_distance())};
+  return {run(first), run(first + format_.apart)};
 }
 
-F32 RingPiece::dot(Shared<uint8_t> w, uint32_t r, const Activations& x) const {
-  auto product = [&](const Vec<uint32_t, 4>& q, const Run& run) {
-    S32 sum = dp4a<int8_t, int8_t>(q[0], run.q[0], 0);
-    for (uint32_t i = 1; i < 4; ++i) sum = dp4a<int8_t, int8_t>(q[i], run.q[i], sum);
-    return to_f32(sum) * run.d;
+Raw RingPiece::load(Shared<uint8_t> w, uint32_t r) const {
+  auto words = [](Shared<uint8_t> at) {
+    auto v = load_vec<4>(at.as<uint32_t>());
+    return std::vector<U32>(v.begin(), v.end());
   };
-  Vec<uint32_t, 4> low, high;
-  if (!six_bits) {
-    // planes: heads of 16 bytes, nibbles of 128
-    auto head = load_vec<4>((w + block * 16u).offset(r * 64).as<uint32_t>());
-    auto q = load_vec<4>((w + (block * 128u + l * 16u)).offset(256 + r * 512).as<uint32_t>());
-    for (uint32_t i = 0; i < 4; ++i) low[i] = q[i] & 0x0f0f0f0fu, high[i] = q[i] >> 4u & 0x0f0f0f0fu;
-    // the 6-bit scales of sub-blocks 2c and 2c + 1, side by side in 16 bits
-    U32 shift = (l >> 1u & 1u) << 4u;
-    U32 a = head[1] >> shift, b = head[2] >> shift, e = head[3] >> shift;
-    Pred lower = l < 4u;
-    U32 scales = select(lower, a & 0x3f3fu, (e & 0x0f0fu) | (a >> 2u & 0x3030u));
-    U32 mins = select(lower, b & 0x3f3fu, (e >> 4u & 0x0f0fu) | (b >> 2u & 0x3030u));
-    auto [d, dmin] = unpack<f16>(head[0]);
-    F32 positive = fma(to_f32(scales & 255u), product(low, x.low),
-                       to_f32(bit_field(scales, 8u, 8u)) * product(high, x.high));
-    F32 negative = fma(to_f32(mins & 255u), x.low.sum, to_f32(bit_field(mins, 8u, 8u)) * x.high.sum);
-    return fma(to_f32(d), positive, -(to_f32(dmin) * negative));
+  U32 piece = lane_.piece;
+  if (!six_bits_)  // planes: heads of 16 bytes, nibbles of 128
+    return {.head = words((w + block_ * 16u).offset(r * 64)),
+            .quants = words((w + (block_ * 128u + piece * 16u)).offset(256 + r * 512))};
+  // planes: nibbles of 128 bytes, upper bits of 64, scales of 16, d
+  auto scales = (w + (block_ * 16u + (piece >> 2u) * 8u + (piece & 3u))).offset(3072 + r * 64).as<int8_t>();
+  U16 d = ptx::load((w + block_ * 2u).offset(3328 + r * 8).as<uint16_t>());
+  Raw raw{.head = {to<uint32_t>(d), bitcast<uint32_t>(ptx::load(scales)), bitcast<uint32_t>(ptx::load(scales.offset(4)))},
+          .quants = words((w + (block_ * 128u + piece * 16u)).offset(r * 512))};
+  for (U32 v : words((w + (block_ * 64u + (piece >> 2u) * 32u + (piece & 1u) * 16u)).offset(2048 + r * 256)))
+    raw.quants.push_back(v);
+  return raw;
+}
+
+F32 RingPiece::dot(Shared<uint8_t> w, uint32_t r, const Both& x) const {
+  const std::array<Run, 2> runs = format_.decode(load(w, r), lane_);
+  std::vector<F32> parts;
+  for (uint32_t i = 0; i < 2; ++i) {
+    S32 sum = dp4a<int8_t, int8_t>(runs[i].q[0], x[i].q[0], 0);
+    for (uint32_t j = 1; j < 4; ++j) sum = dp4a<int8_t, int8_t>(runs[i].q[j], x[i].q[j], sum);
+    F32 part = to_f32(sum) * x[i].d * runs[i].scale;
+    parts.push_back(runs[i].has_min ? fma(-runs[i].min, x[i].sum, part) : part);
   }
-  // planes: low four bits (128), high two bits (64), scales (16), d (2)
-  auto ql = load_vec<4>((w + (block * 128u + l * 16u)).offset(r * 512).as<uint32_t>());
-  auto qh = load_vec<4>((w + (block * 64u + (l >> 2u) * 32u + (l & 1u) * 16u)).offset(2048 + r * 256).as<uint32_t>());
-  auto scale = (w + (block * 16u + (l >> 2u) * 8u + (l & 3u))).offset(3072 + r * 64).as<int8_t>();
-  S32 scale_low = load(scale), scale_high = load(scale.offset(4));
-  F32 d = to_f32(load((w + block * 2u).offset(3328 + r * 8).as<f16>()));
-  U32 shift = l & 2u;  // pieces 2 and 3 of a half have the next two bits
-  for (uint32_t i = 0; i < 4; ++i) {
-    U32 bits = qh[i] >> shift;
-    low[i] = (ql[i] & 0x0f0f0f0fu) | (bits << 4u & 0x30303030u);
-    high[i] = (ql[i] >> 4u & 0x0f0f0f0fu) | (bits & 0x30303030u);
-  }
-  // value = d * scale * (q - 32)
-  F32 a = fma(x.low.sum, -32.0f, product(low, x.low)), b = fma(x.high.sum, -32.0f, product(high, x.high));
-  return d * fma(to_f32(scale_low), a, to_f32(scale_high) * b);
+  return parts[0] + parts[1];
 }
 
 }  // namespace heddle::kernels

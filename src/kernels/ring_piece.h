@@ -1,31 +1,33 @@
-// What a lane of ring_gemv does with a tile: 32 values of a block (two runs of 16) per row, eight lanes per block.
+// What a lane of ring_gemv does with a tile: one piece of a block (two runs of 16 values) per row, eight lanes per block.
+// The format's own struct decodes; here is only where in a tile its words lie.
 #pragma once
+#include "kernels/format/block_format.h"
 #include "kernels/ring_gemv.h"
 
 namespace heddle::kernels {
 
-struct RingPiece {
-  RingPiece(uint32_t format, ptx::U32 lane) : six_bits(format == 1), block(lane / 8u), l(lane & 7u) {}
+class RingPiece {
+ public:
+  RingPiece(ptx::Code& k, uint32_t format, ptx::U32 lane);
 
-  bool six_bits;       // Q6_K, else Q4_K
-  ptx::U32 block, l;   // of the four in the tile's row; piece of the block
-
-  // The activations of this lane's two runs of 16.
-  struct Run {
-    ptx::Vec<uint32_t, 4> q;
-    ptx::F32 d, sum;  // scale; scale times the sum of q
-  };
+  // The activations of a run: 16 int8, their scale, and the scale times their sum.
   struct Activations {
-    Run low, high;
+    ptx::Vec<uint32_t, 4> q;
+    ptx::F32 d, sum;
   };
-  Activations activations(ptx::Global<uint8_t> x, ptx::U32 slice, ptx::U32 cols) const;
+  using Both = std::array<Activations, 2>;
+  // Those of this lane's two runs in a slice of x.
+  Both activations(ptx::Global<uint8_t> x, ptx::U32 slice, ptx::U32 cols) const;
   // This lane's part of row r (0 to 3) of the tile at w.
-  ptx::F32 dot(ptx::Shared<uint8_t> w, uint32_t r, const Activations& x) const;
+  ptx::F32 dot(ptx::Shared<uint8_t> w, uint32_t r, const Both& x) const;
 
  private:
-  // The first values of the two runs inside the block.
-  ptx::U32 low_first() const;
-  uint32_t high_distance() const { return six_bits ? 64 : 32; }
+  Raw load(ptx::Shared<uint8_t> w, uint32_t r) const;
+
+  const BlockFormat& format_;
+  bool six_bits_;    // q6_k, else q4_k
+  ptx::U32 block_;   // of the four in a row of the tile
+  Lane lane_;
 };
 
 }  // namespace heddle::kernels

@@ -13,15 +13,15 @@ struct Rope {
   static constexpr std::string_view name = "rope", summary = "rotary position embedding of q and k",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<float> q_out, q;      // (tokens, q_heads, head_dim)
-    ptx::DevicePtr<float> k_out, k;      // (tokens, k_heads, head_dim)
-    ptx::DevicePtr<int32_t> positions;   // (tokens)
-    ptx::DevicePtr<uint64_t> turns;      // (rotary_dim / 2), from rope_frequencies()
-    uint32_t tokens, q_heads, k_heads;   //
-    uint32_t head_dim, rotary_dim;       // even; rotary_dim <= head_dim
-    uint32_t q_out_stride, q_stride;     // values from token to token, at least heads * head_dim
-    uint32_t k_out_stride, k_stride;     // (more where q, k and v share a row)
-    float magnitude = 1;                 // of the rotated values, from rope_frequencies()
+    ptx::DevicePtr<float> q_out, q;     // (tokens, q_heads, head_dim)
+    ptx::DevicePtr<float> k_out, k;     // (tokens, k_heads, head_dim)
+    ptx::DevicePtr<int32_t> positions;  // (tokens)
+    ptx::DevicePtr<uint64_t> turns;     // (rotary_dim / 2), from rope_frequencies()
+    uint32_t tokens, q_heads, k_heads;
+    uint32_t head_dim, rotary_dim;    // even; rotary_dim <= head_dim
+    uint32_t q_out_stride, q_stride;  // values from token to token, at least heads * head_dim
+    uint32_t k_out_stride, k_stride;  // (more where q, k and v share a row)
+    float magnitude = 1;              // of the rotated values, from rope_frequencies()
   };
   uint32_t threads = 128;
   uint32_t pairs = half_split;

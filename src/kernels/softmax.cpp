@@ -35,10 +35,10 @@ Kernel CausalSoftmax::build() const {
     };
     MaxAndSum all(k);
     k.loop(first + mine, seen, step, [&](U32 i) { all.add(score(i)); });
-    auto [max, sum] = row_per == block ? all.over_block(k) : all.over_warp();
-    F32 part = select(sum > 0.0f, rcp(sum), 0.0f);  // seeing nothing: zeros
+    const MaxAndSum::Result result = row_per == block ? all.over_block(k) : all.over_warp();
+    F32 part = select(result.sum > 0.0f, rcp(result.sum), 0.0f);  // seeing nothing: zeros
     k.loop(mine, first, step, [&](U32 i) { store(y + i, 0.0f); });
-    k.loop(first + mine, seen, step, [&](U32 i) { store(y + i, exp(score(i) - max) * part); });
+    k.loop(first + mine, seen, step, [&](U32 i) { store(y + i, exp(score(i) - result.max) * part); });
     k.loop(seen + mine, keys, step, [&](U32 i) { store(y + i, 0.0f); });
   });
   return k.finish();

@@ -97,7 +97,8 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int
   });
   CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
   kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
-  kernels->add_option("--device", options.kernels.device, "Which GPU, by its number in `heddle devices`")->type_name("N");
+  kernels->add_option("--device", options.kernels.device, "Which GPU, by its number in `heddle devices`")
+      ->type_name("N");
   kernels->add_option("--shape", options.kernels.shape, "Only shapes that contain this text")->type_name("TEXT");
   kernels->add_flag("--json", options.kernels.json, "Print JSON");
   kernels->callback([&options, &out, &status] { status = bench_kernels(options.kernels, out) ? 0 : 1; });

@@ -93,8 +93,8 @@ void print_outcome(const Outcome& outcome, std::ostream& out) {
                      "error/bound");
   for (const std::string& name : outcome.order) {
     const Tally& t = outcome.by_kernel.at(name);
-    out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11.2f}{}\n", name, width, t.cases, t.failed, t.compared, t.worst,
-                       t.skipped ? fmt::format("  ({} not for this GPU)", t.skipped) : "");
+    out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11.2f}{}\n", name, width, t.cases, t.failed, t.compared,
+                       t.worst, t.skipped ? fmt::format("  ({} not for this GPU)", t.skipped) : "");
   }
   for (size_t i = 0; i < outcome.failures.size(); ++i) {
     if (i == 20) {
@@ -252,13 +252,14 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
     return right;
   }
   print_device(context, out);
-  out << fmt::format("streaming limit {:.0f} GB/s; {} kernels start in {:.2f} s, from the cache in {:.3f} s\n", limit / 1e9,
-                     kernels, cold, cached);
+  out << fmt::format("streaming limit {:.0f} GB/s; {} kernels start in {:.2f} s, from the cache in {:.3f} s\n",
+                     limit / 1e9, kernels, cold, cached);
   size_t name_width = 6, shape_width = 5;
   for (const Row& row : rows)
-    name_width = std::max(name_width, row.bench.kernel.size()), shape_width = std::max(shape_width, row.bench.shape.size());
-  out << fmt::format("{:{}}  {:{}}  {:>9}  {:>15}  {:>8}  {:>8}  {:>8}\n", "kernel", name_width, "shape", shape_width, "us",
-                     "fastest-slowest", "GB/s", "TFLOP/s", "of limit");
+    name_width = std::max(name_width, row.bench.kernel.size()),
+    shape_width = std::max(shape_width, row.bench.shape.size());
+  out << fmt::format("{:{}}  {:{}}  {:>9}  {:>15}  {:>8}  {:>8}  {:>8}\n", "kernel", name_width, "shape", shape_width,
+                     "us", "fastest-slowest", "GB/s", "TFLOP/s", "of limit");
   for (const Row& row : rows) {
     out << fmt::format("{:{}}  {:{}}  ", row.bench.kernel, name_width, row.bench.shape, shape_width);
     if (!row.failure.empty()) {

@@ -4,13 +4,14 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/attention.h"
+#include "kernels/attention_cluster.h"
 #include "proof/case.h"
 
 namespace heddle::proof {
 namespace {
 
 using kernels::Attention;
+using kernels::ClusterAttention;
 using kernels::FlashDecodingReduce;
 
 struct Shape {
@@ -22,8 +23,7 @@ struct Shape {
   float q_size = 2;     // spreads the scores
 
   std::string text() const {
-    std::string t =
-        fmt::format("heads={}/{} lengths={}", heads, kv_heads, fmt::join(lengths, ","));
+    std::string t = fmt::format("heads={}/{} lengths={}", heads, kv_heads, fmt::join(lengths, ","));
     if (page_size != 16) t += fmt::format(" page_size={}", page_size);
     if (window) t += fmt::format(" window={}", window);
     if (softcap > 0) t += fmt::format(" softcap={}", softcap);
@@ -173,8 +173,8 @@ class Problem {
 };
 
 // Scores are sums of about 100 products around 1, rounded each, in units of 2^-24: 3e-6 at most for these inputs. What
-// the soft-cap adds is 3e-7 of the cap (see accurate_tanh), for a position and for the sum over all.
-double simt_bound(const Shape& shape) { return 5e-6 + 6e-7 * shape.softcap; }
+// the soft-cap adds is 5e-7 of the cap (see tanh in functions.h), for a position and for the sum over all.
+double simt_bound(const Shape& shape) { return 5e-6 + 1e-6 * shape.softcap; }
 
 // `chunks`: 0 for one pass, else split over so many blocks and reduced.
 Case attention(std::string kernel, Attention spec, const Shape& shape, uint32_t chunks = 0, uint32_t chunk = 128) {
@@ -192,14 +192,32 @@ Case attention(std::string kernel, Attention spec, const Shape& shape, uint32_t 
     }
     m.launch(spec, args);
     if (chunks)
-      m.launch(FlashDecodingReduce{.head_dim = shape.head_dim},
-               {.out = out, .partial = args.partial, .sequences = args.sequences, .heads = args.heads,
-                .chunks = chunks});
+      m.launch(
+          FlashDecodingReduce{.head_dim = shape.head_dim},
+          {.out = out, .partial = args.partial, .sequences = args.sequences, .heads = args.heads, .chunks = chunks});
     problem.check(check, m.get(out, problem.outputs()), simt_bound(shape));
   };
   std::string text = field_text(spec) + " " + shape.text();
   if (chunks) text += fmt::format(" chunks={}x{}", chunks, chunk);
   return {std::move(kernel), text, "sm_75", run};
+}
+
+// A product of 16 rounds to 17 * 2^-23 of the sum of magnitudes, which is 0.64 * q_size * sqrt(head_dim) for a score of
+// these inputs; a weight and the sum of weights have that error each. The second product adds 17 * 2^-23.
+double cluster_bound(const Shape& shape) {
+  return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
+}
+
+Case cluster(ClusterAttention spec, const Shape& shape) {
+  spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const Problem problem(m, random, shape, kernels::kv_f16, spec.layout);
+    auto args = problem.args<ClusterAttention::Args>();
+    args.out = m.poisoned<float>(problem.outputs());
+    m.launch(spec, args);
+    problem.check(check, m.get(args.out, problem.outputs()), cluster_bound(shape));
+  };
+  return {"cluster_attention", field_text(spec) + " " + shape.text(), "sm_90", run};
 }
 
 // Random parts, every third of them empty.
@@ -313,8 +331,63 @@ void add_simt(Sweep sweep, std::vector<Case>& cases) {
   add("paged_attention", paged, many);
 }
 
+void add_cluster(Sweep sweep, std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](const ClusterAttention& spec, const Shape& shape) { cases.push_back(cluster(spec, shape)); };
+  add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+      {.heads = 8, .kv_heads = 2, .lengths = {100, 0}});
+  if (sweep == Sweep::quick) return;
+
+  for (uint32_t dim : head_dims) {
+    if (dim == 32) continue;
+    for (uint32_t layout : {kv_single, kv_paged})
+      add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+          {.head_dim = dim, .heads = 3, .lengths = {77}});
+    add({.layout = kv_batched, .splits = 4, .rows = 8, .stages = 2, .warps = 4, .chained = 1},
+        {.head_dim = dim, .heads = 4, .lengths = {17, 0, 1, 260}});
+  }
+  // every place where shares, stages and pieces may end
+  for (uint32_t length : edge_lengths) {
+    add({.length = length_direct}, {.head_dim = 64, .lengths = {length}});
+    for (uint32_t splits : {1u, 4u})
+      for (uint32_t rows : {2u, 16u})
+        add({.splits = splits, .rows = rows, .stages = 3, .warps = rows / 2, .chained = splits / 4},
+            {.head_dim = 64, .lengths = {length}});
+  }
+  for (uint32_t splits : {1u, 2u, 4u, 8u, 16u})
+    for (uint32_t warps : {1u, 2u, 4u, 8u})
+      add({.layout = kv_paged, .splits = splits, .rows = 16, .stages = 2, .warps = warps, .chained = warps / 4 % 2},
+          {.head_dim = 64, .heads = 4, .lengths = {1000, 300}, .page_size = 48});
+  for (uint32_t stages : {1u, 2u, 5u})
+    add({.splits = 1, .rows = 4, .stages = stages, .warps = 2, .chained = stages / 5},
+        {.head_dim = 64, .lengths = {400}});
+  for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u})
+    add({.layout = kv_paged, .splits = 2},
+        {.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {130, 20}, .page_size = 32});
+  for (uint32_t window : {1u, 16u, 30u, 100u, 1000u})
+    for (uint32_t layout : {kv_batched, kv_paged})
+      add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = layout == kv_paged},
+          {.head_dim = 64, .lengths = {150, 0, 7, 161, 15}, .window = window});
+  for (float cap : {1.0f, 20.0f, 50.0f})
+    add({.layout = kv_paged, .splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
+  add({}, {.heads = 8, .kv_heads = 2, .lengths = {512}});
+  add({.chained = 1}, {.heads = 4, .lengths = {2055}});
+  if (sweep == Sweep::normal) return;
+
+  for (uint32_t length : {512u, 4096u, 32768u})
+    for (uint32_t chained : {0u, 1u})
+      add({.stages = 5, .chained = chained}, {.heads = 32, .kv_heads = 8, .lengths = {length}});
+  add({.layout = kv_paged, .splits = 4},
+      {.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64});
+  for (uint32_t dim : head_dims)
+    if (dim > 32) add({}, {.head_dim = dim, .heads = 16, .kv_heads = 2, .lengths = {5001}});
+}
+
 }  // namespace
 
-void add_attention_cases(Sweep sweep, std::vector<Case>& cases) { add_simt(sweep, cases); }
+void add_attention_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_simt(sweep, cases);
+  add_cluster(sweep, cases);
+}
 
 }  // namespace heddle::proof

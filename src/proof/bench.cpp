@@ -52,19 +52,23 @@ Timing time(const Bench& bench, GpuMachine& machine, uint64_t seed) {
 uint32_t copies(double bytes) { return uint32_t(std::clamp(400e6 / std::max(bytes, 1.0), 2.0, 64.0)); }
 
 double streaming_limit(GpuMachine& machine) {
-  // the best of a few ways to read two gigabytes (or a quarter of a small GPU's memory)
-  const uint64_t bytes = std::min<uint64_t>(uint64_t(2) << 30, machine.library().context().memory().free / 4) / 16 * 16;
+  // the best of a few ways to read four gigabytes (or a quarter of a small GPU's memory)
+  const uint64_t bytes = std::min<uint64_t>(uint64_t(4) << 30, machine.library().context().memory().free / 4) / 16 * 16;
   double best = 0;
   for (const auto& [threads, loads, per_sm] :
        {std::tuple{512u, 8u, 4u}, std::tuple{256u, 8u, 8u}, std::tuple{256u, 4u, 8u}, std::tuple{1024u, 4u, 2u}}) {
     const kernels::StreamRead spec{.threads = threads, .loads = loads};
     const uint32_t blocks = per_sm * machine.library().context().info().sms;
     Bench bench{"stream_read", "", "sm_75", double(bytes), 0, {}};
-    bench.prepare = [=](Machine& m, Random&) -> Bench::Round {
+    bench.prepare = [=](Machine& m, Random& random) -> Bench::Round {
+      const std::vector<uint8_t> noise = random.bytes(size_t(16) << 20);
       const kernels::StreamRead::Args args{.sum = m.put(std::vector<uint32_t>{0}),
                                            .data = m.poisoned<uint32_t>(bytes / 4),
                                            .words = bytes / 4,
                                            .blocks = blocks};
+      for (uint64_t at = 0; at < bytes; at += noise.size())  // memory full of one value may be read faster
+        m.set(ptx::DevicePtr<uint8_t>{args.data.address + at},
+              std::vector(noise.begin(), noise.begin() + std::min<uint64_t>(noise.size(), bytes - at)));
       return [=](Machine& machine_now, uint32_t) { machine_now.launch(spec, args); };
     };
     best = std::max(best, double(bytes) / (time(bench, machine, 1).microseconds * 1e-6));

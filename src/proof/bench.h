@@ -6,9 +6,9 @@
 namespace heddle::proof {
 
 struct Bench {
-  std::string kernel;         // the name in the catalog
-  std::string shape;          // "4096 -> 6144"
-  std::string lowest_target;  // "sm_75"
+  std::string kernel;           // the name in the catalog
+  std::string shape;            // "4096 -> 6144"
+  std::string lowest_target;    // "sm_75"
   double bytes = 0, flops = 0;  // moved and computed in one round
   // Makes the inputs and returns what launches round r. Rounds follow each other, so inputs are those of r modulo their
   // number.
@@ -17,7 +17,7 @@ struct Bench {
 };
 
 struct Timing {
-  double microseconds = 0;  // of one round: the median of the runs
+  double microseconds = 0;   // of one round: the median of the runs
   double low = 0, high = 0;  // fastest and slowest run
   double start = 0;          // milliseconds to build and assemble the kernels
 };

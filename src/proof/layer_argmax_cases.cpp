@@ -78,7 +78,7 @@ void add_argmax_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(argmax({.threads = 1024, .vec = 4}, 1, 262144, Values::normal));
   cases.push_back(argmax({}, 0, 100, Values::normal));
   if (sweep == Sweep::full)
-    for (Values values : {Values::normal, Values::few}) cases.push_back(argmax({.vec = 4}, 256, 262144, values));
+    for (Values values : {Values::normal, Values::few}) cases.push_back(argmax({.vec = 4}, 30, 262144, values));
 }
 
 }  // namespace heddle::proof

@@ -12,6 +12,8 @@ void add_layer_cases(Sweep sweep, std::vector<Case>& cases) {
   add_quantise_cases(sweep, cases);
   add_residual_cases(sweep, cases);
   add_argmax_cases(sweep, cases);
+  add_penalty_cases(sweep, cases);
+  add_sample_cases(sweep, cases);
 }
 
 }  // namespace heddle::proof

@@ -4,7 +4,7 @@
 #include "kernels/ring_gemv.h"
 #include "kernels/stream_read.h"
 #include "proof/case.h"
-#include "proof/weights.h"
+#include "proof/random_blocks.h"
 
 namespace heddle::proof {
 namespace {
@@ -54,13 +54,14 @@ Q8x16 quantize(const std::vector<float>& x) {
 Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t cols = spec.slices * kernels::ring_tile_cols;
-    const Weights w = random_weights(random, kernels::ring_formats()[spec.format].name, rows, cols);
+    const quant::Format format = spec.format == 1 ? quant::Format::q6_k : quant::Format::q4_k;
+    const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols);
     const Q8x16 x = quantize(random.normals(cols));
     const std::vector<float> residual = random.normals(rows);
 
     const uint64_t bytes = kernels::ring_bytes(spec.format, rows, cols);
     const RingPack::Args pack{
-        .to = m.poisoned<uint8_t>(bytes), .from = m.put(w.bytes), .rows = rows, .cols = cols};
+        .to = m.poisoned<uint8_t>(bytes), .from = m.put(w), .rows = rows, .cols = cols};
     m.launch(RingPack{.format = spec.format}, pack);
     const RingGemv::Args args{.y = m.poisoned<float>(rows),
                               .residual = m.put(residual),
@@ -68,15 +69,20 @@ Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
                               .w = pack.to,
                               .rows = rows,
                               .cols = cols,
-                              .blocks = blocks};
+                              .blocks = blocks,
+                              .next = pack.to,
+                              .next_bytes = uint32_t(bytes)};
     m.launch(spec, args);
 
     std::vector<double> want(rows), scale(rows);
-    std::vector<float> row(cols);
+    const size_t row_bytes = w.size() / std::max(rows, 1u);
     for (uint32_t r = 0; r < rows; ++r) {
-      w.decode_row(r, row.data());
+      const DecodedRow row = decode_row(format, w.data() + r * row_bytes, cols);
       want[r] = spec.add ? residual[r] : 0, scale[r] = std::abs(want[r]);
-      for (uint32_t c = 0; c < cols; ++c) want[r] += row[c] * x.values[c], scale[r] += std::abs(row[c] * x.values[c]);
+      for (uint32_t c = 0; c < cols; ++c) {
+        want[r] += row.w[c] * x.values[c];
+        scale[r] += (std::abs(row.w[c] - row.offset[c]) + std::abs(row.offset[c])) * std::abs(x.values[c]);
+      }
     }
     // a lane sums its 32 values exactly and rounds about ten times; 5 steps in the warp, then the slices
     check.near("y", m.get(args.y, rows), want, scale, (16 + spec.slices) * 0x1p-24);
@@ -99,6 +105,8 @@ void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
       for (uint32_t depth : {1u, 3u})
         cases.push_back(ring({.format = format, .slices = 3, .groups = groups, .depth = depth, .chained = 1}, 97, 2));
     cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .depth = 2, .add = 1}, 35, 2));
+    cases.push_back(ring({.format = format, .slices = 6, .groups = 1, .depth = 3, .per_warp = 2}, 99, 3));
+    cases.push_back(ring({.format = format, .slices = 6, .groups = 4, .depth = 2, .chained = 1, .per_warp = 3}, 70, 2));
     cases.push_back(ring({.format = format, .slices = 4}, 64, 132));  // most blocks have nothing to do
   }
   if (sweep == Sweep::normal) return;

@@ -28,7 +28,7 @@ enum class Format : uint8_t {
 };
 inline constexpr uint32_t format_count = 16;
 
-std::string_view name(Format format);       // "q4_k"
+std::string_view name(Format format);        // "q4_k"
 Format format_named(std::string_view text);  // throws an Error that lists the names
 uint32_t block_values(Format format);        // values of a block: 1, 32 or 256
 uint32_t block_bytes(Format format);

@@ -28,11 +28,11 @@ void encode_q8_1(const float* x, size_t cols, uint8_t* row) {
     const float* from = x + b * q8_1_values;
     float largest = 0;
     for (uint32_t i = 0; i < q8_1_values; ++i) largest = std::max(largest, std::abs(from[i]));
-    if (largest == 0) continue;
     const float d = largest / 127;
+    if (d == 0) continue;  // nothing but zeros, or so small that they count as such
     int sum = 0;
     for (uint32_t i = 0; i < q8_1_values; ++i) {
-      // the clamp is for the smallest d, which is subnormal and off by much of itself
+      // the clamp is for a subnormal d, which is off by much of itself
       const int q = int(std::clamp(std::nearbyint(from[i] / d), -127.0f, 127.0f));
       row[b * q8_1_values + i] = uint8_t(q);
       sum += q;

@@ -1,6 +1,6 @@
 // q8_1, the format of activations that meet integer weights: for each 32 values 32 int8, an f16 scale d and an f16 sum
-// s = d * (sum of the int8), which the mins of the weights are multiplied with. A row is two planes, so that both can be
-// read in wide accesses: `cols` int8, then cols / 32 pairs {d, s}; rows are filled up to a multiple of 16 bytes.
+// s = d * (sum of the int8), which the mins of the weights are multiplied with. A row is two planes, so that both can
+// be read in wide accesses: `cols` int8, then cols / 32 pairs {d, s}; rows are filled up to a multiple of 16 bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>

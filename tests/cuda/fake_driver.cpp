@@ -158,10 +158,9 @@ int cuDeviceGetName(char* name, int bytes, int device) {
   return enter("cuDeviceGetName", false);
 }
 int cuDeviceGetAttribute(int* value, int which, int) {
-  static const std::map<int, int> values = {{8, 48 << 10},  {13, 1980000}, {16, 132},        {18, 0},
-                                            {32, 1},        {36, 3201000}, {37, 6144},       {38, 60 << 20},
-                                            {39, 2048},     {75, -1},      {76, -1},         {81, 233472},
-                                            {82, 65536},    {97, 232448},  {106, 32}};
+  static const std::map<int, int> values = {{8, 48 << 10}, {13, 1980000}, {16, 132},      {18, 0},      {32, 1},
+                                            {36, 3201000}, {37, 6144},    {38, 60 << 20}, {39, 2048},   {75, -1},
+                                            {76, -1},      {81, 233472},  {82, 65536},    {97, 232448}, {106, 32}};
   auto found = values.find(which);
   if (found == values.end()) return 1;
   *value = which == 75 ? control->sm / 10 : which == 76 ? control->sm % 10 : found->second;
@@ -260,7 +259,10 @@ int cuStreamCreate(void** stream, unsigned flags) {
   born(*stream, "stream");
   return 0;
 }
-int cuStreamDestroy_v2(void* stream) { return release<Stream>("cuStreamDestroy_v2", stream); }
+int cuStreamDestroy_v2(void* stream) {
+  if (static_cast<Stream*>(stream)->capturing) ++control->wrong_releases;
+  return release<Stream>("cuStreamDestroy_v2", stream);
+}
 int cuStreamSynchronize(void*) { return enter("cuStreamSynchronize"); }
 int cuStreamQuery(void*) {
   if (int r = enter("cuStreamQuery")) return r;
@@ -311,7 +313,8 @@ int cuEventElapsedTime(float* ms, void* start, void* end) {
   return 0;
 }
 
-// --- the linker: a "cubin" is the text behind a mark and the GPU ------------------------------------------------------
+// --- the linker: a "cubin" is the text behind a mark and the GPU
+// ------------------------------------------------------
 int cuLinkCreate_v2(unsigned count, int* options, void** values, void** out) {
   if (int r = enter("cuLinkCreate_v2")) return r;
   auto link = std::make_unique<Link>();
@@ -477,6 +480,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
 }
 #endif
 #if FAKE_VERSION >= 12040
+int cuFuncLoad(void*) { return enter("cuFuncLoad"); }
 int cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* bytes) {
   if (int r = enter("cuFuncGetParamInfo")) return r;
   const size_t args = number_after(static_cast<Function*>(function)->module->text, "args ", 0);
@@ -504,8 +508,8 @@ int cuGraphDestroy(void* graph) { return release<Graph>("cuGraphDestroy", graph)
 
 #if FAKE_VERSION >= 12000
 int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* size,
-                           const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides, int interleave,
-                           int swizzle, int promotion, int fill) {
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                           int interleave, int swizzle, int promotion, int fill) {
   if (int r = enter("cuTensorMapEncodeTiled")) return r;
   if (interleave || promotion || fill) return 1;
   auto& seen = control->tensor_map;

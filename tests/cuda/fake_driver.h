@@ -1,5 +1,5 @@
-// A driver without a GPU, loaded in place of libcuda: memory is the host's, kernels are only recorded. The tests see and
-// steer it through Control.
+// A driver without a GPU, loaded in place of libcuda: memory is the host's, kernels are only recorded. The tests see
+// and steer it through Control.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,19 +26,19 @@ struct Control {
   // --- what it is to do
   int devices = 1;
   int sm = 90;
-  std::map<std::string, int> fail;            // call -> the code it returns from now on
-  std::map<std::string, uint64_t> fail_at;    // with fail: only the n-th call counted from now, n = 1, 2, ...
-  size_t free_bytes = 1 << 20;                // of device memory
-  std::set<std::string> refused_texts;        // cubins of texts that contain one of these do not load
-  uint32_t meet = 0;                          // cuLinkComplete waits (5 s at most) until so many are inside it
-  bool busy = false;                          // streams and events say that they are not ready
+  std::map<std::string, int> fail;          // call -> the code it returns from now on
+  std::map<std::string, uint64_t> fail_at;  // with fail: only the n-th call counted from now, n = 1, 2, ...
+  size_t free_bytes = 1 << 20;              // of device memory
+  std::set<std::string> refused_texts;      // cubins of texts that contain one of these do not load
+  uint32_t meet = 0;                        // cuLinkComplete waits (5 s at most) until so many are inside it
+  bool busy = false;                        // streams and events say that they are not ready
   std::function<void(const LaunchRecord&)> on_launch;
 
   // --- what it saw
   std::vector<std::string> calls;  // names, in order
   std::vector<LaunchRecord> launches;
-  std::map<uint64_t, std::string> live;  // handles not given back -> what they are
-  int wrong_releases = 0;                // of what was not live
+  std::map<uint64_t, std::string> live;          // handles not given back -> what they are
+  int wrong_releases = 0;                        // of what was not live
   std::map<std::string, int> function_settings;  // "kernel attribute" -> value
   std::set<std::thread::id> linking_threads;
   uint32_t linking = 0, most_linking = 0;

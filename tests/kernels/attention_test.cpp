@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/f16.h"
-#include "kernels/attention_score.h"
+#include "kernels/attention_cluster.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
 
@@ -69,6 +69,30 @@ struct OneHead {
           {.out = args.out, .partial = args.partial, .sequences = 1, .heads = 1, .chunks = 8}, memory);
     return memory.get(args.out, dim);
   }
+  ClusterAttention::Args cluster_args() const {
+    return {.out = args.out,
+            .q = args.q,
+            .k = args.k,
+            .v = args.v,
+            .k_base = args.k_base,
+            .v_base = args.v_base,
+            .table = args.table,
+            .lengths = args.lengths,
+            .sequences = args.sequences,
+            .heads = args.heads,
+            .kv_heads = args.kv_heads,
+            .length = args.length,
+            .max_len = args.max_len,
+            .page_size = args.page_size,
+            .table_stride = args.table_stride,
+            .window = args.window,
+            .scale = args.scale,
+            .softcap = args.softcap};
+  }
+  std::vector<float> out(const ClusterAttention& spec) {
+    run(spec, cluster_args(), memory);
+    return memory.get(args.out, dim);
+  }
 };
 
 const std::vector<Attention> kinds = {
@@ -78,16 +102,26 @@ const std::vector<Attention> kinds = {
     {.head_dim = dim, .layout = kv_paged, .length = length_indirect, .warps = 2},
     {.head_dim = dim, .warps = 2, .split = 1},
 };
+const std::vector<ClusterAttention> cluster_kinds = {
+    {.head_dim = dim, .splits = 1, .rows = 2, .stages = 2, .warps = 1},
+    {.head_dim = dim, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+    {.head_dim = dim, .layout = kv_batched, .length = length_direct, .splits = 4, .chained = 1},
+};
+// f(spec) for a spec of every kind.
+void each_kind(auto&& f) {
+  for (auto& spec : kinds) f(spec);
+  for (auto& spec : cluster_kinds) f(spec);
+}
 
 TEST(Attention, TheMaximumMayRiseWithEveryPosition) {
   for (float step : {0.25f, 1.0f, -1.0f}) {
     std::vector<float> scores;
     for (int p = 0; p < 100; ++p) scores.push_back(float(p) * step * 0.5f);
     OneHead one(scores, 0, [](uint32_t p, uint32_t i) { return float((p * 7 + i) % 16) - 7; });
-    for (auto& spec : kinds) {
+    each_kind([&](const auto& spec) {
       const std::vector<float> got = one.out(spec);
       for (uint32_t i = 0; i < dim; ++i) ASSERT_NEAR(got[i], one.want[i], 1e-5) << field_text(spec) << " value " << i;
-    }
+    });
   }
 }
 
@@ -96,10 +130,10 @@ TEST(Attention, EveryLaneHasTheWholeScore) {
   for (uint32_t carrier : {0u, 7u, 8u, 31u, 40u, 63u}) {
     OneHead one({0.5f, 2, -1, 3, 0, 1, 1, -2, 2.5f}, carrier,
                 [](uint32_t p, uint32_t i) { return float(p) + 0.25f * float(i % 8); });
-    for (auto& spec : kinds) {
+    each_kind([&](const auto& spec) {
       const std::vector<float> got = one.out(spec);
       for (uint32_t i = 0; i < dim; ++i) ASSERT_NEAR(got[i], one.want[i], 1e-5) << field_text(spec) << " value " << i;
-    }
+    });
   }
 }
 
@@ -107,28 +141,30 @@ TEST(Attention, ScoresFarApartNeitherOverflowNorVanish) {
   OneHead one({-30000, 30000, 29999, -60000, 100}, 3, [](uint32_t p, uint32_t) { return float(p); });
   const double e = std::exp(-1.0);  // to_f16(29999) is 30000
   one.want.assign(dim, to_f32(to_f16(29999.0)) == 30000 ? 1.5 : (1 + 2 * e) / (1 + e));
-  for (auto& spec : kinds)
+  each_kind([&](const auto& spec) {
     for (float x : one.out(spec)) ASSERT_NEAR(x, one.want[0], 1e-5) << field_text(spec);
+  });
 }
 
 TEST(Attention, NoPositionsGiveZeros) {
-  for (auto spec : kinds) {
+  each_kind([](const auto& spec) {
     OneHead one({}, 0, [](uint32_t, uint32_t) { return 1.0f; });
     EXPECT_EQ(one.out(spec), std::vector<float>(dim, 0.0f)) << field_text(spec);
-  }
+  });
 }
 
 TEST(Attention, NoSequencesTouchNothing) {
   OneHead one({1, 2}, 0, [](uint32_t, uint32_t) { return 1.0f; });
   one.args.sequences = 0;
-  for (auto& spec : kinds) {
-    if (spec.split) continue;
+  each_kind([&](const auto& spec) {
+    if constexpr (requires { spec.split; })
+      if (spec.split) return;
     for (float x : one.out(spec)) {
       uint32_t bits;
       std::memcpy(&bits, &x, 4);
-      ASSERT_EQ(bits, 0xccccccccu);
+      ASSERT_EQ(bits, 0xccccccccu) << field_text(spec);
     }
-  }
+  });
 }
 
 // The cache begins so far before the buffer that only 64-bit offsets lead back into it.
@@ -140,15 +176,54 @@ TEST(Attention, LongSequencesAndManyPagesNeed64Bits) {
 
   const auto small = one.args;
   one.args.length = 0x7ffffff0, one.args.window = 16;  // the last 16 of 2^31 positions
-  one.args.k = before(small.k, (one.args.length - 16) * row), one.args.v = before(small.v, (one.args.length - 16) * row);
-  EXPECT_EQ(one.out({.head_dim = dim, .window = 1}), std::vector<float>(dim, 7.5f));
-  EXPECT_EQ(one.out({.head_dim = dim, .warps = 2, .split = 1, .window = 1}), std::vector<float>(dim, 7.5f));
+  one.args.k = before(small.k, (one.args.length - 16) * row),
+  one.args.v = before(small.v, (one.args.length - 16) * row);
+  EXPECT_EQ(one.out(Attention{.head_dim = dim, .window = 1}), std::vector<float>(dim, 7.5f));
+  EXPECT_EQ(one.out(Attention{.head_dim = dim, .warps = 2, .split = 1, .window = 1}), std::vector<float>(dim, 7.5f));
+  EXPECT_EQ(one.out(ClusterAttention{.head_dim = dim, .length = length_direct, .splits = 2, .window = 1}),
+            std::vector<float>(dim, 7.5f));
 
   one.args = small;
   const uint64_t page = 0x7ffffff1;
   one.args.page_size = 16, one.args.table = one.memory.put(std::vector{int32_t(page)});
   one.args.k = before(small.k, page * 16 * row), one.args.v = before(small.v, page * 16 * row);
-  EXPECT_EQ(one.out({.head_dim = dim, .layout = kv_paged}), std::vector<float>(dim, 7.5f));
+  EXPECT_EQ(one.out(Attention{.head_dim = dim, .layout = kv_paged}), std::vector<float>(dim, 7.5f));
+  EXPECT_EQ(one.out(ClusterAttention{.head_dim = dim, .layout = kv_paged, .length = length_direct, .splits = 2}),
+            std::vector<float>(dim, 7.5f));
+}
+
+// The first wait for the kernels before this one, in the order of the text: that of the warp that fetches.
+ptx::Inst* first_wait(ptx::Block& block) {
+  for (ptx::Inst& inst : block) {
+    if (inst.op == ptx::Op::grid_wait) return &inst;
+    for (ptx::Block* inner : {&inst.head, &inst.body, &inst.otherwise})
+      if (ptx::Inst* found = first_wait(*inner)) return found;
+  }
+  return nullptr;
+}
+
+// Before the wait everything but the new position is fetched: the kernel ends there by a trap, and the last row of the
+// cache (or, to see that something is fetched at all, every row) lies outside the buffer.
+TEST(ClusterAttention, FetchesAllButTheNewPositionEarly) {
+  const ClusterAttention spec{.head_dim = dim, .splits = 1, .rows = 2, .stages = 4, .warps = 1, .chained = 1};
+  ptx::Kernel kernel = spec.build();
+  ptx::Inst* wait = first_wait(kernel.body);
+  ASSERT_NE(wait, nullptr);
+  wait->op = ptx::Op::trap;
+  auto ends_by = [&](uint32_t length, uint32_t rows) {
+    OneHead one(std::vector<float>(rows, 0.0f), 0, [](uint32_t, uint32_t) { return 1.0f; });
+    auto args = one.cluster_args();
+    args.lengths = one.memory.put(std::vector{int32_t(length)});
+    try {
+      ptx::interpret(kernel, spec.grid(args), args, one.memory);
+    } catch (const ptx::Report& report) {
+      return report.kind;
+    }
+    throw Error("nothing was reported");
+  };
+  for (uint32_t length : {1u, 16u, 17u, 49u}) EXPECT_EQ(ends_by(length, length - 1), ptx::Report::Kind::trap) << length;
+  for (uint32_t length : {17u, 49u}) EXPECT_EQ(ends_by(length, 0), ptx::Report::Kind::out_of_bounds) << length;
+  EXPECT_EQ(ends_by(49, 47), ptx::Report::Kind::out_of_bounds);
 }
 
 // Where KvCache says that a position is, for any kv head and sequence.
@@ -222,24 +297,6 @@ TEST(Divider, IsExact) {
   }
 }
 
-struct TanhArgs {
-  ptx::DevicePtr<float> out, x;
-};
-TEST(AccurateTanh, IsWithinItsBound) {
-  ptx::Builder<TanhArgs> k("tanh", 32);
-  ptx::U32 i = k.block_id() * 32u + k.thread();
-  store(k.arg(&TanhArgs::out) + i, accurate_tanh(load(k.arg(&TanhArgs::x) + i)));
-  std::vector<float> x = {0, -0.0f, 1e-30f, 0.49999f, 0.5f, -0.5f, 20, -20, 1e30f, -1e30f};
-  std::mt19937 random(3);
-  while (x.size() < 4096) x.push_back(std::ldexp(float(random() % 2001) / 1000 - 1, int(random() % 12) - 8));
-  ptx::Memory memory;
-  const TanhArgs args{.out = memory.alloc<float>(x.size()), .x = memory.put(x)};
-  ptx::interpret(k.finish(), {.x = uint32_t(x.size()) / 32}, args, memory);
-  const std::vector<float> got = memory.get(args.out, x.size());
-  for (size_t j = 0; j < x.size(); ++j)
-    ASSERT_NEAR(got[j], std::tanh(double(x[j])), 3e-7 * std::min(1.0, std::abs(double(x[j])))) << x[j];
-}
-
 TEST(Attention, RefusesWhatItCannotDo) {
   EXPECT_THROW(Attention{.head_dim = 48}.build(), Error);
   EXPECT_THROW(Attention{.warps = 0}.build(), Error);
@@ -264,6 +321,13 @@ TEST(Attention, RefusesWhatItCannotDo) {
   one.args.window = 1, one.args.softcap = 1;
   refused({.window = 1}, [](auto& a) { a.window = 0; });
   refused({.softcap = 1}, [](auto& a) { a.softcap = 0; });
+  ClusterAttention::Args args = one.cluster_args();
+  EXPECT_NO_THROW(ClusterAttention{}.grid(args));
+  args.heads = 9;
+  EXPECT_THROW(ClusterAttention{}.grid(args), Error);
+  EXPECT_THROW((ClusterAttention{.rows = 4, .warps = 4}.build()), Error);
+  EXPECT_THROW((ClusterAttention{.splits = 3}.build()), Error);
+  EXPECT_THROW((ClusterAttention{.head_dim = 192, .rows = 16, .warps = 8}.build()), Error);
   EXPECT_THROW(FlashDecodingReduce{}.grid({.out = {}, .partial = {}, .sequences = 1, .heads = 0, .chunks = 1}), Error);
 }
 

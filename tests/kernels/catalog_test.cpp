@@ -32,7 +32,7 @@ TEST(Catalog, NamesAreUniqueAndSaid) {
     EXPECT_TRUE(names.insert(e.name).second) << e.name;
     EXPECT_FALSE(e.summary.empty()) << e.name;
   }
-  EXPECT_TRUE(names.count("rms_norm") && names.count("q4k_gemv"));
+  EXPECT_TRUE(names.count("rms_norm") && names.count("q4k_gemv") && names.count("embedding"));
 }
 
 TEST(Catalog, EveryKernelPrintsForEveryTargetFromItsLowest) {
@@ -47,6 +47,13 @@ TEST(Catalog, EveryKernelPrintsForEveryTargetFromItsLowest) {
   }
 }
 
+TEST(Catalog, PresetsSayTheirGenerator) {
+  for (const char* preset : {"tiled_q4k_gemv", "chunked_tiled_q4k_gemv", "coalesced_q4k_gemv", "wide_q4k_gemv",
+                             "vectorized_q4k_gemv", "mwv_q4k_gemv", "mwv_dp4a_q4k_gemv", "q6k_gemv", "mxfp4_gemv"})
+    EXPECT_EQ(find(preset).spec, "gemv");
+  EXPECT_EQ(find("q6k_gemv").fields[0], (std::pair<std::string, std::string>{"format", "q6_k"}));
+}
+
 TEST(Catalog, FieldsCanBeSetToTheirDefaultsAndTakeEffect) {
   for (auto& e : catalog()) {
     EXPECT_FALSE(e.fields.empty()) << e.name;
@@ -57,8 +64,8 @@ TEST(Catalog, FieldsCanBeSetToTheirDefaultsAndTakeEffect) {
 }
 
 TEST(Catalog, RefusesWithTheFieldAndWhatIsAllowed) {
-  EXPECT_EQ(message(find("rms_norm"), {{"thread", "64"}}),
-            "rms_norm: there is no field \"thread\"; it has threads, vec");
+  EXPECT_EQ(message(find("embedding"), {{"thread", "64"}}),
+            "embedding: there is no field \"thread\"; it has format, threads, chained");
   EXPECT_EQ(message(find("rms_norm"), {{"threads", "100"}}),
             "rms_norm: threads = \"100\" is not possible; it may be 32, 64, ... 1024");
   EXPECT_EQ(message(find("rms_norm"), {{"vec", "3"}}), "rms_norm: vec = \"3\" is not possible; it may be 1, 2, 4");

@@ -1,9 +1,9 @@
-// How kernels read quantised weights: the only place where a format is decoded on the device. quant/ has the layouts and
-// the scalar reference.
+// How kernels read quantised weights: the only place where a format is decoded on the device. quant/ has the layouts
+// and the scalar reference.
 //
 // A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
-// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are apart, so that all loads of a lane
-// can be issued before the first use, and so that words can come another way, through shared memory say.
+// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are apart, so that all loads of a
+// lane can be issued before the first use, and so that words can come another way, through shared memory say.
 #pragma once
 #include <array>
 
@@ -39,9 +39,10 @@ class BlockFormat {
   uint32_t align;           // what the address of every block of an aligned matrix is a multiple of
   bool has_min;             // else Run::min is not set
   uint32_t values_per_min;  // 16 or 32 values have the same min
-  bool shared_head;         // the head is the same for all pieces of a block
+  uint32_t shared_head;     // words of the head if it is the same for all pieces of a block, else 0
   uint32_t apart;           // values from the start of a lane's first run to that of its second
 
+  virtual ~BlockFormat() = default;
   uint32_t pieces() const { return values / 32; }
   // The place of a lane's first run in the block.
   virtual ptx::U32 first(const Lane& lane) const = 0;
@@ -52,11 +53,9 @@ class BlockFormat {
  protected:
   struct Traits {
     uint32_t align, values_per_min;  // 0: no min
-    bool shared_head;
-    uint32_t apart;
+    uint32_t shared_head, apart;
   };
   BlockFormat(quant::Format format, Traits t);
-  ~BlockFormat() = default;
 };
 // Throws an Error for f32, f16 and bf16, which have no blocks: see format/floats.h.
 const BlockFormat& block_format(quant::Format format);

@@ -13,7 +13,9 @@ namespace {
 class Nibbles : public BlockFormat {
  public:
   Nibbles(Format format, bool min, bool five)
-      : BlockFormat(format, {.align = min ? 4u : 2u, .values_per_min = min ? 32u : 0u, .shared_head = true, .apart = 16}),
+      : BlockFormat(
+            format,
+            {.align = min ? 4u : 2u, .values_per_min = min ? 32u : 0u, .shared_head = five ? 2u : 1u, .apart = 16}),
         five_bits(five) {}
 
   U32 first(const Lane& lane) const override { return lane.quarter * 4u; }
@@ -52,7 +54,7 @@ class Nibbles : public BlockFormat {
 
 class Q8_0 : public BlockFormat {
  public:
-  Q8_0() : BlockFormat(Format::q8_0, {.align = 2, .values_per_min = 0, .shared_head = true, .apart = 16}) {}
+  Q8_0() : BlockFormat(Format::q8_0, {.align = 2, .values_per_min = 0, .shared_head = 1, .apart = 16}) {}
 
   U32 first(const Lane& lane) const override { return lane.quarter * 4u; }
   std::vector<U32> load_head(Global<uint8_t> block, const Lane&, Access how) const override {

@@ -15,7 +15,7 @@ class Q4K : public BlockFormat {
  public:
   explicit Q4K(bool five)
       : BlockFormat(five ? Format::q5_k : Format::q4_k,
-                    {.align = 16, .values_per_min = 32, .shared_head = true, .apart = 32}),
+                    {.align = 16, .values_per_min = 32, .shared_head = 4, .apart = 32}),
         five_bits(five) {}
 
   U32 first(const Lane& lane) const override {
@@ -88,7 +88,7 @@ class TwoBits : public BlockFormat {
 
 class Q2K : public TwoBits {
  public:
-  Q2K() : TwoBits(Format::q2_k, {.align = 4, .values_per_min = 16, .shared_head = false, .apart = 32}) {}
+  Q2K() : TwoBits(Format::q2_k, {.align = 4, .values_per_min = 16, .shared_head = 0, .apart = 32}) {}
 
   // d and dmin, the bytes with scale and min of either run
   std::vector<U32> load_head(Global<uint8_t> block, const Lane& lane, Access how) const override {
@@ -112,7 +112,7 @@ class Q2K : public TwoBits {
 
 class Q3K : public TwoBits {
  public:
-  Q3K() : TwoBits(Format::q3_k, {.align = 2, .values_per_min = 0, .shared_head = false, .apart = 32}) {}
+  Q3K() : TwoBits(Format::q3_k, {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 32}) {}
 
   // d, then for either run the byte with the low 4 bits of its scale and the byte with the high 2
   std::vector<U32> load_head(Global<uint8_t> block, const Lane& lane, Access how) const override {
@@ -148,7 +148,7 @@ class Q3K : public TwoBits {
 // Piece l = 4n + m takes 16 bytes m of the nibbles of half n: 16 values low, and those 64 further high.
 class Q6K : public BlockFormat {
  public:
-  Q6K() : BlockFormat(Format::q6_k, {.align = 2, .values_per_min = 0, .shared_head = false, .apart = 64}) {}
+  Q6K() : BlockFormat(Format::q6_k, {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 64}) {}
 
   U32 first(const Lane& lane) const override {
     return (lane.piece >> 2u) * 128u + (lane.piece & 3u) * 16u + lane.quarter * 4u;

@@ -38,8 +38,8 @@ Entries look_up(const int8_t* table, U32 nibbles) {
 
 class WithTable : public BlockFormat {
  public:
-  WithTable(Format format, uint32_t block_align, const int8_t* entries, uint32_t head)
-      : BlockFormat(format, {.align = block_align, .values_per_min = 0, .shared_head = true, .apart = 16}),
+  WithTable(Format format, uint32_t block_align, const int8_t* entries, uint32_t head, uint32_t head_words)
+      : BlockFormat(format, {.align = block_align, .values_per_min = 0, .shared_head = head_words, .apart = 16}),
         table(entries),
         head_bytes(head) {}
 
@@ -60,7 +60,6 @@ class WithTable : public BlockFormat {
   }
 
  protected:
-  ~WithTable() = default;
   virtual F32 scale(const std::vector<U32>& head, const Lane& lane) const = 0;
 
  private:
@@ -70,7 +69,7 @@ class WithTable : public BlockFormat {
 
 class Iq4Nl : public WithTable {
  public:
-  Iq4Nl() : WithTable(Format::iq4_nl, 2, quant::iq4_table, 2) {}
+  Iq4Nl() : WithTable(Format::iq4_nl, 2, quant::iq4_table, 2, 1) {}
   std::vector<U32> load_head(Global<uint8_t> block, const Lane&, Access how) const override {
     return {load_half(block, how)};
   }
@@ -80,7 +79,7 @@ class Iq4Nl : public WithTable {
 // Piece l is the 32 values of scale l.
 class Iq4Xs : public WithTable {
  public:
-  Iq4Xs() : WithTable(Format::iq4_xs, 8, quant::iq4_table, 8) {}
+  Iq4Xs() : WithTable(Format::iq4_xs, 8, quant::iq4_table, 8, 2) {}
   std::vector<U32> load_head(Global<uint8_t> block, const Lane&, Access how) const override {
     return load_words(block, 2, align, how);
   }
@@ -92,7 +91,7 @@ class Iq4Xs : public WithTable {
 
 class Mxfp4 : public WithTable {
  public:
-  Mxfp4() : WithTable(Format::mxfp4, 1, quant::mxfp4_table, 1) {}
+  Mxfp4() : WithTable(Format::mxfp4, 1, quant::mxfp4_table, 1, 1) {}
   std::vector<U32> load_head(Global<uint8_t> block, const Lane&, Access how) const override {
     return {load(block, how)};
   }

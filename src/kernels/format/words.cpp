@@ -43,7 +43,7 @@ Words load_from_halves(Global<uint8_t> at, uint32_t n, Access how) {
 Words load_from_bytes(Global<uint8_t> at, uint32_t n, Access how) {
   U64 address = at.address();
   U32 skip = to<uint32_t>(address) & 3u;
-  Global<uint8_t> down{address - widen(skip)}, last{address + uint64_t(4 * n - 1)};
+  Global<uint8_t> down{address - widen(skip)};
   Words w;
   for (uint32_t i = 0; i < n; ++i) w.push_back(load(down.offset(4 * i).as<uint32_t>(), how));
   // bytes 0, 1, 2 of the next word; those after the run's end are not needed, and its last byte stands in for them
@@ -58,9 +58,7 @@ Words load_from_bytes(Global<uint8_t> at, uint32_t n, Access how) {
 
 }  // namespace
 
-U32 load_half(Global<uint8_t> at, Access how, Loc loc) {
-  return to<uint32_t>(load(at.as<uint16_t>(), how, loc), loc);
-}
+U32 load_half(Global<uint8_t> at, Access how, Loc loc) { return to<uint32_t>(load(at.as<uint16_t>(), how, loc), loc); }
 
 Words load_words(Global<uint8_t> at, uint32_t n, uint32_t align, Access how, Loc loc) {
   Recorder::Pin pin(*at.base.rec, loc);

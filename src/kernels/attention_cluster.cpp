@@ -1,0 +1,333 @@
+// Attention by a cluster of blocks. The matrix products have 16 rows: rows 0 to 7 are the query heads rounded to f16,
+// rows 8 to 15 what the rounding lost, so that a score is nearly as exact as in f32 at no cost; weights likewise.
+//
+// A stage of the ring is 8 pieces of `rows` neighbouring positions, one bulk copy each. Bulk copies cannot swizzle, but
+// a piece is 16 bytes longer than its rows, so that the same row of all 8 pieces lies in different banks: those 8
+// positions are the 8 x 8 matrices that ldmatrix takes ("tile" below), free of conflicts. Which position is which
+// column of a product does not matter as long as K and V agree.
+#include "kernels/attention_cluster.h"
+
+#include "kernels/attention_score.h"
+#include "kernels/chain.h"
+#include "kernels/online_softmax.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using Args = ClusterAttention::Args;
+
+// Weights are 2^14 times too large, their sum too: the smallest that count are then no subnormal halves.
+constexpr float weight_bias = 14;
+
+// The products of f32 values with what the matrix unit takes: rounded, and the rest.
+struct Halves {
+  U32 high, low;
+  Halves(F32 a, F32 b) {
+    F16x2 rounded = to_f16x2(a, b);
+    auto [ra, rb] = unpack<heddle::f16>(rounded);
+    high = bitcast<uint32_t>(rounded), low = bitcast<uint32_t>(to_f16x2(a - to_f32(ra), b - to_f32(rb)));
+  }
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const ClusterAttention& spec)
+      : s_(spec), k_(std::string(spec.name), {.threads = spec.warps * 32 + 32, .cluster = spec.splits}) {}
+
+  Kernel build() {
+    chain_start(k_, s_.chained);
+    sequence_ = s_.splits > 1 ? k_.special(Special::clusterid_y) : k_.block_y();
+    k_.when(sequence_ < k_.arg(&Args::sequences), [&] { body(); });
+    return k_.finish();
+  }
+
+ private:
+  uint32_t row_bytes() const { return s_.head_dim * 2; }
+  uint32_t piece() const { return s_.rows * row_bytes() + 16; }
+  uint32_t positions() const { return 8 * s_.rows; }  // of a stage
+  uint32_t dim_tiles() const { return s_.head_dim / 8; }
+  uint32_t parts() const { return s_.splits * s_.warps; }  // that are merged at the end
+  // 8 values of the output are one block's to finish, and then the next 8 the next block's.
+  uint32_t tiles_here() const { return (dim_tiles() + s_.splits - 1) / s_.splits; }
+
+  void body() {
+    rank_ = s_.splits > 1 ? k_.cluster_rank() : k_.constant(0u);
+    group_ = k_.arg(&Args::heads) / k_.arg(&Args::kv_heads);
+    kv_head_ = k_.block_id() / s_.splits;
+    ring_ = k_.shared<uint8_t>(s_.stages * 2 * 8 * piece(), 128);
+    full_ = k_.shared<uint64_t>(s_.stages, 8), free_ = k_.shared<uint64_t>(s_.stages, 8);
+    states_ = k_.shared<float>(parts() * 16);
+    values_ = k_.shared<float>(tiles_here() * parts() * part_row);
+    share_out();
+
+    OnlineSoftmax softmax(k_, 0);
+    std::vector<Acc<float, 16, 8>> out;
+    for (uint32_t i = 0; i < dim_tiles(); ++i) out.emplace_back(k_);
+
+    if (s_.splits > 1) k_.cluster_arrive(Order::relaxed);  // waited for before the first write to another block
+    k_.when(k_.thread() == 0u, [&] {
+      for (uint32_t i = 0; i < s_.stages; ++i)
+        Mbarrier{full_.offset(i)}.init(1u), Mbarrier{free_.offset(i)}.init(s_.warps);
+      fence_mbarrier_init(k_);
+    });
+    k_.barrier();
+    k_.when_else(
+        k_.warp() == s_.warps,
+        [&] {
+          U32 start = k_.constant(0u);
+          if (s_.chained) {
+            U32 early = min(early_, s_.stages);
+            fetch(start, early);
+            chain_wait(k_, s_.chained);
+            fence_async(k_);  // the new position was written by ordinary stores
+            start = early;
+          }
+          fetch(start, stage_count_);
+        },
+        [&] {
+          chain_wait(k_, s_.chained);
+          compute(load_q(), softmax, out);
+        });
+    if (s_.splits > 1) k_.cluster_wait();
+    k_.when(k_.warp() < s_.warps, [&] { hand_over(softmax, out); });
+    if (s_.splits > 1)
+      k_.cluster_barrier();
+    else
+      k_.barrier();
+    finish();
+  }
+
+  // This block's positions: begin_ (a multiple of 16) to end_, less those before first_. Shares are equal to 16
+  // positions, so a piece lies in one page.
+  void share_out() {
+    U32 length = k_.arg(&Args::length);
+    if (s_.length == length_indirect)
+      length = k_.assume_uniform(bitcast<uint32_t>(load(k_.arg(&Args::lengths) + sequence_)), Uniform::cluster);
+    first_ = s_.window ? length - min(length, k_.arg(&Args::window)) : k_.constant(0u);
+    U32 start = first_ & ~15u, units = (length - start + 15u) / 16u;
+    begin_ = start + rank_ * units / s_.splits * 16u;
+    end_ = min(start + (rank_ + 1u) * units / s_.splits * 16u, length);
+    // a share of nothing is at the end, and its begin may be behind it
+    U32 count = select(end_ > begin_, end_ - begin_, 0u);
+    stage_count_ = (count + (positions() - 1)) / positions();
+    early_ = select(end_ == length && count > 0u, stage_count_ - 1u, stage_count_);
+  }
+
+  // Stages from ... to - 1, by the fetching warp: lanes 0 to 7 a piece of K each, lanes 8 to 15 of V.
+  void fetch(U32 from, U32 to) {
+    KvCache<Args> cache(k_, s_.layout, row_bytes(), sequence_, kv_head_);
+    U32 lane = k_.lane(), mine = (lane & 7u) * s_.rows;
+    Pred is_k = lane < 8u;
+    Global<uint8_t> source{select(is_k, cache.k().base, cache.v().base)};
+    k_.loop(from, to, 1u, [&](U32 i) {
+      U32 slot = i % s_.stages, turn = i / s_.stages;
+      Mbarrier full{full_ + slot}, free{free_ + slot};
+      k_.when(turn > 0u, [&] { free.wait(k_, (turn - 1u) & 1u); });
+      U32 start = begin_ + i * positions();
+      auto keys = ring_ + slot * (2 * 8 * piece());
+      // rows low ... high - 1 of the stage exist
+      U32 high = min(end_ - start, positions());
+      U32 low = s_.window ? select(first_ > start, min(first_ - start, positions()), 0u) : k_.constant(0u);
+      U32 here = max(mine, low), stop = min(mine + s_.rows, high);
+      k_.when(lane < 16u && here < stop, [&] {
+        auto to_piece = keys + (lane * piece() + (here - mine) * row_bytes());
+        bulk_load(to_piece, source + cache.offset(start + here), (stop - here) * row_bytes(), full);
+      });
+      // The others are 0: their weight is 0, but 0 times what happened to lie there may be a NaN.
+      auto clear = [&](U32 begin, U32 end) {
+        const uint32_t words = row_bytes() / 16;
+        k_.loop(begin * words + lane, end * words, 32u, [&](U32 j) {
+          U32 row = j / words, zero = k_.constant(0u);
+          auto at = keys + (row / s_.rows * piece() + row % s_.rows * row_bytes() + j % words * 16u);
+          for (uint32_t of_v : {0u, 8 * piece()})
+            store_vec(at.offset(of_v).as<uint32_t>(), Vec<uint32_t, 4>{zero, zero, zero, zero});
+        });
+      };
+      Pred partial = high < positions();
+      if (s_.window) partial = partial || low > 0u;
+      k_.when(partial, [&] {
+        clear(high, k_.constant(positions()));
+        if (s_.window) clear(k_.constant(0u), low);
+        fence_async_shared(k_);  // the next copy to this place comes after these writes
+      });
+      k_.warp_sync();
+      k_.when(lane == 0u, [&] { full.arrive_expect_bytes((high - low) * (2 * row_bytes())); });
+    });
+  }
+
+  // Row lane / 4 of the left operand, for every 16 values of the head dimension.
+  std::vector<Tile<heddle::f16, 16, 16>> load_q() {
+    U32 head = k_.lane() / 4u, column = k_.lane() % 4u * 2u;
+    Pred real = head < group_;
+    U64 row = mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_ + min(head, group_ - 1u)));
+    auto q = k_.arg(&Args::q) + row * uint64_t(s_.head_dim) + column;
+    std::vector<Vec<float, 2>> loaded;
+    for (uint32_t i = 0; i < dim_tiles(); ++i) loaded.push_back(load_vec<2>(q.offset(i * 8)));
+    std::vector<Tile<heddle::f16, 16, 16>> tiles;
+    for (uint32_t i = 0; i < dim_tiles(); i += 2) {
+      auto half = [&](const Vec<float, 2>& v) { return Halves(select(real, v[0], 0.0f), select(real, v[1], 0.0f)); };
+      const Halves left = half(loaded[i]), right = half(loaded[i + 1]);
+      tiles.push_back({{left.high, left.low, right.high, right.low}});
+    }
+    return tiles;
+  }
+
+  void compute(const std::vector<Tile<heddle::f16, 16, 16>>& q, OnlineSoftmax& softmax,
+               std::vector<Acc<float, 16, 8>>& out) {
+    U32 lane = k_.lane();
+    const Score score = s_.softcap ? Score(k_.arg(&Args::scale), k_.arg(&Args::softcap)) : Score(k_.arg(&Args::scale));
+    // what this lane names for ldmatrix: row lane % 8 of matrix lane / 8
+    U32 in_piece = lane % 8u * piece(), odd = lane / 8u % 2u, upper = lane / 16u;
+    U32 k_at = in_piece + upper * row_bytes() + odd * 16u;                // matrices: tile 0, 0, 1, 1
+    U32 v_at = in_piece + odd * row_bytes() + upper * 16u + 8 * piece();  // matrices: tile 0, 1, 0, 1
+    U32 column = lane % 4u * (2 * s_.rows);                               // this lane's columns are positions
+    auto slot = k_.var(0u), parity = k_.var(0u);
+    k_.loop(0u, stage_count_, 1u, [&](U32 i) {
+      U32 here = slot.get();
+      Mbarrier{full_ + here}.wait(k_, parity.get());
+      auto stage = ring_ + here * (2 * 8 * piece());
+      k_.loop(k_.warp() * 2u, s_.rows, s_.warps * 2, [&](U32 tile) {
+        auto keys = stage + (k_at + tile * row_bytes()), values = stage + (v_at + tile * row_bytes());
+        U32 position = begin_ + (i * positions() + column + tile);
+        auto weights = weigh(q, keys, position, score, softmax, out);
+        for (uint32_t d = 0; d < dim_tiles(); d += 2) {
+          auto v = load_matrices<4>(values.offset(d * 16), true);
+          mma(out[d], weights, Tile<heddle::f16, 16, 8>{{v[0], v[1]}});
+          mma(out[d + 1], weights, Tile<heddle::f16, 16, 8>{{v[2], v[3]}});
+        }
+      });
+      k_.warp_sync();
+      k_.when(lane == 0u, [&] { Mbarrier{free_ + here}.arrive(); });
+      Pred wrap = here == s_.stages - 1;
+      slot = select(wrap, k_.constant(0u), here + 1u);
+      parity = select(wrap, parity.get() ^ 1u, parity.get());
+    });
+  }
+
+  // The weights of two tiles as the left operand of the second product. `position` is that of this lane's first column.
+  Tile<heddle::f16, 16, 16> weigh(const std::vector<Tile<heddle::f16, 16, 16>>& q, Shared<uint8_t> keys, U32 position,
+                                  const Score& score, OnlineSoftmax& softmax, std::vector<Acc<float, 16, 8>>& out) {
+    // two sums per tile, so that the chain of dependent products is half as long
+    std::vector<Acc<float, 16, 8>> sums;
+    for (uint32_t i = 0; i < 4; ++i) sums.emplace_back(k_);
+    for (uint32_t d = 0; d < q.size(); ++d) {
+      auto key = load_matrices<4>(keys.offset(d * 32));
+      mma(sums[d % 2 * 2], q[d], Tile<heddle::f16, 16, 8>{{key[0], key[1]}});
+      mma(sums[d % 2 * 2 + 1], q[d], Tile<heddle::f16, 16, 8>{{key[2], key[3]}});
+    }
+    std::vector<F32> scores;  // tile 0, then tile 1; a lane has two columns of each
+    for (uint32_t tile = 0; tile < 2; ++tile)
+      for (uint32_t column = 0; column < 2; ++column) {
+        auto sum = [&](uint32_t row) { return sums[tile].get(row + column) + sums[tile + 2].get(row + column); };
+        F32 s = score.of((sum(0) + sum(2)) * score.q_factor);
+        U32 at = position + (column * s_.rows + tile);
+        Pred counts = at < end_;
+        if (s_.window) counts = counts && at >= first_;
+        scores.push_back(select(counts, s, OnlineSoftmax::masked));
+      }
+    F32 top = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
+    for (uint32_t distance : {1u, 2u}) top = max(top, shuffle_xor(top, distance));
+    F32 old = softmax.max.get();
+    k_.when(vote_any(top > old), [&] {
+      F32 shrink = softmax.raise(max(old, top));
+      for (auto& tile : out)
+        for (auto& v : tile.var) v *= shrink;
+    });
+    F32 base = softmax.max.get() - weight_bias;
+    std::vector<F32> weights;
+    for (F32 s : scores) weights.push_back(ex2_approx_ftz(s - base)), softmax.sum += weights.back();
+    const Halves left(weights[0], weights[1]), right(weights[2], weights[3]);
+    return {{left.high, left.low, right.high, right.low}};
+  }
+
+  template <class T>
+  auto there(Shared<T> p, U32 rank, auto&& put) {
+    if (s_.splits > 1)
+      put(in_block(p, rank));
+    else
+      put(p);
+  }
+
+  // Each warp writes its part to the blocks that finish it: values to the one whose they are, maximum and sum to all.
+  void hand_over(OnlineSoftmax& softmax, const std::vector<Acc<float, 16, 8>>& out) {
+    U32 lane = k_.lane(), head = lane / 4u, column = lane % 4u * 2u;
+    U32 part = rank_ * s_.warps + k_.warp();
+    F32 sum = warp_sum(softmax.sum.get(), 4), top = softmax.max.get();
+    auto state = states_ + (part * 16u + head * 2u);
+    for (uint32_t to = 0; to < s_.splits; to += 4) {
+      U32 rank = lane % 4u + to;
+      k_.when(rank < s_.splits, [&] { there(state, rank, [&](auto p) { store_vec(p, Vec<float, 2>{top, sum}); }); });
+    }
+    auto value = values_ + (part * part_row + head * 8u + column);
+    for (uint32_t d = 0; d < dim_tiles(); ++d) {
+      auto at = value.offset(d / s_.splits * parts() * part_row);
+      const Vec<float, 2> v{out[d].get(0) + out[d].get(2), out[d].get(1) + out[d].get(3)};
+      there(at, k_.constant(d % s_.splits), [&](auto p) { store_vec(p, v); });
+    }
+  }
+
+  // Merges the parts for this block's values. Up to 4 neighbouring lanes share a value, so that they wait less.
+  void finish() {
+    const uint32_t sharers = std::min(4u, parts()), at_once = k_.threads() / sharers;
+    U32 member = k_.thread() % sharers, count = group_ * 8u;
+    U64 row = mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_));
+    auto out = k_.arg(&Args::out) + row * uint64_t(s_.head_dim);
+    k_.loop(rank_, dim_tiles(), s_.splits, [&](U32 tile) {
+      auto here = values_ + tile / s_.splits * (parts() * part_row);
+      k_.loop(0u, count, at_once, [&](U32 base) {
+        U32 item = base + k_.thread() / sharers, mine = min(item, count - 1u), head = mine / 8u;
+        std::vector<F32> tops, sums, values;
+        for (uint32_t p = 0; p < parts(); p += sharers) {
+          U32 part = member + p;
+          auto state = load_vec<2>(states_ + (part * 16u + head * 2u));
+          tops.push_back(state[0]), sums.push_back(state[1]);
+          values.push_back(load(here + (part * part_row + mine)));
+        }
+        OnlineSoftmax all(k_, 1);
+        auto weights = all.weigh(tops);
+        for (size_t p = 0; p < weights.size(); ++p)
+          all.sum.add_product(sums[p], weights[p]), all.acc[0].add_product(values[p], weights[p]);
+        for (uint32_t distance = 1; distance < sharers; distance *= 2) all.merge_lane(distance);
+        k_.when(item < count && member == 0u, [&] {
+          store(out + (head * s_.head_dim + tile * 8u + item % 8u), all.acc[0].get() * all.inverse_sum());
+        });
+      });
+    });
+  }
+
+  static constexpr uint32_t part_row = 72;  // 8 heads x 8 values, and 8 floats to keep the parts in different banks
+
+  ClusterAttention s_;
+  Builder<Args> k_;
+  U32 sequence_, rank_, group_, kv_head_;  // group_: query heads per kv head
+  U32 first_, begin_, end_, stage_count_, early_;
+  Shared<uint8_t> ring_;           // (stages, K and V, 8, piece())
+  Shared<uint64_t> full_, free_;   // (stages)
+  Shared<float> states_, values_;  // (parts, 8 heads, maximum and sum), (tiles_here(), parts, part_row)
+};
+
+}  // namespace
+
+Kernel ClusterAttention::build() const {
+  check_fields(*this);
+  if (warps * 2 > rows)
+    throw Error("{}: {} warps, but a stage of {} rows per piece gives work to {}", name, warps, rows, rows / 2);
+  // 9 warps leave 168 registers each, and the sums of a row of 192 take 96 of them, q 48
+  if (warps == 8 && head_dim > 160) throw Error("{}: 8 warps with head_dim = {}; they suit up to 160", name, head_dim);
+  return Cluster(*this).build();
+}
+
+Grid ClusterAttention::grid(const Args& args) const {
+  check_kv_cache(name, args, layout);
+  if (args.heads / args.kv_heads > 8)
+    throw Error("{}: {} heads for {} kv heads, but there may be at most 8 for one", name, args.heads, args.kv_heads);
+  if (args.q.address % 8) throw Error("{}: q must be 8-byte aligned", name);
+  if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
+  if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
+  return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1};
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,56 @@
+// Attention of one new token per sequence at the speed of the memory: K and V stream through shared memory, the matrix
+// units do the products, and the blocks of a cluster share the positions of one sequence and kv head.
+#pragma once
+#include "kernels/attention.h"
+
+namespace heddle::kernels {
+
+// The same as Attention for a cache of f16, without partial results in memory. All query heads of a kv head (at most 8)
+// are done at once, so the cache is read once.
+struct ClusterAttention {
+  static constexpr std::string_view name = "cluster_attention",
+                                    summary = "attention of one token per sequence, positions shared by a cluster",
+                                    lowest_target = "sm_90";
+  struct Args {
+    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim)
+    ptx::DevicePtr<float> q;                  // (sequences, heads, head_dim), 8-byte aligned, finite as f16
+    ptx::DevicePtr<uint8_t> k, v;             // single, paged: the cache, 16-byte aligned
+    ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
+    ptx::DevicePtr<int32_t> table;            // paged: (sequences, table_stride), page numbers
+    ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
+    uint32_t sequences, heads, kv_heads;      // heads / kv_heads: a whole number from 1 to 8
+    uint32_t length;                          // direct: of every sequence
+    uint32_t max_len;                         // single, batched: positions from one kv head to the next
+    uint32_t page_size, table_stride;         // paged; page_size a multiple of 16
+    uint32_t window;                          // window: only so many positions at the end count
+    float scale, softcap;                     // softcap: scores become softcap * tanh(score / softcap)
+  };
+  uint32_t head_dim = 128;
+  uint32_t layout = kv_single;
+  uint32_t length = length_indirect;
+  uint32_t splits = 16;  // blocks per cluster; 16 must be allowed at launch (non-portable)
+  uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
+  uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
+  uint32_t warps = 4;    // that compute, at most rows / 2; one more fetches
+  uint32_t window = 0, softcap = 0;
+  // In a chain only the last position is new: all others are fetched before the kernels before this one have ended.
+  // Lengths and table must not change within the chain.
+  uint32_t chained = 0;
+  auto operator<=>(const ClusterAttention&) const = default;
+  static auto fields() {
+    using S = ClusterAttention;
+    using F = Field<S>;
+    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+                      F{"layout", &S::layout, kv_layouts()}, F{"length", &S::length, length_sources()},
+                      F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})}, F{"rows", &S::rows, one_of({2, 4, 8, 16})},
+                      F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
+                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+                      F{"chained", &S::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,92 @@
+// Random weights and their decoding with the offsets apart.
+#include "proof/random_blocks.h"
+
+namespace heddle::proof {
+namespace {
+
+using quant::Format;
+
+// Where a block has its f16 (or bf16, f32) scales, the size of a weight with scale 1, and where its quants are, for the
+// formats with a min.
+struct Layout {
+  std::vector<uint32_t> scales;
+  double weight;
+  uint32_t quants_begin = 0, quants_end = 0;
+};
+Layout layout(Format format) {
+  switch (format) {
+    case Format::f32:
+    case Format::f16:
+    case Format::bf16:
+    case Format::mxfp4:
+      return {{}, 1};
+    case Format::q4_0:
+      return {{0}, 8};
+    case Format::q4_1:
+      return {{0, 2}, 16, 4, 20};
+    case Format::q5_0:
+      return {{0}, 16};
+    case Format::q5_1:
+      return {{0, 2}, 32, 4, 24};
+    case Format::q8_0:
+      return {{0}, 128};
+    case Format::q2_k:
+      return {{80, 82}, 3 * 16, 16, 80};
+    case Format::q3_k:
+      return {{108}, 4 * 32};
+    case Format::q4_k:
+      return {{0, 2}, 16 * 64, 16, 144};
+    case Format::q5_k:
+      return {{0, 2}, 32 * 64, 16, 176};
+    case Format::q6_k:
+      return {{208}, 32 * 128};
+    case Format::iq4_nl:
+      return {{0}, 128};
+    case Format::iq4_xs:
+      return {{0}, 32 * 128};
+  }
+  throw Error("no layout of format {}", uint32_t(format));
+}
+
+}  // namespace
+
+std::vector<uint8_t> random_blocks(Random& random, Format format, size_t values, size_t values_per_row, Quants quants) {
+  const size_t bytes = quant::row_bytes(format, values), block = quant::block_bytes(format);
+  const double size = 1 / std::sqrt(double(std::max<size_t>(1, values_per_row)));
+  std::vector<uint8_t> w =
+      quants == Quants::random ? random.bytes(bytes) : std::vector<uint8_t>(bytes, quants == Quants::ones ? 0xff : 0);
+  if (quant::is_float(format)) {
+    for (size_t i = 0; i < values; ++i) {
+      const float v = random.normal() * float(size);
+      if (format == Format::f32) std::memcpy(&w[4 * i], &v, 4);
+      const uint16_t half = format == Format::f16 ? to_f16(v).bits : to_bf16(v).bits;
+      if (format != Format::f32) std::memcpy(&w[2 * i], &half, 2);
+    }
+    return w;
+  }
+  const Layout where = layout(format);
+  for (size_t at = 0; at < bytes; at += block) {
+    if (format == Format::mxfp4) w[at] = uint8_t(int(127 + std::log2(size)) + int(random.below(3)) - 2);
+    for (uint32_t field : where.scales) {
+      const float sign = random.below(2) ? -1.0f : 1.0f;
+      const f16 v = to_f16(double(sign * random.uniform(0.7f, 1.4f)) * size / where.weight);
+      std::memcpy(&w[at + field], &v.bits, 2);
+    }
+  }
+  return w;
+}
+
+DecodedRow decode_row(Format format, const uint8_t* row, size_t cols) {
+  DecodedRow r{std::vector<float>(cols), std::vector<float>(cols, 0.0f)};
+  quant::decode(format, row, cols, r.w.data());
+  const Layout where = layout(format);
+  if (!where.quants_end) return r;
+  // with quants of 0 only the offset is left
+  std::vector<uint8_t> bare(row, row + quant::row_bytes(format, cols));
+  for (size_t at = 0; at < bare.size(); at += quant::block_bytes(format))
+    std::fill(bare.begin() + long(at + where.quants_begin), bare.begin() + long(at + where.quants_end), uint8_t(0));
+  quant::decode(format, bare.data(), cols, r.offset.data());
+  return r;
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,63 @@
+// The random numbers of sampling against known answers, and what the sampling kernels refuse.
+#include "kernels/sample.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/sample_penalties.h"
+#include "kernels/sample_random.h"
+#include "ptx/interpret.h"
+#include "ptx/verify.h"
+
+namespace heddle::kernels {
+namespace {
+
+struct Args {
+  ptx::DevicePtr<uint64_t> y;
+  uint64_t seed, step;
+};
+uint64_t random(uint64_t seed, uint64_t step) {
+  ptx::Builder<Args> k("random", 32);
+  k.when(k.thread() == 0u, [&] { store(k.arg(&Args::y), random_bits(k.arg(&Args::seed), k.arg(&Args::step))); });
+  ptx::Memory memory;
+  const Args args{memory.alloc<uint64_t>(1), seed, step};
+  ptx::interpret(k.finish(), {}, args, memory);
+  return memory.get(args.y, 1)[0];
+}
+
+TEST(SampleRandom, IsPhilox) {
+  EXPECT_EQ(random(0, 0), 0xe169c58d6627e8d5u);  // the published answer for a counter and key of zeros
+  EXPECT_NE(random(0, 1), random(1, 0));
+  EXPECT_NE(random(0, 1), random(0, uint64_t(1) << 32));
+  EXPECT_NE(random(1, 0), random(uint64_t(1) << 32, 0));
+}
+
+TEST(Sample, RefusesWhatItCannotDo) {
+  const Sample::Args good{.out = {8}, .logits = {16}, .params = {16}, .rows = 2, .vocab = 1024};
+  EXPECT_EQ((Sample{.threads = 32, .vec = 4}.grid(good).x), 2u);
+  auto with = [&](auto&& change) {
+    Sample::Args a = good;
+    change(a);
+    return a;
+  };
+  const Sample spec{.threads = 32, .vec = 4};
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 0; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 1022; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 1028; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.logits = {8}; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.params = {8}; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.out = {4}; })), Error);
+  EXPECT_EQ(spec.grid(with([](auto& a) { a.rows = 0; })).x, 1u);
+  EXPECT_THROW((Sample{.threads = 40}.build()), Error);
+  EXPECT_NO_THROW(Sample{}.grid(with([](auto& a) { a.vocab = 1 << 19; })));
+  EXPECT_THROW(Sample{}.grid(with([](auto& a) { a.vocab = (1 << 19) + 1; })), Error);  // weights would overflow
+}
+
+TEST(ApplyPenalties, RefusesWhatItCannotDo) {
+  const ApplyPenalties spec;
+  EXPECT_NO_THROW(spec.grid({.logits = {4}, .params = {16}, .tokens = {8}, .biases = {8}, .rows = 1, .vocab = 5}));
+  EXPECT_THROW(spec.grid({.logits = {4}, .params = {8}, .tokens = {8}, .biases = {8}, .rows = 1, .vocab = 5}), Error);
+  EXPECT_THROW(spec.grid({.logits = {4}, .params = {16}, .tokens = {4}, .biases = {8}, .rows = 1, .vocab = 5}), Error);
+}
+
+}  // namespace
+}  // namespace heddle::kernels
