@@ -68,8 +68,13 @@ class Writer {
 
   // What needs no activations: a chained kernel asks for the first weights while it waits.
   void prefetch_first() {
-    k.when(has_row && (part * 32u + place.index) * weights.values_per_lane() < cols, [&] {
-      for (auto& start : row_starts) prefetch(start + lane_bytes());
+    k.when(has_row, [&] {
+      for (uint32_t u = 0; u < spec.unroll; ++u) {
+        const uint32_t step = u * spec.warps_per_row;
+        k.when(((part + step) * 32u + place.index) * weights.values_per_lane() < cols, [&] {
+          for (auto& start : row_starts) prefetch((start + lane_bytes()).offset(step * weights.step_bytes()));
+        });
+      }
     });
   }
   // From the start of a row to the lane's block in the warp's first step.
@@ -77,19 +82,11 @@ class Writer {
   U32 lane_values() { return place.first + place.block * weights.block_values() + part * weights.step_values(); }
 
   GemvFloats<Space::global> global_floats() {
-    GemvFloats<Space::global> x{{k.arg(&Gemv::Args::x)}, false};
-    for (uint32_t c = 1; c < spec.columns; ++c)
-      x.columns.push_back(x.columns[0] + mul_wide(k.arg(&Gemv::Args::x_stride), c));
-    return x;
+    return {.first = k.arg(&Gemv::Args::x), .stride = {.given = k.arg(&Gemv::Args::x_stride)}};
   }
   GemvQ8 global_q8() {
     auto first = k.arg(&Gemv::Args::xq);
-    GemvQ8 x;
-    for (uint32_t c = 0; c < spec.columns; ++c) {
-      x.quants.push_back(c == 0 ? first : first + mul_wide(k.arg(&Gemv::Args::xq_stride), c));
-      x.pairs.push_back(x.quants[c] + cols);
-    }
-    return x;
+    return {.quants = first, .pairs = first + cols, .stride = {.given = k.arg(&Gemv::Args::xq_stride)}};
   }
 
   // --- x through shared memory --------------------------------------------------------------------------------------
@@ -102,17 +99,15 @@ class Writer {
       std::vector<std::vector<F32>> v;
       for (uint32_t c = 0; c < spec.columns; ++c) v.push_back(source.load(c, 0, wide));
       for (uint32_t c = 0; c < spec.columns; ++c) {
-        if (wide == 4) store_vec(target.columns[c], Vec<float, 4>{v[c][0], v[c][1], v[c][2], v[c][3]});
-        if (wide == 2) store_vec(target.columns[c], Vec<float, 2>{v[c][0], v[c][1]});
-        if (wide == 1) store(target.columns[c], v[c][0]);
+        if (wide == 4) store_vec(target.column(c), Vec<float, 4>{v[c][0], v[c][1], v[c][2], v[c][3]});
+        if (wide == 2) store_vec(target.column(c), Vec<float, 2>{v[c][0], v[c][1]});
+        if (wide == 1) store(target.column(c), v[c][0]);
       }
     });
   }
   void add_staged() {
-    auto start = k.dynamic_shared<float>();
-    GemvFloats<Space::shared> x{{}, padded(spec)};
     U32 pitch = padded(spec) ? cols + (cols >> 5u) * 4u : (cols + 3u) & ~3u;
-    for (uint32_t c = 0; c < spec.columns; ++c) x.columns.push_back(c == 0 ? start : start + pitch * c);
+    const GemvFloats<Space::shared> x{k.dynamic_shared<float>(), {.given = pitch}, padded(spec)};
     copy(x, global_floats(), k.constant(0u), cols);
     k.barrier();
     k.when(has_row, [&] { add_range(k.constant(0u), cols, x); });
@@ -120,9 +115,7 @@ class Writer {
   // Warps without a row help to copy, so every warp comes to every barrier.
   void add_chunks() {
     const uint32_t chunk = chunk_cols(spec), pitch = column_floats(spec, chunk);
-    auto start = k.shared<float>(pitch * spec.columns);
-    GemvFloats<Space::shared> x{{}, padded(spec)};
-    for (uint32_t c = 0; c < spec.columns; ++c) x.columns.push_back(start.offset(c * pitch));
+    const GemvFloats<Space::shared> x{k.shared<float>(pitch * spec.columns), {.known = pitch}, padded(spec)};
     auto from_global = global_floats();
     k.loop(0u, cols, chunk, [&](U32 from) {
       U32 count = min(cols - from, chunk);
@@ -163,7 +156,7 @@ class Writer {
           std::vector<Global<uint8_t>> here;
           for (size_t r = 0; r < w.size(); ++r)
             here.push_back(choose(active, w[r] + mul_wide(first_step + s, weights.step_bytes()), row_starts[r]));
-          add_steps(here, choose(active, mine.at(s * weights.step_values()), begin), 1, &active);
+          add_steps(here, mine.at(s * weights.step_values()).or_else(active, begin), 1, &active);
           step += group;
         });
   }
@@ -221,7 +214,8 @@ void check_together(const Gemv& s) {
   const auto format = s.weights();
   auto refuse = [&](std::string_view why) { throw Error("gemv: {} ({})", why, field_text(s)); };
   if (s.warps % s.warps_per_row) refuse("warps must be a multiple of warps_per_row");
-  if (s.rows * s.columns > 16) refuse("rows times columns is 16 at most, or registers run out");
+  if (s.rows == 4 && s.columns > 2) refuse("rows = 4 is for one or two columns, or registers run out");
+  if (s.rows * s.unroll > 8) refuse("rows times unroll is 8 at most, or registers run out");
   if (quant::is_float(format)) {
     if (s.x == Gemv::q8_1) refuse("x = q8_1 is for integer formats");
     if (s.load < quant::block_bytes(format)) refuse("a load must hold at least one value");

@@ -1,5 +1,6 @@
-// The activations of a gemv: pointers to where a lane's values are in each column, for f32 in global or shared memory
-// and for q8_1.
+// The activations of a gemv: where a lane's values are, for f32 in global or shared memory and for q8_1. Only the place
+// in the first column is kept; that of column c is one instruction away, where pointers to eight columns would take
+// half of the registers.
 #pragma once
 #include "kernels/format/words.h"
 #include "kernels/gemv_weights.h"
@@ -7,25 +8,48 @@
 
 namespace heddle::kernels {
 
+// From a column to the next: known while building, or an argument.
+struct GemvStride {
+  uint32_t known = 0;
+  ptx::U32 given{};  // empty: known
+
+  template <class T, ptx::Space S>
+  ptx::Ptr<T, S> column(ptx::Ptr<T, S> first, uint32_t c) const {
+    if (c == 0) return first;
+    if (!given.rec) return first.offset(int64_t(c) * known);
+    if constexpr (sizeof(typename ptx::Ptr<T, S>::Address) == 8)
+      return {mad_wide(given, uint32_t(sizeof(T)) * c, first.base), first.bytes};
+    else
+      return {mad(given, uint32_t(sizeof(T)) * c, first.base), first.bytes};
+  }
+};
+
+// a where p holds, else b.
+template <class T, ptx::Space S>
+ptx::Ptr<T, S> choose(ptx::Pred p, ptx::Ptr<T, S> a, ptx::Ptr<T, S> b) {
+  return {select(p, a.address(), b.address())};
+}
+
 // f32. In shared memory 4 floats are left free after each 32, so that lanes whose runs are 16 or 32 values apart do not
 // all meet in the same banks.
 template <ptx::Space S>
 struct GemvFloats {
-  std::vector<ptx::Ptr<float, S>> columns;
-  bool padded;
+  ptx::Ptr<float, S> first;
+  GemvStride stride;
+  bool padded = false;
 
   // Where value v is; for constants v: a multiple of 32, or less than 32 with nothing carried into the next 32.
   uint32_t spread(uint32_t v) const { return padded ? v / 32 * 36 + v % 32 : v; }
   ptx::U32 spread(ptx::U32 v) const { return padded ? v + (v >> 5u) * 4u : v; }
 
-  GemvFloats at(ptx::U32 value) const {
-    GemvFloats moved{{}, padded};
-    for (auto& c : columns) moved.columns.push_back(c + spread(value));
-    return moved;
+  GemvFloats at(ptx::U32 value) const { return {first + spread(value), stride, padded}; }
+  GemvFloats or_else(ptx::Pred here, const GemvFloats& other) const {
+    return {choose(here, first, other.first), stride, padded};
   }
+  ptx::Ptr<float, S> column(uint32_t c) const { return stride.column(first, c); }
   // n neighbours of column c, from `value` on.
   std::vector<ptx::F32> load(uint32_t c, uint32_t value, uint32_t n) const {
-    auto from = columns[c].offset(spread(value));
+    auto from = column(c).offset(spread(value));
     if (n == 1) return {ptx::load(from)};
     std::vector<ptx::F32> v;
     if (n == 2)
@@ -38,45 +62,24 @@ struct GemvFloats {
 
 // q8_1: the int8 and the pairs {d, s} are planes of their own.
 struct GemvQ8 {
-  std::vector<ptx::Global<uint8_t>> quants, pairs;
+  ptx::Global<uint8_t> quants, pairs;
+  GemvStride stride;  // bytes
 
-  GemvQ8 at(ptx::U32 value) const {
-    GemvQ8 moved;
-    for (auto& p : quants) moved.quants.push_back(p + value);
-    for (auto& p : pairs) moved.pairs.push_back(p + (value >> 5u) * 4u);
-    return moved;
+  GemvQ8 at(ptx::U32 value) const { return {quants + value, pairs + (value >> 5u) * 4u, stride}; }
+  GemvQ8 or_else(ptx::Pred here, const GemvQ8& other) const {
+    return {choose(here, quants, other.quants), choose(here, pairs, other.pairs), stride};
   }
   // One word, or four where they are 16-byte aligned.
   std::vector<ptx::U32> load(uint32_t c, uint32_t value, uint32_t words) const {
-    return load_words(quants[c].offset(value), words, 4 * words, {});
+    return load_words(stride.column(quants, c).offset(value), words, 4 * words, {});
   }
   struct Pair {
     ptx::F32 d, s;
   };
   Pair pair(uint32_t c, uint32_t value) const {
-    ptx::U32 word = ptx::load(pairs[c].offset(value / 32 * 4).as<uint32_t>());
+    ptx::U32 word = ptx::load(stride.column(pairs, c).offset(value / 32 * 4).as<uint32_t>());
     return {low_f16(word), high_f16(word)};
   }
 };
-
-// a where p holds, else b: of two places in the same columns.
-template <class T, ptx::Space S>
-ptx::Ptr<T, S> choose(ptx::Pred p, ptx::Ptr<T, S> a, ptx::Ptr<T, S> b) {
-  return {select(p, a.address(), b.address())};
-}
-template <ptx::Space S>
-GemvFloats<S> choose(ptx::Pred p, const GemvFloats<S>& a, const GemvFloats<S>& b) {
-  GemvFloats<S> r{{}, a.padded};
-  for (size_t c = 0; c < a.columns.size(); ++c) r.columns.push_back(choose(p, a.columns[c], b.columns[c]));
-  return r;
-}
-inline GemvQ8 choose(ptx::Pred p, const GemvQ8& a, const GemvQ8& b) {
-  GemvQ8 r;
-  for (size_t c = 0; c < a.quants.size(); ++c) {
-    r.quants.push_back(choose(p, a.quants[c], b.quants[c]));
-    r.pairs.push_back(choose(p, a.pairs[c], b.pairs[c]));
-  }
-  return r;
-}
 
 }  // namespace heddle::kernels

@@ -33,8 +33,9 @@ Raw RingPiece::load(Shared<uint8_t> w, uint32_t r) const {
   // planes: nibbles of 128 bytes, upper bits of 64, scales of 16, d
   auto scales = (w + (block_ * 16u + (piece >> 2u) * 8u + (piece & 3u))).offset(3072 + r * 64).as<int8_t>();
   U16 d = ptx::load((w + block_ * 2u).offset(3328 + r * 8).as<uint16_t>());
-  Raw raw{.head = {to<uint32_t>(d), bitcast<uint32_t>(ptx::load(scales)), bitcast<uint32_t>(ptx::load(scales.offset(4)))},
-          .quants = words((w + (block_ * 128u + piece * 16u)).offset(r * 512))};
+  Raw raw{
+      .head = {to<uint32_t>(d), bitcast<uint32_t>(ptx::load(scales)), bitcast<uint32_t>(ptx::load(scales.offset(4)))},
+      .quants = words((w + (block_ * 128u + piece * 16u)).offset(r * 512))};
   for (U32 v : words((w + (block_ * 64u + (piece >> 2u) * 32u + (piece & 1u) * 16u)).offset(2048 + r * 256)))
     raw.quants.push_back(v);
   return raw;

@@ -1,5 +1,5 @@
-// What a lane of ring_gemv does with a tile: one piece of a block (two runs of 16 values) per row, eight lanes per block.
-// The format's own struct decodes; here is only where in a tile its words lie.
+// What a lane of ring_gemv does with a tile: one piece of a block (two runs of 16 values) per row, eight lanes per
+// block. The format's own struct decodes; here is only where in a tile its words lie.
 #pragma once
 #include "kernels/format/block_format.h"
 #include "kernels/ring_gemv.h"
@@ -25,8 +25,8 @@ class RingPiece {
   Raw load(ptx::Shared<uint8_t> w, uint32_t r) const;
 
   const BlockFormat& format_;
-  bool six_bits_;    // q6_k, else q4_k
-  ptx::U32 block_;   // of the four in a row of the tile
+  bool six_bits_;   // q6_k, else q4_k
+  ptx::U32 block_;  // of the four in a row of the tile
   Lane lane_;
 };
 

@@ -188,8 +188,9 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   });
   if (benches.empty()) throw Error("no shape contains \"{}\"", options.shape);
 
+  setenv("CUDA_CACHE_DISABLE", "1", 1);  // the driver's own cache would hide what assembling costs
   cuda::Context context(options.device);
-  cuda::Cache cache = cuda::Cache::from_environment(), none = cuda::Cache::off("measuring");
+  cuda::Cache cache = cuda::Cache::from_environment();
   gpu::Library library(context, &cache);
   proof::GpuMachine machine(library);
 

@@ -1,8 +1,63 @@
-// Timing of the product kernels.
+// Timing of the products with few columns: the presets side by side, every format, 1 to 8 columns.
+#include "kernels/embedding.h"
+#include "kernels/gemv_presets.h"
 #include "proof/bench.h"
+#include "quant/q8_1.h"
 
 namespace heddle::proof {
+namespace {
 
-void add_product_benches(std::vector<Bench>&) {}
+using kernels::Gemv;
+
+Bench gemv(std::string kernel, Gemv spec, uint32_t cols, uint32_t rows) {
+  const double bytes = double(quant::row_bytes(spec.weights(), cols)) * rows;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const std::vector<uint8_t> one = random.bytes(size_t(bytes));  // the bits do not matter for the time
+    std::vector<ptx::DevicePtr<uint8_t>> w;
+    for (uint32_t i = 0; i < copies(bytes); ++i) w.push_back(m.put(one));
+    const uint32_t q8_bytes = uint32_t(quant::q8_1_row_bytes(cols));
+    Gemv::Args args{.y = m.poisoned<float>(size_t(rows) * spec.columns),
+                    .x = m.put(random.normals(size_t(cols) * spec.columns)),
+                    .xq = m.put(std::vector<uint8_t>(size_t(q8_bytes) * spec.columns)),
+                    .w = {},
+                    .rows = rows,
+                    .cols = cols,
+                    .y_stride = rows,
+                    .x_stride = cols,
+                    .xq_stride = q8_bytes};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.w = w[r % w.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {std::move(kernel),
+          fmt::format("{} {} -> {} x {} columns", quant::name(spec.weights()), cols, rows, spec.columns),
+          std::string(Gemv::lowest_target),
+          bytes,
+          2.0 * rows * cols * spec.columns,
+          prepare};
+}
+
+}  // namespace
+
+void add_product_benches(std::vector<Bench>& all) {
+  const std::string dp4a = "mwv_dp4a_q4k_gemv";
+  for (auto& [name, summary, spec] : kernels::gemv_presets()) {
+    Gemv chained = spec;
+    chained.chained = 1;
+    if (spec.format == uint32_t(quant::Format::q4_k) && name != "q4k_gemv") {  // the named points, side by side
+      all.push_back(gemv(name, chained, 4096, 4096));
+      all.push_back(gemv(name, chained, 4096, 28672));
+      all.push_back(gemv(name, chained, 14336, 4096));
+    } else {
+      all.push_back(gemv(name, chained, 4096, 28672));
+    }
+    if (name == "q4k_gemv" || name == dp4a)
+      for (uint32_t columns : {2u, 4u, 8u}) {
+        chained.columns = columns;
+        all.push_back(gemv(name, chained, 4096, 28672));
+      }
+  }
+}
 
 }  // namespace heddle::proof

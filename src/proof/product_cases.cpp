@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "kernels/embedding.h"
-#include "kernels/gemv.h"
+#include "kernels/gemv_presets.h"
 #include "proof/random_blocks.h"
 #include "quant/q8_1.h"
 
@@ -98,10 +98,12 @@ std::vector<uint32_t> rows_to_check(Random& random, uint32_t rows) {
 
 struct Shape {
   uint32_t rows, cols;
+  Quants quants = Quants::random;
 };
+std::string_view name(Quants q) { return q == Quants::random ? "" : q == Quants::ones ? " ones" : " zeros"; }
 
-void run_gemv(const Gemv& spec, Shape shape, Quants quants, Machine& m, Random& random, Check& check) {
-  const auto [rows, cols] = shape;
+void run_gemv(const Gemv& spec, const Shape& shape, Machine& m, Random& random, Check& check) {
+  const auto [rows, cols, quants] = shape;
   const Format format = spec.weights();
   const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols, quants);
   const Activations x(random, spec, cols);
@@ -141,22 +143,28 @@ void run_gemv(const Gemv& spec, Shape shape, Quants quants, Machine& m, Random& 
       inexact.push_back(d.inexact + magnitude.back() * bound);
     }
   }
-  check.near("y", got, want, magnitude, bound);
-  if (spec.x == Gemv::q8_1) check.near("y against f32 activations", got, exact, inexact, 1);
+  const std::string what = fmt::format("{}x{}{}: y", rows, cols, name(quants));
+  check.near(what, got, want, magnitude, bound);
+  if (spec.x == Gemv::q8_1) check.near(what + " against f32 activations", got, exact, inexact, 1);
   for (uint32_t c = 0; c < spec.columns; ++c)
     for (uint32_t r = rows; r < y_stride; ++r) {
       const size_t at = size_t(c) * y_stride + r;
       check.that(std::bit_cast<uint32_t>(y[at]) == std::bit_cast<uint32_t>(before[at]),
-                 "wrote between the columns of y");
+                 what + " written between columns");
     }
 }
 
-std::string_view name(Quants q) { return q == Quants::random ? "" : q == Quants::ones ? " ones" : " zeros"; }
-
-Case gemv(std::string kernel, const Gemv& spec, Shape shape, Quants quants = Quants::random) {
-  return {std::move(kernel), fmt::format("{} {}x{}{}", field_text(spec), shape.rows, shape.cols, name(quants)),
-          spec.chained ? "sm_90" : "sm_75",
-          [=](Machine& m, Random& random, Check& check) { run_gemv(spec, shape, quants, m, random, check); }};
+// One case for all shapes of a spec, so that a kernel is built once.
+Case gemv(std::string kernel, const Gemv& spec, const std::vector<Shape>& shapes) {
+  std::string text = field_text(spec);
+  for (auto& s : shapes) text += fmt::format(" {}x{}{}", s.rows, s.cols, name(s.quants));
+  return {std::move(kernel), text, spec.chained ? "sm_90" : "sm_75", [=](Machine& m, Random& random, Check& check) {
+            for (auto& s : shapes) {
+              m.clear();
+              run_gemv(spec, s, m, random, check);
+              m.check_guards();
+            }
+          }};
 }
 
 // The name in the catalog: q6k_gemv, q8_0_gemv.
@@ -170,105 +178,93 @@ bool quantised(Format format) { return !quant::is_float(format); }
 // Blocks of 32 values have their own shapes, so that lanes idle in the middle of what would be a block of 256.
 uint32_t unit(Format format) { return quantised(format) ? quant::block_values(format) : 8; }
 
-struct Preset {
-  const char* name;
-  Gemv spec;
-};
-const std::vector<Preset> presets = {
-    {"tiled_q4k_gemv", {.warps = 8, .x = Gemv::staged}},
-    {"chunked_tiled_q4k_gemv", {.warps = 4, .x = Gemv::chunked}},
-    {"coalesced_q4k_gemv", {.load = 4, .scales = Gemv::shuffled}},
-    {"wide_q4k_gemv", {.warps = 8, .warps_per_row = 8}},
-    {"vectorized_q4k_gemv", {.load = 4}},
-    {"mwv_q4k_gemv", {.warps = 4, .warps_per_row = 4}},
-    {"mwv_dp4a_q4k_gemv", {.warps = 3, .warps_per_row = 3, .x = Gemv::q8_1}},
-};
+// The named points of the design space; those that only name a format are not among them.
+std::vector<kernels::GemvPreset> points() {
+  std::vector<kernels::GemvPreset> list;
+  for (auto& p : kernels::gemv_presets())
+    if (p.name != kernel_name(p.spec.weights())) list.push_back(p);
+  return list;
+}
 
-// Every format, with f32 and with q8_1, over shapes where something is odd.
+// One block; idle lanes; a main loop and a rest; no rows; quants at their ends.
+std::vector<Shape> odd_shapes(const Gemv& spec) {
+  const uint32_t u = unit(spec.weights());
+  const uint32_t steps = spec.x == Gemv::staged && spec.columns > 4 ? 1024 : 2048 + 4 * u;  // shared memory is short
+  return {{1, u}, {5, 3 * u}, {7, steps + u}, {0, u}, {3, 512 + u, Quants::ones}, {3, 512 + u, Quants::zeros}};
+}
+
+// Every format with every kind of x, for 1 to 8 columns.
 void add_formats(std::vector<Case>& cases) {
   for (Format f : quant::all_formats()) {
     const std::string kernel = kernel_name(f);
     const uint32_t u = unit(f);
-    for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::staged), uint32_t(Gemv::q8_1)}) {
+    const bool all = f == Format::q4_k || f == Format::q8_0 || f == Format::f16;
+    for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::staged), uint32_t(Gemv::chunked), uint32_t(Gemv::q8_1)}) {
       if (x == Gemv::q8_1 && !quantised(f)) continue;
-      Gemv spec = of(f);
-      spec.x = x;
-      // one block; idle lanes; a main loop and a rest; no rows
-      for (Shape s : {Shape{1, u}, Shape{5, 3 * u}, Shape{7, 2048 + 5 * u}, Shape{0, u}})
-        cases.push_back(gemv(kernel, spec, s));
-      for (Quants q : {Quants::ones, Quants::zeros}) cases.push_back(gemv(kernel, spec, {3, 512 + u}, q));
-      Gemv narrow = spec;
-      narrow.load = 4, narrow.warps_per_row = 2;
-      for (Shape s : {Shape{3, u}, Shape{6, 512 + 3 * u}}) cases.push_back(gemv(kernel, narrow, s));
-      Gemv several = spec;
-      several.rows = 2, several.unroll = 4;
-      cases.push_back(gemv(kernel, several, {9, 4096 + u}));
-    }
-    for (uint32_t columns = 1; columns <= 8; ++columns) {
-      Gemv spec = of(f);
-      spec.columns = columns;
-      spec.rows = columns % 2 ? 2 : 1;
-      cases.push_back(gemv(kernel, spec, {5, 1024 + u}));
-      spec.x = Gemv::chunked;
-      cases.push_back(gemv(kernel, spec, {6, 2048 + u}));
-      spec.x = Gemv::q8_1, spec.warps_per_row = 2;
-      if (quantised(f)) cases.push_back(gemv(kernel, spec, {5, 1024 + u}));
+      for (uint32_t columns : all ? std::vector<uint32_t>{1, 2, 3, 4, 5, 6, 7, 8} : std::vector<uint32_t>{1, 3, 8}) {
+        Gemv spec = of(f);
+        spec.x = x, spec.columns = columns, spec.rows = columns % 2 ? 2 : 1;
+        cases.push_back(gemv(kernel, spec, odd_shapes(spec)));
+      }
+      Gemv narrow = of(f);
+      narrow.x = x, narrow.load = 4, narrow.warps_per_row = 2;
+      cases.push_back(gemv(kernel, narrow, {{3, u}, {6, 512 + 3 * u}}));
+      Gemv several = of(f);
+      several.x = x, several.rows = 2, several.unroll = 4;
+      cases.push_back(gemv(kernel, several, {{9, 4096 + u}, {2, 8192 + 1024 + u}}));
     }
   }
   // lengths that only narrower loads of floats suit
-  cases.push_back(gemv("f32_gemv", {.format = uint32_t(Format::f32), .load = 4}, {5, 171}));
-  cases.push_back(gemv("f32_gemv", {.format = uint32_t(Format::f32), .x = Gemv::staged, .load = 16}, {5, 172}));
-  cases.push_back(
-      gemv("f16_gemv", {.format = uint32_t(Format::f16), .columns = 2, .x = Gemv::chunked, .load = 4}, {5, 170}));
-  cases.push_back(gemv("bf16_gemv", {.format = uint32_t(Format::bf16), .x = Gemv::staged, .load = 2}, {5, 171}));
+  const uint32_t f32 = uint32_t(Format::f32), f16 = uint32_t(Format::f16), bf16 = uint32_t(Format::bf16);
+  cases.push_back(gemv("f32_gemv", {.format = f32, .load = 4}, {{5, 171}}));
+  cases.push_back(gemv("f32_gemv", {.format = f32, .x = Gemv::staged}, {{5, 172}}));
+  cases.push_back(gemv("f16_gemv", {.format = f16, .columns = 2, .x = Gemv::chunked, .load = 4}, {{5, 170}}));
+  cases.push_back(gemv("bf16_gemv", {.format = bf16, .x = Gemv::staged, .load = 2}, {{5, 171}}));
 }
 
 // The design space, for Q4_K: every value of every field, most pairs of them.
 void add_points(std::vector<Case>& cases) {
-  for (const Preset& p : presets) {
-    for (Shape s : {Shape{1, 256}, Shape{13, 768}, Shape{5, 4096}, Shape{3, 14336}, Shape{0, 256}})
-      cases.push_back(gemv(p.name, p.spec, s));
+  for (auto& p : points()) {
+    auto shapes = odd_shapes(p.spec);
+    shapes.insert(shapes.end(), {{13, 768}, {5, 4096}, {3, 14336}});
+    cases.push_back(gemv(p.name, p.spec, shapes));
     Gemv spec = p.spec;
     spec.columns = 3, spec.add = 1;
-    cases.push_back(gemv(p.name, spec, {9, 1280}));
+    cases.push_back(gemv(p.name, spec, {{9, 1280}}));
   }
   for (uint32_t group : {1u, 2u, 3u, 4u, 8u})
     for (uint32_t rows : {1u, 2u, 4u})
       for (uint32_t unroll : {1u, 2u, 4u})
         for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::chunked), uint32_t(Gemv::q8_1)}) {
+          if (rows * unroll > 8) continue;  // refused
           Gemv spec{.warps = group * 2, .warps_per_row = group, .rows = rows, .x = x, .unroll = unroll};
           if (unroll == 2) spec.load = 4, spec.scales = x == Gemv::direct ? Gemv::shuffled : Gemv::own;
-          cases.push_back(gemv("gemv", spec, {11, 2304}));
+          cases.push_back(gemv("gemv", spec, {{11, 2304}}));
         }
   // more than one chunk, with an odd number of threads and with warps that have no row
   for (uint32_t warps : {1u, 3u, 4u, 8u})
     for (uint32_t columns : {1u, 5u}) {
       Gemv spec{.warps = warps, .columns = columns, .x = Gemv::chunked};
-      cases.push_back(gemv("chunked_tiled_q4k_gemv", spec, {warps + 1, 8192 + 512}));
-      cases.push_back(gemv("chunked_tiled_q4k_gemv", spec, {1, 2 * 8192 + 256}));
+      cases.push_back(gemv("chunked_tiled_q4k_gemv", spec, {{warps + 1, 8192 + 512}, {1, 2 * 8192 + 256}}));
     }
-  for (Format f : {Format::f16, Format::q8_0, Format::q6_k})
-    cases.push_back(gemv(kernel_name(f), {.format = uint32_t(f), .x = Gemv::chunked}, {6, 8192 + 1024 + unit(f)}));
   for (uint32_t add : {0u, 1u})
     for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::staged), uint32_t(Gemv::q8_1)})
-      cases.push_back(gemv("gemv", {.rows = 2, .columns = 2, .x = x, .add = add, .chained = 1}, {10, 1280}));
+      cases.push_back(gemv("gemv", {.rows = 2, .columns = 2, .x = x, .add = add, .chained = 1}, {{10, 1280}}));
 }
 
 // The shapes of an 8B model.
 void add_large(std::vector<Case>& cases) {
-  for (const Preset& p : presets)
-    for (Shape s : {Shape{4096, 4096}, Shape{28672, 4096}, Shape{4096, 14336}})
-      if (p.spec.x != Gemv::staged || s.cols <= 14336) cases.push_back(gemv(p.name, p.spec, s));
+  for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{4096, 4096}, {28672, 4096}, {4096, 14336}}));
   for (Format f : quant::all_formats())
     for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::q8_1)})
       for (uint32_t columns : {1u, 8u}) {
         if (x == Gemv::q8_1 && !quantised(f)) continue;
         Gemv spec = of(f);
         spec.x = x, spec.columns = columns;
-        for (Shape s : {Shape{4096, 4096}, Shape{1025, 14336}}) cases.push_back(gemv(kernel_name(f), spec, s));
+        cases.push_back(gemv(kernel_name(f), spec, {{4096, 4096}, {1025, 14336}}));
       }
   for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::q8_1)})
-    cases.push_back(gemv("q6k_gemv", {.format = uint32_t(Format::q6_k), .x = x}, {128'256, 4096}));
+    cases.push_back(gemv("q6k_gemv", {.format = uint32_t(Format::q6_k), .x = x}, {{128'256, 4096}}));
 }
 
 // --- lookup ---------------------------------------------------------------------------------------------------------
@@ -309,9 +305,9 @@ Case embedding(const Embedding& spec, uint32_t vocabulary, uint32_t cols, uint32
 }  // namespace
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
-  for (const Preset& p : presets) cases.push_back(gemv(p.name, p.spec, {3, 512}));
-  for (Format f : quant::all_formats()) cases.push_back(gemv(kernel_name(f), of(f), {3, 512}));
-  cases.push_back(gemv("gemv", {.columns = 2}, {3, 512}));
+  for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{3, 512}}));
+  for (Format f : quant::all_formats()) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
+  cases.push_back(gemv("gemv", {.columns = 2}, {{3, 512}}));
   cases.push_back(embedding({}, 9, 512, 5, 1.0f));
   if (sweep == Sweep::quick) return;
   add_formats(cases);

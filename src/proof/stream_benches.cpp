@@ -36,8 +36,8 @@ Bench ring(uint32_t format, uint32_t cols, uint32_t rows) {
       now.launch(spec, args);
     };
   };
-  return {"ring_gemv", fmt::format("{} {} -> {}", kernels::ring_formats()[format].name, cols, rows),
-          "sm_90",     double(bytes),
+  return {"ring_gemv",       fmt::format("{} {} -> {}", kernels::ring_formats()[format].name, cols, rows),
+          "sm_90",           double(bytes),
           2.0 * rows * cols, prepare};
 }
 

@@ -60,8 +60,7 @@ Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
     const std::vector<float> residual = random.normals(rows);
 
     const uint64_t bytes = kernels::ring_bytes(spec.format, rows, cols);
-    const RingPack::Args pack{
-        .to = m.poisoned<uint8_t>(bytes), .from = m.put(w), .rows = rows, .cols = cols};
+    const RingPack::Args pack{.to = m.poisoned<uint8_t>(bytes), .from = m.put(w), .rows = rows, .cols = cols};
     m.launch(RingPack{.format = spec.format}, pack);
     const RingGemv::Args args{.y = m.poisoned<float>(rows),
                               .residual = m.put(residual),
