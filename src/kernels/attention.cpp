@@ -104,7 +104,9 @@ Kernel Attention::build() const {
   const Lanes lanes(head_dim, kv);
   U32 head = k.block_id(), sequence = k.block_y(), heads = k.arg(&Args::heads);
 
-  k.when(sequence < k.arg(&Args::sequences), [&] {
+  // without sequences too: the kernels after this one count on it having waited
+  auto without = [&] { chain_wait(k, chained); };
+  auto attend = [&] {
     // positions first ... end - 1 are this block's
     U32 end = k.arg(&Args::length);
     if (length == length_indirect)
@@ -169,7 +171,8 @@ Kernel Attention::build() const {
       }
     };
     merge_warps(k, softmax, lanes, head_dim, result);
-  });
+  };
+  k.when_else(sequence < k.arg(&Args::sequences), attend, without);
   return k.finish();
 }
 

@@ -32,6 +32,9 @@ struct Halves {
   }
 };
 
+// How many times 4 values of a head are a block's to finish, at most: its tiles are of 8.
+uint32_t items_per_head(const ClusterAttention& s) { return (s.head_dim / 8 + s.splits - 1) / s.splits * 2; }
+
 class Cluster {
  public:
   explicit Cluster(const ClusterAttention& spec)
@@ -40,7 +43,9 @@ class Cluster {
   Kernel build() {
     chain_start(k_, s_.chained);
     sequence_ = s_.splits > 1 ? k_.special(Special::clusterid_y) : k_.block_y();
-    k_.when(sequence_ < k_.arg(&Args::sequences), [&] { body(); });
+    // without sequences too: the kernels after this one count on it having waited
+    k_.when_else(
+        sequence_ < k_.arg(&Args::sequences), [&] { body(); }, [&] { chain_wait(k_, s_.chained); });
     return k_.finish();
   }
 
@@ -51,12 +56,13 @@ class Cluster {
   uint32_t dim_tiles() const { return s_.head_dim / 8; }
   uint32_t parts() const { return s_.splits * s_.warps; }  // that are merged at the end
   // 8 values of the output are one block's to finish, and then the next 8 the next block's.
-  uint32_t tiles_here() const { return (dim_tiles() + s_.splits - 1) / s_.splits; }
+  uint32_t tiles_here() const { return items_per_head(s_) / 2; }
 
   void body() {
     rank_ = s_.splits > 1 ? k_.cluster_rank() : k_.constant(0u);
     group_ = k_.arg(&Args::heads) / k_.arg(&Args::kv_heads);
     kv_head_ = k_.block_id() / s_.splits;
+    cluster_ = !s_.merge ? k_.constant(0u) : s_.splits > 1 ? k_.special(Special::clusterid_z) : k_.block_z();
     ring_ = k_.shared<uint8_t>(s_.stages * 2 * 8 * piece(), 128);
     full_ = k_.shared<uint64_t>(s_.stages, 8), free_ = k_.shared<uint64_t>(s_.stages, 8);
     states_ = k_.shared<float>(parts() * 16);
@@ -77,19 +83,21 @@ class Cluster {
     k_.when_else(
         k_.warp() == s_.warps,
         [&] {
+          KvCache<Args> cache(k_, s_.layout, row_bytes(), sequence_, kv_head_);
           U32 start = k_.constant(0u);
           if (s_.chained) {
-            U32 early = min(early_, s_.stages);
-            fetch(start, early);
-            chain_wait(k_, s_.chained);
+            U32 early = min(stage_count_, s_.stages);
+            fetch(cache, start, early, true);
+            wait_and_add_newest(cache);
             fence_async(k_);  // the new position was written by ordinary stores
             start = early;
           }
-          fetch(start, stage_count_);
+          fetch(cache, start, stage_count_, false);
         },
         [&] {
+          auto q = q_row();
           chain_wait(k_, s_.chained);
-          compute(load_q(), softmax, out);
+          compute(load_q(q), softmax, out);
         });
     if (s_.splits > 1) k_.cluster_wait();
     k_.when(k_.warp() < s_.warps, [&] { hand_over(softmax, out); });
@@ -103,45 +111,49 @@ class Cluster {
   // This block's positions: begin_ (a multiple of 16) to end_, less those before first_. Shares are equal to 16
   // positions, so a piece lies in one page.
   void share_out() {
-    U32 length = k_.arg(&Args::length);
+    length_ = k_.arg(&Args::length);
     if (s_.length == length_indirect)
-      length = k_.assume_uniform(bitcast<uint32_t>(load(k_.arg(&Args::lengths) + sequence_)), Uniform::cluster);
-    first_ = s_.window ? length - min(length, k_.arg(&Args::window)) : k_.constant(0u);
-    U32 start = first_ & ~15u, units = (length - start + 15u) / 16u;
-    begin_ = start + rank_ * units / s_.splits * 16u;
-    end_ = min(start + (rank_ + 1u) * units / s_.splits * 16u, length);
+      length_ = k_.assume_uniform(bitcast<uint32_t>(load(k_.arg(&Args::lengths) + sequence_)), Uniform::cluster);
+    first_ = s_.window ? length_ - min(length_, k_.arg(&Args::window)) : k_.constant(0u);
+    U32 start = first_ & ~15u, units = (length_ - start + 15u) / 16u;
+    U32 blocks = s_.merge ? k_.arg(&Args::clusters) * s_.splits : k_.constant(s_.splits);
+    U32 block = cluster_ * s_.splits + rank_, share = units / blocks, rest = units - share * blocks;
+    U32 before = block * share + min(block, rest);  // the first `rest` blocks have one unit more
+    begin_ = start + before * 16u;
+    end_ = min(start + (before + share + select(block < rest, k_.constant(1u), k_.constant(0u))) * 16u, length_);
     // a share of nothing is at the end, and its begin may be behind it
     U32 count = select(end_ > begin_, end_ - begin_, 0u);
     stage_count_ = (count + (positions() - 1)) / positions();
-    early_ = select(end_ == length && count > 0u, stage_count_ - 1u, stage_count_);
+    newest_early_ = end_ == length_ && count > 0u && stage_count_ <= s_.stages;
   }
 
-  // Stages from ... to - 1, by the fetching warp: lanes 0 to 7 a piece of K each, lanes 8 to 15 of V.
-  void fetch(U32 from, U32 to) {
-    KvCache<Args> cache(k_, s_.layout, row_bytes(), sequence_, kv_head_);
+  // Stages from ... to - 1, by the fetching warp: lanes 0 to 7 a piece of K each, lanes 8 to 15 of V. With `early` the
+  // sequence's newest position is left out, and so is the arrival at the barrier of its stage.
+  void fetch(const KvCache<Args>& cache, U32 from, U32 to, bool early) {
     U32 lane = k_.lane(), mine = (lane & 7u) * s_.rows;
     Pred is_k = lane < 8u;
     Global<uint8_t> source{select(is_k, cache.k().base, cache.v().base)};
+    U32 end = early ? min(end_, length_ - 1u) : end_;
     k_.loop(from, to, 1u, [&](U32 i) {
       U32 slot = i % s_.stages, turn = i / s_.stages;
       Mbarrier full{full_ + slot}, free{free_ + slot};
-      k_.when(turn > 0u, [&] { free.wait(k_, (turn - 1u) & 1u); });
+      if (!early) k_.when(turn > 0u, [&] { free.wait(k_, (turn - 1u) & 1u); });
       U32 start = begin_ + i * positions();
-      auto keys = ring_ + slot * (2 * 8 * piece());
-      // rows low ... high - 1 of the stage exist
-      U32 high = min(end_ - start, positions());
+      auto keys = ring_ + slot * s_.stage_bytes();
+      // rows low ... high - 1 of the stage exist, those from `stop` come later
+      U32 high = min(end_ - start, positions()), stop = early ? min(end - start, positions()) : high;
       U32 low = s_.window ? select(first_ > start, min(first_ - start, positions()), 0u) : k_.constant(0u);
-      U32 here = max(mine, low), stop = min(mine + s_.rows, high);
-      k_.when(lane < 16u && here < stop, [&] {
+      U32 here = max(mine, low), last = min(mine + s_.rows, stop);
+      k_.when(lane < 16u && here < last, [&] {
         auto to_piece = keys + (lane * piece() + (here - mine) * row_bytes());
-        bulk_load(to_piece, source + cache.offset(start + here), (stop - here) * row_bytes(), full);
+        bulk_load(to_piece, source + cache.offset(start + here), (last - here) * row_bytes(), full);
       });
       // The others are 0: their weight is 0, but 0 times what happened to lie there may be a NaN.
-      auto clear = [&](U32 begin, U32 end) {
+      auto clear = [&](U32 begin, U32 past) {
         const uint32_t words = row_bytes() / 16;
-        k_.loop(begin * words + lane, end * words, 32u, [&](U32 j) {
+        k_.loop(begin * words + lane, past * words, 32u, [&](U32 j) {
           U32 row = j / words, zero = k_.constant(0u);
-          auto at = keys + (row / s_.rows * piece() + row % s_.rows * row_bytes() + j % words * 16u);
+          auto at = keys + (row_at(row) + j % words * 16u);
           for (uint32_t of_v : {0u, 8 * piece()})
             store_vec(at.offset(of_v).as<uint32_t>(), Vec<uint32_t, 4>{zero, zero, zero, zero});
         });
@@ -154,16 +166,51 @@ class Cluster {
         fence_async_shared(k_);  // the next copy to this place comes after these writes
       });
       k_.warp_sync();
-      k_.when(lane == 0u, [&] { full.arrive_expect_bytes((high - low) * (2 * row_bytes())); });
+      k_.when(lane == 0u, [&] {
+        U32 bytes = (stop - low) * (2 * row_bytes());
+        if (!early) return full.arrive_expect_bytes(bytes);
+        k_.when_else(
+            stop < high, [&] { full.expect_bytes(bytes); }, [&] { full.arrive_expect_bytes(bytes); });
+      });
     });
   }
 
+  // Where a row of a stage begins, from the start of its keys.
+  U32 row_at(U32 row) { return row / s_.rows * piece() + row % s_.rows * row_bytes(); }
+
+  // Waits for the kernels before this one and brings the newest position into its stage, if that was fetched early.
+  // Ordinary loads: for one row they are faster than a copy.
+  void wait_and_add_newest(const KvCache<Args>& cache) {
+    const uint32_t words = row_bytes() / 16, rounds = (2 * words + 31) / 32;
+    U32 at = length_ - 1u - begin_, stage = at / positions();
+    auto offset = k_.var(uint64_t(0));
+    k_.when(newest_early_, [&] { offset = cache.offset(length_ - 1u); });
+    auto row = ring_ + (stage * s_.stage_bytes() + row_at(at % positions()));
+    std::vector<Pred> real;
+    std::vector<Global<uint32_t>> from;
+    std::vector<Shared<uint32_t>> to;
+    for (uint32_t i = 0; i < rounds; ++i) {
+      U32 word = k_.lane() + i * 32, in_row = select(word < words, word, word - words) * 16u;
+      Pred is_k = word < words;
+      U64 base = select(is_k, cache.k().base, cache.v().base) + offset.get();
+      real.push_back(newest_early_ && word < 2 * words);
+      from.push_back((Global<uint8_t>{base} + in_row).as<uint32_t>());
+      to.push_back((row + select(is_k, in_row, in_row + 8 * piece())).as<uint32_t>());
+    }
+    chain_wait(k_, s_.chained);
+    for (uint32_t i = 0; i < rounds; ++i) k_.when(real[i], [&] { store_vec(to[i], load_vec<4>(from[i])); });
+    k_.warp_sync();
+    k_.when(newest_early_ && k_.lane() == 0u, [&] { Mbarrier{full_ + stage}.arrive(); });
+  }
+
   // Row lane / 4 of the left operand, for every 16 values of the head dimension.
-  std::vector<Tile<heddle::f16, 16, 16>> load_q() {
+  Global<float> q_row() {
     U32 head = k_.lane() / 4u, column = k_.lane() % 4u * 2u;
-    Pred real = head < group_;
     U64 row = mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_ + min(head, group_ - 1u)));
-    auto q = k_.arg(&Args::q) + row * uint64_t(s_.head_dim) + column;
+    return k_.arg(&Args::q) + row * uint64_t(s_.head_dim) + column;
+  }
+  std::vector<Tile<heddle::f16, 16, 16>> load_q(Global<float> q) {
+    Pred real = k_.lane() / 4u < group_;
     std::vector<Vec<float, 2>> loaded;
     for (uint32_t i = 0; i < dim_tiles(); ++i) loaded.push_back(load_vec<2>(q.offset(i * 8)));
     std::vector<Tile<heddle::f16, 16, 16>> tiles;
@@ -188,7 +235,7 @@ class Cluster {
     k_.loop(0u, stage_count_, 1u, [&](U32 i) {
       U32 here = slot.get();
       Mbarrier{full_ + here}.wait(k_, parity.get());
-      auto stage = ring_ + here * (2 * 8 * piece());
+      auto stage = ring_ + here * s_.stage_bytes();
       k_.loop(k_.warp() * 2u, s_.rows, s_.warps * 2, [&](U32 tile) {
         auto keys = stage + (k_at + tile * row_bytes()), values = stage + (v_at + tile * row_bytes());
         U32 position = begin_ + (i * positions() + column + tile);
@@ -269,31 +316,96 @@ class Cluster {
     }
   }
 
-  // Merges the parts for this block's values. Up to 4 neighbouring lanes share a value, so that they wait less.
+  // Merges the parts for this block's values, 4 at a time (an item). Neighbouring lanes share the parts of an item, as
+  // many as there are threads for in one round with 4 heads.
   void finish() {
-    const uint32_t sharers = std::min(4u, parts()), at_once = k_.threads() / sharers;
-    U32 member = k_.thread() % sharers, count = group_ * 8u;
-    U64 row = mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_));
-    auto out = k_.arg(&Args::out) + row * uint64_t(s_.head_dim);
-    k_.loop(rank_, dim_tiles(), s_.splits, [&](U32 tile) {
-      auto here = values_ + tile / s_.splits * (parts() * part_row);
-      k_.loop(0u, count, at_once, [&](U32 base) {
-        U32 item = base + k_.thread() / sharers, mine = min(item, count - 1u), head = mine / 8u;
-        std::vector<F32> tops, sums, values;
-        for (uint32_t p = 0; p < parts(); p += sharers) {
-          U32 part = member + p;
-          auto state = load_vec<2>(states_ + (part * 16u + head * 2u));
-          tops.push_back(state[0]), sums.push_back(state[1]);
-          values.push_back(load(here + (part * part_row + mine)));
+    const uint32_t per_head = items_per_head(s_);
+    uint32_t sharers = 1;
+    while (sharers * 2 * per_head * 4 <= k_.threads() && sharers < std::min(parts(), 32u)) sharers *= 2;
+    U32 member = k_.thread() % sharers, count = group_ * per_head;
+    if (dim_tiles() < s_.splits) count = select(rank_ < dim_tiles(), count, 0u);  // some blocks have no values
+    U64 pair = mad_wide(sequence_, k_.arg(&Args::kv_heads), widen(kv_head_));
+    auto out = k_.arg(&Args::out) +
+               mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_)) * uint64_t(s_.head_dim);
+    // where an item of cluster c lies: 4 values, maximum, sum, two floats to the next 16 bytes
+    auto partial = [&](U32 c, U32 item) {
+      U64 cluster = mad(pair, widen(k_.arg(&Args::clusters)), widen(c));
+      U64 block = mad(cluster, k_.constant(uint64_t(s_.splits)), widen(rank_));
+      return k_.arg(&Args::partial) + mad(block, k_.constant(uint64_t(per_head) * 8), widen(item)) * uint64_t(8);
+    };
+    // f(item, head, first value) for all items; lanes that have none take the last and are not `real`
+    auto each_item = [&](auto&& f) {
+      k_.loop(0u, count, k_.threads() / sharers, [&](U32 base) {
+        U32 item = base + k_.thread() / sharers, mine = min(item, count - 1u);
+        U32 head = mine / per_head, quad = mine % per_head;
+        Pred real = item < count && member == 0u;
+        if (dim_tiles() % s_.splits) {  // not all blocks have as many tiles
+          U32 last = (dim_tiles() - 1u - rank_) / s_.splits * 2u + 1u;
+          real = real && quad <= last, quad = min(quad, last);
         }
-        OnlineSoftmax all(k_, 1);
-        auto weights = all.weigh(tops);
-        for (size_t p = 0; p < weights.size(); ++p)
-          all.sum.add_product(sums[p], weights[p]), all.acc[0].add_product(values[p], weights[p]);
-        for (uint32_t distance = 1; distance < sharers; distance *= 2) all.merge_lane(distance);
-        k_.when(item < count && member == 0u, [&] {
-          store(out + (head * s_.head_dim + tile * 8u + item % 8u), all.acc[0].get() * all.inverse_sum());
+        f(mine, head, quad, real);
+      });
+    };
+    auto write = [&](const OnlineSoftmax& all, U32 head, U32 quad) {
+      F32 factor = all.inverse_sum();
+      U32 column = (quad / 2u * s_.splits + rank_) * 8u + quad % 2u * 4u;
+      Vec<float, 4> v;
+      for (uint32_t i = 0; i < 4; ++i) v[i] = all.acc[i].get() * factor;
+      store_vec(out + (head * s_.head_dim + column), v);
+    };
+    auto merge_sharers = [&](OnlineSoftmax& all) {
+      for (uint32_t distance = 1; distance < sharers; distance *= 2) all.merge_lane(distance);
+    };
+
+    each_item([&](U32 item, U32 head, U32 quad, Pred real) {
+      auto here = values_ + (quad / 2u * (parts() * part_row) + head * 8u + quad % 2u * 4u);
+      std::vector<F32> tops, sums;
+      std::vector<Vec<float, 4>> values;
+      for (uint32_t p = 0; p < parts(); p += sharers) {
+        U32 part = member + p;
+        auto state = load_vec<2>(states_ + (part * 16u + head * 2u));
+        tops.push_back(state[0]), sums.push_back(state[1]);
+        values.push_back(load_vec<4>(here + part * part_row));
+      }
+      OnlineSoftmax all(k_, 4);
+      auto weights = all.weigh(tops);
+      for (size_t p = 0; p < weights.size(); ++p) {
+        all.sum.add_product(sums[p], weights[p]);
+        for (uint32_t i = 0; i < 4; ++i) all.acc[i].add_product(values[p][i], weights[p]);
+      }
+      merge_sharers(all);
+      k_.when(real, [&] {
+        if (!s_.merge) return write(all, head, quad);
+        auto to = partial(cluster_, item);
+        store_vec(to, Vec<float, 4>{all.acc[0].get(), all.acc[1].get(), all.acc[2].get(), all.acc[3].get()});
+        store_vec(to.offset(4), Vec<float, 2>{all.max.get(), all.sum.get()});
+      });
+    });
+    if (!s_.merge) return;
+
+    // Blocks of the same rank have the same values, so only they meet.
+    auto last = k_.shared<uint32_t>(1);
+    k_.barrier();
+    k_.when(k_.thread() == 0u, [&] {
+      auto arrived = k_.arg(&Args::arrived) + mad(pair, k_.constant(uint64_t(s_.splits)), widen(rank_));
+      U32 others = k_.arg(&Args::clusters) - 1u;
+      k_.fence(Order::acq_rel, Scope::gpu);  // of the whole block: the barrier comes before
+      // after the last one the count is 0 again
+      U32 before = atomic(Atomic::inc, arrived, others, {.order = Order::acq_rel});
+      store(last, select(before == others, k_.constant(1u), k_.constant(0u)));
+    });
+    k_.barrier();
+    k_.when(k_.assume_uniform(load(last)) == 1u, [&] {
+      each_item([&](U32 item, U32 head, U32 quad, Pred real) {
+        OnlineSoftmax all(k_, 4);
+        k_.loop(member, k_.arg(&Args::clusters), sharers, [&](U32 c) {
+          auto from = partial(c, item);
+          auto v = load_vec<4>(from);
+          auto state = load_vec<2>(from.offset(4));
+          all.merge(state[0], state[1], {v[0], v[1], v[2], v[3]});
         });
+        merge_sharers(all);
+        k_.when(real, [&] { write(all, head, quad); });
       });
     });
   }
@@ -302,8 +414,9 @@ class Cluster {
 
   ClusterAttention s_;
   Builder<Args> k_;
-  U32 sequence_, rank_, group_, kv_head_;  // group_: query heads per kv head
-  U32 first_, begin_, end_, stage_count_, early_;
+  U32 sequence_, rank_, cluster_, group_, kv_head_;  // group_: query heads per kv head
+  U32 length_, first_, begin_, end_, stage_count_;
+  Pred newest_early_;              // the newest position is this block's, in a stage that is fetched before the wait
   Shared<uint8_t> ring_;           // (stages, K and V, 8, piece())
   Shared<uint64_t> full_, free_;   // (stages)
   Shared<float> states_, values_;  // (parts, 8 heads, maximum and sum), (tiles_here(), parts, part_row)
@@ -320,14 +433,39 @@ Kernel ClusterAttention::build() const {
   return Cluster(*this).build();
 }
 
+size_t ClusterAttention::partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const {
+  return size_t(sequences) * kv_heads * clusters * splits * items_per_head(*this) * 8 * 8;
+}
+
 Grid ClusterAttention::grid(const Args& args) const {
   check_kv_cache(name, args, layout);
   if (args.heads / args.kv_heads > 8)
     throw Error("{}: {} heads for {} kv heads, but there may be at most 8 for one", name, args.heads, args.kv_heads);
   if (args.q.address % 8) throw Error("{}: q must be 8-byte aligned", name);
+  if (args.out.address % 16 || (merge && args.partial.address % 16))
+    throw Error("{}: out and partial must be 16-byte aligned", name);
+  if (merge ? args.clusters == 0 || args.clusters > 65535 : args.clusters > 1)
+    throw Error("{}: {} clusters per sequence and kv head, but with merge = {} there must be {}", name, args.clusters,
+                merge ? "yes" : "no", merge ? "1 to 65535" : "one");
   if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
   if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
-  return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1};
+  return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
+}
+
+ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
+  // Clusters of 8 fit everywhere; those of 16 must find a GPC of their own and leave many SMs idle. Many sequences fill
+  // the SMs with smaller ones.
+  const uint32_t pairs = std::max(1u, kv_heads * sequences);
+  ClusterAttention spec{.head_dim = head_dim, .splits = 8};
+  while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
+  if (length <= 128 * spec.splits) {  // what little there is to fetch starts soonest next to the blocks before
+    spec.rows = 4, spec.stages = 2, spec.warps = 2;
+    return {spec, 1};
+  }
+  const uint32_t clusters = std::max(1u, sms / (pairs * spec.splits));
+  spec.merge = clusters > 1;
+  spec.rows = 8, spec.warps = 4, spec.stages = std::max(1u, 160 * 1024 / spec.stage_bytes());
+  return {spec, clusters};
 }
 
 }  // namespace heddle::kernels

@@ -5,20 +5,24 @@
 
 namespace heddle::kernels {
 
-// The same as Attention for a cache of f16, without partial results in memory. All query heads of a kv head (at most 8)
-// are done at once, so the cache is read once.
+// The same as Attention for a cache of f16. All query heads of a kv head (at most 8) are done at once, so the cache is
+// read once. Where one cluster per sequence and kv head would leave SMs idle, several share it (merge): the last of
+// their blocks to finish merges what the others left in memory, and leaves the counters as it found them.
 struct ClusterAttention {
   static constexpr std::string_view name = "cluster_attention",
                                     summary = "attention of one token per sequence, positions shared by a cluster",
                                     lowest_target = "sm_90";
   struct Args {
-    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim)
+    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim), 16-byte aligned
     ptx::DevicePtr<float> q;                  // (sequences, heads, head_dim), 8-byte aligned, finite as f16
     ptx::DevicePtr<uint8_t> k, v;             // single, paged: the cache, 16-byte aligned
     ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
     ptx::DevicePtr<int32_t> table;            // paged: (sequences, table_stride), page numbers
     ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
+    ptx::DevicePtr<float> partial;            // merge: (partial_count), scratch, 16-byte aligned
+    ptx::DevicePtr<uint32_t> arrived;         // merge: (arrived_count), zeros before the first launch and after each
     uint32_t sequences, heads, kv_heads;      // heads / kv_heads: a whole number from 1 to 8
+    uint32_t clusters;                        // merge: per sequence and kv head
     uint32_t length;                          // direct: of every sequence
     uint32_t max_len;                         // single, batched: positions from one kv head to the next
     uint32_t page_size, table_stride;         // paged; page_size a multiple of 16
@@ -32,6 +36,7 @@ struct ClusterAttention {
   uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
   uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
   uint32_t warps = 4;    // that compute, at most rows / 2; one more fetches
+  uint32_t merge = 0;    // several clusters per sequence and kv head
   uint32_t window = 0, softcap = 0;
   // In a chain only the last position is new: all others are fetched before the kernels before this one have ended.
   // Lengths and table must not change within the chain.
@@ -44,13 +49,27 @@ struct ClusterAttention {
                       F{"layout", &S::layout, kv_layouts()}, F{"length", &S::length, length_sources()},
                       F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})}, F{"rows", &S::rows, one_of({2, 4, 8, 16})},
                       F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
-                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"merge", &S::merge, yes_or_no()}, F{"window", &S::window, yes_or_no()},
+                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
   }
+
+  // Shared memory of a stage.
+  uint32_t stage_bytes() const { return 2 * 8 * (rows * head_dim * 2 + 16); }
+  // Values of `partial` and `arrived` for so many sequences, kv heads and clusters of each.
+  size_t partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const;
+  size_t arrived_count(uint32_t sequences, uint32_t kv_heads) const { return size_t(sequences) * kv_heads * splits; }
 
   ptx::Kernel build() const;
   // For one launch. Throws an Error if the arguments do not suit the spec.
   ptx::Grid grid(const Args& args) const;
 };
+
+// What to launch for sequences of about `length` positions on a GPU of so many SMs: a starting point for tuning, with
+// the defaults of the fields that it does not name.
+struct ClusterChoice {
+  ClusterAttention spec;
+  uint32_t clusters;
+};
+ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
 
 }  // namespace heddle::kernels

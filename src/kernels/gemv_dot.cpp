@@ -85,28 +85,30 @@ void add_products(GemvSums& sums, const GemvWeights& format, const GemvWeights::
                   const std::vector<Raw>& weights, const GemvQ8& x, uint32_t value, const Pred* active) {
   const BlockFormat& blocks = *format.blocks;
   auto rows = decode(format, place, weights, active);
-  auto dot = [](const std::vector<U32>& a, const std::vector<U32>& b) {
-    S32 sum = dp4a(a[0], b[0], 0);
-    for (size_t i = 1; i < a.size(); ++i) sum = dp4a(a[i], b[i], sum);
-    return to_f32(sum);
-  };
+  // runs within the same 32 values have one scale, and x has too: they are one dot product
+  const uint32_t together = blocks.apart < quant::q8_1_values ? 2 : 1;
   for (uint32_t c = 0; c < sums.columns; ++c) {
-    GemvQ8::Pair pair;
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t at = value + half * blocks.apart;
-      if (half == 0 || blocks.apart >= quant::q8_1_values) pair = x.pair(c, at);
-      const auto q = x.load(c, at, place.lane.words);
+    for (uint32_t first = 0; first < 2; first += together) {
+      const auto [d, s] = x.pair(c, value + first * blocks.apart);
+      std::vector<U32> q;
+      for (uint32_t half = first; half < first + together; ++half)
+        for (U32 word : x.load(c, value + half * blocks.apart, place.lane.words)) q.push_back(word);
       F32 sum_of_x;
       if (blocks.values_per_min == 16) {  // s is that of 32 values: add up the lane's own
         S32 sum = dp4a(q[0], 0x01010101u, 0);
         for (size_t i = 1; i < q.size(); ++i) sum = dp4a(q[i], 0x01010101u, sum);
-        sum_of_x = to_f32(sum) * pair.d;
+        sum_of_x = to_f32(sum) * d;
       } else if (blocks.has_min) {  // the lanes that share the 32 values take equal parts of s
-        sum_of_x = pair.s * (float(4 * place.lane.words) / quant::q8_1_values);
+        sum_of_x = s * (4 * float(q.size()) / quant::q8_1_values);
       }
       for (uint32_t r = 0; r < sums.rows; ++r) {
-        const Run& run = rows[r][half];
-        sums.at(r, c).add_product(dot(run.q, q) * pair.d, run.scale);
+        const Run& run = rows[r][first];
+        S32 dot = dp4a(run.q[0], q[0], 0);
+        for (size_t i = 1; i < q.size(); ++i) {
+          const Run& here = rows[r][first + i / run.q.size()];
+          dot = dp4a(here.q[i % run.q.size()], q[i], dot);
+        }
+        sums.at(r, c).add_product(to_f32(dot) * d, run.scale);
         if (run.has_min) sums.at(r, c).add_product(-run.min, sum_of_x);
       }
     }

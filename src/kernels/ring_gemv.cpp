@@ -22,7 +22,7 @@ Kernel RingGemv::build() const {
   Builder<Args> k(std::string(name), Launch{.threads = (compute + 1) * 32, .min_blocks = resident});
 
   auto ring = k.shared<uint8_t>(compute * depth * tile, 128);
-  auto sums = k.shared<float>(2 * across * 16);  // two units: (warp across, row)
+  auto sums = k.shared<float>(2 * columns * across * 16);  // two units: (column, warp across, row)
   auto arrived = k.shared<uint64_t>(compute * depth, 8);
   auto full = mbarriers(k, 2), empty = mbarriers(k, 2);
 
@@ -68,28 +68,32 @@ Kernel RingGemv::build() const {
       warp < compute,
       [&] {
         RingPiece piece(k, format, lane);
-        std::vector<RingPiece::Both> x;
+        std::vector<std::vector<RingPiece::Both>> x(per_warp);  // of each slice, of each vector
         for (uint32_t i = 0; i < per_warp; ++i)
-          x.push_back(piece.activations(k.arg(&Args::x), column * per_warp + i, k.arg(&Args::cols)));
+          for (uint32_t c = 0; c < columns; ++c) {
+            auto vector = k.arg(&Args::x) + mul_wide(k.arg(&Args::cols) / 2u * 3u, c);
+            x[i].push_back(piece.activations(vector, column * per_warp + i, k.arg(&Args::cols)));
+          }
         auto next_first = ((k.block_id() * compute + warp) * (depth * 32) + lane) * 128u;
         auto stage = k.var(0u), parity = k.var(0u), t = k.var(0u);
         k.loop(0u, count, 1u, [&](U32 u) {
           U32 slot = u & 1u;
-          auto buffer = sums + slot * (across * 16) + column * 16u;
+          auto buffer = sums + slot * (columns * across * 16) + column * 16u;
           k.when(u >= 2u, [&] { Mbarrier{empty[0].at + slot}.wait(k, (u >> 1u & 1u) ^ 1u); });
           for (uint32_t c = 0; c < 4 / groups; ++c) {
-            std::vector<F32> dot;
+            std::vector<std::vector<F32>> dot(4);  // of each row, of each vector
             for (uint32_t i = 0; i < per_warp; ++i) {
               U32 s = stage.get();
               Mbarrier here{my_arrived + s};
               auto w = my_ring + s * tile;
               here.wait(k, parity.get());
               for (uint32_t r = 0; r < 4; ++r) {
-                F32 d = piece.dot(w, r, x[i]);
-                if (i == 0)
-                  dot.push_back(d);
-                else
-                  dot[r] = dot[r] + d;
+                const std::vector<F32> d = piece.dot(w, r, x[i]);
+                for (uint32_t v = 0; v < columns; ++v)
+                  if (i == 0)
+                    dot[r].push_back(d[v]);
+                  else
+                    dot[r][v] = dot[r][v] + d[v];
               }
               k.warp_sync();
               U32 next = t.get() + depth;
@@ -105,13 +109,15 @@ Kernel RingGemv::build() const {
               parity = parity.get() ^ select(wrap, k.constant(1u), 0u);
             }
             // four sums at once: each step halves the rows a lane keeps, so 6 shuffles do for all
-            Pred upper = (lane & 16u) != 0u;
-            F32 a = select(upper, dot[2], dot[0]) + shuffle_xor(select(upper, dot[0], dot[2]), 16u);
-            F32 b = select(upper, dot[3], dot[1]) + shuffle_xor(select(upper, dot[1], dot[3]), 16u);
-            upper = (lane & 8u) != 0u;
-            F32 sum = select(upper, b, a) + shuffle_xor(select(upper, a, b), 8u);
-            sum = warp_sum(sum, 8);
-            k.when((lane & 7u) == 0u, [&] { store(buffer + (group * 4u + lane / 8u + c * groups * 4), sum); });
+            Pred upper = (lane & 16u) != 0u, odd = (lane & 8u) != 0u;
+            for (uint32_t v = 0; v < columns; ++v) {
+              F32 a = select(upper, dot[2][v], dot[0][v]) + shuffle_xor(select(upper, dot[0][v], dot[2][v]), 16u);
+              F32 b = select(upper, dot[3][v], dot[1][v]) + shuffle_xor(select(upper, dot[1][v], dot[3][v]), 16u);
+              F32 sum = warp_sum(select(odd, b, a) + shuffle_xor(select(odd, a, b), 8u), 8);
+              k.when((lane & 7u) == 0u, [&] {
+                store(buffer + (group * 4u + lane / 8u + (c * groups * 4 + v * across * 16)), sum);
+              });
+            }
           }
           k.warp_sync();
           k.when(lane == 0u, [&] { Mbarrier{full[0].at + slot}.arrive(); });
@@ -122,18 +128,27 @@ Kernel RingGemv::build() const {
         k.loop(0u, count, 1u, [&](U32 u) {
           U32 slot = u & 1u, row = (first + u * unit_step) * ring_unit_rows + row16;
           Pred mine = lane < 16u && row < rows;
-          auto before = k.var(0.0f);
-          if (add) k.when(mine, [&] { before = load(k.arg(&Args::residual) + row); });
+          std::vector<Var<float>> before;
+          for (uint32_t v = 0; v < columns; ++v) {
+            before.push_back(k.var(0.0f));
+            if (add) k.when(mine, [&] { before[v] = load(k.arg(&Args::residual) + (mul_wide(rows, v) + widen(row))); });
+          }
           Mbarrier{full[0].at + slot}.wait(k, u >> 1u & 1u);
-          auto buffer = sums + slot * (across * 16) + row16;
-          // the two halves of the warp take every other one
-          auto sum = k.var(0.0f);
-          for (uint32_t s = 0; s + 1 < across; s += 2) sum += load(buffer + (half * 16u + s * 16));
-          if (across % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
-          F32 total = sum.get() + shuffle_xor(sum.get(), 16u);
+          std::vector<F32> total;
+          for (uint32_t v = 0; v < columns; ++v) {
+            auto buffer = (sums + slot * (columns * across * 16) + row16).offset(v * across * 16);
+            // the two halves of the warp take every other one
+            auto sum = k.var(0.0f);
+            for (uint32_t s = 0; s + 1 < across; s += 2) sum += load(buffer + (half * 16u + s * 16));
+            if (across % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
+            total.push_back(sum.get() + shuffle_xor(sum.get(), 16u));
+          }
           k.warp_sync();
           k.when(lane == 0u, [&] { Mbarrier{empty[0].at + slot}.arrive(); });
-          k.when(mine, [&] { store(k.arg(&Args::y) + row, before.get() + total); });
+          k.when(mine, [&] {
+            for (uint32_t v = 0; v < columns; ++v)
+              store(k.arg(&Args::y) + (mul_wide(rows, v) + widen(row)), before[v].get() + total[v]);
+          });
         });
       });
   return k.finish();
@@ -145,8 +160,8 @@ uint64_t RingGemv::in_rings(uint32_t rows, uint32_t blocks) const {
                   ring_bytes(format, rows, slices * ring_tile_cols));
 }
 
-RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols) {
-  RingChoice c{.spec = {.format = format, .slices = cols / ring_tile_cols}, .blocks_per_sm = 1};
+RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t columns) {
+  RingChoice c{.spec = {.format = format, .slices = cols / ring_tile_cols, .columns = columns}, .blocks_per_sm = 1};
   RingGemv& s = c.spec;
   // two small blocks per SM, so that the next kernel's blocks come in one by one: pays when there is enough to do
   const bool small_blocks = s.slices > 7 || rows >= 16384;
@@ -157,6 +172,7 @@ RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols) {
   // 56 KB of ring per small block: four blocks fill the shared memory of an SM
   const uint32_t per_stage = across * s.groups * ring_formats()[format].tile_bytes();
   s.depth = small_blocks && s.per_warp == 1 ? std::clamp(57000 / per_stage, 1u, 3u) : 2;
+  if (columns > 1) s.resident = small_blocks && columns <= 2 ? 2 : 1;  // each vector takes 12 registers
   return c;
 }
 

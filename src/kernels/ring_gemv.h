@@ -1,4 +1,4 @@
-// Matrix times one vector at the memory limit (sm_90): the weights come through a ring of shared memory by bulk copies,
+// Matrix times a few vectors at the memory limit (sm_90): the weights come through a ring of shared memory by bulk copies,
 // asked for before the kernel ahead in the chain has finished; the activations stay in registers.
 #pragma once
 #include <compare>
@@ -42,17 +42,17 @@ struct RingPack {
   ptx::Grid grid(const Args& args) const;
 };
 
-// y = W x, or y = residual + W x. x is int8 in blocks of 16: cols bytes, then cols / 16 pairs of f32 {d, d * sum of the
+// y = W x, or y = residual + W x, for 1 to 8 vectors. x is int8 in blocks of 16: cols bytes, then cols / 16 pairs of f32 {d, d * sum of the
 // block}, as quantize_q8_16 writes it.
 // A warp owns per_warp slices of 1024 columns of x and every groups-th tile row; one more warp adds up and writes.
 struct RingGemv {
   static constexpr std::string_view name = "ring_gemv",
-                                    summary = "matrix times vector through a shared-memory ring, int8 activations",
+                                    summary = "matrix times 1 to 8 int8 vectors through a shared-memory ring",
                                     lowest_target = "sm_90";
   struct Args {
-    ptx::DevicePtr<float> y;         // (rows)
-    ptx::DevicePtr<float> residual;  // (rows), read with add = yes only; may be y
-    ptx::DevicePtr<uint8_t> x;       // cols * 3 / 2 bytes, 16-byte aligned
+    ptx::DevicePtr<float> y;         // (columns, rows)
+    ptx::DevicePtr<float> residual;  // (columns, rows), read with add = yes only; may be y
+    ptx::DevicePtr<uint8_t> x;       // (columns) of cols * 3 / 2 bytes, 16-byte aligned
     ptx::DevicePtr<uint8_t> w;       // packed, 16-byte aligned
     uint32_t rows, cols;             // cols = slices * 1024
     uint32_t blocks;                 // of the grid: the number of SMs times a small number
@@ -66,6 +66,7 @@ struct RingGemv {
   uint32_t groups = 4;    // tile rows of a unit of 16 rows in work at once: slices / per_warp * groups + 1 warps
   uint32_t depth = 2;     // tiles in flight per warp
   uint32_t resident = 2;  // blocks per SM to leave registers for
+  uint32_t columns = 1;
   uint32_t chained = 0;
   uint32_t add = 0;
   uint32_t per_warp = 1;  // slices of a warp; slices must be a multiple of it
@@ -83,7 +84,7 @@ struct RingChoice {
   RingGemv spec;
   uint32_t blocks_per_sm;
 };
-RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols);
+RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t columns = 1);
 // How much of the next kernel's weights to bring to L2 early: more delays the kernel's own last tiles.
 inline constexpr uint32_t ring_ahead_bytes = 3'000'000;
 
@@ -103,6 +104,7 @@ inline auto RingGemv::fields() {
                     Field<RingGemv>{"groups", &RingGemv::groups, one_of({1, 2, 4})},
                     Field<RingGemv>{"depth", &RingGemv::depth, range(1, 8)},
                     Field<RingGemv>{"resident", &RingGemv::resident, range(1, 4)},
+                    Field<RingGemv>{"columns", &RingGemv::columns, range(1, 8)},
                     Field<RingGemv>{"chained", &RingGemv::chained, yes_or_no()},
                     Field<RingGemv>{"add", &RingGemv::add, yes_or_no()},
                     Field<RingGemv>{"per_warp", &RingGemv::per_warp, range(1, 4)});

@@ -41,16 +41,26 @@ Raw RingPiece::load(Shared<uint8_t> w, uint32_t r) const {
   return raw;
 }
 
-F32 RingPiece::dot(Shared<uint8_t> w, uint32_t r, const Both& x) const {
-  const std::array<Run, 2> runs = format_.decode(load(w, r), lane_);
-  std::vector<F32> parts;
-  for (uint32_t i = 0; i < 2; ++i) {
-    S32 sum = dp4a<int8_t, int8_t>(runs[i].q[0], x[i].q[0], 0);
-    for (uint32_t j = 1; j < 4; ++j) sum = dp4a<int8_t, int8_t>(runs[i].q[j], x[i].q[j], sum);
-    F32 part = to_f32(sum) * x[i].d * runs[i].scale;
-    parts.push_back(runs[i].has_min ? fma(-runs[i].min, x[i].sum, part) : part);
+std::vector<F32> RingPiece::dot(Shared<uint8_t> w, uint32_t r, const std::vector<Both>& x) const {
+  const std::array<Run, 2> runs = format_.decode_unsigned(load(w, r), lane_);
+  // 2^23 + 2^22 as bits: added to an integer below 2^22 it makes the float 2^23 + 2^22 + integer, without a conversion
+  constexpr int32_t above = 0x4b400000;
+  std::vector<F32> dots;
+  for (const Both& column : x) {
+    std::vector<F32> parts;
+    for (uint32_t i = 0; i < 2; ++i) {
+      const Activations& a = column[i];
+      auto product = [&](U32 q, U32 v, Arg<int32_t> sum) {
+        return runs[i].has_min ? dp4a<uint8_t, int8_t>(q, v, sum) : dp4a<int8_t, int8_t>(q, v, sum);
+      };
+      S32 sum = product(runs[i].q[0], a.q[0], above);
+      for (uint32_t j = 1; j < 4; ++j) sum = product(runs[i].q[j], a.q[j], sum);
+      F32 part = (bitcast<float>(sum) - (0x1p23f + 0x1p22f)) * a.d * runs[i].scale;
+      parts.push_back(runs[i].has_min ? fma(-runs[i].min, a.sum, part) : part);
+    }
+    dots.push_back(parts[0] + parts[1]);
   }
-  return parts[0] + parts[1];
+  return dots;
 }
 
 }  // namespace heddle::kernels

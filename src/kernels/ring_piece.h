@@ -16,10 +16,10 @@ class RingPiece {
     ptx::F32 d, sum;
   };
   using Both = std::array<Activations, 2>;
-  // Those of this lane's two runs in a slice of x.
+  // Those of this lane's two runs in a slice of a vector.
   Both activations(ptx::Global<uint8_t> x, ptx::U32 slice, ptx::U32 cols) const;
-  // This lane's part of row r (0 to 3) of the tile at w.
-  ptx::F32 dot(ptx::Shared<uint8_t> w, uint32_t r, const Both& x) const;
+  // This lane's part of row r (0 to 3) of the tile at w, for every vector.
+  std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t r, const std::vector<Both>& x) const;
 
  private:
   Raw load(ptx::Shared<uint8_t> w, uint32_t r) const;

@@ -1,4 +1,6 @@
 // Timing of the attention kernels: 32 heads over 8 kv heads of 128, one sequence.
+#include <array>
+
 #include "kernels/attention_cluster.h"
 #include "proof/bench.h"
 
@@ -7,66 +9,113 @@ namespace {
 
 using kernels::Attention;
 using kernels::ClusterAttention;
+using kernels::FlashDecodingReduce;
 
 constexpr uint32_t heads = 32, kv_heads = 8, head_dim = 128;
+constexpr uint32_t sms = 132;  // that choices are made for
 
-// A cache of random halves around 1, several times over.
+// A cache of random halves around 1, several times over, in the layouts "single" and "batched".
 template <class Args>
 std::function<Args(uint32_t)> inputs(Machine& m, Random& random, uint32_t length) {
   const size_t values = size_t(kv_heads) * length * head_dim;
   std::vector<uint8_t> one = random.bytes(values * 2);
   for (size_t i = 1; i < one.size(); i += 2) one[i] = uint8_t(0x38 | (one[i] & 0x83));  // exponents of 0.5 to 1
-  std::vector<ptx::DevicePtr<uint8_t>> caches;
-  for (uint32_t i = 0; i < copies(double(values) * 4); ++i) caches.push_back(m.put(one)), caches.push_back(m.put(one));
   Args args{};
   args.q = m.put(random.normals(heads * head_dim));
   args.out = m.poisoned<float>(heads * head_dim);
   args.lengths = m.put(std::vector{int32_t(length)});
   args.sequences = 1, args.heads = heads, args.kv_heads = kv_heads, args.length = args.max_len = length;
   args.scale = 1 / std::sqrt(float(head_dim));
-  return [=](uint32_t r) {
-    Args now = args;
-    now.k = caches[r * 2 % caches.size()], now.v = caches[(r * 2 + 1) % caches.size()];
-    return now;
-  };
+  std::vector<Args> rotation;
+  for (uint32_t i = 0; i < copies(double(values) * 4); ++i) {
+    args.k = m.put(one), args.v = m.put(one);
+    args.k_base = m.put(std::vector{args.k.address}), args.v_base = m.put(std::vector{args.v.address});
+    rotation.push_back(args);
+  }
+  return [=](uint32_t r) { return rotation[r % rotation.size()]; };
 }
 
-template <class Spec>
-Bench one(std::string kernel, const Spec& spec, uint32_t length) {
-  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    const auto args = inputs<typename Spec::Args>(m, random, length);
-    return [=](Machine& now, uint32_t r) { now.launch(spec, args(r)); };
-  };
-  const double positions = double(length) * kv_heads;
+Bench bench(std::string kernel, uint32_t length, const std::string& fields, std::string target, auto&& prepare) {
   return {std::move(kernel),
-          fmt::format("length={} {}", length, field_text(spec)),
-          std::string(Spec::lowest_target),
-          positions * head_dim * 4,
+          fmt::format("{} positions, {}/{} heads of {}{}", length, heads, kv_heads, head_dim, fields),
+          std::move(target),
+          4.0 * kv_heads * length * head_dim,
           4.0 * heads * length * head_dim,
           prepare};
+}
+
+Bench simt(std::string kernel, const Attention& spec, uint32_t length) {
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto args = inputs<Attention::Args>(m, random, length);
+    return [=](Machine& now, uint32_t r) { now.launch(spec, args(r)); };
+  };
+  return bench(std::move(kernel), length, fmt::format(", {} warps", spec.warps), "sm_75", prepare);
+}
+
+// Both launches are one round.
+Bench split(uint32_t length, uint32_t chunk) {
+  const Attention spec{.length = kernels::length_indirect, .warps = 4, .split = 1};
+  const uint32_t chunks = length / chunk;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto args = inputs<Attention::Args>(m, random, length);
+    const auto partial = m.poisoned<float>(size_t(heads) * chunks * Attention::partial_row(head_dim));
+    return [=](Machine& now, uint32_t r) {
+      Attention::Args a = args(r);
+      a.partial = partial, a.chunk = chunk, a.chunks = chunks;
+      now.launch(spec, a);
+      now.launch(FlashDecodingReduce{},
+                 {.out = a.out, .partial = partial, .sequences = 1, .heads = heads, .chunks = chunks});
+    };
+  };
+  return bench("flash_decoding_chunk", length, fmt::format(", chunks of {}, reduced", chunk), "sm_75", prepare);
+}
+
+// `clusters`: 0 for one without merging.
+Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters, const std::string& note = "") {
+  spec.chained = 1, spec.merge = clusters > 0;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto args = inputs<ClusterAttention::Args>(m, random, length);
+    ptx::DevicePtr<float> partial;
+    ptx::DevicePtr<uint32_t> arrived;
+    if (clusters) {
+      partial = m.poisoned<float>(spec.partial_count(1, kv_heads, clusters));
+      arrived = m.put(std::vector<uint32_t>(spec.arrived_count(1, kv_heads), 0));
+    }
+    return [=](Machine& now, uint32_t r) {
+      ClusterAttention::Args a = args(r);
+      a.clusters = clusters, a.partial = partial, a.arrived = arrived;
+      now.launch(spec, a);
+    };
+  };
+  std::string fields =
+      fmt::format(", {} splits, rows={} stages={} warps={}{}", spec.splits, spec.rows, spec.stages, spec.warps, note);
+  if (clusters) fields = fmt::format(", {} clusters of {}", clusters, fields.substr(2));
+  return bench("cluster_attention", length, fields, "sm_90", prepare);
 }
 
 }  // namespace
 
 void add_attention_benches(std::vector<Bench>& all) {
-  auto cluster = [&](ClusterAttention spec, uint32_t length) {
-    spec.chained = 1;
-    all.push_back(one("cluster_attention", spec, length));
+  for (uint32_t length : {512u, 4096u, 32768u}) {
+    all.push_back(simt("incremental_attention", {}, length));
+    all.push_back(simt("multi_warp_attention", {.warps = 16}, length));
+    all.push_back(simt("batched_incremental_attention",
+                       {.layout = kernels::kv_batched, .length = kernels::length_indirect, .warps = 4}, length));
+    all.push_back(split(length, length > 4096 ? 512 : 128));
+    const auto [spec, clusters] = kernels::cluster_choice(head_dim, kv_heads, 1, length, sms);
+    all.push_back(cluster(spec, length, spec.merge ? clusters : 0, " (chosen)"));
+  }
+  using Ring = std::array<uint32_t, 3>;  // rows, stages, warps
+  auto with = [](uint32_t splits, const Ring& ring) {
+    return ClusterAttention{.splits = splits, .rows = ring[0], .stages = ring[1], .warps = ring[2]};
   };
-  for (uint32_t splits : {8u, 16u}) {
-    cluster({.splits = splits, .rows = 4, .stages = 1, .warps = 2}, 512);
-    cluster({.splits = splits, .rows = 4, .stages = 2, .warps = 2}, 512);
-    cluster({.splits = splits, .rows = 8, .stages = 1, .warps = 4}, 512);
-    cluster({.splits = splits, .rows = 8, .stages = 2, .warps = 4}, 512);
-  }
-  for (uint32_t length : {4096u, 32768u}) {
-    for (uint32_t stages : {2u, 3u, 4u, 5u}) cluster({.stages = stages}, length);
-    for (uint32_t stages : {6u, 8u, 10u}) cluster({.rows = 4, .stages = stages, .warps = 2}, length);
-    for (uint32_t stages : {2u}) cluster({.rows = 16, .stages = stages, .warps = 8}, length);
-    cluster({.splits = 8, .stages = 5}, length);
-  }
-  for (uint32_t length : {512u, 4096u, 32768u})
-    all.push_back(one("multi_warp_attention", Attention{.warps = 16}, length));
+  for (uint32_t splits : {4u, 8u})
+    for (const Ring& ring : {Ring{4, 2, 2}, Ring{4, 1, 2}, Ring{8, 1, 4}, Ring{2, 4, 1}, Ring{4, 4, 2}})
+      all.push_back(cluster(with(splits, ring), 512, 0));
+  for (uint32_t length : {4096u, 32768u})
+    for (const auto& [splits, clusters] : {std::pair{8u, 2u}, {4u, 4u}, {8u, 1u}, {2u, 8u}, {4u, 8u}})
+      for (const Ring& ring : {Ring{8, 2, 4}, Ring{8, 3, 4}, Ring{8, 5, 4}, Ring{4, 6, 2}, Ring{16, 2, 8}})
+        all.push_back(cluster(with(splits, ring), length, clusters));
 }
 
 }  // namespace heddle::proof

@@ -208,16 +208,29 @@ double cluster_bound(const Shape& shape) {
   return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
 }
 
-Case cluster(ClusterAttention spec, const Shape& shape) {
+// `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
+Case cluster(ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
   spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
+  spec.merge = clusters > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const Problem problem(m, random, shape, kernels::kv_f16, spec.layout);
     auto args = problem.args<ClusterAttention::Args>();
-    args.out = m.poisoned<float>(problem.outputs());
-    m.launch(spec, args);
-    problem.check(check, m.get(args.out, problem.outputs()), cluster_bound(shape));
+    args.clusters = clusters;
+    const size_t counters = clusters ? spec.arrived_count(args.sequences, args.kv_heads) : 0;
+    if (clusters) {
+      args.partial = m.poisoned<float>(spec.partial_count(args.sequences, args.kv_heads, clusters));
+      args.arrived = m.put(std::vector<uint32_t>(counters, 0));
+    }
+    for (uint32_t times = clusters ? 2 : 1; times; --times) {
+      args.out = m.poisoned<float>(problem.outputs());
+      m.launch(spec, args);
+      problem.check(check, m.get(args.out, problem.outputs()), cluster_bound(shape));
+    }
+    if (clusters) check.equal("arrived", m.get(args.arrived, counters), std::vector<uint32_t>(counters, 0));
   };
-  return {"cluster_attention", field_text(spec) + " " + shape.text(), "sm_90", run};
+  std::string text = field_text(spec) + " " + shape.text();
+  if (clusters) text += fmt::format(" clusters={}", clusters);
+  return {"cluster_attention", text, "sm_90", run};
 }
 
 // Random parts, every third of them empty.
@@ -333,9 +346,13 @@ void add_simt(Sweep sweep, std::vector<Case>& cases) {
 
 void add_cluster(Sweep sweep, std::vector<Case>& cases) {
   using namespace kernels;
-  auto add = [&](const ClusterAttention& spec, const Shape& shape) { cases.push_back(cluster(spec, shape)); };
+  auto add = [&](const ClusterAttention& spec, const Shape& shape, uint32_t clusters = 0) {
+    cases.push_back(cluster(spec, shape, clusters));
+  };
   add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
       {.heads = 8, .kv_heads = 2, .lengths = {100, 0}});
+  add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1},
+      {.heads = 8, .kv_heads = 2, .lengths = {100, 0}}, 2);
   if (sweep == Sweep::quick) return;
 
   for (uint32_t dim : head_dims) {
@@ -372,8 +389,46 @@ void add_cluster(Sweep sweep, std::vector<Case>& cases) {
     add({.layout = kv_paged, .splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
   add({}, {.heads = 8, .kv_heads = 2, .lengths = {512}});
   add({.chained = 1}, {.heads = 4, .lengths = {2055}});
+  // the newest position may be the only one of its stage, or in one that is not fetched early
+  for (uint32_t length : {1u, 16u, 17u, 32u, 33u, 49u, 65u, 129u})
+    for (uint32_t window : {0u, 1u, 20u})
+      add({.layout = kv_paged, .splits = 2, .rows = 2, .stages = 2, .warps = 1, .chained = 1},
+          {.head_dim = 64, .lengths = {length}, .window = window});
+  for (uint32_t clusters : {1u, 2u, 3u, 4u}) {
+    for (uint32_t splits : {1u, 2u, 4u, 8u})
+      for (uint32_t length : edge_lengths)
+        if (length != 2 && length != 128)
+          add({.length = length_direct,
+               .splits = splits,
+               .rows = 4,
+               .stages = 2,
+               .warps = 2,
+               .chained = splits / 2 % 2},
+              {.head_dim = 64, .lengths = {length}}, clusters);
+    add({.layout = kv_batched, .splits = 4, .chained = 1},
+        {.head_dim = 64, .heads = 6, .kv_heads = 2, .lengths = {1000, 3, 0, 129, 257}}, clusters);
+    add({.layout = kv_paged, .splits = 8, .rows = 4, .stages = 3, .warps = 2},
+        {.heads = 4, .lengths = {1003, 0, 60}, .window = clusters * 100}, clusters);
+    add({.splits = 16, .rows = 4, .warps = 2}, {.head_dim = 80, .heads = 5, .lengths = {1500}}, clusters);
+  }
+  for (uint32_t dim : head_dims)
+    if (dim > 32) add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
+  for (uint32_t length : {100u, 1500u}) {
+    const auto [spec, clusters] = cluster_choice(128, 1, 1, length, 16);
+    add(spec, {.heads = 4, .lengths = {length}}, spec.merge ? clusters : 0);
+  }
   if (sweep == Sweep::normal) return;
 
+  for (uint32_t length : {512u, 4096u, 32768u, 40000u})
+    for (uint32_t sequences : {1u, 3u, 20u}) {
+      auto [spec, clusters] = cluster_choice(128, 8, sequences, length, 132);
+      spec.layout = kv_batched, spec.chained = 1;
+      add(spec, {.heads = 32, .kv_heads = 8, .lengths = std::vector(sequences, length)}, spec.merge ? clusters : 0);
+    }
+  for (uint32_t splits : {2u, 4u, 8u, 16u})
+    for (uint32_t clusters : {2u, 7u, 16u})
+      add({.layout = kv_paged, .splits = splits, .chained = 1},
+          {.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64}, clusters);
   for (uint32_t length : {512u, 4096u, 32768u})
     for (uint32_t chained : {0u, 1u})
       add({.stages = 5, .chained = chained}, {.heads = 32, .kv_heads = 8, .lengths = {length}});

@@ -56,15 +56,21 @@ Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
     const uint32_t cols = spec.slices * kernels::ring_tile_cols;
     const quant::Format format = spec.format == 1 ? quant::Format::q6_k : quant::Format::q4_k;
     const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols);
-    const Q8x16 x = quantize(random.normals(cols));
-    const std::vector<float> residual = random.normals(rows);
+    const size_t count = size_t(rows) * spec.columns;
+    std::vector<Q8x16> x;
+    std::vector<uint8_t> x_bytes;
+    for (uint32_t v = 0; v < spec.columns; ++v) {
+      x.push_back(quantize(random.normals(cols)));
+      x_bytes.insert(x_bytes.end(), x[v].bytes.begin(), x[v].bytes.end());
+    }
+    const std::vector<float> residual = random.normals(count);
 
     const uint64_t bytes = kernels::ring_bytes(spec.format, rows, cols);
     const RingPack::Args pack{.to = m.poisoned<uint8_t>(bytes), .from = m.put(w), .rows = rows, .cols = cols};
     m.launch(RingPack{.format = spec.format}, pack);
-    const RingGemv::Args args{.y = m.poisoned<float>(rows),
+    const RingGemv::Args args{.y = m.poisoned<float>(count),
                               .residual = m.put(residual),
-                              .x = m.put(x.bytes),
+                              .x = m.put(x_bytes),
                               .w = pack.to,
                               .rows = rows,
                               .cols = cols,
@@ -73,18 +79,21 @@ Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
                               .next_bytes = uint32_t(bytes)};
     m.launch(spec, args);
 
-    std::vector<double> want(rows), scale(rows);
+    std::vector<double> want(count), scale(count);
     const size_t row_bytes = w.size() / std::max(rows, 1u);
     for (uint32_t r = 0; r < rows; ++r) {
       const DecodedRow row = decode_row(format, w.data() + r * row_bytes, cols);
-      want[r] = spec.add ? residual[r] : 0, scale[r] = std::abs(want[r]);
-      for (uint32_t c = 0; c < cols; ++c) {
-        want[r] += row.w[c] * x.values[c];
-        scale[r] += (std::abs(row.w[c] - row.offset[c]) + std::abs(row.offset[c])) * std::abs(x.values[c]);
+      for (uint32_t v = 0; v < spec.columns; ++v) {
+        double &sum = want[size_t(v) * rows + r], &magnitude = scale[size_t(v) * rows + r];
+        sum = spec.add ? residual[size_t(v) * rows + r] : 0, magnitude = std::abs(sum);
+        for (uint32_t c = 0; c < cols; ++c) {
+          sum += row.w[c] * x[v].values[c];
+          magnitude += (std::abs(row.w[c] - row.offset[c]) + std::abs(row.offset[c])) * std::abs(x[v].values[c]);
+        }
       }
     }
     // a lane sums its 32 values exactly and rounds about ten times; 5 steps in the warp, then the slices
-    check.near("y", m.get(args.y, rows), want, scale, (16 + spec.slices) * 0x1p-24);
+    check.near("y", m.get(args.y, count), want, scale, (16 + spec.slices) * 0x1p-24);
   };
   return {"ring_gemv", fmt::format("{} rows={} blocks={}", field_text(spec), rows, blocks), "sm_90", run};
 }
@@ -106,6 +115,8 @@ void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .depth = 2, .add = 1}, 35, 2));
     cases.push_back(ring({.format = format, .slices = 6, .groups = 1, .depth = 3, .per_warp = 2}, 99, 3));
     cases.push_back(ring({.format = format, .slices = 6, .groups = 4, .depth = 2, .chained = 1, .per_warp = 3}, 70, 2));
+    for (uint32_t columns = 2; columns <= 8; ++columns)
+      cases.push_back(ring({.format = format, .slices = 2, .groups = 2, .resident = 1, .columns = columns, .add = 1}, 50, 3));
     cases.push_back(ring({.format = format, .slices = 4}, 64, 132));  // most blocks have nothing to do
   }
   if (sweep == Sweep::normal) return;
@@ -113,6 +124,7 @@ void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t format : {0u, 1u}) {
     cases.push_back(ring({.format = format, .slices = 4, .chained = 1}, 6144, 132));
     cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .chained = 1, .add = 1}, 4096, 132));
+    cases.push_back(ring({.format = format, .slices = 4, .groups = 2, .resident = 1, .columns = 8, .chained = 1}, 4096, 132));
   }
 }
 

@@ -78,9 +78,12 @@ struct OneHead {
             .v_base = args.v_base,
             .table = args.table,
             .lengths = args.lengths,
+            .partial = {},
+            .arrived = {},
             .sequences = args.sequences,
             .heads = args.heads,
             .kv_heads = args.kv_heads,
+            .clusters = 1,
             .length = args.length,
             .max_len = args.max_len,
             .page_size = args.page_size,
@@ -90,7 +93,13 @@ struct OneHead {
             .softcap = args.softcap};
   }
   std::vector<float> out(const ClusterAttention& spec) {
-    run(spec, cluster_args(), memory);
+    auto now = cluster_args();
+    if (spec.merge) {
+      now.clusters = 3;
+      now.partial = memory.alloc<float>(spec.partial_count(1, 1, now.clusters));
+      now.arrived = memory.put(std::vector<uint32_t>(spec.arrived_count(1, 1), 0));
+    }
+    run(spec, now, memory);
     return memory.get(args.out, dim);
   }
 };
@@ -106,6 +115,7 @@ const std::vector<ClusterAttention> cluster_kinds = {
     {.head_dim = dim, .splits = 1, .rows = 2, .stages = 2, .warps = 1},
     {.head_dim = dim, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
     {.head_dim = dim, .layout = kv_batched, .length = length_direct, .splits = 4, .chained = 1},
+    {.head_dim = dim, .splits = 2, .rows = 2, .stages = 2, .warps = 1, .merge = 1, .chained = 1},
 };
 // f(spec) for a spec of every kind.
 void each_kind(auto&& f) {
@@ -222,8 +232,40 @@ TEST(ClusterAttention, FetchesAllButTheNewPositionEarly) {
     throw Error("nothing was reported");
   };
   for (uint32_t length : {1u, 16u, 17u, 49u}) EXPECT_EQ(ends_by(length, length - 1), ptx::Report::Kind::trap) << length;
-  for (uint32_t length : {17u, 49u}) EXPECT_EQ(ends_by(length, 0), ptx::Report::Kind::out_of_bounds) << length;
-  EXPECT_EQ(ends_by(49, 47), ptx::Report::Kind::out_of_bounds);
+  for (uint32_t length : {2u, 16u, 17u, 49u})
+    EXPECT_EQ(ends_by(length, length - 2), ptx::Report::Kind::out_of_bounds) << length;
+  EXPECT_EQ(ends_by(65, 64), ptx::Report::Kind::trap);  // the fifth stage must wait for its place
+  EXPECT_EQ(ends_by(66, 64), ptx::Report::Kind::trap);
+  EXPECT_EQ(ends_by(66, 63), ptx::Report::Kind::out_of_bounds);
+}
+
+bool has_wait(ptx::Block& block) { return first_wait(block) != nullptr; }
+
+// The kernel after the next one relies on this one having waited, whatever it had to do.
+TEST(Attention, WaitsWithoutSequencesToo) {
+  auto check = [](ptx::Kernel kernel, const std::string& text) {
+    for (ptx::Inst& inst : kernel.body)
+      EXPECT_EQ(has_wait(inst.body), has_wait(inst.otherwise)) << text;
+    EXPECT_TRUE(has_wait(kernel.body)) << text;
+  };
+  each_kind([&](auto spec) {
+    spec.chained = 1;
+    check(spec.build(), field_text(spec));
+  });
+}
+
+TEST(ClusterAttention, TheChoiceFillsTheGpu) {
+  for (uint32_t head_dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+    for (uint32_t kv_heads : {1u, 2u, 8u, 32u})
+      for (uint32_t sequences : {0u, 1u, 4u, 100u})
+        for (uint32_t length : {0u, 512u, 5000u, 100000u}) {
+          const auto [spec, clusters] = cluster_choice(head_dim, kv_heads, sequences, length, 132);
+          EXPECT_LE(spec.stages * spec.stage_bytes(), 160 * 1024) << field_text(spec);
+          EXPECT_TRUE(clusters == 1 || (spec.merge && kv_heads * sequences * spec.splits * clusters <= 132))
+              << field_text(spec);
+        }
+  const auto [spec, clusters] = cluster_choice(128, 8, 1, 32768, 132);
+  EXPECT_EQ(spec.splits * clusters, 16u);
 }
 
 // Where KvCache says that a position is, for any kv head and sequence.
@@ -325,6 +367,15 @@ TEST(Attention, RefusesWhatItCannotDo) {
   EXPECT_NO_THROW(ClusterAttention{}.grid(args));
   args.heads = 9;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
+  args = one.cluster_args();
+  args.out.address += 8;
+  EXPECT_THROW(ClusterAttention{}.grid(args), Error);
+  args = one.cluster_args();
+  args.clusters = 2;
+  EXPECT_THROW(ClusterAttention{}.grid(args), Error);
+  EXPECT_NO_THROW(ClusterAttention{.merge = 1}.grid(args));
+  args.clusters = 0;
+  EXPECT_THROW(ClusterAttention{.merge = 1}.grid(args), Error);
   EXPECT_THROW((ClusterAttention{.rows = 4, .warps = 4}.build()), Error);
   EXPECT_THROW((ClusterAttention{.splits = 3}.build()), Error);
   EXPECT_THROW((ClusterAttention{.head_dim = 192, .rows = 16, .warps = 8}.build()), Error);

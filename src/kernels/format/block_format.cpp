@@ -32,11 +32,9 @@ std::vector<F32> to_floats(const Run& run, Loc l) {
   Recorder::Pin pin(*run.scale.rec, l);
   std::vector<F32> floats;
   for (U32 q : run.q) {
-    // a byte under the exponent of 2^23 is the float 2^23 + byte: a permute and a sum in place of a slower conversion
     U32 bytes = run.has_min ? q : q ^ 0x80808080u;
     for (uint32_t i = 0; i < 4; ++i)
-      floats.push_back(bitcast<float>(permute_bytes(bytes, 0x4b000000u, 0x7440u | i)) -
-                       (run.has_min ? 0x1p23f : 0x1p23f + 128));
+      floats.push_back(byte_above_2_23(bytes, i) - (run.has_min ? 0x1p23f : 0x1p23f + 128));
   }
   return floats;
 }

@@ -40,7 +40,8 @@ class BlockFormat {
   bool has_min;             // else Run::min is not set
   uint32_t values_per_min;  // 16 or 32 values have the same min
   uint32_t shared_head;     // words of the head if it is the same for all pieces of a block, else 0
-  uint32_t apart;           // values from the start of a lane's first run to that of its second
+  uint32_t apart;           // values from the start of a lane's first run to that of its second; less than 32 where
+                            // both have the same scale and min
 
   virtual ~BlockFormat() = default;
   uint32_t pieces() const { return values / 32; }
@@ -49,6 +50,9 @@ class BlockFormat {
   virtual std::vector<ptx::U32> load_head(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
   virtual std::vector<ptx::U32> load_quants(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
   virtual std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const = 0;
+  // The same with fewer instructions, for those who have the sums of what the runs are multiplied with: where a run has
+  // a min, its q are bytes from 0 to 255.
+  virtual std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const { return decode(raw, lane); }
 
  protected:
   struct Traits {
@@ -71,6 +75,10 @@ const BlockFormat* block_with_table(quant::Format format);
 // For the decoders: each byte of `bytes` (0 to 127 + bias) less `bias`, as int8.
 inline ptx::U32 less_bias(ptx::U32 bytes, uint32_t bias) {
   return (bytes + (128 - bias) * 0x01010101u) ^ 0x80808080u;  // no byte carries into the next
+}
+// 2^23 + byte i of a word. Less 2^23 it is the byte as f32, at the cost of a permute and a sum: conversions are slow.
+inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {
+  return ptx::bitcast<float>(permute_bytes(word, 0x4b000000u, 0x7440u | i));
 }
 // The f16 in the low or high half of a word.
 inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }

@@ -36,32 +36,52 @@ class Q4K : public BlockFormat {
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
-    // the scales, and the mins, of both sub-blocks side by side in 16 bits
-    U32 shift = (lane.piece & 2u) << 3u;
-    U32 a = raw.head[1] >> shift, b = raw.head[2] >> shift, c = raw.head[3] >> shift;
-    Pred lower = lane.piece < 4u;
-    U32 scales = select(lower, a & 0x3f3fu, (c & 0x0f0fu) | (a >> 2u & 0x3030u));
-    U32 mins = select(lower, b & 0x3f3fu, (c >> 4u & 0x0f0fu) | (b >> 2u & 0x3030u));
-    F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
-    std::array<Run, 2> runs;
-    for (uint32_t half = 0; half < 2; ++half) {
-      Run& run = runs[half];
-      run.scale = d * to_f32(bit_field(scales, 8 * half, 8u));
-      run.min = dmin * to_f32(bit_field(mins, 8 * half, 8u));
-      run.has_min = true;
+    std::array<Run, 2> runs = scales(raw, lane);
+    for (uint32_t half = 0; half < 2; ++half)
       for (uint32_t i = 0; i < lane.words; ++i) {
         U32 q = raw.quants[i] >> 4 * half & 0x0f0f0f0fu;
         if (five_bits) {
           U32 bits = raw.quants[lane.words + i] >> (lane.piece & 6u);  // bit 0 is that of sub-block 2c
           q = q | (bits << (half ? 3u : 4u) & 0x10101010u);
         }
-        run.q.push_back(q);
+        runs[half].q.push_back(q);
       }
+    return runs;
+  }
+  // The high nibbles stay where they are, 16 times too large.
+  std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
+    if (five_bits) return decode(raw, lane);
+    std::array<Run, 2> runs = scales(raw, lane);
+    runs[1].scale = runs[1].scale * 0x1p-4f;
+    for (uint32_t i = 0; i < lane.words; ++i) {
+      runs[0].q.push_back(raw.quants[i] & 0x0f0f0f0fu);
+      runs[1].q.push_back(raw.quants[i] & 0xf0f0f0f0u);
     }
     return runs;
   }
 
  private:
+  // Runs with scale and min.
+  static std::array<Run, 2> scales(const Raw& raw, const Lane& lane) {
+    // the scales, and the mins, of both sub-blocks side by side in 16 bits; the upper four borrow two bits each
+    U32 shift = (lane.piece & 2u) << 3u;
+    U32 a = raw.head[1] >> shift, b = raw.head[2] >> shift, c = raw.head[3] >> shift;
+    Pred lower = lane.piece < 4u;
+    auto choose = [&](uint32_t yes, uint32_t no) { return select(lower, ptx::detail::constant(c.rec, yes, {}), no); };
+    U32 own = choose(0x3f3f, 0x0f0f), borrowed = choose(0, 0x3030);
+    U32 scale = (select(lower, a, c) & own) | (a >> 2u & borrowed);
+    U32 min = (select(lower, b, c >> 4u) & own) | (b >> 2u & borrowed);
+    F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
+    // d * (2^23 + scale) - d * 2^23, rounded once: the product
+    F32 d_above = d * -0x1p23f, dmin_above = dmin * -0x1p23f;
+    std::array<Run, 2> runs;
+    for (uint32_t half = 0; half < 2; ++half)
+      runs[half] = {.q = {},
+                    .scale = fma(d, byte_above_2_23(scale, half), d_above),
+                    .min = fma(dmin, byte_above_2_23(min, half), dmin_above),
+                    .has_min = true};
+    return runs;
+  }
   bool five_bits;
 };
 
@@ -167,15 +187,24 @@ class Q6K : public BlockFormat {
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+    std::array<Run, 2> runs = decode_unsigned(raw, lane);
+    for (Run& run : runs) {
+      for (U32& q : run.q) q = less_bias(q, 32);
+      run.has_min = false;
+    }
+    return runs;
+  }
+  // 0 to 63, and 32 times the scale as the min.
+  std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
     F32 d = low_f16(raw.head[0]);
     std::array<Run, 2> runs;
     for (uint32_t half = 0; half < 2; ++half) {
-      F32 scale = d * to_f32(bitcast<int32_t>(raw.head[1 + half]));
-      runs[half] = {.q = {}, .scale = scale, .min = {}, .has_min = false};
+      F32 scale = d * (byte_above_2_23(raw.head[1 + half] ^ 128u, 0) - (0x1p23f + 128));
+      runs[half] = {.q = {}, .scale = scale, .min = scale * 32.0f, .has_min = true};
       for (uint32_t i = 0; i < lane.words; ++i) {
         U32 upper = raw.quants[lane.words + i] >> (lane.piece & 2u);  // bits 0, 1 are the low run's, bits 4, 5 the high
         U32 q = (raw.quants[i] >> 4 * half & 0x0f0f0f0fu) | ((half ? upper : upper << 4u) & 0x30303030u);
-        runs[half].q.push_back(less_bias(q, 32));
+        runs[half].q.push_back(q);
       }
     }
     return runs;
