@@ -353,6 +353,13 @@ class Cluster {
       for (uint32_t i = 0; i < 4; ++i) v[i] = all.acc[i].get() * factor;
       store_vec(out + (head * s_.head_dim + column), v);
     };
+    auto merge_all = [](OnlineSoftmax& all, const auto& tops, const auto& sums, const auto& values) {
+      auto weights = all.weigh(tops);
+      for (size_t p = 0; p < weights.size(); ++p) {
+        all.sum.add_product(sums[p], weights[p]);
+        for (uint32_t i = 0; i < 4; ++i) all.acc[i].add_product(values[p][i], weights[p]);
+      }
+    };
     auto merge_sharers = [&](OnlineSoftmax& all) {
       for (uint32_t distance = 1; distance < sharers; distance *= 2) all.merge_lane(distance);
     };
@@ -368,11 +375,7 @@ class Cluster {
         values.push_back(load_vec<4>(here + part * part_row));
       }
       OnlineSoftmax all(k_, 4);
-      auto weights = all.weigh(tops);
-      for (size_t p = 0; p < weights.size(); ++p) {
-        all.sum.add_product(sums[p], weights[p]);
-        for (uint32_t i = 0; i < 4; ++i) all.acc[i].add_product(values[p][i], weights[p]);
-      }
+      merge_all(all, tops, sums, values);
       merge_sharers(all);
       k_.when(real, [&] {
         if (!s_.merge) return write(all, head, quad);
@@ -398,11 +401,19 @@ class Cluster {
     k_.when(k_.assume_uniform(load(last)) == 1u, [&] {
       each_item([&](U32 item, U32 head, U32 quad, Pred real) {
         OnlineSoftmax all(k_, 4);
-        k_.loop(member, k_.arg(&Args::clusters), sharers, [&](U32 c) {
-          auto from = partial(c, item);
-          auto v = load_vec<4>(from);
-          auto state = load_vec<2>(from.offset(4));
-          all.merge(state[0], state[1], {v[0], v[1], v[2], v[3]});
+        const uint32_t at_once = 4;  // loads under way together
+        U32 clusters = k_.arg(&Args::clusters);
+        k_.loop(member, clusters, sharers * at_once, [&](U32 base) {
+          std::vector<F32> tops, sums;
+          std::vector<Vec<float, 4>> values;
+          for (uint32_t i = 0; i < at_once; ++i) {
+            U32 c = base + i * sharers;
+            auto from = partial(min(c, clusters - 1u), item);
+            auto state = load_vec<2>(from.offset(4));
+            tops.push_back(select(c < clusters, state[0], OnlineSoftmax::masked)), sums.push_back(state[1]);
+            values.push_back(load_vec<4>(from));
+          }
+          merge_all(all, tops, sums, values);
         });
         merge_sharers(all);
         k_.when(real, [&] { write(all, head, quad); });

@@ -64,8 +64,8 @@ struct ClusterAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// What to launch for sequences of about `length` positions on a GPU of so many SMs: a starting point for tuning, with
-// the defaults of the fields that it does not name.
+// What to launch for sequences of about `length` positions on a GPU of so many SMs, with 227 KB of shared memory each:
+// a starting point for tuning. Layout, length, window, softcap and chained are the caller's to set.
 struct ClusterChoice {
   ClusterAttention spec;
   uint32_t clusters;

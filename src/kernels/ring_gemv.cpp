@@ -31,9 +31,7 @@ Kernel RingGemv::build() const {
   U32 rows = k.arg(&Args::rows);
   U32 units = (rows + (ring_unit_rows - 1)) / ring_unit_rows;
   U32 each = units / k.grid_x(), more = units % k.grid_x();
-  // Blocks take turns, so that the whole grid reads one stretch of memory at a time.
-  U32 first = k.block_id(), unit_step = k.grid_x();
-  U64 policy = k.cache_policy(L2::evict_first);
+  U32 first = k.block_id() * each + min(k.block_id(), more);
   U32 count = each + select(k.block_id() < more, k.constant(1u), 0u);
 
   k.when(k.thread() == compute * 32, [&] {
@@ -45,14 +43,16 @@ Kernel RingGemv::build() const {
   U32 tiles = count * per_unit;  // of this warp
   const uint32_t stride = groups * slices * tile;
   const uint32_t unit_stride = 4 * slices * tile;
+  // Weights are read once and need not stay in L2, unless two tiles share a line and both want it.
+  U64 policy{};
+  if (tile % 128 == 0) policy = k.cache_policy(L2::evict_first);
   auto from = k.arg(&Args::w) + mul_wide((first * 4u + group) * slices + column * per_warp, tile);
   auto my_ring = ring + warp * (depth * tile);
   auto my_arrived = arrived + warp * depth;
   auto fetch = [&](Mbarrier done, Shared<uint8_t> to, U32 t) {
     done.arrive_expect_bytes(tile);
     U32 in_unit = t % per_unit;
-    U64 at = mul_wide(t / per_unit * unit_step, unit_stride) +
-             widen(in_unit / per_warp * stride + in_unit % per_warp * tile);
+    U64 at = mul_wide(t / per_unit, unit_stride) + widen(in_unit / per_warp * stride + in_unit % per_warp * tile);
     bulk_load(to, from + at, tile, done, policy);
   };
   k.when(warp < compute && lane == 0u, [&] {
@@ -114,9 +114,8 @@ Kernel RingGemv::build() const {
               F32 a = select(upper, dot[2][v], dot[0][v]) + shuffle_xor(select(upper, dot[0][v], dot[2][v]), 16u);
               F32 b = select(upper, dot[3][v], dot[1][v]) + shuffle_xor(select(upper, dot[1][v], dot[3][v]), 16u);
               F32 sum = warp_sum(select(odd, b, a) + shuffle_xor(select(odd, a, b), 8u), 8);
-              k.when((lane & 7u) == 0u, [&] {
-                store(buffer + (group * 4u + lane / 8u + (c * groups * 4 + v * across * 16)), sum);
-              });
+              k.when((lane & 7u) == 0u,
+                     [&] { store(buffer + (group * 4u + lane / 8u + (c * groups * 4 + v * across * 16)), sum); });
             }
           }
           k.warp_sync();
@@ -126,7 +125,7 @@ Kernel RingGemv::build() const {
       [&] {
         U32 row16 = lane & 15u, half = lane >> 4u;
         k.loop(0u, count, 1u, [&](U32 u) {
-          U32 slot = u & 1u, row = (first + u * unit_step) * ring_unit_rows + row16;
+          U32 slot = u & 1u, row = (first + u) * ring_unit_rows + row16;
           Pred mine = lane < 16u && row < rows;
           std::vector<Var<float>> before;
           for (uint32_t v = 0; v < columns; ++v) {
@@ -163,16 +162,16 @@ uint64_t RingGemv::in_rings(uint32_t rows, uint32_t blocks) const {
 RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t columns) {
   RingChoice c{.spec = {.format = format, .slices = cols / ring_tile_cols, .columns = columns}, .blocks_per_sm = 1};
   RingGemv& s = c.spec;
-  // two small blocks per SM, so that the next kernel's blocks come in one by one: pays when there is enough to do
-  const bool small_blocks = s.slices > 7 || rows >= 16384;
+  // Two small blocks per SM, so that the next kernel's blocks come in one by one; not where that leaves an SM with a
+  // block less than others, nor where a line of memory is shared by tiles, which then should be read by one block.
+  const bool small_blocks = s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224));
   if (small_blocks) c.blocks_per_sm = 2, s.resident = 4;
   while (s.slices / s.per_warp > 8 || s.slices % s.per_warp) ++s.per_warp;
   const uint32_t across = s.slices / s.per_warp, warps = small_blocks ? 8 : 16;
   while (s.groups > 1 && across * s.groups > warps) s.groups /= 2;
-  // 56 KB of ring per small block: four blocks fill the shared memory of an SM
-  const uint32_t per_stage = across * s.groups * ring_formats()[format].tile_bytes();
-  s.depth = small_blocks && s.per_warp == 1 ? std::clamp(57000 / per_stage, 1u, 3u) : 2;
+  s.depth = format == 1 && !small_blocks ? 3 : 2;
   if (columns > 1) s.resident = small_blocks && columns <= 2 ? 2 : 1;  // each vector takes 12 registers
+  if (columns > 4) s.groups = std::min(s.groups, 2u);
   return c;
 }
 

@@ -1,5 +1,5 @@
-// Matrix times a few vectors at the memory limit (sm_90): the weights come through a ring of shared memory by bulk copies,
-// asked for before the kernel ahead in the chain has finished; the activations stay in registers.
+// Matrix times a few vectors at the memory limit (sm_90): the weights come through a ring of shared memory by bulk
+// copies, asked for before the kernel ahead in the chain has finished; the activations stay in registers.
 #pragma once
 #include <compare>
 
@@ -42,9 +42,9 @@ struct RingPack {
   ptx::Grid grid(const Args& args) const;
 };
 
-// y = W x, or y = residual + W x, for 1 to 8 vectors. x is int8 in blocks of 16: cols bytes, then cols / 16 pairs of f32 {d, d * sum of the
-// block}, as quantize_q8_16 writes it.
-// A warp owns per_warp slices of 1024 columns of x and every groups-th tile row; one more warp adds up and writes.
+// y = W x, or y = residual + W x, for 1 to 8 vectors. x is int8 in blocks of 16: cols bytes, then cols / 16 pairs of
+// f32 {d, d * sum of the block}, as quantize_q8_16 writes it. A warp owns per_warp slices of 1024 columns of x and
+// every groups-th tile row; one more warp adds up and writes.
 struct RingGemv {
   static constexpr std::string_view name = "ring_gemv",
                                     summary = "matrix times 1 to 8 int8 vectors through a shared-memory ring",

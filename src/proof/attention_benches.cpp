@@ -113,7 +113,7 @@ void add_attention_benches(std::vector<Bench>& all) {
     for (const Ring& ring : {Ring{4, 2, 2}, Ring{4, 1, 2}, Ring{8, 1, 4}, Ring{2, 4, 1}, Ring{4, 4, 2}})
       all.push_back(cluster(with(splits, ring), 512, 0));
   for (uint32_t length : {4096u, 32768u})
-    for (const auto& [splits, clusters] : {std::pair{8u, 2u}, {4u, 4u}, {8u, 1u}, {2u, 8u}, {4u, 8u}})
+    for (const auto& [splits, clusters] : {std::pair{8u, 2u}, {4u, 4u}, {8u, 1u}, {2u, 8u}, {4u, 8u}, {1u, 16u}})
       for (const Ring& ring : {Ring{8, 2, 4}, Ring{8, 3, 4}, Ring{8, 5, 4}, Ring{4, 6, 2}, Ring{16, 2, 8}})
         all.push_back(cluster(with(splits, ring), length, clusters));
 }

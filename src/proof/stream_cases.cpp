@@ -116,7 +116,8 @@ void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(ring({.format = format, .slices = 6, .groups = 1, .depth = 3, .per_warp = 2}, 99, 3));
     cases.push_back(ring({.format = format, .slices = 6, .groups = 4, .depth = 2, .chained = 1, .per_warp = 3}, 70, 2));
     for (uint32_t columns = 2; columns <= 8; ++columns)
-      cases.push_back(ring({.format = format, .slices = 2, .groups = 2, .resident = 1, .columns = columns, .add = 1}, 50, 3));
+      cases.push_back(
+          ring({.format = format, .slices = 2, .groups = 2, .resident = 1, .columns = columns, .add = 1}, 50, 3));
     cases.push_back(ring({.format = format, .slices = 4}, 64, 132));  // most blocks have nothing to do
   }
   if (sweep == Sweep::normal) return;
@@ -124,7 +125,8 @@ void add_stream_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t format : {0u, 1u}) {
     cases.push_back(ring({.format = format, .slices = 4, .chained = 1}, 6144, 132));
     cases.push_back(ring({.format = format, .slices = 14, .groups = 1, .chained = 1, .add = 1}, 4096, 132));
-    cases.push_back(ring({.format = format, .slices = 4, .groups = 2, .resident = 1, .columns = 8, .chained = 1}, 4096, 132));
+    cases.push_back(
+        ring({.format = format, .slices = 4, .groups = 2, .resident = 1, .columns = 8, .chained = 1}, 4096, 132));
   }
 }
 
