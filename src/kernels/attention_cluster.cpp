@@ -304,16 +304,18 @@ class Cluster {
     U32 part = rank_ * s_.warps + k_.warp();
     F32 sum = warp_sum(softmax.sum.get(), 4), top = softmax.max.get();
     auto state = states_ + (part * 16u + head * 2u);
-    for (uint32_t to = 0; to < s_.splits; to += 4) {
-      U32 rank = lane % 4u + to;
-      k_.when(rank < s_.splits, [&] { there(state, rank, [&](auto p) { store_vec(p, Vec<float, 2>{top, sum}); }); });
-    }
     auto value = values_ + (part * part_row + head * 8u + column);
-    for (uint32_t d = 0; d < dim_tiles(); ++d) {
-      auto at = value.offset(d / s_.splits * parts() * part_row);
-      const Vec<float, 2> v{out[d].get(0) + out[d].get(2), out[d].get(1) + out[d].get(3)};
-      there(at, k_.constant(d % s_.splits), [&](auto p) { store_vec(p, v); });
-    }
+    k_.when(head < group_, [&] {
+      for (uint32_t to = 0; to < s_.splits; to += 4) {
+        U32 rank = lane % 4u + to;
+        k_.when(rank < s_.splits, [&] { there(state, rank, [&](auto p) { store_vec(p, Vec<float, 2>{top, sum}); }); });
+      }
+      for (uint32_t d = 0; d < dim_tiles(); ++d) {
+        auto at = value.offset(d / s_.splits * parts() * part_row);
+        const Vec<float, 2> v{out[d].get(0) + out[d].get(2), out[d].get(1) + out[d].get(3)};
+        there(at, k_.constant(d % s_.splits), [&](auto p) { store_vec(p, v); });
+      }
+    });
   }
 
   // Merges the parts for this block's values, 4 at a time (an item). Neighbouring lanes share the parts of an item, as
@@ -392,8 +394,8 @@ class Cluster {
     k_.when(k_.thread() == 0u, [&] {
       auto arrived = k_.arg(&Args::arrived) + mad(pair, k_.constant(uint64_t(s_.splits)), widen(rank_));
       U32 others = k_.arg(&Args::clusters) - 1u;
-      k_.fence(Order::acq_rel, Scope::gpu);  // of the whole block: the barrier comes before
-      // after the last one the count is 0 again
+      // release: what the block wrote before the barrier; acquire: the last to come sees that of all, and finds the
+      // count at 0 again
       U32 before = atomic(Atomic::inc, arrived, others, {.order = Order::acq_rel});
       store(last, select(before == others, k_.constant(1u), k_.constant(0u)));
     });

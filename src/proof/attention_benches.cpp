@@ -49,7 +49,7 @@ Bench simt(std::string kernel, const Attention& spec, uint32_t length) {
     const auto args = inputs<Attention::Args>(m, random, length);
     return [=](Machine& now, uint32_t r) { now.launch(spec, args(r)); };
   };
-  return bench(std::move(kernel), length, fmt::format(", {} warps", spec.warps), "sm_75", prepare);
+  return bench(std::move(kernel), length, fmt::format(", warps={}", spec.warps), "sm_75", prepare);
 }
 
 // Both launches are one round.
@@ -89,7 +89,7 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters, const s
   };
   std::string fields =
       fmt::format(", {} splits, rows={} stages={} warps={}{}", spec.splits, spec.rows, spec.stages, spec.warps, note);
-  if (clusters) fields = fmt::format(", {} clusters of {}", clusters, fields.substr(2));
+  if (clusters) fields = fmt::format(", {} x {}", clusters, fields.substr(2));
   return bench("cluster_attention", length, fields, "sm_90", prepare);
 }
 

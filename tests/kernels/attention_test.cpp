@@ -244,8 +244,7 @@ bool has_wait(ptx::Block& block) { return first_wait(block) != nullptr; }
 // The kernel after the next one relies on this one having waited, whatever it had to do.
 TEST(Attention, WaitsWithoutSequencesToo) {
   auto check = [](ptx::Kernel kernel, const std::string& text) {
-    for (ptx::Inst& inst : kernel.body)
-      EXPECT_EQ(has_wait(inst.body), has_wait(inst.otherwise)) << text;
+    for (ptx::Inst& inst : kernel.body) EXPECT_EQ(has_wait(inst.body), has_wait(inst.otherwise)) << text;
     EXPECT_TRUE(has_wait(kernel.body)) << text;
   };
   each_kind([&](auto spec) {

@@ -72,13 +72,11 @@ class Q4K : public BlockFormat {
     U32 scale = (select(lower, a, c) & own) | (a >> 2u & borrowed);
     U32 min = (select(lower, b, c >> 4u) & own) | (b >> 2u & borrowed);
     F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
-    // d * (2^23 + scale) - d * 2^23, rounded once: the product
-    F32 d_above = d * -0x1p23f, dmin_above = dmin * -0x1p23f;
     std::array<Run, 2> runs;
     for (uint32_t half = 0; half < 2; ++half)
       runs[half] = {.q = {},
-                    .scale = fma(d, byte_above_2_23(scale, half), d_above),
-                    .min = fma(dmin, byte_above_2_23(min, half), dmin_above),
+                    .scale = d * (byte_above_2_23(scale, half) - 0x1p23f),
+                    .min = dmin * (byte_above_2_23(min, half) - 0x1p23f),
                     .has_min = true};
     return runs;
   }
