@@ -18,17 +18,14 @@ void set_attribute(const LoadedFunction& f, int which, int value) {
   f.state->call_for_kernel(*f.name, f.state->api.function_set, f.handle, which, value);
 }
 
-// Where the last parameter ends.
+// The size of the parameter: a kernel has one, or none. (To ask for a second one is an error to the driver's tools.)
 std::optional<size_t> parameter_bytes(ContextState& s, const LoadedFunction& f) {
   if (!s.api.parameter_info) return std::nullopt;
-  size_t end = 0;
-  for (size_t i = 0;; ++i) {
-    size_t offset = 0, size = 0;
-    const int result = s.result_of(s.api.parameter_info, f.handle, i, &offset, &size);
-    if (result == code::invalid_value) return end;  // there is no parameter i
-    if (result != code::success) s.fail(result, s.api.parameter_info.name, *f.name);
-    end = std::max(end, offset + size);
-  }
+  size_t offset = 0, size = 0;
+  const int result = s.result_of(s.api.parameter_info, f.handle, size_t(0), &offset, &size);
+  if (result == code::invalid_value) return 0;  // there is none
+  if (result != code::success) s.fail(result, s.api.parameter_info.name, *f.name);
+  return offset + size;
 }
 
 void fill_in(LoadedFunction& f, ContextState& s, void* module, const std::string& name) {

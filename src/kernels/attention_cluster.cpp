@@ -466,8 +466,7 @@ Grid ClusterAttention::grid(const Args& args) const {
 }
 
 ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
-  // Clusters of 8 fit everywhere; those of 16 must find a GPC of their own and leave many SMs idle. Many sequences fill
-  // the SMs with smaller ones.
+  // Many sequences fill the SMs with small clusters.
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
@@ -475,6 +474,9 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
     spec.rows = 4, spec.stages = 2, spec.warps = 2;
     return {spec, 1};
   }
+  // The GPU holds a block of this size on every SM, but only if clusters are small: one of 8 or 16 wants so many free
+  // SMs of one GPC, and some are left over. Merging pairs through memory costs less than leaving SMs idle.
+  spec.splits = std::min(spec.splits, 2u);
   const uint32_t clusters = std::max(1u, sms / (pairs * spec.splits));
   spec.merge = clusters > 1;
   spec.rows = 8, spec.warps = 4, spec.stages = std::max(1u, 160 * 1024 / spec.stage_bytes());

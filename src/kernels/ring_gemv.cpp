@@ -164,14 +164,14 @@ RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t c
   RingGemv& s = c.spec;
   // Two small blocks per SM, so that the next kernel's blocks come in one by one; not where that leaves an SM with a
   // block less than others, nor where a line of memory is shared by tiles, which then should be read by one block.
-  const bool small_blocks = s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224));
+  const bool small_blocks = columns == 1 && (s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224)));
   if (small_blocks) c.blocks_per_sm = 2, s.resident = 4;
   while (s.slices / s.per_warp > 8 || s.slices % s.per_warp) ++s.per_warp;
   const uint32_t across = s.slices / s.per_warp, warps = small_blocks ? 8 : 16;
   while (s.groups > 1 && across * s.groups > warps) s.groups /= 2;
   s.depth = format == 1 && !small_blocks ? 3 : 2;
-  if (columns > 1) s.resident = small_blocks && columns <= 2 ? 2 : 1;  // each vector takes 12 registers
-  if (columns > 4) s.groups = std::min(s.groups, 2u);
+  if (columns > 2) s.resident = 1;  // each vector takes 12 registers
+  if (columns > 4) s.groups = std::min(s.groups, 2u), c.blocks_per_sm = 2;
   return c;
 }
 

@@ -71,7 +71,7 @@ Bench split(uint32_t length, uint32_t chunk) {
 }
 
 // `clusters`: 0 for one without merging.
-Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters, const std::string& note = "") {
+Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
   spec.chained = 1, spec.merge = clusters > 0;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
     const auto args = inputs<ClusterAttention::Args>(m, random, length);
@@ -88,7 +88,7 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters, const s
     };
   };
   std::string fields =
-      fmt::format(", {} splits, rows={} stages={} warps={}{}", spec.splits, spec.rows, spec.stages, spec.warps, note);
+      fmt::format(", {} splits, rows={} stages={} warps={}", spec.splits, spec.rows, spec.stages, spec.warps);
   if (clusters) fields = fmt::format(", {} x {}", clusters, fields.substr(2));
   return bench("cluster_attention", length, fields, "sm_90", prepare);
 }
@@ -103,19 +103,8 @@ void add_attention_benches(std::vector<Bench>& all) {
                        {.layout = kernels::kv_batched, .length = kernels::length_indirect, .warps = 4}, length));
     all.push_back(split(length, length > 4096 ? 512 : 128));
     const auto [spec, clusters] = kernels::cluster_choice(head_dim, kv_heads, 1, length, sms);
-    all.push_back(cluster(spec, length, spec.merge ? clusters : 0, " (chosen)"));
+    all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
   }
-  using Ring = std::array<uint32_t, 3>;  // rows, stages, warps
-  auto with = [](uint32_t splits, const Ring& ring) {
-    return ClusterAttention{.splits = splits, .rows = ring[0], .stages = ring[1], .warps = ring[2]};
-  };
-  for (uint32_t splits : {4u, 8u})
-    for (const Ring& ring : {Ring{4, 2, 2}, Ring{4, 1, 2}, Ring{8, 1, 4}, Ring{2, 4, 1}, Ring{4, 4, 2}})
-      all.push_back(cluster(with(splits, ring), 512, 0));
-  for (uint32_t length : {4096u, 32768u})
-    for (const auto& [splits, clusters] : {std::pair{8u, 2u}, {4u, 4u}, {8u, 1u}, {2u, 8u}, {4u, 8u}, {1u, 16u}})
-      for (const Ring& ring : {Ring{8, 2, 4}, Ring{8, 3, 4}, Ring{8, 5, 4}, Ring{4, 6, 2}, Ring{16, 2, 8}})
-        all.push_back(cluster(with(splits, ring), length, clusters));
 }
 
 }  // namespace heddle::proof
