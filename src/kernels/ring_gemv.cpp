@@ -159,20 +159,47 @@ uint64_t RingGemv::in_rings(uint32_t rows, uint32_t blocks) const {
                   ring_bytes(format, rows, slices * ring_tile_cols));
 }
 
+namespace {
+
+// What the assembler wants for a thread, found by trying; each vector's part of a slice is kept in 12 registers.
+uint32_t registers(const RingGemv& s) { return (s.format == 1 ? 58 : 50) + 14 * (s.columns * s.per_warp - 1); }
+
+bool fits(const RingGemv& s) {
+  const uint32_t threads = (s.slices / s.per_warp * s.groups + 1) * 32;
+  return threads <= 1024 && registers(s) <= 255 && threads * s.resident * registers(s) <= 65536;
+}
+
+// The way with the most computing warps, but not more than `most`, that leaves `resident` blocks registers enough.
+bool settle(RingGemv& s, uint32_t most, uint32_t resident) {
+  for (uint32_t warps = most; warps > 0; --warps)
+    for (s.per_warp = 1; s.per_warp <= 4; ++s.per_warp)
+      for (s.groups = 4; s.groups > 0; s.groups /= 2)
+        if (s.slices % s.per_warp == 0 && s.slices / s.per_warp * s.groups == warps)
+          for (s.resident = resident; s.resident > 0; --s.resident)
+            if (fits(s)) return true;
+  return false;
+}
+
+}  // namespace
+
 RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t columns) {
-  RingChoice c{.spec = {.format = format, .slices = cols / ring_tile_cols, .columns = columns}, .blocks_per_sm = 1};
-  RingGemv& s = c.spec;
+  RingGemv s{.format = format, .slices = cols / ring_tile_cols, .columns = columns};
   // Two small blocks per SM, so that the next kernel's blocks come in one by one; not where that leaves an SM with a
   // block less than others, nor where a line of memory is shared by tiles, which then should be read by one block.
-  const bool small_blocks = columns == 1 && (s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224)));
-  if (small_blocks) c.blocks_per_sm = 2, s.resident = 4;
-  while (s.slices / s.per_warp > 8 || s.slices % s.per_warp) ++s.per_warp;
-  const uint32_t across = s.slices / s.per_warp, warps = small_blocks ? 8 : 16;
-  while (s.groups > 1 && across * s.groups > warps) s.groups /= 2;
-  s.depth = format == 1 && !small_blocks ? 3 : 2;
-  if (columns > 2) s.resident = 1;  // each vector takes 12 registers
-  if (columns > 4) s.groups = std::min(s.groups, 2u), c.blocks_per_sm = 2;
-  return c;
+  if (columns == 1 && (s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224))))
+    if (settle(s, 8, 4) && s.resident == 4) return {s, 2};
+  if (!settle(s, 16, 2) && !settle(s, 31, 1))
+    throw Error("ring_gemv: {} vectors of {} values do not fit in registers; {} do", columns, cols,
+                columns > 1 ? ring_most_columns(format, cols) : 0);
+  s.depth = format == 1 ? 3 : 2;
+  return {s, 1};
+}
+
+uint32_t ring_most_columns(uint32_t format, uint32_t cols) {
+  RingGemv s{.format = format, .slices = cols / ring_tile_cols};
+  for (s.columns = 8; s.columns > 0; --s.columns)
+    if (settle(s, 16, 2) || settle(s, 31, 1)) break;
+  return s.columns;
 }
 
 Grid RingGemv::grid(const Args& args) const {

@@ -79,12 +79,14 @@ struct RingGemv {
   uint64_t in_rings(uint32_t rows, uint32_t blocks) const;
 };
 
-// What was fastest on an H200 for products of this size.
+// What was fastest on an H200 for products of this size. Throws an Error if there are too many vectors.
 struct RingChoice {
   RingGemv spec;
   uint32_t blocks_per_sm;
 };
 RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t columns = 1);
+// The most vectors at once for products of so many columns: 8 up to 8192. More want several launches.
+uint32_t ring_most_columns(uint32_t format, uint32_t cols);
 // How much of the next kernel's weights to bring to L2 early: more delays the kernel's own last tiles.
 inline constexpr uint32_t ring_ahead_bytes = 3'000'000;
 

@@ -93,7 +93,7 @@ void list_kernels(const std::vector<kernels::Entry>& catalog, std::ostream& out)
   for (const kernels::Entry& entry : catalog) {
     const std::string from = entry.lowest_target + (ptx::target(entry.lowest_target).specific ? "" : "+");
     out << fmt::format("{:{}}  {:7}  {}\n", entry.name, name_width, from, entry.summary);
-    std::string fields;
+    std::string fields = entry.spec == entry.name ? "" : fmt::format(" preset of {}:", entry.spec);
     for (const auto& [field, value] : entry.fields) fields += fmt::format(" {}={}", field, value);
     if (!fields.empty()) out << fmt::format("{:{}}          {}\n", "", name_width, fields);
   }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/ptxas.h"
 #include "tests/base/fake_ptxas.h"
 
 namespace heddle {
@@ -47,6 +48,16 @@ TEST(PtxList, ShowsTargetSummaryAndFields) {
             "                  warps=4\n"
             "resting  sm_90a   does nothing\n"
             "                  warps=4\n");
+}
+
+TEST(PtxList, SaysWhatAPresetIsAPresetOf) {
+  Entry preset = empty_kernel("idle", "sm_75");
+  preset.spec = "rest";
+  std::ostringstream out;
+  list_kernels({preset}, out);
+  EXPECT_EQ(out.str(),
+            "idle  sm_75+   does nothing\n"
+            "               preset of rest: warps=4\n");
 }
 
 TEST(PtxSettings, AreFieldAndValue) {
@@ -159,6 +170,12 @@ TEST_F(PtxCheck, CheckingNothingIsAFailure) {
 TEST_F(PtxCheck, NamesWhatIsNotKnown) {
   EXPECT_EQ(message_of([] { check_two({"busy"}); }), "no kernel is called busy; there are idle, resting");
   EXPECT_THROW(check_two({}, {"sm_1"}), Error);
+}
+
+TEST(EveryKernel, AssemblesForEveryTargetWithoutSpills) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
+  std::ostringstream out;
+  EXPECT_TRUE(check_kernels(kernels::catalog(), {}, {}, out)) << out.str();
 }
 
 }  // namespace
