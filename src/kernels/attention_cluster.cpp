@@ -76,7 +76,7 @@ class Cluster {
     if (s_.splits > 1) k_.cluster_arrive(Order::relaxed);  // waited for before the first write to another block
     k_.when(k_.thread() == 0u, [&] {
       for (uint32_t i = 0; i < s_.stages; ++i)
-        Mbarrier{full_.offset(i)}.init(1u), Mbarrier{free_.offset(i)}.init(s_.warps);
+        Mbarrier{full_.offset(i)}.init(32u), Mbarrier{free_.offset(i)}.init(s_.warps * 32);
       fence_mbarrier_init(k_);
     });
     k_.barrier();
@@ -165,13 +165,14 @@ class Cluster {
         if (s_.window) clear(k_.constant(0u), low);
         fence_async_shared(k_);  // the next copy to this place comes after these writes
       });
-      k_.warp_sync();
-      k_.when(lane == 0u, [&] {
-        U32 bytes = (stop - low) * (2 * row_bytes());
-        if (!early) return full.arrive_expect_bytes(bytes);
+      // Every lane arrives for what it wrote, and lane 0 says what the copies bring.
+      U32 bytes = (stop - low) * (2 * row_bytes());
+      auto arrive = [&] {
         k_.when_else(
-            stop < high, [&] { full.expect_bytes(bytes); }, [&] { full.arrive_expect_bytes(bytes); });
-      });
+            lane == 0u, [&] { full.arrive_expect_bytes(bytes); }, [&] { full.arrive(); });
+      };
+      if (!early) return arrive();
+      k_.when_else(stop == high, arrive, [&] { k_.when(lane == 0u, [&] { full.expect_bytes(bytes); }); });
     });
   }
 
@@ -199,8 +200,7 @@ class Cluster {
     }
     chain_wait(k_, s_.chained);
     for (uint32_t i = 0; i < rounds; ++i) k_.when(real[i], [&] { store_vec(to[i], load_vec<4>(from[i])); });
-    k_.warp_sync();
-    k_.when(newest_early_ && k_.lane() == 0u, [&] { Mbarrier{full_ + stage}.arrive(); });
+    k_.when(newest_early_, [&] { Mbarrier{full_ + stage}.arrive(); });
   }
 
   // Row lane / 4 of the left operand, for every 16 values of the head dimension.
@@ -246,8 +246,7 @@ class Cluster {
           mma(out[d + 1], weights, Tile<heddle::f16, 16, 8>{{v[2], v[3]}});
         }
       });
-      k_.warp_sync();
-      k_.when(lane == 0u, [&] { Mbarrier{free_ + here}.arrive(); });
+      Mbarrier{free_ + here}.arrive();
       Pred wrap = here == s_.stages - 1;
       slot = select(wrap, k_.constant(0u), here + 1u);
       parity = select(wrap, parity.get() ^ 1u, parity.get());

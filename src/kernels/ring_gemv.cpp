@@ -35,8 +35,9 @@ Kernel RingGemv::build() const {
   U32 count = each + select(k.block_id() < more, k.constant(1u), 0u);
 
   k.when(k.thread() == compute * 32, [&] {
-    for (auto& b : full) b.init(compute);
-    for (auto& b : empty) b.init(1u);
+    // every lane that touches the sums arrives for itself
+    for (auto& b : full) b.init(compute * 4);
+    for (auto& b : empty) b.init(32u);
     fence_mbarrier_init(k);
   });
   U32 column = warp % across, group = warp / across;
@@ -118,8 +119,7 @@ Kernel RingGemv::build() const {
                      [&] { store(buffer + (group * 4u + lane / 8u + (c * groups * 4 + v * across * 16)), sum); });
             }
           }
-          k.warp_sync();
-          k.when(lane == 0u, [&] { Mbarrier{full[0].at + slot}.arrive(); });
+          k.when((lane & 7u) == 0u, [&] { Mbarrier{full[0].at + slot}.arrive(); });
         });
       },
       [&] {
@@ -142,8 +142,7 @@ Kernel RingGemv::build() const {
             if (across % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
             total.push_back(sum.get() + shuffle_xor(sum.get(), 16u));
           }
-          k.warp_sync();
-          k.when(lane == 0u, [&] { Mbarrier{empty[0].at + slot}.arrive(); });
+          Mbarrier{empty[0].at + slot}.arrive();
           k.when(mine, [&] {
             for (uint32_t v = 0; v < columns; ++v)
               store(k.arg(&Args::y) + (mul_wide(rows, v) + widen(row)), before[v].get() + total[v]);
@@ -172,8 +171,8 @@ bool fits(const RingGemv& s) {
 // The way with the most computing warps, but not more than `most`, that leaves `resident` blocks registers enough.
 bool settle(RingGemv& s, uint32_t most, uint32_t resident) {
   for (uint32_t warps = most; warps > 0; --warps)
-    for (s.per_warp = 1; s.per_warp <= 4; ++s.per_warp)
-      for (s.groups = 4; s.groups > 0; s.groups /= 2)
+    for (uint32_t i : {0u, 1u, 2u, 3u})  // with many slices, two a warp mean half the sums to merge
+      for (s.per_warp = s.slices > 8 ? (i ^ 1u) + 1 : i + 1, s.groups = 4; s.groups > 0; s.groups /= 2)
         if (s.slices % s.per_warp == 0 && s.slices / s.per_warp * s.groups == warps)
           for (s.resident = resident; s.resident > 0; --s.resident)
             if (fits(s)) return true;
@@ -186,7 +185,7 @@ RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t c
   RingGemv s{.format = format, .slices = cols / ring_tile_cols, .columns = columns};
   // Two small blocks per SM, so that the next kernel's blocks come in one by one; not where that leaves an SM with a
   // block less than others, nor where a line of memory is shared by tiles, which then should be read by one block.
-  if (columns == 1 && (s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224))))
+  if (columns == 1 && s.slices <= 7 && format == 0 && (rows >= 16384 || rows <= 4224))
     if (settle(s, 8, 4) && s.resident == 4) return {s, 2};
   if (!settle(s, 16, 2) && !settle(s, 31, 1))
     throw Error("ring_gemv: {} vectors of {} values do not fit in registers; {} do", columns, cols,
