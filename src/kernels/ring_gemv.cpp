@@ -1,6 +1,6 @@
-// One block per SM takes an even share of the units of 16 rows. Each computing warp has its own ring of tiles, filled
-// before the kernel waits for its predecessor, so no warp waits for another; partial sums go to the finishing warp
-// through two buffers in turn.
+// Each block takes an even share of the tile rows, in units of up to four. Each computing warp has its own ring of
+// tiles, filled before the kernel waits for its predecessor, so no warp waits for another; partial sums go to the
+// finishing warp through two buffers in turn.
 #include "kernels/ring_gemv.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace ptx;
 Kernel RingGemv::build() const {
   check_fields(*this);
   if (slices % per_warp) throw Error("ring_gemv: {} slices cannot be dealt {} to a warp", slices, per_warp);
-  const uint32_t across = slices / per_warp, compute = across * groups, per_unit = 4 / groups * per_warp;
+  const uint32_t across = slices / per_warp, compute = across * groups;
   if (compute > 31) throw Error("ring_gemv: {} x {} computing warps are more than 31", across, groups);
   const uint32_t tile = ring_formats()[format].tile_bytes();
   Builder<Args> k(std::string(name), Launch{.threads = (compute + 1) * 32, .min_blocks = resident});
@@ -29,10 +29,12 @@ Kernel RingGemv::build() const {
   chain_start(k, chained);
   U32 warp = k.warp(), lane = k.lane();
   U32 rows = k.arg(&Args::rows);
-  U32 units = (rows + (ring_unit_rows - 1)) / ring_unit_rows;
-  U32 each = units / k.grid_x(), more = units % k.grid_x();
+  // All blocks have nearly the same to do and end together: one that ended early would leave its place to two blocks of
+  // the next kernel, and that SM would be slow.
+  U32 tile_rows = (rows + 3u) / 4u;
+  U32 each = tile_rows / k.grid_x(), more = tile_rows % k.grid_x();
   U32 first = k.block_id() * each + min(k.block_id(), more);
-  U32 count = each + select(k.block_id() < more, k.constant(1u), 0u);
+  U32 count = each + select(k.block_id() < more, k.constant(1u), 0u), units = (count + 3u) / 4u;
 
   k.when(k.thread() == compute * 32, [&] {
     // every lane that touches the sums arrives for itself
@@ -41,19 +43,17 @@ Kernel RingGemv::build() const {
     fence_mbarrier_init(k);
   });
   U32 column = warp % across, group = warp / across;
-  U32 tiles = count * per_unit;  // of this warp
-  const uint32_t stride = groups * slices * tile;
-  const uint32_t unit_stride = 4 * slices * tile;
+  // of this warp: those of tile rows group, group + groups, ...
+  U32 tiles = (count + (groups - 1) - group) / groups * per_warp;
   // Weights are read once and need not stay in L2, unless two tiles share a line and both want it.
   U64 policy{};
   if (tile % 128 == 0) policy = k.cache_policy(L2::evict_first);
-  auto from = k.arg(&Args::w) + mul_wide((first * 4u + group) * slices + column * per_warp, tile);
+  auto from = k.arg(&Args::w) + mul_wide((first + group) * slices + column * per_warp, tile);
   auto my_ring = ring + warp * (depth * tile);
   auto my_arrived = arrived + warp * depth;
   auto fetch = [&](Mbarrier done, Shared<uint8_t> to, U32 t) {
     done.arrive_expect_bytes(tile);
-    U32 in_unit = t % per_unit;
-    U64 at = mul_wide(t / per_unit, unit_stride) + widen(in_unit / per_warp * stride + in_unit % per_warp * tile);
+    U64 at = mul_wide(t / per_warp, groups * slices * tile) + widen(t % per_warp * tile);
     bulk_load(to, from + at, tile, done, policy);
   };
   k.when(warp < compute && lane == 0u, [&] {
@@ -77,11 +77,11 @@ Kernel RingGemv::build() const {
           }
         auto next_first = ((k.block_id() * compute + warp) * (depth * 32) + lane) * 128u;
         auto stage = k.var(0u), parity = k.var(0u), t = k.var(0u);
-        k.loop(0u, count, 1u, [&](U32 u) {
+        k.loop(0u, units, 1u, [&](U32 u) {
           U32 slot = u & 1u;
           auto buffer = sums + slot * (columns * across * 16) + column * 16u;
           k.when(u >= 2u, [&] { Mbarrier{empty[0].at + slot}.wait(k, (u >> 1u & 1u) ^ 1u); });
-          for (uint32_t c = 0; c < 4 / groups; ++c) {
+          auto tile_row = [&](uint32_t c) {
             std::vector<std::vector<F32>> dot(4);  // of each row, of each vector
             for (uint32_t i = 0; i < per_warp; ++i) {
               U32 s = stage.get();
@@ -118,15 +118,16 @@ Kernel RingGemv::build() const {
               k.when((lane & 7u) == 0u,
                      [&] { store(buffer + (group * 4u + lane / 8u + (c * groups * 4 + v * across * 16)), sum); });
             }
-          }
+          };
+          for (uint32_t c = 0; c < 4 / groups; ++c) k.when(u * 4u + (c * groups) + group < count, [&] { tile_row(c); });
           k.when((lane & 7u) == 0u, [&] { Mbarrier{full[0].at + slot}.arrive(); });
         });
       },
       [&] {
         U32 row16 = lane & 15u, half = lane >> 4u;
-        k.loop(0u, count, 1u, [&](U32 u) {
-          U32 slot = u & 1u, row = (first + u) * ring_unit_rows + row16;
-          Pred mine = lane < 16u && row < rows;
+        k.loop(0u, units, 1u, [&](U32 u) {
+          U32 slot = u & 1u, row = (first + u * 4u) * 4u + row16;
+          Pred there = row16 < (count - u * 4u) * 4u, mine = there && lane < 16u && row < rows;
           std::vector<Var<float>> before;
           for (uint32_t v = 0; v < columns; ++v) {
             before.push_back(k.var(0.0f));
@@ -138,8 +139,10 @@ Kernel RingGemv::build() const {
             auto buffer = (sums + slot * (columns * across * 16) + row16).offset(v * across * 16);
             // the two halves of the warp take every other one
             auto sum = k.var(0.0f);
-            for (uint32_t s = 0; s + 1 < across; s += 2) sum += load(buffer + (half * 16u + s * 16));
-            if (across % 2) k.when(half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
+            k.when(there, [&] {
+              for (uint32_t s = 0; s + 1 < across; s += 2) sum += load(buffer + (half * 16u + s * 16));
+            });
+            if (across % 2) k.when(there && half == 0u, [&] { sum += load(buffer.offset((across - 1) * 16)); });
             total.push_back(sum.get() + shuffle_xor(sum.get(), 16u));
           }
           Mbarrier{empty[0].at + slot}.arrive();
@@ -185,7 +188,7 @@ RingChoice ring_choice(uint32_t format, uint32_t rows, uint32_t cols, uint32_t c
   RingGemv s{.format = format, .slices = cols / ring_tile_cols, .columns = columns};
   // Two small blocks per SM, so that the next kernel's blocks come in one by one; not where that leaves an SM with a
   // block less than others, nor where a line of memory is shared by tiles, which then should be read by one block.
-  if (columns == 1 && s.slices <= 7 && format == 0 && (rows >= 16384 || rows <= 4224))
+  if (columns == 1 && (s.slices > 7 || (format == 0 && (rows >= 16384 || rows <= 4224))))
     if (settle(s, 8, 4) && s.resident == 4) return {s, 2};
   if (!settle(s, 16, 2) && !settle(s, 31, 1))
     throw Error("ring_gemv: {} vectors of {} values do not fit in registers; {} do", columns, cols,
