@@ -43,7 +43,7 @@ proof::Sweep sweep_named(const std::string& name) {
 struct Tally {
   uint32_t cases = 0, failed = 0, skipped = 0;
   uint64_t compared = 0;
-  double worst = 0;
+  double worst = 0, seconds = 0;  // seconds: of host threads, references included
 };
 
 struct Outcome {
@@ -68,11 +68,14 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
       const proof::Case& c = cases[i];
       if (!chosen(options.kernels, c.kernel)) continue;
       const bool runs = machine.runs(c.lowest_target);
+      const auto start = std::chrono::steady_clock::now();
       const proof::Check check = runs ? run_case(c, machine, options.seed) : proof::Check();
+      const double seconds = seconds_since(start);
       std::lock_guard lock(mutex);
       Tally& tally = outcome.by_kernel[c.kernel];
       ++(runs ? tally.cases : tally.skipped);
       tally.compared += check.compared();
+      tally.seconds += seconds;
       tally.worst = std::max(tally.worst, check.worst());
       if (check.failure().empty()) continue;
       ++tally.failed;
@@ -89,12 +92,13 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
 void print_outcome(const Outcome& outcome, std::ostream& out) {
   size_t width = 6;
   for (const std::string& name : outcome.order) width = std::max(width, name.size());
-  out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11}\n", "kernel", width, "cases", "failed", "values",
-                     "error/bound");
+  out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11}  {:>9}\n", "kernel", width, "cases", "failed", "values",
+                     "error/bound", "thread s");
   for (const std::string& name : outcome.order) {
     const Tally& t = outcome.by_kernel.at(name);
-    out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11.2f}{}\n", name, width, t.cases, t.failed, t.compared,
-                       t.worst, t.skipped ? fmt::format("  ({} not for this GPU)", t.skipped) : "");
+    out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11.2f}  {:>9.1f}{}\n", name, width, t.cases, t.failed,
+                       t.compared, t.worst, t.seconds,
+                       t.skipped ? fmt::format("  ({} not for this GPU)", t.skipped) : "");
   }
   for (size_t i = 0; i < outcome.failures.size(); ++i) {
     if (i == 20) {
