@@ -1,6 +1,8 @@
 // From spec to function.
 #include "gpu/library.h"
 
+#include <algorithm>
+
 #include "ptx/print.h"
 #include "ptx/verify.h"
 
@@ -33,8 +35,11 @@ cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void*
                  .cluster = cluster,
                  .dynamic_shared = shared_bytes + dynamic_shared,
                  .after_previous_starts = dependent};
-  if (l.dynamic_shared > 48 * 1024 && l.dynamic_shared > l.function.max_dynamic_shared())
-    l.function.set_max_dynamic_shared(l.dynamic_shared);
+  if (l.dynamic_shared > 48 * 1024) {
+    static std::mutex asking;  // so that of two threads that ask, the larger wish stays
+    std::lock_guard lock(asking);
+    if (l.dynamic_shared > l.function.max_dynamic_shared()) l.function.set_max_dynamic_shared(l.dynamic_shared);
+  }
   l.set_args(args, args_bytes);
   return l;
 }
@@ -66,7 +71,7 @@ void Library::load(const std::vector<Wanted>& all) {
   std::vector<ptx::Kernel> built;
   std::vector<cuda::Source> sources;
   for (const Wanted& wanted : all) {
-    if (find(wanted.key)) continue;
+    if (find(wanted.key) || std::find(keys.begin(), keys.end(), wanted.key) != keys.end()) continue;
     keys.push_back(wanted.key);
     built.push_back(wanted.build());
     ptx::verify(built.back(), target_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -44,6 +45,7 @@ struct Tally {
   uint32_t cases = 0, failed = 0, skipped = 0;
   uint64_t compared = 0;
   double worst = 0, seconds = 0;  // seconds: of host threads, references included
+  std::string failure;            // the first
 };
 
 struct Outcome {
@@ -62,6 +64,7 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
     }
   std::atomic<size_t> next = 0;
   std::mutex mutex;
+  std::exception_ptr broken;  // what is not a case's failure: the GPU cannot be used
   auto work = [&] {
     proof::GpuMachine machine(library);
     for (size_t i; (i = next++) < cases.size();) {
@@ -78,14 +81,23 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
       tally.seconds += seconds;
       tally.worst = std::max(tally.worst, check.worst());
       if (check.failure().empty()) continue;
-      ++tally.failed;
+      if (!tally.failed++) tally.failure = check.failure();
       outcome.failures.push_back(fmt::format("{} {}: {}", c.kernel, c.shape, check.failure()));
     }
   };
   const uint32_t count = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (uint32_t i = 0; i < count; ++i) threads.emplace_back(work);
+  for (uint32_t i = 0; i < count; ++i)
+    threads.emplace_back([&] {
+      try {
+        work();
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        broken = std::current_exception();
+      }
+    });
   for (std::thread& t : threads) t.join();
+  if (broken) std::rethrow_exception(broken);
   return outcome;
 }
 
@@ -217,7 +229,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
     Row row{std::move(b), {}, {}};
     const auto tally = proved.by_kernel.find(row.bench.kernel);
     try {
-      if (tally != proved.by_kernel.end() && tally->second.failed) throw Error("{}", proved.failures.front());
+      if (tally != proved.by_kernel.end() && tally->second.failed) throw Error("{}", tally->second.failure);
       row.timing = time(row.bench, machine, options.seed);
     } catch (const Error& error) {
       row.failure = error.what(), right = false;

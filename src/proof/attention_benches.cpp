@@ -27,6 +27,11 @@ std::function<Args(uint32_t)> inputs(Machine& m, Random& random, uint32_t length
   args.sequences = 1, args.heads = heads, args.kv_heads = kv_heads, args.length = args.max_len = length;
   args.scale = 1 / std::sqrt(float(head_dim));
   std::vector<Args> rotation;
+  args.page_size = 64, args.table_stride = length / 64;
+  std::vector<int32_t> pages(args.table_stride);
+  for (uint32_t i = 0; i < pages.size(); ++i)
+    pages[i] = int32_t((i * 37 + 5) % pages.size());  // 37 is odd: all of them
+  args.table = m.put(pages);
   for (uint32_t i = 0; i < copies(double(values) * 4); ++i) {
     args.k = m.put(one), args.v = m.put(one);
     args.k_base = m.put(std::vector{args.k.address}), args.v_base = m.put(std::vector{args.v.address});
@@ -101,6 +106,10 @@ void add_attention_benches(std::vector<Bench>& all) {
     all.push_back(simt("multi_warp_attention", {.warps = 16}, length));
     all.push_back(simt("batched_incremental_attention",
                        {.layout = kernels::kv_batched, .length = kernels::length_indirect, .warps = 4}, length));
+    all.push_back(simt("incremental_attention_indirect", {.length = kernels::length_indirect}, length));
+    all.push_back(simt("multi_warp_attention_indirect", {.length = kernels::length_indirect, .warps = 16}, length));
+    all.push_back(
+        simt("paged_attention", {.layout = kernels::kv_paged, .length = kernels::length_indirect, .warps = 4}, length));
     all.push_back(split(length, length > 4096 ? 512 : 128));
     const auto [spec, clusters] = kernels::cluster_choice(head_dim, kv_heads, 1, length, sms);
     all.push_back(cluster(spec, length, spec.merge ? clusters : 0));

@@ -26,6 +26,8 @@ class Random {
 
  private:
   std::mt19937_64 bits_;
+  float second_ = 0;
+  bool has_second_ = false;
 };
 
 // What a case compares. The first difference is kept as text; nothing is thrown, so that a table can show them all.
@@ -65,8 +67,10 @@ class Check {
  private:
   template <class T>
   static std::string show(const T& v) {
-    if constexpr (requires { float(v); }) return fmt::format("{}", float(v));
-    return fmt::format("{}", v);
+    if constexpr (std::is_arithmetic_v<T>)
+      return fmt::format("{}", v);
+    else
+      return fmt::format("{}", to_f32(v));
   }
   std::string failure_;
   double worst_ = 0;

@@ -8,6 +8,7 @@
 #include "kernels/rope.h"
 #include "kernels/rope_frequencies.h"
 #include "kernels/sample.h"
+#include "kernels/sample_penalties.h"
 #include "kernels/softmax.h"
 #include "proof/bench.h"
 
@@ -110,6 +111,20 @@ void add_layer_benches(std::vector<Bench>& all) {
                          .up_stride = 28672};
             return [=](ptx::DevicePtr<float> x) mutable { return a.gate = x, a.up.address = x.address + 14336 * 4, a; };
           }));
+    for (uint32_t act : {uint32_t(Gate::silu), uint32_t(Gate::gelu_erf)})
+      all.push_back(one(act == Gate::silu ? "silu" : "gelu", fmt::format("{} x 14336", rows),
+                        Gate{.vec = 4, .act = act, .times_up = 0, .chained = 1}, size_t(f), f * 8, f * 8,
+                        [=](Machine& m, Random&) {
+                          Gate::Args a{.y = m.poisoned<float>(size_t(f)),
+                                       .gate = {},
+                                       .up = {},
+                                       .rows = rows,
+                                       .cols = 14336,
+                                       .y_stride = 14336,
+                                       .gate_stride = 14336,
+                                       .up_stride = 0};
+                          return [=](ptx::DevicePtr<float> x) mutable { return a.gate = x, a; };
+                        }));
     const uint32_t keys = 4096, queries = rows == 1 ? 1 : 128;
     const double s = 32.0 * queries * keys;
     all.push_back(one("causal_softmax", fmt::format("{} rows x {}", 32 * queries, keys), CausalSoftmax{.chained = 1},
@@ -155,6 +170,19 @@ void add_layer_benches(std::vector<Bench>& all) {
                      .cols = vocab};
       return [=](ptx::DevicePtr<float> x) mutable { return a.x = x, a; };
     }));
+    all.push_back(one("apply_penalties", shape + ", 1000 tokens seen", ApplyPenalties{.chained = 1}, size_t(n),
+                      rows * 16000.0, 0, [=](Machine& m, Random& random) {
+                        std::vector<TokenCount> seen;
+                        for (uint32_t i = 0; i < 1000; ++i) seen.push_back({random.below(128) + i * 128, 1});
+                        const std::vector<PenaltyRow> p(rows, {.tokens = 1000, .repetition = 1.1f, .frequency = 0.1f});
+                        ApplyPenalties::Args a{.logits = {},
+                                               .params = {m.put(p).address},
+                                               .tokens = {m.put(seen).address},
+                                               .biases = {m.put(std::vector<TokenBias>(1)).address},
+                                               .rows = rows,
+                                               .vocab = vocab};
+                        return [=](ptx::DevicePtr<float> x) mutable { return a.logits = x, a; };
+                      }));
     for (bool cut : {false, true})
       all.push_back(one("sample", shape + (cut ? " top-k 40, top-p 0.95, min-p 0.05" : " temperature only"),
                         Sample{.vec = 4, .chained = 1}, size_t(n), n * 4, n, [=](Machine& m, Random&) {

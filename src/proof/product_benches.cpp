@@ -38,9 +38,39 @@ Bench gemv(std::string kernel, Gemv spec, uint32_t cols, uint32_t rows) {
           prepare};
 }
 
+// 512 tokens of a vocabulary of 128256.
+Bench embedding(quant::Format format) {
+  constexpr uint32_t tokens = 512, cols = 4096, vocabulary = 128256;
+  const size_t row = quant::row_bytes(format, cols);
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto table = m.poisoned<uint8_t>(row * vocabulary);  // the bits do not matter for the time
+    std::vector<ptx::DevicePtr<uint32_t>> ids;
+    for (uint32_t i = 0; i < 16; ++i) {
+      std::vector<uint32_t> some(tokens);
+      for (auto& id : some) id = random.below(vocabulary);
+      ids.push_back(m.put(some));
+    }
+    const auto y = m.poisoned<float>(size_t(tokens) * cols);
+    const kernels::Embedding spec{.format = uint32_t(format), .chained = 1};
+    return [=](Machine& now, uint32_t r) {
+      now.launch(spec, {.y = y,
+                        .table = table,
+                        .ids = ids[r % ids.size()],
+                        .tokens = tokens,
+                        .cols = cols,
+                        .vocabulary = vocabulary,
+                        .scale = 1});
+    };
+  };
+  return {"embedding", fmt::format("{} {} x {}", quant::name(format), tokens, cols),
+          "sm_75",     double(tokens) * (double(row) + cols * 4.0),
+          0,           prepare};
+}
+
 }  // namespace
 
 void add_product_benches(std::vector<Bench>& all) {
+  for (quant::Format format : {quant::Format::q4_k, quant::Format::f16}) all.push_back(embedding(format));
   const std::string dp4a = "mwv_dp4a_q4k_gemv";
   for (auto& [name, summary, spec] : kernels::gemv_presets()) {
     Gemv chained = spec;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/ring_gemv.h"
+#include "kernels/stream_read.h"
 #include "proof/bench.h"
 
 namespace heddle::proof {
@@ -41,9 +42,41 @@ Bench ring(uint32_t format, uint32_t cols, uint32_t rows, uint32_t columns = 1) 
   return {"ring_gemv", shape, "sm_90", double(bytes), 2.0 * rows * cols * columns, prepare};
 }
 
+Bench pack(uint32_t format, uint32_t cols, uint32_t rows) {
+  const uint64_t bytes = kernels::ring_bytes(format, rows, cols);
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const std::vector<uint8_t> one = random.bytes(bytes);
+    std::vector<ptx::DevicePtr<uint8_t>> from;
+    for (uint32_t i = 0; i < copies(double(bytes)); ++i) from.push_back(m.put(one));
+    const auto to = m.poisoned<uint8_t>(bytes);
+    return [=](Machine& now, uint32_t r) {
+      now.launch(kernels::RingPack{.format = format},
+                 {.to = to, .from = from[r % from.size()], .rows = rows, .cols = cols});
+    };
+  };
+  return {"ring_pack", fmt::format("{} {} -> {}", kernels::ring_formats()[format].name, cols, rows),
+          "sm_75",     2.0 * double(bytes),
+          0,           prepare};
+}
+
+Bench read() {
+  constexpr uint64_t words = uint64_t(1) << 28;
+  auto prepare = [](Machine& m, Random&) -> Bench::Round {
+    const kernels::StreamRead::Args args{.sum = m.put(std::vector<uint32_t>{0}),
+                                         .data = m.poisoned<uint32_t>(words),
+                                         .words = words,
+                                         .blocks = m.processors() * 4};
+    return [=](Machine& now, uint32_t) { now.launch(kernels::StreamRead{}, args); };
+  };
+  return {"stream_read", "1 GiB", "sm_75", double(words) * 4, 0, prepare};
+}
+
 }  // namespace
 
 void add_stream_benches(std::vector<Bench>& all) {
+  all.push_back(read());
+  all.push_back(pack(0, 4096, 28672));
+  all.push_back(pack(1, 4096, 28672));
   all.push_back(ring(0, 4096, 4096));
   all.push_back(ring(0, 4096, 6144));
   all.push_back(ring(0, 4096, 28672));

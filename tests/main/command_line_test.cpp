@@ -5,7 +5,9 @@
 
 #include <sstream>
 
+#include "base/error.h"
 #include "base/version.h"
+#include "kernels/catalog.h"
 
 namespace heddle {
 namespace {
@@ -31,7 +33,8 @@ TEST(CommandLine, AloneItShowsWhatItCanDo) {
   EXPECT_EQ(alone.status, 0);
   EXPECT_EQ(help.status, 0);
   EXPECT_EQ(alone.out, help.out);
-  for (const char* part : {"--version", "ptx", "heddle ptx check", "Examples"})
+  for (const char* part : {"--version", "ptx", "heddle ptx check", "Examples", "heddle devices", "heddle selftest",
+                           "heddle bench kernels", "The GPUs", "Time what heddle does"})
     EXPECT_NE(help.out.find(part), std::string::npos) << part << "\n" << help.out;
 }
 
@@ -44,8 +47,37 @@ TEST(CommandLine, EachCommandHasHelp) {
   }
 }
 
+TEST(CommandLine, EachCommandForGpusHasHelpWithItsOptions) {
+  const Result bench = heddle({"bench"});
+  EXPECT_EQ(bench.status, 0);
+  EXPECT_EQ(bench.out, heddle({"bench", "--help"}).out);
+  EXPECT_NE(bench.out.find("kernels"), std::string::npos) << bench.out;
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> options{
+      {{"devices"}, {}},
+      {{"selftest"}, {"kernels", "--device", "--sweep", "quick, normal or full", "--seed", "--threads"}},
+      {{"bench", "kernels"}, {"kernels", "--device", "--shape", "--json"}}};
+  for (const auto& [command, parts] : options) {
+    std::vector<std::string> words = command;
+    words.push_back("--help");
+    const Result result = heddle(words);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.err, "");
+    EXPECT_NE(result.out.find(fmt::format("Usage: heddle {} ", fmt::join(command, " "))), std::string::npos)
+        << result.out;
+    for (const std::string& part : parts) EXPECT_NE(result.out.find(part), std::string::npos) << part << result.out;
+  }
+}
+
 TEST(CommandLine, WhatIsNotUnderstoodIsNamed) {
-  const std::vector<std::vector<std::string>> wrong{{"fly"}, {"--fly"}, {"ptx", "fly"}, {"ptx", "list", "--fly"}};
+  const std::vector<std::vector<std::string>> wrong{{"fly"},
+                                                    {"--fly"},
+                                                    {"ptx", "fly"},
+                                                    {"bench", "fly"},
+                                                    {"devices", "fly"},
+                                                    {"ptx", "list", "--fly"},
+                                                    {"selftest", "--fly"},
+                                                    {"selftest", "--seed", "fly"},
+                                                    {"bench", "kernels", "--device", "fly"}};
   for (const std::vector<std::string>& arguments : wrong) {
     const Result result = heddle(arguments);
     EXPECT_EQ(result.status, 2);
@@ -78,6 +110,15 @@ TEST(CommandLine, ListsTheKernels) {
   const Result result = heddle({"ptx", "list"});
   EXPECT_EQ(result.status, 0);
   EXPECT_NE(result.out.find("sm_75+"), std::string::npos) << result.out;
+  for (const kernels::Entry& entry : kernels::catalog()) {
+    const size_t at = ("\n" + result.out).find("\n" + entry.name + " ");
+    ASSERT_NE(at, std::string::npos) << entry.name;
+    // the line below is its own
+    const size_t below = result.out.find('\n', at) + 1;
+    const std::string fields = result.out.substr(below, result.out.find('\n', below) - below);
+    EXPECT_EQ(fields.find("preset of " + entry.spec + ":") != std::string::npos, entry.spec != entry.name) << fields;
+    EXPECT_NE(fields.find(" " + entry.fields.at(0).first + "="), std::string::npos) << fields;
+  }
 }
 
 }  // namespace

@@ -15,9 +15,10 @@
 #include <sstream>
 #include <thread>
 
-#include "ptx/print.h"
+#include "cuda/memory.h"
+#include "cuda/tensor_map.h"
+#include "gpu/library.h"
 #include "ptx/verify.h"
-#include "tests/on_gpu/driver.h"
 #include "tests/ptx/cases/run.h"
 
 namespace heddle::gpu_test {
@@ -80,24 +81,47 @@ void measure(const Case& c, const std::vector<uint8_t>& got, const std::vector<u
 }
 
 // --- one case -----------------------------------------------------------------------------------------------------
-uint32_t shared_bytes(const Case& c, const ptx::Kernel& k) {
-  if (!k.shared_at_launch()) return 0;
-  return k.dynamic_shared ? ptx::dynamic_shared_offset(k) + c.dynamic_shared_bytes : k.shared_bytes;
+// A kernel that does not end: nothing can be run beside it, nor can it be ended.
+struct Hung : Error {
+  using Error::Error;
+};
+
+ptx::TensorMap encode(const cuda::Context& context, const ptx::TensorMapSpec& spec) {
+  using cuda::TensorType;
+  using ptx::Type;
+  static const std::map<Type, TensorType> types{{Type::u8, TensorType::u8},   {Type::u16, TensorType::u16},
+                                                {Type::u32, TensorType::u32}, {Type::s32, TensorType::s32},
+                                                {Type::u64, TensorType::u64}, {Type::s64, TensorType::s64},
+                                                {Type::f16, TensorType::f16}, {Type::f32, TensorType::f32},
+                                                {Type::f64, TensorType::f64}, {Type::bf16, TensorType::bf16}};
+  const auto type = types.find(spec.type);
+  if (type == types.end()) throw Error("no tensor map of {}", ptx::name(spec.type));
+  const cuda::EncodedTensorMap map = cuda::encode_tensor_map(context, {.type = type->second,
+                                                                       .rank = spec.rank,
+                                                                       .address = spec.address,
+                                                                       .size = spec.size,
+                                                                       .stride = spec.stride,
+                                                                       .box = spec.box,
+                                                                       .swizzle = cuda::TensorSwizzle(spec.swizzle)});
+  return {map.words};
 }
 
 // What the GPU makes of the inputs. One kernel at a time, so that a fault is blamed on the right one.
-std::vector<uint8_t> run_on_gpu(const Device& device, const Module& module, const Case& c, const ptx::Kernel& kernel,
+std::vector<uint8_t> run_on_gpu(const cuda::Context& context, const gpu::Loaded& loaded, const Case& c,
                                 const std::vector<uint8_t>& in, uint32_t items) {
   constexpr size_t guard = 4096;  // bytes behind the output that must stay as they are
   const size_t out_bytes = size_t(items) * c.out_bytes;
-  Buffer from(device, in.size()), to(device, out_bytes + guard);
-  from.put(in);
-  to.fill(ptx::cases::untouched, out_bytes + guard);
+  cuda::Stream stream(context);
+  const cuda::Buffer from = cuda::Buffer::of(context, std::span<const uint8_t>(in));
+  cuda::Buffer to(context, out_bytes + guard);
+  to.fill(ptx::cases::untouched);
   ptx::cases::Args args{.in = {from.address()}, .out = {to.address()}, .items = items, .map_in = {}, .map_out = {}};
-  if (c.map_in) args.map_in = encode(device, c.map_in(args.in.address, items));
-  if (c.map_out) args.map_out = encode(device, c.map_out(args.out.address, items));
-  module.run(kernel, ptx::cases::grid(c, items), shared_bytes(c, kernel), &args, patience);
-  std::vector<uint8_t> out = to.get(out_bytes + guard);
+  if (c.map_in) args.map_in = encode(context, c.map_in(args.in.address, items));
+  if (c.map_out) args.map_out = encode(context, c.map_out(args.out.address, items));
+  cuda::launch(stream, loaded.launch(ptx::cases::grid(c, items), c.dynamic_shared_bytes, &args, sizeof args));
+  if (!stream.done_within(patience)) throw Hung("the kernel did not end within {} s", patience);
+  stream.synchronize();
+  std::vector<uint8_t> out = to.get<uint8_t>(out_bytes + guard);
   if (std::any_of(out.begin() + std::ptrdiff_t(out_bytes), out.end(),
                   [](uint8_t b) { return b != ptx::cases::untouched; }))
     throw Error("wrote behind its output");
@@ -105,7 +129,7 @@ std::vector<uint8_t> run_on_gpu(const Device& device, const Module& module, cons
   return out;
 }
 
-Result run_case(const Device& device, const ptx::Target& target, const Case& c, const Options& options, std::mutex& gpu,
+Result run_case(gpu::Library& library, const Case& c, const Options& options, std::mutex& gpu,
                 std::atomic<bool>& lost) {
   Result r;
   r.state = Result::State::failed;
@@ -114,12 +138,12 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
     const ptx::Kernel kernel = c.build();
     ptx::verify(kernel);
     try {
-      ptx::verify(kernel, target);
+      ptx::verify(kernel, library.target());
     } catch (const Error& e) {  // only what depends on the target is left to fail
       r.state = Result::State::skipped, r.why = e.what();
       return r;
     }
-    Module module(device, ptx::print(kernel, target), kernel.name);
+    const gpu::Loaded& loaded = library.get(gpu::Wanted{c.family + " " + c.name, c.build});
     r.items = options.items ? options.items : c.fewest_items ? c.fewest_items : usual_items;
     const auto in = ptx::cases::make_inputs(c, r.items, options.seed);
     // races are the unit tests' business: they cost the interpreter more than the rest
@@ -130,9 +154,9 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
       if (lost) return Result{};
       launched = true;
       try {
-        got = run_on_gpu(device, module, c, kernel, in, r.items);
-      } catch (const DriverError& e) {
-        if (e.sticky) lost = true;  // before another takes the lock
+        got = run_on_gpu(library.context(), loaded, c, in, r.items);
+      } catch (const cuda::DriverError& e) {
+        if (e.context_lost) lost = true;  // before another takes the lock
         throw;
       }
     }
@@ -140,31 +164,22 @@ Result run_case(const Device& device, const ptx::Target& target, const Case& c, 
     r.mismatches = difference.mismatches, r.why = difference.first;
     measure(c, got, want, r);
     r.state = r.mismatches ? Result::State::failed : Result::State::done;
-  } catch (const DriverError& e) {
-    if (e.sticky && !launched) return Result{};  // another case's fault: again in a new context
+  } catch (const cuda::DriverError& e) {
+    if (e.context_lost && !launched) return Result{};  // another case's fault: again in a new context
     r.why = e.what();
-    if (e.code == Module::hung) {
-      fmt::print("{} {}: {}\n", c.family, c.name, e.what());
-      std::fflush(stdout);
-      _exit(1);  // nothing can be run beside it, nor can it be ended
-    }
+  } catch (const Hung& e) {
+    fmt::print("{} {}: {}\n", c.family, c.name, e.what());
+    std::fflush(stdout);
+    _exit(1);
   } catch (const std::exception& e) {
     r.why = e.what();
   }
   return r;
 }
 
-const ptx::Target& best_target(uint32_t sm) {
-  const ptx::Target* best = nullptr;
-  for (auto& t : ptx::targets())
-    if (t.sm == sm || (t.sm < sm && !t.specific)) best = &t;  // in order: the "a" target of the very sm comes last
-  if (!best) throw NoGpu(fmt::format("no GPU: this one is sm_{}, heddle begins with sm_75", sm));
-  return *best;
-}
-
 // The pending cases, several at a time, until all have their result or a fault ends the process's use of the GPU.
-void run_pending(const Device& device, const ptx::Target& target, const std::vector<Case>& cases,
-                 const Options& options, std::vector<Result>& results) {
+void run_pending(gpu::Library& library, const std::vector<Case>& cases, const Options& options,
+                 std::vector<Result>& results) {
   std::vector<size_t> pending;
   for (size_t i = 0; i < cases.size(); ++i)
     if (results[i].state == Result::State::pending) pending.push_back(i);
@@ -174,10 +189,9 @@ void run_pending(const Device& device, const ptx::Target& target, const std::vec
   std::vector<std::thread> workers;
   for (uint32_t t = 0; t < options.threads; ++t)
     workers.emplace_back([&] {
-      device.use();
       for (size_t n; !lost && (n = next++) < pending.size();) {
         const Case& c = cases[pending[n]];
-        Result r = run_case(device, target, c, options, gpu, lost);
+        Result r = run_case(library, c, options, gpu, lost);
         if (options.verbose && r.state != Result::State::pending) {
           fmt::print("{} {}: {} items, {} mismatches {}\n", c.family, c.name, r.items, r.mismatches, r.why);
           std::fflush(stdout);
@@ -235,15 +249,18 @@ int run_all(const std::vector<Case>& cases, const Options& options, std::vector<
     if (child == 0) {
       int status = 0;
       try {
-        Device device;
-        const ptx::Target& target = best_target(device.sm());
+        cuda::Context context;
+        gpu::Library library(context, nullptr);
         if (first)
-          fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", device.name(),
-                     device.driver_version(), target.name, cases.size(), options.threads, options.seed);
-        run_pending(device, target, cases, options, results);
+          fmt::print("{}, driver {}, target {}, {} cases, {} threads, seed {}\n", context.info().name,
+                     context.driver_version(), library.target().name, cases.size(), options.threads, options.seed);
+        run_pending(library, cases, options, results);
         write_results(file, results);
         std::fflush(file);
-      } catch (const NoGpu& e) {
+      } catch (const cuda::NoDriver& e) {
+        fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
+        status = 2;
+      } catch (const cuda::NoDevice& e) {
         fmt::print(stderr, "isa_on_gpu: {}\n", e.what());
         status = 2;
       } catch (const std::exception& e) {
