@@ -58,7 +58,7 @@ function(heddle_tests name)
   heddle_test_options(${name}_tests)
   if(NOT HEDDLE_SANITIZE)
     gtest_discover_tests(${name}_tests
-      DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
+      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
     return()
   endif()
   foreach(quarter RANGE 3)

@@ -25,7 +25,7 @@ std::optional<size_t> parameter_bytes(ContextState& s, const LoadedFunction& f) 
   const int result = s.result_of(s.api.parameter_info, f.handle, size_t(0), &offset, &size);
   if (result == code::invalid_value) return 0;  // there is none
   if (result != code::success) s.fail(result, s.api.parameter_info.name, *f.name);
-  return offset + size;
+  return size;  // offset: where the alignment puts it
 }
 
 void fill_in(LoadedFunction& f, ContextState& s, void* module, const std::string& name) {

@@ -212,7 +212,8 @@ void with_constants(Block& out, const Block& block) {
 TEST_F(AssembleTest, AnyOperandMayBeAConstant) {
   for (const auto& [key, probes] : groups()) {
     const auto& [sm, version, only] = key;
-    const Target& t = lowest({sm, version, only});
+    const Need need{sm, version, only};
+    const Target& t = lowest(need);
     const auto constants_of = [](std::span<const Probe> some) {
       Stage s("probe");
       const size_t stage = s.kernel.body.size();
