@@ -40,8 +40,13 @@ Kernel axpy() {
   auto x = k.arg(&AxpyArgs::x), y = k.arg(&AxpyArgs::y);
   auto a = k.arg(&AxpyArgs::a);
   auto n = k.arg(&AxpyArgs::n);
-  U32 i = k.block_id() * 128u + k.thread();
-  k.when(i < n, [&] { store(y + i, fma(load(x + i), a, load(y + i)) + 1.5f); });
+  // one call after the other: compilers differ in which operand they evaluate first
+  U32 block = k.block_id(), first = block * 128u, i = first + k.thread();
+  k.when(i < n, [&] {
+    auto to = y + i;
+    F32 old_x = load(x + i), old_y = load(y + i);
+    store(to, fma(old_x, a, old_y) + 1.5f);
+  });
   return k.finish();
 }
 
@@ -84,7 +89,7 @@ TEST(Print, AWholeKernel) {
 TEST(Print, LinesPointToTheSourceAndAreNotRepeated) {
   Builder<NoArgs> k("k", 32);
   const uint32_t here = __LINE__ + 1;
-  U32 t = k.thread() + k.lane();
+  U32 thread = k.thread(), t = thread + k.lane();
   k.append({.op = Op::mov, .type = Type::u32, .dst = {k.reg(Type::u32)}, .src = {t.op}}, Loc{"caf\xc3\xa9 \"x\".h", 7});
   const std::string text = print(k.finish(), target("sm_75"));
   EXPECT_NE(text.find(fmt::format(".file 1 \"{}\"\n.file 2 \"caf?? ?x?.h\"\n", __FILE__)), std::string::npos) << text;
