@@ -5,6 +5,7 @@
 
 #include "kernels/field.h"
 #include "ptx/builder.h"
+#include "quant/format.h"
 
 namespace heddle::kernels {
 
@@ -16,12 +17,12 @@ struct RingPlane {
   uint32_t from, bytes;  // of a block as it is in the file
 };
 struct RingFormat {
-  std::string name;
-  uint32_t block_bytes;
+  quant::Format format;
   std::vector<RingPlane> planes;
-  uint32_t tile_bytes() const { return 16 * block_bytes; }
+  uint32_t block_bytes() const { return quant::block_bytes(format); }
+  uint32_t tile_bytes() const { return 16 * block_bytes(); }
 };
-const std::vector<RingFormat>& ring_formats();  // q4_k, q6_k
+const std::vector<RingFormat>& ring_formats();  // q4_k, q6_k; a spec's field `format` is a number in this list
 inline constexpr uint32_t ring_tile_cols = 1024, ring_unit_rows = 16;
 uint64_t ring_bytes(uint32_t format, uint32_t rows, uint32_t cols);
 
@@ -93,7 +94,7 @@ inline constexpr uint32_t ring_ahead_bytes = 3'000'000;
 namespace detail {
 inline Allowed ring_format_names() {
   std::vector<std::string> names;
-  for (auto& f : ring_formats()) names.push_back(f.name);
+  for (auto& f : ring_formats()) names.emplace_back(quant::name(f.format));
   return named(std::move(names));
 }
 }  // namespace detail

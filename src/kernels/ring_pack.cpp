@@ -9,15 +9,15 @@ using namespace ptx;
 
 const std::vector<RingFormat>& ring_formats() {
   static const std::vector<RingFormat> all{
-      {"q4_k", 144, {{0, 16}, {16, 128}}},
-      {"q6_k", 210, {{0, 128}, {128, 64}, {192, 16}, {208, 2}}},
+      {quant::Format::q4_k, {{0, 16}, {16, 128}}},
+      {quant::Format::q6_k, {{0, 128}, {128, 64}, {192, 16}, {208, 2}}},
   };
   return all;
 }
 
 uint64_t ring_bytes(uint32_t format, uint32_t rows, uint32_t cols) {
   const uint64_t filled = (uint64_t(rows) + ring_unit_rows - 1) / ring_unit_rows * ring_unit_rows;
-  return filled * (cols / 256) * ring_formats().at(format).block_bytes;
+  return filled * (cols / 256) * ring_formats().at(format).block_bytes();
 }
 
 Kernel RingPack::build() const {
@@ -31,7 +31,7 @@ Kernel RingPack::build() const {
     k.loop(k.block_id(), blocks, k.grid_x(), [&](U32 b) {
       U64 tile = mul_wide(row >> 2u, blocks >> 2u) + widen(b >> 2u);
       auto to = k.arg(&Args::to) + tile * uint64_t(f.tile_bytes());
-      auto from = k.arg(&Args::from) + (mul_wide(row, blocks) + widen(b)) * uint64_t(f.block_bytes);
+      auto from = k.arg(&Args::from) + (mul_wide(row, blocks) + widen(b)) * uint64_t(f.block_bytes());
       U32 in_tile = (row & 3u) * 4u + (b & 3u);
       uint32_t plane_at = 0;
       for (const RingPlane& plane : f.planes) {

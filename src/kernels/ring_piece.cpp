@@ -6,8 +6,8 @@ namespace heddle::kernels {
 using namespace ptx;
 
 RingPiece::RingPiece(Code& k, uint32_t format, U32 lane)
-    : format_(block_format(format == 1 ? quant::Format::q6_k : quant::Format::q4_k)),
-      six_bits_(format == 1),
+    : format_(block_format(ring_formats()[format].format)),
+      six_bits_(ring_formats()[format].format == quant::Format::q6_k),
       block_(lane / 8u),
       lane_(lane_of(k, lane, 8, false)) {}
 

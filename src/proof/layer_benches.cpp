@@ -27,7 +27,7 @@ std::vector<ptx::DevicePtr<float>> inputs(Machine& m, Random& random, size_t cou
   return all;
 }
 
-// `fill` completes the arguments of a round from its input.
+// make(machine, random) gives what completes the arguments of a round from its input.
 template <class Spec, class Make>
 Bench one(std::string kernel, std::string shape, const Spec& spec, size_t count, double bytes, double flops,
           Make make) {

@@ -37,7 +37,7 @@ Bench ring(uint32_t format, uint32_t cols, uint32_t rows, uint32_t columns = 1) 
       now.launch(spec, args);
     };
   };
-  std::string shape = fmt::format("{} {} -> {}", kernels::ring_formats()[format].name, cols, rows);
+  std::string shape = fmt::format("{} {} -> {}", quant::name(kernels::ring_formats()[format].format), cols, rows);
   if (columns > 1) shape += fmt::format(" x {} columns", columns);
   return {"ring_gemv", shape, "sm_90", double(bytes), 2.0 * rows * cols * columns, prepare};
 }
@@ -54,7 +54,7 @@ Bench pack(uint32_t format, uint32_t cols, uint32_t rows) {
                  {.to = to, .from = from[r % from.size()], .rows = rows, .cols = cols});
     };
   };
-  return {"ring_pack", fmt::format("{} {} -> {}", kernels::ring_formats()[format].name, cols, rows),
+  return {"ring_pack", fmt::format("{} {} -> {}", quant::name(kernels::ring_formats()[format].format), cols, rows),
           "sm_75",     2.0 * double(bytes),
           0,           prepare};
 }

@@ -56,7 +56,7 @@ Q8x16 quantize(const std::vector<float>& x) {
 Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t cols = spec.slices * kernels::ring_tile_cols;
-    const quant::Format format = spec.format == 1 ? quant::Format::q6_k : quant::Format::q4_k;
+    const quant::Format format = kernels::ring_formats()[spec.format].format;
     const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols);
     const size_t count = size_t(rows) * spec.columns;
     std::vector<Q8x16> x;
@@ -105,7 +105,7 @@ Case ring(RingGemv spec, uint32_t rows, uint32_t blocks) {
 Case outlier(uint32_t format_index) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t rows = 256, cols = 4096;
-    const quant::Format format = format_index == 1 ? quant::Format::q6_k : quant::Format::q4_k;
+    const quant::Format format = kernels::ring_formats()[format_index].format;
     const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols);
     std::vector<float> x = random.normals(cols);
     x[random.below(cols)] = 26;
@@ -138,7 +138,8 @@ Case outlier(uint32_t format_index) {
     check.that(std::sqrt(off2 / want2) < 0.01, fmt::format("off by {:.4f} of the rms", std::sqrt(off2 / want2)));
     check.that(dot / std::sqrt(got2 * want2) > 0.9999, fmt::format("cosine {:.6f}", dot / std::sqrt(got2 * want2)));
   };
-  return {"ring_gemv", fmt::format("format={} with an outlier of 26 rms", kernels::ring_formats()[format_index].name),
+  return {"ring_gemv",
+          fmt::format("format={} with an outlier of 26 rms", quant::name(kernels::ring_formats()[format_index].format)),
           "sm_90", run};
 }
 

@@ -55,8 +55,8 @@ TEST(RingGemv, PackedWeightsAreNoLargerThanTheFile) {
   for (const RingFormat& f : ring_formats()) {
     uint32_t bytes = 0;
     for (const RingPlane& plane : f.planes) bytes += plane.bytes;
-    EXPECT_EQ(bytes, f.block_bytes) << f.name;
-    EXPECT_EQ(f.tile_bytes() % 16, 0u) << f.name;
+    EXPECT_EQ(bytes, f.block_bytes()) << quant::name(f.format);
+    EXPECT_EQ(f.tile_bytes() % 16, 0u) << quant::name(f.format);
   }
 }
 
