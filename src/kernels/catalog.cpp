@@ -17,4 +17,9 @@ const std::vector<Entry>& catalog() {
   return all;
 }
 
+bool runs_on(const std::string& lowest_target, const ptx::Target& here) {
+  const ptx::Target& lowest = ptx::target(lowest_target);
+  return lowest.specific ? here.name == lowest.name : here.sm >= lowest.sm;
+}
+
 }  // namespace heddle::kernels

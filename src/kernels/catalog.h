@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ptx/ir.h"
+#include "ptx/target.h"
 
 namespace heddle::kernels {
 
@@ -20,5 +20,9 @@ struct Entry {
   std::string lowest_target;  // "sm_75"
 };
 const std::vector<Entry>& catalog();
+
+// Whether a kernel with this lowest target runs on `here`: one for an "a" target uses what only that architecture has,
+// any other runs from its lowest target on.
+bool runs_on(const std::string& lowest_target, const ptx::Target& here);
 
 }  // namespace heddle::kernels

@@ -137,8 +137,7 @@ double cold_start(const cuda::Context& context, cuda::Cache* cache, size_t& coun
   gpu::Library library(context, cache);
   std::vector<gpu::Wanted> all;
   for (const kernels::Entry& entry : kernels::catalog()) {
-    const ptx::Target& lowest = ptx::target(entry.lowest_target);
-    if (lowest.specific ? lowest.name != library.target().name : lowest.sm > library.target().sm) continue;
+    if (!kernels::runs_on(entry.lowest_target, library.target())) continue;
     all.push_back({entry.name, [&entry] { return entry.build({}); }});
   }
   count = all.size();

@@ -24,12 +24,6 @@ const kernels::Entry& find_kernel(const std::vector<kernels::Entry>& catalog, co
   throw Error("no kernel is called {}; there are {}", name, known);
 }
 
-// A kernel for an "a" target uses what only that architecture has; any other runs from its lowest target on.
-bool is_for(const kernels::Entry& entry, const ptx::Target& target) {
-  const ptx::Target& lowest = ptx::target(entry.lowest_target);
-  return lowest.specific ? target.name == lowest.name : target.sm >= lowest.sm;
-}
-
 // One kernel for one target: a cell of the table.
 struct Cell {
   const kernels::Entry* entry;
@@ -134,7 +128,8 @@ bool check_kernels(const std::vector<kernels::Entry>& catalog, const std::vector
 
   std::vector<Cell> cells;  // row by row
   for (const kernels::Entry* entry : rows)
-    for (const ptx::Target* target : columns) cells.push_back({entry, target, is_for(*entry, *target) ? "" : "-", ""});
+    for (const ptx::Target* target : columns)
+      cells.push_back({entry, target, kernels::runs_on(entry->lowest_target, *target) ? "" : "-", ""});
 
   const bool assembling = ptxas_found();
   check_cells(cells, assembling);

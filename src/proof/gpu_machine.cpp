@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/catalog.h"
+
 namespace heddle::proof {
 namespace {
 
@@ -16,8 +18,7 @@ size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 GpuMachine::GpuMachine(gpu::Library& library) : library_(library), stream_(library.context()) {}
 
 bool GpuMachine::runs(const std::string& lowest_target) const {
-  const ptx::Target &lowest = ptx::target(lowest_target), &here = library_.target();
-  return lowest.specific ? lowest.name == here.name : lowest.sm <= here.sm;
+  return kernels::runs_on(lowest_target, library_.target());
 }
 
 void GpuMachine::clear() {
