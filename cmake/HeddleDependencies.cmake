@@ -4,6 +4,25 @@ option(HEDDLE_STATIC "Programs that need nothing but glibc: to be carried to ano
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
+# heddle_library(target header library...): a Debian library without a CMake package of its own. The first of the library's
+# file names that is there is taken.
+function(heddle_library target header)
+  find_path(${target}_include ${header} REQUIRED)
+  find_library(${target}_library NAMES ${ARGN} REQUIRED)
+  add_library(${target} UNKNOWN IMPORTED)
+  set_target_properties(${target} PROPERTIES
+    IMPORTED_LOCATION ${${target}_library} INTERFACE_INCLUDE_DIRECTORIES ${${target}_include})
+endfunction()
+if(HEDDLE_STATIC)
+  heddle_library(pcre2 pcre2.h libpcre2-8.a)
+  heddle_library(utf8proc utf8proc.h libutf8proc.a)
+  set_property(TARGET utf8proc PROPERTY INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
+else()
+  heddle_library(pcre2 pcre2.h pcre2-8)
+  heddle_library(utf8proc utf8proc.h utf8proc)
+endif()
+set_property(TARGET pcre2 PROPERTY INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
+
 if(HEDDLE_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)
   add_library(heddle_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/fmt.cpp)

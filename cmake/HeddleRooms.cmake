@@ -75,6 +75,7 @@ endfunction()
 function(heddle_test_options target)
   # test helpers are included as "tests/<room>/helper.h"
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # What is tested is optimised as it is shipped; the tests themselves are not, because compiling them is most of the
   # time: -O1 takes two thirds of -O3, and with sanitizers -O0 takes half of -O1.
   if(HEDDLE_SANITIZE)

@@ -1,0 +1,14 @@
+// A model as Hugging Face saves it, said in GGUF's terms: config.json becomes metadata, tensors get GGUF's names and
+// order of rows. One page per architecture under formats/hf/.
+#pragma once
+#include "base/json.h"
+#include "formats/checkpoint.h"
+
+namespace heddle::formats {
+
+// Turns the result of read_safetensors_folder into heddle's terms, in place. A class that is not known leaves the
+// tensors as they are and sets unknown_class; a known one with an option that is not supported is an Error that names
+// it.
+void apply_hf_config(Checkpoint& checkpoint, const Json& config);
+
+}  // namespace heddle::formats

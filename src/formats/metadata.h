@@ -1,0 +1,91 @@
+// What a model says of itself: typed values under names, as GGUF has them. A safetensors model is given the same names.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace heddle::formats {
+
+enum class ValueType : uint32_t {
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  string,
+  array,
+  u64,
+  i64,
+  f64
+};  // GGUF's numbers
+std::string_view name(ValueType type);
+
+// Values of one type, kept as GGUF encodes them: a view into the mapped file, or bytes of its own. Checked when it is
+// made, so that reading it cannot fail; nothing is copied before someone asks for it.
+class Array {
+ public:
+  // `encoded` holds `count` values exactly; the caller has checked that. `owner` keeps the bytes alive (may be null).
+  Array(ValueType type, uint64_t count, std::span<const uint8_t> encoded, std::shared_ptr<const void> owner);
+  static Array of(const std::vector<std::string>& values);
+  static Array of(const std::vector<int32_t>& values);
+  static Array of(const std::vector<float>& values);
+  static Array of(const std::vector<bool>& values);
+
+  ValueType type() const { return type_; }
+  uint64_t size() const { return count_; }
+  std::span<const uint8_t> encoded() const { return encoded_; }
+  std::vector<std::string_view> strings() const;  // throws an Error if it holds something else
+  std::vector<int64_t> integers() const;          // any integer type or booleans; so for u64 beyond the largest i64
+  std::vector<double> numbers() const;            // any number
+
+ private:
+  ValueType type_;
+  uint64_t count_;
+  std::span<const uint8_t> encoded_;
+  std::shared_ptr<const void> owner_;
+};
+
+// In the order of ValueType.
+using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string, Array,
+                           uint64_t, int64_t, double>;
+inline ValueType type_of(const Value& value) { return ValueType(value.index()); }
+std::string to_string(const Value& value, size_t longest = 60);  // for people; cut with "..." beyond `longest`
+
+class Metadata {
+ public:
+  explicit Metadata(std::string source = {}) : source_(std::move(source)) {}
+
+  void set(std::string key, Value value);                                            // replaces what was there
+  const Value* find(std::string_view key) const;                                     // null when it is not there
+  const std::vector<std::pair<std::string, Value>>& all() const { return values_; }  // in order
+
+  // The value, converted without loss. An Error names the source, the key, the type expected and what was found; it is
+  // thrown by the first of each pair also when the key is not there.
+  std::string_view string(std::string_view key) const;
+  uint64_t integer(std::string_view key) const;
+  double number(std::string_view key) const;
+  bool boolean(std::string_view key) const;
+  const Array& array(std::string_view key) const;
+  std::optional<std::string_view> find_string(std::string_view key) const;
+  std::optional<uint64_t> find_integer(std::string_view key) const;
+  std::optional<double> find_number(std::string_view key) const;
+  std::optional<bool> find_boolean(std::string_view key) const;
+  const Array* find_array(std::string_view key) const;
+
+ private:
+  std::string source_;  // the file, for errors
+  std::vector<std::pair<std::string, Value>> values_;
+  std::unordered_map<std::string, size_t> places_;
+};
+
+}  // namespace heddle::formats

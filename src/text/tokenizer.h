@@ -1,0 +1,68 @@
+// Text to token ids and back, exactly as the model's own tools do it.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/vocabulary.h"
+
+namespace heddle::text {
+
+struct Pipeline;  // text/pipeline.h
+
+struct EncodeOptions {
+  bool add_special = true;    // BOS and EOS, as the model wants them
+  bool parse_special = true;  // "<|im_start|>" in the text is that token; otherwise plain text
+};
+
+class Tokenizer {
+ public:
+  // Throws an Error that names the source, the field, what was expected and found; an unknown model or pre-tokenizer is
+  // named, with the known ones.
+  static Tokenizer from_vocabulary(Vocabulary vocabulary);
+  // The texts of tokenizer.json and (may be empty) tokenizer_config.json; `source` names the folder in errors.
+  static Tokenizer from_json(std::string_view tokenizer, std::string_view config, const std::string& source);
+
+  explicit Tokenizer(Pipeline pipeline);
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // Any bytes may be given. Safe to call from several threads.
+  std::vector<Id> encode(std::string_view text, EncodeOptions options = {}) const;
+  // The text; special tokens are left out unless `special`. Bytes that are no UTF-8 stay as they are.
+  // An id that is not in the vocabulary is an Error.
+  std::string decode(std::span<const Id> ids, bool special = false) const;
+
+  size_t size() const;
+  std::string_view text(Id id) const;   // as the vocabulary spells it ("<|eot_id|>", "\u0120the")
+  std::string_view bytes(Id id) const;  // what it stands for in a text (" the"); of a control token, its text
+  bool is_special(Id id) const;         // control and unknown tokens: not part of a text
+  std::optional<Id> find(std::string_view text) const;
+  std::optional<Id> bos() const;
+  std::optional<Id> eos() const;
+  const std::vector<Id>& ends() const;  // every token that ends an answer: EOS, end of turn, end of message
+  const Pipeline& pipeline() const { return *pipeline_; }
+
+ private:
+  std::unique_ptr<const Pipeline> pipeline_;
+};
+
+// Decodes a stream: what push() returns, joined, is decode() of all ids, and no call returns half a character. Bytes
+// that are no UTF-8 become U+FFFD as soon as that is certain.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);
+  std::string push(Id id);
+  std::string finish();  // what was held back
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool special_, begun_ = false;
+  std::string held_;
+};
+
+}  // namespace heddle::text

@@ -1,0 +1,29 @@
+// A tokenizer as GGUF stores it: plain data, from a GGUF file's metadata or worked out from tokenizer.json.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle::text {
+
+using Id = uint32_t;
+
+enum class TokenType : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };  // GGUF's numbers
+
+struct Vocabulary {
+  std::string source;  // the file, for errors
+  std::string model;   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram),
+                       // "bert" (WordPiece)
+  std::string pre;     // tokenizer.ggml.pre: the pre-tokenizer's name; may be empty where the model has none
+  std::vector<std::string> tokens;
+  std::vector<float> scores;        // empty, or one per token
+  std::vector<TokenType> types;     // empty (all normal), or one per token
+  std::vector<std::string> merges;  // "a b", best first
+  std::optional<Id> bos, eos, eot, eom, unknown, separator, padding, mask;
+  std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix;
+  bool remove_extra_whitespaces = false;
+  std::string precompiled_charsmap;  // SentencePiece's normalizer, as bytes
+};
+
+}  // namespace heddle::text
