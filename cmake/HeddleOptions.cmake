@@ -1,6 +1,7 @@
 # How everything here is compiled: warnings, sanitizers, reproducible paths. Carried by the target heddle_options.
 option(HEDDLE_WERROR "Warnings in heddle's own code are errors" ON)
 option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
+option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(HEDDLE_CCACHE ccache)
@@ -28,5 +29,8 @@ if(HEDDLE_SANITIZE)
   # for everything in the tree, GoogleTest included where it is built from source
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  if(HEDDLE_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+  endif()
   add_compile_definitions(HEDDLE_SANITIZED)  # tests may take the quick sweep
 endif()

@@ -15,7 +15,7 @@ function(heddle_room name)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
     # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1.
-    if(HEDDLE_SANITIZE AND NOT name MATCHES "^(base|quant|ptx)$")
+    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text)$")
       target_compile_options(heddle_${name} PRIVATE -O0)
     endif()
   else()
@@ -122,7 +122,9 @@ function(heddle_all_benchmarks)
   foreach(source ${sources})
     cmake_path(GET source STEM name)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu
+    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_formats heddle_text
       benchmark::benchmark benchmark::benchmark_main)
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # helpers of tests
+    target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   endforeach()
 endfunction()

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace heddle {
 namespace {
@@ -28,16 +29,18 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(name, nullptr);
-    if (!is_new) throw Error("{}: the key \"{}\" is there twice in one object", where_, name);
+    if (!is_new) throw Error("{}: the key {} is there twice in one object", where_, in_quotes(name));
     member_ = &place->second;
     return true;
   }
   bool parse_error(size_t at, const std::string& token, const nlohmann::detail::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...": from the last part on
-    const std::string_view what = error.what();
-    const size_t reason = what.find(": ");
-    throw Error("{}: no valid JSON at byte {}, near \"{}\": {}", where_, at, token.substr(0, 40),
-                reason == what.npos ? what : what.substr(reason + 2));
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...; last read: '...'": the
+    // middle of it, because what was read last may be long and anything
+    std::string_view reason = error.what();
+    if (const size_t begin = reason.find(": "); begin != reason.npos) reason.remove_prefix(begin + 2);
+    reason = reason.substr(0, reason.find("; last read"));
+    throw Error("{}: no valid JSON at byte {}, near {}: {}", where_, at, in_quotes(token, 40),
+                replace_invalid_utf8(reason.substr(0, 200)));
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -13,8 +14,15 @@
 namespace heddle {
 
 OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
-  part_ += fmt::format(".part-{}", ::getpid());
-  if (std::filesystem::is_directory(path_)) throw Error("{}: expected a file to write, found a folder", path_.string());
+  static std::atomic<unsigned> count{0};  // two of one process do not share a temporary name
+  part_ += fmt::format(".part-{}-{}", ::getpid(), count++);
+  // The rename would put a file in the place of a device or a folder; what cannot be looked at, opening reports.
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path_, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw Error("{}: expected a file to write, found {}", path_.string(),
+                std::filesystem::is_directory(status) ? "a folder" : "a device or pipe");
+  if (path_.empty()) throw Error("expected the name of a file to write, found an empty one");
   file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) refuse("cannot be written");
 }

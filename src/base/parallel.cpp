@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,10 @@ void parallel_for(size_t count, size_t threads, const std::function<void(size_t)
   };
   {
     std::vector<std::jthread> others;
-    for (size_t i = 1; i < threads; ++i) others.emplace_back(run);
+    try {
+      for (size_t i = 1; i < threads; ++i) others.emplace_back(run);
+    } catch (const std::system_error&) {  // no more threads to be had: those that are there do it
+    }
     run();
   }
   if (first) std::rethrow_exception(first);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace heddle {
 namespace {
 
@@ -65,6 +67,8 @@ size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029; }
+
 size_t incomplete_utf8_tail(std::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
     const size_t at = text.size() - back;
@@ -77,6 +81,7 @@ size_t incomplete_utf8_tail(std::string_view text) {
 }
 
 void append_utf8(std::string& out, char32_t c) {
+  check(c < 0xd800 || (c > 0xdfff && c <= 0x10ffff), "a code point that UTF-8 can hold");
   const auto put = [&out](char32_t byte) { out.push_back(static_cast<char>(byte)); };
   const auto rest = [&put](char32_t bits) { put(0x80 | (bits & 0x3f)); };
   if (c < 0x80) {
@@ -102,6 +107,25 @@ std::string replace_invalid_utf8(std::string_view text) {
     at += point.bytes;
   }
   return out;
+}
+
+std::string in_quotes(std::string_view text, size_t longest) {
+  std::string out = "\"";
+  size_t at = 0;
+  while (at < text.size() && at < longest) {
+    const CodePoint point = code_point_at(text, at);
+    const std::string_view bytes = text.substr(at, point.bytes);
+    if (bytes == "\"" || bytes == "\\")
+      out.append("\\").append(bytes);
+    else if (bytes == "\n")
+      out.append("\\n");
+    else if (point.valid && !is_control(point.value))
+      out.append(bytes);
+    else
+      for (const char byte : bytes) out += fmt::format("\\x{:02x}", uint8_t(byte));
+    at += point.bytes;
+  }
+  return out.append(at < text.size() ? "\"..." : "\"");
 }
 
 }  // namespace heddle

@@ -21,10 +21,16 @@ CodePoint code_point_at(std::string_view text, size_t at);
 size_t find_invalid_utf8(std::string_view text);
 inline bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
 
+bool is_control(char32_t code_point);  // C0, DEL, C1, and the two separators that break a line
+
 // How many bytes at the end are the beginning of a character whose rest may still come: 0 to 3.
 size_t incomplete_utf8_tail(std::string_view text);
 
-void append_utf8(std::string& out, char32_t code_point);
+void append_utf8(std::string& out, char32_t code_point);  // no surrogate, up to 10FFFF
 std::string replace_invalid_utf8(std::string_view text);  // by U+FFFD
+
+// For messages: in quotation marks, with control characters, quotation marks and invalid bytes as escapes, and "..."
+// where it is cut after about `longest` bytes. Always valid UTF-8 of one line.
+std::string in_quotes(std::string_view text, size_t longest = 60);
 
 }  // namespace heddle

@@ -21,6 +21,8 @@ struct Allowed {
   std::vector<uint32_t> values;
   uint32_t first = 0, last = 0, step = 0;
   std::vector<std::string> names;
+  std::string_view (*other_name)(uint32_t) =
+      nullptr;  // of a value that is not allowed, for messages; "" if it has none
 
   bool has(uint32_t v) const {
     if (step) return v >= first && v <= last && (v - first) % step == 0;
@@ -37,6 +39,7 @@ struct Allowed {
   std::string text(uint32_t v) const {
     for (size_t i = 0; i < names.size(); ++i)
       if (values[i] == v) return names[i];
+    if (other_name && !other_name(v).empty()) return std::string(other_name(v));
     return fmt::format("{}", v);
   }
   // The value that `text` says, if it says one that is allowed.

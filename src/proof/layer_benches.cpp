@@ -1,4 +1,5 @@
 // Timing of the layer kernels: one token's worth, where a launch is latency, and many, where it is bandwidth.
+#include "base/rope_frequencies.h"
 #include "kernels/argmax.h"
 #include "kernels/gate.h"
 #include "kernels/kv_scatter.h"
@@ -6,7 +7,6 @@
 #include "kernels/q8_1.h"
 #include "kernels/residual.h"
 #include "kernels/rope.h"
-#include "kernels/rope_frequencies.h"
 #include "kernels/sample.h"
 #include "kernels/sample_penalties.h"
 #include "kernels/softmax.h"

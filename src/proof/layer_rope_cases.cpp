@@ -1,13 +1,12 @@
 // Cases of RoPE: against f64 angles computed from the frequencies, not from the kernel's table.
+#include "base/rope_frequencies.h"
 #include "kernels/rope.h"
-#include "kernels/rope_frequencies.h"
 #include "proof/layer_cases.h"
 
 namespace heddle::proof {
 namespace {
 
 using kernels::Rope;
-using kernels::RopeFrequencies;
 
 struct Shape {
   uint32_t tokens, q_heads, k_heads, head_dim, rotary_dim;
@@ -38,10 +37,10 @@ void turn(const std::vector<float>& x, const std::vector<float>& before, uint32_
       }
 }
 
-Case rope(Rope spec, Shape s, const std::string& scaling_name = "none", kernels::RopeScaling scaling = {}) {
+Case rope(Rope spec, Shape s, const std::string& scaling_name = "none", RopeScaling scaling = {}) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const RopeFrequencies frequencies =
-        s.rotary_dim ? kernels::rope_frequencies(s.rotary_dim, 10000, scaling) : RopeFrequencies{};
+        s.rotary_dim ? rope_frequencies(s.rotary_dim, 10000, scaling) : RopeFrequencies{};
     std::vector<int32_t> positions(s.tokens);
     for (auto& p : positions) p = int32_t(random.below(uint32_t(s.last_position) + 1));
     if (s.tokens > 0) positions[0] = s.last_position;
@@ -90,7 +89,7 @@ Case rope(Rope spec, Shape s, const std::string& scaling_name = "none", kernels:
 }  // namespace
 
 void add_rope_cases(Sweep sweep, std::vector<Case>& cases) {
-  using Kind = kernels::RopeScaling::Kind;
+  using Kind = RopeScaling::Kind;
   for (uint32_t pairs : {Rope::interleaved, Rope::half_split})
     cases.push_back(
         rope({.pairs = pairs}, {.tokens = 3, .q_heads = 4, .k_heads = 2, .head_dim = 64, .rotary_dim = 64}));
@@ -114,7 +113,7 @@ void add_rope_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(rope({}, scaled, "ntk", {.kind = Kind::ntk, .factor = 4}));
   cases.push_back(rope({}, scaled, "yarn", {.kind = Kind::yarn, .factor = 32, .original_length = 4096}));
   cases.push_back(rope({}, scaled, "llama3", {.kind = Kind::llama3, .factor = 8, .original_length = 8192}));
-  kernels::RopeScaling table{.kind = Kind::factors};
+  RopeScaling table{.kind = Kind::factors};
   for (uint32_t i = 0; i < 48; ++i) table.factors.push_back(1 + i * 0.7);
   cases.push_back(rope({}, scaled, "factors", table));
   if (sweep == Sweep::normal) return;

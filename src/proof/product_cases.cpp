@@ -194,7 +194,7 @@ std::vector<Shape> odd_shapes(const Gemv& spec) {
 
 // Every format with every kind of x, for 1 to 8 columns.
 void add_formats(std::vector<Case>& cases) {
-  for (Format f : quant::all_formats()) {
+  for (Format f : kernels::known_formats) {
     const std::string kernel = kernel_name(f);
     const uint32_t u = unit(f);
     const bool all = f == Format::q4_k || f == Format::q8_0 || f == Format::f16;
@@ -254,7 +254,7 @@ void add_points(std::vector<Case>& cases) {
 // The shapes of an 8B model.
 void add_large(std::vector<Case>& cases) {
   for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{4096, 4096}, {28672, 4096}, {4096, 14336}}));
-  for (Format f : quant::all_formats())
+  for (Format f : kernels::known_formats)
     for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::q8_1)})
       for (uint32_t columns : {1u, 8u}) {
         if (x == Gemv::q8_1 && !quantised(f)) continue;
@@ -305,13 +305,13 @@ Case embedding(const Embedding& spec, uint32_t vocabulary, uint32_t cols, uint32
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
   for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{3, 512}}));
-  for (Format f : quant::all_formats()) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
+  for (Format f : kernels::known_formats) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
   cases.push_back(gemv("gemv", {.columns = 2}, {{3, 512}}));
   cases.push_back(embedding({}, 9, 512, 5, 1.0f));
   if (sweep == Sweep::quick) return;
   add_formats(cases);
   add_points(cases);
-  for (Format f : quant::all_formats()) {
+  for (Format f : kernels::known_formats) {
     const uint32_t id = uint32_t(f), cols = quantised(f) ? 3 * quant::block_values(f) : 77;
     cases.push_back(embedding({.format = id}, 11, cols, 7, 1.0f));
     cases.push_back(embedding({.format = id, .threads = 32}, 3, cols + 4 * unit(f), 1, 45.25f));

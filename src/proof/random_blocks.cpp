@@ -44,8 +44,10 @@ Layout layout(Format format) {
       return {{0}, 128};
     case Format::iq4_xs:
       return {{0}, 32 * 128};
+    default:
+      break;
   }
-  throw Error("no layout of format {}", uint32_t(format));
+  throw Error("no kernel reads {}", quant::name(format));
 }
 
 }  // namespace

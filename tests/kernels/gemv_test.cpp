@@ -117,7 +117,7 @@ TEST(Gemv, NoRowsTouchNothing) {
 
 TEST(Gemv, NoColumnsGiveZeros) {
   for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::staged), uint32_t(Gemv::chunked), uint32_t(Gemv::q8_1)})
-    for (Format format : quant::all_formats()) {
+    for (Format format : known_formats) {
       if (x == Gemv::q8_1 && quant::is_float(format)) continue;
       const Gemv spec{.format = uint32_t(format), .warps = 4, .warps_per_row = 2, .x = x};
       ptx::Memory memory;
@@ -131,6 +131,12 @@ TEST(Gemv, NoColumnsGiveZeros) {
       ptx::interpret(spec.build(), spec.grid(args), args, memory, {.dynamic_shared_bytes = spec.dynamic_shared(args)});
       EXPECT_EQ(memory.get(y, 3), std::vector<float>(3, 0.0f));
     }
+}
+
+TEST(Gemv, RefusesAFormatThatNoKernelReads) {
+  const std::string refused = message([] { Gemv{.format = uint32_t(Format::iq2_xs)}.build(); });
+  EXPECT_EQ(refused.substr(0, 64), "gemv: format = iq2_xs is not possible; it may be f32, f16, bf16,") << refused;
+  EXPECT_THROW(Embedding{.format = uint32_t(Format::i8)}.build(), Error);
 }
 
 TEST(Gemv, RefusesArgumentsWithExpectedAndFound) {

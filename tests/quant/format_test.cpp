@@ -4,99 +4,79 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "base/error.h"
 #include "base/f16.h"
-#include "tests/quant/ggml_samples.h"
+#include "tests/quant/reference_rows.h"
 
 namespace heddle::quant {
 namespace {
 
-void expect_bits(Format format, const uint8_t* blocks, const std::vector<uint32_t>& want) {
-  std::vector<float> got(want.size());
-  decode(format, blocks, got.size(), got.data());
-  for (size_t i = 0; i < want.size(); ++i)
-    ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), want[i]) << name(format) << " value " << i;
-}
+struct Hashed {
+  Format format;
+  std::vector<size_t> scales;  // bytes with the high half of an f16 (of iq1_m: with the high quarter)
+  uint64_t hash;
+};
+// What ggml 0.27 makes of blocks of random bytes whose f16 are finite.
+const std::vector<Hashed> hashed = {
+    {Format::q4_0, {1}, 0xb7259f47cfd25725},    {Format::q4_1, {1, 3}, 0x67f8b2165e05d8e5},
+    {Format::q5_0, {1}, 0x7f4f2af834d4a725},    {Format::q5_1, {1, 3}, 0x93ad469fc8904085},
+    {Format::q8_0, {1}, 0xee3f7e8b27c5ed65},    {Format::q2_k, {81, 83}, 0xdb173bbd4b050395},
+    {Format::q3_k, {109}, 0x38d56addbd64eba5},  {Format::q4_k, {1, 3}, 0x7d0b5d8781e2907e},
+    {Format::q5_k, {1, 3}, 0x35777c950d116a5b}, {Format::q6_k, {209}, 0xd6845f4b199c617b},
+    {Format::iq4_nl, {1}, 0x21a83ae8ceb1b325},  {Format::iq4_xs, {1}, 0xc3214137af31c57b},
+    {Format::mxfp4, {}, 0x6ccb7acd1b4c2325},    {Format::nvfp4, {}, 0x370c1f1803a22325},
+    {Format::iq1_s, {1}, 0xe7f193db1cdf6fa5},   {Format::iq1_m, {55}, 0xb9011e7e70c4d7c5},
+    {Format::iq2_xxs, {1}, 0x9e56d815b5ec7219}, {Format::iq2_xs, {1}, 0x12e8df8dd8cd3151},
+    {Format::iq2_s, {1}, 0x0863168872498ea9},   {Format::iq3_xxs, {1}, 0x74b7adf3b3178425},
+    {Format::iq3_s, {1}, 0x963726a54a533ad5},   {Format::tq1_0, {53}, 0x7a519440974f8325},
+    {Format::tq2_0, {65}, 0x6e8f5087071da325},  {Format::q1_0, {1}, 0xded71cc291dae325},
+    {Format::q2_0, {1}, 0x4285d6c301b60325},
+};
 
-TEST(Format, SamplesAreWhatGgmlDecodes) {
-  for (const Sample& s : ggml_samples) {
-    EXPECT_EQ(row_bytes(s.format, s.values.size()), s.blocks.size()) << name(s.format);
-    expect_bits(s.format, s.blocks.data(), s.values);
+TEST(Format, RandomBlocksAreWhatGgmlDecodes) {
+  for (const Hashed& h : hashed) {
+    constexpr size_t count = 1024;  // every entry of every codebook occurs
+    const size_t bytes = block_bytes(h.format), values = count * block_values(h.format);
+    std::vector<uint8_t> blocks(count * bytes);
+    uint32_t state = 1;
+    for (auto& b : blocks) state = state * 1664525 + 1013904223, b = uint8_t(state >> 24);
+    for (size_t i = 0; i < count; ++i)
+      for (size_t s : h.scales) blocks[i * bytes + s] = uint8_t((blocks[i * bytes + s] & 0x8f) | 0x20);
+
+    std::vector<float> out(values);
+    decode(h.format, blocks.data(), values, out.data());
+    uint64_t hash = 0xcbf29ce484222325;
+    for (float v : out) hash = (hash ^ std::bit_cast<uint32_t>(v)) * 0x100000001b3;
+    EXPECT_EQ(hash, h.hash) << name(h.format);
   }
 }
 
-TEST(Format, EveryQuantisedFormatHasASample) {
-  for (Format f : all_formats()) {
-    bool found = is_float(f);
-    for (const Sample& s : ggml_samples) found |= s.format == f;
-    EXPECT_TRUE(found) << name(f);
-  }
-}
-
-// --- whole tensors, where the files are beside the checkout ---------------------------------------------------------
-std::filesystem::path shared_folder() {
-  for (auto p = std::filesystem::current_path(); p != p.root_path(); p = p.parent_path())
-    if (std::filesystem::exists(p / "shared/data/quant")) return p / "shared/data/quant";
-  return {};
-}
-std::vector<uint8_t> read(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-template <class T>
-T number(const std::vector<uint8_t>& file, size_t at) {
-  T v;
-  std::memcpy(&v, file.data() + at, sizeof v);
-  return v;
-}
-std::string text(const std::vector<uint8_t>& file, size_t& at) {
-  const auto length = number<uint64_t>(file, at);
-  std::string t(file.begin() + long(at) + 8, file.begin() + long(at + 8 + length));
-  at += 8 + length;
-  return t;
-}
-
-TEST(Format, WholeTensorsAreWhatGgmlDecodes) {
-  const auto folder = shared_folder();
-  if (folder.empty()) GTEST_SKIP() << "there is no shared/data/quant above the working folder";
-  const auto gguf = read(folder / "ggml-quant-vectors.gguf");
-  const auto decoded = read(folder / "ggml-quant-vectors.dequant-f32.safetensors");
-
-  size_t at = 24;
-  for (uint64_t i = 0; i < number<uint64_t>(gguf, 16); ++i) {
-    text(gguf, at);
-    ASSERT_EQ(number<uint32_t>(gguf, at), 8u) << "only texts are expected here";
-    at += 4;
-    text(gguf, at);
-  }
-  std::map<std::string, uint64_t> tensors;  // name -> offset
-  for (uint64_t i = 0; i < number<uint64_t>(gguf, 8); ++i) {
-    const std::string tensor = text(gguf, at);
-    at += 4 + 8 * number<uint32_t>(gguf, at) + 4;
-    tensors[tensor] = number<uint64_t>(gguf, at);
-    at += 8;
-  }
-  const size_t data = (at + 31) / 32 * 32, header = number<uint64_t>(decoded, 0);
-  const std::string json(decoded.begin() + 8, decoded.begin() + 8 + long(header));
-
+TEST(Format, RowsAreWhatGgmlDecodes) {
+  REFERENCE_ROWS(rows);
   size_t compared = 0;
   for (Format f : all_formats()) {
-    if (!tensors.count(std::string(name(f)))) continue;
-    const size_t entry = json.find('"' + std::string(name(f)) + '"');
-    ASSERT_NE(entry, json.npos);
-    const size_t from = std::stoul(json.substr(json.find('[', json.find("data_offsets", entry)) + 1));
-    std::vector<uint32_t> want(8 * 768);
-    std::memcpy(want.data(), decoded.data() + 8 + header + from, want.size() * 4);
-    expect_bits(f, gguf.data() + data + tensors[std::string(name(f))], want);
+    if (!rows.has(f)) continue;
+    EXPECT_EQ(rows.type(f), gguf_type(f));
+    const std::vector<float> want = rows.decoded(f);
+    std::vector<float> got(want.size());
+    decode(f, rows.blocks(f), got.size(), got.data());
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i])) << name(f) << " value " << i;
     ++compared;
   }
-  EXPECT_EQ(compared, 13u);
+  EXPECT_EQ(compared, 25u);
+}
+
+TEST(Format, EveryQuantisedFormatIsCompared) {
+  for (Format f : all_formats()) {
+    bool found = is_float(f) || is_integer(f) || f == Format::q8_1 || f == Format::q8_k;
+    for (const Hashed& h : hashed) found |= h.format == f;
+    EXPECT_TRUE(found) << name(f);
+  }
 }
 
 // --- definitions ----------------------------------------------------------------------------------------------------
@@ -111,6 +91,69 @@ TEST(Format, FloatsAreThemselves) {
   EXPECT_EQ(out[1], 1.5f);
   decode(Format::f32, bytes, 1, out);
   EXPECT_EQ(std::bit_cast<uint32_t>(out[0]), 0x3fc03c00u);
+}
+
+TEST(Format, F16IsDecodedAsInBase) {
+  std::vector<uint8_t> bytes(2 * 65536);
+  for (size_t i = 0; i < 65536; ++i) bytes[2 * i] = uint8_t(i), bytes[2 * i + 1] = uint8_t(i >> 8);
+  std::vector<float> out(65536);
+  decode(Format::f16, bytes.data(), 65536, out.data());
+  for (uint32_t i = 0; i < 65536; ++i)
+    ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(to_f32(f16{uint16_t(i)}))) << i;
+}
+
+template <class T>
+std::vector<float> decoded(Format format, const std::vector<T>& values) {
+  EXPECT_EQ(block_bytes(format), sizeof(T));
+  std::vector<float> out(values.size());
+  decode(format, reinterpret_cast<const uint8_t*>(values.data()), values.size(), out.data());
+  return out;
+}
+TEST(Format, NumbersBecomeTheNearestF32) {
+  EXPECT_EQ(decoded<int8_t>(Format::i8, {-128, 0, 127}), (std::vector<float>{-128, 0, 127}));
+  EXPECT_EQ(decoded<int16_t>(Format::i16, {-32768, 255, 32767}), (std::vector<float>{-32768, 255, 32767}));
+  EXPECT_EQ(decoded<int32_t>(Format::i32, {INT32_MIN, 16777217, INT32_MAX}),
+            (std::vector<float>{-0x1p31f, 16777216, 0x1p31f}));
+  EXPECT_EQ(decoded<int64_t>(Format::i64, {INT64_MIN, -1, INT64_MAX}), (std::vector<float>{-0x1p63f, -1, 0x1p63f}));
+  EXPECT_EQ(decoded<double>(Format::f64, {-1.5, 0.1, 1e300, 1e-300}),
+            (std::vector<float>{-1.5f, 0.1f, std::numeric_limits<float>::infinity(), 0}));
+}
+
+TEST(Format, Q8_1IsScaleSumAndBytes) {
+  uint8_t block[36] = {0x00, 0x38, 0x34, 0x12, 0x80, 0x7f, 0xff};  // d = 0.5, a sum that is not looked at
+  block[35] = 3;
+  float out[32];
+  decode(Format::q8_1, block, 32, out);
+  EXPECT_EQ(out[0], -64.0f);
+  EXPECT_EQ(out[1], 63.5f);
+  EXPECT_EQ(out[2], -0.5f);
+  EXPECT_EQ(out[30], 0.0f);
+  EXPECT_EQ(out[31], 1.5f);
+}
+
+TEST(Format, Q8KIsScaleBytesAndSums) {
+  std::vector<uint8_t> block(292, 0xcc);                               // 0xcc is -52
+  block[0] = 0x00, block[1] = 0x00, block[2] = 0x80, block[3] = 0x3e;  // f32 0.25
+  block[4] = 0x80, block[259] = 0x7f;
+  float out[256];
+  decode(Format::q8_k, block.data(), 256, out);
+  EXPECT_EQ(out[0], -32.0f);
+  EXPECT_EQ(out[1], -13.0f);
+  EXPECT_EQ(out[255], 31.75f);
+}
+
+TEST(Format, Nvfp4ScalesAreE4M3WithoutSign) {
+  uint8_t block[36] = {};
+  for (int i = 4; i < 36; ++i) block[i] = 0xf7;  // entries 7 (6.0) and 15 (-6.0)
+  for (int e = 0; e < 256; ++e) {
+    block[1] = uint8_t(e);
+    float out[64];
+    decode(Format::nvfp4, block, 64, out);
+    const float scale = e % 128 < 8 ? std::ldexp(float(e % 8), -9) : std::ldexp(1 + float(e % 8) / 8, e % 128 / 8 - 7);
+    EXPECT_EQ(out[16], e == 0x7f ? 0 : 6 * scale) << e;
+    EXPECT_EQ(out[31], e == 0x7f ? 0 : -6 * scale) << e;
+    EXPECT_EQ(out[32], 0.0f);
+  }
 }
 
 TEST(Format, Mxfp4ScalesOverAllExponents) {
@@ -160,6 +203,14 @@ TEST(Format, Q4KAndQ5KFindEveryScaleMinAndQuant) {
       ASSERT_EQ(got5[v], float(unit * quant[v] - offset)) << "value " << v;
     }
   }
+}
+
+TEST(Format, GgufTypes) {
+  for (Format f : all_formats()) EXPECT_EQ(format_of_gguf_type(gguf_type(f)), f) << name(f);
+  EXPECT_EQ(format_of_gguf_type(0), Format::f32);
+  EXPECT_EQ(format_of_gguf_type(12), Format::q4_k);
+  EXPECT_EQ(format_of_gguf_type(42), Format::q2_0);
+  for (uint32_t gone : {4, 5, 31, 32, 33, 36, 37, 38, 43, 1000}) EXPECT_FALSE(format_of_gguf_type(gone)) << gone;
 }
 
 TEST(Format, NamesAndSizes) {

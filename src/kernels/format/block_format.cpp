@@ -25,7 +25,8 @@ Lane lane_of(Code& k, U32 index, uint32_t pieces, bool narrow, Loc l) {
 const BlockFormat& block_format(quant::Format format) {
   for (auto find : {block_of_32, super_block, block_with_table})
     if (const BlockFormat* found = find(format)) return *found;
-  throw Error("{} has no blocks", quant::name(format));
+  if (quant::is_float(format)) throw Error("{} has no blocks", quant::name(format));
+  throw Error("no kernel reads {}", quant::name(format));
 }
 
 std::vector<F32> to_floats(const Run& run, Loc l) {

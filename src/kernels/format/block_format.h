@@ -61,7 +61,8 @@ class BlockFormat {
   };
   BlockFormat(quant::Format format, Traits t);
 };
-// Throws an Error for f32, f16 and bf16, which have no blocks: see format/floats.h.
+// Throws an Error for f32, f16 and bf16, which have no blocks (see format/floats.h), and for what is not among
+// known_formats.
 const BlockFormat& block_format(quant::Format format);
 
 // The int8 of a run as f32.

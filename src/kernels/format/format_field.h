@@ -1,14 +1,18 @@
 // The field `format` of a spec: a quant::Format by its name.
 #pragma once
 #include "kernels/field.h"
-#include "quant/format.h"
+#include "kernels/format/known_formats.h"
 
 namespace heddle::kernels {
 
 inline Allowed weight_formats() {
-  std::vector<std::string> names;
-  for (quant::Format f : quant::all_formats()) names.emplace_back(quant::name(f));
-  return named(std::move(names));
+  Allowed a;
+  for (quant::Format f : known_formats) {
+    a.values.push_back(uint32_t(f));
+    a.names.emplace_back(quant::name(f));
+  }
+  a.other_name = [](uint32_t v) { return v < quant::format_count ? quant::name(quant::Format(v)) : ""; };
+  return a;
 }
 
 }  // namespace heddle::kernels

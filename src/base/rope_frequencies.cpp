@@ -1,5 +1,5 @@
 // Rotary frequencies: base^(-2 i / dim), stretched.
-#include "kernels/rope_frequencies.h"
+#include "base/rope_frequencies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace heddle::kernels {
+namespace heddle {
 namespace {
 
 using Kind = RopeScaling::Kind;
@@ -85,4 +85,4 @@ std::vector<uint64_t> RopeFrequencies::turns() const {
   return table;
 }
 
-}  // namespace heddle::kernels
+}  // namespace heddle

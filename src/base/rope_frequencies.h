@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace heddle::kernels {
+namespace heddle {
 
 struct RopeScaling {
   enum class Kind {
@@ -39,4 +39,4 @@ struct RopeFrequencies {
 // Throws an Error that says what does not suit: an odd dimension, a factor of 0, a missing length, ...
 RopeFrequencies rope_frequencies(uint32_t rotary_dim, double base, const RopeScaling& scaling = {});
 
-}  // namespace heddle::kernels
+}  // namespace heddle

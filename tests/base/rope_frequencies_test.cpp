@@ -1,5 +1,5 @@
 // Rotary frequencies against numbers worked out from the definitions.
-#include "kernels/rope_frequencies.h"
+#include "base/rope_frequencies.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace heddle::kernels {
+namespace heddle {
 namespace {
 
 using Kind = RopeScaling::Kind;
@@ -112,4 +112,4 @@ TEST(RopeFrequencies, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace heddle::kernels
+}  // namespace heddle

@@ -1,0 +1,123 @@
+// A file appears whole or not at all, whatever ends the writing.
+#include "base/output_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/support/folder.h"
+#include "tests/support/refused.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contents;
+
+TEST(OutputFile, AppearsWhenItIsCommitted) {
+  const test::Folder folder;
+  const fs::path path = folder.path() / "f";
+  OutputFile file(path);
+  EXPECT_EQ(file.path(), path);
+  file.write("abc");
+  file.write(std::string_view());
+  const std::vector<uint8_t> more = {0, 255};
+  file.write(more);
+  EXPECT_EQ(file.size(), 5u);
+  file.pad_to(5);
+  EXPECT_EQ(file.size(), 5u);
+  file.pad_to(8);
+  EXPECT_EQ(file.size(), 8u);
+  EXPECT_FALSE(fs::exists(path));
+  file.commit();
+  EXPECT_EQ(contents(path), std::string("abc\0\xff\0\0\0", 8));
+  EXPECT_EQ(folder.files(), 1u);
+  EXPECT_THROW(file.write("x"), std::logic_error);
+  EXPECT_THROW(file.commit(), std::logic_error);
+}
+
+TEST(OutputFile, MayBeEmptyOrLarge) {
+  const test::Folder folder;
+  OutputFile empty(folder.path() / "empty");
+  empty.commit();
+  EXPECT_EQ(fs::file_size(folder.path() / "empty"), 0u);
+  OutputFile large(folder.path() / "large");
+  large.write("x");
+  large.pad_to(1 << 20);
+  large.commit();
+  EXPECT_EQ(contents(folder.path() / "large"), "x" + std::string((1 << 20) - 1, '\0'));
+}
+
+TEST(OutputFile, WithoutCommitTheOldFileStays) {
+  const test::Folder folder;
+  const fs::path path = folder.write("f", "old");
+  {
+    OutputFile file(path);
+    file.write("new");
+  }
+  EXPECT_EQ(contents(path), "old");
+  EXPECT_EQ(folder.files(), 1u);
+  OutputFile file(path);
+  file.write("new");
+  EXPECT_EQ(contents(path), "old");
+  file.commit();
+  EXPECT_EQ(contents(path), "new");
+  EXPECT_EQ(folder.files(), 1u);
+}
+
+TEST(OutputFile, TwoOfOneNameDoNotMix) {
+  const test::Folder folder;
+  const fs::path path = folder.path() / "f";
+  OutputFile a(path), b(path);
+  a.write("aaaa");
+  b.write("b");
+  a.commit();
+  EXPECT_EQ(contents(path), "aaaa");
+  b.commit();
+  EXPECT_EQ(contents(path), "b");
+  EXPECT_EQ(folder.files(), 1u);
+}
+
+TEST(OutputFile, SaysWhyItCannotBeWritten) {
+  const test::Folder folder;
+  const fs::path nowhere = folder.path() / "no" / "f";
+  EXPECT_REFUSED(OutputFile(nowhere), nowhere.string() + ": cannot be written: No such file or directory");
+  EXPECT_REFUSED(OutputFile(folder.path()), folder.path().string() + ": expected a file to write, found a folder");
+  EXPECT_REFUSED(OutputFile("/dev/null"), "/dev/null: expected a file to write, found a device or pipe");
+  EXPECT_REFUSED(OutputFile(""), "expected the name of a file to write, found an empty one");
+  EXPECT_REFUSED(OutputFile(folder.write("f", "x") / "g"), "cannot be written: Not a directory");
+  EXPECT_EQ(folder.files(), 1u);
+  OutputFile late(folder.path() / "late");
+  fs::create_directory(folder.path() / "late");
+  EXPECT_REFUSED(late.commit(), "late: cannot be put in place: Is a directory");
+}
+
+// In a process of its own: a file size limit stands for a full disk.
+TEST(OutputFile, AFullDiskLeavesNothingBehind) {
+  const test::Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{10'000, 10'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      OutputFile file(folder.path() / "f");
+      const std::vector<uint8_t> bytes(4000);
+      for (int i = 0; i < 3; ++i) file.write(bytes);
+      _exit(1);
+    } catch (const Error& error) {
+      const std::string_view message = error.what();
+      _exit(message.find("f: writing failed after 10000 bytes: File too large") == message.npos ? 2 : 0);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(folder.files(), 0u);
+}
+
+}  // namespace
+}  // namespace heddle
