@@ -1,6 +1,7 @@
 // What a model says of itself: typed values under names, as GGUF has them. A safetensors model is given the same names.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,7 @@ enum class ValueType : uint32_t {
   f64
 };  // GGUF's numbers
 std::string_view name(ValueType type);
+size_t value_bytes(ValueType type);  // of one value in GGUF; 0 for strings and arrays, which differ in length
 
 // Values of one type, kept as GGUF encodes them: a view into the mapped file, or bytes of its own. Checked when it is
 // made, so that reading it cannot fail; nothing is copied before someone asks for it.
@@ -45,8 +47,10 @@ class Array {
   uint64_t size() const { return count_; }
   std::span<const uint8_t> encoded() const { return encoded_; }
   std::vector<std::string_view> strings() const;  // throws an Error if it holds something else
-  std::vector<int64_t> integers() const;          // any integer type or booleans; so for u64 beyond the largest i64
+  std::vector<int64_t> integers() const;          // any integer type or booleans; an Error for one beyond 2^63 - 1
   std::vector<double> numbers() const;            // any number
+  std::string describe() const;                   // "an array of 512 f32"
+  bool operator==(const Array& other) const;      // of the encoded bytes: a NaN equals itself
 
  private:
   ValueType type_;
@@ -60,6 +64,14 @@ using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t
                            uint64_t, int64_t, double>;
 inline ValueType type_of(const Value& value) { return ValueType(value.index()); }
 std::string to_string(const Value& value, size_t longest = 60);  // for people; cut with "..." beyond `longest`
+std::string to_string(const Array& array, size_t longest = 60);
+
+// Lets a map of std::string be asked for a std::string_view.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+using TextPlaces = std::unordered_map<std::string, size_t, TextHash, std::equal_to<>>;
 
 class Metadata {
  public:
@@ -68,6 +80,7 @@ class Metadata {
   void set(std::string key, Value value);                                            // replaces what was there
   const Value* find(std::string_view key) const;                                     // null when it is not there
   const std::vector<std::pair<std::string, Value>>& all() const { return values_; }  // in order
+  const std::string& source() const { return source_; }
 
   // The value, converted without loss. An Error names the source, the key, the type expected and what was found; it is
   // thrown by the first of each pair also when the key is not there.
@@ -83,9 +96,13 @@ class Metadata {
   const Array* find_array(std::string_view key) const;
 
  private:
+  [[noreturn]] void refuse(std::string_view key, std::string_view expected, const Value* found) const;
+  template <class T>
+  T needed(std::string_view key, std::string_view expected, const std::optional<T>& found) const;
+
   std::string source_;  // the file, for errors
   std::vector<std::pair<std::string, Value>> values_;
-  std::unordered_map<std::string, size_t> places_;
+  TextPlaces places_;
 };
 
 }  // namespace heddle::formats

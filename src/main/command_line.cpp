@@ -9,17 +9,31 @@
 #include "base/version.h"
 #include "kernels/catalog.h"
 #include "main/gpu_command.h"
+#include "main/inspect_command.h"
+#include "main/model_file_commands.h"
 #include "main/ptx_command.h"
+#include "main/text_commands.h"
 
 namespace heddle {
 namespace {
 
 constexpr const char* overview =
     "heddle: LLM inference that writes its own GPU code.\n"
-    "This version holds the kernels and the language they are written in. Models are not run yet.";
+    "This version reads and writes model files, speaks their tokenizers and chat templates, and holds the kernels. "
+    "Models\n"
+    "are not run yet.";
 
 constexpr const char* examples =
     "Examples:\n"
+    "  heddle inspect MODEL                   what a GGUF file or a folder of safetensors holds and needs\n"
+    "  heddle tokenize MODEL \"Hello\"          the ids the model sees\n"
+    "  heddle template MODEL --messages F.json\n"
+    "                                         a conversation as the model's chat template writes it\n"
+    "  heddle convert FOLDER OUT.gguf         a folder of safetensors as one GGUF file\n"
+    "  heddle quantize IN OUT.gguf --type Q4_K_M\n"
+    "                                         the same model with smaller weights\n"
+    "  heddle synth --shape llama-3.1-8b OUT.gguf\n"
+    "                                         random weights of a real shape, to time programs with\n"
     "  heddle ptx list                        every kernel, what it does and what can be set\n"
     "  heddle ptx show NAME                   one kernel as PTX text, for the lowest target it is for\n"
     "  heddle ptx show NAME --target sm_90a --set FIELD=VALUE\n"
@@ -104,15 +118,33 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int
   kernels->callback([&options, &out, &status] { status = bench_kernels(options.kernels, out) ? 0 : 1; });
 }
 
+void describe_inspect(CLI::App& program, InspectOptions& options, std::ostream& out) {
+  CLI::App* command = program.add_subcommand("inspect", "What a model file holds, and the memory it needs");
+  command->add_option("model", options.path, "A GGUF file, a safetensors file, or a folder with either")
+      ->required()
+      ->type_name("");
+  command->add_option("--ctx", options.context, "Tokens to plan the KV cache for; without it, the model's context")
+      ->type_name("N");
+  command->add_flag("--tensors", options.tensors, "List every tensor");
+  command->add_flag("--full", options.full, "Print long values whole");
+  command->add_flag("--json", options.json, "Print JSON");
+  command->callback([&options, &out] { inspect(options, out); });
+}
+
 }  // namespace
 
-int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+int run_command_line(const std::vector<std::string>& arguments, std::istream& in, std::ostream& out,
+                     std::ostream& err) {
   CLI::App program(overview, "heddle");
   program.set_version_flag("--version", std::string("heddle ") + version);
   program.set_help_flag("-h,--help", "What can be done, here or after any command");
   program.require_subcommand(0, 1);
 
   int status = 0;
+  InspectOptions inspect_options;
+  describe_inspect(program, inspect_options, out);
+  describe_text(program, in, out);
+  describe_model_files(program, out, err);
   PtxOptions ptx;
   describe_ptx(program, ptx, out, status);
   GpuOptions gpu;

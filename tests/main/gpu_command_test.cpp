@@ -18,8 +18,9 @@ struct Result {
   std::string out, err;
 };
 Result heddle(const std::vector<std::string>& arguments) {
+  std::istringstream in;
   std::ostringstream out, err;
-  const int status = run_command_line(arguments, out, err);
+  const int status = run_command_line(arguments, in, out, err);
   return {status, out.str(), err.str()};
 }
 size_t count(const std::string& text, const std::string& part) {

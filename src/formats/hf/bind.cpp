@@ -1,0 +1,233 @@
+// Finds each wanted tensor among those of the files, and says how its bytes are made.
+#include "formats/hf/bind.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+using Kind = Change::Kind;
+
+std::string name_on_page(const Description& description, std::string_view name) {
+  for (const auto& [from, to] : description.prefixes)
+    if (name.starts_with(from)) return to + std::string(name.substr(from.size()));
+  return std::string(name);
+}
+
+// (1, n) and (n) are one shape.
+Shape without_ones(Shape shape) {
+  while (shape.size() > 1 && shape.back() == 1) shape.pop_back();
+  return shape;
+}
+
+Shape file_shape(const Wanted& wanted, Kind change, bool stacked) {
+  Shape shape = wanted.shape;
+  if (stacked) shape.pop_back();
+  if (change == Kind::transpose) std::swap(shape[0], shape[1]);
+  if (change == Kind::first_half || change == Kind::second_half) shape[1] *= 2;
+  return shape;
+}
+
+// Which row of the file's tensor is row `row` of GGUF's.
+uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uint64_t row) {
+  switch (change.kind) {
+    case Kind::interleave: {
+      const uint64_t size = rows / change.heads, in_head = row % size;
+      return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
+    }
+    case Kind::split_qkv: {
+      const uint64_t size = rows / change.heads / 3, part = row / (size * change.heads);
+      const uint64_t head = row / size % change.heads;
+      return (head * 3 + part) * size + row % size;
+    }
+    case Kind::first_half:
+    case Kind::second_half: {
+      const uint64_t inner = shape[1], expert = row / inner;
+      return (2 * expert + (change.kind == Kind::second_half)) * inner + row % inner;
+    }
+    default:
+      return row;
+  }
+}
+
+void copy_rows(std::span<const uint8_t> from, const Change& change, const Shape& shape, std::span<uint8_t> to) {
+  uint64_t rows = 1;  // of a vector, each value is one
+  for (size_t i = shape.size() > 1 ? 1 : 0; i < shape.size(); ++i) rows *= shape[i];
+  const uint64_t bytes = to.size() / rows;
+  for (uint64_t row = 0; row < rows; ++row)
+    std::memcpy(&to[row * bytes], &from[source_row(change, shape, rows, row) * bytes], bytes);
+}
+
+void transpose(std::span<const uint8_t> from, const Shape& shape, std::span<uint8_t> to) {
+  const uint64_t cols = shape[0], rows = shape[1], size = to.size() / (cols * rows);
+  constexpr uint64_t tile = 32;  // both sides stay in the cache
+  for (uint64_t r0 = 0; r0 < rows; r0 += tile)
+    for (uint64_t c0 = 0; c0 < cols; c0 += tile)
+      for (uint64_t r = r0; r < std::min(r0 + tile, rows); ++r)
+        for (uint64_t c = c0; c < std::min(c0 + tile, cols); ++c)
+          std::memcpy(&to[(r * cols + c) * size], &from[(c * rows + r) * size], size);
+}
+
+void plus_one(std::span<const uint8_t> from, quant::Format format, std::span<uint8_t> to) {
+  std::vector<float> values(to.size() / sizeof(float));
+  quant::decode(format, from.data(), values.size(), values.data());
+  for (float& value : values) value += 1;
+  std::memcpy(to.data(), values.data(), to.size());
+}
+
+class Binder {
+ public:
+  Binder(const Description& description, std::vector<Tensor> tensors, const std::vector<Unreadable>& unreadable,
+         const std::string& source)
+      : description_(description), tensors_(std::move(tensors)), source_(source) {
+    for (const Unreadable& tensor : unreadable) unreadable_.emplace(name_on_page(description, tensor.name), &tensor);
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (!places_.emplace(name_on_page(description, tensors_[i].name), i).second)
+        throw Error("{}: tensor {} is there twice", source, tensors_[i].name);
+  }
+
+  std::vector<Tensor> all() {
+    std::vector<Tensor> result;
+    for (const Wanted& wanted : description_.tensors) result.push_back(one(wanted));
+    refuse("tensors are missing", missing_);
+    std::vector<std::string> unexpected;
+    for (const auto& [name, place] : places_)
+      if (!used_.count(place) && !is_unneeded(name)) unexpected.push_back(tensors_[place].name);
+    for (const auto& [name, tensor] : unreadable_)
+      if (!is_unneeded(name)) unexpected.push_back(tensor->name);
+    std::sort(unexpected.begin(), unexpected.end());
+    refuse("tensors that the model has no place for", unexpected);
+    return result;
+  }
+
+ private:
+  bool is_unneeded(std::string_view name) const {
+    return std::any_of(description_.unneeded.begin(), description_.unneeded.end(),
+                       [&](const std::string& part) { return name.find(part) != name.npos; });
+  }
+
+  void refuse(std::string_view what, const std::vector<std::string>& names) const {
+    constexpr size_t shown = 8;
+    if (names.empty()) return;
+    throw Error("{}: {} {}: {}{}", source_, names.size(), what,
+                fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), shown)), ", "),
+                names.size() > shown ? ", ..." : "");
+  }
+
+  const Tensor* find(const std::string& name, const Shape& shape) {
+    const auto place = places_.find(name);
+    if (place == places_.end()) {
+      const auto unreadable = unreadable_.find(name);
+      if (unreadable != unreadable_.end())
+        throw Error("{}: tensor {} {}; expected f32, f16 or bf16", source_, unreadable->second->name,
+                    unreadable->second->reason);
+      missing_.push_back(name);
+      return nullptr;
+    }
+    const Tensor& tensor = tensors_[place->second];
+    used_.insert(place->second);
+    if (without_ones(tensor.shape) != without_ones(shape))
+      throw Error("{}: tensor {}: expected {}, as config.json says, found {}", source_, tensor.name,
+                  fmt::join(shape.rbegin(), shape.rend(), " x "),
+                  fmt::join(tensor.shape.rbegin(), tensor.shape.rend(), " x "));
+    if (tensor.format > quant::Format::bf16)
+      throw Error("{}: tensor {}: expected f32, f16 or bf16, found {}", source_, tensor.name,
+                  quant::name(tensor.format));
+    check(!tensor.view.empty(), "a tensor of a file has a view");
+    return &tensor;
+  }
+
+  Tensor one(const Wanted& wanted) {
+    Tensor result;
+    result.name = wanted.name;
+    result.shape = wanted.shape;
+    if (!wanted.values.empty()) {
+      result.produce = [values = wanted.values](std::span<uint8_t> to) {
+        std::memcpy(to.data(), values.data(), to.size());
+      };
+      return result;
+    }
+    if (!wanted.fused.empty() && places_.count(wanted.fused))
+      return from_one(wanted, wanted.fused, wanted.fused_change);
+    if (wanted.sources.size() == 1 && wanted.fused.empty()) return from_one(wanted, wanted.sources[0], wanted.change);
+    return stacked(wanted);
+  }
+
+  Tensor from_one(const Wanted& wanted, const std::string& name, const Change& change) {
+    Tensor result;
+    result.name = wanted.name;
+    result.shape = wanted.shape;
+    const Tensor* found = find(name, file_shape(wanted, change.kind, false));
+    if (!found) return result;
+    result.source = found->name;
+    result.format = found->format;
+    const auto view = found->view;
+    switch (change.kind) {
+      case Kind::none:
+        result.view = view;
+        break;
+      case Kind::plus_one:
+        result.format = quant::Format::f32;
+        result.produce = [view, format = found->format](std::span<uint8_t> to) { plus_one(view, format, to); };
+        break;
+      case Kind::transpose:
+        result.produce = [view, shape = wanted.shape](std::span<uint8_t> to) { transpose(view, shape, to); };
+        break;
+      default:
+        result.produce = [view, change, shape = wanted.shape](std::span<uint8_t> to) {
+          copy_rows(view, change, shape, to);
+        };
+    }
+    return result;
+  }
+
+  Tensor stacked(const Wanted& wanted) {
+    Tensor result;
+    result.name = wanted.name;
+    result.shape = wanted.shape;
+    std::vector<std::span<const uint8_t>> parts;
+    for (const std::string& name : wanted.sources) {
+      const Tensor* found = find(name, file_shape(wanted, Kind::none, true));
+      if (!found) continue;
+      if (parts.empty()) {
+        result.source = found->name;
+        result.format = found->format;
+      } else if (found->format != result.format) {
+        throw Error("{}: tensor {}: expected {} as {} has, found {}", source_, found->name, quant::name(result.format),
+                    result.source, quant::name(found->format));
+      }
+      parts.push_back(found->view);
+    }
+    result.produce = [parts](std::span<uint8_t> to) {
+      for (const auto& part : parts) {
+        std::memcpy(to.data(), part.data(), part.size());
+        to = to.subspan(part.size());
+      }
+    };
+    return result;
+  }
+
+  const Description& description_;
+  std::vector<Tensor> tensors_;
+  const std::string& source_;
+  std::unordered_map<std::string, size_t> places_;                 // by the name on the page
+  std::unordered_map<std::string, const Unreadable*> unreadable_;  // likewise
+  std::unordered_set<size_t> used_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+std::vector<Tensor> bind(const Description& description, std::vector<Tensor> tensors,
+                         const std::vector<Unreadable>& unreadable, const std::string& source) {
+  return Binder(description, std::move(tensors), unreadable, source).all();
+}
+
+}  // namespace heddle::formats::hf

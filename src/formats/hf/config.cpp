@@ -1,0 +1,213 @@
+// The options that change nothing, and the errors for the rest.
+#include "formats/hf/config.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+constexpr uint64_t largest_integer = 1u << 30;
+
+// How the model was made, saved or trained, and what generate() does by default: not what it computes.
+constexpr std::string_view harmless[] = {
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+    "initializer_range",
+    "initializer_factor",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "attention_dropout",
+    "hidden_dropout",
+    "resid_dropout",
+    "embd_dropout",
+    "dropout",
+    "classifier_dropout",
+    "attn_pdrop",
+    "embd_pdrop",
+    "resid_pdrop",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "gradient_checkpointing",
+    "pretraining_tp",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "output_router_logits",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "task_specific_params",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "problem_type",
+    "prefix",
+    "finetuning_task",
+    "auto_map",
+    "tokenizer_class",
+    "reorder_and_upcast_attn",
+    "n_ctx",
+    "is_decoder",
+    "is_encoder_decoder",
+    "attn_implementation",
+    "max_length",
+    "min_length",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+    "do_sample",
+    "num_beams",
+    "repetition_penalty",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "num_return_sequences",
+    "early_stopping",
+    "bad_words_ids",
+    "cache_implementation",
+    "transformers.js_config",
+    "bos_token",
+    "eos_token",
+    "pad_token",
+    "model_max_length",
+    "tf_legacy_loss",
+    "torchscript",
+    "use_bfloat16",
+    "chunk_size_feed_forward",
+    "diversity_penalty",
+    "num_beam_groups",
+    "encoder_no_repeat_ngram_size",
+    "remove_invalid_values",
+    "exponential_decay_length_penalty",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "keys_to_ignore_at_inference",
+    "pruned_heads",
+    "use_mambapy",
+    "attention_probs_dropout_prob",
+    "hidden_dropout_prob",
+};
+
+bool is_harmless(std::string_view key) {
+  return key.starts_with("_") || key.starts_with("unsloth") ||
+         std::find(std::begin(harmless), std::end(harmless), key) != std::end(harmless);
+}
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 80) text = text.substr(0, 77) + "...";
+  return text;
+}
+
+}  // namespace
+
+Config::Config(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {
+  if (!json.is_object()) throw Error("{}: expected an object, found {}", where_, shown(json));
+}
+
+const Json* Config::find(std::string_view key) {
+  read_.emplace(key);
+  const auto entry = json_->find(key);
+  return entry == json_->end() || entry->is_null() ? nullptr : &*entry;
+}
+
+bool Config::is_null(std::string_view key) {
+  const auto entry = json_->find(key);
+  return entry != json_->end() && entry->is_null();
+}
+
+void Config::refuse(std::string_view key, std::string_view expected) const {
+  const auto entry = json_->find(key);
+  throw Error("{}: {}: expected {}, found {}", where_, key, expected, entry == json_->end() ? "none" : shown(*entry));
+}
+
+uint64_t Config::integer(std::string_view key, uint64_t fallback) {
+  const Json* value = find(key);
+  if (!value) return fallback;
+  if (!value->is_number_unsigned() || value->get<uint64_t>() < 1 || value->get<uint64_t>() > largest_integer)
+    refuse(key, "a whole number from 1 to 2^30");
+  return value->get<uint64_t>();
+}
+
+double Config::number(std::string_view key, double fallback) {
+  const Json* value = find(key);
+  if (!value) return fallback;
+  if (!value->is_number()) refuse(key, "a number");
+  return value->get<double>();
+}
+
+bool Config::boolean(std::string_view key, bool fallback) {
+  const Json* value = find(key);
+  if (!value) return fallback;
+  if (!value->is_boolean()) refuse(key, "true or false");
+  return value->get<bool>();
+}
+
+std::string Config::string(std::string_view key, std::string_view fallback) {
+  const Json* value = find(key);
+  if (!value) return std::string(fallback);
+  if (!value->is_string()) refuse(key, "a text");
+  return value->get<std::string>();
+}
+
+std::vector<double> Config::numbers(std::string_view key) {
+  std::vector<double> result;
+  const Json* value = find(key);
+  if (!value) return result;
+  if (!value->is_array()) refuse(key, "a list of numbers");
+  for (const Json& entry : *value) {
+    if (!entry.is_number()) refuse(key, "a list of numbers");
+    result.push_back(entry.get<double>());
+  }
+  return result;
+}
+
+std::vector<std::string> Config::strings(std::string_view key) {
+  std::vector<std::string> result;
+  const Json* value = find(key);
+  if (!value) return result;
+  if (!value->is_array()) refuse(key, "a list of texts");
+  for (const Json& entry : *value) {
+    if (!entry.is_string()) refuse(key, "a list of texts");
+    result.push_back(entry.get<std::string>());
+  }
+  return result;
+}
+
+void Config::expect(std::string_view key, std::initializer_list<Json> allowed, const Json& fallback) {
+  const Json* value = find(key);
+  const Json& found = value ? *value : fallback;
+  if (std::find(allowed.begin(), allowed.end(), found) != allowed.end()) return;
+  std::string list;
+  for (const Json& entry : allowed) list += (list.empty() ? "" : " or ") + shown(entry);
+  if (value) refuse(key, list);
+  throw Error("{}: {}: expected {}, found none, which means {}", where_, key, list, shown(fallback));
+}
+
+void Config::ignore(std::initializer_list<std::string_view> keys) {
+  for (std::string_view key : keys) read_.emplace(key);
+}
+
+void Config::finish() const {
+  std::string list;
+  for (const auto& [key, value] : json_->items())
+    if (!read_.count(key) && !is_harmless(key) && !value.is_null() && value != Json(false))
+      list += (list.empty() ? "" : ", ") + key + " = " + shown(value);
+  if (!list.empty()) throw Error("{}: options that heddle does not know: {}", where_, list);
+}
+
+}  // namespace heddle::formats::hf

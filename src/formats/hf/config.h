@@ -1,0 +1,49 @@
+// config.json, read so that nothing in it goes unnoticed: what a page did not read and nobody knows to be harmless is
+// an Error.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace heddle::formats::hf {
+
+class Config {
+ public:
+  // `json` must outlive it. `where` names the file, and the object in it, in errors.
+  Config(const Json& json, std::string where);
+
+  const std::string& where() const { return where_; }
+  // The value, or null where it is absent or null. What was asked for counts as read.
+  const Json* find(std::string_view key);
+  bool is_null(std::string_view key);  // it is there, as null
+
+  // Absent or null: the fallback. Of another kind than expected: an Error. Integers are from 1 to 2^30.
+  uint64_t integer(std::string_view key, uint64_t fallback);
+  double number(std::string_view key, double fallback);
+  bool boolean(std::string_view key, bool fallback);
+  std::string string(std::string_view key, std::string_view fallback);
+  std::vector<double> numbers(std::string_view key);       // empty where absent
+  std::vector<std::string> strings(std::string_view key);  // empty where absent
+
+  // What changes the result in a way that GGUF or heddle cannot say must have one of these values.
+  void expect(std::string_view key, std::initializer_list<Json> allowed, const Json& fallback);
+  void ignore(std::initializer_list<std::string_view> keys);
+
+  // Throws an Error that names each option that was not read, is on no list, and is not null or false.
+  void finish() const;
+
+  [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
+
+ private:
+  const Json* json_;
+  std::string where_;
+  std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace heddle::formats::hf

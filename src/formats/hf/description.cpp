@@ -1,0 +1,158 @@
+// The parts that architectures share.
+#include "formats/hf/description.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+constexpr uint64_t most_layers = 4096, most_experts = 4096;  // beyond that, config.json is wrong
+
+}  // namespace
+
+Description::Description(std::string_view name) : architecture(name) {
+  metadata.set("general.architecture", architecture);
+  // Buffers that older files saved with the weights.
+  unneeded = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
+}
+
+void Description::set(std::string_view key, Value value) {
+  metadata.set(fmt::format("{}.{}", architecture, key), std::move(value));
+}
+
+void Description::add(std::string name, std::string source, Shape shape, Change change) {
+  tensors.push_back({std::move(name), std::move(shape), {std::move(source)}, change, {}, {}, {}});
+}
+
+void Description::add(std::string name, std::vector<float> values) {
+  tensors.push_back({std::move(name), {values.size()}, {}, {}, {}, {}, std::move(values)});
+}
+
+Layer::Layer(Description& description, std::string_view file_layers, uint64_t number)
+    : to(description), gguf(fmt::format("blk.{}.", number)), file(fmt::format("{}.{}.", file_layers, number)) {}
+
+void Layer::weight(std::string_view name, std::string_view source, Shape shape, Change change) {
+  to.add(fmt::format("{}{}.weight", gguf, name), fmt::format("{}{}.weight", file, source), std::move(shape), change);
+}
+
+void Layer::bias(std::string_view name, std::string_view source, uint64_t size, Change change) {
+  to.add(fmt::format("{}{}.bias", gguf, name), fmt::format("{}{}.bias", file, source), {size}, change);
+}
+
+Sizes read_sizes(Config& config, const Sizes& defaults) {
+  Sizes sizes = defaults;
+  sizes.vocabulary = config.integer("vocab_size", defaults.vocabulary);
+  sizes.hidden = config.integer("hidden_size", defaults.hidden);
+  sizes.inner = config.integer("intermediate_size", defaults.inner);
+  sizes.layers = config.integer("num_hidden_layers", defaults.layers);
+  sizes.heads = config.integer("num_attention_heads", defaults.heads);
+  sizes.context = config.integer("max_position_embeddings", defaults.context);
+  sizes.tied = config.boolean("tie_word_embeddings", defaults.tied);
+  if (sizes.layers > most_layers) config.refuse("num_hidden_layers", fmt::format("at most {}", most_layers));
+
+  const bool null_kv_heads = config.is_null("num_key_value_heads");
+  sizes.kv_heads = config.integer("num_key_value_heads", null_kv_heads ? 0 : defaults.kv_heads);
+  if (!sizes.kv_heads) sizes.kv_heads = sizes.heads;
+  if (sizes.heads % sizes.kv_heads)
+    config.refuse("num_key_value_heads", fmt::format("a divisor of the {} attention heads", sizes.heads));
+
+  sizes.head_dim = config.integer("head_dim", defaults.head_dim);
+  if (!sizes.head_dim) {
+    if (sizes.hidden % sizes.heads)
+      config.refuse("hidden_size", fmt::format("a multiple of the {} attention heads", sizes.heads));
+    sizes.head_dim = sizes.hidden / sizes.heads;
+  }
+  return sizes;
+}
+
+void put_sizes(Description& to, const Sizes& sizes) {
+  to.set("block_count", sizes.layers);
+  to.set("context_length", sizes.context);
+  to.set("embedding_length", sizes.hidden);
+  to.set("feed_forward_length", sizes.inner);
+  to.set("attention.head_count", sizes.heads);
+  to.set("attention.head_count_kv", sizes.kv_heads);
+  to.set("vocab_size", sizes.vocabulary);
+}
+
+void put_head_length(Description& to, uint64_t head_dim) {
+  to.set("attention.key_length", head_dim);
+  to.set("attention.value_length", head_dim);
+}
+
+void put_rms_epsilon(Description& to, const Sizes& sizes) { to.set("attention.layer_norm_rms_epsilon", sizes.epsilon); }
+
+void add_attention(Layer& layer, const Sizes& sizes, const Attention& attention) {
+  const auto change = [&](uint64_t heads) {
+    return attention.interleave ? Change{Change::Kind::interleave, heads} : Change{};
+  };
+  const struct {
+    const char *name, *source;
+    uint64_t heads;
+    Change change;
+  } parts[] = {{"attn_q", "self_attn.q_proj", sizes.heads, change(sizes.heads)},
+               {"attn_k", "self_attn.k_proj", sizes.kv_heads, change(sizes.kv_heads)},
+               {"attn_v", "self_attn.v_proj", sizes.kv_heads, {}}};
+  for (const auto& part : parts) {
+    layer.weight(part.name, part.source, {sizes.hidden, part.heads * sizes.head_dim}, part.change);
+    if (attention.qkv_bias) layer.bias(part.name, part.source, part.heads * sizes.head_dim, part.change);
+  }
+  layer.weight("attn_output", "self_attn.o_proj", {sizes.heads * sizes.head_dim, sizes.hidden});
+  if (attention.output_bias) layer.bias("attn_output", "self_attn.o_proj", sizes.hidden);
+}
+
+void add_gated(Layer& layer, const Sizes& sizes, bool bias) {
+  layer.weight("ffn_gate", "mlp.gate_proj", {sizes.hidden, sizes.inner});
+  layer.weight("ffn_up", "mlp.up_proj", {sizes.hidden, sizes.inner});
+  layer.weight("ffn_down", "mlp.down_proj", {sizes.inner, sizes.hidden});
+  if (!bias) return;
+  layer.bias("ffn_gate", "mlp.gate_proj", sizes.inner);
+  layer.bias("ffn_up", "mlp.up_proj", sizes.inner);
+  layer.bias("ffn_down", "mlp.down_proj", sizes.hidden);
+}
+
+void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner, std::string_view folder,
+                 const std::vector<std::string>& names) {
+  if (experts > most_experts) throw Error("{} experts: expected at most {}", experts, most_experts);
+  const struct {
+    const char *name, *fused;
+    Shape shape;
+    Change::Kind half;
+  } parts[] = {{"ffn_gate_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::first_half},
+               {"ffn_up_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::second_half},
+               {"ffn_down_exps", "down_proj", {inner, sizes.hidden, experts}, Change::Kind::none}};
+  for (size_t i = 0; i < 3; ++i) {
+    Wanted wanted;
+    wanted.name = fmt::format("{}{}.weight", layer.gguf, parts[i].name);
+    wanted.shape = parts[i].shape;
+    for (uint64_t e = 0; e < experts; ++e)
+      wanted.sources.push_back(fmt::format("{}{}.experts.{}.{}.weight", layer.file, folder, e, names[i]));
+    wanted.fused = fmt::format("{}mlp.experts.{}", layer.file, parts[i].fused);
+    wanted.fused_change = {parts[i].half, 0};
+    layer.to.tensors.push_back(std::move(wanted));
+  }
+}
+
+void add_ends(Description& to, const Sizes& sizes, Change norm, bool always_output) {
+  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
+  to.add("output_norm.weight", "model.norm.weight", {sizes.hidden}, norm);
+  if (sizes.tied) to.unneeded.push_back(head);  // tied means that it is the embedding again
+  if (!sizes.tied || always_output)
+    to.add("output.weight", sizes.tied ? embedding : head, {sizes.hidden, sizes.vocabulary});
+}
+
+void expect_full_attention(Config& config, const Sizes& sizes) {
+  config.ignore({"sliding_window"});  // of layers that slide, and there are none
+  const double first = config.number("max_window_layers", 0);
+  if (config.boolean("use_sliding_window", false) && first < static_cast<double>(sizes.layers))
+    config.refuse("use_sliding_window", "false");
+  for (const std::string& type : config.strings("layer_types"))
+    if (type != "full_attention") config.refuse("layer_types", "\"full_attention\" in all layers");
+}
+
+}  // namespace heddle::formats::hf

@@ -1,0 +1,151 @@
+// Gemma 2 and 3: norms before and after each half of a layer, kept as weight - 1; layers that see a window take turns
+// with layers that see everything.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "formats/hf/pages.h"
+#include "formats/hf/rope.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+constexpr Change plus_one{Change::Kind::plus_one, 0};
+
+// The usual period is not written: in GGUF it is part of the architecture.
+void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t usual_period) {
+  const uint64_t window = config.integer("sliding_window", 4096);
+  uint64_t period = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", usual_period));
+  const std::vector<std::string> types = config.strings("layer_types");
+  if (!types.empty()) {
+    if (types.size() != sizes.layers) config.refuse("layer_types", fmt::format("{} entries", sizes.layers));
+    uint64_t full = 0;  // the first one
+    while (full < types.size() && types[full] != "full_attention") ++full;
+    if (full < types.size())
+      period = full + 1;
+    else if (period <= sizes.layers)
+      config.refuse("layer_types", fmt::format("every layer {} in full", period));
+    for (uint64_t i = 0; i < types.size(); ++i)
+      if (types[i] != ((i + 1) % period ? "sliding_attention" : "full_attention"))
+        config.refuse("layer_types", "windows with one \"full_attention\" at the end of each period");
+  }
+  if (period == 1) return;  // no layer slides
+  to.set("attention.sliding_window", window);
+  if (period != usual_period) to.set("attention.sliding_window_pattern", period);
+}
+
+Description family(Config& config, std::string_view architecture, const Sizes& sizes, bool head_norm,
+                   uint64_t large_layers) {
+  Description to(architecture);
+  config.expect("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
+  config.ignore({"hidden_act"});  // hidden_activation took its place, whatever it says
+  config.expect("attention_bias", {false}, false);
+  config.expect("use_bidirectional_attention", {false}, false);
+  // Scores are scaled by the size of a head, in the largest model by hidden_size / heads. GGUF has no key for it.
+  const uint64_t scalar = sizes.layers == large_layers ? sizes.hidden / sizes.heads : sizes.head_dim;
+  config.expect("query_pre_attn_scalar", {scalar}, 256);
+  put_sizes(to, sizes);
+  put_head_length(to, sizes.head_dim);
+  put_rms_epsilon(to, sizes);
+
+  add_ends(to, sizes, plus_one);
+  for (uint64_t i = 0; i < sizes.layers; ++i) {
+    Layer layer(to, "model.layers", i);
+    layer.weight("attn_norm", "input_layernorm", {sizes.hidden}, plus_one);
+    add_attention(layer, sizes, {});
+    if (head_norm) {
+      layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.head_dim}, plus_one);
+      layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim}, plus_one);
+    }
+    layer.weight("post_attention_norm", "post_attention_layernorm", {sizes.hidden}, plus_one);
+    layer.weight("ffn_norm", "pre_feedforward_layernorm", {sizes.hidden}, plus_one);
+    add_gated(layer, sizes);
+    layer.weight("post_ffw_norm", "post_feedforward_layernorm", {sizes.hidden}, plus_one);
+  }
+  return to;
+}
+
+Sizes gemma_sizes(Config& config, const Sizes& defaults) {
+  Sizes sizes = read_sizes(config, defaults);
+  sizes.epsilon = config.number("rms_norm_eps", defaults.epsilon);
+  return sizes;
+}
+
+// Gemma 3 turns its windows by another base than the rest. New spelling: an object for each; old: two numbers and
+// rope_scaling for the rest.
+void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
+  const RopeDefaults defaults{.theta = 1e6, .partial = 1, .types = {"default", "linear"}};
+  double global = config.number("rope_theta", 1e6), local = config.number("rope_local_base_freq", 10000);
+  const Json* parameters = config.find("rope_parameters");
+  const Json* scaling = config.find("rope_scaling");
+  const std::string where = config.where() + ": rope_parameters: ";
+  Rope full;
+  if (parameters && parameters->is_object() && parameters->contains("full_attention")) {
+    full = read_rope_object(Config((*parameters)["full_attention"], where + "full_attention"), sizes, defaults, global);
+    if (parameters->contains("sliding_attention")) {
+      const RopeDefaults plain{.theta = local, .partial = 1, .types = {"default"}};
+      local =
+          read_rope_object(Config((*parameters)["sliding_attention"], where + "sliding_attention"), sizes, plain, local)
+              .theta;
+    }
+    Config rest(*parameters, config.where() + ": rope_parameters");
+    rest.ignore({"full_attention", "sliding_attention"});
+    rest.expect("rope_type", {"default"}, "default");
+    rest.finish();
+  } else {
+    const Json none = Json::object();
+    full = read_rope_object(Config(parameters ? *parameters
+                                   : scaling  ? *scaling
+                                              : none,
+                                   config.where() + ": rope_scaling"),
+                            sizes, defaults, global);
+  }
+  put_rope(to, full, sizes.head_dim);
+  to.set("rope.freq_base_swa", local);
+}
+
+}  // namespace
+
+Description gemma2_page(Config& config) {
+  const Sizes sizes = gemma_sizes(config, {256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, true});
+  if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
+  Description to = family(config, "gemma2", sizes, false, 46);
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear"}}),
+           sizes.head_dim);
+  put_window(to, config, sizes, 2);
+  // null turns a cap off, and GGUF says that with 0.
+  const auto cap = [&](const char* key, double fallback) {
+    return config.is_null(key) ? 0 : config.number(key, fallback);
+  };
+  to.set("attn_logit_softcapping", cap("attn_logit_softcapping", 50));
+  to.set("final_logit_softcapping", cap("final_logit_softcapping", 30));
+  config.ignore({"attn_logit_softcapping", "final_logit_softcapping"});
+  return to;
+}
+
+Description gemma3_page(Config& config) {
+  const Sizes sizes = gemma_sizes(config, {262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, true});
+  Description to = family(config, "gemma3", sizes, true, 62);
+  put_gemma3_rope(to, config, sizes);
+  put_window(to, config, sizes, 6);
+  if (config.find("attn_logit_softcapping")) config.refuse("attn_logit_softcapping", "null");
+  if (config.find("final_logit_softcapping"))
+    to.set("final_logit_softcapping", config.number("final_logit_softcapping", 0));
+  return to;
+}
+
+Description gemma3_with_images_page(Config& config) {
+  const Json* text = config.find("text_config");
+  if (!text) config.refuse("text_config", "an object");
+  Config inner(*text, config.where() + ": text_config");
+  Description to = gemma3_page(inner);
+  inner.finish();
+  config.ignore({"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
+                 "tie_word_embeddings"});
+  to.unneeded.insert(to.unneeded.end(), {"vision_tower.", "multi_modal_projector."});
+  to.prefixes = {{"language_model.", ""}, {"model.language_model.", "model."}};
+  return to;
+}
+
+}  // namespace heddle::formats::hf

@@ -1,0 +1,105 @@
+// Qwen2 (biases on q, k and v), Qwen3 (a norm on each head of q and k), and their mixtures of experts.
+#include "formats/hf/pages.h"
+#include "formats/hf/rope.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+struct Family {
+  std::string_view architecture;
+  bool qkv_bias = false, head_norm = false;
+  uint64_t experts = 0, expert_inner = 0, shared_inner = 0;
+};
+
+Description family(Config& config, const Sizes& sizes, const Family& options) {
+  Description to(options.architecture);
+  config.expect("hidden_act", {"silu"}, "silu");
+  expect_full_attention(config, sizes);
+  put_sizes(to, sizes);
+  put_head_length(to, sizes.head_dim);
+  put_rms_epsilon(to, sizes);
+  put_rope(to,
+           read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear", "dynamic", "yarn"}}),
+           sizes.head_dim);
+
+  add_ends(to, sizes, {}, options.shared_inner > 0);
+  for (uint64_t i = 0; i < sizes.layers; ++i) {
+    Layer layer(to, "model.layers", i);
+    layer.weight("attn_norm", "input_layernorm", {sizes.hidden});
+    add_attention(layer, sizes, {false, options.qkv_bias, false});
+    if (options.head_norm) {
+      layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.head_dim});
+      layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim});
+    }
+    layer.weight("ffn_norm", "post_attention_layernorm", {sizes.hidden});
+    if (!options.experts) {
+      add_gated(layer, sizes);
+      continue;
+    }
+    layer.weight("ffn_gate_inp", "mlp.gate", {sizes.hidden, options.experts});
+    add_experts(layer, sizes, options.experts, options.expert_inner, "mlp", {"gate_proj", "up_proj", "down_proj"});
+    if (!options.shared_inner) continue;
+    layer.weight("ffn_gate_inp_shexp", "mlp.shared_expert_gate", {sizes.hidden});
+    layer.weight("ffn_gate_shexp", "mlp.shared_expert.gate_proj", {sizes.hidden, options.shared_inner});
+    layer.weight("ffn_up_shexp", "mlp.shared_expert.up_proj", {sizes.hidden, options.shared_inner});
+    layer.weight("ffn_down_shexp", "mlp.shared_expert.down_proj", {options.shared_inner, sizes.hidden});
+  }
+  return to;
+}
+
+Sizes qwen_sizes(Config& config, const Sizes& defaults) {
+  Sizes sizes = read_sizes(config, defaults);
+  sizes.epsilon = config.number("rms_norm_eps", defaults.epsilon);
+  return sizes;
+}
+
+// Experts in every layer; whether their weights are made to sum to 1 is fixed by the architecture.
+void read_experts(Config& config, Family& options, uint64_t experts, uint64_t inner, bool normalised) {
+  options.experts = config.integer("num_experts", config.integer("num_local_experts", experts));
+  config.expect("num_local_experts", {options.experts}, options.experts);  // another name for it
+  options.expert_inner = config.integer("moe_intermediate_size", inner);
+  config.expect("decoder_sparse_step", {1}, 1);
+  config.expect("mlp_only_layers", {Json::array()}, Json::array());
+  config.expect("norm_topk_prob", {normalised}, false);
+}
+
+void put_experts(Description& to, Config& config, const Family& options, uint64_t used) {
+  to.set("expert_count", options.experts);
+  to.set("expert_used_count", config.integer("num_experts_per_tok", used));
+  to.set("expert_feed_forward_length", options.expert_inner);
+  if (options.shared_inner) to.set("expert_shared_feed_forward_length", options.shared_inner);
+}
+
+}  // namespace
+
+Description qwen2_page(Config& config) {
+  return family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, false}),
+                {.architecture = "qwen2", .qkv_bias = true});
+}
+
+Description qwen3_page(Config& config) {
+  config.expect("attention_bias", {false}, false);
+  return family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, false}),
+                {.architecture = "qwen3", .head_norm = true});
+}
+
+Description qwen2moe_page(Config& config) {
+  config.expect("qkv_bias", {true}, true);
+  Family options{.architecture = "qwen2moe", .qkv_bias = true};
+  read_experts(config, options, 60, 1408, false);
+  options.shared_inner = config.integer("shared_expert_intermediate_size", 5632);
+  Description to = family(config, qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false}), options);
+  put_experts(to, config, options, 4);
+  return to;
+}
+
+Description qwen3moe_page(Config& config) {
+  config.expect("attention_bias", {false}, false);
+  Family options{.architecture = "qwen3moe", .head_norm = true};
+  read_experts(config, options, 128, 768, true);
+  Description to = family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);
+  put_experts(to, config, options, 8);
+  return to;
+}
+
+}  // namespace heddle::formats::hf

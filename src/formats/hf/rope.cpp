@@ -1,0 +1,133 @@
+// Reading follows what transformers makes of missing values; writing follows what llama.cpp reads.
+#include "formats/hf/rope.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+std::optional<double> optional_number(Config& config, std::string_view key) {
+  if (!config.find(key)) return std::nullopt;
+  return config.number(key, 0);
+}
+
+double yarn_attention(double factor, double scale = 1) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
+
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones not at all, those between in part.
+std::vector<float> llama3_factors(const Rope& rope, uint64_t dimensions) {
+  const double context = static_cast<double>(rope.original_context), factor = rope.factor.value_or(8);
+  std::vector<float> factors;
+  for (uint64_t i = 0; i < dimensions; i += 2) {
+    const double wavelength =
+        2 * std::numbers::pi * std::pow(rope.theta, static_cast<double>(i) / static_cast<double>(dimensions));
+    if (wavelength < context / rope.high_frequency)
+      factors.push_back(1);
+    else if (wavelength > context / rope.low_frequency)
+      factors.push_back(static_cast<float>(factor));
+    else {
+      const double smooth = (context / wavelength - rope.low_frequency) / (rope.high_frequency - rope.low_frequency);
+      factors.push_back(static_cast<float>(1 / ((1 - smooth) / factor + smooth)));
+    }
+  }
+  return factors;
+}
+
+}  // namespace
+
+Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta) {
+  Rope rope;
+  rope.partial = defaults.partial;
+  rope.type = config.string("rope_type", config.string("type", "default"));
+  if (rope.type == "su") rope.type = "longrope";  // its first name
+  if (std::find(defaults.types.begin(), defaults.types.end(), rope.type) == defaults.types.end())
+    config.refuse(config.find("rope_type") ? "rope_type" : "type",
+                  fmt::format("one of {}", fmt::join(defaults.types, ", ")));
+  rope.theta = config.number("rope_theta", theta);
+  rope.partial = config.number("partial_rotary_factor", defaults.partial);
+  rope.original_context = config.integer("original_max_position_embeddings", sizes.context);
+  rope.factor = optional_number(config, "factor");
+  if (rope.factor && !(*rope.factor >= 1)) config.refuse("factor", "a number from 1 on");
+  const double stretch = static_cast<double>(sizes.context) / static_cast<double>(rope.original_context);
+
+  if (rope.type == "linear" && !rope.factor) config.refuse("factor", "a number");
+  if (rope.type == "yarn") {
+    if (!rope.factor) rope.factor = stretch;
+    rope.beta_fast = optional_number(config, "beta_fast");
+    rope.beta_slow = optional_number(config, "beta_slow");
+    const auto scale = optional_number(config, "mscale"), all = optional_number(config, "mscale_all_dim");
+    rope.attention_factor = optional_number(config, "attention_factor");
+    if (!rope.attention_factor && scale && all && *scale != 0 && *all != 0)
+      rope.attention_factor = yarn_attention(*rope.factor, *scale) / yarn_attention(*rope.factor, *all);
+    config.expect("truncate", {true}, true);
+  }
+  if (rope.type == "llama3") {
+    if (!rope.factor) config.refuse("factor", "a number");
+    rope.low_frequency = config.number("low_freq_factor", 1);
+    rope.high_frequency = config.number("high_freq_factor", 4);
+    if (!(rope.high_frequency > rope.low_frequency && rope.low_frequency > 0))
+      config.refuse("high_freq_factor", "more than low_freq_factor");
+  }
+  if (rope.type == "longrope") {
+    rope.long_factors = config.numbers("long_factor");
+    rope.short_factors = config.numbers("short_factor");
+    if (rope.long_factors.empty()) config.refuse("long_factor", "a list of numbers");
+    if (rope.short_factors.size() != rope.long_factors.size())
+      config.refuse("short_factor", fmt::format("{} numbers, as many as long_factor", rope.long_factors.size()));
+    const double factor = rope.factor.value_or(stretch);
+    rope.attention_factor = config.number(
+        "attention_factor",
+        factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(rope.original_context))));
+  }
+  config.ignore({"finetuned"});
+  config.finish();
+  return rope;
+}
+
+Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults) {
+  RopeDefaults all = defaults;
+  const double theta = config.number("rope_theta", config.number("rotary_emb_base", defaults.theta));
+  all.partial = config.number("partial_rotary_factor", config.number("rotary_pct", defaults.partial));
+  const Json* parameters = config.find("rope_parameters");
+  const Json* scaling = config.find("rope_scaling");
+  Json object = parameters ? *parameters : scaling ? *scaling : Json::object();
+  const std::string name = parameters ? "rope_parameters" : "rope_scaling";
+  // Phi 3 has it outside.
+  if (const Json* original = config.find("original_max_position_embeddings"))
+    if (object.is_object() && !object.contains("original_max_position_embeddings"))
+      object["original_max_position_embeddings"] = *original;
+  return read_rope_object(Config(object, config.where() + ": " + name), sizes, all, theta);
+}
+
+void put_rope(Description& to, const Rope& rope, uint64_t dimensions) {
+  to.set("rope.freq_base", rope.theta);
+  // Dynamic scaling begins where the context that the model has ends.
+  if (rope.type == "linear" || rope.type == "yarn") {
+    to.set("rope.scaling.type", Value(rope.type));
+    to.set("rope.scaling.factor", *rope.factor);
+  }
+  if (rope.type == "yarn") {
+    to.set("rope.scaling.original_context_length", rope.original_context);
+    if (rope.beta_fast) to.set("rope.scaling.yarn_beta_fast", *rope.beta_fast);
+    if (rope.beta_slow) to.set("rope.scaling.yarn_beta_slow", *rope.beta_slow);
+    // The key is what the usual value is multiplied with.
+    if (rope.attention_factor && *rope.attention_factor != yarn_attention(*rope.factor))
+      to.set("rope.scaling.attn_factor", *rope.attention_factor / yarn_attention(*rope.factor));
+  }
+  if (rope.type == "llama3") to.add("rope_freqs.weight", llama3_factors(rope, dimensions));
+  if (rope.type == "longrope") {
+    if (rope.long_factors.size() != dimensions / 2)
+      throw Error("rope_scaling: long_factor: expected {} numbers, one per pair of a head, found {}", dimensions / 2,
+                  rope.long_factors.size());
+    to.set("rope.scaling.attn_factor", *rope.attention_factor);
+    to.add("rope_factors_long.weight", std::vector<float>(rope.long_factors.begin(), rope.long_factors.end()));
+    to.add("rope_factors_short.weight", std::vector<float>(rope.short_factors.begin(), rope.short_factors.end()));
+  }
+}
+
+}  // namespace heddle::formats::hf

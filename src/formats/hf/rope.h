@@ -1,0 +1,36 @@
+// How positions turn queries and keys: config.json says it in two spellings (rope_theta with rope_scaling, and
+// rope_parameters), GGUF in keys and, for some kinds, a tensor of factors.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/hf/description.h"
+
+namespace heddle::formats::hf {
+
+struct Rope {
+  std::string type = "default";
+  double theta = 10000;
+  double partial = 1;  // the part of a head that is turned
+  std::optional<double> factor;
+  std::optional<double> attention_factor;           // what cos and sin are multiplied with, where it is not the usual
+  std::optional<double> beta_fast, beta_slow;       // yarn
+  double low_frequency = 1, high_frequency = 4;     // llama3
+  std::vector<double> long_factors, short_factors;  // longrope
+  uint64_t original_context = 0;
+};
+
+struct RopeDefaults {
+  double theta = 10000, partial = 1;
+  std::vector<std::string_view> types = {"default", "linear", "dynamic", "yarn", "llama3"};  // those allowed
+};
+
+Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults);
+// One object of rope_parameters; `theta` where it does not say.
+Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta);
+
+// freq_base, scaling.*, and the tensors of factors; `dimensions` values of each head are turned.
+void put_rope(Description& to, const Rope& rope, uint64_t dimensions);
+
+}  // namespace heddle::formats::hf

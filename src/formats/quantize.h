@@ -1,0 +1,39 @@
+// Any checkpoint -> a GGUF file, its weights in the formats of a file type.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "formats/checkpoint.h"
+#include "formats/mix.h"
+
+namespace heddle::formats {
+
+struct Progress {
+  size_t tensor = 0, tensors = 0;  // begun, of how many
+  uint64_t read = 0, written = 0;  // bytes so far
+};
+
+struct WriteOptions {
+  bool allow_requantize = false;  // of weights that are quantised already: the errors add up
+  size_t threads = 0;             // 0: all cores
+  std::function<void(const Progress&)> progress;
+};
+
+struct Written {
+  uint64_t values = 0, bytes_before = 0, bytes_after = 0;  // of the tensors
+  double bits_per_value() const {
+    return values ? 8.0 * static_cast<double>(bytes_after) / static_cast<double>(values) : 0;
+  }
+};
+
+// `metadata` is written with general.file_type and general.quantization_version put right, and without what was true of
+// other files only (split.*). Without a type, weights keep the format they have.
+// No more than the largest tensor is held in memory. The file appears whole or not at all.
+Written write_gguf(const Checkpoint& checkpoint, const Metadata& metadata, std::optional<FileType> type,
+                   const std::filesystem::path& path, const WriteOptions& options = {});
+
+// "1.2B" or "8x7B", as files are named.
+std::string size_label(uint64_t values, uint64_t expert_values, uint64_t experts);
+
+}  // namespace heddle::formats

@@ -1,0 +1,205 @@
+// One safetensors file: 8 bytes for the length of the header, a JSON object with a line per tensor, and the data, which
+// the tensors fill without gap or overlap.
+#include "formats/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+
+namespace heddle::formats {
+namespace {
+
+constexpr uint64_t longest_header = 100'000'000;  // the bound of the format's own library
+
+struct Type {
+  std::string_view name;
+  uint32_t bits;
+  std::optional<quant::Format> format;
+};
+using quant::Format;
+constexpr Type types[] = {{"F64", 64, Format::f64},
+                          {"F32", 32, Format::f32},
+                          {"F16", 16, Format::f16},
+                          {"BF16", 16, Format::bf16},
+                          {"I64", 64, Format::i64},
+                          {"I32", 32, Format::i32},
+                          {"I16", 16, Format::i16},
+                          {"I8", 8, Format::i8},
+                          {"BOOL", 8, {}},
+                          {"U8", 8, {}},
+                          {"U16", 16, {}},
+                          {"U32", 32, {}},
+                          {"U64", 64, {}},
+                          {"F8_E4M3", 8, {}},
+                          {"F8_E5M2", 8, {}},
+                          {"F8_E8M0", 8, {}},
+                          {"F6_E2M3", 6, {}},
+                          {"F6_E3M2", 6, {}},
+                          {"F4", 4, {}},
+                          {"C64", 64, {}}};
+
+struct Entry {
+  Tensor tensor;
+  std::string reason;           // why it is not read; empty for all others
+  uint64_t begin = 0, end = 0;  // in the data
+};
+
+class Header {
+ public:
+  Header(std::span<const uint8_t> bytes, const std::string& file) : file_(file) {
+    uint64_t length = 0;
+    if (bytes.size() < sizeof length)
+      refuse("header length", "expected 8 bytes, found the end of the file after {}", bytes.size());
+    std::memcpy(&length, bytes.data(), sizeof length);
+    const uint64_t left = bytes.size() - sizeof length;
+    if (length > longest_header || length > left)
+      refuse("header length", "expected at most {}, found {}", std::min(left, longest_header), length);
+    json_ = parse_json({reinterpret_cast<const char*>(bytes.data()) + sizeof length, length}, file);
+    if (!json_.is_object()) refuse("header", "expected an object, found {}", in_quotes(json_.dump()));
+    data_ = bytes.subspan(sizeof length + length);
+  }
+
+  std::vector<Entry> entries() const {
+    std::vector<Entry> all;
+    for (const auto& [name, value] : json_.items()) {
+      if (name == "__metadata__")
+        check_metadata(value);
+      else
+        all.push_back(entry(name, value));
+    }
+    std::ranges::sort(all, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+    uint64_t next = 0;
+    for (const Entry& e : all) {
+      if (e.begin != next)
+        refuse(label(e), "data_offsets: expected to begin at {}, where the data before it end, found {}", next,
+               e.begin);
+      next = e.end;
+    }
+    if (next != data_.size())
+      refuse("data", "expected {} bytes, as many as the tensors have, found {}", next, data_.size());
+    return all;
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void refuse(std::string_view field, fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error("{}: {}: {}", file_, field, fmt::format(format, std::forward<Args>(args)...));
+  }
+  static std::string label(const Entry& e) { return fmt::format("tensor {}", e.tensor.name); }
+
+  void check_metadata(const Json& value) const {
+    if (!value.is_object()) refuse("__metadata__", "expected an object, found {}", in_quotes(value.dump()));
+    for (const auto& [key, text] : value.items())
+      if (!text.is_string())
+        refuse("__metadata__", "expected a string for {}, found {}", in_quotes(key), in_quotes(text.dump()));
+  }
+
+  Entry entry(const std::string& name, const Json& value) const {
+    const std::string field = fmt::format("tensor {}", in_quotes(name));
+    if (name.empty()) refuse(field, "expected a name, found an empty one");
+    for (size_t at = 0; at < name.size();) {
+      const CodePoint point = code_point_at(name, at);
+      if (is_control(point.value)) refuse(field, "expected a name without control characters");
+      at += point.bytes;
+    }
+    const Json& dtype = member(field, value, "dtype");
+    const Json& shape = member(field, value, "shape");
+    const Json& offsets = member(field, value, "data_offsets");
+    if (value.size() != 3)
+      refuse(field, "expected dtype, shape and data_offsets alone, found {}", in_quotes(value.dump(), 200));
+    if (!dtype.is_string()) refuse(field, "dtype: expected a string, found {}", in_quotes(dtype.dump()));
+
+    Entry e;
+    e.tensor.name = name;
+    e.tensor.shape = numbers(field, "shape", shape);
+    const auto range = numbers(field, "data_offsets", offsets);
+    if (range.size() != 2 || range[0] > range[1] || range[1] > data_.size())
+      refuse(field, "data_offsets: expected a beginning and an end in {} bytes of data, found {}", data_.size(),
+             in_quotes(offsets.dump()));
+    e.begin = range[0];
+    e.end = range[1];
+    read_type(field, dtype.get_ref<const std::string&>(), e);
+    finish_shape(e);
+    return e;
+  }
+
+  const Json& member(const std::string& field, const Json& value, const char* key) const {
+    const auto found = value.is_object() ? value.find(key) : value.end();
+    if (found == value.end()) refuse(field, "expected an object with {}, found {}", key, in_quotes(value.dump(), 200));
+    return *found;
+  }
+
+  std::vector<uint64_t> numbers(const std::string& field, std::string_view key, const Json& value) const {
+    std::vector<uint64_t> all;
+    const auto bad = [&] {
+      refuse(field, "{}: expected a list of integers of at least 0, found {}", key, in_quotes(value.dump()));
+    };
+    if (!value.is_array()) bad();
+    for (const Json& number : value) {
+      if (!number.is_number_unsigned()) bad();
+      all.push_back(number.get<uint64_t>());
+    }
+    return all;
+  }
+
+  // The format, and whether the size is what type and shape make.
+  void read_type(const std::string& field, const std::string& dtype, Entry& e) const {
+    const auto* type = std::ranges::find(types, dtype, &Type::name);
+    const bool known = type != std::end(types);
+    if (known && type->format)
+      e.tensor.format = *type->format;
+    else
+      e.reason = fmt::format("has the type {}", known ? dtype : in_quotes(dtype));
+    if (!known) return;
+
+    uint64_t bits = type->bits;
+    bool overflow = false;
+    if (std::ranges::find(e.tensor.shape, 0u) != e.tensor.shape.end()) bits = 0;
+    for (const uint64_t n : e.tensor.shape)
+      if (bits) overflow |= __builtin_mul_overflow(bits, n, &bits);
+    if (overflow || bits % 8 || bits / 8 != e.end - e.begin)
+      refuse(field, "data_offsets: expected the bytes of {} values of {}, found {}",
+             e.tensor.shape.empty() ? "1" : fmt::format("{}", fmt::join(e.tensor.shape, " x ")), dtype,
+             e.end - e.begin);
+  }
+
+  // The length of a row first; what has no such shape is not read.
+  void finish_shape(Entry& e) const {
+    auto& shape = e.tensor.shape;
+    std::ranges::reverse(shape);
+    if (shape.empty()) shape = {1};
+    if (std::ranges::find(shape, 0u) != shape.end())
+      e.reason = "has no values";
+    else if (shape.size() > 4)
+      e.reason = fmt::format("has {} dimensions", shape.size());
+    if (e.reason.empty()) e.tensor.view = data_.subspan(e.begin, e.end - e.begin);
+  }
+
+  const std::string& file_;
+  Json json_;
+  std::span<const uint8_t> data_;
+};
+
+}  // namespace
+
+std::vector<Tensor> read_safetensors(std::span<const uint8_t> bytes, const std::string& name,
+                                     std::vector<Unreadable>* unreadable) {
+  std::vector<Entry> entries = Header(bytes, name).entries();
+  std::vector<Tensor> tensors;
+  tensors.reserve(entries.size());
+  for (Entry& e : entries) {
+    if (e.reason.empty())
+      tensors.push_back(std::move(e.tensor));
+    else if (unreadable)
+      unreadable->push_back({std::move(e.tensor.name), std::move(e.reason)});
+    else
+      throw Error("{}: tensor {} {}, which heddle does not read", name, in_quotes(e.tensor.name), e.reason);
+  }
+  return tensors;
+}
+
+}  // namespace heddle::formats

@@ -1,0 +1,28 @@
+// Models of real shapes with random weights: what loading, memory and speed are tried on where the real weights are
+// not at hand.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "formats/quantize.h"
+
+namespace heddle::formats {
+
+struct SynthShape {
+  std::string name;    // "llama-3.2-1b"
+  std::string config;  // its config.json
+};
+const std::vector<SynthShape>& synth_shapes();
+
+struct SynthOptions {
+  std::string shape;
+  FileType type = FileType::q4_k_m;
+  uint64_t seed = 1;
+  std::function<void(const Progress&)> progress;
+};
+
+// Writes the model: metadata and tensors of the shape, norms of 1, weights that keep activations at the size they
+// have, and a made-up vocabulary that spells any text. The same options give the same file.
+Written write_synthetic(const SynthOptions& options, const std::filesystem::path& path);
+
+}  // namespace heddle::formats

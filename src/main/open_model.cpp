@@ -1,0 +1,18 @@
+// Which of the two forms of a tokenizer a checkpoint has.
+#include "main/open_model.h"
+
+#include "base/error.h"
+#include "main/vocabulary_keys.h"
+
+namespace heddle {
+
+text::Tokenizer open_tokenizer(const formats::Checkpoint& checkpoint) {
+  if (checkpoint.kind == formats::Checkpoint::Kind::gguf)
+    return text::Tokenizer::from_vocabulary(vocabulary_of(checkpoint));
+  if (checkpoint.text.tokenizer.empty())
+    throw Error("{}: has no tokenizer: expected a tokenizer.json beside the weights", checkpoint.path.string());
+  return text::Tokenizer::from_json(checkpoint.text.tokenizer, checkpoint.text.tokenizer_config,
+                                    checkpoint.path.string());
+}
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+// A vocabulary of the input's own making, and text for it: whatever is encoded comes back when it is decoded.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "tests/text/small_vocabulary.h"
+#include "text/pre_tokenizer.h"
+#include "text/regex.h"
+#include "text/tokenizer.h"
+
+using namespace heddle;
+
+namespace {
+
+// Up to the next line end; what follows stays in `rest`.
+std::string_view take_line(std::string_view& rest) {
+  const size_t end = std::min(rest.find('\n'), rest.size());
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return line;
+}
+
+void tokenize(const text::Vocabulary& vocabulary, std::string_view text) {
+  const text::Tokenizer tokenizer = text::Tokenizer::from_vocabulary(vocabulary);
+  const std::string back = tokenizer.decode(tokenizer.encode(text, {.parse_special = false}));
+  if (vocabulary.model == "gpt2" && back != text) std::abort();
+  tokenizer.decode(tokenizer.encode(text), true);
+}
+
+void match(std::string_view pattern, std::string_view text) {
+  const text::Regex regex(pattern);
+  std::string joined;
+  regex.for_each_piece(text, [&](std::string_view piece) { joined += piece; });
+  if (joined != text) std::abort();
+}
+
+}  // namespace
+
+// The first byte says what is tried; then lines, and the text.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view rest(reinterpret_cast<const char*>(data), std::min<size_t>(size, 4096));
+  if (rest.empty()) return 0;
+  const uint8_t what = uint8_t(rest[0]);
+  rest.remove_prefix(1);
+  try {
+    if (what % 3 == 0) {
+      const std::string_view pattern = take_line(rest);
+      if (pattern.size() <= 200) match(pattern, rest.substr(0, 200));
+    } else {
+      text::Vocabulary vocabulary = what % 3 == 1 ? test::byte_level_vocabulary() : test::sentence_piece_vocabulary();
+      const auto& known = text::pre_tokenizers();
+      vocabulary.pre = known[what / 3 % known.size()].names[0];
+      for (int i = 0; i < 4; ++i) {
+        const std::string_view line = take_line(rest);
+        if (line.starts_with("+"))
+          vocabulary.merges.emplace_back(line.substr(1));
+        else if (!line.empty())
+          test::add_token(vocabulary, line, text::TokenType(1 + line.size() % 6), -float(line.size()));
+      }
+      tokenize(vocabulary, rest);
+    }
+  } catch (const Error&) {
+  }
+  return 0;
+}

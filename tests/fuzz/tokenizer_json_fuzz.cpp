@@ -1,0 +1,28 @@
+// Any bytes as a tokenizer.json: read or refused; what was read encodes and decodes, and streams what it decodes.
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/tokenizer.h"
+#include "text/vocabulary_json.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace heddle::text;
+  const std::string_view file(reinterpret_cast<const char*>(data), size);
+  try {
+    const Tokenizer tokenizer = Tokenizer::from_json(file, R"({"add_bos_token": true})", "fuzz");
+    for (const std::string_view text :
+         {std::string_view("Hello, \u4e16\u754c <s> it's  e\u0301\n12\xff"), file.substr(0, 200)}) {
+      try {
+        const std::vector<Id> ids = tokenizer.encode(text);
+        StreamDecoder stream(tokenizer);
+        std::string joined;
+        for (const Id id : ids) joined += stream.push(id);
+        joined += stream.finish();
+        heddle::check(joined == heddle::replace_invalid_utf8(tokenizer.decode(ids)), "a stream joins to decode()");
+      } catch (const heddle::Error&) {
+      }
+    }
+    vocabulary_from_json(file, "", "fuzz");
+  } catch (const heddle::Error&) {
+  }
+  return 0;
+}

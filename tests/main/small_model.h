@@ -1,0 +1,102 @@
+// A model file small enough to know by heart: a SentencePiece vocabulary of a few words and bytes, two tensors, a
+// template.
+#pragma once
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/gguf.h"
+#include "main/command_line.h"
+
+namespace heddle::test {
+
+struct Result {
+  int status;
+  std::string out, err;
+};
+inline Result heddle(const std::vector<std::string>& arguments, const std::string& input = {}) {
+  std::istringstream in(input);
+  std::ostringstream out, err;
+  const int status = run_command_line(arguments, in, out, err);
+  return {status, out.str(), err.str()};
+}
+
+// A folder of its own, gone at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "heddle-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw Error("no folder for the test");
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline constexpr const char* small_template =
+    "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if tools %}{{ tools | length }} tools on {{ strftime_now('%Y-%m-%d') }}\n{% endif %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}";
+
+// Ids: 0 <unk>, 1 <s>, 2 </s>, 3 to 258 the bytes, 259 "_", 260 "h", 261 "i", 262 "_h", 263 "_hi", 264 "<|turn|>".
+inline std::string write_small_model(const Folder& folder, const std::string& name = "small.gguf") {
+  using namespace formats;
+  std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
+  std::vector<float> scores(3, 0.0f);
+  std::vector<int32_t> types{2, 3, 3};
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back(fmt::format("<0x{:02X}>", byte));
+    scores.push_back(0);
+    types.push_back(6);
+  }
+  const std::string space = "\xe2\x96\x81";
+  float score = -1;
+  for (const std::string& text : {space, std::string("h"), std::string("i"), space + "h", space + "hi"}) {
+    tokens.push_back(text);
+    scores.push_back(score -= 1);
+    types.push_back(1);
+  }
+  tokens.push_back("<|turn|>");
+  scores.push_back(0);
+  types.push_back(3);
+
+  Metadata metadata;
+  metadata.set("general.architecture", std::string("llama"));
+  metadata.set("general.name", std::string("small"));
+  metadata.set("llama.context_length", uint32_t(128));
+  metadata.set("llama.block_count", uint32_t(2));
+  metadata.set("llama.embedding_length", uint32_t(64));
+  metadata.set("llama.attention.head_count", uint32_t(4));
+  metadata.set("llama.attention.head_count_kv", uint32_t(2));
+  metadata.set("tokenizer.ggml.model", std::string("llama"));
+  metadata.set("tokenizer.ggml.tokens", Array::of(tokens));
+  metadata.set("tokenizer.ggml.scores", Array::of(scores));
+  metadata.set("tokenizer.ggml.token_type", Array::of(types));
+  metadata.set("tokenizer.ggml.bos_token_id", uint32_t(1));
+  metadata.set("tokenizer.ggml.eos_token_id", uint32_t(2));
+  metadata.set("tokenizer.ggml.unknown_token_id", uint32_t(0));
+  metadata.set("tokenizer.chat_template", std::string(small_template));
+  const std::string path = folder.file(name);
+  GgufWriter writer(
+      path, metadata,
+      {{"token_embd.weight", {64, 265}, quant::Format::q8_0}, {"output_norm.weight", {64}, quant::Format::f32}});
+  writer.write(std::vector<uint8_t>(265 * 64 / 32 * 34));
+  writer.write(std::vector<uint8_t>(64 * 4));
+  writer.commit();
+  return path;
+}
+
+}  // namespace heddle::test
