@@ -122,7 +122,8 @@ function(heddle_all_benchmarks)
   foreach(source ${sources})
     cmake_path(GET source STEM name)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_formats heddle_text
+    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_model heddle_formats heddle_text
+      heddle_engine
       benchmark::benchmark benchmark::benchmark_main)
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # helpers of tests
     target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -1,12 +1,14 @@
 // What a tokenizer consists of. The text is split at added tokens; each part is normalized, split into pieces, and each
 // piece is turned into ids by the model. Every token knows the bytes it stands for, so decoding is joining them.
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "text/vocabulary.h"
@@ -25,9 +27,26 @@ struct Part {
   bool first = false;
 };
 using Normalizer = std::function<void(Part&)>;
-// Splits `text` and calls `piece` for each piece in order. A splitter that changes the text (Metaspace) owns what it
-// passes for the time of the call.
-using Splitter = std::function<void(const Part& part, const std::function<void(std::string_view)>& piece)>;
+
+// Pieces in order: views, because there is one for every word of a text.
+class Pieces {
+ public:
+  // `piece` lies in what the splitter was given, or is what keep() returned. Empty pieces are left out.
+  void add(std::string_view piece) {
+    if (!piece.empty()) views_.push_back(piece);
+  }
+  // For text that a splitter made (Metaspace): it lives as long as these pieces.
+  std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+  const std::vector<std::string_view>& views() const { return views_; }
+  void clear_views() { views_.clear(); }
+
+ private:
+  std::vector<std::string_view> views_;
+  std::deque<std::string> kept_;  // a deque, because views into short strings must stay valid
+};
+// Splits `piece` and adds what it is split into. `first`: nothing of the text comes before it. Called for the whole
+// part, or for every piece of the splitter before.
+using Splitter = std::function<void(std::string_view piece, bool first, Pieces& out)>;
 
 struct AddedToken {
   std::string text;
@@ -53,9 +72,12 @@ struct Pipeline {
   std::unique_ptr<const Model> model;
   std::vector<Id> prefix, suffix;  // BOS and EOS where the model wants them
   std::optional<Id> bos, eos;
-  std::vector<Id> ends;
+  std::vector<Id> ends;            // without repetition
   bool strip_first_space = false;  // decoding: the space that encoding put before the text goes
   bool clean_up_spaces = false;    // decoding, WordPiece: " ." becomes "."
+  // Decoding: what a token stands for as the first of a text, where strip_first_space does not say it (Metaspace drops
+  // every space of the first token). From tokenizer.json only; nearly always empty.
+  std::unordered_map<Id, std::string> first_bytes;
 };
 
 }  // namespace heddle::text

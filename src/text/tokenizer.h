@@ -45,10 +45,11 @@ class Tokenizer {
   std::optional<Id> bos() const;
   std::optional<Id> eos() const;
   const std::vector<Id>& ends() const;  // every token that ends an answer: EOS, end of turn, end of message
-  const Pipeline& pipeline() const { return *pipeline_; }
+  const Pipeline& pipeline() const;
 
  private:
-  std::unique_ptr<const Pipeline> pipeline_;
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
 };
 
 // Decodes a stream: what push() returns, joined, is decode() of all ids, and no call returns half a character. Bytes
@@ -60,6 +61,8 @@ class StreamDecoder {
   std::string finish();  // what was held back
 
  private:
+  std::string take(size_t size);  // of what is held
+
   const Tokenizer* tokenizer_;
   bool special_, begun_ = false;
   std::string held_;

@@ -1,0 +1,71 @@
+// The two hash tables of byte-pair encoding: bytes -> token, and a pair of tokens -> what it is merged into.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/vocabulary.h"
+
+namespace heddle::text {
+
+// One string per id, found by its bytes. Open addressing: a lookup is one cache line of slots and one of bytes.
+class PieceTable {
+ public:
+  static constexpr Id none = ~Id(0);
+
+  explicit PieceTable(
+      const std::vector<std::string>& pieces);  // empty ones cannot be found; of equal ones the first is
+  Id find(std::string_view bytes) const;        // none when it is not there
+  std::string_view operator[](Id id) const {
+    return std::string_view(bytes_).substr(begins_[id], begins_[id + 1] - begins_[id]);
+  }
+  size_t size() const { return begins_.size() - 1; }
+
+ private:
+  struct Slot {
+    uint32_t hash = 0;
+    Id id = none;
+    uint32_t begin = 0, size = 0;  // in bytes_
+  };
+  std::string bytes_;             // of all pieces, one after the other
+  std::vector<uint32_t> begins_;  // size() + 1
+  std::vector<Slot> slots_;       // a power of two
+  unsigned shift_ = 0;            // of a 64-bit hash, to a slot
+};
+
+class MergeTable {
+ public:
+  static constexpr uint32_t never = ~uint32_t(0);
+  struct Joined {
+    uint32_t rank = never;
+    Id id = 0;
+  };
+
+  explicit MergeTable(size_t count);
+  void add(Id left, Id right, Joined joined);  // at most `count` times; of equal pairs the lower rank stays
+  Joined find(Id left, Id right) const {
+    const uint64_t key = key_of(left, right);
+    for (size_t at = place(key);; at = (at + 1) & mask_) {
+      const Slot& slot = slots_[at];
+      if (slot.key == key) return slot.joined;
+      if (slot.key == empty) return {};
+    }
+  }
+
+ private:
+  static constexpr uint64_t empty = ~uint64_t(0);
+  struct Slot {
+    uint64_t key = empty;
+    Joined joined;
+  };
+  static uint64_t key_of(Id left, Id right) { return uint64_t(left) << 32 | right; }
+  size_t place(uint64_t key) const { return size_t((key * 0x9E3779B97F4A7C15) >> shift_); }
+
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;
+  unsigned shift_ = 0;
+};
+
+}  // namespace heddle::text

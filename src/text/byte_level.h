@@ -1,0 +1,13 @@
+// GPT-2's spelling of bytes as visible characters: a space is U+0120, so that vocabularies can be text files.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace heddle::text {
+
+// "\u0120the" -> " the"; nothing when a character stands for no byte (the token is then taken as it is spelt).
+std::optional<std::string> byte_level_bytes(std::string_view spelling);
+std::string byte_level_spelling(std::string_view bytes);
+
+}  // namespace heddle::text

@@ -1,0 +1,236 @@
+// Statements.
+#include "base/error.h"
+#include "text/jinja/loop.h"
+#include "text/jinja/machine.h"
+
+namespace heddle::text::jinja {
+namespace {
+
+// Redirects what is written for as long as it lives.
+class Redirect {
+ public:
+  Redirect(std::string*& out, std::string& to) : out_(out), before_(std::exchange(out, &to)) {}
+  ~Redirect() { out_ = before_; }
+  Redirect(const Redirect&) = delete;
+
+ private:
+  std::string*& out_;
+  std::string* before_;
+};
+
+}  // namespace
+
+Machine::Machine(const Ast& ast, const TemplateLimits& limits, Dict variables, int64_t now)
+    : sandbox(limits), ast_(ast), context_(ast.names.size()), now_(now) {
+  for (size_t i = 0; i < ast.names.size(); ++i) {
+    if (const Value* value = variables.find(ast.names[i]))
+      context_[i] = *value;
+    else if (const Function* function = find_global(ast.names[i]))
+      context_[i] = Value(function);
+  }
+}
+
+std::string Machine::run() {
+  Inner scope(*this, nullptr);
+  try {
+    return render(ast_.body, *scope);
+  } catch (const TemplateRefused&) {
+    throw;
+  } catch (const Error& error) {
+    fail_at(at_, "{}", error.what());
+  }
+}
+
+Machine::Inner::Inner(Machine& machine, Scope* parent) : machine_(machine) {
+  if (machine.spare_scopes_.empty()) {
+    scope_ = std::make_unique<Scope>();
+  } else {
+    scope_ = std::move(machine.spare_scopes_.back());
+    machine.spare_scopes_.pop_back();
+  }
+  scope_->parent = parent;
+}
+Machine::Inner::~Inner() {
+  if (scope_->kept) {
+    machine_.kept_scopes_.push_back(std::move(scope_));
+    return;
+  }
+  scope_->variables.clear();
+  machine_.spare_scopes_.push_back(std::move(scope_));
+}
+
+std::string Machine::render(const Body& body, Scope& scope) {
+  const Sandbox::Deeper deeper(sandbox);
+  std::string text;
+  const Redirect redirect(out_, text);
+  execute(body, scope);
+  return text;
+}
+
+std::string Machine::render_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth) {
+  const Sandbox::Deeper deeper(sandbox);
+  std::string text;
+  const Redirect redirect(out_, text);
+  execute_loop(stmt, items, scope, depth);
+  return text;
+}
+
+std::string Machine::capture(const Body& body, Scope& parent, Flow& flow) {
+  std::string text;
+  const Redirect redirect(out_, text);
+  Inner scope(*this, &parent);
+  flow = execute(body, *scope);
+  return text;
+}
+
+Machine::Flow Machine::execute(const Body& body, Scope& scope) {
+  const Sandbox::Deeper deeper(sandbox);
+  for (const auto& stmt : body) {
+    sandbox.step();
+    if (const Flow flow = execute(*stmt, scope); flow != Flow::next) return flow;
+  }
+  return Flow::next;
+}
+
+Machine::Flow Machine::execute(const Stmt& stmt, Scope& scope) {
+  at_ = stmt.at;
+  Flow flow = Flow::next;
+  switch (stmt.kind) {
+    case Stmt::Kind::text:
+      write(stmt.text);
+      break;
+    case Stmt::Kind::print: {
+      const Value value = evaluate(*stmt.value, scope);
+      print_to(*out_, value);
+      break;
+    }
+    case Stmt::Kind::branch:
+      return execute_branch(stmt, scope);
+    case Stmt::Kind::loop:
+      execute_loop(stmt, evaluate(*stmt.value, scope), scope, 0);
+      break;
+    case Stmt::Kind::set:
+      assign(stmt.target, evaluate(*stmt.value, scope), scope);
+      break;
+    case Stmt::Kind::set_block:
+    case Stmt::Kind::filter_block: {
+      Value text = string_value(capture(stmt.body, scope, flow));
+      if (flow != Flow::next) return flow;
+      if (stmt.value) text = evaluate_filters(*stmt.value, scope, std::move(text));
+      if (stmt.kind == Stmt::Kind::set_block)
+        assign(stmt.target, std::move(text), scope);
+      else
+        print_to(*out_, text);
+      break;
+    }
+    case Stmt::Kind::with:
+      return execute_with(stmt, scope);
+    case Stmt::Kind::macro:
+      scope.set(stmt.target.name, make_macro(stmt.macro, scope));
+      break;
+    case Stmt::Kind::call:
+      execute_call(stmt, scope);
+      break;
+    case Stmt::Kind::scope: {
+      Inner inner(*this, &scope);
+      return execute(stmt.body, *inner);
+    }
+    case Stmt::Kind::evaluate:
+      evaluate(*stmt.value, scope);
+      break;
+    case Stmt::Kind::stop:
+      return Flow::stop;
+    case Stmt::Kind::skip:
+      return Flow::skip;
+  }
+  return flow;
+}
+
+Machine::Flow Machine::execute_branch(const Stmt& stmt, Scope& scope) {
+  for (const Stmt::Branch& branch : stmt.branches)
+    if (!branch.condition || truth(evaluate(*branch.condition, scope))) return execute(branch.body, scope);
+  return Flow::next;
+}
+
+void Machine::execute_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth) {
+  at_ = stmt.at;
+  if (stmt.recursive) keep(scope);
+  Walk walk(*this, items);
+  const auto next = [&](Value& item) {
+    for (;;) {
+      sandbox.step();
+      if (!walk.next(item)) return false;
+      if (!stmt.condition) return true;
+      Inner inner(*this, &scope);
+      assign(stmt.target, item, *inner);
+      if (truth(evaluate(*stmt.condition, *inner))) return true;
+    }
+  };
+  const bool has_length = !stmt.condition && !(items.is(Kind::object));
+  auto* loop = sandbox.object<Loop>(stmt, scope, depth, next, has_length ? std::optional(length(items)) : std::nullopt);
+  struct Finish {  // `next` refers to this function's variables
+    ~Finish() { loop->finish(); }
+    Loop* loop;
+  } finish{loop};
+  bool empty = true;
+  for (Value item; loop->advance(item);) {
+    empty = false;
+    Inner inner(*this, &scope);
+    (*inner).set(Ast::loop, Value(loop));
+    assign(stmt.target, std::move(item), *inner);
+    if (execute(stmt.body, *inner) == Flow::stop) break;
+  }
+  if (!empty || stmt.otherwise.empty()) return;
+  Inner inner(*this, &scope);
+  execute(stmt.otherwise, *inner);
+}
+
+Machine::Flow Machine::execute_with(const Stmt& stmt, Scope& scope) {
+  Inner inner(*this, &scope);
+  for (size_t i = 0; i < stmt.targets.size(); ++i) assign(stmt.targets[i], evaluate(*stmt.values[i], scope), *inner);
+  return execute(stmt.body, *inner);
+}
+
+void Machine::keep(Scope& scope) {
+  for (Scope* at = &scope; at && !at->kept; at = at->parent) at->kept = true;
+}
+
+Value Machine::make_macro(const std::shared_ptr<const MacroSpec>& spec, Scope& scope) {
+  keep(scope);
+  return Value(sandbox.object<Macro>(spec, scope));
+}
+
+void Machine::execute_call(const Stmt& stmt, Scope& scope) {
+  const Expr& expr = *stmt.value;
+  const Value callee = evaluate(*expr.of[0], scope);
+  Args args = evaluate_args(expr.args, scope);
+  args.named.emplace_back("caller", make_macro(stmt.macro, scope));
+  at_ = stmt.at;
+  const Value text = call(callee, std::move(args));
+  print_to(*out_, text);
+}
+
+void Machine::assign(const Target& target, Value value, Scope& scope) {
+  if (target.kind == Target::Kind::name) {
+    sandbox.step(scope.variables.size() / 32);
+    scope.set(target.name, std::move(value));
+    return;
+  }
+  at_ = target.at;
+  if (target.kind == Target::Kind::member) {
+    const Value space = lookup(target.name, scope);
+    auto* members = space.is(Kind::object) ? dynamic_cast<Namespace*>(space.object()) : nullptr;
+    if (!members)
+      throw Error("{}.{} is set, but '{}' is no namespace but {}", ast_.names[target.name], target.member,
+                  ast_.names[target.name], type_name(space));
+    sandbox.bytes(sizeof(Value));
+    members->members.set(string_value(target.member), std::move(value));
+    return;
+  }
+  std::vector<Value> items = to_vector(value);
+  if (items.size() != target.items.size())
+    throw Error("expected {} values to assign, found {}", target.items.size(), items.size());
+  for (size_t i = 0; i < items.size(); ++i) assign(target.items[i], std::move(items[i]), scope);
+}
+
+}  // namespace heddle::text::jinja

@@ -1,0 +1,59 @@
+// Functions, filters, tests and methods: tables of name, parameters and what runs.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/value.h"
+
+namespace heddle::text::jinja {
+
+class Machine;
+
+// The arguments of a call. After bind() `list` has one value per parameter, Kind::missing where none was given.
+struct Args {
+  const Value& operator[](size_t index) const { return list[index]; }
+  bool has(size_t index) const { return list[index].given(); }
+  bool flag(size_t index) const { return has(index) && truth(list[index]); }
+
+  Value self;  // the object of a method, the value before a filter or test
+  std::vector<Value> list;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+struct Function {
+  std::string_view name;
+  // Names separated by spaces: "old! new! count". "!": must be given. Alone "*": any arguments, not bound. First "/":
+  // none of them can be given by name.
+  std::string_view parameters;
+  Value (*run)(Machine&, Args&);
+};
+
+void bind(const Function& function, Args& args);  // throws Error for arguments it does not take
+
+const Function* find_filter(std::string_view name);
+const Function* find_test(std::string_view name);
+const Function* find_global(std::string_view name);
+const Function* find_method(const Value& self, std::string_view name);  // string, list, tuple, dict, range
+
+// The tables, each in the file of its subject.
+std::span<const Function> text_filters();
+std::span<const Function> markup_filters();
+std::span<const Function> number_filters();
+std::span<const Function> sequence_filters();
+std::span<const Function> selecting_filters();
+std::span<const Function> tests();
+std::span<const Function> globals();
+std::span<const Function> string_methods();
+std::span<const Function> splitting_methods();
+std::span<const Function> list_methods();
+std::span<const Function> tuple_methods();
+std::span<const Function> dict_methods();
+
+// Arguments of the type a function needs; throw Error naming it.
+int64_t integer_argument(const Value& value, std::string_view what);
+const Value& string_argument(const Value& value, std::string_view what);
+
+}  // namespace heddle::text::jinja

@@ -1,0 +1,248 @@
+// Methods of str that ask about a text or change it. Positions count code points.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/jinja/format.h"
+#include "text/jinja/machine.h"
+#include "text/jinja/unicode.h"
+
+namespace heddle::text::jinja {
+namespace {
+
+const std::string& text_of(const Args& args) { return args.self.text(); }
+// A result of the same type: of Markup, Markup.
+Value alike(Machine& machine, const Args& args, std::string text) {
+  return machine.sandbox.string(std::move(text), args.self.str().markup);
+}
+
+template <std::string (*change)(std::string_view)>
+Value changed(Machine& machine, Args& args) {
+  machine.sandbox.bytes(text_of(args).size());
+  return alike(machine, args, change(text_of(args)));
+}
+
+template <bool (*is)(char32_t)>
+Value all_are(Machine& machine, Args& args) {
+  machine.sandbox.bytes(text_of(args).size());
+  const std::u32string points = decode(text_of(args));
+  return !points.empty() && std::all_of(points.begin(), points.end(), is);
+}
+bool is_alnum(char32_t c) { return is_alpha(c) || is_decimal(c) || is_digit(c) || is_numeric(c); }
+
+template <bool (*right)(char32_t), bool (*wrong)(char32_t)>
+Value has_case(Machine&, Args& args) {
+  bool any = false;
+  for (const char32_t c : decode(text_of(args))) {
+    if (wrong(c) || is_title(c)) return false;
+    any = any || right(c);
+  }
+  return any;
+}
+
+Value is_titled(Machine&, Args& args) {
+  bool inside = false, any = false;
+  for (const char32_t c : decode(text_of(args))) {
+    const bool big = is_upper(c) || is_title(c);
+    if (big ? inside : is_lower(c) && !inside) return false;
+    inside = big || is_lower(c);
+    any = any || inside;
+  }
+  return any;
+}
+
+// The part of the text between two positions, and where it begins in bytes and points.
+struct Part {
+  std::string_view text;
+  size_t byte = 0;
+  int64_t start = 0;
+  bool exists = true;  // start is not beyond the end
+};
+Part part_of(const Args& args, const Value& from, const Value& to) {
+  const auto length = int64_t(args.self.str().length);
+  const auto bound = [&](const Value& value, int64_t standard) {
+    if (!value.given() || value.is(Kind::none)) return standard;
+    const int64_t at = integer_argument(value, "a position");
+    return at < 0 ? std::max<int64_t>(at < -length ? 0 : at + length, 0) : at;
+  };
+  const int64_t start = bound(from, 0), stop = std::min(bound(to, length), length);
+  if (start > length) return {{}, 0, start, false};
+  const std::string_view text = text_of(args);
+  const size_t byte = byte_of(text, size_t(start));
+  const std::string_view rest = text.substr(byte);
+  return {rest.substr(0, byte_of(rest, size_t(std::max<int64_t>(stop - start, 0)))), byte, start, start <= stop};
+}
+
+template <bool from_right>
+int64_t find_in(Machine& machine, Args& args, std::string_view name) {
+  const std::string& what = string_argument(args[0], name).text();
+  machine.sandbox.bytes(text_of(args).size());
+  machine.sandbox.search(text_of(args), what);
+  const Part part = part_of(args, args[1], args[2]);
+  const size_t at = !part.exists ? part.text.npos : from_right ? part.text.rfind(what) : part.text.find(what);
+  if (at == part.text.npos) return -1;
+  return part.start + int64_t(Str(std::string(part.text.substr(0, at))).length);
+}
+template <bool from_right>
+Value find(Machine& machine, Args& args) {
+  return find_in<from_right>(machine, args, "find()");
+}
+template <bool from_right>
+Value index(Machine& machine, Args& args) {
+  const int64_t at = find_in<from_right>(machine, args, "index()");
+  if (at < 0) throw Error("index(): the text is not found");
+  return at;
+}
+
+Value count(Machine& machine, Args& args) {
+  const std::string& what = string_argument(args[0], "count()").text();
+  machine.sandbox.bytes(text_of(args).size());
+  machine.sandbox.search(text_of(args), what);
+  const Part part = part_of(args, args[1], args[2]);
+  if (!part.exists) return 0;
+  if (what.empty()) return int64_t(Str(std::string(part.text)).length) + 1;
+  int64_t found = 0;
+  for (size_t at = part.text.find(what); at != part.text.npos; at = part.text.find(what, at + what.size())) ++found;
+  return found;
+}
+
+template <bool at_end>
+Value has_affix(Machine&, Args& args) {
+  const Part part = part_of(args, args[1], args[2]);
+  const auto matches = [&](const Value& affix) {
+    const std::string& text = string_argument(affix, at_end ? "endswith()" : "startswith()").text();
+    if (!part.exists) return false;
+    return at_end ? part.text.ends_with(text) : part.text.starts_with(text);
+  };
+  if (!args[0].is(Kind::tuple)) return matches(args[0]);
+  return std::any_of(args[0].items().begin(), args[0].items().end(), matches);
+}
+
+template <bool left, bool right>
+Value stripped(Machine& machine, Args& args) {
+  machine.sandbox.bytes(text_of(args).size());
+  if (!args.has(0) || args[0].is(Kind::none))
+    return alike(machine, args, std::string(strip(text_of(args), left, right)));
+  const std::u32string points = decode(text_of(args)), chars = decode(string_argument(args[0], "strip()").text());
+  machine.sandbox.step(points.size() * chars.size() / 64);
+  size_t first = 0, last = points.size();
+  const auto removed = [&](size_t at) { return chars.find(points[at]) != chars.npos; };
+  while (left && first < last && removed(first)) ++first;
+  while (right && last > first && removed(last - 1)) --last;
+  return alike(machine, args, encode(std::u32string_view(points).substr(first, last - first)));
+}
+
+template <bool at_end>
+Value without_affix(Machine& machine, Args& args) {
+  std::string_view text = text_of(args);
+  const std::string& affix = string_argument(args[0], at_end ? "removesuffix()" : "removeprefix()").text();
+  if (at_end ? text.ends_with(affix) : text.starts_with(affix))
+    text = at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size());
+  return alike(machine, args, std::string(text));
+}
+
+enum class Side : uint8_t { left, right, both };
+template <Side pads>
+Value padded(Machine& machine, Args& args) {
+  const int64_t width = integer_argument(args[0], "a width"), length = int64_t(args.self.str().length);
+  const std::string fill = args.has(1) ? string_argument(args[1], "the fill character").text() : " ";
+  if (Str(fill).length != 1) throw Error("the fill character must be one character");
+  const int64_t missing = std::max<int64_t>(width - length, 0);
+  machine.sandbox.bytes(text_of(args).size() + size_t(missing));
+  machine.sandbox.bytes(text_of(args).size() + size_t(missing) * fill.size());
+  const int64_t centred = missing / 2 + (missing & width & 1);
+  const int64_t left = pads == Side::left ? missing : pads == Side::right ? 0 : centred;
+  std::string out;
+  for (int64_t i = 0; i < left; ++i) out += fill;
+  out += text_of(args);
+  for (int64_t i = left; i < missing; ++i) out += fill;
+  return alike(machine, args, std::move(out));
+}
+
+Value zero_filled(Machine& machine, Args& args) {
+  const int64_t missing = integer_argument(args[0], "zfill()") - int64_t(args.self.str().length);
+  if (missing <= 0) return args.self;
+  machine.sandbox.bytes(text_of(args).size() + size_t(missing));
+  const std::string& text = text_of(args);
+  const bool sign = !text.empty() && (text[0] == '+' || text[0] == '-');
+  return alike(machine, args, text.substr(0, sign) + std::string(size_t(missing), '0') + text.substr(sign));
+}
+
+Value expand_tabs(Machine& machine, Args& args) {
+  const int64_t size = args.has(0) ? integer_argument(args[0], "expandtabs()") : 8;
+  machine.sandbox.items(size > 0 ? size_t(size) : 0);
+  std::string out;
+  int64_t column = 0;
+  for (const char32_t c : decode(text_of(args))) {
+    if (c == '\t') {
+      const int64_t spaces = size > 0 ? size - column % size : 0;
+      machine.sandbox.append(out, std::string(size_t(spaces), ' '));
+      column += spaces;
+      continue;
+    }
+    append_utf8(out, c);
+    column = c == '\n' || c == '\r' ? 0 : column + 1;
+  }
+  return alike(machine, args, std::move(out));
+}
+
+Value is_identifier(Machine&, Args& args) {
+  const std::u32string points = decode(text_of(args));
+  bool valid = !points.empty() && !is_decimal(points[0]);
+  for (const char32_t c : points) valid = valid && (c == '_' || is_alpha(c) || is_decimal(c));
+  return valid;
+}
+
+Value refused(Machine&, Args&) { throw Error("this method of str is not in heddle: it has no use in a chat template"); }
+
+constexpr Function table[] = {
+    {"capitalize", "/", changed<capitalize>},
+    {"casefold", "/", changed<case_fold>},
+    {"lower", "/", changed<lower>},
+    {"swapcase", "/", changed<swap_case>},
+    {"title", "/", changed<title>},
+    {"upper", "/", changed<upper>},
+    {"center", "/width! fillchar", padded<Side::both>},
+    {"ljust", "/width! fillchar", padded<Side::right>},
+    {"rjust", "/width! fillchar", padded<Side::left>},
+    {"zfill", "/width!", zero_filled},
+    {"expandtabs", "tabsize", expand_tabs},
+    {"count", "/sub! start end", count},
+    {"find", "/sub! start end", find<false>},
+    {"rfind", "/sub! start end", find<true>},
+    {"index", "/sub! start end", index<false>},
+    {"rindex", "/sub! start end", index<true>},
+    {"startswith", "/prefix! start end", has_affix<false>},
+    {"endswith", "/suffix! start end", has_affix<true>},
+    {"strip", "/chars", stripped<true, true>},
+    {"lstrip", "/chars", stripped<true, false>},
+    {"rstrip", "/chars", stripped<false, true>},
+    {"removeprefix", "/prefix!", without_affix<false>},
+    {"removesuffix", "/suffix!", without_affix<true>},
+    {"format", "*", [](Machine& machine, Args& args) { return format_braces(machine, args.self, args); }},
+    {"isalnum", "/", all_are<is_alnum>},
+    {"isalpha", "/", all_are<is_alpha>},
+    {"isascii", "/", [](Machine&, Args& args) { return Value(args.self.str().ascii()); }},
+    {"isdecimal", "/", all_are<is_decimal>},
+    {"isdigit", "/", all_are<is_digit>},
+    {"isidentifier", "/", is_identifier},
+    {"islower", "/", has_case<is_lower, is_upper>},
+    {"isnumeric", "/", all_are<is_numeric>},
+    {"isprintable", "/",
+     [](Machine& machine, Args& args) {
+       return Value(text_of(args).empty() || truth(all_are<is_printable>(machine, args)));
+     }},
+    {"isspace", "/", all_are<is_space>},
+    {"istitle", "/", is_titled},
+    {"isupper", "/", has_case<is_upper, is_lower>},
+    {"encode", "*", refused},
+    {"format_map", "*", refused},
+    {"maketrans", "*", refused},
+    {"translate", "*", refused},
+};
+
+}  // namespace
+
+std::span<const Function> string_methods() { return table; }
+
+}  // namespace heddle::text::jinja

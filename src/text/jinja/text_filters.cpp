@@ -1,0 +1,169 @@
+// Filters of texts.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/jinja/format.h"
+#include "text/jinja/json.h"
+#include "text/jinja/text.h"
+#include "text/jinja/unicode.h"
+
+namespace heddle::text::jinja {
+namespace {
+
+// The filter is the method of that name, over the text of any value.
+Value through_method(Machine& machine, std::string_view name, Args& args) {
+  Args call;
+  call.self = machine.text_of(args.self);
+  for (const Value& value : args.list)
+    if (value.given()) call.list.push_back(value);
+  return machine.call(*find_method(call.self, name), std::move(call));
+}
+Value do_upper(Machine& machine, Args& args) { return through_method(machine, "upper", args); }
+Value do_lower(Machine& machine, Args& args) { return through_method(machine, "lower", args); }
+Value do_capitalize(Machine& machine, Args& args) { return through_method(machine, "capitalize", args); }
+Value do_trim(Machine& machine, Args& args) { return through_method(machine, "strip", args); }
+Value do_center(Machine& machine, Args& args) {
+  if (!args.has(0)) args.list[0] = Value(80);
+  return through_method(machine, "center", args);
+}
+
+// Unlike str.title(): words begin after white space, "-" and opening brackets only.
+Value do_title(Machine& machine, Args& args) {
+  const std::string text = machine.print(args.self);
+  machine.sandbox.bytes(text.size());
+  const auto separates = [](char32_t c) {
+    return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+  };
+  std::string out;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = at;
+    const CodePoint first = code_point_at(text, at);
+    const bool separator = separates(first.value);
+    while (end < text.size()) {
+      const CodePoint point = code_point_at(text, end);
+      if (separates(point.value) != separator) break;
+      end += point.bytes;
+    }
+    out += upper(std::string_view(text).substr(at, first.bytes));
+    out += lower(std::string_view(text).substr(at + first.bytes, end - at - first.bytes));
+    at = end;
+  }
+  return machine.sandbox.string(std::move(out));
+}
+
+Value do_replace(Machine& machine, Args& args) {
+  const int64_t limit = args.has(2) && !args[2].is(Kind::none) ? integer_argument(args[2], "replace") : -1;
+  return string_value(
+      replace_text(machine, machine.print(args.self), machine.print(args[0]), machine.print(args[1]), limit));
+}
+
+Value do_indent(Machine& machine, Args& args) {
+  const Value& text = string_argument(args.self, "indent");
+  const bool markup = text.str().markup;
+  std::string indent = "    ";
+  if (args.has(0) && args[0].is(Kind::string)) {
+    indent = markup && !args[0].str().markup ? escape_markup(args[0].text()) : args[0].text();
+  } else if (args.has(0)) {
+    const int64_t width = std::max<int64_t>(integer_argument(args[0], "indent"), 0);
+    machine.sandbox.bytes(size_t(width));
+    indent = std::string(size_t(width), ' ');
+  }
+  const bool blank = args.flag(2);
+  const std::string with_end = text.text() + "\n";
+  std::string out = args.flag(1) ? indent : "";
+  bool first = true;
+  for (const std::string_view line : split_lines(with_end)) {
+    if (!first) machine.sandbox.append(out, "\n");
+    if (!first && (blank || !line.empty())) machine.sandbox.append(out, indent);
+    machine.sandbox.append(out, line);
+    first = false;
+  }
+  return string_value(std::move(out), markup);
+}
+
+Value do_truncate(Machine& machine, Args& args) {
+  const int64_t length = args.has(0) ? integer_argument(args[0], "truncate") : 255;
+  const Value end = args.has(2) ? string_argument(args[2], "truncate") : string_value("...");
+  const int64_t leeway = args.has(3) && !args[3].is(Kind::none) ? integer_argument(args[3], "truncate") : 5;
+  const auto end_length = int64_t(end.str().length);
+  if (length < end_length) throw Error("truncate: expected a length of at least {}, found {}", end_length, length);
+  if (leeway < 0) throw Error("truncate: expected a leeway of at least 0, found {}", leeway);
+  if (machine.length(args.self) - leeway <= length) return args.self;
+  const Value& text = string_argument(args.self, "truncate");
+  const std::string kept = text.text().substr(0, byte_of(text.text(), size_t(length - end_length)));
+  const size_t space = args.flag(1) ? kept.npos : kept.rfind(' ');
+  return machine.operate("+", string_value(kept.substr(0, space), text.str().markup), end);
+}
+
+Value do_wordcount(Machine& machine, Args& args) {
+  int64_t words = 0;
+  bool inside = false;
+  for (const char32_t c : decode(machine.print(args.self))) {
+    const bool word = c == '_' || is_alpha(c) || is_numeric(c);
+    words += word && !inside;
+    inside = word;
+  }
+  return words;
+}
+
+Value do_format(Machine& machine, Args& args) {
+  if (!args.list.empty() && !args.named.empty()) throw Error("format: positional and named arguments at the same time");
+  if (args.named.empty())
+    return format_percent(machine, machine.text_of(args.self), machine.sandbox.tuple(std::move(args.list)));
+  Dict named;
+  for (auto& [name, value] : args.named) named.set(string_value(name), std::move(value));
+  return format_percent(machine, machine.text_of(args.self), machine.sandbox.dict(std::move(named)));
+}
+
+Value do_tojson(Machine& machine, Args& args) {
+  JsonStyle style;
+  style.ascii = args.flag(0);
+  style.sorted = args.flag(3);
+  if (args.has(1) && !args[1].is(Kind::none)) {
+    style.lines = true;
+    style.item_separator = ",";
+    if (args[1].is(Kind::string)) {
+      style.indent = args[1].text();
+    } else {
+      const int64_t width = std::max<int64_t>(integer_argument(args[1], "the indent of tojson"), 0);
+      machine.sandbox.bytes(size_t(width));
+      style.indent = std::string(size_t(width), ' ');
+    }
+  }
+  if (args.has(2) && !args[2].is(Kind::none)) {
+    const std::vector<Value> two = machine.to_vector(args[2]);
+    if (two.size() != 2) throw Error("the separators of tojson: expected two, found {}", two.size());
+    style.item_separator = string_argument(two[0], "the separators of tojson").text();
+    style.key_separator = string_argument(two[1], "the separators of tojson").text();
+  }
+  return string_value(to_json(machine, args.self, style));
+}
+
+Value refused(Machine&, Args&) { throw Error("this filter is not in heddle: it has no use in a chat template"); }
+
+constexpr Function table[] = {
+    {"upper", "", do_upper},
+    {"lower", "", do_lower},
+    {"capitalize", "", do_capitalize},
+    {"title", "", do_title},
+    {"trim", "chars", do_trim},
+    {"center", "width", do_center},
+    {"replace", "old! new! count", do_replace},
+    {"indent", "width first blank", do_indent},
+    {"truncate", "length killwords end leeway", do_truncate},
+    {"wordcount", "", do_wordcount},
+    {"format", "*", do_format},
+    {"tojson", "ensure_ascii indent separators sort_keys", do_tojson},
+    {"string", "", [](Machine& machine, Args& args) { return machine.text_of(args.self); }},
+    {"wordwrap", "*", refused},
+    {"pprint", "*", refused},
+    {"urlize", "*", refused},
+};
+
+}  // namespace
+
+std::span<const Function> text_filters() { return table; }
+
+}  // namespace heddle::text::jinja

@@ -1,0 +1,60 @@
+// Which tokens a text begins with: a tree over their bytes, walked byte by byte.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/vocabulary.h"
+
+namespace heddle::text {
+
+class TokenTrie {
+ public:
+  // Of equal texts the later in the list counts; empty ones are left out.
+  explicit TokenTrie(std::vector<std::pair<std::string_view, Id>> tokens);
+
+  // Calls found(length, id) for every token that `text` begins with, shortest first.
+  template <class Found>
+  void for_each_prefix(std::string_view text, Found found) const {
+    uint32_t node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      node = child(node, static_cast<uint8_t>(text[i]));
+      if (node == 0) return;
+      if (nodes_[node].id != none) found(i + 1, nodes_[node].id);
+    }
+  }
+  // The longest; the length is 0 when there is none.
+  std::pair<size_t, Id> longest_prefix(std::string_view text) const {
+    std::pair<size_t, Id> best{0, 0};
+    for_each_prefix(text, [&](size_t length, Id id) { best = {length, id}; });
+    return best;
+  }
+
+ private:
+  static constexpr Id none = UINT32_MAX;
+  struct Node {
+    uint32_t first = 0, count = 0;  // its edges; the children stand in the same places of targets_
+    Id id = none;
+  };
+  uint32_t child(uint32_t node, uint8_t byte) const {
+    if (node == 0) return root_[byte];
+    const uint8_t* begin = labels_.data() + nodes_[node].first;
+    for (uint32_t low = 0, high = nodes_[node].count; low < high;) {
+      const uint32_t middle = (low + high) / 2;
+      if (begin[middle] == byte) return targets_[nodes_[node].first + middle];
+      if (begin[middle] < byte)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return 0;
+  }
+
+  std::vector<Node> nodes_;  // the root is the first
+  std::vector<uint8_t> labels_;
+  std::vector<uint32_t> targets_;
+  uint32_t root_[256] = {};  // children of the root: every walk begins there
+};
+
+}  // namespace heddle::text

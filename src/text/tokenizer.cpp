@@ -1,0 +1,143 @@
+// Encoding and decoding with a Pipeline.
+#include "text/tokenizer.h"
+
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "text/added_tokens.h"
+#include "text/pipeline.h"
+#include "text/wordpiece.h"
+
+namespace heddle::text {
+
+namespace {
+
+std::vector<AddedToken> added_where(const Pipeline& pipeline, bool normalized) {
+  std::vector<AddedToken> out;
+  for (AddedToken token : pipeline.added) {
+    if (token.normalized != normalized) continue;
+    if (normalized) {  // looked for in text that went the same way
+      Part part{std::move(token.text), false};
+      for (const Normalizer& normalize : pipeline.normalizers) normalize(part);
+      token.text = std::move(part.text);
+    }
+    out.push_back(std::move(token));
+  }
+  return out;
+}
+
+// Whether what `piece` was split into begins where it begins: a splitter may drop white space there.
+bool keeps_beginning(std::string_view piece, const Pieces& split) {
+  if (split.views().empty()) return false;
+  const char* const begin = split.views()[0].data();
+  const std::less<const char*> before;
+  const bool is_made = before(begin, piece.data()) || !before(begin, piece.data() + piece.size());
+  return is_made || begin == piece.data();
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  Pipeline pipeline;
+  AddedTokens added, added_normalized;
+
+  explicit Impl(Pipeline given)
+      : pipeline(std::move(given)), added(added_where(pipeline, false)), added_normalized(added_where(pipeline, true)) {
+    check(pipeline.model != nullptr, "a tokenizer needs a model");
+  }
+
+  const TokenInfo& token(Id id) const {
+    if (id >= pipeline.tokens.size())
+      throw Error("token {} is not in the vocabulary of {} tokens", id, pipeline.tokens.size());
+    return pipeline.tokens[id];
+  }
+
+  void encode_plain(std::string_view text, bool first, std::vector<Id>& out) const {
+    Pieces pieces, split;
+    pieces.add(text);
+    for (const Splitter& splitter : pipeline.splitters) {
+      split.clear_views();
+      bool still_first = false;
+      for (const std::string_view& piece : pieces.views()) {
+        const bool is_first = first && &piece == pieces.views().data();
+        splitter(piece, is_first, split);
+        if (is_first) still_first = keeps_beginning(piece, split);
+      }
+      first = still_first;
+      std::swap(pieces, split);
+    }
+    for (const std::string_view piece : pieces.views()) pipeline.model->encode(piece, out);
+  }
+
+  void encode_part(std::string_view text, bool first, bool special, std::vector<Id>& out) const {
+    Part part;
+    if (!pipeline.normalizers.empty()) {
+      part = {std::string(text), first};
+      for (const Normalizer& normalize : pipeline.normalizers) normalize(part);
+      text = part.text;
+      first = part.first;
+    }
+    if (added_normalized.empty()) return encode_plain(text, first, out);
+    added_normalized.split(
+        text, special, [&](std::string_view plain) { encode_plain(plain, first && plain.data() == text.data(), out); },
+        [&](Id id) { out.push_back(id); });
+  }
+};
+
+Tokenizer::Tokenizer(Pipeline pipeline) : impl_(std::make_unique<const Impl>(std::move(pipeline))) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+std::vector<Id> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<Id> out;
+  out.reserve(text.size() / 4 + 8);
+  const Pipeline& pipeline = impl_->pipeline;
+  if (options.add_special) out.insert(out.end(), pipeline.prefix.begin(), pipeline.prefix.end());
+  impl_->added.split(
+      text, options.parse_special,
+      [&](std::string_view part) { impl_->encode_part(part, part.data() == text.data(), options.parse_special, out); },
+      [&](Id id) { out.push_back(id); });
+  if (options.add_special) out.insert(out.end(), pipeline.suffix.begin(), pipeline.suffix.end());
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const Id> ids, bool special) const {
+  std::string out;
+  bool first = true;
+  for (const Id id : ids) {
+    const TokenInfo& token = impl_->token(id);
+    if (!special && is_special(id)) continue;
+    std::string_view bytes = token.bytes;
+    if (first) {
+      const auto own = impl_->pipeline.first_bytes.find(id);
+      if (own != impl_->pipeline.first_bytes.end())
+        bytes = own->second;
+      else if (impl_->pipeline.strip_first_space && bytes.starts_with(' '))
+        bytes.remove_prefix(1);
+    }
+    first = false;
+    out += bytes;
+  }
+  return impl_->pipeline.clean_up_spaces ? clean_up_spaces(out) : out;
+}
+
+size_t Tokenizer::size() const { return impl_->pipeline.tokens.size(); }
+std::string_view Tokenizer::text(Id id) const { return impl_->token(id).text; }
+std::string_view Tokenizer::bytes(Id id) const { return impl_->token(id).bytes; }
+bool Tokenizer::is_special(Id id) const {
+  const TokenType type = impl_->token(id).type;
+  return type == TokenType::control || type == TokenType::unknown;
+}
+std::optional<Id> Tokenizer::find(std::string_view text) const {
+  const auto found = impl_->pipeline.ids.find(std::string(text));
+  if (found == impl_->pipeline.ids.end()) return std::nullopt;
+  return found->second;
+}
+std::optional<Id> Tokenizer::bos() const { return impl_->pipeline.bos; }
+std::optional<Id> Tokenizer::eos() const { return impl_->pipeline.eos; }
+const std::vector<Id>& Tokenizer::ends() const { return impl_->pipeline.ends; }
+const Pipeline& Tokenizer::pipeline() const { return impl_->pipeline; }
+
+}  // namespace heddle::text

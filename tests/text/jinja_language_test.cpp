@@ -1,0 +1,260 @@
+// The template language, case by case; what the cases of jinja_cases.json do not say by name.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "text/template.h"
+
+namespace {
+using heddle::Error;
+using heddle::text::ChatTemplate;
+using heddle::text::TemplateInput;
+using heddle::text::TemplateLimits;
+using heddle::text::TemplateRefused;
+
+std::string render(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
+  return ChatTemplate(source, limits).render_with(variables, 1767225600);
+}
+// The message of the Error, or what was rendered instead.
+std::string error_of(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
+  try {
+    return "no error, but: " + render(source, variables, limits);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(Jinja, TextAloneLosesOneLineEnd) {
+  EXPECT_EQ(render(""), "");
+  EXPECT_EQ(render("a\n"), "a");
+  EXPECT_EQ(render("a\n\n"), "a\n");
+  EXPECT_EQ(render("a\r\nb\rc"), "a\nb\nc");
+}
+
+TEST(Jinja, BlocksTakeTheirLineWithThem) {
+  EXPECT_EQ(render("a\n  {% if true %}\n  b\n  {% endif %}\nc"), "a\n  b\nc");
+  EXPECT_EQ(render("a {% if true %} b {% endif %} c"), "a  b  c");
+  EXPECT_EQ(render("a\n  {%+ if true %}\nb{% endif +%}\nc"), "a\n  b\nc");
+  EXPECT_EQ(render("a  {{- 1 -}}  b  {{ 2 }}\nc"), "a1b  2\nc");
+  EXPECT_EQ(render("a  {#- x -#}  b\n  {# y #}\nc"), "ab\nc");
+  EXPECT_EQ(render(" {%- raw -%} {{ x }} {%- endraw -%} b"), "{{ x }}b");
+}
+
+TEST(Jinja, LoopKnowsWhereItIs) {
+  EXPECT_EQ(
+      render("{% for x in 'abc' %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
+             "{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}|{% endfor %}"),
+      "1032TrueFalse3b|2121FalseFalse3ac|3210FalseTrue3b|");
+  EXPECT_EQ(
+      render("{% for x in [1, 2] recursive %}{{ loop.depth }}{% if x == 1 %}({{ loop([2]) }}){% endif %}{% endfor %}"),
+      "1(2)1");
+  EXPECT_EQ(render("{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{{ loop.cycle('a', 'b') }}{% endfor %}"),
+            "TrueaFalsebTruea");
+  // The condition is asked one item at a time, so it sees what the body did.
+  EXPECT_EQ(render("{% set n = namespace(stop=false) %}{% for x in [1, 2, 3] if not n.stop %}{{ x }}"
+                   "{% set n.stop = x == 2 %}{% endfor %}"),
+            "12");
+  EXPECT_EQ(render("{% for x in [1, 2, 3]|map('string') %}{{ x }}/{{ loop.length }}{{ loop.last }} {% endfor %}"),
+            "1/3False 2/3False 3/3True ");
+}
+
+TEST(Jinja, ScopesEndWithTheirBlock) {
+  EXPECT_EQ(render("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}"), "231");
+  EXPECT_EQ(render("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
+  EXPECT_EQ(render("{% with a = 1 %}{{ a }}{% endwith %}{{ a is defined }}"), "1False");
+  EXPECT_EQ(render("{% generation %}{% set a = 1 %}{{ a }}{% endgeneration %}{{ a is defined }}"), "1False");
+  EXPECT_EQ(render("{% for i in [1, 2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}"), "12");
+}
+
+TEST(Jinja, MacroOutlivesTheScopeItWasMadeIn) {
+  EXPECT_EQ(render("{% set n = namespace() %}{% for i in [7] %}{% macro m() %}{{ i }}{% endmacro %}{% set n.m = m %}"
+                   "{% endfor %}{{ n.m() }}"),
+            "7");
+}
+
+TEST(Jinja, RecursiveLoopOutlivesItsScope) {
+  EXPECT_EQ(
+      render("{% set n = namespace() %}{% with q = 5 %}{% for i in [1] recursive %}{{ i }}{{ q }}{% set n.l = loop %}"
+             "{% endfor %}{% endwith %}{{ n.l([2, 3]) }}{{ n.l.length }}"),
+      "1525352");
+}
+
+TEST(Jinja, NamespaceMayHoldItself) {
+  EXPECT_EQ(render("{% set n = namespace(a=1) %}{% set n.n = n %}{{ n.n.n.a }}"), "1");
+  EXPECT_NE(error_of("{% set n = namespace() %}{% set n.n = n %}{{ n }}").find("nested deeper"), std::string::npos);
+}
+
+TEST(Jinja, RaiseExceptionSpeaksForItself) {
+  try {
+    render("a\n{{ raise_exception('Only user and assistant') }}");
+    FAIL() << "nothing was thrown";
+  } catch (const TemplateRefused& refused) {
+    EXPECT_STREQ(refused.what(), "Only user and assistant");
+  }
+}
+
+TEST(Jinja, ErrorsNameTheirPlace) {
+  EXPECT_EQ(error_of("a\n {{ x.y.z }}"), "template line 2, column 6: 'x' is undefined");
+  EXPECT_EQ(error_of("{{ 1 + none }}"), "template line 1, column 6: int + NoneType: no such operation");
+  EXPECT_EQ(error_of("{% if 1 %}"),
+            "template line 1, column 11: expected the tag \"endif\", found the end of the template");
+  EXPECT_EQ(error_of("{{ 1 2 }}"), "template line 1, column 6: expected \"}}\", found \"2\"");
+  EXPECT_EQ(error_of("{% set a = [1, 2 %}"), "template line 1, column 19: expected \"]\", found \"}\"");
+  EXPECT_EQ(error_of("b{% set a = 1"), "template line 1, column 2: the tag that begins here has no end");
+  EXPECT_EQ(error_of("{{ (1] }}"), "template line 1, column 6: expected \")\", found \"]\"");
+  EXPECT_EQ(error_of("{{ 'abc }}"), "template line 1, column 4: the string that begins here has no end");
+  EXPECT_EQ(error_of("{{ a|bogus }}"), "template line 1, column 6: there is no filter \"bogus\"");
+  EXPECT_EQ(error_of("{% include 'a' %}"),
+            "template line 1, column 4: the tag \"include\" has no place in a chat template, which is one file");
+  EXPECT_EQ(error_of("\xff"), "template: no valid UTF-8 at byte 0");
+  EXPECT_EQ(error_of("{{ [].append(1) }}"),
+            "template line 1, column 13: access to attribute 'append' of 'list' object is unsafe");
+  EXPECT_EQ(error_of("x", "[]"), "template variables: expected an object, found list");
+  EXPECT_EQ(error_of("x", "{\"a\":}").substr(0, 47), "template variables: no valid JSON at byte 6, ne");
+}
+
+TEST(Jinja, UnknownFilterInsideAnIfIsAnErrorOnlyWhenReached) {
+  EXPECT_EQ(render("{% if false %}{{ 1|bogus }}{% endif %}ok"), "ok");
+  EXPECT_EQ(render("{{ (1|bogus) if false else 2 }}"), "2");
+  EXPECT_EQ(error_of("{% if true %}{{ 1|bogus }}{% endif %}"),
+            "template line 1, column 19: there is no filter \"bogus\"");
+  EXPECT_EQ(error_of("{% for x in [] %}{{ 1|bogus }}{% endfor %}"),
+            "template line 1, column 23: there is no filter \"bogus\"");
+}
+
+TEST(Jinja, WhatIsNotReproducibleIsRefused) {
+  for (const char* source :
+       {"{{ [1]|random }}", "{{ lipsum() }}", "{{ 'a'.upper }}", "{{ [1]|map('abs') }}", "{{ range }}"})
+    EXPECT_EQ(error_of(source).substr(0, 13), "template line") << source;
+}
+
+TEST(Jinja, IntegersHave64BitsAndDoNotWrap) {
+  EXPECT_EQ(render("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}"),
+            "9223372036854775807 -9223372036854775808");
+  for (const char* source :
+       {"{{ 9223372036854775807 + 1 }}", "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}",
+        "{{ (-9223372036854775807 - 1) // -1 }}", "{{ (-9223372036854775807 - 1)|abs }}", "{{ 9223372036854775808 }}"})
+    EXPECT_NE(error_of(source).find("64 bits"), std::string::npos) << source << ": " << error_of(source);
+  EXPECT_EQ(render("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
+  // Integers of the input beyond that are passed on as they are.
+  EXPECT_EQ(render("{{ a }} {{ a|tojson }} {{ b }} {{ a == a }}",
+                   R"({"a": 18446744073709551616, "b": 18446744073709551615})"),
+            "18446744073709551616 18446744073709551616 18446744073709551615 True");
+  EXPECT_NE(error_of("{{ a + 1 }}", R"({"a": 18446744073709551616})").find("64 bits"), std::string::npos);
+}
+
+TEST(Jinja, DictsKeepTheirOrderAndTheLastOfTwoKeys) {
+  EXPECT_EQ(render("{{ d }}", R"({"d": {"b": 1, "a": 2, "b": 3}})"), "{'b': 3, 'a': 2}");
+  EXPECT_EQ(render("{{ d|tojson }}", R"({"d": {"z": 1.0, "y": [], "x": null}})"), R"({"z": 1.0, "y": [], "x": null})");
+  EXPECT_EQ(render("{{ {1: 'a', true: 'b', 1.0: 'c', '1': 'd'} }}"), "{1: 'c', '1': 'd'}");
+}
+
+TEST(Jinja, LargeInputIsNotQuadratic) {
+  std::string object = "{\"d\": {", list = "{\"l\": [";
+  for (int i = 0; i < 100'000; ++i) {
+    object += (i ? ",\"key" : "\"key") + std::to_string(i) + "\": 1";
+    list += (i ? ",\"" : "\"") + std::to_string(i) + "\"";
+  }
+  EXPECT_EQ(render("{{ d|length }}{{ d.key99999 }}{{ d.nothing is defined }}", object + "}}"), "1000001False");
+  EXPECT_EQ(render("{% for x in l %}{% set m = l %}{% if loop.last %}{{ x }}{{ m|length }}{% endif %}{% endfor %}",
+                   list + "]}"),
+            "99999100000");
+}
+
+TEST(Jinja, HostileTemplatesMeetTheirLimits) {
+  const TemplateLimits small = {.steps = 100'000, .depth = 50, .output = 1 << 20};
+  for (const char* source : {
+           "{{ 'a' * 1000000000 }}",
+           "{{ ['a'] * 1000000000 }}",
+           "{{ 'a' * 9223372036854775807 }}",
+           "{{ range(1000000000000) }}",
+           "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+           "{% set n = namespace(s='a') %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% endfor %}",
+           "{% set n = namespace(s=[1]) %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% endfor %}",
+           "{% set n = namespace(s='a') %}{% for i in range(100) %}{% set n.s = n.s.replace('a', 'aa') %}{% endfor %}",
+           "{% set n = namespace(s='a') %}{% for i in range(100) %}{% set n.s = n.s|replace('', 'xxxx') %}{% endfor %}",
+           "{% set n = namespace(s='a') %}{% for i in range(100) %}{% set n.s = n.s.join('ab') ~ n.s %}{% endfor %}",
+           "{% set n = namespace(l=[]) %}{% for i in range(100) %}{% set n.l = [n.l] %}{% endfor %}",
+           "{% set n = namespace(l=[]) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
+           "{% set n = namespace(l=[], m=[]) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, "
+           "n.m] %}"
+           "{% endfor %}{{ n.l == n.m }}",
+           "{% set n = namespace(l=[]) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l|tojson "
+           "}}",
+           "{% set n = namespace(l=[1]) %}{% for i in range(90000) %}{% set n.l = n.l|map('abs') %}{% endfor %}{{ "
+           "n.l|list }}",
+           "{% set n = namespace() %}{% for i in range(100000) %}{% set n.x = namespace(x=n.x) %}{% endfor %}",
+           "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+           "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+           "{{ '%1000000000d' % 1 }}",
+           "{{ '%.*f' % (1000000000, 1.0) }}",
+           "{{ '{:1000000000}'.format(1) }}",
+           "{{ 'a'.center(1000000000) }}",
+           "{{ 'a'.zfill(9223372036854775807) }}",
+           "{{ '\\t'.expandtabs(9223372036854775807) }}",
+           "{{ 'a'|indent(9223372036854775807) }}",
+           "{{ [1]|tojson(indent=1000000000) }}",
+           "{{ [1]|batch(1000000000, 0)|list }}",
+           "{{ 2 ** 9223372036854775807 }}",
+           "{{ ('a' * 500000 ~ 'b') in 'a' * 1000000 }}",
+           "{{ 1.5|round(9223372036854775807) ~ 'a' * 1000000000 }}",
+       })
+    EXPECT_EQ(error_of(source, "{}", small).substr(0, 13), "template line") << source;
+}
+
+TEST(Jinja, DeepSourceMeetsItsLimit) {
+  const auto many = [](const char* text) {
+    std::string all;
+    for (int i = 0; i < 5'000; ++i) all += text;
+    return all;
+  };
+  for (const std::string& source :
+       {"{{ " + many("("), "{{ " + many("[") + many("]") + " }}", "{{ " + many("-") + "1 }}",
+        "{{ " + many("not ") + "1 }}", "{{ 1" + many(" + 1") + " }}", "{{ 1" + many("|abs") + " }}",
+        "{{ x" + many(".x") + " }}", "{{ x" + many("()") + " }}", "{{ x" + many("[0]") + " }}",
+        "{{ 1" + many(" if 1 else 1") + " }}", "{{ 1" + many(" and 1") + " }}", "{{ 2" + many(" ** 1") + " }}",
+        many("{% if 1 %}") + many("{% endif %}"), many("{% for x in y %}"),
+        "{% set " + many("(") + "a" + many(")") + " = 1 %}", "{{ " + many("{1:")})
+    EXPECT_NE(error_of(source).find("template line"), std::string::npos) << source.substr(0, 40);
+  EXPECT_EQ(error_of("x", "{\"a\":" + many("[") + "}"), "template variables: nested deeper than 200 levels");
+  // Long without being deep is no problem.
+  EXPECT_EQ(render("{{ 1" + many(" ~ ''") + " }}"), "1");
+  EXPECT_EQ(render("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}"), "x");
+}
+
+TEST(Jinja, UsualTemplatesFitTheLimits) {
+  // A macro that follows a schema down, as templates for tools have it.
+  EXPECT_EQ(render("{% macro m(n) %}{% if n > 0 %}{% for x in [n] %}{{ '(' + m(x - 1) + ')' }}{% endfor %}{% endif "
+                   "%}{% endmacro %}"
+                   "{{ m(60)|length }}"),
+            "120");
+}
+
+TEST(Jinja, StrftimeIsUtcAndEnglish) {
+  const ChatTemplate all(
+      "{{ strftime_now('%Y-%m-%d %H:%M:%S|%a %A %b %B %j %p %I %y %e %U %W %V %G %u %w %% %-d %-m %q') }}");
+  EXPECT_EQ(all.render_with("{}", 1767225600),
+            "2026-01-01 00:00:00|Thu Thursday Jan January 001 AM 12 26  1 00 00 01 2026 4 4 % 1 1 %q");
+  EXPECT_EQ(all.render_with("{}", 951827696),
+            "2000-02-29 12:34:56|Tue Tuesday Feb February 060 PM 12 00 29 09 09 09 2000 2 2 % 29 2 %q");
+  EXPECT_EQ(all.render_with("{}", -1).substr(0, 19), "1969-12-31 23:59:59");
+}
+
+TEST(ChatTemplateInput, FillsTheUsualVariables) {
+  const ChatTemplate chat(
+      "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ tools is none }}{{ tools }}"
+      "{{ add_generation_prompt }}{{ enable_thinking }}{{ eos_token }}");
+  TemplateInput input{.messages = R"([{"role": "user", "content": "Hi"}])", .bos = "<s>", .eos = "</s>"};
+  EXPECT_EQ(chat.render(input), "<s>user:Hi;TrueNoneTrue</s>");
+  input.tools = "[1]";
+  input.extra = R"({"enable_thinking": false})";
+  input.add_generation_prompt = false;
+  EXPECT_EQ(chat.render(input), "<s>user:Hi;False[1]FalseFalse</s>");
+  input.extra = "[]";
+  EXPECT_THROW(chat.render(input), Error);
+  input.extra.clear();
+  input.messages = "{}";
+  EXPECT_THROW(chat.render(input), Error);
+}
+
+}  // namespace
