@@ -1,0 +1,306 @@
+// Each verb as the formulas say it, row by row.
+#include "cpu/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace heddle::cpu {
+namespace {
+
+using namespace model;
+
+// y = W x for one x.
+Vector product(const Matrix& weights, const float* x) {
+  Vector y(weights.rows), row(weights.cols);
+  const size_t bytes = weights.row_bytes();
+  for (uint64_t r = 0; r < weights.rows; ++r) {
+    quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());
+    double sum = 0;
+    for (uint64_t c = 0; c < weights.cols; ++c) sum += double(row[c]) * x[c];
+    y[r] = static_cast<float>(sum);
+  }
+  return y;
+}
+
+// The same for several x, so that each row is decoded once. y is (rows of x, rows of W).
+void products(const Matrix& weights, const Vector& bias, const std::vector<Vector>& xs, std::vector<Vector>& ys) {
+  ys.assign(xs.size(), Vector(weights.rows));
+  const size_t bytes = weights.row_bytes();
+  constexpr uint64_t slice = 64;
+  parallel_for((weights.rows + slice - 1) / slice, 0, [&](size_t part) {
+    Vector row(weights.cols);
+    for (uint64_t r = part * slice; r < std::min(weights.rows, (part + 1) * slice); ++r) {
+      quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());
+      for (size_t i = 0; i < xs.size(); ++i) {
+        double sum = bias.empty() ? 0 : bias[r];
+        for (uint64_t c = 0; c < weights.cols; ++c) sum += double(row[c]) * xs[i][c];
+        ys[i][r] = static_cast<float>(sum);
+      }
+    }
+  });
+}
+
+void add(Vector& to, const Vector& what, float scale = 1) {
+  for (size_t i = 0; i < what.size(); ++i) to[i] += scale * what[i];
+}
+
+void normalise(const Norm& norm, float* x, size_t size, const float* weight, const float* bias) {
+  double mean = 0, square = 0;
+  if (norm.kind == Norm::Kind::layer) {
+    for (size_t i = 0; i < size; ++i) mean += x[i];
+    mean /= double(size);
+  }
+  for (size_t i = 0; i < size; ++i) square += (x[i] - mean) * (x[i] - mean);
+  const double scale = 1 / std::sqrt(square / double(size) + norm.epsilon);
+  for (size_t i = 0; i < size; ++i) x[i] = static_cast<float>((x[i] - mean) * scale * weight[i] + (bias ? bias[i] : 0));
+}
+
+Vector normalised(const Norm& norm, Vector x) {
+  if (norm.kind != Norm::Kind::none)
+    normalise(norm, x.data(), x.size(), norm.weight.data(), norm.bias.empty() ? nullptr : norm.bias.data());
+  return x;
+}
+
+// Over each head, or over all where the weight is that long.
+void normalise_heads(const Norm& norm, Vector& x, uint32_t head) {
+  if (norm.kind == Norm::Kind::none) return;
+  const size_t size = norm.weight.size();
+  check(size == head || size == x.size(), "a norm over each head or over all");
+  for (size_t at = 0; at < x.size(); at += size)
+    normalise(norm, x.data() + at, size, norm.weight.data(), norm.bias.empty() ? nullptr : norm.bias.data());
+}
+
+void rotate(const Rope& rope, Vector& x, uint32_t head, uint32_t position) {
+  if (rope.style == Rope::Style::none) return;
+  const uint32_t pairs = rope.dimensions / 2;
+  for (size_t at = 0; at < x.size(); at += head) {
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const double angle = double(position) * rope.radians[i];
+      const double cosine = std::cos(angle) * rope.magnitude, sine = std::sin(angle) * rope.magnitude;
+      float& a = x[at + (rope.style == Rope::Style::pairs ? 2 * i : i)];
+      float& b = x[at + (rope.style == Rope::Style::pairs ? 2 * i + 1 : i + pairs)];
+      const double before = a;
+      a = static_cast<float>(before * cosine - b * sine);
+      b = static_cast<float>(before * sine + b * cosine);
+    }
+  }
+}
+
+float activate(Activation activation, float value) {
+  const double x = value;
+  switch (activation) {
+    case Activation::silu:
+      return static_cast<float>(x / (1 + std::exp(-x)));
+    case Activation::gelu:
+      return static_cast<float>(0.5 * x * (1 + std::erf(x / std::sqrt(2.0))));
+    case Activation::gelu_tanh:
+      return static_cast<float>(0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))));
+  }
+  return 0;
+}
+
+double capped(double x, float cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
+
+void softmax(std::vector<double>& x) {
+  const double largest = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (double& value : x) sum += value = std::exp(value - largest);
+  for (double& value : x) value /= sum;
+}
+
+// One layer's keys and values, by block and position in it.
+struct Cache {
+  Vector keys, values;
+};
+
+class Reference : public Backend {
+ public:
+  Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits) {
+    const uint64_t tokens = uint64_t(limits.kv_blocks) * limits.block_tokens;
+    for (const Layer& layer : model.layers) {
+      const Attention& a = layer.attention;
+      caches_.push_back({Vector(tokens * a.kv_heads * a.head), Vector(tokens * a.kv_heads * a.value_head)});
+    }
+  }
+
+  std::string describe() const override { return "reference (CPU, plain f32)"; }
+
+  void begin(const Batch& batch) override {
+    const size_t rows = batch.tokens.size();
+    check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows,
+          "a batch that fits");
+    for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+    for (size_t i = 0; i < rows; ++i)
+      check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
+            "a block for every position");
+    batch_ = batch;
+    x_.assign(rows, Vector(model_.width));
+  }
+
+  void embed() override {
+    for (size_t i = 0; i < x_.size(); ++i) {
+      decode_row(model_.embedding, batch_.tokens[i], x_[i]);
+      for (float& value : x_[i]) value *= model_.embedding_scale;
+      if (!model_.positions) continue;
+      Vector position(model_.width);
+      decode_row(model_.positions, batch_.positions[i], position);
+      add(x_[i], position);
+    }
+  }
+
+  void qkv(uint32_t index) override {
+    const Attention& a = model_.layers[index].attention;
+    normalise_rows(a.norm);
+    std::vector<Vector> k, v;
+    products(a.q, a.q_bias, h_, q_);
+    products(a.k, a.k_bias, h_, k);
+    products(a.v, a.v_bias, h_, v);
+    for (size_t i = 0; i < x_.size(); ++i) {
+      normalise_heads(a.q_norm, q_[i], a.head);
+      normalise_heads(a.k_norm, k[i], a.head);
+      rotate(a.rope, q_[i], a.head, batch_.positions[i]);
+      rotate(a.rope, k[i], a.head, batch_.positions[i]);
+      const uint64_t slot = slot_of(batch_.sequences[i], batch_.positions[i]);
+      std::copy(k[i].begin(), k[i].end(), caches_[index].keys.begin() + long(slot * k[i].size()));
+      std::copy(v[i].begin(), v[i].end(), caches_[index].values.begin() + long(slot * v[i].size()));
+    }
+  }
+
+  void attend(uint32_t index) override {
+    const Attention& a = model_.layers[index].attention;
+    attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
+    parallel_for(x_.size() * a.heads, 0,
+                 [&](size_t piece) { attend_head(index, piece / a.heads, uint32_t(piece % a.heads)); });
+  }
+
+  void output_add(uint32_t index) override {
+    const Layer& layer = model_.layers[index];
+    std::vector<Vector> out;
+    products(layer.attention.output, layer.attention.output_bias, attended_, out);
+    for (size_t i = 0; i < x_.size(); ++i)
+      add(x_[i], normalised(layer.attention.output_norm, std::move(out[i])), layer.residual_scale);
+  }
+
+  void ffn_in(uint32_t index) override {
+    const FeedForward& f = model_.layers[index].ffn;
+    normalise_rows(f.norm);
+    if (!f.router) inner_ = gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, h_);
+    // The experts of a mixture differ from row to row: ffn_out_add does all of it, from h_.
+    mixture_input_ = f.router ? h_ : std::vector<Vector>();
+  }
+
+  void ffn_out_add(uint32_t index) override {
+    const Layer& layer = model_.layers[index];
+    const FeedForward& f = layer.ffn;
+    std::vector<Vector> out;
+    if (f.router)
+      for (const Vector& h : mixture_input_) out.push_back(mixture(f, h));
+    else
+      products(f.down, f.down_bias, inner_, out);
+    for (size_t i = 0; i < x_.size(); ++i)
+      add(x_[i], normalised(f.output_norm, std::move(out[i])), layer.residual_scale);
+  }
+
+  void logits() override {
+    std::vector<Vector> rows, out;
+    for (uint32_t row : batch_.outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
+    products(model_.output, model_.output_bias, rows, out);
+    logits_.clear();
+    for (const Vector& row : out)
+      for (float value : row)
+        logits_.push_back(static_cast<float>(capped(double(value) * model_.logit_scale, model_.logit_softcap)));
+  }
+  std::span<const float> result() override { return logits_; }
+
+ private:
+  void decode_row(const Matrix& matrix, uint64_t row, Vector& out) const {
+    quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out.data());
+  }
+  void normalise_rows(const Norm& norm) {
+    h_.resize(x_.size());
+    for (size_t i = 0; i < x_.size(); ++i) h_[i] = normalised(norm, x_[i]);
+  }
+  uint64_t slot_of(uint32_t sequence, uint32_t position) const {
+    return uint64_t(batch_.blocks[sequence][position / limits_.block_tokens]) * limits_.block_tokens +
+           position % limits_.block_tokens;
+  }
+
+  void attend_head(uint32_t index, size_t row, uint32_t head) {
+    const Attention& a = model_.layers[index].attention;
+    const uint32_t kv = head / (a.heads / a.kv_heads), position = batch_.positions[row];
+    const uint32_t first = a.window && position >= a.window ? position - a.window + 1 : 0;
+    const float* q = q_[row].data() + uint64_t(head) * a.head;
+    std::vector<double> scores;
+    for (uint32_t p = first; p <= position; ++p) {
+      const float* k = caches_[index].keys.data() + (slot_of(batch_.sequences[row], p) * a.kv_heads + kv) * a.head;
+      double sum = 0;
+      for (uint32_t i = 0; i < a.head; ++i) sum += double(q[i]) * k[i];
+      scores.push_back(capped(sum * a.scale, a.softcap));
+    }
+    softmax(scores);
+    std::vector<double> sum(a.value_head);
+    for (uint32_t p = first; p <= position; ++p) {
+      const float* v =
+          caches_[index].values.data() + (slot_of(batch_.sequences[row], p) * a.kv_heads + kv) * a.value_head;
+      for (uint32_t i = 0; i < a.value_head; ++i) sum[i] += scores[p - first] * v[i];
+    }
+    float* out = attended_[row].data() + uint64_t(head) * a.value_head;
+    for (uint32_t i = 0; i < a.value_head; ++i) out[i] = static_cast<float>(sum[i]);
+  }
+
+  static std::vector<Vector> gated(const Matrix& gate, const Vector& gate_bias, const Matrix& up, const Vector& up_bias,
+                                   Activation activation, const std::vector<Vector>& xs) {
+    std::vector<Vector> gates, ups;
+    products(up, up_bias, xs, ups);
+    if (gate) products(gate, gate_bias, xs, gates);
+    for (size_t i = 0; i < ups.size(); ++i)
+      for (size_t j = 0; j < ups[i].size(); ++j)
+        ups[i][j] = gate ? activate(activation, gates[i][j]) * ups[i][j] : activate(activation, ups[i][j]);
+    return ups;
+  }
+
+  static Vector mixture(const FeedForward& f, const Vector& x) {
+    const Vector scores = product(f.router, x.data());
+    std::vector<double> shares(scores.begin(), scores.end());
+    softmax(shares);
+    std::vector<uint32_t> order(shares.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return shares[a] > shares[b]; });
+    order.resize(f.used);
+    double sum = 1;
+    if (f.weights_sum_to_one)
+      sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + shares[e]; });
+    Vector out(x.size());
+    for (uint32_t expert : order) {
+      const Vector inner =
+          gated(f.gate_experts.expert(expert), {}, f.up_experts.expert(expert), {}, f.activation, {x})[0];
+      add(out, product(f.down_experts.expert(expert), inner.data()), static_cast<float>(shares[expert] / sum));
+    }
+    if (!f.shared_router.empty()) {
+      double score = 0;
+      for (size_t i = 0; i < x.size(); ++i) score += double(f.shared_router[i]) * x[i];
+      const Vector inner = gated(f.gate, {}, f.up, {}, f.activation, {x})[0];
+      add(out, product(f.down, inner.data()), static_cast<float>(1 / (1 + std::exp(-score))));
+    }
+    return out;
+  }
+
+  const Model& model_;
+  Limits limits_;
+  Batch batch_;
+  std::vector<Cache> caches_;
+  std::vector<Vector> x_, h_, q_, attended_, inner_, mixture_input_;  // by row; x_ is the residual
+  Vector logits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference(const Model& model, const Limits& limits) {
+  return std::make_unique<Reference>(model, limits);
+}
+
+}  // namespace heddle::cpu

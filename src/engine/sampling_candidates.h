@@ -1,0 +1,71 @@
+// The tokens that may still be picked, with their logits. Cuts are by value, so nothing is ever sorted as a whole.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace heddle::engine {
+
+// Ascending by id, whatever is cut; at first all ids of the vocabulary. Among equals the lowest ids are kept.
+class Candidates {
+ public:
+  // Throws an Error if a logit is NaN or +infinity. `vocabulary` logits, at most 2^18 of them.
+  void start(std::span<const float> logits);
+
+  size_t size() const { return logits_.size(); }
+  std::span<const float> logits() const { return logits_; }
+  uint32_t id(size_t i) const { return every_id_ ? uint32_t(i) : ids_[i]; }
+  float largest() const;    // logit; above -infinity
+  size_t best() const;      // the first candidate with it
+  size_t possible() const;  // how many are above -infinity
+
+  // logit = change(logit), if the token is a candidate
+  template <class F>
+  void change(uint32_t token, F&& by) {
+    const size_t i = find(token);
+    if (i < size()) set(i, by(logits_[i]));
+  }
+  void heat(double temperature);  // logit = (logit - largest) / temperature
+
+  void keep_only(size_t i);
+  void keep_largest(size_t count);
+  void keep_from(float logit, size_t min_keep);  // those at least so large
+  void keep(const std::vector<uint8_t>& which);  // (size)
+
+  // e^(logit - largest) of every candidate (see weights_of), and their sum. Holds until the next change.
+  double weigh();
+  std::span<const float> weights() const { return weights_; }
+  size_t draw(double part) const;  // the candidate at `part` (0 <= part < 1) of the weights' sum
+  double entropy() const;          // of the weights, in nats
+
+  // After weigh(): the fewest candidates with the smallest keys (>= 0; lowest id among equals) that weigh at least
+  // `weight`, or more than that where `more` is set.
+  void keep_first(std::span<const float> keys, double weight, bool more, size_t min_keep);
+  // After weigh(): the same with the largest logits first.
+  void keep_most_likely(double weight, size_t min_keep);
+
+ private:
+  struct Bucket {
+    double weight = 0;
+    size_t count = 0;
+  };
+
+  size_t find(uint32_t token) const;  // size(): it is none
+  void set(size_t i, float logit);
+  void find_peaks();
+  void keep_block(size_t from, size_t to, float logit, size_t& kept);
+
+  bool every_id_ = true;         // candidate i is token i; ids_ is not used
+  std::vector<uint32_t> ids_;    // (size)
+  std::vector<float> logits_;    // (size)
+  std::vector<float> peaks_;     // largest logit of every 64 candidates
+  std::vector<float> weights_;   // (size)
+  std::vector<double> sums_;     // weights of every 64 candidates
+  double total_ = 0;             // of the weights
+  std::vector<float> values_;    // scratch of the cuts
+  std::vector<uint64_t> ranks_;  // scratch: key << 32 | index
+  std::vector<Bucket> buckets_;  // scratch
+  std::vector<uint8_t> which_;   // scratch
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,18 @@
+// A checkpoint -> a model. One page per architecture under model/pages says which tensors and options it has.
+#pragma once
+#include "formats/checkpoint.h"
+#include "model/backend.h"
+
+namespace heddle::model {
+
+struct LoadOptions {
+  uint32_t context = 0;  // tokens a sequence may have; 0: what the model was trained for
+};
+
+// An architecture or option that is not supported is refused by name before weights are read. The model keeps the
+// checkpoint's files open.
+Model load(formats::Checkpoint checkpoint, const LoadOptions& options = {});
+
+std::vector<std::string> architectures();  // known ones
+
+}  // namespace heddle::model

@@ -1,0 +1,125 @@
+// Every question is noted, so that finish() can say what was never asked for.
+#include "model/reader.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace heddle::model {
+
+Reader::Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& made)
+    : checkpoint_(checkpoint), made_(made), prefix_(std::string(checkpoint.architecture()) + ".") {}
+
+const formats::Value* Reader::find(std::string_view key) {
+  const std::string whole = prefix_ + std::string(key);
+  used_keys_.insert(whole);
+  return checkpoint_.metadata.find(whole);
+}
+
+uint32_t Reader::integer(std::string_view key, std::optional<uint32_t> fallback) {
+  if (fallback && !find(key)) return *fallback;
+  find(key);
+  const uint64_t value = checkpoint_.metadata.integer(prefix_ + std::string(key));
+  if (value > INT32_MAX) refuse(key, "a number below 2^31");
+  return static_cast<uint32_t>(value);
+}
+
+double Reader::number(std::string_view key, std::optional<double> fallback) {
+  if (fallback && !find(key)) return *fallback;
+  find(key);
+  return checkpoint_.metadata.number(prefix_ + std::string(key));
+}
+
+bool Reader::boolean(std::string_view key, bool fallback) {
+  return find(key) ? checkpoint_.metadata.boolean(prefix_ + std::string(key)) : fallback;
+}
+
+std::string Reader::string(std::string_view key, std::string_view fallback) {
+  return std::string(find(key) ? checkpoint_.metadata.string(prefix_ + std::string(key)) : fallback);
+}
+
+std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, std::optional<uint32_t> fallback) {
+  const formats::Value* value = find(key);
+  if (!value || !std::holds_alternative<formats::Array>(*value))
+    return std::vector<uint32_t>(layers, integer(key, fallback));
+  std::vector<uint32_t> list;
+  for (int64_t number : std::get<formats::Array>(*value).integers()) {
+    if (number < 0 || number > INT32_MAX) refuse(key, "numbers below 2^31");
+    list.push_back(static_cast<uint32_t>(number));
+  }
+  if (list.size() != layers) refuse(key, fmt::format("one number per layer ({})", layers));
+  return list;
+}
+
+void Reader::ignore(std::initializer_list<std::string_view> keys) {
+  for (std::string_view key : keys) find(key);
+}
+
+void Reader::refuse(std::string_view key, std::string_view expected) const {
+  const std::string whole = prefix_ + std::string(key);
+  const formats::Value* value = checkpoint_.metadata.find(whole);
+  throw Error("{}: {}: expected {}, found {}", checkpoint_.path.string(), whole, expected,
+              value ? formats::to_string(*value) : "nothing");
+}
+
+uint32_t Reader::rows(const std::string& name) const {
+  const uint64_t rows = checkpoint_.tensor(name).rows();
+  if (rows > INT32_MAX)
+    throw Error("{}: tensor {}: expected fewer than 2^31 rows, found {}", checkpoint_.path.string(), name, rows);
+  return static_cast<uint32_t>(rows);
+}
+
+const formats::Tensor& Reader::tensor(const std::string& name, const std::vector<uint64_t>& shape) {
+  const formats::Tensor& tensor = checkpoint_.tensor(name);
+  std::vector<uint64_t> found = tensor.shape;
+  while (found.size() > shape.size() && found.back() == 1) found.pop_back();
+  if (found != shape)
+    throw Error("{}: tensor {}: expected the shape {}, found {}", checkpoint_.path.string(), name,
+                fmt::join(shape, " x "), fmt::join(tensor.shape, " x "));
+  used_tensors_.insert(name);
+  return tensor;
+}
+
+std::span<const uint8_t> Reader::data(const formats::Tensor& tensor) {
+  if (!tensor.view.empty()) return tensor.view;
+  std::vector<uint8_t>& bytes = made_.emplace_back();
+  return tensor.data(bytes);
+}
+
+Matrix Reader::matrix(const std::string& name, uint64_t rows, uint64_t cols) {
+  const formats::Tensor& found = tensor(name, {cols, rows});
+  return {found.format, rows, cols, data(found)};
+}
+
+Experts Reader::experts(const std::string& name, uint64_t count, uint64_t rows, uint64_t cols) {
+  const formats::Tensor& found = tensor(name, {cols, rows, count});
+  return {count, {found.format, rows * count, cols, data(found)}};
+}
+
+Vector Reader::vector(const std::string& name, uint64_t size) {
+  const formats::Tensor& found = tensor(name, {size});
+  std::vector<uint8_t> scratch;
+  Vector values(size);
+  quant::decode(found.format, found.data(scratch).data(), size, values.data());
+  return values;
+}
+
+void Reader::finish() const {
+  std::vector<std::string> keys, tensors;
+  for (const auto& [key, value] : checkpoint_.metadata.all())
+    if (key.starts_with(prefix_) && !used_keys_.contains(key))
+      keys.push_back(fmt::format("{} = {}", key, formats::to_string(value)));
+  if (!keys.empty())
+    throw Error("{}: heddle does not know these options of the model: {}", checkpoint_.path.string(),
+                fmt::join(keys, ", "));
+  for (const formats::Tensor& tensor : checkpoint_.tensors)
+    if (!used_tensors_.contains(tensor.name)) tensors.push_back(tensor.name);
+  if (!tensors.empty()) {
+    const size_t shown = std::min<size_t>(tensors.size(), 5);
+    throw Error("{}: {} tensors are not part of the architecture {}: {}{}", checkpoint_.path.string(), tensors.size(),
+                checkpoint_.architecture(), fmt::join(tensors.begin(), tensors.begin() + long(shown), ", "),
+                shown < tensors.size() ? ", ..." : "");
+  }
+}
+
+}  // namespace heddle::model

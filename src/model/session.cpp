@@ -1,0 +1,67 @@
+// Positions follow one another, and block i of the cache holds the i-th stretch of them.
+#include "model/session.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "model/forward.h"
+
+namespace heddle::model {
+
+Limits limits_for(uint32_t context, uint32_t rows) {
+  Limits limits;
+  limits.rows = std::min(rows, std::max(context, 1u));
+  limits.kv_blocks = (context + limits.block_tokens - 1) / limits.block_tokens;
+  return limits;
+}
+
+Session::Session(const Model& model, Backend& backend, const Limits& limits)
+    : model_(model),
+      backend_(backend),
+      limits_(limits),
+      context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)) {
+  batch_.blocks.resize(1, std::vector<uint32_t>(limits.kv_blocks));
+  std::iota(batch_.blocks[0].begin(), batch_.blocks[0].end(), 0u);
+}
+
+void Session::run(std::span<const uint32_t> tokens, bool all) {
+  const auto count = static_cast<uint32_t>(tokens.size());
+  batch_.tokens.assign(tokens.begin(), tokens.end());
+  batch_.sequences.assign(count, 0);
+  batch_.positions.resize(count);
+  std::iota(batch_.positions.begin(), batch_.positions.end(), length_);
+  batch_.outputs.assign(all ? count : 1, count - 1);
+  if (all) std::iota(batch_.outputs.begin(), batch_.outputs.end(), 0u);
+  forward(model_, backend_, batch_);
+  length_ += count;
+}
+
+std::span<const float> Session::feed(std::span<const uint32_t> tokens) {
+  check(!tokens.empty(), "a token to feed");
+  feed_each(tokens, nullptr);
+  return backend_.result();
+}
+
+void Session::feed_each(std::span<const uint32_t> tokens,
+                        const std::function<void(size_t, std::span<const float>)>& each) {
+  if (tokens.size() > context_ - length_)
+    throw Error("expected at most {} more tokens (the context is {}, {} are used), found {}", context_ - length_,
+                context_, length_, tokens.size());
+  for (uint32_t token : tokens)
+    if (token >= model_.vocabulary)
+      throw Error("expected token ids below {}, the size of the vocabulary, found {}", model_.vocabulary, token);
+  for (size_t begin = 0; begin < tokens.size(); begin += limits_.rows) {
+    const size_t count = std::min<size_t>(limits_.rows, tokens.size() - begin);
+    run(tokens.subspan(begin, count), each != nullptr);
+    for (size_t i = 0; each && i < count; ++i)
+      each(begin + i, backend_.result().subspan(i * model_.vocabulary, model_.vocabulary));
+  }
+}
+
+void Session::rewind(uint32_t length) {
+  check(length <= length_, "rewinding goes back");
+  length_ = length;
+}
+
+}  // namespace heddle::model

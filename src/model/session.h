@@ -1,0 +1,39 @@
+// One sequence on a backend: tokens in, logits out. What the program uses for a single user; many at once are the
+// engine's.
+#pragma once
+#include <functional>
+
+#include "model/backend.h"
+
+namespace heddle::model {
+
+// Limits for one sequence of `context` tokens, fed in batches of up to `rows`.
+Limits limits_for(uint32_t context, uint32_t rows = 512);
+
+class Session {
+ public:
+  // Both must outlive it; nobody else uses the backend's cache.
+  Session(const Model& model, Backend& backend, const Limits& limits);
+
+  uint32_t length() const { return length_; }  // tokens computed
+  uint32_t context() const { return context_; }
+
+  // Computes the tokens, in as many batches as it takes, and returns the logits after the last. An Error if they do not
+  // fit into the context or are not of the vocabulary.
+  std::span<const float> feed(std::span<const uint32_t> tokens);
+  // The same, with the logits after each token given to `each(index, logits)`.
+  void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);
+
+  void rewind(uint32_t length);  // forgets what comes after
+
+ private:
+  void run(std::span<const uint32_t> tokens, bool all);
+
+  const Model& model_;
+  Backend& backend_;
+  Limits limits_;
+  uint32_t context_, length_ = 0;
+  Batch batch_;
+};
+
+}  // namespace heddle::model
