@@ -83,7 +83,6 @@ class TensorCopy {
         convert(tensor, format, part, count, cols);
         writer_.write_part(encoded_);
       }
-      progress_.read += part.size();
       progress_.written += count * row_after;
       if (options_.progress) options_.progress(progress_);
     }
@@ -145,6 +144,7 @@ Written write_gguf(const Checkpoint& checkpoint, const Metadata& metadata, std::
   GgufWriter writer(path, finished(checkpoint, metadata, type, formats), std::move(announced));
   Progress progress;
   progress.tensors = formats.size();
+  progress.to_write = result.bytes_after;
   TensorCopy to(writer, options, progress);
   for (size_t i = 0; i < formats.size(); ++i) {
     ++progress.tensor;

@@ -10,8 +10,8 @@
 namespace heddle::formats {
 
 struct Progress {
-  size_t tensor = 0, tensors = 0;  // begun, of how many
-  uint64_t read = 0, written = 0;  // bytes so far
+  size_t tensor = 0, tensors = 0;      // begun, of how many
+  uint64_t written = 0, to_write = 0;  // bytes so far, and in all
 };
 
 struct WriteOptions {

@@ -186,6 +186,7 @@ Written write_synthetic(const SynthOptions& options, const std::filesystem::path
   Random random(~options.seed);
   Progress progress;
   progress.tensors = tensors.size();
+  progress.to_write = result.bytes_after;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
     ++progress.tensor;

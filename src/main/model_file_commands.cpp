@@ -23,7 +23,18 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 
-// One line on the terminal that is written over; nothing where stderr is a file.
+// "[=====>    ]  52 %, tensor 80 of 147, 310 MB/s"
+std::string progress_bar(const formats::Progress& progress, double seconds) {
+  constexpr size_t width = 30;
+  const double share =
+      progress.to_write ? static_cast<double>(progress.written) / static_cast<double>(progress.to_write) : 1;
+  const auto full = static_cast<size_t>(share * width);
+  return fmt::format("[{}{}{}] {:3.0f} %, tensor {} of {}, {:.0f} MB/s", std::string(full, '='),
+                     full < width ? ">" : "", std::string(full < width ? width - full - 1 : 0, ' '), 100 * share,
+                     progress.tensor, progress.tensors, static_cast<double>(progress.written) * 1e-6 / seconds);
+}
+
+// The bar on a line of the terminal that is written over; nothing where stderr is a file.
 class ProgressLine {
  public:
   explicit ProgressLine(std::ostream& err) : err_(err), shown_(::isatty(STDERR_FILENO) == 1) {}
@@ -36,9 +47,7 @@ class ProgressLine {
       if (begun_ && seconds_since(last_) < 0.1) return;
       begun_ = true;
       last_ = Clock::now();
-      err_ << fmt::format("\r\x1b[Ktensor {} of {}, {:.0f} MB/s", progress.tensor, progress.tensors,
-                          static_cast<double>(progress.written) * 1e-6 / seconds_since(start_))
-           << std::flush;
+      err_ << "\r\x1b[K" << progress_bar(progress, seconds_since(start_)) << std::flush;
     };
   }
 

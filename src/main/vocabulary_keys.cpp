@@ -118,7 +118,10 @@ void add_ends(Vocabulary& vocabulary, const std::string& generation, const std::
   for (Id id : ends) {
     if (std::any_of(std::begin(places), std::end(places), [&](auto* place) { return *place == id; })) continue;
     const auto room = std::find_if(std::begin(places), std::end(places), [](auto* place) { return !*place; });
-    if (room != std::end(places)) **room = id;
+    if (room == std::end(places))
+      throw Error("{}/generation_config.json: eos_token_id: expected at most {} tokens that end an answer, found {}",
+                  source, std::size(places), entry->dump());
+    **room = id;
   }
 }
 

@@ -138,16 +138,16 @@ TEST(Quantize, TensorsThatAreMadeAndProgress) {
   };
   made.view = {};
   std::vector<size_t> seen;
-  uint64_t read = 0;
+  uint64_t done = 0;
   const Written written =
       write_gguf(*model, model->metadata, FileType::f32, folder.path() / "out.gguf",
                  {.allow_requantize = false, .threads = 3, .progress = [&](const Progress& progress) {
                     seen.push_back(progress.tensor);
                     EXPECT_EQ(progress.tensors, 5u);
-                    read = progress.read;
+                    done = progress.written;
                   }});
   EXPECT_EQ(seen, (std::vector<size_t>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(read, written.bytes_before);
+  EXPECT_EQ(done, written.bytes_after);
   EXPECT_EQ(values_of(read_gguf(folder.path() / "out.gguf").tensor("blk.0.attn_q.weight")), expected);
 }
 

@@ -213,10 +213,13 @@ TEST(VocabularyKeys, EndsOfTheGenerationConfig) {
   formats::Checkpoint checkpoint = formats::open_checkpoint(path);
   EXPECT_EQ(vocabulary_of(checkpoint).tokens.size(), 512u);
   const text::Vocabulary plain = vocabulary_of(checkpoint);
-  checkpoint.text.generation = R"({"eos_token_id": [2, 5, 7, 9]})";
+  checkpoint.text.generation = R"({"eos_token_id": [5, 7]})";
   const text::Vocabulary several = vocabulary_of(checkpoint);
   EXPECT_EQ(several.eos, plain.eos);
   EXPECT_TRUE(several.eot && several.eom);
+  checkpoint.text.generation = R"({"eos_token_id": [2, 5, 7, 9]})";
+  EXPECT_REFUSED(vocabulary_of(checkpoint),
+                 "eos_token_id: expected at most 3 tokens that end an answer, found [2,5,7,9]");
   checkpoint.text.generation = R"({"eos_token_id": 600})";
   EXPECT_REFUSED(vocabulary_of(checkpoint), "generation_config.json: eos_token_id: expected ids below 512, found 600");
 }

@@ -82,6 +82,8 @@ TEST(Jinja, RecursiveLoopOutlivesItsScope) {
 TEST(Jinja, NamespaceMayHoldItself) {
   EXPECT_EQ(render("{% set n = namespace(a=1) %}{% set n.n = n %}{{ n.n.n.a }}"), "1");
   EXPECT_NE(error_of("{% set n = namespace() %}{% set n.n = n %}{{ n }}").find("nested deeper"), std::string::npos);
+  EXPECT_NE(error_of("{% set n = namespace() %}{% set n.n = [[[[[[[[[[n]]]]]]]]]] %}{{ n }}").find("nested deeper"),
+            std::string::npos);
 }
 
 TEST(Jinja, RaiseExceptionSpeaksForItself) {

@@ -71,6 +71,7 @@ void Machine::print_to(std::string& out, const Value& value) {
 
 void Machine::repr_to(std::string& out, const Value& value) {
   sandbox.step();
+  const Sandbox::Deeper deeper(sandbox);  // lists may hold namespaces that hold lists: no depth of a value bounds that
   const auto sequence = [&](std::string_view open, std::string_view close) {
     sandbox.append(out, open);
     Walk walk(*this, value);
