@@ -10,6 +10,7 @@
 #include "kernels/catalog.h"
 #include "main/gpu_command.h"
 #include "main/inspect_command.h"
+#include "main/model_commands.h"
 #include "main/model_file_commands.h"
 #include "main/ptx_command.h"
 #include "main/text_commands.h"
@@ -141,6 +142,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
   program.require_subcommand(0, 1);
 
   int status = 0;
+  describe_models(program, in, out, err);
   InspectOptions inspect_options;
   describe_inspect(program, inspect_options, out);
   describe_text(program, in, out);

@@ -67,20 +67,6 @@ struct DetokenizeOptions {
   bool special = false, no_special = false;
 };
 
-// Numbers between spaces, commas and brackets: what tokenize prints, with --json or without, can be given.
-void read_ids(std::string_view words, std::vector<Id>& ids) {
-  constexpr std::string_view between = " \t\r\n,[]";
-  for (size_t at = words.find_first_not_of(between); at != words.npos; at = words.find_first_not_of(between, at)) {
-    const std::string_view word = words.substr(at, words.find_first_of(between, at) - at);
-    Id id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size())
-      throw Error("expected the number of a token, found \"{}\"", word.substr(0, 40));
-    ids.push_back(id);
-    at += word.size();
-  }
-}
-
 // The inverse of tokenize: without BOS and EOS where tokenize would have put them.
 std::span<const Id> without_added(const text::Tokenizer& tokenizer, std::span<const Id> ids) {
   const std::vector<Id> added = tokenizer.encode("", {});  // what stands around every text, and nothing else
@@ -162,6 +148,19 @@ void render(const TemplateOptions& options, std::istream& in, std::ostream& out)
 }
 
 }  // namespace
+
+void read_ids(std::string_view words, std::vector<Id>& ids) {
+  constexpr std::string_view between = " \t\r\n,[]";
+  for (size_t at = words.find_first_not_of(between); at != words.npos; at = words.find_first_not_of(between, at)) {
+    const std::string_view word = words.substr(at, words.find_first_of(between, at) - at);
+    Id id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      throw Error("expected the number of a token, found \"{}\"", word.substr(0, 40));
+    ids.push_back(id);
+    at += word.size();
+  }
+}
 
 void describe_text(CLI::App& program, std::istream& in, std::ostream& out) {
   const auto tokenize_options = std::make_shared<TokenizeOptions>();

@@ -1,6 +1,10 @@
 // heddle tokenize, detokenize and template: what a model sees of a text.
 #pragma once
 #include <iosfwd>
+#include <string_view>
+#include <vector>
+
+#include "text/vocabulary.h"
 
 namespace CLI {
 class App;
@@ -10,5 +14,8 @@ namespace heddle {
 
 // Adds the commands to `program`; they run while it parses.
 void describe_text(CLI::App& program, std::istream& in, std::ostream& out);
+
+// Numbers between spaces, commas and brackets, as tokenize prints them. An Error names what is none.
+void read_ids(std::string_view words, std::vector<text::Id>& ids);
 
 }  // namespace heddle

@@ -52,7 +52,9 @@ inline constexpr const char* small_template =
     "{% if add_generation_prompt %}[assistant]{% endif %}";
 
 // Ids: 0 <unk>, 1 <s>, 2 </s>, 3 to 258 the bytes, 259 "_", 260 "h", 261 "i", 262 "_h", 263 "_hi", 264 "<|turn|>".
-inline std::string write_small_model(const Folder& folder, const std::string& name = "small.gguf") {
+// With `layers` it can be run: all weights are 0, so that all logits are.
+inline std::string write_small_model(const Folder& folder, const std::string& name = "small.gguf",
+                                     bool layers = false) {
   using namespace formats;
   std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
   std::vector<float> scores(3, 0.0f);
@@ -90,11 +92,32 @@ inline std::string write_small_model(const Folder& folder, const std::string& na
   metadata.set("tokenizer.ggml.unknown_token_id", uint32_t(0));
   metadata.set("tokenizer.chat_template", std::string(small_template));
   const std::string path = folder.file(name);
-  GgufWriter writer(
-      path, metadata,
-      {{"token_embd.weight", {64, 265}, quant::Format::q8_0}, {"output_norm.weight", {64}, quant::Format::f32}});
-  writer.write(std::vector<uint8_t>(265 * 64 / 32 * 34));
-  writer.write(std::vector<uint8_t>(64 * 4));
+  std::vector<GgufWriter::Announced> tensors{{"token_embd.weight", {64, 265}, quant::Format::q8_0},
+                                             {"output_norm.weight", {64}, quant::Format::f32}};
+  if (layers) {
+    metadata.set("llama.feed_forward_length", uint32_t(96));
+    metadata.set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    for (const char* layer : {"blk.0.", "blk.1."}) {
+      const auto add = [&](const char* part, std::vector<uint64_t> shape) {
+        const quant::Format format = shape.size() == 1 ? quant::Format::f32 : quant::Format::q8_0;
+        tensors.push_back({std::string(layer) + part + ".weight", std::move(shape), format});
+      };
+      add("attn_norm", {64});
+      add("attn_q", {64, 64});
+      add("attn_k", {64, 32});
+      add("attn_v", {64, 32});
+      add("attn_output", {64, 64});
+      add("ffn_norm", {64});
+      add("ffn_gate", {64, 96});
+      add("ffn_up", {64, 96});
+      add("ffn_down", {96, 64});
+    }
+  }
+  GgufWriter writer(path, metadata, tensors);
+  for (const GgufWriter::Announced& tensor : tensors) {
+    const uint64_t rows = tensor.shape.size() == 1 ? 1 : tensor.shape[1];
+    writer.write(std::vector<uint8_t>(rows * quant::row_bytes(tensor.format, tensor.shape[0])));
+  }
   writer.commit();
   return path;
 }

@@ -1,0 +1,66 @@
+// The KV cache and attention over it.
+//
+// Positions of a sequence are taken in spans, always the same ones: each span is a softmax of its own, and the spans
+// are merged in order. So a row's result is the same whether one thread walks all spans or several share them.
+#pragma once
+#include <vector>
+
+#include "cpu/isa.h"
+#include "cpu/rows.h"
+#include "cpu/team.h"
+#include "model/backend.h"
+
+namespace heddle::cpu {
+
+// One layer, f16. A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens,
+// value_head).
+class Cache {
+ public:
+  Cache(const model::Attention& attention, const model::Limits& limits);
+
+  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position, f16.
+  void put(uint32_t block, uint32_t token, const uint16_t* keys, const uint16_t* values);
+  KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
+  const AttendHead& head() const { return head_; }
+
+ private:
+  uint64_t keys_of(uint32_t block, uint32_t kv_head) const;
+  uint64_t values_of(uint32_t block, uint32_t kv_head) const;
+  AttendHead head_;
+  uint32_t kv_heads_;
+  std::vector<uint16_t> keys_, values_;
+};
+
+class Attend {
+ public:
+  Attend(const Isa& isa, Team& team, const model::Limits& limits) : isa_(isa), team_(team), limits_(limits) {}
+
+  // out row i = attention of q row i (heads, head) over the cache.
+  void run(const model::Batch& batch, const model::Attention& attention, const Cache& cache, const Rows& q, Rows& out);
+
+ private:
+  struct Item {  // some rows of a sequence, or one span of one row
+    uint32_t row, rows, kv_head;
+    uint32_t first_span, spans;
+    uint64_t partial;  // where its state goes; only if one of several
+  };
+  struct Scratch {
+    std::vector<float> floats, out, span_out;
+    std::vector<Softmax> softmax, span_softmax;
+    std::vector<AttendRow> rows;
+  };
+  void walk(const model::Batch& batch, const model::Attention& attention, const Cache& cache, const Rows& q,
+            const Item& item, Scratch& scratch) const;
+  uint32_t span_blocks() const;
+  uint32_t first_span(const model::Attention& attention, uint32_t position) const;
+
+  const Isa& isa_;
+  Team& team_;
+  model::Limits limits_;
+  std::vector<Item> items_;
+  std::vector<Scratch> scratch_;  // of each thread
+  std::vector<float> partial_out_;
+  std::vector<Softmax> partial_;
+};
+
+}  // namespace heddle::cpu

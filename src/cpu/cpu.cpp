@@ -1,0 +1,355 @@
+// The verbs, each a few phases of the team.
+#include "cpu/cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "cpu/attention.h"
+#include "cpu/layers.h"
+#include "cpu/mixture.h"
+#include "cpu/products.h"
+#include "cpu/weights.h"
+
+namespace heddle::cpu {
+namespace {
+
+using model::Attention;
+using model::FeedForward;
+using model::Layer;
+using model::Norm;
+
+class Cpu : public model::Backend {
+ public:
+  Cpu(const model::Model& model, const model::Limits& limits, const Options& options)
+      : model_(model),
+        limits_(limits),
+        isa_(choose_isa(options.isa)),
+        exact_(options.exact),
+        team_(options.threads),
+        weights_(model, isa_, options.exact, team_),
+        products_(isa_, team_, weights_.all(), limits.rows),
+        attend_(isa_, team_, limits),
+        rotations_(model) {
+    for (const Layer& layer : model.layers) caches_.emplace_back(layer.attention, limits);
+    make_rows();
+  }
+
+  std::string describe() const override {
+    return fmt::format("CPU ({}, {} threads, {} activations, {} MiB of weights repacked)", isa_.name, team_.threads(),
+                       exact_ ? "f32" : "int8", weights_.packed_bytes() >> 20);
+  }
+
+  void begin(const model::Batch& batch) override {
+    rows_ = uint32_t(batch.tokens.size());
+    check(rows_ <= limits_.rows && batch.positions.size() == rows_ && batch.sequences.size() == rows_,
+          "a batch that fits");
+    for (const uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+    for (uint32_t i = 0; i < rows_; ++i)
+      check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
+            "a block for every position");
+    for (const uint32_t row : batch.outputs) check(row < rows_, "outputs that are rows");
+    batch_ = batch;
+    rotations_.begin(batch.positions);
+  }
+
+  void embed() override {
+    team_.run(rows_, [&](uint64_t i, uint32_t thread) {
+      float* x = x_.row(i);
+      decode_row(model_.embedding, weights_.embedding, batch_.tokens[i], x, thread);
+      for (uint32_t c = 0; c < model_.width; ++c) x[c] *= model_.embedding_scale;
+      if (!model_.positions) return;
+      std::vector<float> position(model_.width);
+      decode_row(model_.positions, nullptr, batch_.positions[i], position.data(), thread);
+      for (uint32_t c = 0; c < model_.width; ++c) x[c] += position[c];
+    });
+  }
+
+  void qkv(uint32_t index) override {
+    const Attention& a = model_.layers[index].attention;
+    const LayerWeights& w = weights_.layers[index];
+    normalise_rows(a.norm);
+    const RowsView x = normed_.view(rows_);
+    const Product three[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}};
+    const model::Vector* biases[] = {&a.q_bias, &a.k_bias, &a.v_bias};
+    Rows* to[] = {&q_, &k_, &v_};
+    products_.run(three, [&](const Piece& piece) {
+      store(piece, *biases[piece.product], [&](uint32_t row) { return to[piece.product]->row(row); });
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t thread) {
+      const uint32_t row = uint32_t(i), q = a.heads * a.head, k = a.kv_heads * a.head, v = a.kv_heads * a.value_head;
+      normalise_heads(a.q_norm, q_.row(row), q, a.head);
+      normalise_heads(a.k_norm, k_.row(row), k, a.head);
+      rotations_.turn(index, row, q_.row(row), a.heads, a.head);
+      rotations_.turn(index, row, k_.row(row), a.kv_heads, a.head);
+      std::vector<uint16_t>& halves = halves_[thread];
+      halves.resize(uint64_t(k) + v);
+      isa_.f16_of_f32(k_.row(row), k, halves.data());
+      isa_.f16_of_f32(v_.row(row), v, halves.data() + k);
+      const uint32_t position = batch_.positions[row];
+      caches_[index].put(batch_.blocks[batch_.sequences[row]][position / limits_.block_tokens],
+                         position % limits_.block_tokens, halves.data(), halves.data() + k);
+    });
+  }
+
+  void attend(uint32_t index) override {
+    attend_.run(batch_, model_.layers[index].attention, caches_[index], q_, attended_);
+    finish_rows(attended_, rows_);
+  }
+
+  void output_add(uint32_t index) override {
+    const Layer& layer = model_.layers[index];
+    const Product product[] = {{weights_.layers[index].output, nullptr, attended_.view(rows_)}};
+    add_product(product, layer.attention.output_bias, layer.attention.output_norm, layer.residual_scale);
+  }
+
+  void ffn_in(uint32_t index) override {
+    const FeedForward& f = model_.layers[index].ffn;
+    const LayerWeights& w = weights_.layers[index];
+    normalise_rows(f.norm);
+    if (w.router) return experts_in(f, w);
+    const Product product[] = {gated(w.gate, w.up, normed_.view(rows_))};
+    products_.run(product, [&](const Piece& piece) {
+      activate(f, piece, f.gate_bias, f.up_bias, [&](uint32_t row) { return inner_.row(row); });
+    });
+    finish_rows(inner_, rows_);
+  }
+
+  void ffn_out_add(uint32_t index) override {
+    const Layer& layer = model_.layers[index];
+    const LayerWeights& w = weights_.layers[index];
+    if (w.router) return experts_out_add(layer, w);
+    const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
+    add_product(product, layer.ffn.down_bias, layer.ffn.output_norm, layer.residual_scale);
+  }
+
+  void logits() override {
+    const uint32_t count = uint32_t(batch_.outputs.size());
+    team_.run(count, [&](uint64_t i, uint32_t) {
+      normalise(model_.norm, x_.row(batch_.outputs[i]), model_.width, normed_.row(i));
+      normed_.finish(i, isa_);
+    });
+    logits_.resize(uint64_t(count) * model_.vocabulary);
+    const Product product[] = {{weights_.output, nullptr, normed_.view(count)}};
+    products_.run(product, [&](const Piece& piece) {
+      store(piece, model_.output_bias,
+            [&](uint32_t row) { return logits_.data() + uint64_t(row) * model_.vocabulary; });
+      if (model_.logit_scale == 1 && model_.logit_softcap == 0) return;
+      for (uint32_t i = 0; i < piece.count; ++i)
+        for (uint64_t r = 0; r < piece.rows; ++r) {
+          float& value = logits_[uint64_t(i) * model_.vocabulary + piece.first + r];
+          value *= model_.logit_scale;
+          if (model_.logit_softcap != 0) value = model_.logit_softcap * std::tanh(value / model_.logit_softcap);
+        }
+    });
+  }
+  std::span<const float> result() override { return logits_; }
+
+ private:
+  // Room for the rows of the largest layer, and for the ways in which its weights want them.
+  void make_rows() {
+    uint32_t attended = 0, inner = 0, q = 0, k = 0, v = 0, shared = 0, used = 1;
+    bool mixture = false;
+    for (const Layer& layer : model_.layers) {
+      const Attention& a = layer.attention;
+      const FeedForward& f = layer.ffn;
+      q = std::max(q, a.heads * a.head);
+      k = std::max(k, a.kv_heads * a.head);
+      v = std::max(v, a.kv_heads * a.value_head);
+      attended = std::max(attended, uint32_t(a.output.cols));
+      used = std::max(used, f.used);
+      if (f.router) {
+        mixture = true;
+        inner = std::max(inner, uint32_t(f.down_experts.all.cols));
+        shared = std::max(shared, uint32_t(f.down.cols));
+      } else {
+        inner = std::max(inner, uint32_t(f.down.cols));
+      }
+    }
+    std::vector<const Weights*> of_normed{weights_.output}, of_attended, of_inner, of_shared;
+    for (const LayerWeights& w : weights_.layers) {
+      of_normed.insert(of_normed.end(), {w.q, w.k, w.v, w.gate, w.up, w.router});
+      of_normed.insert(of_normed.end(), w.gate_experts.begin(), w.gate_experts.end());
+      of_normed.insert(of_normed.end(), w.up_experts.begin(), w.up_experts.end());
+      of_attended.push_back(w.output);
+      (w.router ? of_shared : of_inner).push_back(w.down);
+      of_inner.insert(of_inner.end(), w.down_experts.begin(), w.down_experts.end());
+    }
+    const auto rows_for = [&](uint32_t rows, uint32_t cols, const std::vector<const Weights*>& meet) {
+      const auto meets = [&](XKind kind) {
+        return std::any_of(meet.begin(), meet.end(), [&](const Weights* w) { return w && w->kind == kind; });
+      };
+      return Rows(rows, cols, meets(XKind::by_32), meets(XKind::by_256));
+    };
+    x_ = Rows(limits_.rows, model_.width, false, false);
+    normed_ = rows_for(limits_.rows, model_.width, of_normed);
+    q_ = Rows(limits_.rows, q, false, false);
+    k_ = Rows(limits_.rows, k, false, false);
+    v_ = Rows(limits_.rows, v, false, false);
+    attended_ = rows_for(limits_.rows, attended, of_attended);
+    inner_ = rows_for(limits_.rows * used, inner, of_inner);
+    if (shared) shared_inner_ = rows_for(limits_.rows, shared, of_shared);
+    if (shared) shared_out_ = Rows(limits_.rows, model_.width, false, false);
+    out_ = Rows(limits_.rows * (mixture ? used : 1), model_.width, false, false);
+    halves_.resize(team_.threads());
+    slabs_.resize(team_.threads());
+  }
+
+  // A row of the embedding, from the file or, where that was packed, from its tile.
+  void decode_row(const model::Matrix& matrix, const Weights* packed, uint64_t row, float* out, uint32_t thread) {
+    if (!packed) return quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out);
+    std::vector<uint8_t>& slab = slabs_[thread];
+    const unsigned format = unsigned(packed->format);
+    slab.resize(packed->blocks() * isa_.slab_bytes[format]);
+    isa_.decode_row[format](packed->data + row / isa_.tile_rows * packed->tile_bytes, uint32_t(packed->blocks()),
+                            uint32_t(row % isa_.tile_rows), out, slab.data());
+  }
+
+  void normalise_rows(const Norm& norm) {
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      normalise(norm, x_.row(i), model_.width, normed_.row(i));
+      normed_.finish(i, isa_);
+    });
+  }
+  void finish_rows(Rows& rows, uint32_t count) {
+    team_.run(count, [&](uint64_t i, uint32_t) { rows.finish(i, isa_); });
+  }
+
+  static float bias_at(const model::Vector& bias, uint64_t index) { return bias.empty() ? 0 : bias[index]; }
+  // A piece to the rows `to` names.
+  template <class To>
+  static void store(const Piece& piece, const model::Vector& bias, To&& to) {
+    for (uint32_t i = 0; i < piece.count; ++i) {
+      float* out = to(i) + piece.first;
+      const float* values = piece.values + uint64_t(i) * piece.stride;
+      for (uint32_t r = 0; r < piece.rows; ++r) out[r] = values[r] + bias_at(bias, piece.first + r);
+    }
+  }
+
+  // The residual += scale * norm(product + bias).
+  void add_product(std::span<const Product> product, const model::Vector& bias, const Norm& norm, float scale) {
+    if (norm.kind == Norm::Kind::none) {
+      products_.run(product, [&](const Piece& piece) {
+        for (uint32_t i = 0; i < piece.count; ++i) {
+          float* x = x_.row(i) + piece.first;
+          const float* values = piece.values + uint64_t(i) * piece.stride;
+          for (uint32_t r = 0; r < piece.rows; ++r) x[r] += scale * (values[r] + bias_at(bias, piece.first + r));
+        }
+      });
+      return;
+    }
+    products_.run(product,
+                  [&](const Piece& piece) { store(piece, bias, [&](uint32_t row) { return out_.row(row); }); });
+    team_.run(rows_, [&](uint64_t i, uint32_t) { add_normed(norm, scale, i); });
+  }
+  // The residual of row i += scale * norm(out_ of row i).
+  void add_normed(const Norm& norm, float scale, uint64_t i) {
+    float *x = x_.row(i), *out = out_.row(i);
+    normalise(norm, out, model_.width, out);
+    for (uint32_t c = 0; c < model_.width; ++c) x[c] += scale * out[c];
+  }
+
+  static Product gated(const Weights* gate, const Weights* up, const RowsView& x) {
+    return gate ? Product{gate, up, x} : Product{up, nullptr, x};
+  }
+  // activation(gate) * up, or activation(up) where there is no gate, to the rows `to` names.
+  template <class To>
+  void activate(const FeedForward& f, const Piece& piece, const model::Vector& gate_bias, const model::Vector& up_bias,
+                To&& to) const {
+    const model::Vector& bias = piece.second ? gate_bias : up_bias;
+    for (uint32_t i = 0; i < piece.count; ++i) {
+      float* gate = const_cast<float*>(piece.values) + uint64_t(i) * piece.stride;
+      float* up = piece.second ? const_cast<float*>(piece.second) + uint64_t(i) * piece.stride : nullptr;
+      if (!bias.empty())
+        for (uint32_t r = 0; r < piece.rows; ++r) gate[r] += bias[piece.first + r];
+      if (up && !up_bias.empty())
+        for (uint32_t r = 0; r < piece.rows; ++r) up[r] += up_bias[piece.first + r];
+      isa_.activate(uint8_t(f.activation), gate, up, piece.rows, to(i) + piece.first);
+    }
+  }
+
+  void experts_in(const FeedForward& f, const LayerWeights& w) {
+    scores_.resize(uint64_t(rows_) * f.router.rows);
+    const Product router[] = {{w.router, nullptr, normed_.view(rows_)}};
+    products_.run(router, [&](const Piece& piece) {
+      store(piece, {}, [&](uint32_t row) { return scores_.data() + uint64_t(row) * f.router.rows; });
+    });
+    picks_.pick(f, scores_, normed_, rows_);
+
+    expert_rows_.resize(w.gate_experts.size());
+    expert_products_.clear();
+    for (uint32_t e = 0; e < w.gate_experts.size(); ++e) {
+      expert_rows_[e].clear();
+      for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(normed_, slot / picks_.used);
+      expert_products_.push_back(gated(w.gate_experts[e], w.up_experts[e], expert_rows_[e].view()));
+    }
+    if (w.down) expert_products_.push_back(gated(w.gate, w.up, normed_.view(rows_)));
+    products_.run(expert_products_, [&](const Piece& piece) {
+      activate(f, piece, {}, {}, [&](uint32_t i) {
+        return piece.product < picks_.slots_of.size() ? inner_.row(picks_.slots_of[piece.product][i])
+                                                      : shared_inner_.row(i);
+      });
+    });
+    finish_rows(inner_, rows_ * picks_.used);
+    if (w.down) finish_rows(shared_inner_, rows_);
+  }
+
+  void experts_out_add(const Layer& layer, const LayerWeights& w) {
+    expert_products_.clear();
+    for (uint32_t e = 0; e < w.down_experts.size(); ++e) {
+      expert_rows_[e].clear();
+      for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(inner_, slot);
+      expert_products_.push_back({w.down_experts[e], nullptr, expert_rows_[e].view()});
+    }
+    if (w.down) expert_products_.push_back({w.down, nullptr, shared_inner_.view(rows_)});
+    products_.run(expert_products_, [&](const Piece& piece) {
+      store(piece, {}, [&](uint32_t i) {
+        return piece.product < picks_.slots_of.size() ? out_.row(picks_.slots_of[piece.product][i])
+                                                      : shared_out_.row(i);
+      });
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      std::vector<float> sum(model_.width);  // best expert first
+      for (uint32_t j = 0; j < picks_.used; ++j) {
+        const uint64_t slot = i * picks_.used + j;
+        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shares[slot] * out_.row(slot)[c];
+      }
+      if (w.down)
+        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shared[i] * shared_out_.row(i)[c];
+      normalise(layer.ffn.output_norm, sum.data(), model_.width, sum.data());
+      for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] += layer.residual_scale * sum[c];
+    });
+  }
+
+  const model::Model& model_;
+  model::Limits limits_;
+  const Isa& isa_;
+  bool exact_;
+  Team team_;
+  ModelWeights weights_;
+  Products products_;
+  Attend attend_;
+  Rotations rotations_;
+  std::vector<Cache> caches_;  // of each layer
+  model::Batch batch_;
+  uint32_t rows_ = 0;
+  Rows x_, normed_;            // (rows, width): the residual, and what the next products read
+  Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on
+  Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture
+  Rows shared_inner_, shared_out_;
+  Picks picks_;
+  std::vector<float> scores_, logits_;
+  std::vector<Picked> expert_rows_;  // of each expert
+  std::vector<Product> expert_products_;
+  std::vector<std::vector<uint16_t>> halves_;  // of each thread
+  std::vector<std::vector<uint8_t>> slabs_;
+};
+
+}  // namespace
+
+std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
+                                         const Options& options) {
+  return std::make_unique<Cpu>(model, limits, options);
+}
+
+}  // namespace heddle::cpu

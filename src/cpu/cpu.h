@@ -1,0 +1,27 @@
+// The fast CPU backend: weights repacked while loading, integer products, a team of threads that stays awake for a
+// whole step, an f16 KV cache.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/backend.h"
+
+namespace heddle::cpu {
+
+struct Options {
+  uint32_t threads = 0;      // 0: one per core
+  std::string isa = "auto";  // or a name of isa_names()
+  bool exact = false;        // activations stay f32: slower, closer to the reference
+};
+
+// The instruction sets this machine has, best first; "plain" is always there.
+std::vector<std::string> isa_names();
+
+// The model must outlive it. Throws an Error if the machine lacks the instruction set asked for.
+//
+// A row's result does not depend on the number of threads, nor on which other rows are in its batch.
+std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
+                                         const Options& options = {});
+
+}  // namespace heddle::cpu

@@ -1,0 +1,66 @@
+// Which instruction sets this binary has and this machine can run.
+#include "cpu/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "cpu/cpu.h"
+
+namespace heddle::cpu {
+namespace {
+
+#if defined(__x86_64__)
+bool has_f16c() {  // not every compiler knows it by name
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 29);
+}
+bool has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+bool has_avx512_vnni() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#elif defined(__aarch64__)
+bool has_dotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+#endif
+
+// Best first.
+std::vector<const Isa*> present() {
+  std::vector<const Isa*> found;
+#if defined(__x86_64__)
+  if (has_avx512_vnni()) found.push_back(&isa_avx512_vnni());
+  if (has_avx2()) found.push_back(&isa_avx2());
+#elif defined(__aarch64__)
+  if (has_dotprod()) found.push_back(&isa_neon_dotprod());
+#endif
+  found.push_back(&isa_plain());
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> isa_names() {
+  std::vector<std::string> names;
+  for (const Isa* isa : present()) names.push_back(isa->name);
+  return names;
+}
+
+const Isa& choose_isa(const std::string& name) {
+  const std::vector<const Isa*> found = present();
+  if (name == "auto") return *found.front();
+  for (const Isa* isa : found)
+    if (isa->name == name) return *isa;
+  throw Error("this machine cannot run the instruction set {}; it has {}", name, fmt::join(isa_names(), ", "));
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,133 @@
+// One KV block for some rows of a sequence: scores, online softmax, sum of values. Keys lie with positions innermost,
+// so that a vector holds the scores of neighbouring positions.
+#pragma once
+#include "cpu/isa.h"
+#include "cpu/kernels/vector.h"
+#include "quant/half.h"
+
+namespace heddle::cpu {
+namespace {
+
+// scores (count, stride) of `count` queries, which lie one after the other.
+template <class V, int count>
+HEDDLE_INLINE void scores_of(const AttendHead& head, const float* q, const float* keys, float* scores) {
+  using F = typename V::F;
+  constexpr uint32_t wide = 16 / lanes<V>;  // vectors of positions at once: the stride is a multiple of 16
+  for (uint32_t t = 0; t < head.stride; t += wide * lanes<V>) {
+    F sum[count][wide] = {};
+    for (uint32_t i = 0; i < head.head; ++i) {
+      const float* key = keys + i * head.stride + t;
+      for (uint32_t v = 0; v < wide; ++v) {
+        const F k = load<F>(key + v * lanes<V>);
+        for (int c = 0; c < count; ++c) sum[c][v] = V::fma(all<V>(q[uint32_t(c) * head.head + i]), k, sum[c][v]);
+      }
+    }
+    for (int c = 0; c < count; ++c)
+      for (uint32_t v = 0; v < wide; ++v) {
+        F score = sum[c][v] * head.scale;
+        if (head.softcap != 0) score = head.softcap * tangent<V>(score * (1 / head.softcap));
+        store(scores + uint32_t(c) * head.stride + t + v * lanes<V>, score);
+      }
+  }
+}
+
+// Scores of positions first..end - 1 of the block become shares; the state takes them in. Returns what `out` is to be
+// multiplied with.
+template <class V>
+HEDDLE_INLINE float take_in(uint32_t first, uint32_t end, uint32_t stride, float* scores, Softmax& state) {
+  using F = typename V::F;
+  const float minus_infinity = -__builtin_inff();
+  for (uint32_t t = 0; t < first; ++t) scores[t] = minus_infinity;
+  for (uint32_t t = end; t < stride; ++t) scores[t] = minus_infinity;
+  F best = load<F>(scores);
+  for (uint32_t t = lanes<V>; t < stride; t += lanes<V>) best = larger<V>(best, load<F>(scores + t));
+  float largest = largest_of<V>(best);
+  largest = largest > state.largest ? largest : state.largest;
+  F sum{};
+  for (uint32_t t = 0; t < stride; t += lanes<V>) {
+    const F share = exponential<V>(load<F>(scores + t) - largest);
+    store(scores + t, share);
+    sum += share;
+  }
+  const F keep = exponential<V>(all<V>(state.largest - largest));
+  const float factor = keep[0];
+  state = {largest, state.sum * factor + sum_of<V>(sum)};
+  return factor;
+}
+
+// out = out * factor + the values of positions first..end - 1 by their shares.
+template <class V, int wide>
+HEDDLE_INLINE void add_values(const float* values, uint32_t value_head, uint32_t first, uint32_t end,
+                              const float* shares, float factor, float* out) {
+  using F = typename V::F;
+  F sum[wide];
+  for (int v = 0; v < wide; ++v) sum[v] = load<F>(out + v * lanes<V>) * factor;
+  for (uint32_t t = first; t < end; ++t) {
+    const F share = all<V>(shares[t]);
+    for (int v = 0; v < wide; ++v) sum[v] = V::fma(share, load<F>(values + t * value_head + v * lanes<V>), sum[v]);
+  }
+  for (int v = 0; v < wide; ++v) store(out + v * lanes<V>, sum[v]);
+}
+
+template <class V>
+void attend(const AttendHead& head, const KvBlock& block, const AttendRow* rows, uint32_t count, Softmax* softmax,
+            float* out, float* scratch) {
+  float* keys = scratch;                                             // (head, stride)
+  float* values = keys + uint64_t(head.head) * head.stride;          // (tokens, value_head)
+  float* scores = values + uint64_t(head.tokens) * head.value_head;  // (2, stride)
+  for (uint32_t i = 0; i < head.head * head.stride; i += lanes<V>) store(keys + i, V::half(block.keys + i));
+  uint32_t i = 0;
+  const uint32_t size = head.tokens * head.value_head;
+  for (; i + lanes<V> <= size; i += lanes<V>) store(values + i, V::half(block.values + i));
+  for (; i < size; ++i) values[i] = quant::f32_of_f16(block.values[i]);
+
+  for (uint32_t r = 0; r < count; ++r) {
+    // a row sees positions from..position
+    const uint32_t position = rows[r].position;
+    const uint32_t from = head.window && position >= head.window ? position - head.window + 1 : 0;
+    if (block.first > position || block.first + head.tokens <= from) continue;
+    const uint32_t first = from > block.first ? from - block.first : 0;
+    const uint32_t end = position - block.first + 1 < head.tokens ? position - block.first + 1 : head.tokens;
+    for (uint32_t h = 0; h < head.group; h += 2) {
+      const uint32_t pair = head.group - h < 2 ? 1 : 2;
+      if (pair == 2)
+        scores_of<V, 2>(head, rows[r].q + h * head.head, keys, scores);
+      else
+        scores_of<V, 1>(head, rows[r].q + h * head.head, keys, scores);
+      for (uint32_t j = 0; j < pair; ++j) {
+        float* shares = scores + j * head.stride;
+        const uint64_t index = uint64_t(r) * head.group + h + j;
+        const float factor = take_in<V>(first, end, head.stride, shares, softmax[index]);
+        float* to = out + index * head.value_head;
+        uint32_t v = 0;
+        for (; v + 8 * lanes<V> <= head.value_head; v += 8 * lanes<V>)
+          add_values<V, 8>(values + v, head.value_head, first, end, shares, factor, to + v);
+        for (; v + lanes<V> <= head.value_head; v += lanes<V>)
+          add_values<V, 1>(values + v, head.value_head, first, end, shares, factor, to + v);
+        for (; v < head.value_head; ++v) {
+          to[v] *= factor;
+          for (uint32_t t = first; t < end; ++t) to[v] += shares[t] * values[t * head.value_head + v];
+        }
+      }
+    }
+  }
+}
+
+template <class V>
+void merge(uint32_t value_head, Softmax* a, float* a_out, const Softmax* b, const float* b_out) {
+  if (b->sum == 0) return;
+  const float largest = a->largest > b->largest ? a->largest : b->largest;
+  const auto keep = exponential<V>(all<V>(a->largest - largest)), take = exponential<V>(all<V>(b->largest - largest));
+  const float a_factor = keep[0], b_factor = take[0];
+  for (uint32_t i = 0; i < value_head; ++i) a_out[i] = a_out[i] * a_factor + b_out[i] * b_factor;
+  *a = {largest, a->sum * a_factor + b->sum * b_factor};
+}
+
+template <class V>
+void fill_attention(Isa& isa) {
+  isa.attend = attend<V>;
+  isa.merge = merge<V>;
+}
+
+}  // namespace
+}  // namespace heddle::cpu

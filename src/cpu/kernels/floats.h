@@ -1,0 +1,179 @@
+// Products of f32 rows, the quantisation of activations, activations, conversions.
+#pragma once
+#include "cpu/isa.h"
+#include "cpu/kernels/vector.h"
+#include "quant/half.h"
+
+namespace heddle::cpu {
+namespace {
+
+// `rows` rows of weights with `count` rows of x. Each pair has one vector of sums, whatever the two numbers are: its
+// result depends on nothing else.
+template <class V, int rows, int count>
+HEDDLE_INLINE void dot_block(const float* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
+  using F = typename V::F;
+  constexpr uint32_t step = uint32_t(lanes<V>);
+  F sum[rows][count] = {};
+  uint32_t c = 0;
+  for (; c + step <= cols; c += step) {
+    F x[count];
+    for (int i = 0; i < count; ++i) x[i] = load<F>(xs[i] + c);
+    for (int r = 0; r < rows; ++r) {
+      const F weight = load<F>(w + uint64_t(r) * cols + c);
+      for (int i = 0; i < count; ++i) sum[r][i] = V::fma(weight, x[i], sum[r][i]);
+    }
+  }
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < count; ++i) {
+      float value = sum_of<V>(sum[r][i]);
+      for (uint32_t rest = c; rest < cols; ++rest) {
+        const float weight = load<float>(w + uint64_t(r) * cols + rest);
+        value += weight * xs[i][rest];
+      }
+      out[uint32_t(i) * stride + uint32_t(r)] = value;
+    }
+}
+
+template <class V, int rows>
+void dot_rows(const float* w, uint32_t cols, const float* const* xs, uint32_t count, float* out, uint32_t stride) {
+  constexpr int most = rows == 8 ? 1 : 4;
+  uint32_t i = 0;
+  for (; i + most <= count; i += most) dot_block<V, rows, most>(w, cols, xs + i, out + i * stride, stride);
+  for (; i < count; ++i) dot_block<V, rows, 1>(w, cols, xs + i, out + i * stride, stride);
+}
+
+template <class V>
+void dots(const float* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
+          uint32_t stride) {
+  uint32_t r = 0;
+  if (count == 1)
+    for (; r + 8 <= rows; r += 8) dot_rows<V, 8>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
+  for (; r + 4 <= rows; r += 4) dot_rows<V, 4>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
+  for (; r < rows; ++r) dot_rows<V, 1>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
+}
+
+template <class V>
+void f32_of_f16(const uint8_t* from, uint32_t count, float* to) {
+  uint32_t i = 0;
+  for (; i + uint32_t(lanes<V>) <= count; i += lanes<V>) store(to + i, V::half(from + 2 * i));
+  for (; i < count; ++i) to[i] = quant::f32_of_f16(load<uint16_t>(from + 2 * i));
+}
+
+inline void f32_of_bf16(const uint8_t* from, uint32_t count, float* to) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t bits = uint32_t(load<uint16_t>(from + 2 * i)) << 16;
+    __builtin_memcpy(to + i, &bits, 4);
+  }
+}
+
+template <class V>
+void f16_of_f32(const float* from, uint32_t count, uint16_t* to) {
+  uint32_t i = 0;
+  for (; i + uint32_t(lanes<V>) <= count; i += lanes<V>) V::store_half(to + i, load<typename V::F>(from + i));
+  for (; i < count; ++i) to[i] = quant::f16_of_f32(from[i]);
+}
+
+// `values` numbers to int8 by their largest magnitude: d. The sums of each 16 go to `sums`.
+template <int values>
+HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
+  // magnitudes are ordered as their bits are: a largest integer is found with vectors, a largest float is not
+  int32_t most = 0;
+  for (int i = 0; i < values; ++i) {
+    int32_t bits;
+    __builtin_memcpy(&bits, x + i, 4);
+    bits &= 0x7fffffff;
+    most = bits > most ? bits : most;
+  }
+  float largest;
+  __builtin_memcpy(&largest, &most, 4);
+  const float d = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+  for (int g = 0; g < values / 16; ++g) {
+    int32_t sum = 0;
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      // the sum's last place is 1: it rounds to the nearest, and its low bits are the integer
+      const float shifted = x[i] * inverse + 12582912.0f;
+      int32_t bits;
+      __builtin_memcpy(&bits, &shifted, 4);
+      const int32_t n = bits - 0x4b400000;
+      q[i] = int8_t(n);
+      sum += n;
+    }
+    sums[g] = sum;
+  }
+  return d;
+}
+
+inline void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums) {
+  for (uint32_t b = 0; b < cols / 32; ++b) {
+    int32_t two[2];
+    d[b] = quantise<32>(x + 32 * b, q + 32 * b, two);
+    sums[b] = two[0] + two[1];
+  }
+}
+
+inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* parts) {
+  for (uint32_t b = 0; b < cols / 256; ++b, sums += 16, parts += 48) {
+    d[b] = quantise<256>(x + 256 * b, q + 256 * b, sums);
+    for (int g = 0; g < 8; ++g) {
+      const int32_t sum = sums[2 * g] + sums[2 * g + 1];
+      parts[g] = int8_t(sum & 63);
+      parts[8 + g] = int8_t(sum >> 6);
+    }
+    for (int g = 0; g < 16; ++g) {
+      parts[16 + g] = int8_t(sums[g] & 63);
+      parts[32 + g] = int8_t(sums[g] >> 6);
+    }
+  }
+}
+
+template <class V, class Function>
+HEDDLE_INLINE void activate_by(Function f, const float* gate, const float* up, uint32_t count, float* inner) {
+  using F = typename V::F;
+  constexpr uint32_t step = uint32_t(lanes<V>);
+  for (uint32_t i = 0; i < count; i += step) {
+    float ends[2][lanes<V>] = {};  // the last vector may be a part of one
+    const uint32_t here = count - i < step ? count - i : step;
+    const bool whole = here == step;
+    if (!whole) {
+      __builtin_memcpy(ends[0], gate + i, here * 4);
+      if (up) __builtin_memcpy(ends[1], up + i, here * 4);
+    }
+    F value = f(whole ? load<F>(gate + i) : load<F>(ends[0]));
+    if (up) value *= whole ? load<F>(up + i) : load<F>(ends[1]);
+    if (whole)
+      store(inner + i, value);
+    else
+      __builtin_memcpy(inner + i, &value, here * 4);
+  }
+}
+
+// kind as in model::Activation: silu, gelu, gelu_tanh
+template <class V>
+void activate(uint8_t kind, const float* gate, const float* up, uint32_t count, float* inner) {
+  using F = typename V::F;
+  if (kind == 0) {
+    activate_by<V>([](F x) { return x / (exponential<V>(-x) + 1.0f); }, gate, up, count, inner);
+  } else if (kind == 1) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const float value = 0.5f * gate[i] * (1 + __builtin_erff(gate[i] * 0.70710678f));
+      inner[i] = up ? value * up[i] : value;
+    }
+  } else {
+    activate_by<V>([](F x) { return 0.5f * x * (1.0f + tangent<V>(0.79788456f * (x + 0.044715f * x * x * x))); }, gate,
+                   up, count, inner);
+  }
+}
+
+template <class V>
+void fill_floats(Isa& isa) {
+  isa.dots = dots<V>;
+  isa.f32_of_f16 = f32_of_f16<V>;
+  isa.f32_of_bf16 = f32_of_bf16;
+  isa.f16_of_f32 = f16_of_f32<V>;
+  isa.quantise_32 = quantise_32;
+  isa.quantise_256 = quantise_256;
+  isa.activate = activate<V>;
+}
+
+}  // namespace
+}  // namespace heddle::cpu

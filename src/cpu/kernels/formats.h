@@ -1,0 +1,273 @@
+// The tiles of each integer format: what is where in a block, and how its weights become bytes in a vector.
+//
+// A tile is `rows` rows of weights, block by block. A block of a tile has the fields of the file's block in the order
+// that cpu/pack.cpp says, each interleaved in units: f16 after f16, word of 4 bytes after word of 4 bytes, for all
+// rows. So word k of a field is one step: the same 4 values of every row, `parts` vectors wide.
+#pragma once
+#include "cpu/kernels/vector.h"
+#include "quant/tables.h"
+
+namespace heddle::cpu {
+namespace {
+
+// weights<g, step>(at, r, p) is step `step` of group r * groups / repeat + g: the loop over r is one of the program,
+// that over g is unrolled, because shifts must be constants.
+
+enum class Mins { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
+
+// The parts that formats have in common. `field` is the offset of a field in bytes per row.
+template <class V_>
+struct Fields {
+  using V = V_;
+  using B = typename V::B;
+  using I = typename V::I;
+  using F = typename V::F;
+  static constexpr int rows = tile_rows<V>;
+  static HEDDLE_INLINE B word(const uint8_t* at, int field, int step, int p) {
+    return load<B>(at + (field + 4 * step) * rows + p * V::width);
+  }
+  static HEDDLE_INLINE F half(const uint8_t* at, int field, int p) {
+    return V::half(at + field * rows + p * lanes<V> * 2);
+  }
+};
+
+// The bits `mask << from` of each byte, moved to begin at `to`.
+template <int from, int to, int mask, class B>
+HEDDLE_INLINE B moved(B v) {
+  if constexpr (from < to) return (v << (to - from)) & uint8_t(mask << to);
+  if constexpr (to == 0 && (mask << from) >= 256 - (1 << from)) return v >> from;
+  if constexpr (from > to) return (v >> (from - to)) & uint8_t(mask << to);
+  return v & uint8_t(mask << to);
+}
+
+// Blocks of 32 with nibbles: values 0-15 are the low ones of 16 bytes, 16-31 the high ones.
+template <class V, int field, int step>
+HEDDLE_INLINE typename V::B nibble_of_32(const uint8_t* at, int p) {
+  return moved<step / 4 * 4, 0, 15>(Fields<V>::word(at, field, step % 4, p));
+}
+
+struct One {  // blocks of 32 values with one scale
+  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0;
+  static constexpr bool wide = false;
+  static constexpr Mins mins = Mins::none;
+};
+struct Super {  // blocks of 256 values
+  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0;
+  static constexpr bool wide = false;
+  static constexpr Mins mins = Mins::none;
+};
+
+template <class V>
+struct Q4_0 : Fields<V>, One {
+  static constexpr int bytes = 18, offset = 8;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return nibble_of_32<V, 2, step>(at, p);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q4_0::half(at, 0, p); }
+};
+
+template <class V>
+struct Q4_1 : Fields<V>, One {
+  static constexpr int bytes = 20;
+  static constexpr Mins mins = Mins::plain;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return nibble_of_32<V, 4, step>(at, p);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q4_1::half(at, 0, p); }
+  static HEDDLE_INLINE typename V::F m(const uint8_t* at, int p) { return Q4_1::half(at, 2, p); }
+};
+
+// Bit `step` of byte b is the high bit of value 4 * step + b: pack.cpp puts them so.
+template <class V>
+struct Q5_0 : Fields<V>, One {
+  static constexpr int bytes = 22, offset = 16;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return nibble_of_32<V, 6, step>(at, p) | moved<step, 4, 1>(Q5_0::word(at, 2, 0, p));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q5_0::half(at, 0, p); }
+};
+
+template <class V>
+struct Q5_1 : Fields<V>, One {
+  static constexpr int bytes = 24;
+  static constexpr Mins mins = Mins::plain;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return nibble_of_32<V, 8, step>(at, p) | moved<step, 4, 1>(Q5_1::word(at, 4, 0, p));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q5_1::half(at, 0, p); }
+  static HEDDLE_INLINE typename V::F m(const uint8_t* at, int p) { return Q5_1::half(at, 2, p); }
+};
+
+template <class V>
+struct Q8_0 : Fields<V>, One {
+  static constexpr int bytes = 34;
+  static constexpr bool wide = true;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return V::wide(Q8_0::word(at, 2, step, p));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q8_0::half(at, 0, p); }
+};
+
+template <class V>
+struct Iq4_nl : Fields<V>, One {
+  static constexpr int bytes = 18;
+  static constexpr bool wide = true;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return V::wide(V::table(nibble_of_32<V, 2, step>(at, p), quant::iq4_table));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Iq4_nl::half(at, 0, p); }
+};
+
+template <class V>
+struct Mxfp4 : Fields<V>, One {
+  static constexpr int bytes = 17;
+  static constexpr bool wide = true;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return V::wide(V::table(nibble_of_32<V, 1, step>(at, p), quant::mxfp4_table));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) {
+    float scale[lanes<V>];
+    for (int i = 0; i < lanes<V>; ++i) {
+      const uint32_t e = at[p * lanes<V> + i];
+      const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+      __builtin_memcpy(scale + i, &bits, 4);
+    }
+    return load<typename V::F>(scale);
+  }
+};
+
+// Eight 6-bit scales and mins in three words: see quant/super_blocks.cpp.
+template <class V, int field>
+struct SixBitPairs : Fields<V> {
+  using B = typename V::B;
+  template <int q>
+  static HEDDLE_INLINE B scales(const uint8_t* at, int p) {
+    const B first = SixBitPairs::word(at, field, 0, p);
+    if constexpr (q == 0) return first & uint8_t(63);
+    return (SixBitPairs::word(at, field, 2, p) & uint8_t(15)) | (first >> 6) << 4;
+  }
+  template <int q>
+  static HEDDLE_INLINE B min_bytes(const uint8_t* at, int p) {
+    const B second = SixBitPairs::word(at, field, 1, p);
+    if constexpr (q == 0) return second & uint8_t(63);
+    return (SixBitPairs::word(at, field, 2, p) >> 4) | (second >> 6) << 4;
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return SixBitPairs::half(at, 0, p); }
+  static HEDDLE_INLINE typename V::F m(const uint8_t* at, int p) { return SixBitPairs::half(at, 2, p); }
+};
+
+template <class V>
+struct Q4_k : SixBitPairs<V, 4>, Super {
+  static constexpr int bytes = 144, repeat = 4;
+  static constexpr Mins mins = Mins::scaled;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return moved<4 * g, 0, 15>(Q4_k::word(at, 16, r * 8 + step, p));
+  }
+};
+
+template <class V>
+struct Q5_k : SixBitPairs<V, 4>, Super {
+  static constexpr int bytes = 176, repeat = 4;
+  static constexpr Mins mins = Mins::scaled;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    // bit 2 r + g of each byte: what the shift brings in from the next byte is masked away
+    const auto high = (typename V::B)((typename V::I)Q5_k::word(at, 16, step, p) >> 2 * r);
+    return moved<4 * g, 0, 15>(Q5_k::word(at, 48, r * 8 + step, p)) | moved<g, 4, 1>(high);
+  }
+};
+
+template <class V>
+struct Q6_k : Fields<V>, Super {
+  static constexpr int bytes = 210, group = 16, groups = 16, repeat = 2, offset = 32;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    // two bits at 2 * (g / 2) go above a nibble; what lies beyond them is masked away
+    const auto low = Q6_k::word(at, 18, 16 * r + 4 * (g % 4) + step, p);
+    auto high = Q6_k::word(at, 146, 8 * r + 4 * (g % 2) + step, p);
+    if constexpr (g / 2 % 2 == 1) high = high >> 2;
+    return (g < 4 ? V::low_then(low, high) : V::high_then(low, high)) & uint8_t(63);
+  }
+  template <int q>
+  static HEDDLE_INLINE typename V::B scales(const uint8_t* at, int p) {
+    return Q6_k::word(at, 2, q, p);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q6_k::half(at, 0, p); }
+};
+
+// 2-bit quants as q2_k and q3_k have them.
+template <class V, int field, int g, int step>
+HEDDLE_INLINE typename V::B two_bits(const uint8_t* at, int r, int p) {
+  return moved<g / 2 * 2, 0, 3>(Fields<V>::word(at, field, r * 8 + g % 2 * 4 + step, p));
+}
+
+template <class V>
+struct Q2_k : Fields<V>, Super {
+  static constexpr int bytes = 84, group = 16, groups = 16, repeat = 2;
+  static constexpr Mins mins = Mins::scaled;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return two_bits<V, 20, g, step>(at, r, p);
+  }
+  template <int q>
+  static HEDDLE_INLINE typename V::B scales(const uint8_t* at, int p) {
+    return Q2_k::word(at, 4, q, p) & uint8_t(15);
+  }
+  template <int q>
+  static HEDDLE_INLINE typename V::B min_bytes(const uint8_t* at, int p) {
+    return Q2_k::word(at, 4, q, p) >> 4;
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q2_k::half(at, 0, p); }
+  static HEDDLE_INLINE typename V::F m(const uint8_t* at, int p) { return Q2_k::half(at, 2, p); }
+};
+
+template <class V>
+struct Q3_k : Fields<V>, Super {
+  static constexpr int bytes = 110, group = 16, groups = 16, repeat = 2, offset = 4;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    const auto high = (typename V::B)((typename V::I)Q3_k::word(at, 14, g % 2 * 4 + step, p) >> 4 * r);
+    return two_bits<V, 46, g, step>(at, r, p) | moved<g / 2, 2, 1>(high);
+  }
+  template <int q>
+  static HEDDLE_INLINE typename V::B scales(const uint8_t* at, int p) {
+    return (moved<q / 2 * 4, 0, 15>(Q3_k::word(at, 2, q % 2, p)) | moved<2 * q, 4, 3>(Q3_k::word(at, 2, 2, p))) -
+           uint8_t(32);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q3_k::half(at, 0, p); }
+};
+
+template <class V>
+struct Iq4_xs : Fields<V>, Super {
+  static constexpr int bytes = 136;
+  static constexpr bool wide = true;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return V::wide(V::table(moved<step / 4 * 4, 0, 15>(Iq4_xs::word(at, 8, 4 * r + step % 4, p)), quant::iq4_table));
+  }
+  template <int q>
+  static HEDDLE_INLINE typename V::B scales(const uint8_t* at, int p) {
+    using I = typename V::I;
+    int32_t high[lanes<V>];  // 2 bits for each of the eight
+    for (int i = 0; i < lanes<V>; ++i) high[i] = load<uint16_t>(at + 2 * Iq4_xs::rows + (p * lanes<V> + i) * 2);
+    const I low = (I)Iq4_xs::word(at, 4, 0, p), top = load<I>(high);
+    I four = I{};
+    each<4>([&](auto j) HEDDLE_INLINE_LAMBDA {
+      constexpr int g = 4 * q + HEDDLE_VALUE(j), to = 8 * HEDDLE_VALUE(j);
+      four |= (((low >> 4 * g) & 15) | ((top >> 2 * g) & 3) << 4) << to;
+    });
+    return (typename V::B)four - uint8_t(32);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Iq4_xs::half(at, 0, p); }
+};
+
+}  // namespace
+}  // namespace heddle::cpu

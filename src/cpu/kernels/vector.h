@@ -1,0 +1,145 @@
+// Small words over the vector type V of an instruction set, for the kernels. Included by isa_*.cpp alone, and all in
+// an unnamed namespace: each instruction set must keep its own copy of every function.
+//
+// V says: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `parts` (vectors that hold 4 bytes of each
+// row of a tile), X (16 activations), dot (bytes below 128), dot_wide (what wide() made of signed bytes), low_then
+// (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a below those of b), table, fma, half,
+// store_half.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+namespace heddle::cpu {
+namespace {
+
+#define HEDDLE_INLINE inline __attribute__((always_inline))
+#define HEDDLE_INLINE_LAMBDA __attribute__((always_inline))
+
+template <int n>
+struct Int {
+  static constexpr int value = n;
+};
+template <int... n>
+struct Ints {};
+template <int n, int... rest>
+struct CountTo : CountTo<n - 1, n - 1, rest...> {};
+template <int... all>
+struct CountTo<0, all...> {
+  using Type = Ints<all...>;
+};
+template <class Body, int... n>
+HEDDLE_INLINE void each_of(Body&& body, Ints<n...>) {
+  (body(Int<n>{}), ...);
+}
+// body(Int<0>), ..., body(Int<n - 1>): a loop whose counter is a constant.
+template <int n, class Body>
+HEDDLE_INLINE void each(Body&& body) {
+  each_of(body, typename CountTo<n>::Type{});
+}
+#define HEDDLE_VALUE(i) decltype(i)::value
+
+template <class T>
+HEDDLE_INLINE T load(const void* from) {
+  T value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class T>
+HEDDLE_INLINE void store(void* to, T value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+template <class V>
+constexpr int lanes = V::width / 4;
+template <class V>
+constexpr int tile_rows = V::parts* lanes<V>;
+
+template <class V>
+HEDDLE_INLINE typename V::F all(float value) {
+  return value - typename V::F{};  // (0 + value would not be free: it makes -0 a 0)
+}
+template <class V>
+HEDDLE_INLINE typename V::I all(int32_t value) {
+  return typename V::I{} + value;
+}
+template <class V>
+HEDDLE_INLINE typename V::F floats(typename V::I value) {
+  return __builtin_convertvector(value, typename V::F);
+}
+template <class V>
+HEDDLE_INLINE typename V::F choose(typename V::I mask, typename V::F yes, typename V::F no) {
+  return (typename V::F)(((typename V::I)yes & mask) | ((typename V::I)no & ~mask));
+}
+template <class V>
+HEDDLE_INLINE typename V::F larger(typename V::F a, typename V::F b) {
+  return choose<V>((typename V::I)(a > b), a, b);
+}
+template <class V>
+HEDDLE_INLINE float sum_of(typename V::F value) {
+  float lane[lanes<V>];
+  store(lane, value);
+  for (int step = lanes<V> / 2; step > 0; step /= 2)
+    for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
+  return lane[0];
+}
+template <class V>
+HEDDLE_INLINE float largest_of(typename V::F value) {
+  float lane[lanes<V>];
+  store(lane, value);
+  for (int i = 1; i < lanes<V>; ++i) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+  return lane[0];
+}
+
+// low_then and high_then for machines that have no instruction for it.
+template <class B>
+HEDDLE_INLINE B low_nibbles_then(B a, B b) {
+  return (a & uint8_t(15)) | (b << 4);
+}
+template <class B>
+HEDDLE_INLINE B high_nibbles_then(B a, B b) {
+  return (a >> 4) | (b & uint8_t(0xf0));
+}
+
+// Nearest integer, ties to even, for |x| < 2^22.
+template <class V>
+HEDDLE_INLINE typename V::F rounded(typename V::F x) {
+  return (x + 12582912.0f) - 12582912.0f;
+}
+
+// e^x: 2^n * e^r with |r| <= ln 2 / 2; relative error below 2e-7. 0 below -87, and at 88 and above e^88.
+template <class V>
+HEDDLE_INLINE typename V::F exponential(typename V::F x) {
+  using F = typename V::F;
+  using I = typename V::I;
+  const I tiny = (I)(x < -87.0f);
+  x = choose<V>((I)(x > 88.0f), all<V>(88.0f), choose<V>(tiny, all<V>(-87.0f), x));
+  const F n = rounded<V>(x * 1.44269504f);
+  F r = V::fma(n, all<V>(-0.693359375f), x);
+  r = V::fma(n, all<V>(2.12194440e-4f), r);
+  F p = all<V>(1.9875691500e-4f);
+  p = V::fma(p, r, all<V>(1.3981999507e-3f));
+  p = V::fma(p, r, all<V>(8.3334519073e-3f));
+  p = V::fma(p, r, all<V>(4.1665795894e-2f));
+  p = V::fma(p, r, all<V>(1.6666665459e-1f));
+  p = V::fma(p, r, all<V>(5.0000001201e-1f));
+  p = V::fma(p * r, r, r + 1.0f);
+  const I power = (__builtin_convertvector(n, I) + 127) << 23;
+  return choose<V>(tiny, F{}, p * (F)power);
+}
+
+// tanh, by e^(2 |x|); beyond 9 it is 1 in f32.
+template <class V>
+HEDDLE_INLINE typename V::F tangent(typename V::F x) {
+  using F = typename V::F;
+  using I = typename V::I;
+  const I sign = (I)x & all<V>(int32_t(0x80000000));
+  F size = (F)((I)x & all<V>(int32_t(0x7fffffff)));
+  size = choose<V>((I)(size > 10.0f), all<V>(10.0f), size);
+  // for small x the difference below would cancel
+  const F small = size - size * size * size * (1.0f / 3.0f);
+  const F large = 1.0f - 2.0f / (exponential<V>(size + size) + 1.0f);
+  return (F)((I)choose<V>((I)(size < 0.02f), small, large) | sign);
+}
+
+}  // namespace
+}  // namespace heddle::cpu

@@ -1,0 +1,94 @@
+// Sums of norms are f64 in four parts: exact enough that their order does not matter, and not one long chain.
+#include "cpu/layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace heddle::cpu {
+namespace {
+
+double sum_of_squares(const float* x, uint64_t size, double mean) {
+  double sums[4] = {};
+  uint64_t i = 0;
+  for (; i + 4 <= size; i += 4)
+    for (uint64_t j = 0; j < 4; ++j) sums[j] += (x[i + j] - mean) * (x[i + j] - mean);
+  for (; i < size; ++i) sums[0] += (x[i] - mean) * (x[i] - mean);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+bool turn_alike(const model::Rope& a, const model::Rope& b) {
+  return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians && a.magnitude == b.magnitude;
+}
+
+}  // namespace
+
+void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out) {
+  if (norm.kind == model::Norm::Kind::none) {
+    if (out != x) std::copy_n(x, size, out);
+    return;
+  }
+  double mean = 0;
+  if (norm.kind == model::Norm::Kind::layer) {
+    for (uint64_t i = 0; i < size; ++i) mean += x[i];
+    mean /= double(size);
+  }
+  const float shift = static_cast<float>(mean);
+  const float scale =
+      static_cast<float>(1 / std::sqrt(sum_of_squares(x, size, mean) / double(size) + double(norm.epsilon)));
+  const float* weight = norm.weight.data();
+  for (uint64_t i = 0; i < size; ++i) out[i] = (x[i] - shift) * scale * weight[i];
+  if (!norm.bias.empty())
+    for (uint64_t i = 0; i < size; ++i) out[i] += norm.bias[i];
+}
+
+void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head) {
+  if (norm.kind == model::Norm::Kind::none) return;
+  const uint64_t step = norm.weight.size();
+  check(step == head || step == size, "a norm over each head or over all");
+  for (uint64_t at = 0; at < size; at += step) normalise(norm, x + at, step, x + at);
+}
+
+Rotations::Rotations(const model::Model& model) {
+  for (const model::Layer& layer : model.layers) {
+    const model::Rope& rope = layer.attention.rope;
+    const auto same =
+        std::find_if(ropes_.begin(), ropes_.end(), [&](const model::Rope* other) { return turn_alike(rope, *other); });
+    of_layer_.push_back(uint32_t(same - ropes_.begin()));
+    if (same == ropes_.end()) ropes_.push_back(&rope);
+  }
+  tables_.resize(ropes_.size());
+}
+
+void Rotations::begin(const std::vector<uint32_t>& positions) {
+  for (size_t i = 0; i < ropes_.size(); ++i) {
+    const model::Rope& rope = *ropes_[i];
+    tables_[i].clear();
+    if (rope.style == model::Rope::Style::none) continue;
+    for (const uint32_t position : positions)
+      for (uint32_t pair = 0; pair < rope.dimensions / 2; ++pair) {
+        const double angle = double(position) * rope.radians[pair];
+        tables_[i].push_back(static_cast<float>(std::cos(angle) * rope.magnitude));
+        tables_[i].push_back(static_cast<float>(std::sin(angle) * rope.magnitude));
+      }
+  }
+}
+
+void Rotations::turn(uint32_t layer, uint32_t row, float* x, uint32_t count, uint32_t head) const {
+  const model::Rope& rope = *ropes_[of_layer_[layer]];
+  if (rope.style == model::Rope::Style::none) return;
+  const uint32_t pairs = rope.dimensions / 2;
+  const bool neighbours = rope.style == model::Rope::Style::pairs;
+  const float* table = tables_[of_layer_[layer]].data() + uint64_t(row) * pairs * 2;
+  for (uint32_t h = 0; h < count; ++h, x += head)
+    for (uint32_t i = 0; i < pairs; ++i) {
+      float& a = x[neighbours ? 2 * i : i];
+      float& b = x[neighbours ? 2 * i + 1 : i + pairs];
+      const float cosine = table[2 * i], sine = table[2 * i + 1], before = a;
+      a = before * cosine - b * sine;
+      b = before * sine + b * cosine;
+    }
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,59 @@
+// Products of weights and rows as one phase of the team: tiles are dealt out in pieces of about equal bytes.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "cpu/rows.h"
+#include "cpu/team.h"
+
+namespace heddle::cpu {
+
+// y = W x for all rows of x; with a second matrix of as many rows also y2 = W2 x, handed over together.
+struct Product {
+  const Weights *weights = nullptr, *second = nullptr;
+  RowsView x;
+};
+
+// Some rows of the result. value(i, r) is that of row i of x and weight row `first` + r.
+struct Piece {
+  uint32_t product;  // index
+  uint64_t first;
+  uint32_t rows, count, stride;
+  const float *values, *second;  // (count, stride)
+};
+
+class Products {
+ public:
+  Products(const Isa& isa, Team& team, const std::deque<Weights>& all, uint32_t rows);
+
+  // finish(piece) for each piece of each product, on the thread that made it.
+  template <class Finish>
+  void run(std::span<const Product> products, Finish&& finish) {
+    plan(products);
+    team_.run(pieces_.size(),
+              [&](uint64_t item, uint32_t thread) { finish(compute(products, pieces_[item], thread)); });
+  }
+
+ private:
+  struct Range {
+    uint32_t product, tiles;
+    uint64_t first;
+  };
+  struct Scratch {
+    std::vector<uint8_t> slab;
+    std::vector<float> values, second, decoded;
+  };
+  void plan(std::span<const Product> products);
+  Piece compute(std::span<const Product> products, const Range& range, uint32_t thread);
+  void multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
+  void multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
+
+  const Isa& isa_;
+  Team& team_;
+  std::vector<Range> pieces_;
+  std::vector<Scratch> scratch_;  // of each thread
+};
+
+}  // namespace heddle::cpu

@@ -1,0 +1,54 @@
+// Threads that work together on one phase after another. Between phases they spin, so that no phase pays for waking
+// them; when nothing comes for some milliseconds they sleep.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace heddle::cpu {
+
+class Team {
+ public:
+  explicit Team(uint32_t threads);  // the caller's thread is one of them
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  uint32_t threads() const { return uint32_t(others_.size()) + 1; }
+
+  // work(item, thread) for each item below `count`, on whichever thread comes first. Returns when all are done; the
+  // first exception is thrown here. One phase at a time.
+  template <class Work>
+  void run(uint64_t count, Work&& work) {
+    run(
+        count,
+        [](void* what, uint64_t item, uint32_t thread) {
+          (*static_cast<std::remove_reference_t<Work>*>(what))(item, thread);
+        },
+        &work);
+  }
+
+ private:
+  using Call = void (*)(void*, uint64_t, uint32_t);
+  void run(uint64_t count, Call call, void* work);
+  void serve(uint32_t thread);
+  bool take_and_do(uint32_t thread);
+
+  // A phase is published in one word: its number, how many items it has and the next one. Who takes an item reads
+  // call_ and work_, which stay until that item is done; who comes late finds no item and touches nothing.
+  std::atomic<uint64_t> phase_{0};
+  alignas(64) std::atomic<uint64_t> done_{0};  // items
+  alignas(64) Call call_ = nullptr;
+  void* work_ = nullptr;
+  std::atomic<uint32_t> sleeping_{0}, bell_{0};
+  std::atomic<bool> end_{false};
+  std::mutex lock_;
+  std::exception_ptr failure_;
+  std::vector<std::thread> others_;
+};
+
+}  // namespace heddle::cpu

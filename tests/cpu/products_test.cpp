@@ -1,0 +1,205 @@
+// The products of every format on every instruction set of this machine, against sums in f64 of what quant decodes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "base/error.h"
+#include "cpu/cpu.h"
+#include "cpu/isa.h"
+#include "cpu/pack.h"
+#include "cpu/rows.h"
+#include "cpu/team.h"
+
+namespace heddle::cpu {
+namespace {
+
+using quant::Format;
+
+struct Case {
+  std::string isa;
+  Format format;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.isa << " " << quant::name(one.format); }
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::string& isa : isa_names())
+    for (const Format format : quant::all_formats())
+      if (choose_isa(isa).products[unsigned(format)]) all.push_back({isa, format});
+  return all;
+}
+
+std::vector<float> random_values(size_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+class Packed : public testing::TestWithParam<Case> {
+ protected:
+  // `rows` rows of `cols` weights, packed, and as quant decodes them.
+  void make(uint64_t rows, uint64_t cols) {
+    const Format format = GetParam().format;
+    const std::vector<float> values = random_values(rows * cols, 1);
+    bytes_.resize(rows * quant::row_bytes(format, cols));
+    quant::encode(format, values.data(), values.size(), bytes_.data());
+    decoded_.resize(values.size());
+    quant::decode(format, bytes_.data(), values.size(), decoded_.data());
+    const model::Matrix matrix{format, rows, cols, bytes_};
+    weights_ = describe_weights(matrix, isa_, false);
+    tiles_.resize(weights_.tiles() * weights_.tile_bytes);
+    pack_tiles(matrix, weights_, 0, weights_.tiles(), tiles_.data());
+    slab_.resize(weights_.tiles() * weights_.blocks() * isa_.slab_bytes[unsigned(format)]);
+  }
+  Rows make_rows(uint32_t count, uint32_t cols, float outlier = 0) {
+    Rows rows(count, cols, weights_.kind == XKind::by_32, weights_.kind == XKind::by_256);
+    const std::vector<float> values = random_values(uint64_t(count) * cols, 2);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::copy_n(values.data() + uint64_t(i) * cols, cols, rows.row(i));
+      if (outlier != 0) rows.row(i)[i % cols] = outlier;
+      rows.finish(i, isa_);
+    }
+    return rows;
+  }
+  std::vector<float> multiply(const Rows& rows, uint32_t count) {
+    const RowsView view = rows.view(count);
+    std::vector<float> out(uint64_t(count) * weights_.tiles() * isa_.tile_rows, NAN);
+    isa_.products[unsigned(weights_.format)](tiles_.data(), uint32_t(weights_.tiles()), uint32_t(weights_.blocks()),
+                                             weights_.kind == XKind::by_32 ? view.by_32 : view.by_256, count,
+                                             out.data(), slab_.data());
+    return out;
+  }
+  // What a quantised row stands for.
+  std::vector<double> x_of(const Rows& rows, uint32_t index) const {
+    const XRow& x =
+        weights_.kind == XKind::by_32 ? rows.view(index + 1).by_32[index] : rows.view(index + 1).by_256[index];
+    std::vector<double> values(weights_.cols);
+    for (size_t c = 0; c < values.size(); ++c)
+      values[c] = double(x.d[c / (weights_.kind == XKind::by_32 ? 32 : 256)]) * x.q[c];
+    return values;
+  }
+
+  const Isa& isa_ = choose_isa(GetParam().isa);
+  std::vector<uint8_t> bytes_, tiles_, slab_;
+  std::vector<float> decoded_;
+  Weights weights_;
+};
+
+TEST_P(Packed, ProductsAreThoseOfTheDecodedWeights) {
+  make(21, 768);
+  const Rows rows = make_rows(11, 768, 40);
+  const std::vector<float> found = multiply(rows, 11);
+  const size_t stride = weights_.tiles() * isa_.tile_rows;
+  for (uint32_t i = 0; i < 11; ++i) {
+    const std::vector<double> x = x_of(rows, i);
+    for (size_t r = 0; r < 21; ++r) {
+      double sum = 0, size = 0;
+      for (size_t c = 0; c < 768; ++c) {
+        sum += decoded_[r * 768 + c] * x[c];
+        size += std::abs(decoded_[r * 768 + c] * x[c]);
+      }
+      ASSERT_NEAR(found[i * stride + r], sum, 2e-6 * size) << "row " << r << " of " << i;
+    }
+    for (size_t r = 21; r < stride; ++r) ASSERT_EQ(found[i * stride + r], 0) << "the filling of the last tile";
+  }
+}
+
+TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
+  make(1, 512);
+  const Rows rows = make_rows(2, 512);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const std::vector<double> x = x_of(rows, i);
+    for (size_t c = 0; c < 512; ++c) ASSERT_NEAR(x[c], rows.row(i)[c], 4.5 / 127 / 2);
+  }
+}
+
+// Few rows read packed weights, many read a slab: a row must not notice.
+TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
+  make(19, 512);
+  const Rows rows = make_rows(37, 512);
+  const size_t stride = weights_.tiles() * isa_.tile_rows;
+  const std::vector<float> all = multiply(rows, 37);
+  for (const uint32_t count : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 32u, 33u}) {
+    const std::vector<float> some = multiply(rows, count);
+    ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
+  }
+  ASSERT_EQ(all.size(), 37 * stride);
+}
+
+TEST_P(Packed, ARowOfATileIsDecodedAsQuantDoes) {
+  make(21, 512);
+  std::vector<float> row(512);
+  for (uint32_t r = 0; r < 21; ++r) {
+    isa_.decode_row[unsigned(weights_.format)](tiles_.data() + r / isa_.tile_rows * weights_.tile_bytes,
+                                               uint32_t(weights_.blocks()), r % isa_.tile_rows, row.data(),
+                                               slab_.data());
+    for (size_t c = 0; c < 512; ++c) ASSERT_EQ(row[c], decoded_[r * 512 + c]) << r << " " << c;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Packed, testing::ValuesIn(cases()), [](const auto& one) {
+  std::string name = one.param.isa + "_" + std::string(quant::name(one.param.format));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+class Floats : public testing::TestWithParam<std::string> {
+ protected:
+  const Isa& isa_ = choose_isa(GetParam());
+};
+
+TEST_P(Floats, DotsOfAnyNumberOfRows) {
+  for (const uint32_t cols : {1u, 5u, 64u, 259u}) {
+    const uint32_t rows = 13, count = 9;
+    const std::vector<float> w = random_values(rows * cols, 3), x = random_values(count * cols, 4);
+    std::vector<const float*> xs;
+    for (uint32_t i = 0; i < count; ++i) xs.push_back(x.data() + i * cols);
+    std::vector<float> found(count * rows), one(rows);
+    isa_.dots(w.data(), rows, cols, xs.data(), count, found.data(), rows);
+    for (uint32_t i = 0; i < count; ++i) {
+      isa_.dots(w.data(), rows, cols, xs.data() + i, 1, one.data(), rows);
+      for (uint32_t r = 0; r < rows; ++r) {
+        double sum = 0, size = 0;
+        for (uint32_t c = 0; c < cols; ++c) {
+          sum += double(w[r * cols + c]) * x[i * cols + c];
+          size += std::abs(double(w[r * cols + c]) * x[i * cols + c]);
+        }
+        ASSERT_NEAR(found[i * rows + r], sum, 1e-6 * size);
+        ASSERT_EQ(found[i * rows + r], one[r]) << "alone";
+      }
+    }
+  }
+}
+
+TEST_P(Floats, ActivationsAreThoseOfTheirFormulas) {
+  std::vector<float> x, up(2003, 2), found(2003);
+  for (int i = 0; i < 2003; ++i) x.push_back(float(i - 1000) * 0.05f);
+  const auto compare = [&](uint8_t kind, auto&& formula) {
+    isa_.activate(kind, x.data(), up.data(), 2003, found.data());
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(found[i], 2 * formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7) << int(kind) << " of " << x[i];
+    isa_.activate(kind, x.data(), nullptr, 2003, found.data());
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7);
+  };
+  compare(0, [](double v) { return v / (1 + std::exp(-v)); });
+  compare(1, [](double v) { return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))); });
+  compare(2, [](double v) { return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Floats, testing::ValuesIn(isa_names()), [](const auto& one) {
+  std::string name = one.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(ChooseIsa, RefusesWhatTheMachineLacks) {
+  EXPECT_EQ(choose_isa("auto").name, isa_names().front());
+  EXPECT_EQ(isa_names().back(), "plain");
+  EXPECT_THROW(choose_isa("mmx"), Error);
+}
+
+}  // namespace
+}  // namespace heddle::cpu

@@ -1,0 +1,143 @@
+// Small models with random weights, built by hand: one for each feature that a layer can have.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "model/backend.h"
+#include "model/forward.h"
+
+namespace heddle::test {
+
+struct Shape {
+  quant::Format format = quant::Format::f32;
+  uint32_t layers = 2, width = 256, heads = 4, kv_heads = 2, head = 64, inner = 512, vocabulary = 203;
+  bool tied = false;
+};
+
+class Builder {
+ public:
+  explicit Builder(const Shape& shape) : shape_(shape) {
+    model_.context = 4096;
+    model_.width = shape.width;
+    model_.vocabulary = shape.vocabulary;
+    model_.made.reserve(4096);  // matrices point into it
+    model_.embedding = matrix(shape.vocabulary, shape.width, 1);
+    for (uint32_t i = 0; i < shape.layers; ++i) model_.layers.push_back(layer());
+    model_.norm = norm(shape.width);
+    model_.output = shape.tied ? model_.embedding : matrix(shape.vocabulary, shape.width);
+  }
+
+  model::Model& model() { return model_; }
+  model::Matrix matrix(uint64_t rows, uint64_t cols, double scale = 0) {
+    return matrix(shape_.format, rows, cols, scale == 0 ? 1 / std::sqrt(double(cols)) : scale);
+  }
+  model::Matrix matrix(quant::Format format, uint64_t rows, uint64_t cols, double scale) {
+    const std::vector<float> values = random(rows * cols, scale);
+    std::vector<uint8_t>& bytes = model_.made.emplace_back(rows * quant::row_bytes(format, cols));
+    quant::encode(format, values.data(), values.size(), bytes.data());
+    return {format, rows, cols, bytes};
+  }
+  model::Experts experts(uint64_t count, uint64_t rows, uint64_t cols) { return {count, matrix(count * rows, cols)}; }
+  std::vector<float> random(uint64_t count, double scale, double mean = 0) {
+    std::normal_distribution<double> normal(mean, scale);
+    std::vector<float> values(count);
+    for (float& value : values) value = static_cast<float>(normal(generator_));
+    return values;
+  }
+  model::Norm norm(uint64_t size, model::Norm::Kind kind = model::Norm::Kind::rms) {
+    return {kind, random(size, 0.1, 1), kind == model::Norm::Kind::layer ? random(size, 0.1) : model::Vector(), 1e-5f};
+  }
+  model::Rope rope(model::Rope::Style style, uint32_t dimensions, double base = 10000) const {
+    model::Rope rope{style, dimensions, {}, 1};
+    for (uint32_t i = 0; i < dimensions / 2; ++i) rope.radians.push_back(std::pow(base, -2.0 * i / dimensions));
+    return rope;
+  }
+
+ private:
+  model::Layer layer() {
+    const Shape& s = shape_;
+    model::Layer layer;
+    model::Attention& a = layer.attention;
+    a.norm = norm(s.width);
+    a.q = matrix(uint64_t(s.heads) * s.head, s.width);
+    a.k = matrix(uint64_t(s.kv_heads) * s.head, s.width);
+    a.v = matrix(uint64_t(s.kv_heads) * s.head, s.width);
+    a.rope = rope(model::Rope::Style::halves, s.head);
+    a.heads = s.heads;
+    a.kv_heads = s.kv_heads;
+    a.head = a.value_head = s.head;
+    a.scale = 1 / std::sqrt(float(s.head));
+    a.output = matrix(s.width, uint64_t(s.heads) * s.head);
+    layer.ffn.norm = norm(s.width);
+    layer.ffn.gate = matrix(s.inner, s.width);
+    layer.ffn.up = matrix(s.inner, s.width);
+    layer.ffn.down = matrix(s.width, s.inner);
+    return layer;
+  }
+
+  Shape shape_;
+  model::Model model_;
+  std::mt19937 generator_{7};
+};
+
+// Logits of all rows of a sequence that comes in batches of these sizes.
+inline std::vector<float> run(const model::Model& model, model::Backend& backend, const model::Limits& limits,
+                              const std::vector<uint32_t>& batches) {
+  std::vector<float> all;
+  uint32_t position = 0;
+  std::vector<uint32_t> blocks(limits.kv_blocks);
+  std::iota(blocks.rbegin(), blocks.rend(), 0u);  // the last block comes first
+  for (const uint32_t size : batches) {
+    model::Batch batch;
+    for (uint32_t i = 0; i < size; ++i, ++position) {
+      batch.tokens.push_back(position * 7919 % model.vocabulary);
+      batch.positions.push_back(position);
+      batch.sequences.push_back(0);
+      batch.outputs.push_back(i);
+    }
+    batch.blocks = {blocks};
+    model::forward(model, backend, batch);
+    const auto logits = backend.result();
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+// The largest difference, as a share of the range of what is expected.
+inline double worst(const std::vector<float>& expected, const std::vector<float>& found) {
+  if (expected.size() != found.size()) return 1e9;
+  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
+  double most = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(double(expected[i]) - found[i]);
+    if (!(difference <= most)) most = difference;
+  }
+  return most / (double(*high) - *low);
+}
+
+// The cosines between rows of `size`.
+inline std::vector<double> cosines(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
+  if (expected.size() != found.size()) return {-2};
+  std::vector<double> all;
+  for (size_t at = 0; at < expected.size(); at += size) {
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t i = at; i < at + size; ++i) {
+      ab += double(expected[i]) * found[i];
+      aa += double(expected[i]) * expected[i];
+      bb += double(found[i]) * found[i];
+    }
+    const double cosine = ab / std::sqrt(aa * bb);
+    all.push_back(cosine == cosine ? cosine : -2);
+  }
+  return all;
+}
+inline double least_cosine(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
+  const std::vector<double> all = cosines(expected, found, size);
+  return *std::min_element(all.begin(), all.end());
+}
+
+}  // namespace heddle::test

@@ -1,0 +1,51 @@
+// Phases of a team: every item once, also with more threads than cores, after sleep, and with exceptions.
+#include "cpu/team.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace heddle::cpu {
+namespace {
+
+TEST(Team, DoesEveryItemOnce) {
+  for (const uint32_t threads : {1u, 2u, 5u, 9u}) {
+    Team team(threads);
+    EXPECT_EQ(team.threads(), threads);
+    for (const uint64_t items : {0u, 1u, 2u, 100u}) {
+      for (int phase = 0; phase < 20; ++phase) {
+        std::vector<std::atomic<int>> seen(items);
+        team.run(items, [&](uint64_t item, uint32_t thread) {
+          EXPECT_LT(thread, threads);
+          ++seen[item];
+        });
+        for (const auto& count : seen) ASSERT_EQ(count, 1);
+      }
+    }
+  }
+}
+
+TEST(Team, WakesUp) {
+  Team team(3);
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<uint64_t> sum = 0;
+    team.run(50, [&](uint64_t item, uint32_t) { sum += item; });
+    EXPECT_EQ(sum, 49u * 50 / 2);
+  }
+}
+
+TEST(Team, ThrowsWhatAnItemThrew) {
+  Team team(2);
+  EXPECT_THROW(team.run(10,
+                        [](uint64_t item, uint32_t) {
+                          if (item == 7) throw std::runtime_error("seven");
+                        }),
+               std::runtime_error);
+  int done = 0;
+  team.run(1, [&](uint64_t, uint32_t) { ++done; });
+  EXPECT_EQ(done, 1);
+}
+
+}  // namespace
+}  // namespace heddle::cpu
