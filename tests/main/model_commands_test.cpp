@@ -80,6 +80,15 @@ TEST_F(ModelCommands, PerplexityOfOneThatKnowsNothingIsTheVocabulary) {
   EXPECT_NE(heddle({"perplexity", model, text, "--method", "x"}).err.find("windows or sliding"), std::string::npos);
 }
 
+// Trained weights that are always there.
+TEST(ModelCommandsOnWeft, SaysWhatHeddleIs) {
+  const std::string weft = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf";
+  const Result result = heddle({"run", weft, "--chat", "-p", "What is heddle?", "--temp", "0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("heddle is a program that runs language models"), std::string::npos) << result.out;
+  EXPECT_NE(result.err.find("the model ended"), std::string::npos) << result.err;
+}
+
 TEST(ModelCommandsOnStories, TheTwoHundredStepsOfLlama2c) {
   SHARED_DATA(model, "weights/stories260K-f32.gguf");
   SHARED_DATA(expected, "weights/stories260K.karpathy-expected-200steps.txt");
