@@ -15,7 +15,7 @@ function(heddle_room name)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
     # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1.
-    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|cpu)$")
+    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text)$")
       target_compile_options(heddle_${name} PRIVATE -O0)
     endif()
   else()

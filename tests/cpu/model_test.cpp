@@ -27,10 +27,20 @@ std::vector<float> on_cpu(const model::Model& model, const std::vector<uint32_t>
   return run(model, *cpu::make_cpu(model, with, options), with, batches);
 }
 
+// Instruction sets to run whole models on. With sanitizers, whose kernels are not optimised, one: products_test has
+// all.
+std::vector<std::string> isas() {
+#ifdef HEDDLE_SANITIZED
+  return {cpu::isa_names().front()};
+#else
+  return cpu::isa_names();
+#endif
+}
+
 // f32 activations: only the cache is f16.
 void expect_near(const model::Model& model, const std::vector<uint32_t>& batches, const Limits& with = limits) {
   const std::vector<float> expected = on_reference(model, batches, with);
-  for (const std::string& isa : cpu::isa_names())
+  for (const std::string& isa : isas())
     EXPECT_LT(worst(expected, on_cpu(model, batches, {.threads = 2, .isa = isa, .exact = true}, with)), 1e-3) << isa;
 }
 
@@ -142,7 +152,7 @@ TEST(CpuModel, Mixture) {
   EXPECT_GT(least_cosine(expected, on_cpu(builder.model(), {13, 1, 2}), 203), 0.999);
 }
 
-TEST(CpuModel, ContextsOfManySpans) {
+TEST(CpuModel, ContextsOfManySpansSlow) {
   Builder builder({.layers = 1, .heads = 2, .kv_heads = 1, .head = 16, .inner = 64, .vocabulary = 40});
   const Limits large{.rows = 512, .kv_blocks = 64, .block_tokens = 32};
   expect_near(builder.model(), {512, 512, 300, 1, 2}, large);
@@ -162,7 +172,7 @@ TEST_P(Quantised, LogitsAreThoseOfTheReference) {
   for (const bool tied : {false, true}) {
     Builder builder({.format = GetParam(), .tied = tied});
     const std::vector<float> expected = on_reference(builder.model(), {21, 1, 3});
-    for (const std::string& isa : cpu::isa_names()) {
+    for (const std::string& isa : isas()) {
       const std::vector<float> found = on_cpu(builder.model(), {21, 1, 3}, {.threads = 2, .isa = isa});
       EXPECT_GT(least_cosine(expected, found, 203), 0.999) << isa;
       EXPECT_LT(worst(expected, on_cpu(builder.model(), {21, 1, 3}, {.threads = 2, .isa = isa, .exact = true})), 1e-3)
@@ -172,9 +182,9 @@ TEST_P(Quantised, LogitsAreThoseOfTheReference) {
 }
 
 // Any number of threads, any batches: the same bits.
-TEST_P(Quantised, ResultsDependOnTheirSequenceAlone) {
+TEST_P(Quantised, ResultsDependOnTheirSequenceAloneSlow) {
   Builder builder({.format = GetParam(), .layers = 1});
-  for (const std::string& isa : cpu::isa_names()) {
+  for (const std::string& isa : isas()) {
     const std::vector<float> expected = on_cpu(builder.model(), {50}, {.threads = 1, .isa = isa});
     EXPECT_EQ(on_cpu(builder.model(), {50}, {.threads = 5, .isa = isa}), expected) << isa;
     EXPECT_EQ(on_cpu(builder.model(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 5}, {.threads = 2, .isa = isa}), expected) << isa;
