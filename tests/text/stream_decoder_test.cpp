@@ -31,7 +31,10 @@ std::vector<std::string> stream(const Tokenizer& tokenizer, const std::vector<Id
 TEST(StreamDecoder, HoldsBackHalfCharacters) {
   const Tokenizer tokenizer = tokenizer_of({"a\xe2", "\x82", "\xac", "b"});
   EXPECT_EQ(stream(tokenizer, {0, 1, 2, 3}), (std::vector<std::string>{"a", "", "\u20ac", "b", ""}));
-  EXPECT_EQ(stream(tokenizer, {0, 1, 3}), (std::vector<std::string>{"a", "", "\ufffd" "b", ""}));
+  EXPECT_EQ(stream(tokenizer, {0, 1, 3}), (std::vector<std::string>{"a", "",
+                                                                    "\ufffd"
+                                                                    "b",
+                                                                    ""}));
   EXPECT_EQ(stream(tokenizer, {0, 1}), (std::vector<std::string>{"a", "", "\ufffd"}));
   EXPECT_EQ(stream(tokenizer, {2}), (std::vector<std::string>{"\ufffd", ""}));
   EXPECT_EQ(stream(tokenizer, {}), (std::vector<std::string>{""}));

@@ -18,7 +18,7 @@ Ids encode(const Model& model, std::string_view text) {
   return ids;
 }
 
-const std::vector<UnigramToken> letters{{"<unk>", 0}, {"a", 0},  {"b", 0},  {"c", 0},   {"d", 0},
+const std::vector<UnigramToken> letters{{"<unk>", 0}, {"a", 0},  {"b", 0},   {"c", 0},    {"d", 0},
                                         {"cd", 1},    {"ab", 2}, {"abc", 5}, {"abcd", 10}};
 
 TEST(Unigram, TakesTheBestSum) {
@@ -33,10 +33,10 @@ TEST(Unigram, TakesTheBestSum) {
 
 // Of equal sums the way found first stays; every cut of a short text is tried against it.
 TEST(Unigram, AgreesWithTryingEverything) {
-  const auto model = make_unigram({{"<unk>", 0}, {"a", -1}, {"b", -1.5}, {"aa", -1.75}, {"ab", -2.25}, {"ba", -2.5},
-                                   {"aba", -3.125}, {"bb", -4}},
-                                  {.unknown = Id(0), .lowest_score = -4});
-  const std::vector<std::pair<std::string, double>> tokens{{"a", -1}, {"b", -1.5}, {"aa", -1.75}, {"ab", -2.25},
+  const auto model = make_unigram(
+      {{"<unk>", 0}, {"a", -1}, {"b", -1.5}, {"aa", -1.75}, {"ab", -2.25}, {"ba", -2.5}, {"aba", -3.125}, {"bb", -4}},
+      {.unknown = Id(0), .lowest_score = -4});
+  const std::vector<std::pair<std::string, double>> tokens{{"a", -1},    {"b", -1.5},     {"aa", -1.75}, {"ab", -2.25},
                                                            {"ba", -2.5}, {"aba", -3.125}, {"bb", -4}};
   const double scores[] = {0, -1, -1.5, -1.75, -2.25, -2.5, -3.125, -4};
   const std::function<double(std::string_view)> best = [&](std::string_view text) -> double {

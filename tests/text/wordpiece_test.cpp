@@ -30,8 +30,8 @@ TEST(WordPiece, TakesTheLongest) {
 }
 
 TEST(WordPiece, CountsCharactersNotBytes) {
-  const auto model = make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"},
-                                    {.unknown = Id(0), .continuation = "##", .most_characters = 3});
+  const auto model =
+      make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"}, {.unknown = Id(0), .continuation = "##", .most_characters = 3});
   EXPECT_EQ(encode(*model, "\u4e00\u4e00\u4e00"), (Ids{1, 2, 2}));
   EXPECT_EQ(encode(*model, "\u4e00\u4e00\u4e00\u4e00"), Ids{0});
 }
