@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -12,15 +11,12 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "kernels/catalog.h"
 #include "proof/bench.h"
 
 namespace heddle {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 std::string gibibytes(uint64_t bytes) { return fmt::format("{:.1f} GiB", double(bytes) / double(1ull << 30)); }
 
@@ -71,7 +67,7 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
       const proof::Case& c = cases[i];
       if (!chosen(options.kernels, c.kernel)) continue;
       const bool runs = machine.runs(c.lowest_target);
-      const auto start = std::chrono::steady_clock::now();
+      const auto start = Clock::now();
       const proof::Check check = runs ? run_case(c, machine, options.seed) : proof::Check();
       const double seconds = seconds_since(start);
       std::lock_guard lock(mutex);
@@ -141,7 +137,7 @@ double cold_start(const cuda::Context& context, cuda::Cache* cache, size_t& coun
     all.push_back({entry.name, [&entry] { return entry.build({}); }});
   }
   count = all.size();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   library.load(all);
   return seconds_since(start);
 }
@@ -179,7 +175,7 @@ bool selftest(const SelftestOptions& options, std::ostream& out) {
   for (const proof::Case& c : cases) known.insert(c.kernel);
   check_names(options.kernels, known);
 
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   cuda::Context context(options.device);
   cuda::Cache cache = cuda::Cache::from_environment();
   gpu::Library library(context, &cache);

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 #include <ostream>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "formats/convert.h"
 #include "formats/synth.h"
@@ -16,10 +16,6 @@
 
 namespace heddle {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 

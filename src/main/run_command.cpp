@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/output_file.h"
 #include "engine/sampler.h"
@@ -20,10 +21,7 @@
 namespace heddle {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using text::Id;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The message in the model's own words.
 std::string as_chat(const RunningModel& running, const RunOptions& options, const std::string& message) {

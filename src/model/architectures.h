@@ -20,13 +20,13 @@ struct Architecture {
   bool learned_positions = false;
   bool own_output = false;  // never tied to the embedding
   Has qkv_bias = Has::never, output_bias = Has::never, ffn_bias = Has::never;
-  Has head_norm = Has::never;  // over each head of q and k
-  bool wide_norm = false;      // over all of q and all of k
-  bool input_norms = true;     // before attention and feed-forward
-  bool output_norms = false;   // after them
-  Has parallel = Has::never;   // maybe: use_parallel_residual says it
-  bool one_norm = false;       // parallel, and the feed-forward reads what attention reads
-  bool experts = false;        // may have them: expert_count says it
+  bool head_norm = false;     // over each head of q and k
+  bool wide_norm = false;     // over all of q and all of k
+  bool input_norms = true;    // before attention and feed-forward
+  bool output_norms = false;  // after them
+  Has parallel = Has::never;  // maybe: use_parallel_residual says it
+  bool one_norm = false;      // parallel, and the feed-forward reads what attention reads
+  bool experts = false;       // may have them: expert_count says it
   bool shared_expert = false;
   bool weights_sum_to_one = true;
   bool window = false;         // may have one: attention.sliding_window

@@ -180,7 +180,7 @@ class Loader {
       to.k_bias = bias(arch_.qkv_bias, blk + "attn_k", k);
       to.v_bias = bias(arch_.qkv_bias, blk + "attn_v", v);
     }
-    if (arch_.head_norm != Has::never || arch_.wide_norm) {
+    if (arch_.head_norm || arch_.wide_norm) {
       to.q_norm = norm(blk + "attn_q_norm", arch_.wide_norm ? q : head_);
       to.k_norm = norm(blk + "attn_k_norm", arch_.wide_norm ? k : head_);
     }
@@ -253,12 +253,6 @@ Model load(formats::Checkpoint checkpoint, const LoadOptions& options) {
   model.name = kept->metadata.find_string("general.name").value_or(kept->path.filename().string());
   model.file = kept;
   return model;
-}
-
-std::vector<std::string> architectures() {
-  std::vector<std::string> names;
-  for (const Architecture& one : all_architectures()) names.emplace_back(one.name);
-  return names;
 }
 
 }  // namespace heddle::model

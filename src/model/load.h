@@ -13,6 +13,4 @@ struct LoadOptions {
 // checkpoint's files open.
 Model load(formats::Checkpoint checkpoint, const LoadOptions& options = {});
 
-std::vector<std::string> architectures();  // known ones
-
 }  // namespace heddle::model

@@ -45,8 +45,8 @@ TEST(Inspect, AsJson) {
 
 TEST(Inspect, WhatIsNoModelIsOneClearLine) {
   const Folder folder;
-  for (const std::string& path : {folder.write("text.gguf", "hello, this is no model"), folder.write("empty.gguf", ""),
-                                  folder.file("none"), folder.file("")}) {
+  for (const std::string path : {folder.write("text.gguf", "hello, this is no model"), folder.write("empty.gguf", ""),
+                                 folder.file("none"), folder.file("")}) {
     const Result result = heddle({"inspect", path});
     EXPECT_EQ(result.status, 1) << path;
     EXPECT_EQ(result.out, "");

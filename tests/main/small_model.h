@@ -2,10 +2,7 @@
 // template.
 #pragma once
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -13,6 +10,7 @@
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "main/command_line.h"
+#include "tests/support/folder.h"
 
 namespace heddle::test {
 
@@ -26,25 +24,6 @@ inline Result heddle(const std::vector<std::string>& arguments, const std::strin
   const int status = run_command_line(arguments, in, out, err);
   return {status, out.str(), err.str()};
 }
-
-// A folder of its own, gone at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw Error("no folder for the test");
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return file(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline constexpr const char* small_template =
     "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}\n{% endfor %}"
