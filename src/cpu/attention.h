@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/isa.h"
+#include "cpu/pages.h"
 #include "cpu/rows.h"
 #include "cpu/team.h"
 #include "model/backend.h"
@@ -28,7 +29,9 @@ class Cache {
   uint64_t values_of(uint32_t block, uint32_t kv_head) const;
   AttendHead head_;
   uint32_t kv_heads_;
-  std::vector<uint16_t> keys_, values_;
+  uint16_t* all_keys() const { return reinterpret_cast<uint16_t*>(keys_.data()); }
+  uint16_t* all_values() const { return reinterpret_cast<uint16_t*>(values_.data()); }
+  Pages keys_, values_;  // f16; a block that was never written takes no memory
 };
 
 class Attend {

@@ -9,6 +9,7 @@
 #include "cpu/layers.h"
 #include "cpu/mixture.h"
 #include "cpu/products.h"
+#include "cpu/tiles.h"
 #include "cpu/weights.h"
 
 namespace heddle::cpu {
@@ -27,7 +28,7 @@ class Cpu : public model::Backend {
         isa_(choose_isa(options.isa)),
         exact_(options.exact),
         team_(options.threads),
-        weights_(model, isa_, options.exact, team_),
+        weights_(model, isa_, options.exact, team_, options.progress),
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
         rotations_(model) {
@@ -199,10 +200,8 @@ class Cpu : public model::Backend {
   void decode_row(const model::Matrix& matrix, const Weights* packed, uint64_t row, float* out, uint32_t thread) {
     if (!packed) return quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out);
     std::vector<uint8_t>& slab = slabs_[thread];
-    const unsigned format = unsigned(packed->format);
-    slab.resize(packed->blocks() * isa_.slab_bytes[format]);
-    isa_.decode_row[format](packed->data + row / isa_.tile_rows * packed->tile_bytes, uint32_t(packed->blocks()),
-                            uint32_t(row % isa_.tile_rows), out, slab.data());
+    slab.resize(slab_bytes(*packed, isa_, 1));
+    decode_tile_row(*packed, isa_, row, out, slab.data());
   }
 
   void normalise_rows(const Norm& norm) {

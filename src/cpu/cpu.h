@@ -1,6 +1,7 @@
 // The fast CPU backend: weights repacked while loading, integer products, a team of threads that stays awake for a
 // whole step, an f16 KV cache.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@ struct Options {
   uint32_t threads = 0;      // 0: one per core
   std::string isa = "auto";  // or a name of isa_names()
   bool exact = false;        // activations stay f32: slower, closer to the reference
+  // Told while weights are packed: bytes done, and bytes in all. May be empty.
+  std::function<void(uint64_t, uint64_t)> progress;
 };
 
 // The instruction sets this machine has, best first; "plain" is always there.
@@ -23,5 +26,11 @@ std::vector<std::string> isa_names();
 // A row's result does not depend on the number of threads, nor on which other rows are in its batch.
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options = {});
+
+// What that takes, before anything is read: the weights, the cache when it is full, and at most so much for the work.
+model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options = {});
+
+// Bytes per second that so many threads (0: one per core) read from memory: the limit of one token after the other.
+double read_bandwidth(uint32_t threads = 0);
 
 }  // namespace heddle::cpu

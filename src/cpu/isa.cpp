@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -30,17 +32,29 @@ bool has_avx512_vnni() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
+// Tiles of bytes. The system gives a process their registers when it asks for them.
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned tiles = 1u << 24, bytes = 1u << 25;
+  if (!has_avx512_vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (tiles | bytes)) != (tiles | bytes))
+    return false;
+  constexpr int ask_for_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, ask_for_permission, tile_data) == 0;
+}
 #elif defined(__aarch64__)
 bool has_dotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM); }
 #endif
 
 // Best first.
 std::vector<const Isa*> present() {
   std::vector<const Isa*> found;
 #if defined(__x86_64__)
+  if (has_amx()) found.push_back(&isa_avx512_amx());
   if (has_avx512_vnni()) found.push_back(&isa_avx512_vnni());
   if (has_avx2()) found.push_back(&isa_avx2());
 #elif defined(__aarch64__)
+  if (has_i8mm()) found.push_back(&isa_neon_i8mm());
   if (has_dotprod()) found.push_back(&isa_neon_dotprod());
 #endif
   found.push_back(&isa_plain());

@@ -9,15 +9,15 @@
 
 namespace heddle::cpu {
 
-// How activations are written for the weights they meet. Integer weights of 32 values with one scale meet int8 with a
-// scale for each 32, those of 256 values meet int8 with a scale for each 256.
+// How activations are written for the weights they meet. Integer weights in blocks of 256 values meet int8 with a scale
+// for each 256, those in smaller blocks int8 with a scale for each 32.
 enum class XKind : uint8_t { f32, by_32, by_256 };
 
 // One quantised row.
 struct XRow {
   const int8_t* q;      // (cols)
   const float* d;       // a scale for each 32 or 256
-  const int32_t* sums;  // of the int8: for each 32 (by_32) or each 16 (by_256)
+  const int32_t* sums;  // of each 16 of the int8
   // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins meet them in a dot of bytes. Sums of 32:
   // low[8], high[8]; sums of 16: low[16], high[16].
   const int8_t* parts;
@@ -45,23 +45,51 @@ struct KvBlock {
   uint32_t first;  // position
 };
 
+enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
+
+// Blocks of a tile whose weights were made bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a byte
+// of min for each group; each field interleaved in words of 4 bytes for all rows of the tile.
+struct SlabShape {
+  uint32_t values, group;  // of a block: one that has no groups has no scales but d
+  Mins mins;
+  bool is_signed;     // the bytes
+  int offset;         // what they have too much
+  uint32_t bytes;     // of a block of one row
+  uint32_t room = 0;  // that `arrange` makes it larger by
+
+  bool has_groups() const { return values > 32; }
+  uint32_t d_field() const { return values; }
+  uint32_t m_field() const { return values + 4; }
+  uint32_t scale_field() const { return m_field() + (mins == Mins::none ? 0 : 4); }
+  uint32_t min_field() const { return scale_field() + 4 * (values / group); }
+};
+
+// What a format with integer products has.
+struct TileKernels {
+  // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= most_few.
+  void (*few)(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out);
+  uint32_t most_few;
+  // A tile to its slab, and the slab with any number of rows: out[i * stride + r]. Both ways give the same bits.
+  void (*fill)(const uint8_t* tile, uint32_t cols, uint8_t* slab);
+  void (*many)(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
+               uint32_t stride);
+  SlabShape slab;
+};
+
 struct Isa {
   const char* name;
   uint32_t tile_rows;  // weight rows that are interleaved
 
-  // out (count, tiles * tile_rows) = W x for `tiles` tiles of `blocks` blocks each. A format without one is decoded
-  // to f32 first. `slab` has slab_bytes(...) bytes.
-  using Products = void (*)(const uint8_t* tile, uint32_t tiles, uint32_t blocks, const XRow* xs, uint32_t count,
-                            float* out, uint8_t* slab);
-  // One row of a tile to f32.
-  using DecodeRow = void (*)(const uint8_t* tile, uint32_t blocks, uint32_t row, float* out, uint8_t* slab);
-  Products products[quant::format_count];
-  DecodeRow decode_row[quant::format_count];
-  uint32_t slab_bytes[quant::format_count];  // of one block of one tile
+  TileKernels tiles[quant::format_count];  // a format without `few` is decoded to f32 first
+  // Puts the weights of a slab in the order that `many` wants; null where that is the order of `fill`.
+  void (*arrange)(uint8_t* slab, const SlabShape& shape, uint32_t cols);
 
-  // out[i * out_stride + r] = w[r] . x[i] for `rows` f32 rows.
-  void (*dots)(const float* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
-               uint32_t out_stride);
+  // Reads a multiple of 512 bytes, to see how fast memory is; the result means nothing.
+  uint64_t (*read_all)(const uint8_t* from, uint64_t bytes);
+
+  // out[i * out_stride + r] = w[r] . x[i] for `rows` rows of f32, f16 or bf16, the first formats.
+  void (*dots[3])(const void* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
+                  uint32_t out_stride);
   void (*f32_of_f16)(const uint8_t* from, uint32_t count, float* to);
   void (*f32_of_bf16)(const uint8_t* from, uint32_t count, float* to);
   void (*f16_of_f32)(const float* from, uint32_t count, uint16_t* to);
@@ -86,8 +114,10 @@ inline uint64_t attend_scratch(const AttendHead& head) {
 // To be called only where the machine has it: already making the table may use its instructions.
 const Isa& isa_plain();
 const Isa& isa_neon_dotprod();
+const Isa& isa_neon_i8mm();
 const Isa& isa_avx2();
 const Isa& isa_avx512_vnni();
+const Isa& isa_avx512_amx();
 
 // "auto": the best one. Throws an Error that names those of this machine.
 const Isa& choose_isa(const std::string& name);

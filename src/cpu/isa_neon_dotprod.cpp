@@ -1,39 +1,9 @@
 // aarch64 with sdot (ARMv8.2 dotprod).
 #if defined(__aarch64__)
-#include <arm_neon.h>
-
 #include "cpu/kernels/make_isa.h"
+#include "cpu/vectors_neon.h"
 
 namespace heddle::cpu {
-namespace {
-
-struct Neon {
-  static constexpr int width = 16, parts = 2, wide_offset = 0;
-  using B = uint8x16_t;
-  using I = int32x4_t;
-  using F = float32x4_t;
-  using X = int8x16_t;
-  static HEDDLE_INLINE X x(const int8_t* from) { return vld1q_s8(from); }
-  template <int lane>
-  static HEDDLE_INLINE I dot(I sum, B w, X x) {
-    return vdotq_laneq_s32(sum, vreinterpretq_s8_u8(w), x, lane);
-  }
-  template <int lane>
-  static HEDDLE_INLINE I dot_wide(I sum, B w, X x) {
-    return dot<lane>(sum, w, x);
-  }
-  static HEDDLE_INLINE B wide(B w) { return w; }
-  static HEDDLE_INLINE B low_then(B a, B b) { return vsliq_n_u8(a, b, 4); }
-  static HEDDLE_INLINE B high_then(B a, B b) { return vsriq_n_u8(b, a, 4); }
-  static HEDDLE_INLINE B table(B nibbles, const int8_t* entries) {
-    return vreinterpretq_u8_s8(vqtbl1q_s8(vld1q_s8(entries), nibbles));
-  }
-  static HEDDLE_INLINE F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
-  static HEDDLE_INLINE F half(const void* from) { return vcvt_f32_f16(vreinterpret_f16_u16(load<uint16x4_t>(from))); }
-  static HEDDLE_INLINE void store_half(void* to, F value) { store(to, vcvt_f16_f32(value)); }
-};
-
-}  // namespace
 
 const Isa& isa_neon_dotprod() {
   static const Isa isa = make_isa<Neon>("neon-dotprod");

@@ -6,11 +6,13 @@ namespace {
 
 struct Plain {
   static constexpr int width = 16, parts = 2, wide_offset = 0;
+  static constexpr bool signed_bytes = true;
   typedef uint8_t B __attribute__((vector_size(16)));
   typedef int16_t S __attribute__((vector_size(16)));
   typedef int32_t I __attribute__((vector_size(16)));
   typedef float F __attribute__((vector_size(16)));
   using X = const int8_t*;
+  static HEDDLE_INLINE I zero() { return I{}; }
   static HEDDLE_INLINE X x(const int8_t* from) { return from; }
   // Two products of bytes fit an int16: 2 * 128 * 127 < 2^15.
   template <int lane>

@@ -12,14 +12,19 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cpu/rewrite.h"
 
 namespace heddle::cpu {
 namespace {
 
+// What happens to each word of a field. In `bits` a word has a bit for each of 32 values: bit `step` of byte b becomes
+// that of value 4 * step + b. In `twos` it has 2 bits for each of 16 values, and the same is done to them.
+enum class Change { none, bits, twos };
+
 struct Field {
   uint32_t offset, bytes;
-  uint32_t unit;      // bytes of a row that stay together
-  bool bits = false;  // 32 bits, one for each value: bit `step` of byte b is that of value 4 * step + b
+  uint32_t unit;  // bytes of a row that stay together
+  Change change = Change::none;
 };
 
 std::vector<Field> fields(quant::Format format) {
@@ -31,9 +36,9 @@ std::vector<Field> fields(quant::Format format) {
     case Format::q4_1:
       return {{0, 2, 2}, {2, 2, 2}, {4, 16, 4}};
     case Format::q5_0:
-      return {{0, 2, 2}, {2, 4, 4, true}, {6, 16, 4}};
+      return {{0, 2, 2}, {2, 4, 4, Change::bits}, {6, 16, 4}};
     case Format::q5_1:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 4, 4, true}, {8, 16, 4}};
+      return {{0, 2, 2}, {2, 2, 2}, {4, 4, 4, Change::bits}, {8, 16, 4}};
     case Format::q8_0:
       return {{0, 2, 2}, {2, 32, 4}};
     case Format::mxfp4:
@@ -50,15 +55,43 @@ std::vector<Field> fields(quant::Format format) {
       return {{208, 2, 2}, {192, 16, 4}, {0, 128, 4}, {128, 64, 4}};
     case Format::iq4_xs:
       return {{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 128, 4}};
+    case Format::nvfp4:  // four blocks of 16 values
+      return {{0, 1, 1}, {4, 8, 4}, {1, 1, 1}, {12, 8, 4}, {2, 1, 1}, {20, 8, 4}, {3, 1, 1}, {28, 8, 4}};
+    case Format::q1_0:
+      return {{0, 2, 2}, {2, 16, 4, Change::bits}};
+    case Format::q2_0:
+      return {{0, 2, 2}, {2, 16, 4, Change::twos}};
+    case Format::tq1_0:
+      return {{52, 2, 2}, {0, 52, 4}};
+    case Format::tq2_0:
+      return {{64, 2, 2}, {0, 64, 4}};
+    case Format::iq1_s:
+      return {{0, 2, 2}, {34, 16, 2}, {2, 32, 4}};
+    case Format::iq1_m:
+      return {{32, 16, 2}, {48, 8, 2}, {0, 32, 4}};
+    case Format::iq2_s:
+      return {{0, 2, 2}, {74, 8, 4}, {66, 8, 4}, {34, 32, 4, Change::bits}, {2, 32, 4}};
+    case Format::iq3_s:
+      return {{0, 2, 2}, {106, 4, 4}, {66, 8, 4}, {74, 32, 4, Change::bits}, {2, 64, 4}};
+    // these as cpu/rewrite.cpp leaves them
+    case Format::iq2_xxs:
+      return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 32, 4}};
+    case Format::iq2_xs:
+      return {{0, 2, 2}, {2, 8, 4}, {10, 4, 4}, {14, 32, 4, Change::bits}, {46, 32, 4}};
+    case Format::iq3_xxs:
+      return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 64, 4}};
     default:
       check(false, "an integer format");
       return {};
   }
 }
 
-uint32_t steps_to_bits(uint32_t values) {
+// Cells of `bits` bits: number 4 * step + b goes to place `step` of byte b.
+template <uint32_t bits>
+uint32_t cells_by_step(uint32_t cells) {
   uint32_t out = 0;
-  for (uint32_t v = 0; v < 32; ++v) out |= (values >> v & 1) << (v % 4 * 8 + v / 4);
+  for (uint32_t i = 0; i < 32 / bits; ++i)
+    out |= (cells >> bits * i & ((1u << bits) - 1)) << (i % 4 * 8 + i / 4 * bits);
   return out;
 }
 
@@ -73,20 +106,21 @@ void interleave(const Field& field, const uint8_t* const* blocks, uint32_t rows,
         std::memset(to, 0, unit);
 }
 
-void interleave_bits(const Field& field, const uint8_t* const* blocks, uint32_t rows, uint8_t* to) {
-  for (uint32_t r = 0; r < rows; ++r, to += 4) {
-    uint32_t bits = 0;
-    if (blocks[r]) std::memcpy(&bits, blocks[r] + field.offset, 4);
-    bits = steps_to_bits(bits);
-    std::memcpy(to, &bits, 4);
-  }
+void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32_t rows, uint8_t* to) {
+  for (uint32_t at = 0; at < field.bytes; at += 4)
+    for (uint32_t r = 0; r < rows; ++r, to += 4) {
+      uint32_t word = 0;
+      if (blocks[r]) std::memcpy(&word, blocks[r] + field.offset + at, 4);
+      word = field.change == Change::bits ? cells_by_step<1>(word) : cells_by_step<2>(word);
+      std::memcpy(to, &word, 4);
+    }
 }
 
 }  // namespace
 
 XKind x_kind(quant::Format format, const Isa& isa, bool exact) {
-  if (exact || !isa.products[unsigned(format)]) return XKind::f32;
-  return quant::block_values(format) == 32 ? XKind::by_32 : XKind::by_256;
+  if (exact || !isa.tiles[unsigned(format)].few) return XKind::f32;
+  return quant::block_values(format) == 256 ? XKind::by_256 : XKind::by_32;
 }
 
 Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact) {
@@ -97,13 +131,18 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
   to.cols = matrix.cols;
   to.tile_rows = isa.tile_rows;
   to.tile_bytes = matrix.row_bytes() * to.tile_rows;
-  if (to.kind == XKind::f32) to.data = matrix.data.data();
+  if (to.kind == XKind::f32)
+    to.data = matrix.data.data();
+  else if (const uint32_t bytes = rewritten_bytes(matrix.format))
+    to.tile_bytes = to.blocks() * bytes * to.tile_rows;
   return to;
 }
 
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
   const std::vector<Field> all = fields(matrix.format);
   const uint64_t row_bytes = matrix.row_bytes(), block_bytes = quant::block_bytes(matrix.format);
+  const uint32_t new_bytes = rewritten_bytes(matrix.format);
+  std::vector<uint8_t> rewritten(new_bytes * weights.tile_rows);
   std::vector<const uint8_t*> blocks(weights.tile_rows);
   for (uint64_t tile = first; tile < first + count; ++tile) {
     uint8_t* at = to + tile * weights.tile_bytes;
@@ -111,10 +150,13 @@ void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t fi
       for (uint32_t r = 0; r < weights.tile_rows; ++r) {
         const uint64_t row = tile * weights.tile_rows + r;
         blocks[r] = row < weights.rows ? matrix.data.data() + row * row_bytes + b * block_bytes : nullptr;
+        if (!blocks[r] || !new_bytes) continue;
+        rewrite(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
+        blocks[r] = rewritten.data() + r * new_bytes;
       }
       for (const Field& field : all) {
-        if (field.bits)
-          interleave_bits(field, blocks.data(), weights.tile_rows, at);
+        if (field.change != Change::none)
+          interleave_changed(field, blocks.data(), weights.tile_rows, at);
         else if (field.unit == 4)
           interleave<4>(field, blocks.data(), weights.tile_rows, at);
         else if (field.unit == 2)

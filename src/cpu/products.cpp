@@ -1,11 +1,12 @@
 // Few rows: a piece is as many tiles as make its share of the bytes. Many rows: a piece is the tiles of one slab.
 #include "cpu/products.h"
 
+#include "cpu/tiles.h"
+
 namespace heddle::cpu {
 namespace {
 
-constexpr uint32_t few_rows = 8;     // below it no slab is made
-constexpr uint32_t slab_tiles = 4;   // of 2048 columns: 64 KiB of bytes, which L2 keeps
+constexpr uint32_t few_rows = 8;     // below it few formats need a slab
 constexpr uint32_t most_tiles = 32;  // of a piece with few rows
 
 }  // namespace
@@ -17,11 +18,11 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
     if (weights.kind == XKind::f32)
       decoded = std::max(decoded, weights.cols * weights.tile_rows);
     else
-      slab = std::max(slab, slab_tiles * weights.blocks() * isa.slab_bytes[unsigned(weights.format)]);
+      slab = std::max(slab, slab_bytes(weights, isa));
   }
   const uint64_t values = std::max(uint64_t(few_rows) * most_tiles, uint64_t(rows) * slab_tiles) * isa.tile_rows;
   for (Scratch& scratch : scratch_) {
-    scratch.slab.resize(slab);
+    scratch.slab = Pages(slab);
     scratch.decoded.resize(decoded);
     scratch.values.resize(values);
     scratch.second.resize(values);
@@ -65,9 +66,8 @@ Piece Products::compute(std::span<const Product> products, const Range& range, u
 
 void Products::multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out) {
   if (weights.kind == XKind::f32) return multiply_floats(weights, range, x, scratch, out);
-  isa_.products[unsigned(weights.format)](weights.data + range.first * weights.tile_bytes, range.tiles,
-                                          uint32_t(weights.blocks()), weights.kind == XKind::by_32 ? x.by_32 : x.by_256,
-                                          x.count, out, scratch.slab.data());
+  multiply_tiles(weights, isa_, range.first, range.tiles, weights.kind == XKind::by_32 ? x.by_32 : x.by_256, x.count,
+                 out, scratch.slab.data());
 }
 
 void Products::multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch,
@@ -78,15 +78,20 @@ void Products::multiply_floats(const Weights& weights, const Range& range, const
     const uint64_t first = (range.first + t) * weights.tile_rows;
     const uint32_t rows = uint32_t(std::min<uint64_t>(weights.tile_rows, weights.rows - first));
     const uint8_t* at = weights.data + (range.first + t) * weights.tile_bytes;
-    const float* decoded = scratch.decoded.data();
+    float *decoded = scratch.decoded.data(), *to = out + t * weights.tile_rows;
     const uint32_t values = rows * cols;
+    // a few rows are done before all weights would be written as f32
+    if (weights.format == Format::f32 || (weights.format <= Format::bf16 && x.count <= 4)) {
+      isa_.dots[unsigned(weights.format)](at, rows, cols, x.f32, x.count, to, stride);
+      continue;
+    }
     if (weights.format == Format::f16)
-      isa_.f32_of_f16(at, values, scratch.decoded.data());
+      isa_.f32_of_f16(at, values, decoded);
     else if (weights.format == Format::bf16)
-      isa_.f32_of_bf16(at, values, scratch.decoded.data());
+      isa_.f32_of_bf16(at, values, decoded);
     else
-      quant::decode(weights.format, at, values, scratch.decoded.data());
-    isa_.dots(decoded, rows, cols, x.f32, x.count, out + t * weights.tile_rows, stride);
+      quant::decode(weights.format, at, values, decoded);
+    isa_.dots[unsigned(Format::f32)](decoded, rows, cols, x.f32, x.count, to, stride);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "cpu/pages.h"
 #include "cpu/rows.h"
 #include "cpu/team.h"
 
@@ -42,7 +43,7 @@ class Products {
     uint64_t first;
   };
   struct Scratch {
-    std::vector<uint8_t> slab;
+    Pages slab;  // begins at a line of the cache
     std::vector<float> values, second, decoded;
   };
   void plan(std::span<const Product> products);

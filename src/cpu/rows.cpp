@@ -9,9 +9,9 @@ Rows::Rows(uint32_t rows, uint32_t cols, bool meets_32, bool meets_256) : cols_(
     const uint64_t blocks = cols / 32;
     q_32_.resize(uint64_t(rows) * cols);
     d_32_.resize(rows * blocks);
-    sums_32_.resize(rows * blocks);
+    sums_32_.resize(rows * blocks * 2);
     for (uint64_t i = 0; i < rows; ++i)
-      by_32_.push_back({q_32_.data() + i * cols, d_32_.data() + i * blocks, sums_32_.data() + i * blocks, nullptr});
+      by_32_.push_back({q_32_.data() + i * cols, d_32_.data() + i * blocks, sums_32_.data() + i * blocks * 2, nullptr});
   }
   if (meets_256) {
     const uint64_t blocks = cols / 256;
@@ -28,7 +28,8 @@ Rows::Rows(uint32_t rows, uint32_t cols, bool meets_32, bool meets_256) : cols_(
 void Rows::finish(uint64_t i, const Isa& isa) {
   if (!by_32_.empty()) {
     const uint64_t blocks = cols_ / 32;
-    isa.quantise_32(row(i), cols_, q_32_.data() + i * cols_, d_32_.data() + i * blocks, sums_32_.data() + i * blocks);
+    isa.quantise_32(row(i), cols_, q_32_.data() + i * cols_, d_32_.data() + i * blocks,
+                    sums_32_.data() + i * blocks * 2);
   }
   if (!by_256_.empty()) {
     const uint64_t blocks = cols_ / 256;

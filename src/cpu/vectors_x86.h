@@ -9,10 +9,12 @@ namespace {
 
 struct Ymm {
   static constexpr int width = 32, parts = 1;
+  static constexpr bool signed_bytes = false;
   typedef uint8_t B __attribute__((vector_size(32)));
   typedef int32_t I __attribute__((vector_size(32)));
   typedef float F __attribute__((vector_size(32)));
   using X = const int8_t*;
+  static HEDDLE_INLINE I zero() { return I{}; }
   static HEDDLE_INLINE X x(const int8_t* from) { return from; }
   template <int lane>
   static HEDDLE_INLINE __m256i four(X x) {

@@ -1,11 +1,7 @@
 // One arena for all tiles: large pages, and no end of a matrix fills one up.
 #include "cpu/weights.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-
-#include "base/error.h"
 
 namespace heddle::cpu {
 namespace {
@@ -16,7 +12,8 @@ uint64_t packed_size(const Weights& weights) {
 
 }  // namespace
 
-ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team)
+ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team,
+                           const std::function<void(uint64_t, uint64_t)>& progress)
     : isa_(isa), exact_(exact) {
   for (const model::Layer& layer : model.layers) {
     const model::Attention& a = layer.attention;
@@ -27,34 +24,28 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
   output = add(model.output);
   if (model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32) embedding = output;
 
-  for (const Weights& weights : all_) arena_bytes_ += packed_size(weights);
-  if (arena_bytes_ == 0) return;
-  void* memory = mmap(nullptr, arena_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw Error("no memory for {} bytes of weights", arena_bytes_);
-  arena_ = static_cast<uint8_t*>(memory);
-  madvise(memory, arena_bytes_, MADV_HUGEPAGE);  // a wish: fewer misses of the page table, nothing else
+  uint64_t bytes = 0;
+  for (const Weights& weights : all_) bytes += packed_size(weights);
+  arena_ = Pages(bytes, Pages::Size::large);
 
   const FileMappings files;
   uint64_t at = 0;
   for (size_t i = 0; i < all_.size(); ++i) {
     Weights& weights = all_[i];
     if (weights.kind == XKind::f32) continue;
-    weights.data = arena_ + at;
+    weights.data = arena_.data() + at;
     const model::Matrix& source = sources_[i];
     constexpr uint64_t tiles_at_once = 16;
     team.run((weights.tiles() + tiles_at_once - 1) / tiles_at_once, [&](uint64_t item, uint32_t) {
       const uint64_t first = item * tiles_at_once, count = std::min(tiles_at_once, weights.tiles() - first);
-      pack_tiles(source, weights, first, count, arena_ + at);
+      pack_tiles(source, weights, first, count, arena_.data() + at);
       const uint64_t row = first * weights.tile_rows, rows = std::min(count * weights.tile_rows, weights.rows - row);
       files.release(source.part(row, rows).data);
     });
     files.release(source.data);  // with the pages between two pieces
     at += packed_size(weights);
+    if (progress) progress(at, bytes);
   }
-}
-
-ModelWeights::~ModelWeights() {
-  if (arena_) munmap(arena_, arena_bytes_);
 }
 
 const Weights* ModelWeights::add(const model::Matrix& matrix) {

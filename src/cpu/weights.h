@@ -1,10 +1,12 @@
 // All weights of a model as this backend wants them.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "cpu/pack.h"
+#include "cpu/pages.h"
 #include "cpu/team.h"
 
 namespace heddle::cpu {
@@ -17,9 +19,9 @@ struct LayerWeights {
 
 class ModelWeights {
  public:
-  // Packs on the team's threads and gives the pages of the file back as it goes.
-  ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team);
-  ~ModelWeights();
+  // Packs on the team's threads and gives the pages of the file back as it goes. `progress` may be empty.
+  ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team,
+               const std::function<void(uint64_t, uint64_t)>& progress = {});
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
 
@@ -27,7 +29,7 @@ class ModelWeights {
   const Weights* output = nullptr;
   const Weights* embedding = nullptr;  // null where the output is another matrix: then rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
-  uint64_t packed_bytes() const { return arena_bytes_; }
+  uint64_t packed_bytes() const { return arena_.bytes(); }
 
  private:
   const Weights* add(const model::Matrix& matrix);
@@ -38,8 +40,7 @@ class ModelWeights {
   std::deque<Weights> all_;
   std::deque<model::Matrix> sources_;
   std::map<const uint8_t*, const Weights*> known_;  // tied weights are packed once
-  uint8_t* arena_ = nullptr;
-  uint64_t arena_bytes_ = 0;
+  Pages arena_;
 };
 
 }  // namespace heddle::cpu

@@ -117,6 +117,19 @@ struct Limits {
   uint32_t block_tokens = 32;  // positions of a block
 };
 
+// Bytes that a model takes on a device.
+struct Memory {
+  uint64_t weights = 0, kv = 0, workspace = 0;
+  uint64_t total() const { return weights + kv + workspace; }
+};
+// Of a KV cache in f16.
+inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
+  uint64_t values = 0;  // of one position
+  for (const Layer& layer : model.layers)
+    values += uint64_t(layer.attention.kv_heads) * (layer.attention.head + layer.attention.value_head);
+  return values * 2 * limits.kv_blocks * limits.block_tokens;
+}
+
 class Backend {
  public:
   virtual ~Backend() = default;

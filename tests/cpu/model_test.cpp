@@ -195,7 +195,8 @@ INSTANTIATE_TEST_SUITE_P(All, Quantised,
                          testing::Values(Format::f32, Format::f16, Format::q4_0, Format::q4_1, Format::q5_0,
                                          Format::q5_1, Format::q8_0, Format::q2_k, Format::q3_k, Format::q4_k,
                                          Format::q5_k, Format::q6_k, Format::iq4_nl, Format::iq4_xs, Format::mxfp4,
-                                         Format::q8_k),
+                                         Format::q8_k, Format::nvfp4, Format::iq1_m, Format::iq2_xxs, Format::iq3_s,
+                                         Format::tq1_0, Format::q1_0),
                          [](const auto& one) { return std::string(quant::name(one.param)); });
 
 // A mixture too, and positions split over threads.

@@ -10,6 +10,8 @@
 #include "cpu/pack.h"
 #include "cpu/rows.h"
 #include "cpu/team.h"
+#include "cpu/tiles.h"
+#include "tests/cpu/random_weights.h"
 
 namespace heddle::cpu {
 namespace {
@@ -26,7 +28,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& isa : isa_names())
     for (const Format format : quant::all_formats())
-      if (choose_isa(isa).products[unsigned(format)]) all.push_back({isa, format});
+      if (choose_isa(isa).tiles[unsigned(format)].few) all.push_back({isa, format});
   return all;
 }
 
@@ -43,16 +45,15 @@ class Packed : public testing::TestWithParam<Case> {
   // `rows` rows of `cols` weights, packed, and as quant decodes them.
   void make(uint64_t rows, uint64_t cols) {
     const Format format = GetParam().format;
-    const std::vector<float> values = random_values(rows * cols, 1);
-    bytes_.resize(rows * quant::row_bytes(format, cols));
-    quant::encode(format, values.data(), values.size(), bytes_.data());
-    decoded_.resize(values.size());
-    quant::decode(format, bytes_.data(), values.size(), decoded_.data());
+    bytes_ = test::random_weights(format, random_values(rows * cols, 1));
+    decoded_.resize(rows * cols);
+    quant::decode(format, bytes_.data(), rows * cols, decoded_.data());
     const model::Matrix matrix{format, rows, cols, bytes_};
     weights_ = describe_weights(matrix, isa_, false);
     tiles_.resize(weights_.tiles() * weights_.tile_bytes);
     pack_tiles(matrix, weights_, 0, weights_.tiles(), tiles_.data());
-    slab_.resize(weights_.tiles() * weights_.blocks() * isa_.slab_bytes[unsigned(format)]);
+    weights_.data = tiles_.data();
+    slab_.resize(slab_bytes(weights_, isa_));
   }
   Rows make_rows(uint32_t count, uint32_t cols, float outlier = 0) {
     Rows rows(count, cols, weights_.kind == XKind::by_32, weights_.kind == XKind::by_256);
@@ -67,10 +68,28 @@ class Packed : public testing::TestWithParam<Case> {
   std::vector<float> multiply(const Rows& rows, uint32_t count) {
     const RowsView view = rows.view(count);
     std::vector<float> out(uint64_t(count) * weights_.tiles() * isa_.tile_rows, NAN);
-    isa_.products[unsigned(weights_.format)](tiles_.data(), uint32_t(weights_.tiles()), uint32_t(weights_.blocks()),
-                                             weights_.kind == XKind::by_32 ? view.by_32 : view.by_256, count,
-                                             out.data(), slab_.data());
+    multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()),
+                   weights_.kind == XKind::by_32 ? view.by_32 : view.by_256, count, out.data(), slab_.data());
     return out;
+  }
+  void compare(uint32_t weight_rows, uint32_t cols, uint32_t count) {
+    make(weight_rows, cols);
+    const Rows rows = make_rows(count, cols, 40);
+    const std::vector<float> found = multiply(rows, count);
+    const size_t stride = weights_.tiles() * isa_.tile_rows;
+    for (uint32_t i = 0; i < count; ++i) {
+      const std::vector<double> x = x_of(rows, i);
+      for (size_t r = 0; r < weight_rows; ++r) {
+        double sum = 0, size = 0;
+        for (size_t c = 0; c < cols; ++c) {
+          sum += decoded_[r * cols + c] * x[c];
+          size += std::abs(decoded_[r * cols + c] * x[c]);
+        }
+        ASSERT_NEAR(found[i * stride + r], sum, 2e-6 * size) << "row " << r << " of " << i;
+      }
+      for (size_t r = weight_rows; r < stride; ++r)
+        ASSERT_EQ(found[i * stride + r], 0) << "the filling of the last tile";
+    }
   }
   // What a quantised row stands for.
   std::vector<double> x_of(const Rows& rows, uint32_t index) const {
@@ -88,23 +107,12 @@ class Packed : public testing::TestWithParam<Case> {
   Weights weights_;
 };
 
-TEST_P(Packed, ProductsAreThoseOfTheDecodedWeights) {
-  make(21, 768);
-  const Rows rows = make_rows(11, 768, 40);
-  const std::vector<float> found = multiply(rows, 11);
-  const size_t stride = weights_.tiles() * isa_.tile_rows;
-  for (uint32_t i = 0; i < 11; ++i) {
-    const std::vector<double> x = x_of(rows, i);
-    for (size_t r = 0; r < 21; ++r) {
-      double sum = 0, size = 0;
-      for (size_t c = 0; c < 768; ++c) {
-        sum += decoded_[r * 768 + c] * x[c];
-        size += std::abs(decoded_[r * 768 + c] * x[c]);
-      }
-      ASSERT_NEAR(found[i * stride + r], sum, 2e-6 * size) << "row " << r << " of " << i;
-    }
-    for (size_t r = 21; r < stride; ++r) ASSERT_EQ(found[i * stride + r], 0) << "the filling of the last tile";
-  }
+TEST_P(Packed, ProductsAreThoseOfTheDecodedWeights) { compare(21, 768, 11); }
+
+TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
+  for (const uint32_t blocks : {1u, 3u})
+    for (const uint32_t rows : {1u, 8u, 35u})
+      for (const uint32_t count : {1u, 2u, 9u}) compare(rows, blocks * quant::block_values(GetParam().format), count);
 }
 
 TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
@@ -122,20 +130,35 @@ TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   const Rows rows = make_rows(37, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 37);
-  for (const uint32_t count : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 32u, 33u}) {
+  for (const uint32_t count : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 16u, 17u, 32u, 33u}) {
     const std::vector<float> some = multiply(rows, count);
     ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
   }
   ASSERT_EQ(all.size(), 37 * stride);
 }
 
+TEST_P(Packed, RowsMayLieAnywhere) {
+  make(19, 512);
+  const Rows rows = make_rows(20, 512);
+  const size_t stride = weights_.tiles() * isa_.tile_rows;
+  const std::vector<float> all = multiply(rows, 20);
+  const RowsView view = rows.view(20);
+  std::vector<XRow> picked;
+  for (uint32_t i = 0; i < 20; ++i)
+    picked.push_back((weights_.kind == XKind::by_32 ? view.by_32 : view.by_256)[i * 7 % 20]);
+  std::vector<float> found(20 * stride, NAN);
+  multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), picked.data(), 20, found.data(), slab_.data());
+  for (uint32_t i = 0; i < 20; ++i)
+    ASSERT_TRUE(
+        std::equal(found.begin() + i * stride, found.begin() + (i + 1) * stride, all.begin() + i * 7 % 20 * stride))
+        << i;
+}
+
 TEST_P(Packed, ARowOfATileIsDecodedAsQuantDoes) {
   make(21, 512);
   std::vector<float> row(512);
   for (uint32_t r = 0; r < 21; ++r) {
-    isa_.decode_row[unsigned(weights_.format)](tiles_.data() + r / isa_.tile_rows * weights_.tile_bytes,
-                                               uint32_t(weights_.blocks()), r % isa_.tile_rows, row.data(),
-                                               slab_.data());
+    decode_tile_row(weights_, isa_, r, row.data(), slab_.data());
     for (size_t c = 0; c < 512; ++c) ASSERT_EQ(row[c], decoded_[r * 512 + c]) << r << " " << c;
   }
 }
@@ -145,6 +168,23 @@ INSTANTIATE_TEST_SUITE_P(All, Packed, testing::ValuesIn(cases()), [](const auto&
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+TEST(Nvfp4, EveryByteIsAScale) {
+  std::vector<uint8_t> bytes(64 * quant::block_bytes(Format::nvfp4));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(i % 36 < 4 ? i / 36 * 4 + i % 36 : i * 37);
+  std::vector<float> expected(4096), found(4096);
+  quant::decode(Format::nvfp4, bytes.data(), 4096, expected.data());
+  for (const std::string& name : isa_names()) {
+    const Isa& isa = choose_isa(name);
+    const model::Matrix matrix{Format::nvfp4, 1, 4096, bytes};
+    Weights weights = describe_weights(matrix, isa, false);
+    std::vector<uint8_t> tiles(weights.tile_bytes), slab(slab_bytes(weights, isa));
+    pack_tiles(matrix, weights, 0, 1, tiles.data());
+    weights.data = tiles.data();
+    decode_tile_row(weights, isa, 0, found.data(), slab.data());
+    EXPECT_EQ(found, expected) << name;
+  }
+}
 
 class Floats : public testing::TestWithParam<std::string> {
  protected:
@@ -158,9 +198,9 @@ TEST_P(Floats, DotsOfAnyNumberOfRows) {
     std::vector<const float*> xs;
     for (uint32_t i = 0; i < count; ++i) xs.push_back(x.data() + i * cols);
     std::vector<float> found(count * rows), one(rows);
-    isa_.dots(w.data(), rows, cols, xs.data(), count, found.data(), rows);
+    isa_.dots[0](w.data(), rows, cols, xs.data(), count, found.data(), rows);
     for (uint32_t i = 0; i < count; ++i) {
-      isa_.dots(w.data(), rows, cols, xs.data() + i, 1, one.data(), rows);
+      isa_.dots[0](w.data(), rows, cols, xs.data() + i, 1, one.data(), rows);
       for (uint32_t r = 0; r < rows; ++r) {
         double sum = 0, size = 0;
         for (uint32_t c = 0; c < cols; ++c) {
@@ -172,6 +212,22 @@ TEST_P(Floats, DotsOfAnyNumberOfRows) {
       }
     }
   }
+}
+
+TEST_P(Floats, DotsOfHalvesAreThoseOfTheirF32) {
+  for (const Format format : {Format::f16, Format::bf16})
+    for (const uint32_t cols : {3u, 64u, 259u}) {
+      const uint32_t rows = 13, count = 5;
+      const std::vector<float> x = random_values(count * cols, 4);
+      const std::vector<uint8_t> halves = test::random_weights(format, random_values(rows * cols, 3));
+      std::vector<float> w(rows * cols), expected(count * rows), found(count * rows);
+      quant::decode(format, halves.data(), w.size(), w.data());
+      std::vector<const float*> xs;
+      for (uint32_t i = 0; i < count; ++i) xs.push_back(x.data() + i * cols);
+      isa_.dots[0](w.data(), rows, cols, xs.data(), count, expected.data(), rows);
+      isa_.dots[unsigned(format)](halves.data(), rows, cols, xs.data(), count, found.data(), rows);
+      EXPECT_EQ(found, expected) << quant::name(format) << " " << cols;
+    }
 }
 
 TEST_P(Floats, ActivationsAreThoseOfTheirFormulas) {

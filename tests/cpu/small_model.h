@@ -9,6 +9,8 @@
 
 #include "model/backend.h"
 #include "model/forward.h"
+#include "tests/cpu/random_weights.h"
+#include "tests/support/closeness.h"
 
 namespace heddle::test {
 
@@ -36,9 +38,7 @@ class Builder {
     return matrix(shape_.format, rows, cols, scale == 0 ? 1 / std::sqrt(double(cols)) : scale);
   }
   model::Matrix matrix(quant::Format format, uint64_t rows, uint64_t cols, double scale) {
-    const std::vector<float> values = random(rows * cols, scale);
-    std::vector<uint8_t>& bytes = model_.made.emplace_back(rows * quant::row_bytes(format, cols));
-    quant::encode(format, values.data(), values.size(), bytes.data());
+    std::vector<uint8_t>& bytes = model_.made.emplace_back(random_weights(format, random(rows * cols, scale)));
     return {format, rows, cols, bytes};
   }
   model::Experts experts(uint64_t count, uint64_t rows, uint64_t cols) { return {count, matrix(count * rows, cols)}; }
@@ -105,39 +105,6 @@ inline std::vector<float> run(const model::Model& model, model::Backend& backend
     all.insert(all.end(), logits.begin(), logits.end());
   }
   return all;
-}
-
-// The largest difference, as a share of the range of what is expected.
-inline double worst(const std::vector<float>& expected, const std::vector<float>& found) {
-  if (expected.size() != found.size()) return 1e9;
-  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
-  double most = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double difference = std::abs(double(expected[i]) - found[i]);
-    if (!(difference <= most)) most = difference;
-  }
-  return most / (double(*high) - *low);
-}
-
-// The cosines between rows of `size`.
-inline std::vector<double> cosines(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
-  if (expected.size() != found.size()) return {-2};
-  std::vector<double> all;
-  for (size_t at = 0; at < expected.size(); at += size) {
-    double ab = 0, aa = 0, bb = 0;
-    for (size_t i = at; i < at + size; ++i) {
-      ab += double(expected[i]) * found[i];
-      aa += double(expected[i]) * expected[i];
-      bb += double(found[i]) * found[i];
-    }
-    const double cosine = ab / std::sqrt(aa * bb);
-    all.push_back(cosine == cosine ? cosine : -2);
-  }
-  return all;
-}
-inline double least_cosine(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
-  const std::vector<double> all = cosines(expected, found, size);
-  return *std::min_element(all.begin(), all.end());
 }
 
 }  // namespace heddle::test

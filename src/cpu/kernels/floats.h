@@ -7,10 +7,35 @@
 namespace heddle::cpu {
 namespace {
 
+// Weights as f32, from f32, f16 and bf16: a vector of them, and one.
+template <class V>
+struct FromF32 {
+  static constexpr uint32_t bytes = 4;
+  static HEDDLE_INLINE typename V::F vector(const uint8_t* from) { return load<typename V::F>(from); }
+  static HEDDLE_INLINE float one(const uint8_t* from) { return load<float>(from); }
+};
+template <class V>
+struct FromF16 {
+  static constexpr uint32_t bytes = 2;
+  static HEDDLE_INLINE typename V::F vector(const uint8_t* from) { return V::half(from); }
+  static HEDDLE_INLINE float one(const uint8_t* from) { return quant::f32_of_f16(load<uint16_t>(from)); }
+};
+template <class V>
+struct FromBf16 {
+  static constexpr uint32_t bytes = 2;
+  static HEDDLE_INLINE typename V::F vector(const uint8_t* from) {
+    return (typename V::F)(Words<V>::pairs(from) << 16);
+  }
+  static HEDDLE_INLINE float one(const uint8_t* from) {
+    const uint32_t bits = uint32_t(load<uint16_t>(from)) << 16;
+    return load<float>(&bits);
+  }
+};
+
 // `rows` rows of weights with `count` rows of x. Each pair has one vector of sums, whatever the two numbers are: its
 // result depends on nothing else.
-template <class V, int rows, int count>
-HEDDLE_INLINE void dot_block(const float* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
+template <class V, class W, int rows, int count>
+HEDDLE_INLINE void dot_block(const uint8_t* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
   using F = typename V::F;
   constexpr uint32_t step = uint32_t(lanes<V>);
   F sum[rows][count] = {};
@@ -19,7 +44,7 @@ HEDDLE_INLINE void dot_block(const float* w, uint32_t cols, const float* const* 
     F x[count];
     for (int i = 0; i < count; ++i) x[i] = load<F>(xs[i] + c);
     for (int r = 0; r < rows; ++r) {
-      const F weight = load<F>(w + uint64_t(r) * cols + c);
+      const F weight = W::vector(w + (uint64_t(r) * cols + c) * W::bytes);
       for (int i = 0; i < count; ++i) sum[r][i] = V::fma(weight, x[i], sum[r][i]);
     }
   }
@@ -27,29 +52,30 @@ HEDDLE_INLINE void dot_block(const float* w, uint32_t cols, const float* const* 
     for (int i = 0; i < count; ++i) {
       float value = sum_of<V>(sum[r][i]);
       for (uint32_t rest = c; rest < cols; ++rest) {
-        const float weight = load<float>(w + uint64_t(r) * cols + rest);
+        const float weight = W::one(w + (uint64_t(r) * cols + rest) * W::bytes);
         value += weight * xs[i][rest];
       }
       out[uint32_t(i) * stride + uint32_t(r)] = value;
     }
 }
 
-template <class V, int rows>
-void dot_rows(const float* w, uint32_t cols, const float* const* xs, uint32_t count, float* out, uint32_t stride) {
+template <class V, class W, int rows>
+void dot_rows(const uint8_t* w, uint32_t cols, const float* const* xs, uint32_t count, float* out, uint32_t stride) {
   constexpr int most = rows == 8 ? 1 : 4;
   uint32_t i = 0;
-  for (; i + most <= count; i += most) dot_block<V, rows, most>(w, cols, xs + i, out + i * stride, stride);
-  for (; i < count; ++i) dot_block<V, rows, 1>(w, cols, xs + i, out + i * stride, stride);
+  for (; i + most <= count; i += most) dot_block<V, W, rows, most>(w, cols, xs + i, out + i * stride, stride);
+  for (; i < count; ++i) dot_block<V, W, rows, 1>(w, cols, xs + i, out + i * stride, stride);
 }
 
-template <class V>
-void dots(const float* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
+template <class V, class W>
+void dots(const void* weights, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
           uint32_t stride) {
+  const auto row = [&](uint32_t r) { return static_cast<const uint8_t*>(weights) + uint64_t(r) * cols * W::bytes; };
   uint32_t r = 0;
   if (count == 1)
-    for (; r + 8 <= rows; r += 8) dot_rows<V, 8>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
-  for (; r + 4 <= rows; r += 4) dot_rows<V, 4>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
-  for (; r < rows; ++r) dot_rows<V, 1>(w + uint64_t(r) * cols, cols, xs, count, out + r, stride);
+    for (; r + 8 <= rows; r += 8) dot_rows<V, W, 8>(row(r), cols, xs, count, out + r, stride);
+  for (; r + 4 <= rows; r += 4) dot_rows<V, W, 4>(row(r), cols, xs, count, out + r, stride);
+  for (; r < rows; ++r) dot_rows<V, W, 1>(row(r), cols, xs, count, out + r, stride);
 }
 
 template <class V>
@@ -104,11 +130,7 @@ HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
 }
 
 inline void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums) {
-  for (uint32_t b = 0; b < cols / 32; ++b) {
-    int32_t two[2];
-    d[b] = quantise<32>(x + 32 * b, q + 32 * b, two);
-    sums[b] = two[0] + two[1];
-  }
+  for (uint32_t b = 0; b < cols / 32; ++b) d[b] = quantise<32>(x + 32 * b, q + 32 * b, sums + 2 * b);
 }
 
 inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* parts) {
@@ -165,8 +187,22 @@ void activate(uint8_t kind, const float* gate, const float* up, uint32_t count, 
 }
 
 template <class V>
+uint64_t read_all(const uint8_t* from, uint64_t bytes) {
+  typename V::B sums[8] = {};
+  for (const uint8_t* end = from + bytes; from != end; from += sizeof sums)
+    each<8>([&](auto i) HEDDLE_INLINE_LAMBDA {
+      sums[HEDDLE_VALUE(i)] ^= load<typename V::B>(from + HEDDLE_VALUE(i) * V::width);
+    });
+  for (int i = 1; i < 8; ++i) sums[0] ^= sums[i];
+  return load<uint64_t>(sums);
+}
+
+template <class V>
 void fill_floats(Isa& isa) {
-  isa.dots = dots<V>;
+  isa.read_all = read_all<V>;
+  isa.dots[unsigned(quant::Format::f32)] = dots<V, FromF32<V>>;
+  isa.dots[unsigned(quant::Format::f16)] = dots<V, FromF16<V>>;
+  isa.dots[unsigned(quant::Format::bf16)] = dots<V, FromBf16<V>>;
   isa.f32_of_f16 = f32_of_f16<V>;
   isa.f32_of_bf16 = f32_of_bf16;
   isa.f16_of_f32 = f16_of_f32<V>;

@@ -4,6 +4,7 @@
 // that cpu/pack.cpp says, each interleaved in units: f16 after f16, word of 4 bytes after word of 4 bytes, for all
 // rows. So word k of a field is one step: the same 4 values of every row, `parts` vectors wide.
 #pragma once
+#include "cpu/isa.h"
 #include "cpu/kernels/vector.h"
 #include "quant/tables.h"
 
@@ -11,9 +12,8 @@ namespace heddle::cpu {
 namespace {
 
 // weights<g, step>(at, r, p) is step `step` of group r * groups / repeat + g: the loop over r is one of the program,
-// that over g is unrolled, because shifts must be constants.
-
-enum class Mins { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
+// that over g is unrolled, because shifts must be constants. Where `together` blocks of `values` values share what is
+// one block in the tile, r counts them.
 
 // The parts that formats have in common. `field` is the offset of a field in bytes per row.
 template <class V_>
@@ -28,6 +28,10 @@ struct Fields {
   }
   static HEDDLE_INLINE F half(const uint8_t* at, int field, int p) {
     return V::half(at + field * rows + p * lanes<V> * 2);
+  }
+  // Number `index` of the uint16_t of a field.
+  static HEDDLE_INLINE I pair(const uint8_t* at, int field, int index, int p) {
+    return Words<V>::pairs(at + (field + 2 * index) * rows + p * lanes<V> * 2);
   }
 };
 
@@ -47,12 +51,12 @@ HEDDLE_INLINE typename V::B nibble_of_32(const uint8_t* at, int p) {
 }
 
 struct One {  // blocks of 32 values with one scale
-  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0;
+  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1, most_few = 7;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
 struct Super {  // blocks of 256 values
-  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0;
+  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0, together = 1, most_few = 7;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
@@ -141,6 +145,50 @@ struct Mxfp4 : Fields<V>, One {
     }
     return load<typename V::F>(scale);
   }
+};
+
+// pack.cpp makes four blocks of 16 values of the file's one.
+template <class V>
+struct Nvfp4 : Fields<V>, One {
+  static constexpr int values = 16, group = 16, bytes = 9;
+  static constexpr bool wide = true;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    return V::wide(V::table(moved<step / 2 * 4, 0, 15>(Nvfp4::word(at, 1, step % 2, p)), quant::mxfp4_table));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) {
+    float scale[lanes<V>];
+    for (int i = 0; i < lanes<V>; ++i) {
+      // half of an e4m3: below 8 it is subnormal, and 0x7f is 0
+      const uint32_t byte = at[p * lanes<V> + i], e4m3 = byte == 0x7f ? 0 : byte & 0x7f;
+      const uint32_t bits = (e4m3 << 20) + (119u << 23);
+      __builtin_memcpy(scale + i, &bits, 4);
+      if (e4m3 < 8) scale[i] = float(e4m3) * 0x1p-10f;
+    }
+    return load<typename V::F>(scale);
+  }
+};
+
+// Signs, as the high bits of q5_0: 0 or 2, less one.
+template <class V>
+struct Q1_0 : Fields<V>, One {
+  static constexpr int bytes = 18, together = 4, offset = 1, most_few = 1;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return moved<step, 1, 1>(Q1_0::word(at, 2, r, p));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q1_0::half(at, 0, p); }
+};
+
+// Bits 2 * (step % 4) and up of byte b are value 4 * step + b: pack.cpp puts them so.
+template <class V>
+struct Q2_0 : Fields<V>, One {
+  static constexpr int bytes = 18, together = 2, offset = 1, most_few = 1;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return moved<step % 4 * 2, 0, 3>(Q2_0::word(at, 2, 2 * r + step / 4, p));
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q2_0::half(at, 0, p); }
 };
 
 // Eight 6-bit scales and mins in three words: see quant/super_blocks.cpp.
@@ -245,6 +293,53 @@ struct Q3_k : Fields<V>, Super {
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q3_k::half(at, 0, p); }
 };
 
+// 256 values of -1, 0 and 1 with one scale.
+template <class V>
+struct Ternary : Fields<V>, Super {
+  static constexpr int most_few = 1;
+  static constexpr bool wide = true;
+  template <int q>
+  static HEDDLE_INLINE typename V::B scales(const uint8_t*, int) {
+    return typename V::B{} + uint8_t(1);
+  }
+  static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Ternary::half(at, 0, p); }
+};
+
+template <class V>
+struct Tq2_0 : Ternary<V> {
+  static constexpr int bytes = 66, repeat = 2;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
+    return V::wide(moved<2 * g, 0, 3>(Tq2_0::word(at, 2, 8 * r + step, p)) - uint8_t(1));
+  }
+};
+
+// Five digits a byte: see quant/few_bits.cpp. A byte times 3^n, without what goes beyond it, begins with digit n: from
+// 86 on it is 1, from 171 on 2.
+template <class V>
+struct Tq1_0 : Ternary<V> {
+  static constexpr int bytes = 54, repeat = 1;
+  template <int g, int step>
+  static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
+    constexpr int rest = 8 * (g - 5) + step;  // words after the first 160 values
+    if constexpr (rest < 0)
+      return digit<g>(Tq1_0::word(at, 2, step, p));
+    else if constexpr (rest < 20)
+      return digit<rest / 4>(Tq1_0::word(at, 34, rest % 4, p));
+    else
+      return digit<rest - 20>(Tq1_0::word(at, 50, 0, p));
+  }
+
+ private:
+  template <int n>
+  static HEDDLE_INLINE typename V::B digit(typename V::B packed) {
+    using B = typename V::B;
+    constexpr uint8_t powers[] = {1, 3, 9, 27, 81};
+    const B fraction = packed * powers[n];
+    return V::wide(~(B)(fraction > uint8_t(85)) - (B)(fraction > uint8_t(170)));
+  }
+};
+
 template <class V>
 struct Iq4_xs : Fields<V>, Super {
   static constexpr int bytes = 136;
@@ -256,9 +351,7 @@ struct Iq4_xs : Fields<V>, Super {
   template <int q>
   static HEDDLE_INLINE typename V::B scales(const uint8_t* at, int p) {
     using I = typename V::I;
-    int32_t high[lanes<V>];  // 2 bits for each of the eight
-    for (int i = 0; i < lanes<V>; ++i) high[i] = load<uint16_t>(at + 2 * Iq4_xs::rows + (p * lanes<V> + i) * 2);
-    const I low = (I)Iq4_xs::word(at, 4, 0, p), top = load<I>(high);
+    const I low = (I)Iq4_xs::word(at, 4, 0, p), top = Iq4_xs::pair(at, 2, 0, p);  // 2 bits for each of the eight
     I four = I{};
     each<4>([&](auto j) HEDDLE_INLINE_LAMBDA {
       constexpr int g = 4 * q + HEDDLE_VALUE(j), to = 8 * HEDDLE_VALUE(j);

@@ -2,9 +2,9 @@
 // an unnamed namespace: each instruction set must keep its own copy of every function.
 //
 // V says: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `parts` (vectors that hold 4 bytes of each
-// row of a tile), X (16 activations), dot (bytes below 128), dot_wide (what wide() made of signed bytes), low_then
-// (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a below those of b), table, fma, half,
-// store_half.
+// row of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (what
+// wide() made of signed bytes), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
+// below those of b), table, zero, fma, half, store_half.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -89,6 +89,74 @@ HEDDLE_INLINE float largest_of(typename V::F value) {
   for (int i = 1; i < lanes<V>; ++i) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
   return lane[0];
 }
+
+// Vectors that are put together of words from many places, and of uint16_t.
+template <class V, int width = V::width>
+struct Words;
+template <class V>
+struct Words<V, 16> {
+  typedef uint16_t Pairs __attribute__((vector_size(16)));
+  typedef uint64_t Eights __attribute__((vector_size(16)));
+  static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
+    const Eights four{load<uint64_t>(from), 0};  // (g++ converts a vector of 8 bytes one by one)
+    return (typename V::I)__builtin_shufflevector((Pairs)four, Pairs{}, 0, 8, 1, 9, 2, 10, 3, 11);
+  }
+  // entry(row) for each row
+  template <class Entry>
+  static HEDDLE_INLINE typename V::B fours(Entry entry) {
+    return (typename V::B) typename V::I{entry(0), entry(1), entry(2), entry(3)};
+  }
+  // The first or the last four bytes of each entry.
+  template <int half, class Entry>
+  static HEDDLE_INLINE typename V::B eights(Entry entry) {
+    using I = typename V::I;
+    const Eights a{entry(0), entry(1)}, b{entry(2), entry(3)};
+    return (typename V::B)__builtin_shufflevector((I)a, (I)b, half, 2 + half, 4 + half, 6 + half);
+  }
+};
+template <class V>
+struct Words<V, 32> {
+  typedef uint16_t Pairs __attribute__((vector_size(16)));
+  typedef uint64_t Eights __attribute__((vector_size(32)));
+  static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
+    return __builtin_convertvector(load<Pairs>(from), typename V::I);
+  }
+  template <class Entry>
+  static HEDDLE_INLINE typename V::B fours(Entry entry) {
+    return (typename V::B)
+        typename V::I{entry(0), entry(1), entry(2), entry(3), entry(4), entry(5), entry(6), entry(7)};
+  }
+  template <int half, class Entry>
+  static HEDDLE_INLINE typename V::B eights(Entry entry) {
+    using I = typename V::I;  // no word leaves its 16 bytes
+    const Eights a{entry(0), entry(1), entry(4), entry(5)}, b{entry(2), entry(3), entry(6), entry(7)};
+    return (typename V::B)__builtin_shufflevector((I)a, (I)b, half, 2 + half, 8 + half, 10 + half, 4 + half, 6 + half,
+                                                  12 + half, 14 + half);
+  }
+};
+template <class V>
+struct Words<V, 64> {
+  typedef uint16_t Pairs __attribute__((vector_size(32)));
+  typedef uint64_t Eights __attribute__((vector_size(64)));
+  static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
+    return __builtin_convertvector(load<Pairs>(from), typename V::I);
+  }
+  template <class Entry>
+  static HEDDLE_INLINE typename V::B fours(Entry entry) {
+    return (typename V::B)
+        typename V::I{entry(0), entry(1), entry(2),  entry(3),  entry(4),  entry(5),  entry(6),  entry(7),
+                      entry(8), entry(9), entry(10), entry(11), entry(12), entry(13), entry(14), entry(15)};
+  }
+  template <int half, class Entry>
+  static HEDDLE_INLINE typename V::B eights(Entry entry) {
+    using I = typename V::I;
+    const Eights a{entry(0), entry(1), entry(4), entry(5), entry(8), entry(9), entry(12), entry(13)};
+    const Eights b{entry(2), entry(3), entry(6), entry(7), entry(10), entry(11), entry(14), entry(15)};
+    return (typename V::B)__builtin_shufflevector((I)a, (I)b, half, 2 + half, 16 + half, 18 + half, 4 + half, 6 + half,
+                                                  20 + half, 22 + half, 8 + half, 10 + half, 24 + half, 26 + half,
+                                                  12 + half, 14 + half, 28 + half, 30 + half);
+  }
+};
 
 // low_then and high_then for machines that have no instruction for it.
 template <class B>

@@ -1,0 +1,73 @@
+// The files that Linux shows it in.
+#include "base/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+namespace heddle {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::optional<uint64_t> number_in(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return value;
+}
+
+// What the control groups of this process leave: each from the innermost outwards may have a limit.
+uint64_t left_by_groups() {
+  uint64_t left = UINT64_MAX;
+  const std::string groups = text_of("/proc/self/cgroup");
+  const size_t at = groups.find("0::/");
+  if (at == std::string::npos) return left;
+  std::string path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
+  while (true) {
+    const std::string folder = "/sys/fs/cgroup" + path;
+    const auto limit = number_in(text_of(folder + "/memory.max")),
+               used = number_in(text_of(folder + "/memory.current"));
+    if (limit && used) left = std::min(left, *limit > *used ? *limit - *used : 0);
+    if (path.empty() || path == "/") return left;
+    path.resize(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+uint64_t kilobytes_at(std::string_view text, std::string_view key) {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (!line.starts_with(key) || line.substr(key.size(), 1) != ":") continue;
+    line.remove_prefix(key.size() + 1);
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    return number_in(line).value_or(0) * 1024;
+  }
+  return 0;
+}
+
+uint64_t available_memory() {
+  return std::min(kilobytes_at(text_of("/proc/meminfo"), "MemAvailable"), left_by_groups());
+}
+
+uint64_t peak_memory() { return kilobytes_at(text_of("/proc/self/status"), "VmHWM"); }
+
+void forget_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::string bytes_text(double bytes) {
+  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 1e6) return fmt::format("{:.1f} KB", bytes / 1e3);
+  return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+}  // namespace heddle

@@ -1,0 +1,229 @@
+// x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a slab, 64 values at a
+// time; all else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: their
+// products are split into bytes, weight * scale = 128 * high + low, so that a whole block is summed before it leaves
+// the register.
+#if defined(__x86_64__)
+#include <cstring>
+
+#include "cpu/kernels/product.h"
+#include "cpu/vectors_zmm.h"
+
+namespace heddle::cpu {
+namespace {
+
+static_assert(tile_rows<Zmm> == 16);
+constexpr uint32_t rows_of_register = 16;
+
+// The registers: 0 to 3 for sums, 4 for rows of x, 5 and 6 for weights. (Their numbers must be literals.)
+struct Registers {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t columns[16] = {};  // in bytes
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(Registers) == 64);
+
+// For so many values of each row at a time.
+void configure(uint32_t values) {
+  alignas(64) Registers set;
+  const auto shape = [&](int index, uint32_t rows, uint32_t columns) {
+    set.rows[index] = uint8_t(rows);
+    set.columns[index] = uint16_t(columns);
+  };
+  for (const int sum : {0, 1, 2, 3}) shape(sum, rows_of_register, 64);
+  shape(4, rows_of_register, values);
+  for (const int weights : {5, 6}) shape(weights, values / 4, 64);
+  asm volatile("" ::: "memory");  // the intrinsic says of 8 bytes only that it reads them
+  _tile_loadconfig(&set);
+}
+
+// 16 rows of x, wherever they lie.
+class RowsOfX {
+ public:
+  explicit RowsOfX(const XRow* xs) : xs_(xs), stride_(xs[1].q - xs[0].q) {
+    for (uint32_t i = 1; i < rows_of_register; ++i) even_ = even_ && xs[i].q - xs[i - 1].q == stride_;
+  }
+  // Where `bytes` of each, from `column` on, can be loaded from.
+  HEDDLE_INLINE const int8_t* at(uint32_t column, uint32_t bytes) {
+    if (even_) return xs_[0].q + column;
+    asm volatile(
+        "" ::
+            : "memory");  // the intrinsics do not say that they read: not before the last load, not after the next
+    for (uint32_t i = 0; i < rows_of_register; ++i)
+      std::memcpy(gathered_ + i * stride_of_gathered, xs_[i].q + column, bytes);
+    asm volatile("" ::: "memory");
+    return gathered_;
+  }
+  HEDDLE_INLINE int64_t stride() const { return even_ ? stride_ : stride_of_gathered; }
+
+ private:
+  static constexpr int64_t stride_of_gathered = 64;
+  const XRow* xs_;
+  int64_t stride_;
+  bool even_ = true;
+  alignas(64) int8_t gathered_[rows_of_register * stride_of_gathered];
+};
+
+// What left the registers, for even and odd blocks: of 16 rows of x and 16 weight rows.
+struct alignas(64) Sums {
+  int32_t low[2][rows_of_register][16], high[2][rows_of_register][16];
+};
+
+// Integer sums of one block. With groups it is as `split` leaves it: low bytes, high bytes, the other fields.
+template <class S, int odd>
+HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sums& sums) {
+  constexpr uint32_t plane = S::values * rows_of_register, step = S::groups > 1 ? 64 : S::values;
+  if constexpr (odd) {
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  for (uint32_t k = 0; k < S::values; k += step) {
+    _tile_loadd(4, x.at(b * S::values + k, step), x.stride());
+    _tile_loadd(5, at + k * rows_of_register, 64);
+    if constexpr (odd)
+      _tile_dpbssd(2, 4, 5);
+    else
+      _tile_dpbssd(0, 4, 5);
+    if constexpr (S::groups > 1) {
+      _tile_loadd(6, at + plane + k * rows_of_register, 64);
+      if constexpr (odd)
+        _tile_dpbssd(3, 4, 6);
+      else
+        _tile_dpbssd(1, 4, 6);
+    }
+  }
+  if constexpr (odd) {
+    _tile_stored(2, sums.low[1], 64);
+    if constexpr (S::groups > 1) _tile_stored(3, sums.high[1], 64);
+  } else {
+    _tile_stored(0, sums.low[0], 64);
+    if constexpr (S::groups > 1) _tile_stored(1, sums.high[0], 64);
+  }
+}
+
+// A tile with 16 rows. While one block is added up, the next is multiplied.
+template <class S>
+void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
+  constexpr uint32_t plane = S::groups > 1 ? S::values * rows_of_register : 0;
+  constexpr uint32_t bytes = S::bytes * rows_of_register + plane;
+  const uint32_t blocks = cols / S::values;
+  RowsOfX x(xs);
+  Sums sums;
+  Zmm::F sum[rows_of_register] = {};
+  const auto add = [&](uint32_t b, int odd) HEDDLE_INLINE_LAMBDA {
+    const uint8_t* fields = at + plane;
+    const Zmm::F d = S::d(fields, 0);
+    each<rows_of_register>([&](auto a) HEDDLE_INLINE_LAMBDA {
+      constexpr int i = HEDDLE_VALUE(a);
+      auto total = load<Zmm::I>(sums.low[odd][i]);
+      if constexpr (S::groups > 1) total += load<Zmm::I>(sums.high[odd][i]) << 7;
+      sum[i] = with_block<S>(sum[i], total, d, fields, xs[i], b, 0);
+    });
+    at += bytes;
+  };
+  multiply_block<S, 0>(at, 0, x, sums);
+  for (uint32_t b = 0; b < blocks; b += 2) {
+    if (b + 1 < blocks) multiply_block<S, 1>(at + bytes, b + 1, x, sums);
+    add(b, 0);
+    if (b + 1 == blocks) break;
+    if (b + 2 < blocks) multiply_block<S, 0>(at + bytes, b + 2, x, sums);
+    add(b + 1, 1);
+  }
+  each<rows_of_register>([&](auto a) HEDDLE_INLINE_LAMBDA {
+    constexpr int i = HEDDLE_VALUE(a);
+    store(out + uint32_t(i) * stride, sum[i]);
+  });
+}
+
+template <class S>
+void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
+                            uint32_t stride) {
+  configure(S::groups > 1 ? 64 : S::values);
+  uint32_t first = 0;
+  for (; first + rows_of_register <= count; first += rows_of_register)
+    sixteen_rows<S>(slab, cols, xs + first, out + first * stride, stride);
+  if (first < count) {
+    XRow rest[rows_of_register];  // the last one again, to make them sixteen
+    float values[rows_of_register * 16];
+    for (uint32_t i = 0; i < rows_of_register; ++i) rest[i] = xs[first + i < count ? first + i : count - 1];
+    sixteen_rows<S>(slab, cols, rest, values, 16);
+    for (uint32_t i = 0; first + i < count; ++i)
+      std::memcpy(out + (first + i) * stride, values + i * 16, 16 * sizeof(float));
+  }
+  _tile_release();
+}
+
+// Signed bytes: what they have too much is taken away.
+void make_signed(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
+  const uint32_t plane = shape.values * rows_of_register;
+  const __m512i offset = _mm512_set1_epi8(char(shape.offset));
+  for (uint32_t b = 0; b < cols / shape.values; ++b, slab += shape.bytes * rows_of_register)
+    for (uint8_t* at = slab; at < slab + plane; at += 64) store(at, _mm512_sub_epi8(load<__m512i>(at), offset));
+}
+
+// Weights times scales, as low and high bytes. From the last block to the first: each becomes larger.
+void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
+  constexpr uint32_t most_bytes = 400;
+  alignas(64) uint8_t copy[most_bytes * rows_of_register];
+  const uint32_t rows = rows_of_register, plane = shape.values * rows, rest = shape.bytes * rows - plane;
+  const __m512i offset = _mm512_set1_epi16(short(shape.offset)), low = _mm512_set1_epi16(127);
+  for (uint32_t b = cols / shape.values; b-- > 0;) {
+    std::memcpy(copy, slab + b * shape.bytes * rows, shape.bytes * rows);
+    uint8_t* to = slab + b * (shape.bytes + shape.room) * rows;
+    std::memcpy(to + 2 * plane, copy + plane, rest);
+    for (uint32_t step = 0; step < shape.values / 4; ++step) {
+      const __m512i scale = load<__m512i>(copy + (shape.scale_field() + 4 * (4 * step / shape.group)) * rows);
+      const __m512i scales = _mm512_mask_blend_epi16(0xaaaaaaaa, scale, _mm512_slli_epi32(scale, 16));
+      const __m512i bytes = load<__m512i>(copy + step * 64);
+      const __m512i even =
+          _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_and_si512(bytes, _mm512_set1_epi16(255)), offset), scales);
+      const __m512i odd = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_srli_epi16(bytes, 8), offset), scales);
+      store(to + step * 64,
+            _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi16(_mm512_and_si512(odd, low), 8)));
+      store(to + plane + step * 64, _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, _mm512_srai_epi16(even, 7),
+                                                           _mm512_slli_epi16(_mm512_srai_epi16(odd, 7), 8)));
+    }
+  }
+}
+
+void arrange(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
+  if (shape.has_groups())
+    split(slab, shape, cols);
+  else if (shape.offset != 0)
+    make_signed(slab, shape, cols);
+}
+
+template <int values, int group, Mins mins>
+void put(Isa& isa) {
+  for (TileKernels& kernels : isa.tiles) {
+    SlabShape& shape = kernels.slab;
+    if (!kernels.few || shape.values != values || shape.group != group || shape.mins != mins) continue;
+    kernels.many = many_rows_in_registers<Slab<Zmm, values, group, mins, false>>;
+    if (shape.has_groups()) shape.room = shape.values;
+  }
+}
+
+}  // namespace
+
+const Isa& isa_avx512_amx() {
+  static const Isa isa = [] {
+    Isa made = isa_avx512_vnni();
+    made.name = "avx512-amx";
+    made.arrange = arrange;
+    for (TileKernels& kernels : made.tiles) kernels.many = nullptr;
+    put<16, 16, Mins::none>(made);
+    put<32, 32, Mins::none>(made);
+    put<32, 32, Mins::plain>(made);
+    put<256, 16, Mins::none>(made);
+    put<256, 16, Mins::scaled>(made);
+    put<256, 32, Mins::none>(made);
+    put<256, 32, Mins::scaled>(made);
+    return made;
+  }();
+  return isa;
+}
+
+}  // namespace heddle::cpu
+#endif

@@ -1,0 +1,75 @@
+// What is planned against what is taken.
+#include "base/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "cpu/cpu.h"
+#include "cpu/pages.h"
+#include "tests/cpu/small_model.h"
+
+namespace heddle::test {
+namespace {
+
+TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
+  Builder builder({.format = quant::Format::q8_0,
+                   .layers = 4,
+                   .width = 512,
+                   .heads = 8,
+                   .head = 64,
+                   .inner = 4096,
+                   .vocabulary = 4000});
+  const model::Model& model = builder.model();
+  const model::Limits limits{.rows = 256, .kv_blocks = 64};
+  const cpu::Options options{.threads = 2};
+  const model::Memory planned = cpu::memory_needed(model, limits, options);
+
+  uint64_t weights = model.embedding.data.size() + model.output.data.size();
+  for (const model::Layer& layer : model.layers)
+    for (const model::Matrix* m : {&layer.attention.q, &layer.attention.k, &layer.attention.v, &layer.attention.output,
+                                   &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down})
+      weights += m->data.size();
+  EXPECT_NEAR(double(planned.weights), double(weights), double(weights) / 100);
+  EXPECT_EQ(planned.kv, 4u * 64 * 32 * (2 * 64 + 2 * 64) * 2);
+
+#ifndef HEDDLE_SANITIZED  // whose own memory would count
+  forget_peak_memory();
+  const uint64_t before = peak_memory();
+  const auto backend = cpu::make_cpu(model, limits, options);
+  model::Batch batch;
+  batch.blocks.resize(1);
+  for (uint32_t i = 0; i < limits.kv_blocks; ++i) batch.blocks[0].push_back(i);
+  batch.outputs = {255};
+  for (uint32_t first = 0; first < 64 * 32; first += 256) {
+    batch.tokens.assign(256, 3);
+    batch.sequences.assign(256, 0);
+    batch.positions.resize(256);
+    std::iota(batch.positions.begin(), batch.positions.end(), first);
+    model::forward(model, *backend, batch);
+  }
+  // the weights of this model lie in memory already, so only what was packed is new, and the embedding is not
+  const uint64_t taken = peak_memory() - before;
+  EXPECT_LT(taken, planned.total());
+  EXPECT_GT(taken, planned.total() / 2);
+#endif
+}
+
+TEST(CpuMemory, TiedWeightsCountOnce) {
+  Builder tied({.format = quant::Format::q8_0, .tied = true}), two({.format = quant::Format::q8_0});
+  const model::Limits limits{.kv_blocks = 1};
+  EXPECT_LT(cpu::memory_needed(tied.model(), limits).weights, cpu::memory_needed(two.model(), limits).weights);
+}
+
+TEST(CpuMemory, PagesAreZerosAndMove) {
+  cpu::Pages pages(10'000'000);
+  EXPECT_EQ(pages.data()[0] | pages.data()[9'999'999], 0);
+  pages.data()[5] = 7;
+  cpu::Pages other(std::move(pages));
+  EXPECT_EQ(other.data()[5], 7);
+  EXPECT_EQ(pages.data(), nullptr);
+  EXPECT_EQ(cpu::Pages(0).data(), nullptr);
+}
+
+TEST(CpuMemory, ThereIsABandwidth) { EXPECT_GT(cpu::read_bandwidth(2), 1e8); }
+
+}  // namespace
+}  // namespace heddle::test
