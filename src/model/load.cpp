@@ -37,7 +37,7 @@ class Loader {
     epsilon_ = static_cast<float>(read_.number(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
                                                                              : "attention.layer_norm_epsilon"));
     read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "attention.causal", "pooling_type"});
-    read_ends();
+    read_activation();
     read_windows();
     read_ropes();
     read_experts();
@@ -54,8 +54,10 @@ class Loader {
       attention_softcap_ = static_cast<float>(read_.number("attn_logit_softcapping", 0));
       model_.logit_softcap = static_cast<float>(read_.number("final_logit_softcapping", 0));
     }
+    read_.finish_options();
+    read_ends();
     for (uint32_t i = 0; i < layers_; ++i) model_.layers.push_back(layer(i));
-    read_.finish();
+    read_.finish_tensors();
   }
 
  private:
@@ -75,6 +77,19 @@ class Loader {
     else
       model_.output = model_.embedding;
     model_.output_bias = read_.vector_if("output.bias", model_.vocabulary);
+  }
+
+  void read_activation() {
+    const std::string name = read_.string("hidden_activation", "");
+    activation_ = arch_.activation;
+    if (name == "silu")
+      activation_ = Activation::silu;
+    else if (name == "gelu")
+      activation_ = Activation::gelu;
+    else if (name == "gelu_pytorch_tanh")
+      activation_ = Activation::gelu_tanh;
+    else if (!name.empty())
+      read_.refuse("hidden_activation", "silu, gelu or gelu_pytorch_tanh");
   }
 
   void read_windows() {
@@ -198,7 +213,7 @@ class Loader {
   FeedForward feed_forward(const std::string& blk, uint32_t index) {
     FeedForward to;
     const uint64_t width = model_.width, inner = inner_[index];
-    to.activation = arch_.activation;
+    to.activation = activation_;
     if (arch_.input_norms) to.norm = norm(blk + (arch_.one_norm ? "attn_norm" : "ffn_norm"), width);
     if (arch_.output_norms) to.output_norm = norm(blk + "post_ffw_norm", width);
     if (experts_) {
@@ -239,6 +254,7 @@ class Loader {
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0;
   bool parallel_ = false;
+  Activation activation_ = Activation::silu;
   Rope rope_, local_rope_;
 };
 

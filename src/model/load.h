@@ -1,4 +1,4 @@
-// A checkpoint -> a model. One page per architecture under model/pages says which tensors and options it has.
+// A checkpoint -> a model. The table of architectures says which tensors and options it has.
 #pragma once
 #include "formats/checkpoint.h"
 #include "model/backend.h"

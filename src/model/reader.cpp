@@ -1,4 +1,4 @@
-// Every question is noted, so that finish() can say what was never asked for.
+// Every question is noted, so that what was never asked for can be named.
 #include "model/reader.h"
 
 #include <fmt/ranges.h>
@@ -104,14 +104,18 @@ Vector Reader::vector(const std::string& name, uint64_t size) {
   return values;
 }
 
-void Reader::finish() const {
-  std::vector<std::string> keys, tensors;
+void Reader::finish_options() const {
+  std::vector<std::string> keys;
   for (const auto& [key, value] : checkpoint_.metadata.all())
     if (key.starts_with(prefix_) && !used_keys_.contains(key))
       keys.push_back(fmt::format("{} = {}", key, formats::to_string(value)));
   if (!keys.empty())
     throw Error("{}: heddle does not know these options of the model: {}", checkpoint_.path.string(),
                 fmt::join(keys, ", "));
+}
+
+void Reader::finish_tensors() const {
+  std::vector<std::string> tensors;
   for (const formats::Tensor& tensor : checkpoint_.tensors)
     if (!used_tensors_.contains(tensor.name)) tensors.push_back(tensor.name);
   if (!tensors.empty()) {

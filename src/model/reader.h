@@ -33,9 +33,10 @@ class Reader {
   Vector vector(const std::string& name, uint64_t size);
   Vector vector_if(const std::string& name, uint64_t size) { return has(name) ? vector(name, size) : Vector(); }
 
-  // Tensors and options that no one asked for are an Error that names them: a model that has more than heddle knows of
+  // Options and tensors that no one asked for are an Error that names them: a model that has more than heddle knows of
   // would run and be wrong.
-  void finish() const;
+  void finish_options() const;
+  void finish_tensors() const;
 
  private:
   const formats::Value* find(std::string_view key);

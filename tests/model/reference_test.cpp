@@ -1,20 +1,20 @@
 // Whole models on the reference backend against logits that others computed.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "tests/model/reference_data.h"
-#include "tests/support/shared_data.h"
+#include "tests/support/closeness.h"
+#include "tests/support/folder.h"
+#include "tests/support/hf_arch.h"
+#include "tests/support/reference_values.h"
+#include "tests/support/running.h"
 
 namespace heddle::test {
 namespace {
 
-class HfArch : public testing::TestWithParam<const char*> {};
-
 TEST_P(HfArch, LogitsAndGreedyTokensAreThoseOfTransformers) {
-  SHARED_DATA(folder, std::string("hf-arch/") + GetParam());
+  SHARED_DATA(folder, HfArch::folder());
   const Values expected = read_values(folder / "ref.safetensors");
   const std::vector<uint32_t>& ids = expected.ids.at("input_ids");
   EXPECT_LT(worst(expected.f32.at("logits"), Running(folder).all_logits(ids)), 2e-6);
@@ -22,7 +22,7 @@ TEST_P(HfArch, LogitsAndGreedyTokensAreThoseOfTransformers) {
 }
 
 TEST_P(HfArch, APromptMayComeInPieces) {
-  SHARED_DATA(folder, std::string("hf-arch/") + GetParam());
+  SHARED_DATA(folder, HfArch::folder());
   const std::vector<uint32_t> ids = read_values(folder / "ref.safetensors").ids.at("input_ids");
   const std::vector<float> whole = Running(folder).all_logits(ids);
   EXPECT_EQ(Running(folder, 0, 7).all_logits(ids), whole);
@@ -33,14 +33,17 @@ TEST_P(HfArch, APromptMayComeInPieces) {
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), whole.begin() + 5 * twice.model.vocabulary));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HfArch,
-                         testing::Values("gemma2", "gemma3", "gpt2", "llama3-ropescaled", "mistral-swa", "mixtral",
-                                         "phi3", "qwen2", "qwen3"),
-                         [](const auto& one) {
-                           std::string name = one.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+TEST_P(HfArch, AConvertedFileSaysTheSameToTheBit) {
+  SHARED_DATA(folder, HfArch::folder());
+  const Values expected = read_values(folder / "ref.safetensors");
+  const std::vector<uint32_t>& ids = expected.ids.at("input_ids");
+  const Folder temporary;
+  const auto file = converted(folder, temporary.file("m.gguf"));
+  EXPECT_EQ(Running(file).all_logits(ids), Running(folder).all_logits(ids));
+  EXPECT_EQ(Running(file).greedy(ids, 40), expected.ids.at("greedy_ids"));
+}
+
+HEDDLE_FOR_ALL_OF_HF_ARCH();
 
 // The prompts, greedy ids and logits of <name>-ref.json; `rows` of logits: all of the prompt, or its last.
 void compare_stories(const std::filesystem::path& model, const std::filesystem::path& folder, const std::string& name) {

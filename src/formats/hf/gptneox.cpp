@@ -8,13 +8,14 @@ Description gptneox_page(Config& config) {
   const Sizes sizes = read_sizes(config, {50432, 6144, 24576, 44, 64, 0, 0, 2048, 1e-5, false});
   if (sizes.kv_heads != sizes.heads) config.refuse("num_key_value_heads", "as many as attention heads");
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
-  // GGUF has no key for it, and the tanh form is within 5e-4 of the exact one.
   config.expect("hidden_act", {"gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh"}, "gelu");
   config.expect("attention_bias", {true}, true);
 
   Description to("gptneox");
   put_sizes(to, sizes);
   to.set("attention.layer_norm_epsilon", config.number("layer_norm_eps", 1e-5));
+  if (config.string("hidden_act", "gelu") != "gelu")
+    to.set("hidden_activation", Value(std::string("gelu_pytorch_tanh")));
   to.set("use_parallel_residual", Value(config.boolean("use_parallel_residual", true)));
   const Rope rope =
       read_rope(config, sizes, {.theta = 10000, .partial = 0.25, .types = {"default", "linear", "dynamic", "yarn"}});

@@ -1,0 +1,104 @@
+// Every class and option that heddle reads, as tiny models whose logits transformers computed.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/architectures.h"
+#include "tests/model/fixture.h"
+#include "tests/support/closeness.h"
+#include "tests/support/hf_arch.h"
+#include "tests/support/running.h"
+
+namespace heddle::test {
+namespace {
+
+class Architectures : public testing::TestWithParam<std::string> {
+ protected:
+  // The logits at all positions of the model that lies in the folder or file.
+  std::vector<float> logits(const std::filesystem::path& model, uint32_t rows = 64,
+                            const MakeBackend& make = cpu::make_reference) {
+    return Running(model, fixture.context, rows, make).all_logits(fixture.ids);
+  }
+  std::vector<float> logits_of(const Json& config, quant::Format format = quant::Format::f32) {
+    const Folder other;
+    fixture.write(other, config, format);
+    return logits(other.path());
+  }
+
+  const Fixture fixture{GetParam()};
+  const Folder folder;
+  void SetUp() override { fixture.write(folder, fixture.config); }
+};
+
+TEST_P(Architectures, LogitsAreThoseOfTransformers) {
+  EXPECT_LT(worst(fixture.logits(), fixture.chosen(logits(folder.path()))), 2e-6);
+}
+
+TEST_P(Architectures, APromptInPiecesAndAConvertedFileGiveTheSameBits) {
+  const std::vector<float> whole = logits(folder.path());
+  EXPECT_EQ(logits(folder.path(), 7), whole);
+  EXPECT_EQ(logits(folder.path(), 1), whole);
+  EXPECT_EQ(logits(converted(folder.path(), folder.file("m.gguf")), 11), whole);
+}
+
+TEST_P(Architectures, WeightsOfHalfTheSizeGiveTheSameBits) {  // all of them are exact there
+  const std::vector<float> whole = logits(folder.path());
+  EXPECT_EQ(logits_of(fixture.config, quant::Format::f16), whole);
+  EXPECT_EQ(logits_of(fixture.config, quant::Format::bf16), whole);
+}
+
+// config.json as it was before transformers 5.
+Json older(Json config) {
+  Json& text = config.contains("text_config") ? config["text_config"] : config;
+  if (!text.contains("rope_parameters")) return config;
+  const Json ropes = text["rope_parameters"];
+  text.erase("rope_parameters");
+  const bool two = ropes.contains("full_attention");
+  Json rope = two ? ropes["full_attention"] : ropes;
+  if (two) text["rope_local_base_freq"] = ropes["sliding_attention"]["rope_theta"];
+  const bool neox = text["model_type"] == "gpt_neox";
+  text[neox ? "rotary_emb_base" : "rope_theta"] = rope["rope_theta"];
+  if (rope.contains("partial_rotary_factor"))
+    text[neox ? "rotary_pct" : "partial_rotary_factor"] = rope["partial_rotary_factor"];
+  const Json type = rope["rope_type"];
+  for (const char* key : {"rope_type", "rope_theta", "partial_rotary_factor"}) rope.erase(key);
+  rope["type"] = type == "longrope" ? "su" : type;
+  text["rope_scaling"] = type == "default" ? Json() : rope;
+  if (text["model_type"] == "gemma3_text") {
+    const std::vector<std::string> types = text["layer_types"];
+    const auto full = std::find(types.begin(), types.end(), "full_attention");
+    if (full != types.end()) text["sliding_window_pattern"] = full - types.begin() + 1;
+    text.erase("layer_types");
+  }
+  if (text["model_type"] == "gemma2") text.erase("layer_types");
+  return config;
+}
+
+TEST_P(Architectures, TheOlderSpellingOfOptionsGivesTheSameBits) {
+  EXPECT_EQ(logits_of(older(fixture.config)), logits(folder.path()));
+}
+
+TEST_P(Architectures, TheFastBackendIsClose) {
+  const std::vector<float> expected = logits(folder.path());
+  const size_t vocabulary = expected.size() / fixture.ids.size();
+  EXPECT_LT(worst(expected, logits(folder.path(), 9, fast(true))), 1e-3);  // its cache is f16
+  EXPECT_GT(least_cosine(expected, logits(folder.path(), 9, fast(false)), vocabulary), 0.999);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(Fixture::names()),
+                         [](const auto& one) { return as_test_name(one.param); });
+
+TEST(ArchitectureFixtures, ThereIsOneOfEachArchitecture) {
+  std::set<std::string> found, expected;
+  for (const std::string& name : Fixture::names()) {
+    const Folder folder;
+    const Fixture fixture(name);
+    fixture.write(folder, fixture.config);
+    found.insert(std::string(formats::open_checkpoint(folder.path()).architecture()));
+  }
+  for (const model::Architecture& one : model::all_architectures()) expected.emplace(one.name);
+  EXPECT_EQ(found, expected);
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,122 @@
+// A tiny model of one class: its config, and what transformers makes of it (tools/model_fixtures/make.py wrote both).
+// The weights are in no file: they follow from the names of the tensors.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "quant/format.h"
+#include "tests/support/folder.h"
+
+namespace heddle::test {
+
+// Multiples of 1/256 within a quarter of 0; norms are multiples of 1/64 within a quarter of `norms`.
+inline std::vector<float> formula(const std::string& name, const std::vector<uint64_t>& shape, float norms) {
+  uint32_t seed = 2166136261;
+  for (const char byte : name) seed = (seed ^ uint8_t(byte)) * 16777619;
+  uint64_t count = 1;
+  for (const uint64_t n : shape) count *= n;
+  const bool is_norm = shape.size() == 1 && name.ends_with("weight");
+  std::vector<float> values(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t x = i * 2654435769u + seed;
+    x = (x ^ x >> 16) * 2146121005u;
+    x = (x ^ x >> 15) * 2221713035u;
+    const float k = float(x >> 25) - 64;
+    values[i] = is_norm ? norms + std::floor(k / 4) / 64 : k / 256;
+  }
+  return values;
+}
+
+class Fixture {
+ public:
+  const Json json;
+  const Json& config;
+  const std::vector<uint32_t> ids;
+  const uint32_t context;  // to load it with; 0: its own
+
+  Fixture(const Fixture&) = delete;
+  explicit Fixture(const std::string& name)
+      : json(parse_json(MappedFile(folder() / (name + ".json")).text(), name)),
+        config(json.at("config")),
+        ids(json.at("ids").get<std::vector<uint32_t>>()),
+        context(json.at("context").get<uint32_t>()) {}
+
+  static std::filesystem::path folder() {
+    return std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests" / "model" / "fixtures";
+  }
+  static std::vector<std::string> names() {
+    std::vector<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder())) all.push_back(entry.path().stem().string());
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  // What transformers says at some positions.
+  std::vector<float> logits() const {
+    std::vector<float> all;
+    for (const Json& row : json.at("logits"))
+      for (const Json& value : row) all.push_back(value.get<float>());
+    return all;
+  }
+  // The same positions of the logits of all.
+  std::vector<float> chosen(const std::vector<float>& all) const {
+    const size_t size = all.size() / ids.size();
+    std::vector<float> some;
+    for (const Json& position : json.at("positions")) {
+      const auto begin = all.begin() + long(position.get<size_t>() * size);
+      some.insert(some.end(), begin, begin + long(size));
+    }
+    return some;
+  }
+
+  // config.json and model.safetensors.
+  void write(const Folder& to, const Json& with_config, quant::Format format = quant::Format::f32) const {
+    to.write("config.json", with_config.dump());
+    const char* type = format == quant::Format::f32 ? "F32" : format == quant::Format::f16 ? "F16" : "BF16";
+    Json header = Json::object();
+    std::string data;
+    for (const auto& [name, shape] : tensors()) {
+      const std::vector<float> values = formula(name, shape, json.at("norms").get<float>());
+      std::vector<uint8_t> bytes(quant::row_bytes(format, values.size()));
+      quant::encode(format, values.data(), values.size(), bytes.data());
+      header[name] = {{"dtype", type}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+      data.append(bytes.begin(), bytes.end());
+    }
+    const std::string text = header.dump();
+    const uint64_t size = text.size();
+    std::string file(sizeof size, '\0');
+    std::memcpy(file.data(), &size, sizeof size);
+    to.write("model.safetensors", file + text + data);
+  }
+
+ private:
+  using Shapes = std::vector<std::pair<std::string, std::vector<uint64_t>>>;
+
+  // Each name once for every number that may stand in the place of `sign`.
+  static Shapes numbered(const Shapes& names, char sign, uint64_t count) {
+    Shapes all;
+    for (const auto& [name, shape] : names) {
+      const size_t at = name.find(sign);
+      if (at == name.npos) {
+        all.emplace_back(name, shape);
+        continue;
+      }
+      for (uint64_t i = 0; i < count; ++i)
+        all.emplace_back(name.substr(0, at) + std::to_string(i) + name.substr(at + 1), shape);
+    }
+    return all;
+  }
+  Shapes tensors() const {
+    Shapes all;
+    for (const auto& [name, shape] : json.at("tensors").items())
+      all.emplace_back(name, shape.get<std::vector<uint64_t>>());
+    return numbered(numbered(all, '*', json.at("layers").get<uint64_t>()), '?', json.at("experts").get<uint64_t>());
+  }
+};
+
+}  // namespace heddle::test

@@ -1,0 +1,173 @@
+// Options of models: those that heddle knows count, and those that it does not know are refused by name before weights
+// are looked at.
+#include <gtest/gtest.h>
+
+#include "tests/model/fixture.h"
+#include "tests/support/closeness.h"
+#include "tests/support/refused.h"
+#include "tests/support/running.h"
+
+namespace heddle::test {
+namespace {
+
+Json patched(Json config, const char* patch) {
+  config.merge_patch(parse_json(patch, "patch"));
+  return config;
+}
+
+struct Option {
+  const char *fixture, *patch;
+};
+
+// Otherwise a fixture could pass although its option is ignored.
+TEST(ModelOptions, EachChangesTheLogits) {
+  const Option options[] = {
+      {"llama", R"({"rms_norm_eps": 0.01})"},
+      {"llama", R"({"rope_parameters": {"rope_theta": 500}})"},
+      {"llama-linear", R"({"rope_parameters": {"factor": 3}})"},
+      {"llama-llama3", R"({"rope_parameters": {"factor": 2}})"},
+      {"llama-llama3", R"({"rope_parameters": {"low_freq_factor": 2}})"},
+      {"llama-llama3", R"({"rope_parameters": {"high_freq_factor": 16}})"},
+      {"llama-llama3", R"({"rope_parameters": {"original_max_position_embeddings": 16}})"},
+      {"llama-yarn", R"({"rope_parameters": {"factor": 8}})"},
+      {"llama-yarn", R"({"rope_parameters": {"original_max_position_embeddings": 64}})"},
+      {"llama-yarn-betas", R"({"rope_parameters": {"beta_fast": 1.5}})"},
+      {"llama-yarn-betas", R"({"rope_parameters": {"beta_slow": 0.25}})"},
+      {"llama-yarn-betas", R"({"rope_parameters": {"attention_factor": 1}})"},
+      {"llama-yarn-mscale", R"({"rope_parameters": {"mscale": 1.5}})"},
+      {"llama-yarn-mscale", R"({"rope_parameters": {"mscale_all_dim": 1.5}})"},
+      {"mistral", R"({"sliding_window": 8})"},
+      {"mistral", R"({"sliding_window": null})"},
+      {"mixtral", R"({"num_experts_per_tok": 3})"},
+      {"mixtral-window", R"({"sliding_window": 10})"},
+      {"granite", R"({"attention_multiplier": 0.3})"},
+      {"granite", R"({"embedding_multiplier": 7})"},
+      {"granite", R"({"residual_multiplier": 0.4})"},
+      {"granite", R"({"logits_scaling": 2})"},
+      {"gpt2", R"({"layer_norm_epsilon": 0.01})"},
+      {"gptneox", R"({"use_parallel_residual": false})"},
+      {"gptneox", R"({"rope_parameters": {"partial_rotary_factor": 0.5}})"},
+      {"gptneox", R"({"hidden_act": "gelu_new"})"},
+      {"gptneox-serial", R"({"rope_parameters": {"factor": 3}})"},
+      {"qwen2moe", R"({"num_experts_per_tok": 2})"},
+      {"qwen3moe", R"({"num_experts_per_tok": 2})"},
+      {"phi2", R"({"rope_parameters": {"partial_rotary_factor": 0.8}})"},
+      {"phi3-window", R"({"sliding_window": 8})"},
+      {"phi3-longrope", R"({"rope_parameters": {"long_factor": [1, 1.3, 2, 3, 7]}})"},
+      {"phi3-longrope", R"({"rope_parameters": {"attention_factor": 1}})"},
+      {"phi3-longrope-short", R"({"rope_parameters": {"short_factor": [1, 1.5, 1.1, 1.2, 1.4]}})"},
+      {"gemma2", R"({"sliding_window": 6})"},
+      {"gemma2", R"({"attn_logit_softcapping": 3})"},
+      {"gemma2", R"({"final_logit_softcapping": 4})"},
+      {"gemma3", R"({"sliding_window": 7})"},
+      {"gemma3", R"({"rope_parameters": {"sliding_attention": {"rope_theta": 500}}})"},
+      {"gemma3", R"({"rope_parameters": {"full_attention": {"rope_theta": 500}}})"},
+      {"gemma3-linear", R"({"rope_parameters": {"full_attention": {"factor": 2}}})"},
+      {"gemma3-linear", R"({"final_logit_softcapping": 3})"},
+      {"gemma3-linear", R"({"layer_types": ["sliding_attention", "full_attention", "sliding_attention",
+                            "full_attention"]})"},
+      {"olmo2-yarn", R"({"rope_parameters": {"factor": 2}})"},
+  };
+  for (const Option& option : options) {
+    const Fixture fixture(option.fixture);
+    const Folder folder;
+    fixture.write(folder, patched(fixture.config, option.patch));
+    const std::vector<float> logits = Running(folder.path(), fixture.context).all_logits(fixture.ids);
+    EXPECT_GT(worst(fixture.logits(), fixture.chosen(logits)), 5e-5) << option.fixture << " " << option.patch;
+  }
+}
+
+// The files have no tensor at all: who looked for one would say so first.
+TEST(ModelOptions, OfAFolderAreRefusedByName) {
+  const struct {
+    Option option;
+    std::initializer_list<std::string_view> says;
+  } cases[] = {
+      {{"llama", R"({"rope_parameters": {"rope_type": "mrope"}})"}, {"rope_type", "expected one of", "mrope"}},
+      {{"llama", R"({"rope_parameters": {"mrope_section": [1, 2]}})"}, {"mrope_section"}},
+      {{"llama", R"({"hidden_act": "relu"})"}, {"hidden_act", "silu", "relu"}},
+      {{"llama", R"({"attn_output_gate": true})"}, {"options that heddle does not know", "attn_output_gate"}},
+      {{"llama", R"({"quantization_config": {"quant_method": "gptq"}})"}, {"quantization_config", "gptq"}},
+      {{"llama", R"({"num_key_value_heads": 3})"}, {"num_key_value_heads", "a divisor of the 4"}},
+      {{"llama", R"({"head_dim": 13})"}, {"head_dim", "an even number"}},
+      {{"llama-yarn", R"({"rope_parameters": {"truncate": false}})"}, {"truncate", "expected true, found false"}},
+      {{"llama-linear", R"({"rope_parameters": {"factor": null}})"}, {"factor", "a number"}},
+      {{"mistral", R"({"layer_types": ["sliding_attention", "full_attention"]})"}, {"layer_types", "the same"}},
+      {{"smollm3", R"({"no_rope_layers": [1, 0, 1, 1, 1]})"}, {"no_rope_layers", "every fourth"}},
+      {{"smollm3", R"({"use_sliding_window": true, "max_window_layers": 0})"}, {"use_sliding_window"}},
+      {{"gpt2", R"({"scale_attn_by_inverse_layer_idx": true})"}, {"scale_attn_by_inverse_layer_idx"}},
+      {{"gpt2", R"({"add_cross_attention": true})"}, {"add_cross_attention"}},
+      {{"gptneox", R"({"hidden_act": "relu"})"}, {"hidden_act", "gelu", "relu"}},
+      {{"gptneox", R"({"attention_bias": false})"}, {"attention_bias"}},
+      {{"qwen2", R"({"use_sliding_window": true, "max_window_layers": 0})"}, {"use_sliding_window"}},
+      {{"qwen2", R"({"rope_parameters": {"rope_type": "llama3", "factor": 8}})"}, {"rope_type", "llama3"}},
+      {{"qwen3", R"({"attention_bias": true})"}, {"attention_bias"}},
+      {{"qwen2moe", R"({"norm_topk_prob": true})"}, {"norm_topk_prob", "expected false, found true"}},
+      {{"qwen2moe", R"({"mlp_only_layers": [0]})"}, {"mlp_only_layers"}},
+      {{"qwen2moe", R"({"qkv_bias": false})"}, {"qkv_bias"}},
+      {{"qwen3moe", R"({"norm_topk_prob": false})"}, {"norm_topk_prob", "expected true, found false"}},
+      {{"qwen3moe", R"({"decoder_sparse_step": 2})"}, {"decoder_sparse_step"}},
+      {{"phi2", R"({"qk_layernorm": true})"}, {"qk_layernorm"}},
+      {{"phi3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 2}})"}, {"rope_type", "longrope", "yarn"}},
+      {{"phi3-longrope", R"({"rope_parameters": {"long_factor": [1, 2], "short_factor": [1, 2]}})"}, {"long_factor"}},
+      {{"gemma2", R"({"query_pre_attn_scalar": 7})"}, {"query_pre_attn_scalar", "12", "7"}},
+      {{"gemma2", R"({"tie_word_embeddings": false})"}, {"tie_word_embeddings"}},
+      {{"gemma3", R"({"use_bidirectional_attention": true})"}, {"use_bidirectional_attention"}},
+      {{"gemma3", R"({"attn_logit_softcapping": 50})"}, {"attn_logit_softcapping"}},
+      {{"olmo2", R"({"attention_bias": true})"}, {"attention_bias"}},
+      {{"llama", R"({"architectures": ["MambaForCausalLM"]})"}, {"class", "MambaForCausalLM"}},
+  };
+  for (const auto& [option, says] : cases) {
+    SCOPED_TRACE(std::string(option.fixture) + " " + option.patch);
+    const Folder folder;
+    folder.write("config.json", patched(Fixture(option.fixture).config, option.patch).dump());
+    folder.write("model.safetensors", std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
+    expect_says(refusal([&] { model::load(formats::open_checkpoint(folder.path())); }), says);
+  }
+}
+
+TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
+  const struct {
+    const char *fixture, *key;
+    formats::Value value;
+    std::initializer_list<std::string_view> says;
+  } cases[] = {
+      {"llama", "general.architecture", std::string("mamba"), {"does not run the architecture \"mamba\"", "llama"}},
+      {"llama", "llama.attention.clamp_kqv", 8.0f, {"does not know these options", "llama.attention.clamp_kqv = 8"}},
+      {"llama", "llama.attn_logit_softcapping", 50.0f, {"does not know these options", "attn_logit_softcapping"}},
+      {"llama", "llama.rope.scaling.type", std::string("spiral"), {"rope.scaling.type", "none, linear", "spiral"}},
+      {"llama", "llama.block_count", uint32_t{0}, {"block_count", "1 to 4096"}},
+      {"llama", "llama.attention.head_count", uint32_t{0}, {"attention.head_count", "from 1 on"}},
+      {"llama", "llama.attention.layer_norm_rms_epsilon", std::string("x"), {"layer_norm_rms_epsilon"}},
+      {"gptneox", "gptneox.hidden_activation", std::string("relu"), {"hidden_activation", "gelu", "relu"}},
+      {"mixtral", "llama.expert_used_count", uint32_t{6}, {"expert_used_count", "1 to 5", "6"}},
+      {"qwen2", "qwen2.attention.sliding_window", uint32_t{9}, {"does not know these options", "sliding_window"}},
+  };
+  for (const auto& [name, key, value, says] : cases) {
+    SCOPED_TRACE(std::string(name) + " " + key);
+    const Folder folder;
+    const Fixture fixture(name);
+    fixture.write(folder, fixture.config);
+    formats::Checkpoint checkpoint = formats::open_checkpoint(folder.path());
+    formats::Metadata metadata = formats::converted_metadata(checkpoint);
+    metadata.set(key, value);
+    checkpoint.tensors.clear();
+    checkpoint.index();
+    formats::write_gguf(checkpoint, metadata, std::nullopt, folder.file("m.gguf"));
+    expect_says(refusal([&] { model::load(formats::open_checkpoint(folder.file("m.gguf"))); }), says);
+  }
+}
+
+TEST(ModelOptions, ALongRopeIsChosenByTheContext) {
+  const Fixture longer("phi3-longrope"), shorter("phi3-longrope-short");
+  const Folder folder;
+  shorter.write(folder, shorter.config);
+  const auto radians = [&](uint32_t context) { return Running(folder.path(), context).model.layers[0].attention.rope; };
+  EXPECT_EQ(radians(32).radians, radians(8).radians);
+  EXPECT_EQ(radians(33).radians, radians(0).radians);
+  EXPECT_NE(radians(32).radians, radians(33).radians);
+  EXPECT_EQ(radians(32).magnitude, radians(33).magnitude);
+}
+
+}  // namespace
+}  // namespace heddle::test
