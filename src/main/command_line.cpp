@@ -8,24 +8,31 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "kernels/catalog.h"
+#include "main/bench_command.h"
 #include "main/gpu_command.h"
 #include "main/inspect_command.h"
 #include "main/model_commands.h"
 #include "main/model_file_commands.h"
+#include "main/plan_command.h"
 #include "main/ptx_command.h"
 #include "main/text_commands.h"
+#include "main/welcome.h"
 
 namespace heddle {
 namespace {
 
 constexpr const char* overview =
-    "heddle: LLM inference that writes its own GPU code.\n"
-    "This version reads and writes model files, speaks their tokenizers and chat templates, and holds the kernels. "
-    "Models\n"
-    "are not run yet.";
+    "heddle: LLM inference that writes its own GPU code. This version runs models on the CPU; on the GPU it runs its\n"
+    "kernels. Where MODEL is left out, it is weft, a small model that is part of the program.";
 
 constexpr const char* examples =
     "Examples:\n"
+    "  heddle                                 a story by weft, and what to try next\n"
+    "  heddle chat MODEL                      a conversation\n"
+    "  heddle run MODEL -p \"Once upon\"       a text continued\n"
+    "  heddle bench MODEL                     how fast that is here, and how near to what memory can give\n"
+    "  heddle plan MODEL --ctx 8192           the memory it will take, and whether it fits\n"
+    "  heddle perplexity MODEL FILE           how well it foretells a text\n"
     "  heddle inspect MODEL                   what a GGUF file or a folder of safetensors holds and needs\n"
     "  heddle tokenize MODEL \"Hello\"          the ids the model sees\n"
     "  heddle template MODEL --messages F.json\n"
@@ -35,17 +42,13 @@ constexpr const char* examples =
     "                                         the same model with smaller weights\n"
     "  heddle synth --shape llama-3.1-8b OUT.gguf\n"
     "                                         random weights of a real shape, to time programs with\n"
-    "  heddle ptx list                        every kernel, what it does and what can be set\n"
-    "  heddle ptx show NAME                   one kernel as PTX text, for the lowest target it is for\n"
-    "  heddle ptx show NAME --target sm_90a --set FIELD=VALUE\n"
-    "                                         the same for another target and another shape\n"
-    "  heddle ptx check                       verify every kernel and assemble it for every target\n"
-    "  heddle ptx check NAME --target sm_80   the same for one kernel and one target\n"
-    "  heddle devices                         the GPUs, with the bandwidth measured\n"
-    "  heddle selftest                        every kernel on the GPU, compared by value with f64\n"
-    "  heddle bench kernels --json            every kernel timed against the streaming limit\n"
+    "  heddle ptx list | show NAME | check    the GPU kernels: what they do, their PTX, whether it assembles\n"
+    "  heddle devices | selftest | bench kernels\n"
+    "                                         on a GPU: what it is, every kernel against f64, every kernel timed\n"
     "\n"
-    "The exit status is 0 when done, 1 when something was refused or failed, 2 when the command was not understood.";
+    "The exit status is 0 when done, 1 when something was refused or failed, 2 when the command was not understood, "
+    "130\n"
+    "when Ctrl-C ended it.";
 
 // What the options of `ptx` are read into.
 struct PtxOptions {
@@ -92,7 +95,7 @@ struct GpuOptions {
   BenchKernelsOptions kernels;
 };
 
-void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int& status) {
+void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, std::ostream& err, int& status) {
   CLI::App* devices = program.add_subcommand("devices", "The GPUs: what they are, and how fast their memory reads");
   devices->callback([&out] { list_devices(out); });
 
@@ -105,11 +108,9 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int
   test->add_option("--threads", options.selftest.threads, "On the host, for the references; 0: all")->type_name("N");
   test->callback([&options, &out, &status] { status = selftest(options.selftest, out) ? 0 : 1; });
 
-  CLI::App* bench = program.add_subcommand("bench", "Time what heddle does on this machine");
+  CLI::App* bench = program.add_subcommand("bench", "Time a model on this machine, or the GPU kernels");
   bench->require_subcommand(0, 1);
-  bench->callback([bench] {
-    if (bench->get_subcommands().empty()) throw CLI::CallForHelp();
-  });
+  describe_bench(*bench, out, err);
   CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
   kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
   kernels->add_option("--device", options.kernels.device, "Which GPU, by its number in `heddle devices`")
@@ -121,9 +122,7 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, int
 
 void describe_inspect(CLI::App& program, InspectOptions& options, std::ostream& out) {
   CLI::App* command = program.add_subcommand("inspect", "What a model file holds, and the memory it needs");
-  command->add_option("model", options.path, "A GGUF file, a safetensors file, or a folder with either")
-      ->required()
-      ->type_name("");
+  describe_model(*command, options.path);
   command->add_option("--ctx", options.context, "Tokens to plan the KV cache for; without it, the model's context")
       ->type_name("N");
   command->add_flag("--tensors", options.tensors, "List every tensor");
@@ -142,20 +141,21 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
   program.require_subcommand(0, 1);
 
   int status = 0;
-  describe_models(program, in, out, err);
+  describe_models(program, in, out, err, status);
   InspectOptions inspect_options;
   describe_inspect(program, inspect_options, out);
+  describe_plan(program, out, status);
   describe_text(program, in, out);
   describe_model_files(program, out, err);
   PtxOptions ptx;
   describe_ptx(program, ptx, out, status);
   GpuOptions gpu;
-  describe_gpu(program, gpu, out, status);
+  describe_gpu(program, gpu, out, err, status);
   program.footer(examples);  // after the subcommands, which would inherit it
 
   try {
     program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes words from the end
-    if (arguments.empty()) throw CLI::CallForHelp();
+    if (arguments.empty()) return welcome(out, err);
     return status;
   } catch (const CLI::ParseError& error) {
     return program.exit(error, out, err) == 0 ? 0 : 2;  // 0: --help and --version come this way too

@@ -8,8 +8,10 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "formats/checkpoint.h"
+#include "main/open_model.h"
 
 namespace heddle {
 namespace {
@@ -25,11 +27,6 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-std::string bytes_text(double bytes) {
-  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
-  if (bytes < 1e6) return fmt::format("{:.1f} KB", bytes / 1e3);
-  return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.2f} GB", bytes / 1e9);
-}
 std::string count_text(double count) {
   if (count < 1e3) return fmt::format("{:.0f}", count);
   if (count < 1e6) return fmt::format("{:.1f} K", count / 1e3);
@@ -219,7 +216,7 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
 }  // namespace
 
 void inspect(const InspectOptions& options, std::ostream& out) {
-  const Checkpoint checkpoint = formats::open_checkpoint(options.path);
+  const Checkpoint checkpoint = open_model(options.path);
   const Summary sum = summary_of(checkpoint, options);
   (options.json ? print_json : print_text)(checkpoint, sum, options, out);
 }

@@ -1,10 +1,16 @@
-// Which of the two forms of a tokenizer a checkpoint has.
+// Which model, and which of the two forms of a tokenizer it has.
 #include "main/open_model.h"
 
 #include "base/error.h"
+#include "formats/gguf.h"
+#include "main/own_model.h"
 #include "main/vocabulary_keys.h"
 
 namespace heddle {
+
+formats::Checkpoint open_model(const std::string& path) {
+  return path.empty() ? formats::read_gguf(own_model(), "weft") : formats::open_checkpoint(path);
+}
 
 text::Tokenizer open_tokenizer(const formats::Checkpoint& checkpoint) {
   if (checkpoint.kind == formats::Checkpoint::Kind::gguf)

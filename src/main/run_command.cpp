@@ -1,93 +1,95 @@
-// Feeds a prompt, then one token after the other.
+// What is asked for becomes a prompt and a request.
 #include "main/run_command.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <CLI/CLI.hpp>
 #include <bit>
-#include <chrono>
+#include <csignal>
 #include <istream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/output_file.h"
-#include "engine/sampler.h"
+#include "base/utf8.h"
+#include "main/chat_conversation.h"
+#include "main/generate.h"
+#include "main/interrupt.h"
 #include "main/text_commands.h"
-#include "text/template.h"
 
 namespace heddle {
 namespace {
 
 using text::Id;
 
-// The message in the model's own words.
-std::string as_chat(const RunningModel& running, const RunOptions& options, const std::string& message) {
-  if (running.chat_template.empty()) throw Error("{}: the model has no chat template", options.model);
-  nlohmann::json messages = nlohmann::json::array();
-  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
-  messages.push_back({{"role", "user"}, {"content", message}});
-  const text::Tokenizer& words = running.words();
-  text::TemplateInput input;
-  input.messages = messages.dump();
-  if (words.bos()) input.bos = words.text(*words.bos());
-  if (words.eos()) input.eos = words.text(*words.eos());
-  input.now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return text::ChatTemplate(running.chat_template).render(input);
+std::vector<Id> prompt_ids(const RunningModel& running, const RunOptions& options, std::string prompt) {
+  if (!options.chat) return running.words().encode(prompt);
+  std::vector<Message> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", std::move(prompt)});
+  return chat_ids(running, messages, now_in_seconds());
 }
 
-std::vector<Id> prompt_ids(const RunningModel& running, const RunOptions& options, const std::string& prompt) {
-  const text::Tokenizer& words = running.words();
-  if (!options.chat) return words.encode(prompt);
-  return words.encode(as_chat(running, options, prompt), {.add_special = false});  // the template writes BOS itself
+// A line for every token: its log-probability, then the likeliest tokens there.
+std::string logprob_lines(const std::vector<engine::Pick>& picks, const text::Tokenizer& words) {
+  std::string lines;
+  const auto shown = [&words](Id id) { return in_quotes(words.bytes(id)); };
+  for (const engine::Pick& pick : picks) {
+    lines += fmt::format("{:9.4f} {}", pick.log_probability, shown(pick.id));
+    for (const engine::TokenLogprob& other : pick.top)
+      lines += fmt::format("{}{:.4f} {}", &other == &pick.top.front() ? "  of " : ", ", other.log_probability,
+                           shown(other.id));
+    lines += '\n';
+  }
+  return lines;
 }
 
 }  // namespace
 
-void run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
+void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err, int& status) {
+  const auto run = std::make_shared<RunOptions>();
+  CLI::App* command = program.add_subcommand("run", "Continue a text, as a stream");
+  describe_model(*command, run->model);
+  command
+      ->add_option_function<std::string>(
+          "-p,--prompt", [run](const std::string& text) { run->prompt = text; }, "The text; without it, standard input")
+      ->type_name("TEXT");
+  command->add_option("-n,--tokens", run->tokens, "At most so many; 0: until the model ends or the context is full")
+      ->type_name("N");
+  command->add_flag("--chat", run->chat, "The text is a message to the model, put into its chat template");
+  command->add_option("--system", run->system, "With --chat: the system message")->type_name("TEXT");
+  describe_device(*command, run->device);
+  describe_sampling(*command, run->sampling);
+  command
+      ->add_option_function<uint32_t>(
+          "--logprobs", [run](uint32_t count) { run->sampling.chain.logprobs = count; },
+          "Print the log-probability of every token, and of so many likeliest ones, to standard error")
+      ->type_name("N");
+  command->callback([run, &in, &out, &err, &status] { status = run_model(*run, in, out, err); });
+}
+
+int run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   const std::string prompt = options.prompt
                                  ? *options.prompt
                                  : std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  const auto running = open_running(options.model, options.device);
+  const auto running = open_running(options.model, options.device, &err);
   const text::Tokenizer& words = running->words();
   const std::vector<Id> ids = prompt_ids(*running, options, prompt);
-  if (ids.empty()) throw Error("expected a text to continue, found an empty one (and the model has no BOS token)");
-  model::Session session = running->session();
-  if (ids.size() >= session.context())
-    throw Error("the prompt is too long: expected fewer than {} tokens, the context, found {}", session.context(),
-                ids.size());
-  engine::Sampler sampler(options.sampling, running->model.vocabulary);
-  for (Id id : ids) sampler.accept(id, engine::Origin::prompt);
-
-  const auto start = Clock::now();
-  std::span<const float> logits = session.feed(ids);
-  const double prompt_seconds = seconds_since(start);
-  text::StreamDecoder decoder(words);
-  const auto generating = Clock::now();
-  uint32_t made = 0;
-  const char* reason = "the context is full";
-  while (true) {
-    const Id id = sampler.pick(logits).id;
-    sampler.accept(id);
-    ++made;
-    if (std::find(words.ends().begin(), words.ends().end(), id) != words.ends().end()) {
-      reason = "the model ended";
-      break;
-    }
-    out << decoder.push(id) << std::flush;
-    if (options.tokens && made >= options.tokens) {
-      reason = "as many as asked for";
-      break;
-    }
-    if (session.length() >= session.context()) break;
-    logits = session.feed({&id, 1});
-  }
-  out << decoder.finish() << std::endl;
-  const double seconds = seconds_since(generating);
-  err << fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); seed {}\n", ids.size(),
-                     double(ids.size()) / prompt_seconds, made, double(made) / seconds, reason, sampler.seed());
+  std::vector<engine::Pick> picks;
+  GenerateRequest request{.sampling = sampling_of(options.sampling, words, running->model.vocabulary),
+                          .stops = options.sampling.stops,
+                          .tokens = options.tokens,
+                          .show = [&out](std::string_view text) { out << text << std::flush; }};
+  if (options.sampling.chain.logprobs) request.picked = [&picks](const engine::Pick& pick) { picks.push_back(pick); };
+  Generator generator(*running);
+  const Interrupt interrupt;
+  request.interrupted = &interrupt.flag();
+  const Generated generated = generator.generate(ids, request);
+  out << std::endl;
+  err << logprob_lines(picks, words) << figures(generated) << '\n';
+  return generated.ending == Ending::interrupted ? 128 + SIGINT : 0;
 }
 
 void write_logits(const LogitsOptions& options, std::ostream& out) {

@@ -4,8 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "engine/sampling.h"
 #include "main/running_model.h"
+#include "main/sampling_options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace heddle {
 
@@ -15,11 +19,12 @@ struct RunOptions {
   uint32_t tokens = 0;                // at most; 0: until the model ends or the context is full
   bool chat = false;                  // the text is a message: the model's chat template is put around it
   std::string system;                 // with `chat`
-  engine::Sampling sampling;
+  SamplingOptions sampling;
   DeviceOptions device;
 };
-// Streams the continuation to `out`; ends with a line of figures on `err`.
-void run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
+void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err, int& status);
+// Streams the continuation to `out`; ends with a line of figures on `err`. The exit status.
+int run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
 
 struct LogitsOptions {
   std::string model, ids, out;

@@ -29,13 +29,11 @@ TEST(CommandLine, SaysItsVersion) {
   EXPECT_EQ(result.out, std::string("heddle ") + version + "\n");
 }
 
-TEST(CommandLine, AloneItShowsWhatItCanDo) {
-  const Result alone = heddle({}), help = heddle({"--help"});
-  EXPECT_EQ(alone.status, 0);
+TEST(CommandLine, HelpShowsWhatItCanDo) {
+  const Result help = heddle({"--help"});
   EXPECT_EQ(help.status, 0);
-  EXPECT_EQ(alone.out, help.out);
-  for (const char* part : {"--version", "ptx", "heddle ptx check", "Examples", "heddle devices", "heddle selftest",
-                           "heddle bench kernels", "The GPUs", "Time what heddle does"})
+  for (const char* part : {"--version", "ptx", "heddle ptx list", "Examples", "heddle devices", "selftest",
+                           "heddle chat", "heddle bench MODEL", "bench kernels", "The GPUs", "heddle plan", "weft"})
     EXPECT_NE(help.out.find(part), std::string::npos) << part << "\n" << help.out;
 }
 
@@ -49,9 +47,8 @@ TEST(CommandLine, EachCommandHasHelp) {
 }
 
 TEST(CommandLine, EachCommandForGpusHasHelpWithItsOptions) {
-  const Result bench = heddle({"bench"});
+  const Result bench = heddle({"bench", "--help"});
   EXPECT_EQ(bench.status, 0);
-  EXPECT_EQ(bench.out, heddle({"bench", "--help"}).out);
   EXPECT_NE(bench.out.find("kernels"), std::string::npos) << bench.out;
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> options{
       {{"devices"}, {}},
@@ -73,7 +70,7 @@ TEST(CommandLine, WhatIsNotUnderstoodIsNamed) {
   const std::vector<std::vector<std::string>> wrong{{"fly"},
                                                     {"--fly"},
                                                     {"ptx", "fly"},
-                                                    {"bench", "fly"},
+                                                    {"bench", "--fly"},
                                                     {"devices", "fly"},
                                                     {"ptx", "list", "--fly"},
                                                     {"selftest", "--fly"},
