@@ -1,4 +1,5 @@
 // heddle chat in a real terminal: tmux holds the screen, keys are sent, and what is to be seen is compared as a whole.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
@@ -35,6 +37,15 @@ Ran shell(const std::string& command) {
   return {::pclose(pipe), out};
 }
 
+bool has_terminals() {  // in a container there may be none
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0) return false;
+  const char* name = ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0 ? ::ptsname(terminal) : nullptr;
+  const bool found = name && ::access(name, F_OK) == 0;
+  ::close(terminal);
+  return found;
+}
+
 // 80 x 24, with a folder as its home and a tmux server of its own.
 class ChatTerminal : public testing::Test {
  protected:
@@ -42,6 +53,7 @@ class ChatTerminal : public testing::Test {
 
   void SetUp() override {
     if (shell("tmux -V").status != 0) GTEST_SKIP() << "needs tmux";
+    if (!has_terminals()) GTEST_SKIP() << "needs pseudo-terminals (/dev/pts)";
   }
   void TearDown() override { tmux("kill-server"); }
 
