@@ -143,9 +143,9 @@ TEST_P(Packed, RowsMayLieAnywhere) {
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 20);
   const RowsView view = rows.view(20);
+  const XRow* const in_order = weights_.kind == XKind::by_32 ? view.by_32 : view.by_256;
   std::vector<XRow> picked;
-  for (uint32_t i = 0; i < 20; ++i)
-    picked.push_back((weights_.kind == XKind::by_32 ? view.by_32 : view.by_256)[i * 7 % 20]);
+  for (uint32_t i = 0; i < 20; ++i) picked.push_back(in_order[i * 7 % 20]);
   std::vector<float> found(20 * stride, NAN);
   multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), picked.data(), 20, found.data(), slab_.data());
   for (uint32_t i = 0; i < 20; ++i)
