@@ -35,7 +35,7 @@ TEST(OwnModel, RunsWhereNoneIsNamed) {
 TEST(OwnModel, KnowsWhatHeddleIs) {
   const Result result = heddle({"run", "--chat", "-p", "What is heddle?", "--temp", "0"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "heddle")) << result.out;
+  EXPECT_TRUE(has(result.out, "heddle is a program that runs language models")) << result.out;
 }
 
 TEST(OwnModel, TheProgramAloneTellsAStory) {
