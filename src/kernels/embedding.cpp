@@ -1,9 +1,8 @@
-// Embedding lookup: one block per token, a piece of 32 values (of floats: one value) per thread and step.
+// Embedding lookup: one block per token, a piece of 32 values per thread and step.
 #include "kernels/embedding.h"
 
 #include "kernels/chain.h"
-#include "kernels/format/block_format.h"
-#include "kernels/format/floats.h"
+#include "kernels/tile_piece.h"
 
 namespace heddle::kernels {
 
@@ -11,55 +10,60 @@ using namespace ptx;
 
 namespace {
 
-// Thread i of the row's pieces writes its two runs of 16 values; `known` is false for an id that does not exist.
-void write_piece(Code& k, const BlockFormat& format, Global<uint8_t> row, U32 i, Pred known, F32 scale,
-                 Global<float> y) {
-  const Lane lane = lane_of(k, i, format.pieces(), false);
-  U32 block = i / format.pieces();
-  auto at = row + mul_wide(block, format.bytes);
-  const Access how{.nc = true};
-  auto quants = format.load_quants(at, lane, how);
-  const auto runs = format.decode({.head = format.load_head(at, lane, how), .quants = quants}, lane);
-  for (uint32_t half = 0; half < 2; ++half) {
-    const Run& run = runs[half];
-    std::vector<F32> v = to_floats(run);
-    for (F32& value : v) {
-      value = value * run.scale;
-      if (run.has_min) value = value - run.min;
-      value = select(known, value * scale, 0.0f);
-    }
-    auto to = y + (block * format.values + format.first(lane) + half * format.apart);
-    for (uint32_t j = 0; j < 16; j += 4) store_vec(to.offset(j), Vec<float, 4>{v[j], v[j + 1], v[j + 2], v[j + 3]});
+struct Writer {
+  Builder<Embedding::Args>& k;
+  const Embedding& spec;
+
+  F32 result(Global<float> y, F32 v) { return spec.add ? load(y) + v : v; }
+
+  // Four values from column `col` on. Rows of floats may have any length, all others are multiples of 32.
+  void write(Global<float> y, U32 col, U32 cols, const std::vector<F32>& v, uint32_t first) {
+    auto four = [&] {
+      Vec<float, 4> out;
+      if (spec.add) out = load_vec<4>(y);
+      for (uint32_t i = 0; i < 4; ++i) out[i] = spec.add ? out[i] + v[first + i] : v[first + i];
+      store_vec(y, out);
+    };
+    if (!quant::is_float(quant::Format(spec.format))) return four();
+    k.when_else((cols & 3u) == 0u, [&] { k.when(col < cols, four); },
+                [&] {
+                  for (uint32_t i = 0; i < 4; ++i)
+                    k.when(col + i < cols, [&] { store(y.offset(i), result(y.offset(i), v[first + i])); });
+                });
   }
-}
+};
 
 }  // namespace
 
 Kernel Embedding::build() const {
   check_fields(*this);
   const auto weights = quant::Format(format);
+  const TileShape shape{weights, 0, 0, tile_cols};
+  const uint32_t row_pieces = tile_cols / 32;
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
+  const Codebook book = TilePiece::codebook(k, weights);
+  if (book) k.barrier();
   chain_wait(k, chained);
   U32 token = k.block_id(), cols = k.arg(&Args::cols);
   k.when(token < k.arg(&Args::tokens), [&] {
     U32 id = load(k.arg(&Args::ids) + token);
     Pred known = id < k.arg(&Args::vocabulary);
     // an unknown id reads row 0, which is there if there is a table at all
-    U32 row_bytes = cols / quant::block_values(weights) * quant::block_bytes(weights);
-    auto row = k.arg(&Args::table) + mul_wide(select(known, id, 0u), row_bytes);
-    auto y = k.arg(&Args::y) + mul_wide(token, cols);
+    U32 row = select(known, id, 0u), slices = (cols + (tile_cols - 1)) / tile_cols;
     F32 scale = k.arg(&Args::scale);
-    if (quant::is_float(weights)) {
-      const uint32_t bytes = quant::block_bytes(weights);
-      k.loop(k.thread(), cols, threads, [&](U32 i) {
-        F32 v = decode_floats(weights, load_floats(row + mul_wide(i, bytes), bytes, {.nc = true}), bytes)[0];
-        store(y + i, select(known, v * scale, 0.0f));
-      });
-    } else {
-      k.loop(k.thread(), cols / 32u, threads,
-             [&](U32 i) { write_piece(k, block_format(weights), row, i, known, scale, y); });
-    }
+    k.loop(k.thread(), (cols + 31u) / 32u, threads, [&](U32 i) {
+      U32 slice = i / row_pieces;
+      const TilePiece piece(k, weights, tile_cols, row % shape.tile_rows() * row_pieces + i % row_pieces, book);
+      U64 tile = mul_wide(row / shape.tile_rows(), slices) + widen(slice);
+      std::vector<F32> v = piece.values(k.arg(&Args::table) + tile * uint64_t(tile_bytes(weights)), 0);
+      for (F32& value : v) value = select(known, value * scale, 0.0f);
+      for (uint32_t half = 0; half < 2; ++half) {
+        U32 col = slice * tile_cols + piece.run(half);
+        auto y = k.arg(&Args::y) + (mul_wide(token, cols) + widen(col));
+        for (uint32_t j = 0; j < 16; j += 4) Writer{k, *this}.write(y.offset(j), col + j, cols, v, 16 * half + j);
+      }
+    });
   });
   return k.finish();
 }

@@ -7,26 +7,30 @@
 
 namespace heddle::kernels {
 
-// y[i] = scale * row ids[i] of the table. An id that is not below `vocabulary` gives a row of zeros: ids come from the
-// device, where nobody can be told.
+// y[i] = scale * row ids[i] of the table, or y[i] += that. An id that is not below `vocabulary` counts as a row of
+// zeros: ids come from the device, where nobody can be told.
 struct Embedding {
   static constexpr std::string_view name = "embedding",
                                     summary = "rows of a table in any weight format, by token id, as f32",
                                     lowest_target = "sm_75";
   struct Args {
     ptx::DevicePtr<float> y;        // (tokens, cols), 16-byte aligned
-    ptx::DevicePtr<uint8_t> table;  // (vocabulary, cols) in the weight format, 16-byte aligned
+    ptx::DevicePtr<uint8_t> table;  // (vocabulary, cols) in tiles, 16-byte aligned
     ptx::DevicePtr<uint32_t> ids;   // (tokens)
     uint32_t tokens, cols, vocabulary;
     float scale;  // 1, but for models that multiply (by the root of cols, say)
   };
   uint32_t format = uint32_t(quant::Format::q4_k);
+  uint32_t tile_cols = 1024;  // of the table
   uint32_t threads = 128;
+  uint32_t add = 0;
   uint32_t chained = 0;
   auto operator<=>(const Embedding&) const = default;
   static auto fields() {
     return std::tuple(Field<Embedding>{"format", &Embedding::format, weight_formats()},
+                      Field<Embedding>{"tile_cols", &Embedding::tile_cols, one_of({256, 512, 1024})},
                       Field<Embedding>{"threads", &Embedding::threads, range(32, 1024, 32)},
+                      Field<Embedding>{"add", &Embedding::add, yes_or_no()},
                       Field<Embedding>{"chained", &Embedding::chained, yes_or_no()});
   }
 

@@ -42,15 +42,16 @@ struct Gemv {
   uint32_t chained = 0;
   auto operator<=>(const Gemv&) const = default;
   static auto fields() {
-    return std::tuple(
-        Field<Gemv>{"format", &Gemv::format, weight_formats()}, Field<Gemv>{"warps", &Gemv::warps, range(1, 32)},
-        Field<Gemv>{"warps_per_row", &Gemv::warps_per_row, one_of({1, 2, 3, 4, 8})},
-        Field<Gemv>{"rows", &Gemv::rows, one_of({1, 2, 4})}, Field<Gemv>{"columns", &Gemv::columns, range(1, 8)},
-        Field<Gemv>{"x", &Gemv::x, named({"direct", "staged", "chunked", "q8_1"})},
-        Field<Gemv>{"load", &Gemv::load, one_of({2, 4, 16})},
-        Field<Gemv>{"scales", &Gemv::scales, named({"own", "shuffled"})},
-        Field<Gemv>{"unroll", &Gemv::unroll, one_of({1, 2, 4})}, Field<Gemv>{"add", &Gemv::add, yes_or_no()},
-        Field<Gemv>{"chained", &Gemv::chained, yes_or_no()});
+    return std::tuple(Field<Gemv>{"format", &Gemv::format, weight_formats(gemv_formats)},
+                      Field<Gemv>{"warps", &Gemv::warps, range(1, 32)},
+                      Field<Gemv>{"warps_per_row", &Gemv::warps_per_row, one_of({1, 2, 3, 4, 8})},
+                      Field<Gemv>{"rows", &Gemv::rows, one_of({1, 2, 4})},
+                      Field<Gemv>{"columns", &Gemv::columns, range(1, 8)},
+                      Field<Gemv>{"x", &Gemv::x, named({"direct", "staged", "chunked", "q8_1"})},
+                      Field<Gemv>{"load", &Gemv::load, one_of({2, 4, 16})},
+                      Field<Gemv>{"scales", &Gemv::scales, named({"own", "shuffled"})},
+                      Field<Gemv>{"unroll", &Gemv::unroll, one_of({1, 2, 4})},
+                      Field<Gemv>{"add", &Gemv::add, yes_or_no()}, Field<Gemv>{"chained", &Gemv::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -20,7 +20,7 @@ const std::vector<GemvPreset>& gemv_presets() {
         {"mwv_dp4a_q4k_gemv", "Q4_K gemv: q8_1 activations, integer dot products, three warps per row",
          Gemv{.warps = 3, .warps_per_row = 3, .x = Gemv::q8_1}},
     };
-    for (quant::Format format : known_formats) {
+    for (quant::Format format : gemv_formats) {
       std::string name(quant::name(format));
       if (name.ends_with("_k")) name.erase(name.size() - 2, 1);
       list.push_back({name + "_gemv", fmt::format("gemv with weights in {}", quant::name(format)),

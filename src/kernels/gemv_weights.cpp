@@ -17,12 +17,13 @@ GemvWeights::Place GemvWeights::place(Code& k) const {
 }
 
 std::vector<U32> GemvWeights::load_head(Code& k, Global<uint8_t> at, const Place& place, Access how) const {
-  if (!shuffled) return blocks->load_head(at, place.lane, how);
+  const BlockInFile block(at, blocks->align, how);
+  if (!shuffled) return blocks->load_head(block, place.lane);
   std::vector<Var<uint32_t>> words;
   for (uint32_t i = 0; i < blocks->shared_head; ++i) words.push_back(k.var(0u));
   const uint32_t others = lanes_per_block() - 1;
   k.when((place.index & others) == 0u, [&] {
-    auto head = blocks->load_head(at, place.lane, how);
+    auto head = blocks->load_head(block, place.lane);
     for (size_t i = 0; i < words.size(); ++i) words[i] = head[i];
   });
   std::vector<U32> head;
@@ -34,7 +35,7 @@ Raw GemvWeights::load(Code& k, Global<uint8_t> at, const Place& place) const {
   const bool once = blocks ? blocks->align == 16 && !narrow : load_bytes == 16;
   const Access how{.nc = true, .l1 = once ? L1::no_allocate : L1::normal};
   if (!blocks) return {.head = {}, .quants = load_floats(at, load_bytes, how)};
-  auto quants = blocks->load_quants(at, place.lane, how);
+  auto quants = blocks->load_quants(BlockInFile(at, blocks->align, how), place.lane);
   return {.head = load_head(k, at, place, {.nc = true}), .quants = std::move(quants)};
 }
 

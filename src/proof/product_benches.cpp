@@ -1,6 +1,7 @@
 // Timing of the products with few columns: the presets side by side, every format, 1 to 8 columns.
 #include "kernels/embedding.h"
 #include "kernels/gemv_presets.h"
+#include "kernels/tile_unpack.h"
 #include "proof/bench.h"
 #include "quant/q8_1.h"
 
@@ -67,9 +68,34 @@ Bench embedding(quant::Format format) {
           0,           prepare};
 }
 
+// Of a layer's weights, for a product on tensor cores.
+Bench unpack(quant::Format format) {
+  constexpr uint32_t rows = 14336, cols = 4096;
+  const kernels::TileUnpack spec{.format = uint32_t(format), .chained = 1};
+  const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
+  auto prepare = [=](Machine& m, Random&) -> Bench::Round {
+    std::vector<ptx::DevicePtr<uint8_t>> w;  // the bits do not matter for the time
+    for (uint32_t i = 0; i < copies(double(bytes)); ++i) w.push_back(m.poisoned<uint8_t>(bytes));
+    const auto to = m.poisoned<uint8_t>(size_t(rows) * cols * 2);
+    return [=](Machine& now, uint32_t r) {
+      now.launch(spec,
+                 {.to = to, .w = w[r % w.size()], .order = {}, .rows = rows, .cols = cols, .ld = cols, .first = 0});
+    };
+  };
+  return {"tile_unpack",
+          fmt::format("{} {} -> {}", quant::name(format), cols, rows),
+          "sm_90",
+          double(bytes) + 2.0 * rows * cols,
+          0,
+          prepare};
+}
+
 }  // namespace
 
 void add_product_benches(std::vector<Bench>& all) {
+  for (quant::Format format : {quant::Format::q4_k, quant::Format::q6_k, quant::Format::q8_0, quant::Format::f16,
+                               quant::Format::mxfp4, quant::Format::iq2_xxs})
+    all.push_back(unpack(format));
   for (quant::Format format : {quant::Format::q4_k, quant::Format::f16}) all.push_back(embedding(format));
   const std::string dp4a = "mwv_dp4a_q4k_gemv";
   for (auto& [name, summary, spec] : kernels::gemv_presets()) {

@@ -1,15 +1,15 @@
-// Cases of the products of a matrix with few columns, and of the lookup of its rows.
+// Cases of the products of a matrix with few columns.
 #include <numeric>
 
-#include "kernels/embedding.h"
 #include "kernels/gemv_presets.h"
+#include "proof/prompt_cases.h"
 #include "proof/random_blocks.h"
+#include "proof/tile_cases.h"
 #include "quant/q8_1.h"
 
 namespace heddle::proof {
 namespace {
 
-using kernels::Embedding;
 using kernels::Gemv;
 using quant::Format;
 
@@ -194,7 +194,7 @@ std::vector<Shape> odd_shapes(const Gemv& spec) {
 
 // Every format with every kind of x, for 1 to 8 columns.
 void add_formats(std::vector<Case>& cases) {
-  for (Format f : kernels::known_formats) {
+  for (Format f : kernels::gemv_formats) {
     const std::string kernel = kernel_name(f);
     const uint32_t u = unit(f);
     const bool all = f == Format::q4_k || f == Format::q8_0 || f == Format::f16;
@@ -254,7 +254,7 @@ void add_points(std::vector<Case>& cases) {
 // The shapes of an 8B model.
 void add_large(std::vector<Case>& cases) {
   for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{4096, 4096}, {28672, 4096}, {4096, 14336}}));
-  for (Format f : kernels::known_formats)
+  for (Format f : kernels::gemv_formats)
     for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::q8_1)})
       for (uint32_t columns : {1u, 8u}) {
         if (x == Gemv::q8_1 && !quantised(f)) continue;
@@ -266,61 +266,19 @@ void add_large(std::vector<Case>& cases) {
     cases.push_back(gemv("q6k_gemv", {.format = uint32_t(Format::q6_k), .x = x}, {{128'256, 4096}}));
 }
 
-// --- lookup ---------------------------------------------------------------------------------------------------------
-// Bit for bit: the kernel does the roundings of the definition.
-Case embedding(const Embedding& spec, uint32_t vocabulary, uint32_t cols, uint32_t tokens, float scale) {
-  auto run = [=](Machine& m, Random& random, Check& check) {
-    const auto format = Format(spec.format);
-    const std::vector<uint8_t> table = random_blocks(random, format, size_t(vocabulary) * cols, cols);
-    std::vector<uint32_t> ids(tokens);
-    for (uint32_t i = 0; i < tokens; ++i)  // the last row, ids that do not exist, any
-      ids[i] = i == 0 ? vocabulary - 1 : i == 2 ? vocabulary : i == 3 ? 0xffffffff : random.below(vocabulary);
-    constexpr uint32_t after = 5;  // values behind y that must stay as they are
-    const size_t count = size_t(tokens) * cols;
-    std::vector<float> before(count + after, std::bit_cast<float>(0xcccccccc));
-    const Embedding::Args args{.y = m.put(before),
-                               .table = m.put(table),
-                               .ids = m.put(ids),
-                               .tokens = tokens,
-                               .cols = cols,
-                               .vocabulary = vocabulary,
-                               .scale = scale};
-    m.launch(spec, args);
-    std::vector<float> want = before;
-    for (uint32_t i = 0; i < tokens; ++i) {
-      float* row = want.data() + size_t(i) * cols;
-      std::fill_n(row, cols, 0.0f);
-      if (ids[i] >= vocabulary) continue;
-      quant::decode(format, table.data() + ids[i] * quant::row_bytes(format, cols), cols, row);
-      for (uint32_t c = 0; c < cols; ++c) row[c] *= scale;
-    }
-    check.equal("y", m.get(args.y, before.size()), want);
-  };
-  return {"embedding",
-          fmt::format("{} vocabulary={} cols={} tokens={} scale={}", field_text(spec), vocabulary, cols, tokens, scale),
-          spec.chained ? "sm_90" : "sm_75", run};
-}
-
 }  // namespace
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_gemm_cases(sweep, cases);
+  add_tile_cases(sweep, cases);
   for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{3, 512}}));
-  for (Format f : kernels::known_formats) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
+  for (Format f : kernels::gemv_formats) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
   cases.push_back(gemv("gemv", {.columns = 2}, {{3, 512}}));
-  cases.push_back(embedding({}, 9, 512, 5, 1.0f));
   if (sweep == Sweep::quick) return;
   add_formats(cases);
   add_points(cases);
-  for (Format f : kernels::known_formats) {
-    const uint32_t id = uint32_t(f), cols = quantised(f) ? 3 * quant::block_values(f) : 77;
-    cases.push_back(embedding({.format = id}, 11, cols, 7, 1.0f));
-    cases.push_back(embedding({.format = id, .threads = 32}, 3, cols + 4 * unit(f), 1, 45.25f));
-    cases.push_back(embedding({.format = id, .threads = 96, .chained = 1}, 3, unit(f), 0, 1.0f));
-  }
   if (sweep != Sweep::full) return;
   add_large(cases);
-  for (Format f : {Format::q4_k, Format::q6_k, Format::bf16})
-    cases.push_back(embedding({.format = uint32_t(f)}, 128'256, 4096, 33, 1.0f));
 }
 
 }  // namespace heddle::proof

@@ -19,7 +19,10 @@ Layout layout(Format format) {
     case Format::f16:
     case Format::bf16:
     case Format::mxfp4:
-      return {{}, 1};
+    case Format::nvfp4:
+    case Format::iq1_m:
+    case Format::q8_k:
+      return {{}, 1};  // scales of another kind
     case Format::q4_0:
       return {{0}, 8};
     case Format::q4_1:
@@ -44,6 +47,26 @@ Layout layout(Format format) {
       return {{0}, 128};
     case Format::iq4_xs:
       return {{0}, 32 * 128};
+    case Format::iq1_s:
+      return {{0}, 15};
+    case Format::iq2_xxs:
+    case Format::iq2_xs:
+    case Format::iq2_s:
+      return {{0}, 43 * 4};
+    case Format::iq3_xxs:
+      return {{0}, 62 * 8};
+    case Format::iq3_s:
+      return {{0}, 15 * 31};
+    case Format::tq1_0:
+      return {{52}, 1};
+    case Format::tq2_0:
+      return {{64}, 2};
+    case Format::q1_0:
+      return {{0}, 1};
+    case Format::q2_0:
+      return {{0}, 2};
+    case Format::q8_1:
+      return {{0}, 128};
     default:
       break;
   }
@@ -67,11 +90,27 @@ std::vector<uint8_t> random_blocks(Random& random, Format format, size_t values,
     return w;
   }
   const Layout where = layout(format);
+  auto scale = [&](double weight) {
+    const float sign = random.below(2) ? -1.0f : 1.0f;
+    return double(sign * random.uniform(0.7f, 1.4f)) * size / weight;
+  };
   for (size_t at = 0; at < bytes; at += block) {
     if (format == Format::mxfp4) w[at] = uint8_t(int(127 + std::log2(size)) + int(random.below(3)) - 2);
+    if (format == Format::nvfp4)  // subnormal and small ones; the sign counts for nothing
+      for (size_t i = 0; i < 4; ++i) w[at + i] = uint8_t(random.below(24) | random.below(2) << 7);
+    if (format == Format::iq1_m) {
+      const uint16_t bits = to_f16(scale(15)).bits;  // in the high nibbles of four u16
+      for (size_t i = 0; i < 4; ++i) {
+        uint8_t& byte = w[at + 49 + 2 * i];
+        byte = uint8_t((byte & 15) | (bits >> 4 * i & 15) << 4);
+      }
+    }
+    if (format == Format::q8_k) {
+      const float d = float(scale(128));
+      std::memcpy(&w[at], &d, 4);
+    }
     for (uint32_t field : where.scales) {
-      const float sign = random.below(2) ? -1.0f : 1.0f;
-      const f16 v = to_f16(double(sign * random.uniform(0.7f, 1.4f)) * size / where.weight);
+      const f16 v = to_f16(scale(where.weight));
       std::memcpy(&w[at + field], &v.bits, 2);
     }
   }

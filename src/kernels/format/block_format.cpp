@@ -14,7 +14,8 @@ BlockFormat::BlockFormat(quant::Format format, Traits t)
       has_min(t.values_per_min > 0),
       values_per_min(t.values_per_min),
       shared_head(t.shared_head),
-      apart(t.apart) {}
+      apart(t.apart),
+      fields(std::move(t.fields)) {}
 
 Lane lane_of(Code& k, U32 index, uint32_t pieces, bool narrow, Loc l) {
   Recorder::Pin pin(k, l);
@@ -23,7 +24,8 @@ Lane lane_of(Code& k, U32 index, uint32_t pieces, bool narrow, Loc l) {
 }
 
 const BlockFormat& block_format(quant::Format format) {
-  for (auto find : {block_of_32, super_block, block_with_table})
+  for (auto find :
+       {block_of_32, super_block, super_block_of_two_bits, block_with_table, block_of_few_bits, block_with_grid})
     if (const BlockFormat* found = find(format)) return *found;
   if (quant::is_float(format)) throw Error("{} has no blocks", quant::name(format));
   throw Error("no kernel reads {}", quant::name(format));

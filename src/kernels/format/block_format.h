@@ -3,11 +3,12 @@
 //
 // A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
 // block of 256 values has eight pieces and a block of 32 one. Loading and decoding are apart, so that all loads of a
-// lane can be issued before the first use, and so that words can come another way, through shared memory say.
+// lane can be issued before the first use; BlockBytes says where the bytes of a block are.
 #pragma once
 #include <array>
 
-#include "ptx/code.h"
+#include "kernels/format/block_bytes.h"
+#include "kernels/format/codebook.h"
 #include "quant/format.h"
 
 namespace heddle::kernels {
@@ -17,6 +18,7 @@ struct Lane {
   ptx::U32 piece;    // of the block
   uint32_t words;    // of quants in a run: 4, or 1 with narrow loads
   ptx::U32 quarter;  // with narrow loads: which of the four words of each run, else 0
+  Codebook book{};   // of a format that has one
 };
 // Lane `index` of those that share out the pieces of neighbouring blocks.
 Lane lane_of(ptx::Code& k, ptx::U32 index, uint32_t pieces, bool narrow, ptx::Loc l = ptx::Loc::current());
@@ -40,24 +42,29 @@ class BlockFormat {
   bool has_min;             // else Run::min is not set
   uint32_t values_per_min;  // 16 or 32 values have the same min
   uint32_t shared_head;     // words of the head if it is the same for all pieces of a block, else 0
-  uint32_t apart;           // values from the start of a lane's first run to that of its second; less than 32 where
-                            // both have the same scale and min
+  uint32_t apart;           // values from the start of a lane's first run to that of its second; in gemv_formats less
+                            // than 32 only where both have the same scale and min
+  std::vector<uint32_t> fields;  // the bytes of each field of a block, in the order of the file; no access crosses
+                                 // them, but for one of 8 words that is two of 4
 
   virtual ~BlockFormat() = default;
   uint32_t pieces() const { return values / 32; }
   // The place of a lane's first run in the block.
   virtual ptx::U32 first(const Lane& lane) const = 0;
-  virtual std::vector<ptx::U32> load_head(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
-  virtual std::vector<ptx::U32> load_quants(ptx::Global<uint8_t> block, const Lane& lane, ptx::Access how) const = 0;
+  virtual std::vector<ptx::U32> load_head(const BlockBytes& block, const Lane& lane) const = 0;
+  virtual std::vector<ptx::U32> load_quants(const BlockBytes& block, const Lane& lane) const = 0;
   virtual std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const = 0;
   // The same with fewer instructions, for those who have the sums of what the runs are multiplied with: where a run has
   // a min, its q are bytes from 0 to 255.
   virtual std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const { return decode(raw, lane); }
+  // The codebook of a format that has one, else nothing.
+  virtual std::vector<uint32_t> book() const { return {}; }
 
  protected:
   struct Traits {
     uint32_t align, values_per_min;  // 0: no min
     uint32_t shared_head, apart;
+    std::vector<uint32_t> fields;
   };
   BlockFormat(quant::Format format, Traits t);
 };
@@ -71,11 +78,23 @@ std::vector<ptx::F32> to_floats(const Run& run, ptx::Loc l = ptx::Loc::current()
 // One per family.
 const BlockFormat* block_of_32(quant::Format format);
 const BlockFormat* super_block(quant::Format format);
+const BlockFormat* super_block_of_two_bits(quant::Format format);
 const BlockFormat* block_with_table(quant::Format format);
+const BlockFormat* block_of_few_bits(quant::Format format);
+const BlockFormat* block_with_grid(quant::Format format);
 
 // For the decoders: each byte of `bytes` (0 to 127 + bias) less `bias`, as int8.
 inline ptx::U32 less_bias(ptx::U32 bytes, uint32_t bias) {
   return (bytes + (128 - bias) * 0x01010101u) ^ 0x80808080u;  // no byte carries into the next
+}
+// By n modulo 32.
+inline ptx::U32 rotate_left(ptx::U32 word, ptx::U32 n) { return funnel_left(word, word, n); }
+// Bit i of four to bit 0 of byte i: each factor 2^7 moves one of them to its byte.
+inline ptx::U32 bits_to_bytes(ptx::U32 four) { return four * 0x00204081u & 0x01010101u; }
+// Bits 2i and 2i + 1 of eight to the low bits of byte i.
+inline ptx::U32 pairs_to_bytes(ptx::U32 eight) {
+  ptx::U32 two = (eight | eight << 12u) & 0x000f000fu;
+  return (two | two << 6u) & 0x03030303u;
 }
 // 2^23 + byte i of a word. Less 2^23 it is the byte as f32, at the cost of a permute and a sum: conversions are slow.
 inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {

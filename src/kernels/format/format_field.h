@@ -1,13 +1,15 @@
 // The field `format` of a spec: a quant::Format by its name.
 #pragma once
+#include <span>
+
 #include "kernels/field.h"
 #include "kernels/format/known_formats.h"
 
 namespace heddle::kernels {
 
-inline Allowed weight_formats() {
+inline Allowed weight_formats(std::span<const quant::Format> formats = known_formats) {
   Allowed a;
-  for (quant::Format f : known_formats) {
+  for (quant::Format f : formats) {
     a.values.push_back(uint32_t(f));
     a.names.emplace_back(quant::name(f));
   }

@@ -1,4 +1,4 @@
-// The formats that kernels read. quant/ knows more: a file may hold what no kernel reads.
+// The formats that kernels read. quant/ knows more: f64 and integers, which a file may hold too.
 #pragma once
 #include <array>
 
@@ -6,7 +6,17 @@
 
 namespace heddle::kernels {
 
+// In tiles (kernels/tile.h).
 inline constexpr std::array known_formats{
+    quant::Format::f32,    quant::Format::f16,   quant::Format::bf16,    quant::Format::q4_0,   quant::Format::q4_1,
+    quant::Format::q5_0,   quant::Format::q5_1,  quant::Format::q8_0,    quant::Format::q2_k,   quant::Format::q3_k,
+    quant::Format::q4_k,   quant::Format::q5_k,  quant::Format::q6_k,    quant::Format::iq4_nl, quant::Format::iq4_xs,
+    quant::Format::mxfp4,  quant::Format::nvfp4, quant::Format::iq1_s,   quant::Format::iq1_m,  quant::Format::iq2_xxs,
+    quant::Format::iq2_xs, quant::Format::iq2_s, quant::Format::iq3_xxs, quant::Format::iq3_s,  quant::Format::tq1_0,
+    quant::Format::tq2_0,  quant::Format::q1_0,  quant::Format::q2_0,    quant::Format::q8_1,   quant::Format::q8_k};
+
+// As the file has them: what gemv reads.
+inline constexpr std::array gemv_formats{
     quant::Format::f32,  quant::Format::f16,    quant::Format::bf16,   quant::Format::q4_0,
     quant::Format::q4_1, quant::Format::q5_0,   quant::Format::q5_1,   quant::Format::q8_0,
     quant::Format::q2_k, quant::Format::q3_k,   quant::Format::q4_k,   quant::Format::q5_k,

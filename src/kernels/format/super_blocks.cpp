@@ -1,6 +1,6 @@
-// Super-blocks of 256 values: q2_k to q6_k. quant/super_blocks.cpp has the layouts.
+// Super-blocks of 256 values: q2_k to q6_k, q8_k and tq2_0. quant/super_blocks.cpp has the layouts, few_bits.cpp that
+// of the last.
 #include "kernels/format/block_format.h"
-#include "kernels/format/words.h"
 
 namespace heddle::kernels {
 
@@ -15,24 +15,23 @@ class Q4K : public BlockFormat {
  public:
   explicit Q4K(bool five)
       : BlockFormat(five ? Format::q5_k : Format::q4_k,
-                    {.align = 16, .values_per_min = 32, .shared_head = 4, .apart = 32}),
+                    {.align = 16,
+                     .values_per_min = 32,
+                     .shared_head = 4,
+                     .apart = 32,
+                     .fields = five ? std::vector<uint32_t>{16, 32, 128} : std::vector<uint32_t>{16, 128}}),
         five_bits(five) {}
 
   U32 first(const Lane& lane) const override {
     return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
   }
   // d and dmin, then the three words of 6-bit scales and mins
-  std::vector<U32> load_head(Global<uint8_t> block, const Lane&, Access how) const override {
-    return load_words(block, 4, align, how);
-  }
+  std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return block.words(0, 4); }
   // nibbles, then the words with the fifth bits
-  std::vector<U32> load_quants(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto at = block + (lane.piece * 16u + lane.quarter * 4u);
-    auto words = load_words(at.offset(five_bits ? 48 : 16), lane.words, align, how);
-    if (five_bits) {
-      auto bits_at = block + ((lane.piece & 1u) * 16u + lane.quarter * 4u);
-      for (U32 w : load_words(bits_at.offset(16), lane.words, align, how)) words.push_back(w);
-    }
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    auto words = block.words(five_bits ? 48 : 16, lane.words, lane.piece * 16u + lane.quarter * 4u);
+    if (five_bits)
+      for (U32 w : block.words(16, lane.words, (lane.piece & 1u) * 16u + lane.quarter * 4u)) words.push_back(w);
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
@@ -48,10 +47,19 @@ class Q4K : public BlockFormat {
       }
     return runs;
   }
-  // The high nibbles stay where they are, 16 times too large.
+  // The high nibbles stay where they are, 16 times too large; with a fifth bit there is room for twice.
   std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
-    if (five_bits) return decode(raw, lane);
     std::array<Run, 2> runs = scales(raw, lane);
+    if (five_bits) {
+      runs[1].scale = runs[1].scale * 0.5f;
+      for (uint32_t i = 0; i < lane.words; ++i) {
+        // bit 4 is that of sub-block 2c, bit 5 that of 2c + 1
+        U32 bits = rotate_left(raw.quants[lane.words + i], 4u - (lane.piece & 6u));
+        runs[0].q.push_back((raw.quants[i] & 0x0f0f0f0fu) | (bits & 0x10101010u));
+        runs[1].q.push_back((raw.quants[i] >> 3u & 0x1e1e1e1eu) | (bits & 0x20202020u));
+      }
+      return runs;
+    }
     runs[1].scale = runs[1].scale * 0x1p-4f;
     for (uint32_t i = 0; i < lane.words; ++i) {
       runs[0].q.push_back(raw.quants[i] & 0x0f0f0f0fu);
@@ -83,105 +91,26 @@ class Q4K : public BlockFormat {
   bool five_bits;
 };
 
-// q2_k and q3_k: piece l = 4n + 2p + h takes 16 bytes h of half n, and of their four pairs of bits pairs 2p and 2p + 1.
-class TwoBits : public BlockFormat {
- public:
-  using BlockFormat::BlockFormat;
-
-  U32 first(const Lane& lane) const override {
-    return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
-  }
-
- protected:
-  static std::vector<U32> pairs(Global<uint8_t> block, const Lane& lane, uint32_t offset, uint32_t align, Access how) {
-    U32 at = (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
-    return load_words((block + at).offset(offset), lane.words, align, how);
-  }
-  static U32 pair(U32 word, const Lane& lane, uint32_t half) {
-    return word >> ((lane.piece & 2u) << 1u) >> 2 * half & 0x03030303u;
-  }
-  // The number of the 16 values of the lane's first run; that of the second is 2 more.
-  static U32 sixteenth(const Lane& lane) { return (lane.piece >> 1u) * 4u + (lane.piece & 1u); }
-};
-
-class Q2K : public TwoBits {
- public:
-  Q2K() : TwoBits(Format::q2_k, {.align = 4, .values_per_min = 16, .shared_head = 0, .apart = 32}) {}
-
-  // d and dmin, the bytes with scale and min of either run
-  std::vector<U32> load_head(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto scales = block + sixteenth(lane);
-    return {load(block.offset(80).as<uint32_t>(), how), load(scales, how), load(scales.offset(2), how)};
-  }
-  std::vector<U32> load_quants(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    return pairs(block, lane, 16, align, how);
-  }
-  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
-    F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
-    std::array<Run, 2> runs;
-    for (uint32_t half = 0; half < 2; ++half) {
-      U32 packed = raw.head[1 + half];
-      runs[half] = {.q = {}, .scale = d * to_f32(packed & 15u), .min = dmin * to_f32(packed >> 4u), .has_min = true};
-      for (U32 w : raw.quants) runs[half].q.push_back(pair(w, lane, half));
-    }
-    return runs;
-  }
-};
-
-class Q3K : public TwoBits {
- public:
-  Q3K() : TwoBits(Format::q3_k, {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 32}) {}
-
-  // d, then for either run the byte with the low 4 bits of its scale and the byte with the high 2
-  std::vector<U32> load_head(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto low = (block + (sixteenth(lane) & 7u)).offset(96), high = (block + (lane.piece & 1u)).offset(104);
-    return {load_half(block.offset(108), how), load(low, how), load(low.offset(2), how), load(high, how),
-            load(high.offset(2), how)};
-  }
-  // pairs of bits, then the words with the third bits
-  std::vector<U32> load_quants(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto words = pairs(block, lane, 32, align, how);
-    for (U32 w : load_words(block + ((lane.piece & 1u) * 16u + lane.quarter * 4u), lane.words, align, how))
-      words.push_back(w);
-    return words;
-  }
-  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
-    F32 d = low_f16(raw.head[0]);
-    std::array<Run, 2> runs;
-    for (uint32_t half = 0; half < 2; ++half) {
-      U32 low = raw.head[1 + half] >> (lane.piece & 4u) & 15u;
-      U32 high = raw.head[3 + half] >> (lane.piece & 6u) & 3u;  // 2 bits for each four scales
-      F32 scale = d * to_f32(bitcast<int32_t>(low | high << 4u) - 32);
-      runs[half] = {.q = {}, .scale = scale, .min = {}, .has_min = false};
-      for (uint32_t i = 0; i < lane.words; ++i) {
-        U32 third = raw.quants[lane.words + i] >> (lane.piece & 6u);  // bit 0 is that of the first run
-        U32 q = pair(raw.quants[i], lane, half) | (third << (half ? 1u : 2u) & 0x04040404u);
-        runs[half].q.push_back(less_bias(q, 4));
-      }
-    }
-    return runs;
-  }
-};
-
 // Piece l = 4n + m takes 16 bytes m of the nibbles of half n: 16 values low, and those 64 further high.
 class Q6K : public BlockFormat {
  public:
-  Q6K() : BlockFormat(Format::q6_k, {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 64}) {}
+  Q6K()
+      : BlockFormat(Format::q6_k,
+                    {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 64, .fields = {128, 64, 16, 2}}) {}
 
   U32 first(const Lane& lane) const override {
     return (lane.piece >> 2u) * 128u + (lane.piece & 3u) * 16u + lane.quarter * 4u;
   }
   // d, the scales of both runs
-  std::vector<U32> load_head(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto scales = (block + ((lane.piece >> 2u) * 8u + (lane.piece & 3u))).offset(192).as<int8_t>();
-    return {load_half(block.offset(208), how), bitcast<uint32_t>(load(scales, how)),
-            bitcast<uint32_t>(load(scales.offset(4), how))};
+  std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
+    U32 at = (lane.piece >> 2u) * 8u + (lane.piece & 3u);
+    return {block.half(208), block.signed_byte(192, at), block.signed_byte(196, at)};
   }
   // nibbles, then the words with the upper two bits
-  std::vector<U32> load_quants(Global<uint8_t> block, const Lane& lane, Access how) const override {
-    auto words = load_words(block + (lane.piece * 16u + lane.quarter * 4u), lane.words, align, how);
-    auto upper = block + ((lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u);
-    for (U32 w : load_words(upper.offset(128), lane.words, align, how)) words.push_back(w);
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    auto words = block.words(0, lane.words, lane.piece * 16u + lane.quarter * 4u);
+    U32 upper = (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
+    for (U32 w : block.words(128, lane.words, upper)) words.push_back(w);
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
@@ -209,24 +138,45 @@ class Q6K : public BlockFormat {
   }
 };
 
+// Runs that are 128 values apart, so that neighbours take neighbouring bytes. The sums only say what follows from the
+// int8.
+class Q8K : public BlockFormat {
+ public:
+  Q8K()
+      : BlockFormat(Format::q8_k,
+                    {.align = 4, .values_per_min = 0, .shared_head = 1, .apart = 128, .fields = {4, 256, 32}}) {}
+
+  U32 first(const Lane& lane) const override { return lane.piece * 16u + lane.quarter * 4u; }
+  std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.word(0)}; }
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    U32 at = first(lane);
+    auto words = block.words(4, lane.words, at);
+    for (U32 w : block.words(132, lane.words, at)) words.push_back(w);
+    return words;
+  }
+  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+    Run run{.q = {}, .scale = bitcast<float>(raw.head[0]), .min = {}, .has_min = false};
+    std::array<Run, 2> runs{run, run};
+    for (uint32_t i = 0; i < 2 * lane.words; ++i) runs[i / lane.words].q.push_back(raw.quants[i]);
+    return runs;
+  }
+};
+
 }  // namespace
 
 const BlockFormat* super_block(Format format) {
-  static const Q2K q2_k;
-  static const Q3K q3_k;
   static const Q4K q4_k(false), q5_k(true);
   static const Q6K q6_k;
+  static const Q8K q8_k;
   switch (format) {
-    case Format::q2_k:
-      return &q2_k;
-    case Format::q3_k:
-      return &q3_k;
     case Format::q4_k:
       return &q4_k;
     case Format::q5_k:
       return &q5_k;
     case Format::q6_k:
       return &q6_k;
+    case Format::q8_k:
+      return &q8_k;
     default:
       return nullptr;
   }

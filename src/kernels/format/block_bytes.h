@@ -1,0 +1,46 @@
+// Where the bytes of a weight block are: one after the other as in the file, or dealt out to the planes of a tile.
+// Decoders name them by their place in the file.
+#pragma once
+#include "kernels/format/words.h"
+
+namespace heddle::kernels {
+
+// `offset` is known while building and names the field; `at`, if there, is added to it and stays in the field.
+class BlockBytes {
+ public:
+  virtual ~BlockBytes() = default;
+  // n = 1, 2 or 4 words, `at` a multiple of their size; or 8 without `at`.
+  virtual std::vector<ptx::U32> words(uint32_t offset, uint32_t n, ptx::U32 at = {}) const = 0;
+  // 16 bits, a byte and an int8 in a 32-bit register.
+  virtual ptx::U32 half(uint32_t offset, ptx::U32 at = {}) const = 0;
+  virtual ptx::U32 byte(uint32_t offset, ptx::U32 at = {}) const = 0;
+  virtual ptx::U32 signed_byte(uint32_t offset, ptx::U32 at = {}) const = 0;
+
+  ptx::U32 word(uint32_t offset, ptx::U32 at = {}) const { return words(offset, 1, at)[0]; }
+};
+
+// As in the file, at an address that is a multiple of `align`.
+class BlockInFile : public BlockBytes {
+ public:
+  BlockInFile(ptx::Global<uint8_t> block, uint32_t align, ptx::Access how) : block_(block), align_(align), how_(how) {}
+
+  std::vector<ptx::U32> words(uint32_t offset, uint32_t n, ptx::U32 at) const override {
+    return load_words(place(offset, at), n, align_, how_);
+  }
+  ptx::U32 half(uint32_t offset, ptx::U32 at) const override { return load_half(place(offset, at), how_); }
+  ptx::U32 byte(uint32_t offset, ptx::U32 at) const override { return load(place(offset, at), how_); }
+  ptx::U32 signed_byte(uint32_t offset, ptx::U32 at) const override {
+    return ptx::bitcast<uint32_t>(load(place(offset, at).as<int8_t>(), how_));
+  }
+
+ private:
+  ptx::Global<uint8_t> place(uint32_t offset, ptx::U32 at) const {
+    return (at.rec ? block_ + at : block_).offset(offset);
+  }
+
+  ptx::Global<uint8_t> block_;
+  uint32_t align_;
+  ptx::Access how_;
+};
+
+}  // namespace heddle::kernels
