@@ -38,9 +38,9 @@ class Candidates {
   size_t draw(double part) const;  // the candidate at `part` (0 <= part < 1) of the weights' sum
   double entropy() const;          // of the weights, in nats
 
-  // After weigh(): the fewest candidates with the smallest keys (>= 0; lowest id among equals) that weigh at least
-  // `weight`, or more than that where `more` is set.
-  void keep_first(std::span<const float> keys, double weight, bool more, size_t min_keep);
+  // After weigh(): the fewest candidates with the smallest keys (lowest id among equals) that weigh at least `weight`,
+  // or more than that where `more` is set.
+  void keep_first(std::span<const uint32_t> keys, double weight, bool more, size_t min_keep);
   // After weigh(): the same with the largest logits first.
   void keep_most_likely(double weight, size_t min_keep);
 
@@ -63,6 +63,7 @@ class Candidates {
   std::vector<double> sums_;     // weights of every 64 candidates
   double total_ = 0;             // of the weights
   std::vector<float> values_;    // scratch of the cuts
+  std::vector<uint32_t> keys_;   // scratch
   std::vector<uint64_t> ranks_;  // scratch: key << 32 | index
   std::vector<Bucket> buckets_;  // scratch
   std::vector<uint8_t> which_;   // scratch

@@ -13,6 +13,12 @@ namespace {
 
 constexpr size_t block = block_size;
 
+// Unsigned integers in the order of the floats; -0 is +0.
+uint32_t ordered_bits(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x + 0.f);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
 }  // namespace
 
 void Candidates::keep_block(size_t from, size_t to, float logit, size_t& kept) {
@@ -82,20 +88,20 @@ void Candidates::keep_largest(size_t count) {
   keep(which_);
 }
 
-void Candidates::keep_first(std::span<const float> keys, double weight, bool more, size_t min_keep) {
+void Candidates::keep_first(std::span<const uint32_t> keys, double weight, bool more, size_t min_keep) {
   const auto enough = [&](double sum, size_t count) {
     return count >= min_keep && (more ? sum > weight : sum >= weight);
   };
-  // Keys are not negative, so their bits are in their order. Buckets by the upper bits find the one where the cut is,
-  // and only that one is sorted. Sums are exact (see weights_of): their order does not matter.
-  constexpr uint32_t lower_bits = 19;  // 16 buckets from each power of two to the next
-  const auto bucket_of = [&](size_t i) { return std::bit_cast<uint32_t>(keys[i]) >> lower_bits; };
-  const auto rank_of = [&](size_t i) { return uint64_t(std::bit_cast<uint32_t>(keys[i])) << 32 | i; };
-  const bool sort_all = size() <= 512;  // 4096 buckets would be more work
+  // Buckets by the upper bits find the one where the cut is, and only that one is sorted. Sums are exact (see
+  // weights_of): their order does not matter.
+  constexpr uint32_t lower_bits = 19;  // of floats: 16 buckets from each power of two to the next
+  const auto bucket_of = [&](size_t i) { return keys[i] >> lower_bits; };
+  const auto rank_of = [&](size_t i) { return uint64_t(keys[i]) << 32 | i; };
+  const bool sort_all = size() <= 512;  // 8192 buckets would be more work
   double sum = 0;
   size_t count = 0, at = 0;
   if (!sort_all) {
-    buckets_.assign(1u << (31 - lower_bits), {});
+    buckets_.assign(1u << (32 - lower_bits), {});
     for (size_t i = 0; i < size(); ++i) {
       Bucket& bucket = buckets_[bucket_of(i)];
       bucket.weight += double(weights_[i]);
@@ -135,9 +141,10 @@ void Candidates::keep_most_likely(double weight, size_t min_keep) {
     weigh();
     break;
   }
-  values_.resize(size());
-  for (size_t i = 0; i < size(); ++i) values_[i] = top - logits_[i];
-  keep_first(values_, weight, false, min_keep);
+  // How many floats lie between: a difference would be rounded, and others would become equal.
+  keys_.resize(size());
+  for (size_t i = 0; i < size(); ++i) keys_[i] = ordered_bits(top) - ordered_bits(logits_[i]);
+  keep_first(keys_, weight, false, min_keep);
 }
 
 }  // namespace heddle::engine

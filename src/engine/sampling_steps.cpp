@@ -2,6 +2,7 @@
 #include "engine/sampling_steps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -38,9 +39,9 @@ void cut_typical_p(Candidates& candidates, const Sampling& s) {
   const double total = candidates.weigh();
   const double entropy = candidates.entropy(), log_total = log_of(total);
   const float top = candidates.largest();
-  std::vector<float> keys(candidates.size());  // how far the surprise is from the entropy
+  std::vector<uint32_t> keys(candidates.size());  // how far the surprise is from the entropy: a float of 0 or more
   for (size_t i = 0; i < keys.size(); ++i)
-    keys[i] = float(std::abs(log_total - double(candidates.logits()[i] - top) - entropy));
+    keys[i] = std::bit_cast<uint32_t>(float(std::abs(log_total - double(candidates.logits()[i] - top) - entropy)));
   candidates.keep_first(keys, double(s.typical_p) * total, true, s.min_keep);
 }
 

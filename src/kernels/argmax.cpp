@@ -34,7 +34,7 @@ Kernel Argmax::build() const {
       U32 before = atomic(Atomic::inc, arrived, k.grid_x() - 1u, {.order = Order::acq_rel});
       k.when(before == k.grid_x() - 1u, [&] {  // the count is 0 again
         U64 key = atomic(Atomic::exch, all, uint64_t(0));
-        store(k.arg(&Args::ids) + row, argmax_index(key));
+        store(k.arg(&Args::ids) + mul_wide(row, k.arg(&Args::stride)), argmax_index(key));
       });
     });
   });

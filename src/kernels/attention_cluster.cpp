@@ -7,6 +7,8 @@
 // column of a product does not matter as long as K and V agree.
 #include "kernels/attention_cluster.h"
 
+#include <algorithm>
+
 #include "kernels/attention_score.h"
 #include "kernels/chain.h"
 #include "kernels/online_softmax.h"
@@ -470,7 +472,7 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
   if (length <= 128 * spec.splits) {  // what little there is to fetch starts soonest next to the blocks before
-    spec.rows = 4, spec.stages = 2, spec.warps = 2;
+    spec.rows = 4, spec.stages = 4, spec.warps = 2;
     return {spec, 1};
   }
   // The GPU holds a block of this size on every SM, but only if clusters are small: one of 8 or 16 wants so many free
@@ -478,7 +480,8 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   spec.splits = std::min(spec.splits, 2u);
   const uint32_t clusters = std::max(1u, sms / (pairs * spec.splits));
   spec.merge = clusters > 1;
-  spec.rows = 8, spec.warps = 4, spec.stages = std::max(1u, 160 * 1024 / spec.stage_bytes());
+  // Three stages keep the memory busy, and leave room for the blocks of the kernels before and after.
+  spec.rows = 8, spec.warps = 4, spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), 1u, 3u);
   return {spec, clusters};
 }
 

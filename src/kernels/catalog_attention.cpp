@@ -1,5 +1,7 @@
 // The catalog's lines for attention.
+#include "kernels/any_attention.h"
 #include "kernels/attention_cluster.h"
+#include "kernels/attention_prompt.h"
 #include "kernels/entry.h"
 
 namespace heddle::kernels {
@@ -20,6 +22,8 @@ void add_attention(std::vector<Entry>& all) {
       {.length = length_indirect, .warps = 4, .split = 1});
   all.push_back(entry<FlashDecodingReduce>());
   all.push_back(entry<ClusterAttention>());
+  all.push_back(entry<PromptAttention>());
+  all.push_back(entry<AnyAttention>());
 }
 
 }  // namespace heddle::kernels

@@ -2,14 +2,20 @@
 #include "kernels/argmax.h"
 #include "kernels/entry.h"
 #include "kernels/gate.h"
+#include "kernels/half_rows.h"
+#include "kernels/heads.h"
 #include "kernels/kv_scatter.h"
+#include "kernels/mix.h"
 #include "kernels/norm.h"
+#include "kernels/norm_add.h"
 #include "kernels/q8_1.h"
 #include "kernels/residual.h"
 #include "kernels/rope.h"
+#include "kernels/route.h"
 #include "kernels/sample.h"
-#include "kernels/sample_penalties.h"
+#include "kernels/softcap_rows.h"
 #include "kernels/softmax.h"
+#include "kernels/step_advance.h"
 
 namespace heddle::kernels {
 
@@ -21,14 +27,22 @@ void add_layer_kernels(std::vector<Entry>& all) {
   all.push_back(preset<Gate>("gelu_gate", "gelu(gate) * up", {.act = Gate::gelu_tanh}));
   all.push_back(preset<Gate>("silu", "silu of rows", {.act = Gate::silu, .times_up = 0}));
   all.push_back(preset<Gate>("gelu", "gelu of rows", {.act = Gate::gelu_erf, .times_up = 0}));
+  all.push_back(entry<Heads>());
+  all.push_back(entry<NormAdd>());
+  all.push_back(entry<Route>());
+  all.push_back(entry<Mix>());
   all.push_back(entry<CausalSoftmax>());
   all.push_back(entry<KvScatter>());
   all.push_back(entry<QuantizeQ8_1>());
   all.push_back(entry<QuantizeQ8_16>());
   all.push_back(entry<ResidualAdd>());
+  all.push_back(entry<HalfRows>());
   all.push_back(entry<Argmax>());
-  all.push_back(entry<ApplyPenalties>());
   all.push_back(entry<Sample>());
+  all.push_back(
+      preset<Sample>("cluster_sample", "the same, a row shared by a cluster", {.splits = 16, .vec = 4}, "sm_90"));
+  all.push_back(entry<SoftcapRows>());
+  all.push_back(entry<StepAdvance>());
 }
 
 }  // namespace heddle::kernels

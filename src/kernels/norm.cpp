@@ -2,6 +2,7 @@
 #include "kernels/norm.h"
 
 #include "kernels/chain.h"
+#include "kernels/row_norm.h"
 #include "kernels/wide.h"
 
 namespace heddle::kernels {
@@ -18,6 +19,19 @@ Grid one_block_per_row(const Spec& spec, const typename Spec::Args& args) {
   return {.x = args.rows ? args.rows : 1};  // a grid of nothing cannot be launched
 }
 
+// Every thread takes each `threads`-th piece of `vec` values.
+template <class Spec>
+RowNorm norm_of(Builder<typename Spec::Args>& k, const Spec& spec, uint32_t kind, Global<float> x) {
+  using Args = typename Spec::Args;
+  const U32 cols = k.arg(&Args::cols);
+  auto each = [&](auto&& f) {
+    k.loop(k.thread() * spec.vec, cols, spec.threads * spec.vec, [&](U32 i) {
+      for (F32 v : load_wide(x + i, spec.vec)) f(v);
+    });
+  };
+  return row_norm(k, kind, cols, k.arg(&Args::eps), each, [&](F32 v) { return block_sum(k, v); });
+}
+
 }  // namespace
 
 Kernel RmsNorm::build() const {
@@ -29,15 +43,10 @@ Kernel RmsNorm::build() const {
   k.when(row < k.arg(&Args::rows), [&] {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w);
-
-    auto sum = k.var(0.0f);
-    k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
-      for (F32 v : load_wide(x + i, vec)) sum.add_product(v, v);
-    });
-    F32 scale = rsqrt_approx(block_sum(k, sum.get()) / to_f32(cols) + k.arg(&Args::eps));
+    const RowNorm norm = norm_of(k, *this, norm_rms, x);
     k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
       auto v = load_wide(x + i, vec), weight = load_wide(w + i, vec);
-      for (uint32_t j = 0; j < vec; ++j) v[j] = v[j] * scale * (plus_one ? weight[j] + 1.0f : weight[j]);
+      for (uint32_t j = 0; j < vec; ++j) v[j] = norm.of(v[j]) * (plus_one ? weight[j] + 1.0f : weight[j]);
       store_wide(y + i, v);
     });
   });
@@ -46,8 +55,6 @@ Kernel RmsNorm::build() const {
 
 Grid RmsNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
 
-// The mean of large values is off by many of their units in the last place. So the second pass sums the differences
-// from it too: what they lack to zero corrects the mean and the variance.
 Kernel LayerNorm::build() const {
   check_fields(*this);
   Builder<Args> k(std::string(name), threads);
@@ -57,33 +64,13 @@ Kernel LayerNorm::build() const {
   k.when(row < k.arg(&Args::rows), [&] {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w), b = k.arg(&Args::b);
-    F32 part = rcp(to_f32(cols));
-
-    auto sum = k.var(0.0f);
-    k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
-      for (F32 v : load_wide(x + i, vec)) sum += v;
-    });
-    F32 mean = block_sum(k, sum.get()) * part;
-
-    auto differences = k.var(0.0f), squares = k.var(0.0f);
-    k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
-      for (F32 v : load_wide(x + i, vec)) {
-        F32 d = v - mean;
-        differences += d;
-        squares.add_product(d, d);
-      }
-    });
-    F32 rest = block_sum(k, differences.get()) * part;
-    F32 variance = max(fma(-rest, rest, block_sum(k, squares.get()) * part), 0.0f);
-    F32 scale = rsqrt_approx(variance + k.arg(&Args::eps));
+    const RowNorm norm = norm_of(k, *this, norm_layer, x);
     k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
       auto v = load_wide(x + i, vec), weight = load_wide(w + i, vec);
-      for (uint32_t j = 0; j < vec; ++j) v[j] = (v[j] - mean - rest) * scale;
-      if (bias) {
-        auto add = load_wide(b + i, vec);
-        for (uint32_t j = 0; j < vec; ++j) v[j] = fma(v[j], weight[j], add[j]);
-      } else {
-        for (uint32_t j = 0; j < vec; ++j) v[j] = v[j] * weight[j];
+      auto add = bias ? load_wide(b + i, vec) : v;
+      for (uint32_t j = 0; j < vec; ++j) {
+        F32 n = norm.of(v[j]);
+        v[j] = bias ? fma(n, weight[j], add[j]) : n * weight[j];
       }
       store_wide(y + i, v);
     });

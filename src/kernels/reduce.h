@@ -11,6 +11,10 @@ inline ptx::U32 ordered_bits(ptx::F32 v) {
   ptx::U32 bits = bitcast<uint32_t>(v);
   return bits ^ (bitcast<uint32_t>(bitcast<int32_t>(bits) >> 31) | 0x80000000u);
 }
+inline ptx::F32 float_of_ordered(ptx::U32 ordered) {
+  ptx::U32 flipped = ~bitcast<uint32_t>(bitcast<int32_t>(ordered) >> 31);
+  return bitcast<float>(ordered ^ (flipped | 0x80000000u));
+}
 
 inline ptx::U64 shuffle_xor(ptx::U64 v, uint32_t mask, ptx::Loc l = ptx::Loc::current()) {
   auto [lo, hi] = ptx::unpack<uint32_t>(v, l);

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernels/attention_cluster.h"
-#include "proof/case.h"
+#include "proof/prompt_cases.h"
 
 namespace heddle::proof {
 namespace {
@@ -444,6 +444,7 @@ void add_cluster(Sweep sweep, std::vector<Case>& cases) {
 void add_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add_simt(sweep, cases);
   add_cluster(sweep, cases);
+  add_prompt_attention_cases(sweep, cases);
 }
 
 }  // namespace heddle::proof

@@ -81,6 +81,7 @@ std::vector<Bench> all_benches() {
   add_stream_benches(all);
   add_product_benches(all);
   add_attention_benches(all);
+  add_prompt_benches(all);
   add_layer_benches(all);
   return all;
 }

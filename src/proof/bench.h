@@ -32,6 +32,7 @@ double streaming_limit(GpuMachine& machine);
 void add_stream_benches(std::vector<Bench>& all);
 void add_product_benches(std::vector<Bench>& all);
 void add_attention_benches(std::vector<Bench>& all);
+void add_prompt_benches(std::vector<Bench>& all);
 void add_layer_benches(std::vector<Bench>& all);
 std::vector<Bench> all_benches();
 

@@ -8,7 +8,6 @@
 #include "kernels/residual.h"
 #include "kernels/rope.h"
 #include "kernels/sample.h"
-#include "kernels/sample_penalties.h"
 #include "kernels/softmax.h"
 #include "proof/bench.h"
 
@@ -37,6 +36,50 @@ Bench one(std::string kernel, std::string shape, const Spec& spec, size_t count,
     return [=](Machine& now, uint32_t r) { now.launch(spec, args(in[r % in.size()])); };
   };
   return {std::move(kernel), std::move(shape), std::string(Spec::lowest_target), bytes, flops, prepare};
+}
+
+void sample_benches(uint32_t rows, std::vector<Bench>& all) {
+  struct Kind {
+    const char* name;
+    SampleRow row;
+  };
+  constexpr uint32_t vocab = 128256, capacity = 4096;
+  const double min_p = std::log(0.05), n = double(rows) * vocab;
+  // lengths are as of a text of 1000 tokens; the others look at none
+  const Kind kinds[] = {
+      {"greedy", {.temperature = 0}},
+      {"temperature", {.temperature = 0.8f}},
+      {"top-p 0.95", {.temperature = 0.8f, .top_p = 0.95f}},
+      {"top-k 40, top-p 0.95, min-p 0.05", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .log_min_p = min_p}},
+      {"top-k 40, 1000 tokens seen",
+       {.temperature = 0.8f,
+        .top_k = 40,
+        .repetition = 1.1f,
+        .frequency = 0.1f,
+        .repetition_last = ~0u,
+        .length = 1000}}};
+  for (const uint32_t splits : rows == 1 ? std::vector{1u, 8u, 16u} : std::vector{1u, 2u, 4u})
+    for (const auto& [name, row] : kinds) {
+      Bench bench = one(splits > 1 ? "cluster_sample" : "sample",
+                        fmt::format("{} x {} {}, {} blocks a row", rows, vocab, name, splits),
+                        Sample{.splits = splits, .vec = 4, .chained = 1}, size_t(n), n * 4, n,
+                        [=, given = row](Machine& m, Random& random) {
+                          std::vector<uint32_t> texts(size_t(rows) * capacity);
+                          for (uint32_t& id : texts) id = random.below(vocab);
+                          Sample::Args a{.out = {m.poisoned<Sampled>(rows).address},
+                                         .logits = {},
+                                         .params = {m.put(std::vector<SampleRow>(rows, given)).address},
+                                         .biases = {},
+                                         .texts = m.put(texts),
+                                         .changed = m.poisoned<float>(size_t(rows) * vocab),
+                                         .rows = rows,
+                                         .vocab = vocab,
+                                         .capacity = capacity};
+                          return [=](ptx::DevicePtr<float> x) mutable { return a.logits = x, a; };
+                        });
+      if (splits > 1) bench.lowest_target = "sm_90";
+      all.push_back(bench);
+    }
 }
 
 }  // namespace
@@ -170,34 +213,7 @@ void add_layer_benches(std::vector<Bench>& all) {
                      .cols = vocab};
       return [=](ptx::DevicePtr<float> x) mutable { return a.x = x, a; };
     }));
-    all.push_back(one("apply_penalties", shape + ", 1000 tokens seen", ApplyPenalties{.chained = 1}, size_t(n),
-                      rows * 16000.0, 0, [=](Machine& m, Random& random) {
-                        std::vector<TokenCount> seen;
-                        for (uint32_t i = 0; i < 1000; ++i) seen.push_back({random.below(128) + i * 128, 1});
-                        const std::vector<PenaltyRow> p(rows, {.tokens = 1000, .repetition = 1.1f, .frequency = 0.1f});
-                        ApplyPenalties::Args a{.logits = {},
-                                               .params = {m.put(p).address},
-                                               .tokens = {m.put(seen).address},
-                                               .biases = {m.put(std::vector<TokenBias>(1)).address},
-                                               .rows = rows,
-                                               .vocab = vocab};
-                        return [=](ptx::DevicePtr<float> x) mutable { return a.logits = x, a; };
-                      }));
-    for (bool cut : {false, true})
-      all.push_back(one("sample", shape + (cut ? " top-k 40, top-p 0.95, min-p 0.05" : " temperature only"),
-                        Sample{.vec = 4, .chained = 1}, size_t(n), n * 4, n, [=](Machine& m, Random&) {
-                          std::vector<SampleRow> p(rows, {.temperature = 0.8f,
-                                                          .top_k = cut ? 40u : 0u,
-                                                          .top_p = cut ? 0.95f : 1,
-                                                          .min_p = cut ? 0.05f : 0,
-                                                          .seed = 1});
-                          Sample::Args a{.out = {m.poisoned<Sampled>(rows).address},
-                                         .logits = {},
-                                         .params = {m.put(p).address},
-                                         .rows = rows,
-                                         .vocab = vocab};
-                          return [=](ptx::DevicePtr<float> x) mutable { return a.logits = x, a; };
-                        }));
+    sample_benches(rows, all);
   }
 }
 

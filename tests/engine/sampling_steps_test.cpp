@@ -136,6 +136,27 @@ TEST(SamplingSteps, EqualLogitsAreKeptFromTheLowestId) {
   EXPECT_EQ(ids({.xtc_probability = 1, .xtc_threshold = 0.001f}), (std::vector<uint32_t>{299}));
 }
 
+TEST(SamplingSteps, TopPTakesTheLargestLogitsFirst) {
+  const auto ids = [&](const std::vector<float>& logits) {
+    const auto vocabulary = uint32_t(logits.size());
+    Sampler sampler(with_all_logprobs({.top_p = 0.5f}, vocabulary), vocabulary);
+    std::vector<uint32_t> result;
+    for (const auto& [id, p] : distribution(sampler, logits)) result.push_back(id);
+    return result;
+  };
+  // all as far below the largest, after rounding, but tokens 1 and 2 are the smallest
+  std::vector<float> logits(600, 0x1p-40f);
+  logits[0] = 1, logits[1] = 0, logits[2] = -0x1p-40f;
+  const auto kept = ids(logits);
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), 1u) + std::count(kept.begin(), kept.end(), 2u), 0);
+  EXPECT_EQ(kept.back(), kept.size() + 1);
+  // zeros of both signs are equal, and 600 of them are more than are sorted at once
+  std::vector<float> zeros(600, 0.f);
+  zeros[0] = -0.f;
+  EXPECT_EQ(ids(zeros).size(), 300u);
+  EXPECT_EQ(ids(zeros).back(), 299u);
+}
+
 TEST(SamplingSteps, ALargeVocabulary) {
   const auto logits = random_logits(262'144, 2, 9);
   for (const Sampling& s : {Sampling{.temperature = 0.7f, .top_k = 100, .top_p = 0.9f}, Sampling{.top_p = 0.3f},

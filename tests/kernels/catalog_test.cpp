@@ -49,13 +49,14 @@ TEST(Catalog, HasEveryKernelThatIsPromised) {
       {"gemv",
        {"tiled_q4k_gemv", "chunked_tiled_q4k_gemv", "coalesced_q4k_gemv", "wide_q4k_gemv", "vectorized_q4k_gemv",
         "mwv_q4k_gemv", "mwv_dp4a_q4k_gemv"}},
-      {"gate", {"silu_gate", "gelu_gate", "silu", "gelu"}}};
+      {"gate", {"silu_gate", "gelu_gate", "silu", "gelu"}},
+      {"sample", {"cluster_sample"}}};
   for (auto& [generator, presets] : promised)
     for (const char* name : presets) EXPECT_EQ(find(name).spec, generator) << name;
   for (const char* name : {"flash_decoding_reduce", "embedding", "rope", "rms_norm", "layer_norm", "causal_softmax",
-                           "kv_scatter", "quantize_q8_1", "residual_add", "argmax", "apply_penalties", "sample"})
+                           "kv_scatter", "quantize_q8_1", "residual_add", "argmax", "sample"})
     EXPECT_EQ(find(name).spec, name);
-  for (quant::Format format : known_formats) {
+  for (quant::Format format : gemv_formats) {
     std::string name(quant::name(format));
     if (name.ends_with("_k")) name.erase(name.size() - 2, 1);
     EXPECT_EQ(find(name + "_gemv").spec, "gemv") << name;
@@ -108,7 +109,7 @@ TEST(Catalog, FieldsCanBeSetToTheirDefaultsAndTakeEffect) {
 
 TEST(Catalog, RefusesWithTheFieldAndWhatIsAllowed) {
   EXPECT_EQ(message(find("embedding"), {{"thread", "64"}}),
-            "embedding: there is no field \"thread\"; it has format, threads, chained");
+            "embedding: there is no field \"thread\"; it has format, tile_cols, threads, add, chained");
   EXPECT_EQ(message(find("rms_norm"), {{"threads", "100"}}),
             "rms_norm: threads = \"100\" is not possible; it may be 32, 64, ... 1024");
   EXPECT_EQ(message(find("rms_norm"), {{"vec", "3"}}), "rms_norm: vec = \"3\" is not possible; it may be 1, 2, 4");

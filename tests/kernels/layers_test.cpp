@@ -7,20 +7,10 @@
 #include "kernels/q8_1.h"
 #include "kernels/residual.h"
 #include "kernels/softmax.h"
+#include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
 namespace {
-
-// The message of the refusal, or "" if there is none.
-template <class Spec>
-std::string refusal(const Spec& spec, const typename Spec::Args& args) {
-  try {
-    spec.grid(args);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Gate, RefusesStridesAndAlignments) {
   const Gate spec{.vec = 4};
@@ -36,6 +26,10 @@ TEST(Gate, RefusesStridesAndAlignments) {
   EXPECT_EQ(refusal(Gate{.vec = 4, .times_up = 0}, a), "");  // up is not read
   a.up = {16}, a.gate_stride = 18;
   EXPECT_NE(refusal(spec, a), "");
+  a.gate_stride = 16, a.y = {}, a.narrow = {8};  // half as wide
+  EXPECT_EQ(refusal(Gate{.vec = 4, .out = Gate::out_bf16}, a), "");
+  a.narrow = {4};
+  EXPECT_NE(refusal(Gate{.vec = 4, .out = Gate::out_bf16}, a), "");
   a.rows = 0, a.gate_stride = 16;
   EXPECT_EQ(spec.grid(a).x, 1u);
 }

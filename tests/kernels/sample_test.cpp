@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/sample_penalties.h"
 #include "kernels/sample_random.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
@@ -33,30 +32,36 @@ TEST(SampleRandom, IsPhilox) {
 
 TEST(Sample, RefusesWhatItCannotDo) {
   const Sample::Args good{.out = {8}, .logits = {16}, .params = {16}, .rows = 2, .vocab = 1024};
-  EXPECT_EQ((Sample{.threads = 32, .vec = 4}.grid(good).x), 2u);
+  const Sample spec{.threads = 32, .splits = 4, .vec = 4};
+  EXPECT_EQ(spec.grid(good).x, 4u);
+  EXPECT_EQ(spec.grid(good).y, 2u);
   auto with = [&](auto&& change) {
     Sample::Args a = good;
     change(a);
     return a;
   };
-  const Sample spec{.threads = 32, .vec = 4};
   EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 0; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 1022; })), Error);
-  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 1028; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.logits = {8}; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.changed = {8}; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.params = {8}; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.biases = {4}; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.out = {4}; })), Error);
-  EXPECT_EQ(spec.grid(with([](auto& a) { a.rows = 0; })).x, 1u);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.rows = 65536; })), Error);
+  EXPECT_EQ(spec.grid(with([](auto& a) { a.rows = 0; })).y, 1u);
   EXPECT_THROW((Sample{.threads = 40}.build()), Error);
-  EXPECT_NO_THROW(Sample{}.grid(with([](auto& a) { a.vocab = 1 << 19; })));
-  EXPECT_THROW(Sample{}.grid(with([](auto& a) { a.vocab = (1 << 19) + 1; })), Error);  // weights would overflow
+  EXPECT_THROW((Sample{.splits = 3}.build()), Error);
+  EXPECT_NO_THROW(Sample{}.grid(with([](auto& a) { a.vocab = 1 << 18; })));
+  EXPECT_THROW(Sample{}.grid(with([](auto& a) { a.vocab = (1 << 18) + 1; })), Error);  // sums would not be exact
 }
 
-TEST(ApplyPenalties, RefusesWhatItCannotDo) {
-  const ApplyPenalties spec;
-  EXPECT_NO_THROW(spec.grid({.logits = {4}, .params = {16}, .tokens = {8}, .biases = {8}, .rows = 1, .vocab = 5}));
-  EXPECT_THROW(spec.grid({.logits = {4}, .params = {8}, .tokens = {8}, .biases = {8}, .rows = 1, .vocab = 5}), Error);
-  EXPECT_THROW(spec.grid({.logits = {4}, .params = {16}, .tokens = {4}, .biases = {8}, .rows = 1, .vocab = 5}), Error);
+TEST(Sample, SplitsFillTheGpu) {
+  EXPECT_EQ(sample_splits(0, 132), 16u);
+  EXPECT_EQ(sample_splits(1, 132), 16u);
+  EXPECT_EQ(sample_splits(8, 132), 16u);
+  EXPECT_EQ(sample_splits(9, 132), 8u);
+  EXPECT_EQ(sample_splits(64, 132), 2u);
+  EXPECT_EQ(sample_splits(1000, 132), 1u);
 }
 
 }  // namespace
