@@ -1,6 +1,7 @@
 // What a model is once it is read, and what a device must do with it: the verbs of a forward pass. The forward pass
 // calls the verbs, a backend carries them out; neither knows more of the other than this page.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -130,6 +131,41 @@ inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   return values * 2 * limits.kv_blocks * limits.block_tokens;
 }
 
+// How the next token of a row is picked on the device. Fields mean what those of engine::Sampling do.
+struct Picking {
+  float temperature = 0;
+  uint32_t top_k = 0;
+  float top_p = 1;
+  double log_min_p = -INFINITY;
+  float repetition = 1, presence = 0, frequency = 0;
+  uint32_t repetition_last = 0;                    // ~0: all
+  std::vector<std::pair<uint32_t, float>> biases;  // each token once
+  uint64_t seed = 0, picks = 0;                    // picks: made before
+  std::vector<uint32_t> text;                      // the tokens so far
+  uint32_t prompt = 0;                             // how many of them are the prompt
+  bool logprob = false;
+};
+struct Picked {
+  uint32_t id;  // ~0: the logits had nothing to pick from
+  float log_probability;
+};
+
+// Rows that go on by themselves: what a step picks is what the next one is fed, on the device.
+class Steps {
+ public:
+  virtual ~Steps() = default;
+  virtual void launch() = 0;                   // one more step of all rows; does not wait for it
+  virtual std::span<const Picked> take() = 0;  // what the oldest step picked that was launched and not taken; waits
+};
+
+// How long a kernel took, for those who look.
+struct KernelTime {
+  std::string kernel, phase;
+  int layer;              // -1: none
+  double start, seconds;  // on the device's clock
+  uint64_t bytes;         // of weights and cache
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -143,6 +179,12 @@ class Backend {
   virtual void ffn_out_add(uint32_t layer) = 0;  // down, norm, residual
   virtual void logits() = 0;
   virtual std::span<const float> result() = 0;  // (outputs, vocabulary), until the next begin()
+
+  // Steps from these rows on, one per sequence; blocks must be there for all positions to come. Null: this backend, or
+  // this picking, cannot: feed what was picked. The backend does nothing else until they are gone.
+  virtual std::unique_ptr<Steps> steps(const Batch&, std::span<const Picking>) { return nullptr; }
+  // Of the kernels since it was last asked, where the backend was told to keep them.
+  virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 
 }  // namespace heddle::model

@@ -1,0 +1,176 @@
+// Loading, and one batch after the other.
+#include "gpu/backend.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "gpu/upload.h"
+#include "kernels/sample.h"
+
+namespace heddle::gpu {
+
+using model::Batch;
+using model::Limits;
+using model::Memory;
+using model::Model;
+
+namespace {
+
+Memory count(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
+  // the stage of the upload is gone before the cache is made
+  const uint64_t kv = model::kv_bytes(model, limits), work = sizes.bytes(), stage = upload_bytes(described);
+  return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
+}
+
+}  // namespace
+
+Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
+    : model_(model),
+      limits_(limits),
+      options_(options),
+      context_(options.device),
+      cache_(cuda::Cache::from_environment()),
+      library_((expect_capable(context_.info()), context_), &cache_),
+      tuning_(cache_.is_on() ? tuning_file(cache_.folder().parent_path(), context_.info()) : std::filesystem::path()),
+      stream_(context_),
+      sizes_(model, limits, context_.info().sms),
+      weights_(describe_weights(model)) {
+  for (const model::Layer& layer : model.layers)
+    if (layer.parallel && layer.ffn.router)
+      throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
+  expect_room();
+  upload(weights_, model, library_, stream_, options.progress);
+  work_.emplace(context_, sizes_);
+  const uint64_t positions = uint64_t(limits.kv_blocks) * limits.block_tokens;
+  for (const model::Layer& layer : model.layers) {
+    const model::Attention& a = layer.attention;
+    // zeros: kernels may read, and leave out, what no token has written
+    keys_.emplace_back(context_, positions * a.kv_heads * a.head * 2).fill(0);
+    values_.emplace_back(context_, positions * a.kv_heads * a.value_head * 2).fill(0);
+  }
+  phases_.emplace(model, limits, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact);
+  const size_t rows = sizes_.rows;
+  staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
+                                 few_rows * sizeof(kernels::SampleRow) + work_->texts.bytes() + work_->biases.bytes() +
+                                 4096);
+  picked_ = cuda::PinnedBuffer(context_, kept_steps * few_rows * sizeof(kernels::Sampled));
+  for (uint32_t i = 0; i < kept_steps; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
+  logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
+}
+
+void Gpu::begin(const Batch& batch) {
+  const size_t rows = batch.tokens.size();
+  check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows, "a batch that fits");
+  for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+  for (size_t i = 0; i < rows; ++i)
+    check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
+          "a block for every position");
+  outputs_ = batch.outputs;
+  rows_ = send(batch);
+  const bool all = outputs_.size() == rows;
+  replay_ = nullptr;
+  keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && all && rows > 0;
+  key_ = {uint32_t(rows), phases_->attention_class(rows_.longest), 0};
+  if (!keep_) {
+    phases_->begin(rows_);
+  } else if (auto found = graphs_.find(key_); found != graphs_.end()) {
+    replay_ = &found->second;
+  } else {
+    Rows as_class = rows_;
+    as_class.longest = key_[1];
+    phases_->begin(as_class);
+  }
+}
+
+void Gpu::logits() {
+  result_.resize(outputs_.size() * model_.vocabulary);
+  pending_ = 0;
+  if (rows_.count == 0) return;
+  if (keep_) {
+    if (!replay_) {
+      phases_->logits(0, rows_.count, 0);
+      replay_ = &graphs_.emplace(key_, phases_->plan.graph(context_)).first->second;
+    }
+    replay_->launch(stream_);
+    return fetch(0, rows_.count);
+  }
+  if (outputs_.empty()) return run();
+  // as many at once as there is room for, and where products take them one by one, those that follow each other
+  const bool by_product = options_.exact || model_.vocabulary % 2 || outputs_.size() <= few_rows;
+  for (size_t first = 0; first < outputs_.size();) {
+    size_t count = std::min<size_t>(logit_rows, outputs_.size() - first);
+    std::optional<uint32_t> from;
+    if (by_product) {
+      from = outputs_[first];
+      size_t run = 1;
+      while (run < std::min<size_t>(count, few_rows) && outputs_[first + run] == *from + run) ++run;
+      count = run;
+    }
+    phases_->logits(uint32_t(first), uint32_t(count), from);
+    run();
+    phases_->begin(rows_);
+    fetch(first, count);
+    if (first + count < outputs_.size()) finish();
+    first += count;
+  }
+}
+
+void Gpu::expect_room() {
+  const Memory needed = count(weights_, model_, limits_, sizes_);
+  const uint64_t free = context_.memory().free;
+  if (needed.total() <= free) return;
+  throw Error("{}: too little memory on {}: expected {} to be free (weights {}, KV cache {}, workspace {}), found {}",
+              model_.name, describe_device(), bytes_text(double(needed.total())), bytes_text(double(needed.weights)),
+              bytes_text(double(needed.kv)), bytes_text(double(needed.workspace)), bytes_text(double(free)));
+}
+
+void Gpu::run() {
+  if (!options_.trace) return phases_->plan.run(stream_);
+  cuda::Plan& plan = phases_->plan;
+  std::vector<cuda::Event> events;
+  for (size_t i = 0; i <= plan.size(); ++i) events.emplace_back(context_, cuda::Event::timed);
+  events[0].record(stream_);
+  for (size_t i = 0; i < plan.size(); ++i) {
+    cuda::Launch one = plan.launch_at(i);
+    one.after_previous_starts = false;
+    cuda::launch(stream_, one);
+    events[i + 1].record(stream_);
+  }
+  stream_.synchronize();
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const LaunchNote& note = phases_->notes[i];
+    times_.push_back({note.kernel, note.phase, note.layer, traced_ + events[i].milliseconds_since(events[0]) * 1e-3,
+                      events[i + 1].milliseconds_since(events[i]) * 1e-3, note.bytes});
+  }
+  traced_ += events.back().milliseconds_since(events[0]) * 1e-3;
+}
+
+void Gpu::fetch(size_t first, size_t count) {
+  work_->logits.read(stream_, logits_.data(), count * model_.vocabulary * 4);
+  pending_first_ = first, pending_ = count;
+}
+
+void Gpu::finish() {
+  if (pending_ == 0) return;
+  stream_.synchronize();
+  std::memcpy(result_.data() + pending_first_ * model_.vocabulary, logits_.data(), pending_ * model_.vocabulary * 4);
+  pending_ = 0;
+}
+
+void expect_capable(const cuda::DeviceInfo& device) {
+  if (device.sm < 90)
+    throw Error("cuda:{} {} has compute capability {}.{}, but models run on 9.0 and later so far", device.ordinal,
+                device.name, device.sm / 10, device.sm % 10);
+}
+
+std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limits, const Options& options) {
+  return std::make_unique<Gpu>(model, limits, options);
+}
+
+Memory memory_needed(const Model& model, const Limits& limits, const cuda::DeviceInfo& device, const Options&) {
+  DeviceModel described = describe_weights(model);
+  return count(described, model, limits, WorkSizes(model, limits, device.sms));
+}
+
+}  // namespace heddle::gpu

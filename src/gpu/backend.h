@@ -1,0 +1,136 @@
+// The backend itself, for the files that make it up: verbs are recorded as a plan, and the plan of a step that comes
+// again is kept as a graph.
+#pragma once
+#include <array>
+#include <map>
+#include <optional>
+
+#include "cuda/cache.h"
+#include "gpu/gpu.h"
+#include "gpu/phases.h"
+#include "gpu/staging.h"
+#include "kernels/attention_prompt.h"
+
+namespace heddle::gpu {
+
+class GpuSteps;
+class Tuner;
+
+class Gpu : public model::Backend {
+ public:
+  Gpu(const model::Model& model, const model::Limits& limits, const Options& options);
+
+  std::string describe_device() const {
+    const cuda::DeviceInfo& info = context_.info();
+    return fmt::format("cuda:{} {} (sm_{}, {} SMs)", info.ordinal, info.name, info.sm, info.sms);
+  }
+  std::string describe() const override {
+    return fmt::format("{}, {} activations", describe_device(), options_.exact ? "f32" : "int8 and f16");
+  }
+
+  void begin(const model::Batch& batch) override;
+
+  void embed() override {
+    if (!replay_ && rows_.count) phases_->embed();
+  }
+  void qkv(uint32_t layer) override {
+    if (!replay_ && rows_.count) phases_->qkv(layer);
+  }
+  void attend(uint32_t layer) override {
+    if (!replay_ && rows_.count) phases_->attend(layer);
+  }
+  void output_add(uint32_t layer) override {
+    if (!replay_ && rows_.count) phases_->output_add(layer);
+  }
+  void ffn_in(uint32_t layer) override {
+    if (!replay_ && rows_.count) phases_->ffn_in(layer);
+  }
+  void ffn_out_add(uint32_t layer) override {
+    if (!replay_ && rows_.count) phases_->ffn_out_add(layer);
+  }
+
+  void logits() override;
+
+  std::span<const float> result() override {
+    finish();
+    return result_;
+  }
+
+  std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> picking) override;
+
+  std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
+
+ private:
+  using Key = std::array<uint32_t, 3>;  // rows, class of length, kind
+  friend class GpuSteps;
+  friend class Tuner;
+
+  void expect_room();
+
+  // The batch to the device, and what kind of rows it has.
+  Rows send(const model::Batch& batch, std::span<const model::Picking> picking = {});
+
+  // Of each row's sequence, or of each sequence: the blocks up to its last position, or all. What is there already is
+  // not sent again.
+  void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
+
+  void send_picking(std::span<const model::Picking> picking);
+
+  // What the phases have recorded.
+  void run();
+
+  // Logits of outputs first to first + count - 1, which are on the device, to the host: under way until finish().
+  void fetch(size_t first, size_t count);
+  void finish();
+
+  // The graph of a step that picks by itself.
+  cuda::Graph& step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob);
+
+  const model::Model& model_;
+  const model::Limits limits_;
+  const Options options_;
+  cuda::Context context_;
+  cuda::Cache cache_;
+  Library library_;
+  Tuning tuning_;
+  cuda::Stream stream_;
+  WorkSizes sizes_;
+  DeviceModel weights_;
+  std::optional<Work> work_;
+  std::vector<cuda::Buffer> keys_, values_;
+  std::optional<Phases> phases_;
+  std::optional<Staging> staging_;
+  std::vector<std::vector<uint32_t>> tables_;  // as they are on the device
+
+  Rows rows_;
+  std::vector<uint32_t> outputs_;
+  Key key_{};
+  bool keep_ = false;              // this step's plan becomes a graph
+  cuda::Graph* replay_ = nullptr;  // and is one already
+  std::map<Key, cuda::Graph> graphs_;
+
+  cuda::PinnedBuffer logits_, picked_;
+  std::vector<cuda::Event> arrived_;
+  std::vector<float> result_;
+  size_t pending_ = 0, pending_first_ = 0;
+  std::vector<model::KernelTime> times_;
+  double traced_ = 0;
+};
+
+// See model::Steps. The graph writes what it picked into a ring, from which it is copied to the host.
+class GpuSteps : public model::Steps {
+ public:
+  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, bool changing, bool logprob);
+  ~GpuSteps() override;
+  void launch() override;
+  std::span<const model::Picked> take() override;
+
+ private:
+  Gpu& gpu_;
+  uint32_t rows_, longest_;
+  bool changing_, logprob_;
+  uint64_t launched_ = 0, taken_ = 0;
+  std::vector<model::Picked> last_;
+};
+
+}  // namespace heddle::gpu

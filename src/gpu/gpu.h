@@ -1,0 +1,42 @@
+// The GPU backend: weights as tiles on the device, a layer in five launches, a step in one graph.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "cuda/device.h"
+#include "model/backend.h"
+
+namespace heddle::gpu {
+
+struct Options {
+  uint32_t device = 0;
+  bool exact = false;  // activations stay f32 in every product: slower, closer to the reference
+  bool graphs = true;  // false: every kernel is launched by itself
+  bool trace = false;  // keeps the times of all kernels, each alone; see Backend::kernel_times
+  std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
+};
+
+// Throws an Error if the GPU cannot run the model: too little memory, too old, a type of weights without kernels. The
+// model must outlive it.
+std::unique_ptr<model::Backend> make_gpu(const model::Model& model, const model::Limits& limits,
+                                         const Options& options = {});
+
+// What that takes, before anything is read.
+model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const cuda::DeviceInfo& device,
+                            const Options& options = {});
+
+// Throws an Error that says why models cannot run on this GPU.
+void expect_capable(const cuda::DeviceInfo& device);
+
+// Looks for the fastest shapes of the kernels of a decode step on this GPU, by timing whole steps, and keeps them on
+// disk for all models whose steps have such kernels. `batches`: rows of the steps, each 1 to 8. `say`: a line for each
+// kernel.
+struct Tuned {
+  double before = 0, after = 0;  // seconds of all steps timed
+  uint32_t kernels = 0, tried = 0;
+  std::string file;  // where it is kept; empty: it could not be
+};
+Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
+           const std::function<void(const std::string&)>& say);
+
+}  // namespace heddle::gpu

@@ -1,0 +1,235 @@
+// The verbs but attention: what a layer does, in launches. Few rows take the ring product, which does a phase at once;
+// many rows take the matrix units, with small kernels between.
+#include "gpu/phases.h"
+
+#include "kernels/activation.h"
+#include "kernels/embedding.h"
+#include "kernels/gate.h"
+#include "kernels/mix.h"
+#include "kernels/route.h"
+#include "kernels/softcap_rows.h"
+
+namespace heddle::gpu {
+
+using kernels::Product;
+
+Phases::Phases(const model::Model& model, const model::Limits& limits, DeviceModel& weights, Work& work,
+               const WorkSizes& sizes, std::vector<cuda::Buffer>& keys, std::vector<cuda::Buffer>& values,
+               Library& library, Tuning& tuning, bool exact)
+    : model_(model),
+      limits_(limits),
+      weights_(weights),
+      work_(work),
+      sizes_(sizes),
+      keys_(keys),
+      values_(values),
+      library_(library),
+      tuning_(tuning),
+      exact_(exact),
+      sms_(library.context().info().sms) {}
+
+void Phases::begin(const Rows& rows) {
+  plan = {}, notes.clear();
+  rows_ = rows;
+  large_ = false;
+}
+
+uint32_t Phases::attention_class(uint32_t longest) const {
+  return longest <= 1024 ? 1024 : std::max(model_.context, 1025u);
+}
+
+uint32_t Phases::activation_of(const model::FeedForward& f) const {
+  switch (f.activation) {
+    case model::Activation::silu:
+      return kernels::act_silu;
+    case model::Activation::gelu:
+      return kernels::act_gelu_erf;
+    case model::Activation::gelu_tanh:
+      return kernels::act_gelu_tanh;
+  }
+  return kernels::act_silu;
+}
+
+// --- the verbs
+// --------------------------------------------------------------------------------------------------------
+void Phases::embed() {
+  name("embed");
+  auto rows_of = [&](const Weights& table, uint64_t ids, float scale, bool add) {
+    const kernels::Embedding spec{
+        .format = uint32_t(table.shape.format), .tile_cols = table.shape.tile_cols, .add = add, .chained = chained};
+    launch(spec, {.y = {work_.h.address()},
+                  .table = {table.address()},
+                  .ids = {ids},
+                  .tokens = rows_.count,
+                  .cols = model_.width,
+                  .vocabulary = table.shape.rows,
+                  .scale = scale});
+  };
+  rows_of(weights_.embedding, work_.tokens.address(), model_.embedding_scale, false);
+  if (weights_.positions) rows_of(weights_.positions, work_.positions.address(), 1, true);
+}
+
+void Phases::output_add(uint32_t index) {
+  name("output", int(index));
+  const model::Attention& a = model_.layers[index].attention;
+  DeviceLayer& layer = weights_.layers[index];
+  add_to_residual(layer.output, {.address = work_.attended.address(), .stride = stride_of(a.heads * a.value_head)},
+                  layer.output_norm, model_.layers[index].residual_scale);
+}
+
+void Phases::activate(uint64_t y, uint32_t stride, uint64_t gate, uint64_t up, uint32_t in_stride, uint32_t rows,
+                      uint32_t cols) {
+  const model::FeedForward& f = model_.layers[size_t(layer_)].ffn;
+  const kernels::Gate spec{.vec = cols % 4 ? 1u : 4u, .act = activation_of(f), .times_up = up != 0, .chained = chained};
+  launch(spec, {.y = {y},
+                .gate = {gate},
+                .up = {up},
+                .rows = rows,
+                .cols = cols,
+                .y_stride = stride,
+                .gate_stride = in_stride,
+                .up_stride = in_stride});
+}
+
+void Phases::ffn_in(uint32_t index) {
+  name("ffn_in", int(index));
+  const model::FeedForward& f = model_.layers[index].ffn;
+  DeviceLayer& layer = weights_.layers[index];
+  const In in{.address = work_.h.address(), .stride = sizes_.width, .norm = &layer.ffn_norm};
+  if (layer.router) {
+    name("router", int(index));
+    product(layer.router, nullptr, in, {.y = work_.router.address(), .stride = stride_of(layer.router.shape.rows)},
+            rows_.count);
+    launch(kernels::Route{.sum_to_one = f.weights_sum_to_one, .chained = chained},
+           {.ids = {work_.expert_ids.address()},
+            .weights = {work_.expert_weights.address()},
+            .logits = {work_.router.address()},
+            .rows = rows_.count,
+            .experts = uint32_t(f.router.rows),
+            .used = f.used,
+            .logits_stride = stride_of(layer.router.shape.rows)});
+    name("ffn_in", int(index));
+  }
+  if (layer.ffn_in.empty()) return;
+  const auto cols = uint32_t(f.up.rows);
+  const Weights& first = layer.ffn_in[0];
+  act_bf16_ = false;
+  if (few() && layer.ffn_in.size() == 1) {
+    act_bf16_ = !exact_for(layer.down);
+    return product(first, nullptr, in,
+                   {.kind = layer.joined_gate ? Product::gate : Product::act,
+                    .y = work_.act.address(),
+                    .stride = sizes_.act,
+                    .activation = activation_of(f),
+                    .bf16 = act_bf16_},
+                   rows_.count);
+  }
+  const uint64_t inner = work_.inner.address();
+  if (few()) {  // up, then gate
+    product(first, nullptr, in, {.y = inner + cols * 4ull, .stride = sizes_.inner}, rows_.count);
+    product(layer.ffn_in[1], nullptr, in, {.y = inner, .stride = sizes_.inner}, rows_.count);
+    return activate(work_.act.address(), sizes_.act, inner, inner + cols * 4ull, sizes_.inner, rows_.count, cols);
+  }
+  halve(in, model_.width, rows_.count);
+  if (layer.joined_gate) {
+    large_product(first, inner, sizes_.inner, false, rows_.count);
+    return activate(work_.act.address(), sizes_.act, inner, inner + cols * 4ull, sizes_.inner, rows_.count, cols);
+  }
+  const bool gated = layer.ffn_in.size() > 1;
+  large_product(first, inner + (gated ? cols * 4ull : 0), sizes_.inner, false, rows_.count);
+  if (gated) large_product(layer.ffn_in[1], inner, sizes_.inner, false, rows_.count);
+  activate(work_.act.address(), sizes_.act, inner, gated ? inner + cols * 4ull : 0, sizes_.inner, rows_.count, cols);
+}
+
+void Phases::ffn_out_add(uint32_t index) {
+  if (weights_.layers[index].router) return mixture(index);
+  name("ffn_out", int(index));
+  DeviceLayer& layer = weights_.layers[index];
+  add_to_residual(layer.down, {.address = work_.act.address(), .stride = sizes_.act, .bf16 = act_bf16_},
+                  layer.ffn_output_norm, model_.layers[index].residual_scale);
+}
+
+void Phases::mixture(uint32_t index) {
+  name("experts", int(index));
+  const model::Layer& of = model_.layers[index];
+  const model::FeedForward& f = of.ffn;
+  DeviceLayer& layer = weights_.layers[index];
+  const bool shared = bool(layer.down), norm = bool(layer.ffn_output_norm);
+  if (shared) {
+    const In act{.address = work_.act.address(), .stride = sizes_.act, .bf16 = act_bf16_};
+    if (few()) {
+      product(layer.down, nullptr, act, {.y = work_.shared.address(), .stride = sizes_.width}, rows_.count);
+    } else {
+      halve(act, layer.down.shape.cols, rows_.count);
+      large_product(layer.down, work_.shared.address(), sizes_.width, false, rows_.count);
+    }
+  }
+  const auto inner_cols = layer.expert_down.shape.cols;
+  const bool bf16 = !exact_for(layer.expert_down) && layer.expert_in.size() == 1;
+  for (uint32_t first = 0; first < rows_.count; first += expert_rows) {
+    const uint32_t rows = std::min(expert_rows, rows_.count - first), vectors = rows * f.used;
+    const In in{.address = work_.h.address() + uint64_t(first) * sizes_.width * 4,
+                .stride = sizes_.width,
+                .norm = &layer.ffn_norm};
+    const uint64_t act = work_.expert_act.address(), inner = work_.expert_inner.address();
+    if (layer.expert_in.size() == 1) {
+      expert_product(layer.expert_in[0], in, f.used,
+                     {.kind = layer.joined_experts ? Product::gate : Product::act,
+                      .y = act,
+                      .stride = sizes_.expert_act,
+                      .activation = activation_of(f),
+                      .bf16 = bf16},
+                     first * f.used, vectors);
+    } else {
+      expert_product(layer.expert_in[0], in, f.used, {.y = inner + inner_cols * 4ull, .stride = sizes_.expert_inner},
+                     first * f.used, vectors);
+      expert_product(layer.expert_in[1], in, f.used, {.y = inner, .stride = sizes_.expert_inner}, first * f.used,
+                     vectors);
+      activate(act, sizes_.expert_act, inner, inner + inner_cols * 4ull, sizes_.expert_inner, vectors, inner_cols);
+    }
+    expert_product(layer.expert_down, {.address = act, .stride = sizes_.expert_act, .bf16 = bf16}, 1,
+                   {.y = work_.expert_result.address(), .stride = sizes_.width}, first * f.used, vectors);
+    const uint64_t row_bytes = uint64_t(first) * sizes_.width * 4;
+    kernels::Mix::Args mix{.out = {(norm ? work_.result.address() : work_.h.address()) + row_bytes},
+                           .y = {work_.expert_result.address()},
+                           .weights = {work_.expert_weights.address() + first * f.used * 4ull},
+                           .shared = {work_.shared.address() + row_bytes},
+                           .rows = rows,
+                           .cols = model_.width,
+                           .used = f.used,
+                           .scale = norm ? 1 : of.residual_scale};
+    const uint32_t stride = stride_of(layer.router.shape.rows);
+    mix.shared_gate = {layer.shared_gated ? work_.router.address() + (uint64_t(first) * stride + f.router.rows) * 4
+                                          : work_.always.address()};
+    mix.gate_stride = layer.shared_gated ? stride : 0;
+    launch(kernels::Mix{.add = !norm, .shared = shared, .chained = chained}, mix);
+  }
+  if (norm) norm_add(layer.ffn_output_norm, of.residual_scale);
+}
+
+void Phases::logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row) {
+  name("head");
+  const Weights& w = weights_.output;
+  const uint64_t h = work_.h.address();
+  const uint64_t y = work_.logits.address();
+  const In in{
+      .address = h + uint64_t(from_row.value_or(0)) * sizes_.width * 4, .stride = sizes_.width, .norm = &weights_.norm};
+  const bool capped = model_.logit_softcap != 0;
+  bool scaled = model_.logit_scale == 1;
+  if (from_row && (count <= few_rows || exact_)) {
+    product(w, nullptr, in, {.y = y, .stride = model_.vocabulary, .scale = model_.logit_scale}, count);
+    scaled = true;
+  } else {
+    halve({.address = h, .stride = sizes_.width, .norm = &weights_.norm}, model_.width, count, first);
+    large_product(w, y, model_.vocabulary, false, count);
+  }
+  if (!scaled || capped)
+    launch(kernels::SoftcapRows{.cap = capped, .chained = chained}, {.y = {y},
+                                                                     .rows = count,
+                                                                     .cols = model_.vocabulary,
+                                                                     .stride = model_.vocabulary,
+                                                                     .scale = scaled ? 1 : model_.logit_scale,
+                                                                     .cap = model_.logit_softcap});
+}
+
+}  // namespace heddle::gpu

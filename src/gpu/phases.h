@@ -1,0 +1,118 @@
+// The verbs of a forward pass as launches: which kernel does what for so many rows. Appends to a plan; runs nothing.
+#pragma once
+#include "cuda/plan.h"
+#include "gpu/library.h"
+#include "gpu/tuning.h"
+#include "gpu/work.h"
+#include "kernels/product.h"
+
+namespace heddle::gpu {
+
+// A launch of a plan, for those who look at times.
+struct LaunchNote {
+  std::string kernel;  // "product"
+  std::string phase;   // "qkv"
+  int layer;           // -1: none
+  uint64_t bytes;      // of weights and cache that it reads; what else there is is small
+};
+
+// The rows of a step as the kernels see them.
+struct Rows {
+  uint32_t count = 0;
+  bool each_own = false;            // every row is the newest of a sequence of its own
+  bool row_tables = true;           // table row i is that of row i; else that of sequence i
+  uint32_t longest = 0;             // positions of the longest sequence
+  uint32_t tiles = 0;               // of attention to prompts
+  std::vector<uint32_t> sequences;  // of each row, where tables are those of sequences
+};
+
+inline constexpr uint32_t chained = 1;  // every kernel of a plan waits for the one before it by itself
+// As the fields `norm` of kernels count them.
+constexpr uint32_t norm_kind(model::Norm::Kind kind) {
+  return kind == model::Norm::Kind::rms ? 1 : kind == model::Norm::Kind::layer ? 2 : 0;
+}
+
+class Phases {
+ public:
+  Phases(const model::Model& model, const model::Limits& limits, DeviceModel& weights, Work& work,
+         const WorkSizes& sizes, std::vector<cuda::Buffer>& keys, std::vector<cuda::Buffer>& values, Library& library,
+         Tuning& tuning, bool exact);
+
+  void begin(const Rows& rows);
+  void embed();
+  void qkv(uint32_t layer);
+  void attend(uint32_t layer);
+  void output_add(uint32_t layer);
+  void ffn_in(uint32_t layer);
+  void ffn_out_add(uint32_t layer);
+  // Of `count` rows: those that work.outputs names from `first` on, or `from_row` on where they follow each other.
+  void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
+
+  template <class Spec>
+  size_t launch(const Spec& spec, const typename Spec::Args& args, uint64_t bytes = 0) {
+    uint32_t shared = 0;
+    if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
+    const Loaded& kernel = library_.get(spec);
+    notes.push_back({std::string(Spec::name), phase_, layer_, bytes});
+    return plan.launch(kernel.launch(spec.grid(args), shared, &args, sizeof args));
+  }
+
+  cuda::Plan plan;
+  std::vector<LaunchNote> notes;  // one per launch
+  void name(const std::string& phase, int layer = -1) { phase_ = phase, layer_ = layer; }
+
+  // Positions up to which attention runs as for `longest`.
+  uint32_t attention_class(uint32_t longest) const;
+
+ private:
+  struct In {
+    uint64_t address;
+    uint32_t stride;
+    bool bf16 = false;
+    const DeviceNorm* norm = nullptr;
+  };
+  struct Out {
+    uint32_t kind = kernels::Product::store;
+    uint64_t y = 0;
+    uint32_t stride = 0;
+    float scale = 1;
+    uint32_t activation = 0;
+    bool bf16 = false;
+  };
+  bool few() const { return rows_.count <= few_rows || exact_; }
+  bool exact_for(const Weights& w) const;
+  // W x with what follows, by the ring product. `second`: rows of another format below those of w.
+  void product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
+               const model::Attention* attention = nullptr);
+  void expert_product(const Weights& w, const In& in, uint32_t x_share, const Out& out, uint32_t first,
+                      uint32_t vectors);
+  // The rows as f16 for the matrix units, then products of them: y = W x + bias, or y += that.
+  void halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uint32_t> list = {});
+  void large_product(const Weights& w, uint64_t y, uint32_t stride, bool add, uint32_t rows);
+  // W x, then norm, and added to h.
+  void add_to_residual(const Weights& w, const In& in, const DeviceNorm& norm, float scale);
+  void norm_add(const DeviceNorm& norm, float scale);
+  void activate(uint64_t y, uint32_t stride, uint64_t gate, uint64_t up, uint32_t in_stride, uint32_t rows,
+                uint32_t cols);
+  void mixture(uint32_t layer);
+  void append_product(const kernels::Product& spec, const kernels::Product::Args& args, uint64_t bytes);
+  uint32_t activation_of(const model::FeedForward& f) const;
+
+  const model::Model& model_;
+  const model::Limits& limits_;
+  DeviceModel& weights_;
+  Work& work_;
+  const WorkSizes& sizes_;
+  std::vector<cuda::Buffer>&keys_, &values_;
+  Library& library_;
+  Tuning& tuning_;
+  bool exact_;
+  uint32_t sms_;
+  Rows rows_;
+  std::string phase_;
+  int layer_ = -1;
+  bool act_bf16_ = false;  // how the last ffn_in left its result
+  bool large_ = false;     // whose turn it is among the products
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,80 @@
+// What a batch says, to the device: tokens, places, tables, and how to pick.
+#include <algorithm>
+
+#include "gpu/backend.h"
+#include "kernels/sample.h"
+
+namespace heddle::gpu {
+
+using model::Batch;
+
+Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
+  const auto count = uint32_t(batch.tokens.size());
+  Rows rows{.count = count, .each_own = true, .row_tables = count <= few_rows};
+  std::vector<uint32_t> lengths(count), sequences(count), seen(batch.blocks.size());
+  std::vector<kernels::PromptTile> tiles;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t sequence = batch.sequences[i], position = batch.positions[i];
+    rows.each_own &= seen[sequence]++ == 0;
+    lengths[i] = position + 1;
+    rows.longest = std::max(rows.longest, position + 1);
+    sequences[i] = rows.row_tables ? i : sequence;
+    if (!tiles.empty() && batch.sequences[i - 1] == sequence && batch.positions[i - 1] + 1 == position &&
+        tiles.back().rows < prompt_tile)
+      ++tiles.back().rows;
+    else
+      tiles.push_back({sequences[i], i, 1, position});
+  }
+  rows.tiles = uint32_t(tiles.size());
+  if (!rows.row_tables) rows.sequences = sequences;
+  Work& w = *work_;
+  Staging& to = *staging_;
+  to.wait();
+  to.send<uint32_t>(stream_, w.tokens.address(), batch.tokens);
+  to.send<uint32_t>(stream_, w.positions.address(), batch.positions);
+  to.send<uint32_t>(stream_, w.lengths.address(), lengths);
+  to.send<uint32_t>(stream_, w.sequences.address(), sequences);
+  to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
+  to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
+  send_tables(batch, rows, !picking.empty());
+  if (!picking.empty()) send_picking(picking);
+  to.sent(stream_);
+  return rows;
+}
+
+void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
+  const size_t count = rows.row_tables ? rows.count : batch.blocks.size();
+  check(count <= sizes_.rows, "a table for every sequence");
+  if (tables_.size() < count) tables_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<uint32_t>& blocks = batch.blocks[rows.row_tables ? batch.sequences[i] : i];
+    const size_t needed =
+        std::min<size_t>(blocks.size(), whole ? blocks.size() : rows.longest / limits_.block_tokens + 1);
+    check(needed <= sizes_.table_stride, "blocks of the cache");
+    std::vector<uint32_t>& there = tables_[i];
+    if (there.size() >= needed && std::equal(blocks.begin(), blocks.begin() + long(needed), there.begin())) continue;
+    there.assign(blocks.begin(), blocks.begin() + long(needed));
+    for (uint32_t block : there) check(block < limits_.kv_blocks, "blocks of the cache");
+    staging_->send<uint32_t>(stream_, work_->table.address() + i * sizes_.table_stride * 4ull, there);
+  }
+}
+
+void Gpu::send_picking(std::span<const model::Picking> picking) {
+  std::vector<kernels::SampleRow> rows;
+  std::vector<kernels::TokenBias> biases;
+  for (size_t i = 0; i < picking.size(); ++i) {
+    const model::Picking& p = picking[i];
+    kernels::SampleRow& row = rows.emplace_back();
+    row.temperature = p.temperature, row.top_k = p.top_k, row.top_p = p.top_p, row.log_min_p = p.log_min_p;
+    row.repetition = p.repetition, row.presence = p.presence, row.frequency = p.frequency;
+    row.repetition_last = p.repetition_last, row.length = uint32_t(p.text.size()), row.prompt = p.prompt;
+    row.seed = p.seed, row.step = p.picks;
+    row.first_bias = uint32_t(biases.size()), row.biases = uint32_t(p.biases.size());
+    for (auto [id, bias] : p.biases) biases.push_back({id, bias});
+    staging_->send<uint32_t>(stream_, work_->texts.address() + i * sizes_.context * 4ull, p.text);
+  }
+  staging_->send<kernels::SampleRow>(stream_, work_->params.address(), rows);
+  staging_->send<kernels::TokenBias>(stream_, work_->biases.address(), biases);
+}
+
+}  // namespace heddle::gpu

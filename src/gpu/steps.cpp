@@ -1,0 +1,102 @@
+// Steps that go on by themselves: one graph from the token to the next, launched before the last one was read.
+#include "gpu/backend.h"
+#include "kernels/sample.h"
+#include "kernels/step_advance.h"
+
+namespace heddle::gpu {
+
+using model::Batch;
+
+std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const model::Picking> picking) {
+  const size_t rows = batch.tokens.size();
+  check(picking.size() == rows && rows > 0, "a picking for every row");
+  if (rows > few_rows || model_.vocabulary > 1u << 18 || options_.trace) return nullptr;
+  bool changing = false, logprob = false;
+  for (const model::Picking& p : picking) {
+    if (p.biases.size() > most_biases || p.text.size() > sizes_.context) return nullptr;
+    changing |= !p.biases.empty() || p.repetition != 1 || p.presence != 0 || p.frequency != 0;
+    logprob |= p.logprob;
+  }
+  rows_ = send(batch, picking);
+  if (!rows_.each_own) return nullptr;
+  const uint64_t zero = 0;
+  work_->step.write(stream_, &zero, sizeof zero);
+  stream_.synchronize();
+  return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, changing, logprob);
+}
+
+cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
+  const Key key{rows, phases_->attention_class(longest), 1u + (changing ? 2u : 0u) + (logprob ? 4u : 0u)};
+  if (auto found = graphs_.find(key); found != graphs_.end()) return found->second;
+  Phases& p = *phases_;
+  p.begin(
+      {.count = rows, .each_own = true, .row_tables = true, .longest = key[1]});  // no tiles: they would not advance
+  p.embed();
+  for (uint32_t i = 0; i < model_.layers.size(); ++i) {
+    p.qkv(i), p.attend(i);
+    if (model_.layers[i].parallel) p.ffn_in(i);
+    p.output_add(i);
+    if (!model_.layers[i].parallel) p.ffn_in(i);
+    p.ffn_out_add(i);
+  }
+  p.logits(0, rows, 0);
+  p.name("pick");
+  const Work& w = *work_;
+  const kernels::Sample sample{.splits = kernels::sample_splits(rows, context_.info().sms),
+                               .vec = model_.vocabulary % 4 ? 1u : 4u,
+                               .logprob = logprob,
+                               .chained = 1};
+  p.launch(sample, {.out = {w.picked.address()},
+                    .logits = {w.logits.address()},
+                    .params = {w.params.address()},
+                    .biases = {changing ? w.biases.address() : 0},
+                    .texts = {w.texts.address()},
+                    .changed = {changing ? w.changed.address() : 0},
+                    .rows = rows,
+                    .vocab = model_.vocabulary,
+                    .capacity = sizes_.context});
+  p.launch(kernels::StepAdvance{.chained = 1}, {.picked = {w.picked.address()},
+                                                .tokens = {w.tokens.address()},
+                                                .positions = {w.positions.address()},
+                                                .lengths = {w.lengths.address()},
+                                                .params = {w.params.address()},
+                                                .history = {w.history.address()},
+                                                .step = {w.step.address()},
+                                                .rows = rows,
+                                                .ring = kept_steps});
+  cuda::Graph& graph = graphs_.emplace(key, p.plan.graph(context_)).first->second;
+  graph.upload(stream_);
+  return graph;
+}
+
+GpuSteps::GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, bool changing, bool logprob)
+    : gpu_(gpu), rows_(rows), longest_(longest), changing_(changing), logprob_(logprob) {}
+
+GpuSteps::~GpuSteps() {
+  try {
+    gpu_.stream_.synchronize();
+  } catch (const std::exception&) {  // a lost context says so to whoever asks next
+  }
+}
+
+void GpuSteps::launch() {
+  check(launched_ - taken_ < kept_steps, "steps are taken before so many more are launched");
+  gpu_.step_graph(rows_, longest_, changing_, logprob_).launch(gpu_.stream_);
+  const size_t slot = launched_ % kept_steps, bytes = rows_ * sizeof(kernels::Sampled);
+  cuda::read_device(gpu_.stream_, gpu_.picked_.data() + slot * few_rows * sizeof(kernels::Sampled),
+                    gpu_.work_->history.address() + slot * bytes, bytes);
+  gpu_.arrived_[slot].record(gpu_.stream_);
+  ++launched_, ++longest_;
+}
+
+std::span<const model::Picked> GpuSteps::take() {
+  check(taken_ < launched_, "a step to take");
+  const size_t slot = taken_++ % kept_steps;
+  gpu_.arrived_[slot].synchronize();
+  const auto* picked = reinterpret_cast<const kernels::Sampled*>(gpu_.picked_.data()) + slot * few_rows;
+  last_.clear();
+  for (uint32_t i = 0; i < rows_; ++i) last_.push_back({picked[i].id, picked[i].log_probability});
+  return last_;
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,112 @@
+// The search: one kernel after the other, each candidate in the whole step, because what counts is how a kernel starts
+// while the one before it still runs.
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "gpu/backend.h"
+#include "model/backend.h"
+
+namespace heddle::gpu {
+
+namespace {
+
+constexpr uint32_t short_position = 256, long_position = 4096, timed_steps = 16, rounds = 2;
+constexpr double worth_it = 0.997;  // of the time before: less is noise
+
+model::Limits limits_of(const model::Model& model) {
+  model::Limits limits{.rows = few_rows};
+  const uint32_t context = std::min(model.context, 2 * long_position);
+  limits.kv_blocks = (context + limits.block_tokens - 1) / limits.block_tokens;
+  return limits;
+}
+
+}  // namespace
+
+class Tuner {
+ public:
+  Tuner(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches)
+      : gpu_(model, limits_of(model), options), batches_(batches) {
+    const uint32_t context = gpu_.limits_.kv_blocks * gpu_.limits_.block_tokens;
+    for (uint32_t position : {short_position, long_position})
+      if (position + 2 * timed_steps < context / *std::max_element(batches.begin(), batches.end()))
+        positions_.push_back(position);
+    if (positions_.empty()) positions_.push_back(1);
+  }
+
+  Tuned run(const std::function<void(const std::string&)>& say) {
+    gpu_.tuning_.begin_search();
+    double best = time_all();
+    Tuned result{.before = best};
+    for (const Tuning::Search& search : gpu_.tuning_.searches()) {
+      size_t chosen = 0;
+      const double before = best;
+      for (size_t i = 1; i < search.candidates; ++i) {
+        gpu_.tuning_.set(search.key, i);
+        ++result.tried;
+        const double seconds = time_all();
+        if (seconds < best * worth_it) best = seconds, chosen = i;
+      }
+      gpu_.tuning_.set(search.key, chosen);
+      ++result.kernels;
+      say(fmt::format("{}: {} of {}, {:.2f} % of the step saved", search.key,
+                      chosen ? fmt::format("candidate {}", chosen) : std::string("the default"), search.candidates,
+                      100 * (1 - best / before)));
+    }
+    result.after = time_all();
+    if (gpu_.tuning_.save()) result.file = gpu_.tuning_.file().string();
+    return result;
+  }
+
+ private:
+  // Of one step of each kind, the fastest of some rounds.
+  double time_all() {
+    gpu_.graphs_.clear();
+    double sum = 0;
+    for (uint32_t rows : batches_)
+      for (uint32_t position : positions_) sum += time(rows, position);
+    return sum;
+  }
+
+  double time(uint32_t rows, uint32_t position) {
+    double least = 1e9;
+    for (uint32_t round = 0; round < rounds; ++round) {
+      model::Batch batch;
+      const uint32_t blocks = gpu_.limits_.kv_blocks / rows;
+      for (uint32_t r = 0; r < rows; ++r) {
+        batch.tokens.push_back(r % gpu_.model_.vocabulary), batch.positions.push_back(position);
+        batch.sequences.push_back(r), batch.outputs.push_back(r);
+        std::vector<uint32_t>& own = batch.blocks.emplace_back(blocks);
+        std::iota(own.begin(), own.end(), r * blocks);
+      }
+      const std::vector<model::Picking> picking(rows);
+      const auto steps = gpu_.steps(batch, picking);
+      check(steps != nullptr, "steps to time");
+      for (uint32_t i = 0; i < 2; ++i) steps->launch(), steps->take();
+      cuda::Event begin(gpu_.context_), end(gpu_.context_);
+      begin.record(gpu_.stream_);
+      const uint32_t count = std::min(timed_steps, gpu_.limits_.block_tokens * blocks - position - 3);
+      for (uint32_t i = 0; i < count; ++i) {
+        if (i >= kept_steps - 1) steps->take();
+        steps->launch();
+      }
+      end.record(gpu_.stream_);
+      end.synchronize();
+      least = std::min(least, double(end.milliseconds_since(begin)) * 1e-3 / count);
+    }
+    return least;
+  }
+
+  Gpu gpu_;
+  std::vector<uint32_t> batches_, positions_;
+};
+
+Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
+           const std::function<void(const std::string&)>& say) {
+  for (uint32_t rows : batches)
+    if (rows == 0 || rows > few_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, few_rows);
+  if (batches.empty()) throw Error("expected a batch to tune for");
+  return Tuner(model, options, batches).run(say);
+}
+
+}  // namespace heddle::gpu

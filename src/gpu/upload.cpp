@@ -1,0 +1,131 @@
+// One stream: pieces are copied to pinned slots by several threads, from there to a buffer on the device, and when a
+// part is there whole, a kernel packs it. The next part is read while that happens.
+#include "gpu/upload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "base/rope_frequencies.h"
+#include "kernels/tile_pack.h"
+
+namespace heddle::gpu {
+namespace {
+
+constexpr size_t slot_bytes = 32 << 20, slots = 4, copy_threads = 8, copy_piece = 2 << 20;
+
+class Uploader {
+ public:
+  Uploader(Library& library, cuda::Stream& stream, uint64_t largest, uint64_t all, const Progress& progress)
+      : library_(library), stream_(stream), all_(all), progress_(progress) {
+    const cuda::Context& context = library.context();
+    stage_ = cuda::Buffer(context, largest);
+    for (size_t i = 0; i < slots; ++i) {
+      pinned_.emplace_back(context, std::min<size_t>(slot_bytes, std::max<uint64_t>(largest, 1)));
+      free_.emplace_back(context, cuda::Event::untimed);
+    }
+  }
+
+  void weights(Weights& w) {
+    w.tiles = cuda::Buffer(library_.context(), w.bytes());
+    if (!w.places.empty()) w.order = vector<uint32_t>(w.places);
+    if (!w.bias.empty()) {
+      w.placed_bias = vector<float>(w.bias);
+      std::vector<float> packed(w.bias.size());
+      for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[w.places.empty() ? p : w.places[p]];
+      w.packed_bias = vector<float>(packed);
+    }
+    const size_t each = w.parts.size() / w.count;
+    std::vector<cuda::Buffer> orders;  // the same for every expert
+    for (size_t i = 0; i < each; ++i) orders.push_back(vector<uint32_t>(w.parts[i].rows));
+    const kernels::TilePack spec{.format = uint32_t(w.shape.format), .tile_cols = w.shape.tile_cols};
+    const Loaded& kernel = library_.get(spec);
+    for (size_t i = 0; i < w.parts.size(); ++i) {
+      bring(w.parts[i].from.data);
+      const kernels::TilePack::Args args{.to = {w.tiles.address() + i / each * w.shape.bytes()},
+                                         .from = {stage_.address()},
+                                         .order = {orders[i % each].address()},
+                                         .rows = w.shape.rows,
+                                         .cols = w.shape.cols};
+      cuda::launch(stream_, kernel.launch(spec.grid(args), 0, &args, sizeof args));
+    }
+    keep_.insert(keep_.end(), std::make_move_iterator(orders.begin()), std::make_move_iterator(orders.end()));
+    w.parts.clear();
+  }
+
+  template <class T>
+  cuda::Buffer vector(const std::vector<T>& values) {
+    return cuda::Buffer::of<T>(library_.context(), values);
+  }
+
+  void norm(DeviceNorm& n) {
+    if (!n) return;
+    n.device_weight = vector<float>(n.weight);
+    if (!n.bias.empty()) n.device_bias = vector<float>(n.bias);
+  }
+
+ private:
+  void bring(std::span<const uint8_t> data) {
+    for (size_t at = 0; at < data.size(); at += slot_bytes) {
+      const size_t bytes = std::min(slot_bytes, data.size() - at);
+      cuda::PinnedBuffer& slot = pinned_[next_];
+      free_[next_].synchronize();
+      parallel_for((bytes + copy_piece - 1) / copy_piece, std::min(copy_threads, hardware_threads()), [&](size_t i) {
+        const size_t first = i * copy_piece;
+        std::memcpy(slot.data() + first, data.data() + at + first, std::min(copy_piece, bytes - first));
+      });
+      stage_.write(stream_, slot.data(), bytes, at);
+      free_[next_].record(stream_);
+      next_ = (next_ + 1) % slots;
+      done_ += bytes;
+      if (progress_) progress_(done_, all_);
+    }
+  }
+
+  Library& library_;
+  cuda::Stream& stream_;
+  uint64_t all_, done_ = 0;
+  const Progress& progress_;
+  cuda::Buffer stage_;
+  std::vector<cuda::PinnedBuffer> pinned_;
+  std::vector<cuda::Event> free_;
+  std::vector<cuda::Buffer> keep_;  // until the stream has used them
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+uint64_t upload_bytes(DeviceModel& model) { return model.largest_part(); }
+
+void upload(DeviceModel& model, const model::Model& from, Library& library, cuda::Stream& stream,
+            const Progress& progress) {
+  const bool tied = model.output.parts[0].from.data.data() == model.embedding.parts[0].from.data.data();
+  uint64_t all = 0;
+  std::vector<Wanted> kernels;
+  for (Weights* w : model.all()) {
+    if (tied && w == &model.output) continue;
+    for (const Part& part : w->parts) all += part.from.data.size();
+    kernels.push_back(want(kernels::TilePack{.format = uint32_t(w->shape.format), .tile_cols = w->shape.tile_cols}));
+  }
+  library.load(kernels);
+  Uploader up(library, stream, model.largest_part(), all, progress);
+  for (Weights* w : model.all())
+    if (!tied || w != &model.output) up.weights(*w);
+  if (tied) {
+    model.output.tied = model.embedding.tiles.address();
+    model.output.parts.clear();
+    if (!model.output.bias.empty())
+      model.output.placed_bias = up.vector(model.output.bias), model.output.packed_bias = up.vector(model.output.bias);
+  }
+  for (DeviceLayer& layer : model.layers)
+    for (DeviceNorm* n : layer.norms()) up.norm(*n);
+  up.norm(model.norm);
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const model::Rope& rope = from.layers[i].attention.rope;
+    if (model.layers[i].rotary) model.layers[i].turns = up.vector(RopeFrequencies{.radians = rope.radians}.turns());
+  }
+  stream.synchronize();  // the pinned slots and the stage end here
+  model.made.clear();
+}
+
+}  // namespace heddle::gpu

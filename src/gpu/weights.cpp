@@ -1,0 +1,213 @@
+// Matrices that read the same input become one, so that a phase is one launch.
+#include "gpu/weights.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "kernels/format/known_formats.h"
+#include "kernels/product.h"
+
+namespace heddle::gpu {
+namespace {
+
+using model::Matrix;
+using quant::Format;
+
+kernels::TileShape shape_of(Format format, uint64_t rows, uint64_t cols) {
+  if (std::find(kernels::known_formats.begin(), kernels::known_formats.end(), format) == kernels::known_formats.end())
+    throw Error("weights of type {} cannot run on the GPU", quant::name(format));
+  if (rows > 0xfffffff0u || cols > (1u << 20)) throw Error("a matrix of {} x {} is too large for the GPU", rows, cols);
+  return {format, uint32_t(rows), uint32_t(cols), kernels::tile_cols_for(uint32_t(cols))};
+}
+
+Weights plain(const Matrix& m, const model::Vector& bias = {}, uint32_t first_place = 0) {
+  Weights w{.shape = shape_of(m.format, m.rows, m.cols), .first_place = first_place, .bias = bias};
+  w.parts.push_back({m, {}});
+  return w;
+}
+
+// Rows of several matrices of one format: packed row p is row `places[p]` of all of them one below the other.
+Weights joined(const std::vector<Matrix>& from, const std::vector<uint32_t>& places) {
+  Weights w{.shape = shape_of(from[0].format, places.size(), from[0].cols), .places = places};
+  uint32_t first = 0;
+  for (const Matrix& m : from) {
+    std::vector<uint32_t> rows(places.size(), Part::leave);
+    for (size_t p = 0; p < places.size(); ++p)
+      if (places[p] >= first && places[p] - first < m.rows) rows[p] = places[p] - first;
+    w.parts.push_back({m, std::move(rows)});
+    first += uint32_t(m.rows);
+  }
+  return w;
+}
+
+std::vector<uint32_t> gate_places(uint32_t rows) {
+  std::vector<uint32_t> places(2 * rows);
+  for (uint32_t p = 0; p < 2 * rows; ++p) places[p] = p / 4 * 2 + p % 2 + (p % 4 < 2 ? 0 : rows);
+  return places;
+}
+bool can_join_gate(const Matrix& gate, const Matrix& up) {
+  return gate && gate.format == up.format && gate.rows == up.rows && gate.rows % 2 == 0;
+}
+
+void append_bias(Weights& w, const model::Vector& bias, uint64_t rows, bool any) {
+  if (!any) return;
+  if (bias.empty())
+    w.bias.insert(w.bias.end(), rows, 0.0f);
+  else
+    w.bias.insert(w.bias.end(), bias.begin(), bias.end());
+}
+
+DeviceNorm norm_of(const model::Norm& from, uint32_t size) {
+  DeviceNorm n{.kind = from.kind, .epsilon = from.epsilon, .weight = from.weight, .bias = from.bias, .size = size};
+  if (!n) return n;
+  if (n.weight.empty())
+    n.weight.assign(size, 1.0f);
+  else
+    n.size = uint32_t(n.weight.size());
+  if (n.kind == model::Norm::Kind::layer && n.bias.empty()) n.bias.assign(n.weight.size(), 0.0f);
+  const size_t filled = (n.weight.size() + 7) / 8 * 8;
+  n.weight.resize(filled);
+  if (!n.bias.empty()) n.bias.resize(filled);
+  return n;
+}
+
+void describe_qkv(const model::Attention& a, DeviceLayer& to) {
+  const bool turned = a.rope.style != model::Rope::Style::none;
+  to.rotary = turned ? a.rope.dimensions : 0;
+  to.q_norm = norm_of(a.q_norm, a.head), to.k_norm = norm_of(a.k_norm, a.head);
+  const uint32_t q_rows = uint32_t(a.q.rows), k_rows = uint32_t(a.k.rows), v_rows = uint32_t(a.v.rows);
+  const bool any_bias = !a.q_bias.empty() || !a.k_bias.empty() || !a.v_bias.empty();
+  const bool same = a.q.format == a.v.format;
+  const uint32_t tile_rows = kernels::tile_values / kernels::tile_cols_for(uint32_t(a.q.cols));
+  to.joined_qkv = !to.q_norm && !to.k_norm && a.q.format == a.k.format && a.head % 4 == 0 && a.value_head % 4 == 0 &&
+                  to.rotary % 4 == 0 && (same || (q_rows + k_rows) % tile_rows == 0);
+  if (!to.joined_qkv) {
+    to.qkv.push_back(plain(a.q, a.q_bias));
+    to.qkv.push_back(plain(a.k, a.k_bias, q_rows));
+    to.qkv.push_back(plain(a.v, a.v_bias, q_rows + k_rows));
+    return;
+  }
+  std::vector<uint32_t> places;
+  for (uint32_t p = 0; p < q_rows + k_rows; ++p)
+    places.push_back(p / a.head * a.head +
+                     kernels::qkv_row(p % a.head, to.rotary, a.rope.style == model::Rope::Style::halves));
+  if (same)
+    for (uint32_t p = 0; p < v_rows; ++p) places.push_back(q_rows + k_rows + p);
+  to.qkv.push_back(same ? joined({a.q, a.k, a.v}, places) : joined({a.q, a.k}, places));
+  append_bias(to.qkv[0], a.q_bias, q_rows, any_bias), append_bias(to.qkv[0], a.k_bias, k_rows, any_bias);
+  if (same) {
+    append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);
+    return;
+  }
+  to.qkv.push_back(plain(a.v, {}, q_rows + k_rows));
+  append_bias(to.qkv[1], a.v_bias, v_rows, any_bias);
+}
+
+void describe_ffn(const model::FeedForward& f, DeviceLayer& to, std::vector<std::vector<float>>& made) {
+  if (f.up) {
+    to.joined_gate = can_join_gate(f.gate, f.up);
+    if (to.joined_gate) {
+      const bool any = !f.gate_bias.empty() || !f.up_bias.empty();
+      to.ffn_in.push_back(joined({f.gate, f.up}, gate_places(uint32_t(f.up.rows))));
+      append_bias(to.ffn_in[0], f.gate_bias, f.gate.rows, any), append_bias(to.ffn_in[0], f.up_bias, f.up.rows, any);
+    } else {
+      to.ffn_in.push_back(plain(f.up, f.up_bias));
+      if (f.gate) to.ffn_in.push_back(plain(f.gate, f.gate_bias));
+    }
+    to.down = plain(f.down, f.down_bias);
+  }
+  if (!f.router) return;
+  if (f.gate_experts.count > 512 || f.used > 32)
+    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", f.used, f.gate_experts.count);
+  // router and shared_router as one matrix of f32
+  to.shared_gated = !f.shared_router.empty();
+  const uint64_t rows = f.router.rows + (to.shared_gated ? 1 : 0), cols = f.router.cols;
+  std::vector<float>& values = made.emplace_back(rows * cols);
+  for (uint64_t r = 0; r < f.router.rows; ++r)
+    quant::decode(f.router.format, f.router.data.data() + r * f.router.row_bytes(), cols, values.data() + r * cols);
+  if (to.shared_gated) std::copy(f.shared_router.begin(), f.shared_router.end(), values.end() - long(cols));
+  to.router = plain({Format::f32, rows, cols, {reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4}});
+  const uint64_t count = f.up_experts.count;
+  auto experts = [&](const std::function<Weights(uint64_t)>& one) {
+    Weights all = one(0);
+    all.count = uint32_t(count);
+    for (uint64_t e = 1; e < count; ++e)
+      for (Part& part : one(e).parts) all.parts.push_back(std::move(part));
+    return all;
+  };
+  to.joined_experts = f.gate_experts.count && can_join_gate(f.gate_experts.expert(0), f.up_experts.expert(0));
+  if (to.joined_experts) {
+    to.expert_in.push_back(experts([&](uint64_t e) {
+      const Matrix up = f.up_experts.expert(e);
+      return joined({f.gate_experts.expert(e), up}, gate_places(uint32_t(up.rows)));
+    }));
+  } else {
+    to.expert_in.push_back(experts([&](uint64_t e) { return plain(f.up_experts.expert(e)); }));
+    if (f.gate_experts.count)
+      to.expert_in.push_back(experts([&](uint64_t e) { return plain(f.gate_experts.expert(e)); }));
+  }
+  to.expert_down = experts([&](uint64_t e) { return plain(f.down_experts.expert(e)); });
+}
+
+}  // namespace
+
+std::vector<Weights*> DeviceLayer::all() {
+  std::vector<Weights*> list;
+  for (auto* group : {&qkv, &ffn_in, &expert_in})
+    for (Weights& w : *group) list.push_back(&w);
+  for (Weights* w : {&output, &down, &router, &expert_down})
+    if (*w) list.push_back(w);
+  return list;
+}
+std::vector<DeviceNorm*> DeviceLayer::norms() {
+  return {&attention_norm, &q_norm, &k_norm, &output_norm, &ffn_norm, &ffn_output_norm};
+}
+
+std::vector<Weights*> DeviceModel::all() {
+  std::vector<Weights*> list{&embedding};
+  if (positions) list.push_back(&positions);
+  for (DeviceLayer& layer : layers)
+    for (Weights* w : layer.all()) list.push_back(w);
+  list.push_back(&output);
+  return list;
+}
+
+uint64_t DeviceModel::bytes() {
+  uint64_t total = 0;
+  for (Weights* w : all())
+    if (w != &output || output.parts[0].from.data.data() != embedding.parts[0].from.data.data())
+      total += w->bytes() + 12ull * w->shape.rows;
+  return total;
+}
+
+uint64_t DeviceModel::largest_part() {
+  uint64_t most = 0;
+  for (Weights* w : all())
+    for (const Part& part : w->parts) most = std::max<uint64_t>(most, part.from.data.size());
+  return most;
+}
+
+DeviceModel describe_weights(const model::Model& model) {
+  if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
+  DeviceModel d;
+  d.made.reserve(model.layers.size());  // the matrices point into it
+  d.embedding = plain(model.embedding);
+  if (model.positions) d.positions = plain(model.positions);
+  for (const model::Layer& layer : model.layers) {
+    DeviceLayer& to = d.layers.emplace_back();
+    const model::Attention& a = layer.attention;
+    const model::FeedForward& f = layer.ffn;
+    to.attention_norm = norm_of(a.norm, model.width), to.output_norm = norm_of(a.output_norm, model.width);
+    to.ffn_norm = norm_of(f.norm, model.width), to.ffn_output_norm = norm_of(f.output_norm, model.width);
+    describe_qkv(a, to);
+    to.output = plain(a.output, a.output_bias);
+    describe_ffn(f, to, d.made);
+  }
+  d.norm = norm_of(model.norm, model.width);
+  d.output = plain(model.output, model.output_bias);
+  return d;
+}
+
+}  // namespace heddle::gpu

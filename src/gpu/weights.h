@@ -1,0 +1,83 @@
+// The weights of a model as the device has them: which matrices are joined into one, in which order their rows lie, and
+// where they are. Described first, so that memory can be planned; uploaded after.
+#pragma once
+#include <optional>
+
+#include "cuda/memory.h"
+#include "kernels/tile.h"
+#include "model/backend.h"
+
+namespace heddle::gpu {
+
+// Some rows of a packed matrix come from here: rows[p] is the row of `from` that packed row p takes, or `leave`. Empty:
+// all, in order.
+struct Part {
+  static constexpr uint32_t leave = 0xfffffffe;
+  model::Matrix from;
+  std::vector<uint32_t> rows;
+};
+
+// One matrix, or as many of one shape as a mixture has experts.
+struct Weights {
+  kernels::TileShape shape{};
+  uint32_t count = 1;
+  std::vector<Part> parts;       // those of an expert follow each other
+  std::vector<uint32_t> places;  // of the packed rows in the result; empty: as they are
+  uint32_t first_place = 0;      // where the result begins among those of its neighbours
+  std::vector<float> bias;       // in the order of the result; empty: none
+
+  cuda::Buffer tiles;
+  cuda::Buffer order;                     // places
+  cuda::Buffer packed_bias, placed_bias;  // in the order of the tiles, and of the result
+  uint64_t tied = 0;                      // the tiles of another, where it is the same matrix
+
+  explicit operator bool() const { return shape.rows != 0; }
+  uint64_t bytes() const { return shape.bytes() * count; }
+  uint64_t address() const { return tied ? tied : tiles.address(); }
+};
+
+struct DeviceNorm {
+  model::Norm::Kind kind = model::Norm::Kind::none;
+  float epsilon = 0;
+  std::vector<float> weight, bias;  // filled up to a multiple of 8; bias for layer norms only
+  uint32_t size = 0;                // of the weight, before that
+
+  cuda::Buffer device_weight, device_bias;
+  explicit operator bool() const { return kind != model::Norm::Kind::none; }
+};
+
+struct DeviceLayer {
+  DeviceNorm attention_norm, q_norm, k_norm, output_norm, ffn_norm, ffn_output_norm;
+  bool joined_qkv = false;   // rotation and cache are done by the product; else by a kernel after it
+  std::vector<Weights> qkv;  // joined: one, or two where v has another format; else q, k, v
+  uint32_t rotary = 0;
+  cuda::Buffer turns;
+  Weights output;
+  bool joined_gate = false;     // gate and up are one matrix
+  std::vector<Weights> ffn_in;  // joined: one; else up, and gate if there is one
+  Weights down;
+  // A mixture. The router's last row is that of the shared expert, where it has one.
+  Weights router;
+  bool joined_experts = false;
+  std::vector<Weights> expert_in;
+  Weights expert_down;
+  bool shared_gated = false;  // the shared expert counts by a sigmoid
+
+  std::vector<Weights*> all();
+  std::vector<DeviceNorm*> norms();
+};
+
+struct DeviceModel {
+  Weights embedding, positions, output;
+  DeviceNorm norm;
+  std::vector<DeviceLayer> layers;
+  std::vector<std::vector<float>> made;  // matrices that are not in the file
+
+  std::vector<Weights*> all();
+  uint64_t bytes();         // of weights on the device
+  uint64_t largest_part();  // of what is uploaded at once
+};
+// What would be uploaded. Throws an Error that names what the device cannot do. The model must outlive it.
+DeviceModel describe_weights(const model::Model& model);
+
+}  // namespace heddle::gpu

@@ -1,0 +1,99 @@
+// Sizes follow from the model and its limits; what is read beyond a row's end is zero.
+#include "gpu/work.h"
+
+#include <algorithm>
+
+#include "kernels/attention_cluster.h"
+#include "kernels/attention_prompt.h"
+#include "kernels/sample.h"
+
+namespace heddle::gpu {
+
+WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms)
+    : rows(std::max(limits.rows, 1u)),
+      table_stride(std::max(limits.kv_blocks, 1u)),
+      context(limits.kv_blocks * limits.block_tokens + 1),
+      vocabulary(model.vocabulary) {
+  uint64_t most_qkv = 0, most_q = 0, most_attended = 0, most_inner = 0, most_act = 0, most_k = model.width;
+  uint64_t largest = 0, most_expert_inner = 0, most_expert_act = 0;
+  // those that are joined are unpacked whole
+  auto weighs = [&](uint64_t matrix_rows, uint64_t cols, bool joined) {
+    const uint64_t values = matrix_rows * half_stride(cols);
+    largest = std::max(largest, joined ? values : std::min(values, scratch_bytes / 2));
+    most_k = std::max(most_k, cols);
+  };
+  for (const model::Layer& layer : model.layers) {
+    const model::Attention& a = layer.attention;
+    const model::FeedForward& f = layer.ffn;
+    most_qkv = std::max(most_qkv, a.q.rows + a.k.rows + a.v.rows), most_q = std::max(most_q, a.q.rows);
+    most_attended = std::max(most_attended, uint64_t(a.heads) * a.value_head);
+    weighs(a.q.rows + a.k.rows + a.v.rows, a.q.cols, true), weighs(a.output.rows, a.output.cols, false);
+    if (f.up) {
+      most_inner = std::max(most_inner, 2 * f.up.rows), most_act = std::max(most_act, f.up.rows);
+      weighs(2 * f.up.rows, f.up.cols, true), weighs(f.down.rows, f.down.cols, false);
+    }
+    if (f.router) {
+      experts = std::max(experts, uint32_t(f.router.rows)), used = std::max(used, f.used);
+      const uint64_t inner_rows = f.up_experts.all.rows / f.up_experts.count;
+      most_expert_inner = std::max(most_expert_inner, 2 * inner_rows);
+      most_expert_act = std::max(most_expert_act, inner_rows);
+    }
+    for (uint32_t sequences : {1u, 2u, 4u, 8u})
+      for (uint32_t length : {1u, 1u << 20}) {
+        const auto choice = kernels::cluster_choice(128, a.kv_heads, sequences, length, sms);
+        kernels::ClusterAttention spec = choice.spec;
+        spec.head_dim = std::max(a.head, 8u);
+        partial = std::max<uint64_t>(partial, spec.partial_count(sequences, a.kv_heads, choice.clusters));
+        arrived = std::max<uint64_t>(arrived, spec.arrived_count(sequences, a.kv_heads));
+      }
+  }
+  width = stride_of(model.width), qkv = stride_of(most_qkv), q = stride_of(most_q);
+  attended = stride_of(most_attended), inner = stride_of(most_inner), act = stride_of(most_act);
+  expert_inner = stride_of(most_expert_inner), expert_act = stride_of(most_expert_act);
+  half = half_stride(most_k);
+  weighs(vocabulary, model.width, false);
+  scratch = std::max<uint64_t>(largest, 16ull * half);
+}
+
+namespace {
+
+// Calls make(member, bytes) for every buffer.
+void each_buffer(const WorkSizes& s, auto&& make) {
+  using W = Work;
+  const uint64_t rows = s.rows, f = 4, mixed = s.experts ? std::min<uint64_t>(expert_rows, rows) : 0;
+  make(&W::h, rows * s.width * f), make(&W::qkv, rows * s.qkv * f), make(&W::q, rows * s.q * f);
+  make(&W::attended, rows * s.attended * f), make(&W::inner, rows * s.inner * f), make(&W::act, rows * s.act * f);
+  make(&W::result, rows * s.width * f), make(&W::shared, (s.experts ? rows : 0) * s.width * f);
+  make(&W::half, rows * s.half * 2), make(&W::half_scale, rows * f), make(&W::scratch, s.scratch * 2);
+  make(&W::router, (s.experts ? rows : 0) * stride_of(s.experts + 1) * f);
+  make(&W::expert_ids, (s.experts ? rows : 0) * s.used * f),
+      make(&W::expert_weights, (s.experts ? rows : 0) * s.used * f);
+  make(&W::expert_inner, mixed * s.used * s.expert_inner * f), make(&W::expert_act, mixed * s.used * s.expert_act * f);
+  make(&W::expert_result, mixed * s.used * s.width * f), make(&W::always, s.experts ? 256 : 0);
+  make(&W::logits, std::min<uint64_t>(logit_rows, rows) * s.vocabulary * f);
+  make(&W::partial, s.partial * f + 256), make(&W::arrived, s.arrived * f + 256);
+  for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) make(list, rows * 4);
+  make(&W::table, rows * s.table_stride * 4), make(&W::tiles, rows * sizeof(kernels::PromptTile));
+  make(&W::best, few_rows * 8), make(&W::best_arrived, few_rows * 4), make(&W::picked, few_rows * 8);
+  make(&W::params, few_rows * sizeof(kernels::SampleRow)), make(&W::history, kept_steps * few_rows * 8);
+  make(&W::step, 8), make(&W::texts, uint64_t(few_rows) * s.context * 4);
+  make(&W::biases, few_rows * most_biases * sizeof(kernels::TokenBias)), make(&W::changed, few_rows * s.vocabulary * f);
+}
+
+}  // namespace
+
+uint64_t WorkSizes::bytes() const {
+  uint64_t total = 0;
+  each_buffer(*this, [&](auto, uint64_t bytes) { total += (bytes + 511) / 512 * 512; });
+  return total;
+}
+
+Work::Work(const cuda::Context& context, const WorkSizes& sizes) {
+  each_buffer(sizes, [&](auto member, uint64_t bytes) {
+    this->*member = cuda::Buffer(context, bytes);
+    if (bytes) (this->*member).fill(0);
+  });
+  if (always.bytes()) always.write(std::vector<float>(64, 100.0f).data(), 256);  // a sigmoid of 1
+}
+
+}  // namespace heddle::gpu
