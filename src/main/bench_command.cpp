@@ -1,4 +1,5 @@
-// Prompts and single tokens of random ids, timed some times each; bytes and products are counted from the model.
+// Prompts and single tokens of random ids, timed some times each; bytes and products are counted from the model. Where
+// the device picks tokens by itself, it goes on with those.
 #include "main/bench_command.h"
 
 #include <fmt/ranges.h>
@@ -15,53 +16,20 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "cpu/cpu.h"
+#include "cuda/context.h"
+#include "main/bench_cost.h"
+#include "main/device_memory.h"
 #include "main/open_model.h"
+#include "main/process_start.h"
 #include "model/forward.h"
 
 namespace heddle {
 namespace {
 
-using model::Matrix;
-
-// What a step reads and multiplies, `rows` tokens at a time.
-struct Cost {
-  double bytes = 0, products = 0;  // products: of one row
-};
-Cost cost_of(const model::Model& model, uint32_t rows) {
-  Cost cost;
-  const auto add = [&](const Matrix& matrix, double read = 1, double used = 1) {
-    cost.bytes += double(matrix.data.size()) * read;
-    cost.products += double(matrix.rows) * double(matrix.cols) * used;
-  };
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    for (const Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
-    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) {
-      if (experts->count == 0) continue;
-      const double share = double(f.used) / double(experts->count);  // of the experts, for one token
-      add(experts->all, 1 - std::pow(1 - share, rows), share);
-    }
-  }
-  add(model.output);
-  return cost;
-}
-
-// Bytes of keys and values that a row at `position` reads.
-double cache_bytes(const model::Model& model, double position) {
-  double bytes = 0;
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const double seen = a.window ? std::min<double>(position, a.window) : position;
-    bytes += seen * 2 * a.kv_heads * (a.head + a.value_head);
-  }
-  return bytes;
-}
-
 struct Row {
   uint32_t prompt = 0, tokens = 0;  // one of them
-  uint32_t depth = 0, batch = 1, threads = 0;
+  uint32_t depth = 0, batch = 1;
+  uint32_t threads = 0;       // 0: on a GPU
   std::vector<double> rates;  // tokens per second, ascending
   double bytes = 0;           // per second, at the median
   double products = 0;        // the same
@@ -72,46 +40,81 @@ struct Row {
 // Sequences of random tokens on one backend.
 class Bench {
  public:
-  Bench(const RunningModel& running, uint32_t threads, double limit)
-      : running_(running), threads_(threads), limit_(limit), random_(std::random_device{}()) {}
+  Bench(const RunningModel& running, uint32_t threads)
+      : running_(running), threads_(threads), random_(std::random_device{}()) {}
+
+  double limit = 0;  // of memory, in bytes per second
 
   // A prompt of so many tokens after `depth` others, which are not timed.
   Row prompt(uint32_t length, uint32_t depth, uint32_t runs) {
-    Row row{.prompt = length, .depth = depth, .threads = threads_, .limit = limit_};
+    Row row{.prompt = length, .depth = depth, .threads = threads_, .limit = limit};
     begin(1, depth + length);
     feed(0, 0, depth);
     for (uint32_t run = 0; run < runs; ++run) {
       const auto start = Clock::now();
       feed(0, depth, length);
+      running_.backend->result();  // waits for it
       row.rates.push_back(length / seconds_since(start));
       expect_numbers();
     }
     std::sort(row.rates.begin(), row.rates.end());
-    row.products = cost_of(running_.model, 1).products * row.median();
+    row.products = step_cost(running_, 1).products * row.median();
     return row;
   }
 
   // `tokens` steps of one token for each of `batch` sequences.
   Row decode(uint32_t tokens, uint32_t depth, uint32_t batch, uint32_t runs) {
-    Row row{.tokens = tokens, .depth = depth, .batch = batch, .threads = threads_, .limit = limit_};
-    begin(batch, depth + tokens);
+    Row row{.tokens = tokens, .depth = depth, .batch = batch, .threads = threads_, .limit = limit};
+    begin(batch, depth + tokens + 1);
     for (uint32_t sequence = 0; sequence < batch; ++sequence) feed(sequence, 0, depth);
-    for (uint32_t run = 0; run < runs; ++run) {
-      step(depth);  // wakes the threads
-      const auto start = Clock::now();
-      for (uint32_t i = 0; i < tokens; ++i) step(depth + i);
-      row.rates.push_back(double(tokens) * batch / seconds_since(start));
-      expect_numbers();
-    }
+    const bool by_itself = time_steps(depth, tokens).has_value();  // graphs are made on the way
+    for (uint32_t run = 0; run < runs; ++run)
+      row.rates.push_back(double(tokens) * batch / (by_itself ? *time_steps(depth, tokens) : time_fed(depth, tokens)));
     std::sort(row.rates.begin(), row.rates.end());
-    const Cost cost = cost_of(running_.model, batch);
+    const StepCost cost = step_cost(running_, batch);
     const double steps = row.median() / batch;
     row.bytes = (cost.bytes + batch * cache_bytes(running_.model, depth + tokens / 2.0)) * steps;
     row.products = cost.products * row.median();
     return row;
   }
 
+  void first_token() {
+    begin(1, 16);
+    feed(0, 0, 16);
+    expect_numbers();
+  }
+
  private:
+  // Seconds for so many tokens of all sequences, each step launched before the one before it is read. None where tokens
+  // have to be fed.
+  std::optional<double> time_steps(uint32_t depth, uint32_t tokens) {
+    put(depth);
+    const std::vector<model::Picking> greedy(batch_.blocks.size());
+    const auto steps = running_.backend->steps(batch_, greedy);
+    if (!steps) return std::nullopt;
+    const auto take = [&] {
+      for (const model::Picked& picked : steps->take())
+        if (picked.id == ~0u) throw Error("{}: there was no token to pick", running_.model.name);
+    };
+    steps->launch();
+    take();
+    const auto start = Clock::now();
+    steps->launch();
+    for (uint32_t i = 1; i <= tokens; ++i) {
+      if (i < tokens) steps->launch();
+      take();
+    }
+    return seconds_since(start);
+  }
+  double time_fed(uint32_t depth, uint32_t tokens) {
+    step(depth);  // wakes the threads
+    const auto start = Clock::now();
+    for (uint32_t i = 0; i < tokens; ++i) step(depth + i);
+    const double seconds = seconds_since(start);
+    expect_numbers();
+    return seconds;
+  }
+
   uint32_t any_token() { return uint32_t(random_() % running_.model.vocabulary); }
 
   void begin(uint32_t sequences, uint32_t length) {
@@ -148,17 +151,20 @@ class Bench {
       done += here;
     }
   }
-  void step(uint32_t position) {
+  void put(uint32_t position) {  // a token of each sequence
     clear();
     for (uint32_t sequence = 0; sequence < batch_.blocks.size(); ++sequence) add(sequence, position);
     batch_.outputs.resize(batch_.blocks.size());
     std::iota(batch_.outputs.begin(), batch_.outputs.end(), 0u);
+  }
+  void step(uint32_t position) {
+    put(position);
     run();
+    running_.backend->result();
   }
 
   const RunningModel& running_;
   uint32_t threads_;
-  double limit_;
   std::mt19937_64 random_;
   model::Batch batch_;
 };
@@ -172,7 +178,7 @@ uint32_t cache_tokens(const BenchOptions& options) {
   const uint32_t depth = largest(options.depths), block = model::Limits().block_tokens;
   const auto whole = [&](uint64_t tokens) { return (tokens + block - 1) / block * block; };
   const uint64_t most = std::max(whole(uint64_t(depth) + largest(options.prompts)),
-                                 whole(uint64_t(depth) + options.tokens) * largest(options.batches));
+                                 whole(uint64_t(depth) + options.tokens + 1) * largest(options.batches));
   if (most > UINT32_MAX / 2) throw Error("expected a cache of less than 2^31 tokens, found {} asked for", most);
   return uint32_t(most);
 }
@@ -185,8 +191,9 @@ std::string name_of(const Row& row) {
 }
 
 void print_row(const Row& row, std::ostream& out) {
-  out << fmt::format("{:<24} {:>7}  {:>9.2f} ({:.2f} - {:.2f})", name_of(row), row.threads, row.median(),
-                     row.rates.front(), row.rates.back());
+  out << fmt::format("{:<24} {:>7}  {:>9.2f} ({:.2f} - {:.2f})", name_of(row),
+                     row.threads ? std::to_string(row.threads) : "gpu", row.median(), row.rates.front(),
+                     row.rates.back());
   out << fmt::format("  {:.0f} G products/s", row.products / 1e9);
   if (row.bytes > 0) out << fmt::format("  {:.1f} GB/s, {:.0f} %", row.bytes / 1e9, 100 * row.bytes / row.limit);
   out << std::endl;
@@ -245,22 +252,29 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     throw Error("nothing to time: expected a prompt or tokens to generate, a depth, threads and a run");
   open_model(options.model);  // before minutes are spent: is it one?
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
+  uint64_t peak = 0;
   for (const uint32_t threads : options.threads) {
     DeviceOptions device = options.device;
     device.threads = threads;
     device.context = cache_tokens(options);
-    const double limit = cpu::read_bandwidth(threads);
     forget_peak_memory();
     const auto start = Clock::now();
     const auto running = open_running(options.model, device, &err, std::max(512u, largest(batches)));
     const double loading = seconds_since(start);
-    const uint32_t used = threads ? threads : uint32_t(hardware_threads());
+    const uint32_t used = running->gpu ? 0 : threads ? threads : uint32_t(hardware_threads());
+    Bench bench(*running, used);
+    bench.first_token();
+    const double first_token = seconds_since_process_start();
+    peak = std::max(peak, peak_memory());
+    bench.limit = memory_limit(*running, threads);
+    forget_peak_memory();
     if (!options.json)
-      out << fmt::format("{}: {}, loaded in {:.2f} s; memory gives {:.1f} GB/s\n{:<24} {:>7}  {:>9}\n",
-                         running->model.name, running->backend->describe(), loading, limit / 1e9, "test", "threads",
-                         "tok/s")
+      out << fmt::format(
+                 "{}: {}, loaded in {:.2f} s, first token {:.2f} s after the start of the program; memory gives {:.1f} "
+                 "GB/s\n{:<24} {:>7}  {:>9}\n",
+                 running->model.name, running->backend->describe(), loading, first_token, bench.limit / 1e9, "test",
+                 "threads", "tok/s")
           << std::flush;
-    Bench bench(*running, used, limit);
     const auto done = [&](const Row& row) {
       if (options.json)
         json["results"].push_back(json_of(row));
@@ -273,14 +287,23 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     }
     json["model"] = running->model.name;
     json["backend"] = running->backend->describe();
-    json["memory_bytes_per_second"] = limit;
+    json["memory_bytes_per_second"] = bench.limit;
     json["load_seconds"] = loading;
+    if (!json.contains("first_token_seconds")) json["first_token_seconds"] = first_token;
+    peak = std::max(peak, peak_memory());
+    if (running->gpu) {
+      const cuda::Context context(*running->gpu);
+      const uint64_t taken = memory_for(running->model, device, running->limits, &context.info()).total();
+      json["device_memory_bytes"] = taken;
+      if (!options.json) out << fmt::format("memory on the device {}\n", bytes_text(double(taken)));
+      break;  // threads of the CPU do not matter
+    }
   }
-  json["peak_memory_bytes"] = peak_memory();
+  json["peak_memory_bytes"] = peak;
   if (options.json)
     out << json.dump(2) << '\n';
   else
-    out << fmt::format("peak memory {}\n", bytes_text(double(peak_memory())));
+    out << fmt::format("peak memory {}\n", bytes_text(double(peak)));
 }
 
 }  // namespace heddle

@@ -2,10 +2,13 @@
 #include "main/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <exception>
+#include <filesystem>
 #include <ostream>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "kernels/catalog.h"
 #include "main/bench_command.h"
@@ -13,17 +16,20 @@
 #include "main/inspect_command.h"
 #include "main/model_commands.h"
 #include "main/model_file_commands.h"
+#include "main/model_selftest.h"
 #include "main/plan_command.h"
 #include "main/ptx_command.h"
 #include "main/text_commands.h"
+#include "main/tune_command.h"
 #include "main/welcome.h"
 
 namespace heddle {
 namespace {
 
 constexpr const char* overview =
-    "heddle: LLM inference that writes its own GPU code. This version runs models on the CPU; on the GPU it runs its\n"
-    "kernels. Where MODEL is left out, it is weft, a small model that is part of the program.";
+    "heddle: LLM inference that writes its own GPU code. Models run on a GPU where there is one, else on the CPU. "
+    "Where\n"
+    "MODEL is left out, it is weft, a small model that is part of the program.";
 
 constexpr const char* examples =
     "Examples:\n"
@@ -45,6 +51,8 @@ constexpr const char* examples =
     "  heddle ptx list | show NAME | check    the GPU kernels: what they do, their PTX, whether it assembles\n"
     "  heddle devices | selftest | bench kernels\n"
     "                                         on a GPU: what it is, every kernel against f64, every kernel timed\n"
+    "  heddle selftest MODEL                  a whole model on the GPU against the reference\n"
+    "  heddle tune MODEL                      the fastest shapes of its kernels on this GPU, found and kept\n"
     "\n"
     "The exit status is 0 when done, 1 when something was refused or failed, 2 when the command was not understood, "
     "130\n"
@@ -92,29 +100,70 @@ void describe_ptx(CLI::App& program, PtxOptions& options, std::ostream& out, int
 // What the options of `selftest` and `bench` are read into.
 struct GpuOptions {
   SelftestOptions selftest;
+  std::string device, sweep;  // of selftest; empty: the default
+  bool exact = false;
   BenchKernelsOptions kernels;
 };
+
+// "3" and "cuda:3" are the same GPU.
+std::string number_of_gpu(const std::string& device) {
+  const std::optional<uint32_t> number = cuda_number(device);
+  return number ? std::to_string(*number) : device;
+}
+
+// A path, and not the name of a kernel.
+bool is_model(const std::string& word) {
+  for (const kernels::Entry& entry : kernels::catalog())
+    if (entry.name == word) return false;
+  return word == "weft" || word.ends_with(".gguf") || std::filesystem::exists(word);
+}
+
+bool run_selftest(const GpuOptions& options, std::ostream& out) {
+  const std::string number = number_of_gpu(options.device);
+  SelftestOptions kernels = options.selftest;
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), kernels.device);
+  const bool is_number = !number.empty() && read.ec == std::errc() && read.ptr == number.data() + number.size();
+  if (kernels.kernels.size() == 1 && is_model(kernels.kernels[0])) {
+    ModelSelftestOptions model{.model = kernels.kernels[0]};
+    model.device.exact = options.exact;
+    model.device.threads = kernels.threads;
+    if (!options.sweep.empty()) model.sweep = options.sweep;
+    if (!number.empty()) model.device.device = is_number ? "cuda:" + number : number;
+    return selftest_model(model, out);
+  }
+  if (!number.empty() && !is_number)
+    throw Error("--device: expected the number of a GPU such as 0 or cuda:0, found {}", in_quotes(options.device));
+  if (options.exact) throw Error("--exact: expected a MODEL with it, found none");
+  if (!options.sweep.empty()) kernels.sweep = options.sweep;
+  return selftest(kernels, out);
+}
 
 void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, std::ostream& err, int& status) {
   CLI::App* devices = program.add_subcommand("devices", "The GPUs: what they are, and how fast their memory reads");
   devices->callback([&out] { list_devices(out); });
 
-  CLI::App* test = program.add_subcommand("selftest", "Run every kernel on the GPU over a sweep of shapes against f64");
-  test->add_option("kernels", options.selftest.kernels, "Kernels to test; without any, all")->type_name("");
-  test->add_option("--device", options.selftest.device, "Which GPU, by its number in `heddle devices`")->type_name("N");
-  test->add_option("--sweep", options.selftest.sweep, "How many shapes: quick, normal or full (the default)")
+  CLI::App* test = program.add_subcommand(
+      "selftest", "Run every kernel on the GPU over a sweep of shapes against f64; or a model against the reference");
+  test->add_option("kernels", options.selftest.kernels, "Kernels to test, or one MODEL; without any, all kernels")
+      ->type_name("");
+  test->add_option("--device", options.device, "Which GPU, by its name in `heddle devices`; cpu, with a MODEL")
+      ->type_name("cuda:N");
+  test->add_option("--sweep", options.sweep,
+                   "How many shapes or tokens: quick, normal or full; without it, kernels full and a MODEL normal")
       ->type_name("SWEEP");
+  test->add_flag("--exact", options.exact, "With a MODEL: do not quantise activations");
   test->add_option("--seed", options.selftest.seed, "Of the random inputs")->type_name("N");
   test->add_option("--threads", options.selftest.threads, "On the host, for the references; 0: all")->type_name("N");
-  test->callback([&options, &out, &status] { status = selftest(options.selftest, out) ? 0 : 1; });
+  test->callback([&options, &out, &status] { status = run_selftest(options, out) ? 0 : 1; });
 
   CLI::App* bench = program.add_subcommand("bench", "Time a model on this machine, or the GPU kernels");
   bench->require_subcommand(0, 1);
   describe_bench(*bench, out, err);
   CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
   kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
-  kernels->add_option("--device", options.kernels.device, "Which GPU, by its number in `heddle devices`")
-      ->type_name("N");
+  kernels->add_option("--device", options.kernels.device, "Which GPU, by its name in `heddle devices`")
+      ->type_name("cuda:N")
+      ->transform(number_of_gpu);
   kernels->add_option("--shape", options.kernels.shape, "Only shapes that contain this text")->type_name("TEXT");
   kernels->add_flag("--json", options.kernels.json, "Print JSON");
   kernels->callback([&options, &out, &status] { status = bench_kernels(options.kernels, out) ? 0 : 1; });
@@ -151,6 +200,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
   describe_ptx(program, ptx, out, status);
   GpuOptions gpu;
   describe_gpu(program, gpu, out, err, status);
+  describe_tune(program, out);
   program.footer(examples);  // after the subcommands, which would inherit it
 
   try {

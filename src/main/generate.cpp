@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "main/device_picking.h"
 #include "text/stop_texts.h"
 
 namespace heddle {
@@ -14,7 +15,7 @@ namespace {
 
 using text::Id;
 
-constexpr size_t piece_tokens = 128;  // of a prompt: how long an interruption may have to wait
+constexpr size_t piece_tokens = 128;  // of a prompt on the CPU: how long an interruption may have to wait
 
 bool interrupted(const GenerateRequest& request) { return request.interrupted && *request.interrupted; }
 
@@ -74,6 +75,57 @@ std::string figures(const Generated& generated) {
                      per_second(generated.made, generated.making), words_of(generated.ending), generated.seed);
 }
 
+// Computes a token and picks the one after it. Where the device can pick, it goes on by itself: a step is launched
+// before the token of the one before is read, so that when this ends, one more than was taken may be under way. What it
+// wrote lies beyond the session's length.
+class Generator::Next {
+ public:
+  // `most`: tokens that will be asked for, 0: any number.
+  Next(Generator& generator, engine::Sampler& sampler, std::span<const Id> prompt, uint32_t most)
+      : generator_(generator), sampler_(sampler), prompt_(prompt), most_(most ? most : UINT32_MAX) {}
+
+  engine::Pick after(Id id) {
+    if (!begun_) begin(id);
+    if (!steps_) return sampler_.pick(generator_.feed({&id, 1}));
+    launch();
+    launch();
+    const model::Picked picked = steps_->take()[0];
+    ++taken_;
+    if (picked.id == ~0u) refuse(id);
+    generator_.session_.advance(1);
+    generator_.computed_.push_back(id);
+    return {.id = picked.id, .log_probability = picked.log_probability};
+  }
+
+ private:
+  void begin(Id id) {
+    begun_ = true;
+    std::vector<Id> text(prompt_.begin(), prompt_.end());
+    text.push_back(id);
+    const auto picking = device_picking(sampler_, text, uint32_t(prompt_.size()));
+    if (!picking) return;
+    most_ = std::min(most_, generator_.session_.context() - generator_.session_.length());
+    steps_ = generator_.session_.steps(id, *picking);
+  }
+  void launch() {  // up to one step ahead of the one that is taken next
+    if (launched_ == most_ || launched_ > taken_ + 1) return;
+    steps_->launch();
+    ++launched_;
+  }
+  [[noreturn]] void refuse(Id id) {  // in the words of the sampler
+    steps_.reset();
+    sampler_.pick(generator_.feed({&id, 1}));
+    throw Error("the device found no token to pick, but its logits have one");
+  }
+
+  Generator& generator_;
+  engine::Sampler& sampler_;
+  std::span<const Id> prompt_;
+  uint32_t most_, launched_ = 0, taken_ = 0;
+  bool begun_ = false;
+  std::unique_ptr<model::Steps> steps_;
+};
+
 Generator::Generator(const RunningModel& running) : running_(running), session_(running.session()) {}
 
 void Generator::expect_fits(size_t tokens) const {
@@ -95,9 +147,10 @@ std::span<const float> Generator::feed_prompt(std::span<const Id> prompt, const 
   session_.rewind(uint32_t(at));
   computed_.resize(at);
   std::span<const float> logits;
+  const size_t piece = running_.gpu ? running_.limits.rows : piece_tokens;
   while (at < prompt.size()) {
     if (interrupted(request)) return {};
-    const size_t count = std::min(piece_tokens, prompt.size() - at);
+    const size_t count = std::min(piece, prompt.size() - at);
     logits = feed(prompt.subspan(at, count));
     result.fed += uint32_t(count);
     at += count;
@@ -118,25 +171,30 @@ Generated Generator::generate(std::span<const Id> prompt, const GenerateRequest&
   std::span<const float> logits = feed_prompt(prompt, request, result);
   result.feeding = seconds_since(start);
   const auto generating = Clock::now();
-  while (!logits.empty() && !interrupted(request)) {
-    const engine::Pick pick = sampler.pick(logits);
-    sampler.accept(pick.id);
-    ++result.made;
-    if (request.picked) request.picked(pick);
-    std::optional<Ending> ending;
-    if (std::find(ends.begin(), ends.end(), pick.id) != ends.end())
-      ending = Ending::model;
-    else if (!shown.push(pick.id))
-      ending = Ending::stop_text;
-    else if (request.tokens && result.made >= request.tokens)
-      ending = Ending::tokens;
-    else if (session_.length() >= session_.context())
-      ending = Ending::context;
-    if (ending) {
-      result.ending = *ending;
-      break;
+  if (!logits.empty() && !interrupted(request)) {
+    Next next(*this, sampler, prompt, request.tokens ? request.tokens - 1 : 0);
+    engine::Pick pick = sampler.pick(logits);
+    while (true) {
+      sampler.accept(pick.id);
+      ++result.made;
+      if (request.picked) request.picked(pick);
+      std::optional<Ending> ending;
+      if (std::find(ends.begin(), ends.end(), pick.id) != ends.end())
+        ending = Ending::model;
+      else if (!shown.push(pick.id))
+        ending = Ending::stop_text;
+      else if (request.tokens && result.made >= request.tokens)
+        ending = Ending::tokens;
+      else if (session_.length() >= session_.context())
+        ending = Ending::context;
+      else if (interrupted(request))
+        ending = Ending::interrupted;
+      if (ending) {
+        result.ending = *ending;
+        break;
+      }
+      pick = next.after(pick.id);
     }
-    logits = feed({&pick.id, 1});
   }
   shown.finish();
   result.making = seconds_since(generating);

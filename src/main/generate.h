@@ -8,6 +8,7 @@
 
 #include "engine/sampler.h"
 #include "main/running_model.h"
+#include "model/session.h"
 
 namespace heddle {
 
@@ -44,6 +45,8 @@ class Generator {
   void expect_fits(size_t tokens) const;  // the Error of generate()
 
  private:
+  class Next;
+
   std::span<const float> feed(std::span<const text::Id> ids);
   // The logits after the prompt; none if it was interrupted.
   std::span<const float> feed_prompt(std::span<const text::Id> prompt, const GenerateRequest& request,

@@ -22,7 +22,7 @@ void describe_models(CLI::App& program, std::istream& in, std::ostream& out, std
       ->required()
       ->type_name("F.safetensors");
   describe_device(*command, logits->device);
-  command->callback([logits, &out] { write_logits(*logits, out); });
+  command->callback([logits, &out, &err] { write_logits(*logits, out, err); });
 
   const auto perplexity_options = std::make_shared<PerplexityOptions>();
   command = program.add_subcommand("perplexity", "How well a model foretells a text");

@@ -70,12 +70,12 @@ std::vector<float> logits_of(model::Session& session, std::span<const Id> tokens
 }  // namespace
 
 Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view text,
-                              const std::function<void(const Perplexity&, uint64_t)>& progress) {
+                              const std::function<void(const Perplexity&, uint64_t)>& progress, std::ostream* log) {
   check_options(options);
   DeviceOptions device = options.device;
   device.context = options.window;
-  const auto running = open_running(options.model, device),
-             other = options.other.empty() ? nullptr : open_running(options.other, device);
+  const auto running = open_running(options.model, device, log),
+             other = options.other.empty() ? nullptr : open_running(options.other, device, log);
   const uint32_t vocabulary = running->model.vocabulary;
   if (other && other->model.vocabulary != vocabulary)
     throw Error("--kl: expected a vocabulary of {}, as in {}, found {} in {}", vocabulary, options.model,
@@ -131,11 +131,14 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
 void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostream& err) {
   const MappedFile file(options.file);
   const bool shown = ::isatty(STDERR_FILENO) == 1;
-  const Perplexity result = measure_perplexity(options, file.text(), [&](const Perplexity& so_far, uint64_t windows) {
-    if (shown)
-      err << fmt::format("\r\x1b[Kwindow {} of {}, perplexity {:.4f}", so_far.windows, windows, so_far.value)
-          << std::flush;
-  });
+  const Perplexity result = measure_perplexity(
+      options, file.text(),
+      [&](const Perplexity& so_far, uint64_t windows) {
+        if (shown)
+          err << fmt::format("\r\x1b[Kwindow {} of {}, perplexity {:.4f}", so_far.windows, windows, so_far.value)
+              << std::flush;
+      },
+      &err);
   if (shown) err << "\r\x1b[K" << std::flush;
   out << fmt::format("perplexity {:.4f} +- {:.4f} ({} tokens scored in {} windows of {})\n", result.value, result.error,
                      result.tokens, result.windows, options.window);

@@ -24,9 +24,11 @@ struct Perplexity {
   double divergence = 0, largest_divergence = 0;  // from `other`: the mean over tokens and the largest, in nats
   double same_best = 0;                           // share of tokens where both have the same favourite
 };
-// `text`: the bytes of the file. `progress` is called after each window with what is known so far.
+// `text`: the bytes of the file. `progress` is called after each window with what is known so far. `log`: see
+// open_running().
 Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view text,
-                              const std::function<void(const Perplexity&, uint64_t windows)>& progress);
+                              const std::function<void(const Perplexity&, uint64_t windows)>& progress,
+                              std::ostream* log = nullptr);
 
 void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostream& err);
 

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cuda/context.h"
+#include "gpu/gpu.h"
+#include "main/device_memory.h"
 #include "main/open_model.h"
 #include "model/load.h"
 
@@ -19,48 +21,81 @@ struct Device {
   uint64_t free = 0;
   model::Memory needed;
   uint32_t largest = 0;  // context
-  bool fits() const { return needed.total() <= free; }
+  std::string problem;   // why it cannot run the model at all; empty: it can
+  bool fits() const { return problem.empty() && needed.total() <= free; }
 };
 
-Device plan_cpu(const model::Model& model, uint32_t most, const PlanOptions& options) {
-  Device device{"cpu", "this machine's memory", available_memory()};
-  device.needed = memory_for(model, options.device, model::limits_for(model.context, options.rows));
-  device.largest = largest_context(model, options.device, most, options.rows, device.free);
-  return device;
-}
-
-// The GPUs, as far as they can be asked. Models do not run there yet, so their workspace is what the CPU's is.
-std::vector<Device> plan_gpus(const Device& cpu, const model::Model& model, uint32_t most, const PlanOptions& options,
-                              std::string& none) {
-  std::vector<Device> found;
-  try {
-    for (const cuda::DeviceInfo& info : cuda::devices()) {
-      const cuda::Context context(info.ordinal);
-      Device device{fmt::format("cuda:{}", info.ordinal), info.name, context.memory().free, cpu.needed};
-      device.largest = largest_context(model, options.device, most, options.rows, device.free);
-      found.push_back(device);
+class Plan {
+ public:
+  explicit Plan(const PlanOptions& options)
+      : options_(options), model(model::load(open_model(options.model), {.context = options.device.context})) {
+    most_ = options.device.context ? model::load(open_model(options.model)).context : model.context;
+    most_ = std::max(most_, model.context);
+    const WantedDevice wanted = wanted_device(options.device);
+    if (!wanted.gpu) {
+      Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", available_memory()});
+      count(cpu, nullptr);
     }
-  } catch (const Error& error) {
-    none = error.what();
+    if (wanted.gpu) {
+      add_gpu(cuda::Context(*wanted.gpu));
+      if (!devices.back().problem.empty()) throw Error("{}", devices.back().problem);
+    } else if (!wanted.cpu) {
+      add_gpus();
+    }
   }
-  return found;
-}
+
+ private:
+  void count(Device& device, const cuda::DeviceInfo* gpu) {
+    device.needed = memory_for(model, options_.device, model::limits_for(model.context, options_.rows), gpu);
+    device.largest = largest_context(model, options_.device, most_, options_.rows, device.free, gpu);
+  }
+  void add_gpu(const cuda::Context& context) {
+    const cuda::DeviceInfo& info = context.info();
+    Device device{fmt::format("cuda:{}", info.ordinal), info.name, usable_memory(context.memory().free)};
+    try {
+      gpu::expect_capable(info);
+      count(device, &info);
+    } catch (const Error& error) {
+      device.problem = error.what();
+    }
+    devices.push_back(device);
+  }
+  void add_gpus() {
+    try {
+      for (const cuda::DeviceInfo& info : cuda::devices()) add_gpu(cuda::Context(info.ordinal));
+    } catch (const Error& error) {
+      no_gpu = error.what();
+    }
+  }
+
+  const PlanOptions& options_;
+  uint32_t most_;  // context that is looked for
+
+ public:
+  const model::Model model;
+  std::vector<Device> devices;
+  std::string no_gpu;  // the reason, where GPUs were looked for and there is none
+};
 
 void print_table(const std::vector<Device>& devices, std::ostream& out) {
   const auto text = [](uint64_t bytes) { return bytes_text(double(bytes)); };
   out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}\n", "device", "weights", "KV cache", "workspace",
                      "needed", "free");
-  for (const Device& d : devices)
+  for (const Device& d : devices) {
+    if (!d.problem.empty()) {
+      out << fmt::format("{:<8}  cannot run it: {}\n", d.name, d.problem);
+      continue;
+    }
     out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}; {} ({})\n", d.name, text(d.needed.weights),
                        text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
                        d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
                        d.largest ? fmt::format("context up to {}", d.largest) : "no context would", d.what);
+  }
 }
 
-void print_json(const std::vector<Device>& devices, const model::Model& model, const std::string& none,
-                std::ostream& out) {
+void print_json(const Plan& plan, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Device& d : devices)
+  for (const Device& d : plan.devices) {
     list.push_back({{"device", d.name},
                     {"description", d.what},
                     {"weights_bytes", d.needed.weights},
@@ -70,8 +105,10 @@ void print_json(const std::vector<Device>& devices, const model::Model& model, c
                     {"free_bytes", d.free},
                     {"fits", d.fits()},
                     {"largest_context", d.largest}});
-  nlohmann::ordered_json json{{"model", model.name}, {"context", model.context}, {"devices", list}};
-  if (!none.empty()) json["no_gpu"] = none;
+    if (!d.problem.empty()) list.back()["problem"] = d.problem;
+  }
+  nlohmann::ordered_json json{{"model", plan.model.name}, {"context", plan.model.context}, {"devices", list}};
+  if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
 }
 
@@ -90,21 +127,16 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
 }
 
 bool plan(const PlanOptions& options, std::ostream& out) {
-  const model::Model model = model::load(open_model(options.model), {.context = options.device.context});
-  const uint32_t most = options.device.context ? model::load(open_model(options.model)).context : model.context;
-  std::vector<Device> devices{plan_cpu(model, std::max(most, model.context), options)};
-  std::string none;
-  for (Device& device : plan_gpus(devices[0], model, std::max(most, model.context), options, none))
-    devices.push_back(std::move(device));
+  const Plan plan(options);
   if (options.json) {
-    print_json(devices, model, none, out);
+    print_json(plan, out);
   } else {
-    out << fmt::format("{}: context of {} tokens, batches of up to {}\n", model.name, model.context, options.rows);
-    print_table(devices, out);
-    out << (none.empty() ? "Models run on the CPU in this version; GPUs are shown for planning.\n"
-                         : fmt::format("no GPU: {}\n", none));
+    out << fmt::format("{}: context of {} tokens, batches of up to {}\n", plan.model.name, plan.model.context,
+                       options.rows);
+    print_table(plan.devices, out);
+    if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }
-  return std::any_of(devices.begin(), devices.end(), [](const Device& d) { return d.fits(); });
+  return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.fits(); });
 }
 
 }  // namespace heddle

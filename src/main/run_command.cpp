@@ -17,6 +17,7 @@
 #include "main/chat_conversation.h"
 #include "main/generate.h"
 #include "main/interrupt.h"
+#include "main/kernel_trace.h"
 #include "main/text_commands.h"
 
 namespace heddle {
@@ -60,6 +61,8 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
       ->type_name("N");
   command->add_flag("--chat", run->chat, "The text is a message to the model, put into its chat template");
   command->add_option("--system", run->system, "With --chat: the system message")->type_name("TEXT");
+  command->add_option("--trace", run->trace, "On a GPU: write the time of every kernel here, a table to standard error")
+      ->type_name("F.json");
   describe_device(*command, run->device);
   describe_sampling(*command, run->sampling);
   command
@@ -74,7 +77,10 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   const std::string prompt = options.prompt
                                  ? *options.prompt
                                  : std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  const auto running = open_running(options.model, options.device, &err);
+  DeviceOptions device = options.device;
+  std::optional<OutputFile> trace;  // made now: a path that cannot be written is said before the work
+  if (!options.trace.empty()) device.trace = true, trace.emplace(options.trace);
+  const auto running = open_running(options.model, device, &err);
   const text::Tokenizer& words = running->words();
   const std::vector<Id> ids = prompt_ids(*running, options, prompt);
   std::vector<engine::Pick> picks;
@@ -89,14 +95,20 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   const Generated generated = generator.generate(ids, request);
   out << std::endl;
   err << logprob_lines(picks, words) << figures(generated) << '\n';
+  if (trace) {
+    const std::vector<model::KernelTime> times = running->backend->kernel_times();
+    trace->write(trace_json(times));
+    trace->commit();
+    err << trace_table(times);
+  }
   return generated.ending == Ending::interrupted ? 128 + SIGINT : 0;
 }
 
-void write_logits(const LogitsOptions& options, std::ostream& out) {
+void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<Id> ids;
   read_ids(options.ids, ids);
   if (ids.empty()) throw Error("--ids: expected token ids such as 1,2,3, found \"{}\"", options.ids);
-  const auto running = open_running(options.model, options.device);
+  const auto running = open_running(options.model, options.device, &err);
   const uint64_t bytes = uint64_t(ids.size()) * running->model.vocabulary * sizeof(float);
   const nlohmann::json header{
       {"logits", {{"dtype", "F32"}, {"shape", {ids.size(), running->model.vocabulary}}, {"data_offsets", {0, bytes}}}}};

@@ -19,6 +19,7 @@ struct RunOptions {
   uint32_t tokens = 0;                // at most; 0: until the model ends or the context is full
   bool chat = false;                  // the text is a message: the model's chat template is put around it
   std::string system;                 // with `chat`
+  std::string trace;                  // a file for the times of a GPU's kernels; empty: none
   SamplingOptions sampling;
   DeviceOptions device;
 };
@@ -31,6 +32,6 @@ struct LogitsOptions {
   DeviceOptions device;
 };
 // A safetensors file with one tensor, `logits`: f32, a row per id.
-void write_logits(const LogitsOptions& options, std::ostream& out);
+void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace heddle

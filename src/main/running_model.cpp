@@ -1,9 +1,9 @@
-// Opens the file once, for the weights and for the words.
+// Opens the file once, for the weights and for the words; then finds the device.
 #include "main/running_model.h"
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "base/clock.h"
@@ -11,41 +11,16 @@
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cpu/reference.h"
+#include "cuda/context.h"
+#include "gpu/gpu.h"
+#include "main/brief_selftest.h"
+#include "main/device_memory.h"
 #include "main/open_model.h"
 #include "main/vocabulary_keys.h"
 #include "model/load.h"
 
 namespace heddle {
 namespace {
-
-constexpr uint32_t least_context = 512;  // below it nobody is served by a cut that was not asked for
-
-cpu::Options cpu_options(const DeviceOptions& options) {
-  return {.threads = options.threads, .isa = options.isa, .exact = options.exact};
-}
-
-std::string needs_text(const model::Memory& memory, uint32_t context) {
-  return fmt::format("{} (weights {}, KV cache of {} tokens {}, workspace {})", bytes_text(double(memory.total())),
-                     bytes_text(double(memory.weights)), context, bytes_text(double(memory.kv)),
-                     bytes_text(double(memory.workspace)));
-}
-
-// The context to run with: what was asked for or an Error, or the most that fits.
-uint32_t fitting_context(const model::Model& model, const DeviceOptions& options, uint32_t rows, std::ostream* log) {
-  const uint64_t available = available_memory();
-  const uint32_t largest = largest_context(model, options, model.context, rows, available);
-  if (largest == model.context || available == 0) return model.context;
-  const bool asked = options.context != 0;
-  if (asked || largest < least_context) {
-    const model::Memory memory = memory_for(model, options, model::limits_for(model.context, rows));
-    throw Error("{}: too little memory: expected {} to be free, found {}; {}", model.name,
-                needs_text(memory, model.context), bytes_text(double(available)),
-                largest ? fmt::format("--ctx {} would fit", largest) : "a shorter context does not help");
-  }
-  if (log)
-    *log << fmt::format("the context is {} tokens of {}: more does not fit into memory\n", largest, model.context);
-  return largest;
-}
 
 // "loading 43 %" on a terminal, gone when done. Quick loads show nothing.
 class Progress {
@@ -67,74 +42,143 @@ class Progress {
   Clock::time_point start_ = Clock::now();
 };
 
+std::string bytes(uint64_t count) { return bytes_text(double(count)); }
+
+class Opener {
+ public:
+  Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
+      : path_(path), options_(options), log_(log), rows_(rows), wanted_(wanted_device(options)) {}
+
+  std::unique_ptr<RunningModel> open() {
+    formats::Checkpoint checkpoint = open_model(path_);
+    running_ = std::make_unique<RunningModel>();
+    if (has_vocabulary(checkpoint)) running_->tokenizer.emplace(open_tokenizer(checkpoint));
+    running_->chat_template = checkpoint.chat_template();
+    running_->model = model::load(std::move(checkpoint), {.context = options_.context});
+    context_ = running_->model.context;
+    if (wanted_.gpu)
+      on_gpu(cuda::Context(*wanted_.gpu), false);
+    else if (wanted_.cpu || !on_any_gpu())
+      on_cpu();
+    return std::move(running_);
+  }
+
+ private:
+  // The first GPU that can run it, or false and the reasons.
+  bool on_any_gpu() {
+    try {
+      for (const cuda::DeviceInfo& info : cuda::devices()) {
+        try {
+          if (on_gpu(cuda::Context(info.ordinal), true)) return true;
+        } catch (const SelftestFailed&) {  // who has a GPU that computes wrong should know
+          throw;
+        } catch (const Error& error) {
+          why_not(fmt::format("cuda:{}: {}", info.ordinal, error.what()));
+        }
+      }
+    } catch (const SelftestFailed&) {
+      throw;
+    } catch (const cuda::NoDriver& error) {  // `heddle devices` says where it was looked for
+      const std::string text = error.what();
+      why_not(text.substr(0, text.find(" (tried ")));
+    } catch (const Error& error) {
+      why_not(error.what());
+    }
+    return false;
+  }
+  void why_not(const std::string& reason) { why_not_ += (why_not_.empty() ? "" : "; ") + reason; }
+
+  // The context stays until the backend has one of its own: to make it takes longer than to load a small model.
+  bool on_gpu(const cuda::Context& context, bool found) {
+    whole();
+    const cuda::DeviceInfo& info = context.info();
+    const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
+    gpu::expect_capable(info);
+    const uint64_t free = context.memory().free;
+    const Fit fits = fit(running_->model, options_, rows_, usable_memory(free), &info);
+    if (fits.context == 0) {
+      if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name));
+      why_not(fmt::format("cuda:{}: the model needs {}, {} are free", info.ordinal, bytes(fits.needed.total()),
+                          bytes(fits.available)));
+      return false;
+    }
+    settle(fits);
+    if (!options_.no_selftest)
+      brief_selftest(
+          running_->model,
+          [&](const model::Model& model, const model::Limits& limits) {
+            return gpu::make_gpu(model, limits, {.device = info.ordinal, .exact = options_.exact});
+          },
+          options_.exact);
+    Progress progress(log_);
+    gpu::Options with{.device = info.ordinal,
+                      .exact = options_.exact,
+                      .trace = options_.trace,
+                      .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+    running_->backend = gpu::make_gpu(running_->model, running_->limits, with);
+    running_->gpu = info.ordinal;
+    if (found) say(fmt::format("device: {}, {} free", name, bytes(free)));
+    say_if_cut(fits);
+    return true;
+  }
+
+  void on_cpu() {
+    if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
+    whole();
+    const Fit fits = fit(running_->model, options_, rows_, available_memory());
+    if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, ""));
+    if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
+    settle(fits);
+    say_if_cut(fits);
+    if (options_.backend == "reference") {
+      running_->backend = cpu::make_reference(running_->model, running_->limits);
+      return;
+    }
+    Progress progress(log_);
+    const cpu::Options with{.threads = options_.threads,
+                            .isa = options_.isa,
+                            .exact = options_.exact,
+                            .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+    running_->backend = cpu::make_cpu(running_->model, running_->limits, with);
+  }
+
+  // Rotations may depend on the context.
+  void load(uint32_t context) { running_->model = model::load(open_model(path_), {.context = context}); }
+  void whole() {  // a device before may have had room for less
+    if (running_->model.context != context_) load(options_.context);
+  }
+  void settle(const Fit& fits) {
+    if (fits.context != running_->model.context) load(fits.context);
+    running_->limits = model::limits_for(running_->model.context, rows_);
+  }
+  void say_if_cut(const Fit& fits) {
+    if (fits.context != context_)
+      say(fmt::format("the context is {} tokens of {}: more does not fit into memory", fits.context, context_));
+  }
+  void say(const std::string& line) {
+    if (log_) *log_ << line << std::endl;
+  }
+
+  const std::string& path_;
+  const DeviceOptions& options_;
+  std::ostream* log_;
+  uint32_t rows_;
+  WantedDevice wanted_;
+  std::unique_ptr<RunningModel> running_;
+  uint32_t context_ = 0;  // of the model, before any cut
+  std::string why_not_;   // no GPU is used
+};
+
 }  // namespace
-
-void describe_device(CLI::App& command, DeviceOptions& options) {
-  command.add_option("--ctx", options.context, "Tokens the model may see at once; without it, what it was trained for")
-      ->type_name("N");
-  command.add_option("--threads", options.threads, "0: one per core")->type_name("N");
-  command
-      .add_option("--backend", options.backend,
-                  "cpu (the default), or reference: plain f32, slow, what others are held to")
-      ->type_name("NAME");
-  command.add_option("--cpu-isa", options.isa, "Instructions of the cpu backend: auto, or one that this machine has")
-      ->type_name("NAME");
-  command.add_flag("--exact", options.exact, "Do not quantise activations");
-}
-
-CLI::Option* describe_model(CLI::App& command, std::string& path) {
-  return command
-      .add_option("model", path, "A GGUF file or a folder of safetensors; without it, weft, which is in the program")
-      ->type_name("");
-}
 
 const text::Tokenizer& RunningModel::words() const {
   if (!tokenizer) throw Error("{}: the model has no tokenizer", model.name);
   return *tokenizer;
 }
 
-model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits) {
-  model::Memory memory = cpu::memory_needed(model, limits, cpu_options(options));
-  if (options.backend == "reference") memory.kv *= 2;  // f32
-  return memory;
-}
-
-uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
-                         uint64_t available) {
-  const auto fits = [&](uint32_t context) {
-    return memory_for(model, options, model::limits_for(context, rows)).total() <= available;
-  };
-  if (fits(most)) return most;
-  uint32_t low = 0, high = most / 32 + 1;  // in blocks: low fits or is 0, high does not
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    (fits(middle * 32) ? low : high) = middle;
-  }
-  return low * 32;
-}
-
 std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,
                                            uint32_t rows) {
-  if (options.backend != "cpu" && options.backend != "reference")
-    throw Error("--backend: expected cpu or reference, found \"{}\"", options.backend);
-  formats::Checkpoint checkpoint = open_model(path);
-  auto running = std::make_unique<RunningModel>();
-  if (has_vocabulary(checkpoint)) running->tokenizer.emplace(open_tokenizer(checkpoint));
-  running->chat_template = checkpoint.chat_template();
-  running->model = model::load(std::move(checkpoint), {.context = options.context});
-  const uint32_t context = fitting_context(running->model, options, rows, log);
-  if (context != running->model.context)  // rotations may depend on it
-    running->model = model::load(open_model(path), {.context = context});
-  running->limits = model::limits_for(running->model.context, rows);
-  if (options.backend == "reference") {
-    running->backend = cpu::make_reference(running->model, running->limits);
-    return running;
-  }
-  Progress progress(log);
-  cpu::Options with_progress = cpu_options(options);
-  with_progress.progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); };
-  running->backend = cpu::make_cpu(running->model, running->limits, with_progress);
-  return running;
+  return Opener(path, options, log, rows).open();
 }
 
 }  // namespace heddle

@@ -25,7 +25,7 @@ Session::Session(const Model& model, Backend& backend, const Limits& limits)
   std::iota(batch_.blocks[0].begin(), batch_.blocks[0].end(), 0u);
 }
 
-void Session::run(std::span<const uint32_t> tokens, bool all) {
+void Session::put(std::span<const uint32_t> tokens, bool all) {
   const auto count = static_cast<uint32_t>(tokens.size());
   batch_.tokens.assign(tokens.begin(), tokens.end());
   batch_.sequences.assign(count, 0);
@@ -33,8 +33,15 @@ void Session::run(std::span<const uint32_t> tokens, bool all) {
   std::iota(batch_.positions.begin(), batch_.positions.end(), length_);
   batch_.outputs.assign(all ? count : 1, count - 1);
   if (all) std::iota(batch_.outputs.begin(), batch_.outputs.end(), 0u);
-  forward(model_, backend_, batch_);
-  length_ += count;
+}
+
+void Session::expect_takes(std::span<const uint32_t> tokens) const {
+  if (tokens.size() > context_ - length_)
+    throw Error("expected at most {} more tokens (the context is {}, {} are used), found {}", context_ - length_,
+                context_, length_, tokens.size());
+  for (uint32_t token : tokens)
+    if (token >= model_.vocabulary)
+      throw Error("expected token ids below {}, the size of the vocabulary, found {}", model_.vocabulary, token);
 }
 
 std::span<const float> Session::feed(std::span<const uint32_t> tokens) {
@@ -45,18 +52,26 @@ std::span<const float> Session::feed(std::span<const uint32_t> tokens) {
 
 void Session::feed_each(std::span<const uint32_t> tokens,
                         const std::function<void(size_t, std::span<const float>)>& each) {
-  if (tokens.size() > context_ - length_)
-    throw Error("expected at most {} more tokens (the context is {}, {} are used), found {}", context_ - length_,
-                context_, length_, tokens.size());
-  for (uint32_t token : tokens)
-    if (token >= model_.vocabulary)
-      throw Error("expected token ids below {}, the size of the vocabulary, found {}", model_.vocabulary, token);
+  expect_takes(tokens);
   for (size_t begin = 0; begin < tokens.size(); begin += limits_.rows) {
     const size_t count = std::min<size_t>(limits_.rows, tokens.size() - begin);
-    run(tokens.subspan(begin, count), each != nullptr);
+    put(tokens.subspan(begin, count), each != nullptr);
+    forward(model_, backend_, batch_);
+    length_ += static_cast<uint32_t>(count);
     for (size_t i = 0; each && i < count; ++i)
       each(begin + i, backend_.result().subspan(i * model_.vocabulary, model_.vocabulary));
   }
+}
+
+std::unique_ptr<Steps> Session::steps(uint32_t token, const Picking& picking) {
+  expect_takes({&token, 1});
+  put({&token, 1}, false);
+  return backend_.steps(batch_, {&picking, 1});
+}
+
+void Session::advance(uint32_t tokens) {
+  check(tokens <= context_ - length_, "steps end with the context");
+  length_ += tokens;
 }
 
 void Session::rewind(uint32_t length) {

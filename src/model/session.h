@@ -24,10 +24,16 @@ class Session {
   // The same, with the logits after each token given to `each(index, logits)`.
   void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);
 
+  // Steps that go on from `token`, which comes next, on the device; null where the backend cannot. Nothing is fed until
+  // they are gone, and no more are launched than the context has room for.
+  std::unique_ptr<Steps> steps(uint32_t token, const Picking& picking);
+  void advance(uint32_t tokens);  // so many were computed by steps
+
   void rewind(uint32_t length);  // forgets what comes after
 
  private:
-  void run(std::span<const uint32_t> tokens, bool all);
+  void put(std::span<const uint32_t> tokens, bool all);  // into batch_, from length_ on
+  void expect_takes(std::span<const uint32_t> tokens) const;
 
   const Model& model_;
   Backend& backend_;

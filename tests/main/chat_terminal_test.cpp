@@ -64,7 +64,7 @@ class ChatTerminal : public testing::Test {
   // Ends with the exit status on the screen.
   void start(const std::string& options = "--temp 0") const {
     const std::string program = fmt::format(
-        "cd {}; HOME=$PWD XDG_STATE_HOME= LC_ALL=C.UTF-8 {} chat {} {}; echo status $?; exec sleep 1000",
+        "cd {}; HOME=$PWD XDG_STATE_HOME= LC_ALL=C.UTF-8 {} chat {} --device cpu {}; echo status $?; exec sleep 1000",
         quoted(home.path()), quoted(HEDDLE_PROGRAM), quoted(HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf"), options);
     const Ran ran = tmux("new-session -d -x 80 -y 24 -s chat " + quoted(program));
     ASSERT_EQ(ran.status, 0) << ran.out;

@@ -18,7 +18,7 @@ constexpr const char* greeting = "Hello! I can tell you a little story, or say w
 
 struct Generating : testing::Test {
   std::unique_ptr<RunningModel> running =
-      open_running(std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf", {});
+      open_running(std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf", {.device = "cpu"});
   Generator generator{*running};
   GenerateRequest request{.sampling = {.temperature = 0}};
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.h"
+#include "main/device_memory.h"
 #include "main/running_model.h"
 #include "tests/main/small_model.h"
 
@@ -72,7 +73,7 @@ TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(has(result.out, "does not fit")) << result.out;
   EXPECT_TRUE(has(result.out, "too little")) << result.out;
-  const Result run = heddle({"run", "--ctx", "4000000000", "-p", "x"});
+  const Result run = heddle({"run", "--ctx", "4000000000", "-p", "x", "--device", "cpu"});
   EXPECT_EQ(run.status, 1);
   EXPECT_EQ(run.out, "");
   EXPECT_TRUE(has(run.err, "too little memory")) << run.err;
@@ -81,7 +82,7 @@ TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {
 }
 
 TEST(Plan, TheLargestContextIsTheLargest) {
-  const auto running = open_running("", {});
+  const auto running = open_running("", {.device = "cpu"});
   const auto bytes = [&](uint32_t context) {
     return memory_for(running->model, {}, model::limits_for(context, 512)).total();
   };
@@ -93,8 +94,8 @@ TEST(Plan, TheLargestContextIsTheLargest) {
 }
 
 TEST(Bench, TimesPromptsAndTokens) {
-  const Result result =
-      heddle({"bench", "-p", "16,32", "-n", "4", "-b", "1,3", "-d", "0,40", "-t", "1,2", "-r", "2", "--json"});
+  const Result result = heddle({"bench", "-p", "16,32", "-n", "4", "-b", "1,3", "-d", "0,40", "-t", "1,2", "-r", "2",
+                                "--json", "--device", "cpu"});
   ASSERT_EQ(result.status, 0) << result.err;
   const json bench = json::parse(result.out);
   ASSERT_EQ(bench["results"].size(), 2u * 2 * (2 + 2));  // threads, depths, prompts and batches
@@ -109,6 +110,8 @@ TEST(Bench, TimesPromptsAndTokens) {
     EXPECT_NEAR(row["bytes_per_second"].get<double>() / steps, 8.6e6, 2e6);
   }
   EXPECT_GT(bench["memory_bytes_per_second"], 0);
+  EXPECT_GT(bench["load_seconds"], 0);
+  EXPECT_GT(bench["first_token_seconds"], 0);
   EXPECT_GT(bench["peak_memory_bytes"], 8'000'000);
   const Result table = heddle({"bench", "-p", "8", "-n", "2", "-r", "1"});
   EXPECT_TRUE(has(table.out, "prompt 8")) << table.out;

@@ -1,0 +1,108 @@
+// Counted before anything is read or allocated.
+#include "main/device_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "cpu/cpu.h"
+#include "gpu/gpu.h"
+#include "model/session.h"
+
+namespace heddle {
+namespace {
+
+constexpr uint32_t least_context = 512;  // below it nobody is served by a cut that was not asked for
+
+// Weights of all matrices, of those that are there twice once.
+double parameters(const model::Model& model) {
+  double count = 0;
+  std::set<const uint8_t*> seen;
+  const auto add = [&](const model::Matrix& matrix) {
+    if (matrix && seen.insert(matrix.data.data()).second) count += double(matrix.rows) * double(matrix.cols);
+  };
+  for (const model::Layer& layer : model.layers) {
+    const model::Attention& a = layer.attention;
+    const model::FeedForward& f = layer.ffn;
+    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
+    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) add(experts->all);
+  }
+  for (const model::Matrix* matrix : {&model.embedding, &model.positions, &model.output}) add(*matrix);
+  return count;
+}
+
+}  // namespace
+
+model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
+                         const cuda::DeviceInfo* gpu) {
+  if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
+  const cpu::Options cpu{.threads = options.threads, .isa = options.isa, .exact = options.exact};
+  model::Memory memory = cpu::memory_needed(model, limits, cpu);
+  if (options.backend == "reference") memory.kv *= 2;  // f32
+  return memory;
+}
+
+uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
+                         uint64_t available, const cuda::DeviceInfo* gpu) {
+  const auto fits = [&](uint32_t context) {
+    return memory_for(model, options, model::limits_for(context, rows), gpu).total() <= available;
+  };
+  if (fits(most)) return most;
+  uint32_t low = 0, high = most / 32 + 1;  // in blocks: low fits or is 0, high does not
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    (fits(middle * 32) ? low : high) = middle;
+  }
+  return low * 32;
+}
+
+uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 16, 256 << 20); }
+
+Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
+        const cuda::DeviceInfo* gpu) {
+  Fit fit{.needed = memory_for(model, options, model::limits_for(model.context, rows), gpu), .available = available};
+  fit.largest = available == 0 || fit.needed.total() <= available
+                    ? model.context
+                    : largest_context(model, options, model.context, rows, available, gpu);
+  const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= least_context);
+  fit.context = enough ? fit.largest : 0;
+  return fit;
+}
+
+std::string fitting_type(const model::Model& model, const Fit& fit) {
+  struct Type {
+    const char* name;
+    double bits;  // per weight, over all of a model as the usual mixes have it
+  };
+  constexpr std::array types = {Type{"Q8_0", 8.5},    Type{"Q6_K", 6.57},   Type{"Q5_K_M", 5.7},
+                                Type{"Q4_K_M", 4.85}, Type{"Q3_K_M", 3.95}, Type{"Q2_K", 3.15}};
+  const double count = parameters(model), context = model.context;
+  const double rest = double(fit.needed.workspace) + double(fit.needed.kv) * std::min(1.0, least_context / context);
+  for (const Type& type : types) {
+    const double bytes = count * type.bits / 8;
+    if (bytes < 0.95 * double(fit.needed.weights) && bytes + rest <= double(fit.available))
+      return fmt::format("{} ({})", type.name, bytes_text(bytes));
+  }
+  return {};
+}
+
+std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where) {
+  const auto text = [](uint64_t bytes) { return bytes_text(double(bytes)); };
+  std::string remedy;
+  if (fit.largest) {
+    remedy = fmt::format("--ctx {} would fit", fit.largest);
+  } else {
+    const std::string type = fitting_type(model, fit);
+    remedy = "a shorter context does not help";
+    if (!type.empty()) remedy += fmt::format(", weights as {} would fit", type);
+  }
+  return fmt::format(
+      "{}: too little memory{}: expected {} to be free (weights {}, KV cache of {} tokens {}, workspace {}), found {}, "
+      "{} too little; {}",
+      model.name, where, text(fit.needed.total()), text(fit.needed.weights), model.context, text(fit.needed.kv),
+      text(fit.needed.workspace), text(fit.available), text(fit.needed.total() - fit.available), remedy);
+}
+
+}  // namespace heddle

@@ -1,0 +1,45 @@
+// The search is src/gpu's; here it gets a model and its lines are printed.
+#include "main/tune_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "gpu/gpu.h"
+#include "main/open_model.h"
+#include "model/load.h"
+
+namespace heddle {
+
+void describe_tune(CLI::App& program, std::ostream& out) {
+  auto options = std::make_shared<TuneOptions>();
+  CLI::App* command = program.add_subcommand(
+      "tune", "Find the fastest shapes of a model's kernels on this GPU, and keep them for every later run");
+  describe_model(*command, options->model);
+  command->add_option("--batch", options->batches, "Sequences decoded together, 1 to 8; several: 1,2,4,8")
+      ->delimiter(',')
+      ->type_name("N");
+  describe_device(*command, options->device);
+  command->callback([options, &out] { tune(*options, out); });
+}
+
+void tune(const TuneOptions& options, std::ostream& out) {
+  const WantedDevice wanted = wanted_device(options.device);
+  if (wanted.cpu) throw Error("tune is for GPUs: expected --device cuda:N, found \"{}\"", options.device.device);
+  const auto start = Clock::now();
+  const model::Model model = model::load(open_model(options.model), {.context = options.device.context});
+  const gpu::Tuned tuned = gpu::tune(model, {.device = wanted.gpu.value_or(0), .exact = options.device.exact},
+                                     options.batches, [&out](const std::string& line) { out << line << std::endl; });
+  out << fmt::format("{} kernels, {} shapes tried in {:.1f} s: {:.1f} -> {:.1f} us for one step of each kind\n",
+                     tuned.kernels, tuned.tried, seconds_since(start), tuned.before * 1e6, tuned.after * 1e6);
+  if (tuned.file.empty())
+    out << "not kept: the cache is off, or its folder cannot be written\n";
+  else
+    out << fmt::format("kept in {}\n", tuned.file);
+}
+
+}  // namespace heddle
