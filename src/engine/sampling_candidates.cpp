@@ -31,7 +31,7 @@ uint32_t count_bad(std::span<const float> logits) {
 }  // namespace
 
 void Candidates::start(std::span<const float> logits) {
-  check(!logits.empty() && logits.size() <= (1u << 18), "1 to 2^18 logits");
+  check(!logits.empty() && logits.size() <= (1u << 19), "1 to 2^19 logits");
   if (count_bad(logits)) {
     const auto nan = std::count_if(logits.begin(), logits.end(), [](float x) { return std::isnan(x); });
     throw Error("logits: expected finite numbers or -infinity, found {} NaN and {} +infinity among {}", nan,

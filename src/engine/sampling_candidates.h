@@ -9,7 +9,7 @@ namespace heddle::engine {
 // Ascending by id, whatever is cut; at first all ids of the vocabulary. Among equals the lowest ids are kept.
 class Candidates {
  public:
-  // Throws an Error if a logit is NaN or +infinity. `vocabulary` logits, at most 2^18 of them.
+  // Throws an Error if a logit is NaN or +infinity. `vocabulary` logits, at most 2^19 of them.
   void start(std::span<const float> logits);
 
   size_t size() const { return logits_.size(); }

@@ -24,7 +24,7 @@ inline Floats select(Bits mask, Floats yes, Floats no) {
   return std::bit_cast<Floats>((mask & std::bit_cast<Bits>(yes)) | (~mask & std::bit_cast<Bits>(no)));
 }
 
-// e^x for x <= 0, in units of 2^-34: up to 2^18 of them add up exactly in a double, in any order. Tokens that weigh
+// e^x for x <= 0, in units of 2^-34: up to 2^19 of them add up exactly in a double, in any order. Tokens that weigh
 // less than half a unit (e^-24 of the most likely one) have weight 0 and are never drawn. Not libm's: that differs in
 // the last bit between machines.
 inline Floats weights_of(Floats x) {

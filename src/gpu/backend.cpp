@@ -19,7 +19,11 @@ namespace {
 
 Memory count(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
   // the stage of the upload is gone before the cache is made
-  const uint64_t kv = model::kv_bytes(model, limits), work = sizes.bytes(), stage = upload_bytes(described);
+  const uint64_t work = sizes.bytes(), stage = upload_bytes(described);
+  uint64_t kv = 0;
+  for (const model::Layer& layer : model.layers)
+    for (uint32_t head : {layer.attention.head, layer.attention.value_head})
+      kv += allocated(uint64_t(limits.kv_blocks) * limits.block_tokens * layer.attention.kv_heads * head * 2);
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -49,7 +53,8 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
     keys_.emplace_back(context_, positions * a.kv_heads * a.head * 2).fill(0);
     values_.emplace_back(context_, positions * a.kv_heads * a.value_head * 2).fill(0);
   }
-  phases_.emplace(model, limits, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact);
+  phases_.emplace(model, limits_, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact);
+  load_kernels();
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  few_rows * sizeof(kernels::SampleRow) + work_->texts.bytes() + work_->biases.bytes() +
@@ -59,13 +64,33 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
 }
 
-void Gpu::begin(const Batch& batch) {
+void Gpu::load_kernels() {
+  std::vector<Wanted> all;
+  phases_->wanted = &all;
+  record_step(1, 1, false, false);
+  if (sizes_.context > phases_->attention_class(1)) record_step(1, sizes_.context, false, false);
+  const uint32_t rows = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
+  phases_->begin(
+      {.count = rows, .row_tables = false, .longest = rows, .tiles = 1, .sequences = std::vector<uint32_t>(rows)});
+  phases_->embed();
+  record_layers();
+  phases_->logits(0, 1, 0);
+  phases_->wanted = nullptr;
+  library_.load(all);
+}
+
+void Gpu::check_batch(const Batch& batch) const {
   const size_t rows = batch.tokens.size();
   check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows, "a batch that fits");
   for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
   for (size_t i = 0; i < rows; ++i)
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
+}
+
+void Gpu::begin(const Batch& batch) {
+  const size_t rows = batch.tokens.size();
+  check_batch(batch);
   outputs_ = batch.outputs;
   rows_ = send(batch);
   const bool all = outputs_.size() == rows;
@@ -116,6 +141,13 @@ void Gpu::logits() {
   }
 }
 
+Gpu::~Gpu() {
+  try {
+    stream_.synchronize();
+  } catch (const std::exception&) {  // a lost context: there is nothing to wait for
+  }
+}
+
 void Gpu::expect_room() {
   const Memory needed = count(weights_, model_, limits_, sizes_);
   const uint64_t free = context_.memory().free;
@@ -162,6 +194,10 @@ void expect_capable(const cuda::DeviceInfo& device) {
   if (device.sm < 90)
     throw Error("cuda:{} {} has compute capability {}.{}, but models run on 9.0 and later so far", device.ordinal,
                 device.name, device.sm / 10, device.sm % 10);
+  constexpr uint32_t shared = 227 * 1024;
+  if (device.shared_per_block_optin < shared)
+    throw Error("cuda:{} {} has {} bytes of shared memory for a block, but models want {} so far", device.ordinal,
+                device.name, device.shared_per_block_optin, shared);
 }
 
 std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limits, const Options& options) {

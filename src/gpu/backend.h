@@ -58,6 +58,8 @@ class Gpu : public model::Backend {
 
   std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> picking) override;
 
+  ~Gpu() override;  // waits for what is under way
+
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  private:
@@ -66,6 +68,7 @@ class Gpu : public model::Backend {
   friend class Tuner;
 
   void expect_room();
+  void check_batch(const model::Batch& batch) const;
 
   // The batch to the device, and what kind of rows it has.
   Rows send(const model::Batch& batch, std::span<const model::Picking> picking = {});
@@ -83,6 +86,10 @@ class Gpu : public model::Backend {
   void fetch(size_t first, size_t count);
   void finish();
 
+  // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
+  void load_kernels();
+  void record_layers();  // all layers, of the rows that phases_ has begun with
+  void record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob);
   // The graph of a step that picks by itself.
   cuda::Graph& step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob);
 
@@ -120,14 +127,15 @@ class Gpu : public model::Backend {
 // See model::Steps. The graph writes what it picked into a ring, from which it is copied to the host.
 class GpuSteps : public model::Steps {
  public:
-  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, bool changing, bool logprob);
+  // `most`: steps for which every row has a block.
+  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, bool changing, bool logprob);
   ~GpuSteps() override;
   void launch() override;
   std::span<const model::Picked> take() override;
 
  private:
   Gpu& gpu_;
-  uint32_t rows_, longest_;
+  uint32_t rows_, longest_, most_;
   bool changing_, logprob_;
   uint64_t launched_ = 0, taken_ = 0;
   std::vector<model::Picked> last_;

@@ -1,6 +1,7 @@
 // Products, for few rows and for many, and how their results come to the residual.
 #include <algorithm>
 
+#include "base/error.h"
 #include "gpu/phases.h"
 #include "kernels/gemm.h"
 #include "kernels/half_rows.h"
@@ -47,6 +48,7 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
   // vectors that are not aligned are done one by one
   const uint32_t most = in.stride % 8 ? 1 : kernels::product_most_columns(what, cols);
+  if (most == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
   const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
   const DeviceLayer* layer = layer_ >= 0 ? &weights_.layers[size_t(layer_)] : nullptr;
   for (uint32_t first = 0; first < rows; first += what.columns) {

@@ -125,10 +125,11 @@ void Phases::ffn_in(uint32_t index) {
                    rows_.count);
   }
   const uint64_t inner = work_.inner.address();
-  if (few()) {  // up, then gate
-    product(first, nullptr, in, {.y = inner + cols * 4ull, .stride = sizes_.inner}, rows_.count);
+  const uint64_t apart = inner + stride_of(cols) * 4ull;  // up, where it is not joined to gate
+  if (few()) {
+    product(first, nullptr, in, {.y = apart, .stride = sizes_.inner}, rows_.count);
     product(layer.ffn_in[1], nullptr, in, {.y = inner, .stride = sizes_.inner}, rows_.count);
-    return activate(work_.act.address(), sizes_.act, inner, inner + cols * 4ull, sizes_.inner, rows_.count, cols);
+    return activate(work_.act.address(), sizes_.act, inner, apart, sizes_.inner, rows_.count, cols);
   }
   halve(in, model_.width, rows_.count);
   if (layer.joined_gate) {
@@ -136,9 +137,9 @@ void Phases::ffn_in(uint32_t index) {
     return activate(work_.act.address(), sizes_.act, inner, inner + cols * 4ull, sizes_.inner, rows_.count, cols);
   }
   const bool gated = layer.ffn_in.size() > 1;
-  large_product(first, inner + (gated ? cols * 4ull : 0), sizes_.inner, false, rows_.count);
+  large_product(first, gated ? apart : inner, sizes_.inner, false, rows_.count);
   if (gated) large_product(layer.ffn_in[1], inner, sizes_.inner, false, rows_.count);
-  activate(work_.act.address(), sizes_.act, inner, gated ? inner + cols * 4ull : 0, sizes_.inner, rows_.count, cols);
+  activate(work_.act.address(), sizes_.act, inner, gated ? apart : 0, sizes_.inner, rows_.count, cols);
 }
 
 void Phases::ffn_out_add(uint32_t index) {

@@ -1,4 +1,6 @@
 // Steps that go on by themselves: one graph from the token to the next, launched before the last one was read.
+#include <algorithm>
+
 #include "gpu/backend.h"
 #include "kernels/sample.h"
 #include "kernels/step_advance.h"
@@ -10,6 +12,7 @@ using model::Batch;
 std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const model::Picking> picking) {
   const size_t rows = batch.tokens.size();
   check(picking.size() == rows && rows > 0, "a picking for every row");
+  check_batch(batch);
   if (rows > few_rows || model_.vocabulary > 1u << 18 || options_.trace) return nullptr;
   bool changing = false, logprob = false;
   for (const model::Picking& p : picking) {
@@ -22,16 +25,16 @@ std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const mod
   const uint64_t zero = 0;
   work_->step.write(stream_, &zero, sizeof zero);
   stream_.synchronize();
-  return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, changing, logprob);
+  uint32_t most = ~0u;
+  for (size_t i = 0; i < rows; ++i) {
+    const auto room = uint32_t(batch.blocks[batch.sequences[i]].size() * limits_.block_tokens);
+    most = std::min(most, room - batch.positions[i]);
+  }
+  return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, most, changing, logprob);
 }
 
-cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
-  const Key key{rows, phases_->attention_class(longest), 1u + (changing ? 2u : 0u) + (logprob ? 4u : 0u)};
-  if (auto found = graphs_.find(key); found != graphs_.end()) return found->second;
+void Gpu::record_layers() {
   Phases& p = *phases_;
-  p.begin(
-      {.count = rows, .each_own = true, .row_tables = true, .longest = key[1]});  // no tiles: they would not advance
-  p.embed();
   for (uint32_t i = 0; i < model_.layers.size(); ++i) {
     p.qkv(i), p.attend(i);
     if (model_.layers[i].parallel) p.ffn_in(i);
@@ -39,6 +42,16 @@ cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, boo
     if (!model_.layers[i].parallel) p.ffn_in(i);
     p.ffn_out_add(i);
   }
+}
+
+void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
+  Phases& p = *phases_;
+  p.begin({.count = rows,
+           .each_own = true,
+           .row_tables = true,
+           .longest = phases_->attention_class(longest)});  // no tiles: they would not advance
+  p.embed();
+  record_layers();
   p.logits(0, rows, 0);
   p.name("pick");
   const Work& w = *work_;
@@ -64,13 +77,19 @@ cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, boo
                                                 .step = {w.step.address()},
                                                 .rows = rows,
                                                 .ring = kept_steps});
-  cuda::Graph& graph = graphs_.emplace(key, p.plan.graph(context_)).first->second;
+}
+
+cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
+  const Key key{rows, phases_->attention_class(longest), 1u + (changing ? 2u : 0u) + (logprob ? 4u : 0u)};
+  if (auto found = graphs_.find(key); found != graphs_.end()) return found->second;
+  record_step(rows, longest, changing, logprob);
+  cuda::Graph& graph = graphs_.emplace(key, phases_->plan.graph(context_)).first->second;
   graph.upload(stream_);
   return graph;
 }
 
-GpuSteps::GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, bool changing, bool logprob)
-    : gpu_(gpu), rows_(rows), longest_(longest), changing_(changing), logprob_(logprob) {}
+GpuSteps::GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, bool changing, bool logprob)
+    : gpu_(gpu), rows_(rows), longest_(longest), most_(most), changing_(changing), logprob_(logprob) {}
 
 GpuSteps::~GpuSteps() {
   try {
@@ -81,7 +100,13 @@ GpuSteps::~GpuSteps() {
 
 void GpuSteps::launch() {
   check(launched_ - taken_ < kept_steps, "steps are taken before so many more are launched");
-  gpu_.step_graph(rows_, longest_, changing_, logprob_).launch(gpu_.stream_);
+  check(launched_ < most_, "a block for every position to come");
+  if (gpu_.options_.graphs) {
+    gpu_.step_graph(rows_, longest_, changing_, logprob_).launch(gpu_.stream_);
+  } else {
+    gpu_.record_step(rows_, longest_, changing_, logprob_);
+    gpu_.phases_->plan.run(gpu_.stream_);
+  }
   const size_t slot = launched_ % kept_steps, bytes = rows_ * sizeof(kernels::Sampled);
   cuda::read_device(gpu_.stream_, gpu_.picked_.data() + slot * few_rows * sizeof(kernels::Sampled),
                     gpu_.work_->history.address() + slot * bytes, bytes);

@@ -14,10 +14,11 @@ namespace {
 constexpr uint32_t short_position = 256, long_position = 4096, timed_steps = 16, rounds = 2;
 constexpr double worth_it = 0.997;  // of the time before: less is noise
 
-model::Limits limits_of(const model::Model& model) {
+model::Limits limits_of(const model::Model& model, const std::vector<uint32_t>& batches) {
   model::Limits limits{.rows = few_rows};
-  const uint32_t context = std::min(model.context, 2 * long_position);
-  limits.kv_blocks = (context + limits.block_tokens - 1) / limits.block_tokens;
+  const uint32_t most = *std::max_element(batches.begin(), batches.end());
+  const uint32_t context = std::min(model.context, most * 2 * long_position);
+  limits.kv_blocks = std::max(most, (context + limits.block_tokens - 1) / limits.block_tokens);  // one for each row
   return limits;
 }
 
@@ -26,13 +27,7 @@ model::Limits limits_of(const model::Model& model) {
 class Tuner {
  public:
   Tuner(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches)
-      : gpu_(model, limits_of(model), options), batches_(batches) {
-    const uint32_t context = gpu_.limits_.kv_blocks * gpu_.limits_.block_tokens;
-    for (uint32_t position : {short_position, long_position})
-      if (position + 2 * timed_steps < context / *std::max_element(batches.begin(), batches.end()))
-        positions_.push_back(position);
-    if (positions_.empty()) positions_.push_back(1);
-  }
+      : gpu_(model, limits_of(model, batches), options), batches_(batches) {}
 
   Tuned run(const std::function<void(const std::string&)>& say) {
     gpu_.tuning_.begin_search();
@@ -63,8 +58,13 @@ class Tuner {
   double time_all() {
     gpu_.graphs_.clear();
     double sum = 0;
-    for (uint32_t rows : batches_)
-      for (uint32_t position : positions_) sum += time(rows, position);
+    for (uint32_t rows : batches_) {
+      const uint32_t room = gpu_.limits_.kv_blocks / rows * gpu_.limits_.block_tokens;
+      bool any = false;
+      for (uint32_t position : {short_position, long_position})
+        if (position + timed_steps + 4 < room) sum += time(rows, position), any = true;
+      if (!any) sum += time(rows, 0);
+    }
     return sum;
   }
 
@@ -81,7 +81,7 @@ class Tuner {
       }
       const std::vector<model::Picking> picking(rows);
       const auto steps = gpu_.steps(batch, picking);
-      check(steps != nullptr, "steps to time");
+      if (!steps) throw Error("a vocabulary of {} tokens: steps cannot be timed", gpu_.model_.vocabulary);
       for (uint32_t i = 0; i < 2; ++i) steps->launch(), steps->take();
       cuda::Event begin(gpu_.context_), end(gpu_.context_);
       begin.record(gpu_.stream_);
@@ -98,7 +98,7 @@ class Tuner {
   }
 
   Gpu gpu_;
-  std::vector<uint32_t> batches_, positions_;
+  std::vector<uint32_t> batches_;
 };
 
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,

@@ -147,7 +147,8 @@ ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t seque
     } catch (const Error&) {  // of another version
       return choice;
     }
-    if (spec.warps * 2 <= spec.rows && spec.stages * spec.stage_bytes() <= 200 * 1024 &&
+    if (spec.warps * 2 <= spec.rows && (spec.warps < 8 || head <= 160) &&
+        spec.stages * spec.stage_bytes() <= 180 * 1024 &&
         (*n)[4] <= std::max(1u, sms / (std::max(1u, kv_heads * sequences) * spec.splits)))
       return {spec, (*n)[4]};
   }
@@ -181,9 +182,13 @@ bool Tuning::save() const {
   std::error_code failed;
   std::filesystem::create_directories(file_.parent_path(), failed);
   const std::filesystem::path part = file_.string() + fmt::format(".{}", getpid());
-  std::ofstream(part) << text;
-  std::filesystem::rename(part, file_, failed);
-  return !failed;
+  std::ofstream out(part);
+  out << text;
+  out.close();
+  if (out) std::filesystem::rename(part, file_, failed);
+  if (out && !failed) return true;
+  std::filesystem::remove(part, failed);
+  return false;
 }
 
 }  // namespace heddle::gpu

@@ -32,7 +32,7 @@ class Uploader {
     if (!w.bias.empty()) {
       w.placed_bias = vector<float>(w.bias);
       std::vector<float> packed(w.bias.size());
-      for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[w.places.empty() ? p : w.places[p]];
+      for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[p < w.places.size() ? w.places[p] : p];
       w.packed_bias = vector<float>(packed);
     }
     const size_t each = w.parts.size() / w.count;

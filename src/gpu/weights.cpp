@@ -97,10 +97,8 @@ void describe_qkv(const model::Attention& a, DeviceLayer& to) {
     for (uint32_t p = 0; p < v_rows; ++p) places.push_back(q_rows + k_rows + p);
   to.qkv.push_back(same ? joined({a.q, a.k, a.v}, places) : joined({a.q, a.k}, places));
   append_bias(to.qkv[0], a.q_bias, q_rows, any_bias), append_bias(to.qkv[0], a.k_bias, k_rows, any_bias);
-  if (same) {
-    append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);
-    return;
-  }
+  append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);  // of another format too: one product does both
+  if (same) return;
   to.qkv.push_back(plain(a.v, {}, q_rows + k_rows));
   append_bias(to.qkv[1], a.v_bias, v_rows, any_bias);
 }
@@ -119,8 +117,8 @@ void describe_ffn(const model::FeedForward& f, DeviceLayer& to, std::vector<std:
     to.down = plain(f.down, f.down_bias);
   }
   if (!f.router) return;
-  if (f.gate_experts.count > 512 || f.used > 32)
-    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", f.used, f.gate_experts.count);
+  if (f.up_experts.count > 512 || f.used > 32)
+    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", f.used, f.up_experts.count);
   // router and shared_router as one matrix of f32
   to.shared_gated = !f.shared_router.empty();
   const uint64_t rows = f.router.rows + (to.shared_gated ? 1 : 0), cols = f.router.cols;
@@ -178,7 +176,7 @@ uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
     if (w != &output || output.parts[0].from.data.data() != embedding.parts[0].from.data.data())
-      total += w->bytes() + 12ull * w->shape.rows;
+      total += allocated(w->bytes()) + 12ull * w->shape.rows;
   return total;
 }
 

@@ -9,6 +9,12 @@
 
 namespace heddle::gpu {
 
+// What a buffer takes of the device's memory: large ones are whole pages.
+constexpr uint64_t allocated(uint64_t bytes) {
+  const uint64_t page = bytes >= 1 << 20 ? 2 << 20 : 512;
+  return (bytes + page - 1) / page * page;
+}
+
 // Some rows of a packed matrix come from here: rows[p] is the row of `from` that packed row p takes, or `leave`. Empty:
 // all, in order.
 struct Part {

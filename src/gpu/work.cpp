@@ -29,7 +29,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     most_attended = std::max(most_attended, uint64_t(a.heads) * a.value_head);
     weighs(a.q.rows + a.k.rows + a.v.rows, a.q.cols, true), weighs(a.output.rows, a.output.cols, false);
     if (f.up) {
-      most_inner = std::max(most_inner, 2 * f.up.rows), most_act = std::max(most_act, f.up.rows);
+      most_inner = std::max<uint64_t>(most_inner, 2 * stride_of(f.up.rows)), most_act = std::max(most_act, f.up.rows);
       weighs(2 * f.up.rows, f.up.cols, true), weighs(f.down.rows, f.down.cols, false);
     }
     if (f.router) {
@@ -38,14 +38,11 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
       most_expert_inner = std::max(most_expert_inner, 2 * inner_rows);
       most_expert_act = std::max(most_expert_act, inner_rows);
     }
-    for (uint32_t sequences : {1u, 2u, 4u, 8u})
-      for (uint32_t length : {1u, 1u << 20}) {
-        const auto choice = kernels::cluster_choice(128, a.kv_heads, sequences, length, sms);
-        kernels::ClusterAttention spec = choice.spec;
-        spec.head_dim = std::max(a.head, 8u);
-        partial = std::max<uint64_t>(partial, spec.partial_count(sequences, a.kv_heads, choice.clusters));
-        arrived = std::max<uint64_t>(arrived, spec.arrived_count(sequences, a.kv_heads));
-      }
+    // Blocks that merge are not more than there are SMs, whatever a search found; those that do not share a head leave
+    // most.
+    const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
+    partial = std::max<uint64_t>(partial, alone.partial_count(1, 1, sms));
+    arrived = sms;
   }
   width = stride_of(model.width), qkv = stride_of(most_qkv), q = stride_of(most_q);
   attended = stride_of(most_attended), inner = stride_of(most_inner), act = stride_of(most_act);
@@ -84,7 +81,7 @@ void each_buffer(const WorkSizes& s, auto&& make) {
 
 uint64_t WorkSizes::bytes() const {
   uint64_t total = 0;
-  each_buffer(*this, [&](auto, uint64_t bytes) { total += (bytes + 511) / 512 * 512; });
+  each_buffer(*this, [&](auto, uint64_t bytes) { total += allocated(bytes); });
   return total;
 }
 

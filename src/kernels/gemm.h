@@ -24,7 +24,7 @@ struct Gemm {
     uint32_t y_stride;            // even, not below n
   };
   uint32_t rows = 128, cols = 128;           // of a tile of y
-  uint32_t warps_down = 2, warps_along = 2;  // a warp has rows / warps_down x cols / warps_along of it
+  uint32_t warps_down = 2, warps_along = 4;  // a warp has rows / warps_down x cols / warps_along of it
   uint32_t depth = 64;                       // values of k per stage
   uint32_t stages = 3;                       // in flight
   uint32_t resident = 1;                     // blocks per SM to leave registers for

@@ -102,6 +102,7 @@ void add_gemm_cases(Sweep sweep, std::vector<Case>& cases) {
   add({.rows = 16, .cols = 32, .warps_down = 1, .warps_along = 2, .depth = 32, .stages = 2}, {2048 + 17, 65, 32});
   // what gemm_choice may choose, and other ways to deal a tile out to warps
   add({}, {130, 129, 200});
+  add({.rows = 128, .cols = 128, .warps_down = 2, .warps_along = 2, .stages = 3, .resident = 2}, {130, 129, 200});
   add({.rows = 128, .cols = 256, .warps_down = 2, .warps_along = 4, .stages = 4, .add = 1, .bias = 1, .chained = 1},
       {129, 261, 260});
   add({.rows = 128, .cols = 256, .warps_down = 2, .warps_along = 4, .depth = 32, .stages = 4}, {100, 300, 96}, false);

@@ -211,6 +211,7 @@ Case around(Sample spec, uint32_t capacity, uint32_t turns) {
 
 void add_sample_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(sample({.threads = 64, .splits = 2, .vec = 2}, 16, 1000, Logits::normal, 100));
+  cases.push_back(sample({.threads = 64}, 4, 500, Logits::normal, 20));
   if (sweep == Sweep::quick) return;
   for (Logits kind : {Logits::normal, Logits::equal, Logits::few, Logits::near, Logits::peaked, Logits::low,
                       Logits::zeros, Logits::bad, Logits::nothing}) {

@@ -53,6 +53,24 @@ TEST(SamplerSlow, FrequenciesAreThoseOfTheDistribution) {
   }
 }
 
+// Larger than 2^18, as some vocabularies are; and the largest there may be.
+TEST(Sampler, TakesLargeVocabularies) {
+  for (uint32_t vocabulary : {262208u, 1u << 19}) {
+    std::vector<float> logits(vocabulary, -3.0f);
+    logits[vocabulary - 1] = 20.0f;
+    for (float temperature : {0.0f, 1.0f}) {
+      Sampling sampling;
+      sampling.temperature = temperature, sampling.seed = 5, sampling.top_p = temperature > 0 ? 0.5f : 1.0f;
+      EXPECT_EQ(Sampler(sampling, vocabulary).pick(logits).id, vocabulary - 1);
+    }
+    // all weigh the same: the sum of their weights is the largest there can be
+    std::fill(logits.begin(), logits.end(), 1.0f);
+    Sampling sampling;
+    sampling.seed = 5;
+    EXPECT_LT(Sampler(sampling, vocabulary).pick(logits).id, vocabulary);
+  }
+}
+
 TEST(Sampler, XtcIsDoneAsOftenAsAsked) {
   const std::vector<float> logits = {5, 5, -5, 4};  // 0 and 1 are likely, and 3 (0.16)
   Sampler sampler({.xtc_probability = 0.3f, .seed = 4}, 4);

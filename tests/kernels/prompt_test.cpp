@@ -33,7 +33,8 @@ TEST(Gemm, RefusesTilesThatItsWarpsCannotShare) {
   EXPECT_EQ(build({.rows = 32, .warps_down = 4}), "gemm: 32 rows cannot be dealt to 4 warps in multiples of 16");
   EXPECT_EQ(build({.cols = 32, .warps_along = 4}), "gemm: 32 columns cannot be dealt to 4 warps in multiples of 16");
   EXPECT_EQ(build({.rows = 256, .cols = 256, .warps_down = 8, .warps_along = 8}), "gemm: 8 x 8 warps are more than 32");
-  EXPECT_EQ(build({.rows = 128, .cols = 256}), "gemm: 128 x 256 values are more than 128 for each of 128 threads");
+  EXPECT_EQ(build({.rows = 128, .cols = 256, .warps_along = 2}),
+            "gemm: 128 x 256 values are more than 128 for each of 128 threads");
   EXPECT_EQ(build({.rows = 16, .cols = 64, .warps_down = 1, .warps_along = 4, .depth = 32}),
             "gemm: 128 threads copy 32 rows at a time, but 16 rows and 64 columns must be multiples of that and 8");
   EXPECT_EQ(build({.depth = 48}), "gemm: depth = 48 is not possible; it may be 32, 64");

@@ -1,0 +1,83 @@
+// Every architecture that is read can be described for the device, and its steps recorded.
+#include "formats/checkpoint.h"
+#include "gpu/gpu.h"
+#include "model/load.h"
+#include "model/session.h"
+#include "tests/gpu/expect_parts.h"
+#include "tests/gpu/fake_gpu.h"
+#include "tests/model/fixture.h"
+#include "tests/support/hf_arch.h"
+
+namespace heddle::gpu {
+namespace {
+
+using quant::Format;
+
+// All rows of the model are among the parts once, whatever its architecture.
+void expect_described(const model::Model& model) {
+  DeviceModel d = describe_weights(model);
+  ASSERT_EQ(d.layers.size(), model.layers.size());
+  for (Weights* w : d.all()) {
+    EXPECT_EQ(w->parts.size() % w->count, 0u);
+    if (w->places.empty()) {
+      EXPECT_EQ(w->parts.size(), w->count);
+    } else if (w->count == 1) {
+      expect_parts_make_places(*w, w->parts.size());
+    }
+    EXPECT_TRUE(w->bias.empty() || w->bias.size() >= w->shape.rows);
+  }
+  for (size_t i = 0; i < d.layers.size(); ++i) {
+    const model::Attention& a = model.layers[i].attention;
+    uint64_t rows = 0;
+    for (const Weights& w : d.layers[i].qkv) rows += w.shape.rows;
+    EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
+    EXPECT_EQ(bool(d.layers[i].router), bool(model.layers[i].ffn.router));
+  }
+}
+
+class DescribeArchitectures : public testing::TestWithParam<std::string> {};
+TEST_P(DescribeArchitectures, TheirTensorsAreAllThere) {
+  const test::Fixture fixture(GetParam());
+  const test::Folder folder;
+  for (Format format : {Format::f32, Format::bf16}) {
+    fixture.write(folder, fixture.config, format);
+    expect_described(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures, testing::ValuesIn(test::Fixture::names()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+using test::HfArch;
+TEST_P(HfArch, IsDescribed) {
+  SHARED_DATA(path, folder());
+  expect_described(model::load(formats::open_checkpoint(path)));
+}
+HEDDLE_FOR_ALL_OF_HF_ARCH();
+
+// Prompts by the matrix units, a few rows by products, and steps: arguments of every launch suit its kernel.
+void expect_runs(const model::Model& model) {
+  const model::Limits limits = model::limits_for(std::min(model.context, 128u), 32);
+  auto backend = make_gpu(model, limits);
+  model::Session session(model, *backend, limits);
+  for (size_t rows : {13u, 3u, 1u}) {
+    const std::vector<uint32_t> tokens(rows, 1);
+    EXPECT_EQ(session.feed(tokens).size(), model.vocabulary);
+  }
+  std::unique_ptr<model::Steps> steps = session.steps(2, {});
+  ASSERT_NE(steps, nullptr);
+  steps->launch(), steps->launch();
+  EXPECT_EQ(steps->take().size(), 1u);
+}
+
+class FakeGpuArchitectures : public FakeGpu, public testing::WithParamInterface<std::string> {};
+TEST_P(FakeGpuArchitectures, Run) {
+  const test::Fixture fixture(GetParam());
+  const test::Folder folder;
+  fixture.write(folder, fixture.config, quant::Format::f16);
+  expect_runs(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
+}
+INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures, testing::ValuesIn(test::Fixture::names()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+}  // namespace
+}  // namespace heddle::gpu

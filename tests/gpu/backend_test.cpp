@@ -1,0 +1,259 @@
+// Models on a GPU that computes nothing: what the driver is asked for, when, and that all of it is given back.
+#include <algorithm>
+
+#include "formats/checkpoint.h"
+#include "gpu/gpu.h"
+#include "gpu/tuning.h"
+#include "model/forward.h"
+#include "model/load.h"
+#include "model/session.h"
+#include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/small_model.h"
+#include "tests/support/folder.h"
+
+namespace heddle::gpu {
+namespace {
+
+using cuda::expect_says;
+using cuda::message;
+
+model::Model weft() {
+  return model::load(formats::open_checkpoint(std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf"),
+                     {.context = 256});
+}
+
+TEST_F(FakeGpu, LoadsFeedsAndStepsWithoutAllocatingAgain) {
+  const model::Model model = weft();
+  const model::Limits limits = model::limits_for(model.context, 64);
+  uint64_t done = 0, all = 0;
+  auto backend = make_gpu(model, limits, {.progress = [&](uint64_t d, uint64_t a) { done = d, all = a; }});
+  EXPECT_GT(all, 8'000'000u);
+  EXPECT_EQ(done, all);
+  // every matrix was packed by the device
+  for (const std::string& kernel : kernels_since(0)) EXPECT_EQ(kernel, "tile_pack");
+  const size_t loaded = calls();
+
+  model::Session session(model, *backend, limits);
+  std::vector<uint32_t> prompt(40);
+  for (uint32_t i = 0; i < prompt.size(); ++i) prompt[i] = i;
+  EXPECT_EQ(session.feed(prompt).size(), model.vocabulary);
+  EXPECT_EQ(session.feed(std::vector<uint32_t>{7}).size(), model.vocabulary);
+  const size_t fed = calls();
+
+  auto steps = session.steps(3, {});
+  ASSERT_NE(steps, nullptr);
+  steps->launch();
+  EXPECT_EQ(steps->take().size(), 1u);
+  const size_t first = calls(), launched = launches();
+  const Calls of_first = kernels_since(0);
+  constexpr size_t more = 5;
+  for (size_t i = 0; i < more; ++i) steps->launch();
+  for (size_t i = 0; i < more; ++i) EXPECT_EQ(steps->take().size(), 1u);
+  Calls expected;
+  for (size_t i = 0; i < more; ++i)
+    for (const char* call : {"cuGraphLaunch", "cuMemcpyDtoHAsync_v2", "cuEventRecord"}) expected.push_back(call);
+  expected.insert(expected.end(), more, "cuEventSynchronize");
+  EXPECT_EQ(calls_since(first), expected);
+  // all steps are the same kernels
+  const Calls later = kernels_since(launched);
+  ASSERT_EQ(later.size() % more, 0u);
+  const size_t each = later.size() / more;
+  EXPECT_EQ(each, 1 + 5 * model.layers.size() + 3);  // token; layers; logits, what is picked, on to the next
+  for (size_t i = 0; i < later.size(); ++i) EXPECT_EQ(later[i], later[i % each]) << i;
+  EXPECT_TRUE(std::equal(later.begin(), later.begin() + long(each), of_first.end() - long(each)));
+  EXPECT_EQ(later[0], "embedding");
+  EXPECT_EQ(later[1], "product");
+  EXPECT_EQ(later[each - 3], "product");
+  EXPECT_EQ(later[each - 1], "step_advance");
+
+  const Calls since = calls_since(loaded);
+  EXPECT_EQ(std::count_if(since.begin(), since.end(), is_allocation), 0);
+  EXPECT_GT(fed, loaded);
+  steps.reset();
+  backend.reset();
+}
+
+TEST_F(FakeGpu, StepsOfSeveralRowsAndOptionsAreGraphsOfTheirOwn) {
+  SmallModel small(2);
+  const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
+  auto backend = make_gpu(small.model, limits);
+  model::Batch batch;
+  for (uint32_t i = 0; i < 3; ++i) {
+    batch.tokens.push_back(i), batch.positions.push_back(5 * i), batch.sequences.push_back(i);
+    batch.outputs.push_back(i), batch.blocks.push_back({2 * i, 2 * i + 1});
+  }
+  auto graphs = [&] { return control().count("cuGraphInstantiateWithFlags"); };
+  auto step = [&](const model::Picking& picking) {
+    const std::vector<model::Picking> all(batch.tokens.size(), picking);
+    auto steps = backend->steps(batch, all);
+    ASSERT_NE(steps, nullptr);
+    for (int i = 0; i < 3; ++i) steps->launch();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(steps->take().size(), batch.tokens.size());
+    EXPECT_THROW(steps->take(), std::exception);  // nothing was launched
+  };
+  step({});
+  EXPECT_EQ(graphs(), 1u);
+  step({.temperature = 0.5f, .top_k = 4});  // is in the parameters
+  EXPECT_EQ(graphs(), 1u);
+  step({.repetition = 1.5f});
+  EXPECT_EQ(graphs(), 2u);
+  step({.logprob = true});
+  EXPECT_EQ(graphs(), 3u);
+  batch.tokens.pop_back(), batch.positions.pop_back(), batch.sequences.pop_back(), batch.outputs.pop_back();
+  step({});
+  EXPECT_EQ(graphs(), 4u);
+  step({});
+  EXPECT_EQ(graphs(), 4u);
+
+  model::Picking too_many;
+  for (uint32_t i = 0; i < 1025; ++i) too_many.biases.emplace_back(i, 1.0f);
+  const std::vector<model::Picking> both(2, too_many);
+  EXPECT_EQ(backend->steps(batch, both), nullptr);
+  batch.sequences = {0, 0}, batch.positions = {5, 6};  // two rows of one sequence are no step
+  EXPECT_EQ(backend->steps(batch, std::vector<model::Picking>(2)), nullptr);
+}
+
+TEST_F(FakeGpu, ATraceHasEveryKernelOfEveryLayer) {
+  SmallModel small(2);
+  const model::Limits limits = model::limits_for(96, 16);
+  auto backend = make_gpu(small.model, limits, {.trace = true});
+  model::Session session(small.model, *backend, limits);
+  session.feed(std::vector<uint32_t>{1});
+  Calls phases;
+  double last = 0;
+  for (const model::KernelTime& time : backend->kernel_times()) {
+    phases.push_back(time.layer < 0 ? time.phase : fmt::format("{} {}", time.phase, time.layer));
+    EXPECT_GE(time.start, last);
+    last = time.start;
+    EXPECT_GE(time.bytes, time.kernel == "product" ? 4 * 16384u : 0u) << time.phase;  // the tiles of 64 rows
+  }
+  EXPECT_EQ(phases, (Calls{"embed", "qkv 0", "attend 0", "output 0", "ffn_in 0", "ffn_out 0", "qkv 1", "attend 1",
+                           "output 1", "ffn_in 1", "ffn_out 1", "head"}));
+  EXPECT_TRUE(backend->kernel_times().empty());
+  EXPECT_EQ(session.steps(1, {}), nullptr);
+  EXPECT_EQ(control().count("cuGraphLaunch"), 0u);
+}
+
+TEST_F(FakeGpu, WithoutGraphsTheSameKernelsAreLaunched) {
+  SmallModel small(2);
+  const model::Limits limits = model::limits_for(96, 16);
+  std::vector<Calls> kernels;
+  for (bool graphs : {true, false}) {
+    auto backend = make_gpu(small.model, limits, {.graphs = graphs});
+    model::Session session(small.model, *backend, limits);
+    const size_t before = launches(), graphs_before = control().count("cuGraphLaunch");
+    for (uint32_t i = 0; i < 3; ++i) session.feed(std::vector<uint32_t>{i});
+    auto steps = session.steps(1, {});
+    for (uint32_t i = 0; i < 3; ++i) steps->launch(), steps->take();
+    kernels.push_back(kernels_since(before));
+    EXPECT_EQ(control().count("cuGraphLaunch") - graphs_before, graphs ? 6u : 0u);
+  }
+  EXPECT_EQ(kernels[0], kernels[1]);
+}
+
+TEST_F(FakeGpu, TooLittleMemoryIsSaidBeforeAnythingIsMade) {
+  SmallModel small;
+  const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
+  const model::Memory needed = memory_needed(small.model, limits, cuda::devices()[0]);
+  EXPECT_EQ(needed.kv, 8u * 32 * 2 * (16 + 16) * 2);
+  control().free_bytes = needed.total() - 1;
+  expect_says(message<Error>([&] { make_gpu(small.model, limits); }),
+              {"small: too little memory on cuda:0 Fake GPU 0 (sm_90, 132 SMs): expected ", "weights ", "KV cache 32",
+               "workspace ", "found "});
+  EXPECT_EQ(control().count("cuMemAlloc_v2"), 0u);
+  control().free_bytes = needed.total();
+  EXPECT_NO_THROW(make_gpu(small.model, limits));
+}
+
+TEST_F(FakeGpu, AnOlderGpuIsRefused) {
+  SmallModel small;
+  control().sm = 89;
+  EXPECT_EQ(message<Error>([&] { make_gpu(small.model, {.rows = 8, .kv_blocks = 1}); }),
+            "cuda:0 Fake GPU 0 has compute capability 8.9, but models run on 9.0 and later so far");
+}
+
+// What fails on the way leaves nothing behind (the fixture looks), and says what failed.
+TEST_F(FakeGpu, WhatFailsWhileLoadingIsGivenBack) {
+  SmallModel small;
+  const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
+  for (const char* call : {"cuMemAlloc_v2", "cuMemHostAlloc", "cuEventCreate", "cuLinkComplete", "cuModuleLoadData"}) {
+    const size_t before = control().count(call);
+    make_gpu(small.model, limits);
+    const size_t needed = control().count(call) - before;
+    EXPECT_GT(needed, 0u) << call;
+    for (size_t at = 1; at <= needed; ++at) {
+      control().fail[call] = 2, control().fail_at[call] = at;
+      EXPECT_THROW(make_gpu(small.model, limits), Error) << call << " " << at;
+      EXPECT_TRUE(control().live.empty()) << call << " " << at;
+    }
+  }
+  EXPECT_NO_THROW(make_gpu(small.model, limits));
+}
+
+TEST_F(FakeGpu, ASearchGoesThroughAllKernelsAndIsKeptOnDisk) {
+  const test::Folder folder;
+  setenv("HEDDLE_CACHE_DIR", folder.path().c_str(), 1);
+  SmallModel small;
+  std::vector<std::string> said;
+  auto tune_for = [&](const std::vector<uint32_t>& batches) {
+    return tune(small.model, {}, batches, [&](const std::string& line) { said.push_back(line); });
+  };
+  EXPECT_EQ(message<Error>([&] { tune_for({}); }), "expected a batch to tune for");
+  EXPECT_EQ(message<Error>([&] { tune_for({1, 9}); }), "a batch of 9 rows, expected 1 to 8");
+  EXPECT_EQ(message<Error>([&] { tune_for({0}); }), "a batch of 0 rows, expected 1 to 8");
+  EXPECT_EQ(control().count("cuMemAlloc_v2"), 0u);
+  const Tuned tuned = tune_for({1});
+  EXPECT_EQ(said.size(), tuned.kernels);
+  EXPECT_EQ(tuned.kernels, 5u);  // qkv, output, gate, down, head; attention to such small heads has one shape
+  EXPECT_GT(tuned.tried, 2 * tuned.kernels);
+  EXPECT_GT(tuned.before, 0);
+  EXPECT_GT(tuned.after, 0);
+  EXPECT_EQ(tuned.file, folder.path() / "tuning" / "Fake-GPU-0-sm90-132.txt");
+  EXPECT_EQ(Tuning(tuned.file).known(), 5u);
+  for (const std::string& line : said) expect_says(line, {"format=f32", " of ", "% of the step saved"});
+  EXPECT_GT(tune_for({8}).kernels, 0u);  // more rows than the context has blocks
+}
+
+// Int8 and exact products of two formats, for every number of rows that products take, and for more.
+TEST_F(FakeGpu, BatchesOfAnyShapeRun) {
+  using quant::Format;
+  SmallModel small;
+  model::Model& m = small.model;
+  m.width = 1024, m.embedding = small.matrix(100, 1024, Format::q6_k), m.output = m.embedding,
+  m.norm = small.norm(1024);
+  model::Attention& a = small.attention();
+  a.heads = 16, a.kv_heads = 4, a.head = a.value_head = 64, a.norm = small.norm(1024);
+  a.q = small.matrix(1024, 1024, Format::q4_k), a.k = small.matrix(256, 1024, Format::q4_k);
+  a.v = small.matrix(256, 1024, Format::q6_k), a.output = small.matrix(1024, 1024, Format::q4_k);
+  a.q_bias.assign(1024, 1.0f);
+  SmallModel::set_rope(a, model::Rope::Style::halves, 64);
+  model::FeedForward& f = small.ffn();
+  f.norm = small.norm(1024), f.gate = f.up = small.matrix(2816, 1024, Format::q4_k);
+  f.down = small.matrix(1024, 2816, Format::q6_k);
+  const model::Limits limits{.rows = 24, .kv_blocks = 48, .block_tokens = 32};
+  for (bool exact : {false, true}) {
+    auto backend = make_gpu(m, limits, {.exact = exact});
+    auto run = [&](const std::vector<uint32_t>& rows_of) {  // of each sequence
+      model::Batch batch;
+      for (uint32_t s = 0; s < rows_of.size(); ++s) {
+        for (uint32_t i = 0; i < rows_of[s]; ++i) {
+          batch.tokens.push_back(i), batch.sequences.push_back(s), batch.positions.push_back(31 * s % 50 + i);
+          batch.outputs.push_back(uint32_t(batch.outputs.size()));
+        }
+        batch.blocks.push_back({2 * s, 2 * s + 1});
+      }
+      const size_t before = launches();
+      model::forward(m, *backend, batch);
+      EXPECT_EQ(backend->result().size(), batch.outputs.size() * m.vocabulary);
+      EXPECT_GT(launches(), before);
+    };
+    for (uint32_t rows = 1; rows <= 8; ++rows) {
+      run(std::vector<uint32_t>(rows, 1));
+      run({rows});
+    }
+    run({1, 3, 2}), run({1, 20, 1}), run({24}), run(std::vector<uint32_t>(12, 1)), run({9, 0, 9});
+  }
+}
+
+}  // namespace
+}  // namespace heddle::gpu

@@ -1,0 +1,48 @@
+// The fixture of tests that run models on the fake driver, whose kernels compute nothing.
+#pragma once
+#include <algorithm>
+
+#include "tests/cuda/fake_test.h"
+
+namespace heddle::gpu {
+
+using Calls = std::vector<std::string>;
+
+class FakeGpu : public cuda::Fake {
+ protected:
+  void SetUp() override {
+    Fake::SetUp();
+    use_driver(11080);  // a newer one would ask what arguments real kernels have
+    setenv("HEDDLE_CACHE_DIR", "off", 1);
+    control().free_bytes = size_t(4) << 30;
+  }
+  void TearDown() override {
+    Fake::TearDown();
+    unsetenv("HEDDLE_CACHE_DIR");
+  }
+
+  static bool is_allocation(const std::string& call) { return call == "cuMemAlloc_v2" || call == "cuMemHostAlloc"; }
+  static bool is_work(const std::string& call) { return call == "cuLaunchKernelEx" || call == "cuGraphLaunch"; }
+  static bool is_compiling(const std::string& call) { return call == "cuLinkComplete" || call == "cuModuleLoadData"; }
+  // What the driver was called for since it had been called `from` times, but for what every call begins with.
+  Calls calls_since(size_t from) {
+    std::lock_guard lock(control().mutex);
+    Calls calls(control().calls.begin() + long(from), control().calls.end());
+    std::erase(calls, "cuCtxSetCurrent");
+    return calls;
+  }
+  size_t calls() {
+    std::lock_guard lock(control().mutex);
+    return control().calls.size();
+  }
+  // The kernels that were launched since then.
+  Calls kernels_since(size_t from) {
+    std::lock_guard lock(control().mutex);
+    Calls names;
+    for (size_t i = from; i < control().launches.size(); ++i) names.push_back(control().launches[i].kernel);
+    return names;
+  }
+  size_t launches() { return kernels_since(0).size(); }
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,54 @@
+// A model of one layer, made by hand: 4 heads of 16 on 2 kv heads, width 64, inner 96, 100 tokens, all f32.
+#pragma once
+#include <deque>
+
+#include "model/backend.h"
+
+namespace heddle::gpu {
+
+struct SmallModel {
+  model::Model model;
+  std::deque<std::vector<uint8_t>> kept;  // what the matrices point into
+
+  explicit SmallModel(uint32_t layers = 1) {
+    using quant::Format;
+    model.name = "small";
+    model.context = 96, model.width = 64, model.vocabulary = 100;
+    model.embedding = matrix(100, 64), model.output = matrix(100, 64);
+    model.norm = norm(64);
+    for (uint32_t i = 0; i < layers; ++i) {
+      model::Layer& layer = model.layers.emplace_back();
+      model::Attention& a = layer.attention;
+      a.norm = norm(64);
+      a.heads = 4, a.kv_heads = 2, a.head = a.value_head = 16;
+      a.q = matrix(64, 64), a.k = matrix(32, 64), a.v = matrix(32, 64), a.output = matrix(64, 64);
+      set_rope(a, model::Rope::Style::pairs, 16);
+      layer.ffn.norm = norm(64);
+      layer.ffn.gate = matrix(96, 64), layer.ffn.up = matrix(96, 64), layer.ffn.down = matrix(64, 96);
+    }
+  }
+  SmallModel(const SmallModel&) = delete;
+
+  model::Attention& attention() { return model.layers[0].attention; }
+  model::FeedForward& ffn() { return model.layers[0].ffn; }
+
+  model::Matrix matrix(uint64_t rows, uint64_t cols, quant::Format format = quant::Format::f32) {
+    const std::vector<uint8_t>& bytes = kept.emplace_back(rows * quant::row_bytes(format, cols));
+    return {format, rows, cols, bytes};
+  }
+  static model::Norm norm(uint32_t size) { return {model::Norm::Kind::rms, model::Vector(size, 1.0f), {}, 1e-5f}; }
+  static void set_rope(model::Attention& a, model::Rope::Style style, uint32_t dimensions) {
+    a.rope = {.style = style, .dimensions = dimensions, .radians = std::vector<double>(dimensions / 2, 0.5)};
+  }
+  // A mixture in place of gate, up and down; `used` of `count` experts of 32 inner values.
+  void mix(uint32_t count, uint32_t used) {
+    model::FeedForward& f = ffn();
+    f.gate = f.up = f.down = {};
+    f.router = matrix(count, 64);
+    f.gate_experts = {count, matrix(count * 32, 64)}, f.up_experts = {count, matrix(count * 32, 64)};
+    f.down_experts = {count, matrix(count * 64, 32)};
+    f.used = used;
+  }
+};
+
+}  // namespace heddle::gpu

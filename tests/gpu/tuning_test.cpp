@@ -1,0 +1,203 @@
+// What a search finds is kept, comes back, and is left alone where it does not fit.
+#include "gpu/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/folder.h"
+
+namespace heddle::gpu {
+namespace {
+
+using kernels::ClusterChoice;
+using kernels::Product;
+using kernels::ProductChoice;
+using test::contents;
+using test::Folder;
+
+const Product gate{.format = uint32_t(quant::Format::q4_k), .norm = Product::rms, .out = Product::gate, .chained = 1};
+const std::string gate_key = "format=q4_k norm=rms out=gate chained=yes 4096 -> 28672";
+const std::string attention_key = "8 kv heads of 128, 1 sequences, more than 1024 positions";
+
+ProductChoice choice(Tuning& tuning, bool large = false) { return tuning.choice(gate, 28672, 4096, large); }
+ClusterChoice attention(Tuning& tuning, uint32_t length = 8192) { return tuning.attention(128, 8, 1, length, 132); }
+
+void expect_same(const ProductChoice& a, const ProductChoice& b) {
+  EXPECT_EQ(field_text(a.spec), field_text(b.spec));
+  EXPECT_EQ(a.blocks_per_sm, b.blocks_per_sm);
+}
+void expect_same(const ClusterChoice& a, const ClusterChoice& b) {
+  EXPECT_EQ(field_text(a.spec), field_text(b.spec));
+  EXPECT_EQ(a.clusters, b.clusters);
+}
+void expect_defaults(Tuning& tuning, const std::string& why) {
+  SCOPED_TRACE(why);
+  expect_same(choice(tuning), kernels::product_choice(gate, 28672, 4096));
+  expect_same(attention(tuning), kernels::cluster_choice(128, 8, 1, 8192, 132));
+}
+
+TEST(Tuning, WithoutAFileGivesTheDefaults) {
+  Tuning none;
+  EXPECT_EQ(none.known(), 0u);
+  expect_defaults(none, "no file");
+  expect_same(choice(none, true), kernels::product_choice(gate, 28672, 4096, true));
+  EXPECT_FALSE(none.save());
+  const Folder folder;
+  Tuning missing(folder.file("there/is/none.txt"));
+  expect_defaults(missing, "a file that is not there");
+}
+
+TEST(Tuning, AFileIsForGpusOfOneKind) {
+  cuda::DeviceInfo device;
+  device.name = "NVIDIA H200", device.sm = 90, device.sms = 132;
+  EXPECT_EQ(tuning_file("a", device), "a/tuning/NVIDIA-H200-sm90-132.txt");
+  device.name = "../evil/name", device.sms = 4;
+  EXPECT_EQ(tuning_file("a", device), "a/tuning/---evil-name-sm90-4.txt");
+}
+
+TEST(Tuning, ASearchStartsWithTheDefaults) {
+  Tuning tuning;
+  tuning.begin_search();
+  EXPECT_TRUE(tuning.searches().empty());
+  expect_defaults(tuning, "nothing set yet");
+  expect_defaults(tuning, "asked again");
+  const auto searches = tuning.searches();
+  ASSERT_EQ(searches.size(), 2u);
+  EXPECT_EQ(searches[0].key, attention_key);
+  EXPECT_EQ(searches[1].key, gate_key);
+  for (const Tuning::Search& search : searches) {
+    EXPECT_EQ(search.in_force, 0u);
+    EXPECT_GT(search.candidates, 4u) << search.key;
+  }
+  // others have keys of their own
+  choice(tuning, true), attention(tuning, 1024), tuning.choice(gate, 28672, 2048, false);
+  EXPECT_EQ(tuning.searches().size(), 5u);
+  tuning.begin_search();
+  EXPECT_TRUE(tuning.searches().empty());
+}
+
+// Every candidate is another shape of the same computation, and is what it says when it is in force.
+TEST(Tuning, CandidatesTakeEffectAndComeBackFromTheFile) {
+  const Folder folder;
+  const auto path = folder.file("of/this/gpu.txt");
+  Tuning tuning(path);
+  tuning.begin_search();
+  choice(tuning), attention(tuning);
+  const auto all = kernels::product_candidates(gate, 28672, 4096);
+  ASSERT_EQ(tuning.searches()[1].candidates, all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    tuning.set(gate_key, i);
+    EXPECT_EQ(tuning.searches()[1].in_force, i);
+    expect_same(choice(tuning), all[i]);
+    ASSERT_TRUE(tuning.save());
+    Tuning back(path);
+    EXPECT_EQ(back.known(), 2u);
+    expect_same(choice(back), all[i]);
+    EXPECT_TRUE(back.searches().empty());
+  }
+  for (size_t i = 0; i < tuning.searches()[0].candidates; ++i) {
+    tuning.set(attention_key, i);
+    const ClusterChoice now = attention(tuning);
+    EXPECT_EQ(now.spec.merge, now.clusters > 1 ? 1u : 0u);
+    EXPECT_NO_THROW(now.spec.build()) << field_text(now.spec);
+    ASSERT_TRUE(tuning.save());
+    Tuning back(path);
+    expect_same(attention(back), now);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}), 1);  // nothing half-written
+  EXPECT_THROW(tuning.set("no such kernel", 0), std::out_of_range);
+  EXPECT_THROW(tuning.set(gate_key, all.size()), std::out_of_range);
+}
+
+TEST(Tuning, AFileKeepsWhatOtherModelsFound) {
+  const Folder folder;
+  const auto path = folder.file("t.txt");
+  Tuning first(path);
+  first.begin_search();
+  choice(first);
+  first.set(gate_key, 1);
+  ASSERT_TRUE(first.save());
+  Tuning second(path);
+  second.begin_search();
+  attention(second);
+  second.set(attention_key, 2);
+  ASSERT_TRUE(second.save());
+  Tuning both(path);
+  EXPECT_EQ(both.known(), 2u);
+  expect_same(choice(both), choice(first));
+  expect_same(attention(both), attention(second));
+  // the later of two wins
+  first.set(gate_key, 2);
+  ASSERT_TRUE(first.save());
+  Tuning last(path);
+  expect_same(choice(last), choice(first));
+  expect_same(attention(last), attention(second));
+}
+
+TEST(Tuning, ForeignFilesAreIgnored) {
+  const Folder folder;
+  const std::string line = "product " + gate_key + "\t16 2 1 3 2 76 0 1\n";
+  for (const std::string& text :
+       {std::string(), "\n" + line, line, "heddle tuning 2\n" + line, "heddle tuning 1 \n" + line,
+        std::string(1000, '\xff'), std::string("\0heddle tuning 1\n", 17) + line}) {
+    Tuning tuning(folder.write("t.txt", text));
+    EXPECT_EQ(tuning.known(), 0u) << text;
+    expect_defaults(tuning, text);
+  }
+  Tuning is_a_folder(folder.path());
+  expect_defaults(is_a_folder, "a folder");
+  EXPECT_FALSE(is_a_folder.save());
+}
+
+TEST(Tuning, DamagedLinesAreIgnored) {
+  const Folder folder;
+  auto with = [&](const std::string& lines) { return Tuning(folder.write("t.txt", "heddle tuning 1\n" + lines)); };
+  for (const std::string line :
+       {"product", "product ", "product\t1 2 3", "gemm x\t1 2 3 4 5 6 7 8", "\t\t\t", "", " \t"}) {
+    Tuning tuning = with(line + "\n");
+    expect_defaults(tuning, line);
+  }
+  const std::string good = "16 4 1 2 2 76 0 1";
+  Tuning kept = with("\n\nnonsense\nproduct " + gate_key + "\t" + good + "\nproduct other\tx");
+  EXPECT_EQ(choice(kept).spec.groups, 4u);
+  EXPECT_EQ(choice(kept).blocks_per_sm, 1u);
+  // numbers that are none, too few of them, or that no longer fit
+  for (const char* numbers : {"",
+                              "16",
+                              "16 4 1 2 2 76 0",
+                              "16 4 1 2 2 76 0 x",
+                              "16 4 1 2 2 76 0 0",
+                              "16 4 1 2 2 76 0 9",
+                              "16 4 1 2 2 76 0 -1",
+                              "16 4 1 2 2 76 0 99999999999999999999",
+                              "16 3 1 2 2 76 0 1",
+                              "16 0 1 2 2 76 0 1",
+                              "16 4 0 2 2 76 0 1",
+                              "16 4 3 2 2 76 0 1",
+                              "16 4 1 0 2 76 0 1",
+                              "16 4 1 9 2 76 0 1",
+                              "16 4 1 2 0 76 0 1",
+                              "16 4 1 2 5 76 0 1",
+                              "16 4 1 8 2 76 0 1",
+                              "16 4 1 2 2 65535 0 1",
+                              "8 2 1 2 2 76 0 1",
+                              "48 4 1 2 2 76 0 1",
+                              "32 8 1 2 1 0 0 1 "}) {
+    Tuning tuning = with("product " + gate_key + "\t" + numbers + "\n");
+    EXPECT_EQ(tuning.known(), 1u) << numbers;
+    if (std::string(numbers) != "32 8 1 2 1 0 0 1 ") expect_defaults(tuning, numbers);
+    EXPECT_NO_THROW(choice(tuning).spec.build()) << numbers;
+  }
+  for (const char* numbers : {"", "8 8 2 4", "8 8 2 4 x", "3 8 2 4 1", "8 3 2 4 1", "8 8 0 4 1", "8 8 17 4 1",
+                              "8 8 2 3 1", "8 2 2 4 1", "8 16 16 4 1", "2 8 3 4 9", "0 8 2 4 1", "1 8 2 4 65535"}) {
+    Tuning tuning = with("attention " + attention_key + "\t" + numbers + "\n");
+    expect_defaults(tuning, numbers);
+  }
+  Tuning used = with("attention " + attention_key + "\t2 8 2 4 8\n");
+  EXPECT_EQ(attention(used).spec.splits, 2u);
+  EXPECT_EQ(attention(used).spec.stages, 2u);
+  EXPECT_EQ(attention(used).clusters, 8u);
+  EXPECT_TRUE(attention(used).spec.merge);
+}
+
+}  // namespace
+}  // namespace heddle::gpu

@@ -1,0 +1,196 @@
+// What would be uploaded: which matrices become one, what it weighs, what is refused.
+#include "gpu/weights.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "kernels/format/known_formats.h"
+#include "tests/cuda/fake_test.h"
+#include "tests/gpu/expect_parts.h"
+#include "tests/gpu/small_model.h"
+
+namespace heddle::gpu {
+namespace {
+
+using cuda::message;
+using quant::Format;
+using Rows = std::vector<uint32_t>;
+
+TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
+  SmallModel small;
+  small.ffn().up_bias.assign(96, 5.0f);
+  DeviceModel d = describe_weights(small.model);
+  const DeviceLayer& layer = d.layers[0];
+  EXPECT_TRUE(layer.joined_gate);
+  ASSERT_EQ(layer.ffn_in.size(), 1u);
+  const Weights& w = layer.ffn_in[0];
+  EXPECT_EQ(w.shape.rows, 192u);
+  EXPECT_EQ(Rows(w.places.begin(), w.places.begin() + 8), (Rows{0, 1, 96, 97, 2, 3, 98, 99}));
+  EXPECT_EQ(Rows(w.places.end() - 4, w.places.end()), (Rows{94, 95, 190, 191}));
+  expect_parts_make_places(w, 2);
+  EXPECT_EQ(w.parts[0].from.data.data(), small.ffn().gate.data.data());
+  EXPECT_EQ(w.bias.at(95), 0.0f);
+  EXPECT_EQ(w.bias.at(96), 5.0f);
+  EXPECT_FALSE(layer.router);
+  EXPECT_EQ(layer.down.shape.cols, 96u);
+}
+
+TEST(DescribeFeedForward, GateAndUpApart) {
+  SmallModel small;
+  model::FeedForward& f = small.ffn();
+  auto expect = [&](size_t matrices, const char* why) {
+    DeviceModel d = describe_weights(small.model);
+    EXPECT_FALSE(d.layers[0].joined_gate) << why;
+    ASSERT_EQ(d.layers[0].ffn_in.size(), matrices) << why;
+    EXPECT_EQ(d.layers[0].ffn_in[0].parts[0].from.data.data(), f.up.data.data()) << why;
+  };
+  f.gate = small.matrix(96, 64, Format::bf16);
+  expect(2, "of two formats");
+  f.gate = small.matrix(95, 64), f.up = small.matrix(95, 64), f.down = small.matrix(64, 95);
+  expect(2, "an odd number of rows");
+  f.gate = {}, f.up_bias.assign(95, 1.0f);
+  expect(1, "without a gate");
+  EXPECT_EQ(describe_weights(small.model).layers[0].ffn_in[0].bias.size(), 95u);
+}
+
+TEST(DescribeFeedForward, ExpertsFollowEachOther) {
+  SmallModel small;
+  small.mix(6, 2);
+  DeviceModel d = describe_weights(small.model);
+  const DeviceLayer& layer = d.layers[0];
+  EXPECT_TRUE(layer.joined_experts);
+  EXPECT_FALSE(layer.shared_gated);
+  EXPECT_TRUE(layer.ffn_in.empty());
+  EXPECT_FALSE(layer.down);
+  ASSERT_EQ(layer.expert_in.size(), 1u);
+  const Weights& in = layer.expert_in[0];
+  EXPECT_EQ(in.count, 6u);
+  EXPECT_EQ(in.shape.rows, 64u);
+  ASSERT_EQ(in.parts.size(), 12u);  // gate and up of each
+  const model::FeedForward& f = small.ffn();
+  for (uint32_t e = 0; e < 6; ++e) {
+    EXPECT_EQ(in.parts[2 * e].from.data.data(), f.gate_experts.expert(e).data.data()) << e;
+    EXPECT_EQ(in.parts[2 * e + 1].from.data.data(), f.up_experts.expert(e).data.data()) << e;
+    EXPECT_EQ(in.parts[2 * e].rows, in.parts[0].rows) << e;  // uploaded once for all
+    EXPECT_EQ(in.parts[2 * e + 1].rows, in.parts[1].rows) << e;
+    EXPECT_EQ(layer.expert_down.parts.at(e).from.data.data(), f.down_experts.expert(e).data.data()) << e;
+  }
+  EXPECT_EQ(layer.expert_down.count, 6u);
+  EXPECT_EQ(layer.router.shape.rows, 6u);
+  EXPECT_EQ(in.bytes(), 6 * in.shape.bytes());
+}
+
+TEST(DescribeFeedForward, ExpertsOfTwoFormatsAreApart) {
+  SmallModel small;
+  small.mix(4, 2);
+  small.ffn().gate_experts.all = small.matrix(4 * 32, 64, Format::f16);
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_FALSE(d.layers[0].joined_experts);
+  ASSERT_EQ(d.layers[0].expert_in.size(), 2u);
+  EXPECT_EQ(d.layers[0].expert_in[0].shape.format, Format::f32);  // up
+  EXPECT_EQ(d.layers[0].expert_in[1].shape.format, Format::f16);
+  EXPECT_EQ(d.layers[0].expert_in[1].parts.size(), 4u);
+}
+
+TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
+  SmallModel small(2);
+  small.mix(3, 1);
+  model::FeedForward& f = small.ffn();
+  std::vector<float> router(3 * 64);
+  std::iota(router.begin(), router.end(), 1.0f);
+  f.router = small.matrix(3, 64, Format::bf16);
+  for (uint32_t r = 0; r < 3; ++r)
+    quant::encode(Format::bf16, router.data() + r * 64, 64, small.kept.back().data() + r * f.router.row_bytes());
+  f.shared_router.assign(64, -7.0f);
+  f.gate = small.matrix(96, 64), f.up = small.matrix(96, 64), f.down = small.matrix(64, 96);
+  DeviceModel d = describe_weights(small.model);
+  const DeviceLayer& layer = d.layers[0];
+  EXPECT_TRUE(layer.shared_gated);
+  EXPECT_TRUE(layer.joined_gate);  // the shared expert's
+  EXPECT_EQ(layer.router.shape.format, Format::f32);
+  EXPECT_EQ(layer.router.shape.rows, 4u);
+  const model::Matrix& from = layer.router.parts.at(0).from;
+  ASSERT_EQ(from.data.size(), 4 * 64 * sizeof(float));
+  std::vector<float> found(4 * 64), expected = router;
+  std::memcpy(found.data(), from.data.data(), from.data.size());
+  expected.insert(expected.end(), 64, -7.0f);
+  EXPECT_EQ(found, expected);
+  EXPECT_FALSE(d.layers[1].router);
+}
+
+TEST(DescribeNorms, AreFilledToEights) {
+  SmallModel small;
+  model::Attention& a = small.attention();
+  a.q_norm = {model::Norm::Kind::rms, model::Vector(12, 2.0f), {}, 1e-6f};
+  a.k_norm = {model::Norm::Kind::layer, {}, {}, 1e-5f};
+  DeviceModel d = describe_weights(small.model);
+  const DeviceNorm &q = d.layers[0].q_norm, &k = d.layers[0].k_norm;
+  EXPECT_EQ(q.size, 12u);
+  EXPECT_EQ(q.weight, (std::vector<float>{2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0}));
+  EXPECT_TRUE(q.bias.empty());
+  EXPECT_EQ(q.epsilon, 1e-6f);
+  EXPECT_EQ(k.size, 16u);  // of a head, where it has no weight
+  EXPECT_EQ(k.weight, std::vector<float>(16, 1.0f));
+  EXPECT_EQ(k.bias, std::vector<float>(16, 0.0f));
+  EXPECT_FALSE(d.layers[0].output_norm);
+  EXPECT_TRUE(d.layers[0].output_norm.weight.empty());
+}
+
+// A tile of f32 is 16 KB, here 16 rows of up to 256 columns; 12 bytes a row are for order and biases.
+TEST(DescribeWeights, WeighsTilesAndOrders) {
+  constexpr uint64_t tile = 16384;
+  SmallModel small;
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_EQ(d.embedding.bytes(), 7 * tile);
+  const uint64_t layer = (8 + 4 + 12 + 4) * tile + 12 * (128 + 64 + 192 + 64);
+  EXPECT_EQ(d.bytes(), layer + 2 * (7 * tile + 12 * 100));
+  EXPECT_EQ(d.largest_part(), 100u * 64 * 4);
+  EXPECT_EQ(d.all().size(), 6u);
+
+  small.model.output = small.model.embedding;  // tied: on the device once
+  d = describe_weights(small.model);
+  EXPECT_EQ(d.bytes(), layer + 7 * tile + 12 * 100);
+
+  small.model.positions = small.matrix(96, 64, Format::q8_0);  // a tile of q8_0 is 128 blocks of 34 bytes
+  d = describe_weights(small.model);
+  EXPECT_EQ(d.all().size(), 7u);
+  EXPECT_EQ(d.bytes(), layer + 7 * tile + 12 * 100 + 6 * 128 * 34 + 12 * 96);
+
+  small.mix(6, 2);
+  d = describe_weights(small.model);
+  EXPECT_EQ(d.layers[0].expert_in[0].bytes(), 6 * 4 * tile);
+  EXPECT_EQ(d.layers[0].expert_down.bytes(), 6 * 4 * tile);
+  EXPECT_EQ(d.layers[0].router.bytes(), tile);
+}
+
+TEST(DescribeWeights, RefusesWithWhatItFound) {
+  SmallModel small;
+  auto refusal = [&] { return message<Error>([&] { describe_weights(small.model); }); };
+  small.model.width = 60;
+  EXPECT_EQ(refusal(), "small: a width of 60, expected a multiple of 8 on the GPU");
+  small.model.width = 64;
+  small.model.embedding = small.matrix(2, 64, Format::f64);
+  EXPECT_EQ(refusal(), "weights of type f64 cannot run on the GPU");
+  small.model.embedding = {Format::f32, 1, (1 << 20) + 1, {}};
+  EXPECT_EQ(refusal(), "a matrix of 1 x 1048577 is too large for the GPU");
+  small.model.embedding = {Format::f32, 0xfffffff1, 64, {}};
+  EXPECT_EQ(refusal(), "a matrix of 4294967281 x 64 is too large for the GPU");
+  small.model.embedding = small.matrix(100, 64);
+  small.mix(513, 2);
+  EXPECT_EQ(refusal(), "a mixture that picks 2 of 513 experts; the GPU does 32 of 512 at most");
+  small.mix(64, 33);
+  EXPECT_EQ(refusal(), "a mixture that picks 33 of 64 experts; the GPU does 32 of 512 at most");
+  small.mix(512, 32);
+  EXPECT_NO_THROW(describe_weights(small.model));
+}
+
+TEST(DescribeWeights, TakesEveryFormatThatHasTiles) {
+  for (Format format : kernels::known_formats) {
+    SmallModel small;
+    small.model.embedding = small.matrix(16, 256, format);
+    EXPECT_EQ(describe_weights(small.model).embedding.bytes(), kernels::tile_bytes(format)) << quant::name(format);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::gpu

@@ -1,0 +1,123 @@
+// The buffers of a step: their sizes for a small model, counted by hand.
+#include "gpu/work.h"
+
+#include <gtest/gtest.h>
+
+#include "gpu/tuning.h"
+#include "tests/gpu/small_model.h"
+
+namespace heddle::gpu {
+namespace {
+
+constexpr uint32_t sms = 132;
+const model::Limits limits{.rows = 10, .kv_blocks = 3, .block_tokens = 32};
+
+// A buffer begins at a multiple of 512.
+uint64_t rounded(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+// Those that only depend on how much a step picks, for 100 tokens and 97 positions.
+uint64_t picking_bytes() {
+  const uint64_t best = 512, arrived = 512, picked = 512, params = 8 * 80 + 384, history = 512, step = 512;
+  const uint64_t texts = rounded(8 * 97 * 4), biases = 8 * 1024 * 8, changed = rounded(8 * 100 * 4);
+  return best + arrived + picked + params + history + step + texts + biases + changed;
+}
+uint64_t attention_bytes(const WorkSizes& s) { return rounded(s.partial * 4 + 256) + rounded(s.arrived * 4 + 256); }
+
+TEST(WorkSizes, AreThoseOfTheWidestLayer) {
+  SmallModel small;
+  const WorkSizes s(small.model, limits, sms);
+  EXPECT_EQ(s.rows, 10u);
+  EXPECT_EQ(s.table_stride, 3u);
+  EXPECT_EQ(s.context, 97u);
+  EXPECT_EQ(s.vocabulary, 100u);
+  EXPECT_EQ(s.width, 64u);
+  EXPECT_EQ(s.qkv, 128u);
+  EXPECT_EQ(s.q, 64u);
+  EXPECT_EQ(s.attended, 64u);
+  EXPECT_EQ(s.inner, 192u);
+  EXPECT_EQ(s.act, 96u);
+  EXPECT_EQ(s.half, 128u);          // down reads 96 values
+  EXPECT_EQ(s.scratch, 192u * 64);  // gate and up
+  EXPECT_EQ(s.experts + s.used + s.expert_inner + s.expert_act, 0u);
+  const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 7680 /* inner */ +
+                        4096 /* act: 3840 */ + 2560 /* result */ + 2560 /* half */ + 512 /* half_scale */;
+  const uint64_t step =
+      5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
+  EXPECT_EQ(s.bytes(),
+            rows + 24576 /* scratch */ + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
+}
+
+TEST(WorkSizes, OddSizesAreFilledUp) {
+  SmallModel small(2);
+  model::FeedForward& f = small.model.layers[1].ffn;
+  f.gate = small.matrix(101, 64), f.up = small.matrix(101, 64), f.down = small.matrix(64, 101);
+  model::Attention& a = small.model.layers[1].attention;
+  a.value_head = 9, a.v = small.matrix(18, 64), a.output = small.matrix(64, 36);
+  const WorkSizes s(small.model, {.rows = 0, .kv_blocks = 0, .block_tokens = 32}, sms);
+  EXPECT_EQ(s.rows, 1u);
+  EXPECT_EQ(s.table_stride, 1u);
+  EXPECT_EQ(s.context, 1u);
+  EXPECT_EQ(s.inner, 208u);
+  EXPECT_EQ(s.act, 104u);
+  EXPECT_EQ(s.attended, 64u);  // of the first layer
+  EXPECT_EQ(s.half, 128u);
+}
+
+TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
+  SmallModel small;
+  small.mix(6, 2);
+  const WorkSizes s(small.model, limits, sms);
+  EXPECT_EQ(s.experts, 6u);
+  EXPECT_EQ(s.used, 2u);
+  EXPECT_EQ(s.expert_inner, 64u);
+  EXPECT_EQ(s.expert_act, 32u);
+  EXPECT_EQ(s.inner, 0u);
+  EXPECT_EQ(s.half, 64u);
+  EXPECT_EQ(s.scratch, 128u * 64);  // q, k and v
+  const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 2560 /* result */ +
+                        2560 /* shared */ + 1536 /* half: 1280 */ + 512 /* half_scale */;
+  const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
+                           5120 /* inner: 20 rows */ + 2560 /* act */ + 5120 /* result */ + 512 /* always: 256 */;
+  EXPECT_EQ(s.bytes(),
+            rows + experts + 16384 /* scratch */ + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+}
+
+TEST(WorkSizes, LargeMatricesAreUnpackedInPieces) {
+  SmallModel small;
+  small.model.vocabulary = 10'000'000;  // 640 M values of f16 would be 1.28 GB
+  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, scratch_bytes / 2);
+  small.ffn().gate = {quant::Format::f32, 4'000'000, 64, {}}, small.ffn().up = small.ffn().gate;
+  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, 8'000'000u * 64);  // those that are joined are not
+}
+
+// Whatever attention is chosen, by default or by a search, finds room for what its clusters leave to each other.
+TEST(WorkSizes, EveryChoiceOfAttentionFits) {
+  for (uint32_t head : {64u, 128u, 256u})
+    for (uint32_t kv_heads : {1u, 2u, 4u, 8u, 16u, 32u}) {
+      SmallModel small;
+      model::Attention& a = small.attention();
+      a.heads = a.kv_heads = kv_heads, a.head = a.value_head = head;
+      const WorkSizes s(small.model, limits, sms);
+      Tuning tuning;
+      tuning.begin_search();
+      for (uint32_t sequences = 1; sequences <= few_rows; ++sequences)
+        for (uint32_t length : {1u, 1024u, 1025u, 131'072u}) {
+          auto expect = [&] {
+            const kernels::ClusterChoice c = tuning.attention(head, kv_heads, sequences, length, sms);
+            if (c.clusters == 1) return;
+            EXPECT_TRUE(c.spec.merge);
+            EXPECT_LE(c.spec.partial_count(sequences, kv_heads, c.clusters), s.partial)
+                << field_text(c.spec) << " " << c.clusters << " x " << kv_heads << " x " << sequences;
+            EXPECT_LE(c.spec.arrived_count(sequences, kv_heads), s.arrived)
+                << field_text(c.spec) << " " << c.clusters << " x " << kv_heads << " x " << sequences;
+          };
+          tuning.begin_search();
+          expect();
+          for (const Tuning::Search& search : tuning.searches())
+            for (size_t i = 0; i < search.candidates; ++i) tuning.set(search.key, i), expect();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace heddle::gpu
