@@ -73,7 +73,7 @@ void Gpu::load_kernels() {
   phases_->begin(
       {.count = rows, .row_tables = false, .longest = rows, .tiles = 1, .sequences = std::vector<uint32_t>(rows)});
   phases_->embed();
-  record_layers();
+  model::run_layers(model_, *phases_);
   phases_->logits(0, 1, 0);
   phases_->wanted = nullptr;
   library_.load(all);

@@ -88,7 +88,6 @@ class Gpu : public model::Backend {
 
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
-  void record_layers();  // all layers, of the rows that phases_ has begun with
   void record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob);
   // The graph of a step that picks by itself.
   cuda::Graph& step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob);

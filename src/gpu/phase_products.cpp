@@ -25,8 +25,6 @@ bool Phases::exact_for(const Weights& w) const {
   return exact_ || w.shape.cols < least_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
 }
 
-// --- products
-// ---------------------------------------------------------------------------------------------------------
 void Phases::append_product(const Product& spec, const Product::Args& args, uint64_t bytes) {
   launch(spec, args, bytes);
   large_ = !large_;  // see product_choice

@@ -50,8 +50,6 @@ uint32_t Phases::activation_of(const model::FeedForward& f) const {
   return kernels::act_silu;
 }
 
-// --- the verbs
-// --------------------------------------------------------------------------------------------------------
 void Phases::embed() {
   name("embed");
   auto rows_of = [&](const Weights& table, uint64_t ids, float scale, bool add) {

@@ -33,17 +33,6 @@ std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const mod
   return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, most, changing, logprob);
 }
 
-void Gpu::record_layers() {
-  Phases& p = *phases_;
-  for (uint32_t i = 0; i < model_.layers.size(); ++i) {
-    p.qkv(i), p.attend(i);
-    if (model_.layers[i].parallel) p.ffn_in(i);
-    p.output_add(i);
-    if (!model_.layers[i].parallel) p.ffn_in(i);
-    p.ffn_out_add(i);
-  }
-}
-
 void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
   Phases& p = *phases_;
   p.begin({.count = rows,
@@ -51,7 +40,7 @@ void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logpr
            .row_tables = true,
            .longest = phases_->attention_class(longest)});  // no tiles: they would not advance
   p.embed();
-  record_layers();
+  model::run_layers(model_, p);
   p.logits(0, rows, 0);
   p.name("pick");
   const Work& w = *work_;

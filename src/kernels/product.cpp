@@ -1,6 +1,6 @@
-// Each block takes an even share of the tile rows, in units of up to 16 rows. Each computing warp has its own ring of
-// tiles, filled before the kernel waits for its predecessor, so no warp waits for another; partial sums go to the
-// finishing warp through two buffers in turn.
+// Each block takes an even share of the tile rows, in units of up to 16 or 32 rows. Each computing warp has its own
+// ring of tiles, filled before the kernel waits for its predecessor, so no warp waits for another; partial sums go to
+// the finishing warp through two buffers in turn.
 #include "kernels/product.h"
 
 #include <algorithm>

@@ -25,7 +25,7 @@ struct Product {
     add,    // y = residual + scale (W x + bias)
     act,    // y = act(W x + bias)
     gate,   // of each four rows of W the first two are of the gate, the others of up: y = act(gate) * up
-    qkv,    // rows of q, then of k, then of v; q to y, k and v to the cache; see qkv_order
+    qkv,    // rows of q, then of k, then of v; q to y, k and v to the cache; see qkv_row
   };
   struct Args {
     ptx::DevicePtr<float> y;            // (columns, y_stride); act, gate: bf16 where y_bf16 is set

@@ -1,4 +1,5 @@
-// What a product's finishing warp does with the sums of 16 rows: one row per lane, the two halves of the warp alike.
+// What a product's finishing warp does with the sums of a unit: one row per lane, with 16 rows the
+// two halves of the warp alike.
 #pragma once
 #include "kernels/product.h"
 
@@ -15,7 +16,6 @@ class ProductOut {
   void write(uint32_t v, ptx::F32 sum);
 
  private:
-  ptx::Pred in(ptx::U32 row, ptx::U32 count) const { return row < count; }
   void rotate_and_cache(uint32_t v, ptx::F32 sum);
 
   ptx::Builder<Product::Args>& k_;

@@ -37,8 +37,8 @@ ProductX::ProductX(Builder<Product::Args>& k, const Product& spec)
 
 U32 ProductX::item(uint32_t round) const { return k_.thread() + round * k_.threads(); }
 
-// Without a branch, so that all loads of a thread can be under way at once: what is beyond the last column is read from
-// the last whole access, and counts as 0.
+// Without a branch, so that all loads of a thread can be under way at once: what is beyond the last column is read
+// from the first, and counts as 0.
 std::vector<F32> ProductX::load(Global<uint8_t> from, uint32_t column, uint32_t round) const {
   const bool bf16 = s_.x == Product::x_bf16;
   U32 first = item(round) * per_;

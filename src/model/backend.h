@@ -187,4 +187,16 @@ class Backend {
   virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 
+// The layers of a forward pass in their order, for whoever has its verbs: a backend, or what a backend records.
+void run_layers(const Model& model, auto& verbs) {
+  for (uint32_t i = 0; i < model.layers.size(); ++i) {
+    verbs.qkv(i);
+    verbs.attend(i);
+    if (model.layers[i].parallel) verbs.ffn_in(i);  // before the residual changes
+    verbs.output_add(i);
+    if (!model.layers[i].parallel) verbs.ffn_in(i);
+    verbs.ffn_out_add(i);
+  }
+}
+
 }  // namespace heddle::model

@@ -6,14 +6,7 @@ namespace heddle::model {
 void forward(const Model& model, Backend& backend, const Batch& batch) {
   backend.begin(batch);
   backend.embed();
-  for (uint32_t i = 0; i < model.layers.size(); ++i) {
-    backend.qkv(i);
-    backend.attend(i);
-    if (model.layers[i].parallel) backend.ffn_in(i);  // before the residual changes
-    backend.output_add(i);
-    if (!model.layers[i].parallel) backend.ffn_in(i);
-    backend.ffn_out_add(i);
-  }
+  run_layers(model, backend);
   backend.logits();
 }
 
