@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "main/device_picking.h"
+#include "engine/device_picking.h"
 #include "text/stop_texts.h"
 
 namespace heddle {
@@ -102,7 +102,7 @@ class Generator::Next {
     begun_ = true;
     std::vector<Id> text(prompt_.begin(), prompt_.end());
     text.push_back(id);
-    const auto picking = device_picking(sampler_, text, uint32_t(prompt_.size()));
+    const auto picking = engine::device_picking(sampler_, text, uint32_t(prompt_.size()));
     if (!picking) return;
     most_ = std::min(most_, generator_.session_.context() - generator_.session_.length());
     steps_ = generator_.session_.steps(id, *picking);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -112,10 +113,17 @@ struct Batch {
   std::vector<uint32_t> outputs;                       // rows whose logits are wanted, ascending
 };
 
+// What the KV cache keeps of each value.
+enum class KvFormat : uint8_t {
+  f16,
+  q8,  // int8, with an f16 scale for each 32 values of a head: sizes of heads must be multiples of 32
+};
+
 struct Limits {
   uint32_t rows = 512;         // of a batch
   uint32_t kv_blocks = 0;      // in the cache
   uint32_t block_tokens = 32;  // positions of a block
+  KvFormat kv = KvFormat::f16;
 };
 
 // Bytes that a model takes on a device.
@@ -123,12 +131,13 @@ struct Memory {
   uint64_t weights = 0, kv = 0, workspace = 0;
   uint64_t total() const { return weights + kv + workspace; }
 };
-// Of a KV cache in f16.
+// Of the KV cache.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   uint64_t values = 0;  // of one position
   for (const Layer& layer : model.layers)
     values += uint64_t(layer.attention.kv_heads) * (layer.attention.head + layer.attention.value_head);
-  return values * 2 * limits.kv_blocks * limits.block_tokens;
+  values *= uint64_t(limits.kv_blocks) * limits.block_tokens;
+  return limits.kv == KvFormat::f16 ? values * 2 : values / 32 * 34;
 }
 
 // How the next token of a row is picked on the device. Fields mean what those of engine::Sampling do.
@@ -179,6 +188,14 @@ class Backend {
   virtual void ffn_out_add(uint32_t layer) = 0;  // down, norm, residual
   virtual void logits() = 0;
   virtual std::span<const float> result() = 0;  // (outputs, vocabulary), until the next begin()
+  // Instead of result(): a token for each output, picked on the device (the texts may be left empty where no penalty
+  // looks at them). Nothing: this backend, or one of these pickings, cannot; result() is still there.
+  virtual std::span<const Picked> pick(std::span<const Picking>) { return {}; }
+
+  // Of the KV cache, in all layers; between two batches.
+  virtual void copy_block(uint32_t, uint32_t) { throw std::logic_error("this backend cannot copy blocks"); }
+  // False after a fault that nothing can be computed after.
+  virtual bool usable() const { return true; }
 
   // Steps from these rows on, one per sequence; blocks must be there for all positions to come. Null: this backend, or
   // this picking, cannot: feed what was picked. The backend does nothing else until they are gone.

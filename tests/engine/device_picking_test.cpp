@@ -1,5 +1,5 @@
 // Which samplings a device can do, and what becomes of their fields.
-#include "main/device_picking.h"
+#include "engine/device_picking.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using engine::Sampling;
 
 std::optional<model::Picking> picking(const Sampling& sampling) {
-  return device_picking(engine::Sampler(sampling, 100), std::vector<uint32_t>{4, 5, 6}, 2);
+  return engine::device_picking(engine::Sampler(sampling, 100), std::vector<uint32_t>{4, 5, 6}, 2);
 }
 
 TEST(DevicePicking, NothingIsOnByDefault) {

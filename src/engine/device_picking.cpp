@@ -1,13 +1,10 @@
 // A step counts only if it is named in the order and would do something.
-#include "main/device_picking.h"
+#include "engine/device_picking.h"
 
 #include "engine/sampling_math.h"
 
-namespace heddle {
+namespace heddle::engine {
 namespace {
-
-using engine::Sampling;
-using engine::Step;
 
 bool is_on(Step step, const Sampling& s) {
   switch (step) {
@@ -55,7 +52,7 @@ bool put(Step step, const Sampling& s, model::Picking& to) {
       to.top_p = s.top_p;
       return true;
     case Step::min_p:
-      to.log_min_p = engine::log_of(double(s.min_p));
+      to.log_min_p = log_of(double(s.min_p));
       return true;
     case Step::temperature:
       to.temperature = s.temperature;
@@ -71,15 +68,14 @@ bool put(Step step, const Sampling& s, model::Picking& to) {
 
 }  // namespace
 
-std::optional<model::Picking> device_picking(const engine::Sampler& sampler, std::span<const uint32_t> text,
-                                             uint32_t prompt) {
+std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<const uint32_t> text, uint32_t prompt) {
   const Sampling& s = sampler.sampling();
   if (s.mirostat || s.min_keep > 1) return std::nullopt;
   if (s.logprobs && (*s.logprobs > 0 || s.logprobs_after)) return std::nullopt;
   model::Picking picking;
   picking.temperature = 1;
   std::optional<Step> last;
-  for (const Step step : engine::steps_of(s)) {
+  for (const Step step : steps_of(s)) {
     if (!is_on(step, s)) continue;
     if ((last && step < *last) || !put(step, s, picking)) return std::nullopt;
     last = step;
@@ -92,4 +88,4 @@ std::optional<model::Picking> device_picking(const engine::Sampler& sampler, std
   return picking;
 }
 
-}  // namespace heddle
+}  // namespace heddle::engine

@@ -1,0 +1,57 @@
+// Many requests on one backend: who is computed when, where their KV blocks are, and what they pick. A sequence has
+// known tokens and computed ones; a step lets the second catch up with the first.
+//
+// One thread calls it; engine_thread.h puts a thread and its users around it.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "engine/metrics.h"
+#include "engine/request.h"
+#include "model/backend.h"
+
+namespace heddle::engine {
+
+// Why a request was not taken: what is wrong with it (an Error), or that too many wait (this).
+struct Busy : Error {
+  using Error::Error;
+};
+
+struct EngineOptions {
+  double max_stall = 0.050;  // seconds between two tokens of a running stream that prompts of others may cause
+  uint32_t most_waiting = 1024;
+  bool prefix_cache = true;
+  Speculation speculation = Speculation::automatic;  // what Request's `automatic` means: automatic, never or always
+  std::function<double()> now;                       // seconds; empty: the steady clock
+};
+
+class Engine {
+ public:
+  // Model and backend must outlive it, and nobody else uses the backend.
+  Engine(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options = {});
+  ~Engine();
+
+  // Throws an Error if the request can never be done (an empty prompt, a token that is not of the vocabulary, more than
+  // context or cache can hold, bad sampling), Busy if it cannot be now. `on_event` is called from within step(), never
+  // from here; if it throws, its request is cancelled.
+  RequestId submit(Request request, OnEvent on_event);
+  void cancel(RequestId id);  // of what is not there any more: nothing. The end is told in the next step().
+
+  // One batch: admits, chooses rows, computes, picks, tells. False if there was nothing to do.
+  bool step();
+  bool idle() const;  // nothing waits, nothing runs
+  // After a fault of the device: why. Then every request, old or new, fails with it. Empty: all is well.
+  const std::string& stopped() const;
+
+  const Metrics& metrics() const;
+
+  // For tests: throws std::logic_error if a block is lost, counted wrongly, or shared by those who write to it.
+  void check_invariants() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::engine
