@@ -13,39 +13,6 @@ constexpr Softmax nothing{-INFINITY, 0};
 
 }  // namespace
 
-Cache::Cache(const model::Attention& a, const model::Limits& limits)
-    : head_{a.head,
-            a.value_head,
-            a.heads / a.kv_heads,
-            limits.block_tokens,
-            (limits.block_tokens + 15) / 16 * 16,
-            a.scale,
-            a.softcap,
-            a.window},
-      kv_heads_(a.kv_heads),
-      keys_(keys_of(limits.kv_blocks, 0) * sizeof(uint16_t)),
-      values_(values_of(limits.kv_blocks, 0) * sizeof(uint16_t)) {}
-
-uint64_t Cache::keys_of(uint32_t block, uint32_t kv_head) const {
-  return (uint64_t(block) * kv_heads_ + kv_head) * head_.head * head_.stride;
-}
-uint64_t Cache::values_of(uint32_t block, uint32_t kv_head) const {
-  return (uint64_t(block) * kv_heads_ + kv_head) * head_.tokens * head_.value_head;
-}
-
-void Cache::put(uint32_t block, uint32_t token, const uint16_t* keys, const uint16_t* values) {
-  for (uint32_t h = 0; h < kv_heads_; ++h) {
-    uint16_t* key = all_keys() + keys_of(block, h) + token;
-    for (uint32_t i = 0; i < head_.head; ++i) key[i * head_.stride] = keys[h * head_.head + i];
-    std::copy_n(values + h * head_.value_head, head_.value_head,
-                all_values() + values_of(block, h) + uint64_t(token) * head_.value_head);
-  }
-}
-
-KvBlock Cache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
-  return {all_keys() + keys_of(index, kv_head), all_values() + values_of(index, kv_head), first};
-}
-
 uint32_t Attend::span_blocks() const { return std::max(1u, span_tokens / limits_.block_tokens); }
 
 uint32_t Attend::first_span(const model::Attention& a, uint32_t position) const {

@@ -13,25 +13,30 @@
 
 namespace heddle::cpu {
 
-// One layer, f16. A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens,
-// value_head).
+// Throws an Error if the heads of a layer do not go with the format of the cache.
+void expect_kv_format(const model::Model& model, const model::Limits& limits);
+
+// One layer. A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens, value_head),
+// with scales as KvBlock says where the format has some: those of a head follow it.
 class Cache {
  public:
   Cache(const model::Attention& attention, const model::Limits& limits);
 
-  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position, f16.
-  void put(uint32_t block, uint32_t token, const uint16_t* keys, const uint16_t* values);
+  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position.
+  void put(const Isa& isa, uint32_t block, uint32_t token, const float* keys, const float* values);
+  void copy(uint32_t from, uint32_t to);
   KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
   const AttendHead& head() const { return head_; }
 
  private:
-  uint64_t keys_of(uint32_t block, uint32_t kv_head) const;
-  uint64_t values_of(uint32_t block, uint32_t kv_head) const;
+  void put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values);
+  void put_q8(const KvBlock& to, uint32_t token, const float* keys, const float* values);
   AttendHead head_;
-  uint32_t kv_heads_;
-  uint16_t* all_keys() const { return reinterpret_cast<uint16_t*>(keys_.data()); }
-  uint16_t* all_values() const { return reinterpret_cast<uint16_t*>(values_.data()); }
-  Pages keys_, values_;  // f16; a block that was never written takes no memory
+  uint32_t kv_heads_, blocks_;
+  model::KvFormat format_;
+  uint64_t key_count_, value_count_;  // of one head in a block
+  uint64_t key_bytes_, value_bytes_;  // that those take
+  Pages keys_, values_;               // a block that was never written takes no memory
 };
 
 class Attend {

@@ -37,8 +37,9 @@ class Cpu : public model::Backend {
   }
 
   std::string describe() const override {
-    return fmt::format("CPU ({}, {} threads, {} activations, {} MiB of weights repacked)", isa_.name, team_.threads(),
-                       exact_ ? "f32" : "int8", weights_.packed_bytes() >> 20);
+    return fmt::format("CPU ({}, {} threads, {} activations, {}{} MiB of weights repacked)", isa_.name, team_.threads(),
+                       exact_ ? "f32" : "int8", limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
+                       weights_.packed_bytes() >> 20);
   }
 
   void begin(const model::Batch& batch) override {
@@ -49,6 +50,8 @@ class Cpu : public model::Backend {
     for (uint32_t i = 0; i < rows_; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
+    for (const std::vector<uint32_t>& blocks : batch.blocks)
+      for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
     for (const uint32_t row : batch.outputs) check(row < rows_, "outputs that are rows");
     batch_ = batch;
     rotations_.begin(batch.positions);
@@ -77,19 +80,15 @@ class Cpu : public model::Backend {
     products_.run(three, [&](const Piece& piece) {
       store(piece, *biases[piece.product], [&](uint32_t row) { return to[piece.product]->row(row); });
     });
-    team_.run(rows_, [&](uint64_t i, uint32_t thread) {
-      const uint32_t row = uint32_t(i), q = a.heads * a.head, k = a.kv_heads * a.head, v = a.kv_heads * a.value_head;
-      normalise_heads(a.q_norm, q_.row(row), q, a.head);
-      normalise_heads(a.k_norm, k_.row(row), k, a.head);
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      const uint32_t row = uint32_t(i);
+      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head);
+      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head);
       rotations_.turn(index, row, q_.row(row), a.heads, a.head);
       rotations_.turn(index, row, k_.row(row), a.kv_heads, a.head);
-      std::vector<uint16_t>& halves = halves_[thread];
-      halves.resize(uint64_t(k) + v);
-      isa_.f16_of_f32(k_.row(row), k, halves.data());
-      isa_.f16_of_f32(v_.row(row), v, halves.data() + k);
       const uint32_t position = batch_.positions[row];
-      caches_[index].put(batch_.blocks[batch_.sequences[row]][position / limits_.block_tokens],
-                         position % limits_.block_tokens, halves.data(), halves.data() + k);
+      caches_[index].put(isa_, batch_.blocks[batch_.sequences[row]][position / limits_.block_tokens],
+                         position % limits_.block_tokens, k_.row(row), v_.row(row));
     });
   }
 
@@ -146,6 +145,10 @@ class Cpu : public model::Backend {
   }
   std::span<const float> result() override { return logits_; }
 
+  void copy_block(uint32_t from, uint32_t to) override {
+    for (Cache& cache : caches_) cache.copy(from, to);
+  }
+
  private:
   // Room for the rows of the largest layer, and for the ways in which its weights want them.
   void make_rows() {
@@ -192,7 +195,6 @@ class Cpu : public model::Backend {
     if (shared) shared_inner_ = rows_for(limits_.rows, shared, of_shared);
     if (shared) shared_out_ = Rows(limits_.rows, model_.width, false, false);
     out_ = Rows(limits_.rows * (mixture ? used : 1), model_.width, false, false);
-    halves_.resize(team_.threads());
     slabs_.resize(team_.threads());
   }
 
@@ -340,14 +342,14 @@ class Cpu : public model::Backend {
   std::vector<float> scores_, logits_;
   std::vector<Picked> expert_rows_;  // of each expert
   std::vector<Product> expert_products_;
-  std::vector<std::vector<uint16_t>> halves_;  // of each thread
-  std::vector<std::vector<uint8_t>> slabs_;
+  std::vector<std::vector<uint8_t>> slabs_;  // of each thread
 };
 
 }  // namespace
 
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options) {
+  expect_kv_format(model, limits);
   return std::make_unique<Cpu>(model, limits, options);
 }
 

@@ -1,5 +1,5 @@
 // The fast CPU backend: weights repacked while loading, integer products, a team of threads that stays awake for a
-// whole step, an f16 KV cache.
+// whole step, a KV cache in f16 or q8.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,13 +21,16 @@ struct Options {
 // The instruction sets this machine has, best first; "plain" is always there.
 std::vector<std::string> isa_names();
 
-// The model must outlive it. Throws an Error if the machine lacks the instruction set asked for.
+// The model must outlive it. Throws an Error if the machine lacks the instruction set asked for, or if the format of
+// the KV cache does not go with the sizes of heads.
 //
-// A row's result does not depend on the number of threads, nor on which other rows are in its batch.
+// A row's result depends on the tokens of its sequence up to it, bit by bit, and on nothing else: not on the number of
+// threads, on how the tokens were cut into batches, on other rows of a batch, or on which blocks hold them.
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options = {});
 
-// What that takes, before anything is read: the weights, the cache when it is full, and at most so much for the work.
+// What that takes (and an Error where it cannot be made), before anything is read: the weights, the cache when it is
+// full, and at most so much for the work.
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options = {});
 
 // Bytes per second that so many threads (0: one per core) read from memory: the limit of one token after the other.

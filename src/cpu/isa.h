@@ -39,10 +39,12 @@ struct Softmax {
   float largest, sum;
 };
 
-// keys and values of one KV block: (head, stride) and (tokens, value_head), f16.
+// Keys and values of one KV block: (head, stride) and (tokens, value_head). f16; or, where there are scales, int8 as
+// quant/kv_q8.h has it, with scales (head / 32, stride) and (tokens, value_head / 32).
 struct KvBlock {
-  const uint16_t *keys, *values;
-  uint32_t first;  // position
+  void *keys, *values;
+  uint16_t *key_scales, *value_scales;  // null: f16
+  uint32_t first;                       // position
 };
 
 enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m

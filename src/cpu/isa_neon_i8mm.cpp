@@ -116,7 +116,10 @@ const Isa& isa_neon_i8mm() {
     Isa made = isa_neon_dotprod();
     made.name = "neon-i8mm";
     made.arrange = pair_rows;
-    for (TileKernels& kernels : made.tiles) kernels.many = nullptr;
+    for (TileKernels& kernels : made.tiles) {
+      kernels.many = nullptr;
+      if (kernels.most_few > 7) kernels.most_few = 7;  // smmla is worth a slab from there on
+    }
     put<16, 16, Mins::none, true>(made);
     put<32, 32, Mins::none, true>(made);
     put<32, 32, Mins::plain, false>(made);

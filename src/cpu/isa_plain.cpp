@@ -6,7 +6,7 @@ namespace {
 
 struct Plain {
   static constexpr int width = 16, parts = 2, wide_offset = 0;
-  static constexpr bool signed_bytes = true;
+  static constexpr bool signed_bytes = true, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(16)));
   typedef int16_t S __attribute__((vector_size(16)));
   typedef int32_t I __attribute__((vector_size(16)));
@@ -44,6 +44,12 @@ struct Plain {
   }
   static HEDDLE_INLINE void store_half(void* to, F value) {
     for (int i = 0; i < 4; ++i) store(static_cast<uint8_t*>(to) + 2 * i, quant::f16_of_f32(value[i]));
+  }
+  static HEDDLE_INLINE void sixteen(const void* from, F (&to)[4]) {
+    for (int i = 0; i < 4; ++i) {
+      const int8_t* four = static_cast<const int8_t*>(from) + 4 * i;
+      to[i] = F{float(four[0]), float(four[1]), float(four[2]), float(four[3])};
+    }
   }
 };
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/parallel.h"
+#include "cpu/attention.h"
 #include "cpu/cpu.h"
 #include "cpu/pack.h"
 
@@ -48,6 +49,7 @@ uint64_t row_bytes(const model::Model& model) {
 }  // namespace
 
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options) {
+  expect_kv_format(model, limits);
   WeightBytes weights(choose_isa(options.isa), options.exact);
   for (const model::Layer& layer : model.layers) {
     const model::Attention& a = layer.attention;

@@ -6,7 +6,7 @@
 namespace heddle::cpu {
 namespace {
 
-constexpr uint32_t few_rows = 8;     // below it few formats need a slab
+constexpr uint32_t few_rows = 9;     // below it few formats need a slab
 constexpr uint32_t most_tiles = 32;  // of a piece with few rows
 
 }  // namespace

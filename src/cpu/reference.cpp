@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "cpu/attention.h"
+#include "quant/kv_q8.h"
 
 namespace heddle::cpu {
 namespace {
@@ -112,6 +114,13 @@ void softmax(std::vector<double>& x) {
   for (double& value : x) value /= sum;
 }
 
+// What a cache in q8 gives back of keys or values.
+void as_kept(Vector& x) {
+  int8_t bytes[quant::kv_q8_values];
+  for (size_t at = 0; at < x.size(); at += quant::kv_q8_values)
+    quant::decode_kv_q8(quant::encode_kv_q8(x.data() + at, bytes), bytes, x.data() + at);
+}
+
 // One layer's keys and values, by block and position in it.
 struct Cache {
   Vector keys, values;
@@ -127,7 +136,9 @@ class Reference : public Backend {
     }
   }
 
-  std::string describe() const override { return "reference (CPU, plain f32)"; }
+  std::string describe() const override {
+    return fmt::format("reference (CPU, plain f32{})", limits_.kv == KvFormat::q8 ? ", q8 KV" : "");
+  }
 
   void begin(const Batch& batch) override {
     const size_t rows = batch.tokens.size();
@@ -164,6 +175,8 @@ class Reference : public Backend {
       normalise_heads(a.k_norm, k[i], a.head);
       rotate(a.rope, q_[i], a.head, batch_.positions[i]);
       rotate(a.rope, k[i], a.head, batch_.positions[i]);
+      if (limits_.kv == KvFormat::q8)
+        for (Vector* row : {&k[i], &v[i]}) as_kept(*row);
       const uint64_t slot = slot_of(batch_.sequences[i], batch_.positions[i]);
       std::copy(k[i].begin(), k[i].end(), caches_[index].keys.begin() + long(slot * k[i].size()));
       std::copy(v[i].begin(), v[i].end(), caches_[index].values.begin() + long(slot * v[i].size()));
@@ -215,6 +228,15 @@ class Reference : public Backend {
         logits_.push_back(static_cast<float>(capped(double(value) * model_.logit_scale, model_.logit_softcap)));
   }
   std::span<const float> result() override { return logits_; }
+
+  void copy_block(uint32_t from, uint32_t to) override {
+    check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
+    for (Cache& cache : caches_)
+      for (Vector* all : {&cache.keys, &cache.values}) {
+        const size_t size = all->size() / limits_.kv_blocks;
+        if (from != to) std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
+      }
+  }
 
  private:
   void decode_row(const Matrix& matrix, uint64_t row, Vector& out) const {
@@ -300,6 +322,7 @@ class Reference : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_reference(const Model& model, const Limits& limits) {
+  expect_kv_format(model, limits);
   return std::make_unique<Reference>(model, limits);
 }
 

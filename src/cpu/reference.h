@@ -1,5 +1,5 @@
-// The plain backend: every weight decoded, every product in f32 with sums in f64, the KV cache in f32. Slow and
-// obvious; all others are held to it.
+// The plain backend: every weight decoded, every product in f32 with sums in f64, the KV cache in f32 (with q8, of the
+// values that q8 keeps). Slow and obvious; all others are held to it.
 #pragma once
 #include <memory>
 

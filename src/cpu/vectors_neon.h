@@ -9,7 +9,7 @@ namespace {
 
 struct Neon {
   static constexpr int width = 16, parts = 2, wide_offset = 0;
-  static constexpr bool signed_bytes = true;
+  static constexpr bool signed_bytes = true, has_eight_rows = true;
   using B = uint8x16_t;
   using I = int32x4_t;
   using F = float32x4_t;
@@ -38,6 +38,17 @@ struct Neon {
   static HEDDLE_INLINE F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
   static HEDDLE_INLINE F half(const void* from) { return vcvt_f32_f16(vreinterpret_f16_u16(load<uint16x4_t>(from))); }
   static HEDDLE_INLINE void store_half(void* to, F value) { store(to, vcvt_f16_f32(value)); }
+  // Each byte becomes the highest of a word, which is taken as a fraction of 24 bits: places beyond the table are 0.
+  static HEDDLE_INLINE void sixteen(const void* from, F (&to)[4]) {
+    const uint8x16_t bytes = load<uint8x16_t>(from);
+    constexpr uint32_t first = 0x00ffffff;
+    const uint32x4_t places = {first, first + (1u << 24), first + (2u << 24), first + (3u << 24)};
+    each<4>([&](auto i) HEDDLE_INLINE_LAMBDA {
+      const uint32x4_t here = places + (uint32_t(4 * HEDDLE_VALUE(i)) << 24);
+      const uint8x16_t words = vqtbl1q_u8(bytes, vreinterpretq_u8_u32(here));
+      to[HEDDLE_VALUE(i)] = vcvtq_n_f32_s32(vreinterpretq_s32_u8(words), 24);
+    });
+  }
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 struct Ymm {
   static constexpr int width = 32, parts = 1;
-  static constexpr bool signed_bytes = false;
+  static constexpr bool signed_bytes = false, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(32)));
   typedef int32_t I __attribute__((vector_size(32)));
   typedef float F __attribute__((vector_size(32)));
@@ -30,6 +30,11 @@ struct Ymm {
   static HEDDLE_INLINE F half(const void* from) { return (F)_mm256_cvtph_ps(load<__m128i>(from)); }
   static HEDDLE_INLINE void store_half(void* to, F value) {
     store(to, _mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static HEDDLE_INLINE void sixteen(const void* from, F (&to)[2]) {
+    const __m128i bytes = load<__m128i>(from);
+    to[0] = (F)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    to[1] = (F)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)));
   }
 };
 

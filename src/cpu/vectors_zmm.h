@@ -10,7 +10,7 @@ namespace {
 struct Zmm {
   // vpdpbusd takes unsigned weights: signed ones are moved up by 128, and 128 times the sum of x is taken away
   static constexpr int width = 64, parts = 1, wide_offset = 128;
-  static constexpr bool signed_bytes = false;
+  static constexpr bool signed_bytes = false, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(64)));
   typedef int32_t I __attribute__((vector_size(64)));
   typedef float F __attribute__((vector_size(64)));
@@ -35,6 +35,9 @@ struct Zmm {
   static HEDDLE_INLINE F half(const void* from) { return (F)_mm512_cvtph_ps(load<__m256i>(from)); }
   static HEDDLE_INLINE void store_half(void* to, F value) {
     store(to, _mm512_cvtps_ph((__m512)value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static HEDDLE_INLINE void sixteen(const void* from, F (&to)[1]) {
+    to[0] = (F)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(from)));
   }
 };
 

@@ -32,9 +32,9 @@ class Engine {
   Engine(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options = {});
   ~Engine();
 
-  // Throws an Error if the request can never be done (an empty prompt, a token that is not of the vocabulary, more than
-  // context or cache can hold, bad sampling), Busy if it cannot be now. `on_event` is called from within step(), never
-  // from here; if it throws, its request is cancelled.
+  // Throws an Error if the request can never be done (an empty prompt, a token that is not of the vocabulary, a prompt
+  // that leaves no room in context or cache, bad sampling), Busy if it cannot be now. `on_event` is called from within
+  // step(), never from here; if it throws, its request is cancelled. It may submit and cancel.
   RequestId submit(Request request, OnEvent on_event);
   void cancel(RequestId id);  // of what is not there any more: nothing. The end is told in the next step().
 

@@ -1,9 +1,112 @@
-// What a server should export: counters and histograms that only the engine's thread writes. Others read copies.
+// What a server should export: counters, gauges and histograms that only the engine's thread writes. Others read
+// copies.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/request.h"
 
 namespace heddle::engine {
 
-struct Metrics {};
+// How often values fell between fixed bounds. Plain data: 300 bytes, copied as they are.
+class Histogram {
+ public:
+  static constexpr size_t most_bounds = 32;
+
+  explicit Histogram(std::span<const double> bounds);  // ascending; must outlive it
+
+  void add(double value);
+
+  uint64_t count() const { return count_; }
+  double sum() const { return sum_; }
+  double largest() const { return largest_; }  // 0 where nothing was added, as all others
+  double mean() const { return count_ ? sum_ / double(count_) : 0; }
+  // Bucket i counts what is above bound i - 1 and at most bound i; one more counts what is above the last bound.
+  std::span<const double> bounds() const { return bounds_; }
+  std::span<const uint64_t> counts() const { return std::span(counts_).first(bounds_.size() + 1); }
+  // The value that a part q (0 to 1) of all lies at or below, as if values were spread evenly within their bucket;
+  // never above largest().
+  double quantile(double q) const;
+
+ private:
+  std::span<const double> bounds_;
+  std::array<uint64_t, most_bounds + 1> counts_{};
+  uint64_t count_ = 0;
+  double sum_ = 0, largest_ = 0;
+};
+
+std::span<const double> bounds_of_seconds();  // 0.1 ms to 300 s, about 3 to a power of ten
+std::span<const double> bounds_of_counts();   // powers of two, 1 to 65536
+
+constexpr size_t endings = size_t(Ending::failed) + 1;
+std::string_view name_of(Ending ending);
+
+struct Metrics {
+  // Requests. Each that was submitted ends once per copy.
+  uint64_t submitted = 0;
+  uint64_t refused = 0;                      // submit() threw; not among those submitted
+  std::array<uint64_t, endings> finished{};  // copies, by Ending
+  // Tokens.
+  uint64_t prompt_computed = 0, prompt_reused = 0;
+  uint64_t made = 0;
+  uint64_t proposed = 0, accepted = 0;  // by speculation
+  // The work.
+  uint64_t steps = 0, preemptions = 0, faults = 0;
+  // Now.
+  uint64_t waiting = 0, running = 0;                              // copies
+  uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: of nobody, kept for reuse
+  Histogram queue_seconds{bounds_of_seconds()};                   // from submit() to the first row computed
+  Histogram first_token_seconds{bounds_of_seconds()};             // from submit() to the first token given out
+  Histogram between_tokens_seconds{bounds_of_seconds()};          // of one copy
+  Histogram step_seconds{bounds_of_seconds()};
+  Histogram step_rows{bounds_of_counts()}, step_sequences{bounds_of_counts()};
+
+  uint64_t& ended(Ending ending) { return finished[size_t(ending)]; }
+};
+
+// What a metric is called where it is exported, in the manner of Prometheus.
+struct MetricName {
+  std::string_view name, help;
+  std::string_view label, value;  // both empty, or one of several of the same name: {label="value"}
+};
+
+// Calls visitor.counter(MetricName, uint64_t), .gauge(MetricName, uint64_t) and .histogram(MetricName, Histogram) for
+// all there is. Those of one name follow each other.
+template <class Visitor>
+void for_each(const Metrics& metrics, Visitor&& visitor) {
+  visitor.counter({"heddle_requests_submitted_total", "Requests taken", {}, {}}, metrics.submitted);
+  visitor.counter({"heddle_requests_refused_total", "Requests not taken: bad ones, or too many waited", {}, {}},
+                  metrics.refused);
+  for (size_t i = size_t(Ending::none) + 1; i < endings; ++i)
+    visitor.counter({"heddle_requests_finished_total", "Answers that ended, by how", "ending", name_of(Ending(i))},
+                    metrics.finished[i]);
+  constexpr std::string_view prompts = "heddle_prompt_tokens_total", prompts_help = "Tokens of prompts, by where from";
+  visitor.counter({prompts, prompts_help, "from", "computed"}, metrics.prompt_computed);
+  visitor.counter({prompts, prompts_help, "from", "reused"}, metrics.prompt_reused);
+  visitor.counter({"heddle_tokens_made_total", "Tokens given out", {}, {}}, metrics.made);
+  constexpr std::string_view speculation = "heddle_speculation_tokens_total", its_help = "Tokens guessed ahead";
+  visitor.counter({speculation, its_help, "what", "proposed"}, metrics.proposed);
+  visitor.counter({speculation, its_help, "what", "accepted"}, metrics.accepted);
+  visitor.counter({"heddle_steps_total", "Batches computed", {}, {}}, metrics.steps);
+  visitor.counter({"heddle_preemptions_total", "Answers put back because the KV cache was full", {}, {}},
+                  metrics.preemptions);
+  visitor.counter({"heddle_faults_total", "Batches that failed", {}, {}}, metrics.faults);
+  visitor.gauge({"heddle_requests_waiting", "Answers not begun", {}, {}}, metrics.waiting);
+  visitor.gauge({"heddle_requests_running", "Answers under way", {}, {}}, metrics.running);
+  constexpr std::string_view blocks = "heddle_kv_blocks", blocks_help = "Blocks of the KV cache, by use";
+  visitor.gauge({blocks, blocks_help, "use", "in_use"}, metrics.blocks_in_use);
+  visitor.gauge({blocks, blocks_help, "use", "cached"}, metrics.blocks_cached);
+  visitor.gauge({blocks, blocks_help, "use", "all"}, metrics.blocks_all);
+  visitor.histogram({"heddle_queue_seconds", "From request to the first row computed", {}, {}}, metrics.queue_seconds);
+  visitor.histogram({"heddle_first_token_seconds", "From request to the first token", {}, {}},
+                    metrics.first_token_seconds);
+  visitor.histogram({"heddle_between_tokens_seconds", "From a token to the next of the same answer", {}, {}},
+                    metrics.between_tokens_seconds);
+  visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);
+  visitor.histogram({"heddle_step_rows", "Tokens computed in a batch", {}, {}}, metrics.step_rows);
+  visitor.histogram({"heddle_step_sequences", "Answers in a batch", {}, {}}, metrics.step_sequences);
+}
 
 }  // namespace heddle::engine

@@ -45,6 +45,8 @@ class Sampler {
   const Sampling& sampling() const;
   uint64_t seed() const { return seed_; }  // as given, or the random one
   void reseed(uint64_t seed);              // and begins to count picks anew
+  uint64_t picks() const { return picks_; }
+  void skip_pick() { ++picks_; }  // a device made one in its place
 
  private:
   struct Plan;

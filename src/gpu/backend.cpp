@@ -17,13 +17,19 @@ using model::Model;
 
 namespace {
 
+// Of the keys or of the values of a layer; q8: all int8, then all scales.
+uint64_t cache_bytes(const Limits& limits, uint32_t kv_heads, uint32_t head) {
+  const uint64_t values = uint64_t(limits.kv_blocks) * limits.block_tokens * kv_heads * head;
+  return limits.kv == model::KvFormat::q8 ? values / 32 * 34 : values * 2;
+}
+
 Memory count(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
   // the stage of the upload is gone before the cache is made
   const uint64_t work = sizes.bytes(), stage = upload_bytes(described);
   uint64_t kv = 0;
   for (const model::Layer& layer : model.layers)
     for (uint32_t head : {layer.attention.head, layer.attention.value_head})
-      kv += allocated(uint64_t(limits.kv_blocks) * limits.block_tokens * layer.attention.kv_heads * head * 2);
+      kv += allocated(cache_bytes(limits, layer.attention.kv_heads, head));
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -40,26 +46,31 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       stream_(context_),
       sizes_(model, limits, context_.info().sms),
       weights_(describe_weights(model)) {
-  for (const model::Layer& layer : model.layers)
+  for (const model::Layer& layer : model.layers) {
     if (layer.parallel && layer.ffn.router)
       throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
+    for (uint32_t head : {layer.attention.head, layer.attention.value_head})
+      if (limits.kv == model::KvFormat::q8 && head % 32)
+        throw Error("{}: a KV cache of q8 has a scale for each 32 values, but this model's heads have {}", model.name,
+                    head);
+  }
   expect_room();
   upload(weights_, model, library_, stream_, options.progress);
   work_.emplace(context_, sizes_);
-  const uint64_t positions = uint64_t(limits.kv_blocks) * limits.block_tokens;
   for (const model::Layer& layer : model.layers) {
     const model::Attention& a = layer.attention;
     // zeros: kernels may read, and leave out, what no token has written
-    keys_.emplace_back(context_, positions * a.kv_heads * a.head * 2).fill(0);
-    values_.emplace_back(context_, positions * a.kv_heads * a.value_head * 2).fill(0);
+    keys_.emplace_back(context_, cache_bytes(limits, a.kv_heads, a.head)).fill(0);
+    values_.emplace_back(context_, cache_bytes(limits, a.kv_heads, a.value_head)).fill(0);
   }
-  phases_.emplace(model, limits_, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact);
+  phases_.emplace(model, limits_, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact,
+                  options.deterministic);
   load_kernels();
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
-                                 few_rows * sizeof(kernels::SampleRow) + work_->texts.bytes() + work_->biases.bytes() +
-                                 4096);
-  picked_ = cuda::PinnedBuffer(context_, kept_steps * few_rows * sizeof(kernels::Sampled));
+                                 sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
+                                 work_->biases.bytes() + 4096);
+  picked_ = cuda::PinnedBuffer(context_, std::max<size_t>(kept_steps * few_rows, rows) * sizeof(kernels::Sampled));
   for (uint32_t i = 0; i < kept_steps; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
   logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
 }
@@ -67,11 +78,17 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
 void Gpu::load_kernels() {
   std::vector<Wanted> all;
   phases_->wanted = &all;
-  record_step(1, 1, false, false);
-  if (sizes_.context > phases_->attention_class(1)) record_step(1, sizes_.context, false, false);
+  for (uint32_t longest : {1u, short_length + 1, middle_length + 1})
+    if (longest <= std::min(sizes_.context, model_.context)) record_step(1, longest, {});
+  // the shapes of products that batches of several sequences take
+  for (uint32_t rows : {product_rows + 1, 16u, 32u})
+    if (!options_.exact && rows <= sizes_.rows) record_step(rows, 1, {});
   const uint32_t rows = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
-  phases_->begin(
-      {.count = rows, .row_tables = false, .longest = rows, .tiles = 1, .sequences = std::vector<uint32_t>(rows)});
+  phases_->begin({.count = rows,
+                  .row_tables = options_.deterministic,
+                  .longest = rows,
+                  .tiles = 1,
+                  .sequences = std::vector<uint32_t>(rows)});
   phases_->embed();
   model::run_layers(model_, *phases_);
   phases_->logits(0, 1, 0);
@@ -109,8 +126,7 @@ void Gpu::begin(const Batch& batch) {
 }
 
 void Gpu::logits() {
-  result_.resize(outputs_.size() * model_.vocabulary);
-  pending_ = 0;
+  there_ = {}, fetched_ = false;
   if (rows_.count == 0) return;
   if (keep_) {
     if (!replay_) {
@@ -118,27 +134,58 @@ void Gpu::logits() {
       replay_ = &graphs_.emplace(key_, phases_->plan.graph(context_)).first->second;
     }
     replay_->launch(stream_);
-    return fetch(0, rows_.count);
-  }
-  if (outputs_.empty()) return run();
-  // as many at once as there is room for, and where products take them one by one, those that follow each other
-  const bool by_product = options_.exact || model_.vocabulary % 2 || outputs_.size() <= few_rows;
-  for (size_t first = 0; first < outputs_.size();) {
-    size_t count = std::min<size_t>(logit_rows, outputs_.size() - first);
-    std::optional<uint32_t> from;
-    if (by_product) {
-      from = outputs_[first];
-      size_t run = 1;
-      while (run < std::min<size_t>(count, few_rows) && outputs_[first + run] == *from + run) ++run;
-      count = run;
-    }
-    phases_->logits(uint32_t(first), uint32_t(count), from);
+    there_ = {0, rows_.count};
+  } else if (outputs_.empty()) {
     run();
-    phases_->begin(rows_);
-    fetch(first, count);
-    if (first + count < outputs_.size()) finish();
-    first += count;
+  } else {
+    compute_part(part_from(0));
   }
+}
+
+// As many at once as there is room for, and those that `product` does as far as they follow each other.
+Gpu::Part Gpu::part_from(size_t first) const {
+  Part part{first, std::min<size_t>(logit_rows, outputs_.size() - first)};
+  if (!options_.exact && outputs_.size() > product_rows) return part;
+  part.row = outputs_[first];
+  size_t run = 1;
+  while (run < std::min<size_t>(part.count, few_rows) && outputs_[first + run] == *part.row + run) ++run;
+  part.count = run;
+  return part;
+}
+
+void Gpu::compute_part(const Part& part) {
+  phases_->logits(uint32_t(part.first), uint32_t(part.count), part.row);
+  run();
+  phases_->begin(rows_);
+  there_ = part;
+}
+
+std::span<const float> Gpu::result() {
+  if (fetched_) return result_;
+  const size_t vocabulary = model_.vocabulary;
+  result_.resize(outputs_.size() * vocabulary);
+  each_part([&](const Part& part) {
+    work_->logits.read(stream_, logits_.data(), part.count * vocabulary * 4);
+    stream_.synchronize();
+    std::memcpy(result_.data() + part.first * vocabulary, logits_.data(), part.count * vocabulary * 4);
+  });
+  fetched_ = true;
+  return result_;
+}
+
+void Gpu::copy_block(uint32_t from, uint32_t to) {
+  check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
+  if (from == to) return;
+  for (size_t i = 0; i < model_.layers.size(); ++i)
+    for (const cuda::Buffer* cache : {&keys_[i], &values_[i]}) {
+      auto copy = [&](uint64_t start, uint64_t bytes) {
+        const uint64_t block = bytes / limits_.kv_blocks;
+        cuda::copy_device(stream_, start + to * block, start + from * block, block);
+      };
+      const uint64_t all = cache->bytes(), values = limits_.kv == model::KvFormat::q8 ? all / 34 * 32 : all;
+      copy(cache->address(), values);
+      if (values < all) copy(cache->address() + values, all - values);
+    }
 }
 
 Gpu::~Gpu() {
@@ -176,18 +223,6 @@ void Gpu::run() {
                       events[i + 1].milliseconds_since(events[i]) * 1e-3, note.bytes});
   }
   traced_ += events.back().milliseconds_since(events[0]) * 1e-3;
-}
-
-void Gpu::fetch(size_t first, size_t count) {
-  work_->logits.read(stream_, logits_.data(), count * model_.vocabulary * 4);
-  pending_first_ = first, pending_ = count;
-}
-
-void Gpu::finish() {
-  if (pending_ == 0) return;
-  stream_.synchronize();
-  std::memcpy(result_.data() + pending_first_ * model_.vocabulary, logits_.data(), pending_ * model_.vocabulary * 4);
-  pending_ = 0;
 }
 
 void expect_capable(const cuda::DeviceInfo& device) {

@@ -25,7 +25,9 @@ class Gpu : public model::Backend {
     return fmt::format("cuda:{} {} (sm_{}, {} SMs)", info.ordinal, info.name, info.sm, info.sms);
   }
   std::string describe() const override {
-    return fmt::format("{}, {} activations", describe_device(), options_.exact ? "f32" : "int8 and f16");
+    return fmt::format("{}, {} activations{}{}", describe_device(), options_.exact ? "f32" : "int8 and f16",
+                       limits_.kv == model::KvFormat::q8 ? ", KV cache of q8" : "",
+                       options_.deterministic ? ", deterministic" : "");
   }
 
   void begin(const model::Batch& batch) override;
@@ -51,10 +53,10 @@ class Gpu : public model::Backend {
 
   void logits() override;
 
-  std::span<const float> result() override {
-    finish();
-    return result_;
-  }
+  std::span<const float> result() override;
+  std::span<const model::Picked> pick(std::span<const model::Picking> pickings) override;
+  void copy_block(uint32_t from, uint32_t to) override;
+  bool usable() const override { return !context_.lost(); }
 
   std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> picking) override;
 
@@ -77,20 +79,44 @@ class Gpu : public model::Backend {
   // not sent again.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
 
-  void send_picking(std::span<const model::Picking> picking);
+  // How a row is picked, as far as kernels and their arguments differ by it.
+  struct PickKind {
+    bool changing = false, logprob = false;  // changing: some row has biases or penalties
+    bool penalties = false;                  // some row has these, which look at the text
+  };
+  // Nothing: one of them cannot be done here.
+  std::optional<PickKind> kind_of(std::span<const model::Picking> pickings) const;
+  // `texts`: what was said so far is sent too.
+  void send_picking(std::span<const model::Picking> picking, bool texts);
+  // A token for each of `rows` rows of logits, by the parameters on the device.
+  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
 
   // What the phases have recorded.
   void run();
 
-  // Logits of outputs first to first + count - 1, which are on the device, to the host: under way until finish().
-  void fetch(size_t first, size_t count);
-  void finish();
+  // Logits are computed for some outputs at a time, where there are more than the device has room for.
+  struct Part {
+    size_t first = 0, count = 0;    // of the outputs
+    std::optional<uint32_t> row{};  // the first one's, where their rows follow each other and `product` takes them
+  };
+  Part part_from(size_t first) const;
+  void compute_part(const Part& part);
+  // f(part) for all outputs, with the part's logits on the device.
+  void each_part(auto&& f) {
+    for (size_t first = 0; first < outputs_.size();) {
+      const Part part = keep_ ? there_ : part_from(first);
+      check(part.count > 0, "logits before what is made of them");
+      if (part.first != there_.first || there_.count == 0) compute_part(part);
+      f(part);
+      first += part.count;
+    }
+  }
 
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
-  void record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob);
+  void record_step(uint32_t rows, uint32_t longest, const PickKind& kind);
   // The graph of a step that picks by itself.
-  cuda::Graph& step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob);
+  cuda::Graph& step_graph(uint32_t rows, uint32_t longest, const PickKind& kind);
 
   const model::Model& model_;
   const model::Limits limits_;
@@ -117,8 +143,10 @@ class Gpu : public model::Backend {
 
   cuda::PinnedBuffer logits_, picked_;
   std::vector<cuda::Event> arrived_;
+  Part there_;  // whose logits are on the device; count 0: none
+  bool fetched_ = false;
   std::vector<float> result_;
-  size_t pending_ = 0, pending_first_ = 0;
+  std::vector<model::Picked> picks_;
   std::vector<model::KernelTime> times_;
   double traced_ = 0;
 };
@@ -127,7 +155,7 @@ class Gpu : public model::Backend {
 class GpuSteps : public model::Steps {
  public:
   // `most`: steps for which every row has a block.
-  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, bool changing, bool logprob);
+  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, const Gpu::PickKind& kind);
   ~GpuSteps() override;
   void launch() override;
   std::span<const model::Picked> take() override;
@@ -135,7 +163,7 @@ class GpuSteps : public model::Steps {
  private:
   Gpu& gpu_;
   uint32_t rows_, longest_, most_;
-  bool changing_, logprob_;
+  Gpu::PickKind kind_;
   uint64_t launched_ = 0, taken_ = 0;
   std::vector<model::Picked> last_;
 };

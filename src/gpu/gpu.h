@@ -11,6 +11,8 @@ namespace heddle::gpu {
 struct Options {
   uint32_t device = 0;
   bool exact = false;  // activations stay f32 in every product: slower, closer to the reference
+  // A row's result does not depend on what else is in the batch, nor on how its prompt was cut. Slower.
+  bool deterministic = false;
   bool graphs = true;  // false: every kernel is launched by itself
   bool trace = false;  // keeps the times of all kernels, each alone; see Backend::kernel_times
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.

@@ -22,33 +22,55 @@ bool head_suits(const model::Attention& a) {
 
 }  // namespace
 
+Phases::Queries Phases::queries(uint32_t index) const {
+  const auto q_rows = uint32_t(model_.layers[index].attention.q.rows);
+  // few rows have q apart, unless `product` leaves k and v behind it
+  if (few() && !(q8() && weights_.layers[index].joined_qkv)) return {work_.q.address(), q_rows};
+  return {work_.qkv.address(), sizes_.qkv};
+}
+
+uint64_t Phases::scales(const cuda::Buffer& cache) const {
+  return q8() ? cache.address() + cache.bytes() / 34 * 32 : 0;  // behind the values: 2 bytes for each 32
+}
+
 void Phases::qkv(uint32_t index) {
   name("qkv", int(index));
   const model::Attention& a = model_.layers[index].attention;
   DeviceLayer& layer = weights_.layers[index];
   const In in{.address = work_.h.address(), .stride = sizes_.width, .norm = &layer.attention_norm};
+  const auto [q, q_stride] = queries(index);
   if (few() && layer.joined_qkv) {
     const Weights* second = layer.qkv.size() > 1 ? &layer.qkv[1] : nullptr;
-    return product(layer.qkv[0], second, in,
-                   {.kind = Product::qkv, .y = work_.q.address(), .stride = uint32_t(a.q.rows)}, rows_.count, &a);
+    product(layer.qkv[0], second, in, {.kind = Product::qkv, .y = q, .stride = q_stride}, rows_.count, &a);
+    if (q8()) write_heads(index, true);
+    return;
   }
-  const uint64_t y = work_.qkv.address(), q = few() ? work_.q.address() : y;
+  const uint64_t y = work_.qkv.address();
   if (few()) {
-    product(layer.qkv[0], nullptr, in, {.y = q, .stride = uint32_t(a.q.rows)}, rows_.count);
+    product(layer.qkv[0], nullptr, in, {.y = q, .stride = q_stride}, rows_.count);
     for (size_t i : {1u, 2u})
       product(layer.qkv[i], nullptr, in, {.y = y + layer.qkv[i].first_place * 4ull, .stride = sizes_.qkv}, rows_.count);
   } else {
     halve(in, model_.width, rows_.count);
     for (const Weights& w : layer.qkv) large_product(w, y, sizes_.qkv, false, rows_.count);
   }
+  write_heads(index, false);
+}
+
+void Phases::write_heads(uint32_t index, bool finished) {
+  const model::Attention& a = model_.layers[index].attention;
+  const DeviceLayer& layer = weights_.layers[index];
+  const auto [q, q_stride] = queries(index);
+  const uint64_t y = work_.qkv.address();
   const bool over_all = (layer.q_norm && layer.q_norm.size != a.head) || (layer.k_norm && layer.k_norm.size != a.head);
-  const kernels::Heads spec{.q_norm = norm_kind(layer.q_norm.kind),
-                            .k_norm = norm_kind(layer.k_norm.kind),
+  const kernels::Heads spec{.q_norm = finished ? 0 : norm_kind(layer.q_norm.kind),
+                            .k_norm = finished ? 0 : norm_kind(layer.k_norm.kind),
                             .over = over_all ? kernels::Heads::all_heads : kernels::Heads::each_head,
                             .bias = !layer.q_norm.bias.empty() || !layer.k_norm.bias.empty(),
-                            .rotation = layer.rotary == 0                           ? kernels::Heads::none
+                            .rotation = finished || layer.rotary == 0               ? kernels::Heads::none
                                         : a.rope.style == model::Rope::Style::pairs ? kernels::Heads::pairs
                                                                                     : kernels::Heads::halves,
+                            .kv = q8() ? kernels::kv_q8 : kernels::kv_f16,
                             .chained = chained};
   launch(spec, {.q = {q},
                 .k = {y + a.q.rows * 4},
@@ -63,12 +85,14 @@ void Phases::qkv(uint32_t index) {
                 .table = {work_.table.address()},
                 .k_cache = {keys_[index].address()},
                 .v_cache = {values_[index].address()},
+                .k_scale = {scales(keys_[index])},
+                .v_scale = {scales(values_[index])},
                 .rows = rows_.count,
                 .heads = a.heads,
                 .kv_heads = a.kv_heads,
                 .head = a.head,
                 .value_head = a.value_head,
-                .q_stride = few() ? uint32_t(a.q.rows) : sizes_.qkv,
+                .q_stride = q_stride,
                 .k_stride = sizes_.qkv,
                 .v_stride = sizes_.qkv,
                 .dimensions = layer.rotary,
@@ -82,45 +106,61 @@ void Phases::qkv(uint32_t index) {
 void Phases::attend(uint32_t index) {
   name("attend", int(index));
   const model::Attention& a = model_.layers[index].attention;
-  const uint64_t q = few() ? work_.q.address() : work_.qkv.address();
-  const uint32_t q_stride = few() ? uint32_t(a.q.rows) : sizes_.qkv, out_stride = stride_of(a.heads * a.value_head);
-  const uint64_t bytes = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head) * 2;
-  if (head_suits(a) && rows_.each_own && rows_.row_tables && few() && a.heads / a.kv_heads <= 8) {
+  const auto [q, q_stride] = queries(index);
+  const uint32_t out_stride = stride_of(a.heads * a.value_head), kv = q8() ? kernels::kv_q8 : kernels::kv_f16;
+  const uint64_t values = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
+  const uint64_t bytes = q8() ? values / 32 * 34 : values * 2;
+  // rows that are the newest of their sequences, and if need be all others too
+  uint32_t newest = rows_.each_own || deterministic_ ? rows_.count : rows_.single;
+  if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
+  if (newest) {
+    const uint32_t longest = newest == rows_.count ? rows_.longest : rows_.longest_single;
     kernels::ClusterChoice choice =
-        tuning_.attention(a.head, a.kv_heads, rows_.count, attention_class(rows_.longest), sms_);
-    choice.spec.layout = kernels::kv_paged, choice.spec.length = kernels::length_indirect;
-    choice.spec.window = a.window != 0, choice.spec.softcap = a.softcap != 0, choice.spec.chained = chained;
-    launch(choice.spec,
+        deterministic_     ? kernels::steady_cluster_choice(a.head)
+        : rows_.row_tables ? tuning_.attention(a.head, a.kv_heads, newest, attention_class(longest), sms_)
+                           : kernels::cluster_choice(a.head, a.kv_heads, newest, longest, sms_);
+    kernels::ClusterAttention& spec = choice.spec;
+    spec.layout = kernels::kv_paged, spec.length = kernels::length_indirect;
+    if (q8()) spec = kernels::as_q8(spec);
+    spec.mapped = !rows_.row_tables, spec.fresh = deterministic_ && !rows_.each_own;
+    spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
+    launch(spec,
            {.out = {work_.attended.address()},
             .q = {q},
             .k = {keys_[index].address()},
             .v = {values_[index].address()},
+            .k_scale = {scales(keys_[index])},
+            .v_scale = {scales(values_[index])},
             .table = {work_.table.address()},
+            .sequence_of = {work_.sequences.address()},
             .lengths = {work_.lengths.address()},
             .partial = {work_.partial.address()},
             .arrived = {work_.arrived.address()},
-            .sequences = rows_.count,
+            .sequences = newest,
             .heads = a.heads,
             .kv_heads = a.kv_heads,
+            .q_stride = q_stride,
             .clusters = choice.clusters,
             .page_size = limits_.block_tokens,
             .table_stride = sizes_.table_stride,
             .window = a.window,
             .scale = a.scale,
             .softcap = a.softcap},
-           bytes);
-    return;
+           bytes / rows_.count * newest);
+    if (newest == rows_.count) return;
   }
-  if (head_suits(a) && rows_.tiles) {
+  if (head_suits(a) && rows_.tiles && !deterministic_) {
     kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, exact_);
-    spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
+    spec.kv = kv, spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
     launch(spec, {.out = {work_.attended.address()},
                   .q = {q},
                   .k = {keys_[index].address()},
                   .v = {values_[index].address()},
+                  .k_scale = {scales(keys_[index])},
+                  .v_scale = {scales(values_[index])},
                   .table = {work_.table.address()},
-                  .tiles = {work_.tiles.address()},
-                  .tile_count = rows_.tiles,
+                  .tiles = {work_.tiles.address() + newest * sizeof(kernels::PromptTile)},
+                  .tile_count = rows_.tiles - newest,
                   .heads = a.heads,
                   .kv_heads = a.kv_heads,
                   .q_stride = q_stride,
@@ -137,6 +177,7 @@ void Phases::attend(uint32_t index) {
                                               : widest <= 256 ? 256u
                                                               : 512u,
                                    .vec = a.head % 4 == 0 && a.value_head % 4 == 0 ? 4u : 1u,
+                                   .kv = kv,
                                    .softcap = a.softcap != 0,
                                    .chained = chained};
   launch(spec,
@@ -144,6 +185,8 @@ void Phases::attend(uint32_t index) {
           .q = {q},
           .k_cache = {keys_[index].address()},
           .v_cache = {values_[index].address()},
+          .k_scale = {scales(keys_[index])},
+          .v_scale = {scales(values_[index])},
           .positions = {work_.positions.address()},
           .sequences = {work_.sequences.address()},
           .table = {work_.table.address()},

@@ -30,8 +30,58 @@ void Phases::append_product(const Product& spec, const Product::Args& args, uint
   large_ = !large_;  // see product_choice
 }
 
+void Phases::put_attention(Product::Args& args, const model::Attention& attention, uint32_t first_row,
+                           uint32_t table_row, uint32_t table_stride) const {
+  const DeviceLayer& layer = weights_.layers[size_t(layer_)];
+  args.turns = {layer.turns.address()};
+  args.positions = {work_.positions.address() + first_row * 4ull};
+  args.table = {work_.table.address() + uint64_t(table_row) * sizes_.table_stride * 4};
+  args.k = {keys_[size_t(layer_)].address()}, args.v = {values_[size_t(layer_)].address()};
+  args.q_rows = uint32_t(attention.q.rows), args.k_rows = uint32_t(attention.k.rows);
+  args.head = attention.head, args.value_head = attention.value_head, args.rotary = layer.rotary;
+  args.kv_heads = attention.kv_heads, args.page_size = limits_.block_tokens, args.table_stride = table_stride;
+  args.magnitude = float(attention.rope.magnitude);
+}
+
+void Phases::mma_product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
+                         const model::Attention* attention, std::optional<uint32_t> list) {
+  const uint32_t cols = w.shape.cols;
+  uint32_t done = 0, grouped = 0;
+  for (const Weights* part : {&w, second}) {
+    if (!part) continue;
+    kernels::MmaProduct spec{.format = uint32_t(part->shape.format),
+                             .out = out.kind,
+                             .activation = out.activation,
+                             .y_bf16 = out.bf16,
+                             .bias = !w.bias.empty(),
+                             .cache = !q8(),
+                             .halves = attention && attention->rope.style == model::Rope::Style::halves,
+                             .chained = chained};
+    spec = kernels::mma_product_choice(spec, part->shape.rows, cols, rows, sms_);
+    if (spec.columns != grouped) halve(in, cols, rows, list, spec.tile_cols, grouped = spec.columns);
+    Product::Args args{.y = {out.y},
+                       .residual = {out.y},
+                       .x = {work_.half.address()},
+                       .w = {part->address()},
+                       .bias = {w.packed_bias.address()},
+                       .rows = done + part->shape.rows,
+                       .cols = cols,
+                       .first_rows = done,
+                       .y_stride = out.stride,
+                       .blocks = sms_ * spec.resident,
+                       .vectors = rows,
+                       .scale = out.scale,
+                       .magnitude = 1,
+                       .scales = {work_.half_scale.address()}};
+    if (attention) put_attention(args, *attention, 0, 0, sizes_.table_stride);
+    launch(spec, args, part->bytes());
+    done += part->shape.rows;
+  }
+}
+
 void Phases::product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
                      const model::Attention* attention) {
+  if (on_matrix_units(rows)) return mma_product(w, second, in, out, rows, attention);
   Product what{.format = uint32_t(w.shape.format),
                .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
                .norm = in.norm ? norm_kind(in.norm->kind) : 0,
@@ -42,13 +92,12 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
                .bias = !w.bias.empty(),
                .chained = chained};
   if (second) what.second = uint32_t(second->shape.format), what.mixed = 1;
-  if (attention) what.halves = attention->rope.style == model::Rope::Style::halves;
+  if (attention) what.halves = attention->rope.style == model::Rope::Style::halves, what.cache = !q8();
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
   // vectors that are not aligned are done one by one
   const uint32_t most = in.stride % 8 ? 1 : kernels::product_most_columns(what, cols);
   if (most == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
   const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
-  const DeviceLayer* layer = layer_ >= 0 ? &weights_.layers[size_t(layer_)] : nullptr;
   for (uint32_t first = 0; first < rows; first += what.columns) {
     what.columns = std::min(most, rows - first);
     // the rows of one launch have tables at equal distances: row by row, or all the same
@@ -74,17 +123,11 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
                        .magnitude = 1};
     args.residual = args.y;
     if (in.norm) args.norm = {in.norm->device_weight.address()}, args.shift = {in.norm->device_bias.address()};
-    if (second) args.w2 = {second->address()}, args.first_rows = w.shape.rows;
-    if (attention) {
-      args.turns = {layer->turns.address()};
-      args.positions = {work_.positions.address() + first * 4ull};
-      args.table = {work_.table.address() + uint64_t(table_row) * sizes_.table_stride * 4};
-      args.k = {keys_[size_t(layer_)].address()}, args.v = {values_[size_t(layer_)].address()};
-      args.q_rows = uint32_t(attention->q.rows), args.k_rows = uint32_t(attention->k.rows);
-      args.head = attention->head, args.value_head = attention->value_head, args.rotary = layer->rotary;
-      args.kv_heads = attention->kv_heads, args.page_size = limits_.block_tokens, args.table_stride = table_stride;
-      args.magnitude = float(attention->rope.magnitude);
+    if (second) {
+      args.w2 = {second->address()}, args.first_rows = w.shape.rows;
+      args.second_blocks = kernels::mixed_blocks(choice.spec, w.shape.rows, second->shape.rows, args.blocks);
     }
+    if (attention) put_attention(args, *attention, first, table_row, table_stride);
     append_product(choice.spec, args, bytes);
   }
 }
@@ -120,9 +163,13 @@ void Phases::expert_product(const Weights& w, const In& in, uint32_t x_share, co
   append_product(choice.spec, args, w.shape.bytes() * vectors);
 }
 
-void Phases::halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uint32_t> list) {
+void Phases::halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uint32_t> list, uint32_t slice_cols,
+                   uint32_t group) {
+  check(!in.bf16, "rows of f32");
   const bool norm = in.norm && *in.norm;
-  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, half_stride(cols));
+  const uint32_t ld = slice_cols ? (cols + slice_cols - 1) / slice_cols * slice_cols : half_stride(cols);
+  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
+  spec.slices = slice_cols;
   spec.norm = norm ? norm_kind(in.norm->kind) : 0, spec.weight = norm, spec.bias = norm && !in.norm->bias.empty();
   spec.gather = list.has_value(), spec.chained = chained;
   kernels::HalfRows::Args args{.out = {work_.half.address()},
@@ -131,7 +178,8 @@ void Phases::halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uin
                                .rows = rows,
                                .cols = cols,
                                .x_stride = in.stride,
-                               .ld = half_stride(cols),
+                               .ld = ld,
+                               .group = group,
                                .epsilon = in.norm ? in.norm->epsilon : 0};
   if (in.norm) args.weight = {in.norm->device_weight.address()}, args.bias = {in.norm->device_bias.address()};
   if (list) args.list = {work_.outputs.address() + *list * 4ull};

@@ -1,5 +1,5 @@
-// The verbs but attention: what a layer does, in launches. Few rows take the ring product, which does a phase at once;
-// many rows take the matrix units, with small kernels between.
+// The verbs but attention: what a layer does, in launches. Few rows take a product that does a phase at once; many rows
+// take weights that were unpacked, with small kernels between.
 #include "gpu/phases.h"
 
 #include "kernels/activation.h"
@@ -15,7 +15,7 @@ using kernels::Product;
 
 Phases::Phases(const model::Model& model, const model::Limits& limits, DeviceModel& weights, Work& work,
                const WorkSizes& sizes, std::vector<cuda::Buffer>& keys, std::vector<cuda::Buffer>& values,
-               Library& library, Tuning& tuning, bool exact)
+               Library& library, Tuning& tuning, bool exact, bool deterministic)
     : model_(model),
       limits_(limits),
       weights_(weights),
@@ -26,6 +26,7 @@ Phases::Phases(const model::Model& model, const model::Limits& limits, DeviceMod
       library_(library),
       tuning_(tuning),
       exact_(exact),
+      deterministic_(deterministic),
       sms_(library.context().info().sms) {}
 
 void Phases::begin(const Rows& rows) {
@@ -35,7 +36,8 @@ void Phases::begin(const Rows& rows) {
 }
 
 uint32_t Phases::attention_class(uint32_t longest) const {
-  return longest <= 1024 ? 1024 : std::max(model_.context, 1025u);
+  if (longest <= middle_length) return longest <= short_length ? short_length : middle_length;
+  return std::max(model_.context, middle_length + 1);
 }
 
 uint32_t Phases::activation_of(const model::FeedForward& f) const {
@@ -113,7 +115,7 @@ void Phases::ffn_in(uint32_t index) {
   const Weights& first = layer.ffn_in[0];
   act_bf16_ = false;
   if (few() && layer.ffn_in.size() == 1) {
-    act_bf16_ = !exact_for(layer.down);
+    act_bf16_ = !exact_for(layer.down) && !on_matrix_units(rows_.count);
     return product(first, nullptr, in,
                    {.kind = layer.joined_gate ? Product::gate : Product::act,
                     .y = work_.act.address(),
@@ -213,22 +215,18 @@ void Phases::logits(uint32_t first, uint32_t count, std::optional<uint32_t> from
   const uint64_t y = work_.logits.address();
   const In in{
       .address = h + uint64_t(from_row.value_or(0)) * sizes_.width * 4, .stride = sizes_.width, .norm = &weights_.norm};
-  const bool capped = model_.logit_softcap != 0;
-  bool scaled = model_.logit_scale == 1;
-  if (from_row && (count <= few_rows || exact_)) {
-    product(w, nullptr, in, {.y = y, .stride = model_.vocabulary, .scale = model_.logit_scale}, count);
-    scaled = true;
-  } else {
-    halve({.address = h, .stride = sizes_.width, .norm = &weights_.norm}, model_.width, count, first);
-    large_product(w, y, model_.vocabulary, false, count);
-  }
-  if (!scaled || capped)
-    launch(kernels::SoftcapRows{.cap = capped, .chained = chained}, {.y = {y},
-                                                                     .rows = count,
-                                                                     .cols = model_.vocabulary,
-                                                                     .stride = model_.vocabulary,
-                                                                     .scale = scaled ? 1 : model_.logit_scale,
-                                                                     .cap = model_.logit_softcap});
+  const Out out{.y = y, .stride = model_.vocabulary, .scale = model_.logit_scale};
+  if (from_row)
+    product(w, nullptr, in, out, count);
+  else
+    mma_product(w, nullptr, in, out, count, nullptr, first);
+  if (model_.logit_softcap != 0)
+    launch(kernels::SoftcapRows{.cap = 1, .chained = chained}, {.y = {y},
+                                                                .rows = count,
+                                                                .cols = model_.vocabulary,
+                                                                .stride = model_.vocabulary,
+                                                                .scale = 1,
+                                                                .cap = model_.logit_softcap});
 }
 
 }  // namespace heddle::gpu

@@ -4,6 +4,7 @@
 #include "gpu/library.h"
 #include "gpu/tuning.h"
 #include "gpu/work.h"
+#include "kernels/mma_product.h"
 #include "kernels/product.h"
 
 namespace heddle::gpu {
@@ -20,9 +21,11 @@ struct LaunchNote {
 struct Rows {
   uint32_t count = 0;
   bool each_own = false;            // every row is the newest of a sequence of its own
+  uint32_t single = 0;              // so many of the first rows are the only ones of their sequences
+  uint32_t longest_single = 0;      // positions of the longest among these
   bool row_tables = true;           // table row i is that of row i; else that of sequence i
   uint32_t longest = 0;             // positions of the longest sequence
-  uint32_t tiles = 0;               // of attention to prompts
+  uint32_t tiles = 0;               // of attention to prompts; the first are of single rows
   std::vector<uint32_t> sequences;  // of each row, where tables are those of sequences
 };
 
@@ -36,7 +39,7 @@ class Phases {
  public:
   Phases(const model::Model& model, const model::Limits& limits, DeviceModel& weights, Work& work,
          const WorkSizes& sizes, std::vector<cuda::Buffer>& keys, std::vector<cuda::Buffer>& values, Library& library,
-         Tuning& tuning, bool exact);
+         Tuning& tuning, bool exact, bool deterministic = false);
 
   void begin(const Rows& rows);
   void embed();
@@ -82,15 +85,36 @@ class Phases {
     uint32_t activation = 0;
     bool bf16 = false;
   };
-  bool few() const { return rows_.count <= few_rows || exact_; }
+  // Where q is, and how many values its rows are apart.
+  struct Queries {
+    uint64_t address;
+    uint32_t stride;
+  };
+  Queries queries(uint32_t layer) const;
+  bool q8() const { return limits_.kv == model::KvFormat::q8; }
+  uint64_t scales(const cuda::Buffer& cache) const;  // of a q8 cache; else 0
+  // Norm, rotation, and k and v to the cache. `finished`: they only have to go there.
+  void write_heads(uint32_t layer, bool finished);
+  // Rows whose products take the weights as they are and do all that follows; more than these take them unpacked.
+  bool few() const { return rows_.count <= some_rows || exact_ || deterministic_; }
+  // Whether a product of so many of them goes to the matrix units.
+  bool on_matrix_units(uint32_t rows) const { return !exact_ && (rows > product_rows || deterministic_); }
   bool exact_for(const Weights& w) const;
-  // W x with what follows, by the ring product. `second`: rows of another format below those of w.
+  // W x with what follows, by the ring product or by the matrix units. `second`: rows of another format below those of
+  // w.
   void product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
                const model::Attention* attention = nullptr);
+  // The same on the matrix units. `list`: rows of `in` that work.outputs names from there on.
+  void mma_product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
+                   const model::Attention* attention = nullptr, std::optional<uint32_t> list = {});
+  void put_attention(kernels::Product::Args& args, const model::Attention& attention, uint32_t first_row,
+                     uint32_t table_row, uint32_t table_stride) const;
   void expert_product(const Weights& w, const In& in, uint32_t x_share, const Out& out, uint32_t first,
                       uint32_t vectors);
   // The rows as f16 for the matrix units, then products of them: y = W x + bias, or y += that.
-  void halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uint32_t> list = {});
+  // Row by row, or in the slices and groups of mma_product.
+  void halve(const In& in, uint32_t cols, uint32_t rows, std::optional<uint32_t> list = {}, uint32_t slice_cols = 0,
+             uint32_t group = 0);
   void large_product(const Weights& w, uint64_t y, uint32_t stride, bool add, uint32_t rows);
   // W x, then norm, and added to h.
   void add_to_residual(const Weights& w, const In& in, const DeviceNorm& norm, float scale);
@@ -109,7 +133,7 @@ class Phases {
   std::vector<cuda::Buffer>&keys_, &values_;
   Library& library_;
   Tuning& tuning_;
-  bool exact_;
+  bool exact_, deterministic_;
   uint32_t sms_;
   Rows rows_;
   std::string phase_;

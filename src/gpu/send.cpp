@@ -10,12 +10,14 @@ using model::Batch;
 
 Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
   const auto count = uint32_t(batch.tokens.size());
-  Rows rows{.count = count, .each_own = true, .row_tables = count <= few_rows};
-  std::vector<uint32_t> lengths(count), sequences(count), seen(batch.blocks.size());
+  Rows rows{.count = count, .each_own = true, .row_tables = count <= some_rows || options_.deterministic};
+  std::vector<uint32_t> lengths(count), sequences(count), rows_of(batch.blocks.size());
   std::vector<kernels::PromptTile> tiles;
+  for (uint32_t sequence : batch.sequences) ++rows_of[sequence];
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t sequence = batch.sequences[i], position = batch.positions[i];
-    rows.each_own &= seen[sequence]++ == 0;
+    rows.each_own &= rows_of[sequence] == 1;
+    if (rows.each_own) rows.single = i + 1, rows.longest_single = std::max(rows.longest_single, position + 1);
     lengths[i] = position + 1;
     rows.longest = std::max(rows.longest, position + 1);
     sequences[i] = rows.row_tables ? i : sequence;
@@ -37,7 +39,7 @@ Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
   send_tables(batch, rows, !picking.empty());
-  if (!picking.empty()) send_picking(picking);
+  if (!picking.empty()) send_picking(picking, true);
   to.sent(stream_);
   return rows;
 }
@@ -59,7 +61,7 @@ void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
   }
 }
 
-void Gpu::send_picking(std::span<const model::Picking> picking) {
+void Gpu::send_picking(std::span<const model::Picking> picking, bool texts) {
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::TokenBias> biases;
   for (size_t i = 0; i < picking.size(); ++i) {
@@ -67,11 +69,11 @@ void Gpu::send_picking(std::span<const model::Picking> picking) {
     kernels::SampleRow& row = rows.emplace_back();
     row.temperature = p.temperature, row.top_k = p.top_k, row.top_p = p.top_p, row.log_min_p = p.log_min_p;
     row.repetition = p.repetition, row.presence = p.presence, row.frequency = p.frequency;
-    row.repetition_last = p.repetition_last, row.length = uint32_t(p.text.size()), row.prompt = p.prompt;
+    row.repetition_last = p.repetition_last, row.length = texts ? uint32_t(p.text.size()) : 0, row.prompt = p.prompt;
     row.seed = p.seed, row.step = p.picks;
     row.first_bias = uint32_t(biases.size()), row.biases = uint32_t(p.biases.size());
     for (auto [id, bias] : p.biases) biases.push_back({id, bias});
-    staging_->send<uint32_t>(stream_, work_->texts.address() + i * sizes_.context * 4ull, p.text);
+    if (texts) staging_->send<uint32_t>(stream_, work_->texts.address() + i * sizes_.context * 4ull, p.text);
   }
   staging_->send<kernels::SampleRow>(stream_, work_->params.address(), rows);
   staging_->send<kernels::TokenBias>(stream_, work_->biases.address(), biases);

@@ -13,13 +13,9 @@ std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const mod
   const size_t rows = batch.tokens.size();
   check(picking.size() == rows && rows > 0, "a picking for every row");
   check_batch(batch);
-  if (rows > few_rows || model_.vocabulary > 1u << 18 || options_.trace) return nullptr;
-  bool changing = false, logprob = false;
-  for (const model::Picking& p : picking) {
-    if (p.biases.size() > most_biases || p.text.size() > sizes_.context) return nullptr;
-    changing |= !p.biases.empty() || p.repetition != 1 || p.presence != 0 || p.frequency != 0;
-    logprob |= p.logprob;
-  }
+  if (rows > few_rows || options_.trace) return nullptr;
+  const std::optional<PickKind> kind = kind_of(picking);
+  if (!kind) return nullptr;
   rows_ = send(batch, picking);
   if (!rows_.each_own) return nullptr;
   const uint64_t zero = 0;
@@ -30,10 +26,10 @@ std::unique_ptr<model::Steps> Gpu::steps(const Batch& batch, std::span<const mod
     const auto room = uint32_t(batch.blocks[batch.sequences[i]].size() * limits_.block_tokens);
     most = std::min(most, room - batch.positions[i]);
   }
-  return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, most, changing, logprob);
+  return std::make_unique<GpuSteps>(*this, uint32_t(rows), rows_.longest, most, *kind);
 }
 
-void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
+void Gpu::record_step(uint32_t rows, uint32_t longest, const PickKind& kind) {
   Phases& p = *phases_;
   p.begin({.count = rows,
            .each_own = true,
@@ -42,21 +38,8 @@ void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logpr
   p.embed();
   model::run_layers(model_, p);
   p.logits(0, rows, 0);
-  p.name("pick");
   const Work& w = *work_;
-  const kernels::Sample sample{.splits = kernels::sample_splits(rows, context_.info().sms),
-                               .vec = model_.vocabulary % 4 ? 1u : 4u,
-                               .logprob = logprob,
-                               .chained = 1};
-  p.launch(sample, {.out = {w.picked.address()},
-                    .logits = {w.logits.address()},
-                    .params = {w.params.address()},
-                    .biases = {changing ? w.biases.address() : 0},
-                    .texts = {w.texts.address()},
-                    .changed = {changing ? w.changed.address() : 0},
-                    .rows = rows,
-                    .vocab = model_.vocabulary,
-                    .capacity = sizes_.context});
+  record_pick(rows, w.logits.address(), w.picked.address(), kind, true);
   p.launch(kernels::StepAdvance{.chained = 1}, {.picked = {w.picked.address()},
                                                 .tokens = {w.tokens.address()},
                                                 .positions = {w.positions.address()},
@@ -68,17 +51,17 @@ void Gpu::record_step(uint32_t rows, uint32_t longest, bool changing, bool logpr
                                                 .ring = kept_steps});
 }
 
-cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, bool changing, bool logprob) {
-  const Key key{rows, phases_->attention_class(longest), 1u + (changing ? 2u : 0u) + (logprob ? 4u : 0u)};
+cuda::Graph& Gpu::step_graph(uint32_t rows, uint32_t longest, const PickKind& kind) {
+  const Key key{rows, phases_->attention_class(longest), 1u + (kind.changing ? 2u : 0u) + (kind.logprob ? 4u : 0u)};
   if (auto found = graphs_.find(key); found != graphs_.end()) return found->second;
-  record_step(rows, longest, changing, logprob);
+  record_step(rows, longest, kind);
   cuda::Graph& graph = graphs_.emplace(key, phases_->plan.graph(context_)).first->second;
   graph.upload(stream_);
   return graph;
 }
 
-GpuSteps::GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, bool changing, bool logprob)
-    : gpu_(gpu), rows_(rows), longest_(longest), most_(most), changing_(changing), logprob_(logprob) {}
+GpuSteps::GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, const Gpu::PickKind& kind)
+    : gpu_(gpu), rows_(rows), longest_(longest), most_(most), kind_(kind) {}
 
 GpuSteps::~GpuSteps() {
   try {
@@ -91,9 +74,9 @@ void GpuSteps::launch() {
   check(launched_ - taken_ < kept_steps, "steps are taken before so many more are launched");
   check(launched_ < most_, "a block for every position to come");
   if (gpu_.options_.graphs) {
-    gpu_.step_graph(rows_, longest_, changing_, logprob_).launch(gpu_.stream_);
+    gpu_.step_graph(rows_, longest_, kind_).launch(gpu_.stream_);
   } else {
-    gpu_.record_step(rows_, longest_, changing_, logprob_);
+    gpu_.record_step(rows_, longest_, kind_);
     gpu_.phases_->plan.run(gpu_.stream_);
   }
   const size_t slot = launched_ % kept_steps, bytes = rows_ * sizeof(kernels::Sampled);

@@ -11,13 +11,15 @@ namespace heddle::gpu {
 
 namespace {
 
-constexpr uint32_t short_position = 256, long_position = 4096, timed_steps = 16, rounds = 2;
+constexpr uint32_t positions[] = {256, 4096, 16384};  // one of each class of lengths
+constexpr uint32_t timed_steps = 16, rounds = 2;
 constexpr double worth_it = 0.997;  // of the time before: less is noise
 
 model::Limits limits_of(const model::Model& model, const std::vector<uint32_t>& batches) {
   model::Limits limits{.rows = few_rows};
   const uint32_t most = *std::max_element(batches.begin(), batches.end());
-  const uint32_t context = std::min(model.context, most * 2 * long_position);
+  // for the longest, one row is enough
+  const uint32_t context = std::min(model.context, std::max(most * 2 * positions[1], positions[2] + 2048));
   limits.kv_blocks = std::max(most, (context + limits.block_tokens - 1) / limits.block_tokens);  // one for each row
   return limits;
 }
@@ -61,7 +63,7 @@ class Tuner {
     for (uint32_t rows : batches_) {
       const uint32_t room = gpu_.limits_.kv_blocks / rows * gpu_.limits_.block_tokens;
       bool any = false;
-      for (uint32_t position : {short_position, long_position})
+      for (uint32_t position : positions)
         if (position + timed_steps + 4 < room) sum += time(rows, position), any = true;
       if (!any) sum += time(rows, 0);
     }

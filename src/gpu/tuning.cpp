@@ -35,7 +35,9 @@ std::string key_of(Product what, uint32_t rows, uint32_t cols, bool large) {
 }
 std::string key_of(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length) {
   return fmt::format("{} kv heads of {}, {} sequences, {} positions", kv_heads, head, sequences,
-                     length <= 1024 ? "up to 1024" : "more than 1024");
+                     length <= short_length    ? fmt::format("up to {}", short_length)
+                     : length <= middle_length ? fmt::format("up to {}", middle_length)
+                                               : fmt::format("more than {}", middle_length));
 }
 
 std::string line_of(const ProductChoice& c) {
@@ -44,7 +46,8 @@ std::string line_of(const ProductChoice& c) {
                      c.blocks_per_sm);
 }
 std::string line_of(const ClusterChoice& c) {
-  return fmt::format("{} {} {} {} {}", c.spec.splits, c.spec.rows, c.spec.stages, c.spec.warps, c.clusters);
+  const kernels::ClusterAttention& s = c.spec;
+  return fmt::format("{} {} {} {} {} {}", s.splits, s.rows, s.stages, s.warps, c.clusters, s.ahead);
 }
 template <size_t N>
 std::optional<std::array<uint32_t, N>> numbers(const std::string& line) {
@@ -55,17 +58,22 @@ std::optional<std::array<uint32_t, N>> numbers(const std::string& line) {
   return n;
 }
 
+bool cluster_fits(const kernels::ClusterAttention& s) {
+  return s.stages > 0 && s.warps * 2 <= s.rows && (s.warps < 8 || s.head_dim <= 160) &&
+         s.stages * s.stage_bytes() <= 180 * 1024;
+}
+
 std::vector<ClusterChoice> attention_candidates(const ClusterChoice& given, uint32_t head, uint32_t kv_heads,
                                                 uint32_t sequences, uint32_t length, uint32_t sms) {
   std::vector<ClusterChoice> all{given};
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
   auto add = [&](kernels::ClusterAttention spec, uint32_t clusters) {
     spec.merge = clusters > 1;
-    if (spec.warps * 2 > spec.rows || spec.stages == 0 || spec.stages * spec.stage_bytes() > 180 * 1024) return;
+    if (!cluster_fits(spec)) return;
     all.push_back({spec, clusters});
   };
   kernels::ClusterAttention spec{.head_dim = head};
-  if (length <= 1024) {
+  if (length <= short_length) {
     for (uint32_t splits : {4u, 8u, 16u})
       for (uint32_t rows : {2u, 4u, 8u}) {
         spec.splits = splits, spec.rows = rows, spec.warps = std::max(1u, rows / 2), spec.stages = 16 / rows;
@@ -74,12 +82,14 @@ std::vector<ClusterChoice> attention_candidates(const ClusterChoice& given, uint
     return all;
   }
   for (uint32_t splits : {1u, 2u, 4u, 8u})
-    for (uint32_t rows : {8u, 16u})
-      for (uint32_t kilobytes : {66u, 100u, 160u}) {
-        spec.splits = splits, spec.rows = rows, spec.warps = std::min(4u, rows / 2);
-        spec.stages = std::min(16u, kilobytes * 1024 / spec.stage_bytes());
-        add(spec, std::max(1u, sms / (pairs * splits)));
-      }
+    for (auto [rows, warps] : {std::pair(8u, 4u), std::pair(16u, 4u), std::pair(16u, 8u)})
+      for (uint32_t kilobytes : {66u, 100u, 132u, 160u})
+        for (uint32_t ahead : {0u, 2u}) {
+          spec.splits = splits, spec.rows = rows, spec.warps = warps, spec.ahead = ahead;
+          spec.stages = std::min(16u, kilobytes * 1024 / spec.stage_bytes());
+          add(spec, std::max(1u, sms / (pairs * splits)));
+          if (splits == 8) add(spec, 1);  // fewer SMs, but nothing to merge through memory
+        }
   return all;
 }
 
@@ -121,6 +131,7 @@ ProductChoice Tuning::choice(const Product& what, uint32_t rows, uint32_t cols, 
     Product spec = choice.spec;
     spec.unit = (*n)[0], spec.groups = (*n)[1], spec.per_warp = (*n)[2], spec.depth = (*n)[3], spec.resident = (*n)[4];
     spec.room = (*n)[5], spec.late = (*n)[6] != 0;
+    kernels::set_second_groups(spec);
     if ((*n)[7] && (*n)[7] <= 8 && kernels::product_fits(spec)) return {spec, (*n)[7]};
   }
   return choice;
@@ -139,16 +150,16 @@ ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t seque
   }
   const auto found = attentions_.find(key);
   if (found == attentions_.end()) return choice;
-  if (const auto n = numbers<5>(found->second)) {
+  if (const auto n = numbers<6>(found->second)) {
     kernels::ClusterAttention spec = choice.spec;
     spec.splits = (*n)[0], spec.rows = (*n)[1], spec.stages = (*n)[2], spec.warps = (*n)[3], spec.merge = (*n)[4] > 1;
+    spec.ahead = (*n)[5];
     try {
       kernels::check_fields(spec);
     } catch (const Error&) {  // of another version
       return choice;
     }
-    if (spec.warps * 2 <= spec.rows && (spec.warps < 8 || head <= 160) &&
-        spec.stages * spec.stage_bytes() <= 180 * 1024 &&
+    if (cluster_fits(spec) && (*n)[4] > 0 &&
         (*n)[4] <= std::max(1u, sms / (std::max(1u, kv_heads * sequences) * spec.splits)))
       return {spec, (*n)[4]};
   }

@@ -14,6 +14,9 @@ namespace heddle::gpu {
 // Beside the folder of cubins, one file for GPUs of this kind.
 std::filesystem::path tuning_file(const std::filesystem::path& folder, const cuda::DeviceInfo& device);
 
+// Attention has a shape for sequences of up to so many positions, one for up to so many, and one for longer ones.
+inline constexpr uint32_t short_length = 1024, middle_length = 8192;
+
 class Tuning {
  public:
   // What the file holds, if it is there and whole; lines that no longer fit are left out. An empty path: nothing.

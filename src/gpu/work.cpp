@@ -6,13 +6,23 @@
 #include "kernels/attention_cluster.h"
 #include "kernels/attention_prompt.h"
 #include "kernels/sample.h"
+#include "kernels/tile.h"
 
 namespace heddle::gpu {
 
+namespace {
+
+// Of one sequence at most.
+uint32_t blocks_of(uint32_t context, const model::Limits& limits) {
+  return context ? (context + limits.block_tokens - 1) / limits.block_tokens : limits.kv_blocks;
+}
+
+}  // namespace
+
 WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms)
     : rows(std::max(limits.rows, 1u)),
-      table_stride(std::max(limits.kv_blocks, 1u)),
-      context(limits.kv_blocks * limits.block_tokens + 1),
+      table_stride(std::max(std::min(limits.kv_blocks, blocks_of(model.context, limits)), 1u)),
+      context(table_stride * limits.block_tokens + 1),
       vocabulary(model.vocabulary) {
   uint64_t most_qkv = 0, most_q = 0, most_attended = 0, most_inner = 0, most_act = 0, most_k = model.width;
   uint64_t largest = 0, most_expert_inner = 0, most_expert_act = 0;
@@ -20,7 +30,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   auto weighs = [&](uint64_t matrix_rows, uint64_t cols, bool joined) {
     const uint64_t values = matrix_rows * half_stride(cols);
     largest = std::max(largest, joined ? values : std::min(values, scratch_bytes / 2));
-    most_k = std::max(most_k, cols);
+    const uint32_t slice = kernels::tile_cols_for(uint32_t(cols));
+    most_k = std::max(most_k, (cols + slice - 1) / slice * slice);
   };
   for (const model::Layer& layer : model.layers) {
     const model::Attention& a = layer.attention;
@@ -47,8 +58,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   width = stride_of(model.width), qkv = stride_of(most_qkv), q = stride_of(most_q);
   attended = stride_of(most_attended), inner = stride_of(most_inner), act = stride_of(most_act);
   expert_inner = stride_of(most_expert_inner), expert_act = stride_of(most_expert_act);
+  weighs(0, model.width, false);
   half = half_stride(most_k);
-  weighs(vocabulary, model.width, false);
   scratch = std::max<uint64_t>(largest, 16ull * half);
 }
 
@@ -61,7 +72,8 @@ void each_buffer(const WorkSizes& s, auto&& make) {
   make(&W::h, rows * s.width * f), make(&W::qkv, rows * s.qkv * f), make(&W::q, rows * s.q * f);
   make(&W::attended, rows * s.attended * f), make(&W::inner, rows * s.inner * f), make(&W::act, rows * s.act * f);
   make(&W::result, rows * s.width * f), make(&W::shared, (s.experts ? rows : 0) * s.width * f);
-  make(&W::half, rows * s.half * 2), make(&W::half_scale, rows * f), make(&W::scratch, s.scratch * 2);
+  const uint64_t in_groups = (rows + 31) / 32 * 32;  // those of mma_product
+  make(&W::half, in_groups * s.half * 2), make(&W::half_scale, rows * f), make(&W::scratch, s.scratch * 2);
   make(&W::router, (s.experts ? rows : 0) * stride_of(s.experts + 1) * f);
   make(&W::expert_ids, (s.experts ? rows : 0) * s.used * f),
       make(&W::expert_weights, (s.experts ? rows : 0) * s.used * f);
@@ -71,8 +83,9 @@ void each_buffer(const WorkSizes& s, auto&& make) {
   make(&W::partial, s.partial * f + 256), make(&W::arrived, s.arrived * f + 256);
   for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) make(list, rows * 4);
   make(&W::table, rows * s.table_stride * 4), make(&W::tiles, rows * sizeof(kernels::PromptTile));
-  make(&W::best, few_rows * 8), make(&W::best_arrived, few_rows * 4), make(&W::picked, few_rows * 8);
-  make(&W::params, few_rows * sizeof(kernels::SampleRow)), make(&W::history, kept_steps * few_rows * 8);
+  make(&W::best, few_rows * 8), make(&W::best_arrived, few_rows * 4);
+  make(&W::picked, std::max<uint64_t>(rows, few_rows) * sizeof(kernels::Sampled));
+  make(&W::params, s.picked_at_once() * sizeof(kernels::SampleRow)), make(&W::history, kept_steps * few_rows * 8);
   make(&W::step, 8), make(&W::texts, uint64_t(few_rows) * s.context * 4);
   make(&W::biases, few_rows * most_biases * sizeof(kernels::TokenBias)), make(&W::changed, few_rows * s.vocabulary * f);
 }

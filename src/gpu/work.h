@@ -1,14 +1,18 @@
 // The buffers of a step. All are made while loading: a step allocates nothing.
 #pragma once
+#include <algorithm>
+
 #include "cuda/memory.h"
 #include "gpu/weights.h"
 
 namespace heddle::gpu {
 
-inline constexpr uint32_t few_rows = 8;      // up to so many are done by `product`, more by the matrix units
-inline constexpr uint32_t prompt_tile = 64;  // tokens of a prompt that attention takes at once
-inline constexpr uint32_t logit_rows = 64;   // whose logits are on the device at once
-inline constexpr uint32_t expert_rows = 64;  // of a mixture at once
+inline constexpr uint32_t few_rows = 8;                  // that pick with biases and penalties, and go on by themselves
+inline constexpr uint32_t product_rows = 2;              // up to so many are done by `product`,
+inline constexpr uint32_t some_rows = 64;                // so many by `mma_product`, more with weights unpacked
+inline constexpr uint32_t prompt_tile = 64;              // tokens of a prompt that attention takes at once
+inline constexpr uint32_t logit_rows = 64;               // whose logits are on the device at once
+inline constexpr uint32_t expert_rows = 64;              // of a mixture at once
 inline constexpr uint64_t scratch_bytes = 256ull << 20;  // weights unpacked at once
 inline constexpr uint32_t kept_steps = 8;                // whose tokens are kept for the host
 inline constexpr uint32_t most_biases = 1024;            // of a row
@@ -29,6 +33,8 @@ struct WorkSizes {
   uint64_t partial = 0, arrived = 0;                                 // of attention
   uint32_t context, vocabulary;
 
+  // Rows that one launch picks for, where none of them has biases or penalties.
+  uint32_t picked_at_once() const { return std::max(std::min(logit_rows, rows), few_rows); }
   uint64_t bytes() const;
 };
 

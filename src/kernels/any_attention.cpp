@@ -4,6 +4,7 @@
 
 #include "kernels/attention_score.h"
 #include "kernels/chain.h"
+#include "kernels/kv_q8.h"
 #include "kernels/online_softmax.h"
 #include "kernels/paged_rows.h"
 
@@ -16,7 +17,7 @@ namespace {
 // A lane's share of a row of up to `largest` values; what lies behind the row's end is 0.
 struct Share {
   Code& k;
-  uint32_t pieces, vec;
+  uint32_t pieces, vec, kv;
   U32 lane;
 
   U32 index(uint32_t piece) const { return (lane + piece * 32u) * vec; }
@@ -33,13 +34,22 @@ struct Share {
     }
     return values;
   }
-  // The same of the cache, in two steps: what the loads bring, and the values in it.
-  std::vector<U32> load_words(Global<f16> row, U32 size) const {
+  // The same of row `row` of the cache, in two steps: what the loads bring (q8: four bytes, then their scale), and the
+  // values in it.
+  std::vector<U32> load_words(Global<f16> cache, Global<f16> scales, U64 row, U32 size) const {
     std::vector<U32> words;
+    const U64 before = row * widen(size);
+    const auto bytes = cache.as<uint8_t>() + before;
+    const auto halves = cache + before, scale = scales + (before >> 5u);
     for (uint32_t p = 0; p < pieces; ++p) {
       auto first = k.var(0u), second = k.var(0u);
       k.when(index(p) < size, [&] {
-        const auto at = row + index(p);
+        if (kv == kv_q8) {
+          first = load((bytes + index(p)).as<uint32_t>());
+          second = to<uint32_t>(load((scale + (index(p) >> 5u)).as<uint16_t>()));
+          return;
+        }
+        const auto at = halves + index(p);
         if (vec == 1) first = to<uint32_t>(load(at.as<uint16_t>()));
         if (vec == 2) first = load(at.as<uint32_t>());
         if (vec < 4) return;
@@ -53,6 +63,9 @@ struct Share {
   }
   std::vector<F32> values(const std::vector<U32>& words) const {
     std::vector<F32> v;
+    for (size_t i = 0; kv == kv_q8 && i < words.size(); i += 2)
+      for (F32 x : floats_of_bytes(words[i], to_f32(unpack<heddle::f16>(words[i + 1])[0]))) v.push_back(x);
+    if (kv == kv_q8) return v;
     for (U32 word : words) {
       const auto [low, high] = unpack<heddle::f16>(word);
       v.push_back(to_f32(low));
@@ -66,13 +79,15 @@ struct Share {
 
 Kernel AnyAttention::build() const {
   check_fields(*this);
+  if (kv == kv_q8 && vec != 4)
+    throw Error("{}: a q8 cache with vec = {}, but it is read 4 values at a time", name, vec);
   const uint32_t per_lane = largest / 32, words = per_lane / (vec == 1 ? 1 : 2);
   const uint32_t unroll = words > 8 ? 1 : words > 4 ? 2 : 4;  // up to 32 registers each for K and V
   Builder<Args> k(std::string(name), {.threads = warps * 32, .max_registers = 128});
   chain_start(k, chained);
   const U32 row = k.block_id(), head = k.block_y(), heads = k.arg(&Args::heads);
   const U32 size = k.arg(&Args::head), value_size = k.arg(&Args::value_head);
-  const Share share{.k = k, .pieces = per_lane / vec, .vec = vec, .lane = k.lane()};
+  const Share share{.k = k, .pieces = per_lane / vec, .vec = vec, .kv = kv, .lane = k.lane()};
   const U32 kv_head = head / (heads / k.arg(&Args::kv_heads));
 
   chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
@@ -90,8 +105,8 @@ Kernel AnyAttention::build() const {
       std::vector<std::vector<U32>> keys, values;
       for (uint32_t u = 0; u < unroll; ++u) {
         const U64 at = pages.row(min(from + u, end - 1u), kv_head);  // behind the end: the last row, with weight 0
-        keys.push_back(share.load_words(k.arg(&Args::k_cache) + at * widen(size), size));
-        values.push_back(share.load_words(k.arg(&Args::v_cache) + at * widen(value_size), value_size));
+        keys.push_back(share.load_words(k.arg(&Args::k_cache), k.arg(&Args::k_scale), at, size));
+        values.push_back(share.load_words(k.arg(&Args::v_cache), k.arg(&Args::v_scale), at, value_size));
       }
       std::vector<F32> scores;
       for (uint32_t u = 0; u < unroll; ++u) {
@@ -130,6 +145,7 @@ Grid AnyAttention::grid(const Args& args) const {
   check_paged_heads(name, args, largest);
   if (args.head % vec || args.value_head % vec)
     throw Error("{}: heads of {} and {} values are not multiples of vec = {}", name, args.head, args.value_head, vec);
+  if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
   if (args.k_cache.address % (2 * vec) || args.v_cache.address % (2 * vec))
     throw Error("{}: with vec = {} the cache must be {}-byte aligned", name, vec, 2 * vec);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);

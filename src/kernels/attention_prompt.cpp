@@ -1,12 +1,13 @@
 // Attention of 16 query rows per warp against steps of K and V that the whole block fetches. The scores that the matrix
 // unit leaves in registers are, as weights, the left operand of the second product as they lie; only sums and maxima
-// cross lanes (the 4 that share a row).
+// cross lanes (the 4 that share a row). A q8 cache is copied as int8 and becomes f16 in registers, see kv_q8.h.
 #include "kernels/attention_prompt.h"
 
 #include <algorithm>
 
 #include "kernels/attention_score.h"
 #include "kernels/chain.h"
+#include "kernels/kv_q8.h"
 #include "kernels/online_softmax.h"
 
 namespace heddle::kernels {
@@ -44,7 +45,8 @@ class Prompt {
  private:
   uint32_t dim_tiles() const { return s_.head_dim / 8; }
   uint32_t k_bytes() const { return s_.positions * s_.row_bytes(); }
-  uint32_t stage_bytes() const { return 2 * k_bytes(); }
+  uint32_t stage_bytes() const { return s_.stage_bytes(); }
+  bool q8() const { return s_.kv == kv_q8; }
   uint32_t copy_rows() const { return s_.threads() / 8; }  // positions that the block copies at a time
 
   void body() {
@@ -84,9 +86,9 @@ class Prompt {
   // --- K and V ------------------------------------------------------------------------------------------------------
   void cache_setup() {
     U32 page_size = k_.arg(&Args::page_size), kv_heads = k_.arg(&Args::kv_heads);
-    U64 head = mul_wide(head_ / (k_.arg(&Args::heads) / kv_heads), page_size) * uint64_t(s_.head_dim * 2);
+    U64 head = mul_wide(head_ / (k_.arg(&Args::heads) / kv_heads), page_size) * uint64_t(s_.data_bytes());
     k_at_ = k_.arg(&Args::k) + head, v_at_ = k_.arg(&Args::v) + head;
-    page_bytes_ = mul_wide(kv_heads, page_size) * uint64_t(s_.head_dim * 2);
+    page_bytes_ = mul_wide(kv_heads, page_size) * uint64_t(s_.data_bytes());
     table_ = k_.arg(&Args::table) + mul_wide(sequence_, k_.arg(&Args::table_stride));
     pages_.emplace(k_, page_size);
   }
@@ -104,25 +106,48 @@ class Prompt {
         k_.when(real, [&] {
           U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&Args::page_size);
           U32 page = bitcast<uint32_t>(load(table_ + slot));
-          offset = mad_wide(in_page, s_.head_dim * 2, widen(page) * page_bytes_) + widen(piece * 16u);
+          offset = mad_wide(in_page, s_.data_bytes(), widen(page) * page_bytes_) + widen(piece * 16u);
         });
         U32 valid = select(real, k_.constant(16u), 0u);
         auto key = k_at_ + offset.get(), value = v_at_ + offset.get();
-        for (uint32_t at = 0; at < s_.head_dim * 2; at += 128) {
+        for (uint32_t at = 0; at < s_.data_bytes(); at += 128) {
           auto both = [&] {
             const uint32_t in_stage = i * s_.row_bytes() + at;
             copy_async<16>(keys.offset(in_stage), key.offset(at), valid);
             copy_async<16>(keys.offset(in_stage + k_bytes()), value.offset(at), valid);
           };
-          const uint32_t left = (s_.head_dim * 2 - at) / 16;  // pieces of the row
+          const uint32_t left = (s_.data_bytes() - at) / 16;  // pieces of the row
           if (left >= 8)
             both();
           else
             k_.when(piece < left, both);
         }
       }
+      if (q8()) copy_scales(step, to);
     });
     copy_commit(k_);
+  }
+  // Those of 16 positions lie together, whatever the size of a head: of positions that do not exist too, but of no page
+  // that does not.
+  void copy_scales(U32 step, U32 to) {
+    const uint32_t pieces = s_.head_dim / 16, all = s_.positions / 16 * pieces;
+    for (uint32_t i = 0; i < 2 * all; i += s_.threads()) {
+      U32 item = k_.thread() + i;
+      k_.when(item < 2 * all, [&] {
+        Pred is_k = item < all;
+        U32 piece = select(is_k, item, item - all), position = begin_ + step * s_.positions + piece / pieces * 16u;
+        auto offset = k_.var(uint64_t(0));
+        k_.when(position < end_, [&] {
+          U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&Args::page_size);
+          U32 page = bitcast<uint32_t>(load(table_ + slot));
+          offset = mad_wide(in_page, s_.scale_bytes(), widen(page) * (page_bytes_ >> 4u)) + widen(piece % pieces * 16u);
+        });
+        U64 head = (k_at_.base - k_.arg(&Args::k).base) >> 4u;
+        Global<uint8_t> from{select(is_k, k_.arg(&Args::k_scale).base, k_.arg(&Args::v_scale).base) + head};
+        copy_async<16>(stages_ + (to + item * 16u + 2 * k_bytes()), from + offset.get(),
+                       select(position < end_, k_.constant(16u), 0u));
+      });
+    }
   }
 
   // --- q
@@ -139,12 +164,12 @@ class Prompt {
     for (uint32_t half : {0u, 8u}) {
       U32 r = min(warp_first_ + group_row_ + half, rows_ - 1u);  // rows that are not there: the last one
       row.push_back(k_.arg(&Args::q) + mul_wide(first_row_ + r, k_.arg(&Args::q_stride)) +
-                    (head_ * s_.head_dim + k_.lane() % 4u * 2u));
+                    (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 4u : 2u)));
     }
     for (uint32_t d = 0; d < s_.head_dim; d += 16) {
       std::array<U32, 4> high, low;
       for (uint32_t i = 0; i < 4; ++i) {
-        auto v = load_vec<2>(row[i % 2].offset(d + i / 2 * 8));
+        auto v = load_vec<2>(row[i % 2].offset(d + i / 2 * (q8() ? 2 : 8)));
         F32 left = v[0] * factor, right = v[1] * factor;
         F16x2 rounded = to_f16x2(left, right);
         auto [a, b] = unpack<heddle::f16>(rounded);
@@ -167,24 +192,9 @@ class Prompt {
   // --- one step
   // -------------------------------------------------------------------------------------------------------
   void compute(Shared<uint8_t> stage, U32 start) {
-    U32 lane = k_.lane();
-    // ldmatrix: lane 8 i + r names row r of matrix i. Of K: 8 positions with 16 values, then the next 8 positions; of
-    // V: 16 positions with 8 values, then the next 8 values.
-    auto keys = stage + ((lane % 8u + lane / 16u * 8u) * s_.row_bytes() + lane / 8u % 2u * 16u);
-    auto values = stage + (lane % 16u * s_.row_bytes() + lane / 16u * 16u + k_bytes());
     std::vector<Acc<float, 16, 8>> scores;
     for (uint32_t i = 0; i < s_.positions / 8; ++i) scores.emplace_back(k_);
-    for (uint32_t d = 0; d < s_.head_dim / 16; ++d) {
-      std::vector<A> parts;
-      for (uint32_t i = 0; i <= s_.exact_q; ++i) parts.push_back(q(d * (1 + s_.exact_q) + i));
-      for (uint32_t i = 0; i < s_.positions; i += 16) {
-        auto key = load_matrices<4>(keys.offset(i * s_.row_bytes() + d * 32));
-        for (const A& part : parts) {
-          mma(scores[i / 8], part, B{{key[0], key[1]}});
-          mma(scores[i / 8 + 1], part, B{{key[2], key[3]}});
-        }
-      }
-    }
+    q8() ? multiply_q8(stage, scores) : multiply_f16(stage, scores);
     if (s_.softcap) {
       const Score score(k_.arg(&Args::scale), k_.arg(&Args::softcap));
       F32 factor = rcp(score.cap);  // from base 2 to parts of the cap
@@ -205,11 +215,79 @@ class Prompt {
         softmax_[row].sum += left + right;
         weights.reg[reg] = bitcast<uint32_t>(to_f16x2(left, right));
       }
-      for (uint32_t d = 0; d < dim_tiles(); d += 2) {
-        auto v = load_matrices<4>(values.offset(i * 16 * s_.row_bytes() + d * 16), true);
-        mma(out_[d], weights, B{{v[0], v[1]}});
-        mma(out_[d + 1], weights, B{{v[2], v[3]}});
+      q8() ? add_q8(weights, stage, start, i * 16) : add_f16(weights, stage, i * 16);
+    }
+  }
+
+  std::vector<A> q_parts(uint32_t d) {
+    std::vector<A> parts;
+    for (uint32_t i = 0; i <= s_.exact_q; ++i) parts.push_back(q(d * (1 + s_.exact_q) + i));
+    return parts;
+  }
+  // ldmatrix: lane 8 i + r names row r of matrix i. Of K: 8 positions with 16 values, then the next 8 positions; of V:
+  // 16 positions with 8 values, then the next 8 values.
+  void multiply_f16(Shared<uint8_t> stage, std::vector<Acc<float, 16, 8>>& scores) {
+    U32 lane = k_.lane();
+    auto keys = stage + ((lane % 8u + lane / 16u * 8u) * s_.row_bytes() + lane / 8u % 2u * 16u);
+    for (uint32_t d = 0; d < s_.head_dim / 16; ++d) {
+      const std::vector<A> parts = q_parts(d);
+      for (uint32_t i = 0; i < s_.positions; i += 16) {
+        auto key = load_matrices<4>(keys.offset(i * s_.row_bytes() + d * 32));
+        for (const A& part : parts) {
+          mma(scores[i / 8], part, B{{key[0], key[1]}});
+          mma(scores[i / 8 + 1], part, B{{key[2], key[3]}});
+        }
       }
+    }
+  }
+  void add_f16(const A& weights, Shared<uint8_t> stage, uint32_t first) {
+    U32 lane = k_.lane();
+    auto values = stage + (lane % 16u * s_.row_bytes() + lane / 16u * 16u + k_bytes());
+    for (uint32_t d = 0; d < dim_tiles(); d += 2) {
+      auto v = load_matrices<4>(values.offset(first * s_.row_bytes() + d * 16), true);
+      mma(out_[d], weights, B{{v[0], v[1]}});
+      mma(out_[d + 1], weights, B{{v[2], v[3]}});
+    }
+  }
+  // A lane has position lane / 4 of each 8, and 4 of each 16 values of it.
+  void multiply_q8(Shared<uint8_t> stage, std::vector<Acc<float, 16, 8>>& scores) {
+    U32 position = k_.lane() / 4u;
+    auto keys = stage + (position * s_.row_bytes() + k_.lane() % 4u * 4u);
+    auto scales = stage + (position * s_.scale_bytes() + 2 * k_bytes());
+    for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
+      const std::vector<A> left = q_parts(block * 2), right = q_parts(block * 2 + 1);
+      for (uint32_t i = 0; i < s_.positions; i += 8) {
+        const F16x2 scale = twice(load(scales.offset(i * s_.scale_bytes() + block * 2).as<heddle::f16>()));
+        for (uint32_t half = 0; half < 2; ++half) {
+          U32 word = load(keys.offset(i * s_.row_bytes() + block * 32 + half * 16).as<uint32_t>());
+          const B key{KvQ8Operands::keys(word, scale)};
+          for (const A& part : half ? right : left) mma(scores[i / 8], part, key);
+        }
+      }
+    }
+  }
+  // A lane has the positions 2c, 2c + 1, 2c + 8 and 2c + 9 of 16, c = lane % 4, and 4 of each 32 values of them.
+  void add_q8(const A& weights, Shared<uint8_t> stage, U32 start, uint32_t first) {
+    U32 position = k_.lane() % 4u * 2u;
+    auto values = stage + (position * s_.row_bytes() + k_.lane() / 4u * 4u + k_bytes());
+    auto scales = stage + (position * s_.scale_bytes() + (2 * k_bytes() + s_.positions * s_.scale_bytes()));
+    std::vector<Pred> exists;
+    for (uint32_t j = 0; j < 4; ++j) {
+      U32 at = start + position + (first + j % 2 + j / 2 * 8);
+      exists.push_back(s_.window ? at < end_ && at >= lowest_ : at < end_);
+    }
+    const F16 zero = to_f16(k_.constant(0.0f));
+    for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
+      std::array<U32, 4> words;
+      std::array<F16, 4> own;
+      for (uint32_t j = 0; j < 4; ++j) {
+        const uint32_t row = first + j % 2 + j / 2 * 8;
+        words[j] = load(values.offset(row * s_.row_bytes() + block * 32).as<uint32_t>());
+        const F16 scale = load(scales.offset(row * s_.scale_bytes() + block * 2).as<heddle::f16>());
+        own[j] = select(exists[j], scale, zero);  // that of no position may be anything
+      }
+      const auto regs = KvQ8Operands::values(words, {pack<f16x2>(own[0], own[1]), pack<f16x2>(own[2], own[3])});
+      for (uint32_t j = 0; j < 4; ++j) mma(out_[block * 4 + j], weights, B{regs[j]});
     }
   }
 
@@ -254,9 +332,14 @@ class Prompt {
       U32 r = warp_first_ + group_row_ + row * 8;
       k_.when(r < rows_, [&] {
         auto to = k_.arg(&Args::out) + mul_wide(first_row_ + r, k_.arg(&Args::out_stride)) +
-                  (head_ * s_.head_dim + k_.lane() % 4u * 2u);
-        for (uint32_t d = 0; d < dim_tiles(); ++d)
-          store_vec(to.offset(d * 8), Vec<float, 2>{out_[d].get(row * 2) * factor, out_[d].get(row * 2 + 1) * factor});
+                  (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 8u : 2u));
+        auto value = [&](uint32_t d, uint32_t column) { return out_[d].get(row * 2 + column) * factor; };
+        for (uint32_t d = 0; !q8() && d < dim_tiles(); ++d)
+          store_vec(to.offset(d * 8), Vec<float, 2>{value(d, 0), value(d, 1)});
+        for (uint32_t d = 0; q8() && d < dim_tiles(); d += 2)  // see KvQ8Operands
+          for (uint32_t column = 0; column < 2; ++column)
+            store_vec(to.offset(d / 4 * 32 + column * 4 + d % 4),
+                      Vec<float, 2>{value(d, column), value(d + 1, column)});
       });
     }
   }
@@ -282,6 +365,7 @@ class Prompt {
 
 Kernel PromptAttention::build() const {
   check_fields(*this);
+  if (kv == kv_q8) check_q8_heads(name, {head_dim});
   if (positions % (threads() / 8))
     throw Error("prompt_attention: {} threads copy {} positions at a time, but a step has {}", threads(), threads() / 8,
                 positions);
@@ -296,6 +380,8 @@ Grid PromptAttention::grid(const Args& args) const {
   if (window && args.window == 0) throw Error("prompt_attention: a window of 0 positions, but a token sees itself");
   if (args.k.address % 16 || args.v.address % 16 || args.tiles.address % 16)
     throw Error("prompt_attention: k, v and tiles must be 16-byte aligned");
+  if (kv == kv_q8 && (args.k_scale.address % 16 || args.v_scale.address % 16))
+    throw Error("prompt_attention: k_scale and v_scale must be 16-byte aligned");
   if (args.q.address % 8 || args.out.address % 8 || args.q_stride % 2 || args.out_stride % 2)
     throw Error("prompt_attention: rows of q and out must be 8-byte aligned; strides are {} and {}", args.q_stride,
                 args.out_stride);

@@ -20,12 +20,13 @@ struct PromptAttention {
                                     summary = "causal attention of many tokens per sequence over a cache in pages",
                                     lowest_target = "sm_80";
   struct Args {
-    ptx::DevicePtr<float> out;         // (rows, out_stride), heads side by side, 8-byte aligned
-    ptx::DevicePtr<float> q;           // (rows, q_stride), heads side by side, 8-byte aligned; q * scale is
-                                       // finite as f16
-    ptx::DevicePtr<uint8_t> k, v;      // (pages, kv_heads, page_size, head_dim) of f16, 16-byte aligned
-    ptx::DevicePtr<int32_t> table;     // (sequences, table_stride), page numbers
-    ptx::DevicePtr<PromptTile> tiles;  // (tile_count), 16-byte aligned
+    ptx::DevicePtr<float> out;     // (rows, out_stride), heads side by side, 8-byte aligned
+    ptx::DevicePtr<float> q;       // (rows, q_stride), heads side by side, 8-byte aligned; q * scale is
+                                   // finite as f16
+    ptx::DevicePtr<uint8_t> k, v;  // (pages, kv_heads, page_size, head_dim) of f16 or int8, 16-byte aligned
+    ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: see kv_cache.h, 16-byte aligned
+    ptx::DevicePtr<int32_t> table;                 // (sequences, table_stride), page numbers
+    ptx::DevicePtr<PromptTile> tiles;              // (tile_count), 16-byte aligned
     uint32_t tile_count;
     uint32_t heads, kv_heads;          // query head h uses kv head h * kv_heads / heads
     uint32_t q_stride, out_stride;     // even
@@ -41,6 +42,7 @@ struct PromptAttention {
   // q as two f16 instead of one, for half as much work again: scores are nearly as exact as in f32. Without it q is
   // rounded as K is in the cache.
   uint32_t exact_q = 0;
+  uint32_t kv = kv_f16;  // q8: head_dim must be a multiple of 32
   uint32_t window = 0, softcap = 0, chained = 0;
   auto operator<=>(const PromptAttention&) const = default;
   static auto fields() {
@@ -50,14 +52,17 @@ struct PromptAttention {
                       F{"queries", &S::queries, one_of({16, 32, 64, 128})},
                       F{"positions", &S::positions, one_of({16, 32, 64, 128})}, F{"stages", &S::stages, range(2, 4)},
                       F{"resident", &S::resident, range(1, 4)}, F{"exact_q", &S::exact_q, yes_or_no()},
-                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"kv", &S::kv, model_kv_types()}, F{"window", &S::window, yes_or_no()},
+                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
   }
 
   uint32_t threads() const { return queries * 2; }
   // Of a position in shared memory: 16 more than it has, so that 8 rows lie in different banks.
-  uint32_t row_bytes() const { return head_dim * 2 + 16; }
-  uint32_t ring_bytes() const { return stages * 2 * positions * row_bytes(); }
+  uint32_t row_bytes() const { return data_bytes() + 16; }
+  uint32_t data_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
+  uint32_t scale_bytes() const { return kv == kv_q8 ? head_dim / 16 : 0; }
+  uint32_t stage_bytes() const { return 2 * positions * (row_bytes() + scale_bytes()); }
+  uint32_t ring_bytes() const { return stages * stage_bytes(); }
   // Where q has more registers than a thread can spare, it lies in shared memory too.
   bool q_in_registers() const { return head_dim / 4 * (1 + exact_q) <= 96; }
   uint32_t shared_bytes() const { return ring_bytes() + (q_in_registers() ? 0 : threads() * head_dim * (1 + exact_q)); }
@@ -68,7 +73,8 @@ struct PromptAttention {
 };
 
 // What to launch where the longest piece of new tokens of a sequence has so many rows, with so much shared memory for a
-// block. Tiles then have up to `queries` rows. window, softcap and chained are the caller's to set.
+// block. Tiles then have up to `queries` rows. kv, window, softcap and chained are the caller's to
+// set.
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes = 232'448);
 
 }  // namespace heddle::kernels

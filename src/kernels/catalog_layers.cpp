@@ -34,7 +34,6 @@ void add_layer_kernels(std::vector<Entry>& all) {
   all.push_back(entry<CausalSoftmax>());
   all.push_back(entry<KvScatter>());
   all.push_back(entry<QuantizeQ8_1>());
-  all.push_back(entry<QuantizeQ8_16>());
   all.push_back(entry<ResidualAdd>());
   all.push_back(entry<HalfRows>());
   all.push_back(entry<Argmax>());

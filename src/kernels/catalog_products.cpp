@@ -3,6 +3,7 @@
 #include "kernels/entry.h"
 #include "kernels/gemm.h"
 #include "kernels/gemv_presets.h"
+#include "kernels/mma_product.h"
 #include "kernels/tile_pack.h"
 #include "kernels/tile_unpack.h"
 
@@ -15,6 +16,7 @@ void add_products(std::vector<Entry>& all) {
   all.push_back(entry<TilePack>());
   all.push_back(entry<TileUnpack>());
   all.push_back(entry<Gemm>());
+  all.push_back(entry<MmaProduct>());
 }
 
 }  // namespace heddle::kernels

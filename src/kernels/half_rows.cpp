@@ -103,12 +103,24 @@ class Rows {
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
     k_.when(k_.thread() == 0u, [&] { store(k_.arg(&Args::scale) + row_, two_to(power)); });
     F32 factor = two_to(-power);
-    auto out = k_.arg(&Args::out) + mul_wide(row_, k_.arg(&Args::ld));
+    U32 ld = k_.arg(&Args::ld), in_group = row_;
+    auto out = k_.arg(&Args::out) + mul_wide(row_, ld);
+    if (s_.slices) {
+      U32 size = k_.arg(&Args::group), group = row_ / size;
+      in_group = row_ - group * size;
+      out = k_.arg(&Args::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
+    }
+    // as half_place has it
+    auto place = [&](U32 i) {
+      if (!s_.slices) return i;
+      U32 slice = i / s_.slices, piece = half_piece<U32>(i % s_.slices / 8u, in_group);
+      return slice * (k_.arg(&Args::group) * s_.slices) + piece * 8u + i % 8u;
+    };
     each([&](uint32_t j, U32 i) {
       auto value = [&](uint32_t c) { return v[j * s_.vec + c] * factor; };
       auto pair = [&](uint32_t c) { return bitcast<uint32_t>(to_f16x2(value(c), value(c + 1))); };
-      k_.when(i < k_.arg(&Args::ld), [&] {
-        auto at = out + i;
+      k_.when(i < ld, [&] {
+        auto at = out + place(i);
         if (s_.vec == 1) store(at, to_f16(value(0)));
         if (s_.vec == 2) store(at.as<uint32_t>(), pair(0));
         if (s_.vec == 4) store_vec(at.as<uint32_t>(), Vec<uint32_t, 2>{pair(0), pair(2)});
@@ -136,6 +148,8 @@ Grid HalfRows::grid(const Args& args) const {
                 args.x_stride, vec);
   if (args.ld % 64 || args.ld < args.cols)
     throw Error("half_rows: ld is {}, but it must be a multiple of 64 and at least {}", args.ld, args.cols);
+  if (slices && (args.ld % slices || args.group == 0))
+    throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
   if (uint64_t(threads) * vec * held < args.ld)
     throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads, held, vec, args.ld);
   if (args.out.address % 16) throw Error("half_rows: out must be 16-byte aligned");

@@ -16,7 +16,8 @@ struct HalfRows {
                                     lowest_target = "sm_80";
   enum Norm : uint32_t { none, rms, layer };
   struct Args {
-    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0
+    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. Another order with
+                                    // slices, see half_place
     ptx::DevicePtr<float> scale;    // (rows)
     ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
                                     // than 3e38
@@ -25,7 +26,8 @@ struct HalfRows {
     ptx::DevicePtr<uint32_t> list;  // (rows), read with gather = yes only: which row of x each row of out is
     uint32_t rows, cols;
     uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
-    uint32_t ld;        // a multiple of 64, not below cols
+    uint32_t ld;        // a multiple of 64 (with slices: of those), not below cols
+    uint32_t group;     // with slices: rows that lie together
     float epsilon;
   };
   uint32_t threads = 256;
@@ -36,6 +38,7 @@ struct HalfRows {
   uint32_t plus_one = 0;  // times (1 + weight), as Gemma stores it
   uint32_t bias = 0;      // and this is added
   uint32_t gather = 0;    // rows of x by a list
+  uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
   uint32_t chained = 0;
   auto operator<=>(const HalfRows&) const = default;
   static auto fields() {
@@ -45,13 +48,27 @@ struct HalfRows {
                       F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;
   // For one launch. Throws an Error if the arguments do not suit the spec.
   ptx::Grid grid(const Args& args) const;
 };
+
+// Where a value lies with slices: groups of rows one after the other, in a group slices of columns, in a slice rows,
+// and the 16-byte pieces of a row swapped such that the lanes of a warp that read eight of them at once, of two rows
+// and as any format of weights wants them, find them in different banks. `group`: rows of a group, `ld`: columns of a
+// row.
+template <class T>
+T half_piece(T piece, T row) {  // of a slice
+  return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
+}
+inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint32_t group, uint32_t ld) {
+  const uint32_t slice = col / slice_cols, piece = half_piece(col % slice_cols / 8, row);
+  return (uint64_t(row / group) * ld + uint64_t(slice) * slice_cols) * group + row % group * slice_cols + piece * 8 +
+         col % 8;
+}
 
 // The spec for rows of this size: threads, vec and held. The rest is the caller's to set.
 HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld);

@@ -1,9 +1,11 @@
 // A warp takes a head of q, k or v; where a norm is over all heads, a block takes all of q, of k or of v. The row is
-// read once more for what is written: it comes out of L1.
+// read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, 32 values at a
+// time, because a scale needs all of them.
 #include "kernels/heads.h"
 
 #include "kernels/chain.h"
 #include "kernels/functions.h"
+#include "kernels/kv_q8.h"
 #include "kernels/paged_rows.h"
 
 namespace heddle::kernels {
@@ -84,7 +86,8 @@ Kernel Heads::build() const {
     const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row));
     k.when(position < no_position, [&] {
       const PagedRows<Args> pages(k, load(k.arg(&Args::sequences) + row));
-      const U32 q_units = by_block ? k.constant(1u) : heads, kv_units = by_block ? k.constant(1u) : kv_heads;
+      const U32 q_units = leaves_q() ? k.constant(0u) : by_block ? k.constant(1u) : heads;
+      const U32 kv_units = by_block ? k.constant(1u) : kv_heads;
       const U32 head = k.arg(&Args::head), value_head = k.arg(&Args::value_head);
       auto of_row = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)); };
       auto heads_from = [&](U32 unit_before) { return by_block ? k.constant(0u) : unit - unit_before; };
@@ -93,37 +96,57 @@ Kernel Heads::build() const {
           store(cache + pages.row(position, kv_head) * widen(size) + i, to_f16_in_range(v));
         };
       };
-      k.when(unit < q_units, [&] {
-        const Part q{.x = of_row(&Args::q, &Args::q_stride),
-                     .first = heads_from(k.constant(0u)),
-                     .count = heads,
-                     .size = head,
-                     .norm = q_norm,
-                     .weight = k.arg(&Args::q_weight),
-                     .bias = k.arg(&Args::q_bias),
-                     .epsilon = k.arg(&Args::q_epsilon),
-                     .turned = rotation != none};
-        make(q, position, [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), v); });
-      });
-      k.when(unit >= q_units && unit < q_units + kv_units, [&] {
-        const Part keys{.x = of_row(&Args::k, &Args::k_stride),
-                        .first = heads_from(q_units),
+      const Pred is_k = unit >= q_units && unit < q_units + kv_units;
+      const Pred is_v = unit >= q_units + kv_units && unit < q_units + kv_units + kv_units;
+      if (!leaves_q())
+        k.when(unit < q_units, [&] {
+          const Part q{.x = of_row(&Args::q, &Args::q_stride),
+                       .first = heads_from(k.constant(0u)),
+                       .count = heads,
+                       .size = head,
+                       .norm = q_norm,
+                       .weight = k.arg(&Args::q_weight),
+                       .bias = k.arg(&Args::q_bias),
+                       .epsilon = k.arg(&Args::q_epsilon),
+                       .turned = rotation != none};
+          make(q, position, [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), v); });
+        });
+      const Part keys{.x = of_row(&Args::k, &Args::k_stride),
+                      .first = heads_from(q_units),
+                      .count = kv_heads,
+                      .size = head,
+                      .norm = k_norm,
+                      .weight = k.arg(&Args::k_weight),
+                      .bias = k.arg(&Args::k_bias),
+                      .epsilon = k.arg(&Args::k_epsilon),
+                      .turned = rotation != none};
+      const Part values{.x = of_row(&Args::v, &Args::v_stride),
+                        .first = heads_from(q_units + kv_units),
                         .count = kv_heads,
-                        .size = head,
-                        .norm = k_norm,
-                        .weight = k.arg(&Args::k_weight),
-                        .bias = k.arg(&Args::k_bias),
-                        .epsilon = k.arg(&Args::k_epsilon),
-                        .turned = rotation != none};
-        make(keys, position, into(k.arg(&Args::k_cache), head));
-      });
-      k.when(unit >= q_units + kv_units && unit < q_units + kv_units + kv_units, [&] {
-        const Part values{.x = of_row(&Args::v, &Args::v_stride),
-                          .first = heads_from(q_units + kv_units),
-                          .count = kv_heads,
-                          .size = value_head};
-        make(values, position, into(k.arg(&Args::v_cache), value_head));
-      });
+                        .size = value_head};
+      if (kv == kv_f16) {
+        k.when(is_k, [&] { make(keys, position, into(k.arg(&Args::k_cache), head)); });
+        k.when(is_v, [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); });
+        return;
+      }
+      if (k_norm != norm_none || rotation != none) {
+        k.when(is_k, [&] { make(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
+        k.barrier();
+      }
+      // the unit's blocks of 32 in turn, a warp each
+      auto quantise = [&](const Part& part, Global<f16> cache, Global<f16> scales) {
+        const U32 of_head = part.size >> 5u, blocks = by_block ? part.count * of_head : of_head;
+        k.loop(by_block ? k.warp() : k.constant(0u), blocks, by_block ? k.warps() : 1, [&](U32 block) {
+          const U32 in_unit = by_block ? block / of_head : k.constant(0u), in_head = block - in_unit * of_head;
+          const U32 kv_head = part.first + in_unit, at = in_head * 32u + k.lane();
+          const KvQ8 value(load(part.x + (kv_head * part.size + at)));
+          const U64 place = pages.row(position, kv_head);
+          store(cache.as<uint8_t>() + place * widen(part.size) + at, bitcast<uint32_t>(value.q));
+          k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
+        });
+      };
+      k.when(is_k, [&] { quantise(keys, k.arg(&Args::k_cache), k.arg(&Args::k_scale)); });
+      k.when(is_v, [&] { quantise(values, k.arg(&Args::v_cache), k.arg(&Args::v_scale)); });
     });
   });
   return k.finish();
@@ -137,9 +160,10 @@ Grid Heads::grid(const Args& args) const {
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
   check_stride(name, "k", args.rows, args.k_stride, uint64_t(args.kv_heads) * args.head);
   check_stride(name, "v", args.rows, args.v_stride, uint64_t(args.kv_heads) * args.value_head);
+  if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
   const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
-  const uint64_t units = args.heads + 2 * uint64_t(args.kv_heads);
-  const uint64_t blocks = by_block ? 3 : (units + warps_of_heads - 1) / warps_of_heads;
+  const uint64_t units = (leaves_q() ? 0 : args.heads) + 2 * uint64_t(args.kv_heads);
+  const uint64_t blocks = by_block ? 3 - leaves_q() : (units + warps_of_heads - 1) / warps_of_heads;
   if (blocks > 65535) throw Error("{}: {} heads, {} at most", name, units, 65535 * warps_of_heads);
   return {.x = args.rows ? args.rows : 1, .y = uint32_t(blocks)};
 }

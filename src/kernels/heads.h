@@ -3,15 +3,15 @@
 #include <compare>
 
 #include "base/f16.h"
-#include "kernels/field.h"
+#include "kernels/kv_cache.h"
 #include "kernels/row_norm.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
 
-// Per row: norm of q and of k, rotation of both by the row's position; q stays where it is, k and v go to the cache as
-// f16 (values beyond its range are cut to +-65504). q, k and v may be parts of one row: each has its own stride. A
-// position from 2^31 on skips the row.
+// Per row: norm of q and of k, rotation of both by the row's position; q stays where it is, k and v go to the cache: as
+// f16 (values beyond its range are cut to +-65504), or as q8 (k is left where it was as it would be in f32). q, k and v
+// may be parts of one row: each has its own stride. A position from 2^31 on skips the row.
 struct Heads {
   static constexpr std::string_view name = "heads",
                                     summary = "norm and rotation of q and k; k and v into a paged cache",
@@ -25,8 +25,9 @@ struct Heads {
     ptx::DevicePtr<uint64_t> turns;                    // (dimensions / 2), RopeFrequencies::turns()
     ptx::DevicePtr<uint32_t> positions, sequences;     // (rows)
     ptx::DevicePtr<int32_t> table;                     // (sequences, table_stride): pages, as in kv_cache.h
-    ptx::DevicePtr<f16> k_cache;                       // (pages, kv_heads, page_size, head)
-    ptx::DevicePtr<f16> v_cache;                       // (pages, kv_heads, page_size, value_head)
+    ptx::DevicePtr<f16> k_cache;                       // (pages, kv_heads, page_size, head); q8: int8
+    ptx::DevicePtr<f16> v_cache;                       // (pages, kv_heads, page_size, value_head); q8: int8
+    ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, a 32nd of the head)
     uint32_t rows, heads, kv_heads, head, value_head;  // heads of 1 to 512 values
     uint32_t q_stride, k_stride, v_stride;             // values from row to row
     uint32_t dimensions;                               // rotated, of a head from its beginning; even
@@ -38,6 +39,7 @@ struct Heads {
   uint32_t over = each_head;
   uint32_t bias = 0;  // the norms have one; a null pointer: that of the two has none
   uint32_t rotation = halves;
+  uint32_t kv = kv_f16;
   uint32_t chained = 0;
   enum : uint32_t {
     each_head,      // a norm takes one head; its weight is that long and the same for all heads
@@ -56,9 +58,10 @@ struct Heads {
                       F{"over", &Heads::over, named({"each_head", "each_head_own", "all_heads"})},
                       F{"bias", &Heads::bias, yes_or_no()},
                       F{"rotation", &Heads::rotation, named({"none", "pairs", "halves"})},
-                      F{"chained", &Heads::chained, yes_or_no()});
+                      F{"kv", &Heads::kv, model_kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
   }
 
+  bool leaves_q() const { return q_norm == norm_none && rotation == none; }
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
 };

@@ -14,8 +14,15 @@ enum KvLayout : uint32_t { kv_single, kv_batched, kv_paged };
 inline Allowed kv_layouts() { return named({"single", "batched", "paged"}); }
 
 // What an element is.
-enum KvType : uint32_t { kv_f16, kv_f32 };
+enum KvType : uint32_t { kv_f16, kv_f32, kv_q8 };
 inline Allowed kv_types() { return named({"f16", "f32"}); }
+// What the cache of a model may be: f16, or int8 with an f16 scale for each 32 values of a head, which lie apart, as
+// (pages, kv_heads, page_size, head / 32).
+inline Allowed model_kv_types() {
+  Allowed a;
+  a.values = {kv_f16, kv_q8}, a.names = {"f16", "q8"};
+  return a;
+}
 constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
 
 // n / divisor for a divisor known only on the device, exact for every n.
@@ -75,6 +82,12 @@ class KvCache {
   ptx::U64 page_bytes_;
   std::optional<Divider> pages_;
 };
+
+// Refuses heads that a q8 cache cannot hold. `kernel` is who asks.
+inline void check_q8_heads(std::string_view kernel, std::initializer_list<uint32_t> sizes) {
+  for (uint32_t size : sizes)
+    if (size % 32) throw Error("{}: heads of {} values, but a q8 cache has a scale for each 32", kernel, size);
+}
 
 // Refuses a cache that no kernel can read. `kernel` is who asks.
 template <class Args>

@@ -27,14 +27,18 @@ class Writer {
         unit_rows_(s.unit),
         unit_tiles_(unit_rows_ / tile_rows_),
         across_(s.slices / s.per_warp),
-        compute_(across_ * s.groups),
-        tile_(tile_bytes(s.weights())),
-        stage_(s.mixed ? std::max(tile_, tile_bytes(s.second_weights())) : tile_) {}
+        compute_(across_ * s.groups) {
+    parts_.push_back({s.weights(), tile_bytes(s.weights()), s.groups, s.depth});
+    if (s.mixed)
+      parts_.push_back({s.second_weights(), tile_bytes(s.second_weights()), s.second_groups, s.second_depth()});
+  }
 
   Kernel write() {
-    ring_ = k_.shared<uint8_t>(compute_ * s_.depth * stage_, 128);
+    ring_ = k_.shared<uint8_t>(s_.ring_bytes(), 128);
     sums_ = k_.shared<float>(2 * s_.columns * across_ * unit_rows_);  // two units: (vector, warp across, row)
-    arrived_ = k_.shared<uint64_t>(compute_ * s_.depth, 8);
+    uint32_t stages = 0;
+    for (const Part& part : parts_) stages = std::max(stages, across_ * part.groups * part.depth);
+    arrived_ = k_.shared<uint64_t>(stages, 8);
     full_ = mbarriers(k_, 2), empty_ = mbarriers(k_, 2);
     ProductX x(k_, s_);
     if (const uint32_t taken = k_.kernel.shared_bytes; taken < s_.room * 1024)
@@ -43,10 +47,9 @@ class Writer {
     if (!s_.late) chain_start(k_, s_.chained);
     if (s_.experts) chain_wait(k_, s_.chained);  // which matrix it is comes from a kernel before
     share_out();
-    start_rings();
+    of_part([&](const Part& part) { start_rings(part); });
     x.before_wait();
-    book_ = TilePiece::codebook(k_, s_.weights());
-    if (s_.mixed) second_book_ = TilePiece::codebook(k_, s_.second_weights());
+    for (Part& part : parts_) part.book = TilePiece::codebook(k_, part.format);
     k_.barrier();
     if (!s_.experts) chain_wait(k_, s_.chained);
     auto from = k_.arg(&Args::x);
@@ -56,85 +59,93 @@ class Writer {
     x.bring(from);
     if (s_.late) chain_start(k_, s_.chained);
     k_.when_else(
-        k_.warp() < compute_, [&] { compute(x); }, [&] { finish(x); });
+        k_.warp() < compute_, [&] { of_part([&](const Part& part) { compute(x, part); }); }, [&] { finish(x); });
     return k_.finish();
   }
 
  private:
   const Product& s_;
   Builder<Args> k_;
-  const uint32_t tile_rows_, unit_rows_, unit_tiles_, across_, compute_, tile_, stage_;
-  Shared<uint8_t> ring_, my_ring_;
+  const uint32_t tile_rows_, unit_rows_, unit_tiles_, across_, compute_;
+  struct Part {  // rows of one format
+    quant::Format format;
+    uint32_t tile, groups, depth;  // tile: bytes
+    Codebook book{};
+  };
+  std::vector<Part> parts_;
+  Shared<uint8_t> ring_;
   Shared<float> sums_;
-  Shared<uint64_t> arrived_, my_arrived_;
+  Shared<uint64_t> arrived_;
   std::vector<Mbarrier> full_, empty_;
   U32 rows_, first_, count_, units_;  // tile rows of this block, and its units
-  U32 column_, group_, tiles_;        // of this warp
+  U32 row_offset_;                    // of the rows that come before this format's
+  Pred second_;                       // this block has rows of the second format
+  U32 column_, group_;                // of this warp
   U64 expert_, policy_;
-  Codebook book_, second_book_;
+
+  // What a block does with the rows of its format.
+  void of_part(auto&& f) {
+    if (!s_.mixed) return f(parts_[0]);
+    k_.when_else(
+        second_, [&] { f(parts_[1]); }, [&] { f(parts_[0]); });
+  }
 
   // All blocks have nearly the same to do and end together: one that ended early would leave its place to two blocks of
   // the next kernel, and that SM would be slow.
   void share_out() {
     rows_ = k_.arg(&Args::rows);
     U32 tile_rows = (rows_ + (tile_rows_ - 1)) / tile_rows_;
-    if (s_.mixed) {  // by bytes
-      const uint32_t second = tile_bytes(s_.second_weights());
-      U32 first_rows = second_from(), of_first = first_rows * (tile_ / 16);
-      U32 all = of_first + (tile_rows - first_rows) * (second / 16), each = all / k_.grid_x() + 1u;
-      auto row_at = [&](U32 block) {
-        U32 at = min(block * each, all);
-        return select(at < of_first, (at + (tile_ / 16 - 1)) / (tile_ / 16),
-                      first_rows + (at - min(at, of_first) + (second / 16 - 1)) / (second / 16));
-      };
-      first_ = row_at(k_.block_id()), count_ = row_at(k_.block_id() + 1u) - first_;
-    } else {
-      U32 each = tile_rows / k_.grid_x(), more = tile_rows % k_.grid_x();
-      first_ = k_.block_id() * each + min(k_.block_id(), more);
-      count_ = each + select(k_.block_id() < more, k_.constant(1u), 0u);
+    U32 block = k_.block_id(), blocks = k_.grid_x();
+    if (s_.mixed) {
+      U32 first_blocks = blocks - k_.arg(&Args::second_blocks), of_first = k_.arg(&Args::first_rows) / tile_rows_;
+      second_ = block >= first_blocks;
+      row_offset_ = select(second_, k_.arg(&Args::first_rows), 0u);
+      tile_rows = select(second_, tile_rows - of_first, of_first);
+      block = select(second_, block - first_blocks, block),
+      blocks = select(second_, blocks - first_blocks, first_blocks);
     }
+    U32 each = tile_rows / blocks, more = tile_rows % blocks;
+    first_ = block * each + min(block, more);
+    count_ = each + select(block < more, k_.constant(1u), 0u);
     units_ = (count_ + (unit_tiles_ - 1)) / unit_tiles_;
     column_ = k_.warp() % across_, group_ = k_.warp() / across_;
-    // of this warp: those of tile rows group, group + groups, ...
-    tiles_ = (count_ + (s_.groups - 1) - group_) / s_.groups * s_.per_warp;
     if (s_.experts) {
       U32 which = k_.assume_uniform(load(k_.arg(&Args::experts) + k_.block_y()));
       expert_ = widen(which) * k_.arg(&Args::expert_bytes);
     }
-    my_ring_ = ring_ + k_.warp() * (s_.depth * stage_);
-    my_arrived_ = arrived_ + k_.warp() * s_.depth;
     // Weights are read once and need not stay in L2, unless two tiles share a line and both want it.
-    if (tile_ % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
+    if (parts_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
   }
 
-  U32 second_from() { return k_.arg(&Args::first_rows) / tile_rows_; }  // tile rows
+  // Of this warp: those of tile rows group, group + groups, ...
+  U32 tiles(const Part& part) { return (count_ + (part.groups - 1) - group_) / part.groups * s_.per_warp; }
+  Shared<uint8_t> my_ring(const Part& part) { return ring_ + k_.warp() * (part.depth * part.tile); }
+  Shared<uint64_t> my_arrived(const Part& part) { return arrived_ + k_.warp() * part.depth; }
 
-  void fetch(Mbarrier done, Shared<uint8_t> to, U32 t) {
-    U32 row = first_ + group_ + t / s_.per_warp * s_.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
-    auto from = [&](auto arg, U32 tile_row, uint32_t bytes) {
-      done.arrive_expect_bytes(bytes);
-      auto at = k_.arg(arg) + mul_wide(tile_row * s_.slices + slice, bytes);
-      if (s_.experts) at = at + expert_;
-      bulk_load(to, at, bytes, done, policy_);
-    };
-    if (!s_.mixed) return from(&Args::w, row, tile_);
-    k_.when_else(
-        row < second_from(), [&] { from(&Args::w, row, tile_); },
-        [&] { from(&Args::w2, row - second_from(), tile_bytes(s_.second_weights())); });
+  void fetch(const Part& part, Mbarrier done, Shared<uint8_t> to, U32 t) {
+    U32 row = first_ + group_ + t / s_.per_warp * part.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
+    done.arrive_expect_bytes(part.tile);
+    auto at = k_.arg(&part == &parts_[0] ? &Args::w : &Args::w2) + mul_wide(row * s_.slices + slice, part.tile);
+    if (s_.experts) at = at + expert_;
+    bulk_load(to, at, part.tile, done, policy_);
   }
 
-  void start_rings() {
+  void start_rings(const Part& part) {
+    const uint32_t compute = across_ * part.groups;
     k_.when(k_.thread() == compute_ * 32, [&] {
       // every lane that touches the sums arrives for itself
-      for (auto& b : full_) b.init(compute_ * tile_rows_);
+      for (auto& b : full_) b.init(compute * tile_rows_);
       for (auto& b : empty_) b.init(32u);
       fence_mbarrier_init(k_);
     });
-    k_.when(k_.warp() < compute_ && k_.lane() == 0u, [&] {
-      for (uint32_t i = 0; i < s_.depth; ++i) Mbarrier{my_arrived_.offset(i)}.init(1u);
+    k_.when(k_.warp() < compute && k_.lane() == 0u, [&] {
+      auto ring = my_ring(part);
+      auto arrived = my_arrived(part);
+      U32 all = tiles(part);
+      for (uint32_t i = 0; i < part.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
       fence_mbarrier_init(k_);
-      for (uint32_t i = 0; i < s_.depth; ++i)
-        k_.when(tiles_ > i, [&] { fetch({my_arrived_.offset(i)}, my_ring_.offset(i * stage_), k_.constant(i)); });
+      for (uint32_t i = 0; i < part.depth; ++i)
+        k_.when(all > i, [&] { fetch(part, {arrived.offset(i)}, ring.offset(i * part.tile), k_.constant(i)); });
     });
   }
 
@@ -155,23 +166,28 @@ class Writer {
     return step * (1024 / s_.tile_cols) + k_.lane() / lanes;
   }
 
-  void compute(ProductX& x) {
-    // with two formats each wants its own runs of x
-    std::vector<TilePiece> pieces;
-    pieces.emplace_back(k_, s_.weights(), s_.tile_cols, k_.lane(), book_);
-    if (s_.mixed) pieces.emplace_back(k_, s_.second_weights(), s_.tile_cols, k_.lane(), second_book_);
-    std::vector<std::vector<std::vector<TilePiece::Q8>>> mine(pieces.size());  // of each slice
-    for (size_t f = 0; !s_.exact && f < pieces.size(); ++f)
-      for (uint32_t i = 0; i < s_.per_warp; ++i) mine[f].push_back(x.integers(pieces[f], column_ * s_.per_warp + i));
+  void compute(ProductX& x, const Part& part) {
+    if (part.groups == s_.groups) return work(x, part);
+    k_.when(k_.warp() < across_ * part.groups, [&] { work(x, part); });
+  }
+
+  void work(ProductX& x, const Part& part) {
+    const TilePiece piece(k_, part.format, s_.tile_cols, k_.lane(), part.book);
+    std::vector<std::vector<TilePiece::Q8>> mine;  // of each slice
+    for (uint32_t i = 0; !s_.exact && i < s_.per_warp; ++i)
+      mine.push_back(x.integers(piece, column_ * s_.per_warp + i));
+    auto ring = my_ring(part);
+    auto arrived = my_arrived(part);
+    U32 all = tiles(part);
     auto stage = k_.var(0u), parity = k_.var(0u), t = k_.var(0u);
     std::vector<Var<float>> dots;  // (step, vector)
     for (uint32_t i = 0; i < 4 * s_.columns; ++i) dots.push_back(k_.var(0.0f));
 
-    auto slice = [&](uint32_t i, Shared<uint8_t> w, size_t f) {
+    auto slice = [&](uint32_t i, Shared<uint8_t> w) {
       std::vector<TilePiece::Floats> floats;
-      if (s_.exact) floats = x.floats(pieces[f], column_ * s_.per_warp + i);
+      if (s_.exact) floats = x.floats(piece, column_ * s_.per_warp + i);
       for (uint32_t step = 0; step < 4; ++step) {
-        const std::vector<F32> d = s_.exact ? pieces[f].dot(w, step, floats) : pieces[f].dot(w, step, mine[f][i]);
+        const std::vector<F32> d = s_.exact ? piece.dot(w, step, floats) : piece.dot(w, step, mine[i]);
         for (uint32_t v = 0; v < s_.columns; ++v)
           if (i == 0)
             dots[step * s_.columns + v] = d[v];
@@ -179,22 +195,18 @@ class Writer {
             dots[step * s_.columns + v] += d[v];
       }
     };
-    auto tile_row = [&](Shared<float> to, U32 row) {
+    auto tile_row = [&](Shared<float> to) {
       for (uint32_t i = 0; i < s_.per_warp; ++i) {
         U32 s = stage.get();
-        Mbarrier here{my_arrived_ + s};
-        auto w = my_ring_ + s * stage_;
+        Mbarrier here{arrived + s};
+        auto w = ring + s * part.tile;
         here.wait(k_, parity.get());
-        if (s_.mixed)
-          k_.when_else(
-              row < second_from(), [&] { slice(i, w, 0); }, [&] { slice(i, w, 1); });
-        else
-          slice(i, w, 0);
+        slice(i, w);
         k_.warp_sync();
-        U32 next = t.get() + s_.depth;
-        k_.when(next < tiles_ && k_.lane() == 0u, [&] { fetch(here, w, next); });
+        U32 next = t.get() + part.depth;
+        k_.when(next < all && k_.lane() == 0u, [&] { fetch(part, here, w, next); });
         t += 1u;
-        Pred wrap = s == s_.depth - 1;
+        Pred wrap = s == part.depth - 1;
         stage = select(wrap, k_.constant(0u), s + 1u);
         parity = parity.get() ^ select(wrap, k_.constant(1u), 0u);
       }
@@ -209,10 +221,9 @@ class Writer {
       U32 slot = u & 1u;
       auto buffer = sums_ + slot * (s_.columns * across_ * unit_rows_) + column_ * unit_rows_;
       k_.when(u >= 2u, [&] { Mbarrier{empty_[0].at + slot}.wait(k_, (u >> 1u & 1u) ^ 1u); });
-      for (uint32_t c = 0; c < unit_tiles_ / s_.groups; ++c) {
-        U32 of_block = u * unit_tiles_ + c * s_.groups + group_;
-        k_.when(of_block < count_,
-                [&] { tile_row(buffer + (group_ + c * s_.groups) * tile_rows_, first_ + of_block); });
+      for (uint32_t c = 0; c < unit_tiles_ / part.groups; ++c) {
+        U32 of_block = u * unit_tiles_ + c * part.groups + group_;
+        k_.when(of_block < count_, [&] { tile_row(buffer + (group_ + c * part.groups) * tile_rows_); });
       }
       k_.when(holds_sum(), [&] { Mbarrier{full_[0].at + slot}.arrive(); });
     });
@@ -228,6 +239,7 @@ class Writer {
     U32 in_unit = k_.lane() & (unit_rows_ - 1), half = k_.lane() >> 4u;
     k_.loop(0u, units_, 1u, [&](U32 u) {
       U32 slot = u & 1u, row = (first_ + u * unit_tiles_) * tile_rows_ + in_unit;
+      if (s_.mixed) row = row + row_offset_;
       Pred there = in_unit < (count_ - u * unit_tiles_) * tile_rows_, mine = there && row < rows_;
       out.prepare(row, halves ? mine && k_.lane() < 16u : mine);
       Mbarrier{full_[0].at + slot}.wait(k_, u >> 1u & 1u);
@@ -252,6 +264,7 @@ class Writer {
 void check_together(const Product& s) {
   auto refuse = [&](std::string_view why) { throw Error("product: {} ({})", why, field_text(s)); };
   if (s.slices % s.per_warp) refuse("slices must be a multiple of per_warp");
+  if (s.mixed && s.second_groups > s.groups) refuse("more groups of the second format than of the first");
   if (s.warps() > 32) refuse("more than 31 computing warps");
   if (s.unit % (tile_values / s.tile_cols * s.groups)) refuse("a unit has no such groups of tiles");
   if (s.experts && (s.columns > 1 || s.mixed || s.out == Product::qkv))
@@ -282,6 +295,8 @@ Grid Product::grid(const Args& args) const {
   if (mixed && args.first_rows % (tile_values / tile_cols))
     throw Error("product: {} rows of the first format are no whole tiles of {}", args.first_rows,
                 tile_values / tile_cols);
+  if (mixed && (args.second_blocks == 0 || args.second_blocks >= args.blocks))
+    throw Error("product: {} of {} blocks for the second format", args.second_blocks, args.blocks);
   if (out == gate && args.rows % 4) throw Error("product: {} rows of gate and up, expected a multiple of 4", args.rows);
   if (out == qkv) {
     if (args.head % 4 || args.value_head % 4 || args.rotary % 4 || args.rotary > args.head || args.head == 0 ||

@@ -42,26 +42,30 @@ struct Product {
     uint64_t expert_bytes;               // from an expert to the next
     uint32_t rows, cols;                 // before filling up
     uint32_t first_rows;                 // mixed: rows of the first format, a multiple of the tile's
+    uint32_t second_blocks;              // mixed: blocks of the grid, its last, for the second format; see mixed_blocks
     uint32_t x_stride, y_stride;         // values
     uint32_t blocks;                     // of the grid: the number of SMs times a small number
     uint32_t vectors, x_share;           // experts: results, and how many in a row have the same x
     uint32_t q_rows, k_rows;             // qkv
     uint32_t head, value_head, rotary, kv_heads, page_size, table_stride;
     float epsilon, scale, magnitude;
+    ptx::DevicePtr<float> scales;  // mma_product: (vectors): what each vector is to be multiplied with
   };
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
-  uint32_t mixed = 0;  // the last rows are of the second format
+  uint32_t mixed = 0;  // the last rows are of the second format; a block has rows of one of the two
   uint32_t tile_cols = 1024, slices = 4;
-  uint32_t unit = 16;     // rows that are finished at once, 16 or 32
-  uint32_t groups = 4;    // tile rows of a unit in work at once: slices / per_warp * groups + 1 warps
-  uint32_t per_warp = 1;  // slices of a warp; slices must be a multiple of it
-  uint32_t depth = 2;     // tiles in flight per warp
-  uint32_t resident = 2;  // blocks per SM to leave registers for
-  uint32_t room = 0;      // KB of shared memory to take at least; see product_choice
-  uint32_t late = 0;      // the next kernel may start when x was read, else at once
+  uint32_t unit = 16;          // rows that are finished at once, 16 or 32
+  uint32_t groups = 4;         // tile rows of a unit in work at once: slices / per_warp * groups + 1 warps
+  uint32_t second_groups = 4;  // mixed: the same for blocks of the second format, not more than groups
+  uint32_t per_warp = 1;       // slices of a warp; slices must be a multiple of it
+  uint32_t depth = 2;          // tiles in flight per warp
+  uint32_t resident = 2;       // blocks per SM to leave registers for
+  uint32_t room = 0;           // KB of shared memory to take at least; see product_choice
+  uint32_t late = 0;           // the next kernel may start when x was read, else at once
   uint32_t columns = 1;
   uint32_t x = x_f32, norm = no_norm, exact = 0;
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
+  uint32_t cache = 1;    // qkv: k and v go to the cache as f16; no: behind q in y, whatever the cache wants
   uint32_t halves = 0;   // qkv: values half of `rotary` apart are turned, else neighbours
   uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1
   uint32_t chained = 0;
@@ -74,6 +78,8 @@ struct Product {
   uint32_t warps() const { return slices / per_warp * groups + 1; }
   // Of shared memory, known while building.
   uint32_t x_bytes() const;
+  uint32_t ring_bytes() const;
+  uint32_t second_depth() const;  // tiles in flight per warp of the second format, in the same ring
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
@@ -100,6 +106,10 @@ struct ProductChoice {
 ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
 // Other shapes worth a try, the choice above first: what a search on another GPU goes through.
 std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
+// How many of a grid's blocks should do the rows of the second format, so that all end at the same time.
+uint32_t mixed_blocks(const Product& spec, uint32_t first_rows, uint32_t second_rows, uint32_t blocks);
+// Of the second format, from the rest of the shape: larger tiles go to fewer warps rather than to more shared memory.
+void set_second_groups(Product& spec);
 // Whether a shape from elsewhere (groups, per_warp, depth, resident) fits the product.
 bool product_fits(const Product& spec);
 // The most vectors at once.
@@ -112,13 +122,15 @@ inline auto Product::fields() {
       F{"format", &S::format, weight_formats()}, F{"second", &S::second, weight_formats()},
       F{"mixed", &S::mixed, yes_or_no()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
       F{"slices", &S::slices, range(1, 512)}, F{"unit", &S::unit, one_of({16, 32})},
-      F{"groups", &S::groups, one_of({1, 2, 4, 8})}, F{"per_warp", &S::per_warp, range(1, 64)},
-      F{"depth", &S::depth, range(1, 8)}, F{"resident", &S::resident, range(1, 4)}, F{"room", &S::room, range(0, 226)},
-      F{"late", &S::late, yes_or_no()}, F{"columns", &S::columns, range(1, 8)}, F{"x", &S::x, named({"f32", "bf16"})},
+      F{"groups", &S::groups, one_of({1, 2, 4, 8})}, F{"second_groups", &S::second_groups, one_of({1, 2, 4, 8})},
+      F{"per_warp", &S::per_warp, range(1, 64)}, F{"depth", &S::depth, range(1, 8)},
+      F{"resident", &S::resident, range(1, 4)}, F{"room", &S::room, range(0, 226)}, F{"late", &S::late, yes_or_no()},
+      F{"columns", &S::columns, range(1, 8)}, F{"x", &S::x, named({"f32", "bf16"})},
       F{"norm", &S::norm, named({"none", "rms", "layer"})}, F{"exact", &S::exact, yes_or_no()},
       F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
-      F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
-      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+      F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
+      F{"halves", &S::halves, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+      F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

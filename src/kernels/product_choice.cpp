@@ -1,5 +1,6 @@
 // Which shape of a product to take. Found on an H200; what decides is how blocks come to lie on the SMs.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/product.h"
 #include "kernels/tile_piece.h"
@@ -11,15 +12,14 @@ namespace {
 // What the assembler wants for a thread, found by trying; each vector's part of a slice is kept in 12 registers.
 uint32_t registers(const Product& s) {
   if (s.exact) return 72 + 32 * s.columns;
-  const uint32_t formats = s.mixed ? 2 : 1, base = s.weights() == quant::Format::q4_k && !s.mixed ? 50 : 60;
-  return base + 14 * (s.columns * s.per_warp * formats - 1) + 4 * (s.columns - 1);
+  const uint32_t base = s.weights() == quant::Format::q4_k && !s.mixed ? 50 : 60;
+  return base + 14 * (s.columns * s.per_warp - 1) + 4 * (s.columns - 1);
 }
 
 // With everything known while building; the device has 227 KB for all blocks of an SM.
 uint32_t shared_bytes(const Product& s) {
   const uint32_t compute = s.warps() - 1;
-  const uint32_t stage = std::max(tile_bytes(s.weights()), s.mixed ? tile_bytes(s.second_weights()) : 0);
-  return compute * s.depth * (stage + 8) + s.x_bytes() + 2 * s.columns * s.slices / s.per_warp * s.unit * 4 + 1024;
+  return s.ring_bytes() + compute * 4 * 8 + s.x_bytes() + 2 * s.columns * s.slices / s.per_warp * s.unit * 4 + 1024;
 }
 
 constexpr uint32_t all_shared = 226 * 1024, small_room = 76, large_room = 114;  // KB
@@ -40,9 +40,10 @@ bool settle(Product& s, uint32_t most, uint32_t resident, uint32_t least_residen
       const uint32_t most_groups = std::min(8u, unit / (tile_values / s.tile_cols));
       // with many slices, two a warp mean half the sums to merge; else one takes the fewest registers
       for (uint32_t i = 1; i <= most_groups; i *= 2) {
-        const uint32_t groups = s.slices > 8 || s.mixed ? most_groups / i : i;
+        const uint32_t groups = s.slices > 8 ? most_groups / i : i;
         if (warps % groups || s.slices % (warps / groups)) continue;
         s.unit = unit, s.groups = groups, s.per_warp = s.slices / (warps / groups);
+        set_second_groups(s);
         for (s.resident = resident; s.resident >= least_resident; --s.resident)
           if (fits(s)) return true;
       }
@@ -93,6 +94,38 @@ ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, 
     if (settle_any(s)) return {s, 1};
   throw Error("product: {} vectors of {} values do not fit; {} do", s.columns, cols,
               s.columns > 1 ? product_most_columns(what, cols) : 0);
+}
+
+uint32_t Product::second_depth() const {
+  const uint32_t first = groups * depth * tile_bytes(weights()), each = second_groups * tile_bytes(second_weights());
+  return std::clamp(first / each, 2u, 8u);
+}
+uint32_t Product::ring_bytes() const {
+  const uint32_t first = groups * depth * tile_bytes(weights());
+  const uint32_t other = mixed ? second_groups * second_depth() * tile_bytes(second_weights()) : 0;
+  return slices / per_warp * std::max(first, other);
+}
+
+uint32_t mixed_blocks(const Product& s, uint32_t first_rows, uint32_t second_rows, uint32_t blocks) {
+  const uint32_t tile_rows = tile_values / s.tile_cols;
+  // fewer warps take a little longer over the same bytes
+  const double cost = tile_bytes(s.weights()),
+               second_cost = tile_bytes(s.second_weights()) * (s.second_groups < s.groups ? 1.2 : 1.0);
+  auto rows_each = [&](uint32_t rows, uint32_t n) { return ((rows + tile_rows - 1) / tile_rows + n - 1) / n; };
+  uint32_t best = 1;
+  double least = INFINITY;
+  for (uint32_t n = 1; n < blocks; ++n) {
+    const double longest = std::max(rows_each(first_rows, blocks - n) * cost, rows_each(second_rows, n) * second_cost);
+    if (longest < least) least = longest, best = n;
+  }
+  return best;
+}
+
+void set_second_groups(Product& s) {
+  s.second_groups = s.groups;
+  while (s.mixed && s.second_groups > 1 &&
+         s.second_groups * 2 * tile_bytes(s.second_weights()) > s.groups * s.depth * tile_bytes(s.weights()))
+    s.second_groups /= 2;
 }
 
 bool product_fits(const Product& s) {

@@ -1,6 +1,7 @@
 // The endings of a product. Rows that belong together are two lanes apart, so one shuffle brings the partner.
 #include "kernels/product_out.h"
 
+#include "base/error.h"
 #include "kernels/kv_cache.h"
 
 namespace heddle::kernels {
@@ -8,17 +9,25 @@ namespace heddle::kernels {
 using namespace ptx;
 using Args = Product::Args;
 
-ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y) : k_(k), s_(spec), y_(y) {
+U64 ProductOut::start(U32 stride, uint32_t v) const {
+  return vector_.rec ? mul_wide(stride, vector_) : mul_wide(stride, v);
+}
+
+ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U32 vector)
+    : k_(k), s_(spec), y_(y), vector_(vector) {
+  check(!vector.rec || spec.columns == 1, "one vector at a time");
   if (s_.out != Product::qkv) return;
   U32 size = k.arg(&Args::page_size);
   Divider pages(k, size);
   for (uint32_t v = 0; v < s_.columns; ++v) {
-    U32 position = ptx::load(k.arg(&Args::positions).offset(v));
+    U32 position =
+        vector.rec ? ptx::load(k.arg(&Args::positions) + vector) : ptx::load(k.arg(&Args::positions).offset(v));
+    positions_.push_back(position);
+    if (!s_.cache) continue;
     U32 slot = pages.divide(position), in_page = position - slot * size;
-    auto table = k.arg(&Args::table) + mul_wide(k.arg(&Args::table_stride), v);
+    auto table = k.arg(&Args::table) + start(k.arg(&Args::table_stride), v);
     U64 page = widen(bitcast<uint32_t>(ptx::load(table + slot)));
     U64 first = page * mul_wide(k.arg(&Args::kv_heads), size) + widen(in_page);  // rows of head 0
-    positions_.push_back(position);
     cache_k_.push_back(first * widen(k.arg(&Args::head)) * uint64_t(2) + k.arg(&Args::k).address());
     cache_v_.push_back(first * widen(k.arg(&Args::value_head)) * uint64_t(2) + k.arg(&Args::v).address());
   }
@@ -35,9 +44,8 @@ void ProductOut::prepare(U32 row, Pred mine) {
   if (s_.out == Product::add)
     for (uint32_t v = 0; v < s_.columns; ++v) {
       auto value = k_.var(0.0f);
-      k_.when(mine, [&] {
-        value = ptx::load(k_.arg(&Args::residual) + (mul_wide(k_.arg(&Args::y_stride), v) + widen(row)));
-      });
+      k_.when(mine,
+              [&] { value = ptx::load(k_.arg(&Args::residual) + (start(k_.arg(&Args::y_stride), v) + widen(row))); });
       before_.push_back(value.get());
     }
   if (s_.out != Product::qkv) return;
@@ -68,12 +76,18 @@ void ProductOut::rotate_and_cache(uint32_t v, F32 sum) {
   // the first of a pair becomes a cos - b sin, the second b cos + a sin
   F32 signed_sin = select(second_ == 0u, -sin_[v], sin_[v]);
   F32 turned = select(turned_, fma(other, signed_sin, sum * cos_[v]), sum);
+  if (!s_.cache) {
+    U32 q_rows = k_.arg(&Args::q_rows), k_rows = k_.arg(&Args::k_rows);
+    U32 before = select(is_q_, k_.constant(0u), select(is_k_, q_rows, q_rows + k_rows));
+    U32 at = before + head_ * select(is_q_ || is_k_, k_.arg(&Args::head), k_.arg(&Args::value_head)) + place_;
+    return k_.when(mine_, [&] { ptx::store(y_ + (start(k_.arg(&Args::y_stride), v) + widen(at)), turned); });
+  }
   k_.when(mine_, [&] {
     k_.when_else(
         is_q_,
         [&] {
           U32 at = head_ * k_.arg(&Args::head) + place_;
-          ptx::store(y_ + (mul_wide(k_.arg(&Args::y_stride), v) + widen(at)), turned);
+          ptx::store(y_ + (start(k_.arg(&Args::y_stride), v) + widen(at)), turned);
         },
         [&] {
           U32 size = select(is_k_, k_.arg(&Args::head), k_.arg(&Args::value_head));
@@ -89,7 +103,7 @@ void ProductOut::write(uint32_t v, F32 sum) {
   if (s_.out == Product::qkv) return rotate_and_cache(v, sum);
   auto put = [&](U32 at, Pred here, F32 value) {
     k_.when(here, [&] {
-      U64 place = mul_wide(k_.arg(&Args::y_stride), v) + widen(at);
+      U64 place = start(k_.arg(&Args::y_stride), v) + widen(at);
       if (s_.y_bf16)
         ptx::store(y_.as<bf16>() + place, to_bf16(value));
       else

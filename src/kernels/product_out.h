@@ -7,8 +7,9 @@ namespace heddle::kernels {
 
 class ProductOut {
  public:
-  // After the wait: reads positions and tables. `y`: that of the first vector.
-  ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y);
+  // After the wait: reads positions and tables. `y`: that of the first vector. With `vector` it is about that one alone
+  // (and spec.columns is 1).
+  ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {});
 
   // Before the sums are there: what can be asked for early. `mine`: this lane's row exists and it writes it.
   void prepare(ptx::U32 row, ptx::Pred mine);
@@ -17,10 +18,13 @@ class ProductOut {
 
  private:
   void rotate_and_cache(uint32_t v, ptx::F32 sum);
+  // Where vector v begins among those that are so far apart.
+  ptx::U64 start(ptx::U32 stride, uint32_t v) const;
 
   ptx::Builder<Product::Args>& k_;
   const Product& s_;
   ptx::Global<float> y_;
+  ptx::U32 vector_;
   std::vector<ptx::U64> cache_k_, cache_v_;  // qkv: of each vector, its row in kv head 0
   std::vector<ptx::U32> positions_;
   ptx::U32 row_;

@@ -1,4 +1,4 @@
-// Quantisation of activations: a thread takes four values, so that eight (or four) lanes share a block.
+// Quantisation of activations: a thread takes four values, so that eight lanes share a block.
 #include "kernels/q8_1.h"
 
 #include "kernels/chain.h"
@@ -16,8 +16,9 @@ struct Quantised {
   U32 word;  // this lane's four int8
   F32 d, s;  // of the block
 };
-// Four values of each lane, `lanes` lanes a block. All lanes of the warp must take part.
-Quantised quantise(const Vec<float, 4>& v, uint32_t lanes) {
+// Four values of each lane. All lanes of the warp must take part.
+Quantised quantise(const Vec<float, 4>& v) {
+  constexpr uint32_t lanes = 8;  // of a block
   F32 largest = max(max(abs(v[0]), abs(v[1])), max(abs(v[2]), abs(v[3])));
   F32 d = warp_max(largest, lanes) / 127.0f;
   F32 divisor = select(d != 0.0f, d, 1.0f);  // 0: all zeros, or so small that d is
@@ -29,22 +30,9 @@ Quantised quantise(const Vec<float, 4>& v, uint32_t lanes) {
   return {word, d, d * to_f32(sum)};
 }
 
-// A block of the grid takes one row and 4 * threads columns of it.
-template <class Spec>
-Grid grid_of_rows(const typename Spec::Args& args, uint32_t block, uint32_t align) {
-  if (args.cols % block)
-    throw Error("{}: {} columns are not a multiple of its block of {}", Spec::name, args.cols, block);
-  if (args.x.address % 16 || args.y.address % align)
-    throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", Spec::name, align, args.x.address,
-                args.y.address);
-  const uint32_t per_block = 4 * threads, blocks = args.cols / per_block + (args.cols % per_block != 0);
-  if (blocks > 65535) throw Error("{}: {} columns, {} at most", Spec::name, args.cols, 65535 * per_block);
-  return {.x = args.rows ? args.rows : 1, .y = blocks ? blocks : 1};
-}
-
 // v(first column, values): for this thread's four values; columns behind the last count as zeros.
-template <class Args>
-void each_quad(Builder<Args>& k, auto&& body) {
+void each_quad(Builder<QuantizeQ8_1::Args>& k, auto&& body) {
+  using Args = QuantizeQ8_1::Args;
   U32 row = k.block_id(), cols = k.arg(&Args::cols), col = (k.block_y() * threads + k.thread()) * 4u;
   k.when(row < k.arg(&Args::rows), [&] {
     std::vector<Var<float>> x;
@@ -70,7 +58,7 @@ Kernel QuantizeQ8_1::build() const {
   chain_start(k, chained);
   chain_wait(k, chained);
   each_quad(k, [&](U32 row, U32 col, U32 cols, Pred inside, const Vec<float, 4>& v) {
-    Quantised block = quantise(v, 8);
+    Quantised block = quantise(v);
     U32 number = col / 32u;
     U32 bytes = layout == blocks ? cols / 32u * 36u : (cols + cols / 8u + 15u) & ~15u;
     auto y = k.arg(&Args::y) + mul_wide(row, bytes);
@@ -89,25 +77,14 @@ Kernel QuantizeQ8_1::build() const {
 }
 
 Grid QuantizeQ8_1::grid(const Args& args) const {
-  return grid_of_rows<QuantizeQ8_1>(args, 32, layout == planes ? 16 : 4);
+  if (args.cols % 32) throw Error("{}: {} columns are not a multiple of its block of 32", name, args.cols);
+  if (const uint32_t align = layout == planes ? 16 : 4; args.x.address % 16 || args.y.address % align)
+    throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", name, align, args.x.address,
+                args.y.address);
+  // a block of the grid takes one row and so many columns of it
+  const uint32_t per_block = 4 * threads, wide = args.cols / per_block + (args.cols % per_block != 0);
+  if (wide > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, 65535 * per_block);
+  return {.x = args.rows ? args.rows : 1, .y = wide ? wide : 1};
 }
-
-Kernel QuantizeQ8_16::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  chain_wait(k, chained);
-  each_quad(k, [&](U32 row, U32 col, U32 cols, Pred inside, const Vec<float, 4>& v) {
-    Quantised block = quantise(v, 4);
-    auto y = k.arg(&Args::y) + mul_wide(row, cols + cols / 2u);
-    k.when(inside, [&] { store((y + col).template as<uint32_t>(), block.word); });
-    k.when(inside && (col & 15u) == 0u, [&] {
-      store_vec((y + (cols + col / 2u)).template as<float>(), Vec<float, 2>{block.d, block.s});
-    });
-  });
-  return k.finish();
-}
-
-Grid QuantizeQ8_16::grid(const Args& args) const { return grid_of_rows<QuantizeQ8_16>(args, 16, 8); }
 
 }  // namespace heddle::kernels

@@ -1,5 +1,5 @@
 // Activations to int8 blocks, for products with integer weights.
-// Both kernels define a block alike: d = largest magnitude / 127, each int8 is x / d rounded to nearest even and
+// Of a block: d = largest magnitude / 127, each int8 is x / d rounded to nearest even and
 // clamped to +-127 (both divisions correctly rounded, so that host and device agree bit for bit), s = d * (sum of the
 // int8). A block of zeros is all zeros. A block with NaN or infinity has no meaning.
 #pragma once
@@ -32,23 +32,6 @@ struct QuantizeQ8_1 {
                       Field<QuantizeQ8_1>{"chained", &QuantizeQ8_1::chained, yes_or_no()});
   }
   size_t row_bytes(size_t cols) const;
-
-  ptx::Kernel build() const;
-  ptx::Grid grid(const Args& args) const;
-};
-
-// Blocks of 16 with d and s in f32: a row is cols int8, then cols / 16 pairs {d, s}, cols * 3 / 2 bytes.
-struct QuantizeQ8_16 {
-  static constexpr std::string_view name = "quantize_q8_16", summary = "rows of f32 to int8, f32 scale and sum per 16",
-                                    lowest_target = "sm_75";
-  struct Args {
-    ptx::DevicePtr<uint8_t> y;  // (rows, cols * 3 / 2), 8-byte aligned
-    ptx::DevicePtr<float> x;    // (rows, cols), 16-byte aligned
-    uint32_t rows, cols;        // cols: a multiple of 16
-  };
-  uint32_t chained = 0;
-  auto operator<=>(const QuantizeQ8_16&) const = default;
-  static auto fields() { return std::tuple(Field<QuantizeQ8_16>{"chained", &QuantizeQ8_16::chained, yes_or_no()}); }
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;

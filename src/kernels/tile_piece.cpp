@@ -159,6 +159,39 @@ std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vec
   return dots;
 }
 
+// A byte b in the low half of the f16 1024 is 1024 + b.
+std::vector<U32> TilePiece::halves(Shared<uint8_t> w) const {
+  const BlockInTile<Space::shared> block(format_, w, 0, block_, {});
+  std::vector<U32> all;
+  if (format_ == quant::Format::f16) {
+    for (uint32_t at = 0; at < 64; at += 16)
+      for (U32 word : block.words(at, 4, {})) all.push_back(word);
+    return all;
+  }
+  if (!blocks_) {
+    const std::vector<F32> v = load_plain(format_, block);
+    for (size_t i = 0; i < v.size(); i += 2) {
+      auto within = [](F32 x) { return max(min(x, 65504.0f), -65504.0f); };
+      all.push_back(bitcast<uint32_t>(to_f16x2(within(v[i]), within(v[i + 1]))));
+    }
+    return all;
+  }
+  auto twice = [](F32 v) { return to_f16x2(v, v); };
+  for (const Run& run : blocks_->decode_unsigned(load_blocks(*blocks_, block, lane_), lane_)) {
+    const float factor = half_factor(format_);
+    F16x2 scale = twice(run.scale * factor), less;
+    if (run.has_min) less = twice(-run.min * factor);
+    for (U32 word : run.q)
+      for (uint32_t selector : {0x4140u, 0x4342u}) {
+        U32 bytes = run.has_min ? word : word ^ 0x80808080u;
+        F16x2 above = bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, selector));
+        F16x2 q = above - f16x2{run.has_min ? 0x64006400u : 0x64806480u};
+        all.push_back(bitcast<uint32_t>(run.has_min ? fma(q, scale, less) : q * scale));
+      }
+  }
+  return all;
+}
+
 std::vector<F32> TilePiece::values(Global<uint8_t> w, uint32_t step) const {
   const BlockInTile<Space::global> block(format_, w, step * blocks_of_step(format_), block_, {.nc = true});
   if (!blocks_) return load_plain(format_, block);

@@ -73,7 +73,7 @@ class Bench {
     std::sort(row.rates.begin(), row.rates.end());
     const StepCost cost = step_cost(running_, batch);
     const double steps = row.median() / batch;
-    row.bytes = (cost.bytes + batch * cache_bytes(running_.model, depth + tokens / 2.0)) * steps;
+    row.bytes = (cost.bytes + batch * cache_bytes(running_, depth + tokens / 2.0)) * steps;
     row.products = cost.products * row.median();
     return row;
   }

@@ -51,14 +51,14 @@ StepCost step_cost(const RunningModel& running, uint32_t rows) {
   return cost;
 }
 
-double cache_bytes(const model::Model& model, double position) {
-  double bytes = 0;
-  for (const model::Layer& layer : model.layers) {
+double cache_bytes(const RunningModel& running, double position) {
+  double values = 0;
+  for (const model::Layer& layer : running.model.layers) {
     const model::Attention& a = layer.attention;
     const double seen = a.window ? std::min<double>(position, a.window) : position;
-    bytes += seen * 2 * a.kv_heads * (a.head + a.value_head);
+    values += seen * a.kv_heads * (a.head + a.value_head);
   }
-  return bytes;
+  return values * (running.limits.kv == model::KvFormat::q8 ? 34.0 / 32 : 2);
 }
 
 double memory_limit(const RunningModel& running, uint32_t threads) {

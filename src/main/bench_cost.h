@@ -12,7 +12,7 @@ struct StepCost {
 StepCost step_cost(const RunningModel& running, uint32_t rows);
 
 // Bytes of keys and values that a row at `position` reads.
-double cache_bytes(const model::Model& model, double position);
+double cache_bytes(const RunningModel& running, double position);
 
 // Bytes per second that memory gives: the GPU's, or as so many threads of the CPU can read them. Measured.
 double memory_limit(const RunningModel& running, uint32_t threads);

@@ -78,7 +78,8 @@ model::Model cut_model(const model::Model& model, double products) {
   return cut;
 }
 
-void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact, double seconds) {
+void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact, model::KvFormat kv,
+                    double seconds) {
   const double products = seconds * products_per_second * double(hardware_threads());
   const model::Model cut = cut_model(model, products / least_tokens);
   double for_one = double(cut.output.rows) * double(cut.output.cols);
@@ -88,7 +89,8 @@ void brief_selftest(const model::Model& model, const MakeBackend& make, bool exa
 
   std::vector<uint32_t> tokens(most);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = uint32_t(engine::random_bits(6, i) % cut.vocabulary);
-  const model::Limits limits = model::limits_for(most);
+  model::Limits limits = model::limits_for(most);
+  limits.kv = kv;
   const auto reference = cpu::make_reference(cut, limits);
   const auto backend = make(cut, limits);
   model::Session judge(cut, *reference, limits), session(cut, *backend, limits);

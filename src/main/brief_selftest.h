@@ -19,7 +19,9 @@ struct SelftestFailed : Error {
 using MakeBackend = std::function<std::unique_ptr<model::Backend>(const model::Model&, const model::Limits&)>;
 
 // Compares the backend with the reference on a cut model: some tokens at once, and one by one. Throws SelftestFailed
-// with both figures if it is not near enough. `seconds`: what the reference may take, about.
-void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact, double seconds = 0.2);
+// with both figures if it is not near enough. Both have a KV cache in `kv`. `seconds`: what the reference may take,
+// about.
+void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact,
+                    model::KvFormat kv = model::KvFormat::f16, double seconds = 0.2);
 
 }  // namespace heddle

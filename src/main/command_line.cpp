@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "kernels/catalog.h"
 #include "main/bench_command.h"
+#include "main/bench_serve.h"
 #include "main/gpu_command.h"
 #include "main/inspect_command.h"
 #include "main/model_commands.h"
@@ -37,6 +38,7 @@ constexpr const char* examples =
     "  heddle chat MODEL                      a conversation\n"
     "  heddle run MODEL -p \"Once upon\"       a text continued\n"
     "  heddle bench MODEL                     how fast that is here, and how near to what memory can give\n"
+    "  heddle bench serve-sim MODEL           many requests at once: how fast, and how evenly\n"
     "  heddle plan MODEL --ctx 8192           the memory it will take, and whether it fits\n"
     "  heddle perplexity MODEL FILE           how well it foretells a text\n"
     "  heddle inspect MODEL                   what a GGUF file or a folder of safetensors holds and needs\n"
@@ -100,7 +102,7 @@ void describe_ptx(CLI::App& program, PtxOptions& options, std::ostream& out, int
 // What the options of `selftest` and `bench` are read into.
 struct GpuOptions {
   SelftestOptions selftest;
-  std::string device, sweep;  // of selftest; empty: the default
+  std::string device, sweep, kv;  // of selftest; empty: the default
   bool exact = false;
   BenchKernelsOptions kernels;
 };
@@ -126,6 +128,7 @@ bool run_selftest(const GpuOptions& options, std::ostream& out) {
   if (kernels.kernels.size() == 1 && is_model(kernels.kernels[0])) {
     ModelSelftestOptions model{.model = kernels.kernels[0]};
     model.device.exact = options.exact;
+    if (!options.kv.empty()) model.device.kv = kv_named(options.kv);
     model.device.threads = kernels.threads;
     if (!options.sweep.empty()) model.sweep = options.sweep;
     if (!number.empty()) model.device.device = is_number ? "cuda:" + number : number;
@@ -134,6 +137,7 @@ bool run_selftest(const GpuOptions& options, std::ostream& out) {
   if (!number.empty() && !is_number)
     throw Error("--device: expected the number of a GPU such as 0 or cuda:0, found {}", in_quotes(options.device));
   if (options.exact) throw Error("--exact: expected a MODEL with it, found none");
+  if (!options.kv.empty()) throw Error("--kv: expected a MODEL with it, found none");
   if (!options.sweep.empty()) kernels.sweep = options.sweep;
   return selftest(kernels, out);
 }
@@ -152,13 +156,16 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, std
                    "How many shapes or tokens: quick, normal or full; without it, kernels full and a MODEL normal")
       ->type_name("SWEEP");
   test->add_flag("--exact", options.exact, "With a MODEL: do not quantise activations");
+  test->add_option("--kv", options.kv, "With a MODEL: what the KV cache keeps, f16 or q8")->type_name("FORMAT");
   test->add_option("--seed", options.selftest.seed, "Of the random inputs")->type_name("N");
   test->add_option("--threads", options.selftest.threads, "On the host, for the references; 0: all")->type_name("N");
   test->callback([&options, &out, &status] { status = run_selftest(options, out) ? 0 : 1; });
 
-  CLI::App* bench = program.add_subcommand("bench", "Time a model on this machine, or the GPU kernels");
+  CLI::App* bench =
+      program.add_subcommand("bench", "Time a model on this machine, for one user or many, or the GPU kernels");
   bench->require_subcommand(0, 1);
   describe_bench(*bench, out, err);
+  describe_bench_serve(*bench, out, err);
   CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
   kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
   kernels->add_option("--device", options.kernels.device, "Which GPU, by its name in `heddle devices`")

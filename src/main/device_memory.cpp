@@ -33,21 +33,55 @@ double parameters(const model::Model& model) {
   return count;
 }
 
+uint32_t blocks_for(uint64_t tokens) {
+  const uint32_t block = model::Limits().block_tokens;
+  return uint32_t(std::min<uint64_t>((tokens + block - 1) / block, UINT32_MAX / block));
+}
+
+// With blocks up to those that were asked for, as many as fit beside the rest.
+model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
+                      const cuda::DeviceInfo* gpu) {
+  uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
+  if (available == 0) low = high;  // not known
+  while (low < high) {
+    limits.kv_blocks = low + (high - low + 1) / 2;
+    if (memory_for(model, options, limits, gpu).total() <= available)
+      low = limits.kv_blocks;
+    else
+      high = limits.kv_blocks - 1;
+  }
+  limits.kv_blocks = low;
+  return limits;
+}
+
 }  // namespace
+
+model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows) {
+  model::Limits limits = model::limits_for(context, rows);
+  limits.kv = options.kv;
+  if (options.cache_tokens == 0) return limits;
+  limits.rows = rows;
+  limits.kv_blocks = std::min(limits.kv_blocks, blocks_for(options.cache_tokens));
+  return limits;
+}
 
 model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
                          const cuda::DeviceInfo* gpu) {
   if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
   const cpu::Options cpu{.threads = options.threads, .isa = options.isa, .exact = options.exact};
   model::Memory memory = cpu::memory_needed(model, limits, cpu);
-  if (options.backend == "reference") memory.kv *= 2;  // f32
+  if (options.backend == "reference") {  // keeps f32
+    model::Limits halves = limits;
+    halves.kv = model::KvFormat::f16;
+    memory.kv = model::kv_bytes(model, halves) * 2;
+  }
   return memory;
 }
 
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
                          uint64_t available, const cuda::DeviceInfo* gpu) {
   const auto fits = [&](uint32_t context) {
-    return memory_for(model, options, model::limits_for(context, rows), gpu).total() <= available;
+    return memory_for(model, options, limits_for(options, context, rows), gpu).total() <= available;
   };
   if (fits(most)) return most;
   uint32_t low = 0, high = most / 32 + 1;  // in blocks: low fits or is 0, high does not
@@ -62,12 +96,13 @@ uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 
 
 Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
         const cuda::DeviceInfo* gpu) {
-  Fit fit{.needed = memory_for(model, options, model::limits_for(model.context, rows), gpu), .available = available};
+  Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
   fit.largest = available == 0 || fit.needed.total() <= available
                     ? model.context
                     : largest_context(model, options, model.context, rows, available, gpu);
   const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= least_context);
   fit.context = enough ? fit.largest : 0;
+  if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available, gpu);
   return fit;
 }
 

@@ -9,6 +9,8 @@ namespace heddle {
 // What the backend that `options` ask for would take; with `gpu`, on that GPU.
 model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
                          const cuda::DeviceInfo* gpu = nullptr);
+// Of a sequence with so much context, or of the cache that `options` ask for if that is smaller.
+model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows);
 // The largest context up to `most`, a multiple of 32 or `most` itself, that takes no more than `available` bytes; 0 if
 // none does.
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
@@ -23,6 +25,7 @@ struct Fit {
   uint32_t largest = 0;  // context that would fit; 0: none would
   model::Memory needed;  // for all of the model's context
   uint64_t available = 0;
+  model::Limits limits;  // with `context`, and with as much of the cache that was asked for as fits
 };
 // A context that was asked for is not cut. `available` 0: not known, so that all fits.
 Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,

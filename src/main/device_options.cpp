@@ -9,6 +9,13 @@
 
 namespace heddle {
 
+model::KvFormat kv_named(const std::string& name) {
+  if (name == "f16") return model::KvFormat::f16;
+  if (name == "q8") return model::KvFormat::q8;
+  throw Error("--kv: expected f16 or q8, found {}", in_quotes(name));
+}
+const char* name_of(model::KvFormat kv) { return kv == model::KvFormat::q8 ? "q8" : "f16"; }
+
 void describe_device(CLI::App& command, DeviceOptions& options) {
   command
       .add_option("--device", options.device,
@@ -24,6 +31,15 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
   command.add_option("--cpu-isa", options.isa, "Instructions of the cpu backend: auto, or one that this machine has")
       ->type_name("NAME");
   command.add_flag("--exact", options.exact, "Do not quantise activations");
+  command.add_flag(
+      "--deterministic", options.deterministic,
+      "What is computed for a token does not depend on what is computed beside it, nor on how a prompt was "
+      "cut; slower. On the CPU it is always so");
+  command
+      .add_option_function<std::string>(
+          "--kv", [&options](const std::string& name) { options.kv = kv_named(name); },
+          "What the KV cache keeps: f16 (the default), or q8, about half the bytes")
+      ->type_name("FORMAT");
   command.add_flag("--no-selftest", options.no_selftest, "Do not try a GPU on a piece of the model before it is used");
 }
 

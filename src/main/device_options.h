@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "model/backend.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -17,10 +19,17 @@ struct DeviceOptions {
   std::string isa = "auto";     // instructions of the cpu backend
   uint32_t threads = 0;         // 0: one per core
   uint32_t context = 0;         // 0: the model's, or less where memory asks for it
-  bool exact = false;           // activations are not quantised
-  bool no_selftest = false;     // a GPU is not tried before it is used
-  bool trace = false;           // a GPU keeps the times of its kernels
+  uint32_t cache_tokens = 0;    // of all sequences, less where memory asks for it; 0: one sequence with all its context
+  model::KvFormat kv = model::KvFormat::f16;  // what the KV cache keeps
+  bool exact = false;                         // activations are not quantised
+  bool deterministic = false;  // a GPU computes a row the same way whatever else is in the batch; a CPU always does
+  bool no_selftest = false;    // a GPU is not tried before it is used
+  bool trace = false;          // a GPU keeps the times of its kernels
 };
+// "f16" or "q8"; an Error that says so for anything else.
+model::KvFormat kv_named(const std::string& name);
+const char* name_of(model::KvFormat kv);
+
 void describe_device(CLI::App& command, DeviceOptions& options);
 // The model of a command for which the program's own is enough.
 CLI::Option* describe_model(CLI::App& command, std::string& path);

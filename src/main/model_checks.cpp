@@ -37,10 +37,11 @@ std::string table_of(const std::vector<ModelCheck>& checks) {
   return text;
 }
 
-ModelChecks::ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar)
-    : model_(model), texts_{std::move(first), std::move(second)}, bar_(bar) {
+ModelChecks::ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar, model::KvFormat kv)
+    : model_(model), texts_{std::move(first), std::move(second)}, bar_(bar), kv_(kv) {
   check(texts_[0].size() == texts_[1].size() && !texts_[0].empty(), "two texts of one length");
-  const model::Limits limits = model::limits_for(uint32_t(texts_[0].size()));
+  model::Limits limits = model::limits_for(uint32_t(texts_[0].size()));
+  limits.kv = kv;
   const auto reference = cpu::make_reference(model, limits);
   for (const Tokens& text : texts_) {
     std::vector<float>& all = right_.emplace_back();
@@ -58,6 +59,7 @@ model::Limits ModelChecks::limits() const {
   const uint32_t each = uint32_t(texts_[0].size()) + continued + 2;
   limits.rows = uint32_t(texts_[0].size()) + most_batch;
   limits.kv_blocks = most_batch * ((each + limits.block_tokens - 1) / limits.block_tokens);
+  limits.kv = kv_;
   return limits;
 }
 

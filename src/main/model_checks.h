@@ -26,8 +26,9 @@ inline double cosine_bar(bool exact) { return exact ? 0.9999 : 0.999; }
 
 class ModelChecks {
  public:
-  // Two texts of the same length, not alike. The reference computes them here.
-  ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar);
+  // Two texts of the same length, not alike. The reference computes them here, with a KV cache in `kv`.
+  ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar,
+              model::KvFormat kv = model::KvFormat::f16);
 
   // Of a cache that holds all sequences that are checked at once.
   model::Limits limits() const;
@@ -64,6 +65,7 @@ class ModelChecks {
   const model::Model& model_;
   std::vector<Tokens> texts_;
   double bar_;
+  model::KvFormat kv_;
   std::vector<std::vector<float>> right_;  // per text: (tokens, vocabulary)
   std::string called_;                     // of the backend that is checked
   std::vector<ModelCheck> checks_;

@@ -81,7 +81,7 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out) {
       text->push_back(has_words ? text->at(i) : uint32_t(engine::random_bits(text == &first, i) % model.vocabulary));
     text->resize(count);
   }
-  ModelChecks checks(model, first, second, cosine_bar(options.device.exact));
+  ModelChecks checks(model, first, second, cosine_bar(options.device.exact), options.device.kv);
   out << fmt::format("{}: {} tokens, reference in {:.1f} s\n", model.name, first.size(), seconds_since(start))
       << std::flush;
   for (const bool graphs : {true, false}) {

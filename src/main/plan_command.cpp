@@ -46,7 +46,7 @@ class Plan {
 
  private:
   void count(Device& device, const cuda::DeviceInfo* gpu) {
-    device.needed = memory_for(model, options_.device, model::limits_for(model.context, options_.rows), gpu);
+    device.needed = memory_for(model, options_.device, limits_for(options_.device, model.context, options_.rows), gpu);
     device.largest = largest_context(model, options_.device, most_, options_.rows, device.free, gpu);
   }
   void add_gpu(const cuda::Context& context) {
@@ -93,7 +93,7 @@ void print_table(const std::vector<Device>& devices, std::ostream& out) {
   }
 }
 
-void print_json(const Plan& plan, std::ostream& out) {
+void print_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Device& d : plan.devices) {
     list.push_back({{"device", d.name},
@@ -107,7 +107,8 @@ void print_json(const Plan& plan, std::ostream& out) {
                     {"largest_context", d.largest}});
     if (!d.problem.empty()) list.back()["problem"] = d.problem;
   }
-  nlohmann::ordered_json json{{"model", plan.model.name}, {"context", plan.model.context}, {"devices", list}};
+  nlohmann::ordered_json json{
+      {"model", plan.model.name}, {"context", plan.model.context}, {"kv", name_of(kv)}, {"devices", list}};
   if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
 }
@@ -129,10 +130,10 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
 bool plan(const PlanOptions& options, std::ostream& out) {
   const Plan plan(options);
   if (options.json) {
-    print_json(plan, out);
+    print_json(plan, options.device.kv, out);
   } else {
-    out << fmt::format("{}: context of {} tokens, batches of up to {}\n", plan.model.name, plan.model.context,
-                       options.rows);
+    out << fmt::format("{}: context of {} tokens, KV cache in {}, batches of up to {}\n", plan.model.name,
+                       plan.model.context, name_of(options.device.kv), options.rows);
     print_table(plan.devices, out);
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }

@@ -107,12 +107,15 @@ class Opener {
       brief_selftest(
           running_->model,
           [&](const model::Model& model, const model::Limits& limits) {
-            return gpu::make_gpu(model, limits, {.device = info.ordinal, .exact = options_.exact});
+            return gpu::make_gpu(
+                model, limits,
+                {.device = info.ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
           },
-          options_.exact);
+          options_.exact, options_.kv);
     Progress progress(log_);
     gpu::Options with{.device = info.ordinal,
                       .exact = options_.exact,
+                      .deterministic = options_.deterministic,
                       .trace = options_.trace,
                       .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
     running_->backend = gpu::make_gpu(running_->model, running_->limits, with);
@@ -149,11 +152,14 @@ class Opener {
   }
   void settle(const Fit& fits) {
     if (fits.context != running_->model.context) load(fits.context);
-    running_->limits = model::limits_for(running_->model.context, rows_);
+    running_->limits = fits.limits;
   }
   void say_if_cut(const Fit& fits) {
     if (fits.context != context_)
       say(fmt::format("the context is {} tokens of {}: more does not fit into memory", fits.context, context_));
+    const uint64_t cache = uint64_t(fits.limits.kv_blocks) * fits.limits.block_tokens;
+    if (cache < options_.cache_tokens)
+      say(fmt::format("the KV cache is {} tokens of {}: more does not fit into memory", cache, options_.cache_tokens));
   }
   void say(const std::string& line) {
     if (log_) *log_ << line << std::endl;

@@ -192,7 +192,7 @@ class Backend {
   // looks at them). Nothing: this backend, or one of these pickings, cannot; result() is still there.
   virtual std::span<const Picked> pick(std::span<const Picking>) { return {}; }
 
-  // Of the KV cache, in all layers; between two batches.
+  // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t, uint32_t) { throw std::logic_error("this backend cannot copy blocks"); }
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/any_attention.h"
+#include "proof/kv_rows.h"
 #include "proof/layer_cases.h"
 #include "proof/page_table.h"
 
@@ -40,7 +41,7 @@ struct Shape {
 
 class Problem {
  public:
-  Problem(Machine& m, Random& random, const Shape& shape) : s_(shape) {
+  Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv) : s_(shape) {
     uint32_t last = 0;
     for (auto [sequence, position] : s_.rows)
       if (position != ~0u) last = std::max(last, position);
@@ -50,22 +51,19 @@ class Problem {
       for (uint32_t p = first(position); p < end(position); ++p) seen[sequence][p] = true, pages.need(sequence, p);
     pages.place(random);
 
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    auto fill = [&](std::vector<std::vector<float>>& x, uint32_t size) {
-      std::vector<f16> cache(pages.rows(s_.kv_heads) * size, to_f16(nan));
+    // q8: scales of positions that no row sees are NaN
+    auto fill = [&](std::vector<std::vector<float>>& x, uint32_t size, ptx::DevicePtr<f16>& scales) {
+      KvRows cache(pages.rows(s_.kv_heads), size, kv);
       for (uint32_t s = 0; s < s_.sequences(); ++s) {
         x.push_back(random.normals(size_t(last + 1) * s_.kv_heads * size));
         for (uint32_t p = 0; p <= last; ++p)
           for (uint32_t h = 0; h < s_.kv_heads && seen[s][p]; ++h)
-            for (uint32_t i = 0; i < size; ++i) {
-              float& value = x[s][(size_t(p) * s_.kv_heads + h) * size + i];
-              const f16 half = to_f16(value);
-              value = to_f32(half);
-              cache[pages.row(s, p, s_.kv_heads, h) * size + i] = half;
-            }
+            cache.put(pages.row(s, p, s_.kv_heads, h), &x[s][(size_t(p) * s_.kv_heads + h) * size]);
       }
-      return m.put(cache);
+      if (kv == kernels::kv_q8) scales = m.put(cache.scales);
+      return ptx::DevicePtr<f16>{m.put(cache.bytes).address};
     };
+    ptx::DevicePtr<f16> k_scale{}, v_scale{};
     const uint32_t q_stride = s_.heads * s_.head + 3, out_stride = s_.heads * s_.value_head + 5;
     q_ = random.normals(s_.rows.size() * q_stride, s_.q_size);
     std::vector<uint32_t> positions, sequences;
@@ -73,8 +71,8 @@ class Problem {
     before_ = random.normals(s_.rows.size() * out_stride);
     args = {.out = m.put(before_),
             .q = m.put(q_),
-            .k_cache = fill(k_, s_.head),
-            .v_cache = fill(v_, s_.value_head),
+            .k_cache = fill(k_, s_.head, k_scale),
+            .v_cache = fill(v_, s_.value_head, v_scale),
             .positions = m.put(positions),
             .sequences = m.put(sequences),
             .table = m.put(pages.table()),
@@ -90,6 +88,7 @@ class Problem {
             .window = s_.window,
             .scale = 1 / std::sqrt(float(s_.head)),
             .softcap = s_.softcap};
+    args.k_scale = k_scale, args.v_scale = v_scale;
     solve();
   }
   void check(Machine& m, Check& check) const {
@@ -145,7 +144,7 @@ class Problem {
 Case attention(AnyAttention spec, const Shape& shape) {
   spec.softcap = shape.softcap > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const Problem problem(m, random, shape);
+    const Problem problem(m, random, shape, spec.kv);
     m.launch(spec, problem.args);
     problem.check(m, check);
   };
@@ -182,6 +181,16 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     add({.warps = 2, .largest = 128, .vec = 2}, {.rows = mixed, .window = window});
   for (float cap : {1.0f, 20.0f, 50.0f})
     add({.warps = 2, .largest = 128}, {.rows = mixed, .window = 30, .softcap = cap, .q_size = 8});
+  for (uint32_t head : {32u, 96u, 128u, 256u, 512u})
+    add({.warps = 3, .largest = std::max(head, 128u), .vec = 4, .kv = kernels::kv_q8, .chained = head / 32 % 2},
+        {.heads = 4,
+         .kv_heads = 2,
+         .head = head,
+         .value_head = head == 256 ? 32u : head,
+         .rows = mixed,
+         .page_size = 7});
+  add({.warps = 2, .largest = 128, .vec = 4, .kv = kernels::kv_q8},
+      {.rows = mixed, .window = 17, .softcap = 20, .q_size = 8});
   add({}, {.rows = {}});
   add({.warps = 16, .largest = 128, .vec = 4}, {.heads = 1, .rows = {{0, 1500}}, .page_size = 32});
   if (sweep == Sweep::normal) return;
@@ -189,6 +198,8 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   Shape prompt{.heads = 8, .kv_heads = 2, .head = 80, .value_head = 96, .rows = {}, .page_size = 32};
   for (uint32_t p = 0; p < 600; ++p) prompt.rows.emplace_back(p % 3, p);
   add({.largest = 128, .vec = 4, .chained = 1}, prompt);
+  prompt.head = 64;
+  add({.largest = 128, .vec = 4, .kv = kernels::kv_q8, .chained = 1}, prompt);
   add({.vec = 1}, {.heads = 4,
                    .kv_heads = 1,
                    .head = 511,

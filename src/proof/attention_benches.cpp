@@ -78,10 +78,13 @@ Bench split(uint32_t length, uint32_t chunk) {
 // `clusters`: 0 for one without merging.
 Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
   spec.chained = 1, spec.merge = clusters > 0;
+  const bool q8 = spec.kv == kernels::kv_q8;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
     const auto args = inputs<ClusterAttention::Args>(m, random, length);
     ptx::DevicePtr<float> partial;
     ptx::DevicePtr<uint32_t> arrived;
+    ptx::DevicePtr<f16> scales;
+    if (q8) scales = m.put(std::vector<f16>(size_t(kv_heads) * length * head_dim / 32, to_f16(0.01f)));
     if (clusters) {
       partial = m.poisoned<float>(spec.partial_count(1, kv_heads, clusters));
       arrived = m.put(std::vector<uint32_t>(spec.arrived_count(1, kv_heads), 0));
@@ -89,13 +92,18 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
     return [=](Machine& now, uint32_t r) {
       ClusterAttention::Args a = args(r);
       a.clusters = clusters, a.partial = partial, a.arrived = arrived;
+      a.k_scale = a.v_scale = scales;
       now.launch(spec, a);
     };
   };
   std::string fields =
       fmt::format(", {} splits, rows={} stages={} warps={}", spec.splits, spec.rows, spec.stages, spec.warps);
   if (clusters) fields = fmt::format(", {} x {}", clusters, fields.substr(2));
-  return bench("cluster_attention", length, fields, "sm_90", prepare);
+  if (spec.ahead) fields += fmt::format(" ahead={}", spec.ahead);
+  if (spec.layout == kernels::kv_paged) fields += q8 ? ", q8 in pages" : ", in pages";
+  Bench all = bench("cluster_attention", length, fields, "sm_90", prepare);
+  if (q8) all.bytes *= 17.0 / 32;
+  return all;
 }
 
 }  // namespace
@@ -114,6 +122,24 @@ void add_attention_benches(std::vector<Bench>& all) {
     const auto [spec, clusters] = kernels::cluster_choice(head_dim, kv_heads, 1, length, sms);
     all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
   }
+  // what there is to choose from where latency and bandwidth count alike
+  using Choice = std::array<uint32_t, 6>;
+  const Choice choices[] = {
+      // splits, rows, stages, warps, ahead, clusters
+      {2, 8, 3, 4, 0, 8},   {2, 8, 4, 4, 0, 8},  {2, 8, 3, 4, 1, 8},  {2, 16, 2, 8, 0, 8},
+      {1, 16, 2, 8, 0, 16}, {4, 16, 2, 8, 0, 4}, {4, 16, 2, 8, 0, 3}, {8, 16, 2, 8, 0, 0},
+      {8, 16, 2, 8, 2, 0},  {8, 8, 4, 4, 0, 0},  {8, 8, 3, 4, 0, 0},
+  };
+  for (const auto& [splits, rows, stages, warps, ahead, clusters] : choices)
+    for (bool q8 : {false, true}) {
+      const ClusterAttention spec{.layout = kernels::kv_paged,
+                                  .splits = splits,
+                                  .rows = rows,
+                                  .stages = stages,
+                                  .warps = warps,
+                                  .ahead = ahead};
+      all.push_back(cluster(q8 ? kernels::as_q8(spec) : spec, 4096, clusters));
+    }
 }
 
 }  // namespace heddle::proof

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/attention_cluster.h"
+#include "proof/kv_rows.h"
 #include "proof/prompt_cases.h"
 
 namespace heddle::proof {
@@ -21,12 +22,15 @@ struct Shape {
   uint32_t window = 0;  // 0: none
   float softcap = 0;    // 0: none
   float q_size = 2;     // spreads the scores
+  // of rows: whose token each is, with the positions up to `lengths`; empty: every row has a sequence of its own
+  std::vector<uint32_t> sequence_of{};
 
   std::string text() const {
     std::string t = fmt::format("heads={}/{} lengths={}", heads, kv_heads, fmt::join(lengths, ","));
     if (page_size != 16) t += fmt::format(" page_size={}", page_size);
     if (window) t += fmt::format(" window={}", window);
     if (softcap > 0) t += fmt::format(" softcap={}", softcap);
+    if (!sequence_of.empty()) t += fmt::format(" of={}", fmt::join(sequence_of, ","));
     return t;
   }
 };
@@ -36,18 +40,21 @@ class Problem {
  public:
   Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv, uint32_t layout)
       : shape_(shape), kv_(kv), layout_(layout) {
-    const uint32_t sequences = uint32_t(shape.lengths.size());
-    q_ = random.normals(size_t(sequences) * shape.heads * shape.head_dim, shape.q_size);
+    q_ = random.normals(shape.lengths.size() * shape.heads * shape.head_dim, shape.q_size);
     const size_t row = size_t(shape.kv_heads) * shape.head_dim;  // of a position
-    for (uint32_t length : shape.lengths) {
+    for (uint32_t length : by_sequence()) {
       max_len_ = std::max(max_len_, length + 3);
       for (auto* all : {&k_, &v_}) all->push_back(random.normals(length * row));
     }
-    if (kv == kernels::kv_f16)
+    auto each_head = [&](auto&& f) {
       for (auto* all : {&k_, &v_})
         for (auto& values : *all)
-          for (float& x : values) x = to_f32(to_f16(x));
+          for (size_t i = 0; i < values.size(); i += shape.head_dim) f(&values[i]);
+    };
+    if (kv != kernels::kv_f32) each_head([&](float* x) { KvRows(1, shape.head_dim, kv).put(0, x); });
     place(m, random);
+    // what the matrix units are given; placed again it would be quantised again
+    if (kv == kernels::kv_q8) each_head([&](float* x) { KvRows(1, shape.head_dim, kernels::kv_f16).put(0, x); });
     solve();
   }
 
@@ -67,8 +74,28 @@ class Problem {
     check.near("out", out, want_, size_, bound);
   }
   size_t outputs() const { return q_.size(); }
+  // q with gaps between its rows.
+  ptx::DevicePtr<float> spread_q(Machine& m, uint32_t stride) const {
+    const size_t row = size_t(shape_.heads) * shape_.head_dim, rows = shape_.lengths.size();
+    std::vector<float> q(rows * stride, std::numeric_limits<float>::quiet_NaN());
+    for (size_t r = 0; r < rows; ++r)
+      std::copy_n(q_.begin() + ptrdiff_t(r * row), row, q.begin() + ptrdiff_t(r * stride));
+    return m.put(q);
+  }
+  ptx::DevicePtr<f16> k_scale, v_scale;  // q8
 
  private:
+  uint32_t sequence(size_t row) const { return shape_.sequence_of.empty() ? uint32_t(row) : shape_.sequence_of[row]; }
+  // The longest length of each.
+  std::vector<uint32_t> by_sequence() const {
+    std::vector<uint32_t> lengths;
+    for (size_t r = 0; r < shape_.lengths.size(); ++r) {
+      if (sequence(r) >= lengths.size()) lengths.resize(sequence(r) + 1);
+      lengths[sequence(r)] = std::max(lengths[sequence(r)], shape_.lengths[r]);
+    }
+    return lengths;
+  }
+
   // The cache as `rows` rows of head_dim, NaN but for what put() writes.
   struct Rows {
     std::vector<float> x;
@@ -76,7 +103,14 @@ class Problem {
     Rows(size_t rows, uint32_t dim) : x(rows * dim, std::numeric_limits<float>::quiet_NaN()), head_dim(dim) {}
     void put(size_t row, const float* from) { std::copy(from, from + head_dim, x.begin() + ptrdiff_t(row * head_dim)); }
   };
-  ptx::DevicePtr<uint8_t> upload(Machine& m, const Rows& rows) const {
+  ptx::DevicePtr<uint8_t> upload(Machine& m, Rows& rows, ptx::DevicePtr<f16>& scales) const {
+    if (kv_ == kernels::kv_q8) {
+      KvRows q8(rows.x.size() / rows.head_dim, rows.head_dim, kv_);
+      for (size_t i = 0; i < rows.x.size(); i += rows.head_dim)
+        if (!std::isnan(rows.x[i])) q8.put(i / rows.head_dim, &rows.x[i]);
+      scales = m.put(q8.scales);
+      return m.put(q8.bytes);
+    }
     std::vector<uint8_t> bytes(rows.x.size() * kernels::kv_bytes(kv_));
     for (size_t i = 0; i < rows.x.size(); ++i) {
       const f16 half = to_f16(rows.x[i]);
@@ -88,8 +122,9 @@ class Problem {
   uint32_t first(uint32_t length) const { return shape_.window && length > shape_.window ? length - shape_.window : 0; }
 
   void place(Machine& m, Random& random) {
-    const auto [head_dim, heads, kv_heads, lengths, page_size, window, softcap, q_size] = shape_;
-    const size_t sequences = lengths.size();
+    const uint32_t head_dim = shape_.head_dim, kv_heads = shape_.kv_heads, page_size = shape_.page_size;
+    const std::vector<uint32_t>& lengths = shape_.lengths;
+    const size_t sequences = by_sequence().size();
     q_at_ = m.put(q_);
     lengths_ = m.put(std::vector<int32_t>(lengths.begin(), lengths.end()));
     auto fill = [&](Rows& rows, const std::vector<float>& from, uint32_t length, auto&& row_of) {
@@ -103,7 +138,7 @@ class Problem {
         Rows k(size_t(kv_heads) * max_len_, head_dim), v = k;
         auto row_of = [&](uint32_t h, uint32_t p) { return size_t(h) * max_len_ + p; };
         fill(k, k_[s], lengths[s], row_of), fill(v, v_[s], lengths[s], row_of);
-        k_at_ = upload(m, k), v_at_ = upload(m, v);
+        k_at_ = upload(m, k, k_scale), v_at_ = upload(m, v, v_scale);
         k_base.push_back(k_at_.address), v_base.push_back(v_at_.address);
       }
       k_base_ = m.put(k_base), v_base_ = m.put(v_base);
@@ -116,24 +151,26 @@ class Problem {
     std::iota(order.begin(), order.end(), 0);
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(uint32_t(i))]);
     Rows k(order.size() * kv_heads * page_size, head_dim), v = k;
-    for (size_t s = 0; s < sequences; ++s) {
+    for (size_t r = 0; r < lengths.size(); ++r) {
+      const size_t s = sequence(r);
       auto page = [&](uint32_t p) { return order[s * table_stride_ + p / page_size]; };
       auto row_of = [&](uint32_t h, uint32_t p) {
         return (size_t(page(p)) * kv_heads + h) * page_size + p % page_size;
       };
-      for (uint32_t p = first(lengths[s]); p < lengths[s]; ++p) table[s * table_stride_ + p / page_size] = page(p);
-      fill(k, k_[s], lengths[s], row_of), fill(v, v_[s], lengths[s], row_of);
+      for (uint32_t p = first(lengths[r]); p < lengths[r]; ++p) table[s * table_stride_ + p / page_size] = page(p);
+      fill(k, k_[s], lengths[r], row_of), fill(v, v_[s], lengths[r], row_of);
     }
-    k_at_ = upload(m, k), v_at_ = upload(m, v), table_ = m.put(table);
+    k_at_ = upload(m, k, k_scale), v_at_ = upload(m, v, v_scale), table_ = m.put(table);
   }
 
   void solve() {
     const uint32_t dim = shape_.head_dim, kv_heads = shape_.kv_heads;
     scale_ = 1 / std::sqrt(float(dim));
-    for (size_t s = 0; s < shape_.lengths.size(); ++s)
+    for (size_t r = 0; r < shape_.lengths.size(); ++r)
       for (uint32_t h = 0; h < shape_.heads; ++h) {
-        const uint32_t kv_head = h * kv_heads / shape_.heads, end = shape_.lengths[s], begin = first(end);
-        const float* q = q_.data() + (s * shape_.heads + h) * dim;
+        const uint32_t kv_head = h * kv_heads / shape_.heads, end = shape_.lengths[r], begin = first(end);
+        const uint32_t s = sequence(r);
+        const float* q = q_.data() + (r * shape_.heads + h) * dim;
         auto row = [&](const std::vector<float>& x, uint32_t p) {
           return x.data() + (size_t(p) * kv_heads + kv_head) * dim;
         };
@@ -211,11 +248,16 @@ double cluster_bound(const Shape& shape) {
 // `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
 Case cluster(ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
   spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
-  spec.merge = clusters > 0;
+  spec.merge = clusters > 0, spec.mapped = !shape.sequence_of.empty();
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const Problem problem(m, random, shape, kernels::kv_f16, spec.layout);
+    const Problem problem(m, random, shape, spec.kv, spec.layout);
     auto args = problem.args<ClusterAttention::Args>();
     args.clusters = clusters;
+    args.k_scale = problem.k_scale, args.v_scale = problem.v_scale;
+    if (spec.mapped) {
+      args.sequence_of = m.put(shape.sequence_of);
+      args.q_stride = shape.heads * shape.head_dim + 6, args.q = problem.spread_q(m, args.q_stride);
+    }
     const size_t counters = clusters ? spec.arrived_count(args.sequences, args.kv_heads) : 0;
     if (clusters) {
       args.partial = m.poisoned<float>(spec.partial_count(args.sequences, args.kv_heads, clusters));
@@ -231,6 +273,34 @@ Case cluster(ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
   std::string text = field_text(spec) + " " + shape.text();
   if (clusters) text += fmt::format(" clusters={}", clusters);
   return {"cluster_attention", text, "sm_90", run};
+}
+
+// Every row alone gives the bits that it has among others.
+Case steady(uint32_t kv, const Shape& shape) {
+  ClusterAttention spec = kernels::steady_cluster_choice(shape.head_dim).spec;
+  if (kv == kernels::kv_q8) spec = kernels::as_q8(spec);
+  spec.layout = kernels::kv_paged, spec.mapped = 1, spec.chained = 1;
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const Problem problem(m, random, shape, kv, spec.layout);
+    auto args = problem.args<ClusterAttention::Args>();
+    args.k_scale = problem.k_scale, args.v_scale = problem.v_scale, args.sequence_of = m.put(shape.sequence_of);
+    args.out = m.poisoned<float>(problem.outputs());
+    ClusterAttention fresh = spec;
+    fresh.fresh = 1;
+    m.launch(fresh, args);
+    const std::vector<float> together = m.get(args.out, problem.outputs());
+    problem.check(check, together, cluster_bound(shape));
+    args.out = m.poisoned<float>(problem.outputs());
+    const uint64_t row_bytes = uint64_t(shape.heads) * shape.head_dim * sizeof(float);
+    for (size_t r = 0; r < shape.lengths.size(); ++r) {
+      auto one = args;
+      one.q.address += r * row_bytes, one.out.address += r * row_bytes;
+      one.lengths.address += r * 4, one.sequence_of.address += r * 4, one.sequences = 1;
+      m.launch(spec, one);
+    }
+    check.equal("alone", m.get(args.out, problem.outputs()), together);
+  };
+  return {"cluster_attention", "steady " + field_text(spec) + " " + shape.text(), "sm_90", run};
 }
 
 // Random parts, every third of them empty.
@@ -344,6 +414,35 @@ void add_simt(Sweep sweep, std::vector<Case>& cases) {
   add("paged_attention", paged, many);
 }
 
+void add_cluster_q8(std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
+    spec.kv = kv_q8, spec.layout = kv_paged;
+    cases.push_back(cluster(spec, shape, clusters));
+  };
+  for (uint32_t dim : {64u, 96u, 128u, 160u, 192u, 256u})
+    for (uint32_t chained : {0u, 1u})
+      add({.splits = 2, .rows = 8, .stages = 2, .warps = 2, .chained = chained},
+          {.head_dim = dim, .heads = 3, .lengths = {17, 0, 1, 200}});
+  // every place where shares, stages and pieces may end
+  for (uint32_t length : edge_lengths)
+    for (uint32_t splits : {1u, 4u})
+      for (uint32_t rows : {4u, 16u})
+        add({.splits = splits, .rows = rows, .stages = 3, .warps = rows / 2, .chained = splits / 4},
+            {.head_dim = 64, .lengths = {length}});
+  // the newest position may be the only one of its stage, of its piece, or in a stage that is not fetched early
+  for (uint32_t length : {1u, 2u, 3u, 16u, 17u, 32u, 33u, 49u, 65u, 129u})
+    for (uint32_t window : {0u, 1u, 20u})
+      add({.splits = 2, .rows = 2, .stages = 2, .warps = 1, .chained = 1},
+          {.head_dim = 128, .lengths = {length}, .window = window});
+  for (uint32_t clusters : {1u, 3u})
+    add({.splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1},
+        {.heads = 8, .kv_heads = 2, .lengths = {300, 0, 60}, .page_size = 48}, clusters);
+  add({.splits = 8, .rows = 8, .stages = 2, .warps = 4},
+      {.head_dim = 64, .heads = 7, .lengths = {1000}, .page_size = 32});
+  add({.splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = 20, .q_size = 8});
+}
+
 void add_cluster(Sweep sweep, std::vector<Case>& cases) {
   using namespace kernels;
   auto add = [&](const ClusterAttention& spec, const Shape& shape, uint32_t clusters = 0) {
@@ -413,6 +512,28 @@ void add_cluster(Sweep sweep, std::vector<Case>& cases) {
   }
   for (uint32_t dim : head_dims)
     if (dim > 32) add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
+  add_cluster_q8(cases);
+  // prompts and single tokens in one launch, as where a result must not depend on what else runs
+  for (uint32_t kv : {kv_f16, kv_q8})
+    for (uint32_t fresh : {0u, 1u})
+      add({.kv = kv, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1, .fresh = fresh},
+          {.head_dim = 64,
+           .heads = 4,
+           .kv_heads = 2,
+           .lengths = {5, 6, 7, 90, 0, 33, 34},
+           .page_size = 32,
+           .window = fresh * 20,
+           .sequence_of = {1, 1, 1, 0, 3, 2, 2}});
+  for (uint32_t kv : {kv_f16, kv_q8})
+    cases.push_back(steady(kv, {.head_dim = 64,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .lengths = {5, 6, 7, 190, 0, 33, 34},
+                                .page_size = 32,
+                                .sequence_of = {1, 1, 1, 0, 3, 2, 2}}));
+  for (uint32_t ahead : {1u, 2u, 16u})
+    add({.layout = kv_paged, .splits = 2, .rows = 2, .stages = 1, .warps = 1, .chained = 1, .ahead = ahead},
+        {.head_dim = 80, .lengths = {200, 0, 17, 1}, .window = ahead == 2 ? 70u : 0});
   for (uint32_t length : {100u, 1500u}) {
     const auto [spec, clusters] = cluster_choice(128, 1, 1, length, 16);
     add(spec, {.heads = 4, .lengths = {length}}, spec.merge ? clusters : 0);
@@ -426,6 +547,34 @@ void add_cluster(Sweep sweep, std::vector<Case>& cases) {
       spec.layout = kv_batched, spec.chained = 1;
       add(spec, {.heads = 32, .kv_heads = 8, .lengths = std::vector(sequences, length)}, spec.merge ? clusters : 0);
     }
+  // shapes that a search tries for thousands of positions
+  for (uint32_t kv : {kv_f16, kv_q8})
+    for (uint32_t splits : {1u, 2u, 4u, 8u})
+      for (uint32_t ahead : {0u, 2u})
+        add({.kv = kv,
+             .layout = kv_paged,
+             .splits = splits,
+             .rows = 16,
+             .stages = 2,
+             .warps = 8,
+             .chained = 1,
+             .ahead = ahead},
+            {.heads = 32, .kv_heads = 8, .lengths = {4096, 9, 5000}, .page_size = 32}, splits == 8 ? 0 : 16 / splits);
+  add({.kv = kv_q8, .layout = kv_paged, .splits = 2, .stages = 3, .chained = 1},
+      {.heads = 32, .kv_heads = 8, .lengths = {32768}, .page_size = 32}, 8);
+  for (uint32_t kv : {kv_f16, kv_q8})
+    add({.kv = kv, .layout = kv_paged, .splits = 8, .rows = 8, .stages = 3, .warps = 4, .chained = 1, .fresh = 1},
+        {.heads = 32,
+         .kv_heads = 8,
+         .lengths = {700, 701, 702, 703, 9, 2000, 1, 2},
+         .page_size = 32,
+         .sequence_of = {0, 0, 0, 0, 1, 2, 3, 3}});
+  for (uint32_t kv : {kv_f16, kv_q8})
+    cases.push_back(steady(kv, {.heads = 32,
+                                .kv_heads = 8,
+                                .lengths = {700, 701, 702, 703, 9, 5000, 1, 2},
+                                .page_size = 32,
+                                .sequence_of = {0, 0, 0, 0, 1, 2, 3, 3}}));
   for (uint32_t splits : {2u, 4u, 8u, 16u})
     for (uint32_t clusters : {2u, 7u, 16u})
       add({.layout = kv_paged, .splits = splits, .chained = 1},

@@ -13,6 +13,7 @@ using kernels::HalfRows;
 struct Rows {
   uint32_t rows, cols, x_stride, ld;
   float mean = 0;
+  uint32_t group = 8;  // with slices
 };
 
 // Rows of every size: zeros, ordinary, and with a largest value from far below the smallest half to far above the
@@ -57,7 +58,8 @@ Case half_rows(HalfRows spec, const Rows& s) {
     std::vector<uint32_t> list(s.rows);
     for (uint32_t r = 0; r < s.rows; ++r) list[r] = spec.gather ? random.below(rows_of_x) : r;
     const float epsilon = 1e-5f;
-    const size_t count = size_t(s.rows) * s.ld;
+    const uint32_t filled = spec.slices ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
+    const size_t count = size_t(filled) * s.ld;
     const HalfRows::Args args{.out = m.poisoned<f16>(count),
                               .scale = m.poisoned<float>(s.rows),
                               .x = m.put(x),
@@ -68,10 +70,14 @@ Case half_rows(HalfRows spec, const Rows& s) {
                               .cols = s.cols,
                               .x_stride = s.x_stride,
                               .ld = s.ld,
+                              .group = s.group,
                               .epsilon = epsilon};
     m.launch(spec, args);
     const std::vector<f16> out = m.get(args.out, count);
     const std::vector<float> scale = m.get(args.scale, s.rows);
+    auto place = [&](uint32_t r, uint32_t c) {
+      return spec.slices ? kernels::half_place(r, c, spec.slices, s.group, s.ld) : uint64_t(r) * s.ld + c;
+    };
     // additions on the way into a sum, half of their error in the root, and a few operations more
     const double additions = spec.held * spec.vec + 5 + spec.threads / 32.0, before = (additions / 2 + 9) * 0x1p-24;
     for (uint32_t r = 0; r < s.rows; ++r) {
@@ -89,7 +95,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
       std::vector<float> got, zeros;
       std::vector<double> sizes;
       for (uint32_t c = 0; c < s.ld; ++c)
-        (c < s.cols ? got : zeros).push_back(to_f32(out[size_t(r) * s.ld + c]) * scale[r]);
+        (c < s.cols ? got : zeros).push_back(to_f32(out[place(r, c)]) * scale[r]);
       // the rounding to f16 is half a unit in the last place, or of the smallest subnormal
       for (uint32_t c = 0; c < s.cols; ++c)
         sizes.push_back(std::abs(want.values[c]) * 0x1p-11 * 1.001 + scale[r] * 0x1p-25 + want.sizes[c] * before);
@@ -132,6 +138,9 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
     add({5, cols, cols, ld}, {.norm = HalfRows::rms, .weight = 1, .plus_one = 1});
     add({10, cols, cols + 4, ld + 64}, {.gather = 1});
   }
+  for (uint32_t slices : {256u, 512u, 1024u})
+    for (uint32_t group : {8u, 16u, 32u})
+      add({group + 3, slices * 2 - 51, slices * 2, slices * 2, 0, group}, {.norm = HalfRows::rms, .slices = slices});
   add({2, 14336, 28672, 14336}, {.chained = 1});
   for (float mean : {100.0f, -1e4f}) add({2, 2048, 2048, 2048, mean}, {.norm = HalfRows::layer, .weight = 1});
   add({0, 100, 100, 128});

@@ -122,11 +122,6 @@ void add_layer_benches(std::vector<Bench>& all) {
           return [=](ptx::DevicePtr<float> x) mutable { return a.x = x, a; };
         }));
     all.push_back(
-        one("quantize_q8_16", shape, QuantizeQ8_16{.chained = 1}, size_t(n), n * 5.5, n * 4, [=](Machine& m, Random&) {
-          QuantizeQ8_16::Args a{.y = m.poisoned<uint8_t>(size_t(n) * 3 / 2), .x = {}, .rows = rows, .cols = 4096};
-          return [=](ptx::DevicePtr<float> x) mutable { return a.x = x, a; };
-        }));
-    all.push_back(
         one("rope", fmt::format("{} tokens, 32 + 8 heads of 128", rows), Rope{.chained = 1}, size_t(rows) * 40 * 128,
             rows * 40.0 * 128 * 8, rows * 40.0 * 128 * 3, [=](Machine& m, Random&) {
               Rope::Args a{};

@@ -5,6 +5,7 @@
 #include "kernels/heads.h"
 #include "proof/layer_cases.h"
 #include "proof/page_table.h"
+#include "quant/kv_q8.h"
 
 namespace heddle::proof {
 namespace {
@@ -97,6 +98,42 @@ std::vector<uint32_t> pick_positions(Random& random, const Shape& s, const std::
   return positions;
 }
 
+// A q8 cache before and after, filled with 0x5a.
+struct Q8Cache {
+  uint32_t size;  // of a head
+  std::vector<uint8_t> q;
+  std::vector<f16> scales;
+  Q8Cache(size_t rows, uint32_t head) : size(head), q(rows * head, 0x5a), scales(rows * (head / 32), f16{0x5a5a}) {}
+
+  // The block's scale and values, and how far they may be from what they stand for.
+  void expect(Check& check, size_t row, const double* value, const double* error) const {
+    std::vector<float> got;
+    std::vector<double> want, bound;
+    for (uint32_t b = 0; b < size / 32; ++b) {
+      double most = 0, off = 0;
+      for (uint32_t i = b * 32; i < b * 32 + 32; ++i)
+        most = std::max(most, std::abs(value[i])), off = std::max(off, error[i]);
+      const double scale = to_f32(scales[row * (size / 32) + b]);
+      got.push_back(float(scale)), want.push_back(most / 127), bound.push_back(most / 127 * 0x1.01p-11 + off / 127);
+      for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
+        got.push_back(float(scale * int8_t(q[row * size + i]))), want.push_back(value[i]);
+        bound.push_back(scale * 0.5001 + error[i]);
+      }
+    }
+    check.near("q8 values", got, want, bound, 1);
+  }
+  void encode(size_t row, const float* values) {
+    for (uint32_t b = 0; b < size / 32; ++b)
+      scales[row * (size / 32) + b] =
+          f16{quant::encode_kv_q8(values + b * 32, reinterpret_cast<int8_t*>(&q[row * size + b * 32]))};
+  }
+  void copy(size_t row, const Q8Cache& from) {
+    std::copy_n(from.q.begin() + ptrdiff_t(row * size), size, q.begin() + ptrdiff_t(row * size));
+    const size_t first = row * (size / 32);
+    std::copy_n(from.scales.begin() + ptrdiff_t(first), size / 32, scales.begin() + ptrdiff_t(first));
+  }
+};
+
 Case heads(Heads spec, Shape s) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     RopeFrequencies frequencies = s.dimensions ? rope_frequencies(s.dimensions, 10000) : RopeFrequencies{};
@@ -149,7 +186,14 @@ Case heads(Heads spec, Shape s) {
     if (spec.k_norm && spec.bias && s.k_bias) args.k_bias = m.put(k_bias);
     if (spec.rotation != Heads::none) args.turns = m.put(frequencies.turns());
     args.positions = m.put(positions), args.sequences = m.put(sequences), args.table = m.put(pages.table());
-    args.k_cache = m.put(k_before), args.v_cache = m.put(v_before);
+    const size_t rows_of_cache = pages.rows(s.kv_heads);
+    if (spec.kv == kernels::kv_q8) {
+      const Q8Cache k_empty(rows_of_cache, s.head), v_empty(rows_of_cache, s.value_head);
+      args.k_cache = {m.put(k_empty.q).address}, args.v_cache = {m.put(v_empty.q).address};
+      args.k_scale = m.put(k_empty.scales), args.v_scale = m.put(v_empty.scales);
+    } else {
+      args.k_cache = m.put(k_before), args.v_cache = m.put(v_before);
+    }
     m.launch(spec, args);
 
     // what is not said below stays as it was
@@ -166,6 +210,13 @@ Case heads(Heads spec, Shape s) {
         to.error[row * size + i] = error[i] + std::abs(cut) * 0x1.01p-11 + 0x1.01p-25;  // rounding to f16
       }
     };
+    Q8Cache k_got(0, s.head), v_got(0, s.value_head);
+    auto read = [&](Q8Cache& to, auto bytes, auto scales) {
+      to.q = m.get(ptx::DevicePtr<uint8_t>{bytes.address}, rows_of_cache * to.size);
+      to.scales = m.get(scales, rows_of_cache * (to.size / 32));
+    };
+    if (spec.kv == kernels::kv_q8) read(k_got, args.k_cache, args.k_scale), read(v_got, args.v_cache, args.v_scale);
+    Q8Cache k_want(rows_of_cache, s.head), v_want(rows_of_cache, s.value_head);
     const Reference reference{spec, s, frequencies};
     for (size_t r = 0; r < s.rows; ++r) {
       if (positions[r] == ~0u) continue;
@@ -178,6 +229,17 @@ Case heads(Heads spec, Shape s) {
       const std::vector<double> values(v + r * v_stride, v + r * v_stride + v_size), exact(v_size);
       for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t row = pages.row(sequences[r], positions[r], s.kv_heads, h);
+        if (spec.kv == kernels::kv_q8) {
+          // to the bit where values are as they were given
+          v_want.encode(row, v + r * v_stride + h * s.value_head);
+          if (spec.k_norm == kernels::norm_none && spec.rotation == Heads::none) {
+            k_want.encode(row, k + r * k_stride + h * s.head);
+          } else {
+            k_got.expect(check, row, &keys.value[h * s.head], &keys.error[h * s.head]);
+            k_want.copy(row, k_got);
+          }
+          continue;
+        }
         into(want_k, row, s.head, &keys.value[h * s.head], &keys.error[h * s.head]);
         into(want_v, row, s.value_head, &values[h * s.value_head], &exact[h * s.value_head]);
       }
@@ -187,7 +249,16 @@ Case heads(Heads spec, Shape s) {
       for (f16 one : x) y.push_back(to_f32(one));
       return y;
     };
-    check.near("q", m.get(q_at, q.size()), want_q.value, want_q.error, 1);
+    std::vector<float> q_got = m.get(q_at, q.size());
+    if (spec.kv == kernels::kv_q8) {
+      for (size_t i = 0; s.fused && i < q.size(); ++i)  // k lies behind q and is worked on where it is
+        if (i % q_stride >= q_size && i % q_stride < q_size + k_size) q_got[i] = q[i];
+      check.near("q", q_got, want_q.value, want_q.error, 1);
+      check.equal("k", k_got.q, k_want.q), check.equal("scales of k", k_got.scales, k_want.scales);
+      check.equal("v", v_got.q, v_want.q), check.equal("scales of v", v_got.scales, v_want.scales);
+      return;
+    }
+    check.near("q", q_got, want_q.value, want_q.error, 1);
     check.near("k", widened(m.get(args.k_cache, k_before.size())), want_k.value, want_k.error, 1);
     check.near("v", widened(m.get(args.v_cache, v_before.size())), want_v.value, want_v.error, 1);
   };
@@ -241,20 +312,42 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
                                    .page_size = 64,
                                    .sequences = 1,
                                    .last_position = 1 << 20});
+  turn = 0;
+  for (uint32_t norm : {norm_none, norm_rms})
+    for (uint32_t over : {Heads::each_head, Heads::all_heads})
+      for (uint32_t rotation : {Heads::none, Heads::pairs, Heads::halves})
+        add({.q_norm = norm,
+             .k_norm = norm,
+             .over = over,
+             .rotation = rotation,
+             .kv = kernels::kv_q8,
+             .chained = ++turn % 2},
+            {.rows = 6,
+             .heads = 6,
+             .kv_heads = 3,
+             .head = turn % 3 ? 96u : 32u,
+             .value_head = 64,
+             .dimensions = rotation == Heads::none ? 0u : 22u,
+             .fused = turn % 3 == 0,
+             .page_size = 5});
+  for (float size : {0.0f, 1e-6f, 1e-4f, 3e4f})  // scales that are 0, subnormal, large
+    add({.rotation = Heads::none, .kv = kernels::kv_q8}, {.rows = 4, .dimensions = 0, .size = size});
+  add({.kv = kernels::kv_q8}, {.rows = 0});
   add({.q_norm = norm_rms, .over = Heads::all_heads}, {.rows = 0});
   add({}, {.rows = 0});
   if (sweep == Sweep::normal) return;
   for (uint32_t over : {Heads::each_head, Heads::all_heads})
-    add({.q_norm = norm_rms, .k_norm = norm_rms, .over = over, .chained = 1}, {.rows = 2000,
-                                                                               .heads = 32,
-                                                                               .kv_heads = 8,
-                                                                               .head = 128,
-                                                                               .value_head = 128,
-                                                                               .dimensions = 128,
-                                                                               .fused = true,
-                                                                               .page_size = 32,
-                                                                               .sequences = 7,
-                                                                               .last_position = 5000});
+    for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8})
+      add({.q_norm = norm_rms, .k_norm = norm_rms, .over = over, .kv = kv, .chained = 1}, {.rows = 2000,
+                                                                                           .heads = 32,
+                                                                                           .kv_heads = 8,
+                                                                                           .head = 128,
+                                                                                           .value_head = 128,
+                                                                                           .dimensions = 128,
+                                                                                           .fused = true,
+                                                                                           .page_size = 32,
+                                                                                           .sequences = 7,
+                                                                                           .last_position = 5000});
 }
 
 }  // namespace heddle::proof

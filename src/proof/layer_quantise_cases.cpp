@@ -7,7 +7,6 @@ namespace heddle::proof {
 namespace {
 
 using kernels::QuantizeQ8_1;
-using kernels::QuantizeQ8_16;
 
 // Blocks of all sizes, some of zeros, some with an outlier, some with values half-way between two int8.
 std::vector<float> activations(Random& random, size_t n) {
@@ -80,26 +79,6 @@ Case q8_1(QuantizeQ8_1 spec, uint32_t rows, uint32_t cols) {
   return {"quantize_q8_1", fmt::format("{} rows={} cols={}", field_text(spec), rows, cols), target_of(spec), run};
 }
 
-Case q8_16(QuantizeQ8_16 spec, uint32_t rows, uint32_t cols) {
-  auto run = [=](Machine& m, Random& random, Check& check) {
-    const std::vector<float> x = activations(random, size_t(rows) * cols);
-    const size_t bytes = size_t(rows) * cols / 2 * 3;
-    std::vector<uint8_t> want;
-    for (size_t r = 0; r < rows; ++r) {
-      std::vector<Block> blocks;
-      for (uint32_t c = 0; c < cols; c += 16) blocks.push_back(quantise(x.data() + r * cols + c, 16));
-      for (auto& b : blocks)
-        for (int8_t q : b.q) append(want, q);
-      for (auto& b : blocks) append(want, b.d), append(want, b.s);
-    }
-    const QuantizeQ8_16::Args args{.y = m.poisoned<uint8_t>(bytes), .x = m.put(x), .rows = rows, .cols = cols};
-    m.launch(spec, args);
-    check.equal("y", m.get(args.y, bytes), want);
-    check.that(want.size() == bytes, "all bytes");
-  };
-  return {"quantize_q8_16", fmt::format("{} rows={} cols={}", field_text(spec), rows, cols), target_of(spec), run};
-}
-
 }  // namespace
 
 void add_quantise_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -111,12 +90,6 @@ void add_quantise_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(q8_1({.layout = layout}, 0, 64));
     if (sweep == Sweep::full) cases.push_back(q8_1({.layout = layout}, 500, 14336));
   }
-  cases.push_back(q8_16({}, 2, 1040));
-  if (sweep == Sweep::quick) return;
-  for (uint32_t cols : {0u, 16u, 32u, 48u, 496u, 512u, 528u}) cases.push_back(q8_16({}, 3, cols));
-  cases.push_back(q8_16({.chained = 1}, 8, 4096));
-  cases.push_back(q8_16({}, 0, 64));
-  if (sweep == Sweep::full) cases.push_back(q8_16({}, 500, 14336));
 }
 
 }  // namespace heddle::proof

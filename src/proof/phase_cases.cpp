@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/rope_frequencies.h"
+#include "kernels/half_rows.h"
+#include "kernels/mma_product.h"
 #include "kernels/product.h"
 #include "proof/random_blocks.h"
 #include "proof/tiles.h"
@@ -13,6 +16,7 @@
 namespace heddle::proof {
 namespace {
 
+using kernels::MmaProduct;
 using kernels::Product;
 using quant::Format;
 
@@ -99,6 +103,27 @@ Weights make_weights(Random& random, Format format, uint32_t rows, uint32_t cols
   return {random_blocks(random, format, size_t(rows) * cols, cols), {format, rows, cols, tile_cols}};
 }
 
+// The same as mma_product takes them: halves in its order, a power of two apart from what they stand for.
+struct Halves {
+  std::vector<f16> values;
+  std::vector<float> scales;
+};
+Halves make_halves(Random& random, const MmaProduct& spec, Vectors& x, uint32_t cols) {
+  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size());
+  const uint32_t groups = (count + spec.columns - 1) / spec.columns;
+  // what is behind the last vector is never zeroed
+  Halves h{.values = std::vector<f16>(size_t(groups) * spec.columns * ld, to_f16(NAN)), .scales = {}};
+  for (uint32_t v = 0; v < count; ++v) {
+    h.scales.push_back(std::ldexp(1.0f, int(random.below(5)) - 2));
+    for (uint32_t c = 0; c < ld; ++c) {
+      const f16 half = to_f16(c < cols ? float(x.values[v][c]) / h.scales[v] : 0.0f);
+      h.values[kernels::half_place(v, c, spec.tile_cols, spec.columns, ld)] = half;
+      if (c < cols) x.values[v][c] = double(to_f32(half)) * h.scales[v];
+    }
+  }
+  return h;
+}
+
 // A sum with its rounding scale and what int8 may have moved.
 struct Sum {
   double value = 0, scale = 0, moved = 0;
@@ -123,7 +148,9 @@ std::vector<uint32_t> qkv_places(const Product& spec, const Shape& s) {
   return places;
 }
 
-void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check& check) {
+// With `mma`: the same by mma_product, whose vectors may be any number; two formats are two launches.
+void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check& check,
+                 std::optional<MmaProduct> mma = {}) {
   const uint32_t first_rows = s.rows - s.second_rows, count = spec.columns;
   const bool is_qkv = spec.out == Product::qkv;
   Weights first = make_weights(random, spec.weights(), first_rows, s.cols, spec.tile_cols);
@@ -132,14 +159,17 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
   const float epsilon = 1e-5f, scale = 0.75f;
   std::vector<float> weight(s.cols + 15, 0.0f), shift(s.cols + 15, 0.0f);
   for (uint32_t c = 0; c < s.cols; ++c) weight[c] = random.uniform(0.5f, 1.5f), shift[c] = random.normal() * 0.1f;
-  const Vectors x = make_x(random, spec, s.cols, count, weight, shift, epsilon);
+  Vectors x = make_x(random, spec, s.cols, count, weight, shift, epsilon);
   const std::vector<float> bias = random.normals(s.rows, 0.5f);
   std::vector<uint32_t> places;
   if (is_qkv) places = qkv_places(spec, s);
   std::vector<uint32_t> first_places = places;
   first_places.resize(std::min<size_t>(places.size(), first_rows));
   const bool gated = spec.out == Product::gate;
-  const uint32_t outputs = gated ? s.rows / 2 : is_qkv ? s.heads * s.head : s.rows, y_stride = outputs + 3;
+  const uint32_t outputs = gated                  ? s.rows / 2
+                           : is_qkv && spec.cache ? s.heads * s.head
+                                                  : s.rows,
+                 y_stride = outputs + 3;
   const std::vector<float> residual = random.normals(size_t(count) * y_stride);
 
   // qkv: pages in any order, every vector of a sequence of its own
@@ -175,6 +205,7 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
                      .rows = s.rows,
                      .cols = s.cols,
                      .first_rows = first_rows,
+                     .second_blocks = spec.mixed ? kernels::mixed_blocks(spec, first_rows, s.second_rows, s.blocks) : 0,
                      .x_stride = x.stride,
                      .y_stride = y_stride,
                      .blocks = s.blocks,
@@ -190,7 +221,18 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
                      .scale = scale,
                      .magnitude = magnitude};
   if (spec.mixed) args.w2 = m.put(tiles_of(second.shape, second.file));
-  m.launch(spec, args);
+  if (mma) {
+    const Halves halves = make_halves(random, *mma, x, s.cols);
+    const auto values = m.put(halves.values);
+    args.x = {values.address}, args.scales = m.put(halves.scales);
+    args.vectors = count, args.rows = first_rows, args.first_rows = 0;
+    m.launch(*mma, args);
+    args.rows = s.rows, args.first_rows = first_rows, args.w = args.w2;
+    mma->format = spec.second;
+    if (spec.mixed) m.launch(*mma, args);
+  } else {
+    m.launch(spec, args);
+  }
 
   // a lane rounds about 40 times for its 32 values (as f32: once each), then come the lanes and the slices; a norm
   // adds a few roundings to every value of x
@@ -207,7 +249,9 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
   auto expect = [&](float is, double should, double error) {
     got.push_back(is), want.push_back(should), bound.push_back(error);
   };
-  auto error_of = [&](const Sum& sum) { return sum.scale * rounding * 0x1p-24 + sum.moved; };
+  // mma_product rounds weights, their scales and mins to f16; the matrix unit's sums are cut off, not rounded
+  const double halving = !mma ? 0 : spec.weights() == Format::f16 && !spec.mixed ? 0x1p-18 : 0x1p-10 * 1.01;
+  auto error_of = [&](const Sum& sum) { return sum.scale * (rounding * 0x1p-24 + halving) + sum.moved; };
   for (uint32_t v = 0; v < count; ++v) {
     if (is_qkv) {
       std::vector<f16> k(cache_values), vs(cache_values);
@@ -229,7 +273,7 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
           value = is_second ? other.value * sn + sum.value * c : sum.value * c - other.value * sn;
           error = (error + error_of(other)) * magnitude + (sum.scale + other.scale) * 0x1p-21;
         }
-        if (r < s.heads * s.head) {
+        if (r < s.heads * s.head || !spec.cache) {
           expect(y[size_t(v) * y_stride + r], value, error);
         } else {
           const uint32_t head = (r < turned_rows ? r - s.heads * s.head : of) / s.head;
@@ -272,6 +316,84 @@ Case product(Product spec, const Shape& s) {
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols;
   return {"product", text(spec, s), "sm_90",
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
+}
+
+Case mma_product(MmaProduct mma, const Shape& s, uint32_t vectors, Format second = Format::q6_k) {
+  mma.slices = (s.cols + mma.tile_cols - 1) / mma.tile_cols;
+  const Product spec{.format = mma.format,
+                     .second = uint32_t(second),
+                     .mixed = s.second_rows > 0,
+                     .tile_cols = mma.tile_cols,
+                     .slices = mma.slices,
+                     .columns = vectors,
+                     .exact = 1,
+                     .out = mma.out,
+                     .activation = mma.activation,
+                     .y_bf16 = mma.y_bf16,
+                     .bias = mma.bias,
+                     .cache = mma.cache,
+                     .halves = mma.halves};
+  std::string name =
+      fmt::format("{} {} -> {} vectors={} blocks={}", field_text(mma), s.cols, s.rows, vectors, s.blocks);
+  if (s.second_rows) name += fmt::format(" ({} in {})", s.second_rows, quant::name(second));
+  if (s.heads) name += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  return {"mma_product", name, "sm_90",
+          [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check, mma); }};
+}
+
+void add_mma_cases(Sweep sweep, std::vector<Case>& cases) {
+  const auto f = [](Format format) { return uint32_t(format); };
+  const MmaProduct plain{.stages = 2, .chained = 1};
+  auto add = [&](const Shape& s, uint32_t vectors, auto&& change) {
+    MmaProduct p = plain;
+    change(p);
+    cases.push_back(mma_product(p, s, vectors));
+  };
+  add({40, 1024, 2}, 3, [](MmaProduct&) {});
+  if (sweep == Sweep::quick) return;
+  for (Format format : kernels::known_formats)
+    add({33, 1024, 1}, 5, [&](MmaProduct& p) { p.format = f(format), p.band = 16; });
+  for (uint32_t tile_cols : {256u, 512u, 1024u})
+    for (uint32_t rows : {1u, 35u, 150u})
+      add({rows, tile_cols * 5 / 2, 2}, rows == 150 ? 9 : 8, [&](MmaProduct& p) {
+        p.tile_cols = tile_cols, p.band = rows == 150 ? 64 : 48, p.out = Product::add, p.bias = rows == 35;
+        p.format = f(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
+      });
+  for (uint32_t columns : {8u, 16u, 32u})
+    for (uint32_t vectors : {1u, columns, columns * 2 + 1})
+      add({72, 512, 3}, vectors, [&](MmaProduct& p) {
+        p.tile_cols = 512, p.columns = columns,
+        p.stages = columns == 16   ? 1
+                   : columns == 32 ? 2
+                                   : 3,
+        p.chained = columns > 8;
+        p.out = columns == 16 ? Product::gate : Product::act, p.y_bf16 = columns == 32, p.bias = 1;
+        p.activation = columns == 8 ? kernels::act_gelu_tanh : kernels::act_silu;
+        if (columns == 16) p.band = 16;
+      });
+  for (uint32_t halves : {0u, 1u})
+    for (uint32_t rotary : {0u, 16u, 32u})
+      for (uint32_t cache : {0u, 1u})
+        add({32 * 8, 512, 3, rotary == 16 ? 64u : 0u, 4, 2, 32, rotary}, 5, [&](MmaProduct& p) {
+          p.tile_cols = 256, p.out = Product::qkv, p.cache = cache, p.halves = halves, p.bias = rotary == 16;
+        });
+  add({64, 2048, 132}, 8, [](MmaProduct&) {});  // most blocks have nothing to do
+  for (uint32_t columns : {8u, 32u})
+    add({204, 1024, 2}, columns, [&](MmaProduct& p) {
+      p.teams = 2, p.band = columns == 8 ? 64 : 32, p.columns = columns, p.out = Product::add;
+    });
+  if (sweep == Sweep::normal) return;
+  for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs})
+    for (uint32_t vectors : {8u, 13u, 32u, 70u}) {
+      auto chosen = [&](MmaProduct what, Shape s) {
+        what.format = f(format), what.chained = 1;
+        cases.push_back(mma_product(kernels::mma_product_choice(what, s.rows, s.cols, vectors, s.blocks), s, vectors));
+      };
+      chosen({.out = Product::gate}, {2868, 4096, 132});
+      chosen({.out = Product::add}, {410, 14336, 132});
+      chosen({.out = Product::qkv, .halves = 1}, {768, 4096, 132, 0, 4, 1, 128, 128});
+      chosen({.bias = 1}, {896, 1536, 132});
+    }
 }
 
 // A matrix for each vector, picked by a list, several with the same x.
@@ -321,7 +443,8 @@ constexpr uint32_t number(Format format) { return uint32_t(format); }
 }  // namespace
 
 void add_phase_cases(Sweep sweep, std::vector<Case>& cases) {
-  const Product plain{.groups = 2, .resident = 1, .chained = 1};
+  add_mma_cases(sweep, cases);
+  const Product plain{.groups = 2, .second_groups = 2, .resident = 1, .chained = 1};
   auto with = [&](auto&& change) {
     Product p = plain;
     change(p);
@@ -333,10 +456,10 @@ void add_phase_cases(Sweep sweep, std::vector<Case>& cases) {
       {96, 1024, 2, 16, 4, 1, 16, 16}));
   if (sweep == Sweep::quick) return;
   for (Format second : {Format::q4_k, Format::q6_k, Format::q8_0})
-    for (uint32_t blocks : {1u, 2u, 5u})
+    for (uint32_t blocks : {2u, 3u, 8u})
       cases.push_back(product(with([=](Product& p) {
-                                p.mixed = 1, p.second = number(second), p.chained = blocks > 1,
-                                p.groups = blocks > 2 ? 4 : 2;
+                                p.mixed = 1, p.second = number(second), p.chained = blocks > 2;
+                                p.groups = blocks > 2 ? 4 : 2, p.second_groups = blocks > 3 ? 1 : 2;
                               }),
                               {52, 2048, blocks, 20}));
   for (Format format : kernels::known_formats) {
@@ -386,6 +509,11 @@ void add_phase_cases(Sweep sweep, std::vector<Case>& cases) {
                                 p.norm = Product::rms, p.bias = rotary == 16;
                               }),
                               {32 * 8, 512, 3, 0, 4, 2, 32, rotary}));
+      if (rotary % 16 == 0)
+        cases.push_back(product(with([=](Product& p) {
+                                  p.out = Product::qkv, p.cache = 0, p.halves = halves, p.columns = rotary / 16 + 1;
+                                }),
+                                {32 * 8, 512, 3, 0, 4, 2, 32, rotary}));
     }
   cases.push_back(product(with([](Product& p) { p.per_warp = 3, p.groups = 4; }), {70, 6144, 2}));
   cases.push_back(

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/attention_prompt.h"
+#include "proof/kv_rows.h"
 #include "proof/layer_cases.h"
 
 namespace heddle::proof {
@@ -57,6 +58,10 @@ class Problem {
           x = !shape.whole ? to_f32(to_f16(random.normal())) : all == &k_ ? sparse(random, 2) : sparse(random, 9);
       }
     place(m, random);
+    // what the matrix units are given of a q8 cache
+    for (auto* all : {&k_, &v_})
+      for (auto& values : *all)
+        for (float& x : values) x = to_f32(to_f16(x));
     solve();
   }
 
@@ -90,8 +95,7 @@ class Problem {
     std::vector<int32_t> order(sequences * stride), table(order.size(), 0x7fffffff);
     std::iota(order.begin(), order.end(), 0);
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(uint32_t(i))]);
-    const f16 nan = to_f16(std::numeric_limits<float>::quiet_NaN());
-    std::vector<f16> k(order.size() * kv_heads * page * dim, nan), v = k;
+    KvRows k(order.size() * kv_heads * page, dim, spec_.kv), v = k;
     std::vector<PromptTile> tiles;
     uint32_t row = 0;
     for (uint32_t s = 0; s < sequences; ++s) {
@@ -99,12 +103,11 @@ class Problem {
       for (uint32_t p = lowest(before); p < before + rows; ++p) {
         const size_t at = s * stride + p / page;
         table[at] = order[at];
-        for (uint32_t h = 0; h < kv_heads; ++h)
-          for (uint32_t i = 0; i < dim; ++i) {
-            const size_t to = ((size_t(order[at]) * kv_heads + h) * page + p % page) * dim + i;
-            const size_t from = (size_t(p) * kv_heads + h) * dim + i;
-            k[to] = to_f16(k_[s][from]), v[to] = to_f16(v_[s][from]);
-          }
+        for (uint32_t h = 0; h < kv_heads; ++h) {
+          const size_t to = (size_t(order[at]) * kv_heads + h) * page + p % page;
+          const size_t from = (size_t(p) * kv_heads + h) * dim;
+          k.put(to, &k_[s][from]), v.put(to, &v_[s][from]);
+        }
       }
       // tiles of all sizes, one of nothing among them
       for (uint32_t done = 0; done < rows;) {
@@ -116,15 +119,10 @@ class Problem {
       tiles.push_back({0x7fffffff, row, 0, 5});
       row += rows;
     }
-    auto bytes = [&](const std::vector<f16>& x) {
-      std::vector<uint8_t> b(x.size() * 2);
-      if (!x.empty()) std::memcpy(b.data(), x.data(), b.size());
-      return m.put(b);
-    };
     args_ = {.out = {},
              .q = m.put(q_),
-             .k = bytes(k),
-             .v = bytes(v),
+             .k = m.put(k.bytes),
+             .v = m.put(v.bytes),
              .table = m.put(table),
              .tiles = m.put(tiles),
              .tile_count = uint32_t(tiles.size()),
@@ -137,6 +135,7 @@ class Problem {
              .window = shape_.window,
              .scale = scale_,
              .softcap = shape_.softcap};
+    if (spec_.kv == kernels::kv_q8) args_.k_scale = m.put(k.scales), args_.v_scale = m.put(v.scales);
   }
 
   // How far a score may be off. Every value of q is rounded to 11 bits on its own (22 with exact_q), so that errors add
@@ -254,6 +253,20 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       if (positions >= queries / 4)
         add({.head_dim = 64, .queries = queries, .positions = positions},
             {.heads = 1, .pieces = {{150, 140}}, .whole = queries != positions});
+  for (uint32_t dim : {64u, 96u, 128u, 160u, 192u, 256u})
+    for (uint32_t exact : {0u, 1u})
+      add({.head_dim = dim, .queries = 32, .positions = 32, .exact_q = exact, .kv = kernels::kv_q8, .chained = exact},
+          {.heads = 3, .pieces = {{9, 50}, {0, 1}}, .page_size = 16 + dim / 64 * 16});
+  PromptAttention q8 = small;
+  q8.kv = kernels::kv_q8;
+  for (uint32_t before : {0u, 1u, 15u, 17u, 64u})
+    for (uint32_t rows : {1u, 15u, 17u, 64u}) {
+      q8.stages = 2 + (before + rows) % 3;
+      add(q8, {.heads = 1 + rows % 2, .pieces = {{before, rows}}});
+    }
+  for (uint32_t window : {1u, 16u, 17u, 40u, 0xffffffffu})
+    add(q8, {.heads = 1, .pieces = {{70, 45}, {0, 20}, {33, 1}}, .window = window});
+  add({.head_dim = 64, .queries = 128, .positions = 128, .kv = kernels::kv_q8}, {.heads = 1, .pieces = {{150, 140}}});
   add(small, {.pieces = {}});
   add(small, {.pieces = {{4, 0}}});
   for (uint32_t dim : {64u, 128u, 256u})
@@ -267,7 +280,11 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     add(kernels::prompt_choice(dim, 700, 0),
         {.heads = 3, .pieces = {{3000, 300}, {0, 512}}, .page_size = 64, .whole = true});
   }
-  add(kernels::prompt_choice(128, 2048, 0), {.heads = 8, .kv_heads = 2, .pieces = {{0, 2048}}, .page_size = 64});
+  for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
+    PromptAttention spec = kernels::prompt_choice(128, 2048, 0);
+    spec.kv = kv;
+    add(spec, {.heads = 8, .kv_heads = 2, .pieces = {{0, 2048}}, .page_size = 64});
+  }
   add(kernels::prompt_choice(128, 2048, 0),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
   add(kernels::prompt_choice(256, 1000, 1),

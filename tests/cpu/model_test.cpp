@@ -125,26 +125,6 @@ TEST(CpuModel, ParallelLayers) {
   expect_near(builder.model(), {11, 1});
 }
 
-Builder mixture(Format format) {
-  Builder builder({.format = format});
-  for (model::Layer& layer : builder.model().layers) {
-    layer.ffn.gate = layer.ffn.up = layer.ffn.down = {};
-    layer.ffn.router = builder.matrix(Format::f32, 6, 256, 0.2);
-    layer.ffn.used = 2;
-    layer.ffn.weights_sum_to_one = true;
-    layer.ffn.gate_experts = builder.experts(6, 256, 256);
-    layer.ffn.up_experts = builder.experts(6, 256, 256);
-    layer.ffn.down_experts = builder.experts(6, 256, 256);
-  }
-  model::FeedForward& shared = builder.model().layers[1].ffn;
-  shared.weights_sum_to_one = false;
-  shared.shared_router = builder.random(256, 0.1);
-  shared.gate = builder.matrix(512, 256);
-  shared.up = builder.matrix(512, 256);
-  shared.down = builder.matrix(256, 512);
-  return builder;
-}
-
 TEST(CpuModel, Mixture) {
   expect_near(mixture(Format::f32).model(), {13, 1, 2});
   Builder builder = mixture(Format::q8_0);

@@ -84,6 +84,27 @@ class Builder {
   std::mt19937 generator_{7};
 };
 
+// Six experts of which two are used; the second layer has a shared one as well.
+inline Builder mixture(quant::Format format) {
+  Builder builder({.format = format});
+  for (model::Layer& layer : builder.model().layers) {
+    layer.ffn.gate = layer.ffn.up = layer.ffn.down = {};
+    layer.ffn.router = builder.matrix(quant::Format::f32, 6, 256, 0.2);
+    layer.ffn.used = 2;
+    layer.ffn.weights_sum_to_one = true;
+    layer.ffn.gate_experts = builder.experts(6, 256, 256);
+    layer.ffn.up_experts = builder.experts(6, 256, 256);
+    layer.ffn.down_experts = builder.experts(6, 256, 256);
+  }
+  model::FeedForward& shared = builder.model().layers[1].ffn;
+  shared.weights_sum_to_one = false;
+  shared.shared_router = builder.random(256, 0.1);
+  shared.gate = builder.matrix(512, 256);
+  shared.up = builder.matrix(512, 256);
+  shared.down = builder.matrix(256, 512);
+  return builder;
+}
+
 // Logits of all rows of a sequence that comes in batches of these sizes.
 inline std::vector<float> run(const model::Model& model, model::Backend& backend, const model::Limits& limits,
                               const std::vector<uint32_t>& batches) {

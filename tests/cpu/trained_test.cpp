@@ -1,6 +1,7 @@
 // Models by others on the fast backend.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "cpu/cpu.h"
 #include "cpu/reference.h"
 #include "model/load.h"
@@ -44,6 +45,30 @@ TEST_P(HfArch, LogitsAndGreedyTokensAreThoseOfTransformers) {
   // The cache is f16: gemma3, whose keys are the largest, is 2.3e-4 off; the reference backend is below 2e-6.
   EXPECT_LT(worst(expected.f32.at("logits"), exactly().all_logits(ids)), 3e-4);
   EXPECT_EQ(exactly().greedy(ids, 40), expected.ids.at("greedy_ids"));
+}
+
+// The least cosine of logits with a KV cache in q8 against those with one in f16.
+double least_cosine_of_q8(const model::Model& model) {
+  const auto logits = [&](model::KvFormat kv) {
+    model::Limits with = limits;
+    with.kv = kv;
+    return run(model, *cpu::make_cpu(model, with, {.threads = 2, .exact = true}), with, {50, 1, 1, 40, 8});
+  };
+  return least_cosine(logits(model::KvFormat::f16), logits(model::KvFormat::q8), model.vocabulary);
+}
+
+TEST_P(HfArch, LogitsWithACacheInQ8AreAlmostThoseWithF16) {
+  SHARED_DATA(folder, HfArch::folder());
+  const model::Model model = model::load(formats::open_checkpoint(folder));
+  if (model.layers[0].attention.head % 32 == 0)
+    EXPECT_GT(least_cosine_of_q8(model), 0.999);
+  else
+    EXPECT_THROW(least_cosine_of_q8(model), Error);
+}
+
+TEST(Trained, WeftWithACacheInQ8) {
+  const auto path = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf";
+  EXPECT_GT(least_cosine_of_q8(model::load(formats::open_checkpoint(path))), 0.999);
 }
 
 HEDDLE_FOR_ALL_OF_HF_ARCH();

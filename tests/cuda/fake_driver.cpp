@@ -467,7 +467,8 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
       return 1;
   }
   if (extra) return 1;
-  if (const size_t bytes = number_after(f->module->text, "args ", 0)) {
+  const std::string& text = f->module->text;  // of a test, or of a kernel
+  if (const size_t bytes = number_after(text, "args[", number_after(text, "args ", 0))) {
     const auto* from = static_cast<const std::byte*>(parameters[0]);
     record.args.assign(from, from + bytes);
   }

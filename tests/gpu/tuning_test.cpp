@@ -16,7 +16,7 @@ using test::Folder;
 
 const Product gate{.format = uint32_t(quant::Format::q4_k), .norm = Product::rms, .out = Product::gate, .chained = 1};
 const std::string gate_key = "format=q4_k norm=rms out=gate chained=yes 4096 -> 28672";
-const std::string attention_key = "8 kv heads of 128, 1 sequences, more than 1024 positions";
+const std::string attention_key = "8 kv heads of 128, 1 sequences, up to 8192 positions";
 
 ProductChoice choice(Tuning& tuning, bool large = false) { return tuning.choice(gate, 28672, 4096, large); }
 ClusterChoice attention(Tuning& tuning, uint32_t length = 8192) { return tuning.attention(128, 8, 1, length, 132); }
@@ -69,8 +69,9 @@ TEST(Tuning, ASearchStartsWithTheDefaults) {
     EXPECT_GT(search.candidates, 4u) << search.key;
   }
   // others have keys of their own
-  choice(tuning, true), attention(tuning, 1024), tuning.choice(gate, 28672, 2048, false);
-  EXPECT_EQ(tuning.searches().size(), 5u);
+  choice(tuning, true), tuning.choice(gate, 28672, 2048, false);
+  for (uint32_t length : {1u, 1024u, 1025u, 8192u, 8193u, 131072u}) attention(tuning, length);
+  EXPECT_EQ(tuning.searches().size(), 6u);
   tuning.begin_search();
   EXPECT_TRUE(tuning.searches().empty());
 }
@@ -187,15 +188,17 @@ TEST(Tuning, DamagedLinesAreIgnored) {
     if (std::string(numbers) != "32 8 1 2 1 0 0 1 ") expect_defaults(tuning, numbers);
     EXPECT_NO_THROW(choice(tuning).spec.build()) << numbers;
   }
-  for (const char* numbers : {"", "8 8 2 4", "8 8 2 4 x", "3 8 2 4 1", "8 3 2 4 1", "8 8 0 4 1", "8 8 17 4 1",
-                              "8 8 2 3 1", "8 2 2 4 1", "8 16 16 4 1", "2 8 3 4 9", "0 8 2 4 1", "1 8 2 4 65535"}) {
+  for (const char* numbers : {"", "8 8 2 4 1", "8 8 2 4 x 0", "8 8 2 4 1 x", "3 8 2 4 1 0", "8 3 2 4 1 0",
+                              "8 8 0 4 1 0", "8 8 17 4 1 0", "8 8 2 3 1 0", "8 2 2 4 1 0", "8 16 16 4 1 0",
+                              "2 8 3 4 9 0", "2 8 3 4 0 0", "0 8 2 4 1 0", "1 8 2 4 65535 0", "2 8 3 4 1 17"}) {
     Tuning tuning = with("attention " + attention_key + "\t" + numbers + "\n");
     expect_defaults(tuning, numbers);
   }
-  Tuning used = with("attention " + attention_key + "\t2 8 2 4 8\n");
+  Tuning used = with("attention " + attention_key + "\t2 8 2 4 8 3\n");
   EXPECT_EQ(attention(used).spec.splits, 2u);
   EXPECT_EQ(attention(used).spec.stages, 2u);
   EXPECT_EQ(attention(used).clusters, 8u);
+  EXPECT_EQ(attention(used).spec.ahead, 3u);
   EXPECT_TRUE(attention(used).spec.merge);
 }
 

@@ -338,6 +338,22 @@ TEST(Divider, IsExact) {
   }
 }
 
+// A q8 cache has as many bytes in flight as an f16 one, in pieces whose scales can be copied.
+TEST(ClusterAttention, ShapesForQ8KeepTheirBytes) {
+  for (uint32_t size : {64u, 96u, 128u, 160u, 192u, 256u})
+    for (uint32_t rows : {2u, 4u, 8u, 16u})
+      for (uint32_t stages : {1u, 3u, 8u}) {
+        const ClusterAttention given{.head_dim = size, .layout = kv_paged, .splits = 2, .rows = rows, .stages = stages};
+        const ClusterAttention q8 = as_q8(given);
+        EXPECT_EQ(q8.kv, uint32_t(kv_q8));
+        EXPECT_EQ(q8.rows * size % 256, 0u);
+        const uint32_t bytes = given.stages * given.stage_bytes(), now = q8.stages * q8.stage_bytes();
+        EXPECT_LE(now, std::max(bytes, q8.stage_bytes())) << field_text(q8);
+        EXPECT_TRUE(now + q8.stage_bytes() > bytes || q8.stages == 16) << field_text(q8);
+      }
+  for (uint32_t size : {64u, 80u, 128u, 256u}) EXPECT_EQ(steady_cluster_choice(size).clusters, 1u);
+}
+
 TEST(Attention, RefusesWhatItCannotDo) {
   EXPECT_THROW(Attention{.head_dim = 48}.build(), Error);
   EXPECT_THROW(Attention{.warps = 0}.build(), Error);
@@ -376,6 +392,26 @@ TEST(Attention, RefusesWhatItCannotDo) {
   args.clusters = 0;
   EXPECT_THROW(ClusterAttention{.merge = 1}.grid(args), Error);
   EXPECT_THROW((ClusterAttention{.rows = 4, .warps = 4}.build()), Error);
+  const ClusterAttention q8{.kv = kv_q8, .layout = kv_paged, .splits = 2};
+  EXPECT_NO_THROW(q8.build());
+  auto cannot = [&](auto&& change) {
+    ClusterAttention spec = q8;
+    change(spec);
+    EXPECT_THROW(spec.build(), Error) << field_text(spec);
+  };
+  cannot([](auto& s) { s.layout = kv_single; });
+  cannot([](auto& s) { s.kv = kv_f32; });
+  cannot([](auto& s) { s.head_dim = 80; });
+  cannot([](auto& s) { s.head_dim = 96, s.rows = 4, s.warps = 2; });  // scales of a piece: 24 bytes
+  cannot([](auto& s) { s.kv = kv_f16, s.layout = kv_batched, s.mapped = 1; });
+  args = one.cluster_args();
+  args.page_size = 16;
+  EXPECT_NO_THROW(q8.grid(args));
+  args.v_scale.address = 8;
+  EXPECT_THROW(q8.grid(args), Error);
+  args = one.cluster_args();
+  args.q_stride = 129;
+  EXPECT_THROW(ClusterAttention{}.grid(args), Error);
   EXPECT_THROW((ClusterAttention{.splits = 3}.build()), Error);
   EXPECT_THROW((ClusterAttention{.head_dim = 192, .rows = 16, .warps = 8}.build()), Error);
   EXPECT_THROW(FlashDecodingReduce{}.grid({.out = {}, .partial = {}, .sequences = 1, .heads = 0, .chunks = 1}), Error);

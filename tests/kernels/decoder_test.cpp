@@ -41,6 +41,10 @@ TEST(Heads, RefusesShapesAndStrides) {
   EXPECT_EQ(said([](auto& a) { a.v_stride = 63; }), "heads: v has a stride of 63, but rows of 64 values");
   EXPECT_EQ(said([](auto& a) { a.rows = 1, a.q_stride = 0; }), "");
   EXPECT_NE(said([](auto& a) { a.heads = 65535 * 4, a.rows = 1; }), "");
+  EXPECT_EQ(said([](auto&) {}, {.kv = kv_q8}), "");
+  EXPECT_EQ(said([](auto& a) { a.value_head = 16; }, {.kv = kv_q8}),
+            "heads: heads of 16 values, but a q8 cache has a scale for each 32");
+  EXPECT_THROW(Heads{.kv = kv_f32}.build(), Error);
 }
 
 TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
@@ -50,6 +54,8 @@ TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
   a.heads = 32, a.q_stride = 2048;
   EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 9u);  // without a norm all heads are for themselves
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads}.grid(a).y), 3u);
+  EXPECT_EQ((Heads{.rotation = Heads::none}.grid(a).y), 1u);  // q stays as it is
+  EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads, .rotation = Heads::none}.grid(a).y), 2u);
   a.rows = 0;
   EXPECT_EQ(Heads{}.grid(a).x, 1u);
 }
@@ -76,6 +82,9 @@ TEST(AnyAttention, RefusesShapesStridesAndAlignments) {
   EXPECT_EQ(said([](auto&) {}, {.softcap = 1}), "any_attention: softcap = 0, but it must be positive");
   EXPECT_NE(said([](auto& a) { a.heads = 65536, a.rows = 1; }), "");
   EXPECT_THROW((AnyAttention{.largest = 100}.build()), Error);
+  EXPECT_EQ(said([](auto& a) { a.head = 36; }, {.vec = 4, .kv = kv_q8}),
+            "any_attention: heads of 36 values, but a q8 cache has a scale for each 32");
+  EXPECT_THROW((AnyAttention{.vec = 2, .kv = kv_q8}.build()), Error);
 }
 
 TEST(NormAdd, RefusesRowsOfNothing) {

@@ -72,8 +72,6 @@ TEST(Quantize, RefusesPartsOfBlocks) {
   EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {8}, .rows = 1, .cols = 96}), "");
   EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
   EXPECT_EQ(refusal(QuantizeQ8_1{.layout = QuantizeQ8_1::blocks}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
-  EXPECT_EQ(refusal(QuantizeQ8_16{}, {.y = {16}, .x = {16}, .rows = 1, .cols = 24}),
-            "quantize_q8_16: 24 columns are not a multiple of its block of 16");
 }
 
 TEST(ResidualAdd, RefusesWhatDoesNotFitItsCounters) {

@@ -162,6 +162,15 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
             "prompt_attention: 4294967296 blocks, but a grid has at most 2147483647");
   EXPECT_EQ(message([] { PromptAttention{.queries = 128, .positions = 16}.build(); }),
             "prompt_attention: 256 threads copy 32 positions at a time, but a step has 16");
+  EXPECT_EQ(message([] { PromptAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
+            "prompt_attention: heads of 80 values, but a q8 cache has a scale for each 32");
+  EXPECT_EQ(message([] {
+              PromptAttention::Args args{};
+              args.heads = args.kv_heads = 1, args.q_stride = args.out_stride = 128, args.page_size = 16;
+              args.k_scale.address = 8;
+              PromptAttention{.kv = kv_q8}.grid(args);
+            }),
+            "prompt_attention: k_scale and v_scale must be 16-byte aligned");
 }
 
 TEST(PromptAttention, ChoosesWhatFits) {
@@ -187,6 +196,8 @@ TEST(PromptAttention, ChoicesAssembleWithoutSpills) {
       expect_no_spills(spec, "sm_90a");
       spec.chained = 0;
       if (dim <= 128) expect_no_spills(spec, "sm_80");
+      spec.kv = kv_q8;
+      expect_no_spills(spec, "sm_80");
     }
 }
 

@@ -66,6 +66,11 @@ TEST(Plan, AddsUpAndFits) {
   EXPECT_EQ(twice["devices"][0]["kv_bytes"], 2 * cpu["kv_bytes"].get<uint64_t>());
   EXPECT_EQ(twice["devices"][0]["weights_bytes"], cpu["weights_bytes"]);
   EXPECT_TRUE(has(heddle({"plan"}).out, "fits"));
+  const json bytes = json::parse(heddle({"plan", "--ctx", "512", "--kv", "q8", "--json"}).out);
+  EXPECT_EQ(bytes["kv"], "q8");
+  EXPECT_EQ(bytes["devices"][0]["kv_bytes"].get<uint64_t>() * 64, twice["devices"][0]["kv_bytes"].get<uint64_t>() * 34);
+  EXPECT_TRUE(has(heddle({"plan", "--kv", "q8"}).out, "KV cache in q8"));
+  EXPECT_TRUE(has(heddle({"plan", "--kv", "q4"}).err, "--kv: expected f16 or q8, found \"q4\""));
 }
 
 TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {

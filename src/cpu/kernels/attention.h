@@ -4,6 +4,7 @@
 #include "cpu/isa.h"
 #include "cpu/kernels/vector.h"
 #include "quant/half.h"
+#include "quant/kv_q8.h"
 
 namespace heddle::cpu {
 namespace {
@@ -69,17 +70,54 @@ HEDDLE_INLINE void add_values(const float* values, uint32_t value_head, uint32_t
   for (int v = 0; v < wide; ++v) store(out + v * lanes<V>, sum[v]);
 }
 
+// The keys (head, stride) and values (tokens, value_head) of a block as f32.
+template <class V>
+HEDDLE_INLINE void decode_f16(const AttendHead& head, const KvBlock& block, float* keys, float* values) {
+  const auto *from_keys = static_cast<const uint16_t*>(block.keys),
+             *from_values = static_cast<const uint16_t*>(block.values);
+  for (uint32_t i = 0; i < head.head * head.stride; i += lanes<V>) store(keys + i, V::half(from_keys + i));
+  uint32_t i = 0;
+  const uint32_t size = head.tokens * head.value_head;
+  for (; i + lanes<V> <= size; i += lanes<V>) store(values + i, V::half(from_values + i));
+  for (; i < size; ++i) values[i] = quant::f32_of_f16(from_values[i]);
+}
+template <class V>
+HEDDLE_INLINE void decode_q8(const AttendHead& head, const KvBlock& block, float* keys, float* values) {
+  using F = typename V::F;
+  constexpr uint32_t wide = 16 / lanes<V>;
+  const auto *from_keys = static_cast<const int8_t*>(block.keys),
+             *from_values = static_cast<const int8_t*>(block.values);
+  const auto put = [](const int8_t* from, const F* scales, float* to) HEDDLE_INLINE_LAMBDA {
+    F bytes[wide];
+    V::sixteen(from, bytes);
+    for (uint32_t v = 0; v < wide; ++v) store(to + v * lanes<V>, bytes[v] * scales[v]);
+  };
+  for (uint32_t g = 0; g < head.head; g += quant::kv_q8_values)  // a scale for each position
+    for (uint32_t t = 0; t < head.stride; t += 16) {
+      F scales[wide];
+      for (uint32_t v = 0; v < wide; ++v)
+        scales[v] = V::half(block.key_scales + g / quant::kv_q8_values * head.stride + t + v * lanes<V>);
+      for (uint32_t i = g; i < g + quant::kv_q8_values; ++i)
+        put(from_keys + i * head.stride + t, scales, keys + i * head.stride + t);
+    }
+  for (uint32_t i = 0; i < head.tokens * head.value_head; i += quant::kv_q8_values) {
+    F scales[wide];
+    for (F& scale : scales) scale = all<V>(quant::f32_of_f16(block.value_scales[i / quant::kv_q8_values]));
+    for (uint32_t half = 0; half < quant::kv_q8_values; half += 16)
+      put(from_values + i + half, scales, values + i + half);
+  }
+}
+
 template <class V>
 void attend(const AttendHead& head, const KvBlock& block, const AttendRow* rows, uint32_t count, Softmax* softmax,
             float* out, float* scratch) {
   float* keys = scratch;                                             // (head, stride)
   float* values = keys + uint64_t(head.head) * head.stride;          // (tokens, value_head)
   float* scores = values + uint64_t(head.tokens) * head.value_head;  // (2, stride)
-  for (uint32_t i = 0; i < head.head * head.stride; i += lanes<V>) store(keys + i, V::half(block.keys + i));
-  uint32_t i = 0;
-  const uint32_t size = head.tokens * head.value_head;
-  for (; i + lanes<V> <= size; i += lanes<V>) store(values + i, V::half(block.values + i));
-  for (; i < size; ++i) values[i] = quant::f32_of_f16(block.values[i]);
+  if (block.key_scales)
+    decode_q8<V>(head, block, keys, values);
+  else
+    decode_f16<V>(head, block, keys, values);
 
   for (uint32_t r = 0; r < count; ++r) {
     // a row sees positions from..position

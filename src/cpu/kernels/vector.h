@@ -4,7 +4,7 @@
 // V says: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `parts` (vectors that hold 4 bytes of each
 // row of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (what
 // wide() made of signed bytes), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
-// below those of b), table, zero, fma, half, store_half.
+// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (registers for).
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,0 +1,125 @@
+// Blocks that nobody holds are a stack of empty ones and a list of those that can be found, in the order they were
+// left.
+#include "engine/blocks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle::engine {
+
+uint64_t Blocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
+  uint64_t hash = before * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+  for (const uint32_t token : tokens) {
+    hash = (hash ^ token) * 0xff51afd7ed558ccdu;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+Blocks::Blocks(uint32_t count, uint32_t block_tokens, Hash hash)
+    : block_tokens_(block_tokens), hash_(hash), each_(count), tokens_(size_t(count) * block_tokens) {
+  for (uint32_t block = count; block > 0; --block) empty_.push_back(block - 1);
+}
+
+void Blocks::put_among_cached(uint32_t block) {
+  Block& it = each_[block];
+  it.older = newest_;
+  it.newer = none;
+  (newest_ == none ? oldest_ : each_[newest_].newer) = block;
+  newest_ = block;
+  ++cached_;
+}
+
+void Blocks::leave_cached(uint32_t block) {
+  const Block& it = each_[block];
+  (it.older == none ? oldest_ : each_[it.older].newer) = it.newer;
+  (it.newer == none ? newest_ : each_[it.newer].older) = it.older;
+  --cached_;
+}
+
+std::optional<uint32_t> Blocks::take() {
+  if (empty_.empty()) {
+    if (oldest_ == none) return std::nullopt;
+    forget(oldest_);
+  }
+  const uint32_t block = empty_.back();
+  empty_.pop_back();
+  each_[block].holders = 1;
+  return block;
+}
+
+void Blocks::hold(uint32_t block) {
+  Block& it = each_[block];
+  check(it.holders > 0 || findable(block), "an empty block is taken, not held");
+  if (it.holders++ == 0) leave_cached(block);
+}
+
+void Blocks::drop(uint32_t block) {
+  check(each_[block].holders > 0, "a block that is held");
+  if (--each_[block].holders > 0) return;
+  if (findable(block))
+    put_among_cached(block);
+  else
+    empty_.push_back(block);
+}
+
+std::optional<Blocks::Found> Blocks::find(Link before, std::span<const uint32_t> tokens) const {
+  const auto [first, last] = by_hash_.equal_range(hash_(before, tokens));
+  for (auto it = first; it != last; ++it) {
+    const uint32_t block = it->second;
+    const auto there = tokens_of(block);
+    if (each_[block].before == before && std::equal(tokens.begin(), tokens.end(), there.begin(), there.end()))
+      return Found{block, each_[block].link};
+  }
+  return std::nullopt;
+}
+
+Blocks::Found Blocks::publish(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+  Block& it = each_[block];
+  check(it.holders > 0 && !findable(block) && tokens.size() == block_tokens_, "a whole block, for the first time");
+  if (const auto found = find(before, tokens)) return *found;
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + ptrdiff_t(size_t(block) * block_tokens_));
+  it.link = ++last_link_;
+  it.before = before;
+  it.hash = hash_(before, tokens);
+  by_hash_.emplace(it.hash, block);
+  return {block, it.link};
+}
+
+void Blocks::forget(uint32_t block) {
+  if (!findable(block)) return;
+  Block& it = each_[block];
+  const auto [first, last] = by_hash_.equal_range(it.hash);
+  by_hash_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == block; }));
+  it.link = beginning;
+  if (it.holders > 0) return;
+  leave_cached(block);
+  empty_.push_back(block);
+}
+
+void Blocks::check_holders(std::span<const uint32_t> holders) const {
+  std::vector<uint32_t> seen(all());
+  for (const uint32_t block : empty_) {
+    check(each_[block].holders == 0 && !findable(block), "empty blocks are nobody's");
+    ++seen[block];
+  }
+  uint32_t cached = 0;
+  for (uint32_t block = oldest_; block != none; block = each_[block].newer, ++cached) {
+    check(each_[block].holders == 0 && findable(block), "cached blocks are nobody's, and can be found");
+    check(++seen[block] == 1, "a block is in one list");
+  }
+  check(cached == cached_, "as many cached as were counted");
+  size_t findable_ones = 0;
+  for (uint32_t block = 0; block < all(); ++block) {
+    check(each_[block].holders == holders[block], "a block has as many holders as it was counted");
+    check(seen[block] == (holders[block] == 0 ? 1u : 0u), "a block is free, or held");
+    if (!findable(block)) continue;
+    ++findable_ones;
+    const auto found = find(each_[block].before, tokens_of(block));
+    check(found && found->block == block, "what can be found is found");
+  }
+  check(findable_ones == by_hash_.size(), "as many can be found as have a name");
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,91 @@
+// The inside of Engine. What it does with requests is in engine.cpp, with a batch in engine_batch.cpp, and where
+// nothing changes from step to step in engine_run.cpp.
+#pragma once
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "engine/cache.h"
+#include "engine/engine.h"
+#include "engine/pace.h"
+#include "engine/schedule.h"
+#include "engine/sequence.h"
+
+namespace heddle::engine {
+
+class Engine::State {
+ public:
+  State(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options);
+
+  RequestId submit(Request request, OnEvent on_event);
+  void cancel(RequestId id, std::string reason);
+  bool step();
+  bool idle() const { return tasks_.empty(); }
+  void check_invariants() const;
+
+  std::string stopped_;
+  Metrics metrics_;
+
+ private:
+  void expect_possible(const Request& request) const;
+  bool end_cancelled();
+  void end(Sequence& s, Ending ending, const std::string& reason = {});
+  void tell(Task& task, const Event& event);
+  void fail(Task& task, const std::string& reason);
+  void fault(const std::string& reason);  // of those in_batch_
+  void count_batch(size_t rows, size_t sequences);
+  void tidy();
+  double now() const { return options_.now(); }
+
+  // engine_batch.cpp
+  bool compute(std::span<const Planned> plan);
+  void fill_batch(std::span<const Planned> plan);
+  bool pick_on_device(std::span<const Planned> plan);
+  void give_out(std::span<const Planned> plan);
+  void fork(const Sequence& first);
+  void pick_for(Sequence& s, uint32_t output);
+  Pick pick(Sequence& s, uint32_t output);
+  bool token(Sequence& s, Pick pick);
+
+  // engine_run.cpp
+  bool run_off(std::span<const Planned> plan);
+  bool go_on();
+  void leave_run(const Sequence& s);
+  void end_run();
+
+  const model::Model& model_;
+  model::Backend& backend_;
+  const model::Limits limits_;
+  EngineOptions options_;
+  const uint32_t context_;
+  Pace pace_, run_pace_;
+  Cache cache_;
+  Schedule schedule_;
+  std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
+  RequestId last_id_ = 0;
+  std::vector<RequestId> cancelled_, over_;
+
+  // Of the step under way, kept for their memory.
+  std::vector<Sequence*> in_batch_;
+  model::Batch batch_;
+  std::vector<model::Picking> pickings_;
+  std::span<const model::Picked> picked_;  // one for each output; none: there are logits
+  std::span<const float> logits_;          // (outputs, vocabulary)
+  std::vector<Sequence*> forked_;
+  double tokens_at_ = 0;  // when this step's were there
+  double telling_ = 0;    // seconds in callbacks
+
+  // Streams that the device lets go on by itself.
+  struct Run {
+    std::unique_ptr<model::Steps> steps;
+    std::vector<Sequence*> rows;  // null: it has left
+    uint32_t most = 0;            // steps that there are blocks for
+    uint32_t launched = 0, taken = 0;
+    bool closing = false;  // no more are launched
+    Load load;             // of a step, at the beginning
+  };
+  std::optional<Run> run_;
+  std::set<std::pair<size_t, bool>> no_runs_;  // of so many rows, with or without a look at texts: the backend cannot
+};
+
+}  // namespace heddle::engine

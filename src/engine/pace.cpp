@@ -1,0 +1,126 @@
+// Three numbers from at most some dozens of measurements: everything is tried, which of them are above 0 included.
+#include "engine/pace.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace heddle::engine {
+namespace {
+
+constexpr uint64_t first_rows = 16, first_context = 1 << 16;  // of a batch before anything was measured
+constexpr double half_life = 512;                             // of a measurement, in batches
+constexpr double most_excess = 2, excess_decay = 0.97;
+constexpr double most_surprise = 4;  // times what was expected: more is not the batch's fault
+
+using Row = std::array<double, 3>;
+
+// The sums that a least squares fit needs.
+struct Sums {
+  std::array<Row, 3> xx{};
+  Row xy{};
+  double yy = 0;
+};
+
+// The factors that fit best if those that are not in `used` are 0. False: the measurements do not tell.
+bool solve(const Sums& sums, unsigned used, Row& x) {
+  std::array<std::array<double, 4>, 3> m{};
+  for (int i = 0; i < 3; ++i) {
+    const bool on = used >> i & 1;
+    for (int j = 0; j < 3; ++j) m[i][j] = on && (used >> j & 1) ? sums.xx[i][j] : i == j ? 1 : 0;
+    m[i][3] = on ? sums.xy[i] : 0;
+  }
+  for (int i = 0; i < 3; ++i) {
+    const double whole = used >> i & 1 ? sums.xx[i][i] : 1;
+    if (!(m[i][i] > 1e-6 * whole)) return false;  // nothing is left that the others do not explain
+    for (int j = 0; j < 3; ++j) {
+      if (j == i) continue;
+      const double factor = m[j][i] / m[i][i];
+      for (int k = i; k < 4; ++k) m[j][k] -= factor * m[i][k];
+    }
+  }
+  for (int i = 0; i < 3; ++i) x[i] = m[i][3] / m[i][i];
+  return true;
+}
+
+double error_of(const Sums& sums, const Row& x) {
+  double error = sums.yy;
+  for (int i = 0; i < 3; ++i) {
+    error -= 2 * x[i] * sums.xy[i];
+    for (int j = 0; j < 3; ++j) error += x[i] * sums.xx[i][j] * x[j];
+  }
+  return error;
+}
+
+}  // namespace
+
+void Pace::fit() {
+  Row scale{1, 1, 1};  // so that numbers are of one size
+  for (const Sample& s : samples_) {
+    scale[1] = std::max(scale[1], s.rows);
+    scale[2] = std::max(scale[2], s.context);
+  }
+  Sums sums;
+  for (const Sample& s : samples_) {
+    const Row x{1, s.rows / scale[1], s.context / scale[2]};
+    const double age = std::exp2(-double(learnt_ - s.learnt) / half_life);
+    const double weight = age / (s.seconds * s.seconds);
+    for (int i = 0; i < 3; ++i) {
+      for (int j = 0; j < 3; ++j) sums.xx[i][j] += weight * x[i] * x[j];
+      sums.xy[i] += weight * x[i] * s.seconds;
+    }
+    sums.yy += age;
+  }
+  // By rows alone first: where measurements do not tell more, that errs to the safe side.
+  double best = INFINITY;
+  for (const unsigned used : {0b010u, 0b001u, 0b100u, 0b011u, 0b110u, 0b101u, 0b111u}) {
+    Row x;
+    if (!solve(sums, used, x) || std::any_of(x.begin(), x.end(), [](double factor) { return factor < 0; })) continue;
+    const double error = error_of(sums, x);
+    if (error > best - 1e-6 * sums.yy) continue;
+    best = error;
+    for (int i = 0; i < 3; ++i) by_[i] = x[i] / scale[i];
+  }
+}
+
+void Pace::learn(const Load& load, double seconds) {
+  if (load.rows == 0 || !(seconds > 0)) return;
+  ++learnt_;
+  if (const double expected = expect(load); expected > 0) {
+    seconds = std::min(seconds, most_surprise * expected);
+    excess_ = std::clamp(excess_ * seconds / expected, 1 + (excess_ - 1) * excess_decay, most_excess);
+  }
+  largest_rows_ = std::max(largest_rows_, load.rows);
+  largest_context_ = std::max(largest_context_, load.context);
+  const auto size = uint32_t(std::bit_width(load.rows) << 8 | std::bit_width(load.context / load.rows));
+  auto it = std::find_if(samples_.begin(), samples_.end(), [&](const Sample& s) { return s.size == size; });
+  if (it == samples_.end()) it = samples_.insert(it, {size, double(load.rows), double(load.context), seconds, 0});
+  it->learnt = learnt_;
+  for (auto [mean, value] : {std::pair(&it->rows, double(load.rows)), std::pair(&it->context, double(load.context)),
+                             std::pair(&it->seconds, seconds)})
+    *mean += 0.25 * (value - *mean);
+  fit();
+}
+
+double Pace::usual(const Load& load) const {
+  return by_[0] + by_[1] * double(load.rows) + by_[2] * double(load.context);
+}
+double Pace::expect(const Load& load) const { return usual(load) * excess_; }
+
+uint32_t Pace::rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const {
+  const uint64_t rows = std::max(first_rows, 2 * largest_rows_);
+  const uint64_t context = std::max(first_context, 4 * largest_context_);
+  const auto fits = [&](uint32_t count) {
+    const Load all = load.with(count, position);
+    return all.rows <= rows && all.context <= context && expect(all) <= seconds;
+  };
+  uint32_t within = 0, beyond = most + 1;
+  while (beyond - within > 1) {
+    const uint32_t middle = within + (beyond - within) / 2;
+    (fits(middle) ? within : beyond) = middle;
+  }
+  return within;
+}
+
+}  // namespace heddle::engine

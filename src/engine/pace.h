@@ -1,0 +1,48 @@
+// How long a batch takes on this machine, learnt from those that were computed: so that prompts can be cut to a time.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace heddle::engine {
+
+struct Load {
+  uint64_t rows = 0;
+  uint64_t context = 0;  // positions that the rows read, all together
+
+  Load with(uint64_t more, uint64_t position) const {  // so many rows of a sequence, from that position on
+    return {rows + more, context + more * position + more * (more + 1) / 2};
+  }
+};
+
+// Seconds = a + b * rows + c * context, by least squares of relative errors. Measurements are kept by size (powers of
+// two of rows and of context per row), so that a thousand small batches in a row do not wash out what is known of large
+// ones; older ones count less. What batches took above the estimate of late is added to it.
+class Pace {
+ public:
+  void learn(const Load& load, double seconds);
+  double usual(const Load& load) const;   // 0: nothing is known
+  double expect(const Load& load) const;  // the same, to be on the safe side
+  bool measured() const { return !samples_.empty(); }
+
+  // How many rows of a sequence, from `position` on, can join this load: `most` at most, so that it takes no longer
+  // than `seconds`, nor goes far beyond what was ever measured (twice the rows, four times the context).
+  uint32_t rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const;
+
+ private:
+  struct Sample {
+    uint32_t size;  // which one it is
+    double rows, context, seconds;
+    uint64_t learnt;  // when, in batches
+  };
+
+  void fit();
+
+  std::vector<Sample> samples_;
+  uint64_t learnt_ = 0;
+  uint64_t largest_rows_ = 0, largest_context_ = 0;
+  std::array<double, 3> by_{};  // a, b, c
+  double excess_ = 1;
+};
+
+}  // namespace heddle::engine

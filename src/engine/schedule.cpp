@@ -1,0 +1,187 @@
+// Who has rows in the batch keeps its blocks until that is computed; all others may lose them to who ranks higher.
+#include "engine/schedule.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle::engine {
+namespace {
+
+constexpr double part_used = 0.85;      // of the longest stall: batches take now more, now less
+constexpr double least_extra = 0.25;    // of the streams' own time is for prompts, however little is left
+constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
+constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels
+constexpr uint32_t always_guesses = 8;  // where they were asked for, whether they pay or not
+
+bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
+
+}  // namespace
+
+void Schedule::wait(Sequence& s) {
+  s.state = Sequence::State::waiting;
+  waiting_.insert(&s);
+}
+
+void Schedule::run(Sequence& s) {
+  s.state = Sequence::State::running;
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, by_rank), &s);
+}
+
+void Schedule::remove(Sequence& s) {
+  if (s.state == Sequence::State::waiting) waiting_.erase(&s);
+  if (s.state == Sequence::State::running) running_.erase(std::find(running_.begin(), running_.end(), &s));
+}
+
+std::span<const Planned> Schedule::plan() {
+  ++step_;
+  plan_.clear();
+  load_ = {};
+  being_computed_.clear();
+  plan_streams();
+  const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_share : least_extra;
+  const double seconds =
+      streams_.empty() ? without_streams * max_stall_ : std::max(part_used * max_stall_, (1 + extra) * streams);
+  plan_prompts(seconds);
+  plan_guesses(seconds);
+  return plan_;
+}
+
+bool Schedule::quiet() const {
+  return waiting_.empty() && !plan_.empty() && plan_.size() == running_.size() &&
+         std::all_of(plan_.begin(), plan_.end(),
+                     [](const Planned& p) { return p.sequence->streaming() && p.sequence->proposed.empty(); });
+}
+
+void Schedule::add(Sequence& s, uint32_t rows) {
+  s.planned = step_;
+  load_ = load_.with(rows, s.computed);
+  plan_.push_back({&s, rows});
+}
+
+// --- streams --------------------------------------------------------------------------------------------------------
+void Schedule::plan_streams() {
+  streams_.clear();
+  prompts_.clear();
+  for (Sequence* s : running_) {
+    s->proposed.clear();
+    (s->streaming() ? streams_ : prompts_).push_back(s);
+  }
+  // Where there are more than fit, they take turns.
+  const bool others = !prompts_.empty() || !waiting_.empty();
+  const size_t most = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
+  if (streams_.size() > most)
+    std::stable_sort(streams_.begin(), streams_.end(),
+                     [](const Sequence* a, const Sequence* b) { return a->planned < b->planned; });
+  for (Sequence* s : streams_) {
+    if (plan_.size() == most) return;
+    if (s->state == Sequence::State::running && make_room(*s, s->known())) add(*s, 1);
+  }
+}
+
+// --- prompts --------------------------------------------------------------------------------------------------------
+void Schedule::plan_prompts(double seconds) {
+  std::sort(prompts_.begin(), prompts_.end(), Earlier());
+  const size_t streams = plan_.size();
+  const uint64_t preemptions = preemptions_;
+  size_t next = 0;
+  bool full = false;  // who lost its blocks does not get others' at once
+  while (rows_left() > 0) {
+    while (next < prompts_.size() && prompts_[next]->state != Sequence::State::running) ++next;  // lost its blocks
+    Sequence* s = next < prompts_.size() ? prompts_[next] : nullptr;
+    full = full || preemptions_ > preemptions;
+    if (!full && !waiting_.empty() && (!s || Earlier()(*waiting_.begin(), s))) {
+      s = *waiting_.begin();
+      full = !let_in(*s);
+      if (full) continue;
+    } else if (s) {
+      ++next;
+      cache_.adopt(*s);
+    } else {
+      return;
+    }
+    const uint64_t block = cache_.next_block(*s);
+    if (block && cache_.could_adopt_next(*s) && others_compute(block)) continue;
+    uint32_t rows = pace_.rows_within(seconds, load_, s->computed, std::min(s->behind(), rows_left()));
+    if (rows == 0 && plan_.size() > streams) return;  // no time is left
+    rows = std::max(rows, 1u);
+    if (!make_room(*s, s->computed + rows)) continue;
+    if (block) being_computed_.push_back(block);
+    const bool all = rows == s->behind();
+    add(*s, rows);
+    if (!all) return;
+  }
+}
+
+bool Schedule::others_compute(uint64_t block) const {
+  return std::find(being_computed_.begin(), being_computed_.end(), block) != being_computed_.end();
+}
+
+// Its blocks must be there beside those that others were promised, and one for each of these to grow.
+bool Schedule::let_in(Sequence& s) {
+  uint64_t needed = running_.size();
+  for (const Sequence* other : running_) {
+    const uint32_t promised = cache_.blocks_for(other->known());
+    needed += promised - std::min<uint32_t>(promised, uint32_t(other->blocks.size()));
+  }
+  const uint32_t own = cache_.blocks_for(s.known());
+  if (!running_.empty() && needed >= cache_.blocks().free()) return false;
+  cache_.adopt(s);
+  if (!running_.empty() && needed + own - s.blocks.size() > cache_.blocks().free()) {
+    cache_.release(s);
+    return false;
+  }
+  remove(s);
+  run(s);
+  return true;
+}
+
+// --- guesses --------------------------------------------------------------------------------------------------------
+void Schedule::price_guesses() {
+  const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
+  // without guesses it might go on by itself, and faster
+  const double plain = run_pace_.measured() && quiet() ? std::min(all, run_pace_.usual(load_)) : all;
+  price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
+}
+
+uint32_t Schedule::guesses(Sequence& s) const {
+  if (!s.speculates || !s.streaming() || !pace_.measured()) return 0;
+  const uint32_t wanted = s.task.request.most ? s.task.request.most - s.made : context_;
+  return std::min({s.always_speculates ? always_guesses : s.payoff.next(price_), wanted - 1, context_ - s.known()});
+}
+
+void Schedule::plan_guesses(double seconds) {
+  price_guesses();
+  for (Planned& p : plan_) {
+    Sequence& s = *p.sequence;
+    uint32_t most = std::min(guesses(s), rows_left());
+    if (most > 0) most = pace_.rows_within(seconds, load_, s.known(), most);
+    if (most == 0) continue;
+    s.proposed = s.lookup.propose(most);
+    if (s.proposed.empty()) continue;
+    cache_.grow(s, s.known() + most);  // as far as it goes without taking from others
+    s.proposed.resize(std::min(most, cache_.room(s) - s.known()));
+    load_ = load_.with(s.proposed.size(), s.known());
+  }
+}
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+bool Schedule::make_room(Sequence& s, uint32_t tokens) {
+  while (!cache_.grow(s, tokens)) {
+    // the lowest in rank that has no rows in the batch; itself, at least
+    const auto victim =
+        std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* other) { return !is_planned(*other); });
+    if (*victim == &s) return false;
+    preempt(**victim);
+  }
+  return true;
+}
+
+void Schedule::preempt(Sequence& s) {
+  ++preemptions_;
+  remove(s);
+  cache_.release(s);
+  wait(s);
+}
+
+}  // namespace heddle::engine

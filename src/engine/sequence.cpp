@@ -1,0 +1,34 @@
+// What a new token changes, and when it is the last.
+#include "engine/sequence.h"
+
+#include <algorithm>
+
+#include "engine/device_picking.h"
+
+namespace heddle::engine {
+
+Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), copy(number), sampler(std::move(its)) {
+  picking = device_picking(sampler, {}, 0);
+  looks_back = picking && (picking->repetition != 1 || picking->presence != 0 || picking->frequency != 0);
+}
+
+void Sequence::accept(uint32_t token) {
+  if (speculates && made == 0) lookup.accept(tokens);
+  tokens.push_back(token);
+  sampler.accept(token);
+  if (speculates) lookup.accept(token);
+  ++made;
+}
+
+std::optional<Ending> Sequence::ending(uint32_t context) const {
+  const auto ends_with = [&](const std::vector<uint32_t>& stop) {
+    return stop.size() <= made && std::equal(stop.rbegin(), stop.rend(), tokens.rbegin());
+  };
+  const Request& request = task.request;
+  if (std::any_of(request.stops.begin(), request.stops.end(), ends_with)) return Ending::stop;
+  if (made == request.most) return Ending::length;
+  if (known() > context) return Ending::context;
+  return std::nullopt;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,85 @@
+// A request while it is there, and its copies: each a text, of which a part is computed.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/blocks.h"
+#include "engine/lookup.h"
+#include "engine/request.h"
+#include "model/backend.h"
+
+namespace heddle::engine {
+
+struct Sequence;
+
+struct Task {
+  RequestId id = 0;
+  Request request;
+  OnEvent on_event;
+  double arrival = 0;
+  double deadline = 0;  // not a promise: who has the earliest is computed first
+  std::vector<std::unique_ptr<Sequence>> copies;
+  uint32_t open = 0;  // copies that have not ended
+  bool cancelled = false;
+  std::string reason;  // of that
+
+  uint32_t prompt() const { return uint32_t(request.prompt.size()); }
+};
+
+struct Sequence {
+  enum class State : uint8_t {
+    unborn,   // the first copy computes the prompt
+    waiting,  // holds nothing
+    running,
+    over,
+  };
+
+  Sequence(Task& of, uint32_t number, Sampler its);
+
+  Task& task;
+  const uint32_t copy;
+  State state = State::unborn;
+  Sampler sampler;
+  std::optional<model::Picking> picking;  // if a device can do what the sampler does; without a text
+  bool looks_back = false;                // it needs the text
+  std::vector<uint32_t> tokens;           // known
+  uint32_t computed = 0;                  // of them; always fewer
+  uint32_t made = 0, reused = 0;
+  bool begun = false;    // a row of it was computed
+  double told = 0;       // when its last token was given out
+  uint64_t planned = 0;  // the last step it had rows in
+  bool speculates = false, always_speculates = false;
+  std::vector<uint32_t> proposed;  // for this step
+  Lookup lookup;
+  Payoff payoff;
+
+  std::vector<uint32_t> blocks;           // that hold its positions, in order
+  uint32_t linked = 0;                    // of them can be found
+  Blocks::Link link = Blocks::beginning;  // of the text in these
+
+  uint32_t known() const { return uint32_t(tokens.size()); }
+  uint32_t behind() const { return known() - computed; }
+  bool streaming() const { return made > 0 && behind() == 1; }  // someone waits for its next token
+
+  void accept(uint32_t token);  // a new one
+  std::optional<Ending> ending(uint32_t context) const;
+};
+
+// Who keeps its blocks when there are not enough for all: the higher priority, then whoever came first.
+inline bool outranks(const Sequence& a, const Sequence& b) {
+  if (a.task.request.priority != b.task.request.priority) return a.task.request.priority > b.task.request.priority;
+  if (a.task.id != b.task.id) return a.task.id < b.task.id;
+  return a.copy < b.copy;
+}
+// Who is computed first when there is not enough time for all.
+struct Earlier {
+  bool operator()(const Sequence* a, const Sequence* b) const {
+    if (a->task.deadline != b->task.deadline) return a->task.deadline < b->task.deadline;
+    if (a->task.id != b->task.id) return a->task.id < b->task.id;
+    return a->copy < b->copy;
+  }
+};
+
+}  // namespace heddle::engine

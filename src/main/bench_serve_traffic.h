@@ -1,0 +1,51 @@
+// Requests that were never made by anybody: lengths, arrivals and random tokens, all a function of the seed.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+// "512", "16-512" (each as likely) or "512:0.8,4096:0.2" (by weight; both kinds can be mixed).
+class LengthMix {
+ public:
+  // Throws an Error that names `option` if this is not such a text.
+  LengthMix(const std::string& option, const std::string& text);
+
+  uint32_t draw(double which, double within) const;  // two random numbers, 0 <= x < 1
+  uint32_t longest() const;
+
+ private:
+  struct Part {
+    uint32_t from, to;
+    double weight;
+  };
+  std::vector<Part> parts_;
+};
+
+// "4096@2.5": a prompt of 4096 tokens after 2.5 seconds; "4096": when all streams run.
+struct LongPrompt {
+  uint32_t tokens = 0;
+  std::optional<double> at;
+};
+LongPrompt long_prompt(const std::string& text);
+
+struct TrafficOptions {
+  LengthMix prompts, answers;
+  uint32_t requests = 0;
+  double rate = 0;  // per second; 0: all at once
+  uint32_t shared = 0;
+  std::optional<LongPrompt> long_one;
+  uint64_t seed = 0;
+};
+
+struct Arrival {
+  std::optional<double> at;  // seconds; none: when all streams run
+  std::vector<uint32_t> prompt;
+  uint32_t answer = 0;  // tokens
+};
+// In the order of their arrival; the long one, if any, is the last.
+std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabulary);
+
+}  // namespace heddle

@@ -1,0 +1,106 @@
+// The KV cache: blocks that are copied, and what q8 keeps of keys and values.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cpu/cpu.h"
+#include "cpu/reference.h"
+#include "tests/cpu/small_model.h"
+#include "tests/support/running.h"
+
+namespace heddle::test {
+namespace {
+
+using model::KvFormat;
+using model::Limits;
+using quant::Format;
+
+constexpr Limits in_f16{.rows = 64, .kv_blocks = 8, .block_tokens = 16};
+constexpr Limits in_q8{.rows = 64, .kv_blocks = 8, .block_tokens = 16, .kv = KvFormat::q8};
+
+// Logits of the last of these tokens, which begin at `position`.
+std::vector<float> feed(const model::Model& model, model::Backend& backend, const std::vector<uint32_t>& blocks,
+                        uint32_t position, const std::vector<uint32_t>& tokens) {
+  model::Batch batch;
+  batch.tokens = tokens;
+  for (uint32_t i = 0; i < tokens.size(); ++i) batch.positions.push_back(position + i);
+  batch.sequences.assign(tokens.size(), 0);
+  batch.blocks = {blocks};
+  batch.outputs = {uint32_t(tokens.size()) - 1};
+  model::forward(model, backend, batch);
+  return {backend.result().begin(), backend.result().end()};
+}
+
+// Twenty tokens; the block of the last four is copied, and both go on differently, one after the other.
+void expect_copies_to_part(const model::Model& model, const MakeBackend& make, const Limits& limits) {
+  std::vector<uint32_t> tokens(20);
+  for (uint32_t i = 0; i < 20; ++i) tokens[i] = i * 37 % model.vocabulary;
+  const auto backend = make(model, limits);
+  feed(model, *backend, {2, 5}, 0, tokens);
+  backend->copy_block(5, 1);
+  backend->copy_block(1, 1);
+  std::vector<float> first, second;
+  for (uint32_t position = 20; position < 24; ++position) {
+    first = feed(model, *backend, {2, 5}, position, {position});
+    second = feed(model, *backend, {2, 1}, position, {position + 40});
+  }
+  const auto alone = make(model, limits);
+  for (const uint32_t others : {0u, 40u}) {
+    std::vector<uint32_t> all = tokens;
+    for (uint32_t position = 20; position < 24; ++position) all.push_back(position + others);
+    EXPECT_EQ(feed(model, *alone, {0, 1}, 0, all), others ? second : first);
+  }
+  EXPECT_THROW(backend->copy_block(0, limits.kv_blocks), std::logic_error);
+  EXPECT_THROW(backend->copy_block(limits.kv_blocks, 0), std::logic_error);
+}
+
+TEST(CpuKv, CopiedBlocksGoTheirOwnWays) {
+  Builder builder({});
+  for (const Limits& limits : {in_f16, in_q8}) {
+    expect_copies_to_part(builder.model(), fast(false), limits);
+    expect_copies_to_part(builder.model(), fast(true), limits);
+    expect_copies_to_part(builder.model(), cpu::make_reference, limits);
+  }
+}
+
+// Both keep the same int8: only the order of sums is another.
+TEST(CpuKv, Q8IsThatOfTheReference) {
+  for (const uint32_t head : {32u, 64u, 96u, 128u}) {
+    Builder builder({.layers = 2, .heads = 6, .kv_heads = 2, .head = head});
+    const std::vector<uint32_t> batches = {40, 1, 1, 30, 3};
+    const std::vector<float> expected =
+        run(builder.model(), *cpu::make_reference(builder.model(), in_q8), in_q8, batches);
+    for (const std::string& isa : cpu::isa_names()) {
+      const auto backend = cpu::make_cpu(builder.model(), in_q8, {.threads = 2, .isa = isa, .exact = true});
+      EXPECT_LT(worst(expected, run(builder.model(), *backend, in_q8, batches)), 1e-3) << isa << ", heads of " << head;
+      EXPECT_NE(backend->describe().find("q8 KV"), std::string::npos);
+    }
+  }
+}
+
+TEST(CpuKv, Q8TakesItsShareOfMemory) {
+  Builder builder({});
+  const uint64_t values = 2 * 8 * 16 * 2 * (64 + 64);  // layers, blocks, tokens, heads
+  EXPECT_EQ(cpu::memory_needed(builder.model(), in_f16).kv, values * 2);
+  EXPECT_EQ(cpu::memory_needed(builder.model(), in_q8).kv, values + values / 32 * 2);
+}
+
+TEST(CpuKv, Q8RefusesHeadsOfOtherSizes) {
+  Builder builder({.heads = 2, .kv_heads = 2, .head = 80});
+  builder.model().name = "odd";
+  const auto expect_refused = [&](auto&& make) {
+    try {
+      make();
+      ADD_FAILURE() << "was not refused";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "odd: layer 0: a KV cache in q8 expects heads whose size is a multiple of 32, found 80; f16 takes "
+                   "any");
+    }
+  };
+  expect_refused([&] { cpu::make_cpu(builder.model(), in_q8); });
+  expect_refused([&] { cpu::make_reference(builder.model(), in_q8); });
+  expect_refused([&] { cpu::memory_needed(builder.model(), in_q8); });
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,45 @@
+// A model that counts: after token n comes n + 1. For tests that are not about what is computed.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "model/backend.h"
+
+namespace heddle::test {
+
+inline constexpr uint32_t counting_vocabulary = 100;
+
+inline model::Model counting_model(uint32_t context = 4096) {
+  model::Model model;
+  model.name = "counting";
+  model.context = context;
+  model.vocabulary = counting_vocabulary;
+  return model;
+}
+
+class CountingBackend : public model::Backend {
+ public:
+  std::function<void()> each_batch;  // may wait, or throw
+
+  std::string describe() const override { return "counting"; }
+  void begin(const model::Batch& batch) override {
+    if (each_batch) each_batch();
+    logits_.assign(batch.outputs.size() * counting_vocabulary, 0);
+    for (size_t i = 0; i < batch.outputs.size(); ++i)
+      logits_[i * counting_vocabulary + (batch.tokens[batch.outputs[i]] + 1) % counting_vocabulary] = 50;
+  }
+  void embed() override {}
+  void qkv(uint32_t) override {}
+  void attend(uint32_t) override {}
+  void output_add(uint32_t) override {}
+  void ffn_in(uint32_t) override {}
+  void ffn_out_add(uint32_t) override {}
+  void logits() override {}
+  std::span<const float> result() override { return logits_; }
+  void copy_block(uint32_t, uint32_t) override {}
+
+ private:
+  std::vector<float> logits_;
+};
+
+}  // namespace heddle::test

@@ -1,0 +1,194 @@
+// Random requests, and what each of them is answered alone: by a session and a sampler, without an engine.
+#pragma once
+#include <filesystem>
+#include <random>
+
+#include "cpu/cpu.h"
+#include "engine/engine.h"
+#include "formats/checkpoint.h"
+#include "model/load.h"
+#include "model/session.h"
+#include "tests/cpu/small_model.h"
+
+namespace heddle::test {
+
+using engine::Ending;
+
+// A model on the CPU with a cache for a crowd.
+struct World {
+  model::Model model;
+  model::Limits limits;
+  std::unique_ptr<model::Backend> backend;
+
+  World(model::Model loaded, const model::Limits& with)
+      : model(std::move(loaded)), limits(with), backend(cpu::make_cpu(model, limits, {.threads = 1})) {}
+};
+inline model::Model weft(uint32_t context = 0) {
+  const auto path = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf";
+  return model::load(formats::open_checkpoint(path), {.context = context});
+}
+inline model::Model tiny_model() {
+  Builder builder({.format = quant::Format::q8_0,
+                   .layers = 2,
+                   .width = 64,
+                   .heads = 2,
+                   .kv_heads = 1,
+                   .head = 32,
+                   .inner = 96,
+                   .vocabulary = 61});
+  builder.model().context = 192;
+  return std::move(builder.model());
+}
+
+// What one copy was told. Log-probabilities are compared bit by bit: they are the same computation.
+struct Answer {
+  std::vector<uint32_t> tokens;
+  std::vector<float> logprobs;  // of each, and of the most likely ones
+  std::vector<uint32_t> likely;
+  Ending ending = Ending::none;
+
+  void add(const engine::Pick& pick) {
+    tokens.push_back(pick.id);
+    logprobs.push_back(pick.log_probability);
+    for (const engine::TokenLogprob& top : pick.top) {
+      logprobs.push_back(top.log_probability);
+      likely.push_back(top.id);
+    }
+  }
+  bool operator==(const Answer&) const = default;
+};
+inline void PrintTo(const Answer& answer, std::ostream* out) {
+  *out << "ending " << int(answer.ending) << ", tokens";
+  for (const uint32_t token : answer.tokens) *out << " " << token;
+}
+
+struct Asked {
+  engine::Request request;
+  std::vector<Answer> alone;  // per copy
+};
+
+// Of one copy, from the logits after the prompt on, which the session has just been fed.
+inline Answer answer_alone(model::Session& session, std::vector<float> logits, const engine::Request& request,
+                           uint32_t copy) {
+  engine::Sampler sampler(request.sampling, uint32_t(logits.size()));
+  sampler.reseed(sampler.seed() + copy);
+  for (const uint32_t token : request.prompt) sampler.accept(token, engine::Origin::prompt);
+  Answer answer;
+  const auto stopped = [&](const std::vector<uint32_t>& stop) {
+    return stop.size() <= answer.tokens.size() && std::equal(stop.rbegin(), stop.rend(), answer.tokens.rbegin());
+  };
+  for (;;) {
+    const engine::Pick pick = sampler.pick(logits);
+    sampler.accept(pick.id);
+    answer.add(pick);
+    if (std::any_of(request.stops.begin(), request.stops.end(), stopped))
+      answer.ending = Ending::stop;
+    else if (answer.tokens.size() == request.most)
+      answer.ending = Ending::length;
+    else if (request.prompt.size() + answer.tokens.size() > session.context())
+      answer.ending = Ending::context;
+    if (answer.ending != Ending::none) return answer;
+    const auto next = session.feed({&pick.id, 1});
+    logits.assign(next.begin(), next.end());
+  }
+}
+inline std::vector<Answer> answers_alone(World& world, const engine::Request& request) {
+  model::Limits limits = world.limits;
+  limits.kv_blocks = (world.model.context + limits.block_tokens - 1) / limits.block_tokens;
+  model::Session session(world.model, *world.backend, limits);
+  const auto first = session.feed(request.prompt);
+  const std::vector<float> logits(first.begin(), first.end());
+  std::vector<Answer> answers;
+  for (uint32_t copy = 0; copy < request.copies; ++copy) {
+    session.rewind(uint32_t(request.prompt.size()));
+    answers.push_back(answer_alone(session, logits, request, copy));
+  }
+  return answers;
+}
+
+// Prompts that begin alike or repeat themselves, every kind of sampling, stops that are met, several copies.
+class Asker {
+ public:
+  Asker(World& world, uint32_t seed) : world_(world), random_(seed) {
+    for (auto& beginning : beginnings_) beginning = tokens(world.model.context / 4);
+  }
+
+  std::vector<Asked> ask(uint32_t count, uint32_t most) {
+    std::vector<Asked> all(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      all[i].request = request(i, most);
+      all[i].alone = answers_alone(world_, all[i].request);
+      if (i % 4 == 1 && i > 4) stop_within(all[i]);
+    }
+    return all;
+  }
+
+ private:
+  uint32_t below(uint32_t count) { return uint32_t(random_() % count); }
+  std::vector<uint32_t> tokens(uint32_t count) {
+    std::vector<uint32_t> some(count);
+    for (uint32_t& token : some) token = below(world_.model.vocabulary);
+    return some;
+  }
+
+  std::vector<uint32_t> prompt(uint32_t i) {
+    const uint32_t context = world_.model.context;
+    if (i % 16 == 5) return tokens(context - 1 - below(6));  // the context will be full
+    std::vector<uint32_t> prompt = beginnings_[below(4)];
+    prompt.resize(below(uint32_t(prompt.size())));
+    const std::vector<uint32_t> own = tokens(1 + below(context / 16));
+    const uint32_t times = i % 5 == 2 ? 3 : 1;
+    for (uint32_t time = 0; time < times; ++time) prompt.insert(prompt.end(), own.begin(), own.end());
+    return prompt;
+  }
+  engine::Sampling sampling(uint32_t i) {
+    engine::Sampling sampling;
+    sampling.seed = random_();
+    if (below(3) == 0) sampling.logprobs = below(4);
+    if (i % 2 == 0) {
+      sampling.temperature = 0;
+      return sampling;
+    }
+    sampling.temperature = 0.3f + 0.3f * float(below(4));
+    if (below(2)) sampling.top_k = int(1 + below(40));
+    if (below(2)) sampling.top_p = 0.9f;
+    if (below(3) == 0) sampling.min_p = 0.05f;
+    if (below(2)) sampling.repetition_penalty = 1.2f;
+    if (below(2)) sampling.presence_penalty = 0.4f;
+    if (below(2)) sampling.frequency_penalty = 0.2f;
+    if (below(4) == 0) sampling.dry_multiplier = 0.8f;
+    if (below(6) == 0) sampling.mirostat = 2;
+    return sampling;
+  }
+  engine::Request request(uint32_t i, uint32_t most) {
+    if (i < 4) return long_answer(i);
+    return {.prompt = prompt(i),
+            .sampling = sampling(i),
+            .most = i % 16 == 5 ? 0 : 1 + below(most),
+            .copies = i % 3 ? 1 : 1 + below(4),
+            .priority = int(below(3)) - 1,
+            .reuse = below(8) != 0};
+  }
+  // Of two words in a row that never ends, or in a random order: guesses are right, or not. Short prompts, so that they
+  // run at once and then need more memory than there is.
+  engine::Request long_answer(uint32_t i) {
+    engine::Request request{.prompt = tokens(5), .most = world_.model.context / 2};
+    request.sampling.temperature = i % 2 ? 1 : 0;
+    request.sampling.seed = random_();
+    request.sampling.logit_bias = {{i, 100.f}, {i + 7, 100.f}};
+    return request;
+  }
+  void stop_within(Asked& asked) {
+    const std::vector<uint32_t> made = asked.alone[0].tokens;
+    const size_t end = 1 + below(uint32_t(made.size()));
+    const size_t length = 1 + below(uint32_t(std::min<size_t>(end, 3)));
+    asked.request.stops = {{made.begin() + long(end - length), made.begin() + long(end)}, tokens(2)};
+    asked.alone = answers_alone(world_, asked.request);
+  }
+
+  World& world_;
+  std::mt19937 random_;
+  std::array<std::vector<uint32_t>, 4> beginnings_;
+};
+
+}  // namespace heddle::test

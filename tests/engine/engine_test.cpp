@@ -1,0 +1,427 @@
+// What the engine promises to one request, and to several at once.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/house.h"
+
+namespace heddle::test::fake {
+namespace {
+
+using engine::Ending;
+using engine::Request;
+
+std::string refusal(House<>& house, const Request& request) {
+  try {
+    house.submit(request);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Engine, OneRequestAlone) {
+  House<> house(fake_limits(64));
+  const auto id = house.submit(seeded(some_tokens(10), 7, 3));
+  EXPECT_FALSE(house.engine->idle());
+  house.run();
+  house.expect_as_alone();
+  EXPECT_EQ(house.answer(id).ending, Ending::length);
+  EXPECT_EQ(house.answer(id).prompt, 10u);
+  EXPECT_EQ(house.answer(id).made, 7u);
+  EXPECT_EQ(house.answer(id).reused, 0u);
+  EXPECT_EQ(house.backend.rows, 16u) << "a prompt of 10, and all of 7 tokens but the last";
+  EXPECT_FALSE(house.step()) << "nothing is left to do";
+}
+
+TEST(Engine, ManyAtOnceAreComputedTogether) {
+  House<> house(fake_limits(64));
+  for (uint32_t i = 0; i < 8; ++i) house.submit(seeded(some_tokens(3, i), 10, i));
+  house.run();
+  house.expect_as_alone();
+  EXPECT_LT(house.backend.batches, 16u);
+}
+
+TEST(Engine, ASingleTokenIsAPrompt) {
+  House<> house(fake_limits(64));
+  house.submit(greedy({5}, 1));
+  house.submit(greedy({5}, 3));
+  house.run();
+  house.expect_as_alone();
+}
+
+TEST(Engine, EndsByStopLengthAndContext) {
+  House<> house(fake_limits(64), {}, fake_model(30));
+  const auto full = house.submit(greedy(some_tokens(9), 0));
+  house.run();
+  EXPECT_EQ(house.answer(full).ending, Ending::context);
+  EXPECT_EQ(house.answer(full).made, 22u) << "the last token needs no place";
+  const auto tokens = house.answer(full).tokens();
+  Request request = greedy(some_tokens(9), 15);
+  request.stops = {{tokens[5], tokens[5] ^ 1}, {tokens[3], tokens[4]}};
+  const auto stopped = house.submit(request);
+  house.run();
+  EXPECT_EQ(house.answer(stopped).ending, Ending::stop);
+  EXPECT_EQ(house.answer(stopped).made, 5u) << "the stop itself is given out";
+  request.stops = {{some_tokens(9).back(), tokens[0]}};
+  const auto across = house.submit(request);
+  house.run();
+  EXPECT_EQ(house.answer(across).made, 15u) << "a stop does not begin in the prompt";
+  house.expect_as_alone();
+}
+
+TEST(Engine, LogprobsAreThoseOfTheRequest) {
+  House<> house(fake_limits(64));
+  Request request = seeded(some_tokens(6), 5, 1);
+  house.submit(request);
+  request.sampling.logprobs = 3;
+  const auto with = house.submit(request);
+  house.run();
+  house.expect_as_alone();
+  EXPECT_EQ(house.answer(with).picks[0].top.size(), 3u);
+}
+
+TEST(Engine, RefusesWhatCanNeverBeDone) {
+  House<> house(fake_limits(5));
+  EXPECT_EQ(refusal(house, greedy({}, 3)), "expected a prompt, found none");
+  EXPECT_EQ(refusal(house, greedy({1, 16}, 3)),
+            "expected tokens below 16, the size of the vocabulary, found 16 in the prompt");
+  EXPECT_EQ(refusal(house, greedy(some_tokens(20), 3)),
+            "the prompt is too long: expected fewer than 20 tokens, what the KV cache can hold, found 20");
+  Request request = greedy(some_tokens(3), 3);
+  request.copies = 0;
+  EXPECT_EQ(refusal(house, request), "expected 1 to 1024 copies, found 0");
+  request.copies = 1;
+  request.stops = {{1}, {}};
+  EXPECT_EQ(refusal(house, request), "expected a token or more in a stop, found none");
+  request.stops.clear();
+  request.sampling.top_p = 2;
+  EXPECT_NE(refusal(house, request).find("top_p"), std::string::npos);
+  EXPECT_EQ(house.metrics().refused, 6u);
+  EXPECT_EQ(house.metrics().submitted, 0u);
+  EXPECT_TRUE(house.engine->idle());
+
+  House<> short_context(fake_limits(50), {}, fake_model(12));
+  EXPECT_EQ(refusal(short_context, greedy(some_tokens(12), 1)),
+            "the prompt is too long: expected fewer than 12 tokens, the context, found 12");
+}
+
+TEST(Engine, RefusesWhatItsLimitsCannotDo) {
+  const model::Model model = fake_model(16);
+  FakeBackend backend(model, fake_limits(1));
+  EXPECT_THROW(engine::Engine(model, backend, fake_limits(0)), Error);
+  EXPECT_THROW(engine::Engine(model, backend, fake_limits(4, 4, 1)), Error);
+  EXPECT_THROW(engine::Engine(model, backend, fake_limits(4), {.max_stall = 0}), Error);
+}
+
+TEST(Engine, IsBusyWhenTooManyWait) {
+  House<> house(fake_limits(64), {.most_waiting = 2});
+  house.submit(greedy(some_tokens(3), 3));
+  house.submit(greedy(some_tokens(3), 3));
+  try {
+    house.submit(greedy(some_tokens(3), 3));
+    FAIL() << "taken";
+  } catch (const engine::Busy& busy) {
+    EXPECT_STREQ(busy.what(), "2 requests wait already, as many as may: try again later");
+  }
+  house.step();
+  house.submit(greedy(some_tokens(3), 3));
+  house.run();
+  house.expect_as_alone();
+}
+
+// --- cancelling -----------------------------------------------------------------------------------------------------
+TEST(Engine, CancelsInEveryState) {
+  House<> house(fake_limits(64, 4, 8));
+  const auto queued = house.submit(greedy(some_tokens(40, 1), 9));
+  house.engine->cancel(queued);
+  EXPECT_TRUE(house.answer(queued).reason.empty()) << "it is told in the next step";
+  house.step();
+  EXPECT_EQ(house.answer(queued).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(queued).reason, "cancelled");
+  EXPECT_EQ(house.backend.rows, 0u);
+
+  const auto prompt = house.submit(greedy(some_tokens(40, 2), 9));
+  house.step();
+  house.engine->cancel(prompt);
+  house.engine->cancel(prompt);
+  house.step();
+  EXPECT_EQ(house.answer(prompt).ending, Ending::cancelled);
+  EXPECT_EQ(house.backend.rows, 8u);
+
+  const auto generating = house.submit(greedy(some_tokens(4, 3), 9));
+  for (int i = 0; i < 3; ++i) house.step();
+  house.engine->cancel(generating);
+  house.run();
+  EXPECT_EQ(house.answer(generating).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(generating).made, 3u);
+  house.engine->cancel(generating);
+  house.engine->cancel(12345);
+  EXPECT_FALSE(house.step());
+  EXPECT_EQ(house.metrics().finished[size_t(Ending::cancelled)], 3u);
+}
+
+TEST(Engine, ACallbackMayCancelItselfAndOthersAndSubmit) {
+  House<> house(fake_limits(64));
+  engine::RequestId other = 0, own = 0, late = 0;
+  other = house.submit(greedy(some_tokens(5, 2), 50));
+  own = house.submit(greedy(some_tokens(5), 50), [&](const engine::Event& event) {
+    if (event.ending != Ending::none || house.answer(own).picks.size() != 3) return;
+    house.engine->cancel(other);
+    house.engine->cancel(own);
+    late = house.submit(greedy(some_tokens(5, 3), 4));
+  });
+  house.run();
+  EXPECT_EQ(house.answer(own).made, 3u);
+  EXPECT_EQ(house.answer(own).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(other).ending, Ending::cancelled);
+  expect_same(house.answer(late), house.alone(late));
+}
+
+TEST(Engine, ACallbackThatThrowsEndsItsOwnRequestOnly) {
+  House<> house(fake_limits(64));
+  const auto healthy = house.submit(greedy(some_tokens(5, 2), 20));
+  const auto bad = house.submit(greedy(some_tokens(5), 20), [](const engine::Event& event) {
+    if (event.ending == Ending::none) throw std::runtime_error("the line is closed");
+    throw 5;
+  });
+  const auto odd = house.submit(greedy(some_tokens(5), 20), [](const engine::Event&) { throw 5; });
+  house.run();
+  EXPECT_EQ(house.answer(bad).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(bad).reason, "its callback threw: the line is closed");
+  EXPECT_EQ(house.answer(bad).made, 1u);
+  EXPECT_EQ(house.answer(odd).reason, "its callback threw something that is no exception");
+  expect_same(house.answer(healthy), house.alone(healthy));
+}
+
+// --- copies ---------------------------------------------------------------------------------------------------------
+TEST(Engine, CopiesShareTheirPrompt) {
+  for (const uint32_t prompt : {10u, 12u}) {  // with a block that is not whole, and without
+    House<> house(fake_limits(64));
+    Request request = seeded(some_tokens(prompt), 9, 77);
+    request.copies = 4;
+    const auto id = house.submit(request);
+    house.run();
+    house.expect_as_alone();
+    EXPECT_NE(house.answer(id, 0).tokens(), house.answer(id, 1).tokens());
+    EXPECT_EQ(house.backend.rows, prompt + 4 * 8);
+    EXPECT_EQ(house.backend.copied, prompt % 4 ? 3u : 0u);
+    EXPECT_EQ(house.answer(id, 0).reused, 0u);
+    EXPECT_EQ(house.answer(id, 3).reused, prompt);
+  }
+}
+
+TEST(Engine, CopiesForWhichThereIsNoBlockComeLater) {
+  for (const bool reuse : {true, false}) {
+    House<> house(fake_limits(6), {.prefix_cache = reuse});
+    Request request = seeded(some_tokens(10), 8, 5);
+    request.copies = 5;
+    house.submit(request);
+    house.run();
+    house.expect_as_alone();
+    EXPECT_GT(house.backend.batches, 9u) << "they were not all there at once";
+  }
+}
+
+// --- what was computed before
+// -----------------------------------------------------------------------------------------
+TEST(Engine, ABeginningIsComputedOnce) {
+  House<> house(fake_limits(64));
+  const auto first = house.submit(greedy(some_tokens(22), 3));
+  house.run();
+  const uint64_t rows = house.backend.rows;
+  auto longer = some_tokens(22);
+  longer.push_back(9);
+  const auto second = house.submit(greedy(longer, 1));
+  house.run();
+  EXPECT_EQ(house.answer(first).reused, 0u);
+  EXPECT_EQ(house.answer(second).reused, 20u);
+  EXPECT_EQ(house.backend.rows - rows, 3u);
+  const auto third = house.submit(greedy(some_tokens(20), 1));
+  house.run();
+  EXPECT_EQ(house.answer(third).reused, 16u) << "a token at least is computed";
+  Request own = greedy(longer, 1);
+  own.reuse = false;
+  const auto fourth = house.submit(own);
+  house.run();
+  EXPECT_EQ(house.answer(fourth).reused, 0u);
+  EXPECT_EQ(house.metrics().prompt_reused, 36u);
+  EXPECT_EQ(house.metrics().prompt_computed, 22u + 3u + 4u + 23u);
+  house.expect_as_alone();
+}
+
+TEST(Engine, AnswersAreABeginningToo) {
+  House<> house(fake_limits(64));
+  const auto first = house.submit(greedy(some_tokens(6), 11));
+  house.run();
+  auto talk = some_tokens(6);
+  for (const uint32_t token : house.answer(first).tokens()) talk.push_back(token);
+  talk.push_back(3);
+  const auto second = house.submit(greedy(talk, 4));
+  house.run();
+  EXPECT_EQ(house.answer(second).reused, 16u);
+  house.expect_as_alone();
+}
+
+TEST(Engine, NothingIsReusedWithoutThePrefixCache) {
+  House<> house(fake_limits(64), {.prefix_cache = false});
+  house.submit(greedy(some_tokens(22), 3));
+  house.run();
+  const auto second = house.submit(greedy(some_tokens(22), 3));
+  house.run();
+  EXPECT_EQ(house.answer(second).reused, 0u);
+  EXPECT_EQ(house.metrics().blocks_cached, 0u);
+}
+
+TEST(Engine, WhoComesMeanwhileWaitsForWhatAnotherComputes) {
+  House<> house(fake_limits(200));
+  for (const uint64_t seed : {1, 2, 3}) {  // until it knows that there is time for more than one
+    house.submit(greedy(random_tokens(60, seed), 1));
+    house.run();
+  }
+  const uint64_t rows = house.backend.rows;
+  const auto first = house.submit(greedy(some_tokens(50), 5));
+  auto other = some_tokens(50);
+  other.back() = 0;
+  const auto second = house.submit(greedy(other, 5));
+  house.step();
+  const auto third = house.submit(greedy(some_tokens(50), 5));
+  house.run();
+  house.expect_as_alone();
+  EXPECT_EQ(house.answer(first).reused, 0u);
+  EXPECT_EQ(house.answer(second).reused, 48u);
+  EXPECT_EQ(house.answer(third).reused, 48u);
+  EXPECT_EQ(house.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
+}
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+TEST(Engine, PreemptionDoesNotShow) {
+  std::vector<uint64_t> rows;
+  for (const bool reuse : {true, false}) {
+    House<> house(fake_limits(12), {.prefix_cache = reuse});
+    for (uint32_t i = 0; i < 6; ++i) {
+      Request request = seeded(some_tokens(5, i), 25, i);
+      request.sampling.repetition_penalty = 1.3f;
+      house.submit(request);
+    }
+    house.run();
+    house.expect_as_alone();
+    EXPECT_GT(house.metrics().preemptions, 0u);
+    EXPECT_EQ(house.metrics().blocks_in_use, 0u);
+    rows.push_back(house.backend.rows);
+  }
+  EXPECT_LT(rows[0], rows[1]) << "what it had computed can be found again";
+}
+
+TEST(Engine, TheLowestPriorityLosesItsBlocks) {
+  House<> house(fake_limits(8));
+  std::vector<engine::RequestId> order;
+  const auto note = [&](const engine::Event& event) {
+    if (event.ending != Ending::none) order.push_back(event.request);
+  };
+  std::vector<engine::RequestId> ids;
+  for (const int priority : {0, -1, 1}) {
+    Request request = greedy(some_tokens(4, uint32_t(5 + priority)), 22);
+    request.priority = priority;
+    ids.push_back(house.submit(request, note));
+  }
+  house.run();
+  house.expect_as_alone();
+  EXPECT_GT(house.metrics().preemptions, 0u);
+  EXPECT_EQ(order, (std::vector<engine::RequestId>{ids[2], ids[0], ids[1]}));
+}
+
+TEST(Engine, ARequestThatFillsTheCacheCanBeDoneBesideOthers) {
+  House<> house(fake_limits(10));
+  house.submit(greedy(some_tokens(5, 1), 30));
+  house.submit(greedy(some_tokens(38, 2), 0));
+  house.submit(greedy(some_tokens(5, 3), 30));
+  house.submit(greedy(some_tokens(1, 4), 0));
+  house.run();
+  house.expect_as_alone();
+}
+
+// --- faults ---------------------------------------------------------------------------------------------------------
+TEST(Engine, AFaultFailsThoseInTheBatch) {
+  House<> house(fake_limits(64, 4, 16));
+  const auto a = house.submit(greedy(some_tokens(10, 1), 20));
+  house.step();
+  house.step();
+  house.backend.fault("the bus fell off");
+  const auto waits = house.submit(greedy(some_tokens(10, 1), 5));
+  const auto b = house.submit(greedy(some_tokens(40, 2), 5));
+  house.step();
+  EXPECT_EQ(house.answer(a).ending, Ending::failed);
+  EXPECT_EQ(house.answer(a).reason, "the bus fell off");
+  EXPECT_EQ(house.metrics().blocks_cached, 0u) << "nothing of it can be found";
+  EXPECT_EQ(house.metrics().faults, 1u);
+  house.run();
+  for (const auto id : {waits, b})
+    if (house.answer(id).ending != Ending::failed) expect_same(house.answer(id), house.alone(id));
+  const auto after = house.submit(greedy(some_tokens(10, 1), 20));
+  house.run();
+  expect_same(house.answer(after), house.alone(after));
+  EXPECT_EQ(house.engine->stopped(), "");
+}
+
+TEST(Engine, StopsWhereTheBackendIsLost) {
+  House<> house(fake_limits(64, 4, 4));
+  const auto a = house.submit(greedy(some_tokens(20, 1), 20));
+  const auto queued = house.submit(greedy(some_tokens(10, 3), 20));
+  house.step();
+  house.backend.fault("the device is gone", true);
+  EXPECT_TRUE(house.step());
+  for (const auto id : {a, queued}) {
+    EXPECT_EQ(house.answer(id).ending, Ending::failed);
+    EXPECT_EQ(house.answer(id).reason, "the device is gone");
+  }
+  EXPECT_EQ(house.engine->stopped(), "the device is gone");
+  EXPECT_TRUE(house.engine->idle());
+  EXPECT_FALSE(house.step());
+  EXPECT_EQ(refusal(house, greedy(some_tokens(3), 1)), "the device is gone");
+}
+
+TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
+  House<> house(fake_limits(64));
+  Request banned = greedy(some_tokens(5), 5);
+  for (uint32_t i = 0; i < 16; ++i) banned.sampling.logit_bias[i] = -INFINITY;
+  banned.copies = 2;
+  const auto bad = house.submit(banned);
+  const auto good = house.submit(greedy(some_tokens(5), 5));
+  house.run();
+  EXPECT_EQ(house.answer(bad, 0).ending, Ending::failed);
+  EXPECT_EQ(house.answer(bad, 1).ending, Ending::failed);
+  EXPECT_FALSE(house.answer(bad).reason.empty());
+  expect_same(house.answer(good), house.alone(good));
+}
+
+// --- guesses --------------------------------------------------------------------------------------------------------
+TEST(Engine, GuessesDoNotShow) {
+  for (const auto speculation : {engine::Speculation::on, engine::Speculation::automatic, engine::Speculation::off}) {
+    House<> house(fake_limits(200), {.speculation = speculation}, fake_model(256, 16, 5));
+    for (uint32_t i = 0; i < 6; ++i) {
+      Request request = seeded(some_tokens(20, i), 100, i);
+      if (i % 2) request.sampling.temperature = 0;
+      if (i == 4) request.sampling.presence_penalty = 0.5f;
+      if (i == 5) request.sampling.logprobs = 2;
+      house.submit(request);
+    }
+    house.run();
+    house.expect_as_alone();
+    const bool on = speculation != engine::Speculation::off;
+    EXPECT_EQ(house.metrics().accepted > 100, on) << house.metrics().accepted << " of " << house.metrics().proposed;
+    EXPECT_EQ(house.backend.batches < 95, on);
+  }
+}
+
+TEST(Engine, GuessesEndWithTheContextAndTheLength) {
+  for (uint32_t most : {0u, 1u, 2u, 3u, 17u, 30u}) {
+    House<> house(fake_limits(50), {.speculation = engine::Speculation::on}, fake_model(41, 16, 9));
+    house.submit(greedy(some_tokens(15), most));
+    house.run();
+    house.expect_as_alone();
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test::fake

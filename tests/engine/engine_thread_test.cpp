@@ -1,0 +1,359 @@
+#include "engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "engine/deliveries.h"
+#include "tests/engine/counting.h"
+
+namespace heddle::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using test::counting_vocabulary;
+
+// What one request was told, and a way to wait for its ends.
+class Told {
+ public:
+  OnEvent callback() {
+    return [this](const Event& event) { add(event); };
+  }
+  void add(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    changed_.notify_all();
+  }
+  size_t ends(Ending ending = Ending::none) const {  // none: of any kind
+    const std::lock_guard lock(mutex_);
+    size_t count = 0;
+    for (const Event& event : events_)
+      if (event.ending != Ending::none && (ending == Ending::none || event.ending == ending)) ++count;
+    return count;
+  }
+  std::vector<uint32_t> tokens(uint32_t copy = 0) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<uint32_t> ids;
+    for (const Event& event : events_)
+      if (event.copy == copy && event.ending == Ending::none) ids.push_back(event.pick.id);
+    return ids;
+  }
+  Event last() const {
+    const std::lock_guard lock(mutex_);
+    return events_.empty() ? Event{} : events_.back();
+  }
+  bool wait_for_events(size_t count) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] { return events_.size() >= count; });
+  }
+  bool wait_for_ends(size_t count = 1) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] {
+      size_t ended = 0;
+      for (const Event& event : events_) ended += event.ending != Ending::none;
+      return ended >= count;
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<Event> events_;
+};
+
+// Callbacks wait in front of it until it is opened.
+class Gate {
+ public:
+  void wait() {
+    ++waiting_;
+    opened_.wait();
+  }
+  void open() { promise_.set_value(); }
+  bool wait_for_waiting(int count) const {
+    for (int i = 0; i < 20'000 && waiting_ < count; ++i) std::this_thread::sleep_for(1ms);
+    return waiting_ >= count;
+  }
+
+ private:
+  std::promise<void> promise_;
+  std::shared_future<void> opened_ = promise_.get_future().share();
+  std::atomic<int> waiting_ = 0;
+};
+
+Request request(uint32_t first, uint32_t most, uint32_t copies = 1) {
+  Request request{.prompt = {first}, .most = most, .copies = copies};
+  request.sampling.temperature = 0;
+  return request;
+}
+std::vector<uint32_t> counted(uint32_t after, uint32_t count) {
+  std::vector<uint32_t> ids(count);
+  for (uint32_t i = 0; i < count; ++i) ids[i] = (after + 1 + i) % counting_vocabulary;
+  return ids;
+}
+
+class EngineThreads : public testing::Test {
+ protected:
+  void start(double patience = 30) { thread_.emplace(engine_, patience); }
+  void slow_steps() {
+    backend_.each_batch = [] { std::this_thread::sleep_for(1ms); };
+  }
+
+  model::Model model_ = test::counting_model();
+  test::CountingBackend backend_;
+  Engine engine_{model_, backend_, {.rows = 64, .kv_blocks = 2048}, {.most_waiting = 256}};
+  std::optional<EngineThread> thread_;
+};
+
+TEST_F(EngineThreads, TellTokensInOrderAndOneEnd) {
+  start();
+  Told told;
+  const RequestId id = thread_->submit(request(7, 250), told.callback());
+  ASSERT_TRUE(told.wait_for_ends());
+  EXPECT_EQ(told.tokens(), counted(7, 250));
+  EXPECT_EQ(told.last().ending, Ending::length);
+  EXPECT_EQ(told.last().request, id);
+  EXPECT_EQ(told.last().made, 250u);
+}
+
+TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
+  start();
+  constexpr uint32_t users = 8, each = 12;
+  std::array<std::array<Told, each>, users> told;
+  std::vector<std::thread> threads;
+  for (uint32_t user = 0; user < users; ++user)
+    threads.emplace_back([&, user] {
+      for (uint32_t i = 0; i < each; ++i)
+        thread_->submit(request(user * each + i, 5 + i, 1 + i % 2), told[user][i].callback());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t user = 0; user < users; ++user)
+    for (uint32_t i = 0; i < each; ++i) {
+      const Told& one = told[user][i];
+      ASSERT_TRUE(one.wait_for_ends(1 + i % 2));
+      for (uint32_t copy = 0; copy <= i % 2; ++copy)
+        EXPECT_EQ(one.tokens(copy), counted(user * each + i, 5 + i)) << user << " " << i;
+      EXPECT_EQ(one.ends(Ending::length), 1 + i % 2);
+    }
+  thread_.reset();
+  for (const auto& of_user : told)
+    for (uint32_t i = 0; i < each; ++i) EXPECT_EQ(of_user[i].ends(), 1 + i % 2);
+}
+
+TEST_F(EngineThreads, RefuseWhereItIsAsked) {
+  start();
+  Told told;
+  EXPECT_THROW(thread_->submit(Request{}, told.callback()), Error);
+  EXPECT_THROW(thread_->submit(request(counting_vocabulary, 1), told.callback()), Error);
+  Request hot = request(1, 1);
+  hot.sampling.temperature = -1;
+  EXPECT_THROW(thread_->submit(hot, told.callback()), Error);
+  EXPECT_EQ(told.ends(), 0u);
+}
+
+TEST_F(EngineThreads, RefuseWhenTooManyWait) {
+  slow_steps();
+  Engine narrow(model_, backend_, {.rows = 4, .kv_blocks = 4}, {.most_waiting = 2});
+  std::array<Told, 50> told;
+  size_t taken = 0;
+  {
+    EngineThread thread(narrow);
+    const auto submit_all = [&] {
+      for (; taken < told.size(); ++taken) thread.submit(request(1, 100), told[taken].callback());
+    };
+    EXPECT_THROW(submit_all(), Busy);
+  }
+  EXPECT_GE(taken, 3u);
+  for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i].ends(), i < taken ? 1u : 0u) << i;
+}
+
+TEST_F(EngineThreads, LetNobodyElseWaitForACallbackThatBlocks) {
+  start();
+  Gate gate;
+  std::array<Told, 12> held;
+  for (Told& told : held)
+    thread_->submit(request(1, 30), [&](const Event& event) {
+      if (told.tokens().empty()) gate.wait();
+      told.add(event);
+    });
+  ASSERT_TRUE(gate.wait_for_waiting(12));
+  Told free;
+  thread_->submit(request(50, 40), free.callback());
+  ASSERT_TRUE(free.wait_for_ends());
+  EXPECT_EQ(free.tokens(), counted(50, 40));
+  EXPECT_EQ(held[0].tokens().size(), 0u);
+  gate.open();
+  for (const Told& told : held) {
+    ASSERT_TRUE(told.wait_for_ends());
+    EXPECT_EQ(told.tokens(), counted(1, 30));
+  }
+}
+
+TEST_F(EngineThreads, CancelTheRequestOfACallbackThatThrows) {
+  start();
+  slow_steps();
+  Told thrower, other;
+  thread_->submit(request(1, 3000), [&](const Event& event) {
+    thrower.add(event);
+    if (event.ending != Ending::none || thrower.tokens().size() == 3) throw std::runtime_error("no more");
+  });
+  thread_->submit(request(2, 60), other.callback());
+  ASSERT_TRUE(thrower.wait_for_ends());
+  ASSERT_TRUE(other.wait_for_ends());
+  EXPECT_EQ(thrower.tokens(), counted(1, 3));
+  EXPECT_EQ(thrower.last().ending, Ending::cancelled);
+  EXPECT_EQ(other.tokens(), counted(2, 60));
+  thread_.reset();
+  EXPECT_EQ(thrower.ends(), 1u);
+}
+
+TEST_F(EngineThreads, CanBeUsedFromCallbacks) {
+  start();
+  slow_steps();
+  Told first, second;
+  thread_->submit(request(1, 3000), [&](const Event& event) {
+    first.add(event);
+    if (first.tokens().size() != 2 || event.ending != Ending::none) return;
+    thread_->submit(request(9, 3), second.callback());
+    thread_->cancel(event.request);
+    EXPECT_GE(thread_->metrics().submitted, 1u);
+  });
+  ASSERT_TRUE(first.wait_for_ends());
+  ASSERT_TRUE(second.wait_for_ends());
+  EXPECT_EQ(first.last().ending, Ending::cancelled);
+  EXPECT_LT(first.tokens().size(), 3000u);
+  EXPECT_EQ(second.tokens(), counted(9, 3));
+}
+
+TEST_F(EngineThreads, CancelWhatIsNotThere) {
+  start();
+  thread_->cancel(12345);
+  Told told;
+  const RequestId id = thread_->submit(request(1, 2), told.callback());
+  ASSERT_TRUE(told.wait_for_ends());
+  thread_->cancel(id);
+  thread_->cancel(id);
+  thread_.reset();
+  EXPECT_EQ(told.ends(Ending::length), 1u);
+  EXPECT_EQ(told.ends(), 1u);
+}
+
+TEST_F(EngineThreads, TellEveryEndOnceWhenTheyGo) {
+  start();
+  slow_steps();
+  std::array<Told, 40> told;
+  for (uint32_t i = 0; i < told.size(); ++i) thread_->submit(request(i, 3000, 1 + i % 3), told[i].callback());
+  ASSERT_TRUE(told[0].wait_for_events(5));
+  thread_.reset();
+  for (uint32_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].ends(Ending::cancelled), 1 + i % 3) << i;
+    EXPECT_EQ(told[i].ends(), 1 + i % 3) << i;
+    EXPECT_EQ(told[i].tokens(), counted(i, uint32_t(told[i].tokens().size()))) << i;
+  }
+}
+
+TEST_F(EngineThreads, WaitForCallbacksWhenTheyGo) {
+  start();
+  Gate gate;
+  Told told, late;
+  thread_->submit(request(1, 5), [&](const Event& event) {
+    if (told.tokens().empty()) {
+      gate.wait();
+      EXPECT_THROW(thread_->submit(request(1, 1), late.callback()), Busy);  // too late
+      thread_->cancel(event.request);
+    }
+    told.add(event);
+  });
+  ASSERT_TRUE(gate.wait_for_waiting(1));
+  std::thread opens([&] {
+    std::this_thread::sleep_for(50ms);
+    gate.open();
+  });
+  thread_.reset();
+  opens.join();
+  EXPECT_EQ(told.ends(), 1u);
+  EXPECT_EQ(late.ends(), 0u);
+}
+
+TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
+  start();
+  std::atomic<int> batches = 0;
+  backend_.each_batch = [&] {
+    if (++batches > 20) throw Error("the device is on fire");
+    std::this_thread::sleep_for(1ms);
+  };
+  std::array<Told, 5> told;
+  for (Told& one : told) thread_->submit(request(1, 3000), one.callback());
+  for (const Told& one : told) {
+    ASSERT_TRUE(one.wait_for_ends());
+    EXPECT_EQ(one.last().ending, Ending::failed);
+    EXPECT_NE(one.last().reason.find("on fire"), std::string::npos) << one.last().reason;
+  }
+  thread_.reset();
+  for (const Told& one : told) EXPECT_EQ(one.ends(), 1u);
+}
+
+TEST_F(EngineThreads, ShowMetrics) {
+  start();
+  Told told;
+  thread_->submit(request(1, 12), told.callback());
+  ASSERT_TRUE(told.wait_for_ends());
+  Metrics metrics = thread_->metrics();
+  for (int i = 0; i < 1000 && metrics.ended(Ending::length) == 0; ++i, metrics = thread_->metrics())
+    std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(metrics.submitted, 1u);
+  EXPECT_EQ(metrics.made, 12u);
+  EXPECT_EQ(metrics.ended(Ending::length), 1u);
+}
+
+TEST_F(EngineThreads, SleepWhenIdle) {
+  start();
+  Told told;
+  thread_->submit(request(1, 3), told.callback());
+  ASSERT_TRUE(told.wait_for_ends());
+  std::this_thread::sleep_for(20ms);
+  const std::clock_t before = std::clock();  // of all threads
+  std::this_thread::sleep_for(200ms);
+  EXPECT_LT(double(std::clock() - before) / CLOCKS_PER_SEC, 0.05);
+}
+
+#ifndef HEDDLE_SANITIZED
+TEST_F(EngineThreads, EndTheProgramRatherThanWaitForEver) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        start(0.1);
+        Gate gate;
+        thread_->submit(request(1, 5), [&](const Event&) { gate.wait(); });
+        gate.wait_for_waiting(1);
+        thread_.reset();
+      },
+      "callbacks of 1 requests have not returned for 0.1 seconds");
+}
+#endif
+
+TEST(Deliveries, HaveOneThreadMoreThanCallbacksBlock) {
+  Gate gate;
+  Deliveries deliveries([](RequestId) {}, 30);
+  EXPECT_EQ(deliveries.threads(), 1u);
+  std::array<std::shared_ptr<Deliveries::Mailbox>, 10> boxes;
+  for (auto& box : boxes) {
+    box = deliveries.open([&](const Event&) { gate.wait(); });
+    deliveries.post(box, {});
+  }
+  ASSERT_TRUE(gate.wait_for_waiting(10));
+  EXPECT_EQ(deliveries.threads(), 11u);
+  for (auto& box : boxes) deliveries.post(box, {});  // a second event takes no second thread
+  EXPECT_EQ(deliveries.threads(), 11u);
+  gate.open();
+  for (int i = 0; i < 6000 && deliveries.threads() > 1; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(deliveries.threads(), 1u);
+}
+
+}  // namespace
+}  // namespace heddle::engine

@@ -1,0 +1,176 @@
+// A model without layers whose logits are a function of the text it reads through its block table, and nothing else: a
+// block that is shared wrongly, stale or never written changes the tokens. Time is virtual.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <random>
+
+#include "engine/sampler.h"
+#include "model/backend.h"
+
+namespace heddle::test::fake {
+
+inline uint64_t mixed(uint64_t a, uint64_t b) {
+  uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  x ^= x >> 31;
+  x *= 0x94d049bb133111ebu;
+  return x ^ x >> 29;
+}
+
+// What is in the cache for a position: its token, and what depends on all before it.
+struct Cell {
+  uint32_t token = ~0u, position = ~0u;
+  uint64_t depth = 0;
+};
+
+// All that was read up to a position.
+class Reading {
+ public:
+  Cell next(uint32_t token, uint32_t position) const { return {token, position, mixed(state_, token)}; }
+  void read(const Cell& cell) {
+    state_ = mixed(mixed(state_, cell.depth), uint64_t(cell.token) << 32 | cell.position);
+    std::rotate(recent_.begin(), recent_.begin() + 1, recent_.end());
+    recent_.back() = cell.token;
+  }
+  // From -2 to 2. The model may like to repeat itself: what came 5 tokens ago has so much more.
+  void logits(const model::Model& model, std::span<float> to) const {
+    for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, i) >> 40) * 0x1p-22f - 2;
+    if (recent_[0] < to.size()) to[recent_[0]] += model.logit_softcap;
+  }
+
+ private:
+  uint64_t state_ = 1;
+  std::array<uint32_t, 5> recent_{~0u, ~0u, ~0u, ~0u, ~0u};
+};
+
+inline model::Model fake_model(uint32_t context, uint32_t vocabulary = 16, float repetition = 0) {
+  model::Model model;
+  model.name = "fake";
+  model.context = context;
+  model.vocabulary = vocabulary;
+  model.logit_softcap = repetition;  // there is no other use for it here
+  return model;
+}
+
+struct Cost {  // seconds
+  double step = 0.004, row = 0.0002, context = 0.0000004, noise = 0;
+  double free_rows = 0;  // so many cost nothing
+
+  double of(double rows, double positions) const {
+    return step + row * std::max(0.0, rows - free_rows) + context * positions;
+  }
+};
+
+class FakeBackend : public model::Backend {
+ public:
+  FakeBackend(const model::Model& model, const model::Limits& limits, uint64_t seed = 1)
+      : model_(model), limits_(limits), cells_(size_t(limits.kv_blocks) * limits.block_tokens), random_(seed) {}
+
+  std::string describe() const override { return "fake"; }
+  void begin(const model::Batch& batch) override;
+  void embed() override {}
+  void qkv(uint32_t) override {}
+  void attend(uint32_t) override {}
+  void output_add(uint32_t) override {}
+  void ffn_in(uint32_t) override {}
+  void ffn_out_add(uint32_t) override {}
+  void logits() override {}
+  std::span<const float> result() override {
+    EXPECT_TRUE(usable_);
+    return logits_;
+  }
+  void copy_block(uint32_t from, uint32_t to) override {
+    ++copied;
+    const size_t size = limits_.block_tokens;
+    std::copy_n(cells_.begin() + ptrdiff_t(from * size), size, cells_.begin() + ptrdiff_t(to * size));
+  }
+  bool usable() const override { return usable_; }
+
+  void fault(const std::string& reason, bool for_good = false) {  // in the next batch
+    fault_ = reason;
+    for_good_ = for_good;
+  }
+
+  double clock = 0;
+  Cost cost;
+  std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
+  uint32_t copied = 0;
+  uint64_t rows = 0, batches = 0;  // computed
+
+ protected:
+  Cell& cell(const std::vector<uint32_t>& table, uint32_t position) {
+    return cells_.at(size_t(table.at(position / limits_.block_tokens)) * limits_.block_tokens +
+                     position % limits_.block_tokens);
+  }
+  // Feeds a token and reads all up to it.
+  Reading feed(const std::vector<uint32_t>& table, uint32_t token, uint32_t position, Reading before) {
+    cell(table, position) = before.next(token, position);
+    before.read(cell(table, position));
+    return before;
+  }
+  Reading read(const std::vector<uint32_t>& table, uint32_t positions) {
+    Reading reading;
+    for (uint32_t i = 0; i < positions; ++i) reading.read(cell(table, i));
+    return reading;
+  }
+  void pass_time(const model::Batch& batch);
+  void fail_if_due() {  // after it has written: what is in the cache is no use
+    if (fault_.empty()) return;
+    usable_ = !for_good_;
+    throw std::runtime_error(std::exchange(fault_, ""));
+  }
+
+  const model::Model& model_;
+  const model::Limits limits_;
+  std::vector<Cell> cells_;
+  std::mt19937_64 random_;
+  std::vector<float> logits_;
+  std::string fault_;
+  bool for_good_ = false, usable_ = true;
+};
+
+inline void FakeBackend::pass_time(const model::Batch& batch) {
+  double positions = 0;
+  for (const uint32_t position : batch.positions) positions += position + 1;
+  const double noise = 1 + cost.noise * (double(random_() >> 11) * 0x1p-52 - 1);
+  clock += cost.of(double(batch.tokens.size()), positions) * noise;
+}
+
+inline void FakeBackend::begin(const model::Batch& batch) {
+  EXPECT_TRUE(usable_) << "computed after it had failed";
+  EXPECT_FALSE(batch.tokens.empty());
+  EXPECT_LE(batch.tokens.size(), limits_.rows);
+  EXPECT_EQ(batch.positions.size(), batch.tokens.size());
+  EXPECT_EQ(batch.sequences.size(), batch.tokens.size());
+  ++batches;
+  rows += batch.tokens.size();
+  pass_time(batch);
+  logits_.resize(batch.outputs.size() * model_.vocabulary);
+  std::vector<bool> seen(batch.blocks.size());
+  Reading reading;
+  size_t output = 0;
+  for (uint32_t row = 0; row < batch.tokens.size(); ++row) {
+    const uint32_t sequence = batch.sequences[row], position = batch.positions[row];
+    EXPECT_LT(position, model_.context);
+    const bool goes_on = row > 0 && batch.sequences[row - 1] == sequence;
+    if (goes_on) {
+      EXPECT_EQ(batch.positions[row - 1] + 1, position);
+    } else {
+      EXPECT_FALSE(seen.at(sequence)) << "rows of a sequence stay together";
+      seen[sequence] = true;
+      reading = read(batch.blocks[sequence], position);
+    }
+    reading = feed(batch.blocks[sequence], batch.tokens[row], position, reading);
+    if (output == batch.outputs.size() || batch.outputs[output] != row) continue;
+    const auto logits = std::span(logits_).subspan(output++ * model_.vocabulary, model_.vocabulary);
+    reading.logits(model_, logits);
+    if (change_logits) change_logits(logits);
+  }
+  EXPECT_EQ(output, batch.outputs.size()) << "outputs are rows, ascending";
+  fail_if_due();
+}
+
+}  // namespace heddle::test::fake

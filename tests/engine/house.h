@@ -1,0 +1,119 @@
+// An engine on the fake backend, with everything it says written down.
+#pragma once
+#include <map>
+
+#include "engine/engine.h"
+#include "tests/engine/alone.h"
+
+namespace heddle::test::fake {
+
+inline model::Limits fake_limits(uint32_t blocks, uint32_t block_tokens = 4, uint32_t rows = 64) {
+  return {.rows = rows, .kv_blocks = blocks, .block_tokens = block_tokens};
+}
+
+inline void expect_same(const Answer& found, const Answer& expected, bool whole = true) {
+  ASSERT_LE(found.picks.size(), expected.picks.size());
+  if (whole) {
+    ASSERT_EQ(found.picks.size(), expected.picks.size());
+    EXPECT_EQ(found.ending, expected.ending);
+  }
+  for (size_t i = 0; i < found.picks.size(); ++i) {
+    const engine::Pick &a = found.picks[i], &b = expected.picks[i];
+    ASSERT_EQ(a.id, b.id) << "token " << i << " of " << expected.picks.size();
+    ASSERT_EQ(a.log_probability, b.log_probability);
+    ASSERT_EQ(a.top.size(), b.top.size());
+    for (size_t j = 0; j < a.top.size(); ++j) {
+      ASSERT_EQ(a.top[j].id, b.top[j].id);
+      ASSERT_EQ(a.top[j].log_probability, b.top[j].log_probability);
+    }
+  }
+}
+
+template <class Backend = FakeBackend>
+struct House {
+  explicit House(model::Limits its_limits, engine::EngineOptions options = {}, model::Model its_model = fake_model(256))
+      : model(std::move(its_model)), limits(its_limits), backend(model, limits) {
+    options.now = [this] { return backend.clock; };
+    engine.emplace(model, backend, limits, options);
+  }
+
+  engine::RequestId submit(const engine::Request& request, std::function<void(const engine::Event&)> then = {}) {
+    const auto id = engine->submit(request, [this, then](const engine::Event& event) {
+      told(event);
+      if (then) then(event);
+    });
+    requests[id] = request;
+    answers[id].resize(request.copies);
+    return id;
+  }
+  void told(const engine::Event& event) {
+    Answer& answer = answers.at(event.request).at(event.copy);
+    EXPECT_EQ(answer.ending, engine::Ending::none) << "nothing comes after the end";
+    if (event.ending == engine::Ending::none) {
+      answer.picks.push_back(event.pick);
+      return;
+    }
+    EXPECT_EQ(event.made, answer.picks.size());
+    answer.ending = event.ending;
+    answer.reason = event.reason;
+    answer.prompt = event.prompt;
+    answer.reused = event.reused;
+    answer.made = event.made;
+  }
+  bool step() {
+    const bool worked = engine->step();
+    engine->check_invariants();
+    return worked;
+  }
+  uint32_t run(uint32_t most = 100000) {  // how many steps it took
+    uint32_t steps = 0;
+    while (step()) {
+      if (++steps < most) continue;
+      ADD_FAILURE() << "it does not end";
+      break;
+    }
+    EXPECT_TRUE(engine->idle());
+    return steps;
+  }
+  Answer& answer(engine::RequestId id, uint32_t copy = 0) { return answers.at(id).at(copy); }
+  Answer alone(engine::RequestId id, uint32_t copy = 0) const {
+    return answer_alone(model, requests.at(id), copy, limits.kv_blocks * limits.block_tokens);
+  }
+  void expect_as_alone() {
+    for (const auto& [id, copies] : answers)
+      for (uint32_t copy = 0; copy < copies.size(); ++copy) {
+        SCOPED_TRACE(fmt::format("request {}, copy {}", id, copy));
+        expect_same(copies[copy], alone(id, copy));
+      }
+  }
+  const engine::Metrics& metrics() const { return engine->metrics(); }
+
+  model::Model model;
+  model::Limits limits;
+  Backend backend;
+  std::optional<engine::Engine> engine;
+  std::map<engine::RequestId, engine::Request> requests;
+  std::map<engine::RequestId, std::vector<Answer>> answers;
+};
+
+// Tokens 1, 2, 3, ... of a small vocabulary.
+inline std::vector<uint32_t> some_tokens(uint32_t count, uint32_t first = 1) {
+  std::vector<uint32_t> tokens(count);
+  for (uint32_t i = 0; i < count; ++i) tokens[i] = (first + i * (1 + first % 3)) % 16;
+  return tokens;
+}
+// None of them begins as another does.
+inline std::vector<uint32_t> random_tokens(uint32_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint32_t> tokens(count);
+  for (uint32_t& token : tokens) token = uint32_t(random() % 16);
+  return tokens;
+}
+inline engine::Request greedy(std::vector<uint32_t> prompt, uint32_t most) {
+  return {.prompt = std::move(prompt), .sampling = {.temperature = 0, .seed = 0}, .most = most};
+}
+inline engine::Request seeded(std::vector<uint32_t> prompt, uint32_t most, uint64_t seed) {
+  return {.prompt = std::move(prompt), .sampling = {.seed = seed}, .most = most};
+}
+
+}  // namespace heddle::test::fake

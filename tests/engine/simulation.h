@@ -1,0 +1,208 @@
+// Random traffic on the fake backend: arrivals, lengths, priorities, copies, stops, cancellations, faults, callbacks
+// that throw. Everything that is told is compared with what the request would have got alone.
+#pragma once
+#include <optional>
+#include <unordered_map>
+
+#include "engine/engine.h"
+#include "tests/engine/alone.h"
+#include "tests/engine/house.h"
+
+namespace heddle::test::fake {
+
+struct Traffic {
+  uint32_t requests = 2000;
+  uint32_t open = 40;  // at most at a time
+  uint32_t context = 160, longest_prompt = 100, longest_answer = 30;
+  model::Limits limits = fake_limits(300, 4, 64);
+  Cost cost{.noise = 0.1};
+  engine::EngineOptions options;
+  float repetition = 0;    // of the model
+  double cancelled = 0.1;  // part of requests
+  double throwing = 0.03;  // part of requests
+  double fault = 0;        // chance in a step
+  double unusable = 0;     // the same
+  bool penalties = true;   // in some requests
+};
+
+struct Tally {
+  uint64_t ended = 0, whole = 0, failed = 0, cancelled = 0, tokens = 0, steps = 0;
+  double longest_wait = 0;  // for a first token
+  double longest_gap = 0;   // between two tokens, where no blocks were lost in between
+  engine::Metrics metrics;
+};
+
+template <class Backend = FakeBackend>
+class Simulation {
+ public:
+  Simulation(const Traffic& traffic, uint64_t seed)
+      : traffic_(traffic),
+        random_(seed),
+        model_(fake_model(traffic.context, 16, traffic.repetition)),
+        backend_(model_, traffic.limits, seed) {
+    backend_.cost = traffic.cost;
+    engine::EngineOptions options = traffic.options;
+    options.now = [this] { return backend_.clock; };
+    engine_.emplace(model_, backend_, traffic.limits, options);
+    for (auto& beginning : beginnings_) beginning = tokens(traffic.longest_prompt);
+  }
+
+  Tally run() {
+    uint32_t left = traffic_.requests;
+    while ((left > 0 || !watched_.empty()) && !::testing::Test::HasFailure()) {
+      for (uint32_t burst = one_in(3) ? below(4) : 0; burst > 0 && left > 0 && watched_.size() < traffic_.open; --burst)
+        if (!submit())
+          break;
+        else
+          --left;
+      if (one_in(8) && !watched_.empty()) cancel_one();
+      if (chance(traffic_.fault)) backend_.fault("a fault");
+      if (chance(traffic_.unusable)) backend_.fault("the end", true);
+      const bool idle = engine_->idle();
+      const bool worked = engine_->step();
+      EXPECT_EQ(worked, !idle);
+      engine_->check_invariants();
+      ++tally_.steps;
+      if (!worked) backend_.clock += 0.01;
+      if (!engine_->stopped().empty()) break;  // and all were told
+    }
+    EXPECT_TRUE(watched_.empty());
+    EXPECT_TRUE(engine_->idle());
+    tally_.metrics = engine_->metrics();
+    EXPECT_EQ(tally_.metrics.blocks_in_use, 0u);
+    EXPECT_EQ(tally_.metrics.waiting + tally_.metrics.running, 0u);
+    return tally_;
+  }
+
+  engine::Engine& engine() { return *engine_; }
+
+ private:
+  struct Watched {
+    engine::Request request;
+    std::vector<Answer> copies;
+    std::vector<double> last;           // token
+    std::vector<uint64_t> preemptions;  // by then
+    uint32_t open;
+    double submitted;
+    bool cancelled = false;
+    uint32_t told = 0, cancel_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;  // tokens of all copies
+  };
+
+  uint64_t below(uint64_t limit) { return random_() % limit; }
+  bool one_in(uint64_t n) { return below(n) == 0; }
+  bool chance(double part) { return double(random_() >> 11) * 0x1p-53 < part; }
+  std::vector<uint32_t> tokens(uint32_t count) {
+    std::vector<uint32_t> made(count);
+    for (uint32_t& token : made) token = uint32_t(below(model_.vocabulary));
+    return made;
+  }
+
+  engine::Request request() {
+    engine::Request r;
+    const auto longest = uint32_t(one_in(4) ? traffic_.longest_prompt : std::max(1u, traffic_.longest_prompt / 6));
+    const auto length = uint32_t(1 + below(longest));
+    r.prompt = tokens(length);
+    if (!one_in(3)) {  // begins as others do
+      const auto& beginning = beginnings_[below(beginnings_.size())];
+      std::copy_n(beginning.begin(), below(length + 1), r.prompt.begin());
+    }
+    r.most = one_in(20) ? 0 : uint32_t(1 + below(traffic_.longest_answer));
+    r.sampling.seed = random_();
+    r.sampling.temperature = one_in(2) ? 0 : 0.8f;
+    if (traffic_.penalties && one_in(4)) r.sampling.repetition_penalty = 1.2f;
+    if (traffic_.penalties && one_in(6)) r.sampling.frequency_penalty = 0.3f;
+    if (one_in(5)) r.sampling.logprobs = traffic_.penalties ? uint32_t(below(3)) : 0;
+    if (one_in(6)) r.sampling.logit_bias[uint32_t(below(16))] = one_in(2) ? -INFINITY : 1.0f;
+    for (uint64_t stops = below(3); stops > 0; --stops) r.stops.push_back(tokens(uint32_t(1 + below(2))));
+    if (one_in(6)) r.copies = uint32_t(2 + below(3));
+    r.priority = int(below(5)) - 2;
+    r.reuse = !one_in(10);
+    if (one_in(3)) r.speculation = engine::Speculation(below(3));
+    return r;
+  }
+
+  bool submit() {
+    Watched w{.request = request()};
+    w.copies.resize(w.request.copies);
+    w.last.resize(w.request.copies);
+    w.preemptions.resize(w.request.copies);
+    w.open = w.request.copies;
+    w.submitted = backend_.clock;
+    if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
+    if (chance(traffic_.throwing)) w.throw_at = uint32_t(1 + below(10));
+    try {
+      const auto id = engine_->submit(w.request, [this](const engine::Event& event) { told(event); });
+      watched_.emplace(id, std::move(w));
+      return true;
+    } catch (const engine::Busy&) {
+      return false;
+    }
+  }
+
+  void cancel_one() {
+    const auto it = std::next(watched_.begin(), ptrdiff_t(below(watched_.size())));
+    if (chance(traffic_.cancelled)) cancel(it);
+  }
+
+  void cancel(typename std::unordered_map<engine::RequestId, Watched>::iterator it) {
+    engine_->cancel(it->first);
+    it->second.cancelled = true;
+  }
+
+  void told(const engine::Event& event) {
+    const auto found = watched_.find(event.request);
+    ASSERT_NE(found, watched_.end()) << "told of a request that has ended";
+    Watched& w = found->second;
+    Answer& answer = w.copies.at(event.copy);
+    ASSERT_EQ(answer.ending, engine::Ending::none) << "told after its end";
+    if (event.ending == engine::Ending::none) {
+      token(w, answer, event);
+      EXPECT_FALSE(w.cancelled) << "a token after it was cancelled";
+      if (++w.told == w.cancel_at) cancel(found);
+      if (w.told == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
+      w.cancelled |= w.told == w.throw_at;
+      if (w.told == w.throw_at) throw std::runtime_error("thrown");
+      return;
+    }
+    answer.ending = event.ending;
+    ended(w, answer, event);
+    if (--w.open == 0) watched_.erase(found);
+  }
+
+  void token(Watched& w, Answer& answer, const engine::Event& event) {
+    ++tally_.tokens;
+    const uint64_t preemptions = engine_->metrics().preemptions;
+    if (answer.picks.empty())
+      tally_.longest_wait = std::max(tally_.longest_wait, backend_.clock - w.submitted);
+    else if (w.preemptions[event.copy] == preemptions)
+      tally_.longest_gap = std::max(tally_.longest_gap, backend_.clock - w.last[event.copy]);
+    w.last[event.copy] = backend_.clock;
+    w.preemptions[event.copy] = preemptions;
+    answer.picks.push_back(event.pick);
+  }
+
+  void ended(const Watched& w, const Answer& answer, const engine::Event& event) {
+    ++tally_.ended;
+    const bool cancelled = event.ending == engine::Ending::cancelled, failed = event.ending == engine::Ending::failed;
+    tally_.cancelled += cancelled;
+    tally_.failed += failed;
+    tally_.whole += !cancelled && !failed;
+    EXPECT_EQ(event.made, answer.picks.size());
+    EXPECT_EQ(event.prompt, w.request.prompt.size());
+    EXPECT_LE(event.reused, event.prompt);
+    const auto& limits = traffic_.limits;
+    expect_same(answer, answer_alone(model_, w.request, event.copy, limits.kv_blocks * limits.block_tokens),
+                !cancelled && !failed);
+  }
+
+  const Traffic traffic_;
+  std::mt19937_64 random_;
+  model::Model model_;
+  Backend backend_;
+  std::optional<engine::Engine> engine_;
+  std::array<std::vector<uint32_t>, 6> beginnings_;
+  std::unordered_map<engine::RequestId, Watched> watched_;
+  Tally tally_;
+};
+
+}  // namespace heddle::test::fake
