@@ -1,4 +1,4 @@
-// Three numbers from at most some dozens of measurements: everything is tried, which of them are above 0 included.
+// Four numbers from at most some dozens of measurements: everything is tried, which of them are above 0 included.
 #include "engine/pace.h"
 
 #include <algorithm>
@@ -14,41 +14,42 @@ constexpr double half_life = 512;                             // of a measuremen
 constexpr double most_excess = 2, excess_decay = 0.97;
 constexpr double most_surprise = 4;  // times what was expected: more is not the batch's fault
 
-using Row = std::array<double, 3>;
+constexpr int costs = 4;
+using Row = std::array<double, costs>;
 
 // The sums that a least squares fit needs.
 struct Sums {
-  std::array<Row, 3> xx{};
+  std::array<Row, costs> xx{};
   Row xy{};
   double yy = 0;
 };
 
 // The factors that fit best if those that are not in `used` are 0. False: the measurements do not tell.
 bool solve(const Sums& sums, unsigned used, Row& x) {
-  std::array<std::array<double, 4>, 3> m{};
-  for (int i = 0; i < 3; ++i) {
+  std::array<std::array<double, costs + 1>, costs> m{};
+  for (int i = 0; i < costs; ++i) {
     const bool on = used >> i & 1;
-    for (int j = 0; j < 3; ++j) m[i][j] = on && (used >> j & 1) ? sums.xx[i][j] : i == j ? 1 : 0;
-    m[i][3] = on ? sums.xy[i] : 0;
+    for (int j = 0; j < costs; ++j) m[i][j] = on && (used >> j & 1) ? sums.xx[i][j] : i == j ? 1 : 0;
+    m[i][costs] = on ? sums.xy[i] : 0;
   }
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < costs; ++i) {
     const double whole = used >> i & 1 ? sums.xx[i][i] : 1;
     if (!(m[i][i] > 1e-6 * whole)) return false;  // nothing is left that the others do not explain
-    for (int j = 0; j < 3; ++j) {
+    for (int j = 0; j < costs; ++j) {
       if (j == i) continue;
       const double factor = m[j][i] / m[i][i];
-      for (int k = i; k < 4; ++k) m[j][k] -= factor * m[i][k];
+      for (int k = i; k <= costs; ++k) m[j][k] -= factor * m[i][k];
     }
   }
-  for (int i = 0; i < 3; ++i) x[i] = m[i][3] / m[i][i];
+  for (int i = 0; i < costs; ++i) x[i] = m[i][costs] / m[i][i];
   return true;
 }
 
 double error_of(const Sums& sums, const Row& x) {
   double error = sums.yy;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < costs; ++i) {
     error -= 2 * x[i] * sums.xy[i];
-    for (int j = 0; j < 3; ++j) error += x[i] * sums.xx[i][j] * x[j];
+    for (int j = 0; j < costs; ++j) error += x[i] * sums.xx[i][j] * x[j];
   }
   return error;
 }
@@ -56,31 +57,33 @@ double error_of(const Sums& sums, const Row& x) {
 }  // namespace
 
 void Pace::fit() {
-  Row scale{1, 1, 1};  // so that numbers are of one size
+  Row scale{1, 1, 1, 1};  // so that numbers are of one size
   for (const Sample& s : samples_) {
     scale[1] = std::max(scale[1], s.rows);
     scale[2] = std::max(scale[2], s.context);
+    scale[3] = std::max(scale[3], s.depth);
   }
   Sums sums;
   for (const Sample& s : samples_) {
-    const Row x{1, s.rows / scale[1], s.context / scale[2]};
+    const Row x{1, s.rows / scale[1], s.context / scale[2], s.depth / scale[3]};
     const double age = std::exp2(-double(learnt_ - s.learnt) / half_life);
     const double weight = age / (s.seconds * s.seconds);
-    for (int i = 0; i < 3; ++i) {
-      for (int j = 0; j < 3; ++j) sums.xx[i][j] += weight * x[i] * x[j];
+    for (int i = 0; i < costs; ++i) {
+      for (int j = 0; j < costs; ++j) sums.xx[i][j] += weight * x[i] * x[j];
       sums.xy[i] += weight * x[i] * s.seconds;
     }
     sums.yy += age;
   }
   // By rows alone first: where measurements do not tell more, that errs to the safe side.
   double best = INFINITY;
-  for (const unsigned used : {0b010u, 0b001u, 0b100u, 0b011u, 0b110u, 0b101u, 0b111u}) {
+  for (const unsigned used : {0b0010u, 0b0001u, 0b0100u, 0b1000u, 0b0011u, 0b0110u, 0b1010u, 0b0101u, 0b1001u, 0b1100u,
+                              0b0111u, 0b1011u, 0b1110u, 0b1101u, 0b1111u}) {
     Row x;
     if (!solve(sums, used, x) || std::any_of(x.begin(), x.end(), [](double factor) { return factor < 0; })) continue;
     const double error = error_of(sums, x);
     if (error > best - 1e-6 * sums.yy) continue;
     best = error;
-    for (int i = 0; i < 3; ++i) by_[i] = x[i] / scale[i];
+    for (int i = 0; i < costs; ++i) by_[i] = x[i] / scale[i];
   }
 }
 
@@ -93,18 +96,20 @@ void Pace::learn(const Load& load, double seconds) {
   }
   largest_rows_ = std::max(largest_rows_, load.rows);
   largest_context_ = std::max(largest_context_, load.context);
-  const auto size = uint32_t(std::bit_width(load.rows) << 8 | std::bit_width(load.context / load.rows));
+  const auto size = uint32_t(std::bit_width(load.rows) << 16 | std::bit_width(load.context / load.rows) << 8 |
+                             std::bit_width(load.context / std::max<uint64_t>(load.depth, 1)));
   auto it = std::find_if(samples_.begin(), samples_.end(), [&](const Sample& s) { return s.size == size; });
-  if (it == samples_.end()) it = samples_.insert(it, {size, double(load.rows), double(load.context), seconds, 0});
+  if (it == samples_.end())
+    it = samples_.insert(it, {size, double(load.rows), double(load.context), double(load.depth), seconds, 0});
   it->learnt = learnt_;
   for (auto [mean, value] : {std::pair(&it->rows, double(load.rows)), std::pair(&it->context, double(load.context)),
-                             std::pair(&it->seconds, seconds)})
+                             std::pair(&it->depth, double(load.depth)), std::pair(&it->seconds, seconds)})
     *mean += 0.25 * (value - *mean);
   fit();
 }
 
 double Pace::usual(const Load& load) const {
-  return by_[0] + by_[1] * double(load.rows) + by_[2] * double(load.context);
+  return by_[0] + by_[1] * double(load.rows) + by_[2] * double(load.context) + by_[3] * double(load.depth);
 }
 double Pace::expect(const Load& load) const { return usual(load) * excess_; }
 

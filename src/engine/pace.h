@@ -9,15 +9,16 @@ namespace heddle::engine {
 struct Load {
   uint64_t rows = 0;
   uint64_t context = 0;  // positions that the rows read, all together
+  uint64_t depth = 0;    // positions of the sequences they are of, which are in memory once for all its rows
 
   Load with(uint64_t more, uint64_t position) const {  // so many rows of a sequence, from that position on
-    return {rows + more, context + more * position + more * (more + 1) / 2};
+    return {rows + more, context + more * position + more * (more + 1) / 2, depth + (more ? position + more : 0)};
   }
 };
 
-// Seconds = a + b * rows + c * context, by least squares of relative errors. Measurements are kept by size (powers of
-// two of rows and of context per row), so that a thousand small batches in a row do not wash out what is known of large
-// ones; older ones count less. What batches took above the estimate of late is added to it.
+// Seconds = a + b * rows + c * context + d * depth, by least squares of relative errors. Measurements are kept by size
+// (powers of two of rows and of context per row), so that a thousand small batches in a row do not wash out what is
+// known of large ones; older ones count less. What batches took above the estimate of late is added to it.
 class Pace {
  public:
   void learn(const Load& load, double seconds);
@@ -32,7 +33,7 @@ class Pace {
  private:
   struct Sample {
     uint32_t size;  // which one it is
-    double rows, context, seconds;
+    double rows, context, depth, seconds;
     uint64_t learnt;  // when, in batches
   };
 
@@ -41,7 +42,7 @@ class Pace {
   std::vector<Sample> samples_;
   uint64_t learnt_ = 0;
   uint64_t largest_rows_ = 0, largest_context_ = 0;
-  std::array<double, 3> by_{};  // a, b, c
+  std::array<double, 4> by_{};  // a, b, c, d
   double excess_ = 1;
 };
 

@@ -12,6 +12,7 @@ constexpr double part_used = 0.85;      // of the longest stall: batches take no
 constexpr double least_extra = 0.25;    // of the streams' own time is for prompts, however little is left
 constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
 constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels
+constexpr double worth_a_step = 4;      // times a step of one row, at least: less would be mostly its fixed cost
 constexpr uint32_t always_guesses = 8;  // where they were asked for, whether they pay or not
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
@@ -40,8 +41,8 @@ std::span<const Planned> Schedule::plan() {
   being_computed_.clear();
   plan_streams();
   const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_share : least_extra;
-  const double seconds =
-      streams_.empty() ? without_streams * max_stall_ : std::max(part_used * max_stall_, (1 + extra) * streams);
+  const double alone = std::max(without_streams * max_stall_, worth_a_step * pace_.usual(Load().with(1, 0)));
+  const double seconds = streams_.empty() ? alone : std::max(part_used * max_stall_, (1 + extra) * streams);
   plan_prompts(seconds);
   plan_guesses(seconds);
   return plan_;

@@ -46,6 +46,8 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       stream_(context_),
       sizes_(model, limits, context_.info().sms),
       weights_(describe_weights(model)) {
+  if (options.exact && options.deterministic)
+    throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
   for (const model::Layer& layer : model.layers) {
     if (layer.parallel && layer.ffn.router)
       throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
@@ -83,15 +85,19 @@ void Gpu::load_kernels() {
   // the shapes of products that batches of several sequences take
   for (uint32_t rows : {product_rows + 1, 16u, 32u})
     if (!options_.exact && rows <= sizes_.rows) record_step(rows, 1, {});
-  const uint32_t rows = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
-  phases_->begin({.count = rows,
-                  .row_tables = options_.deterministic,
-                  .longest = rows,
-                  .tiles = 1,
-                  .sequences = std::vector<uint32_t>(rows)});
-  phases_->embed();
-  model::run_layers(model_, *phases_);
-  phases_->logits(0, 1, 0);
+  // prompts, whose products have other shapes for other numbers of rows
+  const uint32_t most = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
+  for (uint32_t rows = most; rows > 0; rows = rows > 64 ? (rows - 1) / 64 * 64 : 0) {
+    if (rows <= some_rows && rows < most) break;
+    phases_->begin({.count = rows,
+                    .row_tables = options_.deterministic,
+                    .longest = rows,
+                    .tiles = 1,
+                    .sequences = std::vector<uint32_t>(rows)});
+    phases_->embed();
+    model::run_layers(model_, *phases_);
+    phases_->logits(0, 1, 0);
+  }
   phases_->wanted = nullptr;
   library_.load(all);
 }

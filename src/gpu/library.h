@@ -1,9 +1,11 @@
 // Kernels on the device: a spec is built, verified, printed for this GPU, assembled (or taken from the cache) and kept.
 #pragma once
+#include <any>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include "cuda/compile.h"
@@ -49,7 +51,16 @@ class Library {
   const Loaded& get(const Wanted& wanted);
   template <class Spec>
   const Loaded& get(const Spec& spec) {
-    return get(want(spec));
+    // a batch asks some hundred times, and its name with all fields would take longer to write than to launch
+    std::unique_lock lock(mutex_);
+    auto& known = by_spec_[typeid(Spec)];
+    if (!known.has_value()) known = std::map<Spec, const Loaded*>();
+    const Loaded*& found = std::any_cast<std::map<Spec, const Loaded*>&>(known)[spec];
+    if (found) return *found;
+    lock.unlock();
+    const Loaded& loaded = get(want(spec));
+    lock.lock();
+    return *(found = &loaded);
   }
 
   const cuda::Context& context() const { return context_; }
@@ -63,7 +74,8 @@ class Library {
   cuda::Cache* cache_;
   const ptx::Target& target_;
   std::mutex mutex_;
-  std::map<std::string, Loaded> loaded_;  // nodes stay where they are
+  std::map<std::string, Loaded> loaded_;         // nodes stay where they are
+  std::map<std::type_index, std::any> by_spec_;  // of each type: std::map<Spec, const Loaded*>
 };
 
 }  // namespace heddle::gpu

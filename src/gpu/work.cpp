@@ -14,15 +14,16 @@ namespace {
 
 // Of one sequence at most.
 uint32_t blocks_of(uint32_t context, const model::Limits& limits) {
-  return context ? (context + limits.block_tokens - 1) / limits.block_tokens : limits.kv_blocks;
+  if (context == 0) return limits.kv_blocks;
+  return std::min(limits.kv_blocks, (context + limits.block_tokens - 1) / limits.block_tokens);
 }
 
 }  // namespace
 
 WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms)
     : rows(std::max(limits.rows, 1u)),
-      table_stride(std::max(std::min(limits.kv_blocks, blocks_of(model.context, limits)), 1u)),
-      context(table_stride * limits.block_tokens + 1),
+      table_stride(std::max(blocks_of(model.context, limits), 1u)),
+      context(blocks_of(model.context, limits) * limits.block_tokens + 1),
       vocabulary(model.vocabulary) {
   uint64_t most_qkv = 0, most_q = 0, most_attended = 0, most_inner = 0, most_act = 0, most_k = model.width;
   uint64_t largest = 0, most_expert_inner = 0, most_expert_act = 0;

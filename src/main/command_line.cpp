@@ -103,7 +103,7 @@ void describe_ptx(CLI::App& program, PtxOptions& options, std::ostream& out, int
 struct GpuOptions {
   SelftestOptions selftest;
   std::string device, sweep, kv;  // of selftest; empty: the default
-  bool exact = false;
+  bool exact = false, deterministic = false;
   BenchKernelsOptions kernels;
 };
 
@@ -128,6 +128,7 @@ bool run_selftest(const GpuOptions& options, std::ostream& out) {
   if (kernels.kernels.size() == 1 && is_model(kernels.kernels[0])) {
     ModelSelftestOptions model{.model = kernels.kernels[0]};
     model.device.exact = options.exact;
+    model.device.deterministic = options.deterministic;
     if (!options.kv.empty()) model.device.kv = kv_named(options.kv);
     model.device.threads = kernels.threads;
     if (!options.sweep.empty()) model.sweep = options.sweep;
@@ -137,6 +138,7 @@ bool run_selftest(const GpuOptions& options, std::ostream& out) {
   if (!number.empty() && !is_number)
     throw Error("--device: expected the number of a GPU such as 0 or cuda:0, found {}", in_quotes(options.device));
   if (options.exact) throw Error("--exact: expected a MODEL with it, found none");
+  if (options.deterministic) throw Error("--deterministic: expected a MODEL with it, found none");
   if (!options.kv.empty()) throw Error("--kv: expected a MODEL with it, found none");
   if (!options.sweep.empty()) kernels.sweep = options.sweep;
   return selftest(kernels, out);
@@ -156,6 +158,8 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, std
                    "How many shapes or tokens: quick, normal or full; without it, kernels full and a MODEL normal")
       ->type_name("SWEEP");
   test->add_flag("--exact", options.exact, "With a MODEL: do not quantise activations");
+  test->add_flag("--deterministic", options.deterministic,
+                 "With a MODEL: a row's result does not depend on what is computed beside it");
   test->add_option("--kv", options.kv, "With a MODEL: what the KV cache keeps, f16 or q8")->type_name("FORMAT");
   test->add_option("--seed", options.selftest.seed, "Of the random inputs")->type_name("N");
   test->add_option("--threads", options.selftest.threads, "On the host, for the references; 0: all")->type_name("N");

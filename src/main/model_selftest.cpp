@@ -56,7 +56,11 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
   const WantedDevice wanted = wanted_device(options);
   if (wanted.cpu)
     return cpu::make_cpu(model, limits, {.threads = options.threads, .isa = options.isa, .exact = options.exact});
-  return gpu::make_gpu(model, limits, {.device = wanted.gpu.value_or(0), .exact = options.exact, .graphs = graphs});
+  return gpu::make_gpu(model, limits,
+                       {.device = wanted.gpu.value_or(0),
+                        .exact = options.exact,
+                        .deterministic = options.deterministic,
+                        .graphs = graphs});
 }
 
 }  // namespace

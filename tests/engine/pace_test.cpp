@@ -18,6 +18,9 @@ TEST(Pace, RowsAndWhatTheyRead) {
   const Load load = Load().with(3, 10);  // positions 10, 11, 12 read 11, 12 and 13
   EXPECT_EQ(load.rows, 3u);
   EXPECT_EQ(load.context, 36u);
+  EXPECT_EQ(load.depth, 13u);
+  EXPECT_EQ(load.with(1, 0).depth, 14u);
+  EXPECT_EQ(load.with(0, 99).depth, 13u);
   EXPECT_EQ(load.with(1, 0).context, 37u);
   EXPECT_EQ(load.with(0, 99).context, 36u);
 }
@@ -46,7 +49,7 @@ TEST(Pace, OneMeasurementIsTakenAsTimePerRow) {
   EXPECT_NEAR(pace.expect({16, 100}), 0.016, 1e-9) << "nothing can be learnt from nothing";
 }
 
-TEST(Pace, FindsTheThreeCosts) {
+TEST(Pace, FindsTheCosts) {
   Pace pace;
   for (const uint64_t rows : {1, 2, 5, 16, 40, 100, 300})
     for (const uint64_t position : {0, 100, 1000, 10000})
@@ -56,6 +59,26 @@ TEST(Pace, FindsTheThreeCosts) {
   const uint32_t rows = pace.rows_within(0.05, Load().with(20, 500), 2000, 10000);
   EXPECT_LE(seconds(Load().with(20, 500).with(rows, 2000)), 0.05);
   EXPECT_GE(seconds(Load().with(20, 500).with(rows + 5, 2000)), 0.05);
+}
+
+// A prompt reads the keys of its sequence once for all rows, streams read them each for themselves.
+TEST(Pace, TellsPromptsFromStreams) {
+  auto cost = [](const Load& load) {
+    return 0.002 + 5e-5 * double(load.rows) + 3e-9 * double(load.context) + 3e-8 * double(load.depth);
+  };
+  Pace pace;
+  for (int i = 0; i < 60; ++i)
+    for (const uint64_t position : {500, 2000, 8000}) {
+      Load streams;
+      for (int s = 0; s < 32; ++s) streams = streams.with(1, position);
+      for (const Load& load : {streams, streams.with(64, position), Load().with(256, position)})
+        pace.learn(load, cost(load));
+    }
+  Load streams;
+  for (int s = 0; s < 32; ++s) streams = streams.with(1, 1000);
+  const Load prompt = streams.with(400, 6000);
+  EXPECT_NEAR(pace.usual(streams), cost(streams), 0.1 * cost(streams));
+  EXPECT_NEAR(pace.usual(prompt), cost(prompt), 0.1 * cost(prompt));
 }
 
 TEST(Pace, NoFactorIsNegative) {
