@@ -8,7 +8,7 @@
 namespace heddle::engine {
 namespace {
 
-constexpr double part_used = 0.85;      // of the longest stall: batches take now more, now less
+constexpr double part_used = 0.75;      // of the longest stall: batches take now more, now less
 constexpr double least_extra = 0.25;    // of the streams' own time is for prompts, however little is left
 constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
 constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels

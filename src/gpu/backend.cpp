@@ -2,6 +2,7 @@
 #include "gpu/backend.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -77,14 +78,44 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
 }
 
+// Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
+void Gpu::load_attention() {
+  if (options_.deterministic || options_.exact) return;  // one shape; or few rows
+  std::set<std::array<uint32_t, 6>> seen;
+  for (uint32_t i = 0; i < model_.layers.size(); ++i) {
+    const model::Attention& a = model_.layers[i].attention;
+    if (!seen.insert({a.head, a.value_head, a.heads, a.kv_heads, a.window, a.softcap != 0}).second) continue;
+    for (uint32_t longest : {1u, short_length + 1, middle_length + 1}) {
+      if (longest > std::min(sizes_.context, model_.context)) continue;
+      for (uint32_t streams = 1; streams <= std::min(some_rows, sizes_.rows); ++streams) {
+        Rows rows{.count = streams, .each_own = true, .single = streams, .longest_single = longest, .longest = longest};
+        phases_->begin(rows);
+        phases_->attend(i);
+        if (streams == sizes_.rows) continue;
+        rows.count = rows.tiles = streams + 1, rows.each_own = false;
+        for (bool row_tables : {true, false}) rows.row_tables = row_tables, phases_->begin(rows), phases_->attend(i);
+      }
+      for (uint32_t tiles : {1u, 2u, 4u, 8u}) {
+        phases_->begin({.count = 2, .longest = longest, .tiles = tiles});
+        phases_->attend(i);
+      }
+    }
+  }
+}
+
 void Gpu::load_kernels() {
   std::vector<Wanted> all;
   phases_->wanted = &all;
   for (uint32_t longest : {1u, short_length + 1, middle_length + 1})
     if (longest <= std::min(sizes_.context, model_.context)) record_step(1, longest, {});
   // the shapes of products that batches of several sequences take
-  for (uint32_t rows : {product_rows + 1, 16u, 32u})
-    if (!options_.exact && rows <= sizes_.rows) record_step(rows, 1, {});
+  for (uint32_t rows : {product_rows, product_rows + 1, 16u, 32u})
+    if (!options_.exact && rows <= sizes_.rows) {
+      record_step(rows, 1, {});
+      if (rows > product_rows) phases_->logits(0, rows, {});  // of rows here and there
+    }
+  for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows) record_pick(rows, 0, 0, {}, false);
+  load_attention();
   // prompts, whose products have other shapes for other numbers of rows
   const uint32_t most = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
   for (uint32_t rows = most; rows > 0; rows = rows > 64 ? (rows - 1) / 64 * 64 : 0) {

@@ -114,6 +114,7 @@ class Gpu : public model::Backend {
 
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
+  void load_attention();
   void record_step(uint32_t rows, uint32_t longest, const PickKind& kind);
   // The graph of a step that picks by itself.
   cuda::Graph& step_graph(uint32_t rows, uint32_t longest, const PickKind& kind);

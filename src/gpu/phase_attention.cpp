@@ -115,10 +115,10 @@ void Phases::attend(uint32_t index) {
   if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
   if (newest) {
     const uint32_t longest = newest == rows_.count ? rows_.longest : rows_.longest_single;
-    kernels::ClusterChoice choice =
-        deterministic_     ? kernels::steady_cluster_choice(a.head)
-        : rows_.row_tables ? tuning_.attention(a.head, a.kv_heads, newest, attention_class(longest), sms_)
-                           : kernels::cluster_choice(a.head, a.kv_heads, newest, longest, sms_);
+    kernels::ClusterChoice choice = deterministic_ ? kernels::steady_cluster_choice(a.head)
+                                    : rows_.row_tables
+                                        ? tuning_.attention(a.head, a.kv_heads, newest, attention_class(longest), sms_)
+                                        : kernels::cluster_choice(a.head, a.kv_heads, newest, longest, sms_);
     kernels::ClusterAttention& spec = choice.spec;
     spec.layout = kernels::kv_paged, spec.length = kernels::length_indirect;
     if (q8()) spec = kernels::as_q8(spec);
@@ -152,6 +152,8 @@ void Phases::attend(uint32_t index) {
   if (head_suits(a) && rows_.tiles && !deterministic_) {
     kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, exact_);
     spec.kv = kv, spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
+    const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
+    spec.splits = kernels::prompt_splits(spec, rows_.tiles - newest, a.heads, seen, sms_);
     launch(spec, {.out = {work_.attended.address()},
                   .q = {q},
                   .k = {keys_[index].address()},

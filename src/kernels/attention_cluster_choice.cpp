@@ -19,6 +19,8 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   spec.splits = std::min(spec.splits, 2u);
   const uint32_t clusters = std::max(1u, sms / (pairs * spec.splits));
   spec.merge = clusters > 1;
+  // Where sequences fill the SMs, one may be much longer than the others: it must not be left to one block.
+  if (clusters == 1 && length > 1024) spec.splits = length > 8192 ? 8 : 4;
   // Three stages keep the memory busy, and leave room for the blocks of the kernels before and after.
   spec.rows = 8, spec.warps = 4, spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), 1u, 3u);
   return {spec, clusters};

@@ -26,16 +26,18 @@ constexpr float weight_bias = 14;
 class Prompt {
  public:
   explicit Prompt(const PromptAttention& spec)
-      : s_(spec), k_(std::string(spec.name), {.threads = spec.threads(), .min_blocks = spec.resident}) {}
+      : s_(spec),
+        k_(std::string(spec.name), {.threads = spec.threads(), .min_blocks = spec.resident, .cluster = spec.splits}) {}
 
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
-    U32 heads = k_.arg(&Args::heads), turn = k_.block_id() / heads, count = k_.arg(&Args::tile_count);
-    head_ = k_.block_id() - turn * heads;
+    U32 heads = k_.arg(&Args::heads), block = s_.splits > 1 ? k_.special(Special::clusterid_x) : k_.block_id();
+    U32 turn = block / heads, count = k_.arg(&Args::tile_count);
+    head_ = block - turn * heads;
     k_.when(turn < count, [&] {
       auto tile = load_vec<4>((k_.arg(&Args::tiles) + (count - 1u - turn)).as<uint32_t>());
-      for (U32& v : tile) v = k_.assume_uniform(v);
+      for (U32& v : tile) v = k_.assume_uniform(v, s_.splits > 1 ? Uniform::cluster : Uniform::block);
       sequence_ = tile[0], first_row_ = tile[1], rows_ = tile[2], first_ = tile[3];
       k_.when(rows_ > 0u, [&] { body(); });
     });
@@ -50,7 +52,7 @@ class Prompt {
   uint32_t copy_rows() const { return s_.threads() / 8; }  // positions that the block copies at a time
 
   void body() {
-    stages_ = k_.shared<uint8_t>(s_.ring_bytes(), 128);
+    stages_ = k_.shared<uint8_t>(std::max(s_.ring_bytes(), s_.merge_bytes()), 128);
     if (s_.window) {
       U32 seen = first_ + 1u;
       lowest_ = seen - min(seen, k_.arg(&Args::window));
@@ -64,11 +66,15 @@ class Prompt {
     for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
     for (uint32_t i = 0; i < dim_tiles(); ++i) out_.emplace_back(k_);
 
-    U32 steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
+    U32 first = k_.constant(0u), steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
+    if (s_.splits > 1) {
+      U32 share = (steps + (s_.splits - 1)) / s_.splits;
+      first = k_.cluster_rank() * share, steps = min(steps, first + share);
+    }
     const uint32_t ahead = s_.stages - 1;
-    for (uint32_t i = 0; i < ahead; ++i) copy(k_.constant(i), k_.constant(i * stage_bytes()), steps);
+    for (uint32_t i = 0; i < ahead; ++i) copy(first + i, k_.constant(i * stage_bytes()), steps);
     auto from = k_.var(0u), to = k_.var(ahead * stage_bytes());
-    k_.loop(0u, steps, 1u, [&](U32 step) {
+    k_.loop(first, steps, 1u, [&](U32 step) {
       copy_wait(k_, ahead - 1);
       k_.barrier();  // the step is there for all, and all are done with the one whose place is taken now
       copy(step + ahead, to.get(), steps);
@@ -80,7 +86,40 @@ class Prompt {
       from = select(next == s_.ring_bytes(), k_.constant(0u), next);
     });
     copy_wait(k_, 0);
-    write();
+    if (s_.splits == 1) return write();
+    merge();
+    k_.when(k_.cluster_rank() == 0u, [&] { write(); });
+  }
+
+  // The results of the other blocks over their positions, to those of the first.
+  void merge() {
+    k_.barrier();  // nobody reads what was copied any more
+    auto mine = stages_.as<float>() + k_.thread();
+    auto at = [&](auto base, uint32_t i) { return base.offset(i * s_.threads()); };
+    k_.when(k_.cluster_rank() > 0u, [&] {
+      for (uint32_t row = 0; row < 2; ++row) {
+        store(at(mine, row * 2), softmax_[row].max.get());
+        store(at(mine, row * 2 + 1), softmax_[row].sum.get());
+      }
+      for (uint32_t d = 0; d < dim_tiles(); ++d)
+        for (uint32_t i = 0; i < 4; ++i) store(at(mine, 4 + d * 4 + i), out_[d].get(i));
+    });
+    k_.cluster_barrier();
+    k_.when(k_.cluster_rank() == 0u, [&] {
+      for (uint32_t other = 1; other < s_.splits; ++other) {
+        auto theirs = in_block(mine, other);
+        for (uint32_t row = 0; row < 2; ++row) {
+          F32 top = load(at(theirs, row * 2)), sum = load(at(theirs, row * 2 + 1));
+          F32 shrink = softmax_[row].raise(max(softmax_[row].max.get(), top));
+          F32 weight = ex2_approx_ftz(top - softmax_[row].max.get());
+          softmax_[row].sum.add_product(sum, weight);
+          for (uint32_t d = 0; d < dim_tiles(); ++d)
+            for (uint32_t i : {row * 2, row * 2 + 1})
+              out_[d].set(i, fma(load(at(theirs, 4 + d * 4 + i)), weight, out_[d].get(i) * shrink));
+        }
+      }
+    });
+    k_.cluster_barrier();  // nobody leaves while it is read
   }
 
   // --- K and V ------------------------------------------------------------------------------------------------------
@@ -388,9 +427,9 @@ Grid PromptAttention::grid(const Args& args) const {
   if (uint64_t(args.q_stride) < uint64_t(args.heads) * head_dim || args.out_stride < args.heads * head_dim)
     throw Error("prompt_attention: strides of {} and {} are too small for {} heads of {}", args.q_stride,
                 args.out_stride, args.heads, head_dim);
-  const uint64_t blocks = uint64_t(args.tile_count) * args.heads;
+  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads * splits;
   if (blocks > 0x7fffffff) throw Error("prompt_attention: {} blocks, but a grid has at most 2147483647", blocks);
-  return {.x = blocks ? uint32_t(blocks) : 1};  // a grid of nothing cannot be launched
+  return {.x = uint32_t(blocks)};  // a grid of nothing cannot be launched
 }
 
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes) {
@@ -405,6 +444,15 @@ PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q
   if (spec.shared_bytes() > shared_bytes)
     throw Error("prompt_attention: {} bytes of shared memory are not enough for heads of {}", shared_bytes, head_dim);
   return spec;
+}
+
+uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms) {
+  constexpr uint32_t least = 512;  // positions of a block
+  uint32_t splits = 1;
+  while (splits < 8 && uint64_t(tiles) * heads * splits * 2 <= uint64_t(sms) * spec.resident &&
+         longest >= splits * 2 * least)
+    splits *= 2;
+  return splits;
 }
 
 }  // namespace heddle::kernels

@@ -1,5 +1,7 @@
 // Causal attention of many new tokens per sequence over a cache in pages: what a prompt needs.
 #pragma once
+#include <algorithm>
+
 #include "kernels/attention.h"
 
 namespace heddle::kernels {
@@ -13,8 +15,9 @@ struct PromptTile {
 };
 
 // out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them.
-// K and V of the new tokens are in the cache already. One block per tile and query head; the last tile of the list
-// begins first, because it is the one with the most positions if the tiles of a sequence are in order.
+// K and V of the new tokens are in the cache already. One block per tile and query head, or a cluster that shares out
+// the positions; the last tile of the list begins first, because it is the one with the most positions if the tiles of
+// a sequence are in order.
 struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
                                     summary = "causal attention of many tokens per sequence over a cache in pages",
@@ -39,6 +42,7 @@ struct PromptAttention {
   uint32_t positions = 64;  // of the cache per step
   uint32_t stages = 2;      // steps in shared memory
   uint32_t resident = 1;    // blocks per SM to leave registers for
+  uint32_t splits = 1;      // blocks of a cluster (sm_90): for few tiles and many positions
   // q as two f16 instead of one, for half as much work again: scores are nearly as exact as in f32. Without it q is
   // rounded as K is in the cache.
   uint32_t exact_q = 0;
@@ -51,9 +55,10 @@ struct PromptAttention {
     return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
                       F{"queries", &S::queries, one_of({16, 32, 64, 128})},
                       F{"positions", &S::positions, one_of({16, 32, 64, 128})}, F{"stages", &S::stages, range(2, 4)},
-                      F{"resident", &S::resident, range(1, 4)}, F{"exact_q", &S::exact_q, yes_or_no()},
-                      F{"kv", &S::kv, model_kv_types()}, F{"window", &S::window, yes_or_no()},
-                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+                      F{"resident", &S::resident, range(1, 4)}, F{"splits", &S::splits, one_of({1, 2, 4, 8})},
+                      F{"exact_q", &S::exact_q, yes_or_no()}, F{"kv", &S::kv, model_kv_types()},
+                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
   uint32_t threads() const { return queries * 2; }
@@ -63,9 +68,13 @@ struct PromptAttention {
   uint32_t scale_bytes() const { return kv == kv_q8 ? head_dim / 16 : 0; }
   uint32_t stage_bytes() const { return 2 * positions * (row_bytes() + scale_bytes()); }
   uint32_t ring_bytes() const { return stages * stage_bytes(); }
+  // What a block of a cluster leaves for the first one: of each thread two maxima and sums, and its part of the result.
+  uint32_t merge_bytes() const { return splits > 1 ? threads() * (4 + head_dim / 2) * 4 : 0; }
   // Where q has more registers than a thread can spare, it lies in shared memory too.
   bool q_in_registers() const { return head_dim / 4 * (1 + exact_q) <= 96; }
-  uint32_t shared_bytes() const { return ring_bytes() + (q_in_registers() ? 0 : threads() * head_dim * (1 + exact_q)); }
+  uint32_t shared_bytes() const {
+    return std::max(ring_bytes(), merge_bytes()) + (q_in_registers() ? 0 : threads() * head_dim * (1 + exact_q));
+  }
 
   ptx::Kernel build() const;
   // For one launch. Throws an Error if the arguments do not suit the spec.
@@ -76,5 +85,7 @@ struct PromptAttention {
 // block. Tiles then have up to `queries` rows. kv, window, softcap and chained are the caller's to
 // set.
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes = 232'448);
+// How many blocks should share a tile's positions: as many as leave none of the SMs idle, but none with little to do.
+uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms);
 
 }  // namespace heddle::kernels

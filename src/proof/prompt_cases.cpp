@@ -209,7 +209,7 @@ class Problem {
 Case prompt(PromptAttention spec, const Shape& shape) {
   spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
   auto run = [=](Machine& m, Random& random, Check& check) { Problem(m, random, spec, shape).run(m, check); };
-  return {"prompt_attention", field_text(spec) + " " + shape.text(), target_of(spec), run};
+  return {"prompt_attention", field_text(spec) + " " + shape.text(), spec.splits > 1 ? "sm_90" : target_of(spec), run};
 }
 
 }  // namespace
@@ -267,6 +267,22 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t window : {1u, 16u, 17u, 40u, 0xffffffffu})
     add(q8, {.heads = 1, .pieces = {{70, 45}, {0, 20}, {33, 1}}, .window = window});
   add({.head_dim = 64, .queries = 128, .positions = 128, .kv = kernels::kv_q8}, {.heads = 1, .pieces = {{150, 140}}});
+  // clusters, with blocks that have nothing to do among them
+  for (uint32_t splits : {2u, 4u, 8u})
+    for (uint32_t before : {0u, 40u, 200u})
+      for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
+        PromptAttention spec = small;
+        spec.splits = splits, spec.kv = kv, spec.chained = splits > 2;
+        add(spec, {.heads = 2, .pieces = {{before, 17}, {3, 40}, {9, 0}}, .window = before == 40 ? 50u : 0u});
+      }
+  for (uint32_t dim : {64u, 128u, 256u}) {
+    PromptAttention spec = kernels::prompt_choice(dim, 64, 0);
+    spec.splits = 4, spec.kv = dim == 256 ? kernels::kv_q8 : kernels::kv_f16;
+    add(spec, {.heads = 1, .pieces = {{500, 64}}, .page_size = 32});
+  }
+  PromptAttention empty = small;
+  empty.splits = 2;
+  add(empty, {.pieces = {}});
   add(small, {.pieces = {}});
   add(small, {.pieces = {{4, 0}}});
   for (uint32_t dim : {64u, 128u, 256u})
@@ -284,6 +300,11 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     PromptAttention spec = kernels::prompt_choice(128, 2048, 0);
     spec.kv = kv;
     add(spec, {.heads = 8, .kv_heads = 2, .pieces = {{0, 2048}}, .page_size = 64});
+  }
+  for (uint32_t splits : {2u, 8u}) {
+    PromptAttention spec = kernels::prompt_choice(128, 64, 0);
+    spec.splits = splits, spec.chained = 1;
+    add(spec, {.heads = 8, .kv_heads = 2, .pieces = {{12'000, 90}, {30, 5}}, .page_size = 32});
   }
   add(kernels::prompt_choice(128, 2048, 0),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});

@@ -1,5 +1,6 @@
 // The KV cache on the device: its formats, copies of blocks, and attention that does not depend on the batch.
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "gpu/gpu.h"
@@ -38,7 +39,7 @@ model::Batch batch_of(const std::vector<std::pair<uint32_t, uint32_t>>& rows_aft
   for (uint32_t s = 0; s < rows_after.size(); ++s) {
     const auto [rows, after] = rows_after[s];
     for (uint32_t i = 0; i < rows; ++i)
-      batch.tokens.push_back(i), batch.sequences.push_back(s), batch.positions.push_back(after + i);
+      batch.tokens.push_back(i % 90), batch.sequences.push_back(s), batch.positions.push_back(after + i);
     batch.blocks.push_back({2 * s, 2 * s + 1});
     if (rows) batch.outputs.push_back(uint32_t(batch.tokens.size() - 1));
   }
@@ -129,6 +130,48 @@ TEST_F(Cache, Q8GoesThroughTheKernelThatSeesWholeHeads) {
         for (const auto& launch : cluster) EXPECT_EQ(args_of<ClusterAttention::Args>(launch).sequences, 1u);
       }
     }
+}
+
+// A stream must not wait for the assembler.
+TEST_F(Cache, UsualBatchesFindTheirKernelsLoaded) {
+  WideModel wide;
+  wide.model.context = 64 * 32;
+  auto backend = make_gpu(wide.model, {.rows = 512, .kv_blocks = 256});
+  size_t before = calls();
+  auto expect_nothing_loaded = [&](const std::string& after) {
+    const Calls since = calls_since(before);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_compiling), 0) << after;
+    before = calls();
+  };
+  auto run = [&](const std::vector<std::pair<uint32_t, uint32_t>>& shape, const std::string& name) {
+    model::Batch batch = batch_of(shape);
+    for (auto& blocks : batch.blocks) {
+      blocks.resize(64);
+      std::iota(blocks.begin(), blocks.end(), 0u);
+    }
+    const std::vector<model::Picking> pickings(batch.outputs.size());
+    model::forward(wide.model, *backend, batch);
+    EXPECT_EQ(backend->pick(pickings).size(), pickings.size());
+    expect_nothing_loaded(name);
+    bool streams = true;
+    for (const auto& [rows, after] : shape) streams &= rows == 1;
+    if (!streams) return;
+    if (auto steps = backend->steps(batch, pickings)) {
+      steps->launch();
+      steps->take();
+    }
+    expect_nothing_loaded("steps of " + name);
+  };
+  for (uint32_t after : {30u, 1500u}) {
+    for (uint32_t streams = 1; streams <= 64; ++streams)
+      run(std::vector<std::pair<uint32_t, uint32_t>>(streams, {1, after}), fmt::format("{} streams", streams));
+    for (uint32_t streams : {0u, 1u, 8u, 20u, 33u, 60u})
+      for (uint32_t rows : {2u, 30u, 64u, 65u, 130u, 200u, 257u, 320u, 400u, 452u}) {
+        std::vector<std::pair<uint32_t, uint32_t>> shape(streams, {1, after});
+        shape.emplace_back(rows, after);
+        run(shape, fmt::format("{} streams and a prompt of {} after {}", streams, rows, after));
+      }
+  }
 }
 
 TEST_F(Cache, ABlockIsCopiedInAllLayers) {
