@@ -1,4 +1,6 @@
 // One batch: rows in, picks out.
+#include <utility>
+
 #include "engine/engine_state.h"
 #include "model/forward.h"
 
@@ -50,6 +52,7 @@ void Engine::State::fill_batch(std::span<const Planned> plan) {
   batch_.positions.clear();
   batch_.sequences.clear();
   batch_.outputs.clear();
+  outputs_of_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
     Sequence& s = *plan[i].sequence;
     in_batch_.push_back(&s);
@@ -62,6 +65,7 @@ void Engine::State::fill_batch(std::span<const Planned> plan) {
       batch_.sequences.push_back(uint32_t(i));
       if (first + row + 1 >= s.known()) batch_.outputs.push_back(uint32_t(batch_.tokens.size() - 1));
     }
+    outputs_of_.push_back(plan[i].picks() ? 1 + uint32_t(s.proposed.size()) : 0);
     if (first < s.task.prompt()) metrics_.prompt_computed += std::min(plan[i].rows, s.task.prompt() - first);
   }
   count_batch(batch_.tokens.size(), plan.size());
@@ -87,15 +91,13 @@ bool Engine::State::pick_on_device(std::span<const Planned> plan) {
 // --- what was picked ------------------------------------------------------------------------------------------------
 void Engine::State::give_out(std::span<const Planned> plan) {
   uint32_t next = 0;
-  for (const Planned& p : plan) {
-    Sequence& s = *p.sequence;
-    const uint32_t output = next;
-    const bool picks = p.picks();
-    if (picks) next += 1 + uint32_t(s.proposed.size());
+  for (size_t i = 0; i < plan.size(); ++i) {
+    Sequence& s = *plan[i].sequence;
+    const uint32_t output = std::exchange(next, next + outputs_of_[i]);
     if (s.state == Sequence::State::over || s.task.cancelled) continue;
-    s.computed += p.rows;
+    s.computed += plan[i].rows;
     cache_.publish(s);
-    if (!picks) continue;
+    if (outputs_of_[i] == 0) continue;
     fork(s);
     pick_for(s, output);
     for (Sequence* copy : forked_) pick_for(*copy, output);
@@ -103,12 +105,14 @@ void Engine::State::give_out(std::span<const Planned> plan) {
 }
 
 // The prompt of all copies is computed: they go their own ways. One for whom there is no block waits for it.
-void Engine::State::fork(const Sequence& first) {
+void Engine::State::fork(Sequence& first) {
   forked_.clear();
   if (first.made > 0 || first.copy > 0) return;
+  first.look_up();
   for (const auto& copy : first.task.copies) {
     if (copy->state != Sequence::State::unborn) continue;
     copy->tokens = first.tokens;
+    copy->lookup = first.lookup;
     copy->reused = first.known();
     copy->begun = true;
     std::optional<Cache::Copied> copied;

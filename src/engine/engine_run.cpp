@@ -53,7 +53,8 @@ bool Engine::State::run_off(std::span<const Planned> plan) {
       fault(error.what());
       return true;
     }
-    if (!run.steps) no_runs_.insert(kind);
+    const auto biased = [](const model::Picking& p) { return !p.biases.empty(); };  // there may be too many
+    if (!run.steps && std::none_of(pickings.begin(), pickings.end(), biased)) no_runs_.insert(kind);
   }
   if (!run.steps) {
     for (Sequence* s : run.rows) cache_.trim(*s);

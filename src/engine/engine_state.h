@@ -42,7 +42,7 @@ class Engine::State {
   void fill_batch(std::span<const Planned> plan);
   bool pick_on_device(std::span<const Planned> plan);
   void give_out(std::span<const Planned> plan);
-  void fork(const Sequence& first);
+  void fork(Sequence& first);
   void pick_for(Sequence& s, uint32_t output);
   Pick pick(Sequence& s, uint32_t output);
   bool token(Sequence& s, Pick pick);
@@ -68,6 +68,7 @@ class Engine::State {
   // Of the step under way, kept for their memory.
   std::vector<Sequence*> in_batch_;
   model::Batch batch_;
+  std::vector<uint32_t> outputs_of_;  // each sequence, told before any of them changes
   std::vector<model::Picking> pickings_;
   std::span<const model::Picked> picked_;  // one for each output; none: there are logits
   std::span<const float> logits_;          // (outputs, vocabulary)
@@ -85,7 +86,8 @@ class Engine::State {
     Load load;             // of a step, at the beginning
   };
   std::optional<Run> run_;
-  std::set<std::pair<size_t, bool>> no_runs_;  // of so many rows, with or without a look at texts: the backend cannot
+  // Of so many rows without biases, with or without a look at texts: the backend cannot.
+  std::set<std::pair<size_t, bool>> no_runs_;
 };
 
 }  // namespace heddle::engine

@@ -12,8 +12,11 @@ Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), copy(numb
   looks_back = picking && (picking->repetition != 1 || picking->presence != 0 || picking->frequency != 0);
 }
 
-void Sequence::accept(uint32_t token) {
+void Sequence::look_up() {
   if (speculates && made == 0) lookup.accept(tokens);
+}
+
+void Sequence::accept(uint32_t token) {
   tokens.push_back(token);
   sampler.accept(token);
   if (speculates) lookup.accept(token);

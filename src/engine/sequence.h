@@ -63,6 +63,7 @@ struct Sequence {
   uint32_t behind() const { return known() - computed; }
   bool streaming() const { return made > 0 && behind() == 1; }  // someone waits for its next token
 
+  void look_up();               // so that it can guess; once, before its first token
   void accept(uint32_t token);  // a new one
   std::optional<Ending> ending(uint32_t context) const;
 };

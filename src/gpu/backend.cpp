@@ -87,8 +87,15 @@ void Gpu::load_attention() {
     if (!seen.insert({a.head, a.value_head, a.heads, a.kv_heads, a.window, a.softcap != 0}).second) continue;
     for (uint32_t longest : {1u, short_length + 1, middle_length + 1}) {
       if (longest > std::min(sizes_.context, model_.context)) continue;
-      for (uint32_t streams = 1; streams <= std::min(some_rows, sizes_.rows); ++streams) {
-        Rows rows{.count = streams, .each_own = true, .single = streams, .longest_single = longest, .longest = longest};
+      // from so many streams on the shape is the same
+      const uint32_t most = std::max(some_rows, 2 * context_.info().sms / std::max(a.kv_heads, 1u));
+      for (uint32_t streams = 1; streams <= std::min(most, sizes_.rows); ++streams) {
+        Rows rows{.count = streams,
+                  .each_own = true,
+                  .single = streams,
+                  .longest_single = longest,
+                  .row_tables = streams <= some_rows,
+                  .longest = longest};
         phases_->begin(rows);
         phases_->attend(i);
         if (streams == sizes_.rows) continue;
@@ -114,7 +121,8 @@ void Gpu::load_kernels() {
       record_step(rows, 1, {});
       if (rows > product_rows) phases_->logits(0, rows, {});  // of rows here and there
     }
-  for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows) record_pick(rows, 0, 0, {}, false);
+  for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
+    for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob}, false);
   load_attention();
   // prompts, whose products have other shapes for other numbers of rows
   const uint32_t most = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
@@ -149,7 +157,8 @@ void Gpu::begin(const Batch& batch) {
   rows_ = send(batch);
   const bool all = outputs_.size() == rows;
   replay_ = nullptr;
-  keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && all && rows > 0;
+  keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && all && rows > 0 &&
+          rows <= logit_rows;  // whose logits are all there at once
   key_ = {uint32_t(rows), phases_->attention_class(rows_.longest), 0};
   if (!keep_) {
     phases_->begin(rows_);

@@ -84,7 +84,6 @@ void each_buffer(const WorkSizes& s, auto&& make) {
   make(&W::partial, s.partial * f + 256), make(&W::arrived, s.arrived * f + 256);
   for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) make(list, rows * 4);
   make(&W::table, rows * s.table_stride * 4), make(&W::tiles, rows * sizeof(kernels::PromptTile));
-  make(&W::best, few_rows * 8), make(&W::best_arrived, few_rows * 4);
   make(&W::picked, std::max<uint64_t>(rows, few_rows) * sizeof(kernels::Sampled));
   make(&W::params, s.picked_at_once() * sizeof(kernels::SampleRow)), make(&W::history, kept_steps * few_rows * 8);
   make(&W::step, 8), make(&W::texts, uint64_t(few_rows) * s.context * 4);

@@ -46,7 +46,7 @@ struct Work {
   cuda::Buffer router, expert_ids, expert_weights, expert_inner, expert_act, expert_result, always;
   cuda::Buffer logits, partial, arrived;
   cuda::Buffer tokens, positions, lengths, sequences, table, outputs, tiles;
-  cuda::Buffer best, best_arrived, picked, params, history, step, texts, biases, changed;
+  cuda::Buffer picked, params, history, step, texts, biases, changed;
 };
 
 }  // namespace heddle::gpu

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -193,7 +192,7 @@ class Backend {
   virtual std::span<const Picked> pick(std::span<const Picking>) { return {}; }
 
   // Of the KV cache, in all layers, from the first to the second; between two batches.
-  virtual void copy_block(uint32_t, uint32_t) { throw std::logic_error("this backend cannot copy blocks"); }
+  virtual void copy_block(uint32_t from, uint32_t to) = 0;
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }
 

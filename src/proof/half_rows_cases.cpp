@@ -94,8 +94,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
       check.that(top > 0 || scale[r] == 1, fmt::format("a row of zeros is divided by {}", scale[r]));
       std::vector<float> got, zeros;
       std::vector<double> sizes;
-      for (uint32_t c = 0; c < s.ld; ++c)
-        (c < s.cols ? got : zeros).push_back(to_f32(out[place(r, c)]) * scale[r]);
+      for (uint32_t c = 0; c < s.ld; ++c) (c < s.cols ? got : zeros).push_back(to_f32(out[place(r, c)]) * scale[r]);
       // the rounding to f16 is half a unit in the last place, or of the smallest subnormal
       for (uint32_t c = 0; c < s.cols; ++c)
         sizes.push_back(std::abs(want.values[c]) * 0x1p-11 * 1.001 + scale[r] * 0x1p-25 + want.sizes[c] * before);

@@ -191,5 +191,28 @@ TEST(EngineRun, GuessesArePickedOnTheDeviceToo) {
   EXPECT_GT(house.backend.picked_batches, 30u);
 }
 
+// One that the device refuses, as it does too many biases.
+struct FewBiases : DeviceBackend {
+  using DeviceBackend::DeviceBackend;
+  std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> pickings) override {
+    for (const model::Picking& p : pickings)
+      if (p.biases.size() > 3) return nullptr;
+    return DeviceBackend::steps(batch, pickings);
+  }
+};
+
+TEST(EngineRun, OneThatCannotRunDoesNotKeepOthersFromIt) {
+  House<FewBiases> house(fake_limits(200), {.speculation = engine::Speculation::off});
+  Request odd = seeded(some_tokens(5), 20, 1);
+  for (uint32_t i = 0; i < 5; ++i) odd.sampling.logit_bias[i] = 0.1f;
+  house.submit(odd);
+  house.run();
+  EXPECT_EQ(house.backend.launched, 0u);
+  house.submit(seeded(some_tokens(5, 2), 60, 2));
+  house.run();
+  EXPECT_GT(house.backend.launched, 50u);
+  house.expect_as_alone();
+}
+
 }  // namespace
 }  // namespace heddle::test::fake

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
+
 #include "tests/engine/house.h"
 
 namespace heddle::test::fake {
@@ -393,6 +396,24 @@ TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
   EXPECT_EQ(house.answer(bad, 1).ending, Ending::failed);
   EXPECT_FALSE(house.answer(bad).reason.empty());
   expect_same(house.answer(good), house.alone(good));
+}
+
+TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
+  for (uint64_t seed = 1; seed < 11; ++seed) {
+    House<> house(fake_limits(200), {.speculation = engine::Speculation::off});
+    Request three = seeded(some_tokens(5), 30, seed);
+    three.copies = 3;
+    const auto bad = house.submit(three);
+    const auto good = house.submit(seeded(some_tokens(5, 2), 30, seed + 100));
+    for (int i = 0; i < 8; ++i) house.step();
+    bool once = true;
+    house.backend.change_logits = [&](std::span<float> logits) {
+      if (std::exchange(once, false)) logits[0] = NAN;
+    };
+    house.run();
+    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(house.answer(bad, copy).ending, Ending::failed);
+    expect_same(house.answer(good), house.alone(good));
+  }
 }
 
 // --- guesses --------------------------------------------------------------------------------------------------------

@@ -80,6 +80,14 @@ class Picks : public FakeGpu {
 
 TEST_F(Picks, EveryOutputOfABatchHasOne) {
   auto backend = make_gpu(small_.model, limits_);
+  auto deterministic = make_gpu(small_.model, limits_, {.deterministic = true});
+  for (uint32_t rows : {1u, 2u, 64u, 65u, 150u}) {  // no more at once than there is room for
+    launched_.clear();
+    model::forward(small_.model, *deterministic, decode(rows));
+    expect_picked(deterministic->pick(pickings(rows)), rows);
+    for (const Launched& one : launched_) EXPECT_LE(one.rows, logit_rows);
+    EXPECT_EQ(deterministic->result().size(), size_t(rows) * small_.model.vocabulary);
+  }
   for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u}) {
     launched_.clear();
     const model::Batch batch = decode(rows);

@@ -17,9 +17,9 @@ uint64_t rounded(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 // Those that only depend on how much a step picks, for 100 tokens and 97 positions.
 uint64_t picking_bytes() {
-  const uint64_t best = 512, arrived = 512, picked = 512, params = 8 * 80 + 384, history = 512, step = 512;
+  const uint64_t picked = 512, params = 8 * 80 + 384, history = 512, step = 512;
   const uint64_t texts = rounded(8 * 97 * 4), biases = 8 * 1024 * 8, changed = rounded(8 * 100 * 4);
-  return best + arrived + picked + params + history + step + texts + biases + changed;
+  return picked + params + history + step + texts + biases + changed;
 }
 uint64_t attention_bytes(const WorkSizes& s) { return rounded(s.partial * 4 + 256) + rounded(s.arrived * 4 + 256); }
 

@@ -26,6 +26,7 @@ class SteppingBackend : public model::Backend {
   void output_add(uint32_t layer) override { inner_->output_add(layer); }
   void ffn_in(uint32_t layer) override { inner_->ffn_in(layer); }
   void ffn_out_add(uint32_t layer) override { inner_->ffn_out_add(layer); }
+  void copy_block(uint32_t, uint32_t) override { ADD_FAILURE() << "one sequence copies nothing"; }
   void logits() override { inner_->logits(); }
   std::span<const float> result() override { return inner_->result(); }
   std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> picking) override;
