@@ -1,8 +1,7 @@
 // From spec to function.
 #include "gpu/library.h"
 
-#include <algorithm>
-
+#include "base/parallel.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
 
@@ -67,22 +66,24 @@ Loaded Library::prepare(const ptx::Kernel& kernel, const cuda::Module& module) c
 }
 
 void Library::load(const std::vector<Wanted>& all) {
-  std::vector<std::string> keys;
-  std::vector<ptx::Kernel> built;
-  std::vector<cuda::Source> sources;
-  for (const Wanted& wanted : all) {
-    if (find(wanted.key) || std::find(keys.begin(), keys.end(), wanted.key) != keys.end()) continue;
-    keys.push_back(wanted.key);
-    built.push_back(wanted.build());
-    ptx::verify(built.back(), target_);
-    sources.push_back({built.back().name, ptx::print(built.back(), target_), target_.name});
-  }
-  if (sources.empty()) return;
+  std::map<std::string_view, const Wanted*> once;
+  for (const Wanted& wanted : all)
+    if (!find(wanted.key)) once.emplace(wanted.key, &wanted);
+  if (once.empty()) return;
+  std::vector<const Wanted*> missing;
+  for (const auto& [key, wanted] : once) missing.push_back(wanted);
+  std::vector<ptx::Kernel> built(missing.size());
+  std::vector<cuda::Source> sources(missing.size());
+  parallel_for(missing.size(), 0, [&](size_t i) {
+    built[i] = missing[i]->build();
+    ptx::verify(built[i], target_);
+    sources[i] = {built[i].name, ptx::print(built[i], target_), target_.name};
+  });
   const std::vector<cuda::Module> modules = cuda::compile(context_, sources, cache_);
-  for (size_t i = 0; i < keys.size(); ++i) {
+  for (size_t i = 0; i < missing.size(); ++i) {
     Loaded loaded = prepare(built[i], modules[i]);
     std::lock_guard lock(mutex_);
-    loaded_.emplace(keys[i], std::move(loaded));
+    loaded_.emplace(missing[i]->key, std::move(loaded));
   }
 }
 
