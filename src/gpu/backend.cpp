@@ -78,35 +78,71 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
 }
 
-// Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
-void Gpu::load_attention() {
-  if (options_.deterministic || options_.exact) return;  // one shape; or few rows
-  std::set<std::array<uint32_t, 6>> seen;
+// The first of each kind: all others have the same kernels.
+std::vector<uint32_t> Gpu::kinds_of_layers() {
+  std::vector<uint32_t> firsts;
+  std::set<std::string> seen;
   for (uint32_t i = 0; i < model_.layers.size(); ++i) {
     const model::Attention& a = model_.layers[i].attention;
-    if (!seen.insert({a.head, a.value_head, a.heads, a.kv_heads, a.window, a.softcap != 0}).second) continue;
-    for (uint32_t longest : {1u, short_length + 1, middle_length + 1}) {
-      if (longest > std::min(sizes_.context, model_.context)) continue;
-      // from so many streams on the shape is the same
-      const uint32_t most = std::max(some_rows, 2 * context_.info().sms / std::max(a.kv_heads, 1u));
-      for (uint32_t streams = 1; streams <= std::min(most, sizes_.rows); ++streams) {
-        Rows rows{.count = streams,
-                  .each_own = true,
-                  .single = streams,
-                  .longest_single = longest,
-                  .row_tables = streams <= some_rows,
-                  .longest = longest};
-        phases_->begin(rows);
-        phases_->attend(i);
-        if (streams == sizes_.rows) continue;
-        rows.count = rows.tiles = streams + 1, rows.each_own = false;
-        for (bool row_tables : {true, false}) rows.row_tables = row_tables, phases_->begin(rows), phases_->attend(i);
-      }
-      for (uint32_t tiles : {1u, 2u, 4u, 8u}) {
-        phases_->begin({.count = 2, .longest = longest, .tiles = tiles});
-        phases_->attend(i);
-      }
+    DeviceLayer& layer = weights_.layers[i];
+    std::string kind = fmt::format("{} {} {} {} {} {} {} {}", a.head, a.value_head, a.heads, a.kv_heads, a.window,
+                                   a.softcap != 0, layer.rotary, model_.layers[i].parallel);
+    for (const DeviceNorm* norm : layer.norms()) kind += fmt::format(" {} {}", int(norm->kind), norm->bias.empty());
+    for (const Weights* w : layer.all())
+      kind += fmt::format(" {} {}x{} {}", int(w->shape.format), w->shape.rows, w->shape.cols, w->bias.empty());
+    if (seen.insert(kind).second) firsts.push_back(i);
+  }
+  return firsts;
+}
+
+// Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
+void Gpu::load_attention(uint32_t layer) {
+  if (options_.deterministic || options_.exact) return;  // one shape; or few rows
+  // from so many streams on the shape is the same
+  const uint32_t kv_heads = std::max(model_.layers[layer].attention.kv_heads, 1u);
+  const uint32_t most = std::min(std::max(some_rows, 2 * context_.info().sms / kv_heads), sizes_.rows);
+  // where cluster_choice and prompt_splits change their minds
+  for (uint32_t longest : {1u, 129u, 257u, 513u, short_length + 1, 2048u, 4096u, middle_length + 1}) {
+    if (longest > std::min(sizes_.context, model_.context)) continue;
+    for (uint32_t streams = 1; streams <= most; ++streams) {
+      Rows rows{.count = streams,
+                .each_own = true,
+                .single = streams,
+                .longest_single = longest,
+                .row_tables = streams <= some_rows,
+                .longest = longest};
+      phases_->begin(rows);
+      phases_->attend(layer);
+      if (streams == sizes_.rows) continue;
+      rows.count = rows.tiles = streams + 1, rows.each_own = false;
+      for (bool row_tables : {true, false}) rows.row_tables = row_tables, phases_->begin(rows), phases_->attend(layer);
     }
+    for (uint32_t tiles : {1u, 2u, 4u, 8u}) {
+      phases_->begin({.count = 2, .longest = longest, .tiles = tiles});
+      phases_->attend(layer);
+    }
+  }
+}
+
+// Products of many rows have other shapes for other numbers of them, by sixteens.
+void Gpu::load_prompts(const std::vector<uint32_t>& layers) {
+  const uint32_t most = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
+  for (uint32_t rows = most; rows > 0; rows = (rows - 1) / 16 * 16) {
+    if (rows <= some_rows && rows < most) return;
+    phases_->begin({.count = rows,
+                    .row_tables = options_.deterministic,
+                    .longest = rows,
+                    .tiles = 1,
+                    .sequences = std::vector<uint32_t>(rows)});
+    phases_->embed();
+    for (uint32_t i : layers) {
+      phases_->qkv(i);
+      phases_->attend(i);
+      phases_->ffn_in(i);
+      phases_->output_add(i);
+      phases_->ffn_out_add(i);
+    }
+    phases_->logits(0, 1, 0);
   }
 }
 
@@ -123,20 +159,9 @@ void Gpu::load_kernels() {
     }
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
     for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob}, false);
-  load_attention();
-  // prompts, whose products have other shapes for other numbers of rows
-  const uint32_t most = options_.exact ? std::min(sizes_.rows, few_rows + 1) : sizes_.rows;
-  for (uint32_t rows = most; rows > 0; rows = rows > 64 ? (rows - 1) / 64 * 64 : 0) {
-    if (rows <= some_rows && rows < most) break;
-    phases_->begin({.count = rows,
-                    .row_tables = options_.deterministic,
-                    .longest = rows,
-                    .tiles = 1,
-                    .sequences = std::vector<uint32_t>(rows)});
-    phases_->embed();
-    model::run_layers(model_, *phases_);
-    phases_->logits(0, 1, 0);
-  }
+  const std::vector<uint32_t> layers = kinds_of_layers();
+  for (uint32_t layer : layers) load_attention(layer);
+  load_prompts(layers);
   phases_->wanted = nullptr;
   library_.load(all);
 }

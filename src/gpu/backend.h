@@ -114,7 +114,9 @@ class Gpu : public model::Backend {
 
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
-  void load_attention();
+  std::vector<uint32_t> kinds_of_layers();
+  void load_attention(uint32_t layer);
+  void load_prompts(const std::vector<uint32_t>& layers);
   void record_step(uint32_t rows, uint32_t longest, const PickKind& kind);
   // The graph of a step that picks by itself.
   cuda::Graph& step_graph(uint32_t rows, uint32_t longest, const PickKind& kind);

@@ -136,6 +136,9 @@ TEST_F(Cache, Q8GoesThroughTheKernelThatSeesWholeHeads) {
 TEST_F(Cache, UsualBatchesFindTheirKernelsLoaded) {
   WideModel wide;
   wide.model.context = 64 * 32;
+  for (model::Layer& layer : wide.model.layers) {  // gemm has many shapes for these
+    layer.ffn.gate = layer.ffn.up = wide.matrix(6000, 64), layer.ffn.down = wide.matrix(64, 6000);
+  }
   auto backend = make_gpu(wide.model, {.rows = 512, .kv_blocks = 256});
   size_t before = calls();
   auto expect_nothing_loaded = [&](const std::string& after) {
@@ -162,11 +165,11 @@ TEST_F(Cache, UsualBatchesFindTheirKernelsLoaded) {
     }
     expect_nothing_loaded("steps of " + name);
   };
-  for (uint32_t after : {30u, 1500u}) {
+  for (uint32_t after : {30u, 200u, 300u, 600u, 1000u, 1500u}) {
     for (uint32_t streams = 1; streams <= 140; streams += streams < 64 ? 1 : 19)
       run(std::vector<std::pair<uint32_t, uint32_t>>(streams, {1, after}), fmt::format("{} streams", streams));
-    for (uint32_t streams : {0u, 1u, 8u, 20u, 33u, 60u})
-      for (uint32_t rows : {2u, 30u, 64u, 65u, 130u, 200u, 257u, 320u, 400u, 452u}) {
+    for (uint32_t streams : {0u, 1u, 2u, 4u, 8u, 12u, 20u, 33u, 60u})
+      for (uint32_t rows : {2u, 30u, 64u, 65u, 71u, 90u, 100u, 130u, 175u, 200u, 257u, 310u, 400u, 452u}) {
         std::vector<std::pair<uint32_t, uint32_t>> shape(streams, {1, after});
         shape.emplace_back(rows, after);
         run(shape, fmt::format("{} streams and a prompt of {} after {}", streams, rows, after));
