@@ -135,13 +135,7 @@ void Gpu::load_prompts(const std::vector<uint32_t>& layers) {
                     .tiles = 1,
                     .sequences = std::vector<uint32_t>(rows)});
     phases_->embed();
-    for (uint32_t i : layers) {
-      phases_->qkv(i);
-      phases_->attend(i);
-      phases_->ffn_in(i);
-      phases_->output_add(i);
-      phases_->ffn_out_add(i);
-    }
+    for (uint32_t i : layers) model::run_layer(model_, i, *phases_);
     phases_->logits(0, 1, 0);
   }
 }

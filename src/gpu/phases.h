@@ -39,7 +39,7 @@ class Phases {
  public:
   Phases(const model::Model& model, const model::Limits& limits, DeviceModel& weights, Work& work,
          const WorkSizes& sizes, std::vector<cuda::Buffer>& keys, std::vector<cuda::Buffer>& values, Library& library,
-         Tuning& tuning, bool exact, bool deterministic = false);
+         Tuning& tuning, bool exact, bool deterministic);
 
   void begin(const Rows& rows);
   void embed();

@@ -203,16 +203,17 @@ class Backend {
   virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 
-// The layers of a forward pass in their order, for whoever has its verbs: a backend, or what a backend records.
+// A layer of a forward pass in the order of its verbs, for whoever has them: a backend, or what a backend records.
+void run_layer(const Model& model, uint32_t i, auto& verbs) {
+  verbs.qkv(i);
+  verbs.attend(i);
+  if (model.layers[i].parallel) verbs.ffn_in(i);  // before the residual changes
+  verbs.output_add(i);
+  if (!model.layers[i].parallel) verbs.ffn_in(i);
+  verbs.ffn_out_add(i);
+}
 void run_layers(const Model& model, auto& verbs) {
-  for (uint32_t i = 0; i < model.layers.size(); ++i) {
-    verbs.qkv(i);
-    verbs.attend(i);
-    if (model.layers[i].parallel) verbs.ffn_in(i);  // before the residual changes
-    verbs.output_add(i);
-    if (!model.layers[i].parallel) verbs.ffn_in(i);
-    verbs.ffn_out_add(i);
-  }
+  for (uint32_t i = 0; i < model.layers.size(); ++i) run_layer(model, i, verbs);
 }
 
 }  // namespace heddle::model
