@@ -72,4 +72,12 @@ Json parse_json(std::string_view text, std::string_view where, size_t max_depth)
   return builder.take();
 }
 
+std::string shortened(const Json& value) {
+  // big values are not written out only to be cut
+  if (value.is_structured() && value.size() > 8)
+    return fmt::format("{} of {} {}", value.type_name(), value.size(), value.is_object() ? "members" : "elements");
+  const std::string text = value.dump();
+  return text.size() <= 80 ? text : replace_invalid_utf8(text.substr(0, 77)) + "...";
+}
+
 }  // namespace heddle

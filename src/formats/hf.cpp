@@ -1,6 +1,8 @@
 // The class of the model chooses the page; the page is bound to the tensors of the files.
 #include "formats/hf.h"
 
+#include <optional>
+
 #include "formats/hf/bind.h"
 #include "formats/hf/pages.h"
 
@@ -42,6 +44,24 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   for (const auto& [key, value] : description.metadata.all()) checkpoint.metadata.set(key, value);
   checkpoint.metadata.set("general.name", model_name(checkpoint.path));
   checkpoint.index();
+}
+
+void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling) {
+  if (!checkpoint.unknown_class.empty()) return;
+  hf::Config config(pooling, checkpoint.path.string() + ": 1_Pooling/config.json");
+  config.ignore({"word_embedding_dimension", "include_prompt"});
+  constexpr std::pair<std::string_view, uint32_t> modes[] = {// as GGUF counts them
+                                                             {"pooling_mode_mean_tokens", 1},
+                                                             {"pooling_mode_cls_token", 2},
+                                                             {"pooling_mode_lasttoken", 3}};
+  std::optional<uint32_t> type;
+  for (const auto& [key, number] : modes) {
+    if (!config.boolean(key, false)) continue;
+    if (type) config.refuse(key, "one mode of pooling, not several");
+    type = number;
+  }
+  config.finish();
+  if (type) checkpoint.metadata.set(std::string(checkpoint.architecture()) + ".pooling_type", *type);
 }
 
 }  // namespace heddle::formats

@@ -10,5 +10,7 @@ namespace heddle::formats {
 // tensors as they are and sets unknown_class; a known one with an option that is not supported is an Error that names
 // it.
 void apply_hf_config(Checkpoint& checkpoint, const Json& config);
+// After it, where there is one: how 1_Pooling/config.json (sentence-transformers) makes one embedding of many states.
+void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling);
 
 }  // namespace heddle::formats

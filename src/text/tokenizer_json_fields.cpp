@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/utf8.h"
-
 namespace heddle::text {
 
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -63,14 +61,6 @@ uint32_t json_number(const Json& value, const std::string& place) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > UINT32_MAX)
     throw Error("{}: expected a whole number from 0 to {}, found {}", place, UINT32_MAX, shortened(value));
   return value.get<uint32_t>();
-}
-
-std::string shortened(const Json& value) {
-  // big values are not written out only to be cut
-  if (value.is_structured() && value.size() > 8)
-    return fmt::format("{} of {} {}", value.type_name(), value.size(), value.is_object() ? "members" : "elements");
-  const std::string text = value.dump();
-  return text.size() <= 80 ? text : replace_invalid_utf8(text.substr(0, 77)) + "...";
 }
 
 std::vector<JsonStep> json_steps(const Json* json, std::string_view list, const std::string& where) {

@@ -39,7 +39,6 @@ class Fields {
 std::string json_text(const Json& value, const std::string& place);
 bool json_flag(const Json& value, const std::string& place);
 uint32_t json_number(const Json& value, const std::string& place);
-std::string shortened(const Json& value);  // for errors
 
 // A step of a pipeline, sequences of steps taken apart.
 struct JsonStep {

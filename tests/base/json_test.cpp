@@ -92,5 +92,15 @@ TEST(Json, RefusesAKeyTwiceInOneObjectOnly) {
   EXPECT_REFUSED(parse(R"({"a\n": 1, "a\n": 1})"), "the key \"a\\n\" is there twice");
 }
 
+TEST(Json, IsShortenedForMessages) {
+  EXPECT_EQ(shortened(parse(R"({"a": [1, "x"]})")), R"({"a":[1,"x"]})");
+  EXPECT_EQ(shortened(Json(std::string(78, 'x'))), "\"" + std::string(78, 'x') + "\"");
+  EXPECT_EQ(shortened(Json(std::string(100, 'x'))), "\"" + std::string(76, 'x') + "...");
+  EXPECT_EQ(shortened(parse("[1,2,3,4,5,6,7,8,9]")), "array of 9 elements");
+  std::string wide;  // cut within a character
+  for (int i = 0; i < 50; ++i) wide += "\u00e4";
+  EXPECT_TRUE(is_utf8(shortened(Json(wide))) && is_utf8(shortened(Json("x" + wide))));
+}
+
 }  // namespace
 }  // namespace heddle
