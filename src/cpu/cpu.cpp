@@ -52,7 +52,8 @@ class Cpu : public model::Backend {
             "a block for every position");
     for (const std::vector<uint32_t>& blocks : batch.blocks)
       for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
-    for (const uint32_t row : batch.outputs) check(row < rows_, "outputs that are rows");
+    for (const auto* wanted : {&batch.outputs, &batch.states})
+      for (const uint32_t row : *wanted) check(row < rows_, "outputs that are rows");
     batch_ = batch;
     rotations_.begin(batch.positions);
   }
@@ -122,6 +123,14 @@ class Cpu : public model::Backend {
     const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
     add_product(product, layer.ffn.down_bias, layer.ffn.output_norm, layer.residual_scale);
   }
+
+  void keep_states() override {
+    states_.resize(batch_.states.size() * model_.width);
+    team_.run(batch_.states.size(), [&](uint64_t i, uint32_t) {
+      normalise(model_.norm, x_.row(batch_.states[i]), model_.width, states_.data() + i * model_.width);
+    });
+  }
+  std::span<const float> states() override { return states_; }
 
   void logits() override {
     const uint32_t count = uint32_t(batch_.outputs.size());
@@ -339,7 +348,7 @@ class Cpu : public model::Backend {
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture
   Rows shared_inner_, shared_out_;
   Picks picks_;
-  std::vector<float> scores_, logits_;
+  std::vector<float> scores_, logits_, states_;
   std::vector<Picked> expert_rows_;  // of each expert
   std::vector<Product> expert_products_;
   std::vector<std::vector<uint8_t>> slabs_;  // of each thread

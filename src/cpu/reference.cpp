@@ -218,6 +218,15 @@ class Reference : public Backend {
       add(x_[i], normalised(f.output_norm, std::move(out[i])), layer.residual_scale);
   }
 
+  void keep_states() override {
+    states_.clear();
+    for (uint32_t row : batch_.states) {
+      const Vector state = normalised(model_.norm, x_.at(row));
+      states_.insert(states_.end(), state.begin(), state.end());
+    }
+  }
+  std::span<const float> states() override { return states_; }
+
   void logits() override {
     std::vector<Vector> rows, out;
     for (uint32_t row : batch_.outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
@@ -316,7 +325,7 @@ class Reference : public Backend {
   Batch batch_;
   std::vector<Cache> caches_;
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixture_input_;  // by row; x_ is the residual
-  Vector logits_;
+  Vector logits_, states_;
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
                                  work_->biases.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(context_, std::max<size_t>(kept_steps * few_rows, rows) * sizeof(kernels::Sampled));
   for (uint32_t i = 0; i < kept_steps; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
-  logits_ = cuda::PinnedBuffer(context_, work_->logits.bytes());
+  logits_ = cuda::PinnedBuffer(context_, std::max(work_->logits.bytes(), sizes_.width * size_t(4)));
 }
 
 // The first of each kind: all others have the same kernels.
@@ -156,6 +156,7 @@ void Gpu::load_kernels() {
   const std::vector<uint32_t> layers = kinds_of_layers();
   for (uint32_t layer : layers) load_attention(layer);
   load_prompts(layers);
+  phases_->keep_states();
   phases_->wanted = nullptr;
   library_.load(all);
 }
@@ -164,6 +165,7 @@ void Gpu::check_batch(const Batch& batch) const {
   const size_t rows = batch.tokens.size();
   check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows, "a batch that fits");
   for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+  for (uint32_t row : batch.states) check(row < rows, "states of rows");
   for (size_t i = 0; i < rows; ++i)
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
@@ -172,12 +174,12 @@ void Gpu::check_batch(const Batch& batch) const {
 void Gpu::begin(const Batch& batch) {
   const size_t rows = batch.tokens.size();
   check_batch(batch);
-  outputs_ = batch.outputs;
+  outputs_ = batch.outputs, wanted_states_ = batch.states;
   rows_ = send(batch);
   const bool all = outputs_.size() == rows;
   replay_ = nullptr;
   keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && all && rows > 0 &&
-          rows <= logit_rows;  // whose logits are all there at once
+          wanted_states_.empty() && rows <= logit_rows;  // whose logits are all there at once
   key_ = {uint32_t(rows), phases_->attention_class(rows_.longest), 0};
   if (!keep_) {
     phases_->begin(rows_);
@@ -227,6 +229,7 @@ void Gpu::compute_part(const Part& part) {
 
 std::span<const float> Gpu::result() {
   if (fetched_) return result_;
+  if (outputs_.empty()) stream_.synchronize();
   const size_t vocabulary = model_.vocabulary;
   result_.resize(outputs_.size() * vocabulary);
   each_part([&](const Part& part) {

@@ -51,9 +51,13 @@ class Gpu : public model::Backend {
     if (!replay_ && rows_.count) phases_->ffn_out_add(layer);
   }
 
+  void keep_states() override {
+    if (rows_.count) phases_->keep_states();
+  }
   void logits() override;
 
   std::span<const float> result() override;
+  std::span<const float> states() override;
   std::span<const model::Picked> pick(std::span<const model::Picking> pickings) override;
   void copy_block(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
@@ -138,7 +142,7 @@ class Gpu : public model::Backend {
   std::vector<std::vector<uint32_t>> tables_;  // as they are on the device
 
   Rows rows_;
-  std::vector<uint32_t> outputs_;
+  std::vector<uint32_t> outputs_, wanted_states_;
   Key key_{};
   bool keep_ = false;              // this step's plan becomes a graph
   cuda::Graph* replay_ = nullptr;  // and is one already
@@ -148,7 +152,7 @@ class Gpu : public model::Backend {
   std::vector<cuda::Event> arrived_;
   Part there_;  // whose logits are on the device; count 0: none
   bool fetched_ = false;
-  std::vector<float> result_;
+  std::vector<float> result_, states_;
   std::vector<model::Picked> picks_;
   std::vector<model::KernelTime> times_;
   double traced_ = 0;

@@ -48,6 +48,7 @@ class Phases {
   void output_add(uint32_t layer);
   void ffn_in(uint32_t layer);
   void ffn_out_add(uint32_t layer);
+  void keep_states();  // of all rows, to work.result
   // Of `count` rows: those that work.outputs names from `first` on, or `from_row` on where they follow each other.
   void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
 

@@ -88,6 +88,15 @@ struct Layer {
   float residual_scale = 1;
 };
 
+// How the states of a text's tokens become the one of the text, where an embedding is asked for. Numbers as in GGUF.
+enum class Pooling : uint8_t {
+  none,  // of each token by itself: mean, where one is asked for all the same
+  mean,
+  cls,   // that of the first token
+  last,  // that of the last
+  rank,  // a score of two texts: there is no embedding
+};
+
 struct Model {
   std::string name, architecture;
   uint32_t context = 0, width = 0, vocabulary = 0;
@@ -98,6 +107,7 @@ struct Model {
   Matrix output;  // the embedding, where the two are tied
   Vector output_bias;
   float logit_scale = 1, logit_softcap = 0;
+  Pooling pooling = Pooling::mean;
 
   // What the matrices point into.
   std::shared_ptr<const void> file;
@@ -110,6 +120,7 @@ struct Batch {
   std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
   std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
   std::vector<uint32_t> outputs;                       // rows whose logits are wanted, ascending
+  std::vector<uint32_t> states;                        // rows whose states are wanted, ascending
 };
 
 // What the KV cache keeps of each value.
@@ -185,8 +196,11 @@ class Backend {
   virtual void output_add(uint32_t layer) = 0;   // product, norm, residual
   virtual void ffn_in(uint32_t layer) = 0;       // norm, gate and up, activation
   virtual void ffn_out_add(uint32_t layer) = 0;  // down, norm, residual
+  // Of the rows in Batch::states, what the last layer left and the final norm made of it. Called where there are any.
+  virtual void keep_states() {}
   virtual void logits() = 0;
-  virtual std::span<const float> result() = 0;  // (outputs, vocabulary), until the next begin()
+  virtual std::span<const float> result() = 0;  // (outputs, vocabulary), until the next begin(); waits for the batch
+  virtual std::span<const float> states() { return {}; }  // (states, width), the same; nothing: this backend cannot
   // Instead of result(): a token for each output, picked on the device (the texts may be left empty where no penalty
   // looks at them). Nothing: this backend, or one of these pickings, cannot; result() is still there.
   virtual std::span<const Picked> pick(std::span<const Picking>) { return {}; }

@@ -7,6 +7,7 @@ void forward(const Model& model, Backend& backend, const Batch& batch) {
   backend.begin(batch);
   backend.embed();
   run_layers(model, backend);
+  if (!batch.states.empty()) backend.keep_states();
   backend.logits();
 }
 

@@ -4,7 +4,7 @@
 
 namespace heddle::model {
 
-// Runs the batch; result() of the backend then has the logits of its outputs.
+// Runs the batch; result() of the backend then has the logits of its outputs, states() the states.
 void forward(const Model& model, Backend& backend, const Batch& batch);
 
 }  // namespace heddle::model

@@ -36,7 +36,9 @@ class Loader {
     value_head_ = read_.integer("attention.value_length", head_);
     epsilon_ = static_cast<float>(read_.number(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
                                                                              : "attention.layer_norm_epsilon"));
-    read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "attention.causal", "pooling_type"});
+    read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout"});
+    if (!read_.boolean("attention.causal", true)) read_.refuse("attention.causal", "true: no token sees later ones");
+    read_pooling();
     read_activation();
     read_windows();
     read_ropes();
@@ -77,6 +79,12 @@ class Loader {
     else
       model_.output = model_.embedding;
     model_.output_bias = read_.vector_if("output.bias", model_.vocabulary);
+  }
+
+  void read_pooling() {
+    const uint32_t type = read_.integer("pooling_type", uint32_t(Pooling::mean));
+    if (type > uint32_t(Pooling::rank)) read_.refuse("pooling_type", "0 to 4 (none, mean, cls, last, rank)");
+    model_.pooling = Pooling(type);
   }
 
   void read_activation() {

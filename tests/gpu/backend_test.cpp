@@ -256,5 +256,37 @@ TEST_F(FakeGpu, BatchesOfAnyShapeRun) {
   }
 }
 
+// The norm of all rows, then those asked for to the host, in pieces where they do not follow each other.
+TEST_F(FakeGpu, StatesComeBesideLogits) {
+  SmallModel small;
+  const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
+  for (const auto& [kind, kernel] :
+       {std::pair(model::Norm::Kind::rms, "rms_norm"), std::pair(model::Norm::Kind::layer, "layer_norm")}) {
+    small.model.norm.kind = kind;
+    auto backend = make_gpu(small.model, limits);
+    model::Batch batch{.tokens = {1, 2, 3, 4}, .positions = {0, 1, 2, 0}, .sequences = {0, 0, 0, 1}};
+    batch.blocks = {{0}, {1}};
+    auto run = [&](std::vector<uint32_t> outputs, std::vector<uint32_t> states) {
+      batch.outputs = std::move(outputs), batch.states = std::move(states);
+      const size_t launched = launches(), called = calls();
+      model::forward(small.model, *backend, batch);
+      EXPECT_EQ(backend->states().size(), batch.states.size() * small.model.width);
+      EXPECT_EQ(backend->result().size(), batch.outputs.size() * small.model.vocabulary);
+      const Calls done = calls_since(called), launched_kernels = kernels_since(launched);
+      EXPECT_EQ(std::count_if(done.begin(), done.end(), is_allocation), 0);
+      EXPECT_EQ(std::count_if(done.begin(), done.end(), is_compiling), 0);
+      EXPECT_EQ(std::count(done.begin(), done.end(), "cuGraphLaunch"), 0);
+      EXPECT_EQ(std::count(launched_kernels.begin(), launched_kernels.end(), kernel), batch.states.empty() ? 0 : 1);
+      return size_t(std::count(done.begin(), done.end(), "cuMemcpyDtoHAsync_v2"));
+    };
+    const size_t of_logits = run({3}, {});
+    EXPECT_EQ(run({}, {0, 1, 2, 3}), 1u);
+    EXPECT_EQ(run({}, {0, 2, 3}), 2u);
+    EXPECT_EQ(run({3}, {0, 1, 2}), of_logits + 1);
+    batch.tokens = {1}, batch.positions = {0}, batch.sequences = {0};
+    EXPECT_EQ(run({0}, {0}), 2u);  // no graph of a step is made of it
+  }
+}
+
 }  // namespace
 }  // namespace heddle::gpu

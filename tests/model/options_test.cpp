@@ -141,6 +141,7 @@ TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
       {"llama", "llama.attention.layer_norm_rms_epsilon", std::string("x"), {"layer_norm_rms_epsilon"}},
       {"gptneox", "gptneox.hidden_activation", std::string("relu"), {"hidden_activation", "gelu", "relu"}},
       {"mixtral", "llama.expert_used_count", uint32_t{6}, {"expert_used_count", "1 to 5", "6"}},
+      {"llama", "llama.attention.causal", false, {"attention.causal", "expected true", "found false"}},
       {"qwen2", "qwen2.attention.sliding_window", uint32_t{9}, {"does not know these options", "sliding_window"}},
   };
   for (const auto& [name, key, value, says] : cases) {
