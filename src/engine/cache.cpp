@@ -33,7 +33,7 @@ void Cache::forget(Sequence& s) {
 }
 
 bool Cache::could_adopt_next(const Sequence& s) const {
-  return shares(s) && s.computed == s.linked * block_tokens_ && s.computed + block_tokens_ < s.known();
+  return shares(s) && s.computed == s.linked * block_tokens_ && s.computed + block_tokens_ <= s.next_wanted();
 }
 
 void Cache::adopt(Sequence& s) {

@@ -20,8 +20,8 @@ class Cache {
   void release(Sequence& s);                // all; nothing of it is computed any more
   void forget(Sequence& s);                 // what it computed cannot be trusted
 
-  // Where it stands at the end of a block, takes over those that come next as far as others have computed them. A token
-  // is left, to compute logits from.
+  // Where it stands at the end of a block, takes over those that come next as far as others have computed them and
+  // nothing but their KV is wanted. A token is left, to compute logits from.
   void adopt(Sequence& s);
   // The block that it computes next, by content; 0: one that is not shared.
   uint64_t next_block(const Sequence& s) const;

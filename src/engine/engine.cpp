@@ -41,52 +41,74 @@ void Engine::State::expect_possible(const Request& request) const {
     if (token >= model_.vocabulary)
       throw Error("expected tokens below {}, the size of the vocabulary, found {} in the prompt", model_.vocabulary,
                   token);
-  if (request.prompt.size() >= context_)
-    throw Error("the prompt is too long: expected fewer than {} tokens, {}, found {}", context_,
-                context_ < model_.context ? "what the KV cache can hold" : "the context", request.prompt.size());
+  const bool answers = request.most > 0 && !request.embed;
+  if (request.prompt.size() > context_ - answers)
+    throw Error("the prompt is too long: expected {} {} tokens, {}, found {}", answers ? "fewer than" : "at most",
+                context_, context_ < model_.context ? "what the KV cache can hold" : "the context",
+                request.prompt.size());
   if (request.copies == 0 || request.copies > most_copies)
     throw Error("expected 1 to {} copies, found {}", most_copies, request.copies);
   for (const auto& stop : request.stops)
     if (stop.empty()) throw Error("expected a token or more in a stop, found none");
+  if (request.prompt_logprobs > model_.vocabulary)
+    throw Error("prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}", model_.vocabulary,
+                *request.prompt_logprobs);
+  if (request.embed && model_.pooling == model::Pooling::rank)
+    throw Error("{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
+  validate(request.sampling, model_.vocabulary);
+}
+
+void Engine::State::expect_room(size_t waiting) const {
+  if (waiting >= options_.most_waiting)
+    throw Busy("{} requests wait already, as many as may: try again later", waiting);
+}
+
+std::unique_ptr<Task> Engine::State::prepare(Request request) const {
+  expect_possible(request);
+  Sampler sampler(request.sampling, model_.vocabulary);
+  for (const uint32_t token : request.prompt) sampler.accept(token, Origin::prompt);
+  auto task = std::make_unique<Task>(std::move(request), model_);
+  task->id = ++last_id_;
+  task->arrival = now();
+  task->open = task->request.copies;
+  const Speculation asked = task->request.speculation;
+  const Speculation speculation = asked == Speculation::automatic ? options_.speculation : asked;
+  for (uint32_t copy = 0; copy < task->open; ++copy) {
+    Sampler own = sampler;
+    own.reseed(sampler.seed() + copy);
+    task->copies.push_back(std::make_unique<Sequence>(*task, copy, std::move(own)));
+    task->copies.back()->speculates = speculation != Speculation::off;
+    task->copies.back()->always_speculates = speculation == Speculation::on;
+  }
+  task->copies[0]->tokens = task->request.prompt;
+  return task;
 }
 
 RequestId Engine::State::submit(Request request, OnEvent on_event) {
   try {
-    if (!stopped_.empty()) throw Error("{}", stopped_);
-    expect_possible(request);
-    if (schedule_.waiting() >= options_.most_waiting)
-      throw Busy("{} requests wait already, as many as may: try again later", schedule_.waiting());
-    Sampler sampler(request.sampling, model_.vocabulary);
-    for (const uint32_t token : request.prompt) sampler.accept(token, Origin::prompt);
-
-    auto task = std::make_unique<Task>();
-    task->id = last_id_ + 1;
-    task->on_event = std::move(on_event);
-    task->arrival = now();
-    const double alone = pace_.expect(Load().with(request.prompt.size(), 0));
-    task->deadline = task->arrival + alone - double(request.priority);
-    task->open = request.copies;
-    task->request = std::move(request);
-    const Speculation asked = task->request.speculation;
-    const Speculation speculation = asked == Speculation::automatic ? options_.speculation : asked;
-    for (uint32_t copy = 0; copy < task->open; ++copy) {
-      Sampler own = sampler;
-      own.reseed(sampler.seed() + copy);
-      task->copies.push_back(std::make_unique<Sequence>(*task, copy, std::move(own)));
-      task->copies.back()->speculates = speculation != Speculation::off;
-      task->copies.back()->always_speculates = speculation == Speculation::on;
-    }
-    Sequence& first = *task->copies[0];
-    first.tokens = task->request.prompt;
-    tasks_.emplace(task->id, std::move(task));
-    schedule_.wait(first);
+    if (!stopped_.empty()) throw Stopped("{}", stopped_);
+    std::unique_ptr<Task> task = prepare(std::move(request));
+    expect_room(schedule_.waiting());
+    const RequestId id = task->id;
+    take(std::move(task), std::move(on_event));
+    return id;
   } catch (...) {
     ++metrics_.refused;
     throw;
   }
+}
+
+void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
+  if (!stopped_.empty()) throw Stopped("{}", stopped_);
+  task->on_event = std::move(on_event);
+  const double alone = pace_.expect(Load().with(task->prompt(), 0));
+  task->deadline = task->arrival + alone - double(task->request.priority);
   ++metrics_.submitted;
   ++metrics_.waiting;
-  return ++last_id_;
+  metrics_.prompt_tokens.add(double(task->prompt()));
+  Sequence& first = *task->copies[0];
+  tasks_.emplace(task->id, std::move(task));
+  schedule_.wait(first);
 }
 
 void Engine::State::cancel(RequestId id, std::string reason) {
@@ -110,15 +132,18 @@ bool Engine::State::end_cancelled() {
 // --- a step ---------------------------------------------------------------------------------------------------------
 bool Engine::State::step() {
   const double start = now();
-  telling_ = 0;
+  telling_ = scoring_ = 0;
+  step_ = {.start = start};
   bool worked = end_cancelled();
   if (run_ && go_on()) {
     worked = true;
   } else if (const auto plan = schedule_.plan(); !plan.empty()) {
     worked = true;
-    if (!run_off(plan) && compute(plan)) pace_.learn(schedule_.load(), now() - start - telling_);
+    if (!run_off(plan) && compute(plan)) pace_.learn(schedule_.load(), now() - start - telling_ - scoring_);
   }
   if (worked) metrics_.step_seconds.add(now() - start - telling_);
+  for (Sequence* s : in_step_) leave_step(*s);
+  in_step_.clear();
   tidy();
   return worked;
 }
@@ -127,18 +152,36 @@ void Engine::State::end(Sequence& s, Ending ending, const std::string& reason) {
   if (s.state == Sequence::State::over) return;
   schedule_.remove(s);
   leave_run(s);
+  leave_step(s);
   s.state = Sequence::State::over;
+  const uint32_t reused = s.reused;
   cache_.release(s);
   Task& task = s.task;
   if (--task.open == 0) over_.push_back(task.id);
   ++metrics_.ended(ending);
+  if (task.answers()) metrics_.answer_tokens.add(double(s.made));
+  const bool embedded = ending == Ending::stop && task.request.embed;
   tell(task, {.request = task.id,
               .copy = s.copy,
               .ending = ending,
               .reason = reason,
               .prompt = task.prompt(),
-              .reused = s.reused,
-              .made = s.made});
+              .reused = reused,
+              .made = s.made,
+              .prompt_picks = s.made == 0 ? task.results.scores() : nullptr,
+              .embedding = embedded ? task.results.embedding() : std::vector<float>(),
+              .timing = s.timing_at(now()),
+              .steps = s.steps});
+}
+
+// Its prompt is computed, and that was all.
+void Engine::State::end_without_answer(Task& task) {
+  for (const auto& copy : task.copies) {
+    if (task.cancelled) return;
+    if (copy->state == Sequence::State::unborn) copy->share_prompt(*task.copies[0]);
+    metrics_.prompt_reused += copy->reused;
+    end(*copy, task.request.embed ? Ending::stop : Ending::length);
+  }
 }
 
 void Engine::State::tell(Task& task, const Event& event) {
@@ -173,6 +216,28 @@ void Engine::State::count_batch(size_t rows, size_t sequences) {
   ++metrics_.steps;
   metrics_.step_rows.add(double(rows));
   metrics_.step_sequences.add(double(sequences));
+  step_.rows = uint32_t(rows);
+  step_.sequences = uint32_t(sequences);
+}
+
+// --- time -----------------------------------------------------------------------------------------------------------
+void Engine::State::join_step(Sequence& s, uint32_t rows) {
+  s.in_step = true;
+  s.step = {.start = step_.start - s.task.arrival, .rows = rows, .made = s.made};
+  in_step_.push_back(&s);
+}
+
+void Engine::State::leave_step(Sequence& s) {
+  if (!std::exchange(s.in_step, false)) return;
+  ++s.timing.steps;
+  s.timing.device += step_.device;
+  if (!s.steps) return;
+  s.step.seconds = now() - step_.start;
+  s.step.device = step_.device;
+  s.step.made = s.made - s.step.made;
+  s.step.all_rows = step_.rows;
+  s.step.sequences = step_.sequences;
+  s.steps->push_back(s.step);
 }
 
 void Engine::State::tidy() {
@@ -213,6 +278,10 @@ Engine::~Engine() = default;
 RequestId Engine::submit(Request request, OnEvent on_event) {
   return state_->submit(std::move(request), std::move(on_event));
 }
+std::unique_ptr<Task> Engine::prepare(Request request) const { return state_->prepare(std::move(request)); }
+void Engine::expect_possible(const Request& request) const { state_->expect_possible(request); }
+void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
+void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }

@@ -13,17 +13,23 @@
 
 namespace heddle::engine {
 
-// Why a request was not taken: what is wrong with it (an Error), or that too many wait (this).
+// Why a request was not taken, other than what is wrong with it (an Error): too many wait,
 struct Busy : Error {
   using Error::Error;
 };
+// or nothing is done any more, see Engine::stopped().
+struct Stopped : Error {
+  using Error::Error;
+};
+
+struct Task;
 
 struct EngineOptions {
   double max_stall = 0.050;  // seconds between two tokens of a running stream that prompts of others may cause
   uint32_t most_waiting = 1024;
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // what Request's `automatic` means: automatic, never or always
-  std::function<double()> now;                       // seconds; empty: the steady clock
+  std::function<double()> now;                       // seconds, for all threads that submit; empty: the steady clock
 };
 
 class Engine {
@@ -33,9 +39,18 @@ class Engine {
   ~Engine();
 
   // Throws an Error if the request can never be done (an empty prompt, a token that is not of the vocabulary, a prompt
-  // that leaves no room in context or cache, bad sampling), Busy if it cannot be now. `on_event` is called from within
-  // step(), never from here; if it throws, its request is cancelled. It may submit and cancel.
+  // that leaves no room in context or cache, bad sampling), Busy or Stopped if it cannot be now. `on_event` is called
+  // from within step(), never from here; if it throws, its request is cancelled. It may submit and cancel.
   RequestId submit(Request request, OnEvent on_event);
+
+  // submit() in parts, for engine_thread.h. From any thread: what is wrong with a request is found here, and what takes
+  // time with a long one is done. The task has its id, and the time of this call counts as that of its coming.
+  std::unique_ptr<Task> prepare(Request request) const;
+  void expect_possible(const Request& request) const;  // as prepare() does
+  void expect_room(size_t waiting) const;              // throws Busy where no more may wait than these
+  // In the thread that steps. Throws Stopped, nothing else.
+  void take(std::unique_ptr<Task> task, OnEvent on_event);
+
   void cancel(RequestId id);  // of what is not there any more: nothing. The end is told in the next step().
 
   // One batch: admits, chooses rows, computes, picks, tells. False if there was nothing to do.

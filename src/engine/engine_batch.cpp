@@ -32,10 +32,13 @@ bool Engine::State::compute(std::span<const Planned> plan) {
     fill_batch(plan);
     {
       const LentTables lent(plan, batch_);
+      const OnDevice timed(*this);
       model::forward(model_, backend_, batch_);
       picked_ = {};
-      logits_ = {};
-      if (!batch_.outputs.empty() && !pick_on_device(plan)) logits_ = backend_.result();
+      logits_ = states_ = {};
+      // asked for where there is none as well: it waits, and the time measured is this batch's own
+      if (batch_.outputs.empty() || !pick_on_device(plan)) logits_ = backend_.result();
+      if (!batch_.states.empty()) states_ = backend_.states();
     }
     tokens_at_ = now();
     give_out(plan);
@@ -52,20 +55,25 @@ void Engine::State::fill_batch(std::span<const Planned> plan) {
   batch_.positions.clear();
   batch_.sequences.clear();
   batch_.outputs.clear();
-  outputs_of_.clear();
+  batch_.states.clear();
+  parts_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
     Sequence& s = *plan[i].sequence;
     in_batch_.push_back(&s);
-    if (!s.begun) metrics_.queue_seconds.add(now() - s.task.arrival);
-    s.begun = true;
+    if (!s.task.begun) metrics_.queue_seconds.add(*(s.task.begun = now()) - s.task.arrival);
+    const PromptResults::Range scored = s.task.results.logits(), pooled = s.task.results.states();
+    Part& part = parts_.emplace_back(Part{.picks = plan[i].picks()});
     const uint32_t first = s.computed, all = plan[i].rows + uint32_t(s.proposed.size());
     for (uint32_t row = 0; row < all; ++row) {
       batch_.tokens.push_back(row < plan[i].rows ? s.tokens[first + row] : s.proposed[row - plan[i].rows]);
       batch_.positions.push_back(first + row);
       batch_.sequences.push_back(uint32_t(i));
-      if (first + row + 1 >= s.known()) batch_.outputs.push_back(uint32_t(batch_.tokens.size() - 1));
+      const uint32_t here = uint32_t(batch_.tokens.size() - 1);
+      if (scored.contains(first + row) || (s.task.answers() && first + row + 1 >= s.known()))
+        batch_.outputs.push_back(here), ++part.outputs;
+      if (pooled.contains(first + row)) batch_.states.push_back(here), ++part.states;
     }
-    outputs_of_.push_back(plan[i].picks() ? 1 + uint32_t(s.proposed.size()) : 0);
+    join_step(s, all);
     if (first < s.task.prompt()) metrics_.prompt_computed += std::min(plan[i].rows, s.task.prompt() - first);
   }
   count_batch(batch_.tokens.size(), plan.size());
@@ -75,8 +83,9 @@ void Engine::State::fill_batch(std::span<const Planned> plan) {
 bool Engine::State::pick_on_device(std::span<const Planned> plan) {
   size_t count = 0;
   for (const Planned& p : plan) {
-    if (!p.picks()) continue;
     const Sequence& s = *p.sequence;
+    if (!s.task.results.logits().empty()) return false;
+    if (!p.picks() || !s.task.answers()) continue;
     if (!s.picking || s.looks_back || (s.made == 0 && s.task.request.copies > 1)) return false;
     for (uint32_t i = 0; i <= s.proposed.size(); ++i, ++count) {
       if (pickings_.size() == count) pickings_.emplace_back();
@@ -90,18 +99,47 @@ bool Engine::State::pick_on_device(std::span<const Planned> plan) {
 
 // --- what was picked ------------------------------------------------------------------------------------------------
 void Engine::State::give_out(std::span<const Planned> plan) {
-  uint32_t next = 0;
+  uint32_t next_output = 0, next_state = 0;
   for (size_t i = 0; i < plan.size(); ++i) {
     Sequence& s = *plan[i].sequence;
-    const uint32_t output = std::exchange(next, next + outputs_of_[i]);
+    uint32_t output = std::exchange(next_output, next_output + parts_[i].outputs);
+    const uint32_t state = std::exchange(next_state, next_state + parts_[i].states);
     if (s.state == Sequence::State::over || s.task.cancelled) continue;
+    if (!read_prompt(s, plan[i].rows, output, state)) continue;
     s.computed += plan[i].rows;
     cache_.publish(s);
-    if (outputs_of_[i] == 0) continue;
+    if (!parts_[i].picks) continue;
+    if (!s.task.answers()) {
+      end_without_answer(s.task);
+      continue;
+    }
     fork(s);
     pick_for(s, output);
     for (Sequence* copy : forked_) pick_for(*copy, output);
   }
+}
+
+// What these rows tell of the prompt, from these outputs and states on. False: it has failed.
+bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state) {
+  PromptResults& results = s.task.results;
+  if (results.next() >= s.computed + rows) return true;
+  const double start = now();
+  uint32_t scored = 0;
+  try {
+    for (uint32_t row = s.computed; row < s.computed + rows; ++row) {
+      if (results.logits().contains(row)) results.add_logits(s.task.request, logits_of(output++)), ++scored;
+      if (!results.states().contains(row)) continue;
+      if (states_.empty()) throw Error("{} gives no embeddings", backend_.describe());
+      results.add_state(states_.subspan(size_t(state++) * model_.width, model_.width));
+    }
+  } catch (const std::exception& error) {
+    fail(s.task, error.what());
+    return false;
+  }
+  const double seconds = now() - start;
+  scoring_ += seconds;
+  if (scored) schedule_.learn_scoring(seconds, scored);
+  return true;
 }
 
 // The prompt of all copies is computed: they go their own ways. One for whom there is no block waits for it.
@@ -111,10 +149,8 @@ void Engine::State::fork(Sequence& first) {
   first.look_up();
   for (const auto& copy : first.task.copies) {
     if (copy->state != Sequence::State::unborn) continue;
-    copy->tokens = first.tokens;
-    copy->lookup = first.lookup;
-    copy->reused = first.known();
-    copy->begun = true;
+    copy->share_prompt(first);
+    in_step_.push_back(copy.get());
     std::optional<Cache::Copied> copied;
     if (cache_.fork(first, *copy, copied))
       schedule_.run(*copy);
@@ -144,7 +180,7 @@ void Engine::State::pick_for(Sequence& s, uint32_t output) {
 }
 
 Pick Engine::State::pick(Sequence& s, uint32_t output) {
-  if (picked_.empty()) return s.sampler.pick(logits_.subspan(size_t(output) * model_.vocabulary, model_.vocabulary));
+  if (picked_.empty()) return s.sampler.pick(logits_of(output));
   const model::Picked& picked = picked_[output];
   if (picked.id == ~0u) throw Error("the logits have no token that can be picked");
   s.sampler.skip_pick();
@@ -161,10 +197,14 @@ bool Engine::State::token(Sequence& s, Pick pick) {
     metrics_.between_tokens_seconds.add(tokens_at_ - s.told);
   } else {
     metrics_.first_token_seconds.add(tokens_at_ - task.arrival);
+    s.first_told = tokens_at_;
     metrics_.prompt_reused += s.reused;
   }
   s.told = tokens_at_;
-  tell(task, {.request = task.id, .copy = s.copy, .pick = std::move(pick)});
+  tell(task, {.request = task.id,
+              .copy = s.copy,
+              .pick = std::move(pick),
+              .prompt_picks = s.made == 1 ? task.results.scores() : nullptr});
   if (task.cancelled) return false;
   const auto ending = s.ending(context_);
   if (ending) end(s, *ending);

@@ -30,7 +30,7 @@ bool Engine::State::run_off(std::span<const Planned> plan) {
   const uint32_t each = cache_.blocks().free() / uint32_t(plan.size());  // blocks
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;
-    const uint32_t wanted = s.task.request.most ? s.task.request.most - s.made : most_steps;
+    const uint32_t wanted = s.task.request.most - s.made;
     const uint32_t steps = std::min({run.most, wanted, context_ - s.computed});
     cache_.grow(s, std::min(s.computed + steps, cache_.room(s) + each * limits_.block_tokens));
     run.most = std::min(steps, cache_.room(s) - s.computed);
@@ -47,6 +47,7 @@ bool Engine::State::run_off(std::span<const Planned> plan) {
       pickings.back().picks = s->sampler.picks();
     }
     try {
+      const OnDevice timed(*this);
       run.steps = backend_.steps(batch, pickings);
     } catch (const std::exception& error) {
       in_batch_ = run.rows;
@@ -70,12 +71,16 @@ bool Engine::State::go_on() {
   Run& run = *run_;
   run.closing |= schedule_.waiting() > 0;
   try {
-    for (; !run.closing && run.launched < std::min(run.most, run.taken + ahead); ++run.launched) run.steps->launch();
+    {
+      const OnDevice timed(*this);
+      for (; !run.closing && run.launched < std::min(run.most, run.taken + ahead); ++run.launched) run.steps->launch();
+    }
     const bool anybody = std::any_of(run.rows.begin(), run.rows.end(), [](const Sequence* s) { return s != nullptr; });
     if (!anybody || run.launched == run.taken) {
       end_run();
       return false;
     }
+    const OnDevice timed(*this);
     picked_ = run.steps->take();
   } catch (const std::exception& error) {
     in_batch_.clear();
@@ -91,6 +96,7 @@ bool Engine::State::go_on() {
   for (uint32_t i = 0; i < run.rows.size(); ++i) {
     Sequence* s = run.rows[i];
     if (!s || s->task.cancelled) continue;
+    join_step(*s, 1);
     ++s->computed;
     pick_for(*s, i);
     if (run.rows[i] && schedule_.guesses(*s) > 0 && !s->lookup.propose(1).empty()) run.closing = true;

@@ -1,6 +1,7 @@
 // The inside of Engine. What it does with requests is in engine.cpp, with a batch in engine_batch.cpp, and where
 // nothing changes from step to step in engine_run.cpp.
 #pragma once
+#include <atomic>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -17,7 +18,11 @@ class Engine::State {
  public:
   State(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options);
 
+  std::unique_ptr<Task> prepare(Request request) const;
+  void expect_possible(const Request& request) const;
+  void expect_room(size_t waiting) const;
   RequestId submit(Request request, OnEvent on_event);
+  void take(std::unique_ptr<Task> task, OnEvent on_event);
   void cancel(RequestId id, std::string reason);
   bool step();
   bool idle() const { return tasks_.empty(); }
@@ -27,13 +32,15 @@ class Engine::State {
   Metrics metrics_;
 
  private:
-  void expect_possible(const Request& request) const;
   bool end_cancelled();
   void end(Sequence& s, Ending ending, const std::string& reason = {});
+  void end_without_answer(Task& task);
   void tell(Task& task, const Event& event);
   void fail(Task& task, const std::string& reason);
   void fault(const std::string& reason);  // of those in_batch_
   void count_batch(size_t rows, size_t sequences);
+  void join_step(Sequence& s, uint32_t rows);
+  void leave_step(Sequence& s);
   void tidy();
   double now() const { return options_.now(); }
 
@@ -42,6 +49,10 @@ class Engine::State {
   void fill_batch(std::span<const Planned> plan);
   bool pick_on_device(std::span<const Planned> plan);
   void give_out(std::span<const Planned> plan);
+  bool read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state);
+  std::span<const float> logits_of(uint32_t output) const {
+    return logits_.subspan(size_t(output) * model_.vocabulary, model_.vocabulary);
+  }
   void fork(Sequence& first);
   void pick_for(Sequence& s, uint32_t output);
   Pick pick(Sequence& s, uint32_t output);
@@ -62,19 +73,42 @@ class Engine::State {
   Cache cache_;
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
-  RequestId last_id_ = 0;
+  mutable std::atomic<RequestId> last_id_ = 0;
   std::vector<RequestId> cancelled_, over_;
 
   // Of the step under way, kept for their memory.
   std::vector<Sequence*> in_batch_;
   model::Batch batch_;
-  std::vector<uint32_t> outputs_of_;  // each sequence, told before any of them changes
+  struct Part {  // of a sequence, told before any of them changes
+    uint32_t outputs = 0, states = 0;
+    bool picks = false;
+  };
+  std::vector<Part> parts_;
   std::vector<model::Picking> pickings_;
   std::span<const model::Picked> picked_;  // one for each output; none: there are logits
   std::span<const float> logits_;          // (outputs, vocabulary)
+  std::span<const float> states_;          // (states, width)
   std::vector<Sequence*> forked_;
   double tokens_at_ = 0;  // when this step's were there
   double telling_ = 0;    // seconds in callbacks
+  double scoring_ = 0;    // seconds with the logits of prompts
+  struct {
+    double start = 0, device = 0;  // device: seconds in the backend
+    uint32_t rows = 0, sequences = 0;
+  } step_;
+  std::vector<Sequence*> in_step_;
+  // Counts the time in the backend while it is there.
+  class OnDevice {
+   public:
+    explicit OnDevice(State& state) : state_(state), start_(state.now()) {}
+    ~OnDevice() { state_.step_.device += state_.now() - start_; }
+    OnDevice(const OnDevice&) = delete;
+    OnDevice& operator=(const OnDevice&) = delete;
+
+   private:
+    State& state_;
+    const double start_;
+  };
 
   // Streams that the device lets go on by itself.
   struct Run {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "engine/deliveries.h"
+#include "engine/sequence.h"
 
 namespace heddle::engine {
 
@@ -32,15 +32,24 @@ class EngineThread::State {
   }
 
   RequestId submit(Request request, OnEvent on_event) {
-    std::future<RequestId> taken;
-    {
+    try {
+      std::unique_ptr<Task> task = engine_.prepare(std::move(request));
+      const RequestId id = task->id;
+      {
+        const std::lock_guard lock(mutex_);
+        if (ending_) throw Busy("the engine is about to end");
+        if (!stopped_.empty()) throw Stopped("{}", stopped_);
+        engine_.expect_room(metrics_.waiting + not_counted_);
+        ++not_counted_;
+        submissions_.push_back({std::move(task), deliveries_->open(std::move(on_event))});
+      }
+      work_.notify_one();
+      return id;
+    } catch (...) {
       const std::lock_guard lock(mutex_);
-      if (ending_) throw Busy("the engine is about to end");
-      submissions_.push_back({std::move(request), std::move(on_event), {}});
-      taken = submissions_.back().taken.get_future();
+      ++refused_;
+      throw;
     }
-    work_.notify_one();
-    return taken.get();
   }
   void cancel(RequestId id) {
     {
@@ -51,14 +60,20 @@ class EngineThread::State {
   }
   Metrics metrics() const {
     const std::lock_guard lock(mutex_);
-    return metrics_;
+    Metrics metrics = metrics_;
+    metrics.refused += refused_;
+    metrics.waiting += not_counted_;
+    return metrics;
+  }
+  std::string stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
   }
 
  private:
   struct Submission {
-    Request request;
-    OnEvent on_event;
-    std::promise<RequestId> taken;
+    std::unique_ptr<Task> task;
+    std::shared_ptr<Deliveries::Mailbox> mailbox;
   };
   struct Open {  // a request that has not ended
     std::shared_ptr<Deliveries::Mailbox> mailbox;
@@ -73,6 +88,8 @@ class EngineThread::State {
       {
         std::unique_lock lock(mutex_);
         metrics_ = engine_.metrics();
+        not_counted_ = submissions_.size();
+        stopped_ = broken_.empty() ? engine_.stopped() : broken_;
         const auto asked = [&] { return ending_ || !submissions_.empty() || !cancels_.empty(); };
         if (open_.empty())
           work_.wait(lock, asked);
@@ -92,16 +109,21 @@ class EngineThread::State {
   }
 
   void take(Submission& submission) {
+    const RequestId id = submission.task->id;
+    Open open{std::move(submission.mailbox), std::vector<bool>(submission.task->request.copies)};
     try {
-      if (!broken_.empty()) throw Error("{}", broken_);
-      const uint32_t copies = submission.request.copies;
-      auto mailbox = deliveries_->open(std::move(submission.on_event));
-      const RequestId id = engine_.submit(std::move(submission.request), [this](const Event& event) { tell(event); });
-      open_[id] = {std::move(mailbox), std::vector<bool>(copies)};
-      submission.taken.set_value(id);
-    } catch (...) {
-      submission.taken.set_exception(std::current_exception());
+      if (!broken_.empty()) throw Stopped("{}", broken_);
+      engine_.take(std::move(submission.task), [this](const Event& event) { tell(event); });
+      open_[id] = std::move(open);
+    } catch (const Stopped& error) {
+      fail(id, open, error.what());
     }
+  }
+
+  void fail(RequestId id, const Open& open, const std::string& reason) {
+    for (uint32_t copy = 0; copy < open.ended.size(); ++copy)
+      if (!open.ended[copy])
+        deliveries_->post(open.mailbox, {.request = id, .copy = copy, .ending = Ending::failed, .reason = reason});
   }
 
   bool step() {
@@ -113,11 +135,7 @@ class EngineThread::State {
       broken_ = fmt::format("the engine has stopped: {}", error.what());
     }
     const auto open = std::move(open_);
-    for (const auto& [id, request] : open)
-      for (uint32_t copy = 0; copy < request.ended.size(); ++copy)
-        if (!request.ended[copy])
-          deliveries_->post(request.mailbox,
-                            {.request = id, .copy = copy, .ending = Ending::failed, .reason = broken_});
+    for (const auto& [id, request] : open) fail(id, request, broken_);
     open_.clear();
     return false;
   }
@@ -137,13 +155,16 @@ class EngineThread::State {
   std::unique_ptr<Deliveries> deliveries_;
   // For the engine's thread alone.
   std::map<RequestId, Open> open_;
-  std::string broken_;  // why nothing is done any more
+  std::string broken_;  // why the engine cannot be trusted any more
 
   mutable std::mutex mutex_;  // of all that follows
   std::condition_variable work_;
   std::vector<Submission> submissions_;
   std::vector<RequestId> cancels_;
   Metrics metrics_;
+  size_t not_counted_ = 0;  // requests that came after these
+  uint64_t refused_ = 0;
+  std::string stopped_;
   bool ending_ = false;
   std::thread thread_;
 };
@@ -156,5 +177,6 @@ RequestId EngineThread::submit(Request request, OnEvent on_event) {
 }
 void EngineThread::cancel(RequestId id) { state_->cancel(id); }
 Metrics EngineThread::metrics() const { return state_->metrics(); }
+std::string EngineThread::stopped() const { return state_->stopped(); }
 
 }  // namespace heddle::engine

@@ -20,13 +20,17 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // From any thread, callbacks included. Throws what Engine::submit throws, here and now; that waits for the step under
-  // way. `on_event` is called from other threads, one call after the other and in order, possibly before this returns;
-  // events it has no time for are kept. If it throws, its request is cancelled, and all it is told then are the ends.
+  // From any thread, callbacks included. Throws what Engine::submit throws, here and now, and waits for nobody; Busy
+  // counts those that wait in the engine and those it has not taken yet. What can only be found later (the device
+  // fails) is told as an end. `on_event` is called from other threads, one call after the other and in order, possibly
+  // before this returns; events it has no time for are kept. If it throws, its request is cancelled, and all it is told
+  // then are the ends.
   RequestId submit(Request request, OnEvent on_event);
   void cancel(RequestId id);  // returns at once; tokens made before may still be told
 
   Metrics metrics() const;  // as they were after the last step
+  // Why nothing is done any more: the device has failed, or the engine. Empty: all is well.
+  std::string stopped() const;
 
  private:
   class State;

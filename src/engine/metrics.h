@@ -61,6 +61,8 @@ struct Metrics {
   Histogram first_token_seconds{bounds_of_seconds()};             // from submit() to the first token given out
   Histogram between_tokens_seconds{bounds_of_seconds()};          // of one copy
   Histogram step_seconds{bounds_of_seconds()};
+  Histogram prompt_tokens{bounds_of_counts()},
+      answer_tokens{bounds_of_counts()};  // of requests, and of copies that ended
   Histogram step_rows{bounds_of_counts()}, step_sequences{bounds_of_counts()};
 
   uint64_t& ended(Ending ending) { return finished[size_t(ending)]; }
@@ -104,6 +106,8 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
                     metrics.first_token_seconds);
   visitor.histogram({"heddle_between_tokens_seconds", "From a token to the next of the same answer", {}, {}},
                     metrics.between_tokens_seconds);
+  visitor.histogram({"heddle_prompt_tokens", "Tokens of a prompt", {}, {}}, metrics.prompt_tokens);
+  visitor.histogram({"heddle_answer_tokens", "Tokens of an answer", {}, {}}, metrics.answer_tokens);
   visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);
   visitor.histogram({"heddle_step_rows", "Tokens computed in a batch", {}, {}}, metrics.step_rows);
   visitor.histogram({"heddle_step_sequences", "Answers in a batch", {}, {}}, metrics.step_sequences);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace heddle::engine {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr uint64_t first_rows = 16, first_context = 1 << 16;  // of a batch before anything was measured
 constexpr double half_life = 512;                             // of a measurement, in batches
-constexpr double most_excess = 2, excess_decay = 0.97;
+constexpr double most_excess = 2, excess_decay = 0.93;
 constexpr double most_surprise = 4;  // times what was expected: more is not the batch's fault
 
 constexpr int costs = 4;
@@ -85,6 +86,37 @@ void Pace::fit() {
     best = error;
     for (int i = 0; i < costs; ++i) by_[i] = x[i] / scale[i];
   }
+  fit_rows();
+}
+
+// The mean of what was measured around each power of two, less what context and depth cost.
+void Pace::fit_rows() {
+  struct Mean {
+    double weight = 0, rows = 0, seconds = 0;
+  };
+  std::map<uint32_t, Mean> means;
+  for (const Sample& s : samples_) {
+    const double age = std::exp2(-double(learnt_ - s.learnt) / half_life);
+    Mean& mean = means[s.size >> 16];
+    mean.weight += age;
+    mean.rows += age * s.rows;
+    mean.seconds += age * (s.seconds - by_[2] * s.context - by_[3] * s.depth);
+  }
+  knots_.clear();
+  for (const auto& [size, mean] : means) {
+    const double least = knots_.empty() ? 0 : knots_.back().seconds;  // more rows never take less time
+    knots_.push_back({mean.rows / mean.weight, std::max(least, mean.seconds / mean.weight)});
+  }
+}
+
+double Pace::of_rows(double rows) const {
+  const auto above = std::find_if(knots_.begin(), knots_.end(), [&](const Knot& k) { return k.rows >= rows; });
+  if (above != knots_.begin() && above != knots_.end()) {
+    const Knot& below = above[-1];
+    return below.seconds + (above->seconds - below.seconds) * (rows - below.rows) / (above->rows - below.rows);
+  }
+  const Knot& end = above == knots_.end() ? knots_.back() : *above;
+  return std::max(0., end.seconds + by_[1] * (rows - end.rows));
 }
 
 void Pace::learn(const Load& load, double seconds) {
@@ -92,7 +124,9 @@ void Pace::learn(const Load& load, double seconds) {
   ++learnt_;
   if (const double expected = expect(load); expected > 0) {
     seconds = std::min(seconds, most_surprise * expected);
-    excess_ = std::clamp(excess_ * seconds / expected, 1 + (excess_ - 1) * excess_decay, most_excess);
+    const double before = excess(load.rows);
+    excess_[size_t(std::bit_width(load.rows))] =
+        std::clamp(before * seconds / expected, 1 + (before - 1) * excess_decay, most_excess);
   }
   largest_rows_ = std::max(largest_rows_, load.rows);
   largest_context_ = std::max(largest_context_, load.context);
@@ -109,9 +143,16 @@ void Pace::learn(const Load& load, double seconds) {
 }
 
 double Pace::usual(const Load& load) const {
-  return by_[0] + by_[1] * double(load.rows) + by_[2] * double(load.context) + by_[3] * double(load.depth);
+  if (knots_.empty()) return 0;
+  return of_rows(double(load.rows)) + by_[2] * double(load.context) + by_[3] * double(load.depth);
 }
-double Pace::expect(const Load& load) const { return usual(load) * excess_; }
+double Pace::expect(const Load& load) const { return usual(load) * excess(load.rows); }
+
+double Pace::excess(uint64_t rows) const {
+  for (size_t size = size_t(std::bit_width(rows)); size > 0; --size)
+    if (excess_[size] > 0) return excess_[size];
+  return 1;
+}
 
 uint32_t Pace::rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const {
   const uint64_t rows = std::max(first_rows, 2 * largest_rows_);

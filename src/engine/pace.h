@@ -16,9 +16,10 @@ struct Load {
   }
 };
 
-// Seconds = a + b * rows + c * context + d * depth, by least squares of relative errors. Measurements are kept by size
-// (powers of two of rows and of context per row), so that a thousand small batches in a row do not wash out what is
-// known of large ones; older ones count less. What batches took above the estimate of late is added to it.
+// Seconds = a + b * rows + c * context + d * depth, by least squares of relative errors, and what that misses at a
+// number of rows: kernels go by tiles, and few rows go through others than many. Measurements are kept by size (powers
+// of two of rows and of context per row), so that a thousand small batches in a row do not wash out what is known of
+// large ones; older ones count less. What batches of about so many rows took above the estimate of late is added.
 class Pace {
  public:
   void learn(const Load& load, double seconds);
@@ -37,13 +38,21 @@ class Pace {
     uint64_t learnt;  // when, in batches
   };
 
+  struct Knot {
+    double rows, seconds;  // of rows alone
+  };
+
   void fit();
+  void fit_rows();
+  double of_rows(double rows) const;
+  double excess(uint64_t rows) const;
 
   std::vector<Sample> samples_;
   uint64_t learnt_ = 0;
   uint64_t largest_rows_ = 0, largest_context_ = 0;
-  std::array<double, 4> by_{};  // a, b, c, d
-  double excess_ = 1;
+  std::array<double, 4> by_{};       // a, b, c, d
+  std::vector<Knot> knots_;          // ascending in both; a + b * rows lies between them
+  std::array<double, 65> excess_{};  // by the power of two of rows: a factor; 0: none of that size was seen
 };
 
 }  // namespace heddle::engine

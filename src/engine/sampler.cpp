@@ -43,6 +43,14 @@ void report(Candidates& candidates, uint32_t count, Pick& pick) {
 
 }  // namespace
 
+Pick score(std::span<const float> logits, uint32_t token, uint32_t top) {
+  Candidates& candidates = scratch();
+  candidates.start(logits);
+  Pick pick{.id = token};
+  report(candidates, top, pick);
+  return pick;
+}
+
 struct Sampler::Plan {
   Plan(Sampling given, uint32_t tokens)
       : sampling((validate(given, tokens), std::move(given))),

@@ -26,6 +26,10 @@ struct Pick {
   std::vector<TokenLogprob> top;  // the most likely first, the lowest id among equals; those of probability 0 left out
 };
 
+// What a Pick says of a token that was given, not picked: its log-probability and the `top` most likely ones, by the
+// model's own distribution. Throws as Sampler::pick does.
+Pick score(std::span<const float> logits, uint32_t token, uint32_t top);
+
 enum class Origin { prompt, generated };
 
 // Deterministic: ids depend on Sampling, seed, tokens accepted and logits alone, on every machine and with every

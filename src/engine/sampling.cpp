@@ -14,9 +14,9 @@ namespace {
 constexpr std::array<std::string_view, 10> step_names = {
     "logit_bias", "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"};
 
-// As fields go: both ends may be taken. NaN is in no range.
+// As fields go: both ends may be taken. NaN is in no range. (0.01 as a float is below 0.01.)
 void in_range(std::string_view field, double found, double low, double high) {
-  if (found >= low && found <= high) return;
+  if (found >= float(low) && found <= high) return;
   const bool open = high >= std::numeric_limits<float>::max();
   throw Error("sampling: {}: expected {}, found {}", field,
               open ? fmt::format("a number of at least {}", low) : fmt::format("{} to {}", low, high), found);

@@ -8,11 +8,13 @@
 namespace heddle::engine {
 namespace {
 
-constexpr double part_used = 0.75;      // of the longest stall: batches take now more, now less
+constexpr double part_used = 0.7;       // of the longest stall: batches take now more, now less
 constexpr double least_extra = 0.25;    // of the streams' own time is for prompts, however little is left
 constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
 constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels
 constexpr double worth_a_step = 4;      // times a step of one row, at least: less would be mostly its fixed cost
+constexpr uint32_t most_scored = 64;    // rows of prompts with logits in a batch: these are as long as the vocabulary
+constexpr uint32_t first_scored = 8;    // beside streams, before it is known how long that takes
 constexpr uint32_t always_guesses = 8;  // where they were asked for, whether they pay or not
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
@@ -43,8 +45,12 @@ std::span<const Planned> Schedule::plan() {
   const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_share : least_extra;
   const double alone = std::max(without_streams * max_stall_, worth_a_step * pace_.usual(Load().with(1, 0)));
   const double seconds = streams_.empty() ? alone : std::max(part_used * max_stall_, (1 + extra) * streams);
+  scored_left_ = streams_.empty() ? most_scored : scored_within((1 - part_used) * max_stall_);
   plan_prompts(seconds);
   plan_guesses(seconds);
+  // Those with one row first: a device has a kernel for them that is faster where they stand together.
+  std::stable_partition(plan_.begin(), plan_.end(),
+                        [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
   return plan_;
 }
 
@@ -103,15 +109,40 @@ void Schedule::plan_prompts(double seconds) {
     }
     const uint64_t block = cache_.next_block(*s);
     if (block && cache_.could_adopt_next(*s) && others_compute(block)) continue;
-    uint32_t rows = pace_.rows_within(seconds, load_, s->computed, std::min(s->behind(), rows_left()));
+    const uint32_t possible = std::min({s->behind(), rows_left(), rows_with_logits(*s)});
+    if (possible == 0) continue;
+    uint32_t rows = pace_.rows_within(seconds, load_, s->computed, possible);
     if (rows == 0 && plan_.size() > streams) return;  // no time is left
     rows = std::max(rows, 1u);
     if (!make_room(*s, s->computed + rows)) continue;
     if (block) being_computed_.push_back(block);
-    const bool all = rows == s->behind();
+    scored_left_ -= scored_rows(*s, rows);
     add(*s, rows);
-    if (!all) return;
+    if (rows < possible) return;
   }
+}
+
+void Schedule::learn_scoring(double seconds, uint32_t rows) {
+  const double each = seconds / rows;
+  score_seconds_ = score_seconds_ ? *score_seconds_ + 0.25 * (each - *score_seconds_) : each;
+}
+
+uint32_t Schedule::scored_within(double seconds) const {
+  if (!score_seconds_) return first_scored;
+  return *score_seconds_ * most_scored <= seconds ? most_scored : std::max(1u, uint32_t(seconds / *score_seconds_));
+}
+
+// How many of its next rows have logits beside those of an answer.
+uint32_t Schedule::scored_rows(const Sequence& s, uint32_t rows) const {
+  const PromptResults::Range scored = s.task.results.logits();
+  const uint32_t from = std::max(scored.from, s.computed), to = std::min(scored.to, s.computed + rows);
+  return to > from ? to - from : 0;
+}
+
+// How many of its next rows a batch can take by that.
+uint32_t Schedule::rows_with_logits(const Sequence& s) const {
+  const uint32_t scored = scored_rows(s, s.behind());
+  return scored <= scored_left_ ? s.behind() : s.task.results.logits().to - (scored - scored_left_) - s.computed;
 }
 
 bool Schedule::others_compute(uint64_t block) const {
@@ -147,7 +178,7 @@ void Schedule::price_guesses() {
 
 uint32_t Schedule::guesses(Sequence& s) const {
   if (!s.speculates || !s.streaming() || !pace_.measured()) return 0;
-  const uint32_t wanted = s.task.request.most ? s.task.request.most - s.made : context_;
+  const uint32_t wanted = s.task.request.most - s.made;
   return std::min({s.always_speculates ? always_guesses : s.payoff.next(price_), wanted - 1, context_ - s.known()});
 }
 

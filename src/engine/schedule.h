@@ -1,5 +1,6 @@
 // Who is computed in the next batch, and how much of it.
 #pragma once
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -40,6 +41,8 @@ class Schedule {
   // For the next batch, with room in their blocks. Empty: there is nothing to compute.
   std::span<const Planned> plan();
   const Load& load() const { return load_; }  // of that
+  // What the log-probabilities of so many rows of prompts took, which is not in the pace of batches.
+  void learn_scoring(double seconds, uint32_t rows);
   // Nothing but streams, all of them, and nobody waits.
   bool quiet() const;
   // How many tokens to guess ahead for it, at the price they have in such a batch.
@@ -51,6 +54,9 @@ class Schedule {
   void plan_guesses(double seconds);
   void price_guesses();
   void add(Sequence& s, uint32_t rows);
+  uint32_t scored_within(double seconds) const;
+  uint32_t scored_rows(const Sequence& s, uint32_t rows) const;
+  uint32_t rows_with_logits(const Sequence& s) const;
   bool let_in(Sequence& s);
   bool make_room(Sequence& s, uint32_t tokens);
   void preempt(Sequence& s);
@@ -73,6 +79,8 @@ class Schedule {
   std::vector<Planned> plan_;
   Load load_;
   Price price_;
+  std::optional<double> score_seconds_;  // of a row
+  uint32_t scored_left_ = 0;             // rows with logits that the batch can still take
   std::vector<Sequence*> streams_, prompts_;
   std::vector<uint64_t> being_computed_;  // by content
 };

@@ -1,19 +1,28 @@
 // What a new token changes, and when it is the last.
 #include "engine/sequence.h"
 
-#include <algorithm>
-
 #include "engine/device_picking.h"
 
 namespace heddle::engine {
 
 Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), copy(number), sampler(std::move(its)) {
+  if (task.request.trace) steps = std::make_shared<std::vector<StepTime>>();
   picking = device_picking(sampler, {}, 0);
   looks_back = picking && (picking->repetition != 1 || picking->presence != 0 || picking->frequency != 0);
 }
 
 void Sequence::look_up() {
   if (speculates && made == 0) lookup.accept(tokens);
+}
+
+void Sequence::share_prompt(const Sequence& first) {
+  tokens = first.tokens;
+  lookup = first.lookup;
+  reused = first.known();
+  timing = first.timing;
+  step = first.step;
+  in_step = first.in_step;
+  if (steps) *steps = *first.steps;
 }
 
 void Sequence::accept(uint32_t token) {
@@ -32,6 +41,15 @@ std::optional<Ending> Sequence::ending(uint32_t context) const {
   if (made == request.most) return Ending::length;
   if (known() > context) return Ending::context;
   return std::nullopt;
+}
+
+Timing Sequence::timing_at(double end) const {
+  Timing all = timing;
+  const double begun = task.begun.value_or(end), first = made > 0 ? first_told : end;
+  all.queue = begun - task.arrival;
+  all.prompt = first - begun;
+  all.making = end - first;
+  return all;
 }
 
 }  // namespace heddle::engine

@@ -1,5 +1,6 @@
 // A request while it is there, and its copies: each a text, of which a part is computed.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "engine/blocks.h"
 #include "engine/lookup.h"
+#include "engine/prompt_results.h"
 #include "engine/request.h"
 #include "model/backend.h"
 
@@ -15,16 +17,21 @@ namespace heddle::engine {
 struct Sequence;
 
 struct Task {
+  Task(Request asked, const model::Model& model) : request(std::move(asked)), results(request, model) {}
+
   RequestId id = 0;
-  Request request;
+  const Request request;
+  PromptResults results;
   OnEvent on_event;
   double arrival = 0;
-  double deadline = 0;  // not a promise: who has the earliest is computed first
+  double deadline = 0;          // not a promise: who has the earliest is computed first
+  std::optional<double> begun;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> copies;
   uint32_t open = 0;  // copies that have not ended
   bool cancelled = false;
   std::string reason;  // of that
 
+  bool answers() const { return request.most > 0 && !request.embed; }  // or the prompt is all
   uint32_t prompt() const { return uint32_t(request.prompt.size()); }
 };
 
@@ -47,7 +54,6 @@ struct Sequence {
   std::vector<uint32_t> tokens;           // known
   uint32_t computed = 0;                  // of them; always fewer
   uint32_t made = 0, reused = 0;
-  bool begun = false;    // a row of it was computed
   double told = 0;       // when its last token was given out
   uint64_t planned = 0;  // the last step it had rows in
   bool speculates = false, always_speculates = false;
@@ -55,17 +61,27 @@ struct Sequence {
   Lookup lookup;
   Payoff payoff;
 
+  double first_told = 0;                         // when its first token was given out
+  Timing timing;                                 // of the steps so far; the rest follows at the end
+  std::shared_ptr<std::vector<StepTime>> steps;  // where they were asked for
+  StepTime step;                                 // under way
+  bool in_step = false;
+
   std::vector<uint32_t> blocks;           // that hold its positions, in order
   uint32_t linked = 0;                    // of them can be found
   Blocks::Link link = Blocks::beginning;  // of the text in these
 
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t behind() const { return known() - computed; }
+  // The first row of which more than its KV is wanted: what comes before it can be taken from others.
+  uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
   bool streaming() const { return made > 0 && behind() == 1; }  // someone waits for its next token
 
-  void look_up();               // so that it can guess; once, before its first token
-  void accept(uint32_t token);  // a new one
+  void share_prompt(const Sequence& first);  // that has computed it
+  void look_up();                            // so that it can guess; once, before its first token
+  void accept(uint32_t token);               // a new one
   std::optional<Ending> ending(uint32_t context) const;
+  Timing timing_at(double end) const;
 };
 
 // Who keeps its blocks when there are not enough for all: the higher priority, then whoever came first.

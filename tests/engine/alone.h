@@ -10,6 +10,8 @@ struct Answer {
   engine::Ending ending = engine::Ending::none;
   std::string reason;
   uint32_t prompt = 0, reused = 0, made = 0;
+  std::vector<engine::Pick> prompt_picks;
+  std::vector<float> embedding;
 
   std::vector<uint32_t> tokens() const {
     std::vector<uint32_t> ids;
@@ -17,6 +19,31 @@ struct Answer {
     return ids;
   }
 };
+
+// What comes with an event beside a token: each where it was asked for, and once.
+inline void note(const engine::Request& request, const engine::Event& event, Answer& answer) {
+  const bool broken = event.ending == engine::Ending::cancelled || event.ending == engine::Ending::failed;
+  const bool first = answer.picks.empty(), whole = event.ending != engine::Ending::none && !broken;
+  EXPECT_TRUE(broken || (event.prompt_picks != nullptr) == (request.prompt_logprobs && first));
+  EXPECT_EQ(event.embedding.empty(), !(request.embed && whole));
+  if (event.prompt_picks) answer.prompt_picks = *event.prompt_picks;
+  answer.embedding = event.embedding;
+  EXPECT_EQ(event.steps != nullptr, request.trace && event.ending != engine::Ending::none);
+}
+
+inline std::vector<float> pooled_alone(const model::Model& model, const std::vector<std::vector<float>>& states) {
+  std::vector<double> sum(model.width);
+  for (size_t row = 0; row < states.size(); ++row) {
+    if (model.pooling == model::Pooling::last && row + 1 < states.size()) continue;
+    if (model.pooling == model::Pooling::cls && row > 0) continue;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += states[row][i];
+  }
+  double square = 0;
+  for (const double value : sum) square += value * value;
+  std::vector<float> embedding;
+  for (const double value : sum) embedding.push_back(float(value / std::sqrt(square)));
+  return embedding;
+}
 
 inline Answer answer_alone(const model::Model& model, const engine::Request& request, uint32_t copy = 0,
                            uint32_t context = ~0u) {
@@ -27,8 +54,25 @@ inline Answer answer_alone(const model::Model& model, const engine::Request& req
   Answer answer;
   Reading reading;
   uint32_t position = 0;
-  for (const uint32_t token : request.prompt) reading.read(reading.next(token, position++));
   std::vector<float> logits(model.vocabulary);
+  std::vector<std::vector<float>> states;
+  for (const uint32_t token : request.prompt) {
+    if (request.prompt_logprobs)
+      answer.prompt_picks.push_back(position ? engine::score(logits, token, *request.prompt_logprobs)
+                                             : engine::Pick{.id = token});
+    reading.read(reading.next(token, position++));
+    if (request.prompt_logprobs) reading.logits(model, logits);
+    if (request.embed) reading.state(states.emplace_back(model.width));
+  }
+  if (request.embed) {
+    answer.embedding = pooled_alone(model, states);
+    answer.ending = engine::Ending::stop;
+    return answer;
+  }
+  if (request.most == 0) {
+    answer.ending = engine::Ending::length;
+    return answer;
+  }
   std::vector<uint32_t> made;
   while (true) {
     reading.logits(model, logits);

@@ -1,4 +1,5 @@
-// A model that counts: after token n comes n + 1. For tests that are not about what is computed.
+// A model that counts: after token n comes n + 1, and its state is 1 at n modulo the width. For tests that are not
+// about what is computed.
 #pragma once
 #include <functional>
 #include <vector>
@@ -7,13 +8,14 @@
 
 namespace heddle::test {
 
-inline constexpr uint32_t counting_vocabulary = 100;
+inline constexpr uint32_t counting_vocabulary = 100, counting_width = 8;
 
 inline model::Model counting_model(uint32_t context = 4096) {
   model::Model model;
   model.name = "counting";
   model.context = context;
   model.vocabulary = counting_vocabulary;
+  model.width = counting_width;
   return model;
 }
 
@@ -27,6 +29,9 @@ class CountingBackend : public model::Backend {
     logits_.assign(batch.outputs.size() * counting_vocabulary, 0);
     for (size_t i = 0; i < batch.outputs.size(); ++i)
       logits_[i * counting_vocabulary + (batch.tokens[batch.outputs[i]] + 1) % counting_vocabulary] = 50;
+    states_.assign(batch.states.size() * counting_width, 0);
+    for (size_t i = 0; i < batch.states.size(); ++i)
+      states_[i * counting_width + batch.tokens[batch.states[i]] % counting_width] = 1;
   }
   void embed() override {}
   void qkv(uint32_t) override {}
@@ -36,10 +41,11 @@ class CountingBackend : public model::Backend {
   void ffn_out_add(uint32_t) override {}
   void logits() override {}
   std::span<const float> result() override { return logits_; }
+  std::span<const float> states() override { return states_; }
   void copy_block(uint32_t, uint32_t) override {}
 
  private:
-  std::vector<float> logits_;
+  std::vector<float> logits_, states_;
 };
 
 }  // namespace heddle::test

@@ -6,6 +6,7 @@
 #include "cpu/cpu.h"
 #include "engine/engine.h"
 #include "formats/checkpoint.h"
+#include "model/forward.h"
 #include "model/load.h"
 #include "model/session.h"
 #include "tests/cpu/small_model.h"
@@ -40,12 +41,11 @@ inline model::Model tiny_model() {
   return std::move(builder.model());
 }
 
-// What one copy was told. Log-probabilities are compared bit by bit: they are the same computation.
-struct Answer {
+// Log-probabilities are compared bit by bit: they are the same computation.
+struct Picks {
   std::vector<uint32_t> tokens;
   std::vector<float> logprobs;  // of each, and of the most likely ones
   std::vector<uint32_t> likely;
-  Ending ending = Ending::none;
 
   void add(const engine::Pick& pick) {
     tokens.push_back(pick.id);
@@ -55,6 +55,14 @@ struct Answer {
       likely.push_back(top.id);
     }
   }
+  bool operator==(const Picks&) const = default;
+};
+// What one copy was told.
+struct Answer : Picks {
+  Picks prompt;
+  std::vector<float> embedding;
+  Ending ending = Ending::none;
+
   bool operator==(const Answer&) const = default;
 };
 inline void PrintTo(const Answer& answer, std::ostream* out) {
@@ -92,16 +100,44 @@ inline Answer answer_alone(model::Session& session, std::vector<float> logits, c
     logits.assign(next.begin(), next.end());
   }
 }
+// The prompt's states, one token at a time, pooled by hand.
+inline std::vector<float> embedding_alone(World& world, const std::vector<uint32_t>& prompt) {
+  std::vector<double> sum(world.model.width);
+  model::Batch batch{.sequences = {0}, .blocks = {std::vector<uint32_t>(world.limits.kv_blocks)}, .states = {0}};
+  std::iota(batch.blocks[0].begin(), batch.blocks[0].end(), 0u);
+  for (uint32_t position = 0; position < prompt.size(); ++position) {
+    batch.tokens = {prompt[position]};
+    batch.positions = {position};
+    model::forward(world.model, *world.backend, batch);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(world.backend->states()[i]);
+  }
+  double square = 0;
+  for (const double value : sum) square += value * value;
+  std::vector<float> embedding;
+  for (const double value : sum) embedding.push_back(float(value / std::sqrt(square)));
+  return embedding;
+}
 inline std::vector<Answer> answers_alone(World& world, const engine::Request& request) {
   model::Limits limits = world.limits;
   limits.kv_blocks = (world.model.context + limits.block_tokens - 1) / limits.block_tokens;
   model::Session session(world.model, *world.backend, limits);
-  const auto first = session.feed(request.prompt);
-  const std::vector<float> logits(first.begin(), first.end());
-  std::vector<Answer> answers;
+  Answer first;
+  std::vector<float> logits;
+  session.feed_each(request.prompt, [&](size_t i, std::span<const float> row) {
+    logits.assign(row.begin(), row.end());
+    if (!request.prompt_logprobs) return;
+    if (i == 0) first.prompt.add({.id = request.prompt[0]});
+    if (i + 1 < request.prompt.size())
+      first.prompt.add(engine::score(row, request.prompt[i + 1], *request.prompt_logprobs));
+  });
+  if (request.embed) first.embedding = embedding_alone(world, request.prompt);
+  if (request.embed || request.most == 0) first.ending = request.embed ? Ending::stop : Ending::length;
+  std::vector<Answer> answers(request.copies, first);
+  if (first.ending != Ending::none) return answers;
   for (uint32_t copy = 0; copy < request.copies; ++copy) {
     session.rewind(uint32_t(request.prompt.size()));
-    answers.push_back(answer_alone(session, logits, request, copy));
+    answers[copy] = answer_alone(session, logits, request, copy);
+    answers[copy].prompt = first.prompt;
   }
   return answers;
 }
@@ -164,10 +200,14 @@ class Asker {
     if (i < 4) return long_answer(i);
     return {.prompt = prompt(i),
             .sampling = sampling(i),
-            .most = i % 16 == 5 ? 0 : 1 + below(most),
+            .most = i % 16 == 5    ? engine::no_limit
+                    : i % 12 == 10 ? 0
+                                   : 1 + below(most),
             .copies = i % 3 ? 1 : 1 + below(4),
             .priority = int(below(3)) - 1,
-            .reuse = below(8) != 0};
+            .reuse = below(8) != 0,
+            .prompt_logprobs = i % 3 == 1 ? std::optional(below(3)) : std::nullopt,
+            .embed = i % 12 == 7};
   }
   // Of two words in a row that never ends, or in a random order: guesses are right, or not. Short prompts, so that they
   // run at once and then need more memory than there is.
@@ -179,6 +219,7 @@ class Asker {
     return request;
   }
   void stop_within(Asked& asked) {
+    if (asked.alone[0].tokens.empty()) return;
     const std::vector<uint32_t> made = asked.alone[0].tokens;
     const size_t end = 1 + below(uint32_t(made.size()));
     const size_t length = 1 + below(uint32_t(std::min<size_t>(end, 3)));

@@ -26,6 +26,11 @@ Answers room_for(const std::vector<Asked>& all) {
 void note(Answer& answer, const Event& event) {
   EXPECT_EQ(answer.ending, Ending::none) << "an event after the end";
   answer.ending = event.ending;
+  if (event.prompt_picks) {
+    EXPECT_TRUE(answer.tokens.empty() && answer.prompt.tokens.empty()) << "more than once, or late";
+    for (const engine::Pick& pick : *event.prompt_picks) answer.prompt.add(pick);
+  }
+  answer.embedding = event.embedding;
   if (event.ending == Ending::none)
     answer.add(event.pick);
   else

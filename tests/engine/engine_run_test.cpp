@@ -8,6 +8,7 @@ namespace heddle::test::fake {
 namespace {
 
 using engine::Ending;
+using engine::no_limit;
 using engine::Request;
 
 using DeviceHouse = House<DeviceBackend>;
@@ -85,8 +86,8 @@ TEST(EngineRun, NobodyIsComputedForLongAfterItsEnd) {
 TEST(EngineRun, TheContextIsTheEnd) {
   for (const uint32_t context : {20u, 21u, 22u, 23u, 50u}) {
     DeviceHouse house(fake_limits(64), {}, fake_model(context));
-    house.submit(greedy(some_tokens(3), 0));
-    house.submit(seeded(some_tokens(6, 2), 0, 4));
+    house.submit(greedy(some_tokens(3), no_limit));
+    house.submit(seeded(some_tokens(6, 2), no_limit, 4));
     house.run();
     house.expect_as_alone();
     EXPECT_GT(house.backend.launched, 5u);
@@ -175,7 +176,7 @@ TEST(EngineRun, IsAsGoodWithHardlyAnyMemory) {
   for (const uint32_t blocks : {6u, 9u, 14u, 30u}) {
     DeviceHouse house(fake_limits(blocks));
     for (uint32_t i = 0; i < 4; ++i) house.submit(seeded(some_tokens(3, i), 18, i));
-    house.submit(seeded(some_tokens(7), 0, 3));
+    house.submit(seeded(some_tokens(7), no_limit, 3));
     house.run();
     house.expect_as_alone();
     EXPECT_GT(house.backend.launched, 0u);

@@ -12,6 +12,7 @@ namespace heddle::test::fake {
 namespace {
 
 using engine::Ending;
+using engine::no_limit;
 using engine::Request;
 
 std::string refusal(House<>& house, const Request& request) {
@@ -55,7 +56,7 @@ TEST(Engine, ASingleTokenIsAPrompt) {
 
 TEST(Engine, EndsByStopLengthAndContext) {
   House<> house(fake_limits(64), {}, fake_model(30));
-  const auto full = house.submit(greedy(some_tokens(9), 0));
+  const auto full = house.submit(greedy(some_tokens(9), no_limit));
   house.run();
   EXPECT_EQ(house.answer(full).ending, Ending::context);
   EXPECT_EQ(house.answer(full).made, 22u) << "the last token needs no place";
@@ -337,9 +338,9 @@ TEST(Engine, TheLowestPriorityLosesItsBlocks) {
 TEST(Engine, ARequestThatFillsTheCacheCanBeDoneBesideOthers) {
   House<> house(fake_limits(10));
   house.submit(greedy(some_tokens(5, 1), 30));
-  house.submit(greedy(some_tokens(38, 2), 0));
+  house.submit(greedy(some_tokens(38, 2), no_limit));
   house.submit(greedy(some_tokens(5, 3), 30));
-  house.submit(greedy(some_tokens(1, 4), 0));
+  house.submit(greedy(some_tokens(1, 4), no_limit));
   house.run();
   house.expect_as_alone();
 }

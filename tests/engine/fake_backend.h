@@ -40,6 +40,9 @@ class Reading {
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, i) >> 40) * 0x1p-22f - 2;
     if (recent_[0] < to.size()) to[recent_[0]] += model.logit_softcap;
   }
+  void state(std::span<float> to) const {  // from -1 to 1
+    for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, ~i) >> 40) * 0x1p-23f - 1;
+  }
 
  private:
   uint64_t state_ = 1;
@@ -51,6 +54,7 @@ inline model::Model fake_model(uint32_t context, uint32_t vocabulary = 16, float
   model.name = "fake";
   model.context = context;
   model.vocabulary = vocabulary;
+  model.width = 3;
   model.logit_softcap = repetition;  // there is no other use for it here
   return model;
 }
@@ -77,11 +81,13 @@ class FakeBackend : public model::Backend {
   void output_add(uint32_t) override {}
   void ffn_in(uint32_t) override {}
   void ffn_out_add(uint32_t) override {}
+  void keep_states() override { ++kept_states; }
   void logits() override {}
   std::span<const float> result() override {
     EXPECT_TRUE(usable_);
     return logits_;
   }
+  std::span<const float> states() override { return states_; }
   void copy_block(uint32_t from, uint32_t to) override {
     ++copied;
     const size_t size = limits_.block_tokens;
@@ -97,7 +103,8 @@ class FakeBackend : public model::Backend {
   double clock = 0;
   Cost cost;
   std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
-  uint32_t copied = 0;
+  uint32_t copied = 0, kept_states = 0;
+  size_t most_outputs = 0;         // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
  protected:
@@ -127,7 +134,7 @@ class FakeBackend : public model::Backend {
   const model::Limits limits_;
   std::vector<Cell> cells_;
   std::mt19937_64 random_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, states_;
   std::string fault_;
   bool for_good_ = false, usable_ = true;
 };
@@ -149,9 +156,15 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   rows += batch.tokens.size();
   pass_time(batch);
   logits_.resize(batch.outputs.size() * model_.vocabulary);
+  states_.resize(batch.states.size() * model_.width);
+  most_outputs = std::max(most_outputs, batch.outputs.size());
+  std::vector<uint32_t> rows_of(batch.blocks.size());
+  for (const uint32_t sequence : batch.sequences) ++rows_of.at(sequence);
+  EXPECT_TRUE(std::is_partitioned(rows_of.begin(), rows_of.end(), [](uint32_t count) { return count == 1; }))
+      << "those with one row come first";
   std::vector<bool> seen(batch.blocks.size());
   Reading reading;
-  size_t output = 0;
+  size_t output = 0, state = 0;
   for (uint32_t row = 0; row < batch.tokens.size(); ++row) {
     const uint32_t sequence = batch.sequences[row], position = batch.positions[row];
     EXPECT_LT(position, model_.context);
@@ -164,12 +177,15 @@ inline void FakeBackend::begin(const model::Batch& batch) {
       reading = read(batch.blocks[sequence], position);
     }
     reading = feed(batch.blocks[sequence], batch.tokens[row], position, reading);
+    if (state < batch.states.size() && batch.states[state] == row)
+      reading.state(std::span(states_).subspan(state++ * model_.width, model_.width));
     if (output == batch.outputs.size() || batch.outputs[output] != row) continue;
     const auto logits = std::span(logits_).subspan(output++ * model_.vocabulary, model_.vocabulary);
     reading.logits(model_, logits);
     if (change_logits) change_logits(logits);
   }
   EXPECT_EQ(output, batch.outputs.size()) << "outputs are rows, ascending";
+  EXPECT_EQ(state, batch.states.size()) << "so are states";
   fail_if_due();
 }
 

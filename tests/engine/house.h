@@ -11,15 +11,12 @@ inline model::Limits fake_limits(uint32_t blocks, uint32_t block_tokens = 4, uin
   return {.rows = rows, .kv_blocks = blocks, .block_tokens = block_tokens};
 }
 
-inline void expect_same(const Answer& found, const Answer& expected, bool whole = true) {
-  ASSERT_LE(found.picks.size(), expected.picks.size());
-  if (whole) {
-    ASSERT_EQ(found.picks.size(), expected.picks.size());
-    EXPECT_EQ(found.ending, expected.ending);
-  }
-  for (size_t i = 0; i < found.picks.size(); ++i) {
-    const engine::Pick &a = found.picks[i], &b = expected.picks[i];
-    ASSERT_EQ(a.id, b.id) << "token " << i << " of " << expected.picks.size();
+// As many as were found.
+inline void expect_same(const std::vector<engine::Pick>& found, const std::vector<engine::Pick>& expected) {
+  ASSERT_LE(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const engine::Pick &a = found[i], &b = expected[i];
+    ASSERT_EQ(a.id, b.id) << "token " << i << " of " << expected.size();
     ASSERT_EQ(a.log_probability, b.log_probability);
     ASSERT_EQ(a.top.size(), b.top.size());
     for (size_t j = 0; j < a.top.size(); ++j) {
@@ -27,6 +24,16 @@ inline void expect_same(const Answer& found, const Answer& expected, bool whole 
       ASSERT_EQ(a.top[j].log_probability, b.top[j].log_probability);
     }
   }
+}
+inline void expect_same(const Answer& found, const Answer& expected, bool whole = true) {
+  if (whole) {
+    ASSERT_EQ(found.picks.size(), expected.picks.size());
+    ASSERT_EQ(found.prompt_picks.size(), expected.prompt_picks.size());
+    EXPECT_EQ(found.embedding, expected.embedding);
+    EXPECT_EQ(found.ending, expected.ending);
+  }
+  expect_same(found.picks, expected.picks);
+  expect_same(found.prompt_picks, expected.prompt_picks);
 }
 
 template <class Backend = FakeBackend>
@@ -49,6 +56,7 @@ struct House {
   void told(const engine::Event& event) {
     Answer& answer = answers.at(event.request).at(event.copy);
     EXPECT_EQ(answer.ending, engine::Ending::none) << "nothing comes after the end";
+    note(requests.at(event.request), event, answer);
     if (event.ending == engine::Ending::none) {
       answer.picks.push_back(event.pick);
       return;

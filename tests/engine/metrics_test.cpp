@@ -100,8 +100,9 @@ TEST(Metrics, HaveANameEach) {
                           &metrics.blocks_cached,
                           &metrics.blocks_all})
     *value = uint64_t(next++);
-  for (Histogram* value : {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds,
-                           &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
+  for (Histogram* value :
+       {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
+        &metrics.answer_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
     value->add(next++);
   const Metrics copy = metrics;
   metrics.submitted = 999;
@@ -131,9 +132,11 @@ TEST(Metrics, HaveANameEach) {
                                                {"heddle_queue_seconds", 21},
                                                {"heddle_first_token_seconds", 22},
                                                {"heddle_between_tokens_seconds", 23},
-                                               {"heddle_step_seconds", 24},
-                                               {"heddle_step_rows", 25},
-                                               {"heddle_step_sequences", 26}};
+                                               {"heddle_prompt_tokens", 24},
+                                               {"heddle_answer_tokens", 25},
+                                               {"heddle_step_seconds", 26},
+                                               {"heddle_step_rows", 27},
+                                               {"heddle_step_sequences", 28}};
   EXPECT_EQ(found.values, expected);
 }
 

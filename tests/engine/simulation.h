@@ -106,7 +106,11 @@ class Simulation {
       const auto& beginning = beginnings_[below(beginnings_.size())];
       std::copy_n(beginning.begin(), below(length + 1), r.prompt.begin());
     }
-    r.most = one_in(20) ? 0 : uint32_t(1 + below(traffic_.longest_answer));
+    r.most = one_in(20) ? engine::no_limit : uint32_t(1 + below(traffic_.longest_answer));
+    if (one_in(20)) r.most = 0;
+    if (one_in(8)) r.prompt_logprobs = uint32_t(below(3));
+    r.embed = one_in(20);
+    r.trace = one_in(4);
     r.sampling.seed = random_();
     r.sampling.temperature = one_in(2) ? 0 : 0.8f;
     if (traffic_.penalties && one_in(4)) r.sampling.repetition_penalty = 1.2f;
@@ -155,6 +159,7 @@ class Simulation {
     Watched& w = found->second;
     Answer& answer = w.copies.at(event.copy);
     ASSERT_EQ(answer.ending, engine::Ending::none) << "told after its end";
+    note(w.request, event, answer);
     if (event.ending == engine::Ending::none) {
       token(w, answer, event);
       EXPECT_FALSE(w.cancelled) << "a token after it was cancelled";
@@ -190,9 +195,33 @@ class Simulation {
     EXPECT_EQ(event.made, answer.picks.size());
     EXPECT_EQ(event.prompt, w.request.prompt.size());
     EXPECT_LE(event.reused, event.prompt);
+    expect_adds_up(w, event);
     const auto& limits = traffic_.limits;
     expect_same(answer, answer_alone(model_, w.request, event.copy, limits.kv_blocks * limits.block_tokens),
                 !cancelled && !failed);
+  }
+
+  void expect_adds_up(const Watched& w, const engine::Event& event) {
+    const engine::Timing& t = event.timing;
+    EXPECT_TRUE(t.queue >= 0 && t.prompt >= 0 && t.making >= 0 && t.device >= 0);
+    EXPECT_NEAR(t.queue + t.prompt + t.making, backend_.clock - w.submitted, 1e-9);
+    EXPECT_LE(t.device, t.prompt + t.making + 1e-9);
+    if (!event.steps) return;
+    EXPECT_EQ(event.steps->size(), t.steps);
+    double device = 0, last = 0;
+    uint32_t made = 0, rows = 0;
+    for (const engine::StepTime& step : *event.steps) {
+      EXPECT_GE(step.start, last - 1e-9);
+      EXPECT_LE(step.device, step.seconds + 1e-9);
+      EXPECT_GE(step.all_rows, step.rows);
+      EXPECT_GE(step.sequences, 1u);
+      last = step.start + step.seconds;
+      device += step.device, made += step.made, rows += step.rows;
+    }
+    EXPECT_NEAR(device, t.device, 1e-9);
+    EXPECT_LE(last, t.queue + t.prompt + t.making + 1e-9);
+    EXPECT_EQ(made, event.made);
+    EXPECT_TRUE(event.made == 0 || rows + event.reused >= event.prompt + event.made - 1);
   }
 
   const Traffic traffic_;

@@ -1,0 +1,52 @@
+// Sums in f64, in the order of rows: how the prompt was cut into batches does not show.
+#include "engine/prompt_results.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace heddle::engine {
+
+PromptResults::PromptResults(const Request& request, const model::Model& model)
+    : rows_(uint32_t(request.prompt.size())) {
+  if (request.prompt_logprobs) {
+    scores_ = std::make_shared<std::vector<Pick>>();
+    scores_->reserve(rows_);
+    scores_->push_back({.id = request.prompt[0]});
+  }
+  if (!request.embed) return;
+  sum_.resize(model.width);
+  const bool last = model.pooling == model::Pooling::last, first = model.pooling == model::Pooling::cls;
+  pooled_ = {last ? rows_ - 1 : 0, first ? 1 : rows_};
+}
+
+uint32_t PromptResults::next() const {
+  const Range both[] = {logits(), states()};
+  uint32_t next = UINT32_MAX;
+  for (const Range& range : both)
+    if (!range.empty()) next = std::min(next, range.from);
+  return next;
+}
+
+void PromptResults::add_logits(const Request& request, std::span<const float> logits) {
+  check(!this->logits().empty(), "logits of a row that is wanted");
+  scores_->push_back(score(logits, request.prompt[scores_->size()], *request.prompt_logprobs));
+}
+
+void PromptResults::add_state(std::span<const float> state) {
+  check(!pooled_.empty() && state.size() == sum_.size(), "the state of a row that is wanted");
+  for (size_t i = 0; i < state.size(); ++i) sum_[i] += double(state[i]);
+  ++pooled_.from;
+}
+
+std::vector<float> PromptResults::embedding() const {
+  double square = 0;  // a mean has the direction of its sum, and the length goes
+  for (const double value : sum_) square += value * value;
+  const double length = square > 0 ? std::sqrt(square) : 1;
+  std::vector<float> embedding;
+  for (const double value : sum_) embedding.push_back(float(value / length));
+  return embedding;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,310 @@
+// Requests that want more of a prompt than an answer, or no answer at all.
+#include "engine/prompt_results.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/device_backend.h"
+#include "tests/engine/house.h"
+
+namespace heddle::test::fake {
+namespace {
+
+using engine::Ending;
+using engine::Request;
+
+Request scored(std::vector<uint32_t> prompt, uint32_t most, uint32_t top = 0) {
+  Request request = greedy(std::move(prompt), most);
+  request.prompt_logprobs = top;
+  return request;
+}
+Request embedded(std::vector<uint32_t> prompt) {
+  Request request = greedy(std::move(prompt), 5);
+  request.embed = true;
+  return request;
+}
+model::Model pooling(model::Pooling pooling) {
+  model::Model model = fake_model(256);
+  model.pooling = pooling;
+  return model;
+}
+
+TEST(Score, IsTheLogarithmOfAProbability) {
+  const std::vector<float> logits{1, -2, 3.5f, -INFINITY, 3.5f, 0};
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double(logit));
+  for (uint32_t token = 0; token < logits.size(); ++token) {
+    const engine::Pick pick = engine::score(logits, token, 3);
+    EXPECT_EQ(pick.id, token);
+    if (token == 3)
+      EXPECT_EQ(pick.log_probability, -INFINITY);
+    else
+      EXPECT_NEAR(pick.log_probability, logits[token] - std::log(sum), 1e-6);
+    ASSERT_EQ(pick.top.size(), 3u);
+    EXPECT_EQ(pick.top[0].id, 2u);
+    EXPECT_EQ(pick.top[1].id, 4u);
+    EXPECT_EQ(pick.top[2].id, 0u);
+    EXPECT_NEAR(pick.top[2].log_probability, 1 - std::log(sum), 1e-6);
+  }
+  EXPECT_TRUE(engine::score(logits, 1, 0).top.empty());
+  EXPECT_EQ(engine::score(logits, 1, 100).top.size(), 5u);  // all that are possible
+  EXPECT_THROW(engine::score(std::vector<float>{NAN}, 0, 0), Error);
+  EXPECT_THROW(engine::score(std::vector<float>{-INFINITY}, 0, 0), Error);
+}
+
+TEST(PromptLogprobs, ComeWithTheFirstToken) {
+  House<> house(fake_limits(64));
+  const auto id = house.submit(scored(some_tokens(13), 4, 2));
+  house.run();
+  house.expect_as_alone();
+  const std::vector<engine::Pick>& picks = house.answer(id).prompt_picks;
+  ASSERT_EQ(picks.size(), 13u);
+  EXPECT_EQ(picks[0].log_probability, 0);
+  EXPECT_TRUE(picks[0].top.empty());
+  for (size_t i = 0; i < 13; ++i) EXPECT_EQ(picks[i].id, some_tokens(13)[i]);
+  for (size_t i = 1; i < 13; ++i) EXPECT_LT(picks[i].log_probability, 0);
+  for (size_t i = 1; i < 13; ++i) EXPECT_EQ(picks[i].top.size(), 2u);
+  EXPECT_EQ(house.answer(id).picks.size(), 4u);
+}
+
+TEST(PromptLogprobs, ComeWithTheEndWhereThereIsNoToken) {
+  House<> house(fake_limits(64));
+  for (const uint32_t tokens : {1u, 2u, 3u, 64u, 255u, 256u}) {
+    Request request = scored(some_tokens(tokens), 0);
+    request.copies = 1 + tokens % 3;
+    const auto id = house.submit(request);
+    house.run();
+    EXPECT_EQ(house.answer(id).ending, Ending::length);
+    EXPECT_EQ(house.answer(id).prompt_picks.size(), tokens);
+  }
+  house.expect_as_alone();
+  EXPECT_EQ(house.metrics().made, 0u);
+}
+
+// Rows with logits are few in a batch, however long the prompt: others go on beside it.
+TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfABatch) {
+  House<> house(fake_limits(400, 4, 200));
+  for (uint32_t i = 0; i < 40; ++i) house.submit(greedy(some_tokens(100, i), 2));  // it learns
+  house.run();
+  house.backend.most_outputs = 0;
+  for (uint32_t i = 0; i < 3; ++i) house.submit(scored(random_tokens(250, i), 3));
+  house.submit(greedy(some_tokens(20), 30));
+  const uint32_t steps = house.run();
+  house.expect_as_alone();
+  EXPECT_GT(house.backend.most_outputs, 60u);
+  EXPECT_LE(house.backend.most_outputs, 64u + 4u);
+  EXPECT_LT(steps, 60u);
+}
+
+// Nor of the time: on a clock by which all that the host does takes long, they come a few rows at a time.
+TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
+  const model::Model model = fake_model(256);
+  const model::Limits limits = fake_limits(400, 4, 200);
+  FakeBackend backend(model, limits);
+  double clock = 0;
+  engine::Engine engine(
+      model, backend, limits,
+      {.max_stall = 0.008, .speculation = engine::Speculation::off, .now = [&] { return clock += 0.01; }});
+  const auto outputs = [&](const Request& request) {  // at most, of the later half of its batches
+    std::vector<size_t> each;
+    bool over = false;
+    engine.submit(request, [&](const engine::Event& event) { over = event.ending != Ending::none; });
+    while (!over) {
+      backend.most_outputs = 0;
+      engine.step();
+      each.push_back(backend.most_outputs);
+    }
+    return *std::max_element(each.begin() + ptrdiff_t(each.size() / 2), each.end());
+  };
+  EXPECT_GT(outputs(scored(random_tokens(250, 1), 0)), 10u);
+  bool streams = false;
+  engine.submit(greedy(some_tokens(3), 240),
+                [&](const engine::Event& event) { streams = event.ending == Ending::none; });
+  while (!streams) engine.step();
+  EXPECT_LE(outputs(scored(random_tokens(100, 2), 0)), 2u);  // one, and the stream
+  EXPECT_TRUE(streams);
+}
+
+// What others have computed is of no use to it, but what it computes is to others.
+TEST(PromptLogprobs, AreComputedAnewAndPublished) {
+  House<> house(fake_limits(64));
+  const auto first = house.submit(scored(some_tokens(33), 2));
+  house.run();
+  const auto second = house.submit(scored(some_tokens(33), 2));
+  house.run();
+  const auto third = house.submit(greedy(some_tokens(33), 2));
+  house.run();
+  house.expect_as_alone();
+  EXPECT_EQ(house.answer(first).reused, 0u);
+  EXPECT_EQ(house.answer(second).reused, 0u);
+  EXPECT_EQ(house.answer(third).reused, 32u);
+}
+
+TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
+  House<> house(fake_limits(34, 4, 16), {.prefix_cache = false});
+  for (uint32_t i = 0; i < 6; ++i) {
+    Request request = scored(random_tokens(60, i), 20, i % 3);
+    request.priority = int(i);  // later ones take the blocks of those before
+    request.copies = 1 + i % 2;
+    house.submit(request);
+    for (uint32_t step = 0; step < 3; ++step) house.step();
+  }
+  house.run();
+  house.expect_as_alone();
+  EXPECT_GT(house.metrics().preemptions, 3u);
+}
+
+TEST(PromptLogprobs, ArePickedBesideByTheHost) {
+  House<DeviceBackend> house(fake_limits(200));
+  house.submit(greedy(some_tokens(5), 60));
+  for (uint32_t i = 0; i < 4; ++i) house.step();
+  house.submit(scored(some_tokens(40), 60, 1));
+  house.run();
+  house.expect_as_alone();
+  EXPECT_GT(house.backend.picked_batches + house.backend.launched, 10u);
+}
+
+TEST(PromptLogprobs, OfBadLogitsFailTheirRequestAlone) {
+  House<> house(fake_limits(64));
+  const auto other = house.submit(greedy(some_tokens(5), 30));
+  while (house.answer(other).picks.size() < 3) house.step();
+  uint32_t rows = 0;
+  house.backend.change_logits = [&](std::span<float> logits) {
+    if (++rows == 4) logits[3] = NAN;
+  };
+  const auto bad = house.submit(scored(random_tokens(30, 1), 5));
+  house.run();
+  EXPECT_EQ(house.answer(bad).ending, Ending::failed);
+  EXPECT_NE(house.answer(bad).reason.find("NaN"), std::string::npos);
+  EXPECT_TRUE(house.answer(bad).prompt_picks.empty());
+  expect_same(house.answer(other), house.alone(other));
+}
+
+TEST(PromptLogprobs, AreSharedByCopies) {
+  House<> house(fake_limits(64));
+  std::vector<const void*> lists;
+  Request request = scored(some_tokens(9), 3);
+  request.copies = 3;
+  house.submit(request, [&](const engine::Event& event) {
+    if (event.prompt_picks) lists.push_back(event.prompt_picks.get());
+  });
+  house.run();
+  house.expect_as_alone();
+  EXPECT_EQ(lists, std::vector<const void*>(3, lists.at(0)));
+}
+
+TEST(NoAnswer, LeavesAPromptForOthers) {
+  House<> house(fake_limits(64));
+  const auto first = house.submit(greedy(some_tokens(40), 0));
+  house.run();
+  EXPECT_EQ(house.answer(first).ending, Ending::length);
+  EXPECT_EQ(house.backend.most_outputs, 0u);
+  const auto second = house.submit(greedy(some_tokens(40), 1));
+  house.run();
+  EXPECT_EQ(house.answer(second).reused, 36u);
+  house.expect_as_alone();
+}
+
+TEST(Embeddings, ArePooledAsTheModelSays) {
+  using model::Pooling;
+  for (const Pooling how : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last}) {
+    House<> house(fake_limits(80, 4, 16), {}, pooling(how));
+    for (const uint32_t tokens : {1u, 2u, 17u, 64u, 256u}) {
+      const auto id = house.submit(embedded(random_tokens(tokens, tokens)));
+      house.submit(scored(some_tokens(20), 7, 1));  // beside it
+      house.run();
+      EXPECT_EQ(house.answer(id).ending, Ending::stop);
+      EXPECT_TRUE(house.answer(id).picks.empty());
+      double square = 0;
+      for (const float value : house.answer(id).embedding) square += double(value) * value;
+      EXPECT_NEAR(square, 1, 1e-6);
+    }
+    house.expect_as_alone();
+    EXPECT_GT(house.backend.kept_states, 0u);
+  }
+}
+
+// The last state needs nothing of those before it but their KV.
+TEST(Embeddings, OfTheLastTokenReuseWhatOthersComputed) {
+  House<> house(fake_limits(80), {}, pooling(model::Pooling::last));
+  house.submit(greedy(some_tokens(40), 1));
+  house.run();
+  const auto id = house.submit(embedded(some_tokens(40)));
+  house.run();
+  EXPECT_EQ(house.answer(id).reused, 36u);
+  house.expect_as_alone();
+}
+
+// Streams grow into the blocks of a prompt that is computed two rows at a time.
+TEST(Embeddings, SurviveTheLossOfBlocks) {
+  House<> house(fake_limits(40, 4, 5), {.prefix_cache = false, .speculation = engine::Speculation::off});
+  for (uint32_t i = 0; i < 3; ++i) house.submit(greedy(random_tokens(8, i), 60));
+  for (uint32_t step = 0; step < 12; ++step) house.step();
+  for (uint32_t i = 0; i < 2; ++i) house.submit(embedded(random_tokens(90, 7 + i)));
+  house.run();
+  house.expect_as_alone();
+  EXPECT_GT(house.metrics().preemptions, 0u);
+  EXPECT_GT(house.metrics().prompt_computed, 3 * 8 + 2 * 90u);
+}
+
+TEST(Embeddings, OfAModelThatHasNoneAreRefused) {
+  House<> house(fake_limits(80), {}, pooling(model::Pooling::rank));
+  EXPECT_THROW(house.submit(embedded(some_tokens(4))), Error);
+  house.submit(greedy(some_tokens(4), 3));
+  house.run();
+  house.expect_as_alone();
+}
+
+struct Stateless : FakeBackend {
+  using FakeBackend::FakeBackend;
+  std::span<const float> states() override { return {}; }
+};
+TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
+  House<Stateless> house(fake_limits(80));
+  const auto other = house.submit(greedy(some_tokens(4), 3));
+  const auto id = house.submit(embedded(some_tokens(4, 2)));
+  house.run();
+  EXPECT_EQ(house.answer(id).ending, Ending::failed);
+  EXPECT_EQ(house.answer(id).reason, "fake gives no embeddings");
+  expect_same(house.answer(other), house.alone(other));
+}
+
+TEST(PromptResults, AreNoneWhereNobodyAsked) {
+  const model::Model model = fake_model(64);
+  const engine::PromptResults results(greedy(some_tokens(5), 3), model);
+  EXPECT_EQ(results.next(), UINT32_MAX);
+  EXPECT_EQ(results.scores(), nullptr);
+  EXPECT_TRUE(results.embedding().empty());
+}
+
+TEST(PromptResults, WantEachRowOnce) {
+  const model::Model model = fake_model(64);
+  Request request = scored({5, 6, 7}, 0);
+  request.embed = true;
+  engine::PromptResults results(request, model);
+  const std::vector<float> logits(16), state{3, 0, 4};
+  EXPECT_EQ(results.next(), 0u);
+  results.add_state(state);
+  EXPECT_EQ(results.next(), 0u);  // its logits
+  EXPECT_EQ(results.scores(), nullptr);
+  results.add_logits(request, logits);
+  EXPECT_EQ(results.next(), 1u);
+  results.add_logits(request, logits);
+  EXPECT_TRUE(results.logits().empty());  // nothing comes after the last token
+  EXPECT_EQ(results.scores()->size(), 3u);
+  EXPECT_EQ(results.next(), 1u);
+  for (int i = 0; i < 2; ++i) results.add_state(state);
+  EXPECT_EQ(results.next(), UINT32_MAX);
+  EXPECT_EQ(results.embedding(), (std::vector<float>{0.6f, 0, 0.8f}));
+  EXPECT_THROW(results.add_state(state), std::logic_error);
+  EXPECT_THROW(results.add_logits(request, logits), std::logic_error);
+}
+
+TEST(PromptResults, OfZerosAreZeros) {
+  const model::Model model = fake_model(64);
+  engine::PromptResults results(embedded({1}), model);
+  results.add_state(std::vector<float>(3));
+  EXPECT_EQ(results.embedding(), std::vector<float>(3));
+}
+
+}  // namespace
+}  // namespace heddle::test::fake

@@ -1,0 +1,125 @@
+// Where the time of a request went: on a clock that only the backend moves, so that every figure is known.
+#include <gtest/gtest.h>
+
+#include "tests/engine/device_backend.h"
+#include "tests/engine/house.h"
+
+namespace heddle::test::fake {
+namespace {
+
+using engine::Event;
+using engine::Request;
+
+// The last event of each request, and the clock when it came.
+template <class Backend = FakeBackend>
+struct Clocked : House<Backend> {
+  using House<Backend>::House;
+  engine::RequestId ask(Request request) {
+    request.trace = true;
+    return this->submit(request, [this](const Event& event) { last[{event.request, event.copy}] = event; });
+  }
+  const Event& end(engine::RequestId id, uint32_t copy = 0) { return last.at({id, copy}); }
+  std::map<std::pair<engine::RequestId, uint32_t>, Event> last;
+};
+const engine::EngineOptions plain{.speculation = engine::Speculation::off};
+
+TEST(Timing, IsThatOfEveryStep) {
+  Clocked<> house(fake_limits(64), plain);
+  house.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  const auto id = house.ask(greedy(some_tokens(6), 3));
+  house.backend.clock += 5;  // somewhere else
+  house.run();
+  const engine::Timing& t = house.end(id).timing;
+  EXPECT_EQ(t.queue, 5);
+  EXPECT_EQ(t.prompt, 2.5);
+  EXPECT_EQ(t.making, 2.5);
+  EXPECT_EQ(t.device, 5);
+  EXPECT_EQ(t.steps, 3u);
+  const std::vector<engine::StepTime>& steps = *house.end(id).steps;
+  ASSERT_EQ(steps.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(steps[i].start, i == 0 ? 5 : 7.5 + 1.25 * double(i - 1));
+    EXPECT_EQ(steps[i].seconds, i == 0 ? 2.5 : 1.25);
+    EXPECT_EQ(steps[i].device, steps[i].seconds);
+    EXPECT_EQ(steps[i].rows, i == 0 ? 6u : 1u);
+    EXPECT_EQ(steps[i].made, 1u);
+    EXPECT_EQ(steps[i].all_rows, steps[i].rows);
+    EXPECT_EQ(steps[i].sequences, 1u);
+  }
+}
+
+TEST(Timing, OfOneThatNeverBeganIsAllQueue) {
+  Clocked<> house(fake_limits(64), plain);
+  const auto id = house.ask(greedy(some_tokens(6), 3));
+  house.backend.clock += 5;
+  house.engine->cancel(id);
+  house.run();
+  const engine::Timing& t = house.end(id).timing;
+  EXPECT_EQ(t.queue, 5);
+  EXPECT_EQ(t.prompt + t.making + t.device, 0);
+  EXPECT_EQ(t.steps, 0u);
+  EXPECT_TRUE(house.end(id).steps->empty());
+}
+
+TEST(Timing, OfAPromptAloneIsAllPrompt) {
+  Clocked<> house(fake_limits(64), plain);
+  house.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  const auto id = house.ask(greedy(some_tokens(6), 0));
+  house.run();
+  const engine::Timing& t = house.end(id).timing;
+  EXPECT_EQ(t.prompt, 2.5);
+  EXPECT_EQ(t.making, 0);
+  EXPECT_EQ(t.device, 2.5);
+}
+
+// Copies share the time of the prompt; callbacks are nobody's device.
+TEST(Timing, OfCopiesAndOfTimeBesideTheDevice) {
+  Clocked<> house(fake_limits(64), plain);
+  house.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  Request request = greedy(some_tokens(6), 2);
+  request.copies = 2;
+  request.trace = true;
+  const auto id = house.submit(request, [&](const Event& event) {
+    house.last[{event.request, event.copy}] = event;
+    house.backend.clock += 10;
+  });
+  house.run();
+  for (uint32_t copy = 0; copy < 2; ++copy) {
+    const Event& end = house.end(id, copy);
+    EXPECT_EQ(end.timing.steps, 2u);
+    EXPECT_EQ(end.timing.prompt, 2.5);
+    EXPECT_EQ(end.timing.device, 2.5 + 1.5);
+    EXPECT_EQ(end.steps->at(0).rows, 6u);
+    EXPECT_EQ(end.steps->at(1).all_rows, 2u);
+    EXPECT_EQ(end.steps->at(1).sequences, 2u);
+  }
+  // its two tokens of the first step, then a step, then its last token and, before the second's, its end
+  EXPECT_EQ(house.end(id, 0).timing.making, 20 + 1.5 + 10);
+  EXPECT_EQ(house.end(id, 1).timing.making, 20 + 1.5 + 30);
+}
+
+TEST(Timing, OfStepsOnTheDevice) {
+  Clocked<DeviceBackend> house(fake_limits(64), plain);
+  const auto id = house.ask(seeded(some_tokens(6), 40, 1));
+  house.run();
+  const Event& end = house.end(id);
+  EXPECT_GT(house.backend.taken, 30u);
+  EXPECT_EQ(end.timing.steps, 40u);
+  EXPECT_NEAR(end.timing.device, house.backend.clock, 1e-9);
+  EXPECT_NEAR(end.timing.queue + end.timing.prompt + end.timing.making, house.backend.clock, 1e-9);
+  uint32_t made = 0;
+  for (const engine::StepTime& step : *end.steps) made += step.made;
+  EXPECT_EQ(made, 40u);
+}
+
+TEST(Timing, NobodyIsToldStepsUnasked) {
+  House<> house(fake_limits(64), plain);
+  house.submit(greedy(some_tokens(6), 3), [](const Event& event) { EXPECT_EQ(event.steps, nullptr); });
+  house.run();
+  EXPECT_EQ(house.metrics().prompt_tokens.sum(), 6);
+  EXPECT_EQ(house.metrics().answer_tokens.sum(), 3);
+  EXPECT_EQ(house.metrics().answer_tokens.count(), 1u);
+}
+
+}  // namespace
+}  // namespace heddle::test::fake
