@@ -1,8 +1,11 @@
 # What comes from Debian packages. Nothing is downloaded.
-option(HEDDLE_STATIC "Programs that need nothing but glibc: to be carried to another machine" OFF)
+option(HEDDLE_STATIC "Programs that need nothing but glibc and one library beside them: to be carried to another machine" OFF)
 
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Boost REQUIRED)  # Asio and Beast: headers only
+set(OPENSSL_USE_STATIC_LIBS ${HEDDLE_STATIC})
+find_package(OpenSSL REQUIRED)
 
 # heddle_library(target header library...): a Debian library without a CMake package of its own. The first of the library's
 # file names that is there is taken.
@@ -22,10 +25,16 @@ if(HEDDLE_STATIC)
     set_property(TARGET edit APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${${library}_library})
   endforeach()
   set_property(TARGET utf8proc PROPERTY INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
+  # Debian has no static one: a copy of it goes along, and is looked for beside the program
+  heddle_library(prometheus prometheus/text_serializer.h libprometheus-cpp-core.so.1.0)
+  add_library(prometheus-cpp::core ALIAS prometheus)
+  file(COPY ${prometheus_library} DESTINATION ${CMAKE_BINARY_DIR} FOLLOW_SYMLINK_CHAIN)
+  set(CMAKE_BUILD_RPATH "$ORIGIN")
 else()
   heddle_library(pcre2 pcre2.h pcre2-8)
   heddle_library(utf8proc utf8proc.h utf8proc)
   heddle_library(edit histedit.h edit)
+  find_package(prometheus-cpp REQUIRED COMPONENTS core)
 endif()
 set_property(TARGET pcre2 PROPERTY INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
 

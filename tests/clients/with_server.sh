@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Starts the server on a free port, runs a client against it, and ends the server as an administrator does: with SIGTERM,
+# after which it must finish the answer under way and end well.
+#   with_server.sh PROGRAM FOLDER openai|curl      FOLDER: for what the clients need and what the server says
+# Exit status 77: something that a client needs is missing.
+set -uo pipefail
+program=$(readlink -f "$1") folder=$2 client=$3
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+key=k-$RANDOM$RANDOM
+skip() { echo "skipped: $*"; exit 77; }
+
+command -v curl >/dev/null || skip 'curl is not installed'
+mkdir -p "$folder" && cd "$folder" || exit 1
+case $client in
+  openai)
+    command -v node >/dev/null && command -v npm >/dev/null || skip 'node or npm is not installed'
+    cp "$here"/{package.json,package-lock.json,openai.mjs} . || exit 1
+    if ! cmp -s package-lock.json node_modules/.package-lock-of-heddle; then
+      npm ci --prefer-offline --fetch-retries=0 --no-audit --no-fund --ignore-scripts >npm.log 2>&1 ||
+        { tail -n 3 npm.log; skip 'npm cannot get the client'; }
+      cp package-lock.json node_modules/.package-lock-of-heddle
+    fi
+    run=(node openai.mjs) ;;
+  curl) run=(bash "$here/curl.sh") ;;
+  *) echo "usage: with_server.sh PROGRAM FOLDER openai|curl" >&2; exit 2 ;;
+esac
+
+log=server-$client.log
+umask 077
+printf '%s\n' "$key" >"keys-$client"
+"$program" serve --port 0 --api-key-file "keys-$client" --max-queue 8 --kv-tokens 1024 --device cpu >"$log" 2>&1 &
+server=$!
+trap 'kill -KILL "$server" 2>/dev/null' EXIT
+url=
+for _ in $(seq 600); do
+  url=$(grep -oE 'https?://[0-9.]+:[0-9]+' "$log" | head -n 1)
+  [ "$url" ] && curl -sf "$url/health/ready" >/dev/null && break
+  kill -0 "$server" 2>/dev/null || { cat "$log"; echo 'the server ended'; exit 1; }
+  sleep 0.1
+done
+[ "$url" ] || { cat "$log"; echo 'the server says no address'; exit 1; }
+
+failed=0
+"${run[@]}" "$url" "$key" || failed=1
+
+curl -sN "$url/v1/completions" -H 'Content-Type: application/json' -H "Authorization: Bearer $key" \
+  -d '{"prompt":"Once","max_tokens":300,"ignore_eos":true,"stream":true}' >"last-$client" &
+last=$!
+for _ in $(seq 100); do [ -s "last-$client" ] && break; sleep 0.05; done
+kill -TERM "$server"
+wait "$server"
+status=$?
+trap - EXIT
+wait "$last"
+if ! grep -q '^data: \[DONE\]' "last-$client"; then
+  echo "an answer was under way at SIGTERM, and its end is missing: $(tail -n 2 "last-$client")"
+  failed=1
+fi
+if [ $status -ne 0 ]; then
+  echo "the server ended with status $status after SIGTERM"
+  failed=1
+fi
+[ $failed -eq 0 ] || tail -n 20 "$log"
+exit $failed
