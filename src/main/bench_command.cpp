@@ -259,7 +259,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     device.context = cache_tokens(options);
     forget_peak_memory();
     const auto start = Clock::now();
-    const auto running = open_running(options.model, device, &err, std::max(512u, largest(batches)));
+    const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);
     const double loading = seconds_since(start);
     const uint32_t used = running->gpu ? 0 : threads ? threads : uint32_t(hardware_threads());
     Bench bench(*running, used);

@@ -1,35 +1,23 @@
-// Options in, one run, figures out. Percentiles are of every stream and every gap, not of a histogram.
+// Options in, one run, figures out.
 #include "main/bench_serve.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "main/bench_figures.h"
 #include "main/bench_serve_run.h"
 
 namespace heddle {
 namespace {
 
-using engine::Speculation;
-
-Speculation speculation_of(const std::string& name) {
-  if (name == "auto") return Speculation::automatic;
-  if (name == "on") return Speculation::on;
-  if (name == "off") return Speculation::off;
-  throw Error("--speculate: expected auto, on or off, found {}", in_quotes(name));
-}
-
 TrafficOptions traffic_of(const BenchServeOptions& options) {
   if (options.requests == 0 && options.long_one.empty()) throw Error("--requests: expected at least one, found 0");
   if (!(options.rate >= 0)) throw Error("--rate: expected 0 or more requests per second, found {}", options.rate);
-  if (!(options.max_stall > 0))
-    throw Error("--max-stall-ms: expected more than 0 milliseconds, found {}", options.max_stall);
-  if (options.rows < 2) throw Error("--rows: expected at least 2, found {}", options.rows);
   TrafficOptions traffic{.prompts = LengthMix("--prompt", options.prompts),
                          .answers = LengthMix("--make", options.answers),
                          .requests = options.requests,
@@ -51,14 +39,6 @@ uint64_t enough_cache(const TrafficOptions& traffic, uint32_t at_once) {
   const uint64_t streams = at_once ? std::min(at_once, traffic.requests) : traffic.requests;
   const uint64_t usual = uint64_t(traffic.prompts.longest()) + traffic.answers.longest() + model::Limits().block_tokens;
   return traffic.shared + streams * usual + (traffic.long_one ? longest(traffic) : 0);
-}
-
-// Of values in any order, the smallest that a part q of them is not above.
-double quantile(std::vector<double>& values, double q) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + long(std::max(1., std::ceil(q * double(values.size()))) - 1);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 double share(uint64_t part, uint64_t all) { return all ? double(part) / double(all) : 0; }
@@ -86,14 +66,9 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
       {"prompt_tokens", prompts},
       {"prompt_tokens_reused", reused},
       {"prompt_tokens_per_second", double(prompts) / seconds},
-      {"first_token_seconds",
-       {{"p50", quantile(first, 0.5)},
-        {"p90", quantile(first, 0.9)},
-        {"p99", quantile(first, 0.99)},
-        {"max", quantile(first, 1)}}},
-      {"between_tokens_seconds",
-       {{"p50", quantile(gaps, 0.5)}, {"p99", quantile(gaps, 0.99)}, {"max", quantile(gaps, 1)}}},
-      {"max_stall_seconds", options.max_stall / 1000},
+      {"first_token_seconds", spread_of(first)},
+      {"between_tokens_seconds", spread_of(gaps)},
+      {"max_stall_seconds", options.engine.max_stall / 1000},
       {"steps", metrics.steps},
       {"step_seconds_max", metrics.step_seconds.largest()},
       {"sequences_per_step", {{"mean", metrics.step_sequences.mean()}, {"max", metrics.step_sequences.largest()}}},
@@ -112,11 +87,10 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
 }
 
 void print(const nlohmann::ordered_json& json, const BenchServeOptions& options, std::ostream& out) {
-  const auto row = [&](const char* name, const std::string& text) { out << fmt::format("{:<15} {}\n", name, text); };
+  const auto row = [&](const char* name, const std::string& text) { print_figure(out, name, text); };
   const auto count = [](const nlohmann::ordered_json& value) { return value.get<uint64_t>(); };
   const auto number = [](const nlohmann::ordered_json& value) { return value.get<double>(); };
-  const auto ms = [&](const nlohmann::ordered_json& value) { return fmt::format("{:.1f} ms", 1000 * number(value)); };
-  const auto& first = json["first_token_seconds"];
+  const auto ms = [&](const nlohmann::ordered_json& value) { return ms_text(number(value)); };
   const auto& between = json["between_tokens_seconds"];
   row("requests", fmt::format("{} in {:.2f} s, {} refused, {} failed", count(json["requests"]), number(json["seconds"]),
                               count(json["refused"]), count(json["failed"])));
@@ -126,10 +100,8 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
   const uint64_t prompts = count(json["prompt_tokens"]), reused = count(json["prompt_tokens_reused"]);
   row("prompt tokens", fmt::format("{}, {:.1f} per second; {} reused ({:.0f} %)", prompts,
                                    number(json["prompt_tokens_per_second"]), reused, 100 * share(reused, prompts)));
-  row("first token", fmt::format("p50 {}, p90 {}, p99 {}, max {}", ms(first["p50"]), ms(first["p90"]), ms(first["p99"]),
-                                 ms(first["max"])));
-  row("between tokens",
-      fmt::format("p50 {}, p99 {}, max {}", ms(between["p50"]), ms(between["p99"]), ms(between["max"])));
+  row("first token", spread_text(json["first_token_seconds"]));
+  row("between tokens", spread_text(between));
   row("longest stall",
       fmt::format("{} (prompts of others may cause {})", ms(between["max"]), ms(json["max_stall_seconds"])));
   if (json.contains("long_prompt"))
@@ -143,7 +115,7 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
       fmt::format("at most {} of {} blocks in use, {}; {} preemptions", count(json["kv_blocks"]["most_in_use"]),
                   count(json["kv_blocks"]["all"]), name_of(options.device.kv), count(json["preemptions"])));
   const auto& speculation = json["speculation"];
-  row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.speculation,
+  row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.engine.speculation,
                                  count(speculation["proposed"]), count(speculation["accepted"]),
                                  100 * share(count(speculation["accepted"]), count(speculation["proposed"]))));
   row("answers", json["answers"].get<std::string>());
@@ -169,11 +141,8 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
   option("--shared", options->shared, "Tokens that all prompts begin with, before their own", "N");
   option("--long", options->long_one, "One more prompt of L tokens after S seconds, or without @S when all streams run",
          "L@S");
-  option("--max-stall-ms", options->max_stall, "How long prompts may hold up those who get tokens", "MS");
-  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Compute every prompt from its beginning");
-  option("--speculate", options->speculation, "Guess tokens ahead: auto (while it pays), on or off", "WHEN");
+  describe_engine(*command, options->engine);
   option("--kv-tokens", options->cache_tokens, "Tokens of the KV cache; 0: enough for all that are there at once", "N");
-  option("--rows", options->rows, "Tokens computed at once, at most", "N");
   option("--seed", options->seed, "Of the traffic", "N");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out, &err] { bench_serve(*options, out, err); });
@@ -181,12 +150,13 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
 
 void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostream& err) {
   const TrafficOptions wanted = traffic_of(options);
-  const Speculation speculation = speculation_of(options.speculation);
+  engine::EngineOptions with = engine_options(options.engine);
+  with.most_waiting = UINT32_MAX;
   DeviceOptions device = options.device;
   const uint64_t cache = options.cache_tokens ? options.cache_tokens : enough_cache(wanted, options.at_once);
   device.cache_tokens = uint32_t(std::min<uint64_t>(cache, INT32_MAX));
   const auto start = Clock::now();
-  const auto running = open_running(options.model, device, &err, options.rows);
+  const auto running = open_running(options.model, device, &err, options.engine.rows);
   const double loading = seconds_since(start);
   if (longest(wanted) > running->model.context)
     throw Error(
@@ -194,18 +164,14 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
         "--make)",
         running->model.name, running->model.context, longest(wanted));
 
-  engine::Engine engine(running->model, *running->backend, running->limits,
-                        {.max_stall = options.max_stall / 1000,
-                         .most_waiting = UINT32_MAX,
-                         .prefix_cache = !options.no_prefix_cache,
-                         .speculation = speculation});
+  engine::Engine engine(running->model, *running->backend, running->limits, with);
   const std::vector<Arrival> arrivals = make_traffic(wanted, running->model.vocabulary);
   const uint64_t tokens = uint64_t(running->limits.kv_blocks) * running->limits.block_tokens;
   if (!options.json)
     out << fmt::format("{}: {}, loaded in {:.2f} s; a KV cache of {} tokens, batches of {} rows\n", running->model.name,
                        running->backend->describe(), loading, tokens, running->limits.rows)
         << std::flush;
-  const Traffic traffic = run_traffic(engine, arrivals, options.at_once, speculation);
+  const Traffic traffic = run_traffic(engine, arrivals, options.at_once, with.speculation);
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));

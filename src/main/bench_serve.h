@@ -3,6 +3,7 @@
 #include <iosfwd>
 #include <string>
 
+#include "main/engine_options.h"
 #include "main/running_model.h"
 
 namespace CLI {
@@ -19,13 +20,10 @@ struct BenchServeOptions {
   double rate = 0;       // per second; 0: all at once
   uint32_t shared = 0;   // tokens that all prompts begin with
   std::string long_one;
-  double max_stall = 50;  // ms
-  bool no_prefix_cache = false;
-  std::string speculation = "auto";
   uint32_t cache_tokens = 0;  // 0: enough for all that run at once
-  uint32_t rows = 512;        // of a batch
   uint64_t seed = 1;
   bool json = false;
+  EngineChoices engine;
   DeviceOptions device;
 };
 void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err);

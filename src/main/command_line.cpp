@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "base/version.h"
 #include "kernels/catalog.h"
+#include "main/bench_client.h"
 #include "main/bench_command.h"
 #include "main/bench_serve.h"
 #include "main/gpu_command.h"
@@ -20,6 +21,7 @@
 #include "main/model_selftest.h"
 #include "main/plan_command.h"
 #include "main/ptx_command.h"
+#include "main/serve_command.h"
 #include "main/text_commands.h"
 #include "main/tune_command.h"
 #include "main/welcome.h"
@@ -37,8 +39,10 @@ constexpr const char* examples =
     "  heddle                                 a story by weft, and what to try next\n"
     "  heddle chat MODEL                      a conversation\n"
     "  heddle run MODEL -p \"Once upon\"       a text continued\n"
+    "  heddle serve MODEL                     an API on port 8080 that clients of OpenAI's can use\n"
     "  heddle bench MODEL                     how fast that is here, and how near to what memory can give\n"
     "  heddle bench serve-sim MODEL           many requests at once: how fast, and how evenly\n"
+    "  heddle bench client URL                a server with OpenAI's API: how fast it is to many clients at once\n"
     "  heddle plan MODEL --ctx 8192           the memory it will take, and whether it fits\n"
     "  heddle perplexity MODEL FILE           how well it foretells a text\n"
     "  heddle inspect MODEL                   what a GGUF file or a folder of safetensors holds and needs\n"
@@ -170,6 +174,7 @@ void describe_gpu(CLI::App& program, GpuOptions& options, std::ostream& out, std
   bench->require_subcommand(0, 1);
   describe_bench(*bench, out, err);
   describe_bench_serve(*bench, out, err);
+  describe_bench_client(*bench, out);
   CLI::App* kernels = bench->add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
   kernels->add_option("kernels", options.kernels.kernels, "Kernels to time; without any, all")->type_name("");
   kernels->add_option("--device", options.kernels.device, "Which GPU, by its name in `heddle devices`")
@@ -202,6 +207,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
 
   int status = 0;
   describe_models(program, in, out, err, status);
+  describe_serve(program, out, err, status);
   InspectOptions inspect_options;
   describe_inspect(program, inspect_options, out);
   describe_plan(program, out, status);

@@ -16,23 +16,6 @@ namespace {
 
 constexpr uint32_t least_context = 512;  // below it nobody is served by a cut that was not asked for
 
-// Weights of all matrices, of those that are there twice once.
-double parameters(const model::Model& model) {
-  double count = 0;
-  std::set<const uint8_t*> seen;
-  const auto add = [&](const model::Matrix& matrix) {
-    if (matrix && seen.insert(matrix.data.data()).second) count += double(matrix.rows) * double(matrix.cols);
-  };
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
-    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) add(experts->all);
-  }
-  for (const model::Matrix* matrix : {&model.embedding, &model.positions, &model.output}) add(*matrix);
-  return count;
-}
-
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
   return uint32_t(std::min<uint64_t>((tokens + block - 1) / block, UINT32_MAX / block));
@@ -54,7 +37,33 @@ model::Limits widened(const model::Model& model, const DeviceOptions& options, m
   return limits;
 }
 
+// Tokens of a cache for many sequences.
+uint32_t tokens_for_many(const model::Model& model, uint64_t available, const DeviceOptions& options, bool gpu) {
+  model::Limits block{.kv_blocks = 1};
+  block.kv = options.kv;
+  const uint64_t token = std::max<uint64_t>(1, model::kv_bytes(model, block) / block.block_tokens);
+  uint64_t tokens = model.context * uint64_t(gpu ? 256 : 8);
+  if (!gpu) tokens = std::min(tokens, available / 4 / token);
+  return uint32_t(std::clamp<uint64_t>(tokens, model.context, INT32_MAX));
+}
+
 }  // namespace
+
+double parameters(const model::Model& model) {
+  double count = 0;
+  std::set<const uint8_t*> seen;
+  const auto add = [&](const model::Matrix& matrix) {
+    if (matrix && seen.insert(matrix.data.data()).second) count += double(matrix.rows) * double(matrix.cols);
+  };
+  for (const model::Layer& layer : model.layers) {
+    const model::Attention& a = layer.attention;
+    const model::FeedForward& f = layer.ffn;
+    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
+    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) add(experts->all);
+  }
+  for (const model::Matrix* matrix : {&model.embedding, &model.positions, &model.output}) add(*matrix);
+  return count;
+}
 
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows) {
   model::Limits limits = model::limits_for(context, rows);
@@ -94,15 +103,20 @@ uint32_t largest_context(const model::Model& model, const DeviceOptions& options
 
 uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 16, 256 << 20); }
 
-Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
+Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, uint64_t available,
         const cuda::DeviceInfo* gpu) {
+  DeviceOptions options = wanted;
+  if (options.many && options.cache_tokens == 0)
+    options.cache_tokens = tokens_for_many(model, available, options, gpu != nullptr);
   Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
   fit.largest = available == 0 || fit.needed.total() <= available
                     ? model.context
                     : largest_context(model, options, model.context, rows, available, gpu);
   const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= least_context);
   fit.context = enough ? fit.largest : 0;
-  if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available, gpu);
+  // A cache that takes all that is left would leave a GPU nothing for the code and graphs of batches to come.
+  const uint64_t spared = options.many && gpu ? available / 16 : 0;
+  if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu);
   return fit;
 }
 

@@ -16,6 +16,8 @@ model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
                          uint64_t available, const cuda::DeviceInfo* gpu = nullptr);
 
+double parameters(const model::Model& model);  // weights of all matrices, of those that are there twice once
+
 // Of a GPU's free memory, what a model may take: code, graphs and others need some, too.
 uint64_t usable_memory(uint64_t free);
 
@@ -27,7 +29,8 @@ struct Fit {
   uint64_t available = 0;
   model::Limits limits;  // with `context`, and with as much of the cache that was asked for as fits
 };
-// A context that was asked for is not cut. `available` 0: not known, so that all fits.
+// A context that was asked for is not cut. `available` 0: not known, so that all fits. With DeviceOptions::many the
+// cache is a GPU's memory up to 256 contexts; on the CPU 8 contexts, but no more than a quarter of what is available.
 Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
         const cuda::DeviceInfo* gpu = nullptr);
 

@@ -20,6 +20,7 @@ struct DeviceOptions {
   uint32_t threads = 0;         // 0: one per core
   uint32_t context = 0;         // 0: the model's, or less where memory asks for it
   uint32_t cache_tokens = 0;    // of all sequences, less where memory asks for it; 0: one sequence with all its context
+  bool many = false;            // without cache_tokens: as many as are of use to many sequences and can be spared
   model::KvFormat kv = model::KvFormat::f16;  // what the KV cache keeps
   bool exact = false;                         // activations are not quantised
   bool deterministic = false;  // a GPU computes a row the same way whatever else is in the batch; a CPU always does

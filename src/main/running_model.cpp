@@ -42,6 +42,9 @@ class Progress {
   Clock::time_point start_ = Clock::now();
 };
 
+// Of a batch. An H200 takes a prompt of an 8B model at 15 600 tokens per second by 512, at 22 700 by 2048.
+constexpr uint32_t cpu_rows = 512, gpu_rows = 2048;
+
 std::string bytes(uint64_t count) { return bytes_text(double(count)); }
 
 class Opener {
@@ -95,7 +98,7 @@ class Opener {
     const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
     gpu::expect_capable(info);
     const uint64_t free = context.memory().free;
-    const Fit fits = fit(running_->model, options_, rows_, usable_memory(free), &info);
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_memory(free), &info);
     if (fits.context == 0) {
       if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name));
       why_not(fmt::format("cuda:{}: the model needs {}, {} are free", info.ordinal, bytes(fits.needed.total()),
@@ -128,7 +131,7 @@ class Opener {
   void on_cpu() {
     if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
     whole();
-    const Fit fits = fit(running_->model, options_, rows_, available_memory());
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory());
     if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, ""));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
     settle(fits);

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <limits>
-#include <set>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -85,30 +84,6 @@ void describe_sampling(CLI::App& command, SamplingOptions& options) {
   add_list("--stop", options.stops, "TEXT", "Ends the text and is not part of it; repeatable");
 }
 
-std::vector<std::vector<uint32_t>> breaker_tokens(const std::vector<std::string>& texts, const text::Tokenizer& words) {
-  std::set<std::vector<uint32_t>> found;
-  for (const std::string& text : texts) {
-    if (text.empty()) throw Error("--dry-sequence-breaker: expected a text, found an empty one");
-    std::vector<std::vector<uint32_t>> rest(text.size());  // by how much of the text is spelt already; made when needed
-    for (uint32_t id = 0; id < words.size(); ++id) {
-      const std::string_view token = words.bytes(id);
-      if (token.find(text) != token.npos) {
-        found.insert({id});
-        continue;
-      }
-      for (size_t size = std::min(token.size(), text.size() - 1); size > 0; --size) {
-        if (!token.ends_with(std::string_view(text).substr(0, size))) continue;
-        if (rest[size].empty())
-          rest[size] = words.encode(text.substr(size), {.add_special = false, .parse_special = false});
-        std::vector<uint32_t> sequence{id};
-        sequence.insert(sequence.end(), rest[size].begin(), rest[size].end());
-        found.insert(std::move(sequence));
-      }
-    }
-  }
-  return {found.begin(), found.end()};
-}
-
 engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& words, uint32_t vocabulary) {
   engine::Sampling sampling = options.chain;
   for (const std::string& text : options.biases) {
@@ -116,9 +91,13 @@ engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokeniz
     sampling.logit_bias[id] = bias;
   }
   const bool none = options.breakers == std::vector<std::string>{"none"};
-  if (sampling.dry_multiplier > 0 && !none) sampling.dry_breakers = breaker_tokens(options.breakers, words);
-  for (const std::string& text : options.stops)
-    if (text.empty()) throw Error("--stop: expected a text, found an empty one");
+  const auto refuse_empty = [](const char* option, const std::vector<std::string>& texts) {
+    for (const std::string& text : texts)
+      if (text.empty()) throw Error("{}: expected a text, found an empty one", option);
+  };
+  refuse_empty("--dry-sequence-breaker", options.breakers);
+  if (sampling.dry_multiplier > 0 && !none) sampling.dry_breakers = text::breaker_tokens(options.breakers, words);
+  refuse_empty("--stop", options.stops);
   engine::validate(sampling, vocabulary);
   return sampling;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/sampling.h"
+#include "text/breakers.h"
 #include "text/tokenizer.h"
 
 namespace CLI {
@@ -16,16 +17,12 @@ struct SamplingOptions {
   // what people expect of a chat; the chain itself does nothing by default
   engine::Sampling chain{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
   std::vector<std::string> biases;                             // ID=VALUE
-  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};  // texts that DRY does not reach across; "none": none
+  std::vector<std::string> breakers = text::usual_breakers();  // texts that DRY does not reach across; "none": none
   std::vector<std::string> stops;                              // texts that end an answer
 };
 void describe_sampling(CLI::App& command, SamplingOptions& options);
 
 // The chain with what is said in words: biases and breakers. Throws an Error if something cannot be done.
 engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& words, uint32_t vocabulary);
-
-// The sequences of tokens a text may be spelt by: a token that holds all of it, or one that ends with its beginning and
-// then the rest as it is encoded. Those of all texts, each once.
-std::vector<std::vector<uint32_t>> breaker_tokens(const std::vector<std::string>& texts, const text::Tokenizer& words);
 
 }  // namespace heddle

@@ -8,6 +8,7 @@
 #include "main/running_model.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
+#include "text/breakers.h"
 
 namespace heddle::test {
 namespace {
@@ -85,7 +86,6 @@ TEST_F(SamplingWords, BreakersAreEveryWayToSpellThem) {
   split.insert(split.begin(), 262);
   EXPECT_TRUE(holds(hi, split));
   EXPECT_FALSE(holds(hi, {262}));
-  EXPECT_REFUSED(tokens({""}), "--dry-sequence-breaker");
 
   EXPECT_TRUE(sampling().dry_breakers.empty());  // not needed without DRY
   options.chain.dry_multiplier = 1;
@@ -95,7 +95,10 @@ TEST_F(SamplingWords, BreakersAreEveryWayToSpellThem) {
   EXPECT_TRUE(sampling().dry_breakers.empty());
 }
 
-TEST_F(SamplingWords, AnEmptyStopTextIsRefused) {
+TEST_F(SamplingWords, AnEmptyTextIsRefused) {
+  options.breakers = {"", "x"};
+  EXPECT_REFUSED(sampling(), "--dry-sequence-breaker", "empty");
+  options.breakers = {"x"};
   options.stops = {""};
   EXPECT_REFUSED(sampling(), "--stop", "empty");
 }
