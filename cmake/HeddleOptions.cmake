@@ -3,6 +3,7 @@ option(HEDDLE_WERROR "Warnings in heddle's own code are errors" ON)
 option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
 option(HEDDLE_TEST_QUARTERS "Each test program as four ctests, not one for each test" OFF)
 option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
+option(HEDDLE_COMMON_HEADERS "The headers that nearly every file includes are compiled once; needs clang" OFF)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(HEDDLE_CCACHE ccache)

@@ -1,5 +1,26 @@
 # Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
-set(heddle_unsanitized "^(kernels|proof)$")
+set(heddle_unsanitized "^(ptx|kernels|proof)$")
+
+# heddle_common_headers(target options): what nearly every file includes is compiled once for all targets with the same options.
+# That is half of the time of a build with sanitizers. The release build goes without: there, a file that does not include
+# what it uses is found.
+function(heddle_common_headers target options)
+  if(NOT HEDDLE_COMMON_HEADERS)
+    return()
+  endif()
+  string(MAKE_C_IDENTIFIER "headers${options}" headers)
+  if(NOT TARGET ${headers})
+    file(WRITE ${CMAKE_BINARY_DIR}/generated/${headers}.cpp "")
+    add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/generated/${headers}.cpp)
+    target_link_libraries(${headers} PRIVATE heddle_options ${HEDDLE_FMT} nlohmann_json::nlohmann_json)
+    target_compile_options(${headers} PRIVATE ${options})
+    target_precompile_headers(${headers} PRIVATE <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath>
+      <condition_variable> <cstdint> <cstring> <deque> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
+      <optional> <random> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <vector> <fmt/format.h>
+      <nlohmann/json.hpp> <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
 
 # heddle_room(name DEPENDS rooms... SEES headers... USES targets... TESTS_USE rooms...): src/<name>/**.cpp as the library
 # heddle_<name>. SEES names single headers of rooms it does not depend on, TESTS_USE rooms that only its tests link.
@@ -20,13 +41,17 @@ function(heddle_room name)
       target_compile_options(heddle_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
-    # that describe kernels own no memory: a sanitizer has nothing to find in them, and their tests do not run again.
+    # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
+    # has little to find in them for a fifth of its time, and their tests do not run again.
+    set(options "")
     if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text)$")
-      target_compile_options(heddle_${name} PRIVATE -O0)
+      list(APPEND options -O0)
     endif()
     if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
-      target_compile_options(heddle_${name} PRIVATE -fno-sanitize=all)
+      list(APPEND options -fno-sanitize=all)
     endif()
+    target_compile_options(heddle_${name} PRIVATE ${options})
+    heddle_common_headers(heddle_${name} "${options}")
   else()
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
@@ -94,6 +119,7 @@ function(heddle_test_options target)
   # What is tested is optimised as it is shipped; the tests themselves are not, because compiling them is most of the
   # time: -O0 takes two thirds of -O1, and with sanitizers half.
   target_compile_options(${target} PRIVATE -O0)
+  heddle_common_headers(${target} -O0)
 endfunction()
 
 # Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.
@@ -134,7 +160,7 @@ function(heddle_all_benchmarks)
     cmake_path(GET source STEM name)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_model heddle_formats heddle_text
-      heddle_engine
+      heddle_engine heddle_server
       benchmark::benchmark benchmark::benchmark_main)
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # helpers of tests
     target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

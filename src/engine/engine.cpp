@@ -111,20 +111,29 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
   schedule_.wait(first);
 }
 
-void Engine::State::cancel(RequestId id, std::string reason) {
+void Engine::State::cancel(RequestId id, const std::string& reason) {
   const auto found = tasks_.find(id);
-  if (found == tasks_.end() || found->second->open == 0 || found->second->cancelled) return;
-  found->second->cancelled = true;
-  found->second->reason = std::move(reason);
-  cancelled_.push_back(id);
+  if (found == tasks_.end()) return;
+  for (const auto& copy : found->second->copies) cancel(*copy, reason);
+}
+
+void Engine::State::cancel(RequestId id, uint32_t copy) {
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end() || copy >= found->second->copies.size()) return;
+  Sequence& s = *found->second->copies[copy];
+  if (s.made > 0) cancel(s, "cancelled");
+}
+
+void Engine::State::cancel(Sequence& s, const std::string& reason) {
+  if (s.state == Sequence::State::over || s.cancelled) return;
+  s.cancelled = reason;
+  cancelled_.push_back(&s);
 }
 
 bool Engine::State::end_cancelled() {
   if (cancelled_.empty()) return false;
-  for (size_t i = 0; i < cancelled_.size(); ++i) {  // those told may cancel others
-    Task& task = *tasks_.at(cancelled_[i]);
-    for (const auto& copy : task.copies) end(*copy, Ending::cancelled, task.reason);
-  }
+  for (size_t i = 0; i < cancelled_.size(); ++i)  // those told may cancel others
+    end(*cancelled_[i], Ending::cancelled, *cancelled_[i]->cancelled);
   cancelled_.clear();
   return true;
 }
@@ -177,7 +186,7 @@ void Engine::State::end(Sequence& s, Ending ending, const std::string& reason) {
 // Its prompt is computed, and that was all.
 void Engine::State::end_without_answer(Task& task) {
   for (const auto& copy : task.copies) {
-    if (task.cancelled) return;
+    if (copy->cancelled) continue;
     if (copy->state == Sequence::State::unborn) copy->share_prompt(*task.copies[0]);
     metrics_.prompt_reused += copy->reused;
     end(*copy, task.request.embed ? Ending::stop : Ending::length);
@@ -241,9 +250,9 @@ void Engine::State::leave_step(Sequence& s) {
 }
 
 void Engine::State::tidy() {
+  std::erase_if(cancelled_, [](const Sequence* s) { return s->state == Sequence::State::over; });
   for (const RequestId id : over_) tasks_.erase(id);
   over_.clear();
-  std::erase_if(cancelled_, [&](RequestId id) { return !tasks_.contains(id); });
   metrics_.waiting = schedule_.waiting();
   metrics_.running = schedule_.running().size();
   metrics_.preemptions = schedule_.preemptions();
@@ -263,7 +272,7 @@ void Engine::State::check_invariants() const {
       running += copy->state == Sequence::State::running;
       const bool holds = copy->state == Sequence::State::running;
       check(holds || (copy->blocks.empty() && copy->computed == 0), "only who runs holds blocks");
-      check(!holds || task->cancelled || copy->behind() > 0, "there is always a token to compute");
+      check(!holds || copy->cancelled || copy->behind() > 0, "there is always a token to compute");
     }
     check(open == task->open && open > 0, "as many copies have ended as were counted");
   }
@@ -283,6 +292,7 @@ void Engine::expect_possible(const Request& request) const { state_->expect_poss
 void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
 void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
+void Engine::cancel(RequestId id, uint32_t copy) { state_->cancel(id, copy); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }
 const std::string& Engine::stopped() const { return state_->stopped_; }

@@ -23,7 +23,8 @@ class Engine::State {
   void expect_room(size_t waiting) const;
   RequestId submit(Request request, OnEvent on_event);
   void take(std::unique_ptr<Task> task, OnEvent on_event);
-  void cancel(RequestId id, std::string reason);
+  void cancel(RequestId id, const std::string& reason);
+  void cancel(RequestId id, uint32_t copy);
   bool step();
   bool idle() const { return tasks_.empty(); }
   void check_invariants() const;
@@ -32,6 +33,7 @@ class Engine::State {
   Metrics metrics_;
 
  private:
+  void cancel(Sequence& s, const std::string& reason);
   bool end_cancelled();
   void end(Sequence& s, Ending ending, const std::string& reason = {});
   void end_without_answer(Task& task);
@@ -74,7 +76,8 @@ class Engine::State {
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
-  std::vector<RequestId> cancelled_, over_;
+  std::vector<Sequence*> cancelled_;
+  std::vector<RequestId> over_;
 
   // Of the step under way, kept for their memory.
   std::vector<Sequence*> in_batch_;

@@ -51,10 +51,10 @@ class EngineThread::State {
       throw;
     }
   }
-  void cancel(RequestId id) {
+  void cancel(RequestId id, std::optional<uint32_t> copy = std::nullopt) {
     {
       const std::lock_guard lock(mutex_);
-      cancels_.push_back(id);
+      cancels_.push_back({id, copy});
     }
     work_.notify_one();
   }
@@ -75,6 +75,10 @@ class EngineThread::State {
     std::unique_ptr<Task> task;
     std::shared_ptr<Deliveries::Mailbox> mailbox;
   };
+  struct Cancel {
+    RequestId id = 0;
+    std::optional<uint32_t> copy;  // none: all of them
+  };
   struct Open {  // a request that has not ended
     std::shared_ptr<Deliveries::Mailbox> mailbox;
     std::vector<bool> ended;  // per copy
@@ -84,7 +88,7 @@ class EngineThread::State {
     bool worked = true, ending = false;
     do {
       std::vector<Submission> submissions;
-      std::vector<RequestId> cancels;
+      std::vector<Cancel> cancels;
       {
         std::unique_lock lock(mutex_);
         metrics_ = engine_.metrics();
@@ -100,8 +104,8 @@ class EngineThread::State {
         ending = ending_;
       }
       for (Submission& submission : submissions) take(submission);
-      for (const RequestId id : cancels)
-        if (open_.contains(id)) engine_.cancel(id);
+      for (const auto& [id, copy] : cancels)
+        if (open_.contains(id)) copy ? engine_.cancel(id, *copy) : engine_.cancel(id);
       if (ending)
         for (const auto& [id, open] : open_) engine_.cancel(id);
       if (!open_.empty()) worked = step();
@@ -160,7 +164,7 @@ class EngineThread::State {
   mutable std::mutex mutex_;  // of all that follows
   std::condition_variable work_;
   std::vector<Submission> submissions_;
-  std::vector<RequestId> cancels_;
+  std::vector<Cancel> cancels_;
   Metrics metrics_;
   size_t not_counted_ = 0;  // requests that came after these
   uint64_t refused_ = 0;
@@ -176,6 +180,7 @@ RequestId EngineThread::submit(Request request, OnEvent on_event) {
   return state_->submit(std::move(request), std::move(on_event));
 }
 void EngineThread::cancel(RequestId id) { state_->cancel(id); }
+void EngineThread::cancel(RequestId id, uint32_t copy) { state_->cancel(id, copy); }
 Metrics EngineThread::metrics() const { return state_->metrics(); }
 std::string EngineThread::stopped() const { return state_->stopped(); }
 

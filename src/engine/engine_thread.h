@@ -26,7 +26,8 @@ class EngineThread {
   // before this returns; events it has no time for are kept. If it throws, its request is cancelled, and all it is told
   // then are the ends.
   RequestId submit(Request request, OnEvent on_event);
-  void cancel(RequestId id);  // returns at once; tokens made before may still be told
+  void cancel(RequestId id);                 // returns at once; tokens made before may still be told
+  void cancel(RequestId id, uint32_t copy);  // as Engine's
 
   Metrics metrics() const;  // as they were after the last step
   // Why nothing is done any more: the device has failed, or the engine. Empty: all is well.

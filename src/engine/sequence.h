@@ -28,8 +28,6 @@ struct Task {
   std::optional<double> begun;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> copies;
   uint32_t open = 0;  // copies that have not ended
-  bool cancelled = false;
-  std::string reason;  // of that
 
   bool answers() const { return request.most > 0 && !request.embed; }  // or the prompt is all
   uint32_t prompt() const { return uint32_t(request.prompt.size()); }
@@ -48,6 +46,7 @@ struct Sequence {
   Task& task;
   const uint32_t copy;
   State state = State::unborn;
+  std::optional<std::string> cancelled;  // why; its end is told in the next step
   Sampler sampler;
   std::optional<model::Picking> picking;  // if a device can do what the sampler does; without a text
   bool looks_back = false;                // it needs the text

@@ -45,6 +45,8 @@ Checkpoint open_safetensors(const fs::path& path, const fs::path& folder) {
   const std::string not_read = checkpoint.not_read();
   try {
     apply_hf_config(checkpoint, json);
+    if (const fs::path modules = folder / "modules.json"; fs::exists(modules))
+      expect_hf_modules(parse_json(MappedFile(modules).text(), modules.string()), modules.string());
     if (const fs::path pooling = folder / "1_Pooling" / "config.json"; fs::exists(pooling))
       apply_hf_pooling(checkpoint, parse_json(MappedFile(pooling).text(), pooling.string()));
   } catch (const Error& error) {

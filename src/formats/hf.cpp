@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "base/error.h"
+#include "base/utf8.h"
 #include "formats/hf/bind.h"
 #include "formats/hf/pages.h"
 
@@ -62,6 +64,17 @@ void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling) {
   }
   config.finish();
   if (type) checkpoint.metadata.set(std::string(checkpoint.architecture()) + ".pooling_type", *type);
+}
+
+void expect_hf_modules(const Json& modules, const std::string& where) {
+  if (!modules.is_array()) throw Error("{}: expected a list of modules, found {}", where, modules.type_name());
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const Json* type = modules[i].is_object() && modules[i].contains("type") ? &modules[i]["type"] : nullptr;
+    const std::string name = type && type->is_string() ? type->get<std::string>() : "";
+    const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
+    if (last != "Transformer" && last != "Pooling" && last != "Normalize")
+      throw Error("{}: [{}].type: expected a Transformer, Pooling or Normalize, found {}", where, i, in_quotes(name));
+  }
 }
 
 }  // namespace heddle::formats

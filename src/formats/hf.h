@@ -12,5 +12,8 @@ namespace heddle::formats {
 void apply_hf_config(Checkpoint& checkpoint, const Json& config);
 // After it, where there is one: how 1_Pooling/config.json (sentence-transformers) makes one embedding of many states.
 void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling);
+// modules.json (sentence-transformers), `where`: throws an Error if embeddings go through more than a model, pooling
+// and normalising.
+void expect_hf_modules(const Json& modules, const std::string& where);
 
 }  // namespace heddle::formats

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "server/origins.h"
 #include "server/refusals.h"
 #include "server/service_state.h"
 
@@ -100,9 +101,16 @@ void Service::State::handle(HttpRequest request, std::shared_ptr<Answer> answer)
 
 void Service::State::admit(const HttpRequest& head) const {
   const Route* route = find(head).route;
-  if (route && !route->for_all && !keys_.allow(head.header("authorization")))
+  if (!route || route->for_all) return;
+  if (!keys_.allow(head.header("authorization")))
     throw ApiError(401, "invalid_request_error", "invalid_api_key", "",
                    "expected an API key that is known here: Authorization: Bearer KEY");
+  const std::string* origin = head.header("origin");
+  const std::string& known = options_.cors_origin;
+  if (options_.keys.empty() && origin && *origin != known && known != "*" && may_be_taken_over(*origin))
+    throw ApiError(403, "invalid_request_error", "unknown_origin", "",
+                   "pages of {} may not use this server: it was started without API keys, and without --cors for them",
+                   in_quotes(*origin, 100));
 }
 
 void Service::State::dispatch(const std::shared_ptr<Exchange>& exchange) {
@@ -112,6 +120,9 @@ void Service::State::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *found.route;
   exchange->set_route(std::string(route.path));
   admit(request);
+  if (!request.query.empty())
+    throw bad_field(request.query.substr(0, std::min(request.query.find_first_of("=&"), size_t(100))),
+                    "{}: expected nothing behind the path, found ?{}", route.path, in_quotes(request.query, 100));
   const TraceLevel trace = trace_level(request.header("x-trace-level"));
   if (route.page) return (this->*route.page)(*exchange);
   if (trace != TraceLevel::none && !route.traced)

@@ -67,7 +67,7 @@ void TextJob::told(size_t which, const engine::Event& event) {
   if (!answer.over()) return;
   reply_.end(index, "stop");
   // tokens that end an answer the engine knows itself
-  if (answer.met_stop_text() && all_over(which)) model().engine().cancel(event.request);
+  if (answer.met_stop_text()) model().engine().cancel(event.request, event.copy);
 }
 
 // An answer of a chat is a text of its own, a completion goes on from its prompt.
@@ -100,12 +100,6 @@ void TextJob::end(size_t which, uint32_t index, const engine::Event& event) {
   }
   if (!queue_) queue_ = event.timing.queue;
   if (task_.trace != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
-}
-
-bool TextJob::all_over(size_t which) const {
-  for (uint32_t copy = 0; copy < task_.best_of; ++copy)
-    if (!is_over(which, copy)) return false;
-  return true;
 }
 
 std::vector<uint32_t> TextJob::kept() const {

@@ -36,7 +36,6 @@ class TextJob : public EngineJob {
   size_t number(size_t which, uint32_t copy) const { return which * task_.best_of + copy; }
   void first_of(size_t which, uint32_t index, const engine::Event& event);
   void end(size_t which, uint32_t index, const engine::Event& event);
-  bool all_over(size_t which) const;  // all answers to that prompt
   std::vector<uint32_t> kept() const;
 
   const TextTask task_;

@@ -165,6 +165,32 @@ TEST(Engine, CancelsInEveryState) {
   EXPECT_EQ(house.metrics().finished[size_t(Ending::cancelled)], 3u);
 }
 
+TEST(Engine, CancelsOneCopyAndTheOthersGoOn) {
+  House<> house(fake_limits(64));
+  engine::Request request = seeded(some_tokens(9), 12, 3);
+  request.copies = 4;
+  engine::RequestId id = 0;
+  id = house.submit(request, [&](const engine::Event& event) {
+    if (event.ending != Ending::none) return;
+    for (const uint32_t copy : {0u, 2u})
+      if (event.copy == copy && house.answer(id, copy).picks.size() == 5) house.engine->cancel(id, copy);
+  });
+  house.engine->cancel(id, 1);
+  house.step();
+  house.engine->cancel(id, 4);
+  house.run();
+  for (uint32_t copy = 0; copy < 4; ++copy) {
+    if (copy % 2 == 1) {
+      expect_same(house.answer(id, copy), house.alone(id, copy));
+      continue;
+    }
+    EXPECT_EQ(house.answer(id, copy).ending, Ending::cancelled);
+    EXPECT_EQ(house.answer(id, copy).reason, "cancelled");
+    EXPECT_EQ(house.answer(id, copy).made, 5u);
+  }
+  EXPECT_EQ(house.metrics().finished[size_t(Ending::cancelled)], 2u);
+}
+
 TEST(Engine, ACallbackMayCancelItselfAndOthersAndSubmit) {
   House<> house(fake_limits(64));
   engine::RequestId other = 0, own = 0, late = 0;

@@ -84,8 +84,9 @@ class Simulation {
     std::vector<uint64_t> preemptions;  // by then
     uint32_t open;
     double submitted;
-    bool cancelled = false;
-    uint32_t told = 0, cancel_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;  // tokens of all copies
+    std::vector<bool> cancelled;  // per copy
+    // tokens of all copies
+    uint32_t told = 0, cancel_at = ~0u, cancel_copy_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;
   };
 
   uint64_t below(uint64_t limit) { return random_() % limit; }
@@ -130,8 +131,10 @@ class Simulation {
     w.copies.resize(w.request.copies);
     w.last.resize(w.request.copies);
     w.preemptions.resize(w.request.copies);
+    w.cancelled.resize(w.request.copies);
     w.open = w.request.copies;
     w.submitted = backend_.clock;
+    if (chance(traffic_.cancelled)) w.cancel_copy_at = uint32_t(1 + below(10));
     if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
     if (chance(traffic_.throwing)) w.throw_at = uint32_t(1 + below(10));
     try {
@@ -150,7 +153,12 @@ class Simulation {
 
   void cancel(typename std::unordered_map<engine::RequestId, Watched>::iterator it) {
     engine_->cancel(it->first);
-    it->second.cancelled = true;
+    it->second.cancelled.assign(it->second.cancelled.size(), true);
+  }
+
+  void cancel_copy(engine::RequestId id, Watched& w, uint32_t copy) {
+    engine_->cancel(id, copy);
+    if (!w.copies[copy].picks.empty()) w.cancelled[copy] = true;
   }
 
   void told(const engine::Event& event) {
@@ -162,10 +170,11 @@ class Simulation {
     note(w.request, event, answer);
     if (event.ending == engine::Ending::none) {
       token(w, answer, event);
-      EXPECT_FALSE(w.cancelled) << "a token after it was cancelled";
+      EXPECT_FALSE(w.cancelled[event.copy]) << "a token after it was cancelled";
       if (++w.told == w.cancel_at) cancel(found);
+      if (w.told == w.cancel_copy_at) cancel_copy(found->first, w, uint32_t(below(w.request.copies)));
       if (w.told == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
-      w.cancelled |= w.told == w.throw_at;
+      if (w.told == w.throw_at) w.cancelled.assign(w.cancelled.size(), true);
       if (w.told == w.throw_at) throw std::runtime_error("thrown");
       return;
     }
@@ -190,6 +199,7 @@ class Simulation {
     ++tally_.ended;
     const bool cancelled = event.ending == engine::Ending::cancelled, failed = event.ending == engine::Ending::failed;
     tally_.cancelled += cancelled;
+    EXPECT_TRUE(failed || cancelled == w.cancelled[event.copy]) << "who was given up ends so, and nobody else";
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
     EXPECT_EQ(event.made, answer.picks.size());

@@ -102,6 +102,25 @@ TEST(Pooling, IsSaidByAFolder) {
   EXPECT_REFUSED(pooled("[]"), "1_Pooling/config.json");
 }
 
+TEST(Pooling, IsNotFollowedByWhatIsNotRead) {
+  const auto loaded = [](const std::string& modules) {
+    const Fixture fixture("llama");
+    const Folder folder;
+    fixture.write(folder, fixture.config);
+    folder.write("modules.json", modules);
+    return model::load(formats::open_checkpoint(folder.path()));
+  };
+  EXPECT_EQ(loaded(R"([{"idx": 0, "type": "sentence_transformers.models.Transformer"},
+                       {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+                       {"idx": 2, "type": "sentence_transformers.models.Normalize"}])")
+                .pooling,
+            Pooling::mean);
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Transformer"}, {"type": "sentence_transformers.models.Dense"}])"),
+                 "modules.json", "[1].type", "Normalize", "sentence_transformers.models.Dense");
+  EXPECT_REFUSED(loaded(R"([5])"), "modules.json", "[0].type");
+  EXPECT_REFUSED(loaded("{}"), "modules.json", "expected a list", "object");
+}
+
 TEST(Pooling, IsSaidByAFile) {
   const Fixture fixture("llama");
   const Folder folder;

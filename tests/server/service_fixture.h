@@ -42,8 +42,10 @@ struct ServiceFixture {
   using Headers = std::vector<server::Header>;
   Recorded begin(std::string method, std::string path, std::string body = {}, Headers headers = {}) {
     Recorded recorded;
+    const size_t end = std::min(path.find('?'), path.size());
     service->handle({.method = std::move(method),
-                     .path = std::move(path),
+                     .path = path.substr(0, end),
+                     .query = path.substr(std::min(end + 1, path.size())),
                      .headers = std::move(headers),
                      .body = std::move(body),
                      .peer = "127.0.0.1:5"},

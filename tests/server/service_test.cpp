@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
+#include "server/origins.h"
 #include "tests/server/service_fixture.h"
 #include "tests/support/refused.h"
 
@@ -353,10 +354,48 @@ TEST(Service, WantsATypeOfWhatABrowserSends) {
   ServiceFixture house;
   house.serve();
   EXPECT_EQ(house.complete(R"("prompt":"a")").status(), 200);
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "https://example.org"}}).status(), 415);
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "https://example.org"}, {"content-type", "application/json"}})
+  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "http://localhost"}}).status(), 415);
+  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "http://localhost"}, {"content-type", "application/json"}})
                 .status(),
             200);
+}
+
+TEST(Service, KeepsOutPagesWhoseNameMayBeMadeToMeanThisMachine) {
+  const auto ask = [](ServiceFixture& house, std::string origin) {
+    house.serve();
+    return house.complete(R"("prompt":"a")", {{"origin", origin}, {"content-type", "application/json"}});
+  };
+  ServiceFixture house;
+  expect_error(ask(house, "http://evil.example:8080"), 403, "invalid_request_error", "unknown_origin", nullptr,
+               {"evil.example", "--cors"});
+  EXPECT_EQ(house.get("/health/live", {{"origin", "http://evil.example"}}).status(), 200);
+  ServiceFixture other({.cors_origin = "https://a.example"});
+  EXPECT_EQ(ask(other, "https://evil.example").status(), 403);
+  EXPECT_EQ(ask(other, "https://a.example").status(), 200);
+  ServiceFixture all({.cors_origin = "*"});
+  EXPECT_EQ(ask(all, "https://a.example").status(), 200);
+  ServiceFixture locked({.keys = {"key"}});
+  EXPECT_EQ(ask(locked, "https://a.example").status(), 401) << "who has the key may";
+}
+
+TEST(Service, KnowsWhichNamesMayBeTakenOver) {
+  for (const char* origin : {"http://a.example", "https://a.example:8443", "http://127.0.0.1.evil.example",
+                             "http://localhost.evil.example", "http://1.2.3.4e"})
+    EXPECT_TRUE(may_be_taken_over(origin)) << origin;
+  for (const char* origin :
+       {"http://127.0.0.1:8080", "http://192.168.1.5", "http://[::1]:8080", "http://localhost:3000",
+        "http://a.localhost", "https://gpubox", "null", "app://a.example", ""})
+    EXPECT_FALSE(may_be_taken_over(origin)) << origin;
+}
+
+TEST(Service, RefusesWhatStandsBehindThePath) {
+  ServiceFixture house;
+  house.serve();
+  expect_error(house.get("/v1/models?limit=5&x"), 400, "invalid_request_error", nullptr, "limit",
+               {"/v1/models", "expected nothing", "limit=5&x"});
+  expect_error(house.post("/v1/completions?stream", R"({"prompt":"a"})"), 400, "invalid_request_error", nullptr,
+               "stream", {"expected nothing"});
+  EXPECT_EQ(house.get("/v1/models?").status(), 200);
 }
 
 TEST(Service, BoundsWhatIsEchoed) {
