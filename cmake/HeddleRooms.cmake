@@ -1,25 +1,12 @@
 # Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
 set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
-# heddle_common_headers(target options): what nearly every file includes is compiled once for all targets with the same options.
-# That is half of the time of a build with sanitizers. The release build goes without: there, a file that does not include
-# what it uses is found.
-function(heddle_common_headers target options)
-  if(NOT HEDDLE_COMMON_HEADERS)
-    return()
+# Files go to the compiler ten at a time: most of its time is spent on headers and templates that they share. So what stands
+# in unnamed namespaces of a room needs names of its own, which in ptx_tests it has not.
+function(heddle_together target)
+  if(HEDDLE_TOGETHER AND NOT target STREQUAL ptx_tests)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
-  string(MAKE_C_IDENTIFIER "headers${options}" headers)
-  if(NOT TARGET ${headers})
-    file(WRITE ${CMAKE_BINARY_DIR}/generated/${headers}.cpp "")
-    add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/generated/${headers}.cpp)
-    target_link_libraries(${headers} PRIVATE heddle_options ${HEDDLE_FMT} nlohmann_json::nlohmann_json)
-    target_compile_options(${headers} PRIVATE ${options})
-    target_precompile_headers(${headers} PRIVATE <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath>
-      <condition_variable> <cstdint> <cstring> <deque> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
-      <optional> <random> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <vector> <fmt/format.h>
-      <nlohmann/json.hpp> <gtest/gtest.h>)
-  endif()
-  target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
 # heddle_room(name DEPENDS rooms... SEES headers... USES targets... TESTS_USE rooms...): src/<name>/**.cpp as the library
@@ -43,15 +30,13 @@ function(heddle_room name)
     # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
     # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
     # has little to find in them for a fifth of its time, and their tests do not run again.
-    set(options "")
     if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text)$")
-      list(APPEND options -O0)
+      target_compile_options(heddle_${name} PRIVATE -O0)
     endif()
     if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
-      list(APPEND options -fno-sanitize=all)
+      target_compile_options(heddle_${name} PRIVATE -fno-sanitize=all)
     endif()
-    target_compile_options(heddle_${name} PRIVATE ${options})
-    heddle_common_headers(heddle_${name} "${options}")
+    heddle_together(heddle_${name})
   else()
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
@@ -119,7 +104,7 @@ function(heddle_test_options target)
   # What is tested is optimised as it is shipped; the tests themselves are not, because compiling them is most of the
   # time: -O0 takes two thirds of -O1, and with sanitizers half.
   target_compile_options(${target} PRIVATE -O0)
-  heddle_common_headers(${target} -O0)
+  heddle_together(${target})
 endfunction()
 
 # Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.

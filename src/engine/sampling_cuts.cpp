@@ -11,7 +11,7 @@
 namespace heddle::engine {
 namespace {
 
-constexpr size_t block = block_size;
+constexpr size_t cut_block = block_size;
 
 // Unsigned integers in the order of the floats; -0 is +0.
 uint32_t ordered_bits(float x) {
@@ -40,7 +40,7 @@ void Candidates::keep_from(float logit, size_t min_keep) {
   if (every_id_) ids_.resize(size());
   size_t kept = 0;
   for (size_t b = 0; b < peaks_.size(); ++b)
-    if (peaks_[b] >= logit) keep_block(b * block, std::min(size(), (b + 1) * block), logit, kept);
+    if (peaks_[b] >= logit) keep_block(b * cut_block, std::min(size(), (b + 1) * cut_block), logit, kept);
   every_id_ = false;
   ids_.resize(kept);
   logits_.resize(kept);
@@ -133,7 +133,7 @@ void Candidates::keep_most_likely(double weight, size_t min_keep) {
     size_t count = 0;
     for (size_t b = 0; b < peaks_.size(); ++b) {
       if (peaks_[b] < top - depth) continue;
-      for (size_t i = b * block; i < std::min(size(), (b + 1) * block); ++i)
+      for (size_t i = b * cut_block; i < std::min(size(), (b + 1) * cut_block); ++i)
         sum += logits_[i] >= top - depth ? double(weights_[i]) : 0, count += logits_[i] >= top - depth;
     }
     if (sum < weight || count < min_keep) continue;

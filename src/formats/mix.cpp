@@ -20,7 +20,7 @@ struct TypeRow {
   uint32_t number;
   Format format;
 };
-constexpr TypeRow types[] = {
+constexpr TypeRow type_rows[] = {
     {FileType::f32, "F32", 0, Format::f32},           {FileType::f16, "F16", 1, Format::f16},
     {FileType::bf16, "BF16", 32, Format::bf16},       {FileType::q8_0, "Q8_0", 7, Format::q8_0},
     {FileType::q4_0, "Q4_0", 2, Format::q4_0},        {FileType::q4_1, "Q4_1", 3, Format::q4_1},
@@ -35,8 +35,8 @@ constexpr TypeRow types[] = {
 };
 
 const TypeRow& row(FileType type) {
-  const auto found = std::find_if(std::begin(types), std::end(types), [&](auto& r) { return r.type == type; });
-  check(found != std::end(types), "a file type of the table");
+  const auto found = std::find_if(std::begin(type_rows), std::end(type_rows), [&](auto& r) { return r.type == type; });
+  check(found != std::end(type_rows), "a file type of the table");
   return *found;
 }
 
@@ -170,7 +170,7 @@ quant::Format main_format(FileType type) { return row(type).format; }
 const std::vector<FileType>& all_file_types() {
   static const std::vector<FileType> all = [] {
     std::vector<FileType> list;
-    for (const TypeRow& r : types) list.push_back(r.type);
+    for (const TypeRow& r : type_rows) list.push_back(r.type);
     return list;
   }();
   return all;
@@ -181,7 +181,7 @@ FileType file_type_named(std::string_view text) {
   for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   std::vector<std::string_view> names;
-  for (const TypeRow& r : types) {
+  for (const TypeRow& r : type_rows) {
     if (r.name == upper) return r.type;
     names.push_back(r.name);
   }

@@ -21,28 +21,28 @@ struct Type {
   std::optional<quant::Format> format;
 };
 using quant::Format;
-constexpr Type types[] = {{"F64", 64, Format::f64},
-                          {"F32", 32, Format::f32},
-                          {"F16", 16, Format::f16},
-                          {"BF16", 16, Format::bf16},
-                          {"I64", 64, Format::i64},
-                          {"I32", 32, Format::i32},
-                          {"I16", 16, Format::i16},
-                          {"I8", 8, Format::i8},
-                          {"BOOL", 8, {}},
-                          {"U8", 8, {}},
-                          {"U16", 16, {}},
-                          {"U32", 32, {}},
-                          {"U64", 64, {}},
-                          {"F8_E4M3", 8, {}},
-                          {"F8_E5M2", 8, {}},
-                          {"F8_E8M0", 8, {}},
-                          {"F6_E2M3", 6, {}},
-                          {"F6_E3M2", 6, {}},
-                          {"F4", 4, {}},
-                          {"C64", 64, {}}};
+constexpr Type file_types[] = {{"F64", 64, Format::f64},
+                               {"F32", 32, Format::f32},
+                               {"F16", 16, Format::f16},
+                               {"BF16", 16, Format::bf16},
+                               {"I64", 64, Format::i64},
+                               {"I32", 32, Format::i32},
+                               {"I16", 16, Format::i16},
+                               {"I8", 8, Format::i8},
+                               {"BOOL", 8, {}},
+                               {"U8", 8, {}},
+                               {"U16", 16, {}},
+                               {"U32", 32, {}},
+                               {"U64", 64, {}},
+                               {"F8_E4M3", 8, {}},
+                               {"F8_E5M2", 8, {}},
+                               {"F8_E8M0", 8, {}},
+                               {"F6_E2M3", 6, {}},
+                               {"F6_E3M2", 6, {}},
+                               {"F4", 4, {}},
+                               {"C64", 64, {}}};
 
-struct Entry {
+struct FileEntry {
   Tensor tensor;
   std::string reason;           // why it is not read; empty for all others
   uint64_t begin = 0, end = 0;  // in the data
@@ -63,17 +63,17 @@ class Header {
     data_ = bytes.subspan(sizeof length + length);
   }
 
-  std::vector<Entry> entries() const {
-    std::vector<Entry> all;
+  std::vector<FileEntry> entries() const {
+    std::vector<FileEntry> all;
     for (const auto& [name, value] : json_.items()) {
       if (name == "__metadata__")
         check_metadata(value);
       else
         all.push_back(entry(name, value));
     }
-    std::ranges::sort(all, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+    std::ranges::sort(all, {}, [](const FileEntry& e) { return std::pair(e.begin, e.end); });
     uint64_t next = 0;
-    for (const Entry& e : all) {
+    for (const FileEntry& e : all) {
       if (e.begin != next)
         refuse(label(e), "data_offsets: expected to begin at {}, where the data before it end, found {}", next,
                e.begin);
@@ -89,7 +89,7 @@ class Header {
   [[noreturn]] void refuse(std::string_view field, fmt::format_string<Args...> format, Args&&... args) const {
     throw Error("{}: {}: {}", file_, field, fmt::format(format, std::forward<Args>(args)...));
   }
-  static std::string label(const Entry& e) { return fmt::format("tensor {}", e.tensor.name); }
+  static std::string label(const FileEntry& e) { return fmt::format("tensor {}", e.tensor.name); }
 
   void check_metadata(const Json& value) const {
     if (!value.is_object()) refuse("__metadata__", "expected an object, found {}", in_quotes(value.dump()));
@@ -98,7 +98,7 @@ class Header {
         refuse("__metadata__", "expected a string for {}, found {}", in_quotes(key), in_quotes(text.dump()));
   }
 
-  Entry entry(const std::string& name, const Json& value) const {
+  FileEntry entry(const std::string& name, const Json& value) const {
     const std::string field = fmt::format("tensor {}", in_quotes(name));
     if (name.empty()) refuse(field, "expected a name, found an empty one");
     for (size_t at = 0; at < name.size();) {
@@ -113,7 +113,7 @@ class Header {
       refuse(field, "expected dtype, shape and data_offsets alone, found {}", in_quotes(value.dump(), 200));
     if (!dtype.is_string()) refuse(field, "dtype: expected a string, found {}", in_quotes(dtype.dump()));
 
-    Entry e;
+    FileEntry e;
     e.tensor.name = name;
     e.tensor.shape = numbers(field, "shape", shape);
     const auto range = numbers(field, "data_offsets", offsets);
@@ -147,9 +147,9 @@ class Header {
   }
 
   // The format, and whether the size is what type and shape make.
-  void read_type(const std::string& field, const std::string& dtype, Entry& e) const {
-    const auto* type = std::ranges::find(types, dtype, &Type::name);
-    const bool known = type != std::end(types);
+  void read_type(const std::string& field, const std::string& dtype, FileEntry& e) const {
+    const auto* type = std::ranges::find(file_types, dtype, &Type::name);
+    const bool known = type != std::end(file_types);
     if (known && type->format)
       e.tensor.format = *type->format;
     else
@@ -168,7 +168,7 @@ class Header {
   }
 
   // The length of a row first; what has no such shape is not read.
-  void finish_shape(Entry& e) const {
+  void finish_shape(FileEntry& e) const {
     auto& shape = e.tensor.shape;
     std::ranges::reverse(shape);
     if (shape.empty()) shape = {1};
@@ -188,10 +188,10 @@ class Header {
 
 std::vector<Tensor> read_safetensors(std::span<const uint8_t> bytes, const std::string& name,
                                      std::vector<Unreadable>* unreadable) {
-  std::vector<Entry> entries = Header(bytes, name).entries();
+  std::vector<FileEntry> entries = Header(bytes, name).entries();
   std::vector<Tensor> tensors;
   tensors.reserve(entries.size());
-  for (Entry& e : entries) {
+  for (FileEntry& e : entries) {
     if (e.reason.empty())
       tensors.push_back(std::move(e.tensor));
     else if (unreadable)

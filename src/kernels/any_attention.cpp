@@ -15,7 +15,7 @@ using namespace ptx;
 namespace {
 
 // A lane's share of a row of up to `largest` values; what lies behind the row's end is 0.
-struct Share {
+struct LaneShare {
   Code& k;
   uint32_t pieces, vec, kv;
   U32 lane;
@@ -87,7 +87,7 @@ Kernel AnyAttention::build() const {
   chain_start(k, chained);
   const U32 row = k.block_id(), head = k.block_y(), heads = k.arg(&Args::heads);
   const U32 size = k.arg(&Args::head), value_size = k.arg(&Args::value_head);
-  const Share share{.k = k, .pieces = per_lane / vec, .vec = vec, .kv = kv, .lane = k.lane()};
+  const LaneShare share{.k = k, .pieces = per_lane / vec, .vec = vec, .kv = kv, .lane = k.lane()};
   const U32 kv_head = head / (heads / k.arg(&Args::kv_heads));
 
   chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before

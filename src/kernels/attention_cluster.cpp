@@ -21,7 +21,7 @@ using namespace ptx;
 
 namespace {
 
-using Args = ClusterAttention::Args;
+using ClusterArgs = ClusterAttention::Args;
 
 // Weights are 2^14 times too large, their sum too: the smallest that count are then no subnormal halves.
 constexpr float weight_bias = 14;
@@ -49,7 +49,7 @@ class Cluster {
     sequence_ = s_.splits > 1 ? k_.special(Special::clusterid_y) : k_.block_y();
     // without sequences too: the kernels after this one count on it having waited
     k_.when_else(
-        sequence_ < k_.arg(&Args::sequences), [&] { body(); }, [&] { chain_wait(k_, s_.chained); });
+        sequence_ < k_.arg(&ClusterArgs::sequences), [&] { body(); }, [&] { chain_wait(k_, s_.chained); });
     return k_.finish();
   }
 
@@ -68,7 +68,7 @@ class Cluster {
 
   void body() {
     rank_ = s_.splits > 1 ? k_.cluster_rank() : k_.constant(0u);
-    group_ = k_.arg(&Args::heads) / k_.arg(&Args::kv_heads);
+    group_ = k_.arg(&ClusterArgs::heads) / k_.arg(&ClusterArgs::kv_heads);
     kv_head_ = k_.block_id() / s_.splits;
     cluster_ = !s_.merge ? k_.constant(0u) : s_.splits > 1 ? k_.special(Special::clusterid_z) : k_.block_z();
     ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
@@ -91,8 +91,8 @@ class Cluster {
     k_.when_else(
         k_.warp() == s_.warps,
         [&] {
-          U32 of_table = s_.mapped ? load(k_.arg(&Args::sequence_of) + sequence_) : sequence_;
-          KvCache<Args> cache(k_, s_.layout, row_bytes(), of_table, kv_head_);
+          U32 of_table = s_.mapped ? load(k_.arg(&ClusterArgs::sequence_of) + sequence_) : sequence_;
+          KvCache<ClusterArgs> cache(k_, s_.layout, row_bytes(), of_table, kv_head_);
           U32 start = k_.constant(0u);
           if (fetches_early()) {
             U32 early = min(stage_count_, s_.stages);
@@ -123,12 +123,12 @@ class Cluster {
   // This block's positions: begin_ (a multiple of 16) to end_, less those before first_. Shares are equal to 16
   // positions, so a piece lies in one page.
   void share_out() {
-    length_ = k_.arg(&Args::length);
+    length_ = k_.arg(&ClusterArgs::length);
     if (s_.length == length_indirect)
-      length_ = k_.assume_uniform(bitcast<uint32_t>(load(k_.arg(&Args::lengths) + sequence_)), Uniform::cluster);
-    first_ = s_.window ? length_ - min(length_, k_.arg(&Args::window)) : k_.constant(0u);
+      length_ = k_.assume_uniform(bitcast<uint32_t>(load(k_.arg(&ClusterArgs::lengths) + sequence_)), Uniform::cluster);
+    first_ = s_.window ? length_ - min(length_, k_.arg(&ClusterArgs::window)) : k_.constant(0u);
     U32 start = first_ & ~15u, units = (length_ - start + 15u) / 16u;
-    U32 blocks = s_.merge ? k_.arg(&Args::clusters) * s_.splits : k_.constant(s_.splits);
+    U32 blocks = s_.merge ? k_.arg(&ClusterArgs::clusters) * s_.splits : k_.constant(s_.splits);
     U32 block = cluster_ * s_.splits + rank_, share = units / blocks, rest = units - share * blocks;
     U32 before = block * share + min(block, rest);  // the first `rest` blocks have one unit more
     begin_ = start + before * 16u;
@@ -142,7 +142,7 @@ class Cluster {
   // Stages from ... to - 1, by the fetching warp: lanes 0 to 7 a piece of K each, lanes 8 to 15 of V, the others of
   // their scales. With `early` the sequence's newest position is left out (with the scales of its piece), and so is the
   // arrival at the barrier of its stage.
-  void fetch(const KvCache<Args>& cache, U32 from, U32 to, bool early) {
+  void fetch(const KvCache<ClusterArgs>& cache, U32 from, U32 to, bool early) {
     U32 lane = k_.lane(), mine = (lane & 7u) * s_.rows;
     Pred is_k = (lane & 8u) == 0u;
     Global<uint8_t> source{select(is_k, cache.k().base, cache.v().base)};
@@ -212,7 +212,7 @@ class Cluster {
             [&](U32 of_piece) { return of_piece * s_.scale_bytes() + scales_at(); });
   }
   // What the fetching warp will ask for first after the wait.
-  void bring_to_l2(const KvCache<Args>& cache, U32 from) {
+  void bring_to_l2(const KvCache<ClusterArgs>& cache, U32 from) {
     U32 to = min(from + s_.ahead, stage_count_);
     const uint32_t lines = (row_bytes() + 127) / 128;
     k_.loop(begin_ + from * positions() + k_.lane(), min(begin_ + to * positions(), length_ - 1u), 32u, [&](U32 at) {
@@ -225,14 +225,14 @@ class Cluster {
   // Where a row of a stage begins, from the start of its keys.
   U32 row_at(U32 row) { return row / s_.rows * piece() + row % s_.rows * row_bytes(); }
   // Of the kv head, as KvCache::k() and v() are.
-  U64 scales_of(const KvCache<Args>& cache, Pred is_k) {
-    U64 before = (cache.k().base - k_.arg(&Args::k).base) >> 4u;
-    return select(is_k, k_.arg(&Args::k_scale).base, k_.arg(&Args::v_scale).base) + before;
+  U64 scales_of(const KvCache<ClusterArgs>& cache, Pred is_k) {
+    U64 before = (cache.k().base - k_.arg(&ClusterArgs::k).base) >> 4u;
+    return select(is_k, k_.arg(&ClusterArgs::k_scale).base, k_.arg(&ClusterArgs::v_scale).base) + before;
   }
 
   // Waits for the kernels before this one and brings the newest position into its stage, if that was fetched early.
   // Ordinary loads: for one row they are faster than a copy.
-  void wait_and_add_newest(const KvCache<Args>& cache) {
+  void wait_and_add_newest(const KvCache<ClusterArgs>& cache) {
     const uint32_t words = row_bytes() / 16, scale_words = q8() ? s_.rows * scale_row() / 16 : 0;
     const uint32_t all = 2 * (words + scale_words), rounds = (all + 31) / 32;
     U32 at = length_ - 1u - begin_, stage = at / positions(), in_stage = at % positions();
@@ -268,8 +268,9 @@ class Cluster {
   // Row lane / 4 of the left operand, for every 16 values of the head dimension.
   Global<float> q_row() {
     U32 head = kv_head_ * group_ + min(k_.lane() / 4u, group_ - 1u), column = k_.lane() % 4u * (q8() ? 4u : 2u);
-    U32 given = k_.arg(&Args::q_stride), stride = select(given == 0u, k_.arg(&Args::heads) * s_.head_dim, given);
-    return k_.arg(&Args::q) + mul_wide(sequence_, stride) + (head * s_.head_dim + column);
+    U32 given = k_.arg(&ClusterArgs::q_stride),
+        stride = select(given == 0u, k_.arg(&ClusterArgs::heads) * s_.head_dim, given);
+    return k_.arg(&ClusterArgs::q) + mul_wide(sequence_, stride) + (head * s_.head_dim + column);
   }
   std::vector<Tile<heddle::f16, 16, 16>> load_q(Global<float> q) {
     Pred real = k_.lane() / 4u < group_;
@@ -288,7 +289,8 @@ class Cluster {
   void compute(const std::vector<Tile<heddle::f16, 16, 16>>& q, OnlineSoftmax& softmax,
                std::vector<Acc<float, 16, 8>>& out) {
     U32 lane = k_.lane();
-    const Score score = s_.softcap ? Score(k_.arg(&Args::scale), k_.arg(&Args::softcap)) : Score(k_.arg(&Args::scale));
+    const Score score = s_.softcap ? Score(k_.arg(&ClusterArgs::scale), k_.arg(&ClusterArgs::softcap))
+                                   : Score(k_.arg(&ClusterArgs::scale));
     // what this lane names for ldmatrix: row lane % 8 of matrix lane / 8
     U32 in_piece = lane % 8u * piece(), odd = lane / 8u % 2u, upper = lane / 16u;
     U32 k_at = in_piece + upper * row_bytes() + odd * 16u;                // matrices: tile 0, 0, 1, 1
@@ -455,14 +457,14 @@ class Cluster {
     while (sharers * 2 * per_head * 4 <= k_.threads() && sharers < std::min(parts(), 32u)) sharers *= 2;
     U32 member = k_.thread() % sharers, count = group_ * per_head;
     if (dim_tiles() < s_.splits) count = select(rank_ < dim_tiles(), count, 0u);  // some blocks have no values
-    U64 pair = mad_wide(sequence_, k_.arg(&Args::kv_heads), widen(kv_head_));
-    auto out = k_.arg(&Args::out) +
-               mad_wide(sequence_, k_.arg(&Args::heads), widen(kv_head_ * group_)) * uint64_t(s_.head_dim);
+    U64 pair = mad_wide(sequence_, k_.arg(&ClusterArgs::kv_heads), widen(kv_head_));
+    auto out = k_.arg(&ClusterArgs::out) +
+               mad_wide(sequence_, k_.arg(&ClusterArgs::heads), widen(kv_head_ * group_)) * uint64_t(s_.head_dim);
     // where an item of cluster c lies: 4 values, maximum, sum, two floats to the next 16 bytes
     auto partial = [&](U32 c, U32 item) {
-      U64 cluster = mad(pair, widen(k_.arg(&Args::clusters)), widen(c));
+      U64 cluster = mad(pair, widen(k_.arg(&ClusterArgs::clusters)), widen(c));
       U64 block = mad(cluster, k_.constant(uint64_t(s_.splits)), widen(rank_));
-      return k_.arg(&Args::partial) + mad(block, k_.constant(uint64_t(per_head) * 8), widen(item)) * uint64_t(8);
+      return k_.arg(&ClusterArgs::partial) + mad(block, k_.constant(uint64_t(per_head) * 8), widen(item)) * uint64_t(8);
     };
     // f(item, head, first value) for all items; lanes that have none take the last and are not `real`
     auto each_item = [&](auto&& f) {
@@ -523,8 +525,8 @@ class Cluster {
     auto last = k_.shared<uint32_t>(1);
     k_.barrier();
     k_.when(k_.thread() == 0u, [&] {
-      auto arrived = k_.arg(&Args::arrived) + mad(pair, k_.constant(uint64_t(s_.splits)), widen(rank_));
-      U32 others = k_.arg(&Args::clusters) - 1u;
+      auto arrived = k_.arg(&ClusterArgs::arrived) + mad(pair, k_.constant(uint64_t(s_.splits)), widen(rank_));
+      U32 others = k_.arg(&ClusterArgs::clusters) - 1u;
       // release: what the block wrote before the barrier; acquire: the last to come sees that of all, and finds the
       // count at 0 again
       U32 before = atomic(Atomic::inc, arrived, others, {.order = Order::acq_rel});
@@ -535,7 +537,7 @@ class Cluster {
       each_item([&](U32 item, U32 head, U32 quad, Pred real) {
         OnlineSoftmax all(k_, 4);
         const uint32_t at_once = 4;  // loads under way together
-        U32 clusters = k_.arg(&Args::clusters);
+        U32 clusters = k_.arg(&ClusterArgs::clusters);
         k_.loop(member, clusters, sharers * at_once, [&](U32 base) {
           std::vector<F32> tops, sums;
           std::vector<Vec<float, 4>> values;
@@ -557,7 +559,7 @@ class Cluster {
   static constexpr uint32_t part_row = 72;  // 8 heads x 8 values, and 8 floats to keep the parts in different banks
 
   ClusterAttention s_;
-  Builder<Args> k_;
+  Builder<ClusterArgs> k_;
   U32 sequence_, rank_, cluster_, group_, kv_head_;  // group_: query heads per kv head
   U32 length_, first_, begin_, end_, stage_count_;
   Pred newest_early_;              // the newest position is this block's, in a stage that is fetched before the wait
@@ -586,7 +588,7 @@ size_t ClusterAttention::partial_count(uint32_t sequences, uint32_t kv_heads, ui
   return size_t(sequences) * kv_heads * clusters * splits * items_per_head(*this) * 8 * 8;
 }
 
-Grid ClusterAttention::grid(const Args& args) const {
+Grid ClusterAttention::grid(const ClusterArgs& args) const {
   check_kv_cache(name, args, layout);
   if (args.heads / args.kv_heads > 8)
     throw Error("{}: {} heads for {} kv heads, but there may be at most 8 for one", name, args.heads, args.kv_heads);

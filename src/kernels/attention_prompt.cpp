@@ -16,12 +16,12 @@ using namespace ptx;
 
 namespace {
 
-using Args = PromptAttention::Args;
+using PromptArgs = PromptAttention::Args;
 using A = Tile<heddle::f16, 16, 16>;
 using B = Tile<heddle::f16, 16, 8>;
 
 // Weights are 2^14 times too large, their sum too: the smallest that count are then no subnormal halves.
-constexpr float weight_bias = 14;
+constexpr float prompt_weight_bias = 14;
 
 class Prompt {
  public:
@@ -32,11 +32,11 @@ class Prompt {
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
-    U32 heads = k_.arg(&Args::heads), block = s_.splits > 1 ? k_.special(Special::clusterid_x) : k_.block_id();
-    U32 turn = block / heads, count = k_.arg(&Args::tile_count);
+    U32 heads = k_.arg(&PromptArgs::heads), block = s_.splits > 1 ? k_.special(Special::clusterid_x) : k_.block_id();
+    U32 turn = block / heads, count = k_.arg(&PromptArgs::tile_count);
     head_ = block - turn * heads;
     k_.when(turn < count, [&] {
-      auto tile = load_vec<4>((k_.arg(&Args::tiles) + (count - 1u - turn)).as<uint32_t>());
+      auto tile = load_vec<4>((k_.arg(&PromptArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
       for (U32& v : tile) v = k_.assume_uniform(v, s_.splits > 1 ? Uniform::cluster : Uniform::block);
       sequence_ = tile[0], first_row_ = tile[1], rows_ = tile[2], first_ = tile[3];
       k_.when(rows_ > 0u, [&] { body(); });
@@ -55,7 +55,7 @@ class Prompt {
     stages_ = k_.shared<uint8_t>(std::max(s_.ring_bytes(), s_.merge_bytes()), 128);
     if (s_.window) {
       U32 seen = first_ + 1u;
-      lowest_ = seen - min(seen, k_.arg(&Args::window));
+      lowest_ = seen - min(seen, k_.arg(&PromptArgs::window));
     } else {
       lowest_ = k_.constant(0u);
     }
@@ -124,11 +124,11 @@ class Prompt {
 
   // --- K and V ------------------------------------------------------------------------------------------------------
   void cache_setup() {
-    U32 page_size = k_.arg(&Args::page_size), kv_heads = k_.arg(&Args::kv_heads);
-    U64 head = mul_wide(head_ / (k_.arg(&Args::heads) / kv_heads), page_size) * uint64_t(s_.data_bytes());
-    k_at_ = k_.arg(&Args::k) + head, v_at_ = k_.arg(&Args::v) + head;
+    U32 page_size = k_.arg(&PromptArgs::page_size), kv_heads = k_.arg(&PromptArgs::kv_heads);
+    U64 head = mul_wide(head_ / (k_.arg(&PromptArgs::heads) / kv_heads), page_size) * uint64_t(s_.data_bytes());
+    k_at_ = k_.arg(&PromptArgs::k) + head, v_at_ = k_.arg(&PromptArgs::v) + head;
     page_bytes_ = mul_wide(kv_heads, page_size) * uint64_t(s_.data_bytes());
-    table_ = k_.arg(&Args::table) + mul_wide(sequence_, k_.arg(&Args::table_stride));
+    table_ = k_.arg(&PromptArgs::table) + mul_wide(sequence_, k_.arg(&PromptArgs::table_stride));
     pages_.emplace(k_, page_size);
   }
   // One group of copies: 8 threads take a row, 128 bytes at a time. Positions that no query sees become zeros, because
@@ -143,7 +143,7 @@ class Prompt {
         if (s_.window) real = real && position >= lowest_;
         auto offset = k_.var(uint64_t(0));
         k_.when(real, [&] {
-          U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&Args::page_size);
+          U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&PromptArgs::page_size);
           U32 page = bitcast<uint32_t>(load(table_ + slot));
           offset = mad_wide(in_page, s_.data_bytes(), widen(page) * page_bytes_) + widen(piece * 16u);
         });
@@ -177,12 +177,12 @@ class Prompt {
         U32 piece = select(is_k, item, item - all), position = begin_ + step * s_.positions + piece / pieces * 16u;
         auto offset = k_.var(uint64_t(0));
         k_.when(position < end_, [&] {
-          U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&Args::page_size);
+          U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&PromptArgs::page_size);
           U32 page = bitcast<uint32_t>(load(table_ + slot));
           offset = mad_wide(in_page, s_.scale_bytes(), widen(page) * (page_bytes_ >> 4u)) + widen(piece % pieces * 16u);
         });
-        U64 head = (k_at_.base - k_.arg(&Args::k).base) >> 4u;
-        Global<uint8_t> from{select(is_k, k_.arg(&Args::k_scale).base, k_.arg(&Args::v_scale).base) + head};
+        U64 head = (k_at_.base - k_.arg(&PromptArgs::k).base) >> 4u;
+        Global<uint8_t> from{select(is_k, k_.arg(&PromptArgs::k_scale).base, k_.arg(&PromptArgs::v_scale).base) + head};
         copy_async<16>(stages_ + (to + item * 16u + 2 * k_bytes()), from + offset.get(),
                        select(position < end_, k_.constant(16u), 0u));
       });
@@ -194,7 +194,7 @@ class Prompt {
   // q times the scale in base 2, as left operands: for every 16 values 4 registers, and with exact_q 4 more of what the
   // rounding lost. Where they are too many, each lane keeps its own in shared memory.
   void load_q() {
-    const F32 factor = k_.arg(&Args::scale) * float(std::numbers::log2e);
+    const F32 factor = k_.arg(&PromptArgs::scale) * float(std::numbers::log2e);
     if (!s_.q_in_registers()) {
       auto all = k_.shared<uint32_t>(s_.threads() * s_.head_dim / 4 * (1 + s_.exact_q), 16);
       q_shared_ = all + k_.thread() * 4u;
@@ -202,7 +202,7 @@ class Prompt {
     std::vector<Global<float>> row;
     for (uint32_t half : {0u, 8u}) {
       U32 r = min(warp_first_ + group_row_ + half, rows_ - 1u);  // rows that are not there: the last one
-      row.push_back(k_.arg(&Args::q) + mul_wide(first_row_ + r, k_.arg(&Args::q_stride)) +
+      row.push_back(k_.arg(&PromptArgs::q) + mul_wide(first_row_ + r, k_.arg(&PromptArgs::q_stride)) +
                     (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 4u : 2u)));
     }
     for (uint32_t d = 0; d < s_.head_dim; d += 16) {
@@ -235,7 +235,7 @@ class Prompt {
     for (uint32_t i = 0; i < s_.positions / 8; ++i) scores.emplace_back(k_);
     q8() ? multiply_q8(stage, scores) : multiply_f16(stage, scores);
     if (s_.softcap) {
-      const Score score(k_.arg(&Args::scale), k_.arg(&Args::softcap));
+      const Score score(k_.arg(&PromptArgs::scale), k_.arg(&PromptArgs::softcap));
       F32 factor = rcp(score.cap);  // from base 2 to parts of the cap
       for (auto& tile : scores)
         for (uint32_t i = 0; i < 4; ++i) tile.set(i, score.of(tile.get(i) * factor));
@@ -243,7 +243,8 @@ class Prompt {
     mask(scores, start);
     raise(scores);
 
-    const std::array<F32, 2> base{softmax_[0].max.get() - weight_bias, softmax_[1].max.get() - weight_bias};
+    const std::array<F32, 2> base{softmax_[0].max.get() - prompt_weight_bias,
+                                  softmax_[1].max.get() - prompt_weight_bias};
     for (uint32_t i = 0; i < s_.positions / 16; ++i) {
       A weights;
       for (uint32_t reg = 0; reg < 4; ++reg) {  // rows 0, 8 of the first 8 positions, then of the next 8
@@ -334,13 +335,13 @@ class Prompt {
   void mask(std::vector<Acc<float, 16, 8>>& scores, U32 start) {
     U32 top = first_ + warp_first_;  // the warp's first position
     Pred some = start + (s_.positions - 1) > top;
-    if (s_.window) some = some || top + 15u - start >= k_.arg(&Args::window);
+    if (s_.window) some = some || top + 15u - start >= k_.arg(&PromptArgs::window);
     k_.when(some, [&] {
       for (uint32_t i = 0; i < scores.size(); ++i)
         for (uint32_t reg = 0; reg < 4; ++reg) {
           U32 at = start + k_.lane() % 4u * 2u + (i * 8 + reg % 2), own = top + group_row_ + reg / 2 * 8;
           Pred seen = at <= own;
-          if (s_.window) seen = seen && own - at < k_.arg(&Args::window);
+          if (s_.window) seen = seen && own - at < k_.arg(&PromptArgs::window);
           scores[i].set(reg, select(seen, scores[i].get(reg), OnlineSoftmax::masked));
         }
     });
@@ -370,7 +371,7 @@ class Prompt {
       F32 factor = softmax_[row].inverse_sum();
       U32 r = warp_first_ + group_row_ + row * 8;
       k_.when(r < rows_, [&] {
-        auto to = k_.arg(&Args::out) + mul_wide(first_row_ + r, k_.arg(&Args::out_stride)) +
+        auto to = k_.arg(&PromptArgs::out) + mul_wide(first_row_ + r, k_.arg(&PromptArgs::out_stride)) +
                   (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 8u : 2u));
         auto value = [&](uint32_t d, uint32_t column) { return out_[d].get(row * 2 + column) * factor; };
         for (uint32_t d = 0; !q8() && d < dim_tiles(); ++d)
@@ -384,7 +385,7 @@ class Prompt {
   }
 
   const PromptAttention& s_;
-  Builder<Args> k_;
+  Builder<PromptArgs> k_;
   U32 head_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 lowest_, begin_, end_;                 // positions that some row sees: lowest_ to end_ - 1; begin_: rounded down
@@ -411,7 +412,7 @@ Kernel PromptAttention::build() const {
   return Prompt(*this).build();
 }
 
-Grid PromptAttention::grid(const Args& args) const {
+Grid PromptAttention::grid(const PromptArgs& args) const {
   if (args.kv_heads == 0 || args.heads == 0 || args.heads % args.kv_heads)
     throw Error("prompt_attention: {} heads are not a positive multiple of {} kv heads", args.heads, args.kv_heads);
   if (args.page_size == 0 || args.page_size % 16)

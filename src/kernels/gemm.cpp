@@ -13,7 +13,7 @@ using namespace ptx;
 
 namespace {
 
-using Args = Gemm::Args;
+using GemmArgs = Gemm::Args;
 using A = Tile<heddle::f16, 16, 16>;
 using B = Tile<heddle::f16, 16, 8>;
 
@@ -21,15 +21,15 @@ using B = Tile<heddle::f16, 16, 8>;
 // column by column before the next rows begin. 132 blocks of 128 x 256 are then 2048 x 2112 of y.
 constexpr uint32_t rows_together = 2048;
 
-class Product {
+class GemmWriter {
  public:
-  explicit Product(const Gemm& spec)
+  explicit GemmWriter(const Gemm& spec)
       : s_(spec), k_(std::string(spec.name), {.threads = spec.threads(), .min_blocks = spec.resident}) {}
 
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
-    U32 m = k_.arg(&Args::m), n = k_.arg(&Args::n);
+    U32 m = k_.arg(&GemmArgs::m), n = k_.arg(&GemmArgs::n);
     U32 down = (m + (s_.rows - 1)) / s_.rows, along = (n + (s_.cols - 1)) / s_.cols;
     const uint32_t together = rows_together / s_.rows;
     U32 block = k_.block_id(), of_group = along * together;
@@ -71,8 +71,8 @@ class Product {
 
   void body() {
     stages_ = k_.shared<uint8_t>(s_.shared_bytes(), 128);
-    a_ = share(k_.arg(&Args::a), row_, k_.arg(&Args::m), k_.arg(&Args::lda), s_.rows, 0);
-    b_ = share(k_.arg(&Args::b), col_, k_.arg(&Args::n), k_.arg(&Args::ldb), s_.cols, a_bytes());
+    a_ = share(k_.arg(&GemmArgs::a), row_, k_.arg(&GemmArgs::m), k_.arg(&GemmArgs::lda), s_.rows, 0);
+    b_ = share(k_.arg(&GemmArgs::b), col_, k_.arg(&GemmArgs::n), k_.arg(&GemmArgs::ldb), s_.cols, a_bytes());
     U32 lane = k_.lane(), warp = k_.warp();
     warp_row_ = warp / s_.warps_along * warp_rows(), warp_col_ = warp % s_.warps_along * warp_cols();
     // ldmatrix: lane 8 i + r names row r of matrix i. Of a: 16 rows, then the same with the next 8 values of k; of b: 8
@@ -127,7 +127,7 @@ class Product {
   }
 
   void multiply() {
-    U32 tiles = (k_.arg(&Args::k) + (s_.depth - 1)) / s_.depth;
+    U32 tiles = (k_.arg(&GemmArgs::k) + (s_.depth - 1)) / s_.depth;
     const uint32_t ahead = s_.stages - 1, last = steps() - 1, end = s_.shared_bytes();
     for (uint32_t i = 0; i < ahead; ++i) copy(k_.constant(i), k_.constant(i * stage_bytes()), tiles, 0, 1);
     copy_wait(k_, ahead - 1);
@@ -163,7 +163,7 @@ class Product {
   // Two rows at a time, so that all they read is under way before the first is written. What lies outside of y is read
   // from its last row or pair of columns, and not written.
   void write() {
-    U32 lane = k_.lane(), m = k_.arg(&Args::m), n = k_.arg(&Args::n);
+    U32 lane = k_.lane(), m = k_.arg(&GemmArgs::m), n = k_.arg(&GemmArgs::n);
     U32 first_row = row_ + warp_row_ + lane / 4u, first_col = col_ + warp_col_ + lane % 4u * 2u;
     const uint32_t along = warp_cols() / 8;
     std::vector<U32> cols;
@@ -171,7 +171,7 @@ class Product {
     for (uint32_t j = 0; j < along; ++j) {
       cols.push_back(first_col + j * 8);
       if (!s_.bias) continue;
-      for (uint32_t i : {0u, 1u}) bias.push_back(load(k_.arg(&Args::bias) + min(cols[j] + i, n - 1u)));
+      for (uint32_t i : {0u, 1u}) bias.push_back(load(k_.arg(&GemmArgs::bias) + min(cols[j] + i, n - 1u)));
     }
     for (uint32_t i = 0; i < warp_rows() / 16; ++i) {
       std::vector<Global<float>> at;
@@ -179,8 +179,8 @@ class Product {
       std::vector<Vec<float, 2>> old;
       for (uint32_t half : {0u, 1u}) {
         U32 row = min(first_row + (i * 16 + half * 8), m - 1u);
-        scale.push_back(load(k_.arg(&Args::scale) + row));
-        at.push_back(k_.arg(&Args::y) + mul_wide(row, k_.arg(&Args::y_stride)));
+        scale.push_back(load(k_.arg(&GemmArgs::scale) + row));
+        at.push_back(k_.arg(&GemmArgs::y) + mul_wide(row, k_.arg(&GemmArgs::y_stride)));
         for (uint32_t j = 0; j < along && s_.add; ++j)
           old.push_back(load_vec<2>(at[half] + min(cols[j], (n - 1u) & ~1u)));
       }
@@ -202,7 +202,7 @@ class Product {
   }
 
   const Gemm& s_;
-  Builder<Args> k_;
+  Builder<GemmArgs> k_;
   U32 row_, col_;            // of y, where the tile begins
   U32 warp_row_, warp_col_;  // in the tile, where this warp's part begins
   Shared<uint8_t> stages_;
@@ -227,10 +227,10 @@ Kernel Gemm::build() const {
   if (step % 8 || rows % step || cols % step)
     throw Error("gemm: {} threads copy {} rows at a time, but {} rows and {} columns must be multiples of that and 8",
                 threads(), step, rows, cols);
-  return Product(*this).build();
+  return GemmWriter(*this).build();
 }
 
-Grid Gemm::grid(const Args& args) const {
+Grid Gemm::grid(const GemmArgs& args) const {
   auto refuse = [](const char* field, uint32_t value, uint32_t multiple, uint32_t least) {
     if (value % multiple || value < least)
       throw Error("gemm: {} is {}, but it must be a multiple of {} and at least {}", field, value, multiple, least);

@@ -18,9 +18,9 @@ uint32_t column_floats(const Gemv& spec, uint32_t cols) { return padded(spec) ? 
 // Values of a column in a chunk: whole steps of every format.
 uint32_t chunk_cols(const Gemv& spec) { return Gemv::chunk_values / spec.columns / 1024 * 1024; }
 
-class Writer {
+class GemvWriter {
  public:
-  explicit Writer(const Gemv& s)
+  explicit GemvWriter(const Gemv& s)
       : spec(s),
         k(std::string(Gemv::name), s.warps * 32),
         weights(s),
@@ -234,7 +234,7 @@ void check_together(const Gemv& s) {
 Kernel Gemv::build() const {
   check_fields(*this);
   check_together(*this);
-  return Writer(*this).write();
+  return GemvWriter(*this).write();
 }
 
 Grid Gemv::grid(const Args& args) const {

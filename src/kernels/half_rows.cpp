@@ -13,7 +13,7 @@ using namespace ptx;
 
 namespace {
 
-using Args = HalfRows::Args;
+using HalfRowsArgs = HalfRows::Args;
 
 class Rows {
  public:
@@ -22,8 +22,8 @@ class Rows {
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);  // all blocks: even one without work vouches for the kernels before
-    row_ = k_.block_id(), cols_ = k_.arg(&Args::cols);
-    k_.when(row_ < k_.arg(&Args::rows), [&] { body(); });
+    row_ = k_.block_id(), cols_ = k_.arg(&HalfRowsArgs::cols);
+    k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
     return k_.finish();
   }
 
@@ -55,22 +55,22 @@ class Rows {
 
   void body() {
     U32 from = row_;
-    if (s_.gather) from = load(k_.arg(&Args::list) + row_);
-    std::vector<F32> v = load_row(k_.arg(&Args::x) + mul_wide(from, k_.arg(&Args::x_stride)));
+    if (s_.gather) from = load(k_.arg(&HalfRowsArgs::list) + row_);
+    std::vector<F32> v = load_row(k_.arg(&HalfRowsArgs::x) + mul_wide(from, k_.arg(&HalfRowsArgs::x_stride)));
     if (s_.norm == HalfRows::rms) divide(v, sum_of(v, true) / to_f32(cols_));
     if (s_.norm == HalfRows::layer) center(v);
     if (s_.weight) {
-      const std::vector<F32> weight = load_row(k_.arg(&Args::weight));
+      const std::vector<F32> weight = load_row(k_.arg(&HalfRowsArgs::weight));
       for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] * (s_.plus_one ? weight[i] + 1.0f : weight[i]);
     }
     if (s_.bias) {
-      const std::vector<F32> bias = load_row(k_.arg(&Args::bias));
+      const std::vector<F32> bias = load_row(k_.arg(&HalfRowsArgs::bias));
       for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] + bias[i];
     }
     write(v);
   }
   void divide(std::vector<F32>& v, F32 mean_square) {
-    F32 factor = rsqrt_approx(mean_square + k_.arg(&Args::epsilon));
+    F32 factor = rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon));
     for (F32& x : v) x = x * factor;
   }
   // The mean of large values is off by many of their units in the last place, so what the differences from it lack to
@@ -101,20 +101,20 @@ class Rows {
     for (size_t i = 1; i < v.size(); ++i) top = max(top, abs(v[i]));
     S32 power = power_for(block_max(k_, top));
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
-    k_.when(k_.thread() == 0u, [&] { store(k_.arg(&Args::scale) + row_, two_to(power)); });
+    k_.when(k_.thread() == 0u, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
     F32 factor = two_to(-power);
-    U32 ld = k_.arg(&Args::ld), in_group = row_;
-    auto out = k_.arg(&Args::out) + mul_wide(row_, ld);
+    U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
+    auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
     if (s_.slices) {
-      U32 size = k_.arg(&Args::group), group = row_ / size;
+      U32 size = k_.arg(&HalfRowsArgs::group), group = row_ / size;
       in_group = row_ - group * size;
-      out = k_.arg(&Args::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
+      out = k_.arg(&HalfRowsArgs::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
     }
     // as half_place has it
     auto place = [&](U32 i) {
       if (!s_.slices) return i;
       U32 slice = i / s_.slices, piece = half_piece<U32>(i % s_.slices / 8u, in_group);
-      return slice * (k_.arg(&Args::group) * s_.slices) + piece * 8u + i % 8u;
+      return slice * (k_.arg(&HalfRowsArgs::group) * s_.slices) + piece * 8u + i % 8u;
     };
     each([&](uint32_t j, U32 i) {
       auto value = [&](uint32_t c) { return v[j * s_.vec + c] * factor; };
@@ -129,7 +129,7 @@ class Rows {
   }
 
   const HalfRows& s_;
-  Builder<Args> k_;
+  Builder<HalfRowsArgs> k_;
   U32 row_, cols_;
 };
 
@@ -142,7 +142,7 @@ Kernel HalfRows::build() const {
   return Rows(*this).build();
 }
 
-Grid HalfRows::grid(const Args& args) const {
+Grid HalfRows::grid(const HalfRowsArgs& args) const {
   if (args.cols == 0 || args.cols % vec || args.x_stride % vec || args.x_stride < args.cols)
     throw Error("half_rows: {} columns every {}, but with vec = {} both must be positive multiples of that", args.cols,
                 args.x_stride, vec);

@@ -18,7 +18,7 @@ using namespace ptx;
 
 namespace {
 
-using Args = Product::Args;
+using MmaArgs = Product::Args;
 using A = Tile<heddle::f16, 16, 16>;
 using B = Tile<heddle::f16, 16, 8>;
 
@@ -35,9 +35,9 @@ Product ending(const MmaProduct& s) {
           .halves = s.halves};
 }
 
-class Writer {
+class MmaWriter {
  public:
-  explicit Writer(const MmaProduct& s)
+  explicit MmaWriter(const MmaProduct& s)
       : s_(s),
         out_(ending(s)),
         compute_(team * s.teams),
@@ -70,7 +70,8 @@ class Writer {
 
  private:
   void share_out() {
-    U32 rows = k_.arg(&Args::rows) - k_.arg(&Args::first_rows), tile_rows = (rows + (tile_rows_ - 1)) / tile_rows_;
+    U32 rows = k_.arg(&MmaArgs::rows) - k_.arg(&MmaArgs::first_rows),
+        tile_rows = (rows + (tile_rows_ - 1)) / tile_rows_;
     U32 each = tile_rows / k_.grid_x(), more = tile_rows % k_.grid_x();
     first_ = k_.block_id() * each + min(k_.block_id(), more);
     count_ = each + select(k_.block_id() < more, k_.constant(1u), 0u);
@@ -99,12 +100,12 @@ class Writer {
     full.arrive_expect_bytes(here * bytes + slices * (s_.columns * s_.tile_cols * 2));
     k_.loop(0u, here, 1u, [&](U32 i) {
       U32 tile = (first_ + band * band_tiles_ + i) * s_.slices + step * s_.slices_per_stage();
-      bulk_load(stage(s) + i * row_bytes_, k_.arg(&Args::w) + mul_wide(tile, tile_), bytes, full);
+      bulk_load(stage(s) + i * row_bytes_, k_.arg(&MmaArgs::w) + mul_wide(tile, tile_), bytes, full);
     });
   }
   void bring_x(U32 s, U32 step) {
     const uint64_t group = uint64_t(s_.slices) * s_.tile_cols * s_.columns * 2;
-    auto from = k_.arg(&Args::x) + (widen(k_.block_y()) * group + widen(step * x_bytes_));
+    auto from = k_.arg(&MmaArgs::x) + (widen(k_.block_y()) * group + widen(step * x_bytes_));
     bulk_load((stage(s)).offset(weight_bytes_), from, slices_of(step) * (s_.columns * s_.tile_cols * 2),
               Mbarrier{full_[0].at + s});
   }
@@ -221,17 +222,17 @@ class Writer {
   }
 
   void finish(U32 band, U32 here) {
-    auto scales = k_.arg(&Args::scales);
+    auto scales = k_.arg(&MmaArgs::scales);
     // a warp takes 32 rows of a vector at a time
     const uint32_t groups = (s_.band + 31) / 32, turns = s_.columns * groups;
     for (uint32_t c = 0; c < turns; c += compute_) {
       U32 turn = k_.warp() + c, column = turn / groups, vector = k_.block_y() * s_.columns + column;
-      k_.when(turn < turns && vector < k_.arg(&Args::vectors), [&] {
-        ProductOut out(k_, out_, k_.arg(&Args::y), vector);
+      k_.when(turn < turns && vector < k_.arg(&MmaArgs::vectors), [&] {
+        ProductOut out(k_, out_, k_.arg(&MmaArgs::y), vector);
         F32 factor = load(scales + vector) * (1 / TilePiece::half_factor(s_.weights()));
         U32 in_band = k_.lane() + turn % groups * 32u;
-        U32 row = k_.arg(&Args::first_rows) + (first_ + band * band_tiles_) * tile_rows_ + in_band;
-        Pred mine = in_band < min(here, s_.band) && row < k_.arg(&Args::rows);
+        U32 row = k_.arg(&MmaArgs::first_rows) + (first_ + band * band_tiles_) * tile_rows_ + in_band;
+        Pred mine = in_band < min(here, s_.band) && row < k_.arg(&MmaArgs::rows);
         out.prepare(row, mine);
         auto sum = k_.var(0.0f);
         k_.when(mine, [&] {
@@ -248,7 +249,7 @@ class Writer {
   const MmaProduct& s_;
   const Product out_;
   const uint32_t compute_;  // warps
-  Builder<Args> k_;
+  Builder<MmaArgs> k_;
   const uint32_t tile_rows_, band_tiles_, tile_, row_bytes_, weight_bytes_, x_bytes_, stride_;
   Shared<uint8_t> ring_;
   Shared<float> sums_;
@@ -278,10 +279,10 @@ Kernel MmaProduct::build() const {
   if (band / 16 % teams) throw Error("mma_product: {} teams share {} rows by sixteens", teams, band);
   if (band % (tile_values / tile_cols)) throw Error("mma_product: bands of {} rows are no whole tiles", band);
   if (y_bf16 && out != Product::gate && out != Product::act) throw Error("mma_product: y_bf16 is for act and gate");
-  return Writer(*this).write();
+  return MmaWriter(*this).write();
 }
 
-Grid MmaProduct::grid(const Args& args) const {
+Grid MmaProduct::grid(const MmaArgs& args) const {
   check_fields(*this);
   if (args.cols == 0 || args.cols > slices * tile_cols)
     throw Error("mma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols,

@@ -18,9 +18,9 @@ namespace {
 
 using Args = Product::Args;
 
-class Writer {
+class ProductWriter {
  public:
-  explicit Writer(const Product& s)
+  explicit ProductWriter(const Product& s)
       : s_(s),
         k_(std::string(Product::name), Launch{.threads = s.warps() * 32, .min_blocks = s.resident}),
         tile_rows_(tile_values / s.tile_cols),
@@ -280,7 +280,7 @@ void check_together(const Product& s) {
 Kernel Product::build() const {
   check_fields(*this);
   check_together(*this);
-  return Writer(*this).write();
+  return ProductWriter(*this).write();
 }
 
 Grid Product::grid(const Args& args) const {

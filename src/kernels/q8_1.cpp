@@ -10,7 +10,7 @@ using namespace ptx;
 
 namespace {
 
-constexpr uint32_t threads = 128;
+constexpr uint32_t q8_threads = 128;
 
 struct Quantised {
   U32 word;  // this lane's four int8
@@ -33,7 +33,7 @@ Quantised quantise(const Vec<float, 4>& v) {
 // v(first column, values): for this thread's four values; columns behind the last count as zeros.
 void each_quad(Builder<QuantizeQ8_1::Args>& k, auto&& body) {
   using Args = QuantizeQ8_1::Args;
-  U32 row = k.block_id(), cols = k.arg(&Args::cols), col = (k.block_y() * threads + k.thread()) * 4u;
+  U32 row = k.block_id(), cols = k.arg(&Args::cols), col = (k.block_y() * q8_threads + k.thread()) * 4u;
   k.when(row < k.arg(&Args::rows), [&] {
     std::vector<Var<float>> x;
     for (int i = 0; i < 4; ++i) x.push_back(k.var(0.0f));
@@ -54,7 +54,7 @@ size_t QuantizeQ8_1::row_bytes(size_t cols) const {
 
 Kernel QuantizeQ8_1::build() const {
   check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
+  Builder<Args> k(std::string(name), q8_threads);
   chain_start(k, chained);
   chain_wait(k, chained);
   each_quad(k, [&](U32 row, U32 col, U32 cols, Pred inside, const Vec<float, 4>& v) {
@@ -82,7 +82,7 @@ Grid QuantizeQ8_1::grid(const Args& args) const {
     throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", name, align, args.x.address,
                 args.y.address);
   // a block of the grid takes one row and so many columns of it
-  const uint32_t per_block = 4 * threads, wide = args.cols / per_block + (args.cols % per_block != 0);
+  const uint32_t per_block = 4 * q8_threads, wide = args.cols / per_block + (args.cols % per_block != 0);
   if (wide > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, 65535 * per_block);
   return {.x = args.rows ? args.rows : 1, .y = wide ? wide : 1};
 }

@@ -19,7 +19,7 @@ static_assert(sizeof(TokenBias) == 8);
 
 namespace {
 
-using Args = Sample::Args;
+using SampleArgs = Sample::Args;
 
 constexpr uint32_t max_vocab = 1u << 18;  // the sum of the weights fits a double
 
@@ -33,24 +33,24 @@ class Chain {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
     row_ = s_.splits > 1 ? k_.special(Special::clusterid_y) : k_.block_y();
-    k_.when(row_ < k_.arg(&Args::rows), [&] { body(); });
+    k_.when(row_ < k_.arg(&SampleArgs::rows), [&] { body(); });
     return k_.finish();
   }
 
  private:
   template <class T>
   Val<T> param(size_t offset) {
-    auto row = k_.arg(&Args::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
+    auto row = k_.arg(&SampleArgs::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
     return k_.assume_uniform(load(row.offset(int64_t(offset / 4)).template as<T>()), Uniform::cluster);
   }
 
   void body() {
-    U32 vocab = k_.arg(&Args::vocab);
+    U32 vocab = k_.arg(&SampleArgs::vocab);
     Share share(k_, s_.splits, s_.vec, vocab);
     const uint32_t words = Cuts::scratch_words(s_.splits);
     auto scratch = k_.shared<uint32_t>(words);
-    logits_ = k_.arg(&Args::logits) + mul_wide(row_, vocab);
-    text_ = k_.arg(&Args::texts) + mul_wide(row_, k_.arg(&Args::capacity));
+    logits_ = k_.arg(&SampleArgs::logits) + mul_wide(row_, vocab);
+    text_ = k_.arg(&SampleArgs::texts) + mul_wide(row_, k_.arg(&SampleArgs::capacity));
     length_ = param<uint32_t>(offsetof(SampleRow, length));
     const Penalties penalties{
         .repetition = param<float>(offsetof(SampleRow, repetition)),
@@ -60,10 +60,10 @@ class Chain {
         .length = length_,
         .prompt = param<uint32_t>(offsetof(SampleRow, prompt)),
         .biases = param<uint32_t>(offsetof(SampleRow, biases)),
-        .bias_entries = k_.arg(&Args::biases) + mul_wide(param<uint32_t>(offsetof(SampleRow, first_bias)), 2u),
+        .bias_entries = k_.arg(&SampleArgs::biases) + mul_wide(param<uint32_t>(offsetof(SampleRow, first_bias)), 2u),
         .text = text_,
-        .capacity = k_.arg(&Args::capacity)};
-    auto changed = k_.arg(&Args::changed) + mul_wide(row_, vocab);
+        .capacity = k_.arg(&SampleArgs::capacity)};
+    auto changed = k_.arg(&SampleArgs::changed) + mul_wide(row_, vocab);
     Pred changes = penalties.any();
     k_.when(changes, [&] { penalties.apply(share, logits_, changed, scratch, words); });
     Global<float> row{select(changes, changed.base, logits_.base)};
@@ -117,18 +117,18 @@ class Chain {
     F32 log_probability = k_.constant(0.0f);
     if (s_.logprob) log_probability = to_f32(to_f64(load(logits_ + id) - raw_largest_) - log_total_);
     write(id, log_probability);
-    U32 capacity = k_.arg(&Args::capacity);
+    U32 capacity = k_.arg(&SampleArgs::capacity);
     k_.when(capacity > 0u, [&] { store(text_ + length_ % capacity, id); });
-    auto params = k_.arg(&Args::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
+    auto params = k_.arg(&SampleArgs::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
     store(params.offset(offsetof(SampleRow, length) / 4), length_ + 1u);
   }
   void write(U32 id, F32 log_probability) {
-    auto out = k_.arg(&Args::out) + row_ * uint32_t(sizeof(Sampled) / 4);
+    auto out = k_.arg(&SampleArgs::out) + row_ * uint32_t(sizeof(Sampled) / 4);
     store_vec(out, Vec<uint32_t, 2>{id, bitcast<uint32_t>(log_probability)});
   }
 
   Sample s_;
-  Builder<Args> k_;
+  Builder<SampleArgs> k_;
   U32 row_, length_;
   Global<float> logits_;   // (vocab) as given
   Global<uint32_t> text_;  // (capacity)
@@ -143,7 +143,7 @@ Kernel Sample::build() const {
   return Chain(*this).build();
 }
 
-Grid Sample::grid(const Args& args) const {
+Grid Sample::grid(const SampleArgs& args) const {
   if (args.vocab == 0 || args.vocab % vec || args.vocab > max_vocab)
     throw Error("sample: a vocabulary of {}; with vec = {} a positive multiple of {} up to {} is expected", args.vocab,
                 vec, vec, max_vocab);

@@ -11,7 +11,7 @@ using namespace ptx;
 
 namespace {
 
-constexpr uint32_t threads = 128;
+constexpr uint32_t step_threads = 128;
 constexpr uint32_t sampled_words = sizeof(Sampled) / 4, params_words = sizeof(SampleRow) / 4;
 static_assert(sampled_words == 2 && offsetof(Sampled, id) == 0 && offsetof(SampleRow, step) % 8 == 0);
 
@@ -19,12 +19,12 @@ static_assert(sampled_words == 2 && offsetof(Sampled, id) == 0 && offsetof(Sampl
 
 Kernel StepAdvance::build() const {
   check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
+  Builder<Args> k(std::string(name), step_threads);
   chain_wait(k, chained);  // and no chain_start
   const U32 rows = k.arg(&Args::rows);
   const U64 step = load(k.arg(&Args::step));
   const U64 history_row = step % widen(k.arg(&Args::ring)) * widen(rows);
-  k.loop(k.thread(), rows, threads, [&](U32 row) {
+  k.loop(k.thread(), rows, step_threads, [&](U32 row) {
     const auto position = k.arg(&Args::positions) + row, length = k.arg(&Args::lengths) + row;
     const U32 before = load(position);
     k.when(before < no_position, [&] {

@@ -8,9 +8,9 @@ using namespace ptx;
 
 namespace {
 
-constexpr uint32_t threads = 256;
+constexpr uint32_t pack_threads = 256;
 
-struct Writer {
+struct PackWriter {
   Builder<TilePack::Args>& k;
   const TilePack& spec;
   const quant::Format format = quant::Format(spec.format);
@@ -32,7 +32,7 @@ struct Writer {
   template <class T>
   void move(const TilePlane& plane, Global<uint8_t> to, U32 first_row, U32 slice, U32 row_bytes) {
     const uint32_t units = plane.bytes / uint32_t(sizeof(T));  // of a block
-    k.loop(k.thread(), tile_values / tile_block_values(format) * units, threads, [&](U32 i) {
+    k.loop(k.thread(), tile_values / tile_block_values(format) * units, pack_threads, [&](U32 i) {
       U32 block = i / units, unit = i % units;
       U32 row = source(first_row + block / across);
       U32 at = (slice * across + block % across) * block_bytes + unit * uint32_t(sizeof(T)) + plane.from;
@@ -84,8 +84,8 @@ uint32_t TilePack::from_align() const {
 
 Kernel TilePack::build() const {
   check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  Writer{k, *this}.write();
+  Builder<Args> k(std::string(name), pack_threads);
+  PackWriter{k, *this}.write();
   return k.finish();
 }
 

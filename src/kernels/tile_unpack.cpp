@@ -22,7 +22,7 @@ F32 within_f16(F32 v) {  // NaN stays
 // Chunks of 16 bytes, moved about so that the pieces' runs and neighbours are in different banks.
 U32 place(U32 chunk) { return chunk ^ (chunk >> 3u & 7u); }
 
-struct Writer {
+struct UnpackWriter {
   Builder<TileUnpack::Args>& k;
   const TileUnpack& spec;
   const quant::Format weights = quant::Format(spec.format);
@@ -98,7 +98,7 @@ struct Writer {
 Kernel TileUnpack::build() const {
   check_fields(*this);
   Builder<Args> k(std::string(name), pieces);
-  Writer{k, *this}.write_all();
+  UnpackWriter{k, *this}.write_all();
   return k.finish();
 }
 

@@ -183,7 +183,7 @@ uint32_t cache_tokens(const BenchOptions& options) {
   return uint32_t(most);
 }
 
-std::string name_of(const Row& row) {
+std::string label_of(const Row& row) {
   std::string name = row.prompt ? fmt::format("prompt {}", row.prompt) : fmt::format("decode {}", row.tokens);
   if (row.batch > 1) name += fmt::format(" x {}", row.batch);
   if (row.depth) name += fmt::format(" after {}", row.depth);
@@ -191,7 +191,7 @@ std::string name_of(const Row& row) {
 }
 
 void print_row(const Row& row, std::ostream& out) {
-  out << fmt::format("{:<24} {:>7}  {:>9.2f} ({:.2f} - {:.2f})", name_of(row),
+  out << fmt::format("{:<24} {:>7}  {:>9.2f} ({:.2f} - {:.2f})", label_of(row),
                      row.threads ? std::to_string(row.threads) : "gpu", row.median(), row.rates.front(),
                      row.rates.back());
   out << fmt::format("  {:.0f} G products/s", row.products / 1e9);

@@ -9,7 +9,7 @@
 namespace heddle {
 namespace {
 
-std::string name_of(const CLI::Option& option) {
+std::string setting_name(const CLI::Option& option) {
   return option.get_lnames().empty() ? "" : option.get_lnames().front();
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> ChatSettings::names() {
   AnswerOptions any;
   Parser parser(any);
   std::vector<std::string> result;
-  for (const CLI::Option* option : parser.app.get_options()) result.push_back(name_of(*option));
+  for (const CLI::Option* option : parser.app.get_options()) result.push_back(setting_name(*option));
   return result;
 }
 

@@ -122,7 +122,7 @@ void print_device(const cuda::Context& context, std::ostream& out) {
                      context.info().sm % 10, context.driver_version());
 }
 
-struct Row {
+struct TimeRow {
   proof::Bench bench;
   proof::Timing timing;
   std::string failure;
@@ -217,11 +217,11 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   cold_start(context, &cache, kernels);  // fills the cache
   const double cold = cold_start(context, nullptr, kernels), cached = cold_start(context, &cache, kernels);
 
-  std::vector<Row> rows;
+  std::vector<TimeRow> rows;
   bool right = proved.failures.empty();
   for (proof::Bench& b : benches) {
     if (!machine.runs(b.lowest_target)) continue;
-    Row row{std::move(b), {}, {}};
+    TimeRow row{std::move(b), {}, {}};
     const auto tally = proved.by_kernel.find(row.bench.kernel);
     try {
       if (tally != proved.by_kernel.end() && tally->second.failed) throw Error("{}", tally->second.failure);
@@ -233,7 +233,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   }
   machine.clear();
 
-  auto per_second = [](double amount, const Row& row) { return amount / (row.timing.microseconds * 1e-6); };
+  auto per_second = [](double amount, const TimeRow& row) { return amount / (row.timing.microseconds * 1e-6); };
   if (options.json) {
     nlohmann::ordered_json all;
     all["device"] = context.info().name;
@@ -244,7 +244,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
     all["cold_start_s"] = cold;
     all["cached_start_s"] = cached;
     all["kernels"] = nlohmann::ordered_json::array();
-    for (const Row& row : rows) {
+    for (const TimeRow& row : rows) {
       nlohmann::ordered_json one{{"kernel", row.bench.kernel}, {"shape", row.bench.shape}};
       if (!row.failure.empty()) {
         one["failure"] = row.failure;
@@ -267,12 +267,12 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   out << fmt::format("streaming limit {:.0f} GB/s; {} kernels start in {:.2f} s, from the cache in {:.3f} s\n",
                      limit / 1e9, kernels, cold, cached);
   size_t name_width = 6, shape_width = 5;
-  for (const Row& row : rows)
+  for (const TimeRow& row : rows)
     name_width = std::max(name_width, row.bench.kernel.size()),
     shape_width = std::max(shape_width, row.bench.shape.size());
   out << fmt::format("{:{}}  {:{}}  {:>9}  {:>15}  {:>8}  {:>8}  {:>8}\n", "kernel", name_width, "shape", shape_width,
                      "us", "fastest-slowest", "GB/s", "TFLOP/s", "of limit");
-  for (const Row& row : rows) {
+  for (const TimeRow& row : rows) {
     out << fmt::format("{:{}}  {:{}}  ", row.bench.kernel, name_width, row.bench.shape, shape_width);
     if (!row.failure.empty()) {
       out << "FAILED " << row.failure << '\n';

@@ -29,12 +29,12 @@ constexpr const char* second_text =
     "all "
     "day long. When the sun went down, the boat was in the water again, and it did not sink at all.";
 
-struct Sweep {
+struct StepSweep {
   uint32_t tokens;
   std::vector<uint32_t> batches;
   bool plain;  // also without graphs
 };
-Sweep sweep_named(const std::string& name) {
+StepSweep steps_named(const std::string& name) {
   if (name == "quick") return {24, {1, 4}, false};
   if (name == "normal") return {60, {1, 2, 4, 8}, true};
   if (name == "full") return {300, {1, 2, 3, 4, 5, 6, 7, 8}, true};
@@ -42,7 +42,7 @@ Sweep sweep_named(const std::string& name) {
 }
 
 // Tokens that the checks feed: as many as the sweep has, or as the model can see.
-uint32_t text_tokens(const model::Model& model, const Sweep& sweep) {
+uint32_t text_tokens(const model::Model& model, const StepSweep& sweep) {
   constexpr uint32_t after = ModelChecks::continued + 2;
   if (model.context < ModelChecks::least_text + after)
     throw Error("{}: expected a context of at least {} tokens, found {}", model.name, ModelChecks::least_text + after,
@@ -67,7 +67,7 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
 
 bool selftest_model(const ModelSelftestOptions& options, std::ostream& out) {
   const auto start = Clock::now();
-  const Sweep sweep = sweep_named(options.sweep);
+  const StepSweep sweep = steps_named(options.sweep);
   const WantedDevice wanted = wanted_device(options.device);
   if (options.device.backend == "reference") throw Error("--backend reference is what others are held to");
   if (!wanted.cpu) gpu::expect_capable(cuda::Context(wanted.gpu.value_or(0)).info());

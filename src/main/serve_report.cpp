@@ -14,12 +14,12 @@
 namespace heddle {
 namespace {
 
-struct Device {
+struct DeviceFacts {
   std::string name;  // "cpu", "cuda:0 NVIDIA H200"
   model::Memory memory;
 };
 
-Device device_of(const ServedFacts& facts) {
+DeviceFacts device_of(const ServedFacts& facts) {
   const RunningModel& running = facts.running;
   const DeviceOptions& options = facts.options.device;
   if (!running.gpu) return {"cpu", memory_for(running.model, options, running.limits)};
@@ -34,7 +34,7 @@ std::string file_of(const ServeOptions& options) { return options.model.empty() 
 
 std::string serve_lines(const ServedFacts& facts) {
   const RunningModel& running = facts.running;
-  const Device device = device_of(facts);
+  const DeviceFacts device = device_of(facts);
   std::string text;
   const auto row = [&](const char* name, const std::string& what) { text += fmt::format("{:<10} {}\n", name, what); };
   const auto bytes = [](uint64_t count) { return bytes_text(double(count)); };
@@ -53,7 +53,7 @@ std::string serve_lines(const ServedFacts& facts) {
 std::string serve_config(const ServedFacts& facts) {
   const RunningModel& running = facts.running;
   const ServeOptions& options = facts.options;
-  const Device device = device_of(facts);
+  const DeviceFacts device = device_of(facts);
   const nlohmann::ordered_json json{
       {"version", version},
       {"model",

@@ -15,7 +15,7 @@ using kernels::Attention;
 using kernels::ClusterAttention;
 using kernels::FlashDecodingReduce;
 
-struct Shape {
+struct AttentionShape {
   uint32_t head_dim = 128, heads = 2, kv_heads = 1;
   std::vector<uint32_t> lengths;  // per sequence
   uint32_t page_size = 16;
@@ -36,9 +36,9 @@ struct Shape {
 };
 
 // Inputs in device memory, in any layout, and the reference.
-class Problem {
+class AttentionProblem {
  public:
-  Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv, uint32_t layout)
+  AttentionProblem(Machine& m, Random& random, const AttentionShape& shape, uint32_t kv, uint32_t layout)
       : shape_(shape), kv_(kv), layout_(layout) {
     q_ = random.normals(shape.lengths.size() * shape.heads * shape.head_dim, shape.q_size);
     const size_t row = size_t(shape.kv_heads) * shape.head_dim;  // of a position
@@ -196,7 +196,7 @@ class Problem {
       }
   }
 
-  Shape shape_;
+  AttentionShape shape_;
   uint32_t kv_, layout_;
   uint32_t max_len_ = 0, table_stride_ = 0;
   float scale_ = 0;
@@ -211,14 +211,15 @@ class Problem {
 
 // Scores are sums of about 100 products around 1, rounded each, in units of 2^-24: 3e-6 at most for these inputs. What
 // the soft-cap adds is 5e-7 of the cap (see tanh in functions.h), for a position and for the sum over all.
-double simt_bound(const Shape& shape) { return 5e-6 + 1e-6 * shape.softcap; }
+double simt_bound(const AttentionShape& shape) { return 5e-6 + 1e-6 * shape.softcap; }
 
 // `chunks`: 0 for one pass, else split over so many blocks and reduced.
-Case attention(std::string kernel, Attention spec, const Shape& shape, uint32_t chunks = 0, uint32_t chunk = 128) {
+Case attention(std::string kernel, Attention spec, const AttentionShape& shape, uint32_t chunks = 0,
+               uint32_t chunk = 128) {
   spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
   spec.split = chunks > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const Problem problem(m, random, shape, spec.kv, spec.layout);
+    const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
     auto args = problem.args<Attention::Args>();
     auto out = m.poisoned<float>(problem.outputs());
     args.out = out;
@@ -241,16 +242,16 @@ Case attention(std::string kernel, Attention spec, const Shape& shape, uint32_t 
 
 // A product of 16 rounds to 17 * 2^-23 of the sum of magnitudes, which is 0.64 * q_size * sqrt(head_dim) for a score of
 // these inputs; a weight and the sum of weights have that error each. The second product adds 17 * 2^-23.
-double cluster_bound(const Shape& shape) {
+double cluster_bound(const AttentionShape& shape) {
   return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
 }
 
 // `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
-Case cluster(ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
+Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
   spec.head_dim = shape.head_dim, spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
   spec.merge = clusters > 0, spec.mapped = !shape.sequence_of.empty();
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const Problem problem(m, random, shape, spec.kv, spec.layout);
+    const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
     auto args = problem.args<ClusterAttention::Args>();
     args.clusters = clusters;
     args.k_scale = problem.k_scale, args.v_scale = problem.v_scale;
@@ -276,12 +277,12 @@ Case cluster(ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
 }
 
 // Every row alone gives the bits that it has among others.
-Case steady(uint32_t kv, const Shape& shape) {
+Case steady(uint32_t kv, const AttentionShape& shape) {
   ClusterAttention spec = kernels::steady_cluster_choice(shape.head_dim).spec;
   if (kv == kernels::kv_q8) spec = kernels::as_q8(spec);
   spec.layout = kernels::kv_paged, spec.mapped = 1, spec.chained = 1;
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const Problem problem(m, random, shape, kv, spec.layout);
+    const AttentionProblem problem(m, random, shape, kv, spec.layout);
     auto args = problem.args<ClusterAttention::Args>();
     args.k_scale = problem.k_scale, args.v_scale = problem.v_scale, args.sequence_of = m.put(shape.sequence_of);
     args.out = m.poisoned<float>(problem.outputs());
@@ -346,77 +347,81 @@ void add_simt(Sweep sweep, std::vector<Case>& cases) {
   const Attention batched{.layout = kv_batched, .length = length_indirect, .warps = 4};
   const Attention paged{.layout = kv_paged, .length = length_indirect, .warps = 4};
 
-  add("incremental_attention", Attention{}, Shape{.heads = 4, .kv_heads = 2, .lengths = {33}});
-  add("incremental_attention_indirect", Attention{.length = length_indirect}, Shape{.lengths = {18}});
-  add("multi_warp_attention", Attention{.warps = 8}, Shape{.heads = 4, .kv_heads = 2, .lengths = {129}});
-  add("multi_warp_attention_indirect", Attention{.length = length_indirect, .warps = 8}, Shape{.lengths = {65}});
-  add("batched_incremental_attention", batched, Shape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
-  add("paged_attention", paged, Shape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
-  add("flash_decoding_chunk", Attention{.length = length_indirect, .warps = 4}, Shape{.lengths = {300}}, 4u);
+  add("incremental_attention", Attention{}, AttentionShape{.heads = 4, .kv_heads = 2, .lengths = {33}});
+  add("incremental_attention_indirect", Attention{.length = length_indirect}, AttentionShape{.lengths = {18}});
+  add("multi_warp_attention", Attention{.warps = 8}, AttentionShape{.heads = 4, .kv_heads = 2, .lengths = {129}});
+  add("multi_warp_attention_indirect", Attention{.length = length_indirect, .warps = 8},
+      AttentionShape{.lengths = {65}});
+  add("batched_incremental_attention", batched, AttentionShape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
+  add("paged_attention", paged, AttentionShape{.heads = 4, .kv_heads = 2, .lengths = {5, 0, 40}});
+  add("flash_decoding_chunk", Attention{.length = length_indirect, .warps = 4}, AttentionShape{.lengths = {300}}, 4u);
   cases.push_back(reduce({}, 2, 3, 7));
   if (sweep == Sweep::quick) return;
 
   for (uint32_t dim : head_dims)
     for (uint32_t kv : {kv_f16, kv_f32}) {
-      add("incremental_attention", Attention{.kv = kv}, Shape{.head_dim = dim, .lengths = {45}});
-      add("multi_warp_attention", Attention{.kv = kv, .warps = 3}, Shape{.head_dim = dim, .lengths = {129}});
+      add("incremental_attention", Attention{.kv = kv}, AttentionShape{.head_dim = dim, .lengths = {45}});
+      add("multi_warp_attention", Attention{.kv = kv, .warps = 3}, AttentionShape{.head_dim = dim, .lengths = {129}});
       Attention many = batched;
       many.kv = kv;
-      add("batched_incremental_attention", many, Shape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
+      add("batched_incremental_attention", many, AttentionShape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
       many.layout = kv_paged;
-      add("paged_attention", many, Shape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
+      add("paged_attention", many, AttentionShape{.head_dim = dim, .lengths = {17, 0, 1, 60}});
       add("flash_decoding_chunk", Attention{.kv = kv, .length = length_indirect, .warps = 2},
-          Shape{.head_dim = dim, .lengths = {150}}, 3u, 64u);
+          AttentionShape{.head_dim = dim, .lengths = {150}}, 3u, 64u);
     }
   for (uint32_t length : edge_lengths) {
-    const Shape shape{.head_dim = 64, .heads = 1, .lengths = {length}};
+    const AttentionShape shape{.head_dim = 64, .heads = 1, .lengths = {length}};
     add("incremental_attention", Attention{}, shape);
     add("incremental_attention_indirect", Attention{.length = length_indirect}, shape);
     add("multi_warp_attention", Attention{.warps = 4}, shape);
     add("multi_warp_attention_indirect", Attention{.length = length_indirect, .warps = 4}, shape);
     add("flash_decoding_chunk", Attention{.warps = 2}, shape, 3u, 16u);
   }
-  add("incremental_attention", Attention{}, Shape{.heads = 1, .lengths = {1999}});
-  add("multi_warp_attention", Attention{.warps = 16}, Shape{.heads = 1, .lengths = {3001}});
+  add("incremental_attention", Attention{}, AttentionShape{.heads = 1, .lengths = {1999}});
+  add("multi_warp_attention", Attention{.warps = 16}, AttentionShape{.heads = 1, .lengths = {3001}});
   add("batched_incremental_attention", batched,
-      Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {1000, 3, 0, 129, 257}});
+      AttentionShape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {1000, 3, 0, 129, 257}});
   for (uint32_t page_size : {32u, 48u, 64u, 256u})
     add("paged_attention", paged,
-        Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {500, 3, 0, 129, 257}, .page_size = page_size});
+        AttentionShape{
+            .head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {500, 3, 0, 129, 257}, .page_size = page_size});
   for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
-    const Shape shape{.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {33, 20}};
+    const AttentionShape shape{.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {33, 20}};
     add("batched_incremental_attention", batched, shape);
     add("paged_attention", paged, shape);
   }
   for (uint32_t window : {1u, 16u, 100u, 1000u}) {
-    add("multi_warp_attention", Attention{.warps = 4}, Shape{.head_dim = 64, .lengths = {150}, .window = window});
-    add("paged_attention", paged, Shape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window});
+    add("multi_warp_attention", Attention{.warps = 4},
+        AttentionShape{.head_dim = 64, .lengths = {150}, .window = window});
+    add("paged_attention", paged, AttentionShape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window});
     add("flash_decoding_chunk", Attention{.layout = kv_batched, .length = length_indirect, .warps = 2},
-        Shape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window}, 2u, 32u);
+        AttentionShape{.head_dim = 64, .lengths = {150, 0, 7}, .window = window}, 2u, 32u);
   }
   for (float cap : {1.0f, 20.0f, 50.0f}) {
-    add("multi_warp_attention", Attention{.warps = 4}, Shape{.lengths = {150}, .softcap = cap, .q_size = 8});
-    add("paged_attention", paged, Shape{.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
+    add("multi_warp_attention", Attention{.warps = 4}, AttentionShape{.lengths = {150}, .softcap = cap, .q_size = 8});
+    add("paged_attention", paged, AttentionShape{.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
   }
   // fewer blocks than chunks, exactly as many, and more
   for (uint32_t chunks : {1u, 4u, 5u, 9u})
     add("flash_decoding_chunk", Attention{.layout = kv_paged, .length = length_indirect, .warps = 2},
-        Shape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {512, 0, 385, 64, 1}}, chunks);
+        AttentionShape{.head_dim = 64, .heads = 4, .kv_heads = 2, .lengths = {512, 0, 385, 64, 1}}, chunks);
   for (uint32_t dim : head_dims) cases.push_back(reduce({.head_dim = dim}, 3, 2, 5));
   cases.push_back(reduce({.head_dim = 64}, 1, 2, 500));
   if (sweep == Sweep::normal) return;
 
-  const Shape large{.heads = 32, .kv_heads = 8, .lengths = {32768}};
+  const AttentionShape large{.heads = 32, .kv_heads = 8, .lengths = {32768}};
   add("multi_warp_attention", Attention{.warps = 16}, large);
   add("flash_decoding_chunk", Attention{.length = length_indirect, .warps = 4}, large, 256u);
-  const Shape many{.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64};
+  const AttentionShape many{
+      .heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64};
   add("batched_incremental_attention", batched, many);
   add("paged_attention", paged, many);
 }
 
 void add_cluster_q8(std::vector<Case>& cases) {
   using namespace kernels;
-  auto add = [&](ClusterAttention spec, const Shape& shape, uint32_t clusters = 0) {
+  auto add = [&](ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
     spec.kv = kv_q8, spec.layout = kv_paged;
     cases.push_back(cluster(spec, shape, clusters));
   };
@@ -445,7 +450,7 @@ void add_cluster_q8(std::vector<Case>& cases) {
 
 void add_cluster(Sweep sweep, std::vector<Case>& cases) {
   using namespace kernels;
-  auto add = [&](const ClusterAttention& spec, const Shape& shape, uint32_t clusters = 0) {
+  auto add = [&](const ClusterAttention& spec, const AttentionShape& shape, uint32_t clusters = 0) {
     cases.push_back(cluster(spec, shape, clusters));
   };
   add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},

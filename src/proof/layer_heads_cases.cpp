@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Heads;
 
-struct Shape {
+struct HeadsShape {
   uint32_t rows = 3, heads = 4, kv_heads = 2, head = 64, value_head = 64;
   uint32_t dimensions = 64;
   bool fused = false;  // q, k and v are parts of one row
@@ -37,7 +37,7 @@ struct Numbers {
 // One row's heads after norm and rotation.
 struct Reference {
   const Heads& spec;
-  const Shape& s;
+  const HeadsShape& s;
   const RopeFrequencies& frequencies;
 
   Numbers row(const float* x, uint32_t heads, uint32_t kind, const std::vector<float>& weight,
@@ -86,7 +86,7 @@ struct Reference {
 };
 
 // Positions that no two rows of a sequence share; the first row has the last one, the fifth is not in use.
-std::vector<uint32_t> pick_positions(Random& random, const Shape& s, const std::vector<uint32_t>& sequences) {
+std::vector<uint32_t> pick_positions(Random& random, const HeadsShape& s, const std::vector<uint32_t>& sequences) {
   std::vector<uint32_t> positions(s.rows);
   std::map<std::pair<uint32_t, uint32_t>, bool> taken;
   for (uint32_t r = 0; r < s.rows; ++r) {
@@ -134,7 +134,7 @@ struct Q8Cache {
   }
 };
 
-Case heads(Heads spec, Shape s) {
+Case heads_case(Heads spec, HeadsShape s) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     RopeFrequencies frequencies = s.dimensions ? rope_frequencies(s.dimensions, 10000) : RopeFrequencies{};
     std::vector<uint32_t> sequences(s.rows);
@@ -269,7 +269,7 @@ Case heads(Heads spec, Shape s) {
 
 void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
   using kernels::norm_layer, kernels::norm_none, kernels::norm_rms;
-  auto add = [&](const Heads& spec, const Shape& shape) { cases.push_back(heads(spec, shape)); };
+  auto add = [&](const Heads& spec, const HeadsShape& shape) { cases.push_back(heads_case(spec, shape)); };
   add({.q_norm = norm_rms, .k_norm = norm_rms}, {});
   add({.q_norm = norm_layer, .k_norm = norm_layer, .over = Heads::all_heads, .bias = 1}, {.fused = true});
   if (sweep == Sweep::quick) return;

@@ -7,7 +7,7 @@ namespace {
 
 using kernels::KvScatter;
 
-struct Shape {
+struct ScatterShape {
   uint32_t rows, sequences, kv_heads;
   uint32_t max_len = 40;                   // not paged
   uint32_t page_size = 16, max_pages = 3;  // paged
@@ -24,7 +24,7 @@ T element(float v) {
 }
 
 template <class T>
-void run_scatter(const KvScatter& spec, const Shape& s, Machine& m, Random& random, Check& check) {
+void run_scatter(const KvScatter& spec, const ScatterShape& s, Machine& m, Random& random, Check& check) {
   const uint32_t dim = spec.head_dim, values = s.kv_heads * dim, stride = values + s.gap;
   const bool paged = spec.layout == kernels::kv_paged;
   const uint32_t capacity = paged ? s.page_size * s.max_pages : s.max_len;
@@ -83,7 +83,7 @@ void run_scatter(const KvScatter& spec, const Shape& s, Machine& m, Random& rand
   check.equal("v", m.get(v, cache[1].size()), want[1]);
 }
 
-Case scatter(KvScatter spec, Shape s) {
+Case scatter(KvScatter spec, ScatterShape s) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     if (spec.kv == kernels::kv_f16)
       run_scatter<uint16_t>(spec, s, m, random, check);

@@ -8,7 +8,7 @@ namespace {
 
 using kernels::Rope;
 
-struct Shape {
+struct RopeShape {
   uint32_t tokens, q_heads, k_heads, head_dim, rotary_dim;
   uint32_t gap = 0;  // values between the rows
   bool in_place = false;
@@ -17,7 +17,7 @@ struct Shape {
 
 // What the result buffer becomes: the values between the rows stay as they were, what is not rotary is copied.
 void turn(const std::vector<float>& x, const std::vector<float>& before, uint32_t heads, uint32_t stride,
-          const std::vector<int32_t>& positions, const RopeFrequencies& frequencies, const Shape& s, uint32_t pairs,
+          const std::vector<int32_t>& positions, const RopeFrequencies& frequencies, const RopeShape& s, uint32_t pairs,
           std::vector<double>& want, std::vector<double>& scale) {
   want.assign(x.begin(), x.end()), scale.assign(x.size(), 0);
   for (size_t i = 0; i < x.size(); ++i)
@@ -37,7 +37,7 @@ void turn(const std::vector<float>& x, const std::vector<float>& before, uint32_
       }
 }
 
-Case rope(Rope spec, Shape s, const std::string& scaling_name = "none", RopeScaling scaling = {}) {
+Case rope(Rope spec, RopeShape s, const std::string& scaling_name = "none", RopeScaling scaling = {}) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const RopeFrequencies frequencies =
         s.rotary_dim ? rope_frequencies(s.rotary_dim, 10000, scaling) : RopeFrequencies{};
@@ -105,10 +105,10 @@ void add_rope_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(
         rope({.pairs = pairs}, {.tokens = 0, .q_heads = 4, .k_heads = 4, .head_dim = 64, .rotary_dim = 64}));
   }
-  const Shape far{
+  const RopeShape far{
       .tokens = 200, .q_heads = 1, .k_heads = 1, .head_dim = 256, .rotary_dim = 256, .last_position = 1 << 20};
   cases.push_back(rope({}, far));
-  const Shape scaled{.tokens = 8, .q_heads = 2, .k_heads = 1, .head_dim = 128, .rotary_dim = 96};
+  const RopeShape scaled{.tokens = 8, .q_heads = 2, .k_heads = 1, .head_dim = 128, .rotary_dim = 96};
   cases.push_back(rope({}, scaled, "linear", {.kind = Kind::linear, .factor = 8}));
   cases.push_back(rope({}, scaled, "ntk", {.kind = Kind::ntk, .factor = 4}));
   cases.push_back(rope({}, scaled, "yarn", {.kind = Kind::yarn, .factor = 32, .original_length = 4096}));

@@ -7,7 +7,7 @@ namespace {
 
 using kernels::CausalSoftmax;
 
-struct Shape {
+struct SoftmaxShape {
   uint32_t heads, queries, keys;
   int32_t offset = 0;
   uint32_t window = 0;
@@ -16,7 +16,7 @@ struct Shape {
   float hidden = 0;  // part of the scores that are -infinity; in row 1 all are
 };
 
-Case softmax(CausalSoftmax spec, Shape s) {
+Case softmax(CausalSoftmax spec, SoftmaxShape s) {
   spec.capped = s.cap != 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t rows = s.heads * s.queries;

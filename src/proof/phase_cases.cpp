@@ -20,14 +20,14 @@ using kernels::MmaProduct;
 using kernels::Product;
 using quant::Format;
 
-struct Shape {
+struct PhaseShape {
   uint32_t rows, cols, blocks;
   uint32_t second_rows = 0;  // mixed: the last rows
   // qkv
   uint32_t heads = 0, kv_heads = 0, head = 0, rotary = 0;
 };
 
-std::string text(const Product& spec, const Shape& s) {
+std::string text(const Product& spec, const PhaseShape& s) {
   std::string t = fmt::format("{} {} -> {} blocks={}", kernels::field_text(spec), s.cols, s.rows, s.blocks);
   if (s.heads) t += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
   return t;
@@ -140,7 +140,7 @@ Sum product_of(const Weights& w, uint32_t r, const std::vector<double>& x, const
 }
 
 // Packed row -> row of the model, over all parts of a qkv matrix.
-std::vector<uint32_t> qkv_places(const Product& spec, const Shape& s) {
+std::vector<uint32_t> qkv_places(const Product& spec, const PhaseShape& s) {
   std::vector<uint32_t> places;
   const uint32_t turned = (s.heads + s.kv_heads) * s.head;
   for (uint32_t p = 0; p < s.rows; ++p)
@@ -149,7 +149,7 @@ std::vector<uint32_t> qkv_places(const Product& spec, const Shape& s) {
 }
 
 // With `mma`: the same by mma_product, whose vectors may be any number; two formats are two launches.
-void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check& check,
+void run_product(Product spec, const PhaseShape& s, Machine& m, Random& random, Check& check,
                  std::optional<MmaProduct> mma = {}) {
   const uint32_t first_rows = s.rows - s.second_rows, count = spec.columns;
   const bool is_qkv = spec.out == Product::qkv;
@@ -312,13 +312,13 @@ void run_product(Product spec, const Shape& s, Machine& m, Random& random, Check
   check.near("y", got, want, bound, 1.0);
 }
 
-Case product(Product spec, const Shape& s) {
+Case product(Product spec, const PhaseShape& s) {
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols;
   return {"product", text(spec, s), "sm_90",
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
 }
 
-Case mma_product(MmaProduct mma, const Shape& s, uint32_t vectors, Format second = Format::q6_k) {
+Case mma_product(MmaProduct mma, const PhaseShape& s, uint32_t vectors, Format second = Format::q6_k) {
   mma.slices = (s.cols + mma.tile_cols - 1) / mma.tile_cols;
   const Product spec{.format = mma.format,
                      .second = uint32_t(second),
@@ -344,7 +344,7 @@ Case mma_product(MmaProduct mma, const Shape& s, uint32_t vectors, Format second
 void add_mma_cases(Sweep sweep, std::vector<Case>& cases) {
   const auto f = [](Format format) { return uint32_t(format); };
   const MmaProduct plain{.stages = 2, .chained = 1};
-  auto add = [&](const Shape& s, uint32_t vectors, auto&& change) {
+  auto add = [&](const PhaseShape& s, uint32_t vectors, auto&& change) {
     MmaProduct p = plain;
     change(p);
     cases.push_back(mma_product(p, s, vectors));
@@ -385,7 +385,7 @@ void add_mma_cases(Sweep sweep, std::vector<Case>& cases) {
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs})
     for (uint32_t vectors : {8u, 13u, 32u, 70u}) {
-      auto chosen = [&](MmaProduct what, Shape s) {
+      auto chosen = [&](MmaProduct what, PhaseShape s) {
         what.format = f(format), what.chained = 1;
         cases.push_back(mma_product(kernels::mma_product_choice(what, s.rows, s.cols, vectors, s.blocks), s, vectors));
       };
@@ -534,7 +534,7 @@ void add_phase_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(experts(with([](Product& p) { p.x = Product::x_bf16; }), 24, 1024, 3, 1));
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs}) {
-    auto chosen = [&](Product what, Shape s) {
+    auto chosen = [&](Product what, PhaseShape s) {
       what.format = number(format), what.exact = quant::is_float(format), what.chained = 1;
       cases.push_back(product(kernels::product_choice(what, s.rows, s.cols).spec, s));
     };

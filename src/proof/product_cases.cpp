@@ -95,13 +95,13 @@ std::vector<uint32_t> rows_to_check(Random& random, uint32_t rows, uint32_t cols
   return list;
 }
 
-struct Shape {
+struct ProductShape {
   uint32_t rows, cols;
   Quants quants = Quants::random;
 };
 std::string_view name(Quants q) { return q == Quants::random ? "" : q == Quants::ones ? " ones" : " zeros"; }
 
-void run_gemv(const Gemv& spec, const Shape& shape, Machine& m, Random& random, Check& check) {
+void run_gemv(const Gemv& spec, const ProductShape& shape, Machine& m, Random& random, Check& check) {
   const auto [rows, cols, quants] = shape;
   const Format format = spec.weights();
   const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols, quants);
@@ -154,7 +154,7 @@ void run_gemv(const Gemv& spec, const Shape& shape, Machine& m, Random& random, 
 }
 
 // One case for all shapes of a spec, so that a kernel is built once.
-Case gemv(std::string kernel, const Gemv& spec, const std::vector<Shape>& shapes) {
+Case gemv(std::string kernel, const Gemv& spec, const std::vector<ProductShape>& shapes) {
   std::string text = field_text(spec);
   for (auto& s : shapes) text += fmt::format(" {}x{}{}", s.rows, s.cols, name(s.quants));
   return {std::move(kernel), text, spec.chained ? "sm_90" : "sm_75", [=](Machine& m, Random& random, Check& check) {
@@ -186,7 +186,7 @@ std::vector<kernels::GemvPreset> points() {
 }
 
 // One block; idle lanes; a main loop and a rest; no rows; quants at their ends.
-std::vector<Shape> odd_shapes(const Gemv& spec) {
+std::vector<ProductShape> odd_shapes(const Gemv& spec) {
   const uint32_t u = unit(spec.weights());
   const uint32_t steps = spec.x == Gemv::staged && spec.columns > 4 ? 1024 : 2048 + 4 * u;  // shared memory is short
   return {{1, u}, {5, 3 * u}, {7, steps + u}, {0, u}, {3, 512 + u, Quants::ones}, {3, 512 + u, Quants::zeros}};

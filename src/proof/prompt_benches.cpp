@@ -7,7 +7,7 @@
 namespace heddle::proof {
 namespace {
 
-constexpr uint32_t sms = 132;
+constexpr uint32_t prompt_sms = 132;
 
 // The bits of f16 inputs matter for the power a GPU draws, so they are normal numbers.
 std::vector<f16> halves(Random& random, size_t count) {
@@ -18,7 +18,7 @@ std::vector<f16> halves(Random& random, size_t count) {
 }
 
 Bench gemm(uint32_t m, uint32_t n, uint32_t k) {
-  kernels::Gemm spec = kernels::gemm_choice(m, n, k, sms);
+  kernels::Gemm spec = kernels::gemm_choice(m, n, k, prompt_sms);
   spec.chained = 1;
   const double weights = 2.0 * n * k, bytes = weights + 2.0 * m * k + 4.0 * m * n;
   auto prepare = [=](Machine& machine, Random& random) -> Bench::Round {

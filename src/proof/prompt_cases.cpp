@@ -21,7 +21,7 @@ using kernels::PromptTile;
 struct Piece {
   uint32_t before, rows;
 };
-struct Shape {
+struct PromptShape {
   uint32_t heads = 2, kv_heads = 1;
   std::vector<Piece> pieces;  // per sequence
   uint32_t page_size = 16;
@@ -40,9 +40,10 @@ struct Shape {
   }
 };
 
-class Problem {
+class PromptProblem {
  public:
-  Problem(Machine& m, Random& random, const PromptAttention& spec, const Shape& shape) : spec_(spec), shape_(shape) {
+  PromptProblem(Machine& m, Random& random, const PromptAttention& spec, const PromptShape& shape)
+      : spec_(spec), shape_(shape) {
     // 1 / log2(e): scores in base 2 are then the products themselves
     scale_ = shape.whole ? float(std::numbers::ln2) : 1 / std::sqrt(float(spec.head_dim));
     for (auto [before, rows] : shape.pieces) rows_ += rows;
@@ -197,7 +198,7 @@ class Problem {
   }
 
   PromptAttention spec_;
-  Shape shape_;
+  PromptShape shape_;
   PromptAttention::Args args_{};
   float scale_ = 0;
   uint32_t rows_ = 0, q_stride_ = 0, out_stride_ = 0;
@@ -206,16 +207,16 @@ class Problem {
   std::vector<double> want_, allowed_;     // (rows, heads, head_dim)
 };
 
-Case prompt(PromptAttention spec, const Shape& shape) {
+Case prompt(PromptAttention spec, const PromptShape& shape) {
   spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
-  auto run = [=](Machine& m, Random& random, Check& check) { Problem(m, random, spec, shape).run(m, check); };
+  auto run = [=](Machine& m, Random& random, Check& check) { PromptProblem(m, random, spec, shape).run(m, check); };
   return {"prompt_attention", field_text(spec) + " " + shape.text(), spec.splits > 1 ? "sm_90" : target_of(spec), run};
 }
 
 }  // namespace
 
 void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
-  auto add = [&](const PromptAttention& spec, const Shape& shape) { cases.push_back(prompt(spec, shape)); };
+  auto add = [&](const PromptAttention& spec, const PromptShape& shape) { cases.push_back(prompt(spec, shape)); };
   const PromptAttention small{.head_dim = 64, .queries = 32, .positions = 32};
   add(small, {.pieces = {{5, 40}, {0, 3}}, .whole = true});
   if (sweep == Sweep::quick) return;

@@ -21,11 +21,11 @@ using kernels::TileShape;
 using kernels::TileUnpack;
 using quant::Format;
 
-struct Shape {
+struct RepackShape {
   uint32_t rows, cols;
 };
 template <class Spec>
-std::string text(const Spec& spec, const std::vector<Shape>& shapes) {
+std::string text(const Spec& spec, const std::vector<RepackShape>& shapes) {
   std::string all = field_text(spec);
   for (auto [rows, cols] : shapes) all += fmt::format(" {}x{}", rows, cols);
   return all;
@@ -33,7 +33,7 @@ std::string text(const Spec& spec, const std::vector<Shape>& shapes) {
 
 // --- tile_pack ------------------------------------------------------------------------------------------------------
 // One source into all rows; then two sources, with rows of zeros, into rows in any order.
-void run_pack(const TilePack& spec, Shape size, Machine& m, Random& random, Check& check) {
+void run_pack(const TilePack& spec, RepackShape size, Machine& m, Random& random, Check& check) {
   const uint32_t rows = size.rows, cols = size.cols;
   const auto format = Format(spec.format);
   const TileShape shape{format, rows, cols, spec.tile_cols};
@@ -64,9 +64,9 @@ void run_pack(const TilePack& spec, Shape size, Machine& m, Random& random, Chec
   check.equal("tiles of two sources", m.get(args.to, shape.bytes()),
               tiles_of(shape, b, order_b, tiles_of(shape, a, order_a, before)));
 }
-Case pack(const TilePack& spec, const std::vector<Shape>& shapes) {
+Case pack(const TilePack& spec, const std::vector<RepackShape>& shapes) {
   return {"tile_pack", text(spec, shapes), "sm_75", [=](Machine& m, Random& random, Check& check) {
-            for (const Shape& s : shapes) {
+            for (const RepackShape& s : shapes) {
               m.clear();
               run_pack(spec, s, m, random, check);
               m.check_guards();
@@ -76,7 +76,7 @@ Case pack(const TilePack& spec, const std::vector<Shape>& shapes) {
 
 // --- tile_unpack ----------------------------------------------------------------------------------------------------
 // All rows; then some, to rows in another order, of which one is nowhere.
-void run_unpack(const TileUnpack& spec, Shape size, Machine& m, Random& random, Check& check) {
+void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& random, Check& check) {
   const uint32_t rows = size.rows, cols = size.cols;
   const auto format = Format(spec.format);
   const TileShape shape{format, rows, cols, spec.tile_cols};
@@ -132,10 +132,10 @@ void run_unpack(const TileUnpack& spec, Shape size, Machine& m, Random& random, 
   args.order = m.put(order);
   compare("rows in another order", out, args.rows);
 }
-Case unpack(const TileUnpack& spec, const std::vector<Shape>& shapes) {
+Case unpack(const TileUnpack& spec, const std::vector<RepackShape>& shapes) {
   return {"tile_unpack", text(spec, shapes), spec.chained ? "sm_90" : "sm_80",
           [=](Machine& m, Random& random, Check& check) {
-            for (const Shape& s : shapes) {
+            for (const RepackShape& s : shapes) {
               m.clear();
               run_unpack(spec, s, m, random, check);
               m.check_guards();

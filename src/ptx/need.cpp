@@ -36,7 +36,7 @@ Need move(const Inst& i) {
   }
 }
 
-Need convert(const Inst& i) {
+Need need_of_convert(const Inst& i) {
   if (is_fp8(i.type) || is_fp8(i.from)) return {.sm = 89, .version = 81};
   if (i.type == Type::f32 && i.from == Type::bf16) return everywhere;  // printed as a move
   if (is_packed(i.type) || i.type == Type::tf32) return {.sm = 80, .version = 70};
@@ -59,7 +59,7 @@ Need atomic(const Inst& i) {
   return i.space == Space::cluster || i.scope == Scope::cluster || adds_bf16 ? hopper : everywhere;
 }
 
-Need arrive(const Inst& i) {
+Need need_of_arrive(const Inst& i) {
   if (i.op == Op::mbarrier_arrive_expect || i.space == Space::cluster) return bulk;
   if (i.src.size() > 1) return hopper;                                      // a count
   return {.sm = 80, .version = i.dst.empty() ? Version(71) : Version(70)};  // without a result: 7.1
@@ -138,7 +138,7 @@ Need need(const Inst& i) {
     case Op::tanh:
       return is_bf16(i.type) ? hopper : Need{.version = 70};
     case Op::cvt:
-      return convert(i);
+      return need_of_convert(i);
 
     case Op::load:
     case Op::store:
@@ -192,7 +192,7 @@ Need need(const Inst& i) {
       return {.sm = 80, .version = 70};
     case Op::mbarrier_arrive:
     case Op::mbarrier_arrive_expect:
-      return arrive(i);
+      return need_of_arrive(i);
     case Op::mbarrier_test:
       return {.sm = 80, .version = 71};
     case Op::mbarrier_try:

@@ -6,16 +6,9 @@
 
 #include "base/error.h"
 #include "quant/blocks.h"
+#include "quant/encoders.h"
 
 namespace heddle::quant {
-namespace {
-
-void put_f16(uint8_t* to, float v) {
-  const f16 h = to_f16(v);
-  to[0] = uint8_t(h.bits), to[1] = uint8_t(h.bits >> 8);
-}
-
-}  // namespace
 
 size_t q8_1_row_bytes(size_t cols) {
   if (cols % q8_1_values) throw Error("q8_1: {} columns are not a multiple of its block of {}", cols, q8_1_values);

@@ -7,7 +7,7 @@
 namespace heddle::server {
 namespace {
 
-class Line {
+class LogLine {
  public:
   template <class Value>
   void add(std::string_view name, const Value& value) {
@@ -47,7 +47,7 @@ std::string iso_time(std::chrono::system_clock::time_point time) {
 }
 
 std::string log_line(const LogEntry& entry) {
-  Line line;
+  LogLine line;
   line.add("time", std::string_view(iso_time(entry.time)));
   line.add("id", std::string_view(entry.id));
   line.add("peer", std::string_view(entry.peer));

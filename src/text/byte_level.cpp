@@ -13,7 +13,7 @@ constexpr bool is_visible(unsigned byte) {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-constexpr std::array<char16_t, 256> spellings = [] {
+constexpr std::array<char16_t, 256> spelling_of = [] {
   std::array<char16_t, 256> out{};
   char16_t next = 0x100;
   for (unsigned byte = 0; byte < 256; ++byte) out[byte] = is_visible(byte) ? char16_t(byte) : next++;
@@ -23,7 +23,7 @@ constexpr std::array<char16_t, 256> spellings = [] {
 constexpr std::array<int16_t, 0x144> bytes_of = [] {  // by character; -1: stands for no byte
   std::array<int16_t, 0x144> out{};
   for (auto& byte : out) byte = -1;
-  for (unsigned byte = 0; byte < 256; ++byte) out[spellings[byte]] = int16_t(byte);
+  for (unsigned byte = 0; byte < 256; ++byte) out[spelling_of[byte]] = int16_t(byte);
   return out;
 }();
 
@@ -43,7 +43,7 @@ std::optional<std::string> byte_level_bytes(std::string_view spelling) {
 
 std::string byte_level_spelling(std::string_view bytes) {
   std::string out;
-  for (const char byte : bytes) append_utf8(out, spellings[uint8_t(byte)]);
+  for (const char byte : bytes) append_utf8(out, spelling_of[uint8_t(byte)]);
   return out;
 }
 

@@ -41,14 +41,12 @@ constexpr std::array file_end_texts{
     std::string_view("<reponame>"),    std::string_view("<|file_sep|>"),
 };
 
-bool contains(const Pipeline& pipeline, std::string_view text) { return pipeline.ids.contains(std::string(text)); }
-
 // Where a model has texts of its own to end a turn, these are not ends.
 bool is_no_end(const Pipeline& pipeline, std::string_view text) {
   if (text == "<|end|>")  // ends a message, not the turn, of harmony and Solar
-    return (contains(pipeline, "<|return|>") && contains(pipeline, "<|call|>")) ||
-           (contains(pipeline, "<|flush|>") && (contains(pipeline, "<|call|>") || contains(pipeline, "<|calls|>")));
-  return text == "</s>" && contains(pipeline, "<|tool_response>");  // plain text to Gemma 4
+    return (pipeline.has("<|return|>") && pipeline.has("<|call|>")) ||
+           (pipeline.has("<|flush|>") && (pipeline.has("<|call|>") || pipeline.has("<|calls|>")));
+  return text == "</s>" && pipeline.has("<|tool_response>");  // plain text to Gemma 4
 }
 
 void add_end(Pipeline& pipeline, Id id) {

@@ -66,6 +66,7 @@ struct TokenInfo {
 struct Pipeline {
   std::vector<TokenInfo> tokens;
   std::unordered_map<std::string, Id> ids;  // by TokenInfo::text
+  bool has(std::string_view text) const { return ids.contains(std::string(text)); }
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
   std::vector<Splitter> splitters;  // applied one after the other, each to every piece of the one before

@@ -38,13 +38,6 @@ std::string strip(std::string token, std::string_view content, size_t start, siz
   return token.substr(begin, end - begin);
 }
 
-std::string one_character(Fields& fields, std::string_view name) {
-  std::string text = fields.text(name);
-  if (text.empty() || code_point_at(text, 0).bytes != text.size())
-    throw Error("{}: expected one character, found \"{}\"", fields.place(name), text);
-  return text;
-}
-
 // The chain while it is read. Once the tokens are joined to one text, little is left that can still be done by token.
 struct Chain {
   std::vector<Decoder> decoders;
@@ -73,7 +66,7 @@ void add_replace(Fields& fields, const JsonStep& step, Chain& chain) {
 }
 
 void add_strip(Fields& fields, const JsonStep& step, Chain& chain) {
-  const std::string content = one_character(fields, "content");
+  const std::string content = fields.character("content");
   const uint32_t start = fields.number("start"), stop = fields.number("stop");
   if (!chain.joined)
     return chain.add([=](std::string token, bool) { return strip(std::move(token), content, start, stop); }, step);
@@ -87,7 +80,7 @@ void add_strip(Fields& fields, const JsonStep& step, Chain& chain) {
 }
 
 void add_metaspace(Fields& fields, const JsonStep& step, Chain& chain) {
-  const std::string replacement = one_character(fields, "replacement");
+  const std::string replacement = fields.character("replacement");
   const std::string scheme = fields.text_or("prepend_scheme", "always");
   if (scheme != "always" && scheme != "never" && scheme != "first")
     throw Error("{}: expected always, never or first, found \"{}\"", fields.place("prepend_scheme"), scheme);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace heddle::text {
 
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -26,6 +28,13 @@ const Json& Fields::list(std::string_view name) {
 }
 
 std::string Fields::text(std::string_view name) { return json_text(at(name), place(name)); }
+
+std::string Fields::character(std::string_view name) {
+  std::string found = text(name);
+  if (found.empty() || code_point_at(found, 0).bytes != found.size())
+    throw Error("{}: expected one character, found \"{}\"", place(name), found);
+  return found;
+}
 
 std::string Fields::text_or(std::string_view name, std::string otherwise) {
   const Json* value = find(name);

@@ -23,6 +23,7 @@ class Fields {
   const Json& at(std::string_view name);
   const Json& list(std::string_view name);
   std::string text(std::string_view name);
+  std::string character(std::string_view name);  // a text of one
   std::string text_or(std::string_view name, std::string otherwise);
   bool flag(std::string_view name);
   bool flag_or(std::string_view name, bool otherwise);

@@ -28,15 +28,8 @@ Splitter read_split(Fields& fields) {
   return split_splitter(std::move(pattern.text), delimiters, invert);
 }
 
-std::string one_character(Fields& fields, std::string_view name) {
-  std::string text = fields.text(name);
-  if (text.empty() || code_point_at(text, 0).bytes != text.size())
-    throw Error("{}: expected one character, found \"{}\"", fields.place(name), text);
-  return text;
-}
-
 Splitter read_metaspace(Fields& fields) {
-  std::string replacement = one_character(fields, "replacement");
+  std::string replacement = fields.character("replacement");
   const std::string scheme = fields.text_or("prepend_scheme", "always");
   PrependScheme prepend = PrependScheme::always;
   if (scheme == "never")
@@ -68,7 +61,7 @@ Splitter read_splitter(const JsonStep& step, Fields& fields) {
   if (step.type == "Digits") return digits_splitter(fields.flag("individual_digits"));
   if (step.type == "BertPreTokenizer") return bert_splitter();
   if (step.type == "CharDelimiterSplit")
-    return delimiter_splitter(code_point_at(one_character(fields, "delimiter"), 0).value);
+    return delimiter_splitter(code_point_at(fields.character("delimiter"), 0).value);
   if (step.type == "Punctuation")
     return punctuation_splitter(read_delimiters(fields.text_or("behavior", "Isolated"), fields.place("behavior")));
   if (step.type == "FixedLength") {

@@ -23,8 +23,6 @@ constexpr std::array<std::pair<std::string_view, Pipeline (*)(const Vocabulary&)
     {"bert", word_piece_pipeline},
 }};
 
-bool contains(const Pipeline& pipeline, std::string_view text) { return pipeline.ids.contains(std::string(text)); }
-
 void add_tokens(Pipeline& pipeline, const Vocabulary& vocabulary) {
   const size_t count = vocabulary.tokens.size();
   const auto check_count = [&](std::string_view field, size_t found) {
@@ -65,8 +63,7 @@ std::optional<Id> checked(const Vocabulary& vocabulary, std::string_view field, 
 // Phi-3's vocabulary is Llama 2's with these tokens added; its own tokenizer drops white space after most of them,
 // which GGUF has no field for.
 bool strips_after(const Pipeline& pipeline, std::string_view text) {
-  const bool is_phi3 =
-      contains(pipeline, "<|placeholder1|>") && contains(pipeline, "<|assistant|>") && contains(pipeline, "\u2581t");
+  const bool is_phi3 = pipeline.has("<|placeholder1|>") && pipeline.has("<|assistant|>") && pipeline.has("\u2581t");
   return is_phi3 && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
 }
 

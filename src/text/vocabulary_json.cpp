@@ -16,7 +16,7 @@
 namespace heddle::text {
 namespace {
 
-constexpr std::string_view block = "\u2581";
+constexpr std::string_view byte_block = "\u2581";
 
 // The file once more, as steps by name.
 struct Steps {
@@ -131,13 +131,13 @@ void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::
   out.pre = "default";
   out.add_space_prefix = false;
   for (const JsonStep& step : steps.normalizers) {
-    if (step.type == "Prepend" && text_of(step, "prepend") == block)
+    if (step.type == "Prepend" && text_of(step, "prepend") == byte_block)
       out.add_space_prefix = true;
-    else if (!is_replace(step, false, " ", block))
+    else if (!is_replace(step, false, " ", byte_block))
       throw_no_words(step, out.model);
   }
   for (const JsonStep& step : steps.splitters) {
-    if (step.type == "Metaspace" && text_of(step, "replacement") == block)
+    if (step.type == "Metaspace" && text_of(step, "replacement") == byte_block)
       out.add_space_prefix = *out.add_space_prefix || prepends(step);
     else if (step.type != "Split")  // Gemma splits at spaces, of which there are none any more
       throw_no_words(step, out.model);
@@ -160,7 +160,7 @@ void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
   for (const JsonStep& step : steps.splitters) {
     if (step.type == "WhitespaceSplit")
       out.remove_extra_whitespaces = true;
-    else if (step.type == "Metaspace" && text_of(step, "replacement") == block)
+    else if (step.type == "Metaspace" && text_of(step, "replacement") == byte_block)
       out.add_space_prefix = prepends(step);
     else
       throw_no_words(step, out.model);
@@ -183,7 +183,7 @@ void fill_word_piece(const Steps& steps, const JsonModel& model, const std::stri
   for (size_t id = 0; id < out.tokens.size(); ++id) {
     std::string& token = out.tokens[id];
     if (out.types[id] != TokenType::normal) continue;
-    token = token.starts_with("##") ? token.substr(2) : std::string(block) + token;
+    token = token.starts_with("##") ? token.substr(2) : std::string(byte_block) + token;
   }
 }
 
@@ -204,7 +204,7 @@ void fill_tokens(const Pipeline& pipeline, Vocabulary& out) {
     if (text.empty()) text = fmt::format("[PAD{}]", id);
     if (type == TokenType::user_defined && looks_special(text)) type = TokenType::control;
     if (type == TokenType::user_defined)
-      for (size_t at; (at = text.find(block)) != text.npos;) text.replace(at, block.size(), " ");
+      for (size_t at; (at = text.find(byte_block)) != text.npos;) text.replace(at, byte_block.size(), " ");
     out.tokens.push_back(std::move(text));
     out.types.push_back(type);
   }

@@ -16,14 +16,14 @@ using model::Norm;
 using model::Rope;
 using quant::Format;
 
-constexpr Limits limits{.rows = 64, .kv_blocks = 8, .block_tokens = 16};
+constexpr Limits model_limits{.rows = 64, .kv_blocks = 8, .block_tokens = 16};
 
 std::vector<float> on_reference(const model::Model& model, const std::vector<uint32_t>& batches,
-                                const Limits& with = limits) {
+                                const Limits& with = model_limits) {
   return run(model, *cpu::make_reference(model, with), with, batches);
 }
 std::vector<float> on_cpu(const model::Model& model, const std::vector<uint32_t>& batches,
-                          const cpu::Options& options = {}, const Limits& with = limits) {
+                          const cpu::Options& options = {}, const Limits& with = model_limits) {
   return run(model, *cpu::make_cpu(model, with, options), with, batches);
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> isas() {
 }
 
 // f32 activations: only the cache is f16.
-void expect_near(const model::Model& model, const std::vector<uint32_t>& batches, const Limits& with = limits) {
+void expect_near(const model::Model& model, const std::vector<uint32_t>& batches, const Limits& with = model_limits) {
   const std::vector<float> expected = on_reference(model, batches, with);
   for (const std::string& isa : isas())
     EXPECT_LT(worst(expected, on_cpu(model, batches, {.threads = 2, .isa = isa, .exact = true}, with)), 1e-3) << isa;
@@ -195,7 +195,7 @@ TEST(CpuModel, ResultsOfAMixtureAndOfSplitSpansDependOnTheirSequenceAlone) {
 TEST(CpuModel, SequencesDoNotMix) {
   Builder builder({.format = Format::q4_k});
   const model::Model& model = builder.model();
-  const auto backend = cpu::make_cpu(model, limits);
+  const auto backend = cpu::make_cpu(model, model_limits);
   model::Batch batch;
   for (uint32_t i = 0; i < 9; ++i)
     for (uint32_t sequence = 0; sequence < 3; ++sequence) {
@@ -224,7 +224,7 @@ TEST(CpuModel, SequencesDoNotMix) {
 
 TEST(CpuModel, ABatchWithoutOutputsOrRows) {
   Builder builder({.format = Format::q4_k});
-  const auto backend = cpu::make_cpu(builder.model(), limits);
+  const auto backend = cpu::make_cpu(builder.model(), model_limits);
   model::forward(builder.model(), *backend, {});
   EXPECT_TRUE(backend->result().empty());
   EXPECT_NE(backend->describe().find("int8"), std::string::npos);
@@ -232,7 +232,7 @@ TEST(CpuModel, ABatchWithoutOutputsOrRows) {
 
 TEST(CpuModel, RefusesAnUnknownInstructionSet) {
   Builder builder({});
-  EXPECT_THROW(cpu::make_cpu(builder.model(), limits, {.isa = "mmx"}), Error);
+  EXPECT_THROW(cpu::make_cpu(builder.model(), model_limits, {.isa = "mmx"}), Error);
 }
 
 }  // namespace

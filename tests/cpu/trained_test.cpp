@@ -14,16 +14,16 @@
 namespace heddle::test {
 namespace {
 
-constexpr model::Limits limits{.rows = 64, .kv_blocks = 8, .block_tokens = 32};
+constexpr model::Limits trained_limits{.rows = 64, .kv_blocks = 8, .block_tokens = 32};
 
 // Logits of 60 tokens on the reference and on the fast backend: at most `most_exact` apart with f32 activations; with
 // int8 ones a cosine of at least `least` at every position, and of `mean` on average.
 void compare(const std::filesystem::path& path, double most_exact, double least, double mean) {
   const model::Model model = model::load(formats::open_checkpoint(path));
   const std::vector<uint32_t> batches = {17, 1, 1, 33, 8};
-  const std::vector<float> expected = run(model, *cpu::make_reference(model, limits), limits, batches);
+  const std::vector<float> expected = run(model, *cpu::make_reference(model, trained_limits), trained_limits, batches);
   const auto on_cpu = [&](const cpu::Options& options) {
-    return run(model, *cpu::make_cpu(model, limits, options), limits, batches);
+    return run(model, *cpu::make_cpu(model, trained_limits, options), trained_limits, batches);
   };
   const double exact = worst(expected, on_cpu({.threads = 2, .exact = true}));
   const std::vector<double> found = cosines(expected, on_cpu({.threads = 2}), model.vocabulary);
@@ -50,7 +50,7 @@ TEST_P(HfArch, LogitsAndGreedyTokensAreThoseOfTransformers) {
 // The least cosine of logits with a KV cache in q8 against those with one in f16.
 double least_cosine_of_q8(const model::Model& model) {
   const auto logits = [&](model::KvFormat kv) {
-    model::Limits with = limits;
+    model::Limits with = trained_limits;
     with.kv = kv;
     return run(model, *cpu::make_cpu(model, with, {.threads = 2, .exact = true}), with, {50, 1, 1, 40, 8});
   };

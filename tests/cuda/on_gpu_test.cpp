@@ -12,7 +12,7 @@
 namespace heddle::cuda {
 namespace {
 
-struct Args {
+struct ScaleArgs {
   uint64_t y, x;
   uint32_t n;
   float value;
@@ -97,7 +97,7 @@ TEST_F(OnGpu, AssemblesLaunchesAndKeepsTheCubin) {
   for (int round = 0; round < 2; ++round) {
     const Module module = std::move(compile(context(), std::span(&s, 1), &cache).at(0));
     EXPECT_EQ(module.log().empty(), round == 1) << module.log();
-    Function f = module.function("add", sizeof(Args));
+    Function f = module.function("add", sizeof(ScaleArgs));
     EXPECT_GT(f.registers(), 0u);
     EXPECT_EQ(f.local_bytes(), 0u);
     EXPECT_GE(f.blocks_per_sm(128), 1u);
@@ -107,7 +107,7 @@ TEST_F(OnGpu, AssemblesLaunchesAndKeepsTheCubin) {
     Buffer x = Buffer::of(context(), std::span<const float>(x_)), y(context(), n * 4);
     y.fill(0xcc);
     start.record(stream);
-    launch(stream, make_launch(f, {8}, {128}, Args{y.address(), x.address(), n, 1.5f},
+    launch(stream, make_launch(f, {8}, {128}, ScaleArgs{y.address(), x.address(), n, 1.5f},
                                context().info().shared_per_block_optin));
     end.record(stream);
     PinnedBuffer got(context(), n * 4);
@@ -132,7 +132,7 @@ TEST_F(OnGpu, AssemblesForTheTargetsOfItsOwnGpu) {
   std::printf("%s\n", module.log().c_str());
   Buffer x = Buffer::of(context(), std::span<const float>(x_));
   Stream stream(context());
-  launch(stream, make_launch(module.function("add"), {8}, {128}, Args{x.address(), x.address(), n, 2.0f}));
+  launch(stream, make_launch(module.function("add"), {8}, {128}, ScaleArgs{x.address(), x.address(), n, 2.0f}));
   stream.synchronize();
   EXPECT_EQ(x.get<float>(n).at(999), x_[999] + 2.0f);
 }
@@ -147,7 +147,7 @@ TEST_F(OnGpu, PlansAndGraphsDoTheSame) {
   plan.copy(a.address(), x.address(), n * 4);
   for (int i = 0; i < 50; ++i)  // there and back, one more each time
     for (auto [to, from] : {std::pair(&b, &a), std::pair(&a, &b)}) {
-      Launch l = make_launch(f, {8}, {128}, Args{to->address(), from->address(), n, 1.0f});
+      Launch l = make_launch(f, {8}, {128}, ScaleArgs{to->address(), from->address(), n, 1.0f});
       l.after_previous_starts = overlap;
       if (overlap) l.cluster.x = 2;
       plan.launch(l);
@@ -205,7 +205,7 @@ TEST_F(OnGpu, AnIllegalAddressLosesTheContext) {
     const Function f = std::move(compile(context(), std::span(&s, 1), nullptr).at(0)).function("add");
     Stream stream(context());
     Buffer x(context(), 16);
-    launch(stream, make_launch(f, {1}, {1}, Args{16, 16, 1, 1.0f}));
+    launch(stream, make_launch(f, {1}, {1}, ScaleArgs{16, 16, 1, 1.0f}));
     const std::string first = message<DriverError>([&] { stream.synchronize(); });
     const std::string second = message<DriverError>([&] { Buffer y(context(), 16); });
     expect_says(first, {"cuStreamSynchronize: ", "launched last: add", "the GPU context is lost"});

@@ -167,7 +167,7 @@ TEST(Sampler, ARandomSeedCanBeAskedForAndUsedAgain) {
 
 TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   const auto logits = random_logits(1000, 2, 3);
-  const Tokens model = from_logits(logits);
+  const reference::Tokens model = from_logits(logits);
   Sampler sampler({.temperature = 0, .logit_bias = {{model[5].id, 50.f}}, .logprobs = 4}, 1000);
   const Pick pick = sampler.pick(logits);
   EXPECT_EQ(pick.id, model[5].id);

@@ -11,7 +11,7 @@
 namespace heddle::engine {
 namespace {
 using namespace reference;
-constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float without_bound = std::numeric_limits<float>::infinity();
 
 void expect_as_reference(const Sampling& sampling,
                          const std::vector<size_t>& sizes = {1, 2, 7, 63, 64, 65, 1000, 5003}) {
@@ -68,7 +68,7 @@ TEST(SamplingSteps, DynamicTemperature) {
 TEST(SamplingSteps, LogitBias) {
   expect_as_reference({.logit_bias = {{0, 3.5f}, {6, -2.f}}}, {7, 65, 1000});
   const auto logits = random_logits(100, 1, 1);
-  Sampling s{.logit_bias = {{3, -infinity}, {99, -infinity}, {7, 100.f}}};
+  Sampling s{.logit_bias = {{3, -without_bound}, {99, -without_bound}, {7, 100.f}}};
   Sampler sampler(with_all_logprobs(s, 100), 100);
   const auto found = distribution(sampler, logits);
   EXPECT_EQ(found.size(), 98u);

@@ -10,10 +10,10 @@ namespace {
 
 using namespace test;
 
-std::vector<Tensor> read(const std::string& bytes) { return read_safetensors(bytes_of(bytes), "m.st"); }
+std::vector<Tensor> read_bytes(const std::string& bytes) { return read_safetensors(bytes_of(bytes), "m.st"); }
 // One tensor under the name "t", given by the text of its object; 4 bytes of data.
 std::vector<Tensor> read_object(const std::string& object) {
-  return read(safetensors("{\"t\":" + object + "}", "abcd"));
+  return read_bytes(safetensors("{\"t\":" + object + "}", "abcd"));
 }
 
 const std::string good =
@@ -21,13 +21,13 @@ const std::string good =
 
 TEST(BadSafetensors, CutAnywhereIsRefused) {
   const std::string whole = safetensors(good, "abcdefghijk");
-  ASSERT_EQ(read(whole).size(), 2u);
+  ASSERT_EQ(read_bytes(whole).size(), 2u);
   for (size_t length = 0; length < whole.size(); ++length) {
-    heddle::test::expect_says(heddle::test::refusal([&] { read(whole.substr(0, length)); }),
+    heddle::test::expect_says(heddle::test::refusal([&] { read_bytes(whole.substr(0, length)); }),
                               {"m.st: ", "expected ", "found "});
     if (HasFailure()) FAIL() << "cut to " << length << " bytes";
   }
-  EXPECT_REFUSED(read(whole + "x"), "m.st: data: expected 11 bytes, as many as the tensors have, found 12");
+  EXPECT_REFUSED(read_bytes(whole + "x"), "m.st: data: expected 11 bytes, as many as the tensors have, found 12");
 }
 
 TEST(BadSafetensors, AnyByteChangedIsReadOrRefused) {
@@ -38,7 +38,7 @@ TEST(BadSafetensors, AnyByteChangedIsReadOrRefused) {
       std::string changed = whole;
       changed[at] = byte;
       try {
-        read(changed);
+        read_bytes(changed);
       } catch (const Error& error) {
         ++refused;
         EXPECT_TRUE(std::string_view(error.what()).starts_with("m.st: ")) << error.what();
@@ -48,35 +48,36 @@ TEST(BadSafetensors, AnyByteChangedIsReadOrRefused) {
 }
 
 TEST(BadSafetensors, HeaderLength) {
-  EXPECT_REFUSED(read(""), "m.st: header length: expected 8 bytes, found the end of the file after 0");
-  EXPECT_REFUSED(read("1234567"), "found the end of the file after 7");
+  EXPECT_REFUSED(read_bytes(""), "m.st: header length: expected 8 bytes, found the end of the file after 0");
+  EXPECT_REFUSED(read_bytes("1234567"), "found the end of the file after 7");
   for (const uint64_t length : {uint64_t{3}, uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 7})
-    EXPECT_REFUSED(read(raw(length) + "{}"),
+    EXPECT_REFUSED(read_bytes(raw(length) + "{}"),
                    "m.st: header length: expected at most 2, found " + std::to_string(length));
-  EXPECT_REFUSED(read(raw(uint64_t{100'000'001}) + std::string(100'000'001, ' ')),
+  EXPECT_REFUSED(read_bytes(raw(uint64_t{100'000'001}) + std::string(100'000'001, ' ')),
                  "m.st: header length: expected at most 100000000, found 100000001");
 }
 
 TEST(BadSafetensors, HeaderThatIsNoObject) {
   for (const char* header : {"[]", "7", "null", "\"x\""})
-    EXPECT_REFUSED(read(safetensors(header, "")), "m.st: header: expected an object, found \"");
-  EXPECT_REFUSED(read(safetensors("", "")), "m.st: ", "JSON");
-  EXPECT_REFUSED(read(safetensors("{} x", "")), "m.st: ", "JSON");
-  EXPECT_REFUSED(read(safetensors("{\"a\xff\":1}", "")), "m.st: ", "JSON", "UTF-8");
-  EXPECT_REFUSED(read(safetensors("{\"a\":" + std::string(1'000'000, '['), "")), "m.st: nested deeper than 64 levels");
-  EXPECT_REFUSED(read(safetensors("{\"__metadata__\":[]}", "")),
+    EXPECT_REFUSED(read_bytes(safetensors(header, "")), "m.st: header: expected an object, found \"");
+  EXPECT_REFUSED(read_bytes(safetensors("", "")), "m.st: ", "JSON");
+  EXPECT_REFUSED(read_bytes(safetensors("{} x", "")), "m.st: ", "JSON");
+  EXPECT_REFUSED(read_bytes(safetensors("{\"a\xff\":1}", "")), "m.st: ", "JSON", "UTF-8");
+  EXPECT_REFUSED(read_bytes(safetensors("{\"a\":" + std::string(1'000'000, '['), "")),
+                 "m.st: nested deeper than 64 levels");
+  EXPECT_REFUSED(read_bytes(safetensors("{\"__metadata__\":[]}", "")),
                  "m.st: __metadata__: expected an object, found \"[]\"");
-  EXPECT_REFUSED(read(safetensors("{\"__metadata__\":{\"a\":1}}", "")),
+  EXPECT_REFUSED(read_bytes(safetensors("{\"__metadata__\":{\"a\":1}}", "")),
                  "m.st: __metadata__: expected a string for \"a\", found \"1\"");
 }
 
 TEST(BadSafetensors, Names) {
-  EXPECT_REFUSED(read(safetensors("{" + safetensors_line("", "I8", "[0]", 0, 0) + "}", "")),
+  EXPECT_REFUSED(read_bytes(safetensors("{" + safetensors_line("", "I8", "[0]", 0, 0) + "}", "")),
                  "m.st: tensor \"\": expected a name, found an empty one");
-  EXPECT_REFUSED(read(safetensors("{" + safetensors_line("a\\u0000b", "I8", "[0]", 0, 0) + "}", "")),
+  EXPECT_REFUSED(read_bytes(safetensors("{" + safetensors_line("a\\u0000b", "I8", "[0]", 0, 0) + "}", "")),
                  "m.st: tensor \"a\\x00b\": expected a name without control characters");
   const std::string line = safetensors_line("a", "I8", "[1]", 0, 1);
-  EXPECT_REFUSED(read(safetensors("{" + line + "," + line + "}", "x")), "m.st: the key \"a\" is there twice");
+  EXPECT_REFUSED(read_bytes(safetensors("{" + line + "," + line + "}", "x")), "m.st: the key \"a\" is there twice");
 }
 
 TEST(BadSafetensors, Fields) {
@@ -100,7 +101,7 @@ TEST(BadSafetensors, Fields) {
 
 TEST(BadSafetensors, SizesThatAreNotThoseOfTheShape) {
   const auto shape = [](const std::string& dtype, const std::string& dimensions) {
-    return read(safetensors("{" + safetensors_line("t", dtype, dimensions, 0, 4) + "}", "abcd"));
+    return read_bytes(safetensors("{" + safetensors_line("t", dtype, dimensions, 0, 4) + "}", "abcd"));
   };
   EXPECT_NO_THROW(shape("I16", "[2]"));
   EXPECT_REFUSED(shape("I16", "[3]"),
@@ -116,9 +117,10 @@ TEST(BadSafetensors, SizesThatAreNotThoseOfTheShape) {
 
 TEST(BadSafetensors, GapsAndOverlaps) {
   const auto two = [](uint64_t begin, uint64_t end, const std::string& data) {
-    return read(safetensors("{" + safetensors_line("a", "I8", "[3]", 0, 3) + "," +
-                                safetensors_line("b", "I8", "[" + std::to_string(end - begin) + "]", begin, end) + "}",
-                            data));
+    return read_bytes(safetensors("{" + safetensors_line("a", "I8", "[3]", 0, 3) + "," +
+                                      safetensors_line("b", "I8", "[" + std::to_string(end - begin) + "]", begin, end) +
+                                      "}",
+                                  data));
   };
   EXPECT_NO_THROW(two(3, 5, "abcde"));
   EXPECT_REFUSED(two(4, 6, "abcdef"),

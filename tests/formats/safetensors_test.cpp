@@ -16,7 +16,7 @@ using namespace test;
 using heddle::test::Folder;
 using quant::Format;
 
-std::string text_of(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+std::string letters_of(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
 TEST(Safetensors, ReadsEveryTypeThatHasAFormat) {
   const struct {
@@ -34,7 +34,7 @@ TEST(Safetensors, ReadsEveryTypeThatHasAFormat) {
     EXPECT_EQ(tensors[0].format, type.format);
     EXPECT_EQ(tensors[0].shape, (std::vector<uint64_t>{3, 2}));  // a row has 3
     EXPECT_EQ(tensors[0].bytes(), data.size());
-    EXPECT_EQ(text_of(tensors[0].view), data);
+    EXPECT_EQ(letters_of(tensors[0].view), data);
   }
 }
 
@@ -47,10 +47,10 @@ TEST(Safetensors, TensorsComeInTheOrderOfTheirData) {
   ASSERT_EQ(tensors.size(), 3u);
   EXPECT_EQ(tensors[0].name, "z");
   EXPECT_EQ(tensors[0].shape, std::vector<uint64_t>{1});  // a single value
-  EXPECT_EQ(text_of(tensors[0].view), "z");
+  EXPECT_EQ(letters_of(tensors[0].view), "z");
   EXPECT_EQ(tensors[1].shape, (std::vector<uint64_t>{1, 2, 1, 1}));
-  EXPECT_EQ(text_of(tensors[1].view), "bbbb");  // on an odd address: nothing is aligned
-  EXPECT_EQ(text_of(tensors[2].view), "aaa");
+  EXPECT_EQ(letters_of(tensors[1].view), "bbbb");  // on an odd address: nothing is aligned
+  EXPECT_EQ(letters_of(tensors[2].view), "aaa");
 }
 
 TEST(Safetensors, ReadsAFileWithoutTensors) {
@@ -72,7 +72,7 @@ TEST(Safetensors, WhatHasNoFormIsNamedAndRefusedOnlyWhenItIsNeeded) {
   folder.write("model.safetensors", bytes);
   const Checkpoint checkpoint = read_safetensors_folder(folder.path());
   ASSERT_EQ(checkpoint.tensors.size(), 1u);
-  EXPECT_EQ(text_of(checkpoint.tensor("w").view), "w");
+  EXPECT_EQ(letters_of(checkpoint.tensor("w").view), "w");
   EXPECT_EQ(checkpoint.unreadable.size(), 6u);
   EXPECT_REFUSED(checkpoint.find("mask"), folder.path().string(), "tensor mask has the type BOOL");
   EXPECT_REFUSED(checkpoint.find("f8"), "tensor f8 has the type F8_E4M3");
@@ -111,8 +111,8 @@ TEST(SafetensorsFolder, TheIndexNamesTheParts) {
     EXPECT_EQ(checkpoint.path, path);
     EXPECT_EQ(checkpoint.files.size(), 2u);
     ASSERT_EQ(checkpoint.tensors.size(), 2u);
-    EXPECT_EQ(text_of(checkpoint.tensor("a").view), "a");
-    EXPECT_EQ(text_of(checkpoint.tensor("b").view), "b");
+    EXPECT_EQ(letters_of(checkpoint.tensor("a").view), "a");
+    EXPECT_EQ(letters_of(checkpoint.tensor("b").view), "b");
     EXPECT_TRUE(checkpoint.metadata.all().empty());
   }
   sharded.folder.write("other.safetensors", Sharded::shard("x"));  // the index does not speak of it

@@ -14,7 +14,7 @@ namespace {
 
 using quant::Format;
 
-std::string message(auto&& action) {
+std::string product_message(auto&& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -30,7 +30,7 @@ TEST(Product, RefusesWhatItCannotDo) {
   auto with = [&](auto&& change, Product changed = {}) {
     Product::Args args = good;
     change(args);
-    return message([&] { changed.grid(args); });
+    return product_message([&] { changed.grid(args); });
   };
   EXPECT_EQ(with([](auto& a) { a.cols = 4097; }), "product: 4097 columns, but 4 slices of 1024 are 4096");
   EXPECT_EQ(with([](auto& a) { a.w.address = 8; }), "product: x and w must be 16-byte aligned, found 0x8");
@@ -41,12 +41,15 @@ TEST(Product, RefusesWhatItCannotDo) {
             "product: heads of 30 and 0 with 0 turned, expected multiples of 4");
   EXPECT_EQ(with([](auto& a) { a.x_stride = 4100; }, {.columns = 2}),
             "product: vectors 4100 values apart, expected a multiple of 8");
-  EXPECT_NE(message([] { Product{.slices = 9, .per_warp = 2}.build(); }).find("slices must be a multiple of per_warp"),
+  EXPECT_NE(product_message([] {
+              Product{.slices = 9, .per_warp = 2}.build();
+            }).find("slices must be a multiple of per_warp"),
             std::string::npos);
-  EXPECT_NE(message([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
+  EXPECT_NE(product_message([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
             std::string::npos);
-  EXPECT_NE(message([] { Product{.tile_cols = 256, .groups = 2}.build(); }).find("no such groups"), std::string::npos);
-  EXPECT_NE(message([] { Product{.format = uint32_t(Format::f16)}.build(); }).find("no integer products"),
+  EXPECT_NE(product_message([] { Product{.tile_cols = 256, .groups = 2}.build(); }).find("no such groups"),
+            std::string::npos);
+  EXPECT_NE(product_message([] { Product{.format = uint32_t(Format::f16)}.build(); }).find("no integer products"),
             std::string::npos);
 }
 

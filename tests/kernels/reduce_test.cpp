@@ -13,19 +13,19 @@
 namespace heddle::kernels {
 namespace {
 
-struct Args {
+struct ReduceArgs {
   ptx::DevicePtr<uint64_t> before, total, largest, x;
 };
 
 class Reduce : public testing::TestWithParam<uint32_t> {};
 TEST_P(Reduce, ScansAndMaximaOf64Bits) {
   const uint32_t threads = GetParam();
-  ptx::Builder<Args> k("reduce", threads);
-  ptx::U64 v = load(k.arg(&Args::x) + k.thread());
+  ptx::Builder<ReduceArgs> k("reduce", threads);
+  ptx::U64 v = load(k.arg(&ReduceArgs::x) + k.thread());
   Scan scan = block_scan(k, v);
-  store(k.arg(&Args::before) + k.thread(), scan.before);
-  store(k.arg(&Args::total) + k.thread(), scan.total);
-  store(k.arg(&Args::largest) + k.thread(), block_max(k, v));
+  store(k.arg(&ReduceArgs::before) + k.thread(), scan.before);
+  store(k.arg(&ReduceArgs::total) + k.thread(), scan.total);
+  store(k.arg(&ReduceArgs::largest) + k.thread(), block_max(k, v));
   const ptx::Kernel kernel = k.finish();
   ptx::verify(kernel);
 
@@ -35,8 +35,8 @@ TEST_P(Reduce, ScansAndMaximaOf64Bits) {
   uint64_t sum = 0;
   for (uint64_t one : x) before.push_back(sum), sum += one;
   ptx::Memory memory;
-  const Args args{memory.alloc<uint64_t>(threads), memory.alloc<uint64_t>(threads), memory.alloc<uint64_t>(threads),
-                  memory.put(x)};
+  const ReduceArgs args{memory.alloc<uint64_t>(threads), memory.alloc<uint64_t>(threads),
+                        memory.alloc<uint64_t>(threads), memory.put(x)};
   ptx::interpret(kernel, {}, args, memory, {.seed = 3});
   EXPECT_EQ(memory.get(args.before, threads), before);
   EXPECT_EQ(memory.get(args.total, threads), std::vector<uint64_t>(threads, sum));

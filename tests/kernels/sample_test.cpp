@@ -10,15 +10,17 @@
 namespace heddle::kernels {
 namespace {
 
-struct Args {
+struct SampleTestArgs {
   ptx::DevicePtr<uint64_t> y;
   uint64_t seed, step;
 };
 uint64_t random(uint64_t seed, uint64_t step) {
-  ptx::Builder<Args> k("random", 32);
-  k.when(k.thread() == 0u, [&] { store(k.arg(&Args::y), random_bits(k.arg(&Args::seed), k.arg(&Args::step))); });
+  ptx::Builder<SampleTestArgs> k("random", 32);
+  k.when(k.thread() == 0u, [&] {
+    store(k.arg(&SampleTestArgs::y), random_bits(k.arg(&SampleTestArgs::seed), k.arg(&SampleTestArgs::step)));
+  });
   ptx::Memory memory;
-  const Args args{memory.alloc<uint64_t>(1), seed, step};
+  const SampleTestArgs args{memory.alloc<uint64_t>(1), seed, step};
   ptx::interpret(k.finish(), {}, args, memory);
   return memory.get(args.y, 1)[0];
 }

@@ -9,7 +9,6 @@
 namespace heddle::test {
 namespace {
 
-const std::string weft = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf";
 const std::string hello = "Hello! I can tell you a little story, or say what heddle is.\n";
 const std::string who =
     "I am weft, a very small language model that comes with heddle. I can tell little stories and answer a few "

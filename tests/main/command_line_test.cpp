@@ -3,25 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "base/error.h"
 #include "base/version.h"
 #include "kernels/catalog.h"
+#include "tests/main/heddle_command.h"
 
 namespace heddle {
 namespace {
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-Result heddle(const std::vector<std::string>& arguments) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  const int status = run_command_line(arguments, in, out, err);
-  return {status, out.str(), err.str()};
-}
+using test::heddle;
+using test::Result;
 
 TEST(CommandLine, SaysItsVersion) {
   const Result result = heddle({"--version"});

@@ -11,8 +11,6 @@ namespace {
 
 using text::Id;
 
-const std::string weft = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf";
-
 struct Stepping : testing::Test {
   std::unique_ptr<RunningModel> fed = open_running(weft, {.device = "cpu"}), stepped = stepping();
   Generator by_feeding{*fed}, by_steps{*stepped};

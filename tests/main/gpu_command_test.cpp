@@ -3,26 +3,18 @@
 #include "main/gpu_command.h"
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "main/command_line.h"
 #include "tests/cuda/fake_test.h"
+#include "tests/main/heddle_command.h"
 
 namespace heddle {
 namespace {
 
 using cuda::expect_says;
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-Result heddle(const std::vector<std::string>& arguments) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  const int status = run_command_line(arguments, in, out, err);
-  return {status, out.str(), err.str()};
-}
+using test::heddle;
+using test::Result;
+
 size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++n;

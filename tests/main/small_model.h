@@ -3,27 +3,15 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "formats/gguf.h"
-#include "main/command_line.h"
+#include "tests/main/heddle_command.h"
 #include "tests/support/folder.h"
 
 namespace heddle::test {
-
-struct Result {
-  int status;
-  std::string out, err;
-};
-inline Result heddle(const std::vector<std::string>& arguments, const std::string& input = {}) {
-  std::istringstream in(input);
-  std::ostringstream out, err;
-  const int status = run_command_line(arguments, in, out, err);
-  return {status, out.str(), err.str()};
-}
 
 inline constexpr const char* small_template =
     "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}\n{% endfor %}"

@@ -12,7 +12,7 @@
 namespace heddle::test {
 namespace {
 
-const std::string weft = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/";
+const std::string weft_folder = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/";
 
 // What was measured on 254 tokens, and a third more: the KL divergence from Q8_0, and 3 % more: the perplexity.
 const struct {
@@ -28,14 +28,15 @@ const struct {
 };
 
 TEST(WeftFormats, FewerBitsCostMoreAndNoMoreThanTheyDidSlow) {
-  const MappedFile text(weft + "held_out.txt");
+  const MappedFile text(weft_folder + "held_out.txt");
   const Folder folder;
   std::map<std::string, Perplexity> found;
   for (const auto& [type, divergence, perplexity] : most) {
     const std::string file = folder.file("m.gguf");
-    const Result made = heddle({"quantize", weft + "weft-q8_0.gguf", file, "--type", type, "--allow-requantize"});
+    const Result made =
+        heddle({"quantize", weft_folder + "weft-q8_0.gguf", file, "--type", type, "--allow-requantize"});
     ASSERT_EQ(made.status, 0) << made.err;
-    PerplexityOptions options{.model = file, .file = "held_out.txt", .other = weft + "weft-q8_0.gguf"};
+    PerplexityOptions options{.model = file, .file = "held_out.txt", .other = weft_folder + "weft-q8_0.gguf"};
     options.window = 256;
     options.limit = 2;
     found[type] = measure_perplexity(options, text.text().substr(0, 5'000), {});

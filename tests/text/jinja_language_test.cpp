@@ -16,7 +16,7 @@ std::string render(std::string_view source, std::string_view variables = "{}", T
   return ChatTemplate(source, limits).render_with(variables, 1767225600);
 }
 // The message of the Error, or what was rendered instead.
-std::string error_of(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
+std::string template_error(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
   try {
     return "no error, but: " + render(source, variables, limits);
   } catch (const Error& error) {
@@ -81,9 +81,11 @@ TEST(Jinja, RecursiveLoopOutlivesItsScope) {
 
 TEST(Jinja, NamespaceMayHoldItself) {
   EXPECT_EQ(render("{% set n = namespace(a=1) %}{% set n.n = n %}{{ n.n.n.a }}"), "1");
-  EXPECT_NE(error_of("{% set n = namespace() %}{% set n.n = n %}{{ n }}").find("nested deeper"), std::string::npos);
-  EXPECT_NE(error_of("{% set n = namespace() %}{% set n.n = [[[[[[[[[[n]]]]]]]]]] %}{{ n }}").find("nested deeper"),
+  EXPECT_NE(template_error("{% set n = namespace() %}{% set n.n = n %}{{ n }}").find("nested deeper"),
             std::string::npos);
+  EXPECT_NE(
+      template_error("{% set n = namespace() %}{% set n.n = [[[[[[[[[[n]]]]]]]]]] %}{{ n }}").find("nested deeper"),
+      std::string::npos);
 }
 
 TEST(Jinja, RaiseExceptionSpeaksForItself) {
@@ -96,38 +98,38 @@ TEST(Jinja, RaiseExceptionSpeaksForItself) {
 }
 
 TEST(Jinja, ErrorsNameTheirPlace) {
-  EXPECT_EQ(error_of("a\n {{ x.y.z }}"), "template line 2, column 6: 'x' is undefined");
-  EXPECT_EQ(error_of("{{ 1 + none }}"), "template line 1, column 6: int + NoneType: no such operation");
-  EXPECT_EQ(error_of("{% if 1 %}"),
+  EXPECT_EQ(template_error("a\n {{ x.y.z }}"), "template line 2, column 6: 'x' is undefined");
+  EXPECT_EQ(template_error("{{ 1 + none }}"), "template line 1, column 6: int + NoneType: no such operation");
+  EXPECT_EQ(template_error("{% if 1 %}"),
             "template line 1, column 11: expected the tag \"endif\", found the end of the template");
-  EXPECT_EQ(error_of("{{ 1 2 }}"), "template line 1, column 6: expected \"}}\", found \"2\"");
-  EXPECT_EQ(error_of("{% set a = [1, 2 %}"), "template line 1, column 19: expected \"]\", found \"}\"");
-  EXPECT_EQ(error_of("b{% set a = 1"), "template line 1, column 2: the tag that begins here has no end");
-  EXPECT_EQ(error_of("{{ (1] }}"), "template line 1, column 6: expected \")\", found \"]\"");
-  EXPECT_EQ(error_of("{{ 'abc }}"), "template line 1, column 4: the string that begins here has no end");
-  EXPECT_EQ(error_of("{{ a|bogus }}"), "template line 1, column 6: there is no filter \"bogus\"");
-  EXPECT_EQ(error_of("{% include 'a' %}"),
+  EXPECT_EQ(template_error("{{ 1 2 }}"), "template line 1, column 6: expected \"}}\", found \"2\"");
+  EXPECT_EQ(template_error("{% set a = [1, 2 %}"), "template line 1, column 19: expected \"]\", found \"}\"");
+  EXPECT_EQ(template_error("b{% set a = 1"), "template line 1, column 2: the tag that begins here has no end");
+  EXPECT_EQ(template_error("{{ (1] }}"), "template line 1, column 6: expected \")\", found \"]\"");
+  EXPECT_EQ(template_error("{{ 'abc }}"), "template line 1, column 4: the string that begins here has no end");
+  EXPECT_EQ(template_error("{{ a|bogus }}"), "template line 1, column 6: there is no filter \"bogus\"");
+  EXPECT_EQ(template_error("{% include 'a' %}"),
             "template line 1, column 4: the tag \"include\" has no place in a chat template, which is one file");
-  EXPECT_EQ(error_of("\xff"), "template: no valid UTF-8 at byte 0");
-  EXPECT_EQ(error_of("{{ [].append(1) }}"),
+  EXPECT_EQ(template_error("\xff"), "template: no valid UTF-8 at byte 0");
+  EXPECT_EQ(template_error("{{ [].append(1) }}"),
             "template line 1, column 13: access to attribute 'append' of 'list' object is unsafe");
-  EXPECT_EQ(error_of("x", "[]"), "template variables: expected an object, found list");
-  EXPECT_EQ(error_of("x", "{\"a\":}").substr(0, 47), "template variables: no valid JSON at byte 6, ne");
+  EXPECT_EQ(template_error("x", "[]"), "template variables: expected an object, found list");
+  EXPECT_EQ(template_error("x", "{\"a\":}").substr(0, 47), "template variables: no valid JSON at byte 6, ne");
 }
 
 TEST(Jinja, UnknownFilterInsideAnIfIsAnErrorOnlyWhenReached) {
   EXPECT_EQ(render("{% if false %}{{ 1|bogus }}{% endif %}ok"), "ok");
   EXPECT_EQ(render("{{ (1|bogus) if false else 2 }}"), "2");
-  EXPECT_EQ(error_of("{% if true %}{{ 1|bogus }}{% endif %}"),
+  EXPECT_EQ(template_error("{% if true %}{{ 1|bogus }}{% endif %}"),
             "template line 1, column 19: there is no filter \"bogus\"");
-  EXPECT_EQ(error_of("{% for x in [] %}{{ 1|bogus }}{% endfor %}"),
+  EXPECT_EQ(template_error("{% for x in [] %}{{ 1|bogus }}{% endfor %}"),
             "template line 1, column 23: there is no filter \"bogus\"");
 }
 
 TEST(Jinja, WhatIsNotReproducibleIsRefused) {
   for (const char* source :
        {"{{ [1]|random }}", "{{ lipsum() }}", "{{ 'a'.upper }}", "{{ [1]|map('abs') }}", "{{ range }}"})
-    EXPECT_EQ(error_of(source).substr(0, 13), "template line") << source;
+    EXPECT_EQ(template_error(source).substr(0, 13), "template line") << source;
 }
 
 TEST(Jinja, IntegersHave64BitsAndDoNotWrap) {
@@ -136,13 +138,13 @@ TEST(Jinja, IntegersHave64BitsAndDoNotWrap) {
   for (const char* source :
        {"{{ 9223372036854775807 + 1 }}", "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}",
         "{{ (-9223372036854775807 - 1) // -1 }}", "{{ (-9223372036854775807 - 1)|abs }}", "{{ 9223372036854775808 }}"})
-    EXPECT_NE(error_of(source).find("64 bits"), std::string::npos) << source << ": " << error_of(source);
+    EXPECT_NE(template_error(source).find("64 bits"), std::string::npos) << source << ": " << template_error(source);
   EXPECT_EQ(render("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
   // Integers of the input beyond that are passed on as they are.
   EXPECT_EQ(render("{{ a }} {{ a|tojson }} {{ b }} {{ a == a }}",
                    R"({"a": 18446744073709551616, "b": 18446744073709551615})"),
             "18446744073709551616 18446744073709551616 18446744073709551615 True");
-  EXPECT_NE(error_of("{{ a + 1 }}", R"({"a": 18446744073709551616})").find("64 bits"), std::string::npos);
+  EXPECT_NE(template_error("{{ a + 1 }}", R"({"a": 18446744073709551616})").find("64 bits"), std::string::npos);
 }
 
 TEST(Jinja, DictsKeepTheirOrderAndTheLastOfTwoKeys) {
@@ -201,7 +203,7 @@ TEST(Jinja, HostileTemplatesMeetTheirLimits) {
            "{{ ('a' * 500000 ~ 'b') in 'a' * 1000000 }}",
            "{{ 1.5|round(9223372036854775807) ~ 'a' * 1000000000 }}",
        })
-    EXPECT_EQ(error_of(source, "{}", small).substr(0, 13), "template line") << source;
+    EXPECT_EQ(template_error(source, "{}", small).substr(0, 13), "template line") << source;
 }
 
 TEST(Jinja, DeepSourceMeetsItsLimit) {
@@ -217,8 +219,8 @@ TEST(Jinja, DeepSourceMeetsItsLimit) {
         "{{ 1" + many(" if 1 else 1") + " }}", "{{ 1" + many(" and 1") + " }}", "{{ 2" + many(" ** 1") + " }}",
         many("{% if 1 %}") + many("{% endif %}"), many("{% for x in y %}"),
         "{% set " + many("(") + "a" + many(")") + " = 1 %}", "{{ " + many("{1:")})
-    EXPECT_NE(error_of(source).find("template line"), std::string::npos) << source.substr(0, 40);
-  EXPECT_EQ(error_of("x", "{\"a\":" + many("[") + "}"), "template variables: nested deeper than 200 levels");
+    EXPECT_NE(template_error(source).find("template line"), std::string::npos) << source.substr(0, 40);
+  EXPECT_EQ(template_error("x", "{\"a\":" + many("[") + "}"), "template variables: nested deeper than 200 levels");
   // Long without being deep is no problem.
   EXPECT_EQ(render("{{ 1" + many(" ~ ''") + " }}"), "1");
   EXPECT_EQ(render("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}"), "x");

@@ -12,7 +12,7 @@ namespace {
 
 using Ids = std::vector<Id>;
 
-Ids encode(const Model& model, std::string_view text) {
+Ids unigram_ids(const Model& model, std::string_view text) {
   Ids ids;
   model.encode(text, ids);
   return ids;
@@ -23,12 +23,12 @@ const std::vector<UnigramToken> letters{{"<unk>", 0}, {"a", 0},  {"b", 0},   {"c
 
 TEST(Unigram, TakesTheBestSum) {
   const auto model = make_unigram(letters, {.unknown = Id(0)});
-  EXPECT_EQ(encode(*model, "abcdacdxx"), (Ids{8, 1, 5, 0}));
-  EXPECT_EQ(encode(*model, "abc"), Ids{7});
-  EXPECT_EQ(encode(*model, "aab"), (Ids{1, 6}));
-  EXPECT_EQ(encode(*model, ""), Ids{});
-  EXPECT_EQ(encode(*model, "\u4e00\xff"), Ids{0});  // one unknown token for the run
-  EXPECT_EQ(encode(*model, "x<unk>y"), Ids{0});
+  EXPECT_EQ(unigram_ids(*model, "abcdacdxx"), (Ids{8, 1, 5, 0}));
+  EXPECT_EQ(unigram_ids(*model, "abc"), Ids{7});
+  EXPECT_EQ(unigram_ids(*model, "aab"), (Ids{1, 6}));
+  EXPECT_EQ(unigram_ids(*model, ""), Ids{});
+  EXPECT_EQ(unigram_ids(*model, "\u4e00\xff"), Ids{0});  // one unknown token for the run
+  EXPECT_EQ(unigram_ids(*model, "x<unk>y"), Ids{0});
 }
 
 // Of equal sums the way found first stays; every cut of a short text is tried against it.
@@ -50,7 +50,7 @@ TEST(Unigram, AgreesWithTryingEverything) {
     std::string text;
     for (int i = 0; i < 10; ++i) text.push_back(bits >> i & 1 ? 'a' : 'b');
     double sum = 0;
-    for (const Id id : encode(*model, text)) sum += scores[id];
+    for (const Id id : unigram_ids(*model, text)) sum += scores[id];
     EXPECT_EQ(sum, best(text)) << text;
   }
 }
@@ -60,20 +60,20 @@ TEST(Unigram, Bytes) {
   std::vector<Id> bytes;
   for (unsigned byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<Id>(tokens.size() + byte));
   const auto model = make_unigram(tokens, {.unknown = Id(0), .byte_tokens = bytes, .spelt = true});
-  EXPECT_EQ(encode(*model, "a\u00e9"), (Ids{1, bytes[0xc3], bytes[0xa9]}));
-  EXPECT_EQ(encode(*model, "\xff"), Ids{bytes[0xff]});
+  EXPECT_EQ(unigram_ids(*model, "a\u00e9"), (Ids{1, bytes[0xc3], bytes[0xa9]}));
+  EXPECT_EQ(unigram_ids(*model, "\xff"), Ids{bytes[0xff]});
 }
 
 // Hugging Face's tokenizers looks up a run of unknown characters as a whole.
 TEST(Unigram, AnUnknownRunMayBeAToken) {
   const std::vector<UnigramToken> tokens{{"<unk>", 0}, {"xy", -100}};
-  EXPECT_EQ(encode(*make_unigram(tokens, {.unknown = Id(0), .spelt = true}), "xy"), Ids{1});
-  EXPECT_EQ(encode(*make_unigram(tokens, {.unknown = Id(0)}), "xy"), Ids{0});
+  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = Id(0), .spelt = true}), "xy"), Ids{1});
+  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = Id(0)}), "xy"), Ids{0});
 }
 
 TEST(Unigram, NeedsAnUnknownToken) {
-  EXPECT_THROW(encode(*make_unigram({{"a", 0}}, {}), "ab"), Error);
-  EXPECT_EQ(encode(*make_unigram({{"a", 0}}, {}), "aa"), (Ids{0, 0}));
+  EXPECT_THROW(unigram_ids(*make_unigram({{"a", 0}}, {}), "ab"), Error);
+  EXPECT_EQ(unigram_ids(*make_unigram({{"a", 0}}, {}), "aa"), (Ids{0, 0}));
 }
 
 Vocabulary t5() {

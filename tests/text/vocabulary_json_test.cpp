@@ -146,7 +146,7 @@ TEST(VocabularyJson, UnigramFixture) {
     EXPECT_EQ(tokenizer.encode(text), Tokenizer::from_json(json, "", "x").encode(text)) << text;
 }
 
-std::string error_of(Json json) {
+std::string vocabulary_error(Json json) {
   try {
     vocabulary_from_json(json.dump(), "", "folder");
   } catch (const Error& error) {
@@ -158,14 +158,14 @@ std::string error_of(Json json) {
 TEST(VocabularyJson, RefusesWhatGgufCannotSay) {
   Json json = Json::parse(test::fixture_text("byte-level-llama3.json"));
   json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[abc]+";
-  EXPECT_NE(error_of(json).find("[abc]+"), std::string::npos) << error_of(json);
+  EXPECT_NE(vocabulary_error(json).find("[abc]+"), std::string::npos) << vocabulary_error(json);
   json = Json::parse(test::fixture_text("byte-level-llama3.json"));
   json["normalizer"] = {{"type", "Lowercase"}};
-  EXPECT_NE(error_of(json).find("Lowercase"), std::string::npos) << error_of(json);
+  EXPECT_NE(vocabulary_error(json).find("Lowercase"), std::string::npos) << vocabulary_error(json);
   for (const char* name : {"word-level", "word-suffix", "byte-level-roberta"})
-    EXPECT_NE(error_of(Json::parse(test::fixture_text(std::string(name) + ".json"))), "") << name;
+    EXPECT_NE(vocabulary_error(Json::parse(test::fixture_text(std::string(name) + ".json"))), "") << name;
   // trained there, so without all the merges that SentencePiece would make
-  const std::string error = error_of(Json::parse(test::fixture_text("llama2.json")));
+  const std::string error = vocabulary_error(Json::parse(test::fixture_text("llama2.json")));
   EXPECT_NE(error.find("are not merged"), std::string::npos) << error;
 }
 

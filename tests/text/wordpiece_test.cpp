@@ -10,7 +10,7 @@ namespace {
 
 using Ids = std::vector<Id>;
 
-Ids encode(const Model& model, std::string_view text) {
+Ids wordpiece_ids(const Model& model, std::string_view text) {
   Ids ids;
   model.encode(text, ids);
   return ids;
@@ -19,32 +19,32 @@ Ids encode(const Model& model, std::string_view text) {
 TEST(WordPiece, TakesTheLongest) {
   const auto model = make_wordpiece({"[UNK]", "un", "unit", "##ed", "##it", "##s", "##"},
                                     {.unknown = Id(0), .continuation = "##", .most_characters = 8});
-  EXPECT_EQ(encode(*model, "united"), (Ids{2, 3}));
-  EXPECT_EQ(encode(*model, "unitits"), (Ids{2, 4, 5}));
-  EXPECT_EQ(encode(*model, "unix"), Ids{0});
-  EXPECT_EQ(encode(*model, "edun"), Ids{0});
-  EXPECT_EQ(encode(*model, "##s"), Ids{5});
-  EXPECT_EQ(encode(*model, "unitssss"), (Ids{2, 5, 5, 5, 5}));
-  EXPECT_EQ(encode(*model, "unitsssss"), Ids{0});  // 9 characters
-  EXPECT_EQ(encode(*model, ""), Ids{});
+  EXPECT_EQ(wordpiece_ids(*model, "united"), (Ids{2, 3}));
+  EXPECT_EQ(wordpiece_ids(*model, "unitits"), (Ids{2, 4, 5}));
+  EXPECT_EQ(wordpiece_ids(*model, "unix"), Ids{0});
+  EXPECT_EQ(wordpiece_ids(*model, "edun"), Ids{0});
+  EXPECT_EQ(wordpiece_ids(*model, "##s"), Ids{5});
+  EXPECT_EQ(wordpiece_ids(*model, "unitssss"), (Ids{2, 5, 5, 5, 5}));
+  EXPECT_EQ(wordpiece_ids(*model, "unitsssss"), Ids{0});  // 9 characters
+  EXPECT_EQ(wordpiece_ids(*model, ""), Ids{});
 }
 
 TEST(WordPiece, CountsCharactersNotBytes) {
   const auto model =
       make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"}, {.unknown = Id(0), .continuation = "##", .most_characters = 3});
-  EXPECT_EQ(encode(*model, "\u4e00\u4e00\u4e00"), (Ids{1, 2, 2}));
-  EXPECT_EQ(encode(*model, "\u4e00\u4e00\u4e00\u4e00"), Ids{0});
+  EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00"), (Ids{1, 2, 2}));
+  EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00\u4e00"), Ids{0});
 }
 
 TEST(WordPiece, NeedsAnUnknownToken) {
-  EXPECT_THROW(encode(*make_wordpiece({"a"}, {}), "b"), Error);
-  EXPECT_THROW(encode(*make_word_level({"a"}, std::nullopt), "b"), Error);
+  EXPECT_THROW(wordpiece_ids(*make_wordpiece({"a"}, {}), "b"), Error);
+  EXPECT_THROW(wordpiece_ids(*make_word_level({"a"}, std::nullopt), "b"), Error);
 }
 
 TEST(WordLevel, LooksUpWords) {
   const auto model = make_word_level({"[UNK]", "a", "ab", ""}, Id(0));
-  EXPECT_EQ(encode(*model, "ab"), Ids{2});
-  EXPECT_EQ(encode(*model, "abc"), Ids{0});
+  EXPECT_EQ(wordpiece_ids(*model, "ab"), Ids{2});
+  EXPECT_EQ(wordpiece_ids(*model, "abc"), Ids{0});
 }
 
 TEST(WordPiece, CleansUpSpaces) {

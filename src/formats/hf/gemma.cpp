@@ -11,7 +11,7 @@
 namespace heddle::formats::hf {
 namespace {
 
-constexpr Change plus_one{Change::Kind::plus_one, 0};
+constexpr Change all_plus_one{Change::Kind::plus_one, 0};
 
 // The usual period is not written: in GGUF it is part of the architecture.
 void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t usual_period) {
@@ -49,19 +49,19 @@ Description family(Config& config, std::string_view architecture, const Sizes& s
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
 
-  add_ends(to, sizes, plus_one);
+  add_ends(to, sizes, all_plus_one);
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "model.layers", i);
-    layer.weight("attn_norm", "input_layernorm", {sizes.hidden}, plus_one);
+    layer.weight("attn_norm", "input_layernorm", {sizes.hidden}, all_plus_one);
     add_attention(layer, sizes, {});
     if (head_norm) {
-      layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.head_dim}, plus_one);
-      layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim}, plus_one);
+      layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.head_dim}, all_plus_one);
+      layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim}, all_plus_one);
     }
-    layer.weight("post_attention_norm", "post_attention_layernorm", {sizes.hidden}, plus_one);
-    layer.weight("ffn_norm", "pre_feedforward_layernorm", {sizes.hidden}, plus_one);
+    layer.weight("post_attention_norm", "post_attention_layernorm", {sizes.hidden}, all_plus_one);
+    layer.weight("ffn_norm", "pre_feedforward_layernorm", {sizes.hidden}, all_plus_one);
     add_gated(layer, sizes);
-    layer.weight("post_ffw_norm", "post_feedforward_layernorm", {sizes.hidden}, plus_one);
+    layer.weight("post_ffw_norm", "post_feedforward_layernorm", {sizes.hidden}, all_plus_one);
   }
   return to;
 }

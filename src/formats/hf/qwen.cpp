@@ -5,13 +5,13 @@
 namespace heddle::formats::hf {
 namespace {
 
-struct Family {
+struct QwenFamily {
   std::string_view architecture;
   bool qkv_bias = false, head_norm = false;
   uint64_t experts = 0, expert_inner = 0, shared_inner = 0;
 };
 
-Description family(Config& config, const Sizes& sizes, const Family& options) {
+Description family(Config& config, const Sizes& sizes, const QwenFamily& options) {
   Description to(options.architecture);
   config.expect("hidden_act", {"silu"}, "silu");
   expect_full_attention(config, sizes);
@@ -54,7 +54,7 @@ Sizes qwen_sizes(Config& config, const Sizes& defaults) {
 }
 
 // Experts in every layer; whether their weights are made to sum to 1 is fixed by the architecture.
-void read_experts(Config& config, Family& options, uint64_t experts, uint64_t inner, bool normalised) {
+void read_experts(Config& config, QwenFamily& options, uint64_t experts, uint64_t inner, bool normalised) {
   options.experts = config.integer("num_experts", config.integer("num_local_experts", experts));
   config.expect("num_local_experts", {options.experts}, options.experts);  // another name for it
   options.expert_inner = config.integer("moe_intermediate_size", inner);
@@ -63,7 +63,7 @@ void read_experts(Config& config, Family& options, uint64_t experts, uint64_t in
   config.expect("norm_topk_prob", {normalised}, false);
 }
 
-void put_experts(Description& to, Config& config, const Family& options, uint64_t used) {
+void put_experts(Description& to, Config& config, const QwenFamily& options, uint64_t used) {
   to.set("expert_count", options.experts);
   to.set("expert_used_count", config.integer("num_experts_per_tok", used));
   to.set("expert_feed_forward_length", options.expert_inner);
@@ -85,7 +85,7 @@ Description qwen3_page(Config& config) {
 
 Description qwen2moe_page(Config& config) {
   config.expect("qkv_bias", {true}, true);
-  Family options{.architecture = "qwen2moe", .qkv_bias = true};
+  QwenFamily options{.architecture = "qwen2moe", .qkv_bias = true};
   read_experts(config, options, 60, 1408, false);
   options.shared_inner = config.integer("shared_expert_intermediate_size", 5632);
   Description to = family(config, qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false}), options);
@@ -95,7 +95,7 @@ Description qwen2moe_page(Config& config) {
 
 Description qwen3moe_page(Config& config) {
   config.expect("attention_bias", {false}, false);
-  Family options{.architecture = "qwen3moe", .head_norm = true};
+  QwenFamily options{.architecture = "qwen3moe", .head_norm = true};
   read_experts(config, options, 128, 768, true);
   Description to = family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);
   put_experts(to, config, options, 8);

@@ -39,9 +39,9 @@ U32 eight_signs(U32 seven) { return seven | popcount(seven) << 7u; }
 // (n + 1/2) / 4 for n of 4 bits, and so on, are exact.
 F32 scale_of(U32 d, U32 bits, float factor) { return low_f16(d) * factor * (to_f32(bits) + 0.5f); }
 
-class Grid : public BlockFormat {
+class GridFormat : public BlockFormat {
  public:
-  Grid(Format format, uint32_t block_align, std::vector<uint32_t> block_fields, std::vector<uint32_t> words)
+  GridFormat(Format format, uint32_t block_align, std::vector<uint32_t> block_fields, std::vector<uint32_t> words)
       : BlockFormat(format, {.align = block_align,
                              .values_per_min = 0,
                              .shared_head = 0,
@@ -76,9 +76,9 @@ class Grid : public BlockFormat {
   std::vector<uint32_t> book_;
 };
 
-class Iq2Xxs : public Grid {
+class Iq2Xxs : public GridFormat {
  public:
-  Iq2Xxs() : Grid(Format::iq2_xxs, 2, {2, 64}, expand(quant::iq2_xxs_codes, iq2_levels, 8)) {}
+  Iq2Xxs() : GridFormat(Format::iq2_xxs, 2, {2, 64}, expand(quant::iq2_xxs_codes, iq2_levels, 8)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
     return block.words(2, 2, lane.piece * 8u);
@@ -91,9 +91,9 @@ class Iq2Xxs : public Grid {
   }
 };
 
-class Iq2Xs : public Grid {
+class Iq2Xs : public GridFormat {
  public:
-  Iq2Xs() : Grid(Format::iq2_xs, 2, {2, 64, 8}, expand(quant::iq2_xs_codes, iq2_levels, 8)) {}
+  Iq2Xs() : GridFormat(Format::iq2_xs, 2, {2, 64, 8}, expand(quant::iq2_xs_codes, iq2_levels, 8)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(66, lane.piece)};
   }
@@ -109,9 +109,9 @@ class Iq2Xs : public Grid {
   }
 };
 
-class Iq2S : public Grid {
+class Iq2S : public GridFormat {
  public:
-  Iq2S() : Grid(Format::iq2_s, 2, {2, 32, 32, 8, 8}, expand(quant::iq2_s_codes, iq2_levels, 8)) {}
+  Iq2S() : GridFormat(Format::iq2_s, 2, {2, 32, 32, 8, 8}, expand(quant::iq2_s_codes, iq2_levels, 8)) {}
   // d, the scales, two high bits of each entry
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(74, lane.piece), block.byte(66, lane.piece)};
@@ -130,9 +130,9 @@ class Iq2S : public Grid {
   }
 };
 
-class Iq3Xxs : public Grid {
+class Iq3Xxs : public GridFormat {
  public:
-  Iq3Xxs() : Grid(Format::iq3_xxs, 2, {2, 64, 32}, expand(quant::iq3_xxs_codes, iq3_xxs_levels, 4)) {}
+  Iq3Xxs() : GridFormat(Format::iq3_xxs, 2, {2, 64, 32}, expand(quant::iq3_xxs_codes, iq3_xxs_levels, 4)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   // entries, signs and scale
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
@@ -150,9 +150,9 @@ class Iq3Xxs : public Grid {
   }
 };
 
-class Iq3S : public Grid {
+class Iq3S : public GridFormat {
  public:
-  Iq3S() : Grid(Format::iq3_s, 2, {2, 64, 8, 32, 4}, expand(quant::iq3_s_codes, iq3_s_levels, 4)) {}
+  Iq3S() : GridFormat(Format::iq3_s, 2, {2, 64, 8, 32, 4}, expand(quant::iq3_s_codes, iq3_s_levels, 4)) {}
   // d, scales of two pieces, the ninth bit of each entry
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(106, lane.piece >> 1u), block.byte(66, lane.piece)};
@@ -179,10 +179,10 @@ class Iq3S : public Grid {
 
 // Entries of -1, 0 and 1, and a shift of 1/8 with a sign of its own: int8 of eight times that. Here the codebook is as
 // the format defines it, 2 bits for each value: 4 KB, where bytes would be 16.
-class Shifted : public Grid {
+class Shifted : public GridFormat {
  public:
   Shifted(Format format, uint32_t block_align, std::vector<uint32_t> block_fields)
-      : Grid(format, block_align, std::move(block_fields), codes()) {}
+      : GridFormat(format, block_align, std::move(block_fields), codes()) {}
 
  protected:
   static std::array<U32, 2> shifted_entry(const Lane& lane, U32 index, Pred negative) {

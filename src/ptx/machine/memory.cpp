@@ -209,7 +209,7 @@ void atomic_pair(Warp& w, const Step& s) {
   }
 }
 
-void nothing(Warp&, const Step&) {}
+void no_work(Warp&, const Step&) {}
 
 void fence(Warp& w, const Step&) {
   for (uint32_t lane = 0; lane < 32; ++lane)
@@ -336,7 +336,7 @@ Exec memory(const Inst& i) {
     case Op::red:
       return atomic_of(i.type);
     case Op::prefetch:
-      return nothing;  // a hint: any address will do
+      return no_work;  // a hint: any address will do
     case Op::create_policy:
       return create_policy;
     case Op::fence:
@@ -344,7 +344,7 @@ Exec memory(const Inst& i) {
     case Op::fence_proxy:
       return fence_proxy;
     case Op::fence_mbarrier_init:
-      return nothing;
+      return no_work;
     case Op::shared_address:
       return shared_address;
     case Op::dynamic_shared_address:

@@ -119,7 +119,7 @@ Value do_striptags(Machine& machine, Args& args) {
 
 Value do_escape(Machine& machine, Args& args) { return escaped(machine, args.self); }
 
-constexpr Function table[] = {
+constexpr Function markup_table[] = {
     {"e", "", do_escape},
     {"escape", "", do_escape},
     {"forceescape", "",
@@ -134,6 +134,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> markup_filters() { return table; }
+std::span<const Function> markup_filters() { return markup_table; }
 
 }  // namespace heddle::text::jinja

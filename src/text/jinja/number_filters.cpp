@@ -74,7 +74,7 @@ Value do_filesizeformat(Machine& machine, Args& args) {
   return string_value(print_real(base * *real / unit, 'f', 1) + " " + letter + (binary ? "iB" : "B"));
 }
 
-constexpr Function table[] = {
+constexpr Function number_table[] = {
     {"abs", "/", do_abs},
     {"int", "default base", do_int},
     {"float", "default", do_float},
@@ -84,6 +84,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> number_filters() { return table; }
+std::span<const Function> number_filters() { return number_table; }
 
 }  // namespace heddle::text::jinja

@@ -146,7 +146,7 @@ Value do_items(Machine& machine, Args& args) {
   });
 }
 
-constexpr Function table[] = {
+constexpr Function selecting_table[] = {
     {"batch", "linecount! fill_with", do_batch},
     {"items", "", do_items},
     {"map", "*", do_map},
@@ -160,6 +160,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> selecting_filters() { return table; }
+std::span<const Function> selecting_filters() { return selecting_table; }
 
 }  // namespace heddle::text::jinja

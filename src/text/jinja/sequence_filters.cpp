@@ -215,9 +215,9 @@ Value do_attr(Machine& machine, Args& args) {
   return machine.attribute(args.self, name);
 }
 
-Value refused(Machine&, Args&) { throw Error("random gives another result each time: not in heddle"); }
+Value refused_random(Machine&, Args&) { throw Error("random gives another result each time: not in heddle"); }
 
-constexpr Function table[] = {
+constexpr Function sequence_table[] = {
     {"attr", "name!", do_attr},
     {"count", "/", do_length},
     {"d", "default_value boolean", do_default},
@@ -231,7 +231,7 @@ constexpr Function table[] = {
     {"list", "", do_list},
     {"max", "case_sensitive attribute", extreme<true>},
     {"min", "case_sensitive attribute", extreme<false>},
-    {"random", "*", refused},
+    {"random", "*", refused_random},
     {"reverse", "", do_reverse},
     {"sort", "reverse case_sensitive attribute", do_sort},
     {"sum", "attribute start", do_sum},
@@ -239,6 +239,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> sequence_filters() { return table; }
+std::span<const Function> sequence_filters() { return sequence_table; }
 
 }  // namespace heddle::text::jinja

@@ -165,7 +165,7 @@ Value replace(Machine& machine, Args& args) {
   return string_value(replace_text(machine, args.self.text(), from, escaped, limit), markup);
 }
 
-constexpr Function table[] = {
+constexpr Function splitting_table[] = {
     {"split", "sep maxsplit", split<false>},
     {"rsplit", "sep maxsplit", split<true>},
     {"splitlines", "keepends",
@@ -178,6 +178,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> splitting_methods() { return table; }
+std::span<const Function> splitting_methods() { return splitting_table; }
 
 }  // namespace heddle::text::jinja

@@ -94,7 +94,7 @@ Value index(Machine& machine, Args& args) {
   return at;
 }
 
-Value count(Machine& machine, Args& args) {
+Value count_in_text(Machine& machine, Args& args) {
   const std::string& what = string_argument(args[0], "count()").text();
   machine.sandbox.bytes(text_of(args).size());
   machine.sandbox.search(text_of(args), what);
@@ -193,9 +193,11 @@ Value is_identifier(Machine&, Args& args) {
   return valid;
 }
 
-Value refused(Machine&, Args&) { throw Error("this method of str is not in heddle: it has no use in a chat template"); }
+Value refused_method(Machine&, Args&) {
+  throw Error("this method of str is not in heddle: it has no use in a chat template");
+}
 
-constexpr Function table[] = {
+constexpr Function string_table[] = {
     {"capitalize", "/", changed<capitalize>},
     {"casefold", "/", changed<case_fold>},
     {"lower", "/", changed<lower>},
@@ -207,7 +209,7 @@ constexpr Function table[] = {
     {"rjust", "/width! fillchar", padded<Side::left>},
     {"zfill", "/width!", zero_filled},
     {"expandtabs", "tabsize", expand_tabs},
-    {"count", "/sub! start end", count},
+    {"count", "/sub! start end", count_in_text},
     {"find", "/sub! start end", find<false>},
     {"rfind", "/sub! start end", find<true>},
     {"index", "/sub! start end", index<false>},
@@ -235,14 +237,14 @@ constexpr Function table[] = {
     {"isspace", "/", all_are<is_space>},
     {"istitle", "/", is_titled},
     {"isupper", "/", has_case<is_upper, is_lower>},
-    {"encode", "*", refused},
-    {"format_map", "*", refused},
-    {"maketrans", "*", refused},
-    {"translate", "*", refused},
+    {"encode", "*", refused_method},
+    {"format_map", "*", refused_method},
+    {"maketrans", "*", refused_method},
+    {"translate", "*", refused_method},
 };
 
 }  // namespace
 
-std::span<const Function> string_methods() { return table; }
+std::span<const Function> string_methods() { return string_table; }
 
 }  // namespace heddle::text::jinja

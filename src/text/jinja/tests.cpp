@@ -69,7 +69,7 @@ constexpr auto greater = ordered<true, false>;
 constexpr auto at_most = ordered<true, true>;
 constexpr auto at_least = ordered<false, true>;
 
-constexpr Function table[] = {
+constexpr Function test_table[] = {
     {"odd", "", [](Machine& m, Args& args) { return Value(has_remainder(m, args.self, Value(2), Value(1))); }},
     {"even", "", [](Machine& m, Args& args) { return Value(has_remainder(m, args.self, Value(2), Value(0))); }},
     {"divisibleby", "num!",
@@ -114,6 +114,6 @@ constexpr Function table[] = {
 
 }  // namespace
 
-std::span<const Function> tests() { return table; }
+std::span<const Function> tests() { return test_table; }
 
 }  // namespace heddle::text::jinja

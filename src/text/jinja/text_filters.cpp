@@ -141,9 +141,9 @@ Value do_tojson(Machine& machine, Args& args) {
   return string_value(to_json(machine, args.self, style));
 }
 
-Value refused(Machine&, Args&) { throw Error("this filter is not in heddle: it has no use in a chat template"); }
+Value refused_filter(Machine&, Args&) { throw Error("this filter is not in heddle: it has no use in a chat template"); }
 
-constexpr Function table[] = {
+constexpr Function text_table[] = {
     {"upper", "", do_upper},
     {"lower", "", do_lower},
     {"capitalize", "", do_capitalize},
@@ -157,13 +157,13 @@ constexpr Function table[] = {
     {"format", "*", do_format},
     {"tojson", "ensure_ascii indent separators sort_keys", do_tojson},
     {"string", "", [](Machine& machine, Args& args) { return machine.text_of(args.self); }},
-    {"wordwrap", "*", refused},
-    {"pprint", "*", refused},
-    {"urlize", "*", refused},
+    {"wordwrap", "*", refused_filter},
+    {"pprint", "*", refused_filter},
+    {"urlize", "*", refused_filter},
 };
 
 }  // namespace
 
-std::span<const Function> text_filters() { return table; }
+std::span<const Function> text_filters() { return text_table; }
 
 }  // namespace heddle::text::jinja

@@ -12,11 +12,11 @@ namespace {
 constexpr uint32_t threads = 128;
 
 // An item of `in` and `out` bytes that one block, or a cluster of them, works on.
-struct Tile {
+struct AsyncTile {
   Builder<Args>& k;
   Global<uint8_t> in, out;  // of the item
 };
-Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_bytes, std::function<void(Tile&)> body,
+Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_bytes, std::function<void(AsyncTile&)> body,
                 std::function<void(const uint8_t*, uint8_t*)> reference, uint32_t cluster = 1) {
   Case c;
   c.name = name, c.family = "async";
@@ -26,7 +26,7 @@ Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_bytes, 
   c.build = [=] {
     Builder<Args> k("item", Launch{.threads = threads, .cluster = cluster});
     U32 item = cluster == 1 ? k.block_id() : k.special(Special::clusterid_x);
-    Tile tile{k, k.arg(&Args::in) + mul_wide(item, in_bytes), k.arg(&Args::out) + mul_wide(item, out_bytes)};
+    AsyncTile tile{k, k.arg(&Args::in) + mul_wide(item, in_bytes), k.arg(&Args::out) + mul_wide(item, out_bytes)};
     body(tile);
     return k.finish();
   };
@@ -284,10 +284,10 @@ void mbarriers_alone(std::vector<Case>& all) {
 // --- bulk copies --------------------------------------------------------------------------------------------------
 void bulk_loads(std::vector<Case>& all) {
   auto add = [&](const std::string& name, uint32_t bytes,
-                 std::function<void(Tile&, Shared<uint8_t>, Mbarrier&)> begin) {
+                 std::function<void(AsyncTile&, Shared<uint8_t>, Mbarrier&)> begin) {
     all.push_back(block_case(
         name, bytes, bytes,
-        [=](Tile& t) {
+        [=](AsyncTile& t) {
           auto tile = t.k.shared<uint8_t>(bytes);
           Mbarrier full = ready_barrier(t.k, 1);
           one_thread(t.k, [&] { begin(t, tile, full); });
@@ -297,17 +297,17 @@ void bulk_loads(std::vector<Case>& all) {
         copied(bytes)));
   };
   for (uint32_t bytes : {16u, 48u, 1024u, 4096u, 16384u})
-    add(fmt::format("cp.async.bulk.load.{}", bytes), bytes, [=](Tile& t, Shared<uint8_t> tile, Mbarrier& full) {
+    add(fmt::format("cp.async.bulk.load.{}", bytes), bytes, [=](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
       full.arrive_expect_bytes(bytes);
       bulk_load(tile, t.in, bytes, full);
     });
   for (L2 evict : {L2::evict_first, L2::evict_last, L2::evict_normal})
     add(fmt::format("cp.async.bulk.load.policy{}", int(evict)), 2048,
-        [=](Tile& t, Shared<uint8_t> tile, Mbarrier& full) {
+        [=](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
           full.arrive_expect_bytes(2048u);
           bulk_load(tile, t.in, 2048u, full, t.k.cache_policy(evict));
         });
-  add("cp.async.bulk.load.parts", 2048, [](Tile& t, Shared<uint8_t> tile, Mbarrier& full) {
+  add("cp.async.bulk.load.parts", 2048, [](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
     full.arrive_expect_bytes(2048u);
     uint32_t at = 0;
     for (uint32_t part : {16u, 512u, 1008u, 512u}) {
@@ -316,7 +316,7 @@ void bulk_loads(std::vector<Case>& all) {
     }
   });
   // bytes told in several steps, one of them after its copy began
-  add("cp.async.bulk.load.expect", 2048, [](Tile& t, Shared<uint8_t> tile, Mbarrier& full) {
+  add("cp.async.bulk.load.expect", 2048, [](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
     full.expect_bytes(1024u);
     bulk_load(tile, t.in, 1024u, full);
     bulk_load(tile.offset(1024), t.in.offset(1024), 1024u, full);
@@ -324,7 +324,7 @@ void bulk_loads(std::vector<Case>& all) {
     full.arrive();
   });
   // sizes that only the device knows
-  add("cp.async.bulk.load.size", 2048, [](Tile& t, Shared<uint8_t> tile, Mbarrier& full) {
+  add("cp.async.bulk.load.size", 2048, [](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
     U32 first = (load(t.in.as<uint32_t>()) % 127u + 1u) * 16u;
     full.arrive_expect_bytes(2048u);
     bulk_load(tile, t.in, first, full);
@@ -335,7 +335,7 @@ void bulk_loads(std::vector<Case>& all) {
   constexpr uint32_t chunk = 512, rounds = 6, slots = 2;
   all.push_back(block_case(
       "cp.async.bulk.load.ring", chunk * rounds, chunk * rounds,
-      [](Tile& t) {
+      [](AsyncTile& t) {
         auto& k = t.k;
         auto ring = k.shared<uint8_t>(chunk * slots);
         auto full = mbarriers(k, slots);
@@ -365,10 +365,10 @@ void bulk_loads(std::vector<Case>& all) {
 
 void bulk_stores(std::vector<Case>& all) {
   // Threads write the tile, one thread stores it.
-  auto add = [&](const std::string& name, uint32_t bytes, std::function<void(Tile&, Shared<uint8_t>)> finish) {
+  auto add = [&](const std::string& name, uint32_t bytes, std::function<void(AsyncTile&, Shared<uint8_t>)> finish) {
     all.push_back(block_case(
         name, bytes, bytes,
-        [=](Tile& t) {
+        [=](AsyncTile& t) {
           auto tile = t.k.shared<uint8_t>(bytes);
           copy_words(t.k, tile, t.in, bytes);
           fence_async_shared(t.k);
@@ -378,14 +378,14 @@ void bulk_stores(std::vector<Case>& all) {
         copied(bytes)));
   };
   for (uint32_t bytes : {16u, 48u, 1024u, 4096u, 16384u})
-    add(fmt::format("cp.async.bulk.store.{}", bytes), bytes, [=](Tile& t, Shared<uint8_t> tile) {
+    add(fmt::format("cp.async.bulk.store.{}", bytes), bytes, [=](AsyncTile& t, Shared<uint8_t> tile) {
       one_thread(t.k, [&] {
         bulk_store(t.out, tile, bytes);
         bulk_commit(t.k);
         bulk_wait(t.k, 0);
       });
     });
-  add("cp.async.bulk.store.fence_all", 1024, [](Tile& t, Shared<uint8_t> tile) {
+  add("cp.async.bulk.store.fence_all", 1024, [](AsyncTile& t, Shared<uint8_t> tile) {
     fence_async(t.k);
     t.k.barrier();
     one_thread(t.k, [&] {
@@ -395,7 +395,7 @@ void bulk_stores(std::vector<Case>& all) {
     });
   });
   // the tile is used again as soon as it has been read
-  add("cp.async.bulk.store.read", 2048, [](Tile& t, Shared<uint8_t> tile) {
+  add("cp.async.bulk.store.read", 2048, [](AsyncTile& t, Shared<uint8_t> tile) {
     one_thread(t.k, [&] {
       bulk_store(t.out, tile, 2048u);
       bulk_commit(t.k);
@@ -406,7 +406,7 @@ void bulk_stores(std::vector<Case>& all) {
     one_thread(t.k, [&] { bulk_wait(t.k, 0); });
   });
   // two groups; the source of the first may be used again while the second is under way
-  add("cp.async.bulk.store.groups", 2048, [](Tile& t, Shared<uint8_t> tile) {
+  add("cp.async.bulk.store.groups", 2048, [](AsyncTile& t, Shared<uint8_t> tile) {
     one_thread(t.k, [&] {
       bulk_store(t.out, tile, 1024u);
       bulk_commit(t.k);
@@ -421,7 +421,7 @@ void bulk_stores(std::vector<Case>& all) {
   // in by one engine, out by the other
   all.push_back(block_case(
       "cp.async.bulk.through", 4096, 4096,
-      [](Tile& t) {
+      [](AsyncTile& t) {
         auto tile = t.k.shared<uint8_t>(4096);
         Mbarrier full = ready_barrier(t.k, 1);
         one_thread(t.k, [&] {
@@ -448,7 +448,7 @@ std::function<void(const uint8_t*, uint8_t*)> rotated(uint32_t blocks, uint32_t 
   };
 }
 U32 neighbour(Code& k, uint32_t blocks, uint32_t by = 1) { return (k.cluster_rank() + by) % blocks; }
-Tile share(Tile& t, uint32_t bytes) {
+AsyncTile share(AsyncTile& t, uint32_t bytes) {
   return {t.k, t.in + t.k.cluster_rank() * bytes, t.out + t.k.cluster_rank() * bytes};
 }
 
@@ -478,8 +478,8 @@ void distributed(std::vector<Case>& all, const std::string& type, uint32_t block
   };
   all.push_back(block_case(
       fmt::format("ld{}.shared_cluster.{}.blocks{}", suffix, type, blocks), blocks * part, blocks * part,
-      [=](Tile& item) {
-        Tile t = share(item, part);
+      [=](AsyncTile& item) {
+        AsyncTile t = share(item, part);
         auto& k = t.k;
         auto tile = k.shared<uint8_t>(part);
         copy_words(k, tile, t.in, part);
@@ -495,8 +495,8 @@ void distributed(std::vector<Case>& all, const std::string& type, uint32_t block
   all.push_back(block_case(
       fmt::format("st{}.shared_cluster.{}.blocks{}", suffix == ".acquire" ? ".release" : suffix, type, blocks),
       blocks * part, blocks * part,
-      [=](Tile& item) {
-        Tile t = share(item, part);
+      [=](AsyncTile& item) {
+        AsyncTile t = share(item, part);
         auto& k = t.k;
         auto tile = k.shared<uint8_t>(part);
         k.cluster_barrier();  // all blocks have begun
@@ -517,7 +517,7 @@ void distributed_atomics(std::vector<Case>& all, Atomic what, const std::string&
   constexpr uint32_t bytes = threads * sizeof(T);
   all.push_back(block_case(
       fmt::format("atom.shared_cluster.{}.blocks{}", name, blocks), blocks * bytes, 2 * blocks * bytes,
-      [=](Tile& item) {
+      [=](AsyncTile& item) {
         auto& k = item.k;
         auto in = (item.in + k.cluster_rank() * bytes).as<T>() + k.thread();
         auto out = (item.out + k.cluster_rank() * (2 * bytes)).as<T>() + k.thread();
@@ -577,7 +577,7 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
   // Every thread of every block adds to one cell of block 0.
   all.push_back(block_case(
       fmt::format("red.shared_cluster.add.u32.blocks{}", blocks), blocks * threads * 4, 4,
-      [=](Tile& t) {
+      [=](AsyncTile& t) {
         auto& k = t.k;
         auto cell = k.shared<uint32_t>(1);
         one_thread(k, [&] { store(cell, 0u); });
@@ -603,8 +603,8 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
     all.push_back(block_case(
         fmt::format("barrier.cluster.{}.blocks{}", order == Order::release ? "release" : "relaxed", blocks),
         blocks * part, blocks * part,
-        [=](Tile& item) {
-          Tile t = share(item, part);
+        [=](AsyncTile& item) {
+          AsyncTile t = share(item, part);
           auto& k = t.k;
           auto tile = k.shared<uint8_t>(part);
           copy_words(k, tile, t.in, part);
@@ -624,8 +624,8 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
     all.push_back(block_case(
         fmt::format("cp.async.bulk.shared_cluster{}.blocks{}", remote_expect ? ".remote_expect" : "", blocks),
         blocks * part, blocks * part,
-        [=](Tile& item) {
-          Tile t = share(item, part);
+        [=](AsyncTile& item) {
+          AsyncTile t = share(item, part);
           auto& k = t.k;
           auto from = k.shared<uint8_t>(part), to = k.shared<uint8_t>(part);
           Mbarrier full = ready_barrier(k, 1);
@@ -648,7 +648,7 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
   // All threads of the cluster write to block 0 and arrive on its barrier; block 0 waits and reads.
   all.push_back(block_case(
       fmt::format("mbarrier.arrive.remote.blocks{}", blocks), blocks * threads * 4, blocks * threads * 4,
-      [=](Tile& t) {
+      [=](AsyncTile& t) {
         auto& k = t.k;
         auto cells = k.shared<uint32_t>(blocks * threads);
         Mbarrier full = ready_barrier(k, blocks * threads);
@@ -674,24 +674,24 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
 
 // --- what changes no value ----------------------------------------------------------------------------------------
 void no_ops(std::vector<Case>& all) {
-  auto add = [&](const char* name, std::function<void(Tile&)> around) {
+  auto add = [&](const char* name, std::function<void(AsyncTile&)> around) {
     all.push_back(block_case(
         name, part, part,
-        [=](Tile& t) {
+        [=](AsyncTile& t) {
           around(t);
           copy_words(t.k, t.out, t.in, part);
           around(t);
         },
         copied(part)));
   };
-  add("griddepcontrol.wait", [](Tile& t) { t.k.grid_wait(); });
-  add("griddepcontrol.launch_dependents", [](Tile& t) { t.k.grid_launch_dependents(); });
-  add("nanosleep", [](Tile& t) { t.k.nanosleep(50u); });
-  add("nanosleep.register", [](Tile& t) { t.k.nanosleep(t.k.thread()); });
-  add("fence.proxy.async", [](Tile& t) { fence_async(t.k); });
-  add("fence.proxy.async.shared", [](Tile& t) { fence_async_shared(t.k); });
-  add("fence.proxy.async.global", [](Tile& t) { fence_async_global(t.k); });
-  add("fence.mbarrier_init", [](Tile& t) { fence_mbarrier_init(t.k); });
+  add("griddepcontrol.wait", [](AsyncTile& t) { t.k.grid_wait(); });
+  add("griddepcontrol.launch_dependents", [](AsyncTile& t) { t.k.grid_launch_dependents(); });
+  add("nanosleep", [](AsyncTile& t) { t.k.nanosleep(50u); });
+  add("nanosleep.register", [](AsyncTile& t) { t.k.nanosleep(t.k.thread()); });
+  add("fence.proxy.async", [](AsyncTile& t) { fence_async(t.k); });
+  add("fence.proxy.async.shared", [](AsyncTile& t) { fence_async_shared(t.k); });
+  add("fence.proxy.async.global", [](AsyncTile& t) { fence_async_global(t.k); });
+  add("fence.mbarrier_init", [](AsyncTile& t) { fence_mbarrier_init(t.k); });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace heddle::ptx::cases {
 namespace {
 
-struct Cases {
+struct ConversionCases {
   std::vector<Case>& all;
 
   template <class R, class... A, class F>
@@ -114,7 +114,7 @@ Reference float_to_whole(Type t, Round r) {
 }
 
 // --- integers -------------------------------------------------------------------------------------------------------
-void add_between_integers(Cases& c) {
+void add_between_integers(ConversionCases& c) {
   each(Integers(), [&]<class To>(std::type_identity<To>) {
     each(Integers(), [&]<class From>(std::type_identity<From>) {
       constexpr Type to = type_of<To>, from = type_of<From>;
@@ -129,7 +129,7 @@ void add_between_integers(Cases& c) {
     });
   });
 }
-void add_integers_and_floats(Cases& c) {
+void add_integers_and_floats(ConversionCases& c) {
   each(Integers(), [&]<class I>(std::type_identity<I>) {
     each(List<heddle::f16, float, double>(), [&]<class F>(std::type_identity<F>) {
       constexpr Type i = type_of<I>, f = type_of<F>;
@@ -150,7 +150,7 @@ void add_integers_and_floats(Cases& c) {
 // --- floats ---------------------------------------------------------------------------------------------------------
 // From one format to another, exactly or with a rounding.
 template <class To, class From, class F>
-void float_case(Cases& c, Round r, F apply, Judge judge = {}, std::string bound = "exact") {
+void float_case(ConversionCases& c, Round r, F apply, Judge judge = {}, std::string bound = "exact") {
   constexpr Type to = type_of<To>, from = type_of<From>;
   const bool narrows = size_of(to) < size_of(from);
   Elementwise e{.name = "cvt." + (r == Round::none ? "" : spelled(r) + ".") + type_name<To>() + "." + type_name<From>(),
@@ -160,7 +160,7 @@ void float_case(Cases& c, Round r, F apply, Judge judge = {}, std::string bound 
   e.reference = float_to_float(to, from, r);
   c.add<To, From>(e, apply);
 }
-void add_between_floats(Cases& c) {
+void add_between_floats(ConversionCases& c) {
   const std::string any_nan = "exact, any NaN";
   float_case<float, heddle::f16>(c, Round::none, [](Code&, F16 a) { return to_f32(a); });
   float_case<float, heddle::bf16>(
@@ -180,7 +180,7 @@ void add_between_floats(Cases& c) {
   for (Round r : {Round::rn, Round::rz})
     float_case<heddle::bf16, float>(c, r, [r](Code&, F32 a) { return to_bf16(a, r); });
 }
-void add_whole(Cases& c) {
+void add_whole(ConversionCases& c) {
   each(List<float, double>(), [&]<class T>(std::type_identity<T>) {
     constexpr Type t = type_of<T>;
     for (Round r : whole_roundings)
@@ -194,7 +194,7 @@ void add_whole(Cases& c) {
 }
 // tf32 is the upper 19 bits of a word; what the lower 13 hold, the manual does not say. A NaN is cut, not rounded: one
 // whose payload lies in the lower bits becomes an infinity.
-void add_tf32(Cases& c) {
+void add_tf32(ConversionCases& c) {
   auto upper = [](uint64_t got, uint64_t want) -> std::string {
     const bool both_nan = tf32_format.is_nan(got >> 13) && tf32_format.is_nan(want >> 13);
     return got >> 13 == want >> 13 || both_nan ? "" : differ(got, want);
@@ -217,7 +217,7 @@ void add_tf32(Cases& c) {
 
 // --- pairs ----------------------------------------------------------------------------------------------------------
 template <class R, class F>
-void pair_case(Cases& c, bool saturate, F apply) {
+void pair_case(ConversionCases& c, bool saturate, F apply) {
   const Format f = format_of(type_of<R>);
   const Source half = between_floats(Type::f32, type_of<R>);
   Source other = half;
@@ -231,7 +231,7 @@ void pair_case(Cases& c, bool saturate, F apply) {
                          [apply](Code&, F32 lo, F32 hi) { return apply(lo, hi); });
 }
 template <class Fp8, class F, class G>
-void fp8_cases(Cases& c, F narrow, G widen) {
+void fp8_cases(ConversionCases& c, F narrow, G widen) {
   const Format f = format_of(type_of<Fp8>);
   auto both = [](uint64_t x, int from, int to, auto convert) {
     const uint64_t mask = (uint64_t(1) << from) - 1;
@@ -256,7 +256,7 @@ void fp8_cases(Cases& c, F narrow, G widen) {
                          }},
                     [widen](Code&, Val<Fp8> a) { return widen(a); });
 }
-void add_pairs(Cases& c) {
+void add_pairs(ConversionCases& c) {
   pair_case<f16x2>(c, false, [](F32 lo, F32 hi) { return to_f16x2(lo, hi); });
   pair_case<bf16x2>(c, false, [](F32 lo, F32 hi) { return to_bf16x2(lo, hi); });
   pair_case<e4m3x2>(c, true, [](F32 lo, F32 hi) { return to_e4m3x2(lo, hi); });
@@ -269,7 +269,7 @@ void add_pairs(Cases& c) {
 
 // --- bits -----------------------------------------------------------------------------------------------------------
 template <class... Ts>
-void add_bitcasts(Cases& c, List<Ts...> types) {
+void add_bitcasts(ConversionCases& c, List<Ts...> types) {
   each(types, [&]<class To>(std::type_identity<To>) {
     each(types, [&]<class From>(std::type_identity<From>) {
       if constexpr (!std::same_as<To, From>)
@@ -281,7 +281,7 @@ void add_bitcasts(Cases& c, List<Ts...> types) {
   });
 }
 template <class Whole, class Part>
-void add_parts(Cases& c) {
+void add_parts(ConversionCases& c) {
   constexpr int bits = 8 * sizeof(Part);
   const std::string suffix = type_name<Whole>() + "." + type_name<Part>();
   const Source part = bits_of(type_of<Part>);
@@ -303,7 +303,7 @@ void add_parts(Cases& c) {
 }  // namespace
 
 void add_conversions(std::vector<Case>& all) {
-  Cases c{all};
+  ConversionCases c{all};
   add_between_integers(c);
   add_integers_and_floats(c);
   add_between_floats(c);

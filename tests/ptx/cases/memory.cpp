@@ -732,7 +732,7 @@ void atomic_protocols(std::vector<Case>& all) {
 
 // --- hints --------------------------------------------------------------------------------------------------------
 // Copies a word with something around it that changes no value.
-void no_ops(std::vector<Case>& all) {
+void memory_no_ops(std::vector<Case>& all) {
   auto add = [&](const std::string& what, std::function<void(Place&)> before) {
     all.push_back(make_case({.name = what,
                              .family = "memory",
@@ -780,7 +780,7 @@ void add_memory(std::vector<Case>& all) {
           atomic_own<uint32_t>(all, A::max, "u32", in_shared, true, {o, s}, suffix);
       }
   atomic_protocols(all);
-  no_ops(all);
+  memory_no_ops(all);
 }
 
 }  // namespace heddle::ptx::cases

@@ -11,7 +11,7 @@ void add_tensor_copies(std::vector<Case>& all);
 
 namespace {
 
-constexpr uint32_t threads = 128;
+constexpr uint32_t tensor_threads = 128;
 constexpr uint32_t coordinate_bytes = 16;  // four s32 behind an item's data
 
 struct Shape {
@@ -118,8 +118,8 @@ void with_rank(uint32_t rank, auto f) {
   }
 }
 template <Space From, Space To>
-void copy_words(Code& k, Ptr<uint8_t, To> to, Ptr<uint8_t, From> from, uint32_t bytes) {
-  k.loop(k.thread(), bytes / 4, threads,
+void copy_tensor_words(Code& k, Ptr<uint8_t, To> to, Ptr<uint8_t, From> from, uint32_t bytes) {
+  k.loop(k.thread(), bytes / 4, tensor_threads,
          [&](U32 i) { store(to.template as<uint32_t>() + i, load(from.template as<uint32_t>() + i)); });
 }
 
@@ -155,7 +155,7 @@ void add_load(std::vector<Case>& all, const Shape& s, Reach reach, const std::st
     });
   };
   c.build = [=] {
-    Builder<Args> k("item", threads);
+    Builder<Args> k("item", tensor_threads);
     const uint32_t bytes = s.box_bytes();
     auto tile = k.shared<uint8_t>(bytes, 1024);
     Mbarrier full = mbarrier(k);
@@ -173,7 +173,7 @@ void add_load(std::vector<Case>& all, const Shape& s, Reach reach, const std::st
                 [&]<size_t R>() { tensor_load(tile, map, coordinates<R>(k, where, pitch / s.element()), full); });
     });
     full.wait(k, 0u);
-    copy_words(k, k.arg(&Args::out) + mul_wide(k.block_id(), bytes), tile, bytes);
+    copy_tensor_words(k, k.arg(&Args::out) + mul_wide(k.block_id(), bytes), tile, bytes);
     return k.finish();
   };
   all.push_back(c);
@@ -197,10 +197,10 @@ void add_store(std::vector<Case>& all, const Shape& s, Reach reach, const std::s
     });
   };
   c.build = [=] {
-    Builder<Args> k("item", threads);
+    Builder<Args> k("item", tensor_threads);
     auto tile = k.shared<uint8_t>(bytes, 1024);
     auto in = k.arg(&Args::in) + mul_wide(k.block_id(), in_pitch);
-    copy_words(k, tile, in, bytes);
+    copy_tensor_words(k, tile, in, bytes);
     fence_async_shared(k);
     k.barrier();
     k.when(k.thread() == 0u, [&] {
