@@ -2,9 +2,9 @@
 set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
 # Files go to the compiler ten at a time: most of its time is spent on headers and templates that they share. So what stands
-# in unnamed namespaces of a room needs names of its own, which in ptx_tests it has not.
+# in unnamed namespaces of a room has names of its own: scripts/check_names sees to it, but for these rooms.
 function(heddle_together target)
-  if(HEDDLE_TOGETHER AND NOT target STREQUAL ptx_tests)
+  if(HEDDLE_TOGETHER AND NOT target MATCHES "^(heddle_ptx|heddle_proof|ptx_tests|ptx_cases)$")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
 endfunction()
@@ -129,10 +129,12 @@ function(heddle_house_tests)
   add_test(NAME house:rooms_reports_a_wrong_include COMMAND ${CMAKE_SOURCE_DIR}/tests/house/check_rooms_test)
   add_test(NAME house:ascii COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_ascii)
   add_test(NAME house:ascii_reports_a_wrong_character COMMAND ${CMAKE_SOURCE_DIR}/tests/house/check_ascii_test)
+  add_test(NAME house:names COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_names)
+  add_test(NAME house:names_reports_a_name_twice COMMAND ${CMAKE_SOURCE_DIR}/tests/house/check_names_test)
   add_test(NAME house:format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format --check)
   set_tests_properties(house:format PROPERTIES SKIP_RETURN_CODE 77)
   set_tests_properties(house:rooms house:rooms_reports_a_wrong_include house:ascii
-    house:ascii_reports_a_wrong_character house:format PROPERTIES LABELS house)
+    house:ascii_reports_a_wrong_character house:names house:names_reports_a_name_twice house:format PROPERTIES LABELS house)
 endfunction()
 
 # Every bench/<name>_bench.cpp as one Google Benchmark program, which may use any room.

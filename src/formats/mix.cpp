@@ -67,7 +67,7 @@ enum class Where {
   not_eight_experts,
 };
 
-bool is_there(Where where, const MixModel& model, uint64_t layer) {
+bool applies_at(Where where, const MixModel& model, uint64_t layer) {
   const uint64_t n = model.layers;
   switch (where) {
     case Where::everywhere:
@@ -233,7 +233,7 @@ quant::Format choose_format(FileType type, const MixModel& model, std::string_vi
   } else {
     const uint64_t layer = layer_of(name);
     for (const Rule& rule : rules) {
-      if (rule.role != role || !is_there(rule.where, model, layer)) continue;
+      if (rule.role != role || !applies_at(rule.where, model, layer)) continue;
       if (rule.types.size() && std::find(rule.types.begin(), rule.types.end(), type) == rule.types.end()) continue;
       chosen = rule.format;
       break;

@@ -210,7 +210,7 @@ class GemvWriter {
   }
 };
 
-void check_together(const Gemv& s) {
+void check_gemv_together(const Gemv& s) {
   const auto format = s.weights();
   auto refuse = [&](std::string_view why) { throw Error("gemv: {} ({})", why, field_text(s)); };
   if (s.warps % s.warps_per_row) refuse("warps must be a multiple of warps_per_row");
@@ -233,13 +233,13 @@ void check_together(const Gemv& s) {
 
 Kernel Gemv::build() const {
   check_fields(*this);
-  check_together(*this);
+  check_gemv_together(*this);
   return GemvWriter(*this).write();
 }
 
 Grid Gemv::grid(const Args& args) const {
   check_fields(*this);
-  check_together(*this);
+  check_gemv_together(*this);
   const GemvWeights w(*this);
   if (args.cols % w.block_values())
     throw Error("gemv: {} columns of {} are not a multiple of {}{}", args.cols, quant::name(weights()),

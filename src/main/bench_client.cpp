@@ -35,14 +35,14 @@ std::string body_of(const Arrival& arrival, const BenchClientOptions& options) {
   return body.dump();
 }
 
-void expect_possible(const BenchClientOptions& options) {
+void expect_client_options(const BenchClientOptions& options) {
   if (options.requests == 0) throw Error("--requests: expected at least one, found 0");
   if (options.clients == 0) throw Error("--clients: expected at least one, found 0");
   if (options.vocabulary == 0) throw Error("--vocabulary: expected at least one, found 0");
   if (!(options.timeout > 0)) throw Error("--timeout: expected more than 0 seconds, found {}", options.timeout);
 }
 
-nlohmann::ordered_json figures(ClientTraffic& traffic, const BenchClientOptions& options) {
+nlohmann::ordered_json client_figures(ClientTraffic& traffic, const BenchClientOptions& options) {
   const double seconds = std::max(traffic.seconds, 1e-9);
   nlohmann::ordered_json json{
       {"url", options.url},
@@ -67,7 +67,7 @@ nlohmann::ordered_json figures(ClientTraffic& traffic, const BenchClientOptions&
   return json;
 }
 
-void print(const nlohmann::ordered_json& json, std::ostream& out) {
+void print_client(const nlohmann::ordered_json& json, std::ostream& out) {
   const auto count = [&](const char* name) { return json[name].get<uint64_t>(); };
   const auto number = [&](const char* name) { return json[name].get<double>(); };
   const auto row = [&](const char* name, const std::string& text) { print_figure(out, name, text); };
@@ -110,7 +110,7 @@ void describe_bench_client(CLI::App& bench, std::ostream& out) {
 }
 
 void bench_client(const BenchClientOptions& options, std::ostream& out) {
-  expect_possible(options);
+  expect_client_options(options);
   const Place place = place_of(options.url);
   const TrafficOptions wanted{.prompts = LengthMix("--prompt", options.prompts),
                               .answers = LengthMix("--make", options.answers),
@@ -120,11 +120,11 @@ void bench_client(const BenchClientOptions& options, std::ostream& out) {
   std::vector<std::string> bodies;
   for (const Arrival& arrival : make_traffic(wanted, options.vocabulary)) bodies.push_back(body_of(arrival, options));
   ClientTraffic traffic = run_clients(place, options.api_key, bodies, options.clients, options.timeout);
-  const nlohmann::ordered_json json = figures(traffic, options);
+  const nlohmann::ordered_json json = client_figures(traffic, options);
   if (options.json)
     out << json.dump(2) << '\n';
   else
-    print(json, out);
+    print_client(json, out);
   if (traffic.failed) throw Error("{} requests failed: {}", traffic.failed, traffic.reason);
 }
 

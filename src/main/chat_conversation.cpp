@@ -16,7 +16,7 @@ namespace {
 
 constexpr int file_version = 1;
 
-nlohmann::ordered_json json_of(const std::vector<Message>& messages) {
+nlohmann::ordered_json message_json(const std::vector<Message>& messages) {
   auto list = nlohmann::ordered_json::array();
   for (const Message& message : messages) {
     const size_t invalid = find_invalid_utf8(message.content);
@@ -51,7 +51,7 @@ std::vector<text::Id> chat_ids(const RunningModel& running, const std::vector<Me
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
   const text::Tokenizer& words = running.words();
   text::TemplateInput input;
-  input.messages = json_of(messages).dump();
+  input.messages = message_json(messages).dump();
   if (words.bos()) input.bos = words.text(*words.bos());
   if (words.eos()) input.eos = words.text(*words.eos());
   input.now = now;
@@ -63,7 +63,7 @@ void save_conversation(const std::filesystem::path& path, const SavedConversatio
   nlohmann::ordered_json file;
   file["version"] = file_version;
   file["model"] = replace_invalid_utf8(conversation.model);
-  file["messages"] = json_of(conversation.messages);
+  file["messages"] = message_json(conversation.messages);
   OutputFile out(path);
   out.write(file.dump(2) + "\n");
   out.commit();

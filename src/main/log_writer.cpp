@@ -25,7 +25,7 @@ struct LogWriter::State {
 namespace {
 
 // All that waits, with a word about what was lost.
-std::string take(auto& state) {
+std::string take_lines(auto& state) {
   std::string text;
   for (const std::string& line : state.waiting) text.append(line).append("\n");
   state.waiting.clear();
@@ -41,7 +41,7 @@ LogWriter::LogWriter(std::ostream& out, size_t most) : state_(new State{out, mos
     for (;;) {
       state->changed.wait(lock, [&] { return state->ending || !state->waiting.empty(); });
       if (state->waiting.empty() && state->lost == 0) break;
-      const std::string text = take(*state);
+      const std::string text = take_lines(*state);
       lock.unlock();
       state->out << text << std::flush;
       lock.lock();

@@ -77,7 +77,7 @@ class Plan {
   std::string no_gpu;  // the reason, where GPUs were looked for and there is none
 };
 
-void print_table(const std::vector<Device>& devices, std::ostream& out) {
+void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
   const auto text = [](uint64_t bytes) { return bytes_text(double(bytes)); };
   out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}\n", "device", "weights", "KV cache", "workspace",
                      "needed", "free");
@@ -93,7 +93,7 @@ void print_table(const std::vector<Device>& devices, std::ostream& out) {
   }
 }
 
-void print_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
+void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Device& d : plan.devices) {
     list.push_back({{"device", d.name},
@@ -130,11 +130,11 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
 bool plan(const PlanOptions& options, std::ostream& out) {
   const Plan plan(options);
   if (options.json) {
-    print_json(plan, options.device.kv, out);
+    print_plan_json(plan, options.device.kv, out);
   } else {
     out << fmt::format("{}: context of {} tokens, KV cache in {}, batches of up to {}\n", plan.model.name,
                        plan.model.context, name_of(options.device.kv), options.rows);
-    print_table(plan.devices, out);
+    print_plan_table(plan.devices, out);
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }
   return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.fits(); });

@@ -65,7 +65,7 @@ void put_two_bits(const int* q, uint8_t* to) {
       to[32 * h + i] = uint8_t(byte);
     }
 }
-void put_nibbles(const int* q, uint8_t* to) {
+void put_nibble_pairs(const int* q, uint8_t* to) {
   for (int c = 0; c < 4; ++c)
     for (int i = 0; i < 32; ++i) to[32 * c + i] = uint8_t((q[64 * c + i] & 15) | (q[64 * c + 32 + i] & 15) << 4);
 }
@@ -116,7 +116,7 @@ void encode_q4_k(const float* values, size_t count, uint8_t* blocks) {
     const ScaledWithMin<32, 15, 63> b(x);
     put_f16(block, b.d), put_f16(block + 2, b.dmin);
     put_pairs_of_six_bits(b.scale, b.min, block + 4);
-    put_nibbles(b.q, block + 16);
+    put_nibble_pairs(b.q, block + 16);
   });
 }
 
@@ -126,7 +126,7 @@ void encode_q5_k(const float* values, size_t count, uint8_t* blocks) {
     put_f16(block, b.d), put_f16(block + 2, b.dmin);
     put_pairs_of_six_bits(b.scale, b.min, block + 4);
     put_bits(b.q, 4, block + 16);
-    put_nibbles(b.q, block + 48);
+    put_nibble_pairs(b.q, block + 48);
   });
 }
 

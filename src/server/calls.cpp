@@ -44,7 +44,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-void begin(const Call& call, TextTask task) {
+void begin_text(const Call& call, TextTask task) {
   task.trace = call.trace;
   std::make_shared<TextJob>(call.exchange, call.model, std::move(task))->begin();
 }
@@ -83,7 +83,7 @@ void chat_call(const Call& call) {
   expect_fits(*call.model, "messages", task.prompts[0].size(), request.generation.most);
   task.best_of = request.generation.copies;
   task.generation = std::move(request.generation);
-  begin(call, std::move(task));
+  begin_text(call, std::move(task));
 }
 
 void completion_call(const Call& call) {
@@ -110,7 +110,7 @@ void completion_call(const Call& call) {
   task.best_of = request.best_of;
   task.echo = request.echo;
   task.generation = std::move(request.generation);
-  begin(call, std::move(task));
+  begin_text(call, std::move(task));
 }
 
 void embedding_call(const Call& call) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view block = "\u2581";  // stands for a space
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
+void replace_spaces(std::string& text, std::string_view from, std::string_view to) {
   std::string out;
   size_t at = 0;
   for (size_t found = text.find(from); found != std::string::npos; found = text.find(from, at)) {
@@ -62,7 +62,7 @@ void for_each_cut(std::string_view text, Found found) {
 
 // Every way to join two pieces into a token. What is joined is a token or a single character: characters of tokens that
 // are no tokens themselves are added to `pieces`.
-std::vector<Merge> merges_of(std::vector<std::string>& pieces, const std::vector<uint32_t>& ranks) {
+std::vector<Merge> spm_merges_of(std::vector<std::string>& pieces, const std::vector<uint32_t>& ranks) {
   std::unordered_map<std::string, Id> letters;  // the added ones
   const size_t tokens = pieces.size();
   const PieceTable table(pieces);
@@ -98,7 +98,7 @@ Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
     TokenInfo& token = pipeline.tokens[id];
     if (!is_piece(token.type)) continue;
     pieces[id] = token.text;
-    replace_all(token.bytes, block, " ");
+    replace_spaces(token.bytes, block, " ");
     words = words && word_end(token.text, 0) == token.text.size();
   }
   BpeOptions options;
@@ -106,11 +106,11 @@ Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
   options.tokens = pieces.size();
   options.byte_tokens = byte_tokens(pipeline);
   options.unknown = vocabulary.unknown.value_or(0);
-  const std::vector<Merge> merges = merges_of(pieces, ranks_of(vocabulary));
+  const std::vector<Merge> merges = spm_merges_of(pieces, ranks_of(vocabulary));
 
   pipeline.normalizers.push_back([prefix](Part& part) {
     if (prefix) part.text.insert(0, 1, ' ');
-    replace_all(part.text, " ", block);
+    replace_spaces(part.text, " ", block);
   });
   if (words)
     pipeline.splitters.push_back([](std::string_view text, bool, Pieces& out) {

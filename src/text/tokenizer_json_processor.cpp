@@ -14,7 +14,7 @@ void check_id(Id id, const std::string& place, const Pipeline& pipeline) {
 }
 
 // ["[SEP]", 102]
-Id read_token(Fields& fields, std::string_view name, const Pipeline& pipeline) {
+Id read_special_token(Fields& fields, std::string_view name, const Pipeline& pipeline) {
   const Json& pair = fields.list(name);
   if (pair.size() != 2 || !pair[0].is_string())
     throw Error("{}: expected a token and its id, found {}", fields.place(name), shortened(pair));
@@ -77,7 +77,7 @@ Around read_processor(const JsonStep& step, const Pipeline& pipeline) {
   if (step.type == "TemplateProcessing") {
     around = read_template(fields, pipeline);
   } else if (step.type == "BertProcessing" || step.type == "RobertaProcessing") {
-    around = {{read_token(fields, "cls", pipeline)}, {read_token(fields, "sep", pipeline)}};
+    around = {{read_special_token(fields, "cls", pipeline)}, {read_special_token(fields, "sep", pipeline)}};
     fields.ignore("trim_offsets"), fields.ignore("add_prefix_space");
   } else if (step.type == "ByteLevel") {
     fields.ignore("trim_offsets"), fields.ignore("add_prefix_space"), fields.ignore("use_regex");

@@ -18,8 +18,8 @@ constexpr Limits in_f16{.rows = 64, .kv_blocks = 8, .block_tokens = 16};
 constexpr Limits in_q8{.rows = 64, .kv_blocks = 8, .block_tokens = 16, .kv = KvFormat::q8};
 
 // Logits of the last of these tokens, which begin at `position`.
-std::vector<float> feed(const model::Model& model, model::Backend& backend, const std::vector<uint32_t>& blocks,
-                        uint32_t position, const std::vector<uint32_t>& tokens) {
+std::vector<float> feed_kv(const model::Model& model, model::Backend& backend, const std::vector<uint32_t>& blocks,
+                           uint32_t position, const std::vector<uint32_t>& tokens) {
   model::Batch batch;
   batch.tokens = tokens;
   for (uint32_t i = 0; i < tokens.size(); ++i) batch.positions.push_back(position + i);
@@ -35,19 +35,19 @@ void expect_copies_to_part(const model::Model& model, const MakeBackend& make, c
   std::vector<uint32_t> tokens(20);
   for (uint32_t i = 0; i < 20; ++i) tokens[i] = i * 37 % model.vocabulary;
   const auto backend = make(model, limits);
-  feed(model, *backend, {2, 5}, 0, tokens);
+  feed_kv(model, *backend, {2, 5}, 0, tokens);
   backend->copy_block(5, 1);
   backend->copy_block(1, 1);
   std::vector<float> first, second;
   for (uint32_t position = 20; position < 24; ++position) {
-    first = feed(model, *backend, {2, 5}, position, {position});
-    second = feed(model, *backend, {2, 1}, position, {position + 40});
+    first = feed_kv(model, *backend, {2, 5}, position, {position});
+    second = feed_kv(model, *backend, {2, 1}, position, {position + 40});
   }
   const auto alone = make(model, limits);
   for (const uint32_t others : {0u, 40u}) {
     std::vector<uint32_t> all = tokens;
     for (uint32_t position = 20; position < 24; ++position) all.push_back(position + others);
-    EXPECT_EQ(feed(model, *alone, {0, 1}, 0, all), others ? second : first);
+    EXPECT_EQ(feed_kv(model, *alone, {0, 1}, 0, all), others ? second : first);
   }
   EXPECT_THROW(backend->copy_block(0, limits.kv_blocks), std::logic_error);
   EXPECT_THROW(backend->copy_block(limits.kv_blocks, 0), std::logic_error);

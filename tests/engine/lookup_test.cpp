@@ -89,7 +89,7 @@ TEST(Lookup, TakesALongText) {
 struct Tally {
   uint32_t speculated = 0, proposed = 0, made = 0;
 };
-Tally run(Payoff& payoff, double chance, const Price& price, uint32_t steps, uint64_t seed = 1) {
+Tally run_lookup(Payoff& payoff, double chance, const Price& price, uint32_t steps, uint64_t seed = 1) {
   std::mt19937_64 random(seed);
   Tally result;
   for (uint32_t i = 0; i < steps; ++i) {
@@ -111,34 +111,34 @@ constexpr Price cheap{.row = 0.02}, dear{.row = 0.5};
 TEST(Payoff, TurnsItselfOffWhereNothingIsRight) {
   for (const Price& price : {Price{}, cheap, dear}) {
     Payoff payoff;
-    run(payoff, 0, price, 100);
-    EXPECT_LT(run(payoff, 0, price, 4000).speculated, 40u) << price.row;
-    EXPECT_LT(run(payoff, 0.02, price, 4000).speculated, 200u) << price.row;
+    run_lookup(payoff, 0, price, 100);
+    EXPECT_LT(run_lookup(payoff, 0, price, 4000).speculated, 40u) << price.row;
+    EXPECT_LT(run_lookup(payoff, 0.02, price, 4000).speculated, 200u) << price.row;
   }
 }
 
 TEST(Payoff, StaysOnWhereAllIsRight) {
   Payoff payoff;
-  const Tally all = run(payoff, 1, cheap, 1000);
+  const Tally all = run_lookup(payoff, 1, cheap, 1000);
   EXPECT_EQ(all.speculated, 1000u);
   EXPECT_GT(all.made, 8500u);
 }
 
 TEST(Payoff, ComesBackWhenTheTextBeginsToRepeatItself) {
   Payoff payoff;
-  run(payoff, 0, cheap, 5000);
+  run_lookup(payoff, 0, cheap, 5000);
   EXPECT_EQ(payoff.next(cheap), 0u);
-  run(payoff, 1, cheap, 520);  // the longest pause and a few looks
-  EXPECT_EQ(run(payoff, 1, cheap, 100).made, 900u);
-  run(payoff, 0, cheap, 40);
-  EXPECT_LT(run(payoff, 0, cheap, 100).speculated, 10u);
+  run_lookup(payoff, 1, cheap, 520);  // the longest pause and a few looks
+  EXPECT_EQ(run_lookup(payoff, 1, cheap, 100).made, 900u);
+  run_lookup(payoff, 0, cheap, 40);
+  EXPECT_LT(run_lookup(payoff, 0, cheap, 100).speculated, 10u);
 }
 
 TEST(Payoff, ProposesMoreWhereMoreIsRight) {
   const auto usual = [](double chance, const Price& price) {
     Payoff payoff;
-    run(payoff, chance, price, 200);
-    const Tally later = run(payoff, chance, price, 2000);
+    run_lookup(payoff, chance, price, 200);
+    const Tally later = run_lookup(payoff, chance, price, 2000);
     return double(later.proposed) / later.speculated;
   };
   EXPECT_GT(usual(0.95, cheap), 5);
@@ -148,10 +148,10 @@ TEST(Payoff, ProposesMoreWhereMoreIsRight) {
 
 TEST(Payoff, NeverBeginsWhereItCanNeverPay) {
   Payoff payoff;
-  EXPECT_EQ(run(payoff, 1, {.row = 1}, 1000).speculated, 0u);
-  EXPECT_EQ(run(payoff, 1, {.row = 0, .once = 8}, 1000).speculated, 0u);
+  EXPECT_EQ(run_lookup(payoff, 1, {.row = 1}, 1000).speculated, 0u);
+  EXPECT_EQ(run_lookup(payoff, 1, {.row = 0, .once = 8}, 1000).speculated, 0u);
   Payoff none(0);
-  EXPECT_EQ(run(none, 1, {}, 100).speculated, 0u);
+  EXPECT_EQ(run_lookup(none, 1, {}, 100).speculated, 0u);
 }
 
 // Whatever the text, it must not cost much more than it brings.
@@ -160,7 +160,7 @@ TEST(Payoff, LosesLittle) {
     for (const double chance : {0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95}) {
       Payoff payoff;
       const uint32_t steps = 20'000;
-      const Tally all = run(payoff, chance, price, steps, 7);
+      const Tally all = run_lookup(payoff, chance, price, steps, 7);
       EXPECT_GT(all.made / (steps + all.proposed * price.row), 0.97) << chance << " at " << price.row;
     }
 }

@@ -16,7 +16,7 @@ namespace {
 
 using quant::Format;
 
-std::string message(auto&& f) {
+std::string gemv_message(auto&& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -134,13 +134,13 @@ TEST(Gemv, NoColumnsGiveZeros) {
 }
 
 TEST(Gemv, RefusesAFormatThatNoKernelReads) {
-  const std::string refused = message([] { Gemv{.format = uint32_t(Format::iq2_xs)}.build(); });
+  const std::string refused = gemv_message([] { Gemv{.format = uint32_t(Format::iq2_xs)}.build(); });
   EXPECT_EQ(refused.substr(0, 64), "gemv: format = iq2_xs is not possible; it may be f32, f16, bf16,") << refused;
   EXPECT_THROW(Embedding{.format = uint32_t(Format::i8)}.build(), Error);
 }
 
 TEST(Gemv, RefusesArgumentsWithExpectedAndFound) {
-  auto refusal = [](const Gemv& spec, const Gemv::Args& args) { return message([&] { spec.grid(args); }); };
+  auto refusal = [](const Gemv& spec, const Gemv::Args& args) { return gemv_message([&] { spec.grid(args); }); };
   EXPECT_EQ(refusal({}, {.rows = 1, .cols = 100}), "gemv: 100 columns of q4_k are not a multiple of 256, its block");
   EXPECT_EQ(refusal({.format = uint32_t(Format::q8_0)}, {.rows = 1, .cols = 100}),
             "gemv: 100 columns of q8_0 are not a multiple of 32, its block");
@@ -158,7 +158,7 @@ TEST(Gemv, RefusesArgumentsWithExpectedAndFound) {
 }
 
 TEST(Gemv, RefusesSpecsThatMakeNoSense) {
-  auto refusal = [](const Gemv& spec) { return message([&] { spec.build(); }); };
+  auto refusal = [](const Gemv& spec) { return gemv_message([&] { spec.build(); }); };
   EXPECT_NE(refusal({.warps = 33}), "");
   EXPECT_NE(refusal({.columns = 9}), "");
   EXPECT_NE(refusal({.warps = 4, .warps_per_row = 3}).find("a multiple of warps_per_row"), std::string::npos);
@@ -185,10 +185,10 @@ TEST(Gemv, SpecsAreKeys) {
 
 TEST(Embedding, RefusesWithExpectedAndFound) {
   const Embedding spec;
-  EXPECT_EQ(message([&] { spec.grid({.tokens = 1, .cols = 100, .vocabulary = 1}); }),
+  EXPECT_EQ(gemv_message([&] { spec.grid({.tokens = 1, .cols = 100, .vocabulary = 1}); }),
             "embedding: 100 columns of q4_k are not a multiple of 256, its block");
-  EXPECT_NE(message([&] { spec.grid({.table = {8}, .tokens = 1, .cols = 256, .vocabulary = 1}); }), "");
-  EXPECT_EQ(message([&] { spec.grid({.tokens = 3, .cols = 256, .vocabulary = 0}); }),
+  EXPECT_NE(gemv_message([&] { spec.grid({.table = {8}, .tokens = 1, .cols = 256, .vocabulary = 1}); }), "");
+  EXPECT_EQ(gemv_message([&] { spec.grid({.tokens = 3, .cols = 256, .vocabulary = 0}); }),
             "embedding: 3 tokens, but a vocabulary of 0");
   EXPECT_EQ(spec.grid({.tokens = 0, .cols = 256, .vocabulary = 0}).x, 1u);
 }

@@ -14,7 +14,7 @@
 namespace heddle::kernels {
 namespace {
 
-std::string message(const std::function<void()>& f) {
+std::string prompt_message(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -29,7 +29,7 @@ Gemm::Args product(uint32_t m, uint32_t n, uint32_t k) {
 }
 
 TEST(Gemm, RefusesTilesThatItsWarpsCannotShare) {
-  auto build = [](const Gemm& spec) { return message([&] { spec.build(); }); };
+  auto build = [](const Gemm& spec) { return prompt_message([&] { spec.build(); }); };
   EXPECT_EQ(build({.rows = 32, .warps_down = 4}), "gemm: 32 rows cannot be dealt to 4 warps in multiples of 16");
   EXPECT_EQ(build({.cols = 32, .warps_along = 4}), "gemm: 32 columns cannot be dealt to 4 warps in multiples of 16");
   EXPECT_EQ(build({.rows = 256, .cols = 256, .warps_down = 8, .warps_along = 8}), "gemm: 8 x 8 warps are more than 32");
@@ -45,7 +45,7 @@ TEST(Gemm, RefusesSizesWithTheFieldAndWhatItMustBe) {
   auto grid = [&](auto&& change) {
     Gemm::Args args = product(100, 200, 300);
     change(args);
-    return message([&] { spec.grid(args); });
+    return prompt_message([&] { spec.grid(args); });
   };
   EXPECT_EQ(grid([](auto&) {}), "");
   EXPECT_EQ(grid([](auto& a) { a.k = 0; }), "gemm: k is 0, but a product has at least one term");
@@ -78,7 +78,7 @@ TEST(Gemm, ChoosesTilesThatFit) {
     for (uint32_t m : {1u, 16u, 17u, 60u, 128u, 500u, 4096u, 0xffffffffu})
       for (uint32_t n : {1u, 512u, 4096u, 128'256u})
         EXPECT_LE(gemm_choice(m, n, 4096, 132, shared).shared_bytes(), shared) << m << " " << n;
-  EXPECT_EQ(message([] { gemm_choice(1, 1, 1, 132, 1000); }), "gemm: no tile fits 1000 bytes of shared memory");
+  EXPECT_EQ(prompt_message([] { gemm_choice(1, 1, 1, 132, 1000); }), "gemm: no tile fits 1000 bytes of shared memory");
 }
 
 template <class Spec>
@@ -110,7 +110,7 @@ TEST(HalfRows, RefusesWithTheFieldAndWhatItMustBe) {
   auto grid = [&](auto&& change) {
     HalfRows::Args args{.rows = 3, .cols = 200, .x_stride = 204, .ld = 256};
     change(args);
-    return message([&] { spec.grid(args); });
+    return prompt_message([&] { spec.grid(args); });
   };
   EXPECT_EQ(grid([](auto&) {}), "");
   EXPECT_EQ(grid([](auto& a) { a.cols = 202; }),
@@ -121,9 +121,10 @@ TEST(HalfRows, RefusesWithTheFieldAndWhatItMustBe) {
             "half_rows: ld is 192, but it must be a multiple of 64 and at least 200");
   EXPECT_EQ(grid([](auto& a) { a.ld = 8192; }), "half_rows: 256 threads hold 4 loads of 4 values each, but ld is 8192");
   EXPECT_EQ(grid([](auto& a) { a.x.address = 8; }), "half_rows: x, weight and bias must be 16-byte aligned");
-  EXPECT_EQ(message([] { HalfRows{.held = 32}.build(); }),
+  EXPECT_EQ(prompt_message([] { HalfRows{.held = 32}.build(); }),
             "half_rows: 32 loads of 4 values are more than 64 for a thread");
-  EXPECT_EQ(message([] { HalfRows{.plus_one = 1}.build(); }), "half_rows: plus_one is for a weight, but there is none");
+  EXPECT_EQ(prompt_message([] { HalfRows{.plus_one = 1}.build(); }),
+            "half_rows: plus_one is for a weight, but there is none");
 }
 
 TEST(HalfRows, ChoosesWhatHoldsTheRow) {
@@ -135,7 +136,7 @@ TEST(HalfRows, ChoosesWhatHoldsTheRow) {
     EXPECT_NO_THROW(spec.grid({.rows = 1, .cols = cols, .x_stride = cols, .ld = ld})) << cols;
   }
   EXPECT_EQ(half_rows_choice(4096, 4098, 4096).vec, 2u);
-  EXPECT_EQ(message([] { half_rows_choice(65'537, 65'537, 65'600); }),
+  EXPECT_EQ(prompt_message([] { half_rows_choice(65'537, 65'537, 65'600); }),
             "half_rows: rows of 65600 are too long with vec = 1");
 }
 
@@ -146,7 +147,7 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
     args.tile_count = 2, args.heads = 4, args.kv_heads = 2, args.q_stride = args.out_stride = 512;
     args.page_size = 16, args.window = 1;
     change(args);
-    return message([&] { spec.grid(args); });
+    return prompt_message([&] { spec.grid(args); });
   };
   EXPECT_EQ(grid([](auto&) {}), "");
   EXPECT_EQ(grid([](auto& a) { a.heads = 5; }), "prompt_attention: 5 heads are not a positive multiple of 2 kv heads");
@@ -160,11 +161,11 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
             "prompt_attention: strides of 512 and 510 are too small for 4 heads of 128");
   EXPECT_EQ(grid([](auto& a) { a.tile_count = 0x40000000; }),
             "prompt_attention: 4294967296 blocks, but a grid has at most 2147483647");
-  EXPECT_EQ(message([] { PromptAttention{.queries = 128, .positions = 16}.build(); }),
+  EXPECT_EQ(prompt_message([] { PromptAttention{.queries = 128, .positions = 16}.build(); }),
             "prompt_attention: 256 threads copy 32 positions at a time, but a step has 16");
-  EXPECT_EQ(message([] { PromptAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
+  EXPECT_EQ(prompt_message([] { PromptAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
             "prompt_attention: heads of 80 values, but a q8 cache has a scale for each 32");
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(prompt_message([] {
               PromptAttention::Args args{};
               args.heads = args.kv_heads = 1, args.q_stride = args.out_stride = 128, args.page_size = 16;
               args.k_scale.address = 8;
@@ -183,7 +184,7 @@ TEST(PromptAttention, ChoosesWhatFits) {
         if (exact_q && dim == 256 && shared < 80'000) continue;  // q alone has 64 KB
         EXPECT_LE(prompt_choice(dim, 512, exact_q, shared).shared_bytes(), shared) << dim;
       }
-  EXPECT_EQ(message([] { prompt_choice(256, 512, 0, 10'000); }),
+  EXPECT_EQ(prompt_message([] { prompt_choice(256, 512, 0, 10'000); }),
             "prompt_attention: 10000 bytes of shared memory are not enough for heads of 256");
 }
 

@@ -291,7 +291,7 @@ TEST(Encode, BlocksAreTheSameEverywhere) {
 }
 
 // --- refusals -------------------------------------------------------------------------------------------------------
-std::string message(Format format, const std::vector<float>& x) {
+std::string encode_message(Format format, const std::vector<float>& x) {
   std::vector<uint8_t> blocks(8 * x.size() + 512);
   try {
     encode(format, x.data(), x.size(), blocks.data());
@@ -303,20 +303,21 @@ std::string message(Format format, const std::vector<float>& x) {
 TEST(Encode, RefusesWhatIsNotFinite) {
   for (Format f : encoded_formats()) {
     std::vector<float> x = normal_row(8192);
-    EXPECT_EQ(message(f, x), "");
+    EXPECT_EQ(encode_message(f, x), "");
     x[8191] = std::numeric_limits<float>::infinity();
-    EXPECT_EQ(message(f, x), "value 8191 is inf") << name(f);
+    EXPECT_EQ(encode_message(f, x), "value 8191 is inf") << name(f);
     x[5000] = -x[8191];
-    EXPECT_EQ(message(f, x), "value 5000 is -inf") << name(f);
+    EXPECT_EQ(encode_message(f, x), "value 5000 is -inf") << name(f);
     x[17] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_EQ(message(f, x), "value 17 is nan") << name(f);
+    EXPECT_EQ(encode_message(f, x), "value 17 is nan") << name(f);
   }
 }
 
 TEST(Encode, RefusesWithAReason) {
-  EXPECT_EQ(message(Format::q4_k, std::vector<float>(100)), "q4_k: 100 values are not a multiple of its block of 256");
-  EXPECT_EQ(message(Format::iq2_xs, std::vector<float>(256)), "iq2_xs can be read but not written");
-  EXPECT_EQ(message(Format::q4_k, {}), "");
+  EXPECT_EQ(encode_message(Format::q4_k, std::vector<float>(100)),
+            "q4_k: 100 values are not a multiple of its block of 256");
+  EXPECT_EQ(encode_message(Format::iq2_xs, std::vector<float>(256)), "iq2_xs can be read but not written");
+  EXPECT_EQ(encode_message(Format::q4_k, {}), "");
   EXPECT_EQ(encoded_formats().size(), 18u);
 }
 

@@ -11,7 +11,7 @@ namespace heddle::text {
 namespace {
 
 // "part" for text, "#7" for a token.
-std::vector<std::string> split(const AddedTokens& added, std::string_view text, bool special = true) {
+std::vector<std::string> split_added(const AddedTokens& added, std::string_view text, bool special = true) {
   std::vector<std::string> out;
   added.split(
       text, special, [&](std::string_view part) { out.emplace_back(part); },
@@ -22,39 +22,39 @@ using Strings = std::vector<std::string>;
 
 TEST(AddedTokens, TheLeftmostAndTheLongest) {
   const AddedTokens added({{.text = "<a>", .id = 1}, {.text = "<a><b>", .id = 2}, {.text = "b>c", .id = 3}});
-  EXPECT_EQ(split(added, "x<a><b>c<a>y"), (Strings{"x", "#2", "c", "#1", "y"}));
-  EXPECT_EQ(split(added, "<a><c>b>c"), (Strings{"#1", "<c>", "#3"}));
-  EXPECT_EQ(split(added, "<a><"), (Strings{"#1", "<"}));
-  EXPECT_EQ(split(added, ""), Strings{});
-  EXPECT_EQ(split(AddedTokens({}), "<a>"), (Strings{"<a>"}));
+  EXPECT_EQ(split_added(added, "x<a><b>c<a>y"), (Strings{"x", "#2", "c", "#1", "y"}));
+  EXPECT_EQ(split_added(added, "<a><c>b>c"), (Strings{"#1", "<c>", "#3"}));
+  EXPECT_EQ(split_added(added, "<a><"), (Strings{"#1", "<"}));
+  EXPECT_EQ(split_added(added, ""), Strings{});
+  EXPECT_EQ(split_added(AddedTokens({}), "<a>"), (Strings{"<a>"}));
 }
 
 TEST(AddedTokens, SpecialOnesOnlyWhereTheyMayBeNamed) {
   const AddedTokens added({{.text = "<a>", .id = 1}, {.text = "<a>!", .id = 2, .special = true}});
-  EXPECT_EQ(split(added, "<a>!", true), (Strings{"#2"}));
-  EXPECT_EQ(split(added, "<a>!", false), (Strings{"#1", "!"})) << "the shorter one is no special token";
+  EXPECT_EQ(split_added(added, "<a>!", true), (Strings{"#2"}));
+  EXPECT_EQ(split_added(added, "<a>!", false), (Strings{"#1", "!"})) << "the shorter one is no special token";
 }
 
 TEST(AddedTokens, WhiteSpaceBesideThem) {
   const AddedTokens added({{.text = "<l>", .id = 1, .lstrip = true}, {.text = "<r>", .id = 2, .rstrip = true}});
-  EXPECT_EQ(split(added, "a \u00a0\n<l> b"), (Strings{"a", "#1", " b"}));
-  EXPECT_EQ(split(added, "a <r> \u3000\tb"), (Strings{"a ", "#2", "b"}));
-  EXPECT_EQ(split(added, "<r>  <l>"), (Strings{"#2", "#1"}));
-  EXPECT_EQ(split(added, "  <l>"), (Strings{"#1"}));
-  EXPECT_EQ(split(added, "\x80 \x80\x80\x80\x80<l>"), (Strings{"\x80 \x80\x80\x80\x80", "#1"}));
+  EXPECT_EQ(split_added(added, "a \u00a0\n<l> b"), (Strings{"a", "#1", " b"}));
+  EXPECT_EQ(split_added(added, "a <r> \u3000\tb"), (Strings{"a ", "#2", "b"}));
+  EXPECT_EQ(split_added(added, "<r>  <l>"), (Strings{"#2", "#1"}));
+  EXPECT_EQ(split_added(added, "  <l>"), (Strings{"#1"}));
+  EXPECT_EQ(split_added(added, "\x80 \x80\x80\x80\x80<l>"), (Strings{"\x80 \x80\x80\x80\x80", "#1"}));
 }
 
 TEST(AddedTokens, NotInsideAWord) {
   const AddedTokens added({{.text = "is", .id = 1, .single_word = true}});
-  EXPECT_EQ(split(added, "is this is.is_ \u00e4is"), (Strings{"#1", " this ", "#1", ".is_ \u00e4is"}));
+  EXPECT_EQ(split_added(added, "is this is.is_ \u00e4is"), (Strings{"#1", " this ", "#1", ".is_ \u00e4is"}));
 }
 
 TEST(AddedTokens, HostileTextSlow) {
   std::vector<AddedToken> tokens{{.text = test::repeated("<", 60), .id = 1}};
   for (Id id = 2; id < 3000; ++id) tokens.push_back({.text = fmt::format("<unused{}>", id), .id = id});
   const AddedTokens added(std::move(tokens));
-  EXPECT_EQ(split(added, test::repeated("<", (1 << 20) - 1) + "x").size(), (1u << 20) / 60 + 1);
-  EXPECT_EQ(split(added, test::repeated("<unused", 1 << 20)).size(), 1u);
+  EXPECT_EQ(split_added(added, test::repeated("<", (1 << 20) - 1) + "x").size(), (1u << 20) / 60 + 1);
+  EXPECT_EQ(split_added(added, test::repeated("<unused", 1 << 20)).size(), 1u);
 }
 
 }  // namespace

@@ -12,75 +12,76 @@ using heddle::text::TemplateInput;
 using heddle::text::TemplateLimits;
 using heddle::text::TemplateRefused;
 
-std::string render(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
+std::string rendered(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
   return ChatTemplate(source, limits).render_with(variables, 1767225600);
 }
 // The message of the Error, or what was rendered instead.
 std::string template_error(std::string_view source, std::string_view variables = "{}", TemplateLimits limits = {}) {
   try {
-    return "no error, but: " + render(source, variables, limits);
+    return "no error, but: " + rendered(source, variables, limits);
   } catch (const Error& error) {
     return error.what();
   }
 }
 
 TEST(Jinja, TextAloneLosesOneLineEnd) {
-  EXPECT_EQ(render(""), "");
-  EXPECT_EQ(render("a\n"), "a");
-  EXPECT_EQ(render("a\n\n"), "a\n");
-  EXPECT_EQ(render("a\r\nb\rc"), "a\nb\nc");
+  EXPECT_EQ(rendered(""), "");
+  EXPECT_EQ(rendered("a\n"), "a");
+  EXPECT_EQ(rendered("a\n\n"), "a\n");
+  EXPECT_EQ(rendered("a\r\nb\rc"), "a\nb\nc");
 }
 
 TEST(Jinja, BlocksTakeTheirLineWithThem) {
-  EXPECT_EQ(render("a\n  {% if true %}\n  b\n  {% endif %}\nc"), "a\n  b\nc");
-  EXPECT_EQ(render("a {% if true %} b {% endif %} c"), "a  b  c");
-  EXPECT_EQ(render("a\n  {%+ if true %}\nb{% endif +%}\nc"), "a\n  b\nc");
-  EXPECT_EQ(render("a  {{- 1 -}}  b  {{ 2 }}\nc"), "a1b  2\nc");
-  EXPECT_EQ(render("a  {#- x -#}  b\n  {# y #}\nc"), "ab\nc");
-  EXPECT_EQ(render(" {%- raw -%} {{ x }} {%- endraw -%} b"), "{{ x }}b");
+  EXPECT_EQ(rendered("a\n  {% if true %}\n  b\n  {% endif %}\nc"), "a\n  b\nc");
+  EXPECT_EQ(rendered("a {% if true %} b {% endif %} c"), "a  b  c");
+  EXPECT_EQ(rendered("a\n  {%+ if true %}\nb{% endif +%}\nc"), "a\n  b\nc");
+  EXPECT_EQ(rendered("a  {{- 1 -}}  b  {{ 2 }}\nc"), "a1b  2\nc");
+  EXPECT_EQ(rendered("a  {#- x -#}  b\n  {# y #}\nc"), "ab\nc");
+  EXPECT_EQ(rendered(" {%- raw -%} {{ x }} {%- endraw -%} b"), "{{ x }}b");
 }
 
 TEST(Jinja, LoopKnowsWhereItIs) {
   EXPECT_EQ(
-      render("{% for x in 'abc' %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
-             "{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}|{% endfor %}"),
+      rendered("{% for x in 'abc' %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
+               "{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}|{% endfor %}"),
       "1032TrueFalse3b|2121FalseFalse3ac|3210FalseTrue3b|");
   EXPECT_EQ(
-      render("{% for x in [1, 2] recursive %}{{ loop.depth }}{% if x == 1 %}({{ loop([2]) }}){% endif %}{% endfor %}"),
+      rendered(
+          "{% for x in [1, 2] recursive %}{{ loop.depth }}{% if x == 1 %}({{ loop([2]) }}){% endif %}{% endfor %}"),
       "1(2)1");
-  EXPECT_EQ(render("{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{{ loop.cycle('a', 'b') }}{% endfor %}"),
+  EXPECT_EQ(rendered("{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{{ loop.cycle('a', 'b') }}{% endfor %}"),
             "TrueaFalsebTruea");
   // The condition is asked one item at a time, so it sees what the body did.
-  EXPECT_EQ(render("{% set n = namespace(stop=false) %}{% for x in [1, 2, 3] if not n.stop %}{{ x }}"
-                   "{% set n.stop = x == 2 %}{% endfor %}"),
+  EXPECT_EQ(rendered("{% set n = namespace(stop=false) %}{% for x in [1, 2, 3] if not n.stop %}{{ x }}"
+                     "{% set n.stop = x == 2 %}{% endfor %}"),
             "12");
-  EXPECT_EQ(render("{% for x in [1, 2, 3]|map('string') %}{{ x }}/{{ loop.length }}{{ loop.last }} {% endfor %}"),
+  EXPECT_EQ(rendered("{% for x in [1, 2, 3]|map('string') %}{{ x }}/{{ loop.length }}{{ loop.last }} {% endfor %}"),
             "1/3False 2/3False 3/3True ");
 }
 
 TEST(Jinja, ScopesEndWithTheirBlock) {
-  EXPECT_EQ(render("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}"), "231");
-  EXPECT_EQ(render("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
-  EXPECT_EQ(render("{% with a = 1 %}{{ a }}{% endwith %}{{ a is defined }}"), "1False");
-  EXPECT_EQ(render("{% generation %}{% set a = 1 %}{{ a }}{% endgeneration %}{{ a is defined }}"), "1False");
-  EXPECT_EQ(render("{% for i in [1, 2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}"), "12");
+  EXPECT_EQ(rendered("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}"), "231");
+  EXPECT_EQ(rendered("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
+  EXPECT_EQ(rendered("{% with a = 1 %}{{ a }}{% endwith %}{{ a is defined }}"), "1False");
+  EXPECT_EQ(rendered("{% generation %}{% set a = 1 %}{{ a }}{% endgeneration %}{{ a is defined }}"), "1False");
+  EXPECT_EQ(rendered("{% for i in [1, 2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}"), "12");
 }
 
 TEST(Jinja, MacroOutlivesTheScopeItWasMadeIn) {
-  EXPECT_EQ(render("{% set n = namespace() %}{% for i in [7] %}{% macro m() %}{{ i }}{% endmacro %}{% set n.m = m %}"
-                   "{% endfor %}{{ n.m() }}"),
+  EXPECT_EQ(rendered("{% set n = namespace() %}{% for i in [7] %}{% macro m() %}{{ i }}{% endmacro %}{% set n.m = m %}"
+                     "{% endfor %}{{ n.m() }}"),
             "7");
 }
 
 TEST(Jinja, RecursiveLoopOutlivesItsScope) {
   EXPECT_EQ(
-      render("{% set n = namespace() %}{% with q = 5 %}{% for i in [1] recursive %}{{ i }}{{ q }}{% set n.l = loop %}"
-             "{% endfor %}{% endwith %}{{ n.l([2, 3]) }}{{ n.l.length }}"),
+      rendered("{% set n = namespace() %}{% with q = 5 %}{% for i in [1] recursive %}{{ i }}{{ q }}{% set n.l = loop %}"
+               "{% endfor %}{% endwith %}{{ n.l([2, 3]) }}{{ n.l.length }}"),
       "1525352");
 }
 
 TEST(Jinja, NamespaceMayHoldItself) {
-  EXPECT_EQ(render("{% set n = namespace(a=1) %}{% set n.n = n %}{{ n.n.n.a }}"), "1");
+  EXPECT_EQ(rendered("{% set n = namespace(a=1) %}{% set n.n = n %}{{ n.n.n.a }}"), "1");
   EXPECT_NE(template_error("{% set n = namespace() %}{% set n.n = n %}{{ n }}").find("nested deeper"),
             std::string::npos);
   EXPECT_NE(
@@ -90,7 +91,7 @@ TEST(Jinja, NamespaceMayHoldItself) {
 
 TEST(Jinja, RaiseExceptionSpeaksForItself) {
   try {
-    render("a\n{{ raise_exception('Only user and assistant') }}");
+    rendered("a\n{{ raise_exception('Only user and assistant') }}");
     FAIL() << "nothing was thrown";
   } catch (const TemplateRefused& refused) {
     EXPECT_STREQ(refused.what(), "Only user and assistant");
@@ -118,8 +119,8 @@ TEST(Jinja, ErrorsNameTheirPlace) {
 }
 
 TEST(Jinja, UnknownFilterInsideAnIfIsAnErrorOnlyWhenReached) {
-  EXPECT_EQ(render("{% if false %}{{ 1|bogus }}{% endif %}ok"), "ok");
-  EXPECT_EQ(render("{{ (1|bogus) if false else 2 }}"), "2");
+  EXPECT_EQ(rendered("{% if false %}{{ 1|bogus }}{% endif %}ok"), "ok");
+  EXPECT_EQ(rendered("{{ (1|bogus) if false else 2 }}"), "2");
   EXPECT_EQ(template_error("{% if true %}{{ 1|bogus }}{% endif %}"),
             "template line 1, column 19: there is no filter \"bogus\"");
   EXPECT_EQ(template_error("{% for x in [] %}{{ 1|bogus }}{% endfor %}"),
@@ -133,24 +134,25 @@ TEST(Jinja, WhatIsNotReproducibleIsRefused) {
 }
 
 TEST(Jinja, IntegersHave64BitsAndDoNotWrap) {
-  EXPECT_EQ(render("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}"),
+  EXPECT_EQ(rendered("{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}"),
             "9223372036854775807 -9223372036854775808");
   for (const char* source :
        {"{{ 9223372036854775807 + 1 }}", "{{ 9223372036854775807 * 2 }}", "{{ 2 ** 63 }}",
         "{{ (-9223372036854775807 - 1) // -1 }}", "{{ (-9223372036854775807 - 1)|abs }}", "{{ 9223372036854775808 }}"})
     EXPECT_NE(template_error(source).find("64 bits"), std::string::npos) << source << ": " << template_error(source);
-  EXPECT_EQ(render("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
+  EXPECT_EQ(rendered("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
   // Integers of the input beyond that are passed on as they are.
-  EXPECT_EQ(render("{{ a }} {{ a|tojson }} {{ b }} {{ a == a }}",
-                   R"({"a": 18446744073709551616, "b": 18446744073709551615})"),
+  EXPECT_EQ(rendered("{{ a }} {{ a|tojson }} {{ b }} {{ a == a }}",
+                     R"({"a": 18446744073709551616, "b": 18446744073709551615})"),
             "18446744073709551616 18446744073709551616 18446744073709551615 True");
   EXPECT_NE(template_error("{{ a + 1 }}", R"({"a": 18446744073709551616})").find("64 bits"), std::string::npos);
 }
 
 TEST(Jinja, DictsKeepTheirOrderAndTheLastOfTwoKeys) {
-  EXPECT_EQ(render("{{ d }}", R"({"d": {"b": 1, "a": 2, "b": 3}})"), "{'b': 3, 'a': 2}");
-  EXPECT_EQ(render("{{ d|tojson }}", R"({"d": {"z": 1.0, "y": [], "x": null}})"), R"({"z": 1.0, "y": [], "x": null})");
-  EXPECT_EQ(render("{{ {1: 'a', true: 'b', 1.0: 'c', '1': 'd'} }}"), "{1: 'c', '1': 'd'}");
+  EXPECT_EQ(rendered("{{ d }}", R"({"d": {"b": 1, "a": 2, "b": 3}})"), "{'b': 3, 'a': 2}");
+  EXPECT_EQ(rendered("{{ d|tojson }}", R"({"d": {"z": 1.0, "y": [], "x": null}})"),
+            R"({"z": 1.0, "y": [], "x": null})");
+  EXPECT_EQ(rendered("{{ {1: 'a', true: 'b', 1.0: 'c', '1': 'd'} }}"), "{1: 'c', '1': 'd'}");
 }
 
 TEST(Jinja, LargeInputIsNotQuadratic) {
@@ -159,9 +161,9 @@ TEST(Jinja, LargeInputIsNotQuadratic) {
     object += (i ? ",\"key" : "\"key") + std::to_string(i) + "\": 1";
     list += (i ? ",\"" : "\"") + std::to_string(i) + "\"";
   }
-  EXPECT_EQ(render("{{ d|length }}{{ d.key99999 }}{{ d.nothing is defined }}", object + "}}"), "1000001False");
-  EXPECT_EQ(render("{% for x in l %}{% set m = l %}{% if loop.last %}{{ x }}{{ m|length }}{% endif %}{% endfor %}",
-                   list + "]}"),
+  EXPECT_EQ(rendered("{{ d|length }}{{ d.key99999 }}{{ d.nothing is defined }}", object + "}}"), "1000001False");
+  EXPECT_EQ(rendered("{% for x in l %}{% set m = l %}{% if loop.last %}{{ x }}{{ m|length }}{% endif %}{% endfor %}",
+                     list + "]}"),
             "99999100000");
 }
 
@@ -222,15 +224,15 @@ TEST(Jinja, DeepSourceMeetsItsLimit) {
     EXPECT_NE(template_error(source).find("template line"), std::string::npos) << source.substr(0, 40);
   EXPECT_EQ(template_error("x", "{\"a\":" + many("[") + "}"), "template variables: nested deeper than 200 levels");
   // Long without being deep is no problem.
-  EXPECT_EQ(render("{{ 1" + many(" ~ ''") + " }}"), "1");
-  EXPECT_EQ(render("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}"), "x");
+  EXPECT_EQ(rendered("{{ 1" + many(" ~ ''") + " }}"), "1");
+  EXPECT_EQ(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}"), "x");
 }
 
 TEST(Jinja, UsualTemplatesFitTheLimits) {
   // A macro that follows a schema down, as templates for tools have it.
-  EXPECT_EQ(render("{% macro m(n) %}{% if n > 0 %}{% for x in [n] %}{{ '(' + m(x - 1) + ')' }}{% endfor %}{% endif "
-                   "%}{% endmacro %}"
-                   "{{ m(60)|length }}"),
+  EXPECT_EQ(rendered("{% macro m(n) %}{% if n > 0 %}{% for x in [n] %}{{ '(' + m(x - 1) + ')' }}{% endfor %}{% endif "
+                     "%}{% endmacro %}"
+                     "{{ m(60)|length }}"),
             "120");
 }
 

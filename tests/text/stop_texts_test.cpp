@@ -14,7 +14,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome stream(const std::vector<std::string>& stops, std::string_view text, size_t piece) {
+Outcome stream_of(const std::vector<std::string>& stops, std::string_view text, size_t piece) {
   StopTexts watch(stops);
   std::string out;
   for (size_t at = 0; at < text.size(); at += piece) out += watch.push(text.substr(at, piece));
@@ -24,7 +24,7 @@ Outcome stream(const std::vector<std::string>& stops, std::string_view text, siz
 
 void expect(const std::vector<std::string>& stops, std::string_view text, const Outcome& expected) {
   for (size_t piece = 1; piece <= text.size(); ++piece) {
-    const Outcome found = stream(stops, text, piece);
+    const Outcome found = stream_of(stops, text, piece);
     EXPECT_EQ(found.text, expected.text) << text << " in pieces of " << piece;
     EXPECT_EQ(found.found, expected.found) << text << " in pieces of " << piece;
   }

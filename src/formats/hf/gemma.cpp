@@ -35,8 +35,8 @@ void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t us
   if (period != usual_period) to.set("attention.sliding_window_pattern", period);
 }
 
-Description family(Config& config, std::string_view architecture, const Sizes& sizes, bool head_norm,
-                   uint64_t large_layers) {
+Description gemma_family(Config& config, std::string_view architecture, const Sizes& sizes, bool head_norm,
+                         uint64_t large_layers) {
   Description to(architecture);
   config.expect("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
   config.ignore({"hidden_act"});  // hidden_activation took its place, whatever it says
@@ -110,7 +110,7 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
 Description gemma2_page(Config& config) {
   const Sizes sizes = gemma_sizes(config, {256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, true});
   if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
-  Description to = family(config, "gemma2", sizes, false, 46);
+  Description to = gemma_family(config, "gemma2", sizes, false, 46);
   put_rope(to, read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear"}}),
            sizes.head_dim);
   put_window(to, config, sizes, 2);
@@ -126,7 +126,7 @@ Description gemma2_page(Config& config) {
 
 Description gemma3_page(Config& config) {
   const Sizes sizes = gemma_sizes(config, {262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, true});
-  Description to = family(config, "gemma3", sizes, true, 62);
+  Description to = gemma_family(config, "gemma3", sizes, true, 62);
   put_gemma3_rope(to, config, sizes);
   put_window(to, config, sizes, 6);
   if (config.find("attn_logit_softcapping")) config.refuse("attn_logit_softcapping", "null");

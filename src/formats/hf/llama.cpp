@@ -11,8 +11,8 @@ struct Family {
   uint64_t experts = 0;  // 0: a dense layer
 };
 
-Description family(Config& config, std::string_view architecture, Sizes sizes, const Family& options,
-                   const RopeDefaults& rope) {
+Description llama_family(Config& config, std::string_view architecture, Sizes sizes, const Family& options,
+                         const RopeDefaults& rope) {
   Description to(architecture);
   config.expect("hidden_act", {"silu"}, "silu");
   put_sizes(to, sizes);
@@ -65,12 +65,12 @@ void put_sliding_window(Description& to, Config& config, uint64_t fallback) {
 
 Description llama_page(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, false});
-  return family(config, "llama", sizes, biases(config), {});
+  return llama_family(config, "llama", sizes, biases(config), {});
 }
 
 Description mistral_page(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, false});
-  Description to = family(config, "llama", sizes, {}, {});
+  Description to = llama_family(config, "llama", sizes, {}, {});
   put_sliding_window(to, config, 4096);
   return to;
 }
@@ -80,7 +80,7 @@ Description mixtral_page(Config& config) {
   Family options;
   options.experts = config.integer("num_local_experts", 8);
   const RopeDefaults rope{.theta = 1e6};
-  Description to = family(config, "llama", sizes, options, rope);
+  Description to = llama_family(config, "llama", sizes, options, rope);
   to.set("expert_count", options.experts);
   to.set("expert_used_count", config.integer("num_experts_per_tok", 2));
   put_sliding_window(to, config, 0);
@@ -90,7 +90,7 @@ Description mixtral_page(Config& config) {
 Description granite_page(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
-  Description to = family(config, "granite", sizes, biases(config), {});
+  Description to = llama_family(config, "granite", sizes, biases(config), {});
   to.set("attention.scale", config.number("attention_multiplier", 1));
   to.set("embedding_scale", config.number("embedding_multiplier", 1));
   to.set("residual_scale", config.number("residual_multiplier", 1));
@@ -110,7 +110,7 @@ Description smollm3_page(Config& config) {
     if ((rotated[i] != 0) != ((i + 1) % 4 != 0))
       config.refuse("no_rope_layers", "0 in every fourth layer, 1 elsewhere");
   const RopeDefaults rope{.theta = 2e6, .partial = 1, .types = {"default", "linear", "dynamic", "yarn"}};
-  return family(config, "smollm3", sizes, {}, rope);
+  return llama_family(config, "smollm3", sizes, {}, rope);
 }
 
 }  // namespace heddle::formats::hf

@@ -11,7 +11,7 @@ struct QwenFamily {
   uint64_t experts = 0, expert_inner = 0, shared_inner = 0;
 };
 
-Description family(Config& config, const Sizes& sizes, const QwenFamily& options) {
+Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& options) {
   Description to(options.architecture);
   config.expect("hidden_act", {"silu"}, "silu");
   expect_full_attention(config, sizes);
@@ -73,14 +73,14 @@ void put_experts(Description& to, Config& config, const QwenFamily& options, uin
 }  // namespace
 
 Description qwen2_page(Config& config) {
-  return family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, false}),
-                {.architecture = "qwen2", .qkv_bias = true});
+  return qwen_family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, false}),
+                     {.architecture = "qwen2", .qkv_bias = true});
 }
 
 Description qwen3_page(Config& config) {
   config.expect("attention_bias", {false}, false);
-  return family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, false}),
-                {.architecture = "qwen3", .head_norm = true});
+  return qwen_family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, false}),
+                     {.architecture = "qwen3", .head_norm = true});
 }
 
 Description qwen2moe_page(Config& config) {
@@ -88,7 +88,8 @@ Description qwen2moe_page(Config& config) {
   QwenFamily options{.architecture = "qwen2moe", .qkv_bias = true};
   read_experts(config, options, 60, 1408, false);
   options.shared_inner = config.integer("shared_expert_intermediate_size", 5632);
-  Description to = family(config, qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false}), options);
+  Description to =
+      qwen_family(config, qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false}), options);
   put_experts(to, config, options, 4);
   return to;
 }
@@ -97,7 +98,8 @@ Description qwen3moe_page(Config& config) {
   config.expect("attention_bias", {false}, false);
   QwenFamily options{.architecture = "qwen3moe", .head_norm = true};
   read_experts(config, options, 128, 768, true);
-  Description to = family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);
+  Description to =
+      qwen_family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);
   put_experts(to, config, options, 8);
   return to;
 }

@@ -15,7 +15,7 @@ struct Date {
 
 bool is_leap(int64_t year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
 
-Date split(int64_t seconds) {
+Date split_time(int64_t seconds) {
   const int64_t days = seconds / 86400 - (seconds % 86400 < 0);
   const int64_t rest = seconds - days * 86400;
   // Counted in eras of 400 years from March 1st of year 0, so that a leap day ends its year.
@@ -160,7 +160,7 @@ std::string without_padding(std::string text) {
 }  // namespace
 
 std::string strftime_utc(std::string_view format, int64_t seconds) {
-  const Date date = split(seconds);
+  const Date date = split_time(seconds);
   std::string out;
   for (size_t at = 0; at < format.size(); ++at) {
     if (format[at] != '%' || at + 1 == format.size()) {

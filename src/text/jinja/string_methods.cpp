@@ -74,7 +74,7 @@ Part part_of(const Args& args, const Value& from, const Value& to) {
 }
 
 template <bool from_right>
-int64_t find_in(Machine& machine, Args& args, std::string_view name) {
+int64_t find_in_text(Machine& machine, Args& args, std::string_view name) {
   const std::string& what = string_argument(args[0], name).text();
   machine.sandbox.bytes(text_of(args).size());
   machine.sandbox.search(text_of(args), what);
@@ -85,11 +85,11 @@ int64_t find_in(Machine& machine, Args& args, std::string_view name) {
 }
 template <bool from_right>
 Value find(Machine& machine, Args& args) {
-  return find_in<from_right>(machine, args, "find()");
+  return find_in_text<from_right>(machine, args, "find()");
 }
 template <bool from_right>
-Value index(Machine& machine, Args& args) {
-  const int64_t at = find_in<from_right>(machine, args, "index()");
+Value index_in_text(Machine& machine, Args& args) {
+  const int64_t at = find_in_text<from_right>(machine, args, "index()");
   if (at < 0) throw Error("index(): the text is not found");
   return at;
 }
@@ -212,8 +212,8 @@ constexpr Function string_table[] = {
     {"count", "/sub! start end", count_in_text},
     {"find", "/sub! start end", find<false>},
     {"rfind", "/sub! start end", find<true>},
-    {"index", "/sub! start end", index<false>},
-    {"rindex", "/sub! start end", index<true>},
+    {"index", "/sub! start end", index_in_text<false>},
+    {"rindex", "/sub! start end", index_in_text<true>},
     {"startswith", "/prefix! start end", has_affix<false>},
     {"endswith", "/suffix! start end", has_affix<true>},
     {"strip", "/chars", stripped<true, true>},

@@ -46,7 +46,7 @@ Value names(Machine&, Args& args) {
 
 // Letters of one case only, and at least one: str.islower(), str.isupper() of the value's text.
 template <bool (*right)(char32_t), bool (*wrong)(char32_t)>
-Value is_cased(Machine& machine, Args& args) {
+Value has_one_case(Machine& machine, Args& args) {
   bool any = false;
   for (const char32_t c : decode(machine.print(args.self))) {
     if (wrong(c) || is_title(c)) return false;
@@ -84,8 +84,8 @@ constexpr Function test_table[] = {
     {"true", "", [](Machine&, Args& args) { return Value(args.self.is(Kind::boolean) && args.self.boolean()); }},
     {"integer", "", [](Machine&, Args& args) { return Value(args.self.is(Kind::integer) || args.self.is(Kind::big)); }},
     {"float", "", is_kind<Kind::real>},
-    {"lower", "", is_cased<is_lower, is_upper>},
-    {"upper", "", is_cased<is_upper, is_lower>},
+    {"lower", "", has_one_case<is_lower, is_upper>},
+    {"upper", "", has_one_case<is_upper, is_lower>},
     {"string", "", is_kind<Kind::string>},
     {"mapping", "", is_kind<Kind::dict>},
     {"number", "", [](Machine&, Args& args) { return Value(args.self.is_number() || args.self.is(Kind::big)); }},

@@ -1,0 +1,65 @@
+// Products of weights with rows of activations on one core, in products per second: name is instruction set, format,
+// number of rows.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "cpu/cpu.h"
+#include "cpu/isa.h"
+#include "cpu/pack.h"
+#include "cpu/rows.h"
+#include "cpu/tiles.h"
+#include "tests/cpu/random_weights.h"
+
+namespace {
+using namespace heddle;
+using namespace heddle::cpu;
+
+constexpr uint32_t weight_rows = 2048, cols = 2048;  // more than the second cache of usual machines
+
+void products(benchmark::State& state, const Isa& isa, quant::Format format, uint32_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(uint64_t(weight_rows) * cols);
+  for (float& value : values) value = normal(random);
+  const std::vector<uint8_t> bytes = test::random_weights(format, values);
+  const model::Matrix matrix{format, weight_rows, cols, bytes};
+  Weights weights = describe_weights(matrix, isa, false);
+  std::vector<uint8_t> tiles(weights.tiles() * weights.tile_bytes);
+  pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
+  weights.data = tiles.data();
+  std::vector<uint8_t> slab(slab_bytes(weights, isa));
+
+  Rows rows(count, cols, weights.kind == XKind::by_32, weights.kind == XKind::by_256);
+  for (uint32_t i = 0; i < count; ++i) {
+    std::copy_n(values.data() + uint64_t(i) * cols, cols, rows.row(i));
+    rows.finish(i, isa);
+  }
+  const RowsView view = rows.view(count);
+  const XRow* xs = weights.kind == XKind::by_32 ? view.by_32 : view.by_256;
+  std::vector<float> out(uint64_t(count) * slab_tiles * isa.tile_rows);
+  for (auto _ : state) {
+    for (uint64_t first = 0; first < weights.tiles(); first += slab_tiles)
+      multiply_tiles(weights, isa, first, uint32_t(std::min<uint64_t>(slab_tiles, weights.tiles() - first)), xs, count,
+                     out.data(), slab.data());
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetItemsProcessed(state.iterations() * int64_t(values.size()) * count);
+}
+
+const bool registered = [] {
+  for (const std::string& name : isa_names())
+    for (const quant::Format format : quant::all_formats()) {
+      const Isa& isa = choose_isa(name);
+      if (!isa.tiles[unsigned(format)].few) continue;
+      for (const uint32_t count : {1, 4, 8, 64})
+        benchmark::RegisterBenchmark(
+            fmt::format("{}/{}/{}", name, quant::name(format), count).c_str(),
+            [&isa, format, count](benchmark::State& state) { products(state, isa, format, count); });
+    }
+  return true;
+}();
+
+}  // namespace
