@@ -60,7 +60,7 @@ void Engine::State::expect_possible(const Request& request) const {
 
 void Engine::State::expect_room(size_t waiting) const {
   if (waiting >= options_.most_waiting)
-    throw Busy("{} requests wait already, as many as may: try again later", waiting);
+    throw Busy("{} requests wait already, {} may: try again later", waiting, options_.most_waiting);
 }
 
 std::unique_ptr<Task> Engine::State::prepare(Request request) const {
@@ -114,27 +114,27 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
 void Engine::State::cancel(RequestId id, const std::string& reason) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) return;
-  for (const auto& copy : found->second->copies) cancel(*copy, reason);
+  for (const auto& copy : found->second->copies) ask(*copy, Ending::cancelled, reason);
 }
 
-void Engine::State::cancel(RequestId id, uint32_t copy) {
+void Engine::State::finish(RequestId id, uint32_t copy) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end() || copy >= found->second->copies.size()) return;
   Sequence& s = *found->second->copies[copy];
-  if (s.made > 0) cancel(s, "cancelled");
+  if (s.made > 0) ask(s, Ending::stop, "");
 }
 
-void Engine::State::cancel(Sequence& s, const std::string& reason) {
-  if (s.state == Sequence::State::over || s.cancelled) return;
-  s.cancelled = reason;
-  cancelled_.push_back(&s);
+void Engine::State::ask(Sequence& s, Ending ending, const std::string& reason) {
+  if (s.state == Sequence::State::over || s.asked) return;
+  s.asked = {ending, reason};
+  asked_.push_back(&s);
 }
 
-bool Engine::State::end_cancelled() {
-  if (cancelled_.empty()) return false;
-  for (size_t i = 0; i < cancelled_.size(); ++i)  // those told may cancel others
-    end(*cancelled_[i], Ending::cancelled, *cancelled_[i]->cancelled);
-  cancelled_.clear();
+bool Engine::State::end_asked() {
+  if (asked_.empty()) return false;
+  for (size_t i = 0; i < asked_.size(); ++i)  // those told may cancel others
+    end(*asked_[i], asked_[i]->asked->ending, asked_[i]->asked->reason);
+  asked_.clear();
   return true;
 }
 
@@ -143,7 +143,7 @@ bool Engine::State::step() {
   const double start = now();
   telling_ = scoring_ = 0;
   step_ = {.start = start};
-  bool worked = end_cancelled();
+  bool worked = end_asked();
   if (run_ && go_on()) {
     worked = true;
   } else if (const auto plan = schedule_.plan(); !plan.empty()) {
@@ -186,7 +186,7 @@ void Engine::State::end(Sequence& s, Ending ending, const std::string& reason) {
 // Its prompt is computed, and that was all.
 void Engine::State::end_without_answer(Task& task) {
   for (const auto& copy : task.copies) {
-    if (copy->cancelled) continue;
+    if (copy->asked) continue;
     if (copy->state == Sequence::State::unborn) copy->share_prompt(*task.copies[0]);
     metrics_.prompt_reused += copy->reused;
     end(*copy, task.request.embed ? Ending::stop : Ending::length);
@@ -250,7 +250,7 @@ void Engine::State::leave_step(Sequence& s) {
 }
 
 void Engine::State::tidy() {
-  std::erase_if(cancelled_, [](const Sequence* s) { return s->state == Sequence::State::over; });
+  std::erase_if(asked_, [](const Sequence* s) { return s->state == Sequence::State::over; });
   for (const RequestId id : over_) tasks_.erase(id);
   over_.clear();
   metrics_.waiting = schedule_.waiting();
@@ -272,7 +272,7 @@ void Engine::State::check_invariants() const {
       running += copy->state == Sequence::State::running;
       const bool holds = copy->state == Sequence::State::running;
       check(holds || (copy->blocks.empty() && copy->computed == 0), "only who runs holds blocks");
-      check(!holds || copy->cancelled || copy->behind() > 0, "there is always a token to compute");
+      check(!holds || copy->asked || copy->behind() > 0, "there is always a token to compute");
     }
     check(open == task->open && open > 0, "as many copies have ended as were counted");
   }
@@ -292,7 +292,7 @@ void Engine::expect_possible(const Request& request) const { state_->expect_poss
 void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
 void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
-void Engine::cancel(RequestId id, uint32_t copy) { state_->cancel(id, copy); }
+void Engine::finish(RequestId id, uint32_t copy) { state_->finish(id, copy); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }
 const std::string& Engine::stopped() const { return state_->stopped_; }

@@ -52,8 +52,9 @@ class Engine {
   void take(std::unique_ptr<Task> task, OnEvent on_event);
 
   void cancel(RequestId id);  // of what is not there any more: nothing. The end is told in the next step().
-  // One copy, and the others go on. Of one that has no token yet: nothing, as it may compute the prompt of them all.
-  void cancel(RequestId id, uint32_t copy);
+  // One copy has met an end that only its reader knows: it ends as by a stop, and the others go on. Of one that has no
+  // token yet: nothing, as it may compute the prompt of them all.
+  void finish(RequestId id, uint32_t copy);
 
   // One batch: admits, chooses rows, computes, picks, tells. False if there was nothing to do.
   bool step();

@@ -104,7 +104,7 @@ void Engine::State::give_out(std::span<const Planned> plan) {
     Sequence& s = *plan[i].sequence;
     uint32_t output = std::exchange(next_output, next_output + parts_[i].outputs);
     const uint32_t state = std::exchange(next_state, next_state + parts_[i].states);
-    if (s.state == Sequence::State::over || s.cancelled) continue;
+    if (s.state == Sequence::State::over || s.asked) continue;
     if (!read_prompt(s, plan[i].rows, output, state)) continue;
     s.computed += plan[i].rows;
     cache_.publish(s);
@@ -163,7 +163,7 @@ void Engine::State::fork(Sequence& first) {
 
 // A token, and as many more as were guessed right.
 void Engine::State::pick_for(Sequence& s, uint32_t output) {
-  if (s.state == Sequence::State::over || s.cancelled) return;
+  if (s.state == Sequence::State::over || s.asked) return;
   uint32_t right = 0;
   try {
     while (token(s, pick(s, output + right)) && right < s.proposed.size() && s.tokens.back() == s.proposed[right]) {
@@ -205,7 +205,7 @@ bool Engine::State::token(Sequence& s, Pick pick) {
               .copy = s.copy,
               .pick = std::move(pick),
               .prompt_picks = s.made == 1 ? task.results.scores() : nullptr});
-  if (s.cancelled) return false;
+  if (s.asked) return false;
   const auto ending = s.ending(context_);
   if (ending) end(s, *ending);
   return !ending;

@@ -95,7 +95,7 @@ bool Engine::State::go_on() {
   count_batch(run.rows.size(), run.rows.size());
   for (uint32_t i = 0; i < run.rows.size(); ++i) {
     Sequence* s = run.rows[i];
-    if (!s || s->cancelled) continue;
+    if (!s || s->asked) continue;
     join_step(*s, 1);
     ++s->computed;
     pick_for(*s, i);

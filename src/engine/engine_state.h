@@ -24,7 +24,7 @@ class Engine::State {
   RequestId submit(Request request, OnEvent on_event);
   void take(std::unique_ptr<Task> task, OnEvent on_event);
   void cancel(RequestId id, const std::string& reason);
-  void cancel(RequestId id, uint32_t copy);
+  void finish(RequestId id, uint32_t copy);
   bool step();
   bool idle() const { return tasks_.empty(); }
   void check_invariants() const;
@@ -33,8 +33,8 @@ class Engine::State {
   Metrics metrics_;
 
  private:
-  void cancel(Sequence& s, const std::string& reason);
-  bool end_cancelled();
+  void ask(Sequence& s, Ending ending, const std::string& reason);
+  bool end_asked();
   void end(Sequence& s, Ending ending, const std::string& reason = {});
   void end_without_answer(Task& task);
   void tell(Task& task, const Event& event);
@@ -76,7 +76,7 @@ class Engine::State {
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
-  std::vector<Sequence*> cancelled_;
+  std::vector<Sequence*> asked_;  // to end
   std::vector<RequestId> over_;
 
   // Of the step under way, kept for their memory.

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "engine/deliveries.h"
@@ -17,11 +18,11 @@ namespace heddle::engine {
 class EngineThread::State {
  public:
   State(Engine& engine, double patience) : engine_(engine), metrics_(engine.metrics()) {
-    deliveries_ = std::make_unique<Deliveries>([this](RequestId id) { cancel(id); }, patience);
+    deliveries_ = std::make_unique<Deliveries>([this](RequestId id) { end(id); }, patience);
     thread_ = std::thread([this] { run(); });
   }
 
-  void end() {
+  void end_all() {
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
@@ -31,7 +32,7 @@ class EngineThread::State {
     deliveries_.reset();
   }
 
-  RequestId submit(Request request, OnEvent on_event) {
+  RequestId submit(Request request, OnEvent on_event, bool even_if_full) {
     try {
       std::unique_ptr<Task> task = engine_.prepare(std::move(request));
       const RequestId id = task->id;
@@ -39,7 +40,7 @@ class EngineThread::State {
         const std::lock_guard lock(mutex_);
         if (ending_) throw Busy("the engine is about to end");
         if (!stopped_.empty()) throw Stopped("{}", stopped_);
-        engine_.expect_room(metrics_.waiting + not_counted_);
+        if (!even_if_full) engine_.expect_room(metrics_.waiting + not_counted_);
         ++not_counted_;
         submissions_.push_back({std::move(task), deliveries_->open(std::move(on_event))});
       }
@@ -51,10 +52,10 @@ class EngineThread::State {
       throw;
     }
   }
-  void cancel(RequestId id, std::optional<uint32_t> copy = std::nullopt) {
+  void end(RequestId id, std::optional<uint32_t> copy = std::nullopt) {
     {
       const std::lock_guard lock(mutex_);
-      cancels_.push_back({id, copy});
+      ends_.push_back({id, copy});
     }
     work_.notify_one();
   }
@@ -75,9 +76,9 @@ class EngineThread::State {
     std::unique_ptr<Task> task;
     std::shared_ptr<Deliveries::Mailbox> mailbox;
   };
-  struct Cancel {
+  struct AskedEnd {
     RequestId id = 0;
-    std::optional<uint32_t> copy;  // none: all of them
+    std::optional<uint32_t> copy;  // that is finished; none: all are cancelled
   };
   struct Open {  // a request that has not ended
     std::shared_ptr<Deliveries::Mailbox> mailbox;
@@ -88,24 +89,24 @@ class EngineThread::State {
     bool worked = true, ending = false;
     do {
       std::vector<Submission> submissions;
-      std::vector<Cancel> cancels;
+      std::vector<AskedEnd> ends;
       {
         std::unique_lock lock(mutex_);
         metrics_ = engine_.metrics();
         not_counted_ = submissions_.size();
         stopped_ = broken_.empty() ? engine_.stopped() : broken_;
-        const auto asked = [&] { return ending_ || !submissions_.empty() || !cancels_.empty(); };
+        const auto asked = [&] { return ending_ || !submissions_.empty() || !ends_.empty(); };
         if (open_.empty())
           work_.wait(lock, asked);
         else if (!worked)
           work_.wait_for(lock, std::chrono::milliseconds(1), asked);
         submissions.swap(submissions_);
-        cancels.swap(cancels_);
+        ends.swap(ends_);
         ending = ending_;
       }
       for (Submission& submission : submissions) take(submission);
-      for (const auto& [id, copy] : cancels)
-        if (open_.contains(id)) copy ? engine_.cancel(id, *copy) : engine_.cancel(id);
+      for (const auto& [id, copy] : ends)
+        if (open_.contains(id)) copy ? engine_.finish(id, *copy) : engine_.cancel(id);
       if (ending)
         for (const auto& [id, open] : open_) engine_.cancel(id);
       if (!open_.empty()) worked = step();
@@ -164,7 +165,7 @@ class EngineThread::State {
   mutable std::mutex mutex_;  // of all that follows
   std::condition_variable work_;
   std::vector<Submission> submissions_;
-  std::vector<Cancel> cancels_;
+  std::vector<AskedEnd> ends_;
   Metrics metrics_;
   size_t not_counted_ = 0;  // requests that came after these
   uint64_t refused_ = 0;
@@ -174,13 +175,13 @@ class EngineThread::State {
 };
 
 EngineThread::EngineThread(Engine& engine, double patience) : state_(std::make_unique<State>(engine, patience)) {}
-EngineThread::~EngineThread() { state_->end(); }
+EngineThread::~EngineThread() { state_->end_all(); }
 
-RequestId EngineThread::submit(Request request, OnEvent on_event) {
-  return state_->submit(std::move(request), std::move(on_event));
+RequestId EngineThread::submit(Request request, OnEvent on_event, bool even_if_full) {
+  return state_->submit(std::move(request), std::move(on_event), even_if_full);
 }
-void EngineThread::cancel(RequestId id) { state_->cancel(id); }
-void EngineThread::cancel(RequestId id, uint32_t copy) { state_->cancel(id, copy); }
+void EngineThread::cancel(RequestId id) { state_->end(id); }
+void EngineThread::finish(RequestId id, uint32_t copy) { state_->end(id, copy); }
 Metrics EngineThread::metrics() const { return state_->metrics(); }
 std::string EngineThread::stopped() const { return state_->stopped(); }
 

@@ -24,10 +24,10 @@ class EngineThread {
   // counts those that wait in the engine and those it has not taken yet. What can only be found later (the device
   // fails) is told as an end. `on_event` is called from other threads, one call after the other and in order, possibly
   // before this returns; events it has no time for are kept. If it throws, its request is cancelled, and all it is told
-  // then are the ends.
-  RequestId submit(Request request, OnEvent on_event);
+  // then are the ends. `even_if_full`: Busy is not thrown, for what goes on with something that was taken.
+  RequestId submit(Request request, OnEvent on_event, bool even_if_full = false);
   void cancel(RequestId id);                 // returns at once; tokens made before may still be told
-  void cancel(RequestId id, uint32_t copy);  // as Engine's
+  void finish(RequestId id, uint32_t copy);  // likewise; see Engine::finish
 
   Metrics metrics() const;  // as they were after the last step
   // Why nothing is done any more: the device has failed, or the engine. Empty: all is well.

@@ -46,7 +46,11 @@ struct Sequence {
   Task& task;
   const uint32_t copy;
   State state = State::unborn;
-  std::optional<std::string> cancelled;  // why; its end is told in the next step
+  struct End {
+    Ending ending;
+    std::string reason;
+  };
+  std::optional<End> asked;  // from without; it is told in the next step
   Sampler sampler;
   std::optional<model::Picking> picking;  // if a device can do what the sampler does; without a text
   bool looks_back = false;                // it needs the text

@@ -45,10 +45,11 @@ Checkpoint open_safetensors(const fs::path& path, const fs::path& folder) {
   const std::string not_read = checkpoint.not_read();
   try {
     apply_hf_config(checkpoint, json);
+    std::string pooled = "1_Pooling";
     if (const fs::path modules = folder / "modules.json"; fs::exists(modules))
-      expect_hf_modules(parse_json(MappedFile(modules).text(), modules.string()), modules.string());
-    if (const fs::path pooling = folder / "1_Pooling" / "config.json"; fs::exists(pooling))
-      apply_hf_pooling(checkpoint, parse_json(MappedFile(pooling).text(), pooling.string()));
+      pooled = hf_pooling_folder(parse_json(MappedFile(modules).text(), modules.string()), modules.string());
+    if (const fs::path pooling = folder / pooled / "config.json"; !pooled.empty() && fs::exists(pooling))
+      apply_hf_pooling(checkpoint, parse_json(MappedFile(pooling).text(), pooling.string()), pooling.string());
   } catch (const Error& error) {
     throw Error("{}{}", error.what(), not_read);
   }

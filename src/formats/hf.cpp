@@ -48,9 +48,9 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   checkpoint.index();
 }
 
-void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling) {
+void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::string& where) {
   if (!checkpoint.unknown_class.empty()) return;
-  hf::Config config(pooling, checkpoint.path.string() + ": 1_Pooling/config.json");
+  hf::Config config(pooling, where);
   config.ignore({"word_embedding_dimension", "include_prompt"});
   constexpr std::pair<std::string_view, uint32_t> modes[] = {// as GGUF counts them
                                                              {"pooling_mode_mean_tokens", 1},
@@ -66,15 +66,21 @@ void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling) {
   if (type) checkpoint.metadata.set(std::string(checkpoint.architecture()) + ".pooling_type", *type);
 }
 
-void expect_hf_modules(const Json& modules, const std::string& where) {
+std::string hf_pooling_folder(const Json& modules, const std::string& where) {
   if (!modules.is_array()) throw Error("{}: expected a list of modules, found {}", where, modules.type_name());
+  std::string folder;
   for (size_t i = 0; i < modules.size(); ++i) {
-    const Json* type = modules[i].is_object() && modules[i].contains("type") ? &modules[i]["type"] : nullptr;
-    const std::string name = type && type->is_string() ? type->get<std::string>() : "";
-    const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
+    const auto text = [&](const char* name) {
+      const bool there = modules[i].is_object() && modules[i].contains(name) && modules[i][name].is_string();
+      return there ? modules[i][name].get<std::string>() : std::string();
+    };
+    const std::string type = text("type");
+    const std::string_view last = std::string_view(type).substr(type.rfind('.') + 1);
     if (last != "Transformer" && last != "Pooling" && last != "Normalize")
-      throw Error("{}: [{}].type: expected a Transformer, Pooling or Normalize, found {}", where, i, in_quotes(name));
+      throw Error("{}: [{}].type: expected a Transformer, Pooling or Normalize, found {}", where, i, in_quotes(type));
+    if (last == "Pooling") folder = text("path");
   }
+  return folder;
 }
 
 }  // namespace heddle::formats

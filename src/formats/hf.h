@@ -10,10 +10,11 @@ namespace heddle::formats {
 // tensors as they are and sets unknown_class; a known one with an option that is not supported is an Error that names
 // it.
 void apply_hf_config(Checkpoint& checkpoint, const Json& config);
-// After it, where there is one: how 1_Pooling/config.json (sentence-transformers) makes one embedding of many states.
-void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling);
-// modules.json (sentence-transformers), `where`: throws an Error if embeddings go through more than a model, pooling
-// and normalising.
-void expect_hf_modules(const Json& modules, const std::string& where);
+// After it, where there is one: how the config.json of pooling, `where` (sentence-transformers), makes one embedding of
+// many states.
+void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::string& where);
+// What modules.json (sentence-transformers), `where`, calls the folder of that; empty: it has none. Throws an Error if
+// embeddings go through more than a model, pooling and normalising.
+std::string hf_pooling_folder(const Json& modules, const std::string& where);
 
 }  // namespace heddle::formats

@@ -11,6 +11,8 @@ namespace {
 
 using engine::Speculation;
 
+constexpr double longest_stall = 3.6e6;  // an hour
+
 Speculation speculation_of(const std::string& name) {
   if (const auto speculation = engine::speculation_named(name)) return *speculation;
   throw Error("--speculate: expected auto, on or off, found {}", in_quotes(name));
@@ -29,8 +31,9 @@ void describe_engine(CLI::App& command, EngineChoices& choices) {
 }
 
 engine::EngineOptions engine_options(const EngineChoices& choices) {
-  if (!(choices.max_stall > 0))
-    throw Error("--max-stall-ms: expected more than 0 milliseconds, found {}", choices.max_stall);
+  if (!(choices.max_stall > 0) || choices.max_stall > longest_stall)
+    throw Error("--max-stall-ms: expected more than 0 and at most {:g} milliseconds, found {}", longest_stall,
+                choices.max_stall);
   if (choices.rows == 1) throw Error("--rows: expected at least 2, found 1");
   return {.max_stall = choices.max_stall / 1000,
           .prefix_cache = !choices.no_prefix_cache,

@@ -21,6 +21,7 @@
 #include "main/serve_report.h"
 #include "main/stop_signals.h"
 #include "server/http_server.h"
+#include "server/origins.h"
 #include "server/service.h"
 
 namespace heddle {
@@ -51,10 +52,10 @@ void expect_possible(const ServeOptions& options) {
   if (options.tls_certificate.empty() != options.tls_key.empty())
     throw Error("{}: expected {} with it, found none", options.tls_key.empty() ? "--tls-cert" : "--tls-key",
                 options.tls_key.empty() ? "--tls-key" : "--tls-cert");
-  for (const unsigned char c : options.cors_origin)
-    if (c <= ' ' || c >= 127)
-      throw Error("--cors: expected * or an origin such as https://example.org, found {}",
-                  in_quotes(options.cors_origin));
+  if (!options.cors_origin.empty() && options.cors_origin != "*" && !server::is_origin(options.cors_origin))
+    throw Error("--cors: expected * or an origin such as https://example.org, found {}",
+                in_quotes(options.cors_origin));
+  if (options.max_queue == 0) throw Error("--max-queue: expected at least 1, found 0");
 }
 
 server::HttpOptions http_options(const ServeOptions& options) {
@@ -96,9 +97,8 @@ class Server {
   server::HttpOptions listening() {
     server::HttpOptions with = http_options(options_);
     with.admit = [this](const server::HttpRequest& head) { service_.admit(head); };
-    with.refused = [this](const std::string& peer, unsigned status, const std::string& reason) {
-      service_.refused(peer, status, reason);
-    };
+    with.refuse = [this](server::HttpRequest head, std::shared_ptr<server::Answer> answer,
+                         const server::ApiError& why) { service_.refuse(std::move(head), std::move(answer), why); };
     return with;
   }
   server::ServiceOptions service_options() {

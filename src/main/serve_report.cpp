@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "cuda/context.h"
 #include "main/device_memory.h"
+#include "server/http_server.h"
 
 namespace heddle {
 namespace {
@@ -54,6 +55,7 @@ std::string serve_config(const ServedFacts& facts) {
   const RunningModel& running = facts.running;
   const ServeOptions& options = facts.options;
   const DeviceFacts device = device_of(facts);
+  const server::HttpOptions http;  // what has no option is as it is there
   const nlohmann::ordered_json json{
       {"version", version},
       {"model",
@@ -84,17 +86,24 @@ std::string serve_config(const ServedFacts& facts) {
         {"drain_seconds", options.drain_seconds},
         {"max_body_bytes", options.max_body_mb << 20},
         {"max_connections", options.max_connections}}},
+      {"http",
+       {{"tls", !options.tls_certificate.empty()},
+        {"threads", options.http_threads},
+        {"max_header_bytes", http.most_header},
+        {"max_bodies_bytes", http.most_bodies},
+        {"header_seconds", http.header_seconds},
+        {"body_seconds", http.body_seconds},
+        {"idle_seconds", http.idle_seconds},
+        {"write_seconds", http.write_seconds}}},
       {"prefix_cache", !options.engine.no_prefix_cache},
       {"speculation", options.engine.speculation},
       {"log_prompts", options.log_prompts},
-      {"measured",
-       {{"load_seconds", facts.load_seconds},
-        {"memory",
-         {{"weights", device.memory.weights},
-          {"kv", device.memory.kv},
-          {"workspace", device.memory.workspace},
-          {"total", device.memory.total()}}},
-        {"peak_memory_bytes", peak_memory()}}},
+      {"planned_memory",
+       {{"weights", device.memory.weights},
+        {"kv", device.memory.kv},
+        {"workspace", device.memory.workspace},
+        {"total", device.memory.total()}}},
+      {"measured", {{"load_seconds", facts.load_seconds}, {"peak_memory_bytes_at_load", peak_memory()}}},
   };
   return json.dump();
 }

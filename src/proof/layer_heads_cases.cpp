@@ -315,13 +315,14 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
   turn = 0;
   for (uint32_t norm : {norm_none, norm_rms})
     for (uint32_t over : {Heads::each_head, Heads::all_heads})
-      for (uint32_t rotation : {Heads::none, Heads::pairs, Heads::halves})
+      for (uint32_t rotation : {Heads::none, Heads::pairs, Heads::halves}) {
+        ++turn;
         add({.q_norm = norm,
              .k_norm = norm,
              .over = over,
              .rotation = rotation,
              .kv = kernels::kv_q8,
-             .chained = ++turn % 2},
+             .chained = turn % 2},
             {.rows = 6,
              .heads = 6,
              .kv_heads = 3,
@@ -330,6 +331,7 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
              .dimensions = rotation == Heads::none ? 0u : 22u,
              .fused = turn % 3 == 0,
              .page_size = 5});
+      }
   for (float size : {0.0f, 1e-6f, 1e-4f, 3e4f})  // scales that are 0, subnormal, large
     add({.rotation = Heads::none, .kv = kernels::kv_q8}, {.rows = 4, .dimensions = 0, .size = size});
   add({.kv = kernels::kv_q8}, {.rows = 0});

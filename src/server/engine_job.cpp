@@ -37,21 +37,22 @@ void EngineJob::submit(std::vector<engine::Request> requests) {
   }
 }
 
-// Those that the engine has no room for now come when others of these have ended.
+// Those that the engine has no room for now come when others of these have ended. What was begun is not given up
+// because others came meanwhile: the next one waits beside as many as may.
 void EngineJob::fill() {
   try {
-    while (!waiting_.empty() && open_ < window) take_next();
+    while (!waiting_.empty() && open_ < window) take_next(begun_ > 0 && open_ == 0);
   } catch (const engine::Busy&) {
     if (open_ == 0) throw;
   }
 }
 
-void EngineJob::take_next() {
+void EngineJob::take_next(bool even_if_full) {
   const auto tell = [job = shared_from_this(), which = begun_](const engine::Event& event) {
     job->on_event(which, event);
   };
   const uint32_t copies = waiting_.front().copies;
-  const engine::RequestId id = model_->engine().submit(waiting_.front(), tell);
+  const engine::RequestId id = model_->engine().submit(waiting_.front(), tell, even_if_full);
   waiting_.pop_front();
   ++begun_;
   open_ += copies;

@@ -34,7 +34,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   const ServedModel& model() const { return *model_; }
 
  private:
-  void take_next();  // of those that wait; throws what the engine throws
+  void take_next(bool even_if_full);  // of those that wait; throws what the engine throws
   void fill();
   void on_event(size_t which, const engine::Event& event);
   void handle(size_t which, const engine::Event& event);

@@ -167,9 +167,14 @@ void Connection::refuse(const ApiError& error) {
   phase_ = Phase::answering;
   stage_ = RequestReader::Stage::header;
   without_limit();
-  if (house_.options.refused) house_.options.refused(peer_, error.status, error.what());
   outbox().close_after();
-  outbox_->send(error_response(error));
+  if (house_.options.refuse) {
+    HttpRequest head = reader_.head();
+    head.peer = peer_;
+    house_.options.refuse(std::move(head), answer_of(outbox_), error);
+  } else {
+    outbox_->send(error_response(error));
+  }
   watch();
 }
 

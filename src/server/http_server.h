@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "server/api_error.h"
 #include "server/http.h"
 
 namespace heddle::server {
@@ -23,8 +24,9 @@ struct HttpOptions {
   size_t most_bodies = 512u << 20;  // bytes of all bodies that are being read
   // Called, from any thread, when a header has come and before its body is read; throws an ApiError to refuse it.
   std::function<void(const HttpRequest& head)> admit;
-  // Told, from any thread, of a request that was refused here and that no handler saw.
-  std::function<void(const std::string& peer, unsigned status, const std::string& reason)> refused;
+  // Answers, from any thread, a request that is refused here and that no handler sees. Of its head there is what was
+  // read of it. Empty: a plain answer.
+  std::function<void(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why)> refuse;
   size_t most_unsent = 8u << 20;  // bytes of one answer that wait for a slow reader, beyond it is cut off
 };
 

@@ -16,4 +16,12 @@ bool may_be_taken_over(std::string_view origin) {
   return false;
 }
 
+bool is_origin(std::string_view text) {
+  const size_t scheme = text.find("://");
+  if (scheme == 0 || scheme == std::string_view::npos) return false;
+  const std::string_view host = text.substr(scheme + 3);
+  return !host.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; }) &&
+         host.find_first_of("/?#@") == std::string_view::npos;
+}
+
 }  // namespace heddle::server

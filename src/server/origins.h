@@ -10,4 +10,7 @@ namespace heddle::server {
 // of the web.
 bool may_be_taken_over(std::string_view origin);
 
+// "https://example.org" or "app://name:8080": as a browser writes it, without a path.
+bool is_origin(std::string_view text);
+
 }  // namespace heddle::server

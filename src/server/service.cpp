@@ -22,6 +22,9 @@ bool same_word(std::string_view a, std::string_view b) {  // in any case
 // A body is JSON, and called so or nothing. A form is refused although curl -d calls every body one: what a browser
 // sends without asking first, a page of any site can send; nor may what a browser sends be called nothing.
 void expect_json(const HttpRequest& request) {
+  if (const std::string* encoding = request.header("content-encoding"); encoding && !same_word(*encoding, "identity"))
+    throw ApiError(415, "invalid_request_error", "unsupported_media_type", "",
+                   "Content-Encoding: expected none, found {}", in_quotes(*encoding));
   const std::string* type = request.header("content-type");
   if (!type && !request.header("origin")) return;
   if (!type)
@@ -99,6 +102,12 @@ void Service::State::handle(HttpRequest request, std::shared_ptr<Answer> answer)
   guarded(*exchange, [&] { dispatch(exchange); });
 }
 
+void Service::State::refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why) {
+  const auto exchange = Exchange::open(traffic_, std::move(head), std::move(answer), options_.cors_origin);
+  if (const Route* route = find(exchange->request()).route) exchange->set_route(std::string(route->path));
+  exchange->fail(why);
+}
+
 void Service::State::admit(const HttpRequest& head) const {
   const Route* route = find(head).route;
   if (!route || route->for_all) return;
@@ -116,7 +125,7 @@ void Service::State::admit(const HttpRequest& head) const {
 void Service::State::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   const Found found = find(request);
-  if (!found.route) return refuse(*exchange, found.allowed);
+  if (!found.route) return no_route(*exchange, found.allowed);
   const Route& route = *found.route;
   exchange->set_route(std::string(route.path));
   admit(request);
@@ -124,9 +133,9 @@ void Service::State::dispatch(const std::shared_ptr<Exchange>& exchange) {
     throw bad_field(request.query.substr(0, std::min(request.query.find_first_of("=&"), size_t(100))),
                     "{}: expected nothing behind the path, found ?{}", route.path, in_quotes(request.query, 100));
   const TraceLevel trace = trace_level(request.header("x-trace-level"));
-  if (route.page) return (this->*route.page)(*exchange);
   if (trace != TraceLevel::none && !route.traced)
     throw bad_field("X-Trace-Level", "X-Trace-Level: expected with chats and completions, found with {}", route.path);
+  if (route.page) return (this->*route.page)(*exchange);
   expect_json(request);
   const size_t size = request.body.size();
   // texts that DRY does not reach across are looked for in the whole vocabulary
@@ -151,7 +160,7 @@ Service::State::Found Service::State::find(const HttpRequest& request) {
   return found;
 }
 
-void Service::State::refuse(Exchange& exchange, std::string allowed) const {
+void Service::State::no_route(Exchange& exchange, std::string allowed) const {
   const HttpRequest& request = exchange.request();
   if (allowed.empty())
     throw ApiError(404, "invalid_request_error", "unknown_url", "", "There is no {} here",
@@ -179,8 +188,8 @@ void Service::drain() { state_->drain(); }
 size_t Service::under_way() const { return state_->traffic().under_way(); }
 void Service::cancel_all() { state_->traffic().cancel_all(); }
 void Service::admit(const HttpRequest& head) const { state_->admit(head); }
-void Service::refused(const std::string& peer, unsigned status, const std::string& reason) {
-  state_->traffic().refused(peer, status, reason);
+void Service::refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why) {
+  state_->refuse(std::move(head), std::move(answer), why);
 }
 void Service::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
   state_->handle(std::move(request), std::move(answer));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/engine_thread.h"
+#include "server/api_error.h"
 #include "server/http.h"
 #include "text/tokenizer.h"
 
@@ -44,8 +45,8 @@ class Service {
   void handle(HttpRequest request, std::shared_ptr<Answer> answer);  // from any thread; does not wait
   // Throws an ApiError if whoever sent this header may not send a body to it. From any thread.
   void admit(const HttpRequest& head) const;
-  // A request was refused before it came here: for the log and the metrics.
-  void refused(const std::string& peer, unsigned status, const std::string& reason);
+  // Answers a request that was refused before it came here, and of which there may be no more than the peer.
+  void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
 
  private:
   class State;

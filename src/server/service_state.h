@@ -25,6 +25,7 @@ class Service::State {
   Traffic& traffic() { return *traffic_; }
   void handle(HttpRequest request, std::shared_ptr<Answer> answer);
   void admit(const HttpRequest& head) const;
+  void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
 
  private:
   using Page = void (State::*)(Exchange&) const;  // answers at once
@@ -46,7 +47,7 @@ class Service::State {
   static Found find(const HttpRequest& request);
 
   void dispatch(const std::shared_ptr<Exchange>& exchange);
-  void refuse(Exchange& exchange, std::string allowed) const;
+  void no_route(Exchange& exchange, std::string allowed) const;
   void call(const std::shared_ptr<Exchange>& exchange, const Route& route, TraceLevel trace);
   std::shared_ptr<const ServedModel> model(bool new_work = false) const;  // an ApiError 503 if there is none
 

@@ -41,7 +41,6 @@ TextJob::TextJob(std::shared_ptr<Exchange> its_exchange, std::shared_ptr<const S
 void TextJob::begin() {
   const Generation& generation = task_.generation;
   engine::Request request{.sampling = generation.sampling,
-                          .most = generation.most.value_or(engine::no_limit),
                           .copies = task_.best_of,
                           .priority = generation.priority,
                           .speculation = generation.speculation,
@@ -52,7 +51,10 @@ void TextJob::begin() {
   // the best ones are found by their probability
   if (task_.best_of > generation.copies && !request.sampling.logprobs) request.sampling.logprobs = 0;
   std::vector<engine::Request> requests(task_.prompts.size(), request);
-  for (size_t i = 0; i < requests.size(); ++i) requests[i].prompt = task_.prompts[i];
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = task_.prompts[i];
+    requests[i].most = generation.most.value_or(uint32_t(model().served().context - task_.prompts[i].size()));
+  }
   submit(std::move(requests));
 }
 
@@ -60,14 +62,14 @@ void TextJob::told(size_t which, const engine::Event& event) {
   const auto index = uint32_t(number(which, event.copy));
   AnswerText& answer = answers_[index];
   if (!begun_[index]) first_of(which, index, event);
-  if (event.ending != engine::Ending::none) return end(which, index, event);
+  if (event.ending != engine::Ending::none) return end(index, event);
   if (!first_token_) first_token_ = exchange().seconds();
   if (answer.over()) return;
   reply_.add(index, answer.push(event.pick));
   if (!answer.over()) return;
   reply_.end(index, "stop");
   // tokens that end an answer the engine knows itself
-  if (answer.met_stop_text()) model().engine().cancel(event.request, event.copy);
+  if (answer.met_stop_text()) model().engine().finish(event.request, event.copy);
 }
 
 // An answer of a chat is a text of its own, a completion goes on from its prompt.
@@ -87,19 +89,25 @@ void TextJob::first_of(size_t which, uint32_t index, const engine::Event& event)
   reply_.add(index, std::move(piece));
 }
 
-void TextJob::end(size_t which, uint32_t index, const engine::Event& event) {
+void TextJob::end(uint32_t index, const engine::Event& event) {
   AnswerText& answer = answers_[index];
   if (!answer.over()) {
     reply_.add(index, answer.finish());
-    reply_.end(index, answer.over() || event.ending == engine::Ending::stop ? "stop" : "length");
+    if (event.ending != engine::Ending::cancelled)
+      reply_.end(index, answer.over() || event.ending == engine::Ending::stop ? "stop" : "length");
   }
-  usage_.completion += answer.made();
-  if (event.copy == 0) {
-    usage_.prompt += task_.prompts[which].size();
-    usage_.cached += event.reused;
-  }
+  if (event.copy == 0) cached_ += event.reused;
   if (!queue_) queue_ = event.timing.queue;
   if (task_.trace != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
+}
+
+// So far: an answer that was begun counts, whether it came to its end or not.
+Usage TextJob::usage() const {
+  Usage usage{.cached = cached_};
+  for (const AnswerText& answer : answers_) usage.completion += answer.made();
+  for (size_t i = 0; i < task_.prompts.size(); ++i)
+    if (begun_[number(i, 0)]) usage.prompt += task_.prompts[i].size();
+  return usage;
 }
 
 std::vector<uint32_t> TextJob::kept() const {
@@ -120,13 +128,13 @@ std::vector<uint32_t> TextJob::kept() const {
 void TextJob::all_ended() {
   std::vector<AnswerTrace> traces = traces_;
   std::sort(traces.begin(), traces.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-  reply_.finish(usage_, trace_json(task_.trace, task_.preparation, traces, exchange().seconds()), kept());
+  reply_.finish(usage(), trace_json(task_.trace, task_.preparation, traces, exchange().seconds()), kept());
 }
 
 void TextJob::summarize(LogEntry& entry) const {
   entry.model = model().served().name;
   entry.user = task_.generation.user;
-  entry.tokens = usage_;
+  entry.tokens = usage();
   entry.queue = queue_;
   entry.first_token = first_token_;
   for (const uint32_t index : kept()) {

@@ -35,7 +35,8 @@ class TextJob : public EngineJob {
 
   size_t number(size_t which, uint32_t copy) const { return which * task_.best_of + copy; }
   void first_of(size_t which, uint32_t index, const engine::Event& event);
-  void end(size_t which, uint32_t index, const engine::Event& event);
+  void end(uint32_t index, const engine::Event& event);
+  Usage usage() const;
   std::vector<uint32_t> kept() const;
 
   const TextTask task_;
@@ -43,7 +44,7 @@ class TextJob : public EngineJob {
   std::vector<AnswerText> answers_;  // best_of for each prompt
   std::vector<bool> begun_;          // of each
   TextReply reply_;
-  Usage usage_;
+  uint64_t cached_ = 0;  // tokens of prompts that were not computed again
   std::vector<AnswerTrace> traces_;
   std::optional<double> first_token_, queue_;  // seconds
 };

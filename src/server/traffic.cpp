@@ -29,17 +29,6 @@ void Traffic::stream_began() {
   ++counts_.streams;
 }
 
-void Traffic::refused(const std::string& peer, unsigned status, const std::string& reason) {
-  if (log_)
-    log_(log_line({.time = std::chrono::system_clock::now(),
-                   .id = random_id("req-"),
-                   .peer = peer,
-                   .status = status,
-                   .error = reason}));
-  const std::lock_guard lock(mutex_);
-  ++counts_.answered[{"other", status}];
-}
-
 TrafficCounts Traffic::counts() const {
   const std::lock_guard lock(mutex_);
   TrafficCounts counts = counts_;

@@ -31,7 +31,6 @@ class Traffic {
   // It is answered: nothing of the service is used for it any more. `route`: as the service knows it.
   void end(const Exchange* exchange, const std::string& route, const LogEntry& entry, bool streamed, uint64_t bytes);
   void stream_began();
-  void refused(const std::string& peer, unsigned status, const std::string& reason);  // what never was under way
 
   TrafficCounts counts() const;
   size_t under_way() const;

@@ -84,9 +84,9 @@ class Simulation {
     std::vector<uint64_t> preemptions;  // by then
     uint32_t open;
     double submitted;
-    std::vector<bool> cancelled;  // per copy
+    std::vector<bool> cancelled, finished;  // per copy
     // tokens of all copies
-    uint32_t told = 0, cancel_at = ~0u, cancel_copy_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;
+    uint32_t told = 0, cancel_at = ~0u, finish_copy_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;
   };
 
   uint64_t below(uint64_t limit) { return random_() % limit; }
@@ -132,9 +132,10 @@ class Simulation {
     w.last.resize(w.request.copies);
     w.preemptions.resize(w.request.copies);
     w.cancelled.resize(w.request.copies);
+    w.finished.resize(w.request.copies);
     w.open = w.request.copies;
     w.submitted = backend_.clock;
-    if (chance(traffic_.cancelled)) w.cancel_copy_at = uint32_t(1 + below(10));
+    if (chance(traffic_.cancelled)) w.finish_copy_at = uint32_t(1 + below(10));
     if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
     if (chance(traffic_.throwing)) w.throw_at = uint32_t(1 + below(10));
     try {
@@ -156,9 +157,9 @@ class Simulation {
     it->second.cancelled.assign(it->second.cancelled.size(), true);
   }
 
-  void cancel_copy(engine::RequestId id, Watched& w, uint32_t copy) {
-    engine_->cancel(id, copy);
-    if (!w.copies[copy].picks.empty()) w.cancelled[copy] = true;
+  void finish_copy(engine::RequestId id, Watched& w, uint32_t copy) {
+    engine_->finish(id, copy);
+    if (!w.copies[copy].picks.empty() && !w.cancelled[copy]) w.finished[copy] = true;
   }
 
   void told(const engine::Event& event) {
@@ -170,9 +171,9 @@ class Simulation {
     note(w.request, event, answer);
     if (event.ending == engine::Ending::none) {
       token(w, answer, event);
-      EXPECT_FALSE(w.cancelled[event.copy]) << "a token after it was cancelled";
+      EXPECT_FALSE(w.cancelled[event.copy] || w.finished[event.copy]) << "a token after it was given up";
       if (++w.told == w.cancel_at) cancel(found);
-      if (w.told == w.cancel_copy_at) cancel_copy(found->first, w, uint32_t(below(w.request.copies)));
+      if (w.told == w.finish_copy_at) finish_copy(found->first, w, uint32_t(below(w.request.copies)));
       if (w.told == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
       if (w.told == w.throw_at) w.cancelled.assign(w.cancelled.size(), true);
       if (w.told == w.throw_at) throw std::runtime_error("thrown");
@@ -199,7 +200,9 @@ class Simulation {
     ++tally_.ended;
     const bool cancelled = event.ending == engine::Ending::cancelled, failed = event.ending == engine::Ending::failed;
     tally_.cancelled += cancelled;
-    EXPECT_TRUE(failed || cancelled == w.cancelled[event.copy]) << "who was given up ends so, and nobody else";
+    const bool finished = w.finished[event.copy];
+    EXPECT_TRUE(failed || cancelled == (w.cancelled[event.copy] && !finished)) << "who is cancelled, and nobody else";
+    EXPECT_TRUE(failed || !finished || event.ending == engine::Ending::stop);
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
     EXPECT_EQ(event.made, answer.picks.size());
@@ -208,7 +211,7 @@ class Simulation {
     expect_adds_up(w, event);
     const auto& limits = traffic_.limits;
     expect_same(answer, answer_alone(model_, w.request, event.copy, limits.kv_blocks * limits.block_tokens),
-                !cancelled && !failed);
+                !cancelled && !failed && !finished);
   }
 
   void expect_adds_up(const Watched& w, const engine::Event& event) {

@@ -172,6 +172,9 @@ TEST_F(Serve, RefusesWhatCannotBe) {
   expect_says(refused({"--http-threads", "0"}), {"--http-threads"});
   expect_says(refused({"--max-connections", "0"}), {"--max-connections"});
   expect_says(refused({"--cors", "a b"}), {"--cors", "a b"});
+  expect_says(refused({"--cors", "https://a.example/"}), {"--cors", "an origin", "https://a.example/"});
+  expect_says(refused({"--max-queue", "0"}), {"--max-queue", "at least 1", "found 0"});
+  expect_says(refused({"--max-stall-ms", "inf"}), {"--max-stall-ms", "found inf"});
   expect_says(refused({"--host", "192.0.2.1"}), {"192.0.2.1"});
   expect_says(refused({folder_.file("none.gguf").string()}), {"listening", "none.gguf"});
   EXPECT_EQ(heddle({"serve", "--port", "70000"}).status, 2);

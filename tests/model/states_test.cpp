@@ -102,19 +102,26 @@ TEST(Pooling, IsSaidByAFolder) {
   EXPECT_REFUSED(pooled("[]"), "1_Pooling/config.json");
 }
 
-TEST(Pooling, IsNotFollowedByWhatIsNotRead) {
+TEST(Pooling, IsWhereTheModulesSay) {
   const auto loaded = [](const std::string& modules) {
     const Fixture fixture("llama");
     const Folder folder;
     fixture.write(folder, fixture.config);
     folder.write("modules.json", modules);
+    for (const char* name : {"1_Pooling", "pooled"}) {
+      std::filesystem::create_directory(folder.file(name));
+      folder.write(std::string(name) + "/config.json",
+                   name[0] == '1' ? R"({"pooling_mode_cls_token": true})" : R"({"pooling_mode_lasttoken": true})");
+    }
     return model::load(formats::open_checkpoint(folder.path()));
   };
   EXPECT_EQ(loaded(R"([{"idx": 0, "type": "sentence_transformers.models.Transformer"},
                        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
                        {"idx": 2, "type": "sentence_transformers.models.Normalize"}])")
                 .pooling,
-            Pooling::mean);
+            Pooling::cls);
+  EXPECT_EQ(loaded(R"([{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "pooled"}])").pooling, Pooling::last);
+  EXPECT_EQ(loaded(R"([{"type": "a.Transformer"}])").pooling, Pooling::mean);
   EXPECT_REFUSED(loaded(R"([{"type": "a.Transformer"}, {"type": "sentence_transformers.models.Dense"}])"),
                  "modules.json", "[1].type", "Normalize", "sentence_transformers.models.Dense");
   EXPECT_REFUSED(loaded(R"([5])"), "modules.json", "[0].type");

@@ -23,13 +23,15 @@ class HttpLimitsTest : public HttpTest {
 TEST_F(HttpLimitsTest, RefusesAndCloses) {
   std::mutex mutex;
   std::vector<unsigned> refused;
+  std::vector<std::string> paths;
   open({.most_body = 1000,
         .most_header = 2000,
-        .refused = [&](const std::string& peer, unsigned status, const std::string& reason) {
+        .refuse = [&](const HttpRequest& head, const std::shared_ptr<Answer>& answer, const ApiError& why) {
           const std::lock_guard lock(mutex);
-          refused.push_back(status);
-          EXPECT_TRUE(peer.starts_with("127.0.0.1:")) << peer;
-          EXPECT_FALSE(reason.empty());
+          refused.push_back(why.status);
+          paths.push_back(head.path);
+          EXPECT_TRUE(head.peer.starts_with("127.0.0.1:")) << head.peer;
+          answer->send(error_response(why));
         }});
   expect_refused("nonsense\r\n\r\n", 400);
   expect_refused("GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505);
@@ -41,6 +43,8 @@ TEST_F(HttpLimitsTest, RefusesAndCloses) {
   EXPECT_EQ(handled_, 0);
   const std::lock_guard lock(mutex);
   EXPECT_EQ(refused, (std::vector<unsigned>{400, 505, 501, 400, 431, 413, 413}));
+  EXPECT_EQ(paths[0], "");
+  EXPECT_EQ(paths[5], "/echo");
 }
 
 TEST_F(HttpLimitsTest, WhoMayNotSendABodyIsToldBeforeItIsRead) {

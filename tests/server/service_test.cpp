@@ -225,12 +225,15 @@ TEST(Service, WritesALineForEveryRequest) {
 
 TEST(Service, WritesALineForWhatWasRefusedBeforeItCame) {
   ServiceFixture house;
-  house.service->refused("10.0.0.1:5", 413, "the body is too long");
+  Recorded recorded;
+  house.service->refuse({.peer = "10.0.0.1:5"}, recorded.answer(),
+                        {413, "invalid_request_error", "request_too_large", "", "the body is too long"});
+  EXPECT_EQ(recorded.status(), 413);
   Json line = house.last_log();
   EXPECT_TRUE(line.at("id").get<std::string>().starts_with("req-"));
-  line.erase("id"), line.erase("time");
-  EXPECT_EQ(line,
-            Json({{"peer", "10.0.0.1:5"}, {"status", 413}, {"total_ms", 0.0}, {"error", "the body is too long"}}));
+  EXPECT_EQ(recorded.header("X-Request-Id"), line.at("id").get<std::string>());
+  line.erase("id"), line.erase("time"), line.erase("total_ms");
+  EXPECT_EQ(line, Json({{"peer", "10.0.0.1:5"}, {"status", 413}, {"error", "the body is too long"}}));
   EXPECT_NE(house.get("/metrics").text().find("heddle_http_requests_total{path=\"other\",status=\"413\"} 1"),
             std::string::npos);
 }
@@ -347,6 +350,7 @@ TEST(Service, RefusesATraceWhereThereIsNoPlaceForIt) {
   const Recorded refused = house.post("/v1/embeddings", R"({"input":"a"})", {{"x-trace-level", "request"}});
   expect_error(refused, 400, "invalid_request_error", nullptr, "X-Trace-Level", {"chats and completions"});
   EXPECT_EQ(house.complete(R"("prompt":"a")", {{"x-trace-level", "request"}}).status(), 200);
+  EXPECT_EQ(house.get("/v1/models", {{"x-trace-level", "step"}}).status(), 400);
 }
 
 // A page of another site can make a browser send a body without a type.
@@ -386,6 +390,36 @@ TEST(Service, KnowsWhichNamesMayBeTakenOver) {
        {"http://127.0.0.1:8080", "http://192.168.1.5", "http://[::1]:8080", "http://localhost:3000",
         "http://a.localhost", "https://gpubox", "null", "app://a.example", ""})
     EXPECT_FALSE(may_be_taken_over(origin)) << origin;
+}
+
+TEST(Service, AnswersWhatWasRefusedBeforeItCame) {
+  ServiceFixture house({.cors_origin = "*"});
+  Recorded recorded;
+  house.service->refuse(
+      {.method = "POST", .path = "/v1/completions", .headers = {{"x-request-id", "mine"}}, .peer = "p:1"},
+      recorded.answer(), {413, "invalid_request_error", "request_too_large", "", "too long"});
+  expect_error(recorded, 413, "invalid_request_error", "request_too_large", nullptr, {"too long"});
+  EXPECT_EQ(recorded.header("X-Request-Id"), "mine");
+  EXPECT_EQ(recorded.header("Access-Control-Allow-Origin"), "*");
+  EXPECT_EQ(house.last_log().at("path"), "/v1/completions");
+  EXPECT_EQ(house.last_log().at("status"), 413);
+  test::expect_says(house.get("/metrics").response().body, {R"(path="/v1/completions",status="413"} 1)"});
+}
+
+TEST(Service, RefusesEncodedBodies) {
+  ServiceFixture house;
+  house.serve();
+  const Recorded refused = house.complete(R"("prompt":"a")", {{"content-encoding", "gzip"}});
+  expect_error(refused, 415, "invalid_request_error", "unsupported_media_type", nullptr, {"Content-Encoding", "gzip"});
+  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
+}
+
+TEST(Service, KnowsWhatAnOriginIs) {
+  for (const char* text : {"https://a.example", "http://localhost:3000", "app://obsidian.md"})
+    EXPECT_TRUE(is_origin(text));
+  for (const char* text :
+       {"", "*", "a.example", "https://", "://a", "https://a.example/", "https://a b", "https://u@a"})
+    EXPECT_FALSE(is_origin(text)) << text;
 }
 
 TEST(Service, RefusesWhatStandsBehindThePath) {

@@ -292,6 +292,66 @@ TEST_F(ServiceText, RefusesFieldsByName) {
   EXPECT_EQ(house.post("/v1/chat/completions", "").status(), 400);
 }
 
+// What was taken is answered whole, however many others come meanwhile.
+TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
+  ServiceFixture house({}, {.most_waiting = 1});
+  house.serve();
+  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i)
+    others.emplace_back([&] {
+      while (!over) {
+        const Recorded one = house.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
+        EXPECT_TRUE(one.wait_for_end());
+      }
+    });
+  std::string prompts = "\"1\"";
+  for (int i = 0; i < 40; ++i) prompts += ",\"1\"";
+  int taken = 0;
+  for (int i = 0; i < 200 && taken < 3; ++i) {
+    const Recorded batch = house.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
+    ASSERT_TRUE(batch.wait_for_end());
+    if (batch.status() == 429) {  // at once, and then nothing of it was done
+      EXPECT_EQ(batch.json().at("error").at("code"), "rate_limit_exceeded");
+      continue;
+    }
+    ASSERT_EQ(batch.status(), 200) << batch.response().body;
+    EXPECT_EQ(batch.json().at("choices").size(), 41);
+    ++taken;
+  }
+  over = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_GT(taken, 0);
+  EXPECT_TRUE(house.wait_until_under_way(0));
+  for (const Json& line : house.log()) {
+    if (line.at("status") == 200) continue;
+    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was thrown away";
+  }
+}
+
+// An answer that met its stop text has ended by a stop, for the engine too.
+TEST(ServiceStops, AreNotCountedAsCancelled) {
+  ServiceFixture house;
+  house.serve();
+  const Recorded answer = house.complete(R"("prompt":"1","max_tokens":50,"n":3,"stop":["6"],"ignore_eos":true)");
+  ASSERT_EQ(answer.status(), 200) << answer.response().body;
+  for (const Json& choice : answer.json().at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
+  const engine::Metrics metrics = house.thread->metrics();
+  EXPECT_EQ(metrics.finished[size_t(engine::Ending::stop)], 3);
+  EXPECT_EQ(metrics.finished[size_t(engine::Ending::cancelled)], 0);
+}
+
+// Prompt and answer together are never longer than the context, whether a length was asked for or not.
+TEST(ServiceLengths, EndWithTheContext) {
+  ServiceFixture house({}, {}, 20);
+  house.serve();
+  const Recorded answer = house.complete(R"("prompt":"1","ignore_eos":true)");
+  ASSERT_EQ(answer.status(), 200) << answer.response().body;
+  EXPECT_EQ(answer.json().at("choices")[0].at("finish_reason"), "length");
+  EXPECT_EQ(answer.json().at("usage").at("total_tokens"), 20);
+}
+
 TEST(ServiceBusy, SaysWhenToTryAgain) {
   ServiceFixture house({}, {.most_waiting = 2});
   house.serve();
@@ -382,6 +442,8 @@ TEST(ServiceFaults, EndAStreamWithAnError) {
                     {"the device fell over"});
   EXPECT_EQ(house.last_log().at("status"), 200);
   test::expect_says(house.last_log().at("error").get<std::string>(), {"the device fell over"});
+  EXPECT_EQ(house.last_log().at("completion_tokens"), 2) << "they were made";
+  EXPECT_GT(house.last_log().at("prompt_tokens"), 0);
 }
 
 TEST(ServiceClients, ThatGoAwayEndTheirWork) {
@@ -403,6 +465,7 @@ TEST(ServiceClients, ThatGoAwayEndTheirWork) {
   for (const Json& line : house.log()) {
     EXPECT_EQ(line.at("status"), 499);
     EXPECT_LT(line.at("completion_tokens"), 6 * 150);
+    EXPECT_TRUE(!line.contains("finish") || line.at("finish").empty()) << "nobody knows how it would have ended";
   }
   EXPECT_EQ(house.log().size(), 2);
 }
