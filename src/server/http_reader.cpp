@@ -68,10 +68,12 @@ struct RequestReader::State {
     manners = {};
   }
 
-  [[noreturn]] void refuse(boost::beast::error_code error, const std::string& bytes) const {
+  [[noreturn]] void refuse(boost::beast::error_code error, const std::string& bytes) {
     if (error == http::error::header_limit) too_long();
-    if (error == http::error::body_limit)
+    if (error == http::error::body_limit) {
+      take_head();  // it has come: its Content-Length is too large
       throw refused(413, "request_too_large", "the body is too long: at most {} bytes are taken", most_body);
+    }
     if (error == http::error::bad_version && other_version(bytes))
       throw refused(505, "", "expected HTTP/1.1 or HTTP/1.0, found another version");
     throw refused(400, "", "this is not an HTTP request: {}", error.message());
@@ -88,7 +90,7 @@ struct RequestReader::State {
     return found;
   }
 
-  void header_came() {
+  void take_head() {
     const auto& message = parser->get();
     request = {.method = std::string(message.method_string())};
     const std::string_view target = without_host({message.target().data(), message.target().size()});
@@ -103,6 +105,10 @@ struct RequestReader::State {
       manners.head_only = true;
       request.method = "GET";
     }
+  }
+
+  void header_came() {
+    take_head();
     expect_framing();
     const size_t hosts = values("host").size();
     if (hosts > 1 || (hosts == 0 && !manners.old))
