@@ -30,7 +30,7 @@ TEST(Synth, ShapesHaveTheSizeOfTheirModels) {
   ASSERT_EQ(synth_shapes().size(), published.size());
   for (const auto& [name, millions] : published) {
     const auto shape =
-        std::find_if(synth_shapes().begin(), synth_shapes().end(), [&](auto& s) { return s.name == name; });
+        std::find_if(synth_shapes().begin(), synth_shapes().end(), [&, n = name](auto& s) { return s.name == n; });
     ASSERT_NE(shape, synth_shapes().end()) << name;
     double values = 0;
     for (const hf::Wanted& tensor : hf::describe(parse_json(shape->config, name), name).tensors) {

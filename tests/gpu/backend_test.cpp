@@ -266,7 +266,7 @@ TEST_F(FakeGpu, StatesComeBesideLogits) {
     auto backend = make_gpu(small.model, limits);
     model::Batch batch{.tokens = {1, 2, 3, 4}, .positions = {0, 1, 2, 0}, .sequences = {0, 0, 0, 1}};
     batch.blocks = {{0}, {1}};
-    auto run = [&](std::vector<uint32_t> outputs, std::vector<uint32_t> states) {
+    auto run = [&, kernel = kernel](std::vector<uint32_t> outputs, std::vector<uint32_t> states) {
       batch.outputs = std::move(outputs), batch.states = std::move(states);
       const size_t launched = launches(), called = calls();
       model::forward(small.model, *backend, batch);

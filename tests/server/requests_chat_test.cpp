@@ -116,7 +116,7 @@ TEST(ChatRequests, FieldsOfCompletionsAreNone) {
 }
 
 TEST(ChatRequests, WhatIsNotDoneIsRefused) {
-  for (const auto& [field, value] : std::vector<std::pair<const char*, const char*>>{
+  for (const auto& one : std::vector<std::pair<const char*, const char*>>{
            {"tools", R"([{"type":"function","function":{"name":"f"}}])"},
            {"tool_choice", R"("required")"},
            {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
@@ -140,7 +140,7 @@ TEST(ChatRequests, WhatIsNotDoneIsRefused) {
            {"service_tier", R"("flex")"},
            {"suffix", R"("x")"},
            {"continue_final_message", "true"}})
-    EXPECT_BAD(chat(fmt::format(R"("{}":{})", field, value)), field, "unsupported_parameter", field,
+    EXPECT_BAD(chat(fmt::format(R"("{}":{})", one.first, one.second)), one.first, "unsupported_parameter", one.first,
                "heddle does not do", "expected null", "found ");
   EXPECT_BAD(
       chat(R"("response_format":{"type":"json_object"})"), "response_format", "unsupported_parameter",
