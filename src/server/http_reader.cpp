@@ -100,15 +100,15 @@ struct RequestReader::State {
     for (const auto& field : message)
       request.headers.push_back(
           {lower({field.name_string().data(), field.name_string().size()}), std::string(field.value())});
-    manners = {.old = message.version() < 11, .keep_alive = parser->keep_alive()};
-    if (request.method == "HEAD") {
-      manners.head_only = true;
-      request.method = "GET";
-    }
   }
 
   void header_came() {
     take_head();
+    manners = {.old = parser->get().version() < 11, .keep_alive = parser->keep_alive()};
+    if (request.method == "HEAD") {
+      manners.head_only = true;
+      request.method = "GET";
+    }
     expect_framing();
     const size_t hosts = values("host").size();
     if (hosts > 1 || (hosts == 0 && !manners.old))

@@ -337,7 +337,8 @@ TEST(ServiceStops, AreNotCountedAsCancelled) {
   house.serve();
   const Recorded answer = house.complete(R"("prompt":"1","max_tokens":50,"n":3,"stop":["6"],"ignore_eos":true)");
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
-  for (const Json& choice : answer.json().at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
+  const Json json = answer.json();
+  for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
   const auto count = [&](engine::Ending ending) { return house.thread->metrics().finished[size_t(ending)]; };
   for (int i = 0; i < 1000 && count(engine::Ending::stop) < 3; ++i)  // they are counted after the answer
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
