@@ -30,7 +30,7 @@ function(heddle_room name)
     # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
     # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
     # has little to find in them for a fifth of its time, and their tests do not run again.
-    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text)$")
+    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|cpu)$")
       target_compile_options(heddle_${name} PRIVATE -O0)
     endif()
     if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
