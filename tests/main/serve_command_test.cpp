@@ -69,7 +69,10 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
   EXPECT_EQ(config["prefix_cache"], true);
   EXPECT_EQ(config["deterministic"], true);
   EXPECT_GT(config["measured"]["load_seconds"], 0);
-  EXPECT_GT(config["measured"]["memory"]["total"], 0);
+  EXPECT_GT(config["measured"]["peak_memory_bytes_at_load"], 0);
+  EXPECT_GT(config["planned_memory"]["total"], 0);
+  EXPECT_EQ(config["http"]["tls"], false);
+  EXPECT_EQ(config["http"]["idle_seconds"], 120);
   EXPECT_EQ(server.stop(), 0);
   expect_says(server.err(),
               {"listening  http://127.0.0.1:", "model      spun: llama", "device     cpu", "context    512",
