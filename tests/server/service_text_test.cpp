@@ -335,7 +335,9 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
 TEST(ServiceStops, AreNotCountedAsCancelled) {
   ServiceFixture house;
   house.serve();
-  const Recorded answer = house.complete(R"("prompt":"1","max_tokens":50,"n":3,"stop":["6"],"ignore_eos":true)");
+  // so that the engine hears of it before the answers are as long as they may be
+  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const Recorded answer = house.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
   const Json json = answer.json();
   for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
