@@ -75,7 +75,7 @@ Service::State::State(ServiceOptions options)
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
       workers_(std::in_place, 2, most_waiting, most_waiting_bytes) {
   const std::string& origin = options_.cors_origin;
-  if (!std::all_of(origin.begin(), origin.end(), [](char c) { return c > ' ' && c <= '~'; }))
+  if (!origin.empty() && origin != "*" && !is_origin(origin))
     throw Error("CORS: expected an origin or *, found {}", in_quotes(origin));
 }
 
