@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "kernels/gemv.h"
-#include "kernels/norm.h"
+#include "kernels/layer/norm.h"
+#include "kernels/product/gemv.h"
 #include "ptx/builder.h"
 #include "ptx/interpret.h"
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 
 namespace {
 using heddle::engine::Sampler;

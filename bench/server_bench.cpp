@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include "engine/engine_thread.h"
-#include "server/http_server.h"
-#include "server/service.h"
+#include "server/http/server.h"
+#include "server/service/service.h"
 #include "tests/engine/counting.h"
-#include "tests/server/counting_words.h"
-#include "tests/server/stream_clients.h"
+#include "tests/server/api/counting_words.h"
+#include "tests/server/service/stream_clients.h"
 
 namespace heddle {
 namespace {

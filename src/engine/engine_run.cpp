@@ -5,8 +5,8 @@
 // block before the run has ended.
 #include <algorithm>
 
-#include "engine/device_picking.h"
 #include "engine/engine_state.h"
+#include "engine/sampling/device_picking.h"
 
 namespace heddle::engine {
 namespace {

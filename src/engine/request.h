@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 
 namespace heddle::engine {
 

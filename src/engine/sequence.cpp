@@ -1,7 +1,7 @@
 // What a new token changes, and when it is the last.
 #include "engine/sequence.h"
 
-#include "engine/device_picking.h"
+#include "engine/sampling/device_picking.h"
 
 namespace heddle::engine {
 

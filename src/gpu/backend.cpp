@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "gpu/upload.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 
 namespace heddle::gpu {
 

@@ -9,7 +9,7 @@
 #include "gpu/gpu.h"
 #include "gpu/phases.h"
 #include "gpu/staging.h"
-#include "kernels/attention_prompt.h"
+#include "kernels/attention/prompt_attention.h"
 
 namespace heddle::gpu {
 

@@ -10,7 +10,7 @@
 
 #include "cuda/compile.h"
 #include "cuda/launch.h"
-#include "kernels/field.h"
+#include "kernels/spec/field.h"
 #include "ptx/target.h"
 
 namespace heddle::gpu {

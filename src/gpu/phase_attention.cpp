@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "gpu/phases.h"
-#include "kernels/any_attention.h"
-#include "kernels/attention_cluster.h"
-#include "kernels/attention_prompt.h"
-#include "kernels/heads.h"
+#include "kernels/attention/any_attention.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/heads.h"
+#include "kernels/attention/prompt_attention.h"
 
 namespace heddle::gpu {
 

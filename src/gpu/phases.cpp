@@ -2,12 +2,12 @@
 // take weights that were unpacked, with small kernels between.
 #include "gpu/phases.h"
 
-#include "kernels/activation.h"
-#include "kernels/embedding.h"
-#include "kernels/gate.h"
-#include "kernels/mix.h"
-#include "kernels/route.h"
-#include "kernels/softcap_rows.h"
+#include "kernels/layer/activation.h"
+#include "kernels/layer/embedding.h"
+#include "kernels/layer/gate.h"
+#include "kernels/layer/softcap_rows.h"
+#include "kernels/mixture/mix.h"
+#include "kernels/mixture/route.h"
 
 namespace heddle::gpu {
 

@@ -4,8 +4,8 @@
 #include "gpu/library.h"
 #include "gpu/tuning.h"
 #include "gpu/work.h"
-#include "kernels/mma_product.h"
-#include "kernels/product.h"
+#include "kernels/product/mma_product.h"
+#include "kernels/product/product.h"
 
 namespace heddle::gpu {
 

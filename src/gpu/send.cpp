@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "gpu/backend.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 
 namespace heddle::gpu {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "gpu/backend.h"
-#include "kernels/norm.h"
+#include "kernels/layer/norm.h"
 
 namespace heddle::gpu {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "gpu/backend.h"
-#include "kernels/sample.h"
-#include "kernels/step_advance.h"
+#include "kernels/sample/sample.h"
+#include "kernels/sample/step_advance.h"
 
 namespace heddle::gpu {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cuda/device.h"
-#include "kernels/attention_cluster.h"
-#include "kernels/product.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/product/product.h"
 
 namespace heddle::gpu {
 

@@ -7,7 +7,7 @@
 
 #include "base/parallel.h"
 #include "base/rope_frequencies.h"
-#include "kernels/tile_pack.h"
+#include "kernels/product/tile_pack.h"
 
 namespace heddle::gpu {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/format/known_formats.h"
-#include "kernels/product.h"
+#include "kernels/product/product.h"
 
 namespace heddle::gpu {
 namespace {

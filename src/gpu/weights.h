@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "cuda/memory.h"
-#include "kernels/tile.h"
+#include "kernels/product/tile.h"
 #include "model/backend.h"
 
 namespace heddle::gpu {

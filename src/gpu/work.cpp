@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "kernels/attention_cluster.h"
-#include "kernels/attention_prompt.h"
-#include "kernels/sample.h"
-#include "kernels/tile.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/prompt_attention.h"
+#include "kernels/product/tile.h"
+#include "kernels/sample/sample.h"
 
 namespace heddle::gpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "kernels/stream_read.h"
+#include "kernels/product/stream_read.h"
 
 namespace heddle::proof {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/catalog.h"
+#include "kernels/spec/catalog.h"
 
 namespace heddle::proof {
 namespace {

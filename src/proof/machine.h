@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/field.h"
+#include "kernels/spec/field.h"
 #include "ptx/ir.h"
 
 namespace heddle::proof {

@@ -25,9 +25,9 @@ void each_instruction(const Block& block, F&& fn) {
   }
 }
 
-// "src/kernels/norm.cpp:12: "; empty where the source is not known.
+// "src/kernels/layer/norm.cpp:12: "; empty where the source is not known.
 inline std::string place(const Inst& i) { return i.line ? fmt::format("{}:{}: ", i.file, i.line) : std::string(); }
-// "kernel rms_norm: src/kernels/norm.cpp:12: bar.sync: must be reached by ..."
+// "kernel rms_norm: src/kernels/layer/norm.cpp:12: bar.sync: must be reached by ..."
 template <class... Args>
 [[noreturn]] void refuse(const Kernel& k, const Inst& i, fmt::format_string<Args...> why, Args&&... args) {
   throw Error("kernel {}: {}{}: {}", k.name, place(i), mnemonic(i), fmt::format(why, std::forward<Args>(args)...));

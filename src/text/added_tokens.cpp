@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "text/normalizers_unicode.h"
+#include "text/normalize/normalizers_unicode.h"
 
 namespace heddle::text {
 

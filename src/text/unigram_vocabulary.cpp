@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "text/normalizers.h"
+#include "text/normalize/normalizers.h"
 #include "text/tokenizer_vocabulary.h"
 #include "text/unigram.h"
 

@@ -1,7 +1,7 @@
 // GGUF's "bert": WordPiece. Tokens that begin a word are marked with U+2581 there, those that continue one are bare.
 #include "base/error.h"
-#include "text/normalizers.h"
-#include "text/splitters.h"
+#include "text/normalize/normalizers.h"
+#include "text/split/splitters.h"
 #include "text/tokenizer_vocabulary.h"
 #include "text/wordpiece.h"
 

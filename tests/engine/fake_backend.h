@@ -8,7 +8,7 @@
 #include <functional>
 #include <random>
 
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 #include "model/backend.h"
 
 namespace heddle::test::fake {

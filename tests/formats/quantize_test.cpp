@@ -8,7 +8,7 @@
 
 #include "formats/convert.h"
 #include "formats/gguf.h"
-#include "tests/formats/hf_files.h"
+#include "tests/formats/hf/hf_files.h"
 #include "tests/support/folder.h"
 #include "tests/support/refused.h"
 #include "tests/support/shared_data.h"

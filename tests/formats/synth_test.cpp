@@ -8,7 +8,7 @@
 
 #include "formats/gguf.h"
 #include "formats/hf/pages.h"
-#include "tests/formats/hf_files.h"
+#include "tests/formats/hf/hf_files.h"
 #include "tests/support/folder.h"
 #include "tests/support/refused.h"
 

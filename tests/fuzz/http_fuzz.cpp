@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "server/api_error.h"
-#include "server/http_reader.h"
-#include "server/http_server.h"
+#include "server/api/api_error.h"
+#include "server/http/reader.h"
+#include "server/http/server.h"
 
 namespace {
 

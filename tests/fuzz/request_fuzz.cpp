@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "server/api_error.h"
-#include "server/requests.h"
+#include "server/api/api_error.h"
+#include "server/api/requests.h"
 #include "tests/text/small_vocabulary.h"
 
 using namespace heddle;

@@ -1,8 +1,8 @@
 // Any bytes as a tokenizer.json: read or refused; what was read encodes and decodes, and streams what it decodes.
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/json/vocabulary_json.h"
 #include "text/tokenizer.h"
-#include "text/vocabulary_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace heddle::text;

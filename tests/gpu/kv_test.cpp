@@ -4,9 +4,9 @@
 #include <set>
 
 #include "gpu/gpu.h"
-#include "kernels/attention_cluster.h"
-#include "kernels/attention_prompt.h"
-#include "kernels/heads.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/heads.h"
+#include "kernels/attention/prompt_attention.h"
 #include "model/forward.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"

@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "cuda/driver.h"
-#include "kernels/attention_cluster.h"
-#include "kernels/gemv.h"
-#include "kernels/norm.h"
-#include "kernels/residual.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/layer/norm.h"
+#include "kernels/layer/residual.h"
+#include "kernels/product/gemv.h"
 #include "tests/cuda/fake_test.h"
 
 namespace heddle::gpu {

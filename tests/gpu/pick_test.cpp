@@ -6,7 +6,7 @@
 #include "cuda/error.h"
 #include "gpu/gpu.h"
 #include "gpu/work.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 #include "model/forward.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "main/command_line.h"
+#include "main/commands/command_line.h"
 
 namespace heddle::test {
 

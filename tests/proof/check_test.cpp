@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/catalog.h"
+#include "kernels/spec/catalog.h"
 #include "proof/case.h"
 #include "ptx/builder.h"
 #include "ptx/target.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "kernels/norm.h"
+#include "kernels/layer/norm.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
 #include "reporting.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 #include "model/backend.h"
 
 namespace heddle::test {

@@ -9,7 +9,7 @@
 
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
-#include "text/byte_level.h"
+#include "text/bpe/byte_level.h"
 #include "text/tokenizer_vocabulary.h"
 
 namespace heddle::text {

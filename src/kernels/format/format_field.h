@@ -2,8 +2,8 @@
 #pragma once
 #include <span>
 
-#include "kernels/field.h"
 #include "kernels/format/known_formats.h"
+#include "kernels/spec/field.h"
 
 namespace heddle::kernels {
 

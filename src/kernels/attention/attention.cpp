@@ -1,0 +1,218 @@
+// Attention without matrix units. A few lanes share a position (`Lanes`), so that a warp takes several positions at a
+// time; each such group has its own softmax, and groups, warps and blocks are merged at the end.
+#include "kernels/attention/attention.h"
+
+#include "kernels/attention/attention_score.h"
+#include "kernels/attention/online_softmax.h"
+#include "kernels/spec/chain.h"
+#include "kernels/spec/wide.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+// How a warp shares out positions and the values of a row.
+struct Lanes {
+  uint32_t bytes;   // of an element
+  uint32_t lanes;   // per position: a power of two
+  uint32_t values;  // per lane: a multiple of 4, at least 8
+  uint32_t access;  // values per load: 16 bytes, or 8 where an f16 row does not divide further
+  uint32_t unroll;  // positions per lane and step, so that all their loads are under way before the first is used
+
+  Lanes(uint32_t head_dim, uint32_t kv) : bytes(kv_bytes(kv)), lanes(16) {
+    while (head_dim % (lanes * 4) || head_dim / lanes < 8) lanes /= 2;
+    values = head_dim / lanes;
+    access = kv == kv_f16 && values % 8 == 0 ? 8 : 4;
+    unroll = 4;
+    while (unroll > 1 && unroll * values * bytes >= 128) unroll /= 2;  // under 64 registers for K and V
+  }
+  uint32_t groups() const { return 32 / lanes; }
+  uint32_t step() const { return groups() * unroll; }  // positions of a warp
+};
+
+// A lane's values of a row of f32. Access i of the lanes of a group is one piece of the row, so that loads are
+// coalesced.
+std::vector<F32> load_row(Global<float> row, const Lanes& lanes, U32 member) {
+  std::vector<F32> values;
+  auto mine = row + member * lanes.access;
+  for (uint32_t i = 0; i < lanes.values; i += 4)
+    for (F32 v : load_vec<4>(mine.offset(i / lanes.access * lanes.access * lanes.lanes + i % lanes.access)))
+      values.push_back(v);
+  return values;
+}
+
+// The same of the cache, in two steps: what the loads bring, and the values in it.
+struct CacheRow {
+  std::vector<U32> words;
+  bool half;
+
+  CacheRow(Global<uint8_t> row, const Lanes& lanes) : half(lanes.bytes == 2) {
+    const uint32_t piece = lanes.access * lanes.bytes;
+    for (uint32_t i = 0; i < lanes.values / lanes.access; ++i) {
+      auto at = row.offset(i * piece * lanes.lanes).template as<uint32_t>();
+      auto keep = [&](const auto& loaded) { words.insert(words.end(), loaded.begin(), loaded.end()); };
+      piece == 16 ? keep(load_vec<4>(at)) : keep(load_vec<2>(at));
+    }
+  }
+  std::vector<F32> values() const {
+    std::vector<F32> v;
+    for (U32 word : words) {
+      if (!half) {
+        v.push_back(bitcast<float>(word));
+        continue;
+      }
+      for (F16 h : unpack<heddle::f16>(word)) v.push_back(to_f32(h));
+    }
+    return v;
+  }
+};
+
+// Every warp leaves its softmax in shared memory, and then each thread merges them for one value of the row at a time.
+void merge_warps(Code& k, const OnlineSoftmax& mine, const Lanes& lanes, uint32_t head_dim, auto&& result) {
+  const uint32_t row = head_dim + 2;
+  auto parts = k.shared<float>(k.warps() * row);
+  auto part = parts + k.warp() * row;
+  U32 member = k.lane();
+  k.when(member < lanes.lanes, [&] {
+    for (uint32_t i = 0; i < lanes.values; ++i)
+      store(part + (member * lanes.access + (i / lanes.access * lanes.access * lanes.lanes + i % lanes.access)),
+            mine.acc[i].get());
+    k.when(member == 0u, [&] {
+      store(part.offset(head_dim), mine.max.get());
+      store(part.offset(head_dim + 1), mine.sum.get());
+    });
+  });
+  k.barrier();
+  k.loop(k.thread(), head_dim, k.threads(), [&](U32 i) {
+    OnlineSoftmax all(k, 1);
+    for (uint32_t w = 0; w < k.warps(); ++w) {
+      auto from = parts.offset(w * row);
+      all.merge(load(from.offset(head_dim)), load(from.offset(head_dim + 1)), {load(from + i)});
+    }
+    result(all, i);
+  });
+}
+
+}  // namespace
+
+Kernel Attention::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), {.threads = warps * 32, .max_registers = 128});
+  chain_start(k, chained);
+  const Lanes lanes(head_dim, kv);
+  U32 head = k.block_id(), sequence = k.block_y(), heads = k.arg(&Args::heads);
+
+  // without sequences too: the kernels after this one count on it having waited
+  auto without = [&] { chain_wait(k, chained); };
+  auto attend = [&] {
+    // positions first ... end - 1 are this block's
+    U32 end = k.arg(&Args::length);
+    if (length == length_indirect)
+      end = k.assume_uniform(bitcast<uint32_t>(load(k.arg(&Args::lengths) + sequence)), Uniform::block);
+    U32 first = k.constant(0u);
+    if (window) first = end - min(end, k.arg(&Args::window));
+    if (split) {
+      U32 blocks = k.arg(&Args::chunks), positions = end - first;
+      U32 share = max(k.arg(&Args::chunk), (positions + (blocks - 1u)) / blocks);  // nothing is left over
+      U64 from = mul_wide(k.block_z(), share);
+      U32 skipped = to<uint32_t>(min(from, widen(positions)));
+      first = first + skipped;
+      end = first + min(share, positions - skipped);
+    }
+
+    KvCache<Args> cache(k, layout, head_dim * lanes.bytes, sequence, head * k.arg(&Args::kv_heads) / heads);
+    U32 member = k.lane() % lanes.lanes, group = k.lane() / lanes.lanes;
+    U32 in_row = member * (lanes.access * lanes.bytes);
+    auto cached_k = cache.k() + in_row, cached_v = cache.v() + in_row;
+
+    chain_wait(k, chained);
+    U64 row = mad_wide(sequence, heads, widen(head));
+    const Score score = softcap ? Score(k.arg(&Args::scale), k.arg(&Args::softcap)) : Score(k.arg(&Args::scale));
+    auto q = load_row(k.arg(&Args::q) + row * uint64_t(head_dim), lanes, member);
+    for (F32& v : q) v = v * score.q_factor;
+
+    OnlineSoftmax softmax(k, lanes.values);
+    k.loop(first + k.warp() * lanes.step(), end, warps * lanes.step(), [&](U32 position) {
+      std::vector<Pred> valid;
+      std::vector<CacheRow> keys, values;
+      for (uint32_t u = 0; u < lanes.unroll; ++u) {
+        U32 mine = position + (u * lanes.groups() + group);
+        valid.push_back(mine < end);
+        U64 offset = cache.offset(min(mine, end - 1u));  // behind the end: the last row, with weight 0
+        keys.emplace_back(cached_k + offset, lanes);
+        values.emplace_back(cached_v + offset, lanes);
+      }
+      std::vector<F32> scores;
+      for (uint32_t u = 0; u < lanes.unroll; ++u) {
+        auto key = keys[u].values();
+        F32 product = q[0] * key[0];
+        for (uint32_t i = 1; i < lanes.values; ++i) product = fma(q[i], key[i], product);
+        F32 s = score.of(warp_sum(product, lanes.lanes));
+        scores.push_back(select(valid[u], s, OnlineSoftmax::masked));
+      }
+      auto weights = softmax.weigh(scores);
+      for (uint32_t u = 0; u < lanes.unroll; ++u) softmax.add(weights[u], values[u].values());
+    });
+    for (uint32_t distance = lanes.lanes; distance < 32; distance *= 2) softmax.merge_lane(distance);
+
+    auto result = [&](const OnlineSoftmax& all, U32 i) {
+      if (split) {
+        auto part = k.arg(&Args::partial) +
+                    mad(row, widen(k.arg(&Args::chunks)), widen(k.block_z())) * uint64_t(partial_row(head_dim));
+        store(part + i, all.acc[0].get());
+        k.when(i == 0u, [&] {
+          store(part.offset(head_dim), all.max.get());
+          store(part.offset(head_dim + 1), all.sum.get());
+        });
+      } else {
+        store(k.arg(&Args::out) + row * uint64_t(head_dim) + i, all.acc[0].get() * all.inverse_sum());
+      }
+    };
+    merge_warps(k, softmax, lanes, head_dim, result);
+  };
+  k.when_else(sequence < k.arg(&Args::sequences), attend, without);
+  return k.finish();
+}
+
+Grid Attention::grid(const Args& args) const {
+  check_kv_cache(name, args, layout);
+  if (args.q.address % 16) throw Error("{}: q must be 16-byte aligned", name);
+  if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
+  if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
+  if (split && (args.chunk == 0 || args.chunks == 0 || args.chunks > 65535))
+    throw Error("{}: {} chunks of {} positions, but there must be 1 to 65535 of at least 1", name, args.chunks,
+                args.chunk);
+  return {.x = args.heads, .y = args.sequences ? args.sequences : 1, .z = split ? args.chunks : 1};
+}
+
+Kernel FlashDecodingReduce::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), (head_dim + 31) / 32 * 32);
+  chain_start(k, chained);
+  chain_wait(k, chained);
+  U32 sequence = k.block_y(), i = k.thread(), chunks = k.arg(&Args::chunks);
+  k.when(sequence < k.arg(&Args::sequences) && i < head_dim, [&] {
+    U64 row = mad_wide(sequence, k.arg(&Args::heads), widen(k.block_id()));
+    const uint32_t stride = Attention::partial_row(head_dim);
+    auto parts = k.arg(&Args::partial) + row * widen(chunks) * uint64_t(stride);
+    OnlineSoftmax all(k, 1);
+    k.loop(0u, chunks, 1u, [&](U32 c) {
+      auto part = parts + mul_wide(c, stride);
+      auto state = load_vec<2>(part.offset(head_dim));
+      all.merge(state[0], state[1], {load(part + i)});
+    });
+    store(k.arg(&Args::out) + row * uint64_t(head_dim) + i, all.acc[0].get() * all.inverse_sum());
+  });
+  return k.finish();
+}
+
+Grid FlashDecodingReduce::grid(const Args& args) const {
+  if (args.heads == 0 || args.sequences > 65535)
+    throw Error("{}: {} heads and {} sequences, but there must be 1 or more and at most 65535", name, args.heads,
+                args.sequences);
+  return {.x = args.heads, .y = args.sequences ? args.sequences : 1};
+}
+
+}  // namespace heddle::kernels

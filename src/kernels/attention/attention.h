@@ -1,0 +1,84 @@
+// Attention of one new token per sequence over its KV cache.
+#pragma once
+#include <compare>
+
+#include "kernels/attention/kv_cache.h"
+
+namespace heddle::kernels {
+
+inline Allowed head_dims() { return one_of({32, 64, 80, 96, 112, 128, 160, 192, 256}); }
+// Where a kernel finds how many positions a sequence has.
+enum Length : uint32_t { length_direct, length_indirect };
+inline Allowed length_sources() { return named({"direct", "indirect"}); }
+
+// out = softmax(q k * scale) v over the positions of each sequence, one block per sequence and head. A sequence of
+// length 0 gives zeros. With split, positions are shared among blocks too, which leave partial results for
+// FlashDecodingReduce.
+struct Attention {
+  static constexpr std::string_view name = "attention", summary = "attention of one token per sequence",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim); not with split
+    ptx::DevicePtr<float> partial;            // split: (sequences, heads, chunks, partial_row(head_dim))
+    ptx::DevicePtr<float> q;                  // (sequences, heads, head_dim), 16-byte aligned
+    ptx::DevicePtr<uint8_t> k, v;             // single, paged: the cache
+    ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
+    ptx::DevicePtr<int32_t> table;            // paged: (sequences, table_stride), page numbers
+    ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
+    uint32_t sequences, heads, kv_heads;      // query head h uses kv head h * kv_heads / heads
+    uint32_t length;                          // direct: of every sequence
+    uint32_t max_len;                         // single, batched: positions from one kv head to the next
+    uint32_t page_size, table_stride;         // paged; page_size a multiple of 16
+    uint32_t window;                          // window: only so many positions at the end count
+    uint32_t chunk, chunks;                   // split: positions per block (more if needed), blocks
+    float scale, softcap;                     // softcap: scores become softcap * tanh(score / softcap)
+  };
+  uint32_t head_dim = 128;
+  uint32_t kv = kv_f16;
+  uint32_t layout = kv_single;
+  uint32_t length = length_direct;
+  uint32_t warps = 1;  // per head
+  uint32_t split = 0, window = 0, softcap = 0, chained = 0;
+  auto operator<=>(const Attention&) const = default;
+  static auto fields() {
+    using F = Field<Attention>;
+    return std::tuple(F{"head_dim", &Attention::head_dim, head_dims()}, F{"kv", &Attention::kv, kv_types()},
+                      F{"layout", &Attention::layout, kv_layouts()}, F{"length", &Attention::length, length_sources()},
+                      F{"warps", &Attention::warps, range(1, 16)}, F{"split", &Attention::split, yes_or_no()},
+                      F{"window", &Attention::window, yes_or_no()}, F{"softcap", &Attention::softcap, yes_or_no()},
+                      F{"chained", &Attention::chained, yes_or_no()});
+  }
+
+  // A row of `partial`: the accumulator, the largest score in base 2, the sum of weights, two floats to the next 16
+  // bytes.
+  static constexpr uint32_t partial_row(uint32_t head_dim) { return head_dim + 4; }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+// out = what the parts of a split Attention amount to, one block per sequence and head.
+struct FlashDecodingReduce {
+  static constexpr std::string_view name = "flash_decoding_reduce",
+                                    summary = "merges the partial results of flash_decoding_chunk",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> out;      // (sequences, heads, head_dim)
+    ptx::DevicePtr<float> partial;  // (sequences, heads, chunks, Attention::partial_row(head_dim))
+    uint32_t sequences, heads, chunks;
+  };
+  uint32_t head_dim = 128;
+  uint32_t chained = 0;
+  auto operator<=>(const FlashDecodingReduce&) const = default;
+  static auto fields() {
+    using F = Field<FlashDecodingReduce>;
+    return std::tuple(F{"head_dim", &FlashDecodingReduce::head_dim, head_dims()},
+                      F{"chained", &FlashDecodingReduce::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

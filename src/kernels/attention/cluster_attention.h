@@ -1,0 +1,92 @@
+// Attention of one new token per sequence at the speed of the memory: K and V stream through shared memory, the matrix
+// units do the products, and the blocks of a cluster share the positions of one sequence and kv head.
+#pragma once
+#include "kernels/attention/attention.h"
+
+namespace heddle::kernels {
+
+// The same as Attention for a cache of f16, or of q8 (in pages; heads of a multiple of 32). All query heads of a kv
+// head (at most 8) are done at once, so the cache is read once. Where one cluster per sequence and kv head would leave
+// SMs idle, several share it (merge): the last of their blocks to finish merges what the others left in memory, and
+// leaves the counters as it found them.
+struct ClusterAttention {
+  static constexpr std::string_view name = "cluster_attention",
+                                    summary = "attention of one token per sequence, positions shared by a cluster",
+                                    lowest_target = "sm_90";
+  struct Args {
+    ptx::DevicePtr<float> out;                     // (sequences, heads, head_dim), 16-byte aligned
+    ptx::DevicePtr<float> q;                       // (sequences, heads, head_dim), 8-byte aligned, finite as f16
+    ptx::DevicePtr<uint8_t> k, v;                  // single, paged: the cache, 16-byte aligned
+    ptx::DevicePtr<uint64_t> k_base, v_base;       // batched: (sequences), addresses, 16-byte aligned
+    ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: see kv_cache.h, 16-byte aligned
+    ptx::DevicePtr<int32_t> table;                 // paged: (sequences, table_stride), page numbers
+    ptx::DevicePtr<uint32_t> sequence_of;          // mapped: (sequences), whose row of the table it is
+    ptx::DevicePtr<int32_t> lengths;               // indirect: (sequences)
+    ptx::DevicePtr<float> partial;                 // merge: (partial_count), scratch, 16-byte aligned
+    ptx::DevicePtr<uint32_t> arrived;     // merge: (arrived_count), zeros before the first launch and after each
+    uint32_t sequences, heads, kv_heads;  // heads / kv_heads: a whole number from 1 to 8
+    uint32_t q_stride;                    // values from row to row of q, even; 0: they follow each other
+    uint32_t clusters;                    // merge: per sequence and kv head
+    uint32_t length;                      // direct: of every sequence
+    uint32_t max_len;                     // single, batched: positions from one kv head to the next
+    uint32_t page_size, table_stride;     // paged; page_size a multiple of 16
+    uint32_t window;                      // window: only so many positions at the end count
+    float scale, softcap;                 // softcap: scores become softcap * tanh(score / softcap)
+  };
+  uint32_t head_dim = 128;
+  uint32_t kv = kv_f16;
+  uint32_t layout = kv_single;
+  uint32_t length = length_indirect;
+  uint32_t splits = 16;  // blocks per cluster; 16 must be allowed at launch (non-portable)
+  uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
+  uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
+  uint32_t warps = 4;    // that compute, at most rows / 2; one more fetches
+  uint32_t merge = 0;    // several clusters per sequence and kv head
+  uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any mix: sequence_of says whose
+  uint32_t window = 0, softcap = 0;
+  // In a chain only the last position is new: all others are fetched before the kernels before this one have ended,
+  // unless they are `fresh`. Lengths and table must not change within the chain.
+  uint32_t chained = 0;
+  uint32_t fresh = 0;  // any position may be new
+  uint32_t ahead = 0;  // stages behind those of the ring that are brought to L2 before the wait
+  auto operator<=>(const ClusterAttention&) const = default;
+  static auto fields() {
+    using S = ClusterAttention;
+    using F = Field<S>;
+    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+                      F{"kv", &S::kv, model_kv_types()}, F{"layout", &S::layout, kv_layouts()},
+                      F{"length", &S::length, length_sources()}, F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})},
+                      F{"rows", &S::rows, one_of({2, 4, 8, 16})}, F{"stages", &S::stages, range(1, 16)},
+                      F{"warps", &S::warps, one_of({1, 2, 4, 8})}, F{"merge", &S::merge, yes_or_no()},
+                      F{"mapped", &S::mapped, yes_or_no()}, F{"window", &S::window, yes_or_no()},
+                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()},
+                      F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
+  }
+
+  // Shared memory of a stage: 8 pieces of K, 8 of V, and the same of their scales.
+  uint32_t row_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
+  uint32_t piece_bytes() const { return rows * row_bytes() + 16; }
+  uint32_t scale_bytes() const { return kv == kv_q8 ? rows * head_dim / 16 + 16 : 0; }  // of a piece
+  uint32_t stage_bytes() const { return 2 * 8 * (piece_bytes() + scale_bytes()); }
+  // Values of `partial` and `arrived` for so many sequences, kv heads and clusters of each.
+  size_t partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const;
+  size_t arrived_count(uint32_t sequences, uint32_t kv_heads) const { return size_t(sequences) * kv_heads * splits; }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+// What to launch for sequences of about `length` positions on a GPU of so many SMs, with 227 KB of shared memory each:
+// a starting point for tuning. Layout, length, window, softcap and chained are the caller's to set.
+struct ClusterChoice {
+  ClusterAttention spec;
+  uint32_t clusters;
+};
+ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
+// The same for all lengths and any company, so that a row's result follows from its own sequence alone.
+ClusterChoice steady_cluster_choice(uint32_t head_dim);
+// The same shape for a q8 cache: as many bytes in flight, in more stages.
+ClusterAttention as_q8(ClusterAttention spec);
+
+}  // namespace heddle::kernels

@@ -1,0 +1,171 @@
+// A warp takes a head of q, k or v; where a norm is over all heads, a block takes all of q, of k or of v. The row is
+// read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, 32 values at a
+// time, because a scale needs all of them.
+#include "kernels/attention/heads.h"
+
+#include "kernels/attention/kv_q8.h"
+#include "kernels/attention/paged_rows.h"
+#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+constexpr uint32_t warps_of_heads = 4, threads_of_rows = 256;
+
+// The nearest f16; beyond its range the largest one. NaN stays.
+F16 to_f16_in_range(F32 v) { return to_f16(select(v == v, min(max(v, -65504.0f), 65504.0f), v)); }
+
+}  // namespace
+
+Kernel Heads::build() const {
+  check_fields(*this);
+  const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
+  Builder<Args> k(std::string(name),
+                  {.threads = by_block ? threads_of_rows : warps_of_heads * 32, .max_registers = 64});
+  chain_start(k, chained);
+  const U32 row = k.block_id(), unit = by_block ? k.block_y() : k.block_y() * warps_of_heads + k.warp();
+  const U32 heads = k.arg(&Args::heads), kv_heads = k.arg(&Args::kv_heads);
+  const U32 member = by_block ? k.thread() : k.lane();  // of those that share a unit
+  const uint32_t members = by_block ? threads_of_rows : 32;
+
+  struct Part {
+    Global<float> x;   // of this row
+    U32 first, count;  // heads of this unit
+    U32 size;          // of a head
+    uint32_t norm = norm_none;
+    Global<float> weight{}, bias{};
+    F32 epsilon{};
+    bool turned = false;
+  };
+  // put(head, index, value) for every value of a unit.
+  auto make = [&](const Part& part, U32 position, auto&& put) {
+    const U32 start = part.first * part.size, span = by_block ? part.count * part.size : part.size;
+    const auto x = part.x + start;
+    auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(load(x + i)); }); };
+    auto sum = [&](F32 v) { return by_block ? block_sum(k, v) : warp_sum(v); };
+    const RowNorm norm = row_norm(k, part.norm, span, part.epsilon, each, sum);
+
+    // of each head first the pairs that are turned, then what is left, value by value
+    const U32 half = part.turned ? k.arg(&Args::dimensions) >> 1 : k.constant(0u), items = part.size - half;
+    k.loop(member, by_block ? part.count * items : items, members, [&](U32 unit_item) {
+      const U32 in_unit = by_block ? unit_item / items : k.constant(0u), item = unit_item - in_unit * items;
+      const U32 head = part.first + in_unit;
+      auto value = [&](U32 i) {
+        const U32 at = in_unit * part.size + i;
+        F32 v = norm.of(load(x + at));
+        if (part.norm == norm_none) return v;
+        const U32 of_weight = over == each_head ? i : start + at;
+        const F32 w = load(part.weight + of_weight, {.nc = true});
+        if (!bias) return v * w;
+        auto added = k.var(0.0f);
+        k.when(part.bias.address() != uint64_t(0), [&] { added = load(part.bias + of_weight, {.nc = true}); });
+        return fma(v, w, added.get());
+      };
+      auto keep = [&] {
+        const U32 i = item + half;
+        put(head, i, value(i));
+      };
+      auto turn = [&] {
+        const U32 i = rotation == pairs ? item * 2u : item, j = rotation == pairs ? i + 1u : i + half;
+        const U64 turns = widen(position) * load(k.arg(&Args::turns) + item, {.nc = true});
+        const auto [sin, cos] = sin_cos_of_turns(turns);
+        const F32 m = k.arg(&Args::magnitude), s = sin * m, c = cos * m, a = value(i), b = value(j);
+        put(head, i, fma(a, c, -(b * s)));
+        put(head, j, fma(a, s, b * c));
+      };
+      part.turned ? k.when_else(item < half, turn, keep) : keep();
+    });
+  };
+
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows), [&] {
+    const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row));
+    k.when(position < no_position, [&] {
+      const PagedRows<Args> pages(k, load(k.arg(&Args::sequences) + row));
+      const U32 q_units = leaves_q() ? k.constant(0u) : by_block ? k.constant(1u) : heads;
+      const U32 kv_units = by_block ? k.constant(1u) : kv_heads;
+      const U32 head = k.arg(&Args::head), value_head = k.arg(&Args::value_head);
+      auto of_row = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)); };
+      auto heads_from = [&](U32 unit_before) { return by_block ? k.constant(0u) : unit - unit_before; };
+      auto into = [&](Global<f16> cache, U32 size) {
+        return [&pages, position, cache, size](U32 kv_head, U32 i, F32 v) {
+          store(cache + pages.row(position, kv_head) * widen(size) + i, to_f16_in_range(v));
+        };
+      };
+      const Pred is_k = unit >= q_units && unit < q_units + kv_units;
+      const Pred is_v = unit >= q_units + kv_units && unit < q_units + kv_units + kv_units;
+      if (!leaves_q())
+        k.when(unit < q_units, [&] {
+          const Part q{.x = of_row(&Args::q, &Args::q_stride),
+                       .first = heads_from(k.constant(0u)),
+                       .count = heads,
+                       .size = head,
+                       .norm = q_norm,
+                       .weight = k.arg(&Args::q_weight),
+                       .bias = k.arg(&Args::q_bias),
+                       .epsilon = k.arg(&Args::q_epsilon),
+                       .turned = rotation != none};
+          make(q, position, [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), v); });
+        });
+      const Part keys{.x = of_row(&Args::k, &Args::k_stride),
+                      .first = heads_from(q_units),
+                      .count = kv_heads,
+                      .size = head,
+                      .norm = k_norm,
+                      .weight = k.arg(&Args::k_weight),
+                      .bias = k.arg(&Args::k_bias),
+                      .epsilon = k.arg(&Args::k_epsilon),
+                      .turned = rotation != none};
+      const Part values{.x = of_row(&Args::v, &Args::v_stride),
+                        .first = heads_from(q_units + kv_units),
+                        .count = kv_heads,
+                        .size = value_head};
+      if (kv == kv_f16) {
+        k.when(is_k, [&] { make(keys, position, into(k.arg(&Args::k_cache), head)); });
+        k.when(is_v, [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); });
+        return;
+      }
+      if (k_norm != norm_none || rotation != none) {
+        k.when(is_k, [&] { make(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
+        k.barrier();
+      }
+      // the unit's blocks of 32 in turn, a warp each
+      auto quantise = [&](const Part& part, Global<f16> cache, Global<f16> scales) {
+        const U32 of_head = part.size >> 5u, blocks = by_block ? part.count * of_head : of_head;
+        k.loop(by_block ? k.warp() : k.constant(0u), blocks, by_block ? k.warps() : 1, [&](U32 block) {
+          const U32 in_unit = by_block ? block / of_head : k.constant(0u), in_head = block - in_unit * of_head;
+          const U32 kv_head = part.first + in_unit, at = in_head * 32u + k.lane();
+          const KvQ8 value(load(part.x + (kv_head * part.size + at)));
+          const U64 place = pages.row(position, kv_head);
+          store(cache.as<uint8_t>() + place * widen(part.size) + at, bitcast<uint32_t>(value.q));
+          k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
+        });
+      };
+      k.when(is_k, [&] { quantise(keys, k.arg(&Args::k_cache), k.arg(&Args::k_scale)); });
+      k.when(is_v, [&] { quantise(values, k.arg(&Args::v_cache), k.arg(&Args::v_scale)); });
+    });
+  });
+  return k.finish();
+}
+
+Grid Heads::grid(const Args& args) const {
+  check_paged_heads(name, args, 512);
+  if (rotation != none && (args.dimensions % 2 || args.dimensions > args.head))
+    throw Error("{}: {} dimensions of heads of {} values are rotated; an even number, not above that, expected", name,
+                args.dimensions, args.head);
+  check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
+  check_stride(name, "k", args.rows, args.k_stride, uint64_t(args.kv_heads) * args.head);
+  check_stride(name, "v", args.rows, args.v_stride, uint64_t(args.kv_heads) * args.value_head);
+  if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
+  const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
+  const uint64_t units = (leaves_q() ? 0 : args.heads) + 2 * uint64_t(args.kv_heads);
+  const uint64_t blocks = by_block ? 3 - leaves_q() : (units + warps_of_heads - 1) / warps_of_heads;
+  if (blocks > 65535) throw Error("{}: {} heads, {} at most", name, units, 65535 * warps_of_heads);
+  return {.x = args.rows ? args.rows : 1, .y = uint32_t(blocks)};
+}
+
+}  // namespace heddle::kernels

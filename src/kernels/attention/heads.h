@@ -1,0 +1,69 @@
+// From the products of q, k and v to what attention reads, for any shape: norm, rotation, cache.
+#pragma once
+#include <compare>
+
+#include "base/f16.h"
+#include "kernels/attention/kv_cache.h"
+#include "kernels/layer/row_norm.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// Per row: norm of q and of k, rotation of both by the row's position; q stays where it is, k and v go to the cache: as
+// f16 (values beyond its range are cut to +-65504), or as q8 (k is left where it was as it would be in f32). q, k and v
+// may be parts of one row: each has its own stride. A position from 2^31 on skips the row.
+struct Heads {
+  static constexpr std::string_view name = "heads",
+                                    summary = "norm and rotation of q and k; k and v into a paged cache",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> q;                           // (rows, heads, head), in place
+    ptx::DevicePtr<float> k;                           // (rows, kv_heads, head)
+    ptx::DevicePtr<float> v;                           // (rows, kv_heads, value_head)
+    ptx::DevicePtr<float> q_weight, q_bias;            // of the norm: (head), or (heads, head); read where there is one
+    ptx::DevicePtr<float> k_weight, k_bias;            // the same: (head), or (kv_heads, head)
+    ptx::DevicePtr<uint64_t> turns;                    // (dimensions / 2), RopeFrequencies::turns()
+    ptx::DevicePtr<uint32_t> positions, sequences;     // (rows)
+    ptx::DevicePtr<int32_t> table;                     // (sequences, table_stride): pages, as in kv_cache.h
+    ptx::DevicePtr<f16> k_cache;                       // (pages, kv_heads, page_size, head); q8: int8
+    ptx::DevicePtr<f16> v_cache;                       // (pages, kv_heads, page_size, value_head); q8: int8
+    ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, a 32nd of the head)
+    uint32_t rows, heads, kv_heads, head, value_head;  // heads of 1 to 512 values
+    uint32_t q_stride, k_stride, v_stride;             // values from row to row
+    uint32_t dimensions;                               // rotated, of a head from its beginning; even
+    uint32_t page_size, table_stride;
+    float q_epsilon = 0, k_epsilon = 0;
+    float magnitude = 1;  // of what is rotated
+  };
+  uint32_t q_norm = norm_none, k_norm = norm_none;
+  uint32_t over = each_head;
+  uint32_t bias = 0;  // the norms have one; a null pointer: that of the two has none
+  uint32_t rotation = halves;
+  uint32_t kv = kv_f16;
+  uint32_t chained = 0;
+  enum : uint32_t {
+    each_head,      // a norm takes one head; its weight is that long and the same for all heads
+    each_head_own,  // a norm takes one head; the weight has every head's
+    all_heads,      // a norm takes all heads of the row, and so does the weight
+  };
+  enum : uint32_t {
+    none,
+    pairs,   // values 2i and 2i + 1
+    halves,  // values i and i + dimensions / 2
+  };
+  auto operator<=>(const Heads&) const = default;
+  static auto fields() {
+    using F = Field<Heads>;
+    return std::tuple(F{"q_norm", &Heads::q_norm, norm_kinds()}, F{"k_norm", &Heads::k_norm, norm_kinds()},
+                      F{"over", &Heads::over, named({"each_head", "each_head_own", "all_heads"})},
+                      F{"bias", &Heads::bias, yes_or_no()},
+                      F{"rotation", &Heads::rotation, named({"none", "pairs", "halves"})},
+                      F{"kv", &Heads::kv, model_kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
+  }
+
+  bool leaves_q() const { return q_norm == norm_none && rotation == none; }
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,106 @@
+// Where K and V of a sequence lie, in one of three layouts, and how a kernel addresses a position. Offsets are 64 bits
+// wide: a cache is larger than 4 GiB.
+#pragma once
+#include "kernels/spec/field.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// single: one sequence, k and v are its (kv_heads, max_len, head_dim).
+// batched: the same per sequence, at the addresses k_base[sequence] and v_base[sequence].
+// paged: k and v are (pages, kv_heads, page_size, head_dim), and table[sequence * table_stride + i] is the page of the
+// positions from i * page_size.
+enum KvLayout : uint32_t { kv_single, kv_batched, kv_paged };
+inline Allowed kv_layouts() { return named({"single", "batched", "paged"}); }
+
+// What an element is.
+enum KvType : uint32_t { kv_f16, kv_f32, kv_q8 };
+inline Allowed kv_types() { return named({"f16", "f32"}); }
+// What the cache of a model may be: f16, or int8 with an f16 scale for each 32 values of a head, which lie apart, as
+// (pages, kv_heads, page_size, head / 32).
+inline Allowed model_kv_types() {
+  Allowed a;
+  a.values = {kv_f16, kv_q8}, a.names = {"f16", "q8"};
+  return a;
+}
+constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
+
+// n / divisor for a divisor known only on the device, exact for every n.
+class Divider {
+ public:
+  Divider(ptx::Code& k, ptx::U32 divisor)
+      : divisor_(divisor), inverse_(k.constant(0xffffffffu) / ptx::Arg<uint32_t>(divisor)) {}
+  ptx::U32 divide(ptx::U32 n) const {
+    // the product with the cut inverse is the quotient or one less
+    const ptx::U32 guess = mul_hi(n, inverse_), rest = n - guess * divisor_;
+    return select(rest >= divisor_, guess + 1u, guess);
+  }
+
+ private:
+  ptx::U32 divisor_, inverse_;
+};
+
+// K and V of one sequence and one kv head. Args has the members k, v, k_base, v_base, table, kv_heads, max_len,
+// page_size and table_stride, of which each layout uses its own.
+template <class Args>
+class KvCache {
+ public:
+  KvCache(ptx::Builder<Args>& k, uint32_t layout, uint32_t row_bytes, ptx::U32 sequence, ptx::U32 kv_head)
+      : row_bytes_(row_bytes), paged_(layout == kv_paged) {
+    using namespace ptx;
+    const U32 rows = paged_ ? k.arg(&Args::page_size) : k.arg(&Args::max_len);
+    const U64 head = mul_wide(kv_head, rows) * uint64_t(row_bytes);
+    if (layout == kv_batched)
+      k_ = {load(k.arg(&Args::k_base) + sequence) + head}, v_ = {load(k.arg(&Args::v_base) + sequence) + head};
+    else
+      k_ = k.arg(&Args::k) + head, v_ = k.arg(&Args::v) + head;
+    if (!paged_) return;
+    table_ = k.arg(&Args::table) + mul_wide(sequence, k.arg(&Args::table_stride));
+    page_size_ = rows;
+    page_bytes_ = mul_wide(k.arg(&Args::kv_heads), rows) * uint64_t(row_bytes);
+    pages_.emplace(k, rows);
+  }
+
+  // From k() and v() to the row of a position, in bytes. Reads the table if there is one: the position must be one of
+  // the sequence. Rows follow each other to the end of the head, or of the page.
+  ptx::U64 offset(ptx::U32 position) const {
+    using namespace ptx;
+    if (!paged_) return mul_wide(position, row_bytes_);
+    const U32 slot = pages_->divide(position), row = position - slot * page_size_;
+    const U32 page = bitcast<uint32_t>(load(table_ + slot));
+    return mad_wide(row, row_bytes_, widen(page) * page_bytes_);
+  }
+  ptx::Global<uint8_t> k() const { return k_; }
+  ptx::Global<uint8_t> v() const { return v_; }
+
+ private:
+  uint32_t row_bytes_;
+  bool paged_;
+  ptx::Global<uint8_t> k_, v_;  // of position 0, or of page 0
+  ptx::Global<int32_t> table_;
+  ptx::U32 page_size_;
+  ptx::U64 page_bytes_;
+  std::optional<Divider> pages_;
+};
+
+// Refuses heads that a q8 cache cannot hold. `kernel` is who asks.
+inline void check_q8_heads(std::string_view kernel, std::initializer_list<uint32_t> sizes) {
+  for (uint32_t size : sizes)
+    if (size % 32) throw Error("{}: heads of {} values, but a q8 cache has a scale for each 32", kernel, size);
+}
+
+// Refuses a cache that no kernel can read. `kernel` is who asks.
+template <class Args>
+void check_kv_cache(std::string_view kernel, const Args& a, uint32_t layout) {
+  if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads)
+    throw Error("{}: {} heads are not a positive multiple of {} kv heads", kernel, a.heads, a.kv_heads);
+  if (layout == kv_single && a.sequences > 1)
+    throw Error("{}: {} sequences, but the layout \"single\" has one", kernel, a.sequences);
+  if (layout == kv_paged && (a.page_size == 0 || a.page_size % 16))
+    throw Error("{}: pages of {} positions, but they must be a positive multiple of 16", kernel, a.page_size);
+  if (layout != kv_batched && (a.k.address % 16 || a.v.address % 16))
+    throw Error("{}: k and v must be 16-byte aligned", kernel);
+  if (a.sequences > 65535) throw Error("{}: {} sequences, but a grid has at most 65535", kernel, a.sequences);
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,83 @@
+// RMSNorm and LayerNorm: the passes after the first read the row out of L1 or L2 (a row of 8192 f32 is 32 KB).
+#include "kernels/layer/norm.h"
+
+#include "kernels/layer/row_norm.h"
+#include "kernels/spec/chain.h"
+#include "kernels/spec/wide.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+template <class Spec>
+Grid one_block_per_row(const Spec& spec, const typename Spec::Args& args) {
+  if (args.cols == 0 || args.cols % spec.vec)
+    throw Error("{}: {} columns, but with vec = {} they must be a positive multiple of {}", Spec::name, args.cols,
+                spec.vec, spec.vec);
+  return {.x = args.rows ? args.rows : 1};  // a grid of nothing cannot be launched
+}
+
+// Every thread takes each `threads`-th piece of `vec` values.
+template <class Spec>
+RowNorm norm_of(Builder<typename Spec::Args>& k, const Spec& spec, uint32_t kind, Global<float> x) {
+  using Args = typename Spec::Args;
+  const U32 cols = k.arg(&Args::cols);
+  auto each = [&](auto&& f) {
+    k.loop(k.thread() * spec.vec, cols, spec.threads * spec.vec, [&](U32 i) {
+      for (F32 v : load_wide(x + i, spec.vec)) f(v);
+    });
+  };
+  return row_norm(k, kind, cols, k.arg(&Args::eps), each, [&](F32 v) { return block_sum(k, v); });
+}
+
+}  // namespace
+
+Kernel RmsNorm::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  U32 row = k.block_id(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows), [&] {
+    U64 start = mul_wide(row, cols);
+    auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w);
+    const RowNorm norm = norm_of(k, *this, norm_rms, x);
+    k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
+      auto v = load_wide(x + i, vec), weight = load_wide(w + i, vec);
+      for (uint32_t j = 0; j < vec; ++j) v[j] = norm.of(v[j]) * (plus_one ? weight[j] + 1.0f : weight[j]);
+      store_wide(y + i, v);
+    });
+  });
+  return k.finish();
+}
+
+Grid RmsNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
+
+Kernel LayerNorm::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  U32 row = k.block_id(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows), [&] {
+    U64 start = mul_wide(row, cols);
+    auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w), b = k.arg(&Args::b);
+    const RowNorm norm = norm_of(k, *this, norm_layer, x);
+    k.loop(k.thread() * vec, cols, threads * vec, [&](U32 i) {
+      auto v = load_wide(x + i, vec), weight = load_wide(w + i, vec);
+      auto add = bias ? load_wide(b + i, vec) : v;
+      for (uint32_t j = 0; j < vec; ++j) {
+        F32 n = norm.of(v[j]);
+        v[j] = bias ? fma(n, weight[j], add[j]) : n * weight[j];
+      }
+      store_wide(y + i, v);
+    });
+  });
+  return k.finish();
+}
+
+Grid LayerNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
+
+}  // namespace heddle::kernels

@@ -1,0 +1,76 @@
+// Rows of f32 as the f16 rows that gemm takes, normalised on the way if need be.
+#pragma once
+#include <compare>
+
+#include "kernels/spec/field.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// out = the row, normalised, as f16; one block per row, which keeps it in registers. A row whose largest magnitude is
+// above 16384 is divided by the power of two that brings it to 16384 or less, so that nothing becomes infinite; one
+// whose largest is 1/16 or less is divided by that which brings it above 1/16, so that little falls among the subnormal
+// halves. scale[row] is that power; it is 1 for all others.
+struct HalfRows {
+  static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
+                                    lowest_target = "sm_80";
+  enum Norm : uint32_t { none, rms, layer };
+  struct Args {
+    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. Another order with
+                                    // slices, see half_place
+    ptx::DevicePtr<float> scale;    // (rows)
+    ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
+                                    // than 3e38
+    ptx::DevicePtr<float> weight;   // (cols), aligned as x, read with weight = yes only
+    ptx::DevicePtr<float> bias;     // (cols), aligned as x, read with bias = yes only
+    ptx::DevicePtr<uint32_t> list;  // (rows), read with gather = yes only: which row of x each row of out is
+    uint32_t rows, cols;
+    uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
+    uint32_t ld;        // a multiple of 64 (with slices: of those), not below cols
+    uint32_t group;     // with slices: rows that lie together
+    float epsilon;
+  };
+  uint32_t threads = 256;
+  uint32_t vec = 4;   // values per load
+  uint32_t held = 4;  // loads per thread: threads * vec * held must not be below ld
+  uint32_t norm = none;
+  uint32_t weight = 0;    // the normalised row is multiplied with it
+  uint32_t plus_one = 0;  // times (1 + weight), as Gemma stores it
+  uint32_t bias = 0;      // and this is added
+  uint32_t gather = 0;    // rows of x by a list
+  uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
+  uint32_t chained = 0;
+  auto operator<=>(const HalfRows&) const = default;
+  static auto fields() {
+    using S = HalfRows;
+    using F = Field<S>;
+    return std::tuple(F{"threads", &S::threads, range(32, 1024, 32)}, F{"vec", &S::vec, one_of({1, 2, 4})},
+                      F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
+                      F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
+                      F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
+                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"chained", &S::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+// Where a value lies with slices: groups of rows one after the other, in a group slices of columns, in a slice rows,
+// and the 16-byte pieces of a row swapped such that the lanes of a warp that read eight of them at once, of two rows
+// and as any format of weights wants them, find them in different banks. `group`: rows of a group, `ld`: columns of a
+// row.
+template <class T>
+T half_piece(T piece, T row) {  // of a slice
+  return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
+}
+inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint32_t group, uint32_t ld) {
+  const uint32_t slice = col / slice_cols, piece = half_piece(col % slice_cols / 8, row);
+  return (uint64_t(row / group) * ld + uint64_t(slice) * slice_cols) * group + row % group * slice_cols + piece * 8 +
+         col % 8;
+}
+
+// The spec for rows of this size: threads, vec and held. The rest is the caller's to set.
+HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld);
+
+}  // namespace heddle::kernels

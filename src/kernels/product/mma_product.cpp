@@ -1,0 +1,322 @@
+// A lane holds a piece (32 values) of two rows of W and of the same columns of a vector. The matrix unit adds over four
+// lanes and four values of each at a time; which columns those are does not matter, as long as W and x agree.
+#include "kernels/product/mma_product.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/product/half_rows.h"
+#include "kernels/product/product_out.h"
+#include "kernels/product/tile_piece.h"
+#include "kernels/spec/chain.h"
+#include "ptx/async.h"
+#include "ptx/matrix.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using MmaArgs = Product::Args;
+using A = Tile<heddle::f16, 16, 16>;
+using B = Tile<heddle::f16, 16, 8>;
+
+constexpr uint32_t team = 8;  // warps
+constexpr uint32_t kept = 4;  // sums of a band that lie side by side
+
+// What follows is done for one vector at a time, as a product's finishing warp does.
+Product ending(const MmaProduct& s) {
+  return {.out = s.out,
+          .activation = s.activation,
+          .y_bf16 = s.y_bf16,
+          .bias = s.bias,
+          .cache = s.cache,
+          .halves = s.halves};
+}
+
+class MmaWriter {
+ public:
+  explicit MmaWriter(const MmaProduct& s)
+      : s_(s),
+        out_(ending(s)),
+        compute_(team * s.teams),
+        k_(std::string(MmaProduct::name), Launch{.threads = (compute_ + 1) * 32, .min_blocks = s.resident}),
+        tile_rows_(tile_values / s.tile_cols),
+        band_tiles_(s.band / tile_rows_),
+        tile_(tile_bytes(s.weights())),
+        row_bytes_(s.slices_per_stage() * tile_),
+        weight_bytes_(band_tiles_ * row_bytes_),
+        x_bytes_(s.columns * MmaProduct::stage_cols * 2),
+        stride_(s.band + 4) {}  // four lanes that store neighbouring vectors meet different banks
+
+  Kernel write() {
+    ring_ = k_.shared<uint8_t>(s_.stages * (weight_bytes_ + x_bytes_), 128);
+    sums_ = k_.shared<float>(kept * s_.columns * stride_);
+    full_ = mbarriers(k_, s_.stages), empty_ = mbarriers(k_, s_.stages);
+    chain_start(k_, s_.chained);
+    share_out();
+    k_.when(k_.thread() == compute_ * 32, [&] {
+      for (auto& b : full_) b.init(1u);
+      for (auto& b : empty_) b.init(compute_);
+      fence_mbarrier_init(k_);
+    });
+    book_ = TilePiece::codebook(k_, s_.weights());
+    k_.barrier();
+    k_.when_else(
+        k_.warp() < compute_, [&] { work(); }, [&] { k_.when(k_.lane() == 0u, [&] { bring(); }); });
+    return k_.finish();
+  }
+
+ private:
+  void share_out() {
+    U32 rows = k_.arg(&MmaArgs::rows) - k_.arg(&MmaArgs::first_rows),
+        tile_rows = (rows + (tile_rows_ - 1)) / tile_rows_;
+    U32 each = tile_rows / k_.grid_x(), more = tile_rows % k_.grid_x();
+    first_ = k_.block_id() * each + min(k_.block_id(), more);
+    count_ = each + select(k_.block_id() < more, k_.constant(1u), 0u);
+    bands_ = (count_ + (band_tiles_ - 1)) / band_tiles_;
+  }
+
+  // The stages in order: all of a band, then the next band's.
+  struct Place {
+    Var<uint32_t> stage, parity;
+  };
+  Place place() { return {k_.var(0u), k_.var(0u)}; }
+  void go_on(Place& at) {
+    U32 s = at.stage.get();
+    Pred wrap = s == s_.stages - 1;
+    at.stage = select(wrap, k_.constant(0u), s + 1u);
+    at.parity = at.parity.get() ^ select(wrap, k_.constant(1u), 0u);
+  }
+  Shared<uint8_t> stage(U32 index) { return ring_ + index * (weight_bytes_ + x_bytes_); }
+  // Slices of a step: all but the last are whole.
+  U32 slices_of(U32 step) { return min(s_.slices - step * s_.slices_per_stage(), s_.slices_per_stage()); }
+
+  void bring_weights(U32 s, U32 band, U32 step) {
+    Mbarrier full{full_[0].at + s};
+    U32 here = min(count_ - band * band_tiles_, band_tiles_), slices = slices_of(step);
+    U32 bytes = slices * tile_;
+    full.arrive_expect_bytes(here * bytes + slices * (s_.columns * s_.tile_cols * 2));
+    k_.loop(0u, here, 1u, [&](U32 i) {
+      U32 tile = (first_ + band * band_tiles_ + i) * s_.slices + step * s_.slices_per_stage();
+      bulk_load(stage(s) + i * row_bytes_, k_.arg(&MmaArgs::w) + mul_wide(tile, tile_), bytes, full);
+    });
+  }
+  void bring_x(U32 s, U32 step) {
+    const uint64_t group = uint64_t(s_.slices) * s_.tile_cols * s_.columns * 2;
+    auto from = k_.arg(&MmaArgs::x) + (widen(k_.block_y()) * group + widen(step * x_bytes_));
+    bulk_load((stage(s)).offset(weight_bytes_), from, slices_of(step) * (s_.columns * s_.tile_cols * 2),
+              Mbarrier{full_[0].at + s});
+  }
+  void bring() {
+    const uint32_t steps = s_.steps();
+    U32 all = bands_ * steps;
+    // weights of the first stages are asked for before the kernel ahead has ended
+    for (uint32_t i = 0; i < s_.stages; ++i)
+      k_.when(all > i, [&] { bring_weights(k_.constant(i), k_.constant(i / steps), k_.constant(i % steps)); });
+    chain_wait(k_, s_.chained);
+    for (uint32_t i = 0; i < s_.stages; ++i) k_.when(all > i, [&] { bring_x(k_.constant(i), k_.constant(i % steps)); });
+    Place at = place();
+    k_.loop(k_.constant(s_.stages), all, 1u, [&](U32 i) {
+      U32 s = at.stage.get(), band = i / steps, step = i % steps;
+      Mbarrier{empty_[0].at + s}.wait(k_, at.parity.get());
+      bring_weights(s, band, step);
+      bring_x(s, step);
+      go_on(at);
+    });
+  }
+
+  void work() {
+    chain_wait(k_, s_.chained);
+    const uint32_t tiles = s_.band / 16 / s_.teams, along = s_.columns / 8;  // tiles: 16 rows, every teams-th
+    U32 part = k_.warp() & (team - 1), mine = k_.warp() / team;
+    std::vector<Acc<float, 16, 8>> acc;
+    for (uint32_t i = 0; i < tiles * along; ++i) acc.emplace_back(k_);
+    // this warp's columns in a stage, and this lane's piece of them
+    U32 group = k_.lane() >> 2u, in_slice = part * 128u % s_.tile_cols;
+    U32 slice = part * 128u / s_.tile_cols, piece = in_slice / 32u + (k_.lane() & 3u);
+    const uint32_t row_pieces = s_.tile_cols / 32;
+    // rows g and g + 8 of 16; where a tile has fewer rows than that, the second is in another tile at the same place
+    U32 row_in_tile = group % tile_rows_;
+    std::vector<TilePiece> pieces;
+    for (uint32_t half = 0; half < (tile_rows_ == 16 ? 2u : 1u); ++half)
+      pieces.emplace_back(k_, s_.weights(), s_.tile_cols, (row_in_tile + half * 8u) * row_pieces + piece, book_);
+    U32 tile_of_lane = (mine * 16u + group) / tile_rows_;
+    auto x_of_lane = [&](uint32_t run, uint32_t half) {  // bytes in a slice's rows of x
+      U32 in_row = pieces[0].run(run) % s_.tile_cols / 8u + half;
+      return half_piece<U32>(in_row, group) * 16u + group * (s_.tile_cols * 2);
+    };
+    std::vector<U32> x_at;
+    for (uint32_t run : {0u, 1u})
+      for (uint32_t half : {0u, 1u})
+        x_at.push_back(x_of_lane(run, half) + slice * (s_.columns * s_.tile_cols * 2) + weight_bytes_);
+
+    Place at = place();
+    k_.loop(0u, bands_, 1u, [&](U32 band) {
+      for (auto& a : acc)
+        for (uint32_t i = 0; i < 4; ++i) a.set(i, 0.0f);
+      U32 here = (count_ - band * band_tiles_) * tile_rows_;  // rows, may be more than the band
+      U32 last = min(count_ - band * band_tiles_, band_tiles_) - 1u;
+      k_.loop(0u, s_.steps(), 1u, [&](U32 step) {
+        U32 s = at.stage.get();
+        Mbarrier{full_[0].at + s}.wait(k_, at.parity.get());
+        auto from = stage(s);
+        auto all_tiles = [&] {
+          for (uint32_t t = 0; t < tiles; ++t) {
+            // rows that there are not read another's weights, and nobody reads their sums
+            auto weights = [&](uint32_t half) {
+              const uint32_t before = (t * s_.teams * 16 + half * 8) / tile_rows_;
+              return from + (min(tile_of_lane + before, last) * row_bytes_ + slice * tile_);
+            };
+            auto one = [&] { tile(acc, t, from, pieces, weights, x_at); };
+            t == 0 && s_.teams == 1 ? one() : k_.when(here > (t * s_.teams + mine) * 16u, one);
+          }
+        };
+        // the last step may lack slices
+        if (s_.slices % s_.slices_per_stage())
+          k_.when(slice < slices_of(step), all_tiles);
+        else
+          all_tiles();
+        k_.warp_sync();
+        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+        go_on(at);
+      });
+      add_up(acc);
+      finish(band, here);
+    });
+  }
+
+  // 16 rows times all vectors.
+  void tile(std::vector<Acc<float, 16, 8>>& acc, uint32_t t, Shared<uint8_t> from, const std::vector<TilePiece>& pieces,
+            auto&& weights, const std::vector<U32>& x_at) {
+    const auto upper = pieces[0].halves(weights(0));
+    const auto lower = pieces.back().halves(weights(tile_rows_ == 16 ? 0 : 1));
+    const uint32_t along = s_.columns / 8;
+    for (uint32_t n = 0; n < along; ++n)
+      for (uint32_t c = 0; c < 4; ++c) {
+        const auto x = load_vec<4>((from + x_at[c]).offset(n * 8 * s_.tile_cols * 2).template as<uint32_t>());
+        for (uint32_t j : {0u, 2u}) {
+          const uint32_t i = c * 4 + j;
+          mma(acc[t * along + n], A{{upper[i], lower[i], upper[i + 1], lower[i + 1]}}, B{{x[j], x[j + 1]}});
+        }
+      }
+  }
+
+  // Of the eight warps' sums: first those of warps i and i + 4, then these four.
+  void add_up(const std::vector<Acc<float, 16, 8>>& acc) {
+    const uint32_t along = s_.columns / 8;
+    U32 part = k_.warp() & (team - 1);
+    auto mine = sums_ + (k_.warp() & (kept - 1)) * (s_.columns * stride_) + k_.warp() / team * 16u + (k_.lane() >> 2u) +
+                (k_.lane() & 3u) * (2 * stride_);
+    auto each = [&](auto&& f) {
+      for (uint32_t t = 0; t < s_.band / 16 / s_.teams; ++t)
+        for (uint32_t n = 0; n < along; ++n)
+          for (uint32_t i = 0; i < 4; ++i)
+            f(mine.offset((n * 8 + i % 2) * stride_ + t * s_.teams * 16 + i / 2 * 8), acc[t * along + n].get(i));
+    };
+    k_.when(part >= kept, [&] { each([&](auto at, F32 v) { store(at, v); }); });
+    k_.barrier(1, compute_ * 32);
+    k_.when(part < kept, [&] { each([&](auto at, F32 v) { store(at, v + load(at)); }); });
+    k_.barrier(1, compute_ * 32);
+  }
+
+  void finish(U32 band, U32 here) {
+    auto scales = k_.arg(&MmaArgs::scales);
+    // a warp takes 32 rows of a vector at a time
+    const uint32_t groups = (s_.band + 31) / 32, turns = s_.columns * groups;
+    for (uint32_t c = 0; c < turns; c += compute_) {
+      U32 turn = k_.warp() + c, column = turn / groups, vector = k_.block_y() * s_.columns + column;
+      k_.when(turn < turns && vector < k_.arg(&MmaArgs::vectors), [&] {
+        ProductOut out(k_, out_, k_.arg(&MmaArgs::y), vector);
+        F32 factor = load(scales + vector) * (1 / TilePiece::half_factor(s_.weights()));
+        U32 in_band = k_.lane() + turn % groups * 32u;
+        U32 row = k_.arg(&MmaArgs::first_rows) + (first_ + band * band_tiles_) * tile_rows_ + in_band;
+        Pred mine = in_band < min(here, s_.band) && row < k_.arg(&MmaArgs::rows);
+        out.prepare(row, mine);
+        auto sum = k_.var(0.0f);
+        k_.when(mine, [&] {
+          auto at = sums_ + column * stride_ + in_band;
+          sum = load(at);
+          for (uint32_t i = 1; i < kept; ++i) sum += load(at.offset(i * s_.columns * stride_));
+        });
+        out.write(0, sum.get() * factor);
+      });
+    }
+    k_.barrier(1, compute_ * 32);
+  }
+
+  const MmaProduct& s_;
+  const Product out_;
+  const uint32_t compute_;  // warps
+  Builder<MmaArgs> k_;
+  const uint32_t tile_rows_, band_tiles_, tile_, row_bytes_, weight_bytes_, x_bytes_, stride_;
+  Shared<uint8_t> ring_;
+  Shared<float> sums_;
+  std::vector<Mbarrier> full_, empty_;
+  U32 first_, count_, bands_;  // tile rows of this block
+  Codebook book_;
+};
+
+}  // namespace
+
+uint32_t MmaProduct::shared_bytes() const {
+  const uint32_t stage =
+      band / (tile_values / tile_cols) * slices_per_stage() * tile_bytes(weights()) + columns * stage_cols * 2;
+  return stages * (stage + 16) + kept * columns * (band + 4) * 4 + 1024;
+}
+
+bool MmaProduct::fits() const {
+  // Found by trying: with more sums than 32 a thread, some formats spill. Registers are dealt out to warps by fours.
+  const uint32_t sums = band / 16 / teams * (columns / 8) * 4, registers = 64 + sums + (columns > 8 ? 8 : 0);
+  const uint32_t warps = (team * teams + 1 + 3) / 4 * 4;
+  return band / 16 % teams == 0 && shared_bytes() <= 226 * 1024 / resident && sums <= 32 &&
+         registers <= 65536 / (warps * 32 * resident) / 8 * 8;
+}
+
+Kernel MmaProduct::build() const {
+  check_fields(*this);
+  if (band / 16 % teams) throw Error("mma_product: {} teams share {} rows by sixteens", teams, band);
+  if (band % (tile_values / tile_cols)) throw Error("mma_product: bands of {} rows are no whole tiles", band);
+  if (y_bf16 && out != Product::gate && out != Product::act) throw Error("mma_product: y_bf16 is for act and gate");
+  return MmaWriter(*this).write();
+}
+
+Grid MmaProduct::grid(const MmaArgs& args) const {
+  check_fields(*this);
+  if (args.cols == 0 || args.cols > slices * tile_cols)
+    throw Error("mma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols,
+                slices * tile_cols);
+  for (uint64_t address : {args.w.address, args.x.address})
+    if (address % 16) throw Error("mma_product: x and w must be 16-byte aligned, found {:#x}", address);
+  if (args.first_rows > args.rows) throw Error("mma_product: rows from {} of {}", args.first_rows, args.rows);
+  if (out == Product::gate && args.rows % 4)
+    throw Error("mma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
+  if (out == Product::qkv && args.page_size == 0) throw Error("mma_product: pages of 0 positions");
+  if (args.blocks == 0) throw Error("mma_product: a grid of 0 blocks");
+  return {.x = args.blocks, .y = std::max((args.vectors + columns - 1) / columns, 1u)};
+}
+
+MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms) {
+  MmaProduct s = what;
+  s.tile_cols = tile_cols_for(cols), s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
+  const uint32_t tile_rows = tile_values / s.tile_cols;
+  const uint32_t wide = vectors <= 8 ? 8 : vectors <= 16 ? 16 : 32;
+  // An H200 was fastest with sixteen warps on an SM: of two blocks where two fit, which hide each other's waits, else
+  // of one with two teams, so that x, by then the larger part of a stage, is there once.
+  struct Way {
+    uint32_t teams, resident;
+  };
+  for (s.columns = wide; s.columns >= 8; s.columns /= 2)
+    for (const Way way :
+         s.columns == 8 ? std::array{Way{1, 2}, Way{2, 1}, Way{1, 1}} : std::array{Way{2, 1}, Way{1, 2}, Way{1, 1}}) {
+      s.teams = way.teams, s.resident = way.resident;
+      const uint32_t share = (rows + sms * s.resident - 1) / (sms * s.resident);  // rows of a block
+      for (s.band = 64; s.band >= 16; s.band -= 16)
+        for (s.stages = 4; s.stages >= 2; --s.stages)
+          if (s.band % tile_rows == 0 && (s.band <= 16 * s.teams || s.band - 16 < share) && s.fits()) return s;
+    }
+  throw Error("mma_product: {} vectors of {} values do not fit", vectors, cols);
+}
+
+}  // namespace heddle::kernels

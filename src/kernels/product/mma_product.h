@@ -1,0 +1,61 @@
+// Matrix times 8 to 32 vectors at once on the matrix units, straight from the tiles of the weights, with what follows
+// it in a layer: what a batch of several sequences is made of.
+#pragma once
+#include "kernels/product/product.h"
+
+namespace heddle::kernels {
+
+// x is f16 in the order of half_place (see half_rows.h), with the slices of the weights and `columns` rows in a group.
+// A block takes an even share of the rows of W, a band at a time. Weights and x come through a ring of stages of 1024
+// columns by bulk copies; each warp of a team of eight has the same 128 columns of every stage, for the team's rows and
+// all vectors, and their sums are added in a fixed order. So a result depends on its row and its vector alone: not on
+// which other vectors there are, on `columns`, `band`, or the grid.
+struct MmaProduct {
+  static constexpr std::string_view name = "mma_product",
+                                    summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",
+                                    lowest_target = "sm_90";
+  // Those of a product. x: see above. `rows` counts all of y's, of which w has those from `first_rows` on; `vectors`
+  // may be fewer than, or many times, `columns`. norm, shift, w2 and what belongs to experts are not read.
+  using Args = Product::Args;
+
+  uint32_t format = uint32_t(quant::Format::q4_k);
+  uint32_t tile_cols = 1024, slices = 4;
+  uint32_t columns = 8;
+  uint32_t band = 32;   // rows at once
+  uint32_t stages = 2;  // in flight
+  uint32_t teams = 1;   // of eight warps, which share out the rows of a band by sixteens
+  uint32_t resident = 1;
+  uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
+  uint32_t chained = 0;
+  auto operator<=>(const MmaProduct&) const = default;
+  static auto fields();
+
+  static constexpr uint32_t stage_cols = 1024;
+  quant::Format weights() const { return quant::Format(format); }
+  uint32_t slices_per_stage() const { return stage_cols / tile_cols; }
+  uint32_t steps() const { return (slices + slices_per_stage() - 1) / slices_per_stage(); }
+  uint32_t shared_bytes() const;
+  bool fits() const;  // shared memory and registers
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// A shape for the product of a matrix of so many rows and columns with so many vectors, on so many SMs; its grid has
+// sms * resident blocks. The fields that say what is computed are the caller's.
+MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms);
+
+inline auto MmaProduct::fields() {
+  using S = MmaProduct;
+  using F = Field<S>;
+  return std::tuple(F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
+                    F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({8, 16, 32})},
+                    F{"band", &S::band, one_of({16, 32, 48, 64})}, F{"stages", &S::stages, range(1, 8)},
+                    F{"teams", &S::teams, one_of({1, 2})}, F{"resident", &S::resident, range(1, 2)},
+                    F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
+                    F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
+                    F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
+                    F{"halves", &S::halves, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,314 @@
+// Each block takes an even share of the tile rows, in units of up to 16 or 32 rows. Each computing warp has its own
+// ring of tiles, filled before the kernel waits for its predecessor, so no warp waits for another; partial sums go to
+// the finishing warp through two buffers in turn.
+#include "kernels/product/product.h"
+
+#include <algorithm>
+
+#include "kernels/product/product_out.h"
+#include "kernels/product/product_x.h"
+#include "kernels/spec/chain.h"
+#include "ptx/async.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using Args = Product::Args;
+
+class ProductWriter {
+ public:
+  explicit ProductWriter(const Product& s)
+      : s_(s),
+        k_(std::string(Product::name), Launch{.threads = s.warps() * 32, .min_blocks = s.resident}),
+        tile_rows_(tile_values / s.tile_cols),
+        unit_rows_(s.unit),
+        unit_tiles_(unit_rows_ / tile_rows_),
+        across_(s.slices / s.per_warp),
+        compute_(across_ * s.groups) {
+    parts_.push_back({s.weights(), tile_bytes(s.weights()), s.groups, s.depth});
+    if (s.mixed)
+      parts_.push_back({s.second_weights(), tile_bytes(s.second_weights()), s.second_groups, s.second_depth()});
+  }
+
+  Kernel write() {
+    ring_ = k_.shared<uint8_t>(s_.ring_bytes(), 128);
+    sums_ = k_.shared<float>(2 * s_.columns * across_ * unit_rows_);  // two units: (vector, warp across, row)
+    uint32_t stages = 0;
+    for (const Part& part : parts_) stages = std::max(stages, across_ * part.groups * part.depth);
+    arrived_ = k_.shared<uint64_t>(stages, 8);
+    full_ = mbarriers(k_, 2), empty_ = mbarriers(k_, 2);
+    ProductX x(k_, s_);
+    if (const uint32_t taken = k_.kernel.shared_bytes; taken < s_.room * 1024)
+      k_.shared<uint8_t>(s_.room * 1024 - taken);
+
+    if (!s_.late) chain_start(k_, s_.chained);
+    if (s_.experts) chain_wait(k_, s_.chained);  // which matrix it is comes from a kernel before
+    share_out();
+    of_part([&](const Part& part) { start_rings(part); });
+    x.before_wait();
+    for (Part& part : parts_) part.book = TilePiece::codebook(k_, part.format);
+    k_.barrier();
+    if (!s_.experts) chain_wait(k_, s_.chained);
+    auto from = k_.arg(&Args::x);
+    if (s_.experts)
+      from = from + mul_wide(k_.block_y() / k_.arg(&Args::x_share), k_.arg(&Args::x_stride)) *
+                        uint64_t(s_.x == Product::x_bf16 ? 2 : 4);
+    x.bring(from);
+    if (s_.late) chain_start(k_, s_.chained);
+    k_.when_else(
+        k_.warp() < compute_, [&] { of_part([&](const Part& part) { compute(x, part); }); }, [&] { finish(x); });
+    return k_.finish();
+  }
+
+ private:
+  const Product& s_;
+  Builder<Args> k_;
+  const uint32_t tile_rows_, unit_rows_, unit_tiles_, across_, compute_;
+  struct Part {  // rows of one format
+    quant::Format format;
+    uint32_t tile, groups, depth;  // tile: bytes
+    Codebook book{};
+  };
+  std::vector<Part> parts_;
+  Shared<uint8_t> ring_;
+  Shared<float> sums_;
+  Shared<uint64_t> arrived_;
+  std::vector<Mbarrier> full_, empty_;
+  U32 rows_, first_, count_, units_;  // tile rows of this block, and its units
+  U32 row_offset_;                    // of the rows that come before this format's
+  Pred second_;                       // this block has rows of the second format
+  U32 column_, group_;                // of this warp
+  U64 expert_, policy_;
+
+  // What a block does with the rows of its format.
+  void of_part(auto&& f) {
+    if (!s_.mixed) return f(parts_[0]);
+    k_.when_else(
+        second_, [&] { f(parts_[1]); }, [&] { f(parts_[0]); });
+  }
+
+  // All blocks have nearly the same to do and end together: one that ended early would leave its place to two blocks of
+  // the next kernel, and that SM would be slow.
+  void share_out() {
+    rows_ = k_.arg(&Args::rows);
+    U32 tile_rows = (rows_ + (tile_rows_ - 1)) / tile_rows_;
+    U32 block = k_.block_id(), blocks = k_.grid_x();
+    if (s_.mixed) {
+      U32 first_blocks = blocks - k_.arg(&Args::second_blocks), of_first = k_.arg(&Args::first_rows) / tile_rows_;
+      second_ = block >= first_blocks;
+      row_offset_ = select(second_, k_.arg(&Args::first_rows), 0u);
+      tile_rows = select(second_, tile_rows - of_first, of_first);
+      block = select(second_, block - first_blocks, block),
+      blocks = select(second_, blocks - first_blocks, first_blocks);
+    }
+    U32 each = tile_rows / blocks, more = tile_rows % blocks;
+    first_ = block * each + min(block, more);
+    count_ = each + select(block < more, k_.constant(1u), 0u);
+    units_ = (count_ + (unit_tiles_ - 1)) / unit_tiles_;
+    column_ = k_.warp() % across_, group_ = k_.warp() / across_;
+    if (s_.experts) {
+      U32 which = k_.assume_uniform(load(k_.arg(&Args::experts) + k_.block_y()));
+      expert_ = widen(which) * k_.arg(&Args::expert_bytes);
+    }
+    // Weights are read once and need not stay in L2, unless two tiles share a line and both want it.
+    if (parts_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
+  }
+
+  // Of this warp: those of tile rows group, group + groups, ...
+  U32 tiles(const Part& part) { return (count_ + (part.groups - 1) - group_) / part.groups * s_.per_warp; }
+  Shared<uint8_t> my_ring(const Part& part) { return ring_ + k_.warp() * (part.depth * part.tile); }
+  Shared<uint64_t> my_arrived(const Part& part) { return arrived_ + k_.warp() * part.depth; }
+
+  void fetch(const Part& part, Mbarrier done, Shared<uint8_t> to, U32 t) {
+    U32 row = first_ + group_ + t / s_.per_warp * part.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
+    done.arrive_expect_bytes(part.tile);
+    auto at = k_.arg(&part == &parts_[0] ? &Args::w : &Args::w2) + mul_wide(row * s_.slices + slice, part.tile);
+    if (s_.experts) at = at + expert_;
+    bulk_load(to, at, part.tile, done, policy_);
+  }
+
+  void start_rings(const Part& part) {
+    const uint32_t compute = across_ * part.groups;
+    k_.when(k_.thread() == compute_ * 32, [&] {
+      // every lane that touches the sums arrives for itself
+      for (auto& b : full_) b.init(compute * tile_rows_);
+      for (auto& b : empty_) b.init(32u);
+      fence_mbarrier_init(k_);
+    });
+    k_.when(k_.warp() < compute && k_.lane() == 0u, [&] {
+      auto ring = my_ring(part);
+      auto arrived = my_arrived(part);
+      U32 all = tiles(part);
+      for (uint32_t i = 0; i < part.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
+      fence_mbarrier_init(k_);
+      for (uint32_t i = 0; i < part.depth; ++i)
+        k_.when(all > i, [&] { fetch(part, {arrived.offset(i)}, ring.offset(i * part.tile), k_.constant(i)); });
+    });
+  }
+
+  // The sums of a tile's four steps over the lanes of each row. Each of the first two steps halves what a lane keeps;
+  // the lanes that then hold a row's sum are those with (lane & (lanes / 4 - 1)) == 0.
+  F32 add_lanes(const std::vector<F32>& step) {
+    const uint32_t lanes = s_.tile_cols / 32;
+    Pred upper = (k_.lane() & (lanes / 2)) != 0u, odd = (k_.lane() & (lanes / 4)) != 0u;
+    F32 a = select(upper, step[2], step[0]) + shuffle_xor(select(upper, step[0], step[2]), lanes / 2);
+    F32 b = select(upper, step[3], step[1]) + shuffle_xor(select(upper, step[1], step[3]), lanes / 2);
+    return warp_sum(select(odd, b, a) + shuffle_xor(select(odd, a, b), lanes / 4), lanes / 4);
+  }
+  Pred holds_sum() { return (k_.lane() & (s_.tile_cols / 128 - 1)) == 0u; }
+  U32 row_of_sum() {
+    const uint32_t lanes = s_.tile_cols / 32;
+    U32 step = select((k_.lane() & (lanes / 2)) != 0u, k_.constant(2u), 0u) +
+               select((k_.lane() & (lanes / 4)) != 0u, k_.constant(1u), 0u);
+    return step * (1024 / s_.tile_cols) + k_.lane() / lanes;
+  }
+
+  void compute(ProductX& x, const Part& part) {
+    if (part.groups == s_.groups) return work(x, part);
+    k_.when(k_.warp() < across_ * part.groups, [&] { work(x, part); });
+  }
+
+  void work(ProductX& x, const Part& part) {
+    const TilePiece piece(k_, part.format, s_.tile_cols, k_.lane(), part.book);
+    std::vector<std::vector<TilePiece::Q8>> mine;  // of each slice
+    for (uint32_t i = 0; !s_.exact && i < s_.per_warp; ++i)
+      mine.push_back(x.integers(piece, column_ * s_.per_warp + i));
+    auto ring = my_ring(part);
+    auto arrived = my_arrived(part);
+    U32 all = tiles(part);
+    auto stage = k_.var(0u), parity = k_.var(0u), t = k_.var(0u);
+    std::vector<Var<float>> dots;  // (step, vector)
+    for (uint32_t i = 0; i < 4 * s_.columns; ++i) dots.push_back(k_.var(0.0f));
+
+    auto slice = [&](uint32_t i, Shared<uint8_t> w) {
+      std::vector<TilePiece::Floats> floats;
+      if (s_.exact) floats = x.floats(piece, column_ * s_.per_warp + i);
+      for (uint32_t step = 0; step < 4; ++step) {
+        const std::vector<F32> d = s_.exact ? piece.dot(w, step, floats) : piece.dot(w, step, mine[i]);
+        for (uint32_t v = 0; v < s_.columns; ++v)
+          if (i == 0)
+            dots[step * s_.columns + v] = d[v];
+          else
+            dots[step * s_.columns + v] += d[v];
+      }
+    };
+    auto tile_row = [&](Shared<float> to) {
+      for (uint32_t i = 0; i < s_.per_warp; ++i) {
+        U32 s = stage.get();
+        Mbarrier here{arrived + s};
+        auto w = ring + s * part.tile;
+        here.wait(k_, parity.get());
+        slice(i, w);
+        k_.warp_sync();
+        U32 next = t.get() + part.depth;
+        k_.when(next < all && k_.lane() == 0u, [&] { fetch(part, here, w, next); });
+        t += 1u;
+        Pred wrap = s == part.depth - 1;
+        stage = select(wrap, k_.constant(0u), s + 1u);
+        parity = parity.get() ^ select(wrap, k_.constant(1u), 0u);
+      }
+      for (uint32_t v = 0; v < s_.columns; ++v) {
+        std::vector<F32> steps;
+        for (uint32_t step = 0; step < 4; ++step) steps.push_back(dots[step * s_.columns + v].get());
+        F32 sum = add_lanes(steps);
+        k_.when(holds_sum(), [&] { store((to + row_of_sum()).offset(v * across_ * unit_rows_), sum); });
+      }
+    };
+    k_.loop(0u, units_, 1u, [&](U32 u) {
+      U32 slot = u & 1u;
+      auto buffer = sums_ + slot * (s_.columns * across_ * unit_rows_) + column_ * unit_rows_;
+      k_.when(u >= 2u, [&] { Mbarrier{empty_[0].at + slot}.wait(k_, (u >> 1u & 1u) ^ 1u); });
+      for (uint32_t c = 0; c < unit_tiles_ / part.groups; ++c) {
+        U32 of_block = u * unit_tiles_ + c * part.groups + group_;
+        k_.when(of_block < count_, [&] { tile_row(buffer + (group_ + c * part.groups) * tile_rows_); });
+      }
+      k_.when(holds_sum(), [&] { Mbarrier{full_[0].at + slot}.arrive(); });
+    });
+  }
+
+  void finish(const ProductX& x) {
+    auto y = k_.arg(&Args::y);
+    if (s_.experts) y = y + mul_wide(k_.block_y(), k_.arg(&Args::y_stride));
+    ProductOut out(k_, s_, y);
+    const std::vector<F32> factors = x.factors();
+    // with 16 rows the two halves of the warp take every other part of a sum
+    const bool halves = unit_rows_ == 16;
+    U32 in_unit = k_.lane() & (unit_rows_ - 1), half = k_.lane() >> 4u;
+    k_.loop(0u, units_, 1u, [&](U32 u) {
+      U32 slot = u & 1u, row = (first_ + u * unit_tiles_) * tile_rows_ + in_unit;
+      if (s_.mixed) row = row + row_offset_;
+      Pred there = in_unit < (count_ - u * unit_tiles_) * tile_rows_, mine = there && row < rows_;
+      out.prepare(row, halves ? mine && k_.lane() < 16u : mine);
+      Mbarrier{full_[0].at + slot}.wait(k_, u >> 1u & 1u);
+      std::vector<F32> total;
+      for (uint32_t v = 0; v < s_.columns; ++v) {
+        auto buffer = (sums_ + slot * (s_.columns * across_ * unit_rows_) + in_unit).offset(v * across_ * unit_rows_);
+        auto sum = k_.var(0.0f);
+        const uint32_t paired = halves ? across_ / 2 * 2 : across_;
+        k_.when(there, [&] {
+          for (uint32_t i = 0; i < paired; i += halves ? 2 : 1)
+            sum += load(halves ? buffer + (half * unit_rows_ + i * unit_rows_) : buffer.offset(i * unit_rows_));
+        });
+        if (paired < across_) k_.when(there && half == 0u, [&] { sum += load(buffer.offset(paired * unit_rows_)); });
+        total.push_back(halves ? sum.get() + shuffle_xor(sum.get(), 16u) : sum.get());
+      }
+      Mbarrier{empty_[0].at + slot}.arrive();
+      for (uint32_t v = 0; v < s_.columns; ++v) out.write(v, factors.empty() ? total[v] : total[v] * factors[v]);
+    });
+  }
+};
+
+void check_together(const Product& s) {
+  auto refuse = [&](std::string_view why) { throw Error("product: {} ({})", why, field_text(s)); };
+  if (s.slices % s.per_warp) refuse("slices must be a multiple of per_warp");
+  if (s.mixed && s.second_groups > s.groups) refuse("more groups of the second format than of the first");
+  if (s.warps() > 32) refuse("more than 31 computing warps");
+  if (s.unit % (tile_values / s.tile_cols * s.groups)) refuse("a unit has no such groups of tiles");
+  if (s.experts && (s.columns > 1 || s.mixed || s.out == Product::qkv))
+    refuse("experts have one vector, one format and no rotation");
+  if (!s.exact &&
+      !(TilePiece::has_integer_dot(s.weights()) && (!s.mixed || TilePiece::has_integer_dot(s.second_weights()))))
+    refuse("this format has no integer products: exact = yes");
+  if (s.y_bf16 && s.out != Product::gate && s.out != Product::act) refuse("y_bf16 is for act and gate");
+}
+
+}  // namespace
+
+Kernel Product::build() const {
+  check_fields(*this);
+  check_together(*this);
+  return ProductWriter(*this).write();
+}
+
+Grid Product::grid(const Args& args) const {
+  check_fields(*this);
+  check_together(*this);
+  if (args.cols == 0 || args.cols > filled_cols())
+    throw Error("product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());
+  for (uint64_t address : {args.w.address, args.x.address, mixed ? args.w2.address : 0})
+    if (address % 16) throw Error("product: x and w must be 16-byte aligned, found {:#x}", address);
+  if ((columns > 1 || experts) && args.x_stride % 8)
+    throw Error("product: vectors {} values apart, expected a multiple of 8", args.x_stride);
+  if (mixed && args.first_rows % (tile_values / tile_cols))
+    throw Error("product: {} rows of the first format are no whole tiles of {}", args.first_rows,
+                tile_values / tile_cols);
+  if (mixed && (args.second_blocks == 0 || args.second_blocks >= args.blocks))
+    throw Error("product: {} of {} blocks for the second format", args.second_blocks, args.blocks);
+  if (out == gate && args.rows % 4) throw Error("product: {} rows of gate and up, expected a multiple of 4", args.rows);
+  if (out == qkv) {
+    if (args.head % 4 || args.value_head % 4 || args.rotary % 4 || args.rotary > args.head || args.head == 0 ||
+        args.value_head == 0)
+      throw Error("product: heads of {} and {} with {} turned, expected multiples of 4", args.head, args.value_head,
+                  args.rotary);
+    if (args.page_size == 0) throw Error("product: pages of 0 positions");
+  }
+  if (args.blocks == 0) throw Error("product: a grid of 0 blocks");
+  if (experts && (args.x_share == 0 || args.vectors > 65535))
+    throw Error("product: {} vectors, {} for each x", args.vectors, args.x_share);
+  return {.x = args.blocks, .y = experts ? std::max(args.vectors, 1u) : 1};
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,168 @@
+// Which shape of a product to take. Found on an H200; what decides is how blocks come to lie on the SMs.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/product/product.h"
+#include "kernels/product/tile_piece.h"
+
+namespace heddle::kernels {
+
+namespace {
+
+// What the assembler wants for a thread, found by trying; each vector's part of a slice is kept in 12 registers.
+uint32_t registers(const Product& s) {
+  if (s.exact) return 72 + 32 * s.columns;
+  const uint32_t base = s.weights() == quant::Format::q4_k && !s.mixed ? 50 : 60;
+  return base + 14 * (s.columns * s.per_warp - 1) + 4 * (s.columns - 1);
+}
+
+// With everything known while building; the device has 227 KB for all blocks of an SM.
+uint32_t shared_bytes(const Product& s) {
+  const uint32_t compute = s.warps() - 1;
+  return s.ring_bytes() + compute * 4 * 8 + s.x_bytes() + 2 * s.columns * s.slices / s.per_warp * s.unit * 4 + 1024;
+}
+
+constexpr uint32_t all_shared = 226 * 1024, small_room = 76, large_room = 114;  // KB
+
+bool fits(const Product& s) {
+  const uint32_t threads = s.warps() * 32, shared = std::max(shared_bytes(s), s.room * 1024);
+  if (s.warps() > 32 || registers(s) > 255 || threads * s.resident * registers(s) > 65536) return false;
+  // beside one that takes its turn, or as many as there are to be
+  return shared <= (s.room == large_room   ? all_shared - small_room * 1024
+                    : s.room == small_room ? all_shared - large_room * 1024
+                                           : all_shared / s.resident);
+}
+
+// The way with the most computing warps, but not more than `most`, that leaves `resident` blocks registers enough.
+bool settle(Product& s, uint32_t most, uint32_t resident, uint32_t least_resident = 1) {
+  for (uint32_t warps = most; warps > 0; --warps)
+    for (uint32_t unit : {16u, 32u}) {
+      const uint32_t most_groups = std::min(8u, unit / (tile_values / s.tile_cols));
+      // with many slices, two a warp mean half the sums to merge; else one takes the fewest registers
+      for (uint32_t i = 1; i <= most_groups; i *= 2) {
+        const uint32_t groups = s.slices > 8 ? most_groups / i : i;
+        if (warps % groups || s.slices % (warps / groups)) continue;
+        s.unit = unit, s.groups = groups, s.per_warp = s.slices / (warps / groups);
+        set_second_groups(s);
+        for (s.resident = resident; s.resident >= least_resident; --s.resident)
+          if (fits(s)) return true;
+      }
+    }
+  return false;
+}
+
+bool settle_any(Product& s) { return settle(s, 16, 2) || settle(s, 31, 1); }
+
+// As many tiles in flight as keep the memory busy, and no more.
+void set_depth(Product& s) {
+  constexpr uint32_t wanted = 64 * 1024;  // bytes per SM
+  const uint32_t tile = std::max(tile_bytes(s.weights()), s.mixed ? tile_bytes(s.second_weights()) : 0);
+  for (s.depth = 2; s.depth < 8 && (s.warps() - 1) * s.depth * tile < wanted;) {
+    ++s.depth;
+    if (!fits(s)) {
+      --s.depth;
+      return;
+    }
+  }
+}
+
+Product with_tiles(Product s, uint32_t cols) {
+  s.tile_cols = tile_cols_for(cols);
+  s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
+  return s;
+}
+
+}  // namespace
+
+ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large) {
+  Product s = with_tiles(what, cols);
+  // a head is long, and what starts beside it is not
+  if (s.columns == 1 && !s.experts && rows < 65536) {
+    s.room = large ? large_room : small_room, s.depth = 2;
+    if (settle(s, 18, 2, 2) && s.warps() > 4) {
+      if (!s.mixed) set_depth(s);
+      // The first loads of what follows would delay x. In a short product they are needed at once all the same, and in
+      // a long one they fill what its own end leaves.
+      const uint64_t weights = uint64_t(rows) * cols;
+      s.late = weights >= 24'000'000 && weights < 48'000'000;
+      return {s, 1};
+    }
+    s.room = 0;
+  }
+  s.late = 0;
+  for (s.depth = 3; s.depth > 0; --s.depth)
+    if (settle_any(s)) return {s, 1};
+  throw Error("product: {} vectors of {} values do not fit; {} do", s.columns, cols,
+              s.columns > 1 ? product_most_columns(what, cols) : 0);
+}
+
+uint32_t Product::second_depth() const {
+  const uint32_t first = groups * depth * tile_bytes(weights()), each = second_groups * tile_bytes(second_weights());
+  return std::clamp(first / each, 2u, 8u);
+}
+uint32_t Product::ring_bytes() const {
+  const uint32_t first = groups * depth * tile_bytes(weights());
+  const uint32_t other = mixed ? second_groups * second_depth() * tile_bytes(second_weights()) : 0;
+  return slices / per_warp * std::max(first, other);
+}
+
+uint32_t mixed_blocks(const Product& s, uint32_t first_rows, uint32_t second_rows, uint32_t blocks) {
+  const uint32_t tile_rows = tile_values / s.tile_cols;
+  // fewer warps take a little longer over the same bytes
+  const double cost = tile_bytes(s.weights()),
+               second_cost = tile_bytes(s.second_weights()) * (s.second_groups < s.groups ? 1.2 : 1.0);
+  auto rows_each = [&](uint32_t rows, uint32_t n) { return ((rows + tile_rows - 1) / tile_rows + n - 1) / n; };
+  uint32_t best = 1;
+  double least = INFINITY;
+  for (uint32_t n = 1; n < blocks; ++n) {
+    const double longest = std::max(rows_each(first_rows, blocks - n) * cost, rows_each(second_rows, n) * second_cost);
+    if (longest < least) least = longest, best = n;
+  }
+  return best;
+}
+
+void set_second_groups(Product& s) {
+  s.second_groups = s.groups;
+  while (s.mixed && s.second_groups > 1 &&
+         s.second_groups * 2 * tile_bytes(s.second_weights()) > s.groups * s.depth * tile_bytes(s.weights()))
+    s.second_groups /= 2;
+}
+
+bool product_fits(const Product& s) {
+  if (s.unit != 16 && s.unit != 32) return false;
+  const uint32_t unit_tiles = s.unit / (tile_values / s.tile_cols);
+  return s.per_warp && s.groups && s.slices % s.per_warp == 0 && unit_tiles % s.groups == 0 && s.resident &&
+         s.resident <= 4 && s.depth && s.depth <= 8 && fits(s);
+}
+
+std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows, uint32_t cols, bool large) {
+  std::vector<ProductChoice> all{product_choice(what, rows, cols, large)};
+  auto add = [&](const Product& s, uint32_t per_sm) {
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const ProductChoice& c) { return c.spec == s && c.blocks_per_sm == per_sm; }))
+      all.push_back({s, per_sm});
+  };
+  Product s = with_tiles(what, cols);
+  for (uint32_t depth : {2u, 3u, 4u})
+    for (uint32_t most : {8u, 12u, 16u, 20u}) {
+      s.room = large ? large_room : small_room, s.depth = depth;
+      for (uint32_t late : {0u, 1u})
+        if (s.late = late; settle(s, most, 2, 2)) add(s, 1);
+    }
+  s.room = 0, s.late = 0;
+  for (uint32_t per_sm : {2u, 4u})
+    for (uint32_t most : {4u, 8u})
+      for (uint32_t depth : {2u, 4u})  // the next kernel's blocks must find room beside these
+        if (s.depth = depth; settle(s, most, 4, std::min(4u, per_sm + 1))) add(s, per_sm);
+  return all;
+}
+
+uint32_t product_most_columns(const Product& what, uint32_t cols) {
+  Product s = with_tiles(what, cols);
+  s.room = 0, s.depth = 1;
+  for (s.columns = s.exact ? 2 : 8; s.columns > 0; --s.columns)
+    if (settle_any(s)) break;
+  return s.columns;
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,221 @@
+// Each thread takes 16 bytes of x in a round; the lanes that share a run of 16 values find its scale by shuffles.
+#include "kernels/product/product_x.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+// 1.5 * 2^23: added to a float of small magnitude it leaves the nearest integer in the low bits.
+constexpr float above = 0x1.8p23f;
+constexpr uint32_t most_kept = 32;  // registers for values that were read ahead
+
+// Where value v of a vector of floats lies: 4 are left free after each 32, so that lanes do not meet in the same banks.
+U32 spread(U32 v) { return v + (v >> 5u) * 4u; }
+
+}  // namespace
+
+uint32_t Product::x_bytes() const {
+  const uint32_t sums = columns * warps() * 2 * 4;
+  return (exact ? filled_cols() / 32 * 36 * 4 : filled_cols() * 3 / 2) * columns + (norm ? sums : 0);
+}
+
+ProductX::ProductX(Builder<Product::Args>& k, const Product& spec)
+    : k_(k), s_(spec), per_(spec.x == Product::x_bf16 ? 8 : 4) {
+  const uint32_t items = s_.filled_cols() / per_;
+  rounds_ = (items + k.threads() - 1) / k.threads();
+  cols_ = k.arg(&Product::Args::cols);
+  if (s_.exact) {
+    floats_ = k.shared<float>(s_.columns * (s_.filled_cols() / 32 * 36), 128);
+  } else {
+    quants_ = k.shared<uint8_t>(s_.columns * s_.filled_cols(), 128);
+    pairs_ = k.shared<float>(s_.columns * (s_.filled_cols() / 8), 16);
+  }
+  if (s_.norm) sums_ = k.shared<float>(2 * s_.columns * s_.warps());
+}
+
+U32 ProductX::item(uint32_t round) const { return k_.thread() + round * k_.threads(); }
+
+// Without a branch, so that all loads of a thread can be under way at once: what is beyond the last column is read
+// from the first, and counts as 0.
+std::vector<F32> ProductX::load(Global<uint8_t> from, uint32_t column, uint32_t round) const {
+  const bool bf16 = s_.x == Product::x_bf16;
+  U32 first = item(round) * per_;
+  Pred inside = first < cols_;
+  U32 at = select(inside, first, k_.constant(0u));
+  auto row = from + mul_wide(k_.arg(&Product::Args::x_stride), column * (bf16 ? 2u : 4u));
+  std::vector<F32> values;
+  if (bf16) {
+    for (U32 word : load_vec<4>((row + at * 2u).as<uint32_t>())) {
+      values.push_back(bitcast<float>(word << 16u));
+      values.push_back(bitcast<float>(word & 0xffff0000u));
+    }
+  } else {
+    for (F32 v : load_vec<4>(row.as<float>() + at)) values.push_back(v);
+  }
+  for (F32& v : values) v = select(inside, v, 0.0f);
+  return values;
+}
+
+// Zeros beyond the last column, so that what was made of the filling there becomes 0 too.
+std::vector<F32> ProductX::weight(Global<float> from, uint32_t round) const {
+  U32 first = item(round) * per_;
+  Pred inside = first < cols_;
+  U32 at = select(inside, first, k_.constant(0u));
+  std::vector<F32> values;
+  for (uint32_t i = 0; i < per_; i += 4)
+    for (F32 v : load_vec<4>(from + (at + i), {.nc = true})) values.push_back(select(inside, v, 0.0f));
+  return values;
+}
+
+void ProductX::before_wait() {
+  if (!s_.norm || rounds_ * per_ > 16) return;
+  for (uint32_t r = 0; r < rounds_; ++r) early_.push_back(weight(k_.arg(&Product::Args::norm), r));
+}
+
+void ProductX::bring(Global<uint8_t> from) {
+  // all loads first, as far as there are registers
+  const bool layer = s_.norm == Product::layer, kept = rounds_ * per_ * s_.columns <= most_kept;
+  const uint32_t warps = s_.warps();
+  std::vector<std::vector<std::vector<F32>>> held(s_.columns);  // of each round
+  auto values = [&](uint32_t c, uint32_t r) {
+    if (!kept) return load(from, c, r);
+    return held[c][r];
+  };
+  for (uint32_t c = 0; kept && c < s_.columns; ++c)
+    for (uint32_t r = 0; r < rounds_; ++r) held[c].push_back(load(from, c, r));
+  auto put = [&](uint32_t turn, uint32_t c, F32 mine) {
+    F32 total = warp_sum(mine);
+    k_.when(k_.lane() == 0u, [&] { store(sums_ + k_.warp() + (turn * s_.columns + c) * warps, total); });
+  };
+  std::vector<F32> mean, factor;
+  if (layer) {
+    // what `of` gives for each value of a vector, summed over all of them
+    auto sums = [&](uint32_t turn, auto&& of) {
+      for (uint32_t c = 0; c < s_.columns; ++c) {
+        auto sum = k_.var(0.0f);
+        for (uint32_t r = 0; r < rounds_; ++r) {
+          const std::vector<F32> v = values(c, r);
+          for (uint32_t i = 0; i < per_; ++i) of(sum, v[i], c, item(r) * per_ + i);
+        }
+        put(turn, c, sum.get());
+      }
+      k_.barrier();
+      return totals(turn);
+    };
+    F32 count = to_f32(cols_);
+    mean = sums(0, [](Var<float>& sum, F32 v, uint32_t, U32) { sum += v; });
+    for (F32& m : mean) m = m / count;
+    factor = sums(1, [&](Var<float>& sum, F32 v, uint32_t c, U32 at) {
+      F32 d = select(at < cols_, v - mean[c], 0.0f);
+      sum.add_product(d, d);
+    });
+    for (F32& f : factor) f = rsqrt_approx(f / count + k_.arg(&Product::Args::epsilon));
+  }
+  std::vector<Var<float>> squares;
+  for (uint32_t c = 0; s_.norm == Product::rms && c < s_.columns; ++c) squares.push_back(k_.var(0.0f));
+  for (uint32_t r = 0; r < rounds_; ++r) {
+    std::vector<F32> w, b;
+    if (s_.norm) w = early_.empty() ? weight(k_.arg(&Product::Args::norm), r) : early_[r];
+    if (layer) b = weight(k_.arg(&Product::Args::shift), r);
+    for (uint32_t c = 0; c < s_.columns; ++c) {
+      std::vector<F32> v = values(c, r);
+      for (uint32_t i = 0; s_.norm && i < per_; ++i) {
+        if (!layer) squares[c].add_product(v[i], v[i]);
+        v[i] = layer ? fma((v[i] - mean[c]) * factor[c], w[i], b[i]) : v[i] * w[i];
+      }
+      keep(v, c, r);
+    }
+  }
+  for (uint32_t c = 0; c < squares.size(); ++c) put(0, c, squares[c].get());
+  k_.barrier();
+}
+
+std::vector<F32> ProductX::totals(uint32_t turn) const {
+  std::vector<F32> all;
+  for (uint32_t c = 0; c < s_.columns; ++c) {
+    auto at = sums_.offset((turn * s_.columns + c) * s_.warps());
+    F32 sum = ptx::load(at);
+    for (uint32_t w = 1; w < s_.warps(); ++w) sum = sum + ptx::load(at.offset(w));
+    all.push_back(sum);
+  }
+  return all;
+}
+
+std::vector<F32> ProductX::factors() const {
+  if (s_.norm != Product::rms) return {};
+  std::vector<F32> all = totals(0);
+  for (F32& f : all) f = rsqrt_approx(f / to_f32(cols_) + k_.arg(&Product::Args::epsilon));
+  return all;
+}
+
+void ProductX::keep(const std::vector<F32>& v, uint32_t column, uint32_t round) {
+  U32 at = item(round);
+  const bool whole = s_.filled_cols() / per_ % k_.threads() == 0;
+  auto guarded = [&](auto&& body) {
+    if (whole || round + 1 < rounds_)
+      body();
+    else
+      k_.when(at < s_.filled_cols() / per_, body);
+  };
+  if (s_.exact) {
+    guarded([&] {
+      for (uint32_t i = 0; i < per_; i += 4)
+        store_vec((floats_ + spread(at * per_ + i)).offset(column * (s_.filled_cols() / 32 * 36)),
+                  Vec<float, 4>{v[i], v[i + 1], v[i + 2], v[i + 3]});
+    });
+    return;
+  }
+  const uint32_t lanes = 16 / per_;  // that share a run
+  F32 largest = abs(v[0]);
+  for (uint32_t i = 1; i < per_; ++i) largest = max(largest, abs(v[i]));
+  largest = warp_max(largest, lanes);
+  // below that the inverse would be infinite; such a run counts as zeros
+  F32 inverse = select(largest > 0x1p-100f, rcp_approx(largest) * 127.0f, 0.0f);
+  std::vector<U32> words;
+  S32 sum = k_.constant(int32_t(0));
+  for (uint32_t i = 0; i < per_; i += 4) {
+    std::array<U32, 4> q;
+    for (uint32_t j = 0; j < 4; ++j) q[j] = bitcast<uint32_t>(fma(v[i + j], inverse, above));
+    words.push_back(permute_bytes(permute_bytes(q[0], q[1], 0x0040u), permute_bytes(q[2], q[3], 0x0040u), 0x5410u));
+    sum = dp4a<int8_t, int8_t>(words.back(), 0x01010101u, sum);
+  }
+  sum = warp_sum(sum, lanes);
+  F32 d = largest * (1.0f / 127.0f);
+  guarded([&] {
+    auto to = (quants_ + at * per_).offset(column * s_.filled_cols()).as<uint32_t>();
+    if (per_ == 8)
+      store_vec(to, Vec<uint32_t, 2>{words[0], words[1]});
+    else
+      store(to, words[0]);
+    k_.when((at & (lanes - 1)) == 0u, [&] {
+      store_vec((pairs_ + at / lanes * 2u).offset(column * (s_.filled_cols() / 8)), Vec<float, 2>{d, d * to_f32(sum)});
+    });
+  });
+}
+
+std::vector<TilePiece::Q8> ProductX::integers(const TilePiece& piece, U32 slice) const {
+  std::vector<TilePiece::Q8> all(s_.columns);
+  for (uint32_t c = 0; c < s_.columns; ++c)
+    for (uint32_t i = 0; i < 2; ++i) {
+      U32 at = slice * s_.tile_cols + piece.run(i);
+      all[c].q[i] = load_vec<4>((quants_ + at).offset(c * s_.filled_cols()).as<uint32_t>());
+      auto pair = load_vec<2>((pairs_ + (at >> 4u) * 2u).offset(c * (s_.filled_cols() / 8)));
+      all[c].d[i] = pair[0], all[c].sum[i] = pair[1];
+    }
+  return all;
+}
+
+std::vector<TilePiece::Floats> ProductX::floats(const TilePiece& piece, U32 slice) const {
+  std::vector<TilePiece::Floats> all(s_.columns);
+  for (uint32_t c = 0; c < s_.columns; ++c)
+    for (uint32_t i = 0; i < 2; ++i) {
+      auto at = floats_ + spread(slice * s_.tile_cols + piece.run(i));
+      for (uint32_t j = 0; j < 16; j += 4)
+        for (F32 f : load_vec<4>(at.offset(c * (s_.filled_cols() / 32 * 36) + j))) all[c].v.push_back(f);
+    }
+  return all;
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,43 @@
+// How x comes into a product: read by the whole block, normalised, kept in shared memory as int8 or f32, and from there
+// each computing warp takes its part.
+#pragma once
+#include "kernels/product/product.h"
+#include "kernels/product/tile_piece.h"
+
+namespace heddle::kernels {
+
+class ProductX {
+ public:
+  ProductX(ptx::Builder<Product::Args>& k, const Product& spec);
+
+  // What needs no result of another kernel: the weights of the norm.
+  void before_wait();
+  // By all threads of the block, after the wait. `from`: the first vector. Ends with a barrier.
+  void bring(ptx::Global<uint8_t> from);
+  // What the products are still to be multiplied with, of every vector: an rms norm's factor is known only when all of
+  // x was read, and it may as well come last. None where there is no such norm.
+  std::vector<ptx::F32> factors() const;
+
+  // This lane's part of a slice, of every vector.
+  std::vector<TilePiece::Q8> integers(const TilePiece& piece, ptx::U32 slice) const;
+  std::vector<TilePiece::Floats> floats(const TilePiece& piece, ptx::U32 slice) const;
+
+ private:
+  std::vector<ptx::F32> load(ptx::Global<uint8_t> from, uint32_t column, uint32_t round) const;
+  std::vector<ptx::F32> weight(ptx::Global<float> from, uint32_t round) const;
+  std::vector<ptx::F32> totals(uint32_t turn) const;  // of the warps' sums, for every vector
+  ptx::U32 item(uint32_t round) const;
+  void keep(const std::vector<ptx::F32>& v, uint32_t column, uint32_t round);
+
+  ptx::Builder<Product::Args>& k_;
+  const Product& s_;
+  uint32_t per_, rounds_;  // values of a thread in a round
+  ptx::U32 cols_;
+  ptx::Shared<uint8_t> quants_;               // (columns, filled_cols) int8
+  ptx::Shared<float> pairs_;                  // (columns, filled_cols / 16) of {d, d * sum}
+  ptx::Shared<float> floats_;                 // (columns, filled_cols / 32 * 36)
+  ptx::Shared<float> sums_;                   // (columns, warps), twice
+  std::vector<std::vector<ptx::F32>> early_;  // the norm's weight of each round
+};
+
+}  // namespace heddle::kernels

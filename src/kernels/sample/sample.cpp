@@ -1,0 +1,166 @@
+// The chain for one row, by the blocks of a cluster.
+#include "kernels/sample/sample.h"
+
+#include <cstddef>
+
+#include "kernels/sample/argmax_key.h"
+#include "kernels/sample/sample_cut.h"
+#include "kernels/sample/sample_penalties.h"
+#include "kernels/sample/sample_random.h"
+#include "kernels/sample/sample_weight.h"
+#include "kernels/spec/chain.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+static_assert(sizeof(SampleRow) == 80 && offsetof(SampleRow, seed) == 32 && sizeof(Sampled) == 8);
+static_assert(sizeof(TokenBias) == 8);
+
+namespace {
+
+using SampleArgs = Sample::Args;
+
+constexpr uint32_t max_vocab = 1u << 18;  // the sum of the weights fits a double
+
+class Chain {
+ public:
+  // min_blocks: with room for two blocks in mind the assembler takes 32 registers, and spills, on some targets
+  explicit Chain(const Sample& spec)
+      : s_(spec), k_(std::string(Sample::name), {.threads = spec.threads, .min_blocks = 1, .cluster = spec.splits}) {}
+
+  Kernel build() {
+    chain_start(k_, s_.chained);
+    chain_wait(k_, s_.chained);
+    row_ = s_.splits > 1 ? k_.special(Special::clusterid_y) : k_.block_y();
+    k_.when(row_ < k_.arg(&SampleArgs::rows), [&] { body(); });
+    return k_.finish();
+  }
+
+ private:
+  template <class T>
+  Val<T> param(size_t offset) {
+    auto row = k_.arg(&SampleArgs::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
+    return k_.assume_uniform(load(row.offset(int64_t(offset / 4)).template as<T>()), Uniform::cluster);
+  }
+
+  void body() {
+    U32 vocab = k_.arg(&SampleArgs::vocab);
+    Share share(k_, s_.splits, s_.vec, vocab);
+    const uint32_t words = Cuts::scratch_words(s_.splits);
+    auto scratch = k_.shared<uint32_t>(words);
+    logits_ = k_.arg(&SampleArgs::logits) + mul_wide(row_, vocab);
+    text_ = k_.arg(&SampleArgs::texts) + mul_wide(row_, k_.arg(&SampleArgs::capacity));
+    length_ = param<uint32_t>(offsetof(SampleRow, length));
+    const Penalties penalties{
+        .repetition = param<float>(offsetof(SampleRow, repetition)),
+        .presence = param<float>(offsetof(SampleRow, presence)),
+        .frequency = param<float>(offsetof(SampleRow, frequency)),
+        .repetition_last = param<uint32_t>(offsetof(SampleRow, repetition_last)),
+        .length = length_,
+        .prompt = param<uint32_t>(offsetof(SampleRow, prompt)),
+        .biases = param<uint32_t>(offsetof(SampleRow, biases)),
+        .bias_entries = k_.arg(&SampleArgs::biases) + mul_wide(param<uint32_t>(offsetof(SampleRow, first_bias)), 2u),
+        .text = text_,
+        .capacity = k_.arg(&SampleArgs::capacity)};
+    auto changed = k_.arg(&SampleArgs::changed) + mul_wide(row_, vocab);
+    Pred changes = penalties.any();
+    k_.when(changes, [&] { penalties.apply(share, logits_, changed, scratch, words); });
+    Global<float> row{select(changes, changed.base, logits_.base)};
+
+    auto best_of = [&](Global<float> of) {
+      auto best = k_.var(uint64_t(0));
+      share.each_first(of, [&](F32 logit, U32 id) { best = max(best.get(), argmax_key(logit, id)); });
+      return share.largest(best.get());
+    };
+    share.meet();
+    U64 best = best_of(row);
+    U32 best_id = argmax_index(best);
+    F32 largest = argmax_value(best);
+    k_.when_else(
+        best_id == no_token, [&] { in_one_thread(share, [&] { write(k_.constant(no_token), k_.constant(0.0f)); }); },
+        [&] {
+          if (s_.logprob) {
+            raw_largest_ = argmax_value(best_of(logits_));
+            auto sum = k_.var(uint64_t(0));
+            share.each(logits_, [&](F32 logit, U32) { sum += weight_of(logit - raw_largest_); });
+            log_total_ = log_of(to<double>(share.total(sum.get())) * weight_unit);
+          }
+          F32 temperature = param<float>(offsetof(SampleRow, temperature));
+          k_.when_else(
+              temperature > 0.0f,
+              [&] {
+                Cuts cuts(share, row, largest, scratch);
+                cuts.cut(param<uint32_t>(offsetof(SampleRow, top_k)), param<float>(offsetof(SampleRow, top_p)), vocab);
+                draw(share, row, cuts, largest, temperature);
+              },
+              [&] { in_one_thread(share, [&] { pick(best_id); }); });
+        });
+  }
+
+  void draw(Share& share, Global<float> row, const Cuts& cuts, F32 largest, F32 temperature) {
+    F32 least = to_f32(to_f64(largest) + param<double>(offsetof(SampleRow, log_min_p)));
+    U64 random = random_bits(param<uint64_t>(offsetof(SampleRow, seed)), param<uint64_t>(offsetof(SampleRow, step)));
+    F64 part = to<double>(random >> 11) * 0x1p-53;
+    share.locate(
+        row,
+        [&](F32 logit, U32 id) {
+          U64 weight = weight_of((logit - largest) / temperature);
+          return select(logit >= least && cuts.keeps(logit, id), weight, uint64_t(0));
+        },
+        [&](U64 total) { return to<uint64_t>(part * to<double>(total), Round::rzi); }, [&](U32 id) { pick(id); });
+  }
+
+  void in_one_thread(const Share& share, auto&& body) { k_.when(share.rank == 0u && k_.thread() == 0u, body); }
+
+  void pick(U32 id) {
+    F32 log_probability = k_.constant(0.0f);
+    if (s_.logprob) log_probability = to_f32(to_f64(load(logits_ + id) - raw_largest_) - log_total_);
+    write(id, log_probability);
+    U32 capacity = k_.arg(&SampleArgs::capacity);
+    k_.when(capacity > 0u, [&] { store(text_ + length_ % capacity, id); });
+    auto params = k_.arg(&SampleArgs::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
+    store(params.offset(offsetof(SampleRow, length) / 4), length_ + 1u);
+  }
+  void write(U32 id, F32 log_probability) {
+    auto out = k_.arg(&SampleArgs::out) + row_ * uint32_t(sizeof(Sampled) / 4);
+    store_vec(out, Vec<uint32_t, 2>{id, bitcast<uint32_t>(log_probability)});
+  }
+
+  Sample s_;
+  Builder<SampleArgs> k_;
+  U32 row_, length_;
+  Global<float> logits_;   // (vocab) as given
+  Global<uint32_t> text_;  // (capacity)
+  F32 raw_largest_;        // logprob: of the logits as given
+  F64 log_total_;          // and the logarithm of their weights' sum
+};
+
+}  // namespace
+
+Kernel Sample::build() const {
+  check_fields(*this);
+  return Chain(*this).build();
+}
+
+Grid Sample::grid(const SampleArgs& args) const {
+  if (args.vocab == 0 || args.vocab % vec || args.vocab > max_vocab)
+    throw Error("sample: a vocabulary of {}; with vec = {} a positive multiple of {} up to {} is expected", args.vocab,
+                vec, vec, max_vocab);
+  if (args.logits.address % (4 * vec) || args.changed.address % (4 * vec) || args.params.address % 16 ||
+      args.out.address % 8 || args.biases.address % 8)
+    throw Error(
+        "sample: logits and changed must be {}-byte, params 16-byte, out and biases 8-byte aligned, "
+        "found {:#x}, {:#x}, {:#x}, {:#x}, {:#x}",
+        4 * vec, args.logits.address, args.changed.address, args.params.address, args.out.address, args.biases.address);
+  if (args.rows > 65535) throw Error("sample: {} rows, 65535 at most", args.rows);
+  return {.x = splits, .y = args.rows ? args.rows : 1};
+}
+
+uint32_t sample_splits(uint32_t rows, uint32_t sms) {
+  uint32_t splits = 16;
+  while (splits > 1 && rows * splits > sms) splits /= 2;  // a block of 1024 threads has an SM to itself
+  return splits;
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,115 @@
+// Every kind of number has random bits of its own, so that another mix of lengths does not change the arrivals.
+#include "main/bench/serve_sim_traffic.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "engine/sampling/random.h"
+
+namespace heddle {
+namespace {
+
+constexpr uint32_t longest_length = 1 << 24;
+
+// The number that `text` begins with, which is then cut off.
+template <class Number>
+std::optional<Number> take_number(std::string_view& text) {
+  Number number{};
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc()) return std::nullopt;
+  text.remove_prefix(size_t(read.ptr - text.data()));
+  return number;
+}
+bool take(std::string_view& text, char sign) {
+  if (!text.starts_with(sign)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+enum Purpose : uint64_t {
+  arrivals,
+  which_prompt,
+  prompt_length,
+  which_answer,
+  answer_length,
+  shared_tokens,
+  own_tokens
+};
+
+std::vector<uint32_t> random_tokens(uint64_t seed, uint64_t purpose, uint32_t count, uint32_t vocabulary) {
+  std::vector<uint32_t> tokens(count);
+  for (uint32_t i = 0; i < count; ++i) tokens[i] = uint32_t(engine::random_bits(seed, i, purpose) % vocabulary);
+  return tokens;
+}
+
+}  // namespace
+
+LengthMix::LengthMix(const std::string& option, const std::string& text) {
+  std::string_view rest = text;
+  bool good = true;
+  do {
+    const std::optional<uint32_t> from = take_number<uint32_t>(rest);
+    const std::optional<uint32_t> to = take(rest, '-') ? take_number<uint32_t>(rest) : from;
+    const std::optional<double> weight = take(rest, ':') ? take_number<double>(rest) : 1.0;
+    good = from && to && weight && *from > 0 && *from <= *to && *to <= longest_length && *weight > 0 &&
+           std::isfinite(*weight);
+    if (good) parts_.push_back({*from, *to, *weight});
+  } while (good && take(rest, ','));
+  if (!good || !rest.empty())
+    throw Error("{}: expected lengths such as 512, 16-512 or 512:0.8,4096:0.2 (1 to {} tokens), found {}", option,
+                longest_length, in_quotes(text));
+}
+
+uint32_t LengthMix::draw(double which, double within) const {
+  double all = 0;
+  for (const Part& part : parts_) all += part.weight;
+  which *= all;
+  size_t i = 0;
+  for (; i + 1 < parts_.size() && which >= parts_[i].weight; ++i) which -= parts_[i].weight;
+  return parts_[i].from + uint32_t(within * double(parts_[i].to - parts_[i].from + 1));
+}
+
+uint32_t LengthMix::longest() const {
+  uint32_t longest = 0;
+  for (const Part& part : parts_) longest = std::max(longest, part.to);
+  return longest;
+}
+
+LongPrompt long_prompt(const std::string& text) {
+  std::string_view rest = text;
+  const std::optional<uint32_t> tokens = take_number<uint32_t>(rest);
+  const bool timed = take(rest, '@');
+  const std::optional<double> at = timed ? take_number<double>(rest) : std::nullopt;
+  if (!tokens || *tokens == 0 || *tokens > longest_length || timed != at.has_value() || !rest.empty() ||
+      (timed && !(*at >= 0 && std::isfinite(*at))))
+    throw Error("--long: expected tokens and seconds such as 4096@2.5, or tokens alone, found {}", in_quotes(text));
+  return {*tokens, at};
+}
+
+std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabulary) {
+  const auto uniform = [&](uint64_t i, Purpose purpose) {
+    return engine::uniform(engine::random_bits(options.seed, i, purpose));
+  };
+  const std::vector<uint32_t> shared = random_tokens(options.seed, shared_tokens, options.shared, vocabulary);
+  std::vector<Arrival> all;
+  double now = 0;
+  const auto add = [&](std::optional<double> at, std::vector<uint32_t> beginning, std::optional<uint32_t> length) {
+    const uint64_t i = all.size();
+    if (!length) length = options.prompts.draw(uniform(i, which_prompt), uniform(i, prompt_length));
+    const std::vector<uint32_t> own = random_tokens(options.seed, own_tokens + i, *length, vocabulary);
+    beginning.insert(beginning.end(), own.begin(), own.end());
+    all.push_back(
+        {at, std::move(beginning), options.answers.draw(uniform(i, which_answer), uniform(i, answer_length))});
+  };
+  for (uint64_t i = 0; i < options.requests; ++i) {
+    if (options.rate > 0) now -= std::log1p(-uniform(i, arrivals)) / options.rate;
+    add(now, shared, std::nullopt);
+  }
+  if (options.long_one) add(options.long_one->at, {}, options.long_one->tokens);
+  return all;
+}
+
+}  // namespace heddle

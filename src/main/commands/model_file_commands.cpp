@@ -1,0 +1,160 @@
+// Opens the model, gathers its metadata, has the file written, and says what became of it.
+#include "main/commands/model_file_commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "formats/convert.h"
+#include "formats/synth.h"
+#include "main/commands/vocabulary_keys.h"
+
+namespace heddle {
+namespace {
+
+std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
+
+// "[=====>    ]  52 %, tensor 80 of 147, 310 MB/s"
+std::string progress_bar(const formats::Progress& progress, double seconds) {
+  constexpr size_t width = 30;
+  const double share =
+      progress.to_write ? static_cast<double>(progress.written) / static_cast<double>(progress.to_write) : 1;
+  const auto full = static_cast<size_t>(share * width);
+  return fmt::format("[{}{}{}] {:3.0f} %, tensor {} of {}, {:.0f} MB/s", std::string(full, '='),
+                     full < width ? ">" : "", std::string(full < width ? width - full - 1 : 0, ' '), 100 * share,
+                     progress.tensor, progress.tensors, static_cast<double>(progress.written) * 1e-6 / seconds);
+}
+
+// The bar on a line of the terminal that is written over; nothing where stderr is a file.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::ostream& err) : err_(err), shown_(::isatty(STDERR_FILENO) == 1) {}
+  ~ProgressLine() {
+    if (begun_) err_ << "\r\x1b[K" << std::flush;
+  }
+  std::function<void(const formats::Progress&)> reporter() {
+    if (!shown_) return {};
+    return [this](const formats::Progress& progress) {
+      if (begun_ && seconds_since(last_) < 0.1) return;
+      begun_ = true;
+      last_ = Clock::now();
+      err_ << "\r\x1b[K" << progress_bar(progress, seconds_since(start_)) << std::flush;
+    };
+  }
+
+ private:
+  std::ostream& err_;
+  bool shown_, begun_ = false;
+  Clock::time_point start_ = Clock::now(), last_ = start_;
+};
+
+std::string summary(const std::string& path, const formats::Written& written, double seconds) {
+  return fmt::format("{}: {:.1f} M weights, {} in {:.1f} s ({:.0f} MB/s), {:.2f} bits per weight", path,
+                     static_cast<double>(written.values) * 1e-6, megabytes(written.bytes_after), seconds,
+                     static_cast<double>(written.bytes_after) * 1e-6 / seconds, written.bits_per_value());
+}
+
+// A folder's metadata has no vocabulary yet.
+formats::Metadata folder_metadata(const formats::Checkpoint& checkpoint, std::ostream& err) {
+  formats::Metadata metadata = formats::converted_metadata(checkpoint);
+  if (has_vocabulary(checkpoint)) {
+    const formats::Tensor& embedding = checkpoint.tensor("token_embd.weight");
+    put_vocabulary(metadata, padded(vocabulary_of(checkpoint), embedding.rows()));
+  } else {
+    err << "heddle: " << checkpoint.path.string() << ": no tokenizer.json: the file will have no tokenizer\n";
+    metadata.set("tokenizer.ggml.model", std::string("none"));
+  }
+  return metadata;
+}
+
+void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata& metadata,
+                 std::optional<formats::FileType> type, const WriteModelOptions& options, std::ostream& out,
+                 std::ostream& err) {
+  const auto start = Clock::now();
+  formats::Written written;
+  {
+    ProgressLine line(err);
+    written = formats::write_gguf(checkpoint, metadata, type, options.output,
+                                  {options.allow_requantize, options.threads, line.reporter()});
+  }
+  if (type == formats::FileType::mxfp4 &&
+      !metadata.find_integer(fmt::format("{}.expert_count", metadata.string("general.architecture"))).value_or(0))
+    err << "heddle: a dense model: all its matrices are MXFP4, not the experts alone\n";
+  out << summary(options.output, written, seconds_since(start)) << ", was " << megabytes(written.bytes_before) << '\n';
+}
+
+}  // namespace
+
+void convert_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
+  std::optional<formats::FileType> type;
+  if (options.type != "auto") type = formats::file_type_named(options.type);
+  const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
+  if (checkpoint.kind == formats::Checkpoint::Kind::gguf)
+    throw Error("{}: is a GGUF file already; heddle quantize changes its type", options.model);
+  write_model(checkpoint, folder_metadata(checkpoint, err), type, options, out, err);
+}
+
+void quantize_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
+  const formats::FileType type = formats::file_type_named(options.type);
+  const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
+  const bool is_gguf = checkpoint.kind == formats::Checkpoint::Kind::gguf;
+  write_model(checkpoint, is_gguf ? checkpoint.metadata : folder_metadata(checkpoint, err), type, options, out, err);
+}
+
+void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::ostream& err) {
+  if (options.list) {
+    for (const formats::SynthShape& shape : formats::synth_shapes()) out << shape.name << '\n';
+    return;
+  }
+  if (options.shape.empty() || options.output.empty()) throw Error("synth needs --shape NAME and the file to write");
+  const formats::FileType type = formats::file_type_named(options.type);
+  const auto start = Clock::now();
+  formats::Written written;
+  {
+    ProgressLine line(err);
+    written = formats::write_synthetic({options.shape, type, options.seed, line.reporter()}, options.output);
+  }
+  out << summary(options.output, written, seconds_since(start)) << '\n';
+}
+
+void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& err) {
+  std::string types;
+  for (formats::FileType type : formats::all_file_types())
+    types += (types.empty() ? "" : ", ") + std::string(name(type));
+
+  const auto converted = std::make_shared<WriteModelOptions>();
+  converted->type = "auto";
+  CLI::App* convert = program.add_subcommand("convert", "Write a folder of safetensors as one GGUF file");
+  convert->add_option("model", converted->model, "The folder, with config.json")->required()->type_name("FOLDER");
+  convert->add_option("output", converted->output, "The file to write")->required()->type_name("OUT.gguf");
+  convert->add_option("--type", converted->type, "auto (as the weights are), or one of " + types)->type_name("TYPE");
+  convert->add_option("--threads", converted->threads, "0: all cores")->type_name("N");
+  convert->callback([converted, &out, &err] { convert_model(*converted, out, err); });
+
+  const auto quantized = std::make_shared<WriteModelOptions>();
+  CLI::App* quantize = program.add_subcommand("quantize", "Write a model in another type");
+  quantize->add_option("model", quantized->model, "A GGUF file, or a folder with config.json")
+      ->required()
+      ->type_name("MODEL");
+  quantize->add_option("output", quantized->output, "The file to write")->required()->type_name("OUT.gguf");
+  quantize->add_option("--type", quantized->type, "One of " + types)->required()->type_name("TYPE");
+  quantize->add_flag("--allow-requantize", quantized->allow_requantize, "Also from weights that are quantised already");
+  quantize->add_option("--threads", quantized->threads, "0: all cores")->type_name("N");
+  quantize->callback([quantized, &out, &err] { quantize_model(*quantized, out, err); });
+
+  const auto synthetic = std::make_shared<SynthModelOptions>();
+  CLI::App* synth = program.add_subcommand("synth", "Write a model of a real shape with random weights");
+  synth->add_option("output", synthetic->output, "The file to write")->type_name("OUT.gguf");
+  synth->add_option("--shape", synthetic->shape, "One of --list")->type_name("NAME");
+  synth->add_option("--type", synthetic->type, "One of " + types)->type_name("TYPE");
+  synth->add_option("--seed", synthetic->seed, "Of the random weights")->type_name("N");
+  synth->add_flag("--list", synthetic->list, "The shapes");
+  synth->callback([synthetic, &out, &err] { synthesize_model(*synthetic, out, err); });
+}
+
+}  // namespace heddle

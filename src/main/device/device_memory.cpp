@@ -1,0 +1,157 @@
+// Counted before anything is read or allocated.
+#include "main/device/device_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "cpu/cpu.h"
+#include "gpu/gpu.h"
+#include "model/session.h"
+
+namespace heddle {
+namespace {
+
+constexpr uint32_t least_context = 512;  // below it nobody is served by a cut that was not asked for
+
+uint32_t blocks_for(uint64_t tokens) {
+  const uint32_t block = model::Limits().block_tokens;
+  return uint32_t(std::min<uint64_t>((tokens + block - 1) / block, UINT32_MAX / block));
+}
+
+// With blocks up to those that were asked for, as many as fit beside the rest.
+model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
+                      const cuda::DeviceInfo* gpu) {
+  uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
+  if (available == 0) low = high;  // not known
+  while (low < high) {
+    limits.kv_blocks = low + (high - low + 1) / 2;
+    if (memory_for(model, options, limits, gpu).total() <= available)
+      low = limits.kv_blocks;
+    else
+      high = limits.kv_blocks - 1;
+  }
+  limits.kv_blocks = low;
+  return limits;
+}
+
+// Tokens of a cache for many sequences.
+uint32_t tokens_for_many(const model::Model& model, uint64_t available, const DeviceOptions& options, bool gpu) {
+  model::Limits block{.kv_blocks = 1};
+  block.kv = options.kv;
+  const uint64_t token = std::max<uint64_t>(1, model::kv_bytes(model, block) / block.block_tokens);
+  uint64_t tokens = model.context * uint64_t(gpu ? 256 : 8);
+  if (!gpu) tokens = std::min(tokens, available / 4 / token);
+  return uint32_t(std::clamp<uint64_t>(tokens, model.context, INT32_MAX));
+}
+
+}  // namespace
+
+double parameters(const model::Model& model) {
+  double count = 0;
+  std::set<const uint8_t*> seen;
+  const auto add = [&](const model::Matrix& matrix) {
+    if (matrix && seen.insert(matrix.data.data()).second) count += double(matrix.rows) * double(matrix.cols);
+  };
+  for (const model::Layer& layer : model.layers) {
+    const model::Attention& a = layer.attention;
+    const model::FeedForward& f = layer.ffn;
+    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
+    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) add(experts->all);
+  }
+  for (const model::Matrix* matrix : {&model.embedding, &model.positions, &model.output}) add(*matrix);
+  return count;
+}
+
+model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows) {
+  model::Limits limits = model::limits_for(context, rows);
+  limits.kv = options.kv;
+  if (options.cache_tokens == 0) return limits;
+  limits.rows = rows;
+  limits.kv_blocks = std::min(limits.kv_blocks, blocks_for(options.cache_tokens));
+  return limits;
+}
+
+model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
+                         const cuda::DeviceInfo* gpu) {
+  if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
+  const cpu::Options cpu{.threads = options.threads, .isa = options.isa, .exact = options.exact};
+  model::Memory memory = cpu::memory_needed(model, limits, cpu);
+  if (options.backend == "reference") {  // keeps f32
+    model::Limits halves = limits;
+    halves.kv = model::KvFormat::f16;
+    memory.kv = model::kv_bytes(model, halves) * 2;
+  }
+  return memory;
+}
+
+uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
+                         uint64_t available, const cuda::DeviceInfo* gpu) {
+  const auto fits = [&](uint32_t context) {
+    return memory_for(model, options, limits_for(options, context, rows), gpu).total() <= available;
+  };
+  if (fits(most)) return most;
+  uint32_t low = 0, high = most / 32 + 1;  // in blocks: low fits or is 0, high does not
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    (fits(middle * 32) ? low : high) = middle;
+  }
+  return low * 32;
+}
+
+uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 16, 256 << 20); }
+
+Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, uint64_t available,
+        const cuda::DeviceInfo* gpu) {
+  DeviceOptions options = wanted;
+  if (options.many && options.cache_tokens == 0)
+    options.cache_tokens = tokens_for_many(model, available, options, gpu != nullptr);
+  Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
+  fit.largest = available == 0 || fit.needed.total() <= available
+                    ? model.context
+                    : largest_context(model, options, model.context, rows, available, gpu);
+  const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= least_context);
+  fit.context = enough ? fit.largest : 0;
+  // A cache that takes all that is left would leave a GPU nothing for the code and graphs of batches to come.
+  const uint64_t spared = options.many && gpu ? available / 16 : 0;
+  if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu);
+  return fit;
+}
+
+std::string fitting_type(const model::Model& model, const Fit& fit) {
+  struct Type {
+    const char* name;
+    double bits;  // per weight, over all of a model as the usual mixes have it
+  };
+  constexpr std::array types = {Type{"Q8_0", 8.5},    Type{"Q6_K", 6.57},   Type{"Q5_K_M", 5.7},
+                                Type{"Q4_K_M", 4.85}, Type{"Q3_K_M", 3.95}, Type{"Q2_K", 3.15}};
+  const double count = parameters(model), context = model.context;
+  const double rest = double(fit.needed.workspace) + double(fit.needed.kv) * std::min(1.0, least_context / context);
+  for (const Type& type : types) {
+    const double bytes = count * type.bits / 8;
+    if (bytes < 0.95 * double(fit.needed.weights) && bytes + rest <= double(fit.available))
+      return fmt::format("{} ({})", type.name, bytes_text(bytes));
+  }
+  return {};
+}
+
+std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where) {
+  const auto text = [](uint64_t bytes) { return bytes_text(double(bytes)); };
+  std::string remedy;
+  if (fit.largest) {
+    remedy = fmt::format("--ctx {} would fit", fit.largest);
+  } else {
+    const std::string type = fitting_type(model, fit);
+    remedy = "a shorter context does not help";
+    if (!type.empty()) remedy += fmt::format(", weights as {} would fit", type);
+  }
+  return fmt::format(
+      "{}: too little memory{}: expected {} to be free (weights {}, KV cache of {} tokens {}, workspace {}), found {}, "
+      "{} too little; {}",
+      model.name, where, text(fit.needed.total()), text(fit.needed.weights), model.context, text(fit.needed.kv),
+      text(fit.needed.workspace), text(fit.available), text(fit.needed.total() - fit.available), remedy);
+}
+
+}  // namespace heddle

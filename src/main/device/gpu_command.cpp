@@ -1,0 +1,289 @@
+// Runs the cases and the benchmarks of src/proof on a GPU and prints tables.
+#include "main/device/gpu_command.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "kernels/spec/catalog.h"
+#include "proof/bench.h"
+
+namespace heddle {
+namespace {
+
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.1f} GiB", double(bytes) / double(1ull << 30)); }
+
+// Throws if a name is not a kernel that has cases or benchmarks.
+void check_names(const std::vector<std::string>& asked, const std::set<std::string>& known) {
+  for (const std::string& name : asked)
+    if (!known.count(name)) throw Error("no kernel is called {}; there are {}", name, fmt::join(known, ", "));
+}
+bool chosen(const std::vector<std::string>& asked, const std::string& name) {
+  return asked.empty() || std::find(asked.begin(), asked.end(), name) != asked.end();
+}
+
+proof::Sweep sweep_named(const std::string& name) {
+  if (name == "quick") return proof::Sweep::quick;
+  if (name == "normal") return proof::Sweep::normal;
+  if (name == "full") return proof::Sweep::full;
+  throw Error("--sweep {}: it may be quick, normal or full", name);
+}
+
+// What one kernel's cases came to.
+struct Tally {
+  uint32_t cases = 0, failed = 0, skipped = 0;
+  uint64_t compared = 0;
+  double worst = 0, seconds = 0;  // seconds: of host threads, references included
+  std::string failure;            // the first
+};
+
+struct Outcome {
+  std::vector<std::string> order;  // of the kernels
+  std::map<std::string, Tally> by_kernel;
+  std::vector<std::string> failures;
+};
+
+// Host threads share the GPU: each has a stream and buffers of its own, and computes its references.
+Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, const SelftestOptions& options) {
+  Outcome outcome;
+  for (const proof::Case& c : cases)
+    if (chosen(options.kernels, c.kernel) && !outcome.by_kernel.count(c.kernel)) {
+      outcome.order.push_back(c.kernel);
+      outcome.by_kernel[c.kernel];
+    }
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr broken;  // what is not a case's failure: the GPU cannot be used
+  auto work = [&] {
+    proof::GpuMachine machine(library);
+    for (size_t i; (i = next++) < cases.size();) {
+      const proof::Case& c = cases[i];
+      if (!chosen(options.kernels, c.kernel)) continue;
+      const bool runs = machine.runs(c.lowest_target);
+      const auto start = Clock::now();
+      const proof::Check check = runs ? run_case(c, machine, options.seed) : proof::Check();
+      const double seconds = seconds_since(start);
+      std::lock_guard lock(mutex);
+      Tally& tally = outcome.by_kernel[c.kernel];
+      ++(runs ? tally.cases : tally.skipped);
+      tally.compared += check.compared();
+      tally.seconds += seconds;
+      tally.worst = std::max(tally.worst, check.worst());
+      if (check.failure().empty()) continue;
+      if (!tally.failed++) tally.failure = check.failure();
+      outcome.failures.push_back(fmt::format("{} {}: {}", c.kernel, c.shape, check.failure()));
+    }
+  };
+  const uint32_t count = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i)
+    threads.emplace_back([&] {
+      try {
+        work();
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        broken = std::current_exception();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  if (broken) std::rethrow_exception(broken);
+  return outcome;
+}
+
+void print_outcome(const Outcome& outcome, std::ostream& out) {
+  size_t width = 6;
+  for (const std::string& name : outcome.order) width = std::max(width, name.size());
+  out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11}  {:>9}\n", "kernel", width, "cases", "failed", "values",
+                     "error/bound", "thread s");
+  for (const std::string& name : outcome.order) {
+    const Tally& t = outcome.by_kernel.at(name);
+    out << fmt::format("{:{}}  {:>6}  {:>7}  {:>11}  {:>11.2f}  {:>9.1f}{}\n", name, width, t.cases, t.failed,
+                       t.compared, t.worst, t.seconds,
+                       t.skipped ? fmt::format("  ({} not for this GPU)", t.skipped) : "");
+  }
+  for (size_t i = 0; i < outcome.failures.size(); ++i) {
+    if (i == 20) {
+      out << fmt::format("... and {} more\n", outcome.failures.size() - i);
+      break;
+    }
+    out << "FAILED " << outcome.failures[i] << '\n';
+  }
+}
+
+void print_device(const cuda::Context& context, std::ostream& out) {
+  out << fmt::format("{}, compute capability {}.{}, driver {}\n", context.info().name, context.info().sm / 10,
+                     context.info().sm % 10, context.driver_version());
+}
+
+struct TimeRow {
+  proof::Bench bench;
+  proof::Timing timing;
+  std::string failure;
+};
+
+// Seconds to load every kernel of the catalog that is for this GPU, with its defaults.
+double cold_start(const cuda::Context& context, cuda::Cache* cache, size_t& count) {
+  gpu::Library library(context, cache);
+  std::vector<gpu::Wanted> all;
+  for (const kernels::Entry& entry : kernels::catalog()) {
+    if (!kernels::runs_on(entry.lowest_target, library.target())) continue;
+    all.push_back({entry.name, [&entry] { return entry.build({}); }});
+  }
+  count = all.size();
+  const auto start = Clock::now();
+  library.load(all);
+  return seconds_since(start);
+}
+
+}  // namespace
+
+void list_devices(std::ostream& out) {
+  for (const cuda::DeviceInfo& info : cuda::devices()) {
+    out << fmt::format("cuda:{}  {}\n", info.ordinal, info.name);
+    auto line = [&](const char* what, const std::string& value) { out << fmt::format("  {:22}{}\n", what, value); };
+    line("compute capability", fmt::format("{}.{}", info.sm / 10, info.sm % 10));
+    line("driver", "CUDA " + cuda::driver_version());
+    line("multiprocessors", fmt::format("{}", info.sms));
+    line("L2 cache", fmt::format("{:.0f} MiB", double(info.l2_bytes) / double(1 << 20)));
+    line("shared memory", fmt::format("{} KiB per block", info.shared_per_block_optin / 1024));
+    line("bus, id", info.pci + ", " + info.uuid);
+    try {
+      cuda::Context context(info.ordinal);
+      const auto memory = context.memory();
+      line("memory", fmt::format("{} ({} free)", gibibytes(memory.total), gibibytes(memory.free)));
+      cuda::Cache cache = cuda::Cache::from_environment();
+      gpu::Library library(context, &cache);
+      line("kernels for", library.target().name);
+      proof::GpuMachine machine(library);
+      line("streaming bandwidth", fmt::format("{:.0f} GB/s, measured", proof::streaming_limit(machine) / 1e9));
+    } catch (const Error& error) {
+      line("cannot be used", error.what());
+    }
+  }
+}
+
+bool selftest(const SelftestOptions& options, std::ostream& out) {
+  const std::vector<proof::Case> cases = all_cases(sweep_named(options.sweep));
+  std::set<std::string> known;
+  for (const proof::Case& c : cases) known.insert(c.kernel);
+  check_names(options.kernels, known);
+
+  const auto start = Clock::now();
+  cuda::Context context(options.device);
+  cuda::Cache cache = cuda::Cache::from_environment();
+  gpu::Library library(context, &cache);
+  print_device(context, out);
+  const Outcome outcome = run_cases(library, cases, options);
+  print_outcome(outcome, out);
+  uint64_t run = 0, failed = 0, compared = 0;
+  for (auto& [name, t] : outcome.by_kernel) run += t.cases, failed += t.failed, compared += t.compared;
+  out << fmt::format("{} kernels, {} cases, {} values compared with f64, {} failed, {:.1f} s\n", outcome.order.size(),
+                     run, compared, failed, seconds_since(start));
+  return failed == 0 && run > 0;
+}
+
+bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
+  std::vector<proof::Bench> benches = proof::all_benches();
+  std::set<std::string> known;
+  for (const proof::Bench& b : benches) known.insert(b.kernel);
+  check_names(options.kernels, known);
+  std::erase_if(benches, [&](const proof::Bench& b) {
+    return !chosen(options.kernels, b.kernel) || b.shape.find(options.shape) == b.shape.npos;
+  });
+  if (benches.empty()) throw Error("no shape contains \"{}\"", options.shape);
+
+  setenv("CUDA_CACHE_DISABLE", "1", 1);  // the driver's own cache would hide what assembling costs
+  cuda::Context context(options.device);
+  cuda::Cache cache = cuda::Cache::from_environment();
+  gpu::Library library(context, &cache);
+  proof::GpuMachine machine(library);
+
+  // a time counts only for a kernel that is right
+  SelftestOptions check{.device = options.device, .kernels = {}, .sweep = "quick", .seed = options.seed};
+  std::set<std::string> timed;
+  for (const proof::Bench& b : benches) timed.insert(b.kernel);
+  check.kernels.assign(timed.begin(), timed.end());
+  const Outcome proved = run_cases(library, all_cases(proof::Sweep::quick), check);
+
+  const double limit = proof::streaming_limit(machine);
+  size_t kernels = 0;
+  cold_start(context, &cache, kernels);  // fills the cache
+  const double cold = cold_start(context, nullptr, kernels), cached = cold_start(context, &cache, kernels);
+
+  std::vector<TimeRow> rows;
+  bool right = proved.failures.empty();
+  for (proof::Bench& b : benches) {
+    if (!machine.runs(b.lowest_target)) continue;
+    TimeRow row{std::move(b), {}, {}};
+    const auto tally = proved.by_kernel.find(row.bench.kernel);
+    try {
+      if (tally != proved.by_kernel.end() && tally->second.failed) throw Error("{}", tally->second.failure);
+      row.timing = time(row.bench, machine, options.seed);
+    } catch (const Error& error) {
+      row.failure = error.what(), right = false;
+    }
+    rows.push_back(std::move(row));
+  }
+  machine.clear();
+
+  auto per_second = [](double amount, const TimeRow& row) { return amount / (row.timing.microseconds * 1e-6); };
+  if (options.json) {
+    nlohmann::ordered_json all;
+    all["device"] = context.info().name;
+    all["compute_capability"] = context.info().sm / 10.0;
+    all["driver"] = context.driver_version();
+    all["streaming_limit_gb_s"] = limit / 1e9;
+    all["kernels_loaded"] = kernels;
+    all["cold_start_s"] = cold;
+    all["cached_start_s"] = cached;
+    all["kernels"] = nlohmann::ordered_json::array();
+    for (const TimeRow& row : rows) {
+      nlohmann::ordered_json one{{"kernel", row.bench.kernel}, {"shape", row.bench.shape}};
+      if (!row.failure.empty()) {
+        one["failure"] = row.failure;
+      } else {
+        one["microseconds"] = row.timing.microseconds;
+        one["fastest"] = row.timing.low;
+        one["slowest"] = row.timing.high;
+        one["bytes"] = row.bench.bytes;
+        one["flops"] = row.bench.flops;
+        one["gb_s"] = per_second(row.bench.bytes, row) / 1e9;
+        one["tflop_s"] = per_second(row.bench.flops, row) / 1e12;
+        one["of_limit"] = per_second(row.bench.bytes, row) / limit;
+      }
+      all["kernels"].push_back(std::move(one));
+    }
+    out << all.dump(2) << '\n';
+    return right;
+  }
+  print_device(context, out);
+  out << fmt::format("streaming limit {:.0f} GB/s; {} kernels start in {:.2f} s, from the cache in {:.3f} s\n",
+                     limit / 1e9, kernels, cold, cached);
+  size_t name_width = 6, shape_width = 5;
+  for (const TimeRow& row : rows)
+    name_width = std::max(name_width, row.bench.kernel.size()),
+    shape_width = std::max(shape_width, row.bench.shape.size());
+  out << fmt::format("{:{}}  {:{}}  {:>9}  {:>15}  {:>8}  {:>8}  {:>8}\n", "kernel", name_width, "shape", shape_width,
+                     "us", "fastest-slowest", "GB/s", "TFLOP/s", "of limit");
+  for (const TimeRow& row : rows) {
+    out << fmt::format("{:{}}  {:{}}  ", row.bench.kernel, name_width, row.bench.shape, shape_width);
+    if (!row.failure.empty()) {
+      out << "FAILED " << row.failure << '\n';
+      continue;
+    }
+    const double gb = per_second(row.bench.bytes, row) / 1e9, tf = per_second(row.bench.flops, row) / 1e12;
+    out << fmt::format("{:>9.2f}  {:>7.2f}-{:<7.2f}  {:>8.0f}  {:>8.2f}  {:>7.1f}%\n", row.timing.microseconds,
+                       row.timing.low, row.timing.high, gb, tf, 100e9 * gb / limit);
+  }
+  for (const std::string& failure : proved.failures) out << "FAILED " << failure << '\n';
+  return right;
+}
+
+}  // namespace heddle

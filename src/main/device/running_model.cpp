@@ -1,0 +1,193 @@
+// Opens the file once, for the weights and for the words; then finds the device.
+#include "main/device/running_model.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cpu/cpu.h"
+#include "cpu/reference.h"
+#include "cuda/context.h"
+#include "gpu/gpu.h"
+#include "main/commands/vocabulary_keys.h"
+#include "main/device/brief_selftest.h"
+#include "main/device/device_memory.h"
+#include "main/device/open_model.h"
+#include "model/load.h"
+
+namespace heddle {
+namespace {
+
+// "loading 43 %" on a terminal, gone when done. Quick loads show nothing.
+class Progress {
+ public:
+  explicit Progress(const std::ostream* log) : shows_(log == &std::cerr && isatty(STDERR_FILENO)) {}
+  ~Progress() {
+    if (percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
+  }
+  void operator()(uint64_t done, uint64_t all) {
+    if (!shows_ || seconds_since(start_) < 0.3) return;
+    const int percent = int(done * 100 / std::max<uint64_t>(all, 1));
+    if (percent != percent_) std::cerr << fmt::format("\rloading {} %", percent) << std::flush;
+    percent_ = percent;
+  }
+
+ private:
+  bool shows_;
+  int percent_ = -1;
+  Clock::time_point start_ = Clock::now();
+};
+
+// Of a batch. An H200 takes a prompt of an 8B model at 15 600 tokens per second by 512, at 22 700 by 2048.
+constexpr uint32_t cpu_rows = 512, gpu_rows = 2048;
+
+std::string bytes(uint64_t count) { return bytes_text(double(count)); }
+
+class Opener {
+ public:
+  Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
+      : path_(path), options_(options), log_(log), rows_(rows), wanted_(wanted_device(options)) {}
+
+  std::unique_ptr<RunningModel> open() {
+    formats::Checkpoint checkpoint = open_model(path_);
+    running_ = std::make_unique<RunningModel>();
+    if (has_vocabulary(checkpoint)) running_->tokenizer.emplace(open_tokenizer(checkpoint));
+    running_->chat_template = checkpoint.chat_template();
+    running_->model = model::load(std::move(checkpoint), {.context = options_.context});
+    context_ = running_->model.context;
+    if (wanted_.gpu)
+      on_gpu(cuda::Context(*wanted_.gpu), false);
+    else if (wanted_.cpu || !on_any_gpu())
+      on_cpu();
+    return std::move(running_);
+  }
+
+ private:
+  // The first GPU that can run it, or false and the reasons.
+  bool on_any_gpu() {
+    try {
+      for (const cuda::DeviceInfo& info : cuda::devices()) {
+        try {
+          if (on_gpu(cuda::Context(info.ordinal), true)) return true;
+        } catch (const SelftestFailed&) {  // who has a GPU that computes wrong should know
+          throw;
+        } catch (const Error& error) {
+          why_not(fmt::format("cuda:{}: {}", info.ordinal, error.what()));
+        }
+      }
+    } catch (const SelftestFailed&) {
+      throw;
+    } catch (const cuda::NoDriver& error) {  // `heddle devices` says where it was looked for
+      const std::string text = error.what();
+      why_not(text.substr(0, text.find(" (tried ")));
+    } catch (const Error& error) {
+      why_not(error.what());
+    }
+    return false;
+  }
+  void why_not(const std::string& reason) { why_not_ += (why_not_.empty() ? "" : "; ") + reason; }
+
+  // The context stays until the backend has one of its own: to make it takes longer than to load a small model.
+  bool on_gpu(const cuda::Context& context, bool found) {
+    whole();
+    const cuda::DeviceInfo& info = context.info();
+    const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
+    gpu::expect_capable(info);
+    const uint64_t free = context.memory().free;
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_memory(free), &info);
+    if (fits.context == 0) {
+      if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name));
+      why_not(fmt::format("cuda:{}: the model needs {}, {} are free", info.ordinal, bytes(fits.needed.total()),
+                          bytes(fits.available)));
+      return false;
+    }
+    settle(fits);
+    if (!options_.no_selftest)
+      brief_selftest(
+          running_->model,
+          [&](const model::Model& model, const model::Limits& limits) {
+            return gpu::make_gpu(
+                model, limits,
+                {.device = info.ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
+          },
+          options_.exact, options_.kv);
+    Progress progress(log_);
+    gpu::Options with{.device = info.ordinal,
+                      .exact = options_.exact,
+                      .deterministic = options_.deterministic,
+                      .trace = options_.trace,
+                      .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+    running_->backend = gpu::make_gpu(running_->model, running_->limits, with);
+    running_->gpu = info.ordinal;
+    if (found) say(fmt::format("device: {}, {} free", name, bytes(free)));
+    say_if_cut(fits);
+    return true;
+  }
+
+  void on_cpu() {
+    if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
+    whole();
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory());
+    if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, ""));
+    if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
+    settle(fits);
+    say_if_cut(fits);
+    if (options_.backend == "reference") {
+      running_->backend = cpu::make_reference(running_->model, running_->limits);
+      return;
+    }
+    Progress progress(log_);
+    const cpu::Options with{.threads = options_.threads,
+                            .isa = options_.isa,
+                            .exact = options_.exact,
+                            .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+    running_->backend = cpu::make_cpu(running_->model, running_->limits, with);
+  }
+
+  // Rotations may depend on the context.
+  void load(uint32_t context) { running_->model = model::load(open_model(path_), {.context = context}); }
+  void whole() {  // a device before may have had room for less
+    if (running_->model.context != context_) load(options_.context);
+  }
+  void settle(const Fit& fits) {
+    if (fits.context != running_->model.context) load(fits.context);
+    running_->limits = fits.limits;
+  }
+  void say_if_cut(const Fit& fits) {
+    if (fits.context != context_)
+      say(fmt::format("the context is {} tokens of {}: more does not fit into memory", fits.context, context_));
+    const uint64_t cache = uint64_t(fits.limits.kv_blocks) * fits.limits.block_tokens;
+    if (cache < options_.cache_tokens)
+      say(fmt::format("the KV cache is {} tokens of {}: more does not fit into memory", cache, options_.cache_tokens));
+  }
+  void say(const std::string& line) {
+    if (log_) *log_ << line << std::endl;
+  }
+
+  const std::string& path_;
+  const DeviceOptions& options_;
+  std::ostream* log_;
+  uint32_t rows_;
+  WantedDevice wanted_;
+  std::unique_ptr<RunningModel> running_;
+  uint32_t context_ = 0;  // of the model, before any cut
+  std::string why_not_;   // no GPU is used
+};
+
+}  // namespace
+
+const text::Tokenizer& RunningModel::words() const {
+  if (!tokenizer) throw Error("{}: the model has no tokenizer", model.name);
+  return *tokenizer;
+}
+
+std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,
+                                           uint32_t rows) {
+  return Opener(path, options, log, rows).open();
+}
+
+}  // namespace heddle

@@ -1,0 +1,43 @@
+// Described and read once for all commands.
+#include "main/serve/engine_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace heddle {
+namespace {
+
+using engine::Speculation;
+
+constexpr double longest_stall = 3.6e6;  // an hour
+
+Speculation speculation_of(const std::string& name) {
+  if (const auto speculation = engine::speculation_named(name)) return *speculation;
+  throw Error("--speculate: expected auto, on or off, found {}", in_quotes(name));
+}
+
+}  // namespace
+
+void describe_engine(CLI::App& command, EngineChoices& choices) {
+  const auto option = [&command](const char* name, auto& value, const char* text, const char* type) {
+    command.add_option(name, value, text)->type_name(type)->capture_default_str();
+  };
+  option("--max-stall-ms", choices.max_stall, "How long prompts may hold up those who get tokens", "MS");
+  command.add_flag("--no-prefix-cache", choices.no_prefix_cache, "Compute every prompt from its beginning");
+  option("--speculate", choices.speculation, "Guess tokens ahead: auto (while it pays), on or off", "WHEN");
+  option("--rows", choices.rows, "Tokens computed at once, at most; 0: 512 on a CPU, 2048 on a GPU", "N");
+}
+
+engine::EngineOptions engine_options(const EngineChoices& choices) {
+  if (!(choices.max_stall > 0) || choices.max_stall > longest_stall)
+    throw Error("--max-stall-ms: expected more than 0 and at most {:g} milliseconds, found {}", longest_stall,
+                choices.max_stall);
+  if (choices.rows == 1) throw Error("--rows: expected at least 2, found 1");
+  return {.max_stall = choices.max_stall / 1000,
+          .prefix_cache = !choices.no_prefix_cache,
+          .speculation = speculation_of(choices.speculation)};
+}
+
+}  // namespace heddle

@@ -1,0 +1,104 @@
+// Cases of RMSNorm and LayerNorm.
+#include "kernels/layer/norm.h"
+#include "proof/layer/layer_cases.h"
+
+namespace heddle::proof {
+namespace {
+
+using kernels::LayerNorm;
+using kernels::RmsNorm;
+
+// Additions on the way of one value into a block's sum: those of its thread, 5 in the warp, then the warps.
+template <class Spec>
+double additions(const Spec& spec, uint32_t cols) {
+  return std::ceil(double(cols) / spec.threads) + 5 + spec.threads / 32.0;
+}
+
+Case rms_norm(RmsNorm spec, uint32_t rows, uint32_t cols) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    std::vector<float> x = random.normals(size_t(rows) * cols), w = random.normals(cols);
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float size = r == 1 ? 0.0f : std::ldexp(1.0f, int(random.below(20)) - 10);  // a row of zeros too
+      for (uint32_t c = 0; c < cols; ++c) x[size_t(r) * cols + c] *= size;
+    }
+    const RmsNorm::Args args{
+        .y = m.poisoned<float>(x.size()), .x = m.put(x), .w = m.put(w), .rows = rows, .cols = cols, .eps = 1e-5f};
+    m.launch(spec, args);
+    std::vector<double> want, scales;
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float* row = x.data() + size_t(r) * cols;
+      double squares = 0;
+      for (uint32_t c = 0; c < cols; ++c) squares += double(row[c]) * row[c];
+      const double scale = 1 / std::sqrt(squares / cols + double(1e-5f));
+      for (uint32_t c = 0; c < cols; ++c) {
+        want.push_back(row[c] * scale * (w[c] + double(spec.plus_one)));
+        scales.push_back(std::abs(row[c] * scale) * (std::abs(w[c]) + spec.plus_one));  // 1 + w may cancel
+      }
+    }
+    // half the sum's error, then the division, eps, the root, 1 + w and two products
+    check.near("y", m.get(args.y, x.size()), want, scales, (additions(spec, cols) / 2 + 9) * 0x1p-24);
+    check.that(rows == 0 || cols > 0, "a row has columns");
+  };
+  return {"rms_norm", fmt::format("{} rows={} cols={}", field_text(spec), rows, cols), target_of(spec), run};
+}
+
+// mean: of the values; their spread is 1, or 0 in the second row.
+Case layer_norm(LayerNorm spec, uint32_t rows, uint32_t cols, float mean = 0) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    std::vector<float> x = random.normals(size_t(rows) * cols);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = (i / cols == 1 ? 0 : x[i]) + mean;
+    const std::vector<float> w = random.normals(cols), b = random.normals(cols);
+    const float eps = 1e-5f;
+    const LayerNorm::Args args{.y = m.poisoned<float>(x.size()),
+                               .x = m.put(x),
+                               .w = m.put(w),
+                               .b = m.put(b),
+                               .rows = rows,
+                               .cols = cols,
+                               .eps = eps};
+    m.launch(spec, args);
+    std::vector<double> want, scales;
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float* row = x.data() + size_t(r) * cols;
+      double sum = 0, squares = 0;
+      for (uint32_t c = 0; c < cols; ++c) sum += row[c];
+      const double middle = sum / cols;
+      for (uint32_t c = 0; c < cols; ++c) squares += (row[c] - middle) * (row[c] - middle);
+      const double scale = 1 / std::sqrt(squares / cols + double(eps)), spread = std::sqrt(squares / cols);
+      // a value as close to the mean as the first mean was off has that difference's rounding error, not its own
+      const double step = std::abs(mean) * 0x1p-20;
+      for (uint32_t c = 0; c < cols; ++c) {
+        const double add = spec.bias ? b[c] : 0.0;
+        want.push_back((row[c] - middle) * scale * w[c] + add);
+        scales.push_back((std::abs(row[c] - middle) + spread + step) * scale * std::abs(w[c]) + std::abs(add));
+      }
+    }
+    check.near("y", m.get(args.y, x.size()), want, scales, (additions(spec, cols) / 2 + 9) * 0x1p-24);
+    check.that(rows == 0 || cols > 0, "a row has columns");
+  };
+  return {"layer_norm", fmt::format("{} rows={} cols={} mean={}", field_text(spec), rows, cols, mean), target_of(spec),
+          run};
+}
+
+}  // namespace
+
+void add_norm_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(rms_norm({.threads = 256, .vec = 4}, 3, 4096));
+  cases.push_back(layer_norm({.threads = 256, .vec = 4}, 3, 1024, 1));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t cols : {1u, 63u, 129u, 4097u}) {
+    cases.push_back(rms_norm({.threads = 128}, 5, cols));
+    cases.push_back(layer_norm({.threads = 128}, 5, cols));
+  }
+  cases.push_back(rms_norm({.plus_one = 1}, 2, 1000));
+  cases.push_back(rms_norm({.threads = 1024, .vec = 2, .chained = 1}, 4, 2050));
+  cases.push_back(rms_norm({.threads = 32, .vec = 4}, 0, 64));
+  cases.push_back(layer_norm({.threads = 32, .vec = 2, .bias = 0, .chained = 1}, 3, 1026));
+  for (float mean : {100.0f, 1e4f, -1e6f}) cases.push_back(layer_norm({.vec = 4}, 2, 2048, mean));
+  cases.push_back(layer_norm({.threads = 32}, 0, 64));
+  if (sweep == Sweep::normal) return;
+  cases.push_back(rms_norm({.vec = 4}, 700, 8192));
+  cases.push_back(layer_norm({.vec = 4}, 700, 8192, 30));
+}
+
+}  // namespace heddle::proof

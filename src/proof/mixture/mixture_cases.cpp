@@ -1,0 +1,133 @@
+// Cases of route and mix.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/mixture/mix.h"
+#include "kernels/mixture/route.h"
+#include "proof/layer/layer_cases.h"
+
+namespace heddle::proof {
+namespace {
+
+using kernels::Mix;
+using kernels::Route;
+
+// steps: logits are multiples of 1 / steps, so that many are equal; 0: all differ. broken: every third is NaN, the last
+// row all of them, and the row before -infinity; then ids alone are looked at.
+Case route(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t steps = 0, bool broken = false) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t stride = experts + 1;
+    std::vector<float> logits = random.normals(size_t(rows) * stride, 4);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (steps) logits[i] = std::round(logits[i] * float(steps)) / float(steps);  // -0 and 0 among them
+      if (i % stride == experts) logits[i] = 1000;                                 // not an expert
+      if (!broken || i % stride == experts) continue;
+      if (i % 3 == 0 || i / stride + 1 == rows) logits[i] = std::numeric_limits<float>::quiet_NaN();
+      if (i / stride + 2 == rows) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+    const Route::Args args{.ids = m.poisoned<uint32_t>(size_t(rows) * used),
+                           .weights = m.poisoned<float>(size_t(rows) * used),
+                           .logits = m.put(logits),
+                           .rows = rows,
+                           .experts = experts,
+                           .used = used,
+                           .logits_stride = stride};
+    m.launch(spec, args);
+    std::vector<uint32_t> ids;
+    std::vector<double> want, sizes;
+    // the exponential to 4e-7 twice, and up to 16 additions in a lane, 5 in the warp, and the division
+    const double bound = 8e-7 + 22 * 0x1p-24;
+    for (size_t r = 0; r < rows; ++r) {
+      const float* row = logits.data() + r * stride;
+      std::vector<uint32_t> order(experts);
+      std::iota(order.begin(), order.end(), 0u);
+      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        return std::isnan(row[a]) ? false : std::isnan(row[b]) || row[a] > row[b];
+      });
+      double sum = 0;
+      for (uint32_t e = 0; e < (spec.sum_to_one ? used : experts); ++e)
+        sum += std::exp(double(row[order[e]]) - row[order[0]]);
+      for (uint32_t j = 0; j < used; ++j) {
+        const double below = double(row[order[0]]) - row[order[j]];
+        ids.push_back(order[j]);
+        want.push_back(std::exp(-below) / sum);
+        sizes.push_back(want.back() * (1 + below * 0x1p-24 / bound));  // the difference is rounded
+      }
+    }
+    check.equal("ids", m.get(args.ids, ids.size()), ids);
+    if (!broken) check.near("weights", m.get(args.weights, want.size()), want, sizes, bound);
+  };
+  return {"route",
+          fmt::format("{} rows={} used={}/{} steps={} broken={}", field_text(spec), rows, used, experts, steps, broken),
+          target_of(spec), run};
+}
+
+// gate_stride: 0 is one gate for all rows, and an open one.
+Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1, uint32_t gate_stride = 3) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> before = random.normals(size_t(rows) * cols), shared = random.normals(before.size());
+    const std::vector<float> y = random.normals(before.size() * used), weights = random.normals(size_t(rows) * used);
+    std::vector<float> gates = random.normals(size_t(rows) * gate_stride, 5);
+    if (gate_stride == 0) gates = {std::numeric_limits<float>::infinity()};
+    Mix::Args args{.out = spec.add ? m.put(before) : m.poisoned<float>(before.size()),
+                   .y = m.put(y),
+                   .weights = m.put(weights),
+                   .rows = rows,
+                   .cols = cols,
+                   .used = used,
+                   .gate_stride = gate_stride,
+                   .scale = scale};
+    if (spec.shared) args.shared = m.put(shared), args.shared_gate = m.put(gates);
+    m.launch(spec, args);
+    std::vector<double> want, sizes;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const size_t r = i / cols, c = i % cols;
+      double sum = 0, size = 0;
+      auto add = [&](double part) { sum += part, size += std::abs(part); };
+      for (size_t j = 0; j < used; ++j) add(double(weights[r * used + j]) * y[(r * used + j) * cols + c]);
+      if (spec.shared) add(shared[i] / (1 + std::exp(-double(gates[r * gate_stride]))));
+      want.push_back(sum * scale + (spec.add ? before[i] : 0));
+      sizes.push_back(size * scale + (spec.add ? std::abs(before[i]) : 0));
+    }
+    // a rounding per slot, the scale and the sum; the sigmoid to 7e-7
+    check.near("out", m.get(args.out, want.size()), want, sizes, (used + 3) * 0x1p-24 + (spec.shared ? 7e-7 : 0));
+  };
+  return {"mix",
+          fmt::format("{} rows={} cols={} used={} scale={} gate_stride={}", field_text(spec), rows, cols, used, scale,
+                      gate_stride),
+          target_of(spec), run};
+}
+
+}  // namespace
+
+void add_mixture_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(route({}, 5, 60, 4));
+  cases.push_back(mix({.shared = 1}, 3, 100, 4));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t sum_to_one : {0u, 1u}) {
+    for (uint32_t largest : {32u, 64u, 128u, 256u, 512u}) {
+      cases.push_back(route({.largest = largest, .sum_to_one = sum_to_one}, 3, largest, 8));
+      cases.push_back(route({.largest = largest, .sum_to_one = sum_to_one, .chained = 1}, 3, largest - 5, 6, 2));
+    }
+    cases.push_back(route({.sum_to_one = sum_to_one}, 9, 512, 32, 1));
+    cases.push_back(route({.sum_to_one = sum_to_one}, 6, 1, 1));
+    cases.push_back(route({.largest = 32, .sum_to_one = sum_to_one}, 4, 32, 32));
+    cases.push_back(route({.largest = 32, .sum_to_one = sum_to_one}, 4, 8, 8, 1));
+    cases.push_back(route({.largest = 128, .sum_to_one = sum_to_one}, 6, 100, 32, 1, true));
+    cases.push_back(route({.sum_to_one = sum_to_one}, 0, 64, 4));
+  }
+  for (uint32_t add : {0u, 1u})
+    for (uint32_t shared : {0u, 1u}) {
+      cases.push_back(mix({.threads = 32, .add = add, .shared = shared}, 5, 65, 3, 0.5f));
+      cases.push_back(mix({.add = add, .shared = shared, .chained = 1}, 2, 300, 32));
+      cases.push_back(mix({.add = add, .shared = shared}, 3, 1, 1));
+      cases.push_back(mix({.add = add, .shared = shared}, 0, 64, 2));
+      cases.push_back(mix({.add = add, .shared = shared}, 4, 40, 2, 1, 0));
+    }
+  if (sweep == Sweep::normal) return;
+  cases.push_back(route({.largest = 128, .sum_to_one = 1, .chained = 1}, 5000, 128, 8));
+  cases.push_back(mix({.shared = 1, .chained = 1}, 2000, 2048, 8));
+}
+
+}  // namespace heddle::proof

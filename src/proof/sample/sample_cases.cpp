@@ -1,0 +1,238 @@
+// Cases of sampling: the ids of the reference, whatever the number of threads and blocks.
+#include <set>
+
+#include "kernels/sample/sample.h"
+#include "proof/layer/layer_cases.h"
+#include "proof/sample/sample_reference.h"
+
+namespace heddle::proof {
+namespace {
+
+using kernels::no_token;
+using kernels::Sample;
+using kernels::Sampled;
+using kernels::SampleRow;
+using kernels::TokenBias;
+
+enum class Logits { normal, equal, few, near, peaked, low, zeros, bad, nothing };
+const char* text(Logits l) {
+  switch (l) {
+    case Logits::normal:
+      return "normal";
+    case Logits::equal:
+      return "equal";
+    case Logits::few:  // four different values: cuts fall between equals
+      return "few";
+    case Logits::near:  // differ in their last bits only, around 0 and far from it
+      return "near";
+    case Logits::peaked:  // one has nearly all the probability
+      return "peaked";
+    case Logits::low:  // -infinity among them
+      return "low";
+    case Logits::zeros:  // of both signs, and the smallest numbers there are
+      return "zeros";
+    case Logits::bad:  // NaN or +infinity in most rows
+      return "bad";
+    case Logits::nothing:  // -infinity only
+      return "nothing";
+  }
+  return "?";
+}
+std::vector<float> make_logits(Random& random, uint32_t rows, uint32_t vocab, Logits kind) {
+  std::vector<float> x = random.normals(size_t(rows) * vocab, 3);
+  for (float& v : x) {
+    const uint32_t r = random.below(4);
+    if (kind == Logits::equal) v = -7.25f;
+    if (kind == Logits::few) v = float(r) * 0.5f;
+    if (kind == Logits::near) v = random.below(2) ? 20 + float(r) * 0x1p-19f : float(r + random.below(9)) * 0x1p-149f;
+    if (kind == Logits::low && r < 2) v = -INFINITY;
+    if (kind == Logits::zeros) v = r < 2 ? 0.0f : r == 2 ? -0.0f : 0x1p-149f * float(random.below(3));
+    if (kind == Logits::zeros && random.below(2)) v = -std::abs(v);
+    if (kind == Logits::nothing) v = -INFINITY;
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    float& one = x[r * vocab + random.below(vocab)];
+    if (kind == Logits::peaked) one = 40;
+    if (kind == Logits::bad && r % 3) one = r % 3 == 1 ? INFINITY : NAN;
+  }
+  return x;
+}
+
+// Every row has other logits and the next of these parameters.
+std::vector<SampleRow> all_kinds(Random& random, uint32_t rows) {
+  const double min_p = std::log(0.05);
+  const std::vector<SampleRow> list{{.temperature = 1},
+                                    {.temperature = 0},
+                                    {.temperature = 0.8f, .top_k = 40},
+                                    {.temperature = 1.3f, .top_p = 0.9f},
+                                    {.temperature = 1, .log_min_p = min_p},
+                                    {.temperature = 0.7f, .top_k = 50, .top_p = 0.95f, .log_min_p = min_p},
+                                    {.temperature = 5, .top_k = 1},
+                                    {.temperature = 2, .top_p = 0},
+                                    {.temperature = 1, .log_min_p = 0},
+                                    {.temperature = 100, .top_k = 7, .top_p = 0.5f},
+                                    {.temperature = 0x1p-149f, .top_p = 0.999f},
+                                    {.temperature = 30, .top_p = 0.9999999f},
+                                    {.temperature = 1, .top_k = 100000, .top_p = 0.3f},
+                                    {.temperature = 1.5f, .top_k = 300, .top_p = 0.6f},
+                                    {.temperature = 2, .top_k = 30, .top_p = 0.999999f},
+                                    {.temperature = -1, .top_k = 3}};
+  std::vector<SampleRow> params;
+  for (uint32_t r = 0; r < rows; ++r) {
+    params.push_back(list[r % list.size()]);
+    params.back().seed = random.bits(), params.back().step = random.below(3) ? random.below(5000) : random.bits();
+  }
+  return params;
+}
+
+// What rows share: biases of all, and the texts so far.
+struct Past {
+  std::vector<TokenBias> biases{{0, 1000.0f}};  // before the first list lies an entry of nobody
+  std::vector<std::vector<uint32_t>> texts;     // (rows)
+  uint32_t capacity = 0;
+};
+
+Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, uint32_t capacity) {
+  Past past{.texts = std::vector<std::vector<uint32_t>>(params.size()), .capacity = capacity};
+  for (size_t r = 0; capacity && r < params.size(); ++r) {
+    SampleRow& p = params[r];
+    if (r % 5 == 4) continue;  // nothing to change
+    if (r % 4 != 1) p.repetition = random.uniform(0.8f, 2);
+    if (r % 4 != 2) p.presence = random.uniform(-1, 2), p.frequency = random.uniform(-0.5f, 0.5f);
+    p.repetition_last = std::array{0u, 1u, 64u, 1000u, ~0u}[random.below(5)];
+    p.length = random.below(capacity + 1), p.prompt = random.below(p.length + 1);
+    if (p.length == capacity && p.length > 1) --p.length;  // room for what is picked
+    for (uint32_t i = 0; i < p.length; ++i)
+      past.texts[r].push_back(random.below(2) ? random.below(vocab) : random.below(vocab) % 7);
+    if (r % 3) continue;
+    p.first_bias = uint32_t(past.biases.size());
+    std::set<uint32_t> ids;  // some beyond the vocabulary
+    for (uint32_t i = random.below(50); i > 0; --i) ids.insert(random.below(vocab + 3));
+    for (const uint32_t id : ids)
+      past.biases.push_back({id, random.below(5) == 0 ? -INFINITY : random.uniform(-9, 9)}), ++p.biases;
+  }
+  return past;
+}
+
+struct Results {
+  std::vector<Sampled> picked;
+  std::vector<SampleRow> params;
+  std::vector<uint32_t> texts;  // (rows, capacity)
+};
+Results launch(const Sample& spec, Machine& m, const std::vector<float>& logits, const std::vector<SampleRow>& params,
+               const Past& past, uint32_t vocab) {
+  const auto rows = uint32_t(params.size());
+  std::vector<uint32_t> texts(size_t(rows) * past.capacity, 0xdddddddd);
+  for (size_t r = 0; r < rows; ++r)
+    std::copy(past.texts[r].begin(), past.texts[r].end(), texts.begin() + ptrdiff_t(r * past.capacity));
+  const auto out = m.poisoned<Sampled>(rows);
+  const auto on_device = m.put(params);
+  const auto text = m.put(texts);
+  m.launch(spec, Sample::Args{.out = {out.address},
+                              .logits = m.put(logits),
+                              .params = {on_device.address},
+                              .biases = {past.capacity ? m.put(past.biases).address : 0},
+                              .texts = {past.capacity ? text.address : 0},
+                              .changed = {past.capacity ? m.poisoned<float>(logits.size()).address : 0},
+                              .rows = rows,
+                              .vocab = vocab,
+                              .capacity = past.capacity});
+  return {m.get(out, rows), m.get(on_device, rows), m.get(text, texts.size())};
+}
+
+Case named(const Sample& spec, const std::string& shape, const std::function<void(Machine&, Random&, Check&)>& run) {
+  const bool cluster = spec.splits > 1;
+  return {cluster ? "cluster_sample" : "sample", field_text(spec) + shape, cluster ? "sm_90" : target_of(spec), run};
+}
+
+// capacity: of the texts; 0: no penalties and biases.
+Case sample(Sample spec, uint32_t rows, uint32_t vocab, Logits kind, uint32_t capacity = 0) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> logits = make_logits(random, rows, vocab, kind);
+    std::vector<SampleRow> params = all_kinds(random, rows);
+    const Past past = make_past(random, params, vocab, capacity);
+    const Results got = launch(spec, m, logits, params, past, vocab);
+    for (uint32_t r = 0; r < rows; ++r) {
+      const SampleRow& row = params[r];
+      const std::string what = fmt::format("row {}", r);
+      const SampleReference want =
+          sample_reference({.logits = std::span(logits).subspan(size_t(r) * vocab, vocab),
+                            .row = row,
+                            .biases = std::span(past.biases).subspan(row.first_bias, row.biases),
+                            .text = past.texts[r]});
+      const Sampled& picked = got.picked[r];
+      check.that(picked.id == want.id, fmt::format("{}: id {}, not {}", what, picked.id, want.id));
+      if (spec.logprob)  // the weights to 2^-34 of the largest, the last rounding
+        check.near(what + ": log-probability", std::array{picked.log_probability}, std::array{want.log_probability},
+                   std::array{std::abs(want.log_probability) * 0x1p-22 + vocab * 0x1p-33 + 1e-6}, 1);
+      else
+        check.that(picked.log_probability == 0, what + ": a log-probability nobody asked for");
+      const bool remembered = want.id != no_token;
+      check.that(got.params[r].length == row.length + remembered, what + ": length of its text");
+      if (!capacity) continue;
+      std::vector<uint32_t> text = past.texts[r];
+      if (remembered) text.push_back(want.id);
+      text.resize(capacity, 0xdddddddd);
+      const auto begin = got.texts.begin() + ptrdiff_t(r) * capacity;
+      check.equal(what + ": text", std::vector<uint32_t>(begin, begin + capacity), text);
+    }
+    check.that(got.picked.size() == rows, "all rows");
+  };
+  return named(spec, fmt::format(" rows={} vocab={} logits={} capacity={}", rows, vocab, text(kind), capacity), run);
+}
+
+// A text longer than the ring is known by its end; picks go on around it.
+Case around(Sample spec, uint32_t capacity, uint32_t turns) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    constexpr uint32_t vocab = 40;
+    SampleRow row{.temperature = 0.9f, .repetition = 1.5f, .frequency = 0.5f, .repetition_last = ~0u, .seed = 7};
+    std::vector<uint32_t> all, ring(capacity);
+    for (uint32_t turn = 0; turn < turns; ++turn) {
+      const std::vector<float> logits = random.normals(vocab);
+      const Past past{.texts = {ring}, .capacity = capacity};
+      const Results got = launch(spec, m, logits, {row}, past, vocab);
+      SampleRow known = row;  // as if the text began where the ring does
+      known.length = std::min(row.length, capacity);
+      const SampleReference want =
+          sample_reference({.logits = logits, .row = known, .text = std::span(all).last(known.length)});
+      check.that(got.picked[0].id == want.id, fmt::format("turn {}: id {}, not {}", turn, got.picked[0].id, want.id));
+      all.push_back(want.id);
+      ring[turn % capacity] = want.id;
+      check.equal("ring", got.texts, ring);
+      row = got.params[0];
+      ++row.step;
+      check.that(row.length == turn + 1, "the length goes on");
+    }
+  };
+  return named(spec, fmt::format(" around={} turns={}", capacity, turns), run);
+}
+
+}  // namespace
+
+void add_sample_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(sample({.threads = 64, .splits = 2, .vec = 2}, 16, 1000, Logits::normal, 100));
+  cases.push_back(sample({.threads = 64}, 4, 500, Logits::normal, 20));
+  if (sweep == Sweep::quick) return;
+  for (Logits kind : {Logits::normal, Logits::equal, Logits::few, Logits::near, Logits::peaked, Logits::low,
+                      Logits::zeros, Logits::bad, Logits::nothing}) {
+    cases.push_back(sample({.threads = 64, .logprob = kind == Logits::low}, 16, 777, kind));
+    cases.push_back(sample({.threads = 32, .splits = 4}, 16, 61, kind, 40));
+    cases.push_back(sample({.threads = 32, .splits = 2}, 16, 1, kind, 3));
+  }
+  cases.push_back(sample({.threads = 96, .splits = 8, .vec = 4, .logprob = 1}, 16, 9216, Logits::normal, 300));
+  cases.push_back(sample({.threads = 32, .splits = 16, .chained = 1}, 16, 1500, Logits::few, 9));
+  cases.push_back(sample({.threads = 256}, 6, 20001, Logits::normal, 50));  // more ids than shared memory has words
+  cases.push_back(sample({.threads = 1024, .splits = 2, .vec = 4, .chained = 1}, 2, 32000, Logits::normal));
+  cases.push_back(sample({}, 0, 100, Logits::normal));
+  cases.push_back(around({.threads = 32}, 5, 12));
+  cases.push_back(around({.threads = 32, .splits = 4}, 3, 8));
+  if (sweep == Sweep::normal) return;
+  for (const uint32_t splits : {1u, 8u, 16u}) {
+    for (Logits kind : {Logits::normal, Logits::few, Logits::equal, Logits::peaked, Logits::near})
+      cases.push_back(sample({.splits = splits, .vec = 4, .logprob = 1}, 30, 128256, kind, 4096));
+    cases.push_back(sample({.splits = splits, .vec = 4}, 30, 262144, Logits::normal));
+    cases.push_back(sample({.splits = splits, .chained = 1}, 300, 50257, Logits::normal, 1000));
+  }
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,138 @@
+#include "server/api/fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/utf8.h"
+
+namespace heddle::server {
+namespace {
+
+constexpr const char* invalid = "invalid_request_error";
+
+// Throws unless the number is in the range. `kind`: "integer", "decimal".
+template <class Number>
+void require_range(Number number, Number low, Number high, const Json& value, const std::string& place,
+                   std::string_view expected, const char* kind) {
+  if (number >= low && number <= high) return;
+  throw unexpected(place, fmt::format("{} from {} to {}", expected, low, high), value,
+                   fmt::format("{}_{}", kind, number < low ? "below_min_value" : "above_max_value"));
+}
+
+// Out of the range of int64_t: the nearest end of it. None: no whole number.
+std::optional<int64_t> whole_of(const Json& value) {
+  constexpr auto low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  if (value.is_number_unsigned()) return int64_t(std::min(value.get<uint64_t>(), uint64_t(high)));
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (number != std::trunc(number)) return std::nullopt;
+  if (std::abs(number) > 0x1p53) return number > 0 ? high : low;  // who knows which one was meant
+  return int64_t(number);
+}
+
+}  // namespace
+
+ApiError unexpected(const std::string& place, std::string_view expected, const Json& found, std::string code) {
+  return {400, invalid, std::move(code), place, "{}: expected {}, found {}", place, expected, shortened(found)};
+}
+
+Json parse_body(std::string_view body) {
+  try {
+    return parse_json(body, "the body of the request");
+  } catch (const Error& error) {
+    throw ApiError(400, invalid, "", "", "{}", error.what());
+  }
+}
+
+Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+  if (object.is_object()) return;
+  if (!where_.empty()) throw unexpected(where_, "an object", object);
+  throw ApiError(400, invalid, "", "", "the body of the request: expected an object, found {}", shortened(object));
+}
+
+std::string Fields::place(std::string_view name) const {
+  return where_.empty() ? std::string(name) : fmt::format("{}.{}", where_, name);
+}
+
+const Json* Fields::find(std::string_view name) {
+  asked_.push_back(name);
+  const auto found = object_.find(std::string(name));
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json& Fields::at(std::string_view name) {
+  if (const Json* value = find(name)) return *value;
+  throw ApiError(400, invalid, "missing_required_parameter", place(name), "{}: is missing", place(name));
+}
+
+std::optional<std::string> Fields::text(std::string_view name) {
+  const Json* value = find(name);
+  return value ? std::optional(text_at(*value, place(name))) : std::nullopt;
+}
+
+std::optional<bool> Fields::flag(std::string_view name) {
+  const Json* value = find(name);
+  if (!value) return std::nullopt;
+  if (!value->is_boolean()) throw unexpected(place(name), "true or false", *value);
+  return value->get<bool>();
+}
+
+std::optional<int64_t> Fields::whole(std::string_view name, int64_t low, int64_t high) {
+  const Json* value = find(name);
+  return value ? std::optional(whole_at(*value, place(name), low, high)) : std::nullopt;
+}
+
+std::optional<double> Fields::number(std::string_view name, double low, double high) {
+  const Json* value = find(name);
+  return value ? std::optional(number_at(*value, place(name), low, high)) : std::nullopt;
+}
+
+std::string_view Fields::either(std::string_view name, std::string_view other) {
+  if (!find(other)) return name;
+  if (!find(name)) return other;
+  throw ApiError(400, invalid, "invalid_value", place(other), "{}: is another name for {}; expected one of them",
+                 place(other), name);
+}
+
+void Fields::finish() const {
+  for (const auto& [name, value] : object_.get_ref<const Json::object_t&>()) {
+    if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+    constexpr size_t longest = 80;  // a name may be as long as the body
+    throw ApiError(400, invalid, "unknown_parameter", replace_invalid_utf8(place(name).substr(0, longest)),
+                   "{}: there is no such field", in_quotes(place(name), longest));
+  }
+}
+
+const std::string& text_at(const Json& value, const std::string& place) {
+  if (!value.is_string()) throw unexpected(place, "a string", value);
+  return value.get_ref<const std::string&>();
+}
+
+int64_t whole_at(const Json& value, const std::string& place, int64_t low, int64_t high) {
+  const std::optional<int64_t> whole = whole_of(value);
+  if (!whole) throw unexpected(place, "a whole number", value);
+  require_range(*whole, low, high, value, place, "a whole number", "integer");
+  return *whole;
+}
+
+double number_at(const Json& value, const std::string& place, double low, double high) {
+  if (!value.is_number()) throw unexpected(place, "a number", value);
+  const double number = value.get<double>();
+  require_range(number, low, high, value, place, "a number", "decimal");
+  return number;
+}
+
+const Json& list_at(const Json& value, const std::string& place, size_t most) {
+  if (!value.is_array()) throw unexpected(place, "a list", value);
+  if (value.empty()) throw unexpected(place, "at least one element", value, "empty_array");
+  if (value.size() > most)
+    throw unexpected(place, fmt::format("at most {} elements", most), value, "array_above_max_length");
+  return value;
+}
+
+std::string element(const std::string& place, size_t index) { return fmt::format("{}[{}]", place, index); }
+
+}  // namespace heddle::server

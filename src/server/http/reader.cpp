@@ -1,0 +1,177 @@
+// Beast's parser, and what it leaves to its user: limits that hold for the whole, and framing that it lets pass.
+#include "server/http/reader.h"
+
+#include <algorithm>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+
+#include "base/utf8.h"
+#include "server/api/api_error.h"
+
+namespace heddle::server {
+namespace {
+
+namespace http = boost::beast::http;
+
+// 400 and the like: about the whole request, not about a field of its body.
+template <class... Args>
+ApiError refused(unsigned status, std::string code, fmt::format_string<Args...> text, Args&&... args) {
+  return {status, "invalid_request_error", std::move(code), "", text, std::forward<Args>(args)...};
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c = char(c + 'a' - 'A');
+  return result;
+}
+
+// "HTTP/2.0" at the end of the first line: a version, but not one that is spoken here.
+bool other_version(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, bytes.find("\r\n"));
+  const auto digit = [&](size_t from_end) {
+    return line[line.size() - from_end] >= '0' && line[line.size() - from_end] <= '9';
+  };
+  return line.size() > 9 && line.substr(line.size() - 9, 6) == " HTTP/" && digit(3) && line[line.size() - 2] == '.' &&
+         digit(1);
+}
+
+// "http://host/path" is "/path": proxies send it so.
+std::string_view without_host(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (lower(target.substr(0, scheme.size())) != scheme) continue;
+    const size_t at = target.find_first_of("/?", scheme.size());
+    return at == target.npos ? "/" : target.substr(at);
+  }
+  return target;
+}
+
+}  // namespace
+
+struct RequestReader::State {
+  using Parser = http::request_parser<http::string_body>;
+
+  size_t most_header, most_body;
+  std::optional<Parser> parser;
+  size_t header_bytes = 0;  // read so far
+  bool begun = false;
+  Manners manners;
+  HttpRequest request;
+
+  void begin() {
+    parser.emplace();
+    parser->header_limit(uint32_t(std::min<size_t>(most_header, UINT32_MAX)));
+    parser->body_limit(uint64_t(most_body));
+    header_bytes = 0;
+    begun = false;
+    manners = {};
+  }
+
+  [[noreturn]] void refuse(boost::beast::error_code error, const std::string& bytes) {
+    if (error == http::error::header_limit) too_long();
+    if (error == http::error::body_limit) {
+      take_head();  // it has come: its Content-Length is too large
+      throw refused(413, "request_too_large", "the body is too long: at most {} bytes are taken", most_body);
+    }
+    if (error == http::error::bad_version && other_version(bytes))
+      throw refused(505, "", "expected HTTP/1.1 or HTTP/1.0, found another version");
+    throw refused(400, "", "this is not an HTTP request: {}", error.message());
+  }
+  [[noreturn]] void too_long() const {
+    throw refused(431, "request_header_fields_too_large", "the header is too long: at most {} bytes are taken",
+                  most_header);
+  }
+
+  std::vector<std::string> values(const char* name) const {
+    std::vector<std::string> found;
+    for (const Header& header : request.headers)
+      if (header.name == name) found.push_back(header.value);
+    return found;
+  }
+
+  void take_head() {
+    const auto& message = parser->get();
+    request = {.method = std::string(message.method_string())};
+    const std::string_view target = without_host({message.target().data(), message.target().size()});
+    const size_t mark = target.find('?');
+    request.path = target.substr(0, mark);
+    if (mark != target.npos) request.query = target.substr(mark + 1);
+    for (const auto& field : message)
+      request.headers.push_back(
+          {lower({field.name_string().data(), field.name_string().size()}), std::string(field.value())});
+  }
+
+  void header_came() {
+    take_head();
+    manners = {.old = parser->get().version() < 11, .keep_alive = parser->keep_alive()};
+    if (request.method == "HEAD") {
+      manners.head_only = true;
+      request.method = "GET";
+    }
+    expect_framing();
+    const size_t hosts = values("host").size();
+    if (hosts > 1 || (hosts == 0 && !manners.old))
+      throw refused(400, "", "Host: expected it once, found {} of it", hosts);
+    for (const std::string& value : values("expect")) {
+      if (lower(value) != "100-continue") throw refused(417, "", "Expect: {} is not known here", in_quotes(value));
+      manners.waits = !manners.old;
+    }
+  }
+
+  void expect_framing() const {
+    const std::vector<std::string> encodings = values("transfer-encoding");
+    if (encodings.empty()) return;
+    if (!values("content-length").empty())
+      throw refused(400, "", "expected Content-Length or Transfer-Encoding, found both");
+    if (manners.old) throw refused(400, "", "Transfer-Encoding: HTTP/1.0 has none");
+    if (encodings.size() > 1 || lower(encodings[0]) != "chunked")
+      throw refused(501, "", "Transfer-Encoding: expected chunked, found {}", in_quotes(encodings[0]));
+  }
+};
+
+RequestReader::RequestReader(size_t most_header, size_t most_body) : state_(new State{most_header, most_body}) {
+  state_->begin();
+}
+RequestReader::~RequestReader() = default;
+
+RequestReader::Stage RequestReader::read(std::string& bytes) {
+  State& s = *state_;
+  auto& parser = *s.parser;
+  if (!s.begun) {
+    bytes.erase(0, std::min(bytes.find_first_not_of("\r\n"), bytes.size()));  // some send an empty line between two
+    s.begun = !bytes.empty();
+  }
+  while (!bytes.empty() && !parser.is_done()) {
+    const bool in_header = !parser.is_header_done();
+    boost::beast::error_code error;
+    const size_t used = parser.put(boost::asio::buffer(bytes), error);
+    const bool more = error == http::error::need_more;
+    if (error && !more) s.refuse(error, bytes);
+    bytes.erase(0, used);
+    // What waits for its end is a header, the line of a chunk, or the fields behind the last one.
+    if (in_header) s.header_bytes += used;
+    if (s.header_bytes > s.most_header || (more && bytes.size() > s.most_header)) s.too_long();
+    if (more) break;
+    if (in_header && parser.is_header_done()) {
+      s.header_came();
+      parser.eager(true);
+    }
+  }
+  return parser.is_done() ? Stage::whole : parser.is_header_done() ? Stage::body : Stage::header;
+}
+
+bool RequestReader::begun() const { return state_->begun; }
+const RequestReader::Manners& RequestReader::manners() const { return state_->manners; }
+
+const HttpRequest& RequestReader::head() const { return state_->request; }
+size_t RequestReader::body_bytes() const { return state_->parser->get().body().size(); }
+
+HttpRequest RequestReader::take() {
+  check(state_->parser->is_done(), "the request is whole");
+  state_->request.body = std::move(state_->parser->get().body());
+  state_->begin();
+  return std::move(state_->request);
+}
+
+}  // namespace heddle::server

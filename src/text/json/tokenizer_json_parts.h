@@ -1,0 +1,56 @@
+// The parts of tokenizer.json, each read into what a Pipeline has for it.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/json/tokenizer_json_fields.h"
+#include "text/pipeline.h"
+
+namespace heddle::text {
+
+std::vector<Normalizer> read_normalizers(const Json* json, const std::string& where);
+
+std::string charsmap_bytes(const JsonStep& precompiled);  // base64 in the file
+
+struct JsonSplitters {
+  std::vector<Splitter> splitters;
+  bool spells_bytes = false;  // the last step is ByteLevel, which is not among `splitters`: the model wants bytes
+};
+JsonSplitters read_splitters(const Json* json, const std::string& where);
+
+// The tokens of the model, without those added to it.
+struct JsonVocabulary {
+  std::vector<std::string> texts;  // by id; empty where no token has this id
+  std::unordered_map<std::string, Id> ids;
+  size_t count = 0;
+  std::optional<Id> find(const std::string& text) const;
+};
+
+struct JsonModel {
+  std::string type;  // "BPE", "Unigram", "WordPiece", "WordLevel"
+  JsonVocabulary vocabulary;
+  std::vector<double> scores;                               // Unigram: by id
+  std::vector<std::pair<std::string, std::string>> merges;  // BPE: best first
+  std::string unknown;                                      // its text; empty: there is none
+  bool has_unknown = false;
+  bool byte_fallback = false, fuse_unknown = false, ignore_merges = false;  // BPE and Unigram
+  std::string continuing_prefix, word_suffix;                               // WordPiece and BPE
+  uint32_t most_characters = 0;                                             // WordPiece
+};
+JsonModel read_model(const Json& json, const std::string& where);
+// `bytes`: the model is given bytes as they are, though its vocabulary spells them as characters.
+std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where);
+bool has_all_bytes(const JsonModel& model);  // every byte, spelt as a character, is a token
+std::vector<Id> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where);  // <0x00> to <0xFF>, or none
+
+// Sets the bytes of every token, strip_first_space and first_bytes.
+void read_decoder(const Json* json, const std::string& where, const std::vector<std::string>& spellings,
+                  Pipeline& pipeline);
+
+// What a post-processor puts around a text.
+void read_post_processor(const Json* json, const std::string& where, Pipeline& pipeline);
+
+}  // namespace heddle::text

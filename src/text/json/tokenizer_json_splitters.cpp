@@ -1,0 +1,96 @@
+// "pre_tokenizer" of tokenizer.json.
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/json/tokenizer_json_parts.h"
+#include "text/split/regex_scanners.h"
+#include "text/split/splitters.h"
+
+namespace heddle::text {
+namespace {
+
+Delimiters read_delimiters(const std::string& name, const std::string& place) {
+  if (name == "Removed") return Delimiters::removed;
+  if (name == "Isolated") return Delimiters::isolated;
+  if (name == "MergedWithPrevious") return Delimiters::merged_with_previous;
+  if (name == "MergedWithNext") return Delimiters::merged_with_next;
+  if (name == "Contiguous") return Delimiters::contiguous;
+  throw Error(
+      "{}: unknown behavior \"{}\"; known are Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous", place,
+      name);
+}
+
+Splitter read_split(Fields& fields) {
+  JsonPattern pattern = json_pattern(fields, "pattern");
+  const Delimiters delimiters = read_delimiters(fields.text("behavior"), fields.place("behavior"));
+  const bool invert = fields.flag("invert");
+  if (pattern.is_regex) return split_splitter(Regex(pattern.text), delimiters, invert);
+  if (pattern.text.empty()) throw Error("{}: an empty pattern", fields.where());
+  return split_splitter(std::move(pattern.text), delimiters, invert);
+}
+
+Splitter read_metaspace(Fields& fields) {
+  std::string replacement = fields.character("replacement");
+  const std::string scheme = fields.text_or("prepend_scheme", "always");
+  PrependScheme prepend = PrependScheme::always;
+  if (scheme == "never")
+    prepend = PrependScheme::never;
+  else if (scheme == "first")
+    prepend = PrependScheme::first;
+  else if (scheme != "always")
+    throw Error("{}: expected always, never or first, found \"{}\"", fields.place("prepend_scheme"), scheme);
+  // the old way to say it
+  if (!fields.flag_or("add_prefix_space", true) && prepend != PrependScheme::never)
+    throw Error("{}: add_prefix_space is false, but prepend_scheme \"{}\"", fields.where(), scheme);
+  fields.ignore("str_rep");  // the replacement again, in old files
+  return metaspace_splitter(std::move(replacement), prepend, fields.flag_or("split", true));
+}
+
+void add_byte_level(Fields& fields, std::vector<Splitter>& out) {
+  fields.ignore("trim_offsets");
+  if (fields.flag("add_prefix_space")) out.push_back(prefix_space_splitter());
+  if (fields.flag_or("use_regex", true))
+    out.push_back(split_splitter(Regex(patterns::gpt2), Delimiters::isolated, false));
+}
+
+// All but ByteLevel.
+Splitter read_splitter(const JsonStep& step, Fields& fields) {
+  if (step.type == "Split") return read_split(fields);
+  if (step.type == "Metaspace") return read_metaspace(fields);
+  if (step.type == "Whitespace") return white_space_splitter();
+  if (step.type == "WhitespaceSplit") return white_space_split_splitter();
+  if (step.type == "Digits") return digits_splitter(fields.flag("individual_digits"));
+  if (step.type == "BertPreTokenizer") return bert_splitter();
+  if (step.type == "CharDelimiterSplit")
+    return delimiter_splitter(code_point_at(fields.character("delimiter"), 0).value);
+  if (step.type == "Punctuation")
+    return punctuation_splitter(read_delimiters(fields.text_or("behavior", "Isolated"), fields.place("behavior")));
+  if (step.type == "FixedLength") {
+    const Json* length = fields.find("length");
+    const uint32_t characters = length ? json_number(*length, fields.place("length")) : 5;
+    if (characters == 0) throw Error("{}: pieces of 0 characters", fields.place("length"));
+    return fixed_length_splitter(characters);
+  }
+  throw_unknown(step, "pre-tokenizer",
+                "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, "
+                "Sequence, Split, Whitespace, WhitespaceSplit");
+}
+
+}  // namespace
+
+JsonSplitters read_splitters(const Json* json, const std::string& where) {
+  JsonSplitters result;
+  for (const JsonStep& step : json_steps(json, "pretokenizers", where)) {
+    if (result.spells_bytes) result.splitters.push_back(byte_level_splitter());  // it was not the last
+    Fields fields(*step.json, step.where);
+    fields.ignore("type");
+    result.spells_bytes = step.type == "ByteLevel";
+    if (result.spells_bytes)
+      add_byte_level(fields, result.splitters);
+    else
+      result.splitters.push_back(read_splitter(step, fields));
+    fields.finish();
+  }
+  return result;
+}
+
+}  // namespace heddle::text

@@ -1,0 +1,279 @@
+#include "text/json/vocabulary_json.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/json/tokenizer_json_config.h"
+#include "text/json/tokenizer_json_parts.h"
+#include "text/json/vocabulary_json_merges.h"
+#include "text/split/pre_tokenizer.h"
+#include "text/split/regex_scanners.h"
+#include "text/tokenizer.h"
+
+namespace heddle::text {
+namespace {
+
+constexpr std::string_view byte_block = "\u2581";
+
+// The file once more, as steps by name.
+struct Steps {
+  std::vector<JsonStep> normalizers, splitters;
+  Steps(Fields& fields, const std::string& file)
+      : normalizers(json_steps(fields.find("normalizer"), "normalizers", file + ": normalizer")),
+        splitters(json_steps(fields.find("pre_tokenizer"), "pretokenizers", file + ": pre_tokenizer")) {}
+};
+
+[[noreturn]] void throw_no_words(const JsonStep& step, std::string_view model) {
+  throw Error("{}: GGUF has no words for {} with the tokenizer \"{}\"", step.where, shortened(*step.json), model);
+}
+
+bool is_replace(const JsonStep& step, bool is_regex, std::string_view pattern, std::string_view content) {
+  if (step.type != "Replace") return false;
+  Fields fields(*step.json, step.where);
+  const JsonPattern found = json_pattern(fields, "pattern");
+  return found.is_regex == is_regex && found.text == pattern && fields.text("content") == content;
+}
+
+bool flag_of(const JsonStep& step, std::string_view name, bool otherwise) {
+  return Fields(*step.json, step.where).flag_or(name, otherwise);
+}
+
+std::string string_at(const JsonStep& step, std::string_view name) {
+  return Fields(*step.json, step.where).text_or(name, "");
+}
+
+// Whether Metaspace puts a space before a text.
+bool prepends(const JsonStep& metaspace) { return string_at(metaspace, "prepend_scheme") != "never"; }
+
+// \x{4e00} and \u4e00 as the characters themselves: two ways to write the same pattern.
+std::string spelt_out(std::string_view pattern) {
+  std::string out;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    const std::string_view rest = pattern.substr(at);
+    size_t digits = 0, end = 0;
+    if (rest.starts_with("\\x{") && rest.find('}') != rest.npos)
+      digits = 3, end = rest.find('}');
+    else if (rest.starts_with("\\u") && rest.size() >= 6)
+      digits = 2, end = 6;
+    uint32_t value = 0;
+    for (size_t i = digits; i < end && digits > 0; ++i) {
+      const char c = static_cast<char>(rest[i] | 0x20);
+      const bool is_digit = c >= '0' && c <= '9', is_letter = c >= 'a' && c <= 'f';
+      if ((!is_digit && !is_letter) || value > 0x10ffff) digits = 0;
+      value = value * 16 + static_cast<uint32_t>(is_digit ? c - '0' : c - 'a' + 10);
+    }
+    if (digits > 0 && value >= 0x80 && value <= 0x10ffff) {
+      append_utf8(out, value);
+      at += digits == 3 ? end : end - 1;
+    } else {
+      out.push_back(pattern[at]);
+    }
+  }
+  return out;
+}
+
+// What a step of byte-level BPE splits at, as a pattern; nothing for a step that does not split.
+std::optional<std::string> pattern_of(const JsonStep& step) {
+  Fields fields(*step.json, step.where);
+  if (step.type == "Split") {
+    const JsonPattern pattern = json_pattern(fields, "pattern");
+    const std::string behavior = fields.text("behavior");
+    const bool invert = fields.flag("invert");
+    // to keep the matches and drop the rest is the same, where there is no rest
+    if (pattern.is_regex && ((behavior == "Isolated" && !invert) || (behavior == "Removed" && invert)))
+      return pattern.text;
+  } else if (step.type == "Digits") {
+    return fields.flag("individual_digits") ? R"(\p{N})" : R"(\p{N}+)";
+  } else if (step.type == "Punctuation" && fields.text_or("behavior", "Isolated") == "Contiguous") {
+    return R"([\p{P}\$\+<=>\^~\|`]+)";
+  } else if (step.type == "ByteLevel" && !fields.flag("add_prefix_space")) {
+    if (!fields.flag_or("use_regex", true)) return std::nullopt;
+    return std::string(patterns::gpt2);
+  }
+  throw_no_words(step, "gpt2");
+}
+
+std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_merges, const std::string& file) {
+  std::vector<std::string> wanted;
+  std::string shown;
+  for (const JsonStep& step : steps)
+    if (const auto pattern = pattern_of(step)) {
+      wanted.push_back(spelt_out(*pattern));
+      shown.append(shown.empty() ? "" : "\n  ").append(*pattern);
+    }
+  for (const PreTokenizer& known : pre_tokenizers())
+    if (known.ignore_merges == ignore_merges &&
+        std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
+                   [](const std::string& a, std::string_view b) { return a == spelt_out(b); }))
+      return std::string(known.names.front());
+  throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file, ignore_merges,
+              shown);
+}
+
+void fill_byte_level(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
+  out.model = "gpt2";
+  for (const JsonStep& step : steps.normalizers)
+    if (step.type != "NFC") throw_no_words(step, out.model);
+  out.pre = pre_tokenizer_name(steps.splitters, model.ignore_merges, file);
+  for (const auto& [left, right] : model.merges) {
+    for (const std::string& part : {left, right})
+      if (part.find(' ') != part.npos)
+        throw Error("{}: model.merges: \"{}\" has a space, which GGUF cannot write", file, part);
+    out.merges.push_back(left + " " + right);
+  }
+}
+
+void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
+  out.model = "llama";
+  out.pre = "default";
+  out.add_space_prefix = false;
+  for (const JsonStep& step : steps.normalizers) {
+    if (step.type == "Prepend" && string_at(step, "prepend") == byte_block)
+      out.add_space_prefix = true;
+    else if (!is_replace(step, false, " ", byte_block))
+      throw_no_words(step, out.model);
+  }
+  for (const JsonStep& step : steps.splitters) {
+    if (step.type == "Metaspace" && string_at(step, "replacement") == byte_block)
+      out.add_space_prefix = *out.add_space_prefix || prepends(step);
+    else if (step.type != "Split")  // Gemma splits at spaces, of which there are none any more
+      throw_no_words(step, out.model);
+  }
+  out.scores = scores_of_merges(model, out.types, file);
+}
+
+void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
+  out.model = "t5";
+  out.pre = "default";
+  out.add_space_prefix = false;
+  for (const JsonStep& step : steps.normalizers) {
+    if (step.type == "Precompiled")
+      out.precompiled_charsmap = charsmap_bytes(step);
+    else if (is_replace(step, true, " {2,}", " "))
+      out.remove_extra_whitespaces = true;
+    else
+      throw_no_words(step, out.model);
+  }
+  for (const JsonStep& step : steps.splitters) {
+    if (step.type == "WhitespaceSplit")
+      out.remove_extra_whitespaces = true;
+    else if (step.type == "Metaspace" && string_at(step, "replacement") == byte_block)
+      out.add_space_prefix = prepends(step);
+    else
+      throw_no_words(step, out.model);
+  }
+  out.scores.assign(out.tokens.size(), 0);
+  for (size_t id = 0; id < model.scores.size(); ++id) out.scores[id] = static_cast<float>(model.scores[id]);
+}
+
+void fill_word_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
+  out.model = "bert";
+  out.pre = "default";
+  for (const JsonStep& step : steps.normalizers)
+    if (step.type != "BertNormalizer" || !flag_of(step, "lowercase", false) || !flag_of(step, "strip_accents", true) ||
+        !flag_of(step, "clean_text", false) || !flag_of(step, "handle_chinese_chars", false))
+      throw_no_words(step, out.model);
+  for (const JsonStep& step : steps.splitters)
+    if (step.type != "BertPreTokenizer") throw_no_words(step, out.model);
+  if (steps.normalizers.size() != 1 || steps.splitters.size() != 1 || model.continuing_prefix != "##")
+    throw Error("{}: GGUF knows WordPiece with BertNormalizer, BertPreTokenizer and the prefix \"##\" only", file);
+  for (size_t id = 0; id < out.tokens.size(); ++id) {
+    std::string& token = out.tokens[id];
+    if (out.types[id] != TokenType::normal) continue;
+    token = token.starts_with("##") ? token.substr(2) : std::string(byte_block) + token;
+  }
+}
+
+// llama.cpp's converter takes these for control tokens, whatever the file says.
+bool looks_special(std::string_view text) {
+  const auto between = [&](std::string_view first, std::string_view last) {
+    return text.size() >= first.size() + last.size() && text.starts_with(first) && text.ends_with(last);
+  };
+  return text == "<pad>" || text == "<mask>" || text == "<2mass>" || text == "[@BOS@]" || between("<|", "|>") ||
+         between("<\uff5c", "\uff5c>") || between("<unused", ">");
+}
+
+void fill_tokens(const Pipeline& pipeline, Vocabulary& out) {
+  for (Id id = 0; id < pipeline.tokens.size(); ++id) {
+    const TokenInfo& token = pipeline.tokens[id];
+    TokenType type = token.type;
+    std::string text = token.text;
+    if (text.empty()) text = fmt::format("[PAD{}]", id);
+    if (type == TokenType::user_defined && looks_special(text)) type = TokenType::control;
+    if (type == TokenType::user_defined)
+      for (size_t at; (at = text.find(byte_block)) != text.npos;) text.replace(at, byte_block.size(), " ");
+    out.tokens.push_back(std::move(text));
+    out.types.push_back(type);
+  }
+}
+
+// Which token stands before or after every text; GGUF allows one, and calls it BOS or EOS.
+void fill_around(const std::vector<Id>& around, std::optional<Id>& token, std::optional<bool>& add,
+                 std::string_view name, const std::string& file) {
+  add = !around.empty();
+  if (around.empty()) return;
+  if (around.size() > 1) throw Error("{}: post_processor: {} tokens for {}, GGUF has one", file, around.size(), name);
+  if (token && *token != around[0])
+    throw Error("{}: post_processor: adds token {}, but {} is token {}", file, around[0], name, *token);
+  token = around[0];
+}
+
+void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, const JsonModel& model,
+                   const std::string& file, Vocabulary& out) {
+  const auto find = [&](const std::optional<std::string>& text) -> std::optional<Id> {
+    const auto found = text ? pipeline.ids.find(*text) : pipeline.ids.end();
+    return found == pipeline.ids.end() ? std::nullopt : std::optional<Id>(found->second);
+  };
+  out.bos = pipeline.bos;
+  out.eos = pipeline.eos;
+  out.unknown = model.has_unknown ? find(model.unknown) : find(config.unknown);
+  out.separator = find(config.separator);
+  out.padding = find(config.padding);
+  out.mask = find(config.mask);
+  if (out.model == "bert") {
+    if (!out.bos) out.bos = find(config.cls);
+    fill_around(pipeline.prefix, out.bos, out.add_bos, "BOS", file);
+    fill_around(pipeline.suffix, out.separator, out.add_sep, "the separator", file);
+  } else {
+    fill_around(pipeline.prefix, out.bos, out.add_bos, "BOS", file);
+    fill_around(pipeline.suffix, out.eos, out.add_eos, "EOS", file);
+  }
+}
+
+}  // namespace
+
+Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view config, const std::string& source) {
+  // All that from_json() checks holds here too.
+  const Tokenizer read = Tokenizer::from_json(tokenizer, config, source);
+  const std::string file = source + "/tokenizer.json";
+  const Json json = parse_json(tokenizer, file);
+  Fields fields(json, file);
+  const JsonModel model = read_model(fields.at("model"), file + ": model");
+  const Steps steps(fields, file);
+  const bool spells_bytes = !steps.splitters.empty() && steps.splitters.back().type == "ByteLevel";
+
+  Vocabulary out;
+  out.source = source;
+  fill_tokens(read.pipeline(), out);
+  if (!model.word_suffix.empty() || (model.type == "BPE" && !model.continuing_prefix.empty()))
+    throw Error("{}: GGUF has no words for BPE with marks inside or at the end of words", file);
+  if (model.type == "BPE" && spells_bytes)
+    fill_byte_level(steps, model, file, out);
+  else if (model.type == "BPE" && model.byte_fallback && !model.ignore_merges)
+    fill_sentence_piece(steps, model, file, out);
+  else if (model.type == "Unigram")
+    fill_unigram(steps, model, out);
+  else if (model.type == "WordPiece")
+    fill_word_piece(steps, model, file, out);
+  else
+    throw Error("{}: GGUF has no words for {} without ByteLevel or byte_fallback", file, model.type);
+  const TokenizerConfig settings =
+      config.empty() ? TokenizerConfig() : read_tokenizer_config(config, source + "/tokenizer_config.json");
+  fill_specials(read.pipeline(), settings, model, file, out);
+  return out;
+}
+
+}  // namespace heddle::text

@@ -1,0 +1,227 @@
+// Each normalizer as a function over the text of a part.
+#include "text/normalize/normalizers.h"
+
+#include <utf8proc.h>
+
+#include "text/bpe/byte_level.h"
+
+namespace heddle::text {
+namespace {
+
+constexpr std::string_view escaped_space = "\u2581";
+
+// Applies character(c, bytes, out) to every character and keeps what is no UTF-8. A part that loses its beginning is no
+// longer the first: Metaspace puts no space before it.
+template <class Character>
+Normalizer each_character(Character character) {
+  return [character](Part& part) {
+    std::string out;
+    out.reserve(part.text.size());
+    bool begun = false;
+    for_each_character(
+        part.text,
+        [&](char32_t c, std::string_view bytes) {
+          character(c, bytes, out);
+          if (!begun && out.empty()) part.first = false;
+          begun = true;
+        },
+        [&](std::string_view bytes) { out.append(bytes), begun = true; });
+    part.text = std::move(out);
+  };
+}
+
+bool is_nmt_control(char32_t c) {
+  return (c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
+}
+
+bool is_nmt_space(char32_t c) {
+  return c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) || c == 0x2028 ||
+         c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd;
+}
+
+std::string clean(std::string_view text, const BertOptions& options) {
+  std::string out;
+  out.reserve(text.size());
+  for_each_character(
+      text,
+      [&](char32_t c, std::string_view bytes) {
+        if (options.clean_text) {
+          const bool space = is_white_space(c);
+          if (c == '\t' || c == '\n' || c == '\r' || (space && options.gguf)) return out.push_back(' ');
+          if (c == 0 || c == 0xfffd || is_control_or_format(c)) return;
+          if (space) return out.push_back(' ');
+        }
+        const bool apart = options.handle_chinese_chars && is_ideograph(c);
+        if (apart) out.push_back(' ');
+        out.append(bytes);
+        if (apart) out.push_back(' ');
+      },
+      [&](std::string_view bytes) { out.append(bytes); });
+  return out;
+}
+
+std::string without_accents(std::string_view text, bool all_marks) {
+  std::string out;
+  out.reserve(text.size());
+  for_each_character(
+      normal_form(text, Form::nfd),
+      [&](char32_t c, std::string_view bytes) {
+        if (!(all_marks ? is_mark(c) : is_nonspacing_mark(c))) out.append(bytes);
+      },
+      [&](std::string_view bytes) { out.append(bytes); });
+  return out;
+}
+
+std::string apply_to_graphemes(const Charsmap& map, std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  const auto apply = [&](std::string_view grapheme) {
+    if (grapheme.size() < 6)
+      if (const auto match = map.shortest(grapheme)) return void(out.append(match->replacement));
+    for (size_t at = 0; at < grapheme.size();) {
+      const std::string_view one = grapheme.substr(at, code_point_at(grapheme, at).bytes);
+      const auto match = map.shortest(one);
+      out.append(match ? match->replacement : one);
+      at += one.size();
+    }
+  };
+  size_t begin = 0;  // of the grapheme
+  char32_t last = 0;
+  utf8proc_int32_t state = 0;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint point = code_point_at(text, at);
+    // U+FFFD for what is no UTF-8: a grapheme of its own
+    if (at > begin && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last),
+                                                       static_cast<utf8proc_int32_t>(point.value), &state)) {
+      apply(text.substr(begin, at - begin));
+      begin = at;
+    }
+    last = point.value;
+    at += point.bytes;
+  }
+  if (begin < text.size()) apply(text.substr(begin));
+  return out;
+}
+
+}  // namespace
+
+Normalizer normal_form_normalizer(Form form) {
+  return [form](Part& part) { part.text = normal_form(part.text, form); };
+}
+
+Normalizer lower_case_normalizer() {
+  return [](Part& part) { part.text = lower_case(part.text); };
+}
+
+Normalizer strip_normalizer(bool left, bool right) {
+  return [left, right](Part& part) {
+    const std::string_view text = part.text;
+    size_t begin = 0, end = 0, at = 0;  // of what stays
+    bool kept = false;
+    while (at < text.size()) {
+      const CodePoint point = code_point_at(text, at);
+      const bool space = point.valid && is_white_space(point.value);
+      if (space && !kept && left) begin = at + point.bytes;
+      if (!space) kept = true, end = at + point.bytes;
+      at += point.bytes;
+    }
+    if (!right) end = text.size();
+    if (begin > 0) part.first = false;
+    part.text = begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
+  };
+}
+
+Normalizer strip_accents_normalizer() {
+  return each_character([](char32_t c, std::string_view bytes, std::string& out) {
+    if (!is_mark(c)) out.append(bytes);
+  });
+}
+
+Normalizer prepend_normalizer(std::string prefix) {
+  return [prefix = std::move(prefix)](Part& part) {
+    if (!part.text.empty()) part.text.insert(0, prefix);
+  };
+}
+
+Normalizer replace_normalizer(std::string pattern, std::string content) {
+  return [pattern = std::move(pattern), content = std::move(content)](Part& part) {
+    std::string out;
+    size_t at = 0;
+    for (size_t found; (found = part.text.find(pattern, at)) != std::string::npos; at = found + pattern.size())
+      out.append(part.text, at, found - at).append(content);
+    if (at == 0) return;
+    part.text = std::move(out.append(part.text, at));
+  };
+}
+
+Normalizer replace_normalizer(Regex pattern, std::string content) {
+  // shared, because a std::function must be copyable
+  return [pattern = std::make_shared<const Regex>(std::move(pattern)), content = std::move(content)](Part& part) {
+    std::string out;
+    size_t at = 0;
+    pattern->for_each_match(part.text, [&](size_t begin, size_t end) {
+      out.append(part.text, at, begin - at).append(content);
+      at = end;
+    });
+    part.text = std::move(out.append(part.text, at));
+  };
+}
+
+Normalizer nmt_normalizer() {
+  return each_character([](char32_t c, std::string_view bytes, std::string& out) {
+    if (!is_nmt_control(c)) out.append(is_nmt_space(c) ? " " : bytes);
+  });
+}
+
+Normalizer byte_level_normalizer() {
+  return [](Part& part) { part.text = byte_level_spelling(part.text); };
+}
+
+Normalizer bert_normalizer(BertOptions options) {
+  return [options](Part& part) {
+    if (options.clean_text || options.handle_chinese_chars) part.text = clean(part.text, options);
+    if (options.strip_accents) part.text = without_accents(part.text, options.gguf);
+    if (options.lower_case) part.text = lower_case(part.text);
+  };
+}
+
+Normalizer charsmap_normalizer(std::shared_ptr<const Charsmap> map) {
+  return [map = std::move(map)](Part& part) { part.text = apply_to_graphemes(*map, part.text); };
+}
+
+Normalizer sentence_piece_normalizer(SentencePieceOptions options) {
+  return [options = std::move(options)](Part& part) {
+    std::string out;
+    out.reserve(part.text.size() * 2);
+    bool in_word = false, space_added = false;
+    const auto append = [&](std::string_view text) {
+      for (const char c : text) {
+        if (c == ' ') {
+          in_word = false;
+          if (!options.remove_extra_whitespaces) out.append(escaped_space);
+          continue;
+        }
+        if (!in_word) {
+          in_word = true;
+          if ((options.add_space_prefix && !space_added) || options.remove_extra_whitespaces)
+            out.append(escaped_space), space_added = true;
+        }
+        out.push_back(c);
+      }
+    };
+    for (size_t at = 0; at < part.text.size();) {
+      const std::string_view rest = std::string_view(part.text).substr(at);
+      if (const auto match = options.map ? options.map->longest(rest) : std::nullopt) {
+        append(match->replacement);
+        at += match->length;
+      } else {
+        const CodePoint point = code_point_at(rest, 0);
+        append(point.valid ? rest.substr(0, point.bytes) : "\ufffd");
+        at += point.valid ? point.bytes : 1;
+      }
+    }
+    part.text = std::move(out);
+  };
+}
+
+}  // namespace heddle::text

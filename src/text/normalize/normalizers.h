@@ -1,0 +1,49 @@
+// Normalizers: what becomes of a text before it is split. Those of Hugging Face's tokenizers by their names there, and
+// SentencePiece's as GGUF files describe it. Bytes that are no UTF-8 pass through all of them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "text/normalize/charsmap.h"
+#include "text/normalize/normalizers_unicode.h"
+#include "text/pipeline.h"
+#include "text/split/regex.h"
+
+namespace heddle::text {
+
+Normalizer normal_form_normalizer(Form form);
+Normalizer lower_case_normalizer();
+Normalizer strip_normalizer(bool left, bool right);  // white space at the ends
+Normalizer strip_accents_normalizer();               // every mark; it does not decompose
+Normalizer prepend_normalizer(std::string prefix);   // not to an empty text
+Normalizer replace_normalizer(std::string pattern, std::string content);
+Normalizer replace_normalizer(Regex pattern, std::string content);
+Normalizer nmt_normalizer();  // drops control characters, makes every space one
+Normalizer byte_level_normalizer();
+
+struct BertOptions {
+  bool clean_text = true;            // drops control characters, makes every space one
+  bool handle_chinese_chars = true;  // spaces around ideographs
+  bool strip_accents = true;
+  bool lower_case = true;
+  // As llama.cpp does it: all marks are accents, not the nonspacing ones alone, and control characters that are white
+  // space (U+0085) are spaces.
+  bool gguf = false;
+};
+Normalizer bert_normalizer(BertOptions options);
+
+// Hugging Face's rule: a character as its reader sees it (a grapheme) of less than 6 bytes becomes what its shortest
+// beginning in the map becomes; the code points of others are looked up one by one.
+Normalizer charsmap_normalizer(std::shared_ptr<const Charsmap> map);
+
+struct SentencePieceOptions {
+  std::shared_ptr<const Charsmap> map;  // may be null
+  bool add_space_prefix = false;
+  bool remove_extra_whitespaces = false;
+};
+// SentencePiece's own rule, as llama.cpp has it: the longest string of the map, then spaces become U+2581.
+Normalizer sentence_piece_normalizer(SentencePieceOptions options);
+
+}  // namespace heddle::text

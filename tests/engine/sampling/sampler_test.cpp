@@ -1,0 +1,266 @@
+// Picks: their frequencies, what a seed promises, log-probabilities, odd logits, mirostat.
+#include "engine/sampling/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "engine/sampling/random.h"
+#include "engine/sampling/sampling_lanes.h"
+#include "engine/sampling/sampling_math.h"
+#include "tests/engine/sampling/sampling_reference.h"
+#include "tests/support/refused.h"
+
+namespace heddle::engine {
+namespace {
+using namespace reference;
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// Sum over tokens of (drawn - expected)^2 / expected; those expected less than 10 times are taken together.
+void expect_frequencies(const Sampling& s, const std::vector<float>& logits) {
+  const auto expected = distribution(logits, s);
+  constexpr int draws = 100'000;
+  std::map<uint32_t, int> drawn;
+  Sampler sampler(s, uint32_t(logits.size()));
+  for (int i = 0; i < draws; ++i) ++drawn[sampler.pick(logits).id];
+  double chi_square = 0, rare = 0, rare_drawn = 0;
+  int cells = 0;
+  const auto add = [&](double found, double wanted) {
+    chi_square += (found - wanted) * (found - wanted) / wanted;
+    ++cells;
+  };
+  for (const auto& [id, p] : expected) {
+    if (p * draws < 10)
+      rare += p * draws, rare_drawn += drawn[id];
+    else
+      add(drawn[id], p * draws);
+    drawn.erase(id);
+  }
+  EXPECT_TRUE(drawn.empty()) << "token " << drawn.begin()->first << " is none of the candidates";
+  if (rare >= 1) add(rare_drawn, rare);
+  // mean cells - 1, variance 2 (cells - 1): five deviations are passed by chance once in a million
+  EXPECT_LT(chi_square, cells - 1 + 5 * std::sqrt(2.0 * cells) + 5);
+}
+
+TEST(SamplerSlow, FrequenciesAreThoseOfTheDistribution) {
+  const auto few = random_logits(20, 1.5f, 1), many = random_logits(500, 2, 2);
+  for (const uint64_t seed : {0u, 1u, 77u}) {
+    expect_frequencies({.seed = seed}, few);
+    expect_frequencies({.seed = seed}, many);
+    expect_frequencies({.temperature = 0.7f, .top_k = 10, .top_p = 0.9f, .seed = seed}, many);
+    expect_frequencies({.temperature = 2, .min_p = 0.02f, .seed = seed}, many);
+    expect_frequencies({.typical_p = 0.8f, .seed = seed}, many);
+  }
+}
+
+// Larger than 2^18, as some vocabularies are; and the largest there may be.
+TEST(Sampler, TakesLargeVocabularies) {
+  for (uint32_t vocabulary : {262208u, 1u << 19}) {
+    std::vector<float> logits(vocabulary, -3.0f);
+    logits[vocabulary - 1] = 20.0f;
+    for (float temperature : {0.0f, 1.0f}) {
+      Sampling sampling;
+      sampling.temperature = temperature, sampling.seed = 5, sampling.top_p = temperature > 0 ? 0.5f : 1.0f;
+      EXPECT_EQ(Sampler(sampling, vocabulary).pick(logits).id, vocabulary - 1);
+    }
+    // all weigh the same: the sum of their weights is the largest there can be
+    std::fill(logits.begin(), logits.end(), 1.0f);
+    Sampling sampling;
+    sampling.seed = 5;
+    EXPECT_LT(Sampler(sampling, vocabulary).pick(logits).id, vocabulary);
+  }
+}
+
+TEST(Sampler, XtcIsDoneAsOftenAsAsked) {
+  const std::vector<float> logits = {5, 5, -5, 4};  // 0 and 1 are likely, and 3 (0.16)
+  Sampler sampler({.xtc_probability = 0.3f, .seed = 4}, 4);
+  int removed = 0;
+  for (int i = 0; i < 20'000; ++i) removed += sampler.pick(logits).id == 3;
+  // with xtc always 3 (or 2, next to never), without in 0.1554 of the draws
+  EXPECT_NEAR(removed / 20'000.0, 0.3 + 0.7 * 0.1554, 0.015);
+}
+
+TEST(Random, IsPhilox) {
+  // the first two words of the published vectors of Philox4x32-10: key and counter all 0, all 1, and digits of pi
+  EXPECT_EQ(random_bits(0, 0, 0), 0xe169c58d6627e8d5u);
+  EXPECT_EQ(random_bits(~uint64_t(0), ~uint64_t(0), ~uint64_t(0)), 0x41c83b0e408f276du);
+  EXPECT_EQ(random_bits(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x0370734413198a2eu), 0x94fdccebd16cfe09u);
+}
+
+TEST(Random, UniformIsBelowOne) {
+  EXPECT_EQ(uniform(0), 0);
+  EXPECT_LT(uniform(~uint64_t(0)), 1);
+  double sum = 0;
+  for (uint64_t i = 0; i < 100'000; ++i) sum += uniform(random_bits(3, i));
+  EXPECT_NEAR(sum / 100'000, 0.5, 0.005);
+  EXPECT_NE(random_bits(1, 2, 0), random_bits(1, 2, 1));
+  EXPECT_NE(random_bits(1, 2, 0), random_bits(2, 1, 0));
+  EXPECT_NE(random_seed(), random_seed());
+}
+
+TEST(SamplingMath, AgreesWithLibm) {
+  const auto weight_of = [](float x) { return weights_of(Floats{} + x)[2]; };
+  for (float x = 0; x > -24; x -= 0.0137f)
+    EXPECT_NEAR(double(weight_of(x)), std::exp(double(x)), 2e-7 * std::exp(double(x)) + 0x1p-35) << x;
+  EXPECT_EQ(weight_of(0), 1);
+  EXPECT_EQ(weight_of(-30), 0);
+  EXPECT_EQ(weight_of(-1e30f), 0);
+  EXPECT_EQ(weight_of(-infinity), 0);
+  for (double x = -600; x < 600; x += 0.731) EXPECT_NEAR(exp_of(x) / std::exp(x), 1, 1e-13) << x;
+  for (double x = 1e-30; x < 1e30; x *= 1.37)
+    EXPECT_NEAR(log_of(x), std::log(x), 1e-15 + 4e-16 * std::abs(std::log(x)));
+  EXPECT_EQ(exp_of(-1e9), 0);
+  EXPECT_EQ(power_of(0, 0), 1);
+  EXPECT_EQ(power_of(0, 2), 0);
+  EXPECT_NEAR(power_of(1.75, 10), std::pow(1.75, 10), 1e-11);
+}
+
+std::vector<uint32_t> picks(Sampler& sampler, int count) {
+  std::vector<uint32_t> ids;
+  for (int i = 0; i < count; ++i) {
+    ids.push_back(sampler.pick(random_logits(1000, 1, uint32_t(i))).id);
+    sampler.accept(ids.back());
+  }
+  return ids;
+}
+
+TEST(Sampler, TheSameSeedPicksTheSame) {
+  const Sampling s{
+      .top_p = 0.95f, .xtc_probability = 0.5f, .repetition_penalty = 1.1f, .dry_multiplier = 1, .seed = 42};
+  Sampler a(s, 1000), b(s, 1000);
+  const auto first = picks(a, 30);
+  EXPECT_EQ(picks(b, 30), first);
+  Sampling other = s;
+  other.seed = 43;
+  Sampler c(other, 1000);
+  EXPECT_NE(picks(c, 30), first);
+}
+
+TEST(Sampler, TheseIdsOnEveryMachine) {
+  // Logits of integers, so that nothing but the sampler decides. A change here breaks what a seed promises.
+  Sampler sampler({.temperature = 0.9f, .top_k = 50, .top_p = 0.9f, .seed = 7}, 1000);
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < 10; ++i) {
+    std::vector<float> logits(1000);
+    for (uint32_t id = 0; id < 1000; ++id) logits[id] = float(random_bits(i, id) % 1024) / 128;
+    ids.push_back(sampler.pick(logits).id);
+  }
+  EXPECT_EQ(ids, (std::vector<uint32_t>{694, 672, 8, 139, 982, 280, 450, 381, 953, 18}));
+}
+
+TEST(Sampler, ACopyGoesOnAlikeUntilItIsReseeded) {
+  Sampler a({.repetition_penalty = 1.2f, .repetition_last_n = 5}, 1000);
+  picks(a, 7);
+  Sampler b = a, c = a;
+  c.reseed(a.seed() + 1);
+  const auto next = picks(a, 20);
+  EXPECT_EQ(picks(b, 20), next);
+  EXPECT_NE(picks(c, 20), next);
+}
+
+TEST(Sampler, ARandomSeedCanBeAskedForAndUsedAgain) {
+  Sampler a({}, 1000), b({}, 1000);
+  EXPECT_NE(a.seed(), b.seed());
+  Sampler again({.seed = a.seed()}, 1000);
+  EXPECT_EQ(picks(again, 10), picks(a, 10));
+}
+
+TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
+  const auto logits = random_logits(1000, 2, 3);
+  const reference::Tokens model = from_logits(logits);
+  Sampler sampler({.temperature = 0, .logit_bias = {{model[5].id, 50.f}}, .logprobs = 4}, 1000);
+  const Pick pick = sampler.pick(logits);
+  EXPECT_EQ(pick.id, model[5].id);
+  EXPECT_NEAR(double(pick.log_probability), std::log(model[5].p), 1e-5);
+  ASSERT_EQ(pick.top.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(pick.top[i].id, model[i].id);
+    EXPECT_NEAR(double(pick.top[i].log_probability), std::log(model[i].p), 1e-5);
+  }
+  Sampler after({.temperature = 0, .logprobs = 4, .logprobs_after = true}, 1000);
+  const Pick greedy = after.pick(logits);
+  EXPECT_EQ(greedy.id, model[0].id);
+  EXPECT_EQ(greedy.log_probability, 0);
+  EXPECT_EQ(greedy.top.size(), 1u);
+  Sampler none({.logprobs = 0}, 1000);
+  const Pick alone = none.pick(logits);
+  EXPECT_TRUE(alone.top.empty());
+  EXPECT_LT(alone.log_probability, 0);
+}
+
+TEST(Sampler, OneTokenPossible) {
+  std::vector<float> logits(257, -infinity);
+  logits[130] = -3e38f;
+  const std::vector<Sampling> all = {{},
+                                     {.temperature = 0},
+                                     {.temperature = 0.01f, .dynamic_range = 1},
+                                     {.top_k = 5},
+                                     {.top_p = 0.1f},
+                                     {.min_p = 0.5f},
+                                     {.typical_p = 0.2f},
+                                     {.top_n_sigma = 1},
+                                     {.xtc_probability = 1, .xtc_threshold = 0.5f},
+                                     {.top_p = 0.1f, .min_keep = 257},
+                                     {.mirostat = 2}};
+  for (Sampling s : all) {
+    s.logprobs = 3;
+    Sampler sampler(s, 257);
+    const Pick pick = sampler.pick(logits);
+    EXPECT_EQ(pick.id, 130u);
+    EXPECT_EQ(pick.log_probability, 0);
+    ASSERT_EQ(pick.top.size(), 1u);
+  }
+}
+
+TEST(Sampler, ATinyTemperatureIsGreedy) {
+  const auto logits = random_logits(1000, 1, 8);
+  for (const float t : {1e-3f, 1e-10f, 1e-38f, 1e-45f}) {
+    Sampler sampler({.temperature = t}, 1000);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(sampler.pick(logits).id, from_logits(logits)[0].id);
+  }
+  Sampler ties({.temperature = 1e-45f, .seed = 1}, 3);
+  std::map<uint32_t, int> drawn;
+  for (int i = 0; i < 1000; ++i) ++drawn[ties.pick(std::vector<float>{4, 1, 4}).id];
+  EXPECT_NEAR(drawn[0], 500, 80);
+  EXPECT_EQ(drawn[1], 0);
+}
+
+TEST(Sampler, BadLogitsAreRefused) {
+  Sampler sampler({}, 200);
+  std::vector<float> logits(200);
+  logits[0] = logits[70] = logits[199] = std::numeric_limits<float>::quiet_NaN();
+  logits[5] = infinity;
+  EXPECT_REFUSED(sampler.pick(logits), "logits", "3 NaN and 1 +infinity among 200");
+  EXPECT_REFUSED(sampler.pick(std::vector<float>(200, -infinity)), "logits", "at least one above -infinity", "none");
+  Sampler banned({.temperature = 0, .logit_bias = {{0, -infinity}, {1, -infinity}}}, 2);
+  EXPECT_REFUSED(banned.pick(std::vector<float>{1, 2}), "at least one above -infinity");
+  EXPECT_THROW(sampler.pick(std::vector<float>(199)), std::logic_error);
+  EXPECT_THROW(sampler.accept(200), std::logic_error);
+}
+
+TEST(Mirostat, ComesToTheSurpriseItAimsAt) {
+  std::vector<std::vector<float>> source;  // 8.6 bits of entropy, thereabouts
+  for (uint32_t i = 0; i < 50; ++i) source.push_back(random_logits(4000, 2, i));
+  for (const float tau : {2.f, 4.f, 6.f}) {
+    Sampler sampler(
+        {.mirostat = 2, .mirostat_tau = tau, .mirostat_eta = 0.1f, .seed = 3, .logprobs = 0, .logprobs_after = true},
+        4000);
+    double bits = 0;
+    for (uint32_t i = 0; i < 3000; ++i) {
+      const Pick pick = sampler.pick(source[i % 50]);
+      if (i >= 500) bits -= double(pick.log_probability) / std::log(2.0) / 2500;
+    }
+    EXPECT_NEAR(bits, double(tau), 0.1);
+  }
+}
+
+TEST(Mirostat, TakesThePlaceOfTheCutsOnly) {
+  Sampling s{.top_k = 1, .mirostat = 2, .mirostat_tau = 100, .logit_bias = {{0, -infinity}}};
+  Sampler sampler(with_all_logprobs(s, 100), 100);
+  EXPECT_EQ(distribution(sampler, random_logits(100, 1, 1)).size(), 99u);
+  Sampler greedy({.temperature = 0, .mirostat = 2}, 3);
+  EXPECT_EQ(greedy.pick(std::vector<float>{1, 3, 2}).id, 1u);
+}
+
+}  // namespace
+}  // namespace heddle::engine

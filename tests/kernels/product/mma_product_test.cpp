@@ -1,0 +1,85 @@
+// The product on the matrix units: what it refuses, the order of its vectors, and the shapes that are chosen for it.
+#include "kernels/product/mma_product.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/ptxas.h"
+#include "kernels/product/half_rows.h"
+#include "ptx/print.h"
+#include "tests/kernels/refusal.h"
+
+namespace heddle::kernels {
+namespace {
+
+using quant::Format;
+
+TEST(MmaProduct, RefusesWhatItCannotDo) {
+  const MmaProduct spec{.slices = 4};
+  const Product::Args good{.y = {256}, .x = {512}, .w = {1024}, .rows = 7, .cols = 4096, .blocks = 3, .vectors = 9};
+  EXPECT_EQ(spec.grid(good).x, 3u);
+  EXPECT_EQ(spec.grid(good).y, 2u);
+  auto with = [&](auto&& change, MmaProduct changed = {}) {
+    Product::Args args = good;
+    change(args);
+    return refusal(changed, args);
+  };
+  EXPECT_EQ(with([](auto& a) { a.cols = 4097; }), "mma_product: 4097 columns, but 4 slices of 1024 are 4096");
+  EXPECT_EQ(with([](auto& a) { a.x.address = 8; }), "mma_product: x and w must be 16-byte aligned, found 0x8");
+  EXPECT_EQ(with([](auto& a) { a.blocks = 0; }), "mma_product: a grid of 0 blocks");
+  EXPECT_EQ(with([](auto& a) { a.first_rows = 8; }), "mma_product: rows from 8 of 7");
+  EXPECT_EQ(with([](auto&) {}, {.out = Product::gate}), "mma_product: 7 rows of gate and up, expected a multiple of 4");
+  EXPECT_EQ(with([](auto&) {}, {.out = Product::qkv}), "mma_product: pages of 0 positions");
+  EXPECT_THROW((MmaProduct{.band = 48, .teams = 2}.build()), Error);
+  EXPECT_THROW((MmaProduct{.y_bf16 = 1}.build()), Error);
+}
+
+TEST(MmaProduct, EveryValueOfXHasAPlaceOfItsOwn) {
+  for (uint32_t slice : {256u, 512u, 1024u})
+    for (uint32_t group : {8u, 32u}) {
+      const uint32_t rows = group * 2, ld = slice * 2;
+      std::set<uint64_t> seen;
+      for (uint32_t r = 0; r < rows; ++r)
+        for (uint32_t c = 0; c < ld; ++c) seen.insert(half_place(r, c, slice, group, ld));
+      EXPECT_EQ(seen.size(), size_t(rows) * ld);
+      EXPECT_EQ(*seen.rbegin(), uint64_t(rows) * ld - 1);
+    }
+}
+
+// Eight lanes that read 16 bytes at once have two rows and four pieces each, which lie as the formats want them.
+TEST(MmaProduct, LanesReadXWithoutBankConflicts) {
+  for (const auto& pieces : {std::array{0u, 2u, 8u, 10u}, {0u, 2u, 4u, 6u}, {0u, 4u, 8u, 12u}})
+    for (uint32_t first : {0u, 1u, 16u})
+      for (uint32_t row : {0u, 2u, 6u}) {
+        std::set<uint32_t> banks;
+        for (uint32_t r : {row, row + 1})
+          for (uint32_t piece : pieces) banks.insert(half_piece(piece + first, r) % 8);
+        EXPECT_EQ(banks.size(), 8u) << pieces[1] << " " << first << " " << row;
+      }
+}
+
+TEST(MmaProduct, ChosenShapesFitAndDoNotSpill) {
+  const bool assembles = ptxas_found();
+  std::set<MmaProduct> seen;
+  for (Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32, Format::q3_k,
+                        Format::iq2_xxs})
+    for (uint32_t vectors : {3u, 8u, 16u, 33u})
+      for (const auto& [rows, cols] : {std::pair{6144u, 4096u}, {28672u, 4096u}, {2048u, 8192u}, {151936u, 1536u}}) {
+        const MmaProduct what{
+            .format = uint32_t(format), .out = cols == 8192 ? Product::add : Product::gate, .chained = 1};
+        const MmaProduct s = mma_product_choice(what, rows, cols, vectors, 132);
+        EXPECT_TRUE(s.fits()) << field_text(s);
+        EXPECT_GE(s.slices * s.tile_cols, cols);
+        if (!seen.insert(s).second) continue;
+        const ptx::Kernel kernel = s.build();
+        EXPECT_LE(kernel.shared_bytes * s.resident, 227u * 1024) << field_text(s);
+        if (!assembles) continue;
+        const Assembled a = assemble(ptx::print(kernel, ptx::target("sm_90a")), "sm_90a");
+        EXPECT_EQ(a.spill_bytes, 0u) << field_text(s) << "\n" << a.log;
+      }
+  if (!assembles) GTEST_SKIP() << "ptxas was not found: shapes were not assembled";
+}
+
+}  // namespace
+}  // namespace heddle::kernels

@@ -1,0 +1,192 @@
+// The product: what it refuses, and the shapes that are chosen for the phases of real models.
+#include "kernels/product/product.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/ptxas.h"
+#include "ptx/print.h"
+#include "ptx/verify.h"
+
+namespace heddle::kernels {
+namespace {
+
+using quant::Format;
+
+std::string product_message(auto&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Product, RefusesWhatItCannotDo) {
+  const Product spec{.slices = 4};
+  const Product::Args good{.y = {256}, .x = {512}, .w = {1024}, .rows = 7, .cols = 4096, .blocks = 3, .scale = 1};
+  EXPECT_EQ(spec.grid(good).x, 3u);
+  auto with = [&](auto&& change, Product changed = {}) {
+    Product::Args args = good;
+    change(args);
+    return product_message([&] { changed.grid(args); });
+  };
+  EXPECT_EQ(with([](auto& a) { a.cols = 4097; }), "product: 4097 columns, but 4 slices of 1024 are 4096");
+  EXPECT_EQ(with([](auto& a) { a.w.address = 8; }), "product: x and w must be 16-byte aligned, found 0x8");
+  EXPECT_EQ(with([](auto& a) { a.blocks = 0; }), "product: a grid of 0 blocks");
+  EXPECT_EQ(with([](auto& a) { a.rows = 6; }, {.out = Product::gate}),
+            "product: 6 rows of gate and up, expected a multiple of 4");
+  EXPECT_EQ(with([](auto& a) { a.head = 30; }, {.out = Product::qkv}),
+            "product: heads of 30 and 0 with 0 turned, expected multiples of 4");
+  EXPECT_EQ(with([](auto& a) { a.x_stride = 4100; }, {.columns = 2}),
+            "product: vectors 4100 values apart, expected a multiple of 8");
+  EXPECT_NE(product_message([] {
+              Product{.slices = 9, .per_warp = 2}.build();
+            }).find("slices must be a multiple of per_warp"),
+            std::string::npos);
+  EXPECT_NE(product_message([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
+            std::string::npos);
+  EXPECT_NE(product_message([] { Product{.tile_cols = 256, .groups = 2}.build(); }).find("no such groups"),
+            std::string::npos);
+  EXPECT_NE(product_message([] { Product{.format = uint32_t(Format::f16)}.build(); }).find("no integer products"),
+            std::string::npos);
+}
+
+TEST(Product, RowsOfAHeadArePairedFourByFour) {
+  for (bool halves : {false, true})
+    for (uint32_t rotary : {0u, 4u, 32u, 64u}) {
+      std::set<uint32_t> seen;
+      for (uint32_t p = 0; p < 64; ++p) {
+        const uint32_t row = qkv_row(p, rotary, halves);
+        seen.insert(row);
+        if (p >= rotary) {
+          EXPECT_EQ(row, p);
+        } else if (p % 4 < 2) {
+          EXPECT_EQ(qkv_row(p + 2, rotary, halves), row + (halves ? rotary / 2 : 1));
+        }
+      }
+      EXPECT_EQ(seen.size(), 64u);
+    }
+}
+
+// Phases of models from 1B to 70B.
+template <class F>
+void each_choice(F f) {
+  for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16})
+    for (const auto& [rows, cols] : {std::pair{2048u, 1536u},
+                                     {17920u, 1536u},
+                                     {1536u, 8960u},
+                                     {3072u, 2048u},
+                                     {16384u, 2048u},
+                                     {2048u, 8192u},
+                                     {6144u, 4096u},
+                                     {28672u, 4096u},
+                                     {4096u, 14336u},
+                                     {128256u, 4096u},
+                                     {57344u, 8192u},
+                                     {8192u, 28672u}})
+      for (uint32_t columns : {1u, 2u, 4u, 8u})
+        for (bool large : {false, true}) {
+          Product what{.format = uint32_t(format), .columns = columns, .exact = quant::is_float(format), .chained = 1};
+          if (cols <= rows) what.norm = Product::rms;
+          what.out = rows > 4 * cols ? Product::gate : rows < cols ? Product::add : Product::store;
+          if (columns <= product_most_columns(what, cols)) f(product_choice(what, rows, cols, large), rows, cols);
+        }
+}
+
+// The four products of a layer, which take turns at being large.
+std::vector<Product> layer_of(Format format, bool mixed, uint32_t width, uint32_t qkv_rows, uint32_t inner) {
+  const Product what{.format = uint32_t(format), .chained = 1};
+  Product qkv = what, output = what, gate = what, down = what;
+  qkv.mixed = mixed, qkv.norm = Product::rms, qkv.out = Product::qkv, qkv.halves = 1;
+  output.out = Product::add;
+  gate.norm = Product::rms, gate.out = Product::gate, gate.y_bf16 = 1;
+  down.x = Product::x_bf16, down.out = Product::add;
+  return {product_choice(qkv, qkv_rows, width, false).spec, product_choice(output, width, width, true).spec,
+          product_choice(gate, 2 * inner, width, false).spec, product_choice(down, width, inner, true).spec};
+}
+uint32_t shared_bytes(const Product& spec) { return ptx::dynamic_shared_offset(spec.build()); }
+
+Assembled assembled(const Product& spec) {
+  const ptx::Kernel kernel = spec.build();
+  ptx::verify(kernel, ptx::target("sm_90a"));
+  const Assembled result = assemble(ptx::print(kernel, ptx::target("sm_90a")), "sm_90a");
+  EXPECT_TRUE(result.ok) << result.log;
+  EXPECT_EQ(result.spill_bytes, 0u) << field_text(spec) << result.log;
+  return result;
+}
+
+TEST(Product, SaysHowManyVectorsFit) {
+  for (uint32_t cols : {1024u, 1536u, 2048u, 4096u, 5120u, 8192u})
+    EXPECT_EQ(product_most_columns({}, cols), 8u) << cols;
+  for (uint32_t cols = 32; cols <= 31744; cols += cols < 2000 ? 32 : 1024) {
+    EXPECT_GE(product_most_columns({}, cols), 1u) << cols;
+    EXPECT_GE(product_most_columns({.format = uint32_t(Format::f32), .exact = 1}, cols), 1u) << cols;
+  }
+}
+
+TEST(Product, TheChoiceHasEnoughInFlight) {
+  each_choice([](const ProductChoice& choice, uint32_t rows, uint32_t cols) {
+    EXPECT_GE(choice.spec.filled_cols(), cols);
+    // about 25 KB per SM must be under way to keep the memory busy
+    const uint64_t tile = tile_bytes(choice.spec.weights()), warps = choice.spec.warps() - 1;
+    EXPECT_GE(warps * choice.blocks_per_sm * choice.spec.depth * tile,
+              std::min<uint64_t>(TileShape{choice.spec.weights(), rows, cols, choice.spec.tile_cols}.bytes() / 132,
+                                 25 * 1024))
+        << field_text(choice.spec);
+  });
+}
+
+// Whatever follows a product finds room beside it; a second block of a large one does not.
+TEST(Product, TwoThatTakeTurnsFitOneSm) {
+  constexpr uint32_t sm = 228 * 1024, system = 1024;  // the latter of each block
+  for (Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::q8_0})
+    for (const auto& [width, qkv, inner] : {std::tuple{1536u, 2048u, 8960u},
+                                            {2048u, 3072u, 8192u},
+                                            {4096u, 6144u, 14336u},
+                                            {5120u, 7168u, 13824u},
+                                            {8192u, 10240u, 28672u}}) {
+      if (format == Format::q6_k && width == 2048) continue;  // 109 and 118 KB: the next one waits there
+      const bool mixed = format == Format::q4_k;
+      const std::vector<Product> layer = layer_of(format, mixed, width, qkv, inner);
+      for (size_t i = 0; i < layer.size(); ++i) {
+        const Product &one = layer[i], &next = layer[(i + 1) % layer.size()];
+        EXPECT_LE(shared_bytes(one) + shared_bytes(next) + 2 * system, sm) << field_text(one) << "\n"
+                                                                           << field_text(next);
+        EXPECT_EQ(one.resident, 2u) << field_text(one);
+        EXPECT_EQ(2 * (shared_bytes(one) + system) > sm, i % 2 == 1) << field_text(one);
+      }
+    }
+}
+
+TEST(Product, TwoThatTakeTurnsAssembleToRegistersEnoughSlow) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
+  const std::vector<Product> layer = layer_of(Format::q4_k, true, 4096, 6144, 14336);
+  std::vector<uint32_t> registers;  // of a block; a warp gets them by the 256
+  for (const Product& spec : layer) registers.push_back((assembled(spec).registers + 7) / 8 * 256 * spec.warps());
+  for (size_t i = 0; i < layer.size(); ++i)
+    EXPECT_LE(registers[i] + registers[(i + 1) % layer.size()], 65536u) << field_text(layer[i]);
+}
+
+TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
+  auto expect = [](Product what, uint32_t rows, uint32_t cols) {
+    what.chained = 1;
+    assembled(product_choice(what, rows, cols).spec);
+  };
+  const auto q4_k = uint32_t(Format::q4_k), q6_k = uint32_t(Format::q6_k), f16 = uint32_t(Format::f16);
+  expect({.format = q4_k, .columns = 8, .norm = Product::rms, .out = Product::gate}, 28672, 4096);
+  expect({.format = q4_k, .columns = 8, .out = Product::add}, 8192, 8192);
+  expect({.format = q4_k, .mixed = 1, .columns = 2, .norm = Product::rms, .out = Product::qkv}, 6144, 4096);
+  expect({.format = q4_k, .mixed = 1, .norm = Product::rms, .out = Product::qkv, .bias = 1, .halves = 1}, 2048, 1536);
+  expect({.format = q4_k, .norm = Product::rms, .out = Product::gate, .experts = 1}, 28672, 4096);
+  expect({.format = q6_k, .norm = Product::rms}, 128256, 4096);
+  expect({.format = q6_k, .columns = 8, .norm = Product::rms}, 128256, 4096);
+  expect({.format = q6_k, .x = Product::x_bf16, .out = Product::add}, 4096, 14336);
+  expect({.format = f16, .norm = Product::rms, .exact = 1, .out = Product::qkv}, 6144, 4096);
+  expect({.format = f16, .columns = 2, .exact = 1, .out = Product::add}, 4096, 14336);
+}
+
+}  // namespace
+}  // namespace heddle::kernels

@@ -1,0 +1,206 @@
+// --device: without a driver, on a GPU that is too old or too small, and on one whose kernels compute nothing.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+#include "main/device/device_memory.h"
+#include "main/device/open_model.h"
+#include "model/load.h"
+#include "model/session.h"
+#include "tests/cuda/fake_test.h"
+#include "tests/main/small_model.h"
+#include "tests/support/refused.h"
+
+namespace heddle::test {
+namespace {
+
+std::vector<std::string> run(std::initializer_list<std::string> more) {
+  std::vector<std::string> words{"run", "-p", "Once upon a time", "-n", "5", "--temp", "0"};
+  words.insert(words.end(), more);
+  return words;
+}
+void expect_refused_in_a_line(const std::vector<std::string>& words, std::initializer_list<std::string_view> parts) {
+  const Result result = heddle(words);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  expect_says(result.err, parts);
+}
+
+class NoDriver : public testing::Test {
+ protected:
+  void SetUp() override { setenv("HEDDLE_LIBCUDA", "/nowhere/libcuda.so", 1); }
+  void TearDown() override { unsetenv("HEDDLE_LIBCUDA"); }
+};
+
+TEST_F(NoDriver, AutoIsTheCpuAndSaysWhy) {
+  const Result found = heddle(run({})), cpu = heddle(run({"--device", "cpu"}));
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(found.out, cpu.out);
+  EXPECT_EQ(found.err.rfind("device: cpu (no NVIDIA driver library)\n", 0), 0u) << found.err;
+  EXPECT_EQ(cpu.err.find("device:"), std::string::npos) << cpu.err;
+  EXPECT_EQ(heddle(run({"--backend", "reference"})).err.find("device:"), std::string::npos);
+}
+
+TEST_F(NoDriver, AGpuThatWasAskedForIsNotReplaced) {
+  const Folder folder;
+  const std::string text = folder.write("t.txt", "once"), out = folder.file("l.safetensors");
+  const std::string own = HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf";
+  for (std::vector<std::string> words : {run({}),
+                                         {"chat"},
+                                         {"bench", "-p", "8", "-n", "1"},
+                                         {"plan"},
+                                         {"perplexity", own, text},
+                                         {"logits", own, "--ids", "1", "--out", out},
+                                         {"selftest", "weft"}}) {
+    words.insert(words.end(), {"--device", "cuda:1"});
+    expect_refused_in_a_line(words, {"heddle: no NVIDIA driver library"});
+  }
+}
+
+TEST_F(NoDriver, NamesThatThereAreNot) {
+  for (const char* name : {"gpu", "cuda", "cuda:", "cuda:x", "cuda:0x", "cuda:-1", "cuda:99999999999", ""})
+    expect_refused_in_a_line(run({"--device", name}),
+                             {"--device: expected auto, cpu or cuda:N", std::string("\"") + name + "\""});
+  expect_refused_in_a_line(run({"--device", "cuda:0", "--backend", "reference"}),
+                           {"--backend reference runs on the CPU", "cuda:0"});
+  const Folder folder;
+  expect_refused_in_a_line(run({"--device", "cpu", "--trace", folder.file("t.json")}), {"--trace is for GPUs"});
+  EXPECT_FALSE(std::filesystem::exists(folder.file("t.json")));
+}
+
+TEST_F(NoDriver, ANumberIsANameOfAGpu) {
+  EXPECT_EQ(cuda_number("cuda:0"), 0u);
+  EXPECT_EQ(cuda_number("cuda:17"), 17u);
+  EXPECT_EQ(cuda_number("17"), std::nullopt);
+  expect_says(heddle({"selftest", "--device", "cuda:3"}).err, {"no NVIDIA driver library"});
+  expect_says(heddle({"bench", "kernels", "--device", "cuda:3"}).err, {"no NVIDIA driver library"});
+}
+
+// See gpu_command_test.cpp.
+class OnFakeGpu : public cuda::Fake {
+ protected:
+  void SetUp() override {
+    Fake::SetUp();
+    use_driver(11080);
+    control().free_bytes = size_t(512) << 20;
+    setenv("HEDDLE_CACHE_DIR", "off", 1);
+  }
+  void TearDown() override {
+    unsetenv("HEDDLE_CACHE_DIR");
+    Fake::TearDown();
+  }
+};
+
+TEST_F(OnFakeGpu, AGpuThatIsTooOldIsSaid) {
+  control().sm = 80;
+  control().devices = 2;
+  const Result found = heddle(run({}));
+  EXPECT_EQ(found.status, 0) << found.err;
+  expect_says(found.err, {"device: cpu (cuda:0: cuda:0 Fake GPU 0", "8.0", "; cuda:1: ", ")\n"});
+  expect_refused_in_a_line(run({"--device", "cuda:0"}), {"heddle: cuda:0 Fake GPU 0", "8.0"});
+  expect_refused_in_a_line(run({"--device", "cuda:2"}), {"there is no GPU 2"});
+  expect_says(heddle({"plan"}).out, {"cpu ", "fits", "cuda:0    cannot run it: ", "8.0"});
+}
+
+TEST_F(OnFakeGpu, WhatDoesNotFitIsSaidWithWhatWould) {
+  control().free_bytes = size_t(20) << 20;
+  const Result found = heddle(run({}));
+  EXPECT_EQ(found.status, 0) << found.err;
+  expect_says(found.err, {"device: cpu (cuda:0: the model needs ", " MB, 19.7 MB are free)\n"});
+  expect_refused_in_a_line(run({"--device", "cuda:0"}),
+                           {"weft: too little memory on cuda:0 Fake GPU 0: expected ", "(weights ", "KV cache of 512",
+                            "found 19.7 MB", "too little; "});
+  expect_says(heddle({"plan", "--device", "cuda:0"}).out, {"cuda:0 ", "does not fit"});
+}
+
+TEST_F(OnFakeGpu, PlanCountsForEveryGpu) {
+  const auto plan = nlohmann::json::parse(heddle({"plan", "--json"}).out);
+  ASSERT_EQ(plan.at("devices").size(), 2u);
+  const auto& gpu = plan.at("devices")[1];
+  EXPECT_EQ(gpu.at("device"), "cuda:0");
+  EXPECT_TRUE(gpu.at("fits"));
+  EXPECT_EQ(gpu.at("needed_bytes"), gpu.at("weights_bytes").get<uint64_t>() + gpu.at("kv_bytes").get<uint64_t>() +
+                                        gpu.at("workspace_bytes").get<uint64_t>());
+  EXPECT_GT(gpu.at("weights_bytes"), 8'000'000);
+}
+
+TEST_F(OnFakeGpu, AGpuThatComputesWrongIsRefused) {
+  for (const auto& words : {run({"--device", "cuda:0"}), run({})}) {
+    const Result result = heddle(words);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.out, "");
+    expect_says(result.err, {"heddle: weft: cuda:0 Fake GPU 0", "is wrong", "16 tokens at once", "FAILED", "one by one",
+                             "FAILED", "--no-selftest"});
+  }
+  const Result whole = heddle({"selftest", "weft", "--sweep", "quick"});
+  EXPECT_EQ(whole.status, 1);
+  expect_says(whole.out, {"cuda:0 Fake GPU 0", "graphs: prompt at once", "FAILED", " failed, "});
+}
+
+// Without the selftest, a GPU that computes nothing is used like any other.
+TEST_F(OnFakeGpu, CommandsRunOnIt) {
+  const Result found = heddle(run({"--no-selftest"}));
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(found.err.rfind("device: cuda:0 Fake GPU 0, ", 0), 0u) << found.err;
+  expect_says(found.err, {" free\n", "prompt 5 tokens"});
+  const Result asked = heddle(run({"--no-selftest", "--device", "cuda:0"}));
+  EXPECT_EQ(asked.out, found.out);
+  EXPECT_EQ(asked.err.find("device:"), std::string::npos) << asked.err;
+
+  const Result bench = heddle({"bench", "--no-selftest", "--device", "cuda:0", "-p", "16", "-n", "4", "-b", "1,3,9",
+                               "-d", "0,40", "-r", "2", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const auto json = nlohmann::json::parse(bench.out);
+  EXPECT_EQ(json.at("results").size(), 2u * (1 + 3));
+  EXPECT_GT(json.at("memory_bytes_per_second"), 0);
+  EXPECT_GT(json.at("device_memory_bytes"), 8'000'000);
+  for (const auto& row : json.at("results")) EXPECT_EQ(row.at("threads"), 0);
+
+  const Folder folder;
+  const std::string file = folder.file("t.json");
+  const Result traced = heddle(run({"--no-selftest", "--trace", file}));
+  EXPECT_EQ(traced.status, 0) << traced.err;
+  expect_says(traced.err, {"phase", "GB/s", "all"});
+  const MappedFile mapped(file);
+  EXPECT_GT(nlohmann::json::parse(mapped.text()).at("traceEvents").size(), 20u);
+}
+
+// A model of 8e9 weights that no file has.
+TEST(FittingType, TheLargestThatFits) {
+  static const uint8_t byte = 0;
+  model::Model model{.name = "large", .context = 4096};
+  model.output = {quant::Format::f16, 1'000'000, 8'000, {&byte, 1}};
+  Fit fit{.needed = {.weights = 16'000'000'000, .kv = 512 << 20, .workspace = 100'000'000}};
+  const auto type = [&](uint64_t available) {
+    fit.available = available;
+    return fitting_type(model, fit);
+  };
+  expect_says(type(10'000'000'000), {"Q8_0 (8.50 GB)"});
+  expect_says(type(8'000'000'000), {"Q6_K (6.57 GB)"});
+  expect_says(type(5'100'000'000), {"Q4_K_M"});
+  EXPECT_EQ(type(2'000'000'000), "");
+  fit.needed.weights = 5'000'000'000;  // what is no smaller does not help
+  expect_says(type(10'000'000'000), {"Q3_K_M"});
+  fit.available = 4'500'000'000;
+  expect_says(does_not_fit(model, fit, " on cuda:0 X"),
+              {"large: too little memory on cuda:0 X: expected ", "found 4.50 GB", "a shorter context does not help",
+               "weights as Q3_K_M (3.95 GB) would fit"});
+}
+
+TEST(FittingType, AContextThatWouldFit) {
+  const model::Model model = model::load(open_model(""));
+  const uint64_t all = memory_for(model, {}, model::limits_for(512)).total();
+  const Fit fits = fit(model, {}, 512, all), cut = fit(model, {}, 512, all - 1);
+  EXPECT_EQ(fits.context, 512u);
+  EXPECT_EQ(cut.context, 0u);  // below the least that is chosen by itself
+  EXPECT_EQ(cut.largest, 480u);
+  expect_says(does_not_fit(model, cut, ""), {"weft: too little memory: ", "1 B too little; --ctx 480 would fit"});
+  EXPECT_EQ(fit(model, {}, 512, 0).context, 512u);  // not known
+  EXPECT_EQ(usable_memory(0), 0u);
+  EXPECT_EQ(usable_memory(uint64_t(100) << 30), (uint64_t(100) << 30) - (256 << 20));
+}
+
+}  // namespace
+}  // namespace heddle::test

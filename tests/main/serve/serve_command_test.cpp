@@ -1,0 +1,203 @@
+// heddle serve as its users see it: a process that prints, answers and ends.
+#include "main/serve/serve_command.h"
+
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "main/device/device_memory.h"
+#include "main/device/running_model.h"
+#include "main/serve/api_keys.h"
+#include "tests/main/small_model.h"
+#include "tests/server/http/http_client.h"
+#include "tests/support/refused.h"
+#include "tests/support/server_process.h"
+
+namespace heddle::test {
+namespace {
+
+using server::Client;
+using server::Response;
+
+std::string get(const std::string& path, const std::string& more = "") {
+  return "GET " + path + " HTTP/1.1\r\nHost: h\r\n" + more + "\r\n";
+}
+std::string post(const std::string& path, const std::string& body) {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+// weft writes on and on.
+std::string long_stream() {
+  return post("/v1/completions", R"({"prompt":"Once","max_tokens":450,"ignore_eos":true,"stream":true})");
+}
+
+class Serve : public testing::Test {
+ protected:
+  Response ask(const ServerProcess& server, const std::string& request) {
+    Client client(server.port());
+    client.send(request);
+    return response(client);
+  }
+  std::string refused(std::vector<std::string> with) {
+    with.insert(with.begin(), {"serve", "--port", "0"});
+    const Result result = heddle(with);
+    EXPECT_EQ(result.status, 1) << result.err;
+    return result.err;
+  }
+  Folder folder_;
+};
+
+TEST_F(Serve, SaysWhatItHasAndAnswers) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--alias", "spun", "--kv-tokens", "1000", "--rows", "64"});
+  ASSERT_TRUE(server.up()) << server.err();
+  EXPECT_EQ(ask(server, get("/health/live")).status(), 200u);
+  EXPECT_EQ(ask(server, get("/health/ready")).status(), 200u);
+  EXPECT_NE(ask(server, get("/v1/models")).body.find("\"spun\""), std::string::npos);
+  const Response answer = ask(server, post("/v1/completions", R"({"prompt":"Once","max_tokens":5})"));
+  EXPECT_EQ(answer.status(), 200u) << answer.body;
+  EXPECT_EQ(nlohmann::json::parse(answer.body)["usage"]["completion_tokens"], 5);
+  const auto config = nlohmann::json::parse(ask(server, get("/v1/effective-config")).body)["config"];
+  EXPECT_EQ(config["model"]["name"], "spun");
+  EXPECT_EQ(config["model"]["architecture"], "llama");
+  EXPECT_EQ(config["device"], "cpu");
+  EXPECT_EQ(config["kv"]["tokens"], 1024);  // whole blocks
+  EXPECT_EQ(config["kv"]["format"], "f16");
+  EXPECT_EQ(config["rows"], 64);
+  EXPECT_EQ(config["limits"]["max_queue"], 1024);
+  EXPECT_EQ(config["limits"]["drain_seconds"], 30);
+  EXPECT_EQ(config["prefix_cache"], true);
+  EXPECT_EQ(config["deterministic"], true);
+  EXPECT_GT(config["measured"]["load_seconds"], 0);
+  EXPECT_GT(config["measured"]["peak_memory_bytes_at_load"], 0);
+  EXPECT_GT(config["planned_memory"]["total"], 0);
+  EXPECT_EQ(config["http"]["tls"], false);
+  EXPECT_EQ(config["http"]["idle_seconds"], 120);
+  EXPECT_EQ(server.stop(), 0);
+  expect_says(server.err(),
+              {"listening  http://127.0.0.1:", "model      spun: llama", "device     cpu", "context    512",
+               "KV cache   1024 tokens", "f16", "memory ", "weights", "ready ", "ending: 0", "ended"});
+  const std::string log = server.out();  // a line for each request
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 5) << log;
+  for (size_t at = 0; at < log.size(); at = log.find('\n', at) + 1)
+    EXPECT_EQ(nlohmann::json::parse(log.substr(at, log.find('\n', at) - at))["status"], 200);
+}
+
+TEST_F(Serve, ASignalLetsAnswersEnd) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"});
+  ASSERT_TRUE(server.up()) << server.err();
+  Client client(server.port()), idle(server.port());
+  client.send(long_stream());
+  client.until("data: ");
+  server.signal(SIGTERM);
+  EXPECT_TRUE(server.says("ending: 1 requests under way"));
+  EXPECT_TRUE(idle.at_end());
+  EXPECT_FALSE(Client(server.port()).connected());
+  const std::string rest = client.all(30);
+  EXPECT_TRUE(client.ended());
+  EXPECT_NE(rest.find("data: [DONE]\n\n\r\n0\r\n\r\n"), rest.npos) << rest.substr(rest.size() - 200);
+  EXPECT_EQ(server.status(), 0);
+  EXPECT_EQ(server.out(), "");
+}
+
+TEST_F(Serve, PatienceEnds) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--drain-seconds", "0"});
+  ASSERT_TRUE(server.up()) << server.err();
+  Client client(server.port());
+  client.send(long_stream());
+  client.until("data: ");
+  server.signal(SIGINT);
+  EXPECT_EQ(server.status(), 1);
+  expect_says(server.err(), {"ending: 1", "ended: 1 requests were cut off"});
+  client.all();
+  EXPECT_TRUE(client.ended());
+}
+
+TEST_F(Serve, ASecondSignalEndsItAtOnce) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu"});
+  ASSERT_TRUE(server.up()) << server.err();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.push_back(std::make_unique<Client>(server.port()));
+    clients.back()->send(long_stream());
+  }
+  clients[0]->until("data: ");
+  server.signal(SIGTERM);
+  ASSERT_TRUE(server.says("ending: "));
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.status(2), 1);
+}
+
+TEST_F(Serve, Keys) {
+  const std::string file = folder_.write("keys", "# those who may\n\n  first \nsecond\r\n");
+  ::chmod(file.c_str(), 0644);
+  ServerProcess server(HEDDLE_PROGRAM,
+                       {"--device", "cpu", "--api-key", "third", "--api-key-file", file, "--api-key", "4"});
+  ASSERT_TRUE(server.up()) << server.err();
+  EXPECT_NE(server.err().find("keys can be read by others"), std::string::npos);
+  const auto status = [&](const std::string& key) {
+    return ask(server, get("/v1/models", "Authorization: Bearer " + key + "\r\n")).status();
+  };
+  for (const char* key : {"first", "second", "third", "4"}) EXPECT_EQ(status(key), 200u) << key;
+  for (const char* key : {"", "fifth", "# those who may", "firstsecond", "firs"}) EXPECT_EQ(status(key), 401u) << key;
+  EXPECT_EQ(ask(server, get("/v1/models")).status(), 401u);
+}
+
+TEST_F(Serve, RefusesKeysThatNobodyCouldSend) {
+  std::ostringstream err;
+  const std::string empty = folder_.write("empty", "\n# nothing\n"), odd = folder_.write("odd", "good\nwith space\n");
+  EXPECT_REFUSED(api_keys({}, empty, err), "empty", "expected a key in a line of its own, found none");
+  EXPECT_REFUSED(api_keys({}, odd, err), "odd line 2", "without spaces");
+  EXPECT_REFUSED(api_keys({""}, "", err), "--api-key", "expected a key");
+  EXPECT_REFUSED(api_keys({}, folder_.file("none").string(), err), "none", "cannot be read");
+  EXPECT_EQ(err.str(), "");
+  const std::string own = folder_.write("own", "a\nb");
+  ::chmod(own.c_str(), 0600);
+  EXPECT_EQ(api_keys({"c"}, own, err), (std::vector<std::string>{"c", "a", "b"}));
+  EXPECT_EQ(err.str(), "");
+}
+
+TEST_F(Serve, WarnsWhereEverybodyMay) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--host", "0.0.0.0"});
+  ASSERT_TRUE(server.up()) << server.err();
+  EXPECT_NE(server.err().find("warning: 0.0.0.0 may be reached from other machines"), std::string::npos);
+  EXPECT_EQ(server.stop(), 0);
+}
+
+TEST_F(Serve, RefusesWhatCannotBe) {
+  expect_says(refused({"--tls-cert", "a.pem"}), {"--tls-cert: expected --tls-key with it"});
+  expect_says(refused({"--tls-key", "a.pem"}), {"--tls-key: expected --tls-cert with it"});
+  expect_says(refused({"--tls-cert", "a.pem", "--tls-key", "b.pem"}), {"a.pem: cannot be read"});
+  expect_says(refused({"--drain-seconds", "-1"}), {"--drain-seconds", "found -1"});
+  expect_says(refused({"--max-stall-ms", "0"}), {"--max-stall-ms"});
+  expect_says(refused({"--speculate", "maybe"}), {"--speculate", "maybe"});
+  expect_says(refused({"--max-body-mb", "0"}), {"--max-body-mb"});
+  expect_says(refused({"--http-threads", "0"}), {"--http-threads"});
+  expect_says(refused({"--max-connections", "0"}), {"--max-connections"});
+  expect_says(refused({"--cors", "a b"}), {"--cors", "a b"});
+  expect_says(refused({"--cors", "https://a.example/"}), {"--cors", "an origin", "https://a.example/"});
+  expect_says(refused({"--max-queue", "0"}), {"--max-queue", "at least 1", "found 0"});
+  expect_says(refused({"--max-stall-ms", "inf"}), {"--max-stall-ms", "found inf"});
+  expect_says(refused({"--host", "192.0.2.1"}), {"192.0.2.1"});
+  expect_says(refused({folder_.file("none.gguf").string()}), {"listening", "none.gguf"});
+  EXPECT_EQ(heddle({"serve", "--port", "70000"}).status, 2);
+}
+
+TEST_F(Serve, ACacheForManyIsWhatCanBeSpared) {
+  const auto running = open_running("", {.device = "cpu"});
+  const model::Model& model = running->model;  // of 512 tokens
+  const DeviceOptions many{.device = "cpu", .many = true};
+  const uint64_t one = memory_for(model, many, limits_for(many, model.context, 64)).total();
+  model::Limits token{.kv_blocks = 1};
+  const uint64_t block = model::kv_bytes(model, token);
+  EXPECT_EQ(fit(model, many, 64, uint64_t(1) << 40).limits.kv_blocks, 8 * 512u / 32);
+  EXPECT_EQ(fit(model, many, 64, 4 * 40 * block).limits.kv_blocks, 40u);  // a quarter
+  EXPECT_EQ(fit(model, many, 64, one).limits.kv_blocks, 512u / 32);       // not less than one context
+  EXPECT_EQ(fit(model, many, 64, 0).limits.kv_blocks, 512u / 32);         // nobody knows
+  DeviceOptions told = many;
+  told.cache_tokens = 3200;
+  EXPECT_EQ(fit(model, told, 64, uint64_t(1) << 40).limits.kv_blocks, 100u);
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,77 @@
+// A server for tests: /hello is answered at once, /echo with what came, /throw fails, and what comes to /hold waits for
+// the test to answer it.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "server/http/server.h"
+#include "tests/server/http/http_client.h"
+
+namespace heddle::server {
+
+class HttpTest : public testing::Test {
+ protected:
+  void open(HttpOptions options = {}) {
+    options.port = 0;
+    server_.emplace(std::move(options), [this](HttpRequest request, std::shared_ptr<Answer> answer) {
+      handle(std::move(request), answer);
+    });
+  }
+  void TearDown() override {
+    held_.clear();
+    EXPECT_TRUE(soon([this] { return !server_ || server_->connections() == 0; }));
+  }
+  Client client(int receive_buffer = 0) { return Client(server_->port(), receive_buffer); }
+
+  std::shared_ptr<Answer> held() {  // the answer of the next request to /hold
+    std::unique_lock lock(mutex_);
+    if (!came_.wait_for(lock, std::chrono::seconds(10), [this] { return !held_.empty(); })) {
+      ADD_FAILURE() << "nothing came to /hold";
+      throw std::runtime_error("nothing came");
+    }
+    auto answer = std::move(held_.front());
+    held_.pop_front();
+    return answer;
+  }
+
+  std::optional<HttpServer> server_;
+  std::atomic<int> handled_ = 0;
+
+ private:
+  void handle(HttpRequest request, const std::shared_ptr<Answer>& answer) {
+    ++handled_;
+    if (request.path == "/hello") return answer->send({.type = "text/plain", .body = "hello"});
+    if (request.path == "/throw") throw std::runtime_error("a bug in a test");
+    if (request.path == "/drop") return;
+    if (request.path == "/hold") {
+      const std::lock_guard lock(mutex_);
+      held_.push_back(answer);
+      came_.notify_all();
+      return;
+    }
+    std::string text = request.method + " " + request.path + " [" + request.query + "]";
+    for (const Header& header : request.headers)
+      if (header.name.starts_with("x-")) text += " " + header.name + "=" + header.value;
+    answer->send({.type = "text/plain", .headers = {{"X-Seen", "yes"}}, .body = text + " " + request.body});
+  }
+
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<std::shared_ptr<Answer>> held_;
+};
+
+inline std::string get(const std::string& path, const std::string& more = "") {
+  return "GET " + path + " HTTP/1.1\r\nHost: h\r\n" + more + "\r\n";
+}
+inline std::string post(const std::string& path, const std::string& body, const std::string& more = "") {
+  return "POST " + path + " HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more +
+         "\r\n" + body;
+}
+
+}  // namespace heddle::server

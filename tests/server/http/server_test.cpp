@@ -1,0 +1,307 @@
+// Requests and answers over sockets: whole ones, many on one connection, in their order.
+#include "server/http/server.h"
+
+#include <sys/resource.h>
+
+#include "tests/server/http/http_fixture.h"
+#include "tests/support/refused.h"
+
+namespace heddle::server {
+namespace {
+
+class HttpServerTest : public HttpTest {};
+
+TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
+  open();
+  EXPECT_EQ(server_->address(), "http://127.0.0.1:" + std::to_string(server_->port()));
+  Client c = client();
+  for (int i = 0; i < 3; ++i) {
+    c.send(get("/hello"));
+    const Response r = response(c);
+    EXPECT_EQ(r.status(), 200u);
+    EXPECT_TRUE(r.head.starts_with("HTTP/1.1 200 OK\r\n"));
+    EXPECT_TRUE(r.says("Content-Type: text/plain\r\n"));
+    EXPECT_TRUE(r.says("Content-Length: 5\r\n"));
+    EXPECT_TRUE(r.says(" GMT\r\n"));
+    EXPECT_FALSE(r.says("Connection:"));
+    EXPECT_EQ(r.body, "hello");
+  }
+  EXPECT_EQ(server_->connections(), 1u);
+  c.send(post("/echo?a=b", "body", "X-One: 1\r\nX-Two: 2\r\n"));
+  const Response r = response(c);
+  EXPECT_TRUE(r.says("X-Seen: yes\r\n"));
+  EXPECT_EQ(r.body, "POST /echo [a=b] x-one=1 x-two=2 body");
+  c.send(get("/hello", "Connection: close\r\n"));
+  EXPECT_TRUE(response(c).says("Connection: close\r\n"));
+  EXPECT_TRUE(c.at_end());
+}
+
+TEST_F(HttpServerTest, OldClients) {
+  open();
+  Client c = client();
+  c.send("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  Response r = response(c);
+  EXPECT_TRUE(r.says("Connection: keep-alive\r\n"));
+  EXPECT_EQ(r.body, "hello");
+  c.send("GET /hello HTTP/1.0\r\n\r\n");
+  r = response(c);
+  EXPECT_TRUE(r.says("Connection: close\r\n"));
+  EXPECT_EQ(r.body, "hello");
+  EXPECT_TRUE(c.at_end());
+
+  Client stream = client();
+  stream.send("GET /hold HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const auto answer = held();
+  answer->start({.type = "text/event-stream", .body = "a"});
+  answer->write("b");
+  answer->finish();
+  r = response(stream);
+  EXPECT_FALSE(r.says("chunked"));
+  EXPECT_TRUE(r.says("Connection: close\r\n"));
+  EXPECT_EQ(r.body, "ab");
+  EXPECT_TRUE(stream.ended());
+}
+
+TEST_F(HttpServerTest, HeadIsGetWithoutTheBody) {
+  open();
+  Client c = client();
+  c.send("HEAD /echo HTTP/1.1\r\nHost: h\r\n\r\n" + get("/hello"));
+  const Response r = response(c, true);
+  EXPECT_EQ(r.status(), 200u);
+  EXPECT_TRUE(r.says("Content-Length: 13\r\n"));  // "GET /echo [] "
+  EXPECT_EQ(response(c).body, "hello");
+}
+
+TEST_F(HttpServerTest, SomeStatusesHaveNoBody) {
+  open();
+  Client c = client();
+  c.send(get("/hold") + get("/hello"));
+  held()->send({.status = 204, .headers = {{"X", "y"}}});
+  Response r = response(c, true);
+  EXPECT_TRUE(r.head.starts_with("HTTP/1.1 204 No Content\r\n"));
+  EXPECT_FALSE(r.says("Content-"));
+  EXPECT_EQ(response(c).body, "hello");
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInTheirOrder) {
+  open();
+  Client c = client();
+  std::string all = get("/hold") + post("/echo", "one") + get("/hold");
+  for (int i = 0; i < 50; ++i) all += post("/echo", std::to_string(i));
+  c.send(all);
+  const auto first = held();
+  EXPECT_EQ(handled_, 1);
+  first->start({.type = "text/event-stream"});
+  first->write("piece");
+  EXPECT_EQ(c.until("piece\r\n").substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_EQ(handled_, 1);  // the next one waits
+  first->write(" and ");
+  first->write("");  // nothing, and not the end
+  first->write("another");
+  first->finish();
+  EXPECT_EQ(chunked_body(c), " and another");
+  EXPECT_EQ(response(c).body, "POST /echo [] one");
+  held()->send({.body = "two"});
+  EXPECT_EQ(response(c).body, "two");
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(response(c).body, "POST /echo [] " + std::to_string(i));
+}
+
+TEST_F(HttpServerTest, MoreThanItKeepsMayBePipelined) {
+  open();
+  Client c = client();
+  const std::string body(100'000, 'b');
+  std::thread sender([&] {
+    c.send(get("/hold"));
+    for (int i = 0; i < 20; ++i) c.send(post("/echo", body));
+  });
+  const auto first = held();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(handled_, 1);
+  first->send({.body = "first"});
+  EXPECT_EQ(response(c).body, "first");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(response(c).body, "POST /echo [] " + body);
+  sender.join();
+}
+
+TEST_F(HttpServerTest, BytesMayComeOneByOne) {
+  open();
+  Client c = client();
+  for (const char byte : post("/echo", "slowly") + get("/hello")) c.send({&byte, 1});
+  EXPECT_EQ(response(c).body, "POST /echo [] slowly");
+  EXPECT_EQ(response(c).body, "hello");
+}
+
+TEST_F(HttpServerTest, LargeBodiesBothWays) {
+  open();
+  Client c = client();
+  const std::string large(10 << 20, 'x');
+  std::thread sender([&] { c.send(post("/echo", large)); });
+  const Response r = response(c);
+  sender.join();
+  EXPECT_EQ(r.body.size(), large.size() + 14);
+  EXPECT_TRUE(r.body.ends_with(large));
+}
+
+TEST_F(HttpServerTest, ChunkedBodies) {
+  open();
+  Client c = client();
+  c.send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+  c.send("1\r\n \r\n0\r\nX-Late: 1\r\n\r\n" + get("/hello"));
+  EXPECT_EQ(response(c).body, "POST /echo [] hello ");
+  EXPECT_EQ(response(c).body, "hello");
+}
+
+TEST_F(HttpServerTest, ExpectContinue) {
+  open();
+  Client c = client();
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+  c.send(head);
+  EXPECT_EQ(c.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  c.send("body");
+  EXPECT_EQ(response(c).body, "POST /echo [] body");
+  c.send(head + "here");  // it did not wait: nothing to continue
+  EXPECT_EQ(response(c).body, "POST /echo [] here");
+  c.send("POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n");
+  EXPECT_EQ(response(c).status(), 413u);
+}
+
+TEST_F(HttpServerTest, AHandlerThatThrowsIsAnsweredFor) {
+  open();
+  Client c = client();
+  c.send(get("/throw") + get("/hello"));
+  const Response r = response(c);
+  EXPECT_EQ(r.status(), 500u);
+  EXPECT_NE(r.body.find("\"error\":{\"message\":\"this is a bug: a bug in a test\""), r.body.npos) << r.body;
+  EXPECT_EQ(response(c).body, "hello");
+}
+
+TEST_F(HttpServerTest, AnAnswerThatIsDroppedIsCutOff) {
+  open();
+  Client c = client();
+  c.send(get("/drop"));
+  EXPECT_TRUE(c.at_end());
+  Client stream = client();
+  stream.send(get("/hold"));
+  held()->start({.body = "begun"});
+  const std::string all = stream.all();
+  EXPECT_TRUE(stream.ended());
+  EXPECT_FALSE(all.ends_with("0\r\n\r\n")) << all;
+}
+
+TEST_F(HttpServerTest, AnswersAreGivenOnce) {
+  open();
+  Client c = client();
+  c.send(get("/hold"));
+  auto answer = held();
+  EXPECT_THROW(answer->write("before"), std::logic_error);
+  EXPECT_THROW(answer->finish(), std::logic_error);
+  EXPECT_THROW(answer->send({.headers = {{"X", "a\r\nY: b"}}}), std::logic_error);
+  answer->start({});
+  EXPECT_THROW(answer->send({}), std::logic_error);
+  answer->finish();
+  EXPECT_EQ(response(c).status(), 200u);
+}
+
+TEST_F(HttpServerTest, AnswersMayOutliveTheServer) {
+  open();
+  Client c = client();
+  c.send(get("/hold"));
+  const auto answer = held();
+  int gone = 0;
+  answer->when_gone([&] { ++gone; });
+  answer->start({});
+  server_.reset();
+  EXPECT_EQ(gone, 1);
+  answer->write("nobody");
+  answer->finish();
+  answer->when_gone([&] { ++gone; });
+  EXPECT_EQ(gone, 2);  // another callback, and the client had gone before the end
+}
+
+TEST_F(HttpServerTest, StopsAcceptingAndEndsWhatIsOpen) {
+  open();
+  Client idle = client(), fresh = client(), busy = client(), half = client();
+  idle.send(get("/hello"));
+  EXPECT_EQ(response(idle).body, "hello");
+  busy.send(get("/hold"));
+  half.send("GET /hello HTTP/1.1\r\n");
+  const auto answer = held();
+  EXPECT_TRUE(soon([&] { return server_->connections() == 4; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  server_->stop_accepting();
+  EXPECT_FALSE(client().connected());
+  EXPECT_TRUE(idle.at_end());
+  EXPECT_TRUE(fresh.at_end());
+  half.send("Host: h\r\n\r\n");
+  EXPECT_TRUE(response(half).says("Connection: close"));
+  EXPECT_TRUE(half.at_end());
+  answer->send({.body = "still"});
+  const Response r = response(busy);
+  EXPECT_EQ(r.body, "still");
+  EXPECT_TRUE(r.says("Connection: close\r\n"));
+  EXPECT_TRUE(busy.at_end());
+  server_->stop_accepting();  // again
+}
+
+TEST_F(HttpServerTest, ListensOnIpv6) {
+  HttpOptions options;
+  options.host = "::1";
+  try {
+    open(options);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  EXPECT_EQ(server_->address(), "http://[::1]:" + std::to_string(server_->port()));
+  const int socket = ::socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(server_->port());
+  address.sin6_addr = in6addr_loopback;
+  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(soon([&] { return server_->connections() == 1; }));
+  ::close(socket);
+}
+
+TEST_F(HttpServerTest, SaysWhyItCannotListen) {
+  open();
+  const auto handler = [](HttpRequest, std::shared_ptr<Answer>) {};
+  HttpOptions options;
+  options.port = server_->port();
+  EXPECT_REFUSED(HttpServer(options, handler), "127.0.0.1 port " + std::to_string(options.port), "in use");
+  options.host = "no such host";
+  EXPECT_REFUSED(HttpServer(options, handler), "no such host", "expected an address");
+  options.host = "192.0.2.1";
+  EXPECT_REFUSED(HttpServer(options, handler), "192.0.2.1");
+}
+
+// With no descriptor left a connection waits; it is served when there is one.
+TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
+  open();
+  Client first = client(), second = client(), third = client();
+  EXPECT_TRUE(soon([&] { return server_->connections() == 3; }));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  Client waits = client();  // its socket is there; the one of the server may be, too
+  EXPECT_TRUE(soon([&] { return server_->connections() == 4; }));
+  const int next = ::dup(0);
+  ::close(next);
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  rlimit none = before;
+  none.rlim_cur = rlim_t(socket) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server_->port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_EQ(server_->connections(), 4u);
+  first.send(get("/hello"));  // nobody else is slowed
+  EXPECT_EQ(response(first).body, "hello");
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(soon([&] { return server_->connections() == 5; }));
+  ::close(socket);
+}
+
+}  // namespace
+}  // namespace heddle::server

@@ -1,0 +1,205 @@
+// The same over TLS, with a certificate that the test makes.
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include "tests/server/http/http_fixture.h"
+#include "tests/support/folder.h"
+#include "tests/support/refused.h"
+
+namespace heddle::server {
+namespace {
+
+struct Papers {
+  std::string certificate, key;
+};
+
+Papers make_papers(const test::Folder& folder, const std::string& name) {
+  EVP_PKEY* key = EVP_EC_gen("P-256");
+  X509* certificate = X509_new();
+  ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_set_pubkey(certificate, key);
+  X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_set_issuer_name(certificate, X509_get_subject_name(certificate));
+  X509_sign(certificate, key, EVP_sha256());
+  Papers papers{folder.file(name + ".crt"), folder.file(name + ".key")};
+  FILE* file = std::fopen(papers.certificate.c_str(), "w");
+  PEM_write_X509(file, certificate);
+  std::fclose(file);
+  file = std::fopen(papers.key.c_str(), "w");
+  PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+  std::fclose(file);
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+  return papers;
+}
+
+// A client that waits: it does nothing else meanwhile.
+class TlsClient {
+ public:
+  explicit TlsClient(uint16_t port, int version = 0) : context_(SSL_CTX_new(TLS_client_method())) {
+    if (version) {
+      SSL_CTX_set_min_proto_version(context_, version);
+      SSL_CTX_set_max_proto_version(context_, version);
+      SSL_CTX_set_security_level(context_, 0);
+    }
+    ssl_ = SSL_new(context_);
+    socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    SSL_set_fd(ssl_, socket_);
+    connected_ = SSL_connect(ssl_) == 1;
+    ERR_clear_error();
+  }
+  ~TlsClient() {
+    SSL_free(ssl_);
+    SSL_CTX_free(context_);
+    if (socket_ >= 0) ::close(socket_);
+  }
+  bool connected() const { return connected_; }
+  void send(const std::string& text) { EXPECT_EQ(SSL_write(ssl_, text.data(), int(text.size())), int(text.size())); }
+  std::string until(const std::string& end) {
+    while (rest_.find(end) == rest_.npos) {
+      char bytes[4096];
+      const int count = SSL_read(ssl_, bytes, sizeof bytes);
+      if (count <= 0) return rest_ + " and no more";
+      rest_.append(bytes, size_t(count));
+    }
+    std::string taken = rest_.substr(0, rest_.find(end) + end.size());
+    rest_.erase(0, taken.size());
+    return taken;
+  }
+  // The connection ended as TLS wants it, so that nobody can have cut it short.
+  bool at_end() {
+    char byte;
+    const int count = SSL_read(ssl_, &byte, 1);
+    return count == 0 && SSL_get_error(ssl_, count) == SSL_ERROR_ZERO_RETURN;
+  }
+  void no_more() { SSL_shutdown(ssl_); }
+  void drop() {
+    ::close(socket_);
+    socket_ = -1;
+  }
+
+ private:
+  SSL_CTX* context_;
+  SSL* ssl_ = nullptr;
+  int socket_ = -1;
+  bool connected_ = false;
+  std::string rest_;
+};
+
+class HttpTlsTest : public HttpTest {
+ protected:
+  void open_tls(HttpOptions options = {}) {
+    options.tls_certificate = papers_.certificate;
+    options.tls_key = papers_.key;
+    open(std::move(options));
+  }
+  test::Folder folder_;
+  Papers papers_ = make_papers(folder_, "one");
+};
+
+TEST_F(HttpTlsTest, RoundTrips) {
+  open_tls();
+  EXPECT_TRUE(server_->address().starts_with("https://127.0.0.1:"));
+  for (const int version : {0, TLS1_2_VERSION, TLS1_3_VERSION}) {
+    TlsClient c(server_->port(), version);
+    ASSERT_TRUE(c.connected()) << version;
+    c.send(get("/hello") + get("/hold"));
+    EXPECT_TRUE(c.until("hello").starts_with("HTTP/1.1 200 OK\r\n"));
+    const auto answer = held();
+    answer->start({.type = "text/event-stream"});
+    std::thread writer([&] {
+      for (int i = 0; i < 2000; ++i) answer->write(std::to_string(i % 10));
+      answer->finish();
+    });
+    std::string digits;
+    for (const char c_ : c.until("0\r\n\r\n")) digits += c_;
+    writer.join();
+    EXPECT_NE(digits.find("1\r\n7\r\n1\r\n8\r\n"), digits.npos);
+    c.send(post("/echo", std::string(100'000, 'x'), "Connection: close\r\n"));
+    EXPECT_NE(c.until("xxx").find("Connection: close"), std::string::npos);
+    const std::string rest = c.until(std::string(1, 'x') + std::string(99'996, 'x'));
+    EXPECT_EQ(rest.size(), 99'997u);
+    EXPECT_TRUE(c.at_end()) << version;
+    c.no_more();
+  }
+}
+
+TEST_F(HttpTlsTest, OldVersionsAndGarbageAreRefused) {
+  open_tls({.header_seconds = 0.3});
+  EXPECT_FALSE(TlsClient(server_->port(), TLS1_1_VERSION).connected());
+  Client plain = client();
+  plain.send(get("/hello"));
+  EXPECT_EQ(plain.all().find("HTTP/1.1 200"), std::string::npos);
+  EXPECT_TRUE(plain.ended());
+  Client garbage = client();
+  garbage.send(std::string("\x16\x03\x01\x40\x00", 5) + std::string(20'000, '\xff'));
+  garbage.all();
+  EXPECT_TRUE(garbage.ended());
+  Client silent = client();
+  EXPECT_TRUE(silent.at_end());
+  TlsClient good(server_->port());
+  good.send(get("/hello"));
+  EXPECT_TRUE(good.until("hello").starts_with("HTTP/1.1 200 OK"));
+  EXPECT_EQ(handled_, 1);
+}
+
+TEST_F(HttpTlsTest, ClientsThatGoAreNoticed) {
+  open_tls();
+  for (const bool politely : {false, true}) {
+    TlsClient c(server_->port());
+    c.send(get("/hold"));
+    const auto answer = held();
+    std::atomic<int> gone = 0;
+    answer->when_gone([&] { ++gone; });
+    answer->start({.body = "x"});
+    c.until("x\r\n");
+    if (politely) c.no_more();
+    c.drop();
+    EXPECT_TRUE(soon([&] { return gone == 1; })) << politely;
+    answer->finish();
+  }
+}
+
+TEST_F(HttpTlsTest, TooManyConnectionsAreToldSo) {
+  open_tls({.most_connections = 1});
+  TlsClient first(server_->port());
+  first.send(get("/hello"));
+  first.until("hello");
+  TlsClient second(server_->port());
+  second.send(get("/hello"));
+  EXPECT_TRUE(second.until("}}").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+  second.no_more();
+}
+
+TEST_F(HttpTlsTest, SaysWhatIsWrongWithItsPapers) {
+  const auto handler = [](HttpRequest, std::shared_ptr<Answer>) {};
+  const Papers other = make_papers(folder_, "other");
+  const std::string text = folder_.write("text.pem", "not a certificate").string();
+  const auto with = [&](const std::string& certificate, const std::string& key) {
+    HttpOptions options;
+    options.port = 0;
+    options.tls_certificate = certificate;
+    options.tls_key = key;
+    HttpServer server(options, handler);
+  };
+  EXPECT_REFUSED(with(papers_.certificate, ""), "TLS key", "expected a PEM file");
+  EXPECT_REFUSED(with("", papers_.key), "TLS certificate", "expected a PEM file");
+  EXPECT_REFUSED(with(folder_.file("none").string(), papers_.key), "none: cannot be read");
+  EXPECT_REFUSED(with(text, papers_.key), text, "expected a certificate");
+  EXPECT_REFUSED(with(papers_.certificate, text), text, "expected a private key");
+  EXPECT_REFUSED(with(papers_.certificate, other.key), other.key, "belongs to the certificate");
+}
+
+}  // namespace
+}  // namespace heddle::server

@@ -1,0 +1,150 @@
+// A crowd over real sockets, of which one in ten hangs up in the middle: everyone else is answered as if alone, and
+// nothing is left behind. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <regex>
+
+#include "server/http/server.h"
+#include "tests/engine/counting.h"
+#include "tests/engine/fake_backend.h"
+#include "tests/server/api/counting_words.h"
+#include "tests/server/http/http_client.h"
+#include "tests/server/service/stream_clients.h"
+#include "tests/server/service/weft_service.h"
+
+namespace heddle::server {
+namespace {
+
+struct Size {
+  size_t streams = 40;
+  double seconds = 2;
+};
+Size size_of_crowd() {
+  Size size;
+  if (const char* text = std::getenv("HEDDLE_CROWD")) {
+    std::istringstream in(text);
+    in >> size.streams >> size.seconds;
+  }
+  return size;
+}
+
+size_t descriptors() { return size_t(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})); }
+size_t resident_bytes() {
+  size_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * size_t(::sysconf(_SC_PAGESIZE));
+}
+
+// Chats of several kinds, some long, some with several choices.
+std::vector<std::string> requests() {
+  std::vector<std::string> all;
+  const std::vector<std::string> things{"a dog", "a cat and a bird", "the sea", "a red ball", "a little girl", "rain"};
+  for (size_t i = 0; i < 16; ++i) {
+    const std::string body = fmt::format(
+        R"({{"messages":[{{"role":"user","content":"tell me a story about {}"}}],"stream":true,"max_tokens":{},)"
+        R"("temperature":{},"seed":{}{}}})",
+        things[i % things.size()], 6 + i * 3, i % 3 ? 0.8 : 0.0, i,
+        i % 8 == 5   ? ",\"n\":2"
+        : i % 8 == 6 ? R"(,"stop":[" the"])"
+                     : "");
+    all.push_back(
+        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                    "Content-Length: {}\r\n\r\n{}",
+                    body.size(), body));
+  }
+  return all;
+}
+
+// A stream's body without what is new in every answer, and by choice: those of several choices come in any order.
+std::vector<std::string> comparable(const std::string& body) {
+  static const std::regex fresh("\"id\":\"[^\"]*\"|\"created\":[0-9]+");
+  std::vector<std::string> choices(3);
+  for (size_t at = 0; at < body.size();) {
+    const size_t end = std::min(body.find("\n\n", at), body.size() - 2) + 2;
+    const std::string event = body.substr(at, end - at);
+    const size_t index = event.find("\"index\":");
+    choices[index == event.npos ? 2 : size_t(event[index + 8] - '0')] += std::regex_replace(event, fresh, "");
+    at = end;
+  }
+  return choices;
+}
+
+// A model whose answer depends on every token before it, and on no other's.
+struct FakeService {
+  model::Model model = test::fake::fake_model(512, test::counting_vocabulary);
+  model::Limits limits{.rows = 256, .kv_blocks = 1024};
+  text::Tokenizer words = test::counting_words();
+  test::fake::FakeBackend backend{model, limits};
+  engine::Engine engine{model, backend, limits};
+  std::optional<engine::EngineThread> thread{std::in_place, engine};
+  std::optional<Service> service{std::in_place, ServiceOptions{}};
+
+  FakeService() {
+    service->serve({.name = "fake",
+                    .words = words,
+                    .chat_template = test::counting_template,
+                    .context = model.context,
+                    .vocabulary = model.vocabulary,
+                    .engine = *thread});
+  }
+};
+
+template <class House>
+void expect_each_as_if_alone() {
+  const Size size = size_of_crowd();
+  const size_t descriptors_before = descriptors();
+  {
+    House house;
+    HttpServer server({.port = 0}, [&](HttpRequest request, std::shared_ptr<Answer> answer) {
+      house.service->handle(std::move(request), std::move(answer));
+    });
+    const std::vector<std::string> all = requests();
+    std::vector<std::vector<std::string>> alone;
+    for (const std::string& request : all) {
+      Client client(server.port());
+      client.send(request);
+      alone.push_back(comparable(response(client).body));
+      ASSERT_TRUE(alone.back()[2].ends_with("data: [DONE]\n\n")) << alone.back()[2];
+    }
+
+    size_t wrong = 0, warm = 0, most_memory = 0;
+    test::StreamClients clients({.port = server.port(),
+                                 .clients = size.streams,
+                                 .seconds = size.seconds,
+                                 .requests = all,
+                                 .cut_every = 10,
+                                 .on_answer =
+                                     [&](size_t which, const test::IncomingResponse& answer) {
+                                       if (answer.status() == 200 && comparable(answer.body()) == alone[which]) return;
+                                       if (++wrong == 1) ADD_FAILURE() << answer.status() << " " << answer.body();
+                                     },
+                                 .on_second =
+                                     [&](double seconds) {
+                                       if (warm == 0 || seconds < size.seconds / 2) warm = resident_bytes();
+                                       most_memory = std::max(most_memory, resident_bytes());
+                                     }});
+    const auto result = clients.run();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(result.broken, 0);
+    EXPECT_GT(result.whole, size.streams / 2);
+    EXPECT_GT(result.cut, 0);
+    EXPECT_TRUE(soon([&] { return house.service->under_way() == 0 && server.connections() == 0; }));
+    EXPECT_TRUE(soon([&] { return house.thread->metrics().running + house.thread->metrics().waiting == 0; }));
+#ifndef HEDDLE_SANITIZED  // which keep what was given back
+    EXPECT_LT(most_memory, warm + warm / 10 + (16u << 20));
+#endif
+    const engine::Metrics metrics = house.thread->metrics();
+    fmt::print("{} streams, {:.1f} s: {} answers, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
+               size.streams, result.seconds, result.whole, result.cut, double(metrics.made) / result.seconds,
+               double(warm) / 1e6, double(most_memory) / 1e6);
+  }
+  EXPECT_TRUE(soon([&] { return descriptors() <= descriptors_before; })) << descriptors() << " descriptors";
+}
+
+TEST(ServerCrowd, OfAFakeModelIsAnsweredAsIfAlone) { expect_each_as_if_alone<FakeService>(); }
+TEST(ServerCrowd, OfHeddlesModelIsAnsweredAsIfAloneSlow) { expect_each_as_if_alone<test::WeftService>(); }
+
+}  // namespace
+}  // namespace heddle::server

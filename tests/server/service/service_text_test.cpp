@@ -1,0 +1,526 @@
+// Chats and completions, whole and as streams, on a model that counts: after 'a' it says 'b'.
+#include <gtest/gtest.h>
+
+#include "tests/server/service/service_fixture.h"
+#include "tests/support/refused.h"
+
+namespace heddle::server {
+namespace {
+
+using test::content_of;
+using test::finish_of;
+using test::Recorded;
+using test::ServiceFixture;
+using test::text_of;
+
+struct ServiceText : testing::Test {
+  ServiceText() { house.serve(); }
+  ServiceFixture house;
+};
+
+Json usage(int prompt, int completion, int cached = 0) {
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+// The texts of a stream's chunks, of one choice, with the end in brackets: "b", "c", "[length]".
+std::vector<std::string> pieces(const Recorded& answer, int index = 0) {
+  std::vector<std::string> out;
+  for (const Json& chunk : answer.chunks())
+    for (const Json& choice : chunk.at("choices")) {
+      if (choice.at("index") != index) continue;
+      const Json& its = choice.contains("text") ? choice : choice.at("delta");
+      const std::string text = its.value("text", its.value("content", ""));
+      if (!text.empty()) out.push_back(text);
+      if (!choice.at("finish_reason").is_null())
+        out.push_back("[" + choice.at("finish_reason").get<std::string>() + "]");
+    }
+  return out;
+}
+using Pieces = std::vector<std::string>;
+
+TEST_F(ServiceText, ChatsWhole) {
+  const Recorded recorded = house.chat("abc", R"("max_tokens":4)");
+  EXPECT_EQ(recorded.status(), 200);
+  EXPECT_EQ(recorded.response().type, "application/json");
+  const Json answer = recorded.json();
+  EXPECT_TRUE(answer.at("id").get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(answer.at("object"), "chat.completion");
+  EXPECT_EQ(answer.at("model"), "count/er");
+  EXPECT_EQ(content_of(answer), "defg");
+  EXPECT_EQ(finish_of(answer), "length");
+  EXPECT_EQ(answer.at("usage"), usage(4, 4)) << "BOS is the template's";
+  EXPECT_FALSE(answer.contains("trace"));
+}
+
+TEST_F(ServiceText, EndsWithTheModel) {
+  const Json answer = house.chat("x").json();
+  EXPECT_EQ(content_of(answer), "yz{|}~\u00e9");
+  EXPECT_EQ(finish_of(answer), "stop");
+  EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the token that ended it counts, as it was made";
+}
+
+TEST_F(ServiceText, GoesOnBehindTheModelsEndWhereAsked) {
+  const Json answer = house.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
+  EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are no text";
+  EXPECT_EQ(finish_of(answer), "length");
+}
+
+TEST_F(ServiceText, FillsTheContextAndNoMore) {
+  const Json answer = house.complete(R"("prompt":")" + std::string(198, 'a') + R"(","max_tokens":1)").json();
+  EXPECT_EQ(finish_of(answer), "length");
+  ServiceFixture small({}, {}, 10);
+  small.serve();
+  const Json full = small.chat("abcd").json();
+  EXPECT_EQ(finish_of(full), "length") << "the context is full";
+  EXPECT_EQ(content_of(full), "efghi");
+  EXPECT_EQ(full.at("usage").at("total_tokens"), 10) << "prompt and answer together, as where a length is asked for";
+}
+
+TEST_F(ServiceText, StopsAtATextAcrossTokens) {
+  for (const bool stream : {false, true}) {
+    const Recorded answer =
+        house.complete(fmt::format(R"("prompt":"a","max_tokens":50,"stop":["efg","zz"],"stream":{})", stream));
+    if (stream)
+      EXPECT_EQ(pieces(answer), (Pieces{"b", "c", "d", "[stop]"}));
+    else
+      EXPECT_EQ(text_of(answer.json()), "bcd");
+    EXPECT_EQ(house.last_log().at("finish"), Json({"stop"}));
+    EXPECT_EQ(house.last_log().at("completion_tokens"), 6) << "up to the token that completed it";
+  }
+  EXPECT_TRUE(house.wait_until_under_way(0));
+}
+
+TEST_F(ServiceText, StopsAtATextThatMightHaveGoneOn) {
+  const Recorded answer = house.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
+  EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes in the end";
+}
+
+TEST_F(ServiceText, StopsAtTokens) {
+  const Json answer = house.complete(R"("prompt":"a","max_tokens":50,"stop_token_ids":[70])").json();
+  EXPECT_EQ(text_of(answer), "bcd");
+  EXPECT_EQ(finish_of(answer), "stop");
+  EXPECT_EQ(answer.at("usage"), usage(2, 4));
+}
+
+TEST_F(ServiceText, StreamsAChat) {
+  const Recorded answer = house.chat("a", R"("max_tokens":2,"stream":true)");
+  EXPECT_TRUE(answer.streamed());
+  EXPECT_EQ(answer.status(), 200);
+  EXPECT_EQ(answer.response().type, "text/event-stream");
+  EXPECT_EQ(answer.header("Cache-Control"), "no-cache");
+  EXPECT_EQ(answer.header("X-Accel-Buffering"), "no");
+  EXPECT_FALSE(answer.header("X-Request-Id").empty());
+  const std::vector<Json> chunks = answer.chunks();
+  ASSERT_EQ(chunks.size(), 4);
+  for (const Json& chunk : chunks) {
+    EXPECT_EQ(chunk.at("id"), chunks[0].at("id"));
+    EXPECT_EQ(chunk.at("object"), "chat.completion.chunk");
+    EXPECT_FALSE(chunk.contains("usage"));
+  }
+  EXPECT_EQ(chunks[0].at("choices")[0].at("delta").at("role"), "assistant");
+  EXPECT_EQ(chunks[1].at("choices")[0].at("delta"), Json({{"content", "b"}}));
+  EXPECT_EQ(chunks[2].at("choices")[0].at("delta"), Json({{"content", "c"}}));
+  EXPECT_EQ(chunks[3].at("choices")[0].at("delta"), Json::object());
+  EXPECT_EQ(chunks[3].at("choices")[0].at("finish_reason"), "length");
+}
+
+TEST_F(ServiceText, StreamsUsageWhereAsked) {
+  const std::vector<Json> chunks =
+      house.complete(R"("prompt":"a","max_tokens":2,"stream":true,"stream_options":{"include_usage":true})").chunks();
+  ASSERT_EQ(chunks.size(), 4);
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(chunks[i].at("usage").is_null());
+  EXPECT_EQ(chunks[3].at("choices"), Json::array());
+  EXPECT_EQ(chunks[3].at("usage"), usage(2, 2));
+}
+
+TEST_F(ServiceText, StreamsWholeCharacters) {
+  EXPECT_EQ(pieces(house.chat("}", R"("stream":true)")), (Pieces{"~", "\u00e9", "[stop]"}));
+}
+
+TEST_F(ServiceText, GivesSeveralChoicesInOrder) {
+  const Json answer = house.complete(R"("prompt":["a",[70],"x"],"max_tokens":2,"n":2)").json();
+  ASSERT_EQ(answer.at("choices").size(), 6);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(answer.at("choices")[i].at("index"), i);
+    EXPECT_EQ(text_of(answer, i), (std::array{"bc", "fg", "yz"}[i / 2]));
+  }
+  EXPECT_EQ(answer.at("usage"), usage(2 + 1 + 2, 12)) << "each prompt once";
+}
+
+TEST_F(ServiceText, StreamsSeveralChoices) {
+  const Recorded answer = house.chat("a", R"("max_tokens":2,"n":3,"stream":true)");
+  const std::vector<Json> chunks = answer.chunks();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(chunks[i].at("choices")[0].at("index"), i);
+    EXPECT_EQ(chunks[i].at("choices")[0].at("delta").at("role"), "assistant");
+    EXPECT_EQ(pieces(answer, i), (Pieces{"b", "c", "[length]"}));
+  }
+  const Recorded batch = house.complete(R"("prompt":["a","h"],"max_tokens":2,"n":2,"stream":true)");
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(pieces(batch, i), i < 2 ? (Pieces{"b", "c", "[length]"}) : (Pieces{"i", "j", "[length]"}));
+}
+
+TEST_F(ServiceText, GivesTheBestOfSeveral) {
+  // so that others than 'b' are drawn, which are far less probable
+  const std::string fields = R"("prompt":"a","max_tokens":1,"logit_bias":{"67":-48},"seed":7,"logprobs":0,)";
+  const Json all = house.complete(fields + R"("n":40)").json();
+  std::vector<double> found;
+  for (const Json& choice : all.at("choices")) found.push_back(choice.at("logprobs").at("token_logprobs")[0]);
+  std::sort(found.rbegin(), found.rend());
+  ASSERT_LT(found.back(), -40);
+  ASSERT_GT(found.front(), -1);
+  const Json best = house.complete(fields + R"("n":2,"best_of":40)").json();
+  ASSERT_EQ(best.at("choices").size(), 2);
+  EXPECT_EQ(best.at("choices")[0].at("index"), 0);
+  EXPECT_EQ(best.at("choices")[1].at("index"), 1);
+  EXPECT_EQ(best.at("choices")[0].at("logprobs").at("token_logprobs")[0], found[0]);
+  EXPECT_EQ(best.at("choices")[1].at("logprobs").at("token_logprobs")[0], found[1]);
+  EXPECT_EQ(best.at("usage"), usage(2, 40)) << "all that were made";
+  const Json quiet = house.complete(R"("prompt":"a","max_tokens":1,"n":1,"best_of":3)").json();
+  EXPECT_TRUE(quiet.at("choices")[0].at("logprobs").is_null()) << "nobody asked for them";
+}
+
+TEST_F(ServiceText, ReportsLogProbabilities) {
+  const Json answer = house.chat("}", R"("logprobs":true,"top_logprobs":2)").json();
+  const Json content = answer.at("choices")[0].at("logprobs").at("content");
+  ASSERT_EQ(content.size(), 3) << "not the token that ended it";
+  EXPECT_EQ(content[0].at("token"), "~");
+  EXPECT_EQ(content[0].at("top_logprobs").size(), 2);
+  EXPECT_NEAR(content[0].at("logprob").get<double>(), 0, 1e-6);
+  EXPECT_NEAR(content[0].at("top_logprobs")[1].at("logprob").get<double>(), -50, 1e-3);
+  EXPECT_EQ(content[1].at("bytes"), Json({0xc3}));
+  EXPECT_EQ(content[2].at("bytes"), Json({0xa9}));
+
+  std::string reported;
+  const Recorded stream = house.chat("a", R"("logprobs":true,"stream":true,"max_tokens":9,"stop":["fgh"])");
+  EXPECT_EQ(pieces(stream), (Pieces{"b", "c", "d", "e", "[stop]"}));
+  for (const Json& chunk : stream.chunks()) {
+    const Json logprobs = chunk.at("choices")[0].at("logprobs");
+    if (logprobs.is_null()) continue;
+    for (const Json& token : logprobs.at("content")) reported += token.at("token").get<std::string>();
+  }
+  EXPECT_EQ(reported, "bcde") << "nothing of the stop text";
+}
+
+TEST_F(ServiceText, EchoesThePrompt) {
+  const Json answer = house.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"logprobs":1)").json();
+  EXPECT_EQ(text_of(answer), "abcd");
+  const Json logprobs = answer.at("choices")[0].at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens"), Json({"<s>", "a", "b", "c", "d"}));
+  ASSERT_EQ(logprobs.at("token_logprobs").size(), 5);
+  EXPECT_TRUE(logprobs.at("token_logprobs")[0].is_null()) << "nothing comes before it";
+  EXPECT_NEAR(logprobs.at("token_logprobs")[1].get<double>(), -50, 1e-3) << "' ' was foretold";
+  EXPECT_NEAR(logprobs.at("token_logprobs")[2].get<double>(), 0, 1e-6) << "'b' comes after 'a'";
+  EXPECT_NEAR(logprobs.at("token_logprobs")[4].get<double>(), 0, 1e-6);
+
+  const Json score = house.complete(R"("prompt":[66,67,70],"max_tokens":0,"echo":true,"logprobs":0)").json();
+  EXPECT_EQ(text_of(score), "abe");
+  EXPECT_EQ(finish_of(score), "length");
+  EXPECT_EQ(score.at("usage"), usage(3, 0));
+  EXPECT_NEAR(score.at("choices")[0].at("logprobs").at("token_logprobs")[2].get<double>(), -50, 1e-3);
+
+  const Recorded stream = house.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"stream":true)");
+  EXPECT_EQ(pieces(stream), (Pieces{"ab", "c", "d", "[length]"}));
+}
+
+TEST_F(ServiceText, ScoresAPromptThatFillsTheContext) {
+  const std::string ids = Json(std::vector<int>(200, 66)).dump();
+  const Json answer = house.complete(R"("prompt":)" + ids + R"(,"max_tokens":0,"echo":true,"logprobs":0)").json();
+  EXPECT_EQ(answer.at("choices")[0].at("logprobs").at("tokens").size(), 200);
+}
+
+TEST_F(ServiceText, ShowsWhatWasCached) {
+  const std::string prompt = R"("prompt":")" + std::string(100, 'k') + R"(","max_tokens":1)";
+  EXPECT_EQ(house.complete(prompt).json().at("usage"), usage(101, 1));
+  const Json again = house.complete(prompt).json().at("usage");
+  const int cached = again.at("prompt_tokens_details").at("cached_tokens");
+  EXPECT_GE(cached, 64);
+  EXPECT_LE(cached, 100);
+  EXPECT_EQ(again, usage(101, 1, cached));
+  EXPECT_EQ(house.last_log().at("cached_tokens"), cached);
+  EXPECT_EQ(house.complete(prompt + R"(,"cache_prompt":false)").json().at("usage"), usage(101, 1));
+}
+
+TEST_F(ServiceText, RefusesWhatDoesNotFit) {
+  const auto refused = [&](const Recorded& answer, const std::string& param,
+                           std::initializer_list<std::string_view> parts) {
+    EXPECT_EQ(answer.status(), 400);
+    const Json error = answer.json().at("error");
+    EXPECT_EQ(error.at("code"), "context_length_exceeded");
+    EXPECT_EQ(error.at("param"), param);
+    test::expect_says(error.at("message").get<std::string>(), parts);
+  };
+  refused(house.chat(std::string(199, 'a')), "messages", {"200 tokens", "200 tokens"});
+  refused(house.chat(std::string(300, 'a')), "messages", {"200 tokens", "301 tokens"});
+  refused(house.chat("abc", R"("max_tokens":197)"), "messages", {"200 tokens", "201 tokens", "4 in", "197 in"});
+  refused(house.complete(R"("prompt":["a",")" + std::string(200, 'a') + "\"]"), "prompt[1]", {"201 tokens"});
+  EXPECT_EQ(house.chat("abc", R"("max_tokens":196)").status(), 200);
+  EXPECT_EQ(house.chat(std::string(198, 'a')).status(), 200) << "room for one more";
+  EXPECT_EQ(house.service->under_way(), 0);
+}
+
+TEST_F(ServiceText, RefusesAnEmptyPrompt) {
+  house.serve("");
+  const Recorded tokens = house.complete(R"("prompt":[[]])");
+  EXPECT_EQ(tokens.status(), 400);
+  EXPECT_EQ(text_of(house.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "BOS is a beginning";
+}
+
+TEST_F(ServiceText, RefusesMoreAnswersThanItHasRoomFor) {
+  std::string prompts = "[1]";
+  for (int i = 1; i < 33; ++i) prompts += ",[1]";
+  const Recorded answer = house.complete(R"("max_tokens":1,"n":128,"prompt":[)" + prompts + "]");
+  EXPECT_EQ(answer.status(), 400);
+  EXPECT_EQ(answer.json().at("error").at("param"), "prompt");
+  test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"4096", "33", "128"});
+}
+
+TEST_F(ServiceText, RefusesWhatTheTemplateRefuses) {
+  const Recorded answer = house.chat("refuse");
+  EXPECT_EQ(answer.status(), 400);
+  test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"refuses", "not that word"});
+  EXPECT_EQ(answer.json().at("error").at("param"), "messages");
+}
+
+TEST_F(ServiceText, RefusesFieldsByName) {
+  const Recorded answer = house.chat("a", R"("temperatur":1)");
+  EXPECT_EQ(answer.status(), 400);
+  EXPECT_EQ(answer.json().at("error").at("param"), "temperatur");
+  EXPECT_EQ(house.post("/v1/chat/completions", "{").status(), 400);
+  EXPECT_EQ(house.post("/v1/chat/completions", "").status(), 400);
+}
+
+// What was taken is answered whole, however many others come meanwhile.
+TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
+  ServiceFixture house({}, {.most_waiting = 1});
+  house.serve();
+  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i)
+    others.emplace_back([&] {
+      while (!over) {
+        const Recorded one = house.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
+        EXPECT_TRUE(one.wait_for_end());
+      }
+    });
+  std::string prompts = "\"1\"";
+  for (int i = 0; i < 40; ++i) prompts += ",\"1\"";
+  int taken = 0;
+  for (int i = 0; i < 200 && taken < 3; ++i) {
+    const Recorded batch = house.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
+    ASSERT_TRUE(batch.wait_for_end());
+    if (batch.status() == 429) {  // at once, and then nothing of it was done
+      EXPECT_EQ(batch.json().at("error").at("code"), "rate_limit_exceeded");
+      continue;
+    }
+    ASSERT_EQ(batch.status(), 200) << batch.response().body;
+    EXPECT_EQ(batch.json().at("choices").size(), 41);
+    ++taken;
+  }
+  over = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_GT(taken, 0);
+  EXPECT_TRUE(house.wait_until_under_way(0));
+  for (const Json& line : house.log()) {
+    if (line.at("status") == 200) continue;
+    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was thrown away";
+  }
+}
+
+// An answer that met its stop text has ended by a stop, for the engine too.
+TEST(ServiceStops, AreNotCountedAsCancelled) {
+  ServiceFixture house;
+  house.serve();
+  // so that the engine hears of it before the answers are as long as they may be
+  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const Recorded answer = house.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
+  ASSERT_EQ(answer.status(), 200) << answer.response().body;
+  const Json json = answer.json();
+  for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
+  const auto count = [&](engine::Ending ending) { return house.thread->metrics().finished[size_t(ending)]; };
+  for (int i = 0; i < 1000 && count(engine::Ending::stop) < 3; ++i)  // they are counted after the answer
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(count(engine::Ending::stop), 3);
+  EXPECT_EQ(count(engine::Ending::cancelled), 0);
+}
+
+TEST(ServiceBusy, SaysWhenToTryAgain) {
+  ServiceFixture house({}, {.most_waiting = 2});
+  house.serve();
+  house.hold_steps();
+  std::vector<Recorded> held;
+  Recorded refused;
+  for (int i = 0; i < 50; ++i) {
+    Recorded answer = house.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1,"stream":true})");
+    if (answer.ended()) {
+      refused = answer;
+      break;
+    }
+    held.push_back(std::move(answer));
+  }
+  EXPECT_EQ(refused.status(), 429);
+  EXPECT_EQ(refused.json().at("error").at("code"), "rate_limit_exceeded");
+  EXPECT_EQ(refused.header("Retry-After"), "1");
+  // of a batch all or none
+  const Recorded batch = house.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
+  EXPECT_EQ(batch.status(), 429);
+  house.release_steps();
+  for (const Recorded& answer : held) {
+    EXPECT_TRUE(answer.wait_for_end());
+    EXPECT_EQ(answer.status(), 200);
+  }
+  EXPECT_TRUE(house.wait_until_under_way(0));
+}
+
+TEST(ServiceFaults, HaveTheirStatusBeforeTheFirstToken) {
+  for (const char* stream : {"true", "false"}) {
+    ServiceFixture house;
+    house.serve();
+    house.backend.each_batch = [] { throw Error("the device fell over"); };
+    const Recorded answer = house.chat("a", fmt::format(R"("stream":{})", stream));
+    EXPECT_EQ(answer.status(), 500);
+    const Json error = answer.json().at("error");
+    EXPECT_EQ(error.at("type"), "server_error");
+    test::expect_says(error.at("message").get<std::string>(), {"the device fell over"});
+    EXPECT_EQ(house.last_log().at("status"), 500);
+    test::expect_says(house.last_log().at("error").get<std::string>(), {"the device fell over"});
+  }
+}
+
+TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
+  struct Broken : test::CountingBackend {
+    void begin(const model::Batch&) override { throw Error("the device is gone"); }
+    bool usable() const override { return false; }
+  };
+  const model::Model model = test::counting_model();
+  const text::Tokenizer words = test::counting_words();
+  Broken backend;
+  engine::Engine engine(model, backend, {.rows = 64, .kv_blocks = 16});
+  engine::EngineThread thread(engine);
+  Service service({});
+  service.serve({.name = "m", .words = words, .context = 100, .vocabulary = 100, .engine = thread});
+  const auto ask = [&](const char* method, const char* path, const char* body) {
+    Recorded recorded;
+    service.handle({.method = method, .path = path, .body = body}, recorded.answer());
+    EXPECT_TRUE(recorded.wait_for_end());
+    return recorded;
+  };
+  for (int i = 0; i < 2; ++i) {  // while it breaks, and when it is known to be broken
+    const Recorded answer = ask("POST", "/v1/completions", R"({"prompt":"a"})");
+    EXPECT_EQ(answer.status(), 500);
+    test::expect_says(answer.response().body, {"server_error"});
+    test::expect_says(answer.response().body, {"the device is gone"});
+  }
+  for (int i = 0; i < 1000 && thread.stopped().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const Recorded ready = ask("GET", "/health/ready", "");
+  EXPECT_EQ(ready.status(), 503);
+  test::expect_says(ready.response().body, {"failed", "the device is gone"});
+  EXPECT_EQ(ask("GET", "/health/live", "").status(), 200);
+}
+
+TEST(ServiceFaults, EndAStreamWithAnError) {
+  ServiceFixture house;
+  house.serve();
+  int batches = 0;
+  house.backend.each_batch = [&] {
+    if (++batches == 3) throw Error("the device fell over");
+  };
+  const Recorded answer = house.chat("a", R"("stream":true,"max_tokens":9)");
+  EXPECT_EQ(answer.status(), 200);
+  EXPECT_TRUE(answer.ended());
+  const std::vector<std::string> events = answer.events();
+  ASSERT_EQ(events.size(), 4) << "a role, two tokens, and the error instead of [DONE]";
+  test::expect_says(parse_json(events[3], "the error").at("error").at("message").get<std::string>(),
+                    {"the device fell over"});
+  EXPECT_EQ(house.last_log().at("status"), 200);
+  test::expect_says(house.last_log().at("error").get<std::string>(), {"the device fell over"});
+  EXPECT_EQ(house.last_log().at("completion_tokens"), 2) << "they were made";
+  EXPECT_GT(house.last_log().at("prompt_tokens"), 0);
+}
+
+TEST(ServiceClients, ThatGoAwayEndTheirWork) {
+  ServiceFixture house;
+  house.serve();
+  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  const std::string endless = R"(,"max_tokens":150,"ignore_eos":true)";
+  Recorded stream = house.begin("POST", "/v1/completions", R"({"prompt":"a","stream":true)" + endless + "}");
+  Recorded batch = house.begin("POST", "/v1/completions", R"({"prompt":["a","b"],"n":3)" + endless + "}");
+  ASSERT_TRUE(stream.wait_for_pieces(3));
+  stream.go_away();
+  batch.go_away();
+  EXPECT_TRUE(house.wait_until_under_way(0));
+  for (int i = 0; i < 1000 && house.thread->metrics().running > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const engine::Metrics metrics = house.thread->metrics();
+  EXPECT_EQ(metrics.running, 0);
+  EXPECT_EQ(metrics.finished[size_t(engine::Ending::cancelled)], 7);
+  for (const Json& line : house.log()) {
+    EXPECT_EQ(line.at("status"), 499);
+    EXPECT_LT(line.at("completion_tokens"), 6 * 150);
+    EXPECT_TRUE(!line.contains("finish") || line.at("finish").empty()) << "nobody knows how it would have ended";
+  }
+  EXPECT_EQ(house.log().size(), 2);
+}
+
+TEST(ServiceClients, ThatGoAwayBeforeTheyAreReadEndToo) {
+  ServiceFixture house;
+  house.serve();
+  Recorded early;
+  early.go_away();
+  house.service->handle({.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"a","max_tokens":150})"},
+                        early.answer());
+  EXPECT_TRUE(house.wait_until_under_way(0));
+  EXPECT_EQ(house.last_log().at("status"), 499);
+}
+
+TEST_F(ServiceText, StopsSomeCopiesAndNotOthers) {
+  // the first token is any, then they count
+  const std::string fields = R"("prompt":"a","max_tokens":20,"n":8,"logit_bias":{"67":-50},"seed":3,"ignore_eos":true)";
+  const Json all = house.complete(fields).json();
+  const Json answer = house.complete(fields + R"(,"stop":["mno"])").json();
+  int stopped = 0;
+  for (int i = 0; i < 8; ++i) {
+    const std::string text = text_of(all, i);
+    const size_t stop = text.find("mno");
+    stopped += stop != text.npos;
+    EXPECT_EQ(text_of(answer, i), text.substr(0, stop));
+    EXPECT_EQ(finish_of(answer, i), stop == text.npos ? "length" : "stop");
+  }
+  EXPECT_GT(stopped, 0);
+  EXPECT_LT(stopped, 8);
+}
+
+TEST_F(ServiceText, TracesWhereTheTimeWent) {
+  const Json whole = house.chat("ab", R"("max_tokens":3,"n":2)", {{"x-trace-level", "request"}}).json();
+  const Json trace = whole.at("trace");
+  for (const char* name : {"total_ms", "waiting_ms", "parse_ms", "template_ms", "tokenize_ms"})
+    EXPECT_GE(trace.at(name), 0) << name;
+  ASSERT_EQ(trace.at("answers").size(), 2);
+  for (int i = 0; i < 2; ++i) {
+    const Json answer = trace.at("answers")[i];
+    EXPECT_EQ(answer.at("index"), i);
+    EXPECT_GE(answer.at("steps"), 2);
+    EXPECT_FALSE(answer.contains("step"));
+    EXPECT_LE(answer.at("queue_ms").get<double>() + answer.at("prompt_ms").get<double>() +
+                  answer.at("making_ms").get<double>(),
+              trace.at("total_ms").get<double>());
+  }
+  const std::vector<Json> chunks =
+      house.chat("ab", R"("max_tokens":3,"stream":true)", {{"x-trace-level", "step"}}).chunks();
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) EXPECT_FALSE(chunks[i].contains("trace"));
+  const Json steps = chunks.back().at("trace").at("answers")[0].at("step");
+  ASSERT_EQ(steps.size(), 3);
+  EXPECT_EQ(steps[0].at("rows"), 3) << "the prompt";
+  EXPECT_EQ(steps[1].at("rows"), 1);
+  EXPECT_EQ(steps[2].at("made"), 1);
+  const Recorded wrong = house.chat("ab", "", {{"x-trace-level", "all"}});
+  EXPECT_EQ(wrong.status(), 400);
+  EXPECT_EQ(wrong.json().at("error").at("param"), "X-Trace-Level");
+}
+
+}  // namespace
+}  // namespace heddle::server

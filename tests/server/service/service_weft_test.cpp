@@ -1,0 +1,40 @@
+// Whole answers of heddle's own model, held to what it says without engine and service.
+#include <gtest/gtest.h>
+
+#include "tests/server/service/recorded_answer.h"
+#include "tests/server/service/weft_service.h"
+
+namespace heddle::server {
+namespace {
+
+TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
+  test::WeftService house;
+  const text::Tokenizer& words = house.words;
+  // the template writes these, as models/weft has it
+  const std::string prompt =
+      std::string(words.text(*words.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
+  engine::Request request{.prompt = words.encode(prompt, {.add_special = false}), .most = 40};
+  request.sampling.temperature = 0;
+  for (const text::Id id : words.ends()) request.stops.push_back({id});
+  const test::Answer alone = test::answers_alone(house.world, request)[0];
+  std::vector<uint32_t> shown = alone.tokens;
+  if (alone.ending == engine::Ending::stop) shown.pop_back();
+
+  test::Recorded recorded;
+  house.service->handle(
+      {.method = "POST",
+       .path = "/v1/chat/completions",
+       .body =
+           R"({"messages":[{"role":"user","content":"tell me a story about a dog"}],"temperature":0,"max_tokens":40})"},
+      recorded.answer());
+  ASSERT_TRUE(recorded.wait_for_end());
+  const Json answer = recorded.json();
+  EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), words.decode(shown));
+  EXPECT_GT(shown.size(), 5);
+  EXPECT_EQ(answer.at("choices")[0].at("finish_reason"), alone.ending == engine::Ending::stop ? "stop" : "length");
+  EXPECT_EQ(answer.at("usage").at("prompt_tokens"), request.prompt.size());
+  EXPECT_EQ(answer.at("usage").at("completion_tokens"), alone.tokens.size());
+}
+
+}  // namespace
+}  // namespace heddle::server

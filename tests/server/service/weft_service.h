@@ -1,0 +1,37 @@
+// heddle's own model on the CPU behind a service, and what it answers.
+#pragma once
+#include <optional>
+
+#include "engine/engine_thread.h"
+#include "formats/checkpoint.h"
+#include "server/service/service.h"
+#include "tests/engine/crowd.h"
+#include "tests/text/gguf_vocabulary.h"
+
+namespace heddle::test {
+
+struct WeftService {
+  WeftService() : world(weft(), {.rows = 256, .kv_blocks = 1024}), words(gguf_tokenizer(path())) {
+    engine.emplace(world.model, *world.backend, world.limits);
+    thread.emplace(*engine);
+    service.emplace(server::ServiceOptions{});
+    service->serve({.name = "weft",
+                    .words = words,
+                    .chat_template = formats::open_checkpoint(path()).chat_template(),
+                    .context = world.model.context,
+                    .vocabulary = world.model.vocabulary,
+                    .width = world.model.width,
+                    .engine = *thread});
+  }
+  static std::filesystem::path path() {
+    return std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf";
+  }
+
+  World world;
+  text::Tokenizer words;
+  std::optional<engine::Engine> engine;
+  std::optional<engine::EngineThread> thread;
+  std::optional<server::Service> service;  // the first to go
+};
+
+}  // namespace heddle::test

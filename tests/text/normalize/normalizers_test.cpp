@@ -1,0 +1,113 @@
+#include "text/normalize/normalizers.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace heddle::text {
+namespace {
+
+std::string normalize(const Normalizer& normalizer, std::string_view text) {
+  Part part{std::string(text), true};
+  normalizer(part);
+  return part.text;
+}
+
+TEST(NormalForm, KnownTexts) {
+  const std::string text = "\u00c5\ufb01e\u0301\uac01\u1e9b\u0323";
+  EXPECT_EQ(normal_form(text, Form::nfc), "\u00c5\ufb01\u00e9\uac01\u1e9b\u0323");
+  EXPECT_EQ(normal_form(text, Form::nfd), "A\u030a\ufb01e\u0301\u1100\u1161\u11a8\u017f\u0323\u0307");
+  EXPECT_EQ(normal_form(text, Form::nfkc), "\u00c5fi\u00e9\uac01\u1e69");
+  EXPECT_EQ(normal_form(text, Form::nfkd), "A\u030afie\u0301\u1100\u1161\u11a8s\u0323\u0307");
+  EXPECT_EQ(normal_form("", Form::nfc), "");
+  EXPECT_EQ(normal_form("plain", Form::nfkd), "plain");
+}
+
+TEST(NormalForm, OrdersMarksAndComposesAcrossThem) {
+  EXPECT_EQ(normal_form("a\u0315\u0300\u05ae\u0062", Form::nfd), "a\u05ae\u0300\u0315b");
+  EXPECT_EQ(normal_form("e\u0327\u0301", Form::nfc), "\u0229\u0301");
+  EXPECT_EQ(normal_form("e\u0301\u0327", Form::nfc), "\u0229\u0301");
+  EXPECT_EQ(normal_form("abe\u0301", Form::nfc), "ab\u00e9");  // the last ASCII character takes part
+}
+
+TEST(NormalForm, KeepsBrokenBytes) {
+  EXPECT_EQ(normal_form("\xff"
+                        "e\u0301\xc3",
+                        Form::nfc),
+            "\xff\u00e9\xc3");
+  EXPECT_EQ(normal_form("e\x80\u0301", Form::nfc), "e\x80\u0301");
+}
+
+TEST(NormalForm, IsLinearInMarks) {
+  std::string marks;
+  while (marks.size() < (1u << 20)) marks += "\u0315\u0300\u0327";
+  for (const Form form : {Form::nfc, Form::nfd, Form::nfkc, Form::nfkd}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(normal_form("a" + marks, form).size(),
+              form == Form::nfd || form == Form::nfkd ? marks.size() + 1 : marks.size());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 5);
+  }
+}
+
+TEST(Normalizers, SmallOnes) {
+  EXPECT_EQ(normalize(lower_case_normalizer(), "A\u0130\u03a3\u1e9e\xff"), "ai\u0307\u03c3\u00df\xff");
+  EXPECT_EQ(normalize(strip_normalizer(true, true), " \u3000 a b\t\n"), "a b");
+  EXPECT_EQ(normalize(strip_normalizer(true, false), "  a "), "a ");
+  EXPECT_EQ(normalize(strip_normalizer(false, true), "  a "), "  a");
+  EXPECT_EQ(normalize(strip_normalizer(true, true), "   "), "");
+  EXPECT_EQ(normalize(strip_accents_normalizer(), "e\u0301\u00e9\u0903"), "e\u00e9");
+  EXPECT_EQ(normalize(prepend_normalizer("_"), "a"), "_a");
+  EXPECT_EQ(normalize(prepend_normalizer("_"), ""), "");
+  EXPECT_EQ(normalize(replace_normalizer("aa", "b"), "aaaxaa"), "baxb");
+  EXPECT_EQ(normalize(replace_normalizer(Regex("a+"), "<>"), "caab a"), "c<>b <>");
+  EXPECT_EQ(normalize(nmt_normalizer(), "a\x01\tb\u200bc\ufffd"), "a b c ");
+  EXPECT_EQ(normalize(byte_level_normalizer(), " a\n"), "\u0120a\u010a");
+}
+
+TEST(Normalizers, WhatLosesItsBeginningIsNotFirst) {
+  for (const auto& [normalizer, text, first] : {std::tuple{strip_normalizer(true, false), " a", false},
+                                                {strip_normalizer(true, false), "a ", true},
+                                                {nmt_normalizer(), "\x01z", false},
+                                                {strip_accents_normalizer(), "a\u0301", true}}) {
+    Part part{text, true};
+    normalizer(part);
+    EXPECT_EQ(part.first, first) << text;
+  }
+}
+
+TEST(Normalizers, Bert) {
+  const std::string text = "H\u00e9\u0301llo\u4e00\tW\x01\u00a0\u0903!\u0085";
+  EXPECT_EQ(normalize(bert_normalizer({}), text), "hello \u4e00  w \u0903!");
+  EXPECT_EQ(normalize(bert_normalizer({.gguf = true}), text), "hello \u4e00  w ! ");
+  EXPECT_EQ(
+      normalize(bert_normalizer({.clean_text = false, .strip_accents = false, .lower_case = false}), "\u00c9\u4e00\t"),
+      "\u00c9 \u4e00 \t");
+  EXPECT_EQ(normalize(bert_normalizer({.handle_chinese_chars = false, .strip_accents = false}), "\u00c9\u4e00"),
+            "\u00e9\u4e00");
+}
+
+TEST(Normalizers, SentencePieceSpaces) {
+  EXPECT_EQ(normalize(sentence_piece_normalizer({}), " a  b "), "\u2581a\u2581\u2581b\u2581");
+  EXPECT_EQ(normalize(sentence_piece_normalizer({.add_space_prefix = true}), "a  b"), "\u2581a\u2581\u2581b");
+  EXPECT_EQ(
+      normalize(sentence_piece_normalizer({.add_space_prefix = true, .remove_extra_whitespaces = true}), "  a  b "),
+      "\u2581a\u2581b");
+  EXPECT_EQ(normalize(sentence_piece_normalizer({.remove_extra_whitespaces = true}), "a"), "\u2581a");
+  EXPECT_EQ(normalize(sentence_piece_normalizer({}), "\xff"), "\ufffd");
+  EXPECT_EQ(normalize(sentence_piece_normalizer({.add_space_prefix = true}), ""), "");
+}
+
+TEST(Classes, OddOnes) {
+  EXPECT_TRUE(is_punctuation('$') && is_punctuation('~') && is_punctuation(0x3001));
+  EXPECT_FALSE(is_punctuation('a') || is_punctuation(0x20ac));
+  EXPECT_TRUE(is_word_character('_') && is_word_character(0x301) && is_word_character(0x24b6) &&
+              is_word_character(0x200d));
+  EXPECT_FALSE(is_word_character('-') || is_word_character(0xb2));
+  EXPECT_TRUE(is_number(0xb2) && is_number(0x2160) && is_number('7'));
+  EXPECT_TRUE(is_white_space(0x85) && is_white_space(0x3000) && !is_white_space(0x200b));
+  EXPECT_TRUE(is_control_or_format(0xad) && is_control_or_format(0xe000) && !is_control_or_format(0x378));
+}
+
+}  // namespace
+}  // namespace heddle::text
