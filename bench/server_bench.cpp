@@ -17,7 +17,7 @@ constexpr double run_seconds = 3;
 
 struct House {
   model::Model model = test::counting_model();
-  text::Tokenizer words = test::counting_words();
+  text::Tokenizer tokenizer = test::counting_words();
   test::CountingBackend backend;
   engine::Engine engine{model, backend, {.rows = 512, .kv_blocks = 4096}};
   engine::EngineThread thread{engine};
@@ -28,7 +28,7 @@ struct House {
 
   House() {
     service.serve({.name = "counter",
-                   .words = words,
+                   .tokenizer = tokenizer,
                    .chat_template = test::counting_template,
                    .context = model.context,
                    .vocabulary = test::counting_vocabulary,
@@ -45,7 +45,7 @@ void run(benchmark::State& state, const std::string& path, const std::string& bo
   size_t failed = 0;
   double requests = 0, tokens = 0, seconds = 0;
   for (auto _ : state) {
-    const uint64_t before = house.thread.metrics().made;
+    const uint64_t before = house.thread.metrics().generated;
     test::StreamClients clients({.port = house.http.port(),
                                  .clients = size_t(state.range(0)),
                                  .seconds = run_seconds,
@@ -55,7 +55,7 @@ void run(benchmark::State& state, const std::string& path, const std::string& bo
     failed += result.broken;
     requests += double(result.whole);
     seconds += result.seconds;
-    tokens += double(house.thread.metrics().made - before);
+    tokens += double(house.thread.metrics().generated - before);
   }
   if (failed) state.SkipWithError("answers were wrong");
   state.counters["requests/s"] = requests / seconds;

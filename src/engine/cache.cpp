@@ -25,7 +25,7 @@ void Cache::release(Sequence& s) {
   for (; !s.blocks.empty(); s.blocks.pop_back()) blocks_.drop(s.blocks.back());
   s.computed = s.linked = 0;
   s.link = Blocks::beginning;
-  if (s.made == 0) s.reused = 0;
+  if (s.generated == 0) s.cached_tokens = 0;
 }
 
 void Cache::forget(Sequence& s) {
@@ -50,7 +50,7 @@ void Cache::adopt(Sequence& s) {
     s.link = found->link;
     ++s.linked;
     s.computed += block_tokens_;
-    if (s.made == 0) s.reused += block_tokens_;
+    if (s.generated == 0) s.cached_tokens += block_tokens_;
   }
 }
 

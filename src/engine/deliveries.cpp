@@ -96,7 +96,7 @@ void Deliveries::empty_one(std::unique_lock<std::mutex>& lock) {
 }
 
 void Deliveries::call(Mailbox& mailbox, const Event& event) {
-  if (mailbox.threw && event.ending == Ending::none) return;
+  if (mailbox.threw && event.finish_reason == FinishReason::none) return;
   try {
     mailbox.on_event(event);
   } catch (...) {

@@ -41,13 +41,13 @@ void Engine::State::expect_possible(const Request& request) const {
     if (token >= model_.vocabulary)
       throw Error("expected tokens below {}, the size of the vocabulary, found {} in the prompt", model_.vocabulary,
                   token);
-  const bool answers = request.most > 0 && !request.embed;
+  const bool answers = request.max_tokens > 0 && !request.embed;
   if (request.prompt.size() > context_ - answers)
     throw Error("the prompt is too long: expected {} {} tokens, {}, found {}", answers ? "fewer than" : "at most",
                 context_, context_ < model_.context ? "what the KV cache can hold" : "the context",
                 request.prompt.size());
-  if (request.copies == 0 || request.copies > most_copies)
-    throw Error("expected 1 to {} copies, found {}", most_copies, request.copies);
+  if (request.n == 0 || request.n > most_copies)
+    throw Error("expected 1 to {} copies, found {}", most_copies, request.n);
   for (const auto& stop : request.stops)
     if (stop.empty()) throw Error("expected a token or more in a stop, found none");
   if (request.prompt_logprobs > model_.vocabulary)
@@ -59,8 +59,8 @@ void Engine::State::expect_possible(const Request& request) const {
 }
 
 void Engine::State::expect_room(size_t waiting) const {
-  if (waiting >= options_.most_waiting)
-    throw Busy("{} requests wait already, {} may: try again later", waiting, options_.most_waiting);
+  if (waiting >= options_.max_waiting)
+    throw Busy("{} requests wait already, {} may: try again later", waiting, options_.max_waiting);
 }
 
 std::unique_ptr<Task> Engine::State::prepare(Request request) const {
@@ -70,7 +70,7 @@ std::unique_ptr<Task> Engine::State::prepare(Request request) const {
   auto task = std::make_unique<Task>(std::move(request), model_);
   task->id = ++last_id_;
   task->arrival = now();
-  task->open = task->request.copies;
+  task->open = task->request.n;
   const Speculation asked = task->request.speculation;
   const Speculation speculation = asked == Speculation::automatic ? options_.speculation : asked;
   for (uint32_t copy = 0; copy < task->open; ++copy) {
@@ -114,17 +114,17 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
 void Engine::State::cancel(RequestId id, const std::string& reason) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) return;
-  for (const auto& copy : found->second->copies) ask(*copy, Ending::cancelled, reason);
+  for (const auto& copy : found->second->copies) ask(*copy, FinishReason::cancelled, reason);
 }
 
 void Engine::State::finish(RequestId id, uint32_t copy) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end() || copy >= found->second->copies.size()) return;
   Sequence& s = *found->second->copies[copy];
-  if (s.made > 0) ask(s, Ending::stop, "");
+  if (s.generated > 0) ask(s, FinishReason::stop, "");
 }
 
-void Engine::State::ask(Sequence& s, Ending ending, const std::string& reason) {
+void Engine::State::ask(Sequence& s, FinishReason ending, const std::string& reason) {
   if (s.state == Sequence::State::over || s.asked) return;
   s.asked = {ending, reason};
   asked_.push_back(&s);
@@ -133,7 +133,7 @@ void Engine::State::ask(Sequence& s, Ending ending, const std::string& reason) {
 bool Engine::State::end_asked() {
   if (asked_.empty()) return false;
   for (size_t i = 0; i < asked_.size(); ++i)  // those told may cancel others
-    end(*asked_[i], asked_[i]->asked->ending, asked_[i]->asked->reason);
+    end(*asked_[i], asked_[i]->asked->finish_reason, asked_[i]->asked->reason);
   asked_.clear();
   return true;
 }
@@ -157,27 +157,27 @@ bool Engine::State::step() {
   return worked;
 }
 
-void Engine::State::end(Sequence& s, Ending ending, const std::string& reason) {
+void Engine::State::end(Sequence& s, FinishReason ending, const std::string& reason) {
   if (s.state == Sequence::State::over) return;
   schedule_.remove(s);
   leave_run(s);
   leave_step(s);
   s.state = Sequence::State::over;
-  const uint32_t reused = s.reused;
+  const uint32_t reused = s.cached_tokens;
   cache_.release(s);
   Task& task = s.task;
   if (--task.open == 0) over_.push_back(task.id);
   ++metrics_.ended(ending);
-  if (task.answers()) metrics_.answer_tokens.add(double(s.made));
-  const bool embedded = ending == Ending::stop && task.request.embed;
+  if (task.answers()) metrics_.answer_tokens.add(double(s.generated));
+  const bool embedded = ending == FinishReason::stop && task.request.embed;
   tell(task, {.request = task.id,
-              .copy = s.copy,
-              .ending = ending,
+              .index = s.copy,
+              .finish_reason = ending,
               .reason = reason,
               .prompt = task.prompt(),
-              .reused = reused,
-              .made = s.made,
-              .prompt_picks = s.made == 0 ? task.results.scores() : nullptr,
+              .cached_tokens = reused,
+              .generated = s.generated,
+              .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
               .embedding = embedded ? task.results.embedding() : std::vector<float>(),
               .timing = s.timing_at(now()),
               .steps = s.steps});
@@ -188,8 +188,8 @@ void Engine::State::end_without_answer(Task& task) {
   for (const auto& copy : task.copies) {
     if (copy->asked) continue;
     if (copy->state == Sequence::State::unborn) copy->share_prompt(*task.copies[0]);
-    metrics_.prompt_reused += copy->reused;
-    end(*copy, task.request.embed ? Ending::stop : Ending::length);
+    metrics_.prompt_reused += copy->cached_tokens;
+    end(*copy, task.request.embed ? FinishReason::stop : FinishReason::length);
   }
 }
 
@@ -209,7 +209,7 @@ void Engine::State::tell(Task& task, const Event& event) {
 void Engine::State::fail(Task& task, const std::string& reason) {
   for (const auto& copy : task.copies) {
     if (copy->state != Sequence::State::over) cache_.forget(*copy);
-    end(*copy, Ending::failed, reason);
+    end(*copy, FinishReason::failed, reason);
   }
 }
 
@@ -232,7 +232,7 @@ void Engine::State::count_batch(size_t rows, size_t sequences) {
 // --- time -----------------------------------------------------------------------------------------------------------
 void Engine::State::join_step(Sequence& s, uint32_t rows) {
   s.in_step = true;
-  s.step = {.start = step_.start - s.task.arrival, .rows = rows, .made = s.made};
+  s.step = {.start = step_.start - s.task.arrival, .rows = rows, .generated = s.generated};
   in_step_.push_back(&s);
 }
 
@@ -243,7 +243,7 @@ void Engine::State::leave_step(Sequence& s) {
   if (!s.steps) return;
   s.step.seconds = now() - step_.start;
   s.step.device = step_.device;
-  s.step.made = s.made - s.step.made;
+  s.step.generated = s.generated - s.step.generated;
   s.step.all_rows = step_.rows;
   s.step.sequences = step_.sequences;
   s.steps->push_back(s.step);

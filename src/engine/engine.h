@@ -26,7 +26,7 @@ struct Task;
 
 struct EngineOptions {
   double max_stall = 0.050;  // seconds between two tokens of a running stream that prompts of others may cause
-  uint32_t most_waiting = 1024;
+  uint32_t max_waiting = 1024;
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // what Request's `automatic` means: automatic, never or always
   std::function<double()> now;                       // seconds, for all threads that submit; empty: the steady clock

@@ -86,7 +86,7 @@ bool Engine::State::pick_on_device(std::span<const Planned> plan) {
     const Sequence& s = *p.sequence;
     if (!s.task.results.logits().empty()) return false;
     if (!p.picks() || !s.task.answers()) continue;
-    if (!s.picking || s.looks_back || (s.made == 0 && s.task.request.copies > 1)) return false;
+    if (!s.picking || s.looks_back || (s.generated == 0 && s.task.request.n > 1)) return false;
     for (uint32_t i = 0; i <= s.proposed.size(); ++i, ++count) {
       if (pickings_.size() == count) pickings_.emplace_back();
       pickings_[count] = *s.picking;
@@ -145,7 +145,7 @@ bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, ui
 // The prompt of all copies is computed: they go their own ways. One for whom there is no block waits for it.
 void Engine::State::fork(Sequence& first) {
   forked_.clear();
-  if (first.made > 0 || first.copy > 0) return;
+  if (first.generated > 0 || first.copy > 0) return;
   first.look_up();
   for (const auto& copy : first.task.copies) {
     if (copy->state != Sequence::State::unborn) continue;
@@ -192,19 +192,19 @@ bool Engine::State::token(Sequence& s, Pick pick) {
   Task& task = s.task;
   s.accept(pick.id);
   cache_.publish(s);
-  ++metrics_.made;
-  if (s.made > 1) {
+  ++metrics_.generated;
+  if (s.generated > 1) {
     metrics_.between_tokens_seconds.add(tokens_at_ - s.told);
   } else {
     metrics_.first_token_seconds.add(tokens_at_ - task.arrival);
     s.first_told = tokens_at_;
-    metrics_.prompt_reused += s.reused;
+    metrics_.prompt_reused += s.cached_tokens;
   }
   s.told = tokens_at_;
   tell(task, {.request = task.id,
-              .copy = s.copy,
+              .index = s.copy,
               .pick = std::move(pick),
-              .prompt_picks = s.made == 1 ? task.results.scores() : nullptr});
+              .prompt_picks = s.generated == 1 ? task.results.scores() : nullptr});
   if (s.asked) return false;
   const auto ending = s.ending(context_);
   if (ending) end(s, *ending);

@@ -24,19 +24,19 @@ bool Engine::State::run_off(std::span<const Planned> plan) {
   const std::pair kind(plan.size(), std::any_of(plan.begin(), plan.end(), looks_back));
   if (no_runs_.contains(kind)) return false;
 
-  Run run{.most = most_steps, .load = schedule_.load()};
+  Run run{.max_steps = most_steps, .load = schedule_.load()};
   model::Batch batch;
   std::vector<model::Picking> pickings;
   const uint32_t each = cache_.blocks().free() / uint32_t(plan.size());  // blocks
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;
-    const uint32_t wanted = s.task.request.most - s.made;
-    const uint32_t steps = std::min({run.most, wanted, context_ - s.computed});
+    const uint32_t wanted = s.task.request.max_tokens - s.generated;
+    const uint32_t steps = std::min({run.max_steps, wanted, context_ - s.computed});
     cache_.grow(s, std::min(s.computed + steps, cache_.room(s) + each * limits_.block_tokens));
-    run.most = std::min(steps, cache_.room(s) - s.computed);
+    run.max_steps = std::min(steps, cache_.room(s) - s.computed);
     run.rows.push_back(&s);
   }
-  if (run.most >= fewest_steps) {
+  if (run.max_steps >= fewest_steps) {
     for (Sequence* s : run.rows) {
       batch.outputs.push_back(uint32_t(batch.tokens.size()));
       batch.sequences.push_back(uint32_t(batch.tokens.size()));
@@ -73,7 +73,8 @@ bool Engine::State::go_on() {
   try {
     {
       const OnDevice timed(*this);
-      for (; !run.closing && run.launched < std::min(run.most, run.taken + ahead); ++run.launched) run.steps->launch();
+      for (; !run.closing && run.launched < std::min(run.max_steps, run.taken + ahead); ++run.launched)
+        run.steps->launch();
     }
     const bool anybody = std::any_of(run.rows.begin(), run.rows.end(), [](const Sequence* s) { return s != nullptr; });
     if (!anybody || run.launched == run.taken) {
@@ -101,7 +102,7 @@ bool Engine::State::go_on() {
     pick_for(*s, i);
     if (run.rows[i] && schedule_.guesses(*s) > 0 && !s->lookup.propose(1).empty()) run.closing = true;
   }
-  if (run.taken == run.most || (run.closing && run.taken == run.launched)) end_run();
+  if (run.taken == run.max_steps || (run.closing && run.taken == run.launched)) end_run();
   return true;
 }
 

@@ -33,9 +33,9 @@ class Engine::State {
   Metrics metrics_;
 
  private:
-  void ask(Sequence& s, Ending ending, const std::string& reason);
+  void ask(Sequence& s, FinishReason ending, const std::string& reason);
   bool end_asked();
-  void end(Sequence& s, Ending ending, const std::string& reason = {});
+  void end(Sequence& s, FinishReason ending, const std::string& reason = {});
   void end_without_answer(Task& task);
   void tell(Task& task, const Event& event);
   void fail(Task& task, const std::string& reason);
@@ -117,7 +117,7 @@ class Engine::State {
   struct Run {
     std::unique_ptr<model::Steps> steps;
     std::vector<Sequence*> rows;  // null: it has left
-    uint32_t most = 0;            // steps that there are blocks for
+    uint32_t max_steps = 0;       // steps that there are blocks for
     uint32_t launched = 0, taken = 0;
     bool closing = false;  // no more are launched
     Load load;             // of a step, at the beginning

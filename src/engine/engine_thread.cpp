@@ -115,7 +115,7 @@ class EngineThread::State {
 
   void take(Submission& submission) {
     const RequestId id = submission.task->id;
-    Open open{std::move(submission.mailbox), std::vector<bool>(submission.task->request.copies)};
+    Open open{std::move(submission.mailbox), std::vector<bool>(submission.task->request.n)};
     try {
       if (!broken_.empty()) throw Stopped("{}", broken_);
       engine_.take(std::move(submission.task), [this](const Event& event) { tell(event); });
@@ -128,7 +128,8 @@ class EngineThread::State {
   void fail(RequestId id, const Open& open, const std::string& reason) {
     for (uint32_t copy = 0; copy < open.ended.size(); ++copy)
       if (!open.ended[copy])
-        deliveries_->post(open.mailbox, {.request = id, .copy = copy, .ending = Ending::failed, .reason = reason});
+        deliveries_->post(open.mailbox,
+                          {.request = id, .index = copy, .finish_reason = FinishReason::failed, .reason = reason});
   }
 
   bool step() {
@@ -147,12 +148,12 @@ class EngineThread::State {
 
   void tell(const Event& event) {
     const auto found = open_.find(event.request);
-    check(found != open_.end() && event.copy < found->second.ended.size(), "an event of a request that is there");
+    check(found != open_.end() && event.index < found->second.ended.size(), "an event of a request that is there");
     Open& open = found->second;
-    check(!open.ended[event.copy], "one end of each copy, the last of its events");
+    check(!open.ended[event.index], "one end of each copy, the last of its events");
     deliveries_->post(open.mailbox, event);
-    if (event.ending == Ending::none) return;
-    open.ended[event.copy] = true;
+    if (event.finish_reason == FinishReason::none) return;
+    open.ended[event.index] = true;
     if (std::find(open.ended.begin(), open.ended.end(), false) == open.ended.end()) open_.erase(found);
   }
 

@@ -21,19 +21,19 @@ constexpr std::array counts{1.,   2.,    4.,    8.,    16.,   32.,    64.,    12
 std::span<const double> bounds_of_seconds() { return seconds; }
 std::span<const double> bounds_of_counts() { return counts; }
 
-std::string_view name_of(Ending ending) {
+std::string_view name_of(FinishReason ending) {
   switch (ending) {
-    case Ending::none:
+    case FinishReason::none:
       return "none";
-    case Ending::stop:
+    case FinishReason::stop:
       return "stop";
-    case Ending::length:
+    case FinishReason::length:
       return "length";
-    case Ending::context:
+    case FinishReason::context:
       return "context";
-    case Ending::cancelled:
+    case FinishReason::cancelled:
       return "cancelled";
-    case Ending::failed:
+    case FinishReason::failed:
       return "failed";
   }
   throw std::logic_error("an ending without a name");

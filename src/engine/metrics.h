@@ -40,17 +40,17 @@ class Histogram {
 std::span<const double> bounds_of_seconds();  // 0.1 ms to 300 s, about 3 to a power of ten
 std::span<const double> bounds_of_counts();   // powers of two, 1 to 65536
 
-constexpr size_t endings = size_t(Ending::failed) + 1;
-std::string_view name_of(Ending ending);
+constexpr size_t finish_reasons = size_t(FinishReason::failed) + 1;
+std::string_view name_of(FinishReason ending);
 
 struct Metrics {
   // Requests. Each that was submitted ends once per copy.
   uint64_t submitted = 0;
-  uint64_t refused = 0;                      // submit() threw; not among those submitted
-  std::array<uint64_t, endings> finished{};  // copies, by Ending
+  uint64_t refused = 0;                             // submit() threw; not among those submitted
+  std::array<uint64_t, finish_reasons> finished{};  // copies, by FinishReason
   // Tokens.
   uint64_t prompt_computed = 0, prompt_reused = 0;
-  uint64_t made = 0;
+  uint64_t generated = 0;
   uint64_t proposed = 0, accepted = 0;  // by speculation
   // The work.
   uint64_t steps = 0, preemptions = 0, faults = 0;
@@ -65,7 +65,7 @@ struct Metrics {
       answer_tokens{bounds_of_counts()};  // of requests, and of copies that ended
   Histogram step_rows{bounds_of_counts()}, step_sequences{bounds_of_counts()};
 
-  uint64_t& ended(Ending ending) { return finished[size_t(ending)]; }
+  uint64_t& ended(FinishReason ending) { return finished[size_t(ending)]; }
 };
 
 // What a metric is called where it is exported, in the manner of Prometheus.
@@ -81,13 +81,14 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.counter({"heddle_requests_submitted_total", "Requests taken", {}, {}}, metrics.submitted);
   visitor.counter({"heddle_requests_refused_total", "Requests not taken: bad ones, or too many waited", {}, {}},
                   metrics.refused);
-  for (size_t i = size_t(Ending::none) + 1; i < endings; ++i)
-    visitor.counter({"heddle_requests_finished_total", "Answers that ended, by how", "ending", name_of(Ending(i))},
-                    metrics.finished[i]);
+  for (size_t i = size_t(FinishReason::none) + 1; i < finish_reasons; ++i)
+    visitor.counter(
+        {"heddle_requests_finished_total", "Answers that ended, by how", "ending", name_of(FinishReason(i))},
+        metrics.finished[i]);
   constexpr std::string_view prompts = "heddle_prompt_tokens_total", prompts_help = "Tokens of prompts, by where from";
   visitor.counter({prompts, prompts_help, "from", "computed"}, metrics.prompt_computed);
   visitor.counter({prompts, prompts_help, "from", "reused"}, metrics.prompt_reused);
-  visitor.counter({"heddle_tokens_made_total", "Tokens given out", {}, {}}, metrics.made);
+  visitor.counter({"heddle_tokens_made_total", "Tokens given out", {}, {}}, metrics.generated);
   constexpr std::string_view speculation = "heddle_speculation_tokens_total", its_help = "Tokens guessed ahead";
   visitor.counter({speculation, its_help, "what", "proposed"}, metrics.proposed);
   visitor.counter({speculation, its_help, "what", "accepted"}, metrics.accepted);

@@ -27,9 +27,9 @@ constexpr uint32_t no_limit = UINT32_MAX;
 struct Request {
   std::vector<uint32_t> prompt;
   Sampling sampling;
-  uint32_t most = no_limit;                  // new tokens at most; no_limit: until the context is full; 0: none
+  uint32_t max_tokens = no_limit;            // new tokens at most; no_limit: until the context is full; 0: none
   std::vector<std::vector<uint32_t>> stops;  // token sequences that end it; they are given out like all others
-  uint32_t copies = 1;                       // answers to the same prompt; copy i has seed + i
+  uint32_t n = 1;                            // answers to the same prompt; copy i has seed + i
   int priority = 0;                          // higher goes first; nobody waits for ever
   Speculation speculation = Speculation::automatic;
   bool reuse = true;  // of what others with the same beginning have computed, and by others of what this one computes
@@ -39,7 +39,7 @@ struct Request {
   bool trace = false;  // the end has Event::steps
 };
 
-enum class Ending {
+enum class FinishReason {
   none,
   stop,       // one of its stops; an embedding is there
   length,     // `most`
@@ -62,19 +62,20 @@ struct StepTime {
   double seconds = 0;                    // of the step; of the last one, up to the end of the copy
   double device = 0;                     // of them, in the backend
   uint32_t rows = 0;                     // of this copy
-  uint32_t made = 0;                     // tokens it got
+  uint32_t generated = 0;                // tokens it got
   uint32_t all_rows = 0, sequences = 0;  // of the batch
 };
 
 // A token, or the end of a copy. Of each copy: its tokens in order, then one end without a token.
 struct Event {
   RequestId request = 0;
-  uint32_t copy = 0;
-  Ending ending = Ending::none;  // none: a token came
+  uint32_t index = 0;
+  FinishReason finish_reason = FinishReason::none;  // none: a token came
   Pick pick;
-  std::string reason;               // failed, cancelled
-  uint32_t prompt = 0, reused = 0;  // at the end: tokens of the prompt, and those of them that were not computed again
-  uint32_t made = 0;                // at the end: tokens given out
+  std::string reason;  // failed, cancelled
+  uint32_t prompt = 0,
+           cached_tokens = 0;  // at the end: tokens of the prompt, and those of them that were not computed again
+  uint32_t generated = 0;      // at the end: tokens given out
   // With the first event of each copy where Request::prompt_logprobs is set (not if it ends before they are all there):
   // one for each token of the prompt, the first without figures.
   std::shared_ptr<const std::vector<Pick>> prompt_picks;

@@ -178,7 +178,7 @@ void Schedule::price_guesses() {
 
 uint32_t Schedule::guesses(Sequence& s) const {
   if (!s.speculates || !s.streaming() || !pace_.measured()) return 0;
-  const uint32_t wanted = s.task.request.most - s.made;
+  const uint32_t wanted = s.task.request.max_tokens - s.generated;
   return std::min({s.always_speculates ? always_guesses : s.payoff.next(price_), wanted - 1, context_ - s.known()});
 }
 

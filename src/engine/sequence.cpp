@@ -12,13 +12,13 @@ Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), copy(numb
 }
 
 void Sequence::look_up() {
-  if (speculates && made == 0) lookup.accept(tokens);
+  if (speculates && generated == 0) lookup.accept(tokens);
 }
 
 void Sequence::share_prompt(const Sequence& first) {
   tokens = first.tokens;
   lookup = first.lookup;
-  reused = first.known();
+  cached_tokens = first.known();
   timing = first.timing;
   step = first.step;
   in_step = first.in_step;
@@ -29,23 +29,23 @@ void Sequence::accept(uint32_t token) {
   tokens.push_back(token);
   sampler.accept(token);
   if (speculates) lookup.accept(token);
-  ++made;
+  ++generated;
 }
 
-std::optional<Ending> Sequence::ending(uint32_t context) const {
+std::optional<FinishReason> Sequence::ending(uint32_t context) const {
   const auto ends_with = [&](const std::vector<uint32_t>& stop) {
-    return stop.size() <= made && std::equal(stop.rbegin(), stop.rend(), tokens.rbegin());
+    return stop.size() <= generated && std::equal(stop.rbegin(), stop.rend(), tokens.rbegin());
   };
   const Request& request = task.request;
-  if (std::any_of(request.stops.begin(), request.stops.end(), ends_with)) return Ending::stop;
-  if (made == request.most) return Ending::length;
-  if (known() > context) return Ending::context;
+  if (std::any_of(request.stops.begin(), request.stops.end(), ends_with)) return FinishReason::stop;
+  if (generated == request.max_tokens) return FinishReason::length;
+  if (known() > context) return FinishReason::context;
   return std::nullopt;
 }
 
 Timing Sequence::timing_at(double end) const {
   Timing all = timing;
-  const double begun = task.begun.value_or(end), first = made > 0 ? first_told : end;
+  const double begun = task.begun.value_or(end), first = generated > 0 ? first_told : end;
   all.queue = begun - task.arrival;
   all.prompt = first - begun;
   all.making = end - first;

@@ -29,7 +29,7 @@ struct Task {
   std::vector<std::unique_ptr<Sequence>> copies;
   uint32_t open = 0;  // copies that have not ended
 
-  bool answers() const { return request.most > 0 && !request.embed; }  // or the prompt is all
+  bool answers() const { return request.max_tokens > 0 && !request.embed; }  // or the prompt is all
   uint32_t prompt() const { return uint32_t(request.prompt.size()); }
 };
 
@@ -47,7 +47,7 @@ struct Sequence {
   const uint32_t copy;
   State state = State::unborn;
   struct End {
-    Ending ending;
+    FinishReason finish_reason;
     std::string reason;
   };
   std::optional<End> asked;  // from without; it is told in the next step
@@ -56,7 +56,7 @@ struct Sequence {
   bool looks_back = false;                // it needs the text
   std::vector<uint32_t> tokens;           // known
   uint32_t computed = 0;                  // of them; always fewer
-  uint32_t made = 0, reused = 0;
+  uint32_t generated = 0, cached_tokens = 0;
   double told = 0;       // when its last token was given out
   uint64_t planned = 0;  // the last step it had rows in
   bool speculates = false, always_speculates = false;
@@ -78,12 +78,12 @@ struct Sequence {
   uint32_t behind() const { return known() - computed; }
   // The first row of which more than its KV is wanted: what comes before it can be taken from others.
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
-  bool streaming() const { return made > 0 && behind() == 1; }  // someone waits for its next token
+  bool streaming() const { return generated > 0 && behind() == 1; }  // someone waits for its next token
 
   void share_prompt(const Sequence& first);  // that has computed it
   void look_up();                            // so that it can guess; once, before its first token
   void accept(uint32_t token);               // a new one
-  std::optional<Ending> ending(uint32_t context) const;
+  std::optional<FinishReason> ending(uint32_t context) const;
   Timing timing_at(double end) const;
 };
 

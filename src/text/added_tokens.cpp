@@ -10,8 +10,8 @@ namespace heddle::text {
 namespace {
 
 TokenTrie trie_of(const std::vector<AddedToken>& tokens) {
-  std::vector<std::pair<std::string_view, Id>> entries;
-  for (size_t i = 0; i < tokens.size(); ++i) entries.emplace_back(tokens[i].text, Id(i));
+  std::vector<std::pair<std::string_view, TokenId>> entries;
+  for (size_t i = 0; i < tokens.size(); ++i) entries.emplace_back(tokens[i].text, TokenId(i));
   return TokenTrie(std::move(entries));
 }
 
@@ -61,7 +61,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
 }
 
 void AddedTokens::split(std::string_view text, bool special, const std::function<void(std::string_view)>& part,
-                        const std::function<void(Id)>& token) const {
+                        const std::function<void(TokenId)>& token) const {
   size_t done = 0;  // what lies before it was given out
   for (size_t at = 0; at < text.size();) {
     if (!begins_[uint8_t(text[at])]) {
@@ -70,7 +70,7 @@ void AddedTokens::split(std::string_view text, bool special, const std::function
     }
     size_t length = 0;
     const AddedToken* found = nullptr;
-    trie_.for_each_prefix(text.substr(at), [&](size_t size, Id place) {
+    trie_.for_each_prefix(text.substr(at), [&](size_t size, TokenId place) {
       if (!special && tokens_[place].special) return;
       length = size;
       found = &tokens_[place];

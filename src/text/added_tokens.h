@@ -17,7 +17,7 @@ class AddedTokens {
   // Calls part(text) for what lies between added tokens (never empty) and token(id) for each of them, in order. Tokens
   // marked special count only when `special`. One pass: linear in the text, times the length of the longest token.
   void split(std::string_view text, bool special, const std::function<void(std::string_view)>& part,
-             const std::function<void(Id)>& token) const;
+             const std::function<void(TokenId)>& token) const;
 
  private:
   std::vector<AddedToken> tokens_;

@@ -11,6 +11,6 @@ std::vector<std::string> usual_breakers();  // a newline, ":", "\"" and "*"
 
 // The sequences of tokens a text may be spelt by: a token that holds all of it, or one that ends with its beginning and
 // then the rest as it is encoded. Those of all texts, each once. No text may be empty.
-std::vector<std::vector<Id>> breaker_tokens(const std::vector<std::string>& texts, const Tokenizer& words);
+std::vector<std::vector<TokenId>> breaker_tokens(const std::vector<std::string>& texts, const Tokenizer& tokenizer);
 
 }  // namespace heddle::text

@@ -49,13 +49,13 @@ bool is_no_end(const Pipeline& pipeline, std::string_view text) {
   return text == "</s>" && pipeline.has("<|tool_response>");  // plain text to Gemma 4
 }
 
-void add_end(Pipeline& pipeline, Id id) {
+void add_end(Pipeline& pipeline, TokenId id) {
   if (std::find(pipeline.ends.begin(), pipeline.ends.end(), id) == pipeline.ends.end()) pipeline.ends.push_back(id);
 }
 
 }  // namespace
 
-void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<Id>> named) {
+void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named) {
   for (const std::string_view text : end_texts) {
     const auto found = pipeline.ids.find(std::string(text));
     if (found == pipeline.ids.end() || is_no_end(pipeline, text)) continue;
@@ -68,7 +68,7 @@ void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optio
   for (const std::string_view text : file_end_texts)
     if (const auto found = pipeline.ids.find(std::string(text)); found != pipeline.ids.end())
       add_end(pipeline, found->second);
-  for (const std::optional<Id> id : named)
+  for (const std::optional<TokenId> id : named)
     if (id && !is_no_end(pipeline, pipeline.tokens[*id].text)) add_end(pipeline, *id);
 }
 

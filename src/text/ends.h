@@ -9,6 +9,6 @@ namespace heddle::text {
 
 // Fills pipeline.ends; its tokens and ids are there already. Tokens known by their text become control tokens.
 // `untyped`: the file says of no token what it is.
-void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<Id>> named);
+void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named);
 
 }  // namespace heddle::text

@@ -18,7 +18,7 @@ namespace heddle::text {
 class Model {
  public:
   virtual ~Model() = default;
-  virtual void encode(std::string_view piece, std::vector<Id>& out) const = 0;  // appends; const and thread-safe
+  virtual void encode(std::string_view piece, std::vector<TokenId>& out) const = 0;  // appends; const and thread-safe
 };
 
 // A part between added tokens. `first`: nothing of the text comes before it.
@@ -50,7 +50,7 @@ using Splitter = std::function<void(std::string_view piece, bool first, Pieces& 
 
 struct AddedToken {
   std::string text;
-  Id id = 0;
+  TokenId id = 0;
   bool special = false;                 // recognised only where the text may name special tokens, left out by decode
   bool normalized = false;              // looked for after normalization, not before
   bool lstrip = false, rstrip = false;  // takes white space beside it with it
@@ -65,20 +65,20 @@ struct TokenInfo {
 
 struct Pipeline {
   std::vector<TokenInfo> tokens;
-  std::unordered_map<std::string, Id> ids;  // by TokenInfo::text
+  std::unordered_map<std::string, TokenId> ids;  // by TokenInfo::text
   bool has(std::string_view text) const { return ids.contains(std::string(text)); }
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
   std::vector<Splitter> splitters;  // applied one after the other, each to every piece of the one before
   std::unique_ptr<const Model> model;
-  std::vector<Id> prefix, suffix;  // BOS and EOS where the model wants them
-  std::optional<Id> bos, eos;
-  std::vector<Id> ends;            // without repetition
+  std::vector<TokenId> prefix, suffix;  // BOS and EOS where the model wants them
+  std::optional<TokenId> bos, eos;
+  std::vector<TokenId> ends;       // without repetition
   bool strip_first_space = false;  // decoding: the space that encoding put before the text goes
   bool clean_up_spaces = false;    // decoding, WordPiece: " ." becomes "."
   // Decoding: what a token stands for as the first of a text, where strip_first_space does not say it (Metaspace drops
   // every space of the first token). From tokenizer.json only; nearly always empty.
-  std::unordered_map<Id, std::string> first_bytes;
+  std::unordered_map<TokenId, std::string> first_bytes;
 };
 
 }  // namespace heddle::text

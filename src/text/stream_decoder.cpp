@@ -19,7 +19,7 @@ size_t settled(std::string_view text) {
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool special) : tokenizer_(&tokenizer), special_(special) {}
 
-std::string StreamDecoder::push(Id id) {
+std::string StreamDecoder::push(TokenId id) {
   if (!special_ && tokenizer_->is_special(id)) return {};
   const Pipeline& pipeline = tokenizer_->pipeline();
   std::string_view bytes = tokenizer_->bytes(id);

@@ -5,7 +5,7 @@
 
 namespace heddle::text {
 
-TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, Id>> tokens) {
+TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens) {
   std::stable_sort(tokens.begin(), tokens.end(), [](auto& a, auto& b) { return a.first < b.first; });
   struct Range {
     size_t begin, end;  // of the tokens under a node

@@ -12,7 +12,7 @@ namespace heddle::text {
 class TokenTrie {
  public:
   // Of equal texts the later in the list counts; empty ones are left out.
-  explicit TokenTrie(std::vector<std::pair<std::string_view, Id>> tokens);
+  explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
 
   // Calls found(length, id) for every token that `text` begins with, shortest first.
   template <class Found>
@@ -25,17 +25,17 @@ class TokenTrie {
     }
   }
   // The longest; the length is 0 when there is none.
-  std::pair<size_t, Id> longest_prefix(std::string_view text) const {
-    std::pair<size_t, Id> best{0, 0};
-    for_each_prefix(text, [&](size_t length, Id id) { best = {length, id}; });
+  std::pair<size_t, TokenId> longest_prefix(std::string_view text) const {
+    std::pair<size_t, TokenId> best{0, 0};
+    for_each_prefix(text, [&](size_t length, TokenId id) { best = {length, id}; });
     return best;
   }
 
  private:
-  static constexpr Id none = UINT32_MAX;
+  static constexpr TokenId none = UINT32_MAX;
   struct Node {
     uint32_t first = 0, count = 0;  // its edges; the children stand in the same places of targets_
-    Id id = none;
+    TokenId id = none;
   };
   uint32_t child(uint32_t node, uint8_t byte) const {
     if (node == 0) return root_[byte];

@@ -47,13 +47,13 @@ struct Tokenizer::Impl {
     check(pipeline.model != nullptr, "a tokenizer needs a model");
   }
 
-  const TokenInfo& token(Id id) const {
+  const TokenInfo& token(TokenId id) const {
     if (id >= pipeline.tokens.size())
       throw Error("token {} is not in the vocabulary of {} tokens", id, pipeline.tokens.size());
     return pipeline.tokens[id];
   }
 
-  void encode_plain(std::string_view text, bool first, std::vector<Id>& out) const {
+  void encode_plain(std::string_view text, bool first, std::vector<TokenId>& out) const {
     Pieces pieces, split;
     pieces.add(text);
     for (const Splitter& splitter : pipeline.splitters) {
@@ -70,7 +70,7 @@ struct Tokenizer::Impl {
     for (const std::string_view piece : pieces.views()) pipeline.model->encode(piece, out);
   }
 
-  void encode_part(std::string_view text, bool first, bool special, std::vector<Id>& out) const {
+  void encode_part(std::string_view text, bool first, bool special, std::vector<TokenId>& out) const {
     Part part;
     if (!pipeline.normalizers.empty()) {
       part = {std::string(text), first};
@@ -81,7 +81,7 @@ struct Tokenizer::Impl {
     if (added_normalized.empty()) return encode_plain(text, first, out);
     added_normalized.split(
         text, special, [&](std::string_view plain) { encode_plain(plain, first && plain.data() == text.data(), out); },
-        [&](Id id) { out.push_back(id); });
+        [&](TokenId id) { out.push_back(id); });
   }
 };
 
@@ -90,23 +90,23 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-std::vector<Id> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
-  std::vector<Id> out;
+std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<TokenId> out;
   out.reserve(text.size() / 4 + 8);
   const Pipeline& pipeline = impl_->pipeline;
   if (options.add_special) out.insert(out.end(), pipeline.prefix.begin(), pipeline.prefix.end());
   impl_->added.split(
       text, options.parse_special,
       [&](std::string_view part) { impl_->encode_part(part, part.data() == text.data(), options.parse_special, out); },
-      [&](Id id) { out.push_back(id); });
+      [&](TokenId id) { out.push_back(id); });
   if (options.add_special) out.insert(out.end(), pipeline.suffix.begin(), pipeline.suffix.end());
   return out;
 }
 
-std::string Tokenizer::decode(std::span<const Id> ids, bool special) const {
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const {
   std::string out;
   bool first = true;
-  for (const Id id : ids) {
+  for (const TokenId id : ids) {
     const TokenInfo& token = impl_->token(id);
     if (!special && is_special(id)) continue;
     std::string_view bytes = token.bytes;
@@ -124,20 +124,20 @@ std::string Tokenizer::decode(std::span<const Id> ids, bool special) const {
 }
 
 size_t Tokenizer::size() const { return impl_->pipeline.tokens.size(); }
-std::string_view Tokenizer::text(Id id) const { return impl_->token(id).text; }
-std::string_view Tokenizer::bytes(Id id) const { return impl_->token(id).bytes; }
-bool Tokenizer::is_special(Id id) const {
+std::string_view Tokenizer::text(TokenId id) const { return impl_->token(id).text; }
+std::string_view Tokenizer::bytes(TokenId id) const { return impl_->token(id).bytes; }
+bool Tokenizer::is_special(TokenId id) const {
   const TokenType type = impl_->token(id).type;
   return type == TokenType::control || type == TokenType::unknown;
 }
-std::optional<Id> Tokenizer::find(std::string_view text) const {
+std::optional<TokenId> Tokenizer::find(std::string_view text) const {
   const auto found = impl_->pipeline.ids.find(std::string(text));
   if (found == impl_->pipeline.ids.end()) return std::nullopt;
   return found->second;
 }
-std::optional<Id> Tokenizer::bos() const { return impl_->pipeline.bos; }
-std::optional<Id> Tokenizer::eos() const { return impl_->pipeline.eos; }
-const std::vector<Id>& Tokenizer::ends() const { return impl_->pipeline.ends; }
+std::optional<TokenId> Tokenizer::bos() const { return impl_->pipeline.bos; }
+std::optional<TokenId> Tokenizer::eos() const { return impl_->pipeline.eos; }
+const std::vector<TokenId>& Tokenizer::ends() const { return impl_->pipeline.ends; }
 const Pipeline& Tokenizer::pipeline() const { return impl_->pipeline; }
 
 }  // namespace heddle::text

@@ -32,19 +32,19 @@ class Tokenizer {
   ~Tokenizer();
 
   // Any bytes may be given. Safe to call from several threads.
-  std::vector<Id> encode(std::string_view text, EncodeOptions options = {}) const;
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
   // The text; special tokens are left out unless `special`. Bytes that are no UTF-8 stay as they are.
   // An id that is not in the vocabulary is an Error.
-  std::string decode(std::span<const Id> ids, bool special = false) const;
+  std::string decode(std::span<const TokenId> ids, bool special = false) const;
 
   size_t size() const;
-  std::string_view text(Id id) const;   // as the vocabulary spells it ("<|eot_id|>", "\u0120the")
-  std::string_view bytes(Id id) const;  // what it stands for in a text (" the"); of a control token, its text
-  bool is_special(Id id) const;         // control and unknown tokens: not part of a text
-  std::optional<Id> find(std::string_view text) const;
-  std::optional<Id> bos() const;
-  std::optional<Id> eos() const;
-  const std::vector<Id>& ends() const;  // every token that ends an answer: EOS, end of turn, end of message
+  std::string_view text(TokenId id) const;   // as the vocabulary spells it ("<|eot_id|>", "\u0120the")
+  std::string_view bytes(TokenId id) const;  // what it stands for in a text (" the"); of a control token, its text
+  bool is_special(TokenId id) const;         // control and unknown tokens: not part of a text
+  std::optional<TokenId> find(std::string_view text) const;
+  std::optional<TokenId> bos() const;
+  std::optional<TokenId> eos() const;
+  const std::vector<TokenId>& ends() const;  // every token that ends an answer: EOS, end of turn, end of message
   const Pipeline& pipeline() const;
 
  private:
@@ -57,7 +57,7 @@ class Tokenizer {
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);
-  std::string push(Id id);
+  std::string push(TokenId id);
   std::string finish();  // what was held back
 
  private:

@@ -32,10 +32,10 @@ void add_tokens(Pipeline& pipeline, const Vocabulary& vocabulary) {
   if (count == 0) throw Error("{}: the vocabulary (tokenizer.ggml.tokens) is empty", vocabulary.source);
   check_count("tokenizer.ggml.scores", vocabulary.scores.size());
   check_count("tokenizer.ggml.token_type", vocabulary.types.size());
-  if (count >= std::numeric_limits<Id>::max()) throw Error("{}: {} tokens are too many", vocabulary.source, count);
+  if (count >= std::numeric_limits<TokenId>::max()) throw Error("{}: {} tokens are too many", vocabulary.source, count);
   pipeline.tokens.reserve(count);
   pipeline.ids.reserve(count);
-  for (Id id = 0; id < count; ++id) {
+  for (TokenId id = 0; id < count; ++id) {
     const std::string& text = vocabulary.tokens[id];
     TokenInfo token{text, text, vocabulary.types.empty() ? TokenType::normal : vocabulary.types[id]};
     const auto byte = named_byte(text);
@@ -52,8 +52,8 @@ void add_tokens(Pipeline& pipeline, const Vocabulary& vocabulary) {
 }
 
 // An id as the file gives it: -1 means none.
-std::optional<Id> checked(const Vocabulary& vocabulary, std::string_view field, std::optional<Id> id) {
-  if (!id || *id == std::numeric_limits<Id>::max()) return std::nullopt;
+std::optional<TokenId> checked(const Vocabulary& vocabulary, std::string_view field, std::optional<TokenId> id) {
+  if (!id || *id == std::numeric_limits<TokenId>::max()) return std::nullopt;
   if (*id >= vocabulary.tokens.size())
     throw Error("{}: tokenizer.ggml.{} is {}, but there are {} tokens", vocabulary.source, field, *id,
                 vocabulary.tokens.size());
@@ -68,7 +68,7 @@ bool strips_after(const Pipeline& pipeline, std::string_view text) {
 }
 
 void add_added(Pipeline& pipeline) {
-  for (Id id = 0; id < pipeline.tokens.size(); ++id) {
+  for (TokenId id = 0; id < pipeline.tokens.size(); ++id) {
     const TokenInfo& token = pipeline.tokens[id];
     const bool special = token.type == TokenType::control || token.type == TokenType::unknown;
     if ((!special && token.type != TokenType::user_defined) || token.text.empty()) continue;
@@ -88,8 +88,8 @@ std::optional<uint8_t> named_byte(std::string_view text) {
   return byte;
 }
 
-std::vector<Id> byte_tokens(const Pipeline& pipeline) {
-  std::vector<Id> out;
+std::vector<TokenId> byte_tokens(const Pipeline& pipeline) {
+  std::vector<TokenId> out;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const auto found = pipeline.ids.find(fmt::format("<0x{:02X}>", byte));
     if (found == pipeline.ids.end()) return {};
@@ -101,9 +101,9 @@ std::vector<Id> byte_tokens(const Pipeline& pipeline) {
 Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& defaults) {
   Pipeline pipeline;
   add_tokens(pipeline, vocabulary);
-  const auto or_default = [&](std::string_view field, std::optional<Id> given, std::optional<Id> otherwise) {
+  const auto or_default = [&](std::string_view field, std::optional<TokenId> given, std::optional<TokenId> otherwise) {
     if (given) return checked(vocabulary, field, given);
-    if (!otherwise || *otherwise >= pipeline.tokens.size()) return std::optional<Id>();
+    if (!otherwise || *otherwise >= pipeline.tokens.size()) return std::optional<TokenId>();
     const bool counts = vocabulary.types.empty() || pipeline.tokens[*otherwise].type == TokenType::control;
     return counts ? otherwise : std::nullopt;
   };
@@ -113,15 +113,15 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
            {pipeline.eos, checked(vocabulary, "eot_token_id", vocabulary.eot),
             checked(vocabulary, "eom_token_id", vocabulary.eom)});
   add_added(pipeline);
-  const auto add = [&](std::vector<Id>& where, std::string_view field, std::string_view id_field, bool wanted,
-                       std::optional<Id> id) {
+  const auto add = [&](std::vector<TokenId>& where, std::string_view field, std::string_view id_field, bool wanted,
+                       std::optional<TokenId> id) {
     if (wanted && !id)
       throw Error("{}: tokenizer.ggml.{} asks for a token, but there is no tokenizer.ggml.{}", vocabulary.source, field,
                   id_field);
     if (wanted) where.push_back(*id);
   };
   // a default asks for what may not be there; the file's own word must be good
-  const auto wanted = [](std::optional<bool> given, bool otherwise, std::optional<Id> id) {
+  const auto wanted = [](std::optional<bool> given, bool otherwise, std::optional<TokenId> id) {
     return given.value_or(otherwise && id);
   };
   add(pipeline.prefix, "add_bos_token", "bos_token_id", wanted(vocabulary.add_bos, defaults.add_bos, pipeline.bos),

@@ -7,7 +7,7 @@ namespace heddle::text {
 
 // What holds for a model where the file does not say. An id counts only if it is one of a control token.
 struct VocabularyDefaults {
-  std::optional<Id> bos, eos;
+  std::optional<TokenId> bos, eos;
   bool add_bos = false, add_eos = false;
 };
 
@@ -23,6 +23,6 @@ Pipeline word_piece_pipeline(const Vocabulary& vocabulary);      // "bert"
 // The byte that "<0x0A>" names.
 std::optional<uint8_t> named_byte(std::string_view text);
 // The 256 tokens <0x00> to <0xFF>, or nothing when one is missing.
-std::vector<Id> byte_tokens(const Pipeline& pipeline);
+std::vector<TokenId> byte_tokens(const Pipeline& pipeline);
 
 }  // namespace heddle::text

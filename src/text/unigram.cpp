@@ -13,9 +13,9 @@ namespace {
 
 constexpr double unknown_penalty = 10;
 
-std::vector<std::pair<std::string_view, Id>> with_ids(const std::vector<UnigramToken>& tokens) {
-  std::vector<std::pair<std::string_view, Id>> list;
-  for (Id id = 0; id < tokens.size(); ++id) list.emplace_back(tokens[id].text, id);
+std::vector<std::pair<std::string_view, TokenId>> with_ids(const std::vector<UnigramToken>& tokens) {
+  std::vector<std::pair<std::string_view, TokenId>> list;
+  for (TokenId id = 0; id < tokens.size(); ++id) list.emplace_back(tokens[id].text, id);
   return list;
 }
 
@@ -27,7 +27,7 @@ class Unigram : public Model {
     for (const UnigramToken& token : tokens) scores_.push_back(token.score);
   }
 
-  void encode(std::string_view piece, std::vector<Id>& out) const override {
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
     const std::vector<Step> best = best_path(piece);
     const size_t first = out.size();
     size_t unknown_end = 0;  // of a run of unknown characters; 0: there is none
@@ -48,7 +48,7 @@ class Unigram : public Model {
   struct Step {
     double score = 0;
     size_t begin = SIZE_MAX;  // SIZE_MAX: no way leads here
-    Id id = 0;
+    TokenId id = 0;
   };
 
   std::vector<Step> best_path(std::string_view piece) const {
@@ -57,11 +57,11 @@ class Unigram : public Model {
       const size_t bytes = code_point_at(piece, at).bytes;
       const double here = best[at].score;
       bool has_character = false;
-      const auto offer = [&](size_t length, Id id, double score) {
+      const auto offer = [&](size_t length, TokenId id, double score) {
         Step& step = best[at + length];
         if (step.begin == SIZE_MAX || here + score > step.score) step = {here + score, at, id};
       };
-      trie_.for_each_prefix(piece.substr(at), [&](size_t length, Id id) {
+      trie_.for_each_prefix(piece.substr(at), [&](size_t length, TokenId id) {
         offer(length, id, scores_[id]);
         has_character |= length == bytes;
       });
@@ -77,7 +77,7 @@ class Unigram : public Model {
   }
 
   // In reverse, like everything that encode() gathers.
-  void append_unknown(std::string_view run, std::vector<Id>& out) const {
+  void append_unknown(std::string_view run, std::vector<TokenId>& out) const {
     if (options_.spelt) {
       const auto [length, id] = trie_.longest_prefix(run);
       if (length == run.size()) return out.push_back(id);

@@ -16,10 +16,10 @@ struct UnigramToken {
 };
 
 struct UnigramOptions {
-  std::optional<Id> unknown;      // without it, a character that is no token is an Error
-  double lowest_score = 0;        // of the tokens; an unknown character costs 10 more
-  std::vector<Id> byte_tokens{};  // empty, or 256: unknown characters become the tokens <0x00> to <0xFF>
-  bool spelt = false;             // what was unknown in one run may be a token as a whole (Hugging Face's tokenizers)
+  std::optional<TokenId> unknown;      // without it, a character that is no token is an Error
+  double lowest_score = 0;             // of the tokens; an unknown character costs 10 more
+  std::vector<TokenId> byte_tokens{};  // empty, or 256: unknown characters become the tokens <0x00> to <0xFF>
+  bool spelt = false;  // what was unknown in one run may be a token as a whole (Hugging Face's tokenizers)
 };
 
 // `tokens` by id; of two with the same text the later counts.

@@ -22,17 +22,17 @@ std::string with_spaces(std::string_view text) {
 }  // namespace
 
 Pipeline unigram_pipeline(const Vocabulary& vocabulary) {
-  Pipeline pipeline = begin_pipeline(vocabulary, {.eos = Id(1), .add_eos = true});
+  Pipeline pipeline = begin_pipeline(vocabulary, {.eos = TokenId(1), .add_eos = true});
   if (vocabulary.scores.empty())
     throw Error("{}: a unigram model needs scores (tokenizer.ggml.scores)", vocabulary.source);
-  const Id unknown = vocabulary.unknown.value_or(2);
+  const TokenId unknown = vocabulary.unknown.value_or(2);
   if (unknown >= pipeline.tokens.size())
     throw Error("{}: the unknown token {} is not among the {} tokens", vocabulary.source, unknown,
                 pipeline.tokens.size());
 
   std::vector<UnigramToken> tokens(pipeline.tokens.size());
   UnigramOptions options{.unknown = unknown};
-  for (Id id = 0; id < tokens.size(); ++id) {
+  for (TokenId id = 0; id < tokens.size(); ++id) {
     TokenInfo& token = pipeline.tokens[id];
     const double score = vocabulary.scores[id];
     if (!(score <= 1e30 && score >= -1e30)) throw Error("{}: token {} has the score {}", vocabulary.source, id, score);

@@ -7,7 +7,7 @@
 
 namespace heddle::text {
 
-using Id = uint32_t;
+using TokenId = uint32_t;
 
 enum class TokenType : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };  // GGUF's numbers
 
@@ -20,7 +20,7 @@ struct Vocabulary {
   std::vector<float> scores;        // empty, or one per token
   std::vector<TokenType> types;     // empty (all normal), or one per token
   std::vector<std::string> merges;  // "a b", best first
-  std::optional<Id> bos, eos, eot, eom, unknown, separator, padding, mask;
+  std::optional<TokenId> bos, eos, eot, eom, unknown, separator, padding, mask;
   std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix;
   bool remove_extra_whitespaces = false;
   std::string precompiled_charsmap;  // SentencePiece's normalizer, as bytes

@@ -12,17 +12,17 @@
 namespace heddle::text {
 namespace {
 
-using Listed = std::vector<std::pair<std::string_view, Id>>;
+using Listed = std::vector<std::pair<std::string_view, TokenId>>;
 
 Listed beginning(const std::vector<std::string>& tokens) {
   Listed list;
-  for (Id id = 0; id < tokens.size(); ++id) list.emplace_back(tokens[id], id);
+  for (TokenId id = 0; id < tokens.size(); ++id) list.emplace_back(tokens[id], id);
   return list;
 }
 
 Listed continuing(const std::vector<std::string>& tokens, std::string_view prefix) {
   Listed list;
-  for (Id id = 0; id < tokens.size(); ++id) {
+  for (TokenId id = 0; id < tokens.size(); ++id) {
     const std::string_view token = tokens[id];
     if (token.substr(0, prefix.size()) == prefix) list.emplace_back(token.substr(prefix.size()), id);
   }
@@ -46,7 +46,7 @@ class WordPiece : public Model {
         beginning_(beginning(tokens)),
         continuing_(continuing(tokens, options_.continuation)) {}
 
-  void encode(std::string_view piece, std::vector<Id>& out) const override {
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
     if (piece.empty()) return;
     const size_t first = out.size();
     if (options_.begin.empty() ? match(piece, out) : match(options_.begin + std::string(piece), out)) return;
@@ -56,7 +56,7 @@ class WordPiece : public Model {
   }
 
  private:
-  bool match(std::string_view word, std::vector<Id>& out) const {
+  bool match(std::string_view word, std::vector<TokenId>& out) const {
     if (word.size() > options_.most_characters && count_characters(word) > options_.most_characters) return false;
     for (size_t at = 0; at < word.size();) {
       const auto [length, id] = (at == 0 ? beginning_ : continuing_).longest_prefix(word.substr(at));
@@ -73,12 +73,12 @@ class WordPiece : public Model {
 
 class WordLevel : public Model {
  public:
-  WordLevel(const std::vector<std::string>& tokens, std::optional<Id> unknown) : unknown_(unknown) {
-    for (Id id = 0; id < tokens.size(); ++id)
+  WordLevel(const std::vector<std::string>& tokens, std::optional<TokenId> unknown) : unknown_(unknown) {
+    for (TokenId id = 0; id < tokens.size(); ++id)
       if (!tokens[id].empty()) ids_.insert_or_assign(tokens[id], id);
   }
 
-  void encode(std::string_view piece, std::vector<Id>& out) const override {
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
     if (piece.empty()) return;
     const auto found = ids_.find(std::string(piece));
     if (found == ids_.end() && !unknown_) throw_unknown(piece);
@@ -86,8 +86,8 @@ class WordLevel : public Model {
   }
 
  private:
-  std::unordered_map<std::string, Id> ids_;
-  std::optional<Id> unknown_;
+  std::unordered_map<std::string, TokenId> ids_;
+  std::optional<TokenId> unknown_;
 };
 
 }  // namespace
@@ -115,7 +115,7 @@ std::string clean_up_spaces(std::string_view text) {
   return out;
 }
 
-std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<Id> unknown) {
+std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<TokenId> unknown) {
   return std::make_unique<const WordLevel>(tokens, unknown);
 }
 

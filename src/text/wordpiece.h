@@ -13,16 +13,16 @@
 namespace heddle::text {
 
 struct WordPieceOptions {
-  std::optional<Id> unknown;  // without it, an unknown word is an Error
-  std::string begin;          // put before each word: U+2581 where vocabularies mark the beginning (GGUF), or empty
-  std::string continuation;   // what tokens that continue a word begin with: "##", or empty
+  std::optional<TokenId> unknown;  // without it, an unknown word is an Error
+  std::string begin;         // put before each word: U+2581 where vocabularies mark the beginning (GGUF), or empty
+  std::string continuation;  // what tokens that continue a word begin with: "##", or empty
   size_t most_characters = SIZE_MAX;  // a longer word is unknown
 };
 
 // `tokens` by id; empty ones are never found in a text.
 std::unique_ptr<const Model> make_wordpiece(const std::vector<std::string>& tokens, WordPieceOptions options);
 
-std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<Id> unknown);
+std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<TokenId> unknown);
 
 // Decoded words have a space before each; the one before punctuation and English contractions goes: "it 's ." becomes
 // "it's.". llama.cpp's rules.

@@ -9,9 +9,9 @@ namespace heddle::text {
 
 Pipeline word_piece_pipeline(const Vocabulary& vocabulary) {
   constexpr std::string_view mark = "\u2581";
-  Pipeline pipeline = begin_pipeline(vocabulary, {.bos = Id(101), .add_bos = true});
-  const Id separator = vocabulary.separator.value_or(102), unknown = vocabulary.unknown.value_or(100);
-  for (const Id id : {separator, unknown})
+  Pipeline pipeline = begin_pipeline(vocabulary, {.bos = TokenId(101), .add_bos = true});
+  const TokenId separator = vocabulary.separator.value_or(102), unknown = vocabulary.unknown.value_or(100);
+  for (const TokenId id : {separator, unknown})
     if (id >= pipeline.tokens.size())
       throw Error("{}: the special token {} is not among the {} tokens", vocabulary.source, id, pipeline.tokens.size());
   if (vocabulary.add_sep.value_or(true)) pipeline.suffix = {separator};

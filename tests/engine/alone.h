@@ -7,9 +7,9 @@ namespace heddle::test::fake {
 
 struct Answer {
   std::vector<engine::Pick> picks;
-  engine::Ending ending = engine::Ending::none;
+  engine::FinishReason finish_reason = engine::FinishReason::none;
   std::string reason;
-  uint32_t prompt = 0, reused = 0, made = 0;
+  uint32_t prompt = 0, cached_tokens = 0, generated = 0;
   std::vector<engine::Pick> prompt_picks;
   std::vector<float> embedding;
 
@@ -22,13 +22,14 @@ struct Answer {
 
 // What comes with an event beside a token: each where it was asked for, and once.
 inline void note(const engine::Request& request, const engine::Event& event, Answer& answer) {
-  const bool broken = event.ending == engine::Ending::cancelled || event.ending == engine::Ending::failed;
-  const bool first = answer.picks.empty(), whole = event.ending != engine::Ending::none && !broken;
+  const bool broken =
+      event.finish_reason == engine::FinishReason::cancelled || event.finish_reason == engine::FinishReason::failed;
+  const bool first = answer.picks.empty(), whole = event.finish_reason != engine::FinishReason::none && !broken;
   EXPECT_TRUE(broken || (event.prompt_picks != nullptr) == (request.prompt_logprobs && first));
   EXPECT_EQ(event.embedding.empty(), !(request.embed && whole));
   if (event.prompt_picks) answer.prompt_picks = *event.prompt_picks;
   answer.embedding = event.embedding;
-  EXPECT_EQ(event.steps != nullptr, request.trace && event.ending != engine::Ending::none);
+  EXPECT_EQ(event.steps != nullptr, request.trace && event.finish_reason != engine::FinishReason::none);
 }
 
 inline std::vector<float> pooled_alone(const model::Model& model, const std::vector<std::vector<float>>& states) {
@@ -66,11 +67,11 @@ inline Answer answer_alone(const model::Model& model, const engine::Request& req
   }
   if (request.embed) {
     answer.embedding = pooled_alone(model, states);
-    answer.ending = engine::Ending::stop;
+    answer.finish_reason = engine::FinishReason::stop;
     return answer;
   }
-  if (request.most == 0) {
-    answer.ending = engine::Ending::length;
+  if (request.max_tokens == 0) {
+    answer.finish_reason = engine::FinishReason::length;
     return answer;
   }
   std::vector<uint32_t> made;
@@ -81,10 +82,12 @@ inline Answer answer_alone(const model::Model& model, const engine::Request& req
     sampler.accept(made.back());
     for (const auto& stop : request.stops)
       if (stop.size() <= made.size() && std::equal(stop.begin(), stop.end(), made.end() - ptrdiff_t(stop.size())))
-        answer.ending = engine::Ending::stop;
-    if (answer.ending == engine::Ending::none && made.size() == request.most) answer.ending = engine::Ending::length;
-    if (answer.ending == engine::Ending::none && position == context) answer.ending = engine::Ending::context;
-    if (answer.ending != engine::Ending::none) return answer;
+        answer.finish_reason = engine::FinishReason::stop;
+    if (answer.finish_reason == engine::FinishReason::none && made.size() == request.max_tokens)
+      answer.finish_reason = engine::FinishReason::length;
+    if (answer.finish_reason == engine::FinishReason::none && position == context)
+      answer.finish_reason = engine::FinishReason::context;
+    if (answer.finish_reason != engine::FinishReason::none) return answer;
     reading.read(reading.next(made.back(), position++));
   }
 }

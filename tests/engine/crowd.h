@@ -13,7 +13,7 @@
 
 namespace heddle::test {
 
-using engine::Ending;
+using engine::FinishReason;
 
 // A model on the CPU with a cache for a crowd.
 struct World {
@@ -61,12 +61,12 @@ struct Picks {
 struct Answer : Picks {
   Picks prompt;
   std::vector<float> embedding;
-  Ending ending = Ending::none;
+  FinishReason finish_reason = FinishReason::none;
 
   bool operator==(const Answer&) const = default;
 };
 inline void PrintTo(const Answer& answer, std::ostream* out) {
-  *out << "ending " << int(answer.ending) << ", tokens";
+  *out << "ending " << int(answer.finish_reason) << ", tokens";
   for (const uint32_t token : answer.tokens) *out << " " << token;
 }
 
@@ -90,12 +90,12 @@ inline Answer answer_alone(model::Session& session, std::vector<float> logits, c
     sampler.accept(pick.id);
     answer.add(pick);
     if (std::any_of(request.stops.begin(), request.stops.end(), stopped))
-      answer.ending = Ending::stop;
-    else if (answer.tokens.size() == request.most)
-      answer.ending = Ending::length;
+      answer.finish_reason = FinishReason::stop;
+    else if (answer.tokens.size() == request.max_tokens)
+      answer.finish_reason = FinishReason::length;
     else if (request.prompt.size() + answer.tokens.size() > session.context())
-      answer.ending = Ending::context;
-    if (answer.ending != Ending::none) return answer;
+      answer.finish_reason = FinishReason::context;
+    if (answer.finish_reason != FinishReason::none) return answer;
     const auto next = session.feed({&pick.id, 1});
     logits.assign(next.begin(), next.end());
   }
@@ -131,10 +131,11 @@ inline std::vector<Answer> answers_alone(World& world, const engine::Request& re
       first.prompt.add(engine::score(row, request.prompt[i + 1], *request.prompt_logprobs));
   });
   if (request.embed) first.embedding = embedding_alone(world, request.prompt);
-  if (request.embed || request.most == 0) first.ending = request.embed ? Ending::stop : Ending::length;
-  std::vector<Answer> answers(request.copies, first);
-  if (first.ending != Ending::none) return answers;
-  for (uint32_t copy = 0; copy < request.copies; ++copy) {
+  if (request.embed || request.max_tokens == 0)
+    first.finish_reason = request.embed ? FinishReason::stop : FinishReason::length;
+  std::vector<Answer> answers(request.n, first);
+  if (first.finish_reason != FinishReason::none) return answers;
+  for (uint32_t copy = 0; copy < request.n; ++copy) {
     session.rewind(uint32_t(request.prompt.size()));
     answers[copy] = answer_alone(session, logits, request, copy);
     answers[copy].prompt = first.prompt;
@@ -200,10 +201,10 @@ class Asker {
     if (i < 4) return long_answer(i);
     return {.prompt = prompt(i),
             .sampling = sampling(i),
-            .most = i % 16 == 5    ? engine::no_limit
-                    : i % 12 == 10 ? 0
-                                   : 1 + below(most),
-            .copies = i % 3 ? 1 : 1 + below(4),
+            .max_tokens = i % 16 == 5    ? engine::no_limit
+                          : i % 12 == 10 ? 0
+                                         : 1 + below(most),
+            .n = i % 3 ? 1 : 1 + below(4),
             .priority = int(below(3)) - 1,
             .reuse = below(8) != 0,
             .prompt_logprobs = i % 3 == 1 ? std::optional(below(3)) : std::nullopt,
@@ -212,7 +213,7 @@ class Asker {
   // Of two words in a row that never ends, or in a random order: guesses are right, or not. Short prompts, so that they
   // run at once and then need more memory than there is.
   engine::Request long_answer(uint32_t i) {
-    engine::Request request{.prompt = tokens(5), .most = world_.model.context / 2};
+    engine::Request request{.prompt = tokens(5), .max_tokens = world_.model.context / 2};
     request.sampling.temperature = i % 2 ? 1 : 0;
     request.sampling.seed = random_();
     request.sampling.logit_bias = {{i, 100.f}, {i + 7, 100.f}};

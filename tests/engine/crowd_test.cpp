@@ -20,21 +20,21 @@ using Answers = std::vector<std::vector<Answer>>;  // (requests, copies)
 
 Answers room_for(const std::vector<Asked>& all) {
   Answers answers;
-  for (const Asked& asked : all) answers.emplace_back(asked.request.copies);
+  for (const Asked& asked : all) answers.emplace_back(asked.request.n);
   return answers;
 }
 void note(Answer& answer, const Event& event) {
-  EXPECT_EQ(answer.ending, Ending::none) << "an event after the end";
-  answer.ending = event.ending;
+  EXPECT_EQ(answer.finish_reason, FinishReason::none) << "an event after the end";
+  answer.finish_reason = event.finish_reason;
   if (event.prompt_picks) {
     EXPECT_TRUE(answer.tokens.empty() && answer.prompt.tokens.empty()) << "more than once, or late";
     for (const engine::Pick& pick : *event.prompt_picks) answer.prompt.add(pick);
   }
   answer.embedding = event.embedding;
-  if (event.ending == Ending::none)
+  if (event.finish_reason == FinishReason::none)
     answer.add(event.pick);
   else
-    EXPECT_EQ(event.made, answer.tokens.size()) << event.reason;
+    EXPECT_EQ(event.generated, answer.tokens.size()) << event.reason;
 }
 void expect_as_alone(const Answers& answers, const std::vector<Asked>& all) {
   for (size_t i = 0; i < all.size(); ++i)
@@ -62,7 +62,7 @@ engine::Metrics run(World& world, const std::vector<Asked>& all, const Crowd& cr
   std::shuffle(order.begin(), order.end(), random);
   Answers answers = room_for(all);
   for (const size_t i : order) {
-    engine.submit(all[i].request, [&answers, i](const Event& event) { note(answers[i][event.copy], event); });
+    engine.submit(all[i].request, [&answers, i](const Event& event) { note(answers[i][event.index], event); });
     for (uint32_t steps = uint32_t(random() % 8); steps > 5; --steps) engine.step();
   }
   for (uint32_t steps = 0; !engine.idle() && steps < 100'000; ++steps) {
@@ -113,7 +113,7 @@ TEST(Crowd, AnswersAreThoseOfEachAloneThroughThreads) {
   std::mutex mutex;
   std::condition_variable ended;
   size_t open = 0;
-  for (const Asked& asked : all) open += asked.request.copies;
+  for (const Asked& asked : all) open += asked.request.n;
   Engine engine(world.model, *world.backend, world.limits);
   engine::EngineThread thread(engine);
   std::vector<std::thread> users;
@@ -121,8 +121,8 @@ TEST(Crowd, AnswersAreThoseOfEachAloneThroughThreads) {
     users.emplace_back([&, user] {
       for (size_t i = user; i < all.size(); i += 4)
         thread.submit(all[i].request, [&, i](const Event& event) {
-          note(answers[i][event.copy], event);  // one call after the other
-          if (event.ending == Ending::none) return;
+          note(answers[i][event.index], event);  // one call after the other
+          if (event.finish_reason == FinishReason::none) return;
           const std::lock_guard lock(mutex);
           --open;
           ended.notify_all();
@@ -139,16 +139,16 @@ TEST(Crowd, ABeginningIsComputedOnce) {
   World world(tiny_model(), {.rows = 48, .kv_blocks = 64, .block_tokens = 16});
   Engine engine(world.model, *world.backend, world.limits, {.speculation = Speculation::off});
   const auto ask = [&](const std::vector<uint32_t>& prompt, bool reuse = true) {
-    engine::Request request{.prompt = prompt, .most = 3, .reuse = reuse};
+    engine::Request request{.prompt = prompt, .max_tokens = 3, .reuse = reuse};
     request.sampling.temperature = 0;
     Event end;
     engine.submit(request, [&](const Event& event) { end = event; });
     const uint64_t before = engine.metrics().prompt_computed;
     while (!engine.idle()) engine.step();
-    EXPECT_EQ(end.ending, Ending::length);
+    EXPECT_EQ(end.finish_reason, FinishReason::length);
     EXPECT_EQ(end.prompt, prompt.size());
-    EXPECT_EQ(engine.metrics().prompt_computed - before, end.prompt - end.reused);
-    return end.reused;
+    EXPECT_EQ(engine.metrics().prompt_computed - before, end.prompt - end.cached_tokens);
+    return end.cached_tokens;
   };
   std::vector<uint32_t> first(150), second(160);
   for (uint32_t i = 0; i < 160; ++i) second[i] = (i * 7919) % world.model.vocabulary;

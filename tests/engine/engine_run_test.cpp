@@ -7,7 +7,7 @@
 namespace heddle::test::fake {
 namespace {
 
-using engine::Ending;
+using engine::FinishReason;
 using engine::no_limit;
 using engine::Request;
 
@@ -23,7 +23,7 @@ TEST(EngineRun, AQuietStreamGoesOnByItself) {
   EXPECT_EQ(house.backend.begun, 3u) << "64, 64 and 21";
   EXPECT_EQ(house.backend.launched, 149u);
   EXPECT_EQ(house.backend.batches, 1u);
-  EXPECT_EQ(house.metrics().made, 150u);
+  EXPECT_EQ(house.metrics().generated, 150u);
 }
 
 TEST(EngineRun, PenaltiesLookAtTheWholeText) {
@@ -62,7 +62,7 @@ TEST(EngineRun, EndsAreKeptAndWhatWasPickedBeyondIsNotTold) {
   const auto stopped = house.submit(request);
   house.submit(seeded(some_tokens(7, 2), 50, 9));
   house.run();
-  EXPECT_LE(house.answer(stopped).made, 22u);
+  EXPECT_LE(house.answer(stopped).generated, 22u);
   house.expect_as_alone();
   EXPECT_FALSE(house.backend.stepping);
 }
@@ -78,8 +78,8 @@ TEST(EngineRun, NobodyIsComputedForLongAfterItsEnd) {
   const auto stopped = house.submit(request);
   const auto other = house.submit(seeded(some_tokens(10, 2), 60, 9));
   house.run();
-  const uint32_t made = house.answer(stopped).made + house.answer(other).made;
-  EXPECT_LT(house.answer(stopped).made, 20u);
+  const uint32_t made = house.answer(stopped).generated + house.answer(other).generated;
+  EXPECT_LT(house.answer(stopped).generated, 20u);
   EXPECT_LE(house.backend.rows - rows + house.backend.launched_rows - launched, 2 * 10 + made + 2u);
 }
 
@@ -102,12 +102,12 @@ TEST(EngineRun, CancelsArePrompt) {
   EXPECT_TRUE(house.backend.stepping);
   house.engine->cancel(first);
   house.step();
-  EXPECT_EQ(house.answer(first).ending, Ending::cancelled);
-  EXPECT_EQ(house.answer(first).made, 10u);
+  EXPECT_EQ(house.answer(first).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(house.answer(first).generated, 10u);
   house.step();
   house.engine->cancel(second);
   house.step();
-  EXPECT_EQ(house.answer(second).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(second).finish_reason, FinishReason::cancelled);
   EXPECT_TRUE(house.engine->idle());
   EXPECT_FALSE(house.backend.stepping);
   const auto third = house.submit(seeded(some_tokens(10), 60, 3));
@@ -142,7 +142,7 @@ TEST(EngineRun, FaultsFailTheirRows) {
   for (int i = 0; i < 10; ++i) house.step();
   house.backend.fault("lost its way");
   house.run();
-  EXPECT_EQ(house.answer(first).ending, Ending::failed);
+  EXPECT_EQ(house.answer(first).finish_reason, FinishReason::failed);
   EXPECT_EQ(house.answer(first).reason, "lost its way");
   EXPECT_EQ(house.metrics().blocks_cached, 0u);
   EXPECT_FALSE(house.backend.stepping);
@@ -163,11 +163,11 @@ TEST(EngineRun, NothingToPickFailsTheRow) {
   const auto first = house.submit(seeded(some_tokens(10), 60, 3));
   const auto second = house.submit(seeded(some_tokens(10, 2), 60, 3));
   house.run();
-  const bool which = house.answer(first).ending == Ending::failed;
+  const bool which = house.answer(first).finish_reason == FinishReason::failed;
   const auto failed = which ? first : second, other = which ? second : first;
-  EXPECT_EQ(house.answer(failed).ending, Ending::failed);
+  EXPECT_EQ(house.answer(failed).finish_reason, FinishReason::failed);
   EXPECT_EQ(house.answer(failed).reason, "the logits have no token that can be picked");
-  EXPECT_LT(house.answer(failed).made, 20u);
+  EXPECT_LT(house.answer(failed).generated, 20u);
   expect_same(house.answer(failed), house.alone(failed), false);
   expect_same(house.answer(other), house.alone(other));
 }

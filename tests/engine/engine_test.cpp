@@ -11,7 +11,7 @@
 namespace heddle::test::fake {
 namespace {
 
-using engine::Ending;
+using engine::FinishReason;
 using engine::no_limit;
 using engine::Request;
 
@@ -30,10 +30,10 @@ TEST(Engine, OneRequestAlone) {
   EXPECT_FALSE(house.engine->idle());
   house.run();
   house.expect_as_alone();
-  EXPECT_EQ(house.answer(id).ending, Ending::length);
+  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
   EXPECT_EQ(house.answer(id).prompt, 10u);
-  EXPECT_EQ(house.answer(id).made, 7u);
-  EXPECT_EQ(house.answer(id).reused, 0u);
+  EXPECT_EQ(house.answer(id).generated, 7u);
+  EXPECT_EQ(house.answer(id).cached_tokens, 0u);
   EXPECT_EQ(house.backend.rows, 16u) << "a prompt of 10, and all of 7 tokens but the last";
   EXPECT_FALSE(house.step()) << "nothing is left to do";
 }
@@ -58,19 +58,19 @@ TEST(Engine, EndsByStopLengthAndContext) {
   House<> house(fake_limits(64), {}, fake_model(30));
   const auto full = house.submit(greedy(some_tokens(9), no_limit));
   house.run();
-  EXPECT_EQ(house.answer(full).ending, Ending::context);
-  EXPECT_EQ(house.answer(full).made, 22u) << "the last token needs no place";
+  EXPECT_EQ(house.answer(full).finish_reason, FinishReason::context);
+  EXPECT_EQ(house.answer(full).generated, 22u) << "the last token needs no place";
   const auto tokens = house.answer(full).tokens();
   Request request = greedy(some_tokens(9), 15);
   request.stops = {{tokens[5], tokens[5] ^ 1}, {tokens[3], tokens[4]}};
   const auto stopped = house.submit(request);
   house.run();
-  EXPECT_EQ(house.answer(stopped).ending, Ending::stop);
-  EXPECT_EQ(house.answer(stopped).made, 5u) << "the stop itself is given out";
+  EXPECT_EQ(house.answer(stopped).finish_reason, FinishReason::stop);
+  EXPECT_EQ(house.answer(stopped).generated, 5u) << "the stop itself is given out";
   request.stops = {{some_tokens(9).back(), tokens[0]}};
   const auto across = house.submit(request);
   house.run();
-  EXPECT_EQ(house.answer(across).made, 15u) << "a stop does not begin in the prompt";
+  EXPECT_EQ(house.answer(across).generated, 15u) << "a stop does not begin in the prompt";
   house.expect_as_alone();
 }
 
@@ -93,9 +93,9 @@ TEST(Engine, RefusesWhatCanNeverBeDone) {
   EXPECT_EQ(refusal(house, greedy(some_tokens(20), 3)),
             "the prompt is too long: expected fewer than 20 tokens, what the KV cache can hold, found 20");
   Request request = greedy(some_tokens(3), 3);
-  request.copies = 0;
+  request.n = 0;
   EXPECT_EQ(refusal(house, request), "expected 1 to 1024 copies, found 0");
-  request.copies = 1;
+  request.n = 1;
   request.stops = {{1}, {}};
   EXPECT_EQ(refusal(house, request), "expected a token or more in a stop, found none");
   request.stops.clear();
@@ -119,7 +119,7 @@ TEST(Engine, RefusesWhatItsLimitsCannotDo) {
 }
 
 TEST(Engine, IsBusyWhenTooManyWait) {
-  House<> house(fake_limits(64), {.most_waiting = 2});
+  House<> house(fake_limits(64), {.max_waiting = 2});
   house.submit(greedy(some_tokens(3), 3));
   house.submit(greedy(some_tokens(3), 3));
   try {
@@ -141,7 +141,7 @@ TEST(Engine, CancelsInEveryState) {
   house.engine->cancel(queued);
   EXPECT_TRUE(house.answer(queued).reason.empty()) << "it is told in the next step";
   house.step();
-  EXPECT_EQ(house.answer(queued).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(queued).finish_reason, FinishReason::cancelled);
   EXPECT_EQ(house.answer(queued).reason, "cancelled");
   EXPECT_EQ(house.backend.rows, 0u);
 
@@ -150,30 +150,30 @@ TEST(Engine, CancelsInEveryState) {
   house.engine->cancel(prompt);
   house.engine->cancel(prompt);
   house.step();
-  EXPECT_EQ(house.answer(prompt).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(prompt).finish_reason, FinishReason::cancelled);
   EXPECT_EQ(house.backend.rows, 8u);
 
   const auto generating = house.submit(greedy(some_tokens(4, 3), 9));
   for (int i = 0; i < 3; ++i) house.step();
   house.engine->cancel(generating);
   house.run();
-  EXPECT_EQ(house.answer(generating).ending, Ending::cancelled);
-  EXPECT_EQ(house.answer(generating).made, 3u);
+  EXPECT_EQ(house.answer(generating).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(house.answer(generating).generated, 3u);
   house.engine->cancel(generating);
   house.engine->cancel(12345);
   EXPECT_FALSE(house.step());
-  EXPECT_EQ(house.metrics().finished[size_t(Ending::cancelled)], 3u);
+  EXPECT_EQ(house.metrics().finished[size_t(FinishReason::cancelled)], 3u);
 }
 
 TEST(Engine, FinishesOneCopyAndTheOthersGoOn) {
   House<> house(fake_limits(64));
   engine::Request request = seeded(some_tokens(9), 12, 3);
-  request.copies = 4;
+  request.n = 4;
   engine::RequestId id = 0;
   id = house.submit(request, [&](const engine::Event& event) {
-    if (event.ending != Ending::none) return;
+    if (event.finish_reason != FinishReason::none) return;
     for (const uint32_t copy : {0u, 2u})
-      if (event.copy == copy && house.answer(id, copy).picks.size() == 5) house.engine->finish(id, copy);
+      if (event.index == copy && house.answer(id, copy).picks.size() == 5) house.engine->finish(id, copy);
   });
   house.engine->finish(id, 1);
   house.step();
@@ -184,10 +184,10 @@ TEST(Engine, FinishesOneCopyAndTheOthersGoOn) {
       expect_same(house.answer(id, copy), house.alone(id, copy));
       continue;
     }
-    EXPECT_EQ(house.answer(id, copy).ending, Ending::stop);
-    EXPECT_EQ(house.answer(id, copy).made, 5u);
+    EXPECT_EQ(house.answer(id, copy).finish_reason, FinishReason::stop);
+    EXPECT_EQ(house.answer(id, copy).generated, 5u);
   }
-  EXPECT_EQ(house.metrics().finished[size_t(Ending::stop)], 2u);
+  EXPECT_EQ(house.metrics().finished[size_t(FinishReason::stop)], 2u);
 }
 
 TEST(Engine, ACallbackMayCancelItselfAndOthersAndSubmit) {
@@ -195,15 +195,15 @@ TEST(Engine, ACallbackMayCancelItselfAndOthersAndSubmit) {
   engine::RequestId other = 0, own = 0, late = 0;
   other = house.submit(greedy(some_tokens(5, 2), 50));
   own = house.submit(greedy(some_tokens(5), 50), [&](const engine::Event& event) {
-    if (event.ending != Ending::none || house.answer(own).picks.size() != 3) return;
+    if (event.finish_reason != FinishReason::none || house.answer(own).picks.size() != 3) return;
     house.engine->cancel(other);
     house.engine->cancel(own);
     late = house.submit(greedy(some_tokens(5, 3), 4));
   });
   house.run();
-  EXPECT_EQ(house.answer(own).made, 3u);
-  EXPECT_EQ(house.answer(own).ending, Ending::cancelled);
-  EXPECT_EQ(house.answer(other).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(own).generated, 3u);
+  EXPECT_EQ(house.answer(own).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(house.answer(other).finish_reason, FinishReason::cancelled);
   expect_same(house.answer(late), house.alone(late));
 }
 
@@ -211,14 +211,14 @@ TEST(Engine, ACallbackThatThrowsEndsItsOwnRequestOnly) {
   House<> house(fake_limits(64));
   const auto healthy = house.submit(greedy(some_tokens(5, 2), 20));
   const auto bad = house.submit(greedy(some_tokens(5), 20), [](const engine::Event& event) {
-    if (event.ending == Ending::none) throw std::runtime_error("the line is closed");
+    if (event.finish_reason == FinishReason::none) throw std::runtime_error("the line is closed");
     throw 5;
   });
   const auto odd = house.submit(greedy(some_tokens(5), 20), [](const engine::Event&) { throw 5; });
   house.run();
-  EXPECT_EQ(house.answer(bad).ending, Ending::cancelled);
+  EXPECT_EQ(house.answer(bad).finish_reason, FinishReason::cancelled);
   EXPECT_EQ(house.answer(bad).reason, "its callback threw: the line is closed");
-  EXPECT_EQ(house.answer(bad).made, 1u);
+  EXPECT_EQ(house.answer(bad).generated, 1u);
   EXPECT_EQ(house.answer(odd).reason, "its callback threw something that is no exception");
   expect_same(house.answer(healthy), house.alone(healthy));
 }
@@ -228,15 +228,15 @@ TEST(Engine, CopiesShareTheirPrompt) {
   for (const uint32_t prompt : {10u, 12u}) {  // with a block that is not whole, and without
     House<> house(fake_limits(64));
     Request request = seeded(some_tokens(prompt), 9, 77);
-    request.copies = 4;
+    request.n = 4;
     const auto id = house.submit(request);
     house.run();
     house.expect_as_alone();
     EXPECT_NE(house.answer(id, 0).tokens(), house.answer(id, 1).tokens());
     EXPECT_EQ(house.backend.rows, prompt + 4 * 8);
     EXPECT_EQ(house.backend.copied, prompt % 4 ? 3u : 0u);
-    EXPECT_EQ(house.answer(id, 0).reused, 0u);
-    EXPECT_EQ(house.answer(id, 3).reused, prompt);
+    EXPECT_EQ(house.answer(id, 0).cached_tokens, 0u);
+    EXPECT_EQ(house.answer(id, 3).cached_tokens, prompt);
   }
 }
 
@@ -244,7 +244,7 @@ TEST(Engine, CopiesForWhichThereIsNoBlockComeLater) {
   for (const bool reuse : {true, false}) {
     House<> house(fake_limits(6), {.prefix_cache = reuse});
     Request request = seeded(some_tokens(10), 8, 5);
-    request.copies = 5;
+    request.n = 5;
     house.submit(request);
     house.run();
     house.expect_as_alone();
@@ -263,17 +263,17 @@ TEST(Engine, ABeginningIsComputedOnce) {
   longer.push_back(9);
   const auto second = house.submit(greedy(longer, 1));
   house.run();
-  EXPECT_EQ(house.answer(first).reused, 0u);
-  EXPECT_EQ(house.answer(second).reused, 20u);
+  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 20u);
   EXPECT_EQ(house.backend.rows - rows, 3u);
   const auto third = house.submit(greedy(some_tokens(20), 1));
   house.run();
-  EXPECT_EQ(house.answer(third).reused, 16u) << "a token at least is computed";
+  EXPECT_EQ(house.answer(third).cached_tokens, 16u) << "a token at least is computed";
   Request own = greedy(longer, 1);
   own.reuse = false;
   const auto fourth = house.submit(own);
   house.run();
-  EXPECT_EQ(house.answer(fourth).reused, 0u);
+  EXPECT_EQ(house.answer(fourth).cached_tokens, 0u);
   EXPECT_EQ(house.metrics().prompt_reused, 36u);
   EXPECT_EQ(house.metrics().prompt_computed, 22u + 3u + 4u + 23u);
   house.expect_as_alone();
@@ -288,7 +288,7 @@ TEST(Engine, AnswersAreABeginningToo) {
   talk.push_back(3);
   const auto second = house.submit(greedy(talk, 4));
   house.run();
-  EXPECT_EQ(house.answer(second).reused, 16u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 16u);
   house.expect_as_alone();
 }
 
@@ -298,7 +298,7 @@ TEST(Engine, NothingIsReusedWithoutThePrefixCache) {
   house.run();
   const auto second = house.submit(greedy(some_tokens(22), 3));
   house.run();
-  EXPECT_EQ(house.answer(second).reused, 0u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 0u);
   EXPECT_EQ(house.metrics().blocks_cached, 0u);
 }
 
@@ -317,9 +317,9 @@ TEST(Engine, WhoComesMeanwhileWaitsForWhatAnotherComputes) {
   const auto third = house.submit(greedy(some_tokens(50), 5));
   house.run();
   house.expect_as_alone();
-  EXPECT_EQ(house.answer(first).reused, 0u);
-  EXPECT_EQ(house.answer(second).reused, 48u);
-  EXPECT_EQ(house.answer(third).reused, 48u);
+  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 48u);
+  EXPECT_EQ(house.answer(third).cached_tokens, 48u);
   EXPECT_EQ(house.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
 }
 
@@ -346,7 +346,7 @@ TEST(Engine, TheLowestPriorityLosesItsBlocks) {
   House<> house(fake_limits(8));
   std::vector<engine::RequestId> order;
   const auto note = [&](const engine::Event& event) {
-    if (event.ending != Ending::none) order.push_back(event.request);
+    if (event.finish_reason != FinishReason::none) order.push_back(event.request);
   };
   std::vector<engine::RequestId> ids;
   for (const int priority : {0, -1, 1}) {
@@ -380,13 +380,13 @@ TEST(Engine, AFaultFailsThoseInTheBatch) {
   const auto waits = house.submit(greedy(some_tokens(10, 1), 5));
   const auto b = house.submit(greedy(some_tokens(40, 2), 5));
   house.step();
-  EXPECT_EQ(house.answer(a).ending, Ending::failed);
+  EXPECT_EQ(house.answer(a).finish_reason, FinishReason::failed);
   EXPECT_EQ(house.answer(a).reason, "the bus fell off");
   EXPECT_EQ(house.metrics().blocks_cached, 0u) << "nothing of it can be found";
   EXPECT_EQ(house.metrics().faults, 1u);
   house.run();
   for (const auto id : {waits, b})
-    if (house.answer(id).ending != Ending::failed) expect_same(house.answer(id), house.alone(id));
+    if (house.answer(id).finish_reason != FinishReason::failed) expect_same(house.answer(id), house.alone(id));
   const auto after = house.submit(greedy(some_tokens(10, 1), 20));
   house.run();
   expect_same(house.answer(after), house.alone(after));
@@ -401,7 +401,7 @@ TEST(Engine, StopsWhereTheBackendIsLost) {
   house.backend.fault("the device is gone", true);
   EXPECT_TRUE(house.step());
   for (const auto id : {a, queued}) {
-    EXPECT_EQ(house.answer(id).ending, Ending::failed);
+    EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed);
     EXPECT_EQ(house.answer(id).reason, "the device is gone");
   }
   EXPECT_EQ(house.engine->stopped(), "the device is gone");
@@ -414,12 +414,12 @@ TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
   House<> house(fake_limits(64));
   Request banned = greedy(some_tokens(5), 5);
   for (uint32_t i = 0; i < 16; ++i) banned.sampling.logit_bias[i] = -INFINITY;
-  banned.copies = 2;
+  banned.n = 2;
   const auto bad = house.submit(banned);
   const auto good = house.submit(greedy(some_tokens(5), 5));
   house.run();
-  EXPECT_EQ(house.answer(bad, 0).ending, Ending::failed);
-  EXPECT_EQ(house.answer(bad, 1).ending, Ending::failed);
+  EXPECT_EQ(house.answer(bad, 0).finish_reason, FinishReason::failed);
+  EXPECT_EQ(house.answer(bad, 1).finish_reason, FinishReason::failed);
   EXPECT_FALSE(house.answer(bad).reason.empty());
   expect_same(house.answer(good), house.alone(good));
 }
@@ -428,7 +428,7 @@ TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
   for (uint64_t seed = 1; seed < 11; ++seed) {
     House<> house(fake_limits(200), {.speculation = engine::Speculation::off});
     Request three = seeded(some_tokens(5), 30, seed);
-    three.copies = 3;
+    three.n = 3;
     const auto bad = house.submit(three);
     const auto good = house.submit(seeded(some_tokens(5, 2), 30, seed + 100));
     for (int i = 0; i < 8; ++i) house.step();
@@ -437,7 +437,7 @@ TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
       if (std::exchange(once, false)) logits[0] = NAN;
     };
     house.run();
-    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(house.answer(bad, copy).ending, Ending::failed);
+    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(house.answer(bad, copy).finish_reason, FinishReason::failed);
     expect_same(house.answer(good), house.alone(good));
   }
 }

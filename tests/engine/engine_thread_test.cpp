@@ -30,18 +30,19 @@ class Told {
     events_.push_back(event);
     changed_.notify_all();
   }
-  size_t ends(Ending ending = Ending::none) const {  // none: of any kind
+  size_t ends(FinishReason ending = FinishReason::none) const {  // none: of any kind
     const std::lock_guard lock(mutex_);
     size_t count = 0;
     for (const Event& event : events_)
-      if (event.ending != Ending::none && (ending == Ending::none || event.ending == ending)) ++count;
+      if (event.finish_reason != FinishReason::none && (ending == FinishReason::none || event.finish_reason == ending))
+        ++count;
     return count;
   }
   std::vector<uint32_t> tokens(uint32_t copy = 0) const {
     const std::lock_guard lock(mutex_);
     std::vector<uint32_t> ids;
     for (const Event& event : events_)
-      if (event.copy == copy && event.ending == Ending::none) ids.push_back(event.pick.id);
+      if (event.index == copy && event.finish_reason == FinishReason::none) ids.push_back(event.pick.id);
     return ids;
   }
   Event last() const {
@@ -56,7 +57,7 @@ class Told {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 20s, [&] {
       size_t ended = 0;
-      for (const Event& event : events_) ended += event.ending != Ending::none;
+      for (const Event& event : events_) ended += event.finish_reason != FinishReason::none;
       return ended >= count;
     });
   }
@@ -87,7 +88,7 @@ class Gate {
 };
 
 Request request(uint32_t first, uint32_t most, uint32_t copies = 1) {
-  Request request{.prompt = {first}, .most = most, .copies = copies};
+  Request request{.prompt = {first}, .max_tokens = most, .n = copies};
   request.sampling.temperature = 0;
   return request;
 }
@@ -106,7 +107,7 @@ class EngineThreads : public testing::Test {
 
   model::Model model_ = test::counting_model();
   test::CountingBackend backend_;
-  Engine engine_{model_, backend_, {.rows = 64, .kv_blocks = 2048}, {.most_waiting = 256}};
+  Engine engine_{model_, backend_, {.rows = 64, .kv_blocks = 2048}, {.max_waiting = 256}};
   std::optional<EngineThread> thread_;
 };
 
@@ -116,9 +117,9 @@ TEST_F(EngineThreads, TellTokensInOrderAndOneEnd) {
   const RequestId id = thread_->submit(request(7, 250), told.callback());
   ASSERT_TRUE(told.wait_for_ends());
   EXPECT_EQ(told.tokens(), counted(7, 250));
-  EXPECT_EQ(told.last().ending, Ending::length);
+  EXPECT_EQ(told.last().finish_reason, FinishReason::length);
   EXPECT_EQ(told.last().request, id);
-  EXPECT_EQ(told.last().made, 250u);
+  EXPECT_EQ(told.last().generated, 250u);
 }
 
 TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
@@ -138,7 +139,7 @@ TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
       ASSERT_TRUE(one.wait_for_ends(1 + i % 2));
       for (uint32_t copy = 0; copy <= i % 2; ++copy)
         EXPECT_EQ(one.tokens(copy), counted(user * each + i, 5 + i)) << user << " " << i;
-      EXPECT_EQ(one.ends(Ending::length), 1 + i % 2);
+      EXPECT_EQ(one.ends(FinishReason::length), 1 + i % 2);
     }
   thread_.reset();
   for (const auto& of_user : told)
@@ -158,7 +159,7 @@ TEST_F(EngineThreads, RefuseWhereItIsAsked) {
 
 TEST_F(EngineThreads, RefuseWhenTooManyWait) {
   slow_steps();
-  Engine narrow(model_, backend_, {.rows = 4, .kv_blocks = 4}, {.most_waiting = 2});
+  Engine narrow(model_, backend_, {.rows = 4, .kv_blocks = 4}, {.max_waiting = 2});
   std::array<Told, 50> told;
   size_t taken = 0;
   {
@@ -200,13 +201,13 @@ TEST_F(EngineThreads, CancelTheRequestOfACallbackThatThrows) {
   Told thrower, other;
   thread_->submit(request(1, 3000), [&](const Event& event) {
     thrower.add(event);
-    if (event.ending != Ending::none || thrower.tokens().size() == 3) throw std::runtime_error("no more");
+    if (event.finish_reason != FinishReason::none || thrower.tokens().size() == 3) throw std::runtime_error("no more");
   });
   thread_->submit(request(2, 60), other.callback());
   ASSERT_TRUE(thrower.wait_for_ends());
   ASSERT_TRUE(other.wait_for_ends());
   EXPECT_EQ(thrower.tokens(), counted(1, 3));
-  EXPECT_EQ(thrower.last().ending, Ending::cancelled);
+  EXPECT_EQ(thrower.last().finish_reason, FinishReason::cancelled);
   EXPECT_EQ(other.tokens(), counted(2, 60));
   thread_.reset();
   EXPECT_EQ(thrower.ends(), 1u);
@@ -218,14 +219,14 @@ TEST_F(EngineThreads, CanBeUsedFromCallbacks) {
   Told first, second;
   thread_->submit(request(1, 3000), [&](const Event& event) {
     first.add(event);
-    if (first.tokens().size() != 2 || event.ending != Ending::none) return;
+    if (first.tokens().size() != 2 || event.finish_reason != FinishReason::none) return;
     thread_->submit(request(9, 3), second.callback());
     thread_->cancel(event.request);
     EXPECT_GE(thread_->metrics().submitted, 1u);
   });
   ASSERT_TRUE(first.wait_for_ends());
   ASSERT_TRUE(second.wait_for_ends());
-  EXPECT_EQ(first.last().ending, Ending::cancelled);
+  EXPECT_EQ(first.last().finish_reason, FinishReason::cancelled);
   EXPECT_LT(first.tokens().size(), 3000u);
   EXPECT_EQ(second.tokens(), counted(9, 3));
 }
@@ -239,7 +240,7 @@ TEST_F(EngineThreads, CancelWhatIsNotThere) {
   thread_->cancel(id);
   thread_->cancel(id);
   thread_.reset();
-  EXPECT_EQ(told.ends(Ending::length), 1u);
+  EXPECT_EQ(told.ends(FinishReason::length), 1u);
   EXPECT_EQ(told.ends(), 1u);
 }
 
@@ -251,7 +252,7 @@ TEST_F(EngineThreads, TellEveryEndOnceWhenTheyGo) {
   ASSERT_TRUE(told[0].wait_for_events(5));
   thread_.reset();
   for (uint32_t i = 0; i < told.size(); ++i) {
-    EXPECT_EQ(told[i].ends(Ending::cancelled), 1 + i % 3) << i;
+    EXPECT_EQ(told[i].ends(FinishReason::cancelled), 1 + i % 3) << i;
     EXPECT_EQ(told[i].ends(), 1 + i % 3) << i;
     EXPECT_EQ(told[i].tokens(), counted(i, uint32_t(told[i].tokens().size()))) << i;
   }
@@ -291,7 +292,7 @@ TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
   for (Told& one : told) thread_->submit(request(1, 3000), one.callback());
   for (const Told& one : told) {
     ASSERT_TRUE(one.wait_for_ends());
-    EXPECT_EQ(one.last().ending, Ending::failed);
+    EXPECT_EQ(one.last().finish_reason, FinishReason::failed);
     EXPECT_NE(one.last().reason.find("on fire"), std::string::npos) << one.last().reason;
   }
   thread_.reset();
@@ -302,7 +303,7 @@ TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
 TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   Gate gate;
   backend_.each_batch = [&] { gate.wait(); };
-  Engine narrow(model_, backend_, {.rows = 64, .kv_blocks = 64}, {.most_waiting = 5});
+  Engine narrow(model_, backend_, {.rows = 64, .kv_blocks = 64}, {.max_waiting = 5});
   EngineThread thread(narrow);
   std::array<Told, 6> told;
   RequestId last = thread.submit(request(1, 3), told[0].callback());
@@ -320,7 +321,7 @@ TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   gate.open();
   for (uint32_t i = 0; i < 5; ++i) ASSERT_TRUE(told[i].wait_for_ends());
   EXPECT_EQ(told[3].tokens(), counted(1, 3));
-  EXPECT_EQ(told[4].last().ending, Ending::cancelled);
+  EXPECT_EQ(told[4].last().finish_reason, FinishReason::cancelled);
   EXPECT_EQ(told[4].last().request, last);
   EXPECT_EQ(told[5].ends(), 0u);
 }
@@ -346,7 +347,7 @@ TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
   gate.open();
   ASSERT_TRUE(first.wait_for_ends());
   ASSERT_TRUE(second.wait_for_ends(2));
-  EXPECT_EQ(second.ends(Ending::failed), 2u);
+  EXPECT_EQ(second.ends(FinishReason::failed), 2u);
   EXPECT_EQ(second.last().reason, "it was dropped");
   for (int i = 0; i < 5000 && thread.stopped().empty(); ++i) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(thread.stopped(), "it was dropped");
@@ -366,7 +367,7 @@ TEST_F(EngineThreads, EmbedAndScore) {
   ASSERT_TRUE(embedded.wait_for_ends());
   ASSERT_TRUE(scored.wait_for_ends());
   const float half = float(1 / std::sqrt(2.0));
-  EXPECT_EQ(embedded.last().ending, Ending::stop);
+  EXPECT_EQ(embedded.last().finish_reason, FinishReason::stop);
   EXPECT_EQ(embedded.last().embedding, (std::vector<float>{0, half, half, 0, 0, 0, 0, 0}));
   ASSERT_NE(scored.last().prompt_picks, nullptr);
   const std::vector<Pick>& picks = *scored.last().prompt_picks;
@@ -383,11 +384,11 @@ TEST_F(EngineThreads, ShowMetrics) {
   thread_->submit(request(1, 12), told.callback());
   ASSERT_TRUE(told.wait_for_ends());
   Metrics metrics = thread_->metrics();
-  for (int i = 0; i < 1000 && metrics.ended(Ending::length) == 0; ++i, metrics = thread_->metrics())
+  for (int i = 0; i < 1000 && metrics.ended(FinishReason::length) == 0; ++i, metrics = thread_->metrics())
     std::this_thread::sleep_for(1ms);
   EXPECT_EQ(metrics.submitted, 1u);
-  EXPECT_EQ(metrics.made, 12u);
-  EXPECT_EQ(metrics.ended(Ending::length), 1u);
+  EXPECT_EQ(metrics.generated, 12u);
+  EXPECT_EQ(metrics.ended(FinishReason::length), 1u);
   EXPECT_EQ(metrics.prompt_tokens.sum(), 1);
   EXPECT_EQ(metrics.answer_tokens.sum(), 12);
 }

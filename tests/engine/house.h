@@ -30,7 +30,7 @@ inline void expect_same(const Answer& found, const Answer& expected, bool whole 
     ASSERT_EQ(found.picks.size(), expected.picks.size());
     ASSERT_EQ(found.prompt_picks.size(), expected.prompt_picks.size());
     EXPECT_EQ(found.embedding, expected.embedding);
-    EXPECT_EQ(found.ending, expected.ending);
+    EXPECT_EQ(found.finish_reason, expected.finish_reason);
   }
   expect_same(found.picks, expected.picks);
   expect_same(found.prompt_picks, expected.prompt_picks);
@@ -50,23 +50,23 @@ struct House {
       if (then) then(event);
     });
     requests[id] = request;
-    answers[id].resize(request.copies);
+    answers[id].resize(request.n);
     return id;
   }
   void told(const engine::Event& event) {
-    Answer& answer = answers.at(event.request).at(event.copy);
-    EXPECT_EQ(answer.ending, engine::Ending::none) << "nothing comes after the end";
+    Answer& answer = answers.at(event.request).at(event.index);
+    EXPECT_EQ(answer.finish_reason, engine::FinishReason::none) << "nothing comes after the end";
     note(requests.at(event.request), event, answer);
-    if (event.ending == engine::Ending::none) {
+    if (event.finish_reason == engine::FinishReason::none) {
       answer.picks.push_back(event.pick);
       return;
     }
-    EXPECT_EQ(event.made, answer.picks.size());
-    answer.ending = event.ending;
+    EXPECT_EQ(event.generated, answer.picks.size());
+    answer.finish_reason = event.finish_reason;
     answer.reason = event.reason;
     answer.prompt = event.prompt;
-    answer.reused = event.reused;
-    answer.made = event.made;
+    answer.cached_tokens = event.cached_tokens;
+    answer.generated = event.generated;
   }
   bool step() {
     const bool worked = engine->step();
@@ -118,10 +118,10 @@ inline std::vector<uint32_t> random_tokens(uint32_t count, uint64_t seed) {
   return tokens;
 }
 inline engine::Request greedy(std::vector<uint32_t> prompt, uint32_t most) {
-  return {.prompt = std::move(prompt), .sampling = {.temperature = 0, .seed = 0}, .most = most};
+  return {.prompt = std::move(prompt), .sampling = {.temperature = 0, .seed = 0}, .max_tokens = most};
 }
 inline engine::Request seeded(std::vector<uint32_t> prompt, uint32_t most, uint64_t seed) {
-  return {.prompt = std::move(prompt), .sampling = {.seed = seed}, .most = most};
+  return {.prompt = std::move(prompt), .sampling = {.seed = seed}, .max_tokens = most};
 }
 
 }  // namespace heddle::test::fake

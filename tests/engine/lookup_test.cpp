@@ -87,21 +87,21 @@ TEST(Lookup, TakesALongText) {
 
 // How many of `steps` steps proposed something, if each proposal is right with this chance.
 struct Tally {
-  uint32_t speculated = 0, proposed = 0, made = 0;
+  uint32_t speculated = 0, proposed = 0, generated = 0;
 };
 Tally run_lookup(Payoff& payoff, double chance, const Price& price, uint32_t steps, uint64_t seed = 1) {
   std::mt19937_64 random(seed);
   Tally result;
   for (uint32_t i = 0; i < steps; ++i) {
     const uint32_t count = payoff.next(price);
-    ++result.made;
+    ++result.generated;
     if (count == 0) continue;
     uint32_t right = 0;
     while (right < count && double(random() >> 11) * 0x1p-53 < chance) ++right;
     payoff.add(count, right);
     ++result.speculated;
     result.proposed += count;
-    result.made += right;
+    result.generated += right;
   }
   return result;
 }
@@ -121,7 +121,7 @@ TEST(Payoff, StaysOnWhereAllIsRight) {
   Payoff payoff;
   const Tally all = run_lookup(payoff, 1, cheap, 1000);
   EXPECT_EQ(all.speculated, 1000u);
-  EXPECT_GT(all.made, 8500u);
+  EXPECT_GT(all.generated, 8500u);
 }
 
 TEST(Payoff, ComesBackWhenTheTextBeginsToRepeatItself) {
@@ -129,7 +129,7 @@ TEST(Payoff, ComesBackWhenTheTextBeginsToRepeatItself) {
   run_lookup(payoff, 0, cheap, 5000);
   EXPECT_EQ(payoff.next(cheap), 0u);
   run_lookup(payoff, 1, cheap, 520);  // the longest pause and a few looks
-  EXPECT_EQ(run_lookup(payoff, 1, cheap, 100).made, 900u);
+  EXPECT_EQ(run_lookup(payoff, 1, cheap, 100).generated, 900u);
   run_lookup(payoff, 0, cheap, 40);
   EXPECT_LT(run_lookup(payoff, 0, cheap, 100).speculated, 10u);
 }
@@ -161,7 +161,7 @@ TEST(Payoff, LosesLittle) {
       Payoff payoff;
       const uint32_t steps = 20'000;
       const Tally all = run_lookup(payoff, chance, price, steps, 7);
-      EXPECT_GT(all.made / (steps + all.proposed * price.row), 0.97) << chance << " at " << price.row;
+      EXPECT_GT(all.generated / (steps + all.proposed * price.row), 0.97) << chance << " at " << price.row;
     }
 }
 

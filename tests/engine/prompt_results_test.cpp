@@ -9,7 +9,7 @@
 namespace heddle::test::fake {
 namespace {
 
-using engine::Ending;
+using engine::FinishReason;
 using engine::Request;
 
 Request scored(std::vector<uint32_t> prompt, uint32_t most, uint32_t top = 0) {
@@ -70,14 +70,14 @@ TEST(PromptLogprobs, ComeWithTheEndWhereThereIsNoToken) {
   House<> house(fake_limits(64));
   for (const uint32_t tokens : {1u, 2u, 3u, 64u, 255u, 256u}) {
     Request request = scored(some_tokens(tokens), 0);
-    request.copies = 1 + tokens % 3;
+    request.n = 1 + tokens % 3;
     const auto id = house.submit(request);
     house.run();
-    EXPECT_EQ(house.answer(id).ending, Ending::length);
+    EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
     EXPECT_EQ(house.answer(id).prompt_picks.size(), tokens);
   }
   house.expect_as_alone();
-  EXPECT_EQ(house.metrics().made, 0u);
+  EXPECT_EQ(house.metrics().generated, 0u);
 }
 
 // Rows with logits are few in a batch, however long the prompt: others go on beside it.
@@ -107,7 +107,7 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
   const auto outputs = [&](const Request& request) {  // at most, of the later half of its batches
     std::vector<size_t> each;
     bool over = false;
-    engine.submit(request, [&](const engine::Event& event) { over = event.ending != Ending::none; });
+    engine.submit(request, [&](const engine::Event& event) { over = event.finish_reason != FinishReason::none; });
     while (!over) {
       backend.most_outputs = 0;
       engine.step();
@@ -118,7 +118,7 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
   EXPECT_GT(outputs(scored(random_tokens(250, 1), 0)), 10u);
   bool streams = false;
   engine.submit(greedy(some_tokens(3), 240),
-                [&](const engine::Event& event) { streams = event.ending == Ending::none; });
+                [&](const engine::Event& event) { streams = event.finish_reason == FinishReason::none; });
   while (!streams) engine.step();
   EXPECT_LE(outputs(scored(random_tokens(100, 2), 0)), 2u);  // one, and the stream
   EXPECT_TRUE(streams);
@@ -134,9 +134,9 @@ TEST(PromptLogprobs, AreComputedAnewAndPublished) {
   const auto third = house.submit(greedy(some_tokens(33), 2));
   house.run();
   house.expect_as_alone();
-  EXPECT_EQ(house.answer(first).reused, 0u);
-  EXPECT_EQ(house.answer(second).reused, 0u);
-  EXPECT_EQ(house.answer(third).reused, 32u);
+  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 0u);
+  EXPECT_EQ(house.answer(third).cached_tokens, 32u);
 }
 
 TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
@@ -144,7 +144,7 @@ TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
   for (uint32_t i = 0; i < 6; ++i) {
     Request request = scored(random_tokens(60, i), 20, i % 3);
     request.priority = int(i);  // later ones take the blocks of those before
-    request.copies = 1 + i % 2;
+    request.n = 1 + i % 2;
     house.submit(request);
     for (uint32_t step = 0; step < 3; ++step) house.step();
   }
@@ -173,7 +173,7 @@ TEST(PromptLogprobs, OfBadLogitsFailTheirRequestAlone) {
   };
   const auto bad = house.submit(scored(random_tokens(30, 1), 5));
   house.run();
-  EXPECT_EQ(house.answer(bad).ending, Ending::failed);
+  EXPECT_EQ(house.answer(bad).finish_reason, FinishReason::failed);
   EXPECT_NE(house.answer(bad).reason.find("NaN"), std::string::npos);
   EXPECT_TRUE(house.answer(bad).prompt_picks.empty());
   expect_same(house.answer(other), house.alone(other));
@@ -183,7 +183,7 @@ TEST(PromptLogprobs, AreSharedByCopies) {
   House<> house(fake_limits(64));
   std::vector<const void*> lists;
   Request request = scored(some_tokens(9), 3);
-  request.copies = 3;
+  request.n = 3;
   house.submit(request, [&](const engine::Event& event) {
     if (event.prompt_picks) lists.push_back(event.prompt_picks.get());
   });
@@ -196,11 +196,11 @@ TEST(NoAnswer, LeavesAPromptForOthers) {
   House<> house(fake_limits(64));
   const auto first = house.submit(greedy(some_tokens(40), 0));
   house.run();
-  EXPECT_EQ(house.answer(first).ending, Ending::length);
+  EXPECT_EQ(house.answer(first).finish_reason, FinishReason::length);
   EXPECT_EQ(house.backend.most_outputs, 0u);
   const auto second = house.submit(greedy(some_tokens(40), 1));
   house.run();
-  EXPECT_EQ(house.answer(second).reused, 36u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 36u);
   house.expect_as_alone();
 }
 
@@ -212,7 +212,7 @@ TEST(Embeddings, ArePooledAsTheModelSays) {
       const auto id = house.submit(embedded(random_tokens(tokens, tokens)));
       house.submit(scored(some_tokens(20), 7, 1));  // beside it
       house.run();
-      EXPECT_EQ(house.answer(id).ending, Ending::stop);
+      EXPECT_EQ(house.answer(id).finish_reason, FinishReason::stop);
       EXPECT_TRUE(house.answer(id).picks.empty());
       double square = 0;
       for (const float value : house.answer(id).embedding) square += double(value) * value;
@@ -230,7 +230,7 @@ TEST(Embeddings, OfTheLastTokenReuseWhatOthersComputed) {
   house.run();
   const auto id = house.submit(embedded(some_tokens(40)));
   house.run();
-  EXPECT_EQ(house.answer(id).reused, 36u);
+  EXPECT_EQ(house.answer(id).cached_tokens, 36u);
   house.expect_as_alone();
 }
 
@@ -263,7 +263,7 @@ TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
   const auto other = house.submit(greedy(some_tokens(4), 3));
   const auto id = house.submit(embedded(some_tokens(4, 2)));
   house.run();
-  EXPECT_EQ(house.answer(id).ending, Ending::failed);
+  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed);
   EXPECT_EQ(house.answer(id).reason, "fake gives no embeddings");
   expect_same(house.answer(other), house.alone(other));
 }

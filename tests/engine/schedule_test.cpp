@@ -6,7 +6,7 @@
 namespace heddle::test::fake {
 namespace {
 
-using engine::Ending;
+using engine::FinishReason;
 using engine::Request;
 using engine::RequestId;
 
@@ -16,7 +16,7 @@ struct Watch {
   RequestId submit(const Request& request) {
     const double now = house.backend.clock;
     const RequestId id = house.submit(request, [this](const engine::Event& event) {
-      if (event.ending == Ending::none) first.emplace(event.request, house.backend.clock);
+      if (event.finish_reason == FinishReason::none) first.emplace(event.request, house.backend.clock);
     });
     arrival[id] = now;
     return id;
@@ -136,7 +136,7 @@ TEST(Schedule, PromptsGoOnWhereStreamsAloneTakeTooLong) {
   for (int i = 0; i < 10; ++i) house.step();
   const auto id = house.submit(greedy(random_tokens(600, 3), 1));
   uint32_t steps = 0;
-  while (house.answer(id).ending == Ending::none) {
+  while (house.answer(id).finish_reason == FinishReason::none) {
     house.step();
     ASSERT_LT(++steps, 300u);
   }

@@ -107,8 +107,8 @@ class Simulation {
       const auto& beginning = beginnings_[below(beginnings_.size())];
       std::copy_n(beginning.begin(), below(length + 1), r.prompt.begin());
     }
-    r.most = one_in(20) ? engine::no_limit : uint32_t(1 + below(traffic_.longest_answer));
-    if (one_in(20)) r.most = 0;
+    r.max_tokens = one_in(20) ? engine::no_limit : uint32_t(1 + below(traffic_.longest_answer));
+    if (one_in(20)) r.max_tokens = 0;
     if (one_in(8)) r.prompt_logprobs = uint32_t(below(3));
     r.embed = one_in(20);
     r.trace = one_in(4);
@@ -119,7 +119,7 @@ class Simulation {
     if (one_in(5)) r.sampling.logprobs = traffic_.penalties ? uint32_t(below(3)) : 0;
     if (one_in(6)) r.sampling.logit_bias[uint32_t(below(16))] = one_in(2) ? -INFINITY : 1.0f;
     for (uint64_t stops = below(3); stops > 0; --stops) r.stops.push_back(tokens(uint32_t(1 + below(2))));
-    if (one_in(6)) r.copies = uint32_t(2 + below(3));
+    if (one_in(6)) r.n = uint32_t(2 + below(3));
     r.priority = int(below(5)) - 2;
     r.reuse = !one_in(10);
     if (one_in(3)) r.speculation = engine::Speculation(below(3));
@@ -128,12 +128,12 @@ class Simulation {
 
   bool submit() {
     Watched w{.request = request()};
-    w.copies.resize(w.request.copies);
-    w.last.resize(w.request.copies);
-    w.preemptions.resize(w.request.copies);
-    w.cancelled.resize(w.request.copies);
-    w.finished.resize(w.request.copies);
-    w.open = w.request.copies;
+    w.copies.resize(w.request.n);
+    w.last.resize(w.request.n);
+    w.preemptions.resize(w.request.n);
+    w.cancelled.resize(w.request.n);
+    w.finished.resize(w.request.n);
+    w.open = w.request.n;
     w.submitted = backend_.clock;
     if (chance(traffic_.cancelled)) w.finish_copy_at = uint32_t(1 + below(10));
     if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
@@ -166,20 +166,20 @@ class Simulation {
     const auto found = watched_.find(event.request);
     ASSERT_NE(found, watched_.end()) << "told of a request that has ended";
     Watched& w = found->second;
-    Answer& answer = w.copies.at(event.copy);
-    ASSERT_EQ(answer.ending, engine::Ending::none) << "told after its end";
+    Answer& answer = w.copies.at(event.index);
+    ASSERT_EQ(answer.finish_reason, engine::FinishReason::none) << "told after its end";
     note(w.request, event, answer);
-    if (event.ending == engine::Ending::none) {
+    if (event.finish_reason == engine::FinishReason::none) {
       token(w, answer, event);
-      EXPECT_FALSE(w.cancelled[event.copy] || w.finished[event.copy]) << "a token after it was given up";
+      EXPECT_FALSE(w.cancelled[event.index] || w.finished[event.index]) << "a token after it was given up";
       if (++w.told == w.cancel_at) cancel(found);
-      if (w.told == w.finish_copy_at) finish_copy(found->first, w, uint32_t(below(w.request.copies)));
+      if (w.told == w.finish_copy_at) finish_copy(found->first, w, uint32_t(below(w.request.n)));
       if (w.told == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
       if (w.told == w.throw_at) w.cancelled.assign(w.cancelled.size(), true);
       if (w.told == w.throw_at) throw std::runtime_error("thrown");
       return;
     }
-    answer.ending = event.ending;
+    answer.finish_reason = event.finish_reason;
     ended(w, answer, event);
     if (--w.open == 0) watched_.erase(found);
   }
@@ -189,28 +189,29 @@ class Simulation {
     const uint64_t preemptions = engine_->metrics().preemptions;
     if (answer.picks.empty())
       tally_.longest_wait = std::max(tally_.longest_wait, backend_.clock - w.submitted);
-    else if (w.preemptions[event.copy] == preemptions)
-      tally_.longest_gap = std::max(tally_.longest_gap, backend_.clock - w.last[event.copy]);
-    w.last[event.copy] = backend_.clock;
-    w.preemptions[event.copy] = preemptions;
+    else if (w.preemptions[event.index] == preemptions)
+      tally_.longest_gap = std::max(tally_.longest_gap, backend_.clock - w.last[event.index]);
+    w.last[event.index] = backend_.clock;
+    w.preemptions[event.index] = preemptions;
     answer.picks.push_back(event.pick);
   }
 
   void ended(const Watched& w, const Answer& answer, const engine::Event& event) {
     ++tally_.ended;
-    const bool cancelled = event.ending == engine::Ending::cancelled, failed = event.ending == engine::Ending::failed;
+    const bool cancelled = event.finish_reason == engine::FinishReason::cancelled,
+               failed = event.finish_reason == engine::FinishReason::failed;
     tally_.cancelled += cancelled;
-    const bool finished = w.finished[event.copy];
-    EXPECT_TRUE(failed || cancelled == (w.cancelled[event.copy] && !finished)) << "who is cancelled, and nobody else";
-    EXPECT_TRUE(failed || !finished || event.ending == engine::Ending::stop);
+    const bool finished = w.finished[event.index];
+    EXPECT_TRUE(failed || cancelled == (w.cancelled[event.index] && !finished)) << "who is cancelled, and nobody else";
+    EXPECT_TRUE(failed || !finished || event.finish_reason == engine::FinishReason::stop);
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
-    EXPECT_EQ(event.made, answer.picks.size());
+    EXPECT_EQ(event.generated, answer.picks.size());
     EXPECT_EQ(event.prompt, w.request.prompt.size());
-    EXPECT_LE(event.reused, event.prompt);
+    EXPECT_LE(event.cached_tokens, event.prompt);
     expect_adds_up(w, event);
     const auto& limits = traffic_.limits;
-    expect_same(answer, answer_alone(model_, w.request, event.copy, limits.kv_blocks * limits.block_tokens),
+    expect_same(answer, answer_alone(model_, w.request, event.index, limits.kv_blocks * limits.block_tokens),
                 !cancelled && !failed && !finished);
   }
 
@@ -229,12 +230,12 @@ class Simulation {
       EXPECT_GE(step.all_rows, step.rows);
       EXPECT_GE(step.sequences, 1u);
       last = step.start + step.seconds;
-      device += step.device, made += step.made, rows += step.rows;
+      device += step.device, made += step.generated, rows += step.rows;
     }
     EXPECT_NEAR(device, t.device, 1e-9);
     EXPECT_LE(last, t.queue + t.prompt + t.making + 1e-9);
-    EXPECT_EQ(made, event.made);
-    EXPECT_TRUE(event.made == 0 || rows + event.reused >= event.prompt + event.made - 1);
+    EXPECT_EQ(made, event.generated);
+    EXPECT_TRUE(event.generated == 0 || rows + event.cached_tokens >= event.prompt + event.generated - 1);
   }
 
   const Traffic traffic_;

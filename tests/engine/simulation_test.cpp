@@ -37,7 +37,7 @@ TEST(Simulation, SlowWithRoom) {
 
 void without_room(uint32_t requests, uint64_t seed) {
   Traffic traffic{.requests = requests, .limits = fake_limits(41 + seed % 3, 4, 32)};
-  traffic.options.most_waiting = 20;
+  traffic.options.max_waiting = 20;
   const Tally tally = simulate(traffic, seed);
   EXPECT_GT(tally.metrics.preemptions, requests / 20);
   EXPECT_GT(tally.metrics.refused, 0u);
@@ -99,7 +99,7 @@ void of_every_shape(uint32_t requests, uint64_t seed) {
   traffic.options.prefix_cache = one_of(true, true, false);
   traffic.options.speculation = engine::Speculation(random() % 3);
   traffic.options.max_stall = one_of(0.001, 0.01, 0.05, 0.3);
-  traffic.options.most_waiting = uint32_t(1 + random() % 60);
+  traffic.options.max_waiting = uint32_t(1 + random() % 60);
   SCOPED_TRACE(fmt::format("seed {}", seed));
   if (one_of(true, false))
     Simulation<DeviceBackend>(traffic, seed).run();

@@ -16,7 +16,7 @@ struct Clocked : House<Backend> {
   using House<Backend>::House;
   engine::RequestId ask(Request request) {
     request.trace = true;
-    return this->submit(request, [this](const Event& event) { last[{event.request, event.copy}] = event; });
+    return this->submit(request, [this](const Event& event) { last[{event.request, event.index}] = event; });
   }
   const Event& end(engine::RequestId id, uint32_t copy = 0) { return last.at({id, copy}); }
   std::map<std::pair<engine::RequestId, uint32_t>, Event> last;
@@ -42,7 +42,7 @@ TEST(Timing, IsThatOfEveryStep) {
     EXPECT_EQ(steps[i].seconds, i == 0 ? 2.5 : 1.25);
     EXPECT_EQ(steps[i].device, steps[i].seconds);
     EXPECT_EQ(steps[i].rows, i == 0 ? 6u : 1u);
-    EXPECT_EQ(steps[i].made, 1u);
+    EXPECT_EQ(steps[i].generated, 1u);
     EXPECT_EQ(steps[i].all_rows, steps[i].rows);
     EXPECT_EQ(steps[i].sequences, 1u);
   }
@@ -77,10 +77,10 @@ TEST(Timing, OfCopiesAndOfTimeBesideTheDevice) {
   Clocked<> house(fake_limits(64), plain);
   house.backend.cost = {.step = 1, .row = 0.25, .context = 0};
   Request request = greedy(some_tokens(6), 2);
-  request.copies = 2;
+  request.n = 2;
   request.trace = true;
   const auto id = house.submit(request, [&](const Event& event) {
-    house.last[{event.request, event.copy}] = event;
+    house.last[{event.request, event.index}] = event;
     house.backend.clock += 10;
   });
   house.run();
@@ -108,7 +108,7 @@ TEST(Timing, OfStepsOnTheDevice) {
   EXPECT_NEAR(end.timing.device, house.backend.clock, 1e-9);
   EXPECT_NEAR(end.timing.queue + end.timing.prompt + end.timing.making, house.backend.clock, 1e-9);
   uint32_t made = 0;
-  for (const engine::StepTime& step : *end.steps) made += step.made;
+  for (const engine::StepTime& step : *end.steps) made += step.generated;
   EXPECT_EQ(made, 40u);
 }
 

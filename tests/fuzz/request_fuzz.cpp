@@ -24,7 +24,7 @@ void require_ids(const std::vector<uint32_t>& ids, uint32_t bound) {
 void require_prompts(const std::vector<server::Prompt>& prompts, uint32_t bound) {
   require(!prompts.empty());
   for (const server::Prompt& prompt : prompts)
-    if (const auto* ids = std::get_if<std::vector<text::Id>>(&prompt)) {
+    if (const auto* ids = std::get_if<std::vector<text::TokenId>>(&prompt)) {
       require(!ids->empty());
       require_ids(*ids, bound);
     }
@@ -32,7 +32,7 @@ void require_prompts(const std::vector<server::Prompt>& prompts, uint32_t bound)
 void require_generation(const server::Generation& generation, uint32_t vocabulary) {
   engine::validate(generation.sampling, vocabulary);
   require_ids(generation.stop_ids, vocabulary);
-  require(generation.copies >= 1 && (generation.stream || !generation.include_usage));
+  require(generation.n >= 1 && (generation.stream || !generation.include_usage));
   for (const std::string& stop : generation.stops) require(!stop.empty());
 }
 void require_chat(const server::ChatRequest& request) {
@@ -54,7 +54,7 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
     case 2: {
       const auto request = server::completion_request(body, rules);
       require_prompts(request.prompts, rules.vocabulary);
-      require(request.best_of >= request.generation.copies);
+      require(request.best_of >= request.generation.n);
       return require_generation(request.generation, rules.vocabulary);
     }
     case 3:
@@ -63,7 +63,7 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
       server::tokenize_request(body, rules);
       return;
     default:
-      require_ids(server::detokenize_request(body, rules).tokens, uint32_t(rules.words.size()));
+      require_ids(server::detokenize_request(body, rules).tokens, uint32_t(rules.tokenizer.size()));
   }
 }
 
@@ -71,10 +71,10 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
 
 // The first byte says which request it is.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const text::Tokenizer words = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
+  static const text::Tokenizer tokenizer = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
   if (size == 0) return 0;
   try {
-    read(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1}, {words, 260});
+    read(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1}, {tokenizer, 260});
   } catch (const server::ApiError& error) {
     require(error.status == 400);
     require(parse_json(server::error_json(error), "error")["error"]["message"].is_string());

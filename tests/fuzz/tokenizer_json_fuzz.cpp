@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const std::string_view text :
          {std::string_view("Hello, \u4e16\u754c <s> it's  e\u0301\n12\xff"), file.substr(0, 200)}) {
       try {
-        const std::vector<Id> ids = tokenizer.encode(text);
+        const std::vector<TokenId> ids = tokenizer.encode(text);
         StreamDecoder stream(tokenizer);
         std::string joined;
-        for (const Id id : ids) joined += stream.push(id);
+        for (const TokenId id : ids) joined += stream.push(id);
         joined += stream.finish();
         heddle::check(joined == heddle::replace_invalid_utf8(tokenizer.decode(ids)), "a stream joins to decode()");
       } catch (const heddle::Error&) {

@@ -15,7 +15,7 @@ std::vector<std::string> split_added(const AddedTokens& added, std::string_view 
   std::vector<std::string> out;
   added.split(
       text, special, [&](std::string_view part) { out.emplace_back(part); },
-      [&](Id id) { out.push_back(fmt::format("#{}", id)); });
+      [&](TokenId id) { out.push_back(fmt::format("#{}", id)); });
   return out;
 }
 using Strings = std::vector<std::string>;
@@ -51,7 +51,7 @@ TEST(AddedTokens, NotInsideAWord) {
 
 TEST(AddedTokens, HostileTextSlow) {
   std::vector<AddedToken> tokens{{.text = test::repeated("<", 60), .id = 1}};
-  for (Id id = 2; id < 3000; ++id) tokens.push_back({.text = fmt::format("<unused{}>", id), .id = id});
+  for (TokenId id = 2; id < 3000; ++id) tokens.push_back({.text = fmt::format("<unused{}>", id), .id = id});
   const AddedTokens added(std::move(tokens));
   EXPECT_EQ(split_added(added, test::repeated("<", (1 << 20) - 1) + "x").size(), (1u << 20) / 60 + 1);
   EXPECT_EQ(split_added(added, test::repeated("<unused", 1 << 20)).size(), 1u);

@@ -49,16 +49,17 @@ TEST(GgufVocabularies, SpecialTokensAndEnds) {
   SHARED_DATA(path, "vocab/ggml-vocab-llama-bpe.gguf");
   const Tokenizer tokenizer = test::gguf_tokenizer(path);
   EXPECT_EQ(tokenizer.encode("<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"),
-            (std::vector<Id>{128000, 128006, 882, 128007, 271, 13347, 128009}));
+            (std::vector<TokenId>{128000, 128006, 882, 128007, 271, 13347, 128009}));
   EXPECT_EQ(tokenizer.bos(), 128000u);
-  const std::vector<Id>& ends = tokenizer.ends();
+  const std::vector<TokenId>& ends = tokenizer.ends();
   EXPECT_NE(std::find(ends.begin(), ends.end(), 128009), ends.end());
 }
 
 TEST(GgufVocabularies, Phi3) {
   SHARED_DATA(path, "vocab/ggml-vocab-phi-3.gguf");
   const Tokenizer tokenizer = test::gguf_tokenizer(path);
-  EXPECT_EQ(tokenizer.encode("<|user|>\nHi<|end|>\n<|assistant|>\n"), (std::vector<Id>{1, 32010, 6324, 32007, 32001}));
+  EXPECT_EQ(tokenizer.encode("<|user|>\nHi<|end|>\n<|assistant|>\n"),
+            (std::vector<TokenId>{1, 32010, 6324, 32007, 32001}));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ inline text::Vocabulary gguf_vocabulary(const std::filesystem::path& path) {
   const formats::Checkpoint file = formats::read_gguf(path);
   const formats::Metadata& metadata = file.metadata;
   const auto key = [](const char* name) { return std::string("tokenizer.ggml.") + name; };
-  const auto id = [&](const char* name) -> std::optional<text::Id> {
+  const auto id = [&](const char* name) -> std::optional<text::TokenId> {
     const auto found = metadata.find_integer(key(name));
     if (!found) return std::nullopt;
-    return text::Id(*found);
+    return text::TokenId(*found);
   };
   text::Vocabulary out;
   out.source = path.filename().string();
@@ -53,7 +53,7 @@ inline std::string file_text(const std::filesystem::path& path) {
 
 struct ReferenceText {
   std::string text;
-  std::vector<text::Id> ids;
+  std::vector<text::TokenId> ids;
 };
 
 // PATH.inp has the texts, a line "__ggml_vocab_test__" after each; PATH.out a line of ids for each.
@@ -67,7 +67,7 @@ inline std::vector<ReferenceText> reference_texts(const std::filesystem::path& p
     const size_t end = texts.find(separator, at);
     ReferenceText one{texts.substr(at, end - at), {}};
     std::istringstream ids(line);
-    for (text::Id id; ids >> id;) one.ids.push_back(id);
+    for (text::TokenId id; ids >> id;) one.ids.push_back(id);
     out.push_back(std::move(one));
     if (end == std::string::npos) break;
     at = end + separator.size();

@@ -14,15 +14,15 @@
 
 namespace heddle::test {
 
-using text::Id;
+using text::TokenId;
 using text::TokenType;
 
-inline Id add_token(text::Vocabulary& vocabulary, std::string_view token, TokenType type = TokenType::normal,
-                    float score = 0) {
+inline TokenId add_token(text::Vocabulary& vocabulary, std::string_view token, TokenType type = TokenType::normal,
+                         float score = 0) {
   vocabulary.tokens.emplace_back(token);
   vocabulary.types.push_back(type);
   vocabulary.scores.push_back(score);
-  return Id(vocabulary.tokens.size() - 1);
+  return TokenId(vocabulary.tokens.size() - 1);
 }
 
 // Bytes are tokens 0 to 255, so that a byte is its own id. Then 256 "he", 257 "ll", 258 "hell", 259 "hello", 260 " w",

@@ -15,15 +15,15 @@ namespace {
 Tokenizer tokenizer_of(std::vector<std::string> bytes, std::function<void(Pipeline&)> change = {}) {
   Pipeline pipeline;
   for (size_t id = 0; id < bytes.size(); ++id) pipeline.tokens.push_back({std::to_string(id), bytes[id]});
-  pipeline.model = make_word_level({"a"}, Id(0));
+  pipeline.model = make_word_level({"a"}, TokenId(0));
   if (change) change(pipeline);
   return Tokenizer(std::move(pipeline));
 }
 
-std::vector<std::string> stream(const Tokenizer& tokenizer, const std::vector<Id>& ids, bool special = false) {
+std::vector<std::string> stream(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool special = false) {
   StreamDecoder decoder(tokenizer, special);
   std::vector<std::string> out;
-  for (const Id id : ids) out.push_back(decoder.push(id));
+  for (const TokenId id : ids) out.push_back(decoder.push(id));
   out.push_back(decoder.finish());
   return out;
 }
@@ -70,8 +70,8 @@ TEST(StreamDecoder, JoinedIsWhatDecodeGives) {
       pipeline.clean_up_spaces = clean;
       for (size_t id = 0; id < 4; ++id) pipeline.tokens[id].type = TokenType::control;
     });
-    std::vector<Id> ids(random() % 60);
-    for (Id& id : ids) id = random() % 40;
+    std::vector<TokenId> ids(random() % 60);
+    for (TokenId& id : ids) id = random() % 40;
     for (const bool special : {false, true}) {
       std::string joined;
       for (const std::string& part : stream(tokenizer, ids, special)) {

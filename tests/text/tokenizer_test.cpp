@@ -15,7 +15,7 @@
 namespace heddle::text {
 namespace {
 
-using Ids = std::vector<Id>;
+using Ids = std::vector<TokenId>;
 
 TEST(ByteLevel, SpellsEveryByte) {
   EXPECT_EQ(byte_level_spelling(" a\n\xad"), "\u0120a\u010a\u0143");
@@ -111,8 +111,8 @@ TEST(Tokenizer, SentencePieceWithoutBytesOrPrefix) {
 TEST(Tokenizer, Phi3DropsWhiteSpaceAfterItsTokens) {
   Vocabulary vocabulary = test::sentence_piece_vocabulary();
   test::add_token(vocabulary, "\u2581t", TokenType::normal, -20);
-  const Id placeholder = test::add_token(vocabulary, "<|placeholder1|>", TokenType::control);
-  const Id assistant = test::add_token(vocabulary, "<|assistant|>", TokenType::control);
+  const TokenId placeholder = test::add_token(vocabulary, "<|placeholder1|>", TokenType::control);
+  const TokenId assistant = test::add_token(vocabulary, "<|assistant|>", TokenType::control);
   const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary);
   EXPECT_EQ(tokenizer.encode("<|assistant|>\n\nab<|placeholder1|> <s> a", {.add_special = false}),
             (Ids{assistant, 266, placeholder, 1, 259, 265}));
@@ -136,7 +136,7 @@ TEST(Tokenizer, BosAndEosAsTheFileSays) {
 
 TEST(Tokenizer, Ends) {
   Vocabulary vocabulary = test::byte_level_vocabulary();
-  const Id end = test::add_token(vocabulary, "<|end|>", TokenType::user_defined);
+  const TokenId end = test::add_token(vocabulary, "<|end|>", TokenType::user_defined);
   vocabulary.eot = 267;
   const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary);
   EXPECT_EQ(tokenizer.ends(), (Ids{266, end, 267}));
@@ -148,7 +148,7 @@ TEST(Tokenizer, Ends) {
   Vocabulary gemma = test::sentence_piece_vocabulary();
   gemma.eos = test::add_token(gemma, "<|tool_response>", TokenType::control);
   EXPECT_EQ(Tokenizer::from_vocabulary(gemma).ends(), (Ids{*gemma.eos})) << "</s> is plain text";
-  const Id fim = test::add_token(gemma, "<|fim_pad|>", TokenType::control);
+  const TokenId fim = test::add_token(gemma, "<|fim_pad|>", TokenType::control);
   EXPECT_EQ(Tokenizer::from_vocabulary(gemma).ends(), (Ids{*gemma.eos, fim}));
 }
 

@@ -10,7 +10,7 @@
 namespace heddle::text {
 namespace {
 
-using Ids = std::vector<Id>;
+using Ids = std::vector<TokenId>;
 
 Ids unigram_ids(const Model& model, std::string_view text) {
   Ids ids;
@@ -22,7 +22,7 @@ const std::vector<UnigramToken> letters{{"<unk>", 0}, {"a", 0},  {"b", 0},   {"c
                                         {"cd", 1},    {"ab", 2}, {"abc", 5}, {"abcd", 10}};
 
 TEST(Unigram, TakesTheBestSum) {
-  const auto model = make_unigram(letters, {.unknown = Id(0)});
+  const auto model = make_unigram(letters, {.unknown = TokenId(0)});
   EXPECT_EQ(unigram_ids(*model, "abcdacdxx"), (Ids{8, 1, 5, 0}));
   EXPECT_EQ(unigram_ids(*model, "abc"), Ids{7});
   EXPECT_EQ(unigram_ids(*model, "aab"), (Ids{1, 6}));
@@ -35,7 +35,7 @@ TEST(Unigram, TakesTheBestSum) {
 TEST(Unigram, AgreesWithTryingEverything) {
   const auto model = make_unigram(
       {{"<unk>", 0}, {"a", -1}, {"b", -1.5}, {"aa", -1.75}, {"ab", -2.25}, {"ba", -2.5}, {"aba", -3.125}, {"bb", -4}},
-      {.unknown = Id(0), .lowest_score = -4});
+      {.unknown = TokenId(0), .lowest_score = -4});
   const std::vector<std::pair<std::string, double>> tokens{{"a", -1},    {"b", -1.5},     {"aa", -1.75}, {"ab", -2.25},
                                                            {"ba", -2.5}, {"aba", -3.125}, {"bb", -4}};
   const double scores[] = {0, -1, -1.5, -1.75, -2.25, -2.5, -3.125, -4};
@@ -50,16 +50,16 @@ TEST(Unigram, AgreesWithTryingEverything) {
     std::string text;
     for (int i = 0; i < 10; ++i) text.push_back(bits >> i & 1 ? 'a' : 'b');
     double sum = 0;
-    for (const Id id : unigram_ids(*model, text)) sum += scores[id];
+    for (const TokenId id : unigram_ids(*model, text)) sum += scores[id];
     EXPECT_EQ(sum, best(text)) << text;
   }
 }
 
 TEST(Unigram, Bytes) {
   std::vector<UnigramToken> tokens = letters;
-  std::vector<Id> bytes;
-  for (unsigned byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<Id>(tokens.size() + byte));
-  const auto model = make_unigram(tokens, {.unknown = Id(0), .byte_tokens = bytes, .spelt = true});
+  std::vector<TokenId> bytes;
+  for (unsigned byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<TokenId>(tokens.size() + byte));
+  const auto model = make_unigram(tokens, {.unknown = TokenId(0), .byte_tokens = bytes, .spelt = true});
   EXPECT_EQ(unigram_ids(*model, "a\u00e9"), (Ids{1, bytes[0xc3], bytes[0xa9]}));
   EXPECT_EQ(unigram_ids(*model, "\xff"), Ids{bytes[0xff]});
 }
@@ -67,8 +67,8 @@ TEST(Unigram, Bytes) {
 // Hugging Face's tokenizers looks up a run of unknown characters as a whole.
 TEST(Unigram, AnUnknownRunMayBeAToken) {
   const std::vector<UnigramToken> tokens{{"<unk>", 0}, {"xy", -100}};
-  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = Id(0), .spelt = true}), "xy"), Ids{1});
-  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = Id(0)}), "xy"), Ids{0});
+  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = TokenId(0), .spelt = true}), "xy"), Ids{1});
+  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = TokenId(0)}), "xy"), Ids{0});
 }
 
 TEST(Unigram, NeedsAnUnknownToken) {
@@ -84,8 +84,8 @@ Vocabulary t5() {
   vocabulary.scores = {0, 0, 0, -2, -3, -2.5, -3};
   using enum TokenType;
   vocabulary.types = {control, control, unknown, normal, normal, normal, normal};
-  vocabulary.eos = Id(1);
-  vocabulary.unknown = Id(2);
+  vocabulary.eos = TokenId(1);
+  vocabulary.unknown = TokenId(2);
   vocabulary.add_space_prefix = true;
   vocabulary.remove_extra_whitespaces = true;
   return vocabulary;
@@ -107,7 +107,7 @@ TEST(Unigram, GgufNeedsScores) {
   vocabulary.scores[4] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(Tokenizer::from_vocabulary(vocabulary), Error);
   vocabulary = t5();
-  vocabulary.unknown = Id(99);
+  vocabulary.unknown = TokenId(99);
   EXPECT_THROW(Tokenizer::from_vocabulary(vocabulary), Error);
 }
 

@@ -8,7 +8,7 @@
 namespace heddle::text {
 namespace {
 
-using Ids = std::vector<Id>;
+using Ids = std::vector<TokenId>;
 
 Ids wordpiece_ids(const Model& model, std::string_view text) {
   Ids ids;
@@ -18,7 +18,7 @@ Ids wordpiece_ids(const Model& model, std::string_view text) {
 
 TEST(WordPiece, TakesTheLongest) {
   const auto model = make_wordpiece({"[UNK]", "un", "unit", "##ed", "##it", "##s", "##"},
-                                    {.unknown = Id(0), .continuation = "##", .most_characters = 8});
+                                    {.unknown = TokenId(0), .continuation = "##", .most_characters = 8});
   EXPECT_EQ(wordpiece_ids(*model, "united"), (Ids{2, 3}));
   EXPECT_EQ(wordpiece_ids(*model, "unitits"), (Ids{2, 4, 5}));
   EXPECT_EQ(wordpiece_ids(*model, "unix"), Ids{0});
@@ -30,8 +30,8 @@ TEST(WordPiece, TakesTheLongest) {
 }
 
 TEST(WordPiece, CountsCharactersNotBytes) {
-  const auto model =
-      make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"}, {.unknown = Id(0), .continuation = "##", .most_characters = 3});
+  const auto model = make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"},
+                                    {.unknown = TokenId(0), .continuation = "##", .most_characters = 3});
   EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00"), (Ids{1, 2, 2}));
   EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00\u4e00"), Ids{0});
 }
@@ -42,7 +42,7 @@ TEST(WordPiece, NeedsAnUnknownToken) {
 }
 
 TEST(WordLevel, LooksUpWords) {
-  const auto model = make_word_level({"[UNK]", "a", "ab", ""}, Id(0));
+  const auto model = make_word_level({"[UNK]", "a", "ab", ""}, TokenId(0));
   EXPECT_EQ(wordpiece_ids(*model, "ab"), Ids{2});
   EXPECT_EQ(wordpiece_ids(*model, "abc"), Ids{0});
 }
@@ -60,9 +60,9 @@ Vocabulary bert() {
   vocabulary.tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581hello", "\u2581wor", "ld", "\u2581!", "\u2581\u4e00"};
   using enum TokenType;
   vocabulary.types = {control, unknown, control, control, normal, normal, normal, normal, normal};
-  vocabulary.bos = Id(2);
-  vocabulary.separator = Id(3);
-  vocabulary.unknown = Id(1);
+  vocabulary.bos = TokenId(2);
+  vocabulary.separator = TokenId(3);
+  vocabulary.unknown = TokenId(1);
   return vocabulary;
 }
 
@@ -73,7 +73,7 @@ TEST(WordPiece, FromGguf) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("hello world!")), "hello world!");
   StreamDecoder stream(tokenizer);
   std::string text;
-  for (const Id id : tokenizer.encode("hello world! hello")) text += stream.push(id);
+  for (const TokenId id : tokenizer.encode("hello world! hello")) text += stream.push(id);
   EXPECT_EQ(text + stream.finish(), "hello world! hello");
 }
 

@@ -111,7 +111,7 @@ class Visitor {
     const auto json = nlohmann::json::parse(event);
     if (json.contains("error")) throw Error("{}", json["error"].dump());
     if (const auto usage = json.find("usage"); usage != json.end() && usage->is_object()) {
-      job_.traffic.made += usage->value("completion_tokens", uint64_t(0));
+      job_.traffic.generated += usage->value("completion_tokens", uint64_t(0));
       job_.traffic.prompt += usage->value("prompt_tokens", uint64_t(0));
       if (const auto details = usage->find("prompt_tokens_details"); details != usage->end() && details->is_object())
         job_.traffic.cached += details->value("cached_tokens", uint64_t(0));
@@ -222,7 +222,7 @@ ClientTraffic run_clients(const Place& place, const std::string& api_key, const 
   };
   look();
   io.run();
-  if (!job.counted) job.traffic.made = job.traffic.pieces;
+  if (!job.counted) job.traffic.generated = job.traffic.pieces;
   return std::move(job.traffic);
 }
 

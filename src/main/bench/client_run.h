@@ -14,12 +14,12 @@ struct Place {
 Place place_of(const std::string& url);
 
 struct ClientTraffic {
-  std::vector<double> first;                  // seconds from sending to the first token, of each request that got one
-  std::vector<double> gaps;                   // seconds between pieces
-  std::vector<double> whole;                  // seconds from sending to the end
-  double seconds = 0;                         // of everything
-  uint64_t prompt = 0, made = 0, cached = 0;  // tokens as the server counts them
-  uint64_t pieces = 0;                        // of text that came
+  std::vector<double> first;  // seconds from sending to the first token, of each request that got one
+  std::vector<double> gaps;   // seconds between pieces
+  std::vector<double> whole;  // seconds from sending to the end
+  double seconds = 0;         // of everything
+  uint64_t prompt = 0, generated = 0, cached = 0;  // tokens as the server counts them
+  uint64_t pieces = 0;                             // of text that came
   uint32_t answered = 0, refused = 0, failed = 0;  // requests; refused: 429 or 503
   std::string reason;                              // of the first that was not answered
 };

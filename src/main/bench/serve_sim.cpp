@@ -49,11 +49,11 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
   std::vector<double> first, gaps = traffic.gaps;
   uint64_t made = 0, prompts = 0, reused = 0;
   for (const Stream& stream : traffic.streams) {
-    if (stream.ending == engine::Ending::none) continue;
-    if (stream.made) first.push_back(stream.first - stream.due);
-    made += stream.made;
+    if (stream.finish_reason == engine::FinishReason::none) continue;
+    if (stream.generated) first.push_back(stream.first - stream.due);
+    made += stream.generated;
     prompts += stream.prompt;
-    reused += stream.reused;
+    reused += stream.cached_tokens;
   }
   const double seconds = std::max(traffic.seconds, 1e-9);
   nlohmann::ordered_json json{
@@ -151,7 +151,7 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
 void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostream& err) {
   const TrafficOptions wanted = traffic_of(options);
   engine::EngineOptions with = engine_options(options.engine);
-  with.most_waiting = UINT32_MAX;
+  with.max_waiting = UINT32_MAX;
   DeviceOptions device = options.device;
   const uint64_t cache = options.cache_tokens ? options.cache_tokens : enough_cache(wanted, options.at_once);
   device.cache_tokens = uint32_t(std::min<uint64_t>(cache, INT32_MAX));

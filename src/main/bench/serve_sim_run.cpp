@@ -57,7 +57,7 @@ class Run {
     Stream& stream = traffic_.streams[index];
     stream.due = due;
     stream.prompt = uint32_t(arrival.prompt.size());
-    engine::Request request{.prompt = arrival.prompt, .most = arrival.answer, .speculation = speculation_};
+    engine::Request request{.prompt = arrival.prompt, .max_tokens = arrival.answer, .speculation = speculation_};
     request.sampling.temperature = 0;
     try {
       engine_.submit(std::move(request), [this, index](const engine::Event& event) { note(index, event); });
@@ -73,24 +73,24 @@ class Run {
   void note(uint32_t index, const engine::Event& event) {
     Stream& stream = traffic_.streams[index];
     const double time = now();
-    if (event.ending == engine::Ending::none) {
-      if (stream.made == 0) {
+    if (event.finish_reason == engine::FinishReason::none) {
+      if (stream.generated == 0) {
         stream.first = time;
         --without_token_;
       } else {
         traffic_.gaps.push_back(time - stream.last);
       }
-      ++stream.made;
+      ++stream.generated;
       stream.last = time;
       hashes_[index] = mixed(hashes_[index], event.pick.id + 1);
       traffic_.seconds = time;
       return;
     }
-    if (stream.made == 0) --without_token_;
+    if (stream.generated == 0) --without_token_;
     --under_way_;
-    stream.ending = event.ending;
-    stream.reused = event.reused;
-    if (event.ending != engine::Ending::failed) return;
+    stream.finish_reason = event.finish_reason;
+    stream.cached_tokens = event.cached_tokens;
+    if (event.finish_reason != engine::FinishReason::failed) return;
     ++traffic_.failed;
     say(event.reason);
   }

@@ -10,8 +10,8 @@ namespace heddle {
 struct Stream {
   double due = 0;              // seconds; when it arrived, whether or not the engine had time for it
   double first = 0, last = 0;  // tokens
-  uint32_t prompt = 0, reused = 0, made = 0;
-  engine::Ending ending = engine::Ending::none;  // none: refused
+  uint32_t prompt = 0, cached_tokens = 0, generated = 0;
+  engine::FinishReason finish_reason = engine::FinishReason::none;  // none: refused
 };
 
 struct Traffic {

@@ -46,17 +46,17 @@ void expect_fields(const Json& object, std::initializer_list<const char*> known,
 
 int64_t now_in_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
-std::vector<text::Id> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
   if (running.chat_template.empty())
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
-  const text::Tokenizer& words = running.words();
+  const text::Tokenizer& tokenizer = running.tokenizer();
   text::TemplateInput input;
   input.messages = message_json(messages).dump();
-  if (words.bos()) input.bos = words.text(*words.bos());
-  if (words.eos()) input.eos = words.text(*words.eos());
+  if (tokenizer.bos()) input.bos = tokenizer.text(*tokenizer.bos());
+  if (tokenizer.eos()) input.eos = tokenizer.text(*tokenizer.eos());
   input.now = now;
   // the template writes BOS itself
-  return words.encode(text::ChatTemplate(running.chat_template).render(input), {.add_special = false});
+  return tokenizer.encode(text::ChatTemplate(running.chat_template).render(input), {.add_special = false});
 }
 
 void save_conversation(const std::filesystem::path& path, const SavedConversation& conversation) {

@@ -15,7 +15,7 @@ struct Message {
 
 // With the beginning of an answer. `now`: seconds since 1970, for templates that name the day. An Error if the model
 // has no template, or in the template's own words if it refuses a message.
-std::vector<text::Id> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
 int64_t now_in_seconds();
 
 struct SavedConversation {

@@ -45,11 +45,11 @@ ChatSettings::ChatSettings(const CLI::App& command) {
 void ChatSettings::read() {
   values_ = {};
   Parser parser(values_);
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   for (const auto& [name, texts] : said_)
-    for (const std::string& text : texts) words.push_back(fmt::format("--{}={}", name, text));
+    for (const std::string& text : texts) arguments.push_back(fmt::format("--{}={}", name, text));
   try {
-    parser.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    parser.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     throw Error("{}", error.what());
   }

@@ -49,7 +49,7 @@ std::vector<Message> ChatTalk::with_system(const std::vector<Message>& messages,
 }
 
 void ChatTalk::take(ChatSettings settings) {
-  sampling_ = sampling_of(settings.values().sampling, running_.words(), running_.model.vocabulary);
+  sampling_ = sampling_of(settings.values().sampling, running_.tokenizer(), running_.model.vocabulary);
   settings_ = std::move(settings);
 }
 
@@ -58,7 +58,7 @@ void ChatTalk::show(std::string_view text) const {
 }
 
 void ChatTalk::answer(std::vector<Message> messages) {
-  const std::vector<text::Id> ids = chat_ids(running_, with_system(messages, settings_), begun_);
+  const std::vector<text::TokenId> ids = chat_ids(running_, with_system(messages, settings_), begun_);
   const Interrupt interrupt;
   const GenerateRequest request{.sampling = sampling_,
                                 .stops = settings_.values().sampling.stops,
@@ -122,7 +122,7 @@ void ChatTalk::load(const std::filesystem::path& path) {
     saved.messages.erase(saved.messages.begin());
   }
   ChatSettings settings = settings_.with("system", system);
-  const std::vector<text::Id> ids = chat_ids(running_, with_system(saved.messages, settings), begun_);
+  const std::vector<text::TokenId> ids = chat_ids(running_, with_system(saved.messages, settings), begun_);
   generator_.expect_fits(ids.size());
   take(std::move(settings));
   messages_ = std::move(saved.messages);

@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/sampling/device_picking.h"
-#include "text/stop_texts.h"
+#include "text/stop_strings.h"
 
 namespace heddle {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
 constexpr size_t piece_tokens = 128;  // of a prompt on the CPU: how long an interruption may have to wait
 
@@ -40,10 +40,10 @@ double per_second(uint32_t tokens, double seconds) { return tokens == 0 ? 0 : do
 // From tokens to what is shown: whole characters, and nothing of a stop text.
 class Shown {
  public:
-  Shown(const text::Tokenizer& words, const GenerateRequest& request, std::string& all)
-      : decoder_(words), stops_(request.stops), request_(request), all_(all) {}
+  Shown(const text::Tokenizer& tokenizer, const GenerateRequest& request, std::string& all)
+      : decoder_(tokenizer), stops_(request.stops), request_(request), all_(all) {}
 
-  bool push(Id id) {  // false: a stop text came
+  bool push(TokenId id) {  // false: a stop text came
     show(stops_.push(decoder_.push(id)));
     return !stops_.found();
   }
@@ -60,7 +60,7 @@ class Shown {
   }
 
   text::StreamDecoder decoder_;
-  text::StopTexts stops_;
+  text::StopStrings stops_;
   const GenerateRequest& request_;
   std::string& all_;
 };
@@ -81,10 +81,10 @@ std::string figures(const Generated& generated) {
 class Generator::Next {
  public:
   // `most`: tokens that will be asked for, 0: any number.
-  Next(Generator& generator, engine::Sampler& sampler, std::span<const Id> prompt, uint32_t most)
+  Next(Generator& generator, engine::Sampler& sampler, std::span<const TokenId> prompt, uint32_t most)
       : generator_(generator), sampler_(sampler), prompt_(prompt), most_(most ? most : UINT32_MAX) {}
 
-  engine::Pick after(Id id) {
+  engine::Pick after(TokenId id) {
     if (!begun_) begin(id);
     if (!steps_) return sampler_.pick(generator_.feed({&id, 1}));
     launch();
@@ -98,9 +98,9 @@ class Generator::Next {
   }
 
  private:
-  void begin(Id id) {
+  void begin(TokenId id) {
     begun_ = true;
-    std::vector<Id> text(prompt_.begin(), prompt_.end());
+    std::vector<TokenId> text(prompt_.begin(), prompt_.end());
     text.push_back(id);
     const auto picking = engine::device_picking(sampler_, text, uint32_t(prompt_.size()));
     if (!picking) return;
@@ -112,7 +112,7 @@ class Generator::Next {
     steps_->launch();
     ++launched_;
   }
-  [[noreturn]] void refuse(Id id) {  // in the words of the sampler
+  [[noreturn]] void refuse(TokenId id) {  // in the words of the sampler
     steps_.reset();
     sampler_.pick(generator_.feed({&id, 1}));
     throw Error("the device found no token to pick, but its logits have one");
@@ -120,7 +120,7 @@ class Generator::Next {
 
   Generator& generator_;
   engine::Sampler& sampler_;
-  std::span<const Id> prompt_;
+  std::span<const TokenId> prompt_;
   uint32_t most_, launched_ = 0, taken_ = 0;
   bool begun_ = false;
   std::unique_ptr<model::Steps> steps_;
@@ -133,13 +133,13 @@ void Generator::expect_fits(size_t tokens) const {
     throw Error("the prompt is too long: expected fewer than {} tokens, the context, found {}", context(), tokens);
 }
 
-std::span<const float> Generator::feed(std::span<const Id> ids) {
+std::span<const float> Generator::feed(std::span<const TokenId> ids) {
   const std::span<const float> logits = session_.feed(ids);
   computed_.insert(computed_.end(), ids.begin(), ids.end());
   return logits;
 }
 
-std::span<const float> Generator::feed_prompt(std::span<const Id> prompt, const GenerateRequest& request,
+std::span<const float> Generator::feed_prompt(std::span<const TokenId> prompt, const GenerateRequest& request,
                                               Generated& result) {
   const auto differ = std::mismatch(computed_.begin(), computed_.end(), prompt.begin(), prompt.end()).first;
   // the logits after the last token are needed, so that one at least is computed
@@ -158,15 +158,15 @@ std::span<const float> Generator::feed_prompt(std::span<const Id> prompt, const 
   return logits;
 }
 
-Generated Generator::generate(std::span<const Id> prompt, const GenerateRequest& request) {
+Generated Generator::generate(std::span<const TokenId> prompt, const GenerateRequest& request) {
   if (prompt.empty()) throw Error("expected a text to continue, found an empty one (and the model has no BOS token)");
   expect_fits(prompt.size());
   engine::Sampler sampler(request.sampling, running_.model.vocabulary);
-  for (Id id : prompt) sampler.accept(id, engine::Origin::prompt);
-  const std::vector<Id>& ends = running_.words().ends();
+  for (TokenId id : prompt) sampler.accept(id, engine::Origin::prompt);
+  const std::vector<TokenId>& ends = running_.tokenizer().ends();
 
   Generated result{.ending = Ending::interrupted, .prompt = uint32_t(prompt.size()), .seed = sampler.seed()};
-  Shown shown(running_.words(), request, result.text);
+  Shown shown(running_.tokenizer(), request, result.text);
   const auto start = Clock::now();
   std::span<const float> logits = feed_prompt(prompt, request, result);
   result.feeding = seconds_since(start);

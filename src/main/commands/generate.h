@@ -38,7 +38,7 @@ class Generator {
 
   // What it computed before and the prompt begins with is not computed again. An Error, before anything is computed,
   // if the prompt is empty or leaves no room for an answer.
-  Generated generate(std::span<const text::Id> prompt, const GenerateRequest& request);
+  Generated generate(std::span<const text::TokenId> prompt, const GenerateRequest& request);
 
   uint32_t length() const { return session_.length(); }  // tokens computed
   uint32_t context() const { return session_.context(); }
@@ -47,14 +47,14 @@ class Generator {
  private:
   class Next;
 
-  std::span<const float> feed(std::span<const text::Id> ids);
+  std::span<const float> feed(std::span<const text::TokenId> ids);
   // The logits after the prompt; none if it was interrupted.
-  std::span<const float> feed_prompt(std::span<const text::Id> prompt, const GenerateRequest& request,
+  std::span<const float> feed_prompt(std::span<const text::TokenId> prompt, const GenerateRequest& request,
                                      Generated& result);
 
   const RunningModel& running_;
   model::Session session_;
-  std::vector<text::Id> computed_;  // by the session
+  std::vector<text::TokenId> computed_;  // by the session
 };
 
 }  // namespace heddle

@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
 // Tokens [begin, end) are fed; those from `first` on are scored, by the logits after the token before.
 struct Window {
@@ -59,7 +59,7 @@ void check_options(const PerplexityOptions& options) {
 }
 
 // The logits of a whole window, row by row.
-std::vector<float> logits_of(model::Session& session, std::span<const Id> tokens, uint32_t vocabulary) {
+std::vector<float> logits_of(model::Session& session, std::span<const TokenId> tokens, uint32_t vocabulary) {
   std::vector<float> all;
   all.reserve(tokens.size() * vocabulary);
   session.rewind(0);
@@ -80,9 +80,9 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
   if (other && other->model.vocabulary != vocabulary)
     throw Error("--kl: expected a vocabulary of {}, as in {}, found {} in {}", vocabulary, options.model,
                 other->model.vocabulary, options.other);
-  const text::Tokenizer& words = running->words();
-  std::vector<Id> tokens = words.encode(text, {.add_special = true, .parse_special = false});
-  const bool begins = words.bos() && !tokens.empty() && tokens[0] == *words.bos();
+  const text::Tokenizer& tokenizer = running->tokenizer();
+  std::vector<TokenId> tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
+  const bool begins = tokenizer.bos() && !tokens.empty() && tokens[0] == *tokenizer.bos();
   const std::vector<Window> windows = windows_of(options, tokens.size());
   if (windows.empty())
     throw Error("{}: expected at least {} tokens, found {}", options.file, options.window, tokens.size());
@@ -94,8 +94,8 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
   double sum = 0, squares = 0, divergence = 0;
   uint64_t same = 0;
   for (const Window& window : windows) {
-    std::vector<Id> fed(tokens.begin() + long(window.begin), tokens.begin() + long(window.end));
-    if (begins && options.method == "windows") fed[0] = *words.bos();
+    std::vector<TokenId> fed(tokens.begin() + long(window.begin), tokens.begin() + long(window.end));
+    if (begins && options.method == "windows") fed[0] = *tokenizer.bos();
     const std::vector<float> logits = logits_of(session, fed, vocabulary);
     std::vector<float> others;
     if (other) others = logits_of(*other_session, fed, vocabulary);

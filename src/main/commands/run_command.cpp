@@ -23,10 +23,10 @@
 namespace heddle {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
-std::vector<Id> prompt_ids(const RunningModel& running, const RunOptions& options, std::string prompt) {
-  if (!options.chat) return running.words().encode(prompt);
+std::vector<TokenId> prompt_ids(const RunningModel& running, const RunOptions& options, std::string prompt) {
+  if (!options.chat) return running.tokenizer().encode(prompt);
   std::vector<Message> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", std::move(prompt)});
@@ -34,9 +34,9 @@ std::vector<Id> prompt_ids(const RunningModel& running, const RunOptions& option
 }
 
 // A line for every token: its log-probability, then the likeliest tokens there.
-std::string logprob_lines(const std::vector<engine::Pick>& picks, const text::Tokenizer& words) {
+std::string logprob_lines(const std::vector<engine::Pick>& picks, const text::Tokenizer& tokenizer) {
   std::string lines;
-  const auto shown = [&words](Id id) { return in_quotes(words.bytes(id)); };
+  const auto shown = [&tokenizer](TokenId id) { return in_quotes(tokenizer.bytes(id)); };
   for (const engine::Pick& pick : picks) {
     lines += fmt::format("{:9.4f} {}", pick.log_probability, shown(pick.id));
     for (const engine::TokenLogprob& other : pick.top)
@@ -81,10 +81,10 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   std::optional<OutputFile> trace;  // made now: a path that cannot be written is said before the work
   if (!options.trace.empty()) device.trace = true, trace.emplace(options.trace);
   const auto running = open_running(options.model, device, &err);
-  const text::Tokenizer& words = running->words();
-  const std::vector<Id> ids = prompt_ids(*running, options, prompt);
+  const text::Tokenizer& tokenizer = running->tokenizer();
+  const std::vector<TokenId> ids = prompt_ids(*running, options, prompt);
   std::vector<engine::Pick> picks;
-  GenerateRequest request{.sampling = sampling_of(options.sampling, words, running->model.vocabulary),
+  GenerateRequest request{.sampling = sampling_of(options.sampling, tokenizer, running->model.vocabulary),
                           .stops = options.sampling.stops,
                           .tokens = options.tokens,
                           .show = [&out](std::string_view text) { out << text << std::flush; }};
@@ -94,7 +94,7 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   request.interrupted = &interrupt.flag();
   const Generated generated = generator.generate(ids, request);
   out << std::endl;
-  err << logprob_lines(picks, words) << figures(generated) << '\n';
+  err << logprob_lines(picks, tokenizer) << figures(generated) << '\n';
   if (trace) {
     const std::vector<model::KernelTime> times = running->backend->kernel_times();
     trace->write(trace_json(times));
@@ -105,7 +105,7 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
 }
 
 void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err) {
-  std::vector<Id> ids;
+  std::vector<TokenId> ids;
   read_ids(options.ids, ids);
   if (ids.empty()) throw Error("--ids: expected token ids such as 1,2,3, found \"{}\"", options.ids);
   const auto running = open_running(options.model, options.device, &err);

@@ -84,7 +84,7 @@ void describe_sampling(CLI::App& command, SamplingOptions& options) {
   add_list("--stop", options.stops, "TEXT", "Ends the text and is not part of it; repeatable");
 }
 
-engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& words, uint32_t vocabulary) {
+engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& tokenizer, uint32_t vocabulary) {
   engine::Sampling sampling = options.chain;
   for (const std::string& text : options.biases) {
     const auto [id, bias] = bias_of(text);
@@ -96,7 +96,7 @@ engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokeniz
       if (text.empty()) throw Error("{}: expected a text, found an empty one", option);
   };
   refuse_empty("--dry-sequence-breaker", options.breakers);
-  if (sampling.dry_multiplier > 0 && !none) sampling.dry_breakers = text::breaker_tokens(options.breakers, words);
+  if (sampling.dry_multiplier > 0 && !none) sampling.dry_breakers = text::breaker_tokens(options.breakers, tokenizer);
   refuse_empty("--stop", options.stops);
   engine::validate(sampling, vocabulary);
   return sampling;

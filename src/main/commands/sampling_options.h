@@ -23,6 +23,6 @@ struct SamplingOptions {
 void describe_sampling(CLI::App& command, SamplingOptions& options);
 
 // The chain with what is said in words: biases and breakers. Throws an Error if something cannot be done.
-engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& words, uint32_t vocabulary);
+engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& tokenizer, uint32_t vocabulary);
 
 }  // namespace heddle

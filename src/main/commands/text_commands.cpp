@@ -20,7 +20,7 @@
 namespace heddle {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
 std::string read_all(std::istream& in) { return {std::istreambuf_iterator<char>(in), {}}; }
 
@@ -44,18 +44,18 @@ struct TokenizeOptions {
 
 void tokenize(const TokenizeOptions& options, const std::string& input, std::ostream& out) {
   const text::Tokenizer tokenizer = open_tokenizer(formats::open_checkpoint(options.model));
-  const std::vector<Id> ids =
+  const std::vector<TokenId> ids =
       tokenizer.encode(input, {.add_special = !options.no_special, .parse_special = !options.plain});
   if (options.json) {
     Json result{{"ids", ids}};
     if (options.pieces) {
       Json pieces = Json::array();
-      for (Id id : ids) pieces.push_back(piece_json(tokenizer.bytes(id)));
+      for (TokenId id : ids) pieces.push_back(piece_json(tokenizer.bytes(id)));
       result["pieces"] = pieces;
     }
     out << result << '\n';
   } else if (options.pieces) {
-    for (Id id : ids) out << fmt::format("{:>8}  {}\n", id, piece_json(tokenizer.bytes(id)).dump());
+    for (TokenId id : ids) out << fmt::format("{:>8}  {}\n", id, piece_json(tokenizer.bytes(id)).dump());
   } else {
     out << fmt::format("{}\n", fmt::join(ids, " "));
   }
@@ -68,8 +68,8 @@ struct DetokenizeOptions {
 };
 
 // The inverse of tokenize: without BOS and EOS where tokenize would have put them.
-std::span<const Id> without_added(const text::Tokenizer& tokenizer, std::span<const Id> ids) {
-  const std::vector<Id> added = tokenizer.encode("", {});  // what stands around every text, and nothing else
+std::span<const TokenId> without_added(const text::Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  const std::vector<TokenId> added = tokenizer.encode("", {});  // what stands around every text, and nothing else
   size_t before = 0;
   while (before < std::min(added.size(), ids.size()) && ids[before] == added[before]) ++before;
   ids = ids.subspan(before);
@@ -81,7 +81,7 @@ std::span<const Id> without_added(const text::Tokenizer& tokenizer, std::span<co
 }
 
 void detokenize(const DetokenizeOptions& options, std::istream& in, std::ostream& out) {
-  std::vector<Id> ids;
+  std::vector<TokenId> ids;
   if (options.ids.empty()) read_ids(read_all(in), ids);
   for (const std::string& word : options.ids) read_ids(word, ids);
   const text::Tokenizer tokenizer = open_tokenizer(formats::open_checkpoint(options.model));
@@ -149,11 +149,11 @@ void render(const TemplateOptions& options, std::istream& in, std::ostream& out)
 
 }  // namespace
 
-void read_ids(std::string_view words, std::vector<Id>& ids) {
+void read_ids(std::string_view list, std::vector<TokenId>& ids) {
   constexpr std::string_view between = " \t\r\n,[]";
-  for (size_t at = words.find_first_not_of(between); at != words.npos; at = words.find_first_not_of(between, at)) {
-    const std::string_view word = words.substr(at, words.find_first_of(between, at) - at);
-    Id id = 0;
+  for (size_t at = list.find_first_not_of(between); at != list.npos; at = list.find_first_not_of(between, at)) {
+    const std::string_view word = list.substr(at, list.find_first_of(between, at) - at);
+    TokenId id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size())
       throw Error("expected the number of a token, found \"{}\"", word.substr(0, 40));

@@ -16,6 +16,6 @@ namespace heddle {
 void describe_text(CLI::App& program, std::istream& in, std::ostream& out);
 
 // Numbers between spaces, commas and brackets, as tokenize prints them. An Error names what is none.
-void read_ids(std::string_view words, std::vector<text::Id>& ids);
+void read_ids(std::string_view list, std::vector<text::TokenId>& ids);
 
 }  // namespace heddle

@@ -14,13 +14,13 @@ namespace {
 using formats::Array;
 using formats::Metadata;
 using formats::ValueType;
-using text::Id;
+using text::TokenId;
 using text::TokenType;
 using text::Vocabulary;
 
 struct IdKey {
   const char* key;
-  std::optional<Id> Vocabulary::*field;
+  std::optional<TokenId> Vocabulary::*field;
 };
 constexpr IdKey id_keys[] = {
     {"tokenizer.ggml.bos_token_id", &Vocabulary::bos},
@@ -91,7 +91,7 @@ Vocabulary from_metadata(const Metadata& metadata, const std::string& source) {
     if (!id || *id == no_id) continue;
     if (*id >= vocabulary.tokens.size())
       throw Error("{}: {}: expected an id below {}, found {}", source, entry.key, vocabulary.tokens.size(), *id);
-    vocabulary.*entry.field = static_cast<Id>(*id);
+    vocabulary.*entry.field = static_cast<TokenId>(*id);
   }
   for (const FlagKey& entry : flag_keys) vocabulary.*entry.field = metadata.find_boolean(entry.key);
   vocabulary.remove_extra_whitespaces = metadata.find_boolean(whitespace_key).value_or(false);
@@ -107,15 +107,15 @@ void add_ends(Vocabulary& vocabulary, const std::string& generation, const std::
   const Json json = parse_json(generation, source + "/generation_config.json");
   const auto entry = json.find("eos_token_id");
   if (entry == json.end() || entry->is_null()) return;
-  std::vector<Id> ends;
+  std::vector<TokenId> ends;
   for (const Json& id : entry->is_array() ? *entry : Json::array({*entry})) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocabulary.tokens.size())
       throw Error("{}/generation_config.json: eos_token_id: expected ids below {}, found {}", source,
                   vocabulary.tokens.size(), id.dump());
-    ends.push_back(id.get<Id>());
+    ends.push_back(id.get<TokenId>());
   }
-  std::optional<Id>* const places[] = {&vocabulary.eos, &vocabulary.eot, &vocabulary.eom};
-  for (Id id : ends) {
+  std::optional<TokenId>* const places[] = {&vocabulary.eos, &vocabulary.eot, &vocabulary.eom};
+  for (TokenId id : ends) {
     if (std::any_of(std::begin(places), std::end(places), [&](auto* place) { return *place == id; })) continue;
     const auto room = std::find_if(std::begin(places), std::end(places), [](auto* place) { return !*place; });
     if (room == std::end(places))

@@ -74,8 +74,8 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out) {
   formats::Checkpoint checkpoint = open_model(options.model == "weft" ? "" : options.model);
   Tokens first, second;
   if (has_vocabulary(checkpoint)) {
-    const text::Tokenizer words = open_tokenizer(checkpoint);
-    first = words.encode(first_text), second = words.encode(second_text);
+    const text::Tokenizer tokenizer = open_tokenizer(checkpoint);
+    first = tokenizer.encode(first_text), second = tokenizer.encode(second_text);
   }
   const model::Model model = model::load(std::move(checkpoint), {.context = options.device.context});
   const uint32_t count = text_tokens(model, sweep);

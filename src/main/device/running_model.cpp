@@ -55,7 +55,7 @@ class Opener {
   std::unique_ptr<RunningModel> open() {
     formats::Checkpoint checkpoint = open_model(path_);
     running_ = std::make_unique<RunningModel>();
-    if (has_vocabulary(checkpoint)) running_->tokenizer.emplace(open_tokenizer(checkpoint));
+    if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
     running_->model = model::load(std::move(checkpoint), {.context = options_.context});
     context_ = running_->model.context;
@@ -180,9 +180,9 @@ class Opener {
 
 }  // namespace
 
-const text::Tokenizer& RunningModel::words() const {
-  if (!tokenizer) throw Error("{}: the model has no tokenizer", model.name);
-  return *tokenizer;
+const text::Tokenizer& RunningModel::tokenizer() const {
+  if (!maybe_tokenizer) throw Error("{}: the model has no tokenizer", model.name);
+  return *maybe_tokenizer;
 }
 
 std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,

@@ -14,13 +14,13 @@ namespace heddle {
 
 struct RunningModel {
   model::Model model;
-  std::optional<text::Tokenizer> tokenizer;  // none where the file has none
+  std::optional<text::Tokenizer> maybe_tokenizer;  // none where the file has none
   std::string chat_template;
   model::Limits limits;
   std::optional<uint32_t> gpu;  // the number of the GPU it runs on; none: the CPU
   std::unique_ptr<model::Backend> backend;
 
-  const text::Tokenizer& words() const;  // an Error if there is none
+  const text::Tokenizer& tokenizer() const;  // an Error if there is none
   model::Session session() const { return {model, *backend, limits}; }
 };
 // An empty path is the program's own model. `rows`: the most tokens of one batch; 0: 512 on a CPU, 2048 on a GPU. Says

@@ -115,7 +115,7 @@ class Server {
     device.cache_tokens = options_.kv_tokens;
     device.many = true;
     running_ = open_running(options_.model, device, &err_, options_.engine.rows);
-    engine_options_.most_waiting = options_.max_queue;
+    engine_options_.max_waiting = options_.max_queue;
     engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
     thread_.emplace(*engine_);
     ServedFacts facts{.options = options_,
@@ -125,7 +125,7 @@ class Server {
     facts.context = uint32_t(std::min<uint64_t>(running_->model.context, facts.kv_tokens()));
     facts.load_seconds = seconds_since(start);
     service_.serve({.name = facts.name,
-                    .words = running_->words(),
+                    .tokenizer = running_->tokenizer(),
                     .chat_template = running_->chat_template,
                     .context = facts.context,
                     .vocabulary = running_->model.vocabulary,

@@ -62,7 +62,7 @@ Generation generation_of(Fields& fields, const RequestRules& rules) {
   if (const Json* ids = fields.find("stop_token_ids"); is_filled(ids))
     generation.stop_ids = ids_at(list_at(*ids, "stop_token_ids", most_stop_ids), "stop_token_ids", rules.vocabulary);
   generation.ignore_eos = fields.flag_or("ignore_eos", false);
-  generation.copies = uint32_t(fields.whole("n", 1, most_copies).value_or(1));
+  generation.n = uint32_t(fields.whole("n", 1, most_copies).value_or(1));
   read_stream(fields, generation);
   // a client may let others go first, not itself
   generation.priority = int(fields.whole("priority", least_priority, 0).value_or(0));
@@ -84,15 +84,15 @@ void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64
 
 std::string user_of(Fields& fields) { return fields.text(fields.either("user", "safety_identifier")).value_or(""); }
 
-std::vector<text::Id> ids_at(const Json& list, const std::string& place, uint32_t bound) {
-  std::vector<text::Id> ids;
+std::vector<text::TokenId> ids_at(const Json& list, const std::string& place, uint32_t bound) {
+  std::vector<text::TokenId> ids;
   ids.reserve(list.size());
   for (const Json& id : list) {
     // (a place is made only for one that is refused: prompts may have 100 000 ids)
     if (id.is_number_unsigned() && id.get<uint64_t>() < bound)
-      ids.push_back(id.get<text::Id>());
+      ids.push_back(id.get<text::TokenId>());
     else
-      ids.push_back(text::Id(whole_at(id, element(place, ids.size()), 0, int64_t(bound) - 1)));
+      ids.push_back(text::TokenId(whole_at(id, element(place, ids.size()), 0, int64_t(bound) - 1)));
   }
   return ids;
 }

@@ -18,6 +18,6 @@ constexpr int64_t most_top = 20;                       // most likely tokens in 
 std::string user_of(Fields& fields);
 
 // Ids of tokens below `bound`.
-std::vector<text::Id> ids_at(const Json& list, const std::string& place, uint32_t bound);
+std::vector<text::TokenId> ids_at(const Json& list, const std::string& place, uint32_t bound);
 
 }  // namespace heddle::server

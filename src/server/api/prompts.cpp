@@ -4,9 +4,9 @@
 
 namespace heddle::server {
 
-std::vector<text::Id> encode(const ServedModel& model, const Prompt& prompt, text::EncodeOptions options) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return model.words().encode(*text, options);
-  return std::get<std::vector<text::Id>>(prompt);
+std::vector<text::TokenId> encode(const ServedModel& model, const Prompt& prompt, text::EncodeOptions options) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return model.tokenizer().encode(*text, options);
+  return std::get<std::vector<text::TokenId>>(prompt);
 }
 
 void expect_fits(const ServedModel& model, const std::string& field, size_t prompt, std::optional<uint32_t> most) {

@@ -9,7 +9,7 @@
 
 namespace heddle::server {
 
-std::vector<text::Id> encode(const ServedModel& model, const Prompt& prompt, text::EncodeOptions options);
+std::vector<text::TokenId> encode(const ServedModel& model, const Prompt& prompt, text::EncodeOptions options);
 
 // Throws an ApiError 400 that names the field: an empty prompt, or one that is together with the new tokens that were
 // asked for (none said: with one) longer than the context.

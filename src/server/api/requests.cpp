@@ -16,7 +16,7 @@ constexpr int64_t most_best_of = 128;
 constexpr uint32_t usual_length = 16;  // of a completion, as OpenAI has it
 
 // Ids the model can take: a tokenizer may know more tokens than the model, and the other way round.
-uint32_t ids_below(const RequestRules& rules) { return std::min(uint32_t(rules.words.size()), rules.vocabulary); }
+uint32_t ids_below(const RequestRules& rules) { return std::min(uint32_t(rules.tokenizer.size()), rules.vocabulary); }
 
 Prompt prompt_at(const Json& value, const std::string& place, const RequestRules& rules) {
   if (value.is_string()) return value.get<std::string>();
@@ -47,12 +47,12 @@ CompletionRequest completion_request(std::string_view body, const RequestRules& 
   request.prompts = prompts_at(fields.at("prompt"), "prompt", rules);
   refuse_unsupported(fields);
   Generation& generation = request.generation = generation_of(fields, rules);
-  generation.most = uint32_t(fields.whole("max_tokens", 0, most_tokens).value_or(usual_length));
+  generation.max_tokens = uint32_t(fields.whole("max_tokens", 0, most_tokens).value_or(usual_length));
   set_logprobs(fields, rules, fields.whole("logprobs", 0, most_top), generation.sampling);
   request.echo = fields.flag_or("echo", false);
-  const int64_t copies = generation.copies;
+  const int64_t copies = generation.n;
   request.best_of = uint32_t(fields.whole("best_of", copies, most_best_of).value_or(copies));
-  if (generation.stream && request.best_of > generation.copies)
+  if (generation.stream && request.best_of > generation.n)
     throw unexpected("best_of", fmt::format("n ({}) with \"stream\": true", copies), request.best_of, "invalid_value");
   fields.finish();
   return request;
@@ -102,7 +102,7 @@ DetokenizeRequest detokenize_request(std::string_view body, const RequestRules& 
   if (tokens.size() > most_ids)
     throw ApiError(400, "invalid_request_error", "array_above_max_length", "tokens",
                    "tokens: expected at most {} ids, found {}", most_ids, tokens.size());
-  request.tokens = ids_at(tokens, "tokens", uint32_t(rules.words.size()));
+  request.tokens = ids_at(tokens, "tokens", uint32_t(rules.tokenizer.size()));
   request.special = fields.flag_or("special", request.special);
   fields.finish();
   return request;

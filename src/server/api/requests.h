@@ -14,18 +14,18 @@ namespace heddle::server {
 
 // What requests are read against.
 struct RequestRules {
-  const text::Tokenizer& words;
+  const text::Tokenizer& tokenizer;
   uint32_t vocabulary = 0;  // tokens the model has logits for
 };
 
 // What the requests that make text share. Steps of `sampling` that take texts (dry breakers) are token ids already.
 struct Generation {
-  engine::Sampling sampling;     // seed, biases, penalties, logprobs; without a word in the request the model's own
-  std::optional<uint32_t> most;  // new tokens; none: until the context is full
+  engine::Sampling sampling;  // seed, biases, penalties, logprobs; without a word in the request the model's own
+  std::optional<uint32_t> max_tokens;  // new tokens; none: until the context is full
   std::vector<std::string> stops;
   std::vector<uint32_t> stop_ids;
   bool ignore_eos = false;  // the model's own ends do not end it
-  uint32_t copies = 1;      // "n"
+  uint32_t n = 1;           // "n"
   bool stream = false, include_usage = false;
   int priority = 0;
   engine::Speculation speculation = engine::Speculation::automatic;
@@ -41,14 +41,14 @@ struct ChatRequest {
   bool add_generation_prompt = true;
 };
 
-using Prompt = std::variant<std::string, std::vector<text::Id>>;
+using Prompt = std::variant<std::string, std::vector<text::TokenId>>;
 
 struct CompletionRequest {
   std::string model;
   Generation generation;
   std::vector<Prompt> prompts;  // at least one
   bool echo = false;
-  uint32_t best_of = 1;  // at least generation.copies
+  uint32_t best_of = 1;  // at least generation.n
 };
 
 struct EmbeddingRequest {
@@ -64,7 +64,7 @@ struct TokenizeRequest {
   bool add_special = false, parse_special = true, with_pieces = false;
 };
 struct DetokenizeRequest {
-  std::vector<text::Id> tokens;
+  std::vector<text::TokenId> tokens;
   bool special = true;  // control tokens are written as well
 };
 

@@ -109,7 +109,7 @@ ChatRequest chat_request(std::string_view body, const RequestRules& rules) {
   Fields fields(json);
   ChatRequest request = conversation_of(fields);
   request.generation = generation_of(fields, rules);
-  request.generation.most = most_of(fields);
+  request.generation.max_tokens = most_of(fields);
   read_logprobs(fields, rules, request.generation.sampling);
   fields.finish();
   return request;

@@ -156,7 +156,7 @@ void read_breakers(Fields& fields, const RequestRules& rules, Sampling& sampling
     }
   }
   if (sampling.dry_multiplier == 0) return;
-  sampling.dry_breakers = text::breaker_tokens(texts, rules.words);
+  sampling.dry_breakers = text::breaker_tokens(texts, rules.tokenizer);
   std::erase_if(sampling.dry_breakers, [&](const std::vector<uint32_t>& ids) {  // what the model cannot say
     return std::any_of(ids.begin(), ids.end(), [&](uint32_t id) { return id >= rules.vocabulary; });
   });

@@ -5,27 +5,28 @@
 namespace heddle::server {
 namespace {
 
-TokenChance chance_of(const text::Tokenizer& words, uint32_t id, float log_probability) {
+TokenChance chance_of(const text::Tokenizer& tokenizer, uint32_t id, float log_probability) {
   // a model may have logits for more than its vocabulary
-  return {id < words.size() ? std::string(words.bytes(id)) : std::string(), log_probability};
+  return {id < tokenizer.size() ? std::string(tokenizer.bytes(id)) : std::string(), log_probability};
 }
 
 }  // namespace
 
-TokenReport report_of(const text::Tokenizer& words, const engine::Pick& pick) {
-  TokenReport report{.token = chance_of(words, pick.id, pick.log_probability)};
-  report.in_text = pick.id < words.size() && !words.is_special(pick.id);
+TokenReport report_of(const text::Tokenizer& tokenizer, const engine::Pick& pick) {
+  TokenReport report{.token = chance_of(tokenizer, pick.id, pick.log_probability)};
+  report.in_text = pick.id < tokenizer.size() && !tokenizer.is_special(pick.id);
   report.top.reserve(pick.top.size());
-  for (const engine::TokenLogprob& top : pick.top) report.top.push_back(chance_of(words, top.id, top.log_probability));
+  for (const engine::TokenLogprob& top : pick.top)
+    report.top.push_back(chance_of(tokenizer, top.id, top.log_probability));
   return report;
 }
 
-AnswerText::AnswerText(const AnswerRules& rules) : rules_(rules), decoder_(rules.words), stops_(rules.stops) {}
+AnswerText::AnswerText(const AnswerRules& rules) : rules_(rules), decoder_(rules.tokenizer), stops_(rules.stops) {}
 
-std::string AnswerText::follow(std::span<const text::Id> tokens) {
+std::string AnswerText::follow(std::span<const text::TokenId> tokens) {
   std::string text;
-  for (const text::Id id : tokens)
-    if (id < rules_.words.size()) text += decoder_.push(id);
+  for (const text::TokenId id : tokens)
+    if (id < rules_.tokenizer.size()) text += decoder_.push(id);
   return text;
 }
 
@@ -37,8 +38,8 @@ Piece AnswerText::push(const engine::Pick& pick) {
     over_ = true;
     return flush();
   }
-  if (rules_.reports) waiting_.push_back({decoded_, report_of(rules_.words, pick)});
-  if (pick.id >= rules_.words.size()) return {};
+  if (rules_.reports) waiting_.push_back({decoded_, report_of(rules_.tokenizer, pick)});
+  if (pick.id >= rules_.tokenizer.size()) return {};
   const std::string text = decoder_.push(pick.id);
   decoded_ += text.size();
   return show(stops_.push(text));

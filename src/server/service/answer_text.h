@@ -6,17 +6,17 @@
 
 #include "engine/request.h"
 #include "server/api/replies.h"
-#include "text/stop_texts.h"
+#include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 namespace heddle::server {
 
 // What answers to one request have in common.
 struct AnswerRules {
-  const text::Tokenizer& words;
-  std::vector<std::string> stops;  // texts that end it and are not shown
-  std::vector<text::Id> ends;      // tokens that end it and are no text
-  bool reports = false;            // log-probabilities are wanted
+  const text::Tokenizer& tokenizer;
+  std::vector<std::string> stops;   // texts that end it and are not shown
+  std::vector<text::TokenId> ends;  // tokens that end it and are no text
+  bool reports = false;             // log-probabilities are wanted
 };
 
 struct Piece {
@@ -32,7 +32,7 @@ class AnswerText {
   explicit AnswerText(const AnswerRules& rules);  // which must outlive it
 
   // The answer goes on from these tokens: returns their text. Stop texts are not looked for in it.
-  std::string follow(std::span<const text::Id> tokens);
+  std::string follow(std::span<const text::TokenId> tokens);
   Piece push(const engine::Pick& pick);  // nothing any more once over()
   Piece finish();                        // no more tokens come
 
@@ -51,7 +51,7 @@ class AnswerText {
 
   const AnswerRules& rules_;
   text::StreamDecoder decoder_;
-  text::StopTexts stops_;
+  text::StopStrings stops_;
   std::vector<Waiting> waiting_;    // few: those of a stop text or of a character
   size_t decoded_ = 0, shown_ = 0;  // bytes
   bool over_ = false;
@@ -59,6 +59,6 @@ class AnswerText {
   double sum_ = 0;
 };
 
-TokenReport report_of(const text::Tokenizer& words, const engine::Pick& pick);
+TokenReport report_of(const text::Tokenizer& tokenizer, const engine::Pick& pick);
 
 }  // namespace heddle::server

@@ -80,8 +80,8 @@ void chat_call(const Call& call) {
   // the template writes BOS itself
   task.prompts.push_back(encode(*call.model, prompt, {.add_special = false}));
   task.preparation.encode = watch.lap();
-  expect_fits(*call.model, "messages", task.prompts[0].size(), request.generation.most);
-  task.best_of = request.generation.copies;
+  expect_fits(*call.model, "messages", task.prompts[0].size(), request.generation.max_tokens);
+  task.best_of = request.generation.n;
   task.generation = std::move(request.generation);
   begin_text(call, std::move(task));
 }
@@ -97,7 +97,7 @@ void completion_call(const Call& call) {
   for (const Prompt& prompt : request.prompts) {
     const std::string field = field_of("prompt", task.prompts.size(), request.prompts.size());
     task.prompts.push_back(encode(*call.model, prompt, {}));
-    expect_fits(*call.model, field, task.prompts.back().size(), request.generation.most);
+    expect_fits(*call.model, field, task.prompts.back().size(), request.generation.max_tokens);
   }
   if (request.echo && request.generation.sampling.logprobs) {
     uint64_t reports = 0;  // of tokens of prompts, each answer has its own
@@ -120,7 +120,7 @@ void embedding_call(const Call& call) {
   if (request.dimensions && *request.dimensions != width)
     throw bad_field("dimensions", "dimensions: expected {}, the width of the model, found {}", width,
                     *request.dimensions);
-  std::vector<std::vector<text::Id>> inputs;
+  std::vector<std::vector<text::TokenId>> inputs;
   for (const Prompt& input : request.inputs) {
     const std::string field = field_of("input", inputs.size(), request.inputs.size());
     inputs.push_back(encode(*call.model, input, {}));
@@ -131,15 +131,15 @@ void embedding_call(const Call& call) {
 
 void tokenize_call(const Call& call) {
   const TokenizeRequest request = read_body(call, tokenize_request);
-  const text::Tokenizer& words = call.model->words();
+  const text::Tokenizer& tokenizer = call.model->tokenizer();
   std::string out = "{\"tokens\":[";
   const size_t empty = out.size();
-  for (const text::Id id :
-       words.encode(request.content, {.add_special = request.add_special, .parse_special = request.parse_special})) {
+  for (const text::TokenId id : tokenizer.encode(
+           request.content, {.add_special = request.add_special, .parse_special = request.parse_special})) {
     if (out.size() > empty) out += ',';
     const auto to = std::back_inserter(out);
     if (request.with_pieces)
-      fmt::format_to(to, "{{\"id\":{},\"piece\":{}}}", id, piece_json(words.bytes(id)));
+      fmt::format_to(to, "{{\"id\":{},\"piece\":{}}}", id, piece_json(tokenizer.bytes(id)));
     else
       fmt::format_to(to, "{}", id);
   }
@@ -148,7 +148,7 @@ void tokenize_call(const Call& call) {
 
 void detokenize_call(const Call& call) {
   const DetokenizeRequest request = read_body(call, detokenize_request);
-  call.exchange->send_json(object_with("content", call.model->words().decode(request.tokens, request.special)));
+  call.exchange->send_json(object_with("content", call.model->tokenizer().decode(request.tokens, request.special)));
 }
 
 void template_call(const Call& call) {

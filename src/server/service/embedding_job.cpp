@@ -7,7 +7,7 @@ EmbeddingJob::EmbeddingJob(std::shared_ptr<Exchange> its_exchange, std::shared_p
                            EmbeddingRequest request)
     : EngineJob(std::move(its_exchange), std::move(its_model)), request_(std::move(request)) {}
 
-void EmbeddingJob::begin(std::vector<std::vector<text::Id>> inputs) {
+void EmbeddingJob::begin(std::vector<std::vector<text::TokenId>> inputs) {
   std::vector<engine::Request> requests(inputs.size());
   vectors_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -19,7 +19,7 @@ void EmbeddingJob::begin(std::vector<std::vector<text::Id>> inputs) {
 }
 
 void EmbeddingJob::told(size_t which, const engine::Event& event) {
-  usage_.cached += event.reused;
+  usage_.cached += event.cached_tokens;
   vectors_[which] = event.embedding;
 }
 

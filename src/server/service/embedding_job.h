@@ -10,7 +10,7 @@ namespace heddle::server {
 class EmbeddingJob : public EngineJob {
  public:
   EmbeddingJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model, EmbeddingRequest request);
-  void begin(std::vector<std::vector<text::Id>> inputs);  // throws an ApiError if the engine does not take them
+  void begin(std::vector<std::vector<text::TokenId>> inputs);  // throws an ApiError if the engine does not take them
 
  private:
   void told(size_t which, const engine::Event& event) override;

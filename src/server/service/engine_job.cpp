@@ -51,7 +51,7 @@ void EngineJob::take_next(bool even_if_full) {
   const auto tell = [job = shared_from_this(), which = begun_](const engine::Event& event) {
     job->on_event(which, event);
   };
-  const uint32_t copies = waiting_.front().copies;
+  const uint32_t copies = waiting_.front().n;
   const engine::RequestId id = model_->engine().submit(waiting_.front(), tell, even_if_full);
   waiting_.pop_front();
   ++begun_;
@@ -72,12 +72,12 @@ void EngineJob::on_event(size_t which, const engine::Event& event) {
 }
 
 void EngineJob::handle(size_t which, const engine::Event& event) {
-  const bool gone = event.ending != engine::Ending::none && exchange_->given_up() == GivenUp::gone;
-  if (event.ending == engine::Ending::failed) return fail(server_fault(event.reason));
-  if (event.ending == engine::Ending::cancelled && !gone && !is_over(which, event.copy))
+  const bool gone = event.finish_reason != engine::FinishReason::none && exchange_->given_up() == GivenUp::gone;
+  if (event.finish_reason == engine::FinishReason::failed) return fail(server_fault(event.reason));
+  if (event.finish_reason == engine::FinishReason::cancelled && !gone && !is_over(which, event.index))
     return fail(unavailable("the server is about to end, and the request was given up"));
   told(which, event);
-  if (over_ || event.ending == engine::Ending::none) return;
+  if (over_ || event.finish_reason == engine::FinishReason::none) return;
   --open_;
   if (gone)
     waiting_.clear();

@@ -51,7 +51,7 @@ unsigned retry_after(const engine::Metrics& metrics) {
   for (const uint64_t count : metrics.finished) finished += count;
   // an answer is begun, made and over; so many of them at the same time
   const double begin = std::max(0., metrics.first_token_seconds.mean() - metrics.queue_seconds.mean());
-  const double tokens = finished ? double(metrics.made) / double(finished) : 0;
+  const double tokens = finished ? double(metrics.generated) / double(finished) : 0;
   const double answer = begin + tokens * metrics.between_tokens_seconds.mean();
   const double seconds = double(metrics.waiting) * answer / double(std::max<uint64_t>(metrics.running, 1));
   return unsigned(std::clamp(std::ceil(seconds), 1., 600.));

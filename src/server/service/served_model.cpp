@@ -24,12 +24,14 @@ void ServedModel::expect_named(const std::string& name) const {
 
 std::string ServedModel::render(const ChatRequest& request) const {
   if (!chat_) throw bad_field("messages", "{}", no_chat_);
-  const auto text_of = [&](std::optional<text::Id> id) { return id ? std::string(words().text(*id)) : std::string(); };
+  const auto text_of = [&](std::optional<text::TokenId> id) {
+    return id ? std::string(tokenizer().text(*id)) : std::string();
+  };
   try {
     return chat_->render({.messages = request.messages,
                           .extra = request.extra,
-                          .bos = text_of(words().bos()),
-                          .eos = text_of(words().eos()),
+                          .bos = text_of(tokenizer().bos()),
+                          .eos = text_of(tokenizer().eos()),
                           .add_generation_prompt = request.add_generation_prompt,
                           .now = unix_time()});
   } catch (const text::TemplateRefused& error) {

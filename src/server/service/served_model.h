@@ -17,10 +17,10 @@ class ServedModel {
   explicit ServedModel(Served served);
 
   const Served& served() const { return served_; }
-  const text::Tokenizer& words() const { return served_.words; }
+  const text::Tokenizer& tokenizer() const { return served_.tokenizer; }
   engine::EngineThread& engine() const { return served_.engine; }
   uint32_t context() const { return served_.context; }
-  RequestRules rules() const { return {served_.words, served_.vocabulary}; }
+  RequestRules rules() const { return {served_.tokenizer, served_.vocabulary}; }
   int64_t created() const { return created_; }               // seconds since 1970: when it was loaded
   double seconds() const { return seconds_since(loaded_); }  // since then
 

@@ -12,7 +12,7 @@ namespace heddle::server {
 namespace {
 
 constexpr size_t small_body = 8192;  // bytes: such a request hardly holds up the network
-constexpr size_t most_waiting = 1024, most_waiting_bytes = 256u << 20;  // requests that wait for a worker
+constexpr size_t max_waiting = 1024, most_waiting_bytes = 256u << 20;  // requests that wait for a worker
 
 bool same_word(std::string_view a, std::string_view b) {  // in any case
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; };
@@ -73,7 +73,7 @@ Service::State::State(ServiceOptions options)
     : options_(std::move(options)),
       keys_(options_.keys),
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
-      workers_(std::in_place, 2, most_waiting, most_waiting_bytes) {
+      workers_(std::in_place, 2, max_waiting, most_waiting_bytes) {
   const std::string& origin = options_.cors_origin;
   if (!origin.empty() && origin != "*" && !is_origin(origin))
     throw Error("CORS: expected an origin or *, found {}", in_quotes(origin));

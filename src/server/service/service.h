@@ -15,7 +15,7 @@ namespace heddle::server {
 // What is served. All that is referred to outlives the service.
 struct Served {
   std::string name;  // what clients call it
-  const text::Tokenizer& words;
+  const text::Tokenizer& tokenizer;
   std::string chat_template;  // empty: none, and chats are refused
   uint32_t context = 0;       // tokens of one sequence, prompt and answer
   uint32_t vocabulary = 0, width = 0;

@@ -8,9 +8,9 @@
 namespace heddle::server {
 namespace {
 
-AnswerRules rules_for(const text::Tokenizer& words, const Generation& generation) {
-  AnswerRules rules{.words = words, .stops = generation.stops, .ends = generation.stop_ids};
-  if (!generation.ignore_eos) rules.ends.insert(rules.ends.end(), words.ends().begin(), words.ends().end());
+AnswerRules rules_for(const text::Tokenizer& tokenizer, const Generation& generation) {
+  AnswerRules rules{.tokenizer = tokenizer, .stops = generation.stops, .ends = generation.stop_ids};
+  if (!generation.ignore_eos) rules.ends.insert(rules.ends.end(), tokenizer.ends().begin(), tokenizer.ends().end());
   rules.reports = generation.sampling.logprobs.has_value();
   return rules;
 }
@@ -24,14 +24,14 @@ ReplyHead head_for(bool chat, const ServedModel& model) {
 TextJob::TextJob(std::shared_ptr<Exchange> its_exchange, std::shared_ptr<const ServedModel> its_model, TextTask task)
     : EngineJob(std::move(its_exchange), std::move(its_model)),
       task_(std::move(task)),
-      rules_(rules_for(model().words(), task_.generation)),
+      rules_(rules_for(model().tokenizer(), task_.generation)),
       reply_(exchange(), head_for(task_.chat, model()),
              {.chat = task_.chat,
               .stream = task_.generation.stream,
               .usage = task_.generation.include_usage,
               .reports = rules_.reports},
              task_.prompts.size() * task_.best_of) {
-  check(!task_.generation.stream || task_.best_of == task_.generation.copies, "what is streamed is given");
+  check(!task_.generation.stream || task_.best_of == task_.generation.n, "what is streamed is given");
   const size_t count = task_.prompts.size() * task_.best_of;
   answers_.reserve(count);
   for (size_t i = 0; i < count; ++i) answers_.emplace_back(rules_);
@@ -41,49 +41,50 @@ TextJob::TextJob(std::shared_ptr<Exchange> its_exchange, std::shared_ptr<const S
 void TextJob::begin() {
   const Generation& generation = task_.generation;
   engine::Request request{.sampling = generation.sampling,
-                          .copies = task_.best_of,
+                          .n = task_.best_of,
                           .priority = generation.priority,
                           .speculation = generation.speculation,
                           .reuse = generation.reuse};
-  for (const text::Id id : rules_.ends) request.stops.push_back({id});
+  for (const text::TokenId id : rules_.ends) request.stops.push_back({id});
   request.trace = task_.trace == TraceLevel::step;
   if (task_.echo) request.prompt_logprobs = generation.sampling.logprobs;
   // the best ones are found by their probability
-  if (task_.best_of > generation.copies && !request.sampling.logprobs) request.sampling.logprobs = 0;
+  if (task_.best_of > generation.n && !request.sampling.logprobs) request.sampling.logprobs = 0;
   std::vector<engine::Request> requests(task_.prompts.size(), request);
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].prompt = task_.prompts[i];
-    requests[i].most = generation.most.value_or(uint32_t(model().served().context - task_.prompts[i].size()));
+    requests[i].max_tokens =
+        generation.max_tokens.value_or(uint32_t(model().served().context - task_.prompts[i].size()));
   }
   submit(std::move(requests));
 }
 
 void TextJob::told(size_t which, const engine::Event& event) {
-  const auto index = uint32_t(number(which, event.copy));
+  const auto index = uint32_t(number(which, event.index));
   AnswerText& answer = answers_[index];
   if (!begun_[index]) first_of(which, index, event);
-  if (event.ending != engine::Ending::none) return end(index, event);
+  if (event.finish_reason != engine::FinishReason::none) return end(index, event);
   if (!first_token_) first_token_ = exchange().seconds();
   if (answer.over()) return;
   reply_.add(index, answer.push(event.pick));
   if (!answer.over()) return;
   reply_.end(index, "stop");
   // tokens that end an answer the engine knows itself
-  if (answer.met_stop_text()) model().engine().finish(event.request, event.copy);
+  if (answer.met_stop_text()) model().engine().finish(event.request, event.index);
 }
 
 // An answer of a chat is a text of its own, a completion goes on from its prompt.
 void TextJob::first_of(size_t which, uint32_t index, const engine::Event& event) {
   begun_[index] = true;
   if (task_.chat) return;
-  const std::span<const text::Id> prompt = task_.prompts[which];
+  const std::span<const text::TokenId> prompt = task_.prompts[which];
   if (!task_.echo) {
     answers_[index].follow(prompt.last(1));
     return;
   }
   Piece piece{.text = answers_[index].follow(prompt)};
   if (rules_.reports && event.prompt_picks) {
-    for (const engine::Pick& pick : *event.prompt_picks) piece.reports.push_back(report_of(rules_.words, pick));
+    for (const engine::Pick& pick : *event.prompt_picks) piece.reports.push_back(report_of(rules_.tokenizer, pick));
     if (!piece.reports.empty()) piece.reports[0].has_chance = false;
   }
   reply_.add(index, std::move(piece));
@@ -93,10 +94,10 @@ void TextJob::end(uint32_t index, const engine::Event& event) {
   AnswerText& answer = answers_[index];
   if (!answer.over()) {
     reply_.add(index, answer.finish());
-    if (event.ending != engine::Ending::cancelled)
-      reply_.end(index, answer.over() || event.ending == engine::Ending::stop ? "stop" : "length");
+    if (event.finish_reason != engine::FinishReason::cancelled)
+      reply_.end(index, answer.over() || event.finish_reason == engine::FinishReason::stop ? "stop" : "length");
   }
-  if (event.copy == 0) cached_ += event.reused;
+  if (event.index == 0) cached_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
   if (task_.trace != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
 }
@@ -113,7 +114,7 @@ Usage TextJob::usage() const {
 std::vector<uint32_t> TextJob::kept() const {
   std::vector<uint32_t> all(answers_.size());
   std::iota(all.begin(), all.end(), 0u);
-  const uint32_t copies = task_.generation.copies;
+  const uint32_t copies = task_.generation.n;
   if (task_.best_of == copies) return all;
   std::vector<uint32_t> best;
   for (auto group = all.begin(); group != all.end(); group += task_.best_of) {

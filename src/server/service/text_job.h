@@ -15,9 +15,9 @@ namespace heddle::server {
 struct TextTask {
   bool chat = false;
   Generation generation;
-  std::vector<std::vector<text::Id>> prompts;  // one request to the engine each
-  uint32_t best_of = 1;                        // answers made for each; generation.copies of them are given
-  bool echo = false;                           // the prompt is given before the answer
+  std::vector<std::vector<text::TokenId>> prompts;  // one request to the engine each
+  uint32_t best_of = 1;                             // answers made for each; generation.n of them are given
+  bool echo = false;                                // the prompt is given before the answer
   TraceLevel trace = TraceLevel::none;
   Preparation preparation;
 };

@@ -2,8 +2,8 @@
 
 namespace heddle::server {
 
-Workers::Workers(size_t threads, size_t most_waiting, size_t most_bytes)
-    : most_waiting_(most_waiting), most_bytes_(most_bytes) {
+Workers::Workers(size_t threads, size_t max_waiting, size_t most_bytes)
+    : most_waiting_(max_waiting), most_bytes_(most_bytes) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 

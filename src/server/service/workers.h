@@ -12,7 +12,7 @@ namespace heddle::server {
 class Workers {
  public:
   // At most so many pieces of work wait, and all together of so many bytes.
-  Workers(size_t threads, size_t most_waiting, size_t most_bytes);
+  Workers(size_t threads, size_t max_waiting, size_t most_bytes);
   ~Workers();  // does what waits
 
   // False: too much waits. The work must not throw.

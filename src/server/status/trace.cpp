@@ -12,7 +12,8 @@ void append_step(std::string& out, const engine::StepTime& step) {
   fmt::format_to(
       std::back_inserter(out),
       R"({{"start_ms":{:.3f},"ms":{:.3f},"device_ms":{:.3f},"rows":{},"made":{},"all_rows":{},"sequences":{}}})",
-      step.start * 1e3, step.seconds * 1e3, step.device * 1e3, step.rows, step.made, step.all_rows, step.sequences);
+      step.start * 1e3, step.seconds * 1e3, step.device * 1e3, step.rows, step.generated, step.all_rows,
+      step.sequences);
 }
 
 void append_answer(std::string& out, const AnswerTrace& answer, bool with_steps) {

@@ -38,7 +38,7 @@ class Bpe final : public Model {
     check(options_.byte_tokens.empty() || options_.byte_tokens.size() == 256, "byte fallback has 256 tokens");
   }
 
-  void encode(std::string_view piece, std::vector<Id>& out) const override {
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
     if (piece.size() > WordCache::longest_word) return encode_uncached(piece, out);
     thread_local WordCache cache;
     const WordCache::Key key(piece);
@@ -49,19 +49,19 @@ class Bpe final : public Model {
   }
 
  private:
-  void encode_uncached(std::string_view piece, std::vector<Id>& out) const {
-    const Id token = pieces_.find(piece);
+  void encode_uncached(std::string_view piece, std::vector<TokenId>& out) const {
+    const TokenId token = pieces_.find(piece);
     if (token != PieceTable::none && is_token(token) && is_whole(token, piece)) {
       out.push_back(token);
       return;
     }
-    thread_local std::vector<Id> merged;
+    thread_local std::vector<TokenId> merged;
     merge(piece, merged);
     if (!options_.tokens) {
       out.insert(out.end(), merged.begin(), merged.end());
       return;
     }
-    for (const Id id : merged) {
+    for (const TokenId id : merged) {
       if (is_token(id))
         out.push_back(id);
       else
@@ -69,21 +69,21 @@ class Bpe final : public Model {
     }
   }
 
-  bool is_token(Id id) const { return !options_.tokens || id < *options_.tokens; }
+  bool is_token(TokenId id) const { return !options_.tokens || id < *options_.tokens; }
 
-  bool is_whole(Id token, std::string_view piece) const {
+  bool is_whole(TokenId token, std::string_view piece) const {
     if (options_.ignore_merges) return true;
     Whole whole = whole_[token].load(std::memory_order_relaxed);
     if (whole == Whole::unknown) {
-      std::vector<Id> merged;
+      std::vector<TokenId> merged;
       merge(piece, merged);
-      whole = merged == std::vector<Id>{token} ? Whole::yes : Whole::no;
+      whole = merged == std::vector<TokenId>{token} ? Whole::yes : Whole::no;
       whole_[token].store(whole, std::memory_order_relaxed);
     }
     return whole == Whole::yes;
   }
 
-  void merge(std::string_view piece, std::vector<Id>& merged) const {
+  void merge(std::string_view piece, std::vector<TokenId>& merged) const {
     if (piece.size() > std::numeric_limits<uint32_t>::max())
       throw Error("{}: a piece of {} bytes is too long to encode", source_, piece.size());
     merged.clear();
@@ -94,9 +94,9 @@ class Bpe final : public Model {
     merge_tokens(merges_, merged);
   }
 
-  void begin_with_bytes(std::string_view piece, std::vector<Id>& out) const {
+  void begin_with_bytes(std::string_view piece, std::vector<TokenId>& out) const {
     for (const char& byte : piece) {
-      const Id id = bytes_[uint8_t(byte)];
+      const TokenId id = bytes_[uint8_t(byte)];
       if (id != PieceTable::none) [[likely]]
         out.push_back(id);
       else
@@ -104,12 +104,12 @@ class Bpe final : public Model {
     }
   }
 
-  void begin_with_characters(std::string_view piece, std::vector<Id>& out) const {
+  void begin_with_characters(std::string_view piece, std::vector<TokenId>& out) const {
     bool after_unknown = false;
     for (size_t at = 0; at < piece.size();) {
       const CodePoint point = code_point_at(piece, at);
       const std::string_view character = piece.substr(at, point.bytes);
-      const Id id = pieces_.find(character);
+      const TokenId id = pieces_.find(character);
       const bool is_unknown = id == PieceTable::none;
       if (!is_unknown)
         out.push_back(id);
@@ -120,7 +120,7 @@ class Bpe final : public Model {
     }
   }
 
-  void add_unknown(std::string_view bytes, std::vector<Id>& out) const {
+  void add_unknown(std::string_view bytes, std::vector<TokenId>& out) const {
     if (!options_.byte_tokens.empty()) {
       for (const char byte : bytes) out.push_back(options_.byte_tokens[uint8_t(byte)]);
     } else if (options_.unknown) {
@@ -140,7 +140,7 @@ class Bpe final : public Model {
   BpeOptions options_;
   PieceTable pieces_;
   MergeTable merges_;
-  std::array<Id, 256> bytes_;
+  std::array<TokenId, 256> bytes_;
   std::unique_ptr<std::atomic<Whole>[]> whole_;  // by token
 };
 

@@ -12,19 +12,19 @@
 namespace heddle::text {
 
 struct Merge {
-  Id left = 0, right = 0;
-  Id joined = 0;
+  TokenId left = 0, right = 0;
+  TokenId joined = 0;
   uint32_t rank = 0;  // the place in the list of merges; of the same pair twice, the lower one counts
 };
 
 struct BpeOptions {
-  bool characters = false;       // begins with characters; otherwise with bytes
-  bool ignore_merges = false;    // a piece that is a token is taken as it is
-  bool fuse_unknown = false;     // neighbouring unknown characters become one unknown token
-  std::vector<Id> byte_tokens;   // byte fallback: 256 tokens, for the bytes of characters that are no token
-  std::optional<Id> unknown;     // for what has no token
-  bool skip_unknown = false;     // without `unknown`: it is left out; otherwise an Error
-  std::optional<size_t> tokens;  // how many of `pieces` are tokens; those after them are parts of tokens only
+  bool characters = false;           // begins with characters; otherwise with bytes
+  bool ignore_merges = false;        // a piece that is a token is taken as it is
+  bool fuse_unknown = false;         // neighbouring unknown characters become one unknown token
+  std::vector<TokenId> byte_tokens;  // byte fallback: 256 tokens, for the bytes of characters that are no token
+  std::optional<TokenId> unknown;    // for what has no token
+  bool skip_unknown = false;         // without `unknown`: it is left out; otherwise an Error
+  std::optional<size_t> tokens;      // how many of `pieces` are tokens; those after them are parts of tokens only
 };
 
 // `pieces`: by id, what each token stands for in the text that the model is given (raw bytes where it begins with

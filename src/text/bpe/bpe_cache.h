@@ -52,7 +52,7 @@ class WordCache {
   };
 
   // `model`: a number that no other model has or had. Appends the tokens; false when the word is not there.
-  bool find(uint32_t model, const Key& key, std::vector<Id>& out) const {
+  bool find(uint32_t model, const Key& key, std::vector<TokenId>& out) const {
     const Entry& entry = entries_[key.place()];
     if (entry.model_and_count >> 4 != model || !(entry.key == key)) return false;
     const size_t count = entry.model_and_count & 15;
@@ -62,7 +62,7 @@ class WordCache {
       out.insert(out.end(), entry.tokens.begin(), entry.tokens.begin() + ptrdiff_t(count));
     return true;
   }
-  void put(uint32_t model, const Key& key, std::span<const Id> tokens) {
+  void put(uint32_t model, const Key& key, std::span<const TokenId> tokens) {
     if (tokens.size() > most_tokens) return;
     Entry& entry = entries_[key.place()];
     entry.key = key;
@@ -75,7 +75,7 @@ class WordCache {
   struct alignas(64) Entry {
     Key key{{}};
     uint64_t model_and_count = 0;  // no model is 0
-    std::array<Id, most_tokens> tokens{};
+    std::array<TokenId, most_tokens> tokens{};
   };
   static_assert(sizeof(Entry) == 64);
   std::vector<Entry> entries_ = std::vector<Entry>(size_t(1) << bits);

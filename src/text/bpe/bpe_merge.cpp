@@ -15,9 +15,9 @@ namespace {
 constexpr size_t longest_scan = 48;
 
 // Looks for the lowest rank among all pairs, joins it and closes the gap.
-void merge_by_scan(const MergeTable& merges, std::vector<Id>& tokens) {
+void merge_by_scan(const MergeTable& merges, std::vector<TokenId>& tokens) {
   std::array<MergeTable::Joined, longest_scan> pairs;  // of tokens i and i + 1
-  Id* const token = tokens.data();
+  TokenId* const token = tokens.data();
   size_t count = tokens.size();
   for (size_t i = 0; i + 1 < count; ++i) pairs[i] = merges.find(token[i], token[i + 1]);
   while (count > 1) {
@@ -40,7 +40,7 @@ void merge_by_scan(const MergeTable& merges, std::vector<Id>& tokens) {
 // when the pair at its place has another rank by now.
 class HeapMerge {
  public:
-  HeapMerge(const MergeTable& merges, std::vector<Id>& tokens) : merges_(merges), tokens_(tokens) {
+  HeapMerge(const MergeTable& merges, std::vector<TokenId>& tokens) : merges_(merges), tokens_(tokens) {
     check(tokens.size() < end, "more tokens than the heap can number");
     const uint32_t count = uint32_t(tokens.size());
     links_.resize(count);
@@ -93,7 +93,7 @@ class HeapMerge {
   }
 
   const MergeTable& merges_;
-  std::vector<Id>& tokens_;
+  std::vector<TokenId>& tokens_;
   std::vector<Link> links_;
   std::vector<MergeTable::Joined> pairs_;  // of the token here and the next one
   std::vector<uint64_t> heap_;
@@ -101,7 +101,7 @@ class HeapMerge {
 
 }  // namespace
 
-void merge_tokens(const MergeTable& merges, std::vector<Id>& tokens) {
+void merge_tokens(const MergeTable& merges, std::vector<TokenId>& tokens) {
   if (tokens.size() <= longest_scan)
     merge_by_scan(merges, tokens);
   else

@@ -8,6 +8,6 @@ namespace heddle::text {
 
 // Joins the pair of neighbours with the lowest rank, the leftmost of equal ones, until no pair can be joined. Linear
 // times the logarithm of the length.
-void merge_tokens(const MergeTable& merges, std::vector<Id>& tokens);
+void merge_tokens(const MergeTable& merges, std::vector<TokenId>& tokens);
 
 }  // namespace heddle::text

@@ -52,7 +52,7 @@ PieceTable::PieceTable(const std::vector<std::string>& pieces) {
   shift_ = shift_for(slots_.size());
   begins_.push_back(0);
   for (const std::string& piece : pieces) {
-    const Id id = Id(begins_.size() - 1);
+    const TokenId id = TokenId(begins_.size() - 1);
     bytes_ += piece;
     begins_.push_back(uint32_t(bytes_.size()));
     if (piece.empty() || find(piece) != none) continue;
@@ -63,7 +63,7 @@ PieceTable::PieceTable(const std::vector<std::string>& pieces) {
   }
 }
 
-Id PieceTable::find(std::string_view bytes) const {
+TokenId PieceTable::find(std::string_view bytes) const {
   const uint64_t hash = hash_of(bytes);
   for (size_t at = size_t(hash >> shift_);; at = (at + 1) & (slots_.size() - 1)) {
     const Slot& slot = slots_[at];
@@ -77,7 +77,7 @@ Id PieceTable::find(std::string_view bytes) const {
 MergeTable::MergeTable(size_t count)
     : slots_(slots_for(count)), mask_(slots_.size() - 1), shift_(shift_for(slots_.size())) {}
 
-void MergeTable::add(Id left, Id right, Joined joined) {
+void MergeTable::add(TokenId left, TokenId right, Joined joined) {
   const uint64_t key = key_of(left, right);
   check(key != empty, "a pair of tokens that is kept for empty slots");
   size_t at = place(key);

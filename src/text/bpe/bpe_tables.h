@@ -13,12 +13,12 @@ namespace heddle::text {
 // One string per id, found by its bytes. Open addressing: a lookup is one cache line of slots and one of bytes.
 class PieceTable {
  public:
-  static constexpr Id none = ~Id(0);
+  static constexpr TokenId none = ~TokenId(0);
 
   explicit PieceTable(
       const std::vector<std::string>& pieces);  // empty ones cannot be found; of equal ones the first is
-  Id find(std::string_view bytes) const;        // none when it is not there
-  std::string_view operator[](Id id) const {
+  TokenId find(std::string_view bytes) const;   // none when it is not there
+  std::string_view operator[](TokenId id) const {
     return std::string_view(bytes_).substr(begins_[id], begins_[id + 1] - begins_[id]);
   }
   size_t size() const { return begins_.size() - 1; }
@@ -26,7 +26,7 @@ class PieceTable {
  private:
   struct Slot {
     uint32_t hash = 0;
-    Id id = none;
+    TokenId id = none;
     uint32_t begin = 0, size = 0;  // in bytes_
   };
   std::string bytes_;             // of all pieces, one after the other
@@ -40,12 +40,12 @@ class MergeTable {
   static constexpr uint32_t never = ~uint32_t(0);
   struct Joined {
     uint32_t rank = never;
-    Id id = 0;
+    TokenId id = 0;
   };
 
   explicit MergeTable(size_t count);
-  void add(Id left, Id right, Joined joined);  // at most `count` times; of equal pairs the lower rank stays
-  Joined find(Id left, Id right) const {
+  void add(TokenId left, TokenId right, Joined joined);  // at most `count` times; of equal pairs the lower rank stays
+  Joined find(TokenId left, TokenId right) const {
     const uint64_t key = key_of(left, right);
     for (size_t at = place(key);; at = (at + 1) & mask_) {
       const Slot& slot = slots_[at];
@@ -60,7 +60,7 @@ class MergeTable {
     uint64_t key = empty;
     Joined joined;
   };
-  static uint64_t key_of(Id left, Id right) { return uint64_t(left) << 32 | right; }
+  static uint64_t key_of(TokenId left, TokenId right) { return uint64_t(left) << 32 | right; }
   size_t place(uint64_t key) const { return size_t((key * 0x9E3779B97F4A7C15) >> shift_); }
 
   std::vector<Slot> slots_;

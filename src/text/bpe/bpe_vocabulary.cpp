@@ -34,7 +34,7 @@ std::vector<Merge> merges_of(const Vocabulary& vocabulary, const Pipeline& pipel
   for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
     const auto [left, right] = sides(vocabulary, i);
     const Merge merge{pieces.find(left), pieces.find(right), pieces.find(left + right), uint32_t(i)};
-    for (const Id id : {merge.left, merge.right, merge.joined})
+    for (const TokenId id : {merge.left, merge.right, merge.joined})
       if (id == PieceTable::none)
         throw Error("{}: tokenizer.ggml.merges[{}] is {}, but {} is no token", vocabulary.source, i,
                     in_quotes(vocabulary.merges[i]),
@@ -54,7 +54,7 @@ Pipeline byte_level_pipeline(const Vocabulary& vocabulary) {
   Pipeline pipeline = begin_pipeline(vocabulary, {.bos = 11, .eos = 11, .add_bos = pre_tokenizer.add_bos});
   std::vector<std::string> pieces(pipeline.tokens.size());
   std::vector<std::string> parts(pipeline.tokens.size());  // tokens that are split off before may be parts of others
-  for (Id id = 0; id < pieces.size(); ++id) {
+  for (TokenId id = 0; id < pieces.size(); ++id) {
     TokenInfo& token = pipeline.tokens[id];
     auto bytes = byte_level_bytes(token.text);
     if (!bytes) continue;

@@ -63,18 +63,18 @@ void for_each_cut(std::string_view text, Found found) {
 // Every way to join two pieces into a token. What is joined is a token or a single character: characters of tokens that
 // are no tokens themselves are added to `pieces`.
 std::vector<Merge> spm_merges_of(std::vector<std::string>& pieces, const std::vector<uint32_t>& ranks) {
-  std::unordered_map<std::string, Id> letters;  // the added ones
+  std::unordered_map<std::string, TokenId> letters;  // the added ones
   const size_t tokens = pieces.size();
   const PieceTable table(pieces);
   const auto find = [&](std::string_view text) {
-    const Id id = table.find(text);
+    const TokenId id = table.find(text);
     if (id != PieceTable::none || text.size() != code_point_at(text, 0).bytes) return id;
-    const auto [letter, is_new] = letters.try_emplace(std::string(text), Id(pieces.size()));
+    const auto [letter, is_new] = letters.try_emplace(std::string(text), TokenId(pieces.size()));
     if (is_new) pieces.emplace_back(text);
     return letter->second;
   };
   std::vector<Merge> out;
-  for (Id id = 0; id < tokens; ++id) {
+  for (TokenId id = 0; id < tokens; ++id) {
     if (pieces[id].empty()) continue;
     const std::string_view text = table[id];
     for_each_cut(text, [&](size_t at) {
@@ -94,7 +94,7 @@ Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
 
   std::vector<std::string> pieces(pipeline.tokens.size());
   bool words = true;  // no token goes beyond the end of a word, so words can be encoded one by one
-  for (Id id = 0; id < pieces.size(); ++id) {
+  for (TokenId id = 0; id < pieces.size(); ++id) {
     TokenInfo& token = pipeline.tokens[id];
     if (!is_piece(token.type)) continue;
     pieces[id] = token.text;

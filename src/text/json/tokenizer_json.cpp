@@ -18,11 +18,11 @@ std::string normalized(std::string text, const std::vector<Normalizer>& normaliz
 }
 
 // Tokens of the model keep their id; the others follow the model's, in their order.
-Id id_of_added(const std::string& text, const Json& json_id, const std::string& place, const JsonVocabulary& vocabulary,
-               const Pipeline& pipeline, Id& next) {
-  const Id said = json_number(json_id, place + ".id");
+TokenId id_of_added(const std::string& text, const Json& json_id, const std::string& place,
+                    const JsonVocabulary& vocabulary, const Pipeline& pipeline, TokenId& next) {
+  const TokenId said = json_number(json_id, place + ".id");
   const auto known = pipeline.ids.find(text);
-  const Id id = known != pipeline.ids.end() ? known->second : next++;
+  const TokenId id = known != pipeline.ids.end() ? known->second : next++;
   if (said != id)
     throw Error("{}: \"{}\" has id {}, but a vocabulary of {} gives it {}", place, text, said, vocabulary.count, id);
   return id;
@@ -32,7 +32,7 @@ void read_added_tokens(const Json* json, const std::string& where, const JsonVoc
                        Pipeline& pipeline) {
   if (!json) return;
   if (!json->is_array()) throw Error("{}: expected a list, found {}", where, shortened(*json));
-  Id next = static_cast<Id>(vocabulary.count);
+  TokenId next = static_cast<TokenId>(vocabulary.count);
   for (size_t i = 0; i < json->size(); ++i) {
     Fields fields((*json)[i], fmt::format("{}[{}]", where, i));
     AddedToken token;
@@ -68,7 +68,7 @@ void set_types(const JsonModel& model, Pipeline& pipeline) {
   for (size_t id = 0; id < pipeline.tokens.size(); ++id)
     if (pipeline.tokens[id].text.empty()) pipeline.tokens[id].type = TokenType::unused;
   if (model.byte_fallback)
-    for (const Id id : byte_tokens(model.vocabulary, "")) pipeline.tokens[id].type = TokenType::byte;
+    for (const TokenId id : byte_tokens(model.vocabulary, "")) pipeline.tokens[id].type = TokenType::byte;
   if (const auto unknown = model.vocabulary.find(model.unknown); unknown && model.has_unknown)
     if (pipeline.tokens[*unknown].type == TokenType::control) pipeline.tokens[*unknown].type = TokenType::unknown;
 }

@@ -25,7 +25,7 @@ std::vector<Merge> read_merges(const JsonModel& model, const std::string& where)
   std::string joined;
   for (uint32_t rank = 0; rank < model.merges.size(); ++rank) {
     const auto& [left, right] = model.merges[rank];
-    const Id left_id = id_of(left, rank), right_id = id_of(right, rank);
+    const TokenId left_id = id_of(left, rank), right_id = id_of(right, rank);
     if (right.size() < model.continuing_prefix.size())
       throw Error("{}.merges[{}]: \"{}\" continues a word, but does not begin with \"{}\"", where, rank, right,
                   model.continuing_prefix);
@@ -55,12 +55,12 @@ class MarkedBpe : public Model {
     if (model.has_unknown) unknown_ = model.vocabulary.find(model.unknown);
   }
 
-  void encode(std::string_view piece, std::vector<Id>& out) const override {
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
     if (ignore_merges_) {
       const auto whole = ids_.find(std::string(piece));
       if (whole != ids_.end()) return out.push_back(whole->second);
     }
-    std::vector<Id> tokens;
+    std::vector<TokenId> tokens;
     bool after_unknown = false;
     std::string symbol;
     for (size_t at = 0; at < piece.size();) {
@@ -84,10 +84,10 @@ class MarkedBpe : public Model {
   }
 
  private:
-  std::unordered_map<std::string, Id> ids_;
+  std::unordered_map<std::string, TokenId> ids_;
   MergeTable merges_;
   std::string prefix_, suffix_, where_;
-  std::optional<Id> unknown_;
+  std::optional<TokenId> unknown_;
   bool ignore_merges_, fuse_unknown_, skip_unknown_;
 };
 

@@ -50,7 +50,7 @@ bool decides_about_bos(const TokenizerConfig& config) {
 
 void read_config(std::string_view text, const std::string& where, Pipeline& pipeline) {
   const TokenizerConfig config = read_tokenizer_config(text, where);
-  const auto find = [&](const std::optional<std::string>& token, std::string_view name) -> std::optional<Id> {
+  const auto find = [&](const std::optional<std::string>& token, std::string_view name) -> std::optional<TokenId> {
     if (!token) return std::nullopt;
     const auto found = pipeline.ids.find(*token);
     if (found == pipeline.ids.end()) throw Error("{}: {}: \"{}\" is no token", where, name, *token);

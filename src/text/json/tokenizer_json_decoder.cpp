@@ -144,7 +144,7 @@ void read_decoder(const Json* json, const std::string& where, const std::vector<
 
   const auto without_space = [](const std::string& text) { return text[0] == ' ' ? text.substr(1) : text; };
   std::vector<std::string> first_bytes;
-  for (Id id = 0; id < spellings.size(); ++id) {
+  for (TokenId id = 0; id < spellings.size(); ++id) {
     std::string bytes = spellings[id], first = spellings[id];
     for (const Decoder& decode : chain.decoders) {
       bytes = decode(std::move(bytes), false);
@@ -157,7 +157,7 @@ void read_decoder(const Json* json, const std::string& where, const std::vector<
   }
   // The usual case needs no list: the first token loses the space before it.
   if (!pipeline.strip_first_space) return;
-  for (Id id = 0; id < spellings.size(); ++id)
+  for (TokenId id = 0; id < spellings.size(); ++id)
     if (first_bytes[id] != without_space(pipeline.tokens[id].bytes)) pipeline.first_bytes.emplace(id, first_bytes[id]);
 }
 

@@ -21,7 +21,7 @@ JsonVocabulary read_ids(const Json& json, const std::string& place) {
   // ids may have holes, but a single large id must not make heddle reserve memory for billions of tokens
   const size_t limit = 2 * json.size() + 100'000;
   for (const auto& [text, value] : json.items()) {
-    const Id id = json_number(value, place);
+    const TokenId id = json_number(value, place);
     if (id >= limit) throw Error("{}: \"{}\" has id {} in a vocabulary of {}", place, text, id, json.size());
     result.ids.emplace(text, id);
     if (id >= result.texts.size()) result.texts.resize(id + 1);
@@ -39,7 +39,7 @@ void read_scores(const Json& json, const std::string& place, JsonModel& model) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
       throw Error("{}[{}]: expected a text and a score, found {}", place, id, shortened(entry));
     model.vocabulary.texts.push_back(entry[0].get<std::string>());
-    model.vocabulary.ids.insert_or_assign(model.vocabulary.texts.back(), static_cast<Id>(id));
+    model.vocabulary.ids.insert_or_assign(model.vocabulary.texts.back(), static_cast<TokenId>(id));
     model.scores.push_back(entry[1].get<double>());
   }
   model.vocabulary.count = json.size();
@@ -82,7 +82,7 @@ void read_bpe(Fields& fields, JsonModel& model) {
 void read_unigram(Fields& fields, JsonModel& model) {
   read_scores(fields.list("vocab"), fields.place("vocab"), model);
   if (const Json* unknown = fields.find("unk_id")) {
-    const Id id = json_number(*unknown, fields.place("unk_id"));
+    const TokenId id = json_number(*unknown, fields.place("unk_id"));
     if (id >= model.vocabulary.count)
       throw Error("{}: {} in a vocabulary of {}", fields.place("unk_id"), id, model.vocabulary.count);
     model.has_unknown = true;
@@ -116,15 +116,15 @@ std::unique_ptr<const Model> make_unigram_model(const JsonModel& model, const st
   options.unknown = model.has_unknown ? model.vocabulary.find(model.unknown) : std::nullopt;
   if (model.byte_fallback) options.byte_tokens = byte_tokens(model.vocabulary, where);
   options.spelt = true;
-  for (Id id = 0; id < model.scores.size(); ++id) tokens.push_back({model.vocabulary.texts[id], model.scores[id]});
+  for (TokenId id = 0; id < model.scores.size(); ++id) tokens.push_back({model.vocabulary.texts[id], model.scores[id]});
   return make_unigram(tokens, std::move(options));
 }
 
 }  // namespace
 
-std::optional<Id> JsonVocabulary::find(const std::string& text) const {
+std::optional<TokenId> JsonVocabulary::find(const std::string& text) const {
   const auto found = ids.find(text);
-  return found == ids.end() ? std::nullopt : std::optional<Id>(found->second);
+  return found == ids.end() ? std::nullopt : std::optional<TokenId>(found->second);
 }
 
 JsonModel read_model(const Json& json, const std::string& where) {
@@ -146,7 +146,7 @@ JsonModel read_model(const Json& json, const std::string& where) {
 std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where) {
   if (model.type == "BPE") return make_bpe_model(model, bytes, where);
   if (model.type == "Unigram") return make_unigram_model(model, where);
-  const std::optional<Id> unknown = model.vocabulary.find(model.unknown);
+  const std::optional<TokenId> unknown = model.vocabulary.find(model.unknown);
   if (model.type == "WordLevel") return make_word_level(model.vocabulary.texts, unknown);
   WordPieceOptions options;
   options.unknown = unknown;
@@ -155,8 +155,8 @@ std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, cons
   return make_wordpiece(model.vocabulary.texts, std::move(options));
 }
 
-std::vector<Id> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where) {
-  std::vector<Id> result;
+std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where) {
+  std::vector<TokenId> result;
   std::string missing;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string text = fmt::format("<0x{:02X}>", byte);

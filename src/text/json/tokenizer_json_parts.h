@@ -24,9 +24,9 @@ JsonSplitters read_splitters(const Json* json, const std::string& where);
 // The tokens of the model, without those added to it.
 struct JsonVocabulary {
   std::vector<std::string> texts;  // by id; empty where no token has this id
-  std::unordered_map<std::string, Id> ids;
+  std::unordered_map<std::string, TokenId> ids;
   size_t count = 0;
-  std::optional<Id> find(const std::string& text) const;
+  std::optional<TokenId> find(const std::string& text) const;
 };
 
 struct JsonModel {
@@ -44,7 +44,8 @@ JsonModel read_model(const Json& json, const std::string& where);
 // `bytes`: the model is given bytes as they are, though its vocabulary spells them as characters.
 std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where);
 bool has_all_bytes(const JsonModel& model);  // every byte, spelt as a character, is a token
-std::vector<Id> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where);  // <0x00> to <0xFF>, or none
+std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary,
+                                 const std::string& where);  // <0x00> to <0xFF>, or none
 
 // Sets the bytes of every token, strip_first_space and first_bytes.
 void read_decoder(const Json* json, const std::string& where, const std::vector<std::string>& spellings,

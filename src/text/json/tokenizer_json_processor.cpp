@@ -6,30 +6,30 @@ namespace heddle::text {
 namespace {
 
 struct Around {
-  std::vector<Id> before, after;
+  std::vector<TokenId> before, after;
 };
 
-void check_id(Id id, const std::string& place, const Pipeline& pipeline) {
+void check_id(TokenId id, const std::string& place, const Pipeline& pipeline) {
   if (id >= pipeline.tokens.size()) throw Error("{}: id {} in a vocabulary of {}", place, id, pipeline.tokens.size());
 }
 
 // ["[SEP]", 102]
-Id read_special_token(Fields& fields, std::string_view name, const Pipeline& pipeline) {
+TokenId read_special_token(Fields& fields, std::string_view name, const Pipeline& pipeline) {
   const Json& pair = fields.list(name);
   if (pair.size() != 2 || !pair[0].is_string())
     throw Error("{}: expected a token and its id, found {}", fields.place(name), shortened(pair));
-  const Id id = json_number(pair[1], fields.place(name));
+  const TokenId id = json_number(pair[1], fields.place(name));
   check_id(id, fields.place(name), pipeline);
   return id;
 }
 
-std::vector<Id> read_special(const Json& tokens, const std::string& name, const std::string& place,
-                             const Pipeline& pipeline) {
+std::vector<TokenId> read_special(const Json& tokens, const std::string& name, const std::string& place,
+                                  const Pipeline& pipeline) {
   const auto found = tokens.is_object() ? tokens.find(name) : tokens.end();
   if (found == tokens.end()) throw Error("{}: \"{}\" is missing", place, name);
   Fields fields(*found, fmt::format("{}[\"{}\"]", place, name));
   fields.ignore("id"), fields.ignore("tokens");
-  std::vector<Id> ids;
+  std::vector<TokenId> ids;
   for (const Json& id : fields.list("ids")) {
     ids.push_back(json_number(id, fields.place("ids")));
     check_id(ids.back(), fields.place("ids"), pipeline);
@@ -60,7 +60,7 @@ Around read_template(Fields& fields, const Pipeline& pipeline) {
       const std::string name = inner.text("id");
       inner.finish();
       if (!special_tokens) throw Error("{}: \"special_tokens\" is missing", fields.where());
-      const std::vector<Id> ids = read_special(*special_tokens, name, fields.place("special_tokens"), pipeline);
+      const std::vector<TokenId> ids = read_special(*special_tokens, name, fields.place("special_tokens"), pipeline);
       auto& side = after ? around.after : around.before;
       side.insert(side.end(), ids.begin(), ids.end());
     }

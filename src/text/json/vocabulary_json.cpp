@@ -197,7 +197,7 @@ bool looks_special(std::string_view text) {
 }
 
 void fill_tokens(const Pipeline& pipeline, Vocabulary& out) {
-  for (Id id = 0; id < pipeline.tokens.size(); ++id) {
+  for (TokenId id = 0; id < pipeline.tokens.size(); ++id) {
     const TokenInfo& token = pipeline.tokens[id];
     TokenType type = token.type;
     std::string text = token.text;
@@ -211,7 +211,7 @@ void fill_tokens(const Pipeline& pipeline, Vocabulary& out) {
 }
 
 // Which token stands before or after every text; GGUF allows one, and calls it BOS or EOS.
-void fill_around(const std::vector<Id>& around, std::optional<Id>& token, std::optional<bool>& add,
+void fill_around(const std::vector<TokenId>& around, std::optional<TokenId>& token, std::optional<bool>& add,
                  std::string_view name, const std::string& file) {
   add = !around.empty();
   if (around.empty()) return;
@@ -223,9 +223,9 @@ void fill_around(const std::vector<Id>& around, std::optional<Id>& token, std::o
 
 void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, const JsonModel& model,
                    const std::string& file, Vocabulary& out) {
-  const auto find = [&](const std::optional<std::string>& text) -> std::optional<Id> {
+  const auto find = [&](const std::optional<std::string>& text) -> std::optional<TokenId> {
     const auto found = text ? pipeline.ids.find(*text) : pipeline.ids.end();
-    return found == pipeline.ids.end() ? std::nullopt : std::optional<Id>(found->second);
+    return found == pipeline.ids.end() ? std::nullopt : std::optional<TokenId>(found->second);
   };
   out.bos = pipeline.bos;
   out.eos = pipeline.eos;

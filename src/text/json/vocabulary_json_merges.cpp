@@ -15,7 +15,7 @@ void check_pairs(const JsonModel& model, const std::vector<TokenType>& types, co
     const auto id = model.vocabulary.find(text);
     return id && types[*id] == TokenType::normal;
   };
-  for (Id id = 0; id < model.vocabulary.texts.size(); ++id) {
+  for (TokenId id = 0; id < model.vocabulary.texts.size(); ++id) {
     const std::string& text = model.vocabulary.texts[id];
     if (text.empty() || types[id] != TokenType::normal) continue;
     for (size_t at = code_point_at(text, 0).bytes; at < text.size(); at += code_point_at(text, at).bytes) {
@@ -41,7 +41,7 @@ std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<To
   for (size_t rank = 0; rank < model.merges.size(); ++rank) {
     joined = model.merges[rank].first + model.merges[rank].second;
     if (last && *last == joined) continue;
-    const Id id = *model.vocabulary.find(joined);
+    const TokenId id = *model.vocabulary.find(joined);
     if (scores[id] != none)
       throw Error(
           "{}: model.merges[{}]: a second place for \"{}\", with other tokens between; GGUF has one score for it", file,

@@ -89,7 +89,9 @@ bool is_white_space(char32_t c) {
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool is_mark(char32_t c) { return c >= 0x300 && between(general_category(c), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME); }
+bool is_mark(char32_t c) {
+  return c >= 0x300 && between(general_category(c), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+}
 
 bool is_nonspacing_mark(char32_t c) { return c >= 0x300 && general_category(c) == UTF8PROC_CATEGORY_MN; }
 

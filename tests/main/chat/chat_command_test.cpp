@@ -15,9 +15,9 @@ const std::string who =
     "questions about heddle.\n";
 
 Result chat(const std::string& input, std::vector<std::string> more = {}) {
-  std::vector<std::string> words{"chat", weft, "--temp", "0", "--device", "cpu"};
-  words.insert(words.end(), more.begin(), more.end());
-  return heddle(words, input);
+  std::vector<std::string> arguments{"chat", weft, "--temp", "0", "--device", "cpu"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return heddle(arguments, input);
 }
 
 TEST(ChatCommand, AnswersAndNothingElseGoToThePipe) {

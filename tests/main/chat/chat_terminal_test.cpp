@@ -57,9 +57,9 @@ class ChatTerminal : public testing::Test {
   }
   void TearDown() override { tmux("kill-server"); }
 
-  Ran tmux(const std::string& words) const {
+  Ran tmux(const std::string& tokenizer) const {
     return shell(fmt::format("env -u TMUX LC_ALL=C.UTF-8 TMUX_TMPDIR={} tmux -L heddle -f /dev/null {}",
-                             quoted(home.path()), words));
+                             quoted(home.path()), tokenizer));
   }
   // Ends with the exit status on the screen.
   void start(const std::string& options = "--temp 0") const {

@@ -56,10 +56,11 @@ TEST(ChatConversation, WhatIsNoneIsRefused) {
 TEST(ChatConversation, IsWrittenByTheTemplate) {
   const Folder folder;
   const auto running = open_running(write_small_model(folder, "zero.gguf", true), {});
-  const text::Tokenizer& words = running->words();
+  const text::Tokenizer& tokenizer = running->tokenizer();
   const std::vector<Message> talk{{"user", "hi"}, {"assistant", "ih"}, {"user", "hi"}};
-  EXPECT_EQ(chat_ids(*running, talk, 0),
-            words.encode("<s>[user] hi</s>\n[assistant] ih</s>\n[user] hi</s>\n[assistant]", {.add_special = false}));
+  EXPECT_EQ(
+      chat_ids(*running, talk, 0),
+      tokenizer.encode("<s>[user] hi</s>\n[assistant] ih</s>\n[user] hi</s>\n[assistant]", {.add_special = false}));
   EXPECT_REFUSED(chat_ids(*running, {{"user", "\xff"}}, 0), "the user message", "expected UTF-8", "offset 0");
   running->chat_template = "{{ raise_exception('no ' + messages[0].role + ' here') }}";
   EXPECT_REFUSED(chat_ids(*running, talk, 0), "no user here");

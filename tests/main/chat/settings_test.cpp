@@ -54,7 +54,7 @@ struct SamplingWords : testing::Test {
   std::unique_ptr<RunningModel> running = open_running(write_small_model(folder, "zero.gguf", true), {});
   SamplingOptions options;
 
-  engine::Sampling sampling() const { return sampling_of(options, running->words(), running->model.vocabulary); }
+  engine::Sampling sampling() const { return sampling_of(options, running->tokenizer(), running->model.vocabulary); }
 };
 
 TEST_F(SamplingWords, BiasesAreReadByTheirIds) {
@@ -72,8 +72,8 @@ TEST_F(SamplingWords, BiasesAreReadByTheirIds) {
 }
 
 TEST_F(SamplingWords, BreakersAreEveryWayToSpellThem) {
-  const text::Tokenizer& words = running->words();
-  const auto tokens = [&](std::vector<std::string> texts) { return breaker_tokens(texts, words); };
+  const text::Tokenizer& tokenizer = running->tokenizer();
+  const auto tokens = [&](std::vector<std::string> texts) { return breaker_tokens(texts, tokenizer); };
   const auto holds = [](const auto& all, std::vector<uint32_t> one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
@@ -82,7 +82,7 @@ TEST_F(SamplingWords, BreakersAreEveryWayToSpellThem) {
   // "hi" is in " hi" alone; other tokens end with its beginning
   const auto hi = tokens({"hi"});
   EXPECT_TRUE(holds(hi, {263}));
-  std::vector<uint32_t> split = words.encode("i", {.add_special = false});
+  std::vector<uint32_t> split = tokenizer.encode("i", {.add_special = false});
   split.insert(split.begin(), 262);
   EXPECT_TRUE(holds(hi, split));
   EXPECT_FALSE(holds(hi, {262}));

@@ -46,9 +46,9 @@ TEST(CommandLine, EachCommandForGpusHasHelpWithItsOptions) {
       {{"selftest"}, {"kernels", "--device", "--sweep", "quick, normal or full", "--seed", "--threads"}},
       {{"bench", "kernels"}, {"kernels", "--device", "--shape", "--json"}}};
   for (const auto& [command, parts] : options) {
-    std::vector<std::string> words = command;
-    words.push_back("--help");
-    const Result result = heddle(words);
+    std::vector<std::string> arguments = command;
+    arguments.push_back("--help");
+    const Result result = heddle(arguments);
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(result.err, "");
     EXPECT_NE(result.out.find(fmt::format("Usage: heddle {} ", fmt::join(command, " "))), std::string::npos)

@@ -9,7 +9,7 @@
 namespace heddle::test {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
 struct Stepping : testing::Test {
   std::unique_ptr<RunningModel> fed = open_running(weft, {.device = "cpu"}), stepped = stepping();
@@ -22,11 +22,11 @@ struct Stepping : testing::Test {
     running->backend = std::make_unique<SteppingBackend>(running->model, std::move(running->backend));
     return running;
   }
-  std::vector<Id> ids(const std::string& message) const { return chat_ids(*fed, {{"user", message}}, 0); }
+  std::vector<TokenId> ids(const std::string& message) const { return chat_ids(*fed, {{"user", message}}, 0); }
 
   // Both ways; everything must be equal. `before` is called before each.
   Generated both(
-      const std::vector<Id>& prompt, const std::function<void()>& before = [] {}) {
+      const std::vector<TokenId>& prompt, const std::function<void()>& before = [] {}) {
     std::vector<engine::Pick> picks, expected_picks;
     request.picked = [&](const engine::Pick& pick) { expected_picks.push_back(pick); };
     before();
@@ -124,9 +124,9 @@ TEST_F(Stepping, TheContextIsTheLimit) {
   EXPECT_EQ(by_steps.length(), by_steps.context());
   EXPECT_EQ(backend.launched, backend.taken);
   // nearly full from the beginning
-  std::vector<Id> prompt(by_steps.context() - 1, 5);
+  std::vector<TokenId> prompt(by_steps.context() - 1, 5);
   EXPECT_EQ(both(prompt).made, 2u);
-  EXPECT_EQ(both(std::vector<Id>(by_steps.context() - 2, 6)).made, 3u);
+  EXPECT_EQ(both(std::vector<TokenId>(by_steps.context() - 2, 6)).made, 3u);
 }
 
 TEST_F(Stepping, WhatOnlyTheSamplerKnowsIsFed) {

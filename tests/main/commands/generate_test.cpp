@@ -12,7 +12,7 @@
 namespace heddle::test {
 namespace {
 
-using text::Id;
+using text::TokenId;
 
 constexpr const char* greeting = "Hello! I can tell you a little story, or say what heddle is.";
 
@@ -22,8 +22,8 @@ struct Generating : testing::Test {
   Generator generator{*running};
   GenerateRequest request{.sampling = {.temperature = 0}};
 
-  std::vector<Id> ids(const std::vector<Message>& messages) const { return chat_ids(*running, messages, 0); }
-  std::vector<Id> hi() const { return ids({{"user", "hi"}}); }
+  std::vector<TokenId> ids(const std::vector<Message>& messages) const { return chat_ids(*running, messages, 0); }
+  std::vector<TokenId> hi() const { return ids({{"user", "hi"}}); }
 };
 
 TEST_F(Generating, UntilTheModelEnds) {
@@ -44,7 +44,7 @@ TEST_F(Generating, UntilTheModelEnds) {
 
 TEST_F(Generating, ASecondTurnFeedsOnlyWhatIsNew) {
   const Generated first = generator.generate(hi(), request);
-  const std::vector<Id> prompt = ids({{"user", "hi"}, {"assistant", first.text}, {"user", "What is heddle?"}});
+  const std::vector<TokenId> prompt = ids({{"user", "hi"}, {"assistant", first.text}, {"user", "What is heddle?"}});
   const Generated second = generator.generate(prompt, request);
   // all of the first turn but the token that ended it, which was picked and not computed
   EXPECT_EQ(second.fed, prompt.size() - (first.prompt + first.made - 1));
@@ -81,7 +81,7 @@ TEST_F(Generating, TheContextIsTheLimit) {
   EXPECT_EQ(generator.length(), generator.context());
   EXPECT_EQ(generated.prompt + generated.made, generator.context() + 1);  // the last one is picked and not computed
 
-  const std::vector<Id> full(generator.context(), 5);
+  const std::vector<TokenId> full(generator.context(), 5);
   EXPECT_REFUSED(generator.generate(full, request), "too long", "expected fewer than 512", "found 512");
   EXPECT_REFUSED(generator.generate({}, request), "found an empty one");
   EXPECT_EQ(generator.length(), generator.context());  // nothing was touched

@@ -117,9 +117,9 @@ TEST_F(TextCommands, WhatATemplateRefusesOrCannotDoIsSaid) {
                                                 {"--date", "yesterday"},
                                                 {"--set", "novalue"},
                                                 {"--tools", folder.file("none.json")}}) {
-    std::vector<std::string> words{"template", folder.write("ok.jinja", "x"), "--messages", messages};
-    words.insert(words.end(), extra.begin(), extra.end());
-    const Result wrong = heddle(words);
+    std::vector<std::string> arguments{"template", folder.write("ok.jinja", "x"), "--messages", messages};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    const Result wrong = heddle(arguments);
     EXPECT_EQ(wrong.status, 1) << extra[1];
     EXPECT_NE(wrong.err.find(extra[1].substr(extra[1].rfind('/') + 1)), std::string::npos) << wrong.err;
   }

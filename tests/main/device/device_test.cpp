@@ -16,12 +16,13 @@ namespace heddle::test {
 namespace {
 
 std::vector<std::string> run(std::initializer_list<std::string> more) {
-  std::vector<std::string> words{"run", "-p", "Once upon a time", "-n", "5", "--temp", "0"};
-  words.insert(words.end(), more);
-  return words;
+  std::vector<std::string> arguments{"run", "-p", "Once upon a time", "-n", "5", "--temp", "0"};
+  arguments.insert(arguments.end(), more);
+  return arguments;
 }
-void expect_refused_in_a_line(const std::vector<std::string>& words, std::initializer_list<std::string_view> parts) {
-  const Result result = heddle(words);
+void expect_refused_in_a_line(const std::vector<std::string>& arguments,
+                              std::initializer_list<std::string_view> parts) {
+  const Result result = heddle(arguments);
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
@@ -47,15 +48,15 @@ TEST_F(NoDriver, AGpuThatWasAskedForIsNotReplaced) {
   const Folder folder;
   const std::string text = folder.write("t.txt", "once"), out = folder.file("l.safetensors");
   const std::string own = HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf";
-  for (std::vector<std::string> words : {run({}),
-                                         {"chat"},
-                                         {"bench", "-p", "8", "-n", "1"},
-                                         {"plan"},
-                                         {"perplexity", own, text},
-                                         {"logits", own, "--ids", "1", "--out", out},
-                                         {"selftest", "weft"}}) {
-    words.insert(words.end(), {"--device", "cuda:1"});
-    expect_refused_in_a_line(words, {"heddle: no NVIDIA driver library"});
+  for (std::vector<std::string> arguments : {run({}),
+                                             {"chat"},
+                                             {"bench", "-p", "8", "-n", "1"},
+                                             {"plan"},
+                                             {"perplexity", own, text},
+                                             {"logits", own, "--ids", "1", "--out", out},
+                                             {"selftest", "weft"}}) {
+    arguments.insert(arguments.end(), {"--device", "cuda:1"});
+    expect_refused_in_a_line(arguments, {"heddle: no NVIDIA driver library"});
   }
 }
 
@@ -127,8 +128,8 @@ TEST_F(OnFakeGpu, PlanCountsForEveryGpu) {
 }
 
 TEST_F(OnFakeGpu, AGpuThatComputesWrongIsRefused) {
-  for (const auto& words : {run({"--device", "cuda:0"}), run({})}) {
-    const Result result = heddle(words);
+  for (const auto& arguments : {run({"--device", "cuda:0"}), run({})}) {
+    const Result result = heddle(arguments);
     EXPECT_EQ(result.status, 1);
     EXPECT_EQ(result.out, "");
     expect_says(result.err, {"heddle: weft: cuda:0 Fake GPU 0", "is wrong", "16 tokens at once", "FAILED", "one by one",

@@ -23,10 +23,10 @@ TEST(OwnModel, IsTheFileInTheRepository) {
 }
 
 TEST(OwnModel, RunsWhereNoneIsNamed) {
-  const std::vector<std::string> words{"-p", "Once upon a time", "-n", "40", "--temp", "0"};
+  const std::vector<std::string> arguments{"-p", "Once upon a time", "-n", "40", "--temp", "0"};
   std::vector<std::string> own{"run"}, named{"run", HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf"};
-  own.insert(own.end(), words.begin(), words.end());
-  named.insert(named.end(), words.begin(), words.end());
+  own.insert(own.end(), arguments.begin(), arguments.end());
+  named.insert(named.end(), arguments.begin(), arguments.end());
   const Result result = heddle(own);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_GT(result.out.size(), 80u);

@@ -18,7 +18,7 @@ inline text::Tokenizer counting_words() {
     out.tokens.push_back(std::move(token));
     out.types.push_back(type);
     out.scores.push_back(0);
-    return text::Id(out.tokens.size() - 1);
+    return text::TokenId(out.tokens.size() - 1);
   };
   const auto byte = [&](char c) { add(text::byte_level_spelling(std::string(1, c)), text::TokenType::normal); };
   out.bos = add("<s>", text::TokenType::control);

@@ -87,11 +87,11 @@ TEST(ChatRequests, TemplateVariables) {
 }
 
 TEST(ChatRequests, MostTokensHasTwoNames) {
-  EXPECT_EQ(chat("").generation.most, std::nullopt);
-  EXPECT_EQ(chat(R"("max_tokens":5)").generation.most, 5u);
-  EXPECT_EQ(chat(R"("max_completion_tokens":6)").generation.most, 6u);
-  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":6)").generation.most, 6u);
-  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":null)").generation.most, 6u);
+  EXPECT_EQ(chat("").generation.max_tokens, std::nullopt);
+  EXPECT_EQ(chat(R"("max_tokens":5)").generation.max_tokens, 5u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6)").generation.max_tokens, 6u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":6)").generation.max_tokens, 6u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":null)").generation.max_tokens, 6u);
   EXPECT_BAD(chat(R"("max_completion_tokens":6,"max_tokens":5)"), "max_tokens", "", "max_completion_tokens (6)", "5");
   EXPECT_BAD(chat(R"("max_tokens":0)"), "max_tokens", "integer_below_min_value", "from 1");
   EXPECT_BAD(chat(R"("max_completion_tokens":0)"), "max_completion_tokens", "integer_below_min_value");

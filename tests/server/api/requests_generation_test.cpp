@@ -29,7 +29,7 @@ TEST(Generation, WithoutAWordNothingIsChanged) {
     EXPECT_TRUE(made.stops.empty());
     EXPECT_TRUE(made.stop_ids.empty());
     EXPECT_FALSE(made.ignore_eos);
-    EXPECT_EQ(made.copies, 1u);
+    EXPECT_EQ(made.n, 1u);
     EXPECT_FALSE(made.stream);
     EXPECT_FALSE(made.include_usage);
     EXPECT_EQ(made.priority, 0);
@@ -193,7 +193,7 @@ TEST(Generation, BreakersAreTokens) {
   EXPECT_BAD(breakers(R"("dry_sequence_breakers":["","","","","","","","","","","","","","","","",""])"),
              "dry_sequence_breakers", "array_above_max_length", "at most 16");
   // of a model with fewer tokens than the tokenizer has
-  const RequestRules rules{small_rules().words, 'x'};
+  const RequestRules rules{small_rules().tokenizer, 'x'};
   const auto request =
       completion_request(R"({"prompt":"a","dry_multiplier":1,"dry_sequence_breakers":["w","x"]})", rules);
   EXPECT_EQ(request.generation.sampling.dry_breakers, Sequences{{'w'}});
@@ -221,7 +221,7 @@ TEST(Generation, Stops) {
 }
 
 TEST(Generation, HowItIsAnswered) {
-  EXPECT_EQ(generation(R"("n":128)").copies, 128u);
+  EXPECT_EQ(generation(R"("n":128)").n, 128u);
   EXPECT_BAD(generation(R"("n":0)"), "n", "integer_below_min_value", "from 1 to 128");
   EXPECT_BAD(generation(R"("n":129)"), "n", "integer_above_max_value");
   EXPECT_TRUE(generation(R"("stream":true)").stream);

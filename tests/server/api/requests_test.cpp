@@ -6,7 +6,7 @@
 namespace heddle::server {
 namespace {
 
-using Ids = std::vector<text::Id>;
+using Ids = std::vector<text::TokenId>;
 
 CompletionRequest prompt(std::string_view json) {
   return completion_request(fmt::format(R"({{"prompt":{}}})", json), small_rules());
@@ -74,7 +74,7 @@ TEST(Requests, PromptsThatAreNone) {
 }
 
 TEST(Requests, IdsAreThoseOfModelAndTokenizer) {
-  const RequestRules small{small_rules().words, 100}, large{small_rules().words, 1000};
+  const RequestRules small{small_rules().tokenizer, 100}, large{small_rules().tokenizer, 1000};
   EXPECT_NO_THROW(completion_request(R"({"prompt":[99]})", small));
   EXPECT_BAD(completion_request(R"({"prompt":[100]})", small), "prompt[0]", "integer_above_max_value", "0 to 99");
   EXPECT_BAD(completion_request(R"({"prompt":[268]})", large), "prompt[0]", "integer_above_max_value", "0 to 267");
@@ -85,7 +85,7 @@ TEST(Requests, CompletionDefaults) {
   EXPECT_EQ(request.model, "");
   EXPECT_FALSE(request.echo);
   EXPECT_EQ(request.best_of, 1u);
-  EXPECT_EQ(request.generation.most, 16u);
+  EXPECT_EQ(request.generation.max_tokens, 16u);
   EXPECT_EQ(request.generation.sampling.logprobs, std::nullopt);
 }
 
@@ -94,10 +94,10 @@ TEST(Requests, CompletionFields) {
   EXPECT_BAD(complete(R"("model":7)"), "model", "invalid_type", "model: expected a string, found 7");
   EXPECT_TRUE(complete(R"("echo":true)").echo);
   EXPECT_BAD(complete(R"("echo":"yes")"), "echo", "invalid_type", "expected true or false");
-  EXPECT_EQ(complete(R"("max_tokens":0,"echo":true)").generation.most, 0u);
-  EXPECT_EQ(complete(R"("max_tokens":7.0)").generation.most, 7u);
-  EXPECT_EQ(complete(R"("max_tokens":4294967294)").generation.most, 4294967294u);
-  EXPECT_EQ(complete(R"("max_tokens":null)").generation.most, 16u);
+  EXPECT_EQ(complete(R"("max_tokens":0,"echo":true)").generation.max_tokens, 0u);
+  EXPECT_EQ(complete(R"("max_tokens":7.0)").generation.max_tokens, 7u);
+  EXPECT_EQ(complete(R"("max_tokens":4294967294)").generation.max_tokens, 4294967294u);
+  EXPECT_EQ(complete(R"("max_tokens":null)").generation.max_tokens, 16u);
   EXPECT_BAD(complete(R"("max_tokens":4294967295)"), "max_tokens", "integer_above_max_value", "4294967294");
   EXPECT_BAD(complete(R"("max_tokens":-1)"), "max_tokens", "integer_below_min_value", "from 0", "found -1");
   EXPECT_BAD(complete(R"("max_tokens":1e300)"), "max_tokens", "integer_above_max_value");
@@ -109,7 +109,8 @@ TEST(Requests, CompletionFields) {
   EXPECT_BAD(complete(R"("logprobs":21)"), "logprobs", "integer_above_max_value", "from 0 to 20");
   EXPECT_BAD(complete(R"("logprobs":true)"), "logprobs", "invalid_type");
   EXPECT_EQ(
-      completion_request(R"({"prompt":"x","logprobs":20})", {small_rules().words, 7}).generation.sampling.logprobs, 7u);
+      completion_request(R"({"prompt":"x","logprobs":20})", {small_rules().tokenizer, 7}).generation.sampling.logprobs,
+      7u);
   EXPECT_TRUE(complete(R"("logprobs":0,"logprobs_after":true)").generation.sampling.logprobs_after);
   EXPECT_FALSE(complete(R"("logprobs_after":false)").generation.sampling.logprobs_after);
   EXPECT_BAD(complete(R"("logprobs_after":true)"), "logprobs_after", "", "together with logprobs");

@@ -15,8 +15,8 @@
 namespace heddle::server {
 
 inline const RequestRules& small_rules() {
-  static const text::Tokenizer words = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
-  static const RequestRules rules{words, 268};  // bytes, 256 "he" to 267 "<tool>"
+  static const text::Tokenizer tokenizer = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
+  static const RequestRules rules{tokenizer, 268};  // bytes, 256 "he" to 267 "<tool>"
   return rules;
 }
 

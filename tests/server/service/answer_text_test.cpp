@@ -13,7 +13,7 @@ class AnswerTexts : public testing::Test {
     rules_.emplace(AnswerRules{words_, std::move(stops), {98}, reports});
     answer_.emplace(*rules_);
   }
-  text::Id id(char c) const { return text::Id(c - 31); }
+  text::TokenId id(char c) const { return text::TokenId(c - 31); }
   // Pushes the letters; pieces as "text/tokens" with "|" behind each.
   std::string push(std::string_view letters) {
     std::string out;
@@ -104,15 +104,16 @@ TEST_F(AnswerTexts, ReportTokensWithoutText) {
 
 TEST_F(AnswerTexts, GoOnFromAPrompt) {
   rules({"bc"});
-  EXPECT_EQ(answer_->follow(std::vector<text::Id>{0, id('b'), id('c'), id('b')}), "bcb") << "stops are not looked for";
+  EXPECT_EQ(answer_->follow(std::vector<text::TokenId>{0, id('b'), id('c'), id('b')}), "bcb")
+      << "stops are not looked for";
   EXPECT_EQ(push("cb"), "c||") << "nor across the border";
   EXPECT_EQ(answer_->made(), 2);
 }
 
 TEST(AnswerReports, HaveTheMostLikelyTokens) {
-  const text::Tokenizer words = test::counting_words();
+  const text::Tokenizer tokenizer = test::counting_words();
   const TokenReport report =
-      report_of(words, {.id = 66, .log_probability = -0.5f, .top = {{66, -0.5f}, {98, -1.5f}, {1000, -2.f}}});
+      report_of(tokenizer, {.id = 66, .log_probability = -0.5f, .top = {{66, -0.5f}, {98, -1.5f}, {1000, -2.f}}});
   EXPECT_EQ(report.token.bytes, "a");
   EXPECT_EQ(report.token.log_probability, -0.5);
   EXPECT_TRUE(report.has_chance);

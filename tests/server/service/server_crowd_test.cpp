@@ -75,7 +75,7 @@ std::vector<std::string> comparable(const std::string& body) {
 struct FakeService {
   model::Model model = test::fake::fake_model(512, test::counting_vocabulary);
   model::Limits limits{.rows = 256, .kv_blocks = 1024};
-  text::Tokenizer words = test::counting_words();
+  text::Tokenizer tokenizer = test::counting_words();
   test::fake::FakeBackend backend{model, limits};
   engine::Engine engine{model, backend, limits};
   std::optional<engine::EngineThread> thread{std::in_place, engine};
@@ -83,7 +83,7 @@ struct FakeService {
 
   FakeService() {
     service->serve({.name = "fake",
-                    .words = words,
+                    .tokenizer = tokenizer,
                     .chat_template = test::counting_template,
                     .context = model.context,
                     .vocabulary = model.vocabulary,
@@ -137,7 +137,7 @@ void expect_each_as_if_alone() {
 #endif
     const engine::Metrics metrics = house.thread->metrics();
     fmt::print("{} streams, {:.1f} s: {} answers, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
-               size.streams, result.seconds, result.whole, result.cut, double(metrics.made) / result.seconds,
+               size.streams, result.seconds, result.whole, result.cut, double(metrics.generated) / result.seconds,
                double(warm) / 1e6, double(most_memory) / 1e6);
   }
   EXPECT_TRUE(soon([&] { return descriptors() <= descriptors_before; })) << descriptors() << " descriptors";

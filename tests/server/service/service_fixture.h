@@ -16,7 +16,7 @@ namespace heddle::test {
 struct ServiceFixture {
   explicit ServiceFixture(server::ServiceOptions options = {}, engine::EngineOptions engine_options = {},
                           uint32_t context = 200)
-      : model(counting_model(context)), words(counting_words()) {
+      : model(counting_model(context)), tokenizer(counting_words()) {
     if (!options.log)
       options.log = [this](std::string line) {
         const std::lock_guard lock(mutex);
@@ -30,7 +30,7 @@ struct ServiceFixture {
   void serve(std::string chat_template = counting_template) {
     if (!thread) thread.emplace(*engine);
     service->serve({.name = "count/er",
-                    .words = words,
+                    .tokenizer = tokenizer,
                     .chat_template = std::move(chat_template),
                     .context = model.context,
                     .vocabulary = counting_vocabulary,
@@ -95,7 +95,7 @@ struct ServiceFixture {
   void release_steps() { held->set_value(); }
 
   model::Model model;
-  text::Tokenizer words;
+  text::Tokenizer tokenizer;
   CountingBackend backend;
   std::optional<std::promise<void>> held;
   std::optional<engine::Engine> engine;

@@ -123,8 +123,8 @@ TEST(Refusals, EstimateWhenToTryAgain) {
   EXPECT_EQ(retry_after(metrics), 1) << "nothing is known";
   metrics.waiting = 100;
   metrics.running = 10;
-  metrics.made = 1000;
-  metrics.ended(engine::Ending::stop) = 10;  // 100 tokens each
+  metrics.generated = 1000;
+  metrics.ended(engine::FinishReason::stop) = 10;  // 100 tokens each
   for (int i = 0; i < 10; ++i) {
     metrics.queue_seconds.add(1);
     metrics.first_token_seconds.add(1.5);
@@ -148,7 +148,7 @@ TEST(Traces, AreJsonInMilliseconds) {
   AnswerTrace answer{.index = 2, .timing = {.queue = 0.5, .prompt = 0.25, .making = 1, .device = 0.125, .steps = 7}};
   answer.steps = std::make_shared<std::vector<engine::StepTime>>(
       2, engine::StepTime{
-             .start = 0.5, .seconds = 0.01, .device = 0.005, .rows = 3, .made = 1, .all_rows = 9, .sequences = 4});
+             .start = 0.5, .seconds = 0.01, .device = 0.005, .rows = 3, .generated = 1, .all_rows = 9, .sequences = 4});
   EXPECT_EQ(trace_json(TraceLevel::none, preparation, {answer}, 2), "");
   const std::string begin =
       R"({"total_ms":2000.000,"waiting_ms":1.000,"parse_ms":2.000,"template_ms":3.000,"tokenize_ms":4.000,"answers":[)";

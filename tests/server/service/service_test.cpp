@@ -331,7 +331,7 @@ TEST(Service, GivesEmbeddings) {
 
 // What does not fit in the queue comes when the first ones have ended.
 TEST(Service, GivesManyAnswersThroughANarrowQueue) {
-  ServiceFixture house({}, {.most_waiting = 3});
+  ServiceFixture house({}, {.max_waiting = 3});
   house.serve();
   std::string inputs;
   for (int i = 0; i < 300; ++i) inputs += fmt::format("{}[{}]", i ? "," : "", i % 96);

@@ -295,7 +295,7 @@ TEST_F(ServiceText, RefusesFieldsByName) {
 
 // What was taken is answered whole, however many others come meanwhile.
 TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
-  ServiceFixture house({}, {.most_waiting = 1});
+  ServiceFixture house({}, {.max_waiting = 1});
   house.serve();
   house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
   std::atomic<bool> over = false;
@@ -341,15 +341,15 @@ TEST(ServiceStops, AreNotCountedAsCancelled) {
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
   const Json json = answer.json();
   for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
-  const auto count = [&](engine::Ending ending) { return house.thread->metrics().finished[size_t(ending)]; };
-  for (int i = 0; i < 1000 && count(engine::Ending::stop) < 3; ++i)  // they are counted after the answer
+  const auto count = [&](engine::FinishReason ending) { return house.thread->metrics().finished[size_t(ending)]; };
+  for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the answer
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(count(engine::Ending::stop), 3);
-  EXPECT_EQ(count(engine::Ending::cancelled), 0);
+  EXPECT_EQ(count(engine::FinishReason::stop), 3);
+  EXPECT_EQ(count(engine::FinishReason::cancelled), 0);
 }
 
 TEST(ServiceBusy, SaysWhenToTryAgain) {
-  ServiceFixture house({}, {.most_waiting = 2});
+  ServiceFixture house({}, {.max_waiting = 2});
   house.serve();
   house.hold_steps();
   std::vector<Recorded> held;
@@ -397,12 +397,12 @@ TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
     bool usable() const override { return false; }
   };
   const model::Model model = test::counting_model();
-  const text::Tokenizer words = test::counting_words();
+  const text::Tokenizer tokenizer = test::counting_words();
   Broken backend;
   engine::Engine engine(model, backend, {.rows = 64, .kv_blocks = 16});
   engine::EngineThread thread(engine);
   Service service({});
-  service.serve({.name = "m", .words = words, .context = 100, .vocabulary = 100, .engine = thread});
+  service.serve({.name = "m", .tokenizer = tokenizer, .context = 100, .vocabulary = 100, .engine = thread});
   const auto ask = [&](const char* method, const char* path, const char* body) {
     Recorded recorded;
     service.handle({.method = method, .path = path, .body = body}, recorded.answer());
@@ -457,7 +457,7 @@ TEST(ServiceClients, ThatGoAwayEndTheirWork) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const engine::Metrics metrics = house.thread->metrics();
   EXPECT_EQ(metrics.running, 0);
-  EXPECT_EQ(metrics.finished[size_t(engine::Ending::cancelled)], 7);
+  EXPECT_EQ(metrics.finished[size_t(engine::FinishReason::cancelled)], 7);
   for (const Json& line : house.log()) {
     EXPECT_EQ(line.at("status"), 499);
     EXPECT_LT(line.at("completion_tokens"), 6 * 150);

@@ -9,16 +9,16 @@ namespace {
 
 TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
   test::WeftService house;
-  const text::Tokenizer& words = house.words;
+  const text::Tokenizer& tokenizer = house.tokenizer;
   // the template writes these, as models/weft has it
   const std::string prompt =
-      std::string(words.text(*words.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
-  engine::Request request{.prompt = words.encode(prompt, {.add_special = false}), .most = 40};
+      std::string(tokenizer.text(*tokenizer.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
+  engine::Request request{.prompt = tokenizer.encode(prompt, {.add_special = false}), .max_tokens = 40};
   request.sampling.temperature = 0;
-  for (const text::Id id : words.ends()) request.stops.push_back({id});
+  for (const text::TokenId id : tokenizer.ends()) request.stops.push_back({id});
   const test::Answer alone = test::answers_alone(house.world, request)[0];
   std::vector<uint32_t> shown = alone.tokens;
-  if (alone.ending == engine::Ending::stop) shown.pop_back();
+  if (alone.finish_reason == engine::FinishReason::stop) shown.pop_back();
 
   test::Recorded recorded;
   house.service->handle(
@@ -29,9 +29,10 @@ TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
       recorded.answer());
   ASSERT_TRUE(recorded.wait_for_end());
   const Json answer = recorded.json();
-  EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), words.decode(shown));
+  EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), tokenizer.decode(shown));
   EXPECT_GT(shown.size(), 5);
-  EXPECT_EQ(answer.at("choices")[0].at("finish_reason"), alone.ending == engine::Ending::stop ? "stop" : "length");
+  EXPECT_EQ(answer.at("choices")[0].at("finish_reason"),
+            alone.finish_reason == engine::FinishReason::stop ? "stop" : "length");
   EXPECT_EQ(answer.at("usage").at("prompt_tokens"), request.prompt.size());
   EXPECT_EQ(answer.at("usage").at("completion_tokens"), alone.tokens.size());
 }

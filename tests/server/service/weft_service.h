@@ -11,12 +11,12 @@
 namespace heddle::test {
 
 struct WeftService {
-  WeftService() : world(weft(), {.rows = 256, .kv_blocks = 1024}), words(gguf_tokenizer(path())) {
+  WeftService() : world(weft(), {.rows = 256, .kv_blocks = 1024}), tokenizer(gguf_tokenizer(path())) {
     engine.emplace(world.model, *world.backend, world.limits);
     thread.emplace(*engine);
     service.emplace(server::ServiceOptions{});
     service->serve({.name = "weft",
-                    .words = words,
+                    .tokenizer = tokenizer,
                     .chat_template = formats::open_checkpoint(path()).chat_template(),
                     .context = world.model.context,
                     .vocabulary = world.model.vocabulary,
@@ -28,7 +28,7 @@ struct WeftService {
   }
 
   World world;
-  text::Tokenizer words;
+  text::Tokenizer tokenizer;
   std::optional<engine::Engine> engine;
   std::optional<engine::EngineThread> thread;
   std::optional<server::Service> service;  // the first to go

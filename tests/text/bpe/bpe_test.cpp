@@ -16,7 +16,7 @@
 namespace heddle::text {
 namespace {
 
-using Ids = std::vector<Id>;
+using Ids = std::vector<TokenId>;
 
 Ids encode(const Model& model, std::string_view piece) {
   Ids out;
@@ -32,7 +32,7 @@ TEST(PieceTable, FindsEveryPieceOfAnyLength) {
   EXPECT_EQ(table.find(""), PieceTable::none);
   EXPECT_EQ(table.find("a"), 1u) << "of equal ones the first";
   EXPECT_EQ(table.find("ba"), PieceTable::none);
-  for (Id id = 5; id < pieces.size(); ++id) {
+  for (TokenId id = 5; id < pieces.size(); ++id) {
     EXPECT_EQ(table.find(pieces[id]), id);
     EXPECT_EQ(table[id], pieces[id]);
   }
@@ -66,13 +66,13 @@ Ids merged_slowly(const MergeTable& merges, Ids tokens) {
 TEST(MergeTokens, ScanAndHeapFollowTheRule) {
   std::mt19937 random(4);
   for (int round = 0; round < 40; ++round) {
-    const Id letters = 2 + random() % 4, tokens = letters + random() % 30;
+    const TokenId letters = 2 + random() % 4, tokens = letters + random() % 30;
     MergeTable merges(100);
     for (uint32_t rank = 0; rank < 60; ++rank)  // several merges to one token, and equal ranks
-      merges.add(random() % tokens, random() % tokens, {rank / 2, letters + Id(random() % 30)});
+      merges.add(random() % tokens, random() % tokens, {rank / 2, letters + TokenId(random() % 30)});
     for (const size_t size : {0, 1, 2, 3, 10, 47, 48, 49, 60, 300}) {
       Ids text(size);
-      for (Id& id : text) id = random() % letters;
+      for (TokenId& id : text) id = random() % letters;
       Ids merged = text;
       merge_tokens(merges, merged);
       ASSERT_EQ(merged, merged_slowly(merges, text)) << "round " << round << ", " << size << " tokens";
@@ -113,7 +113,7 @@ TEST(Bpe, WhatHasNoToken) {
   EXPECT_EQ(encode(*letters_model(options), "a\u00e4\u00e4b"), (Ids{0, 9, 9, 1})) << "by character";
   options.fuse_unknown = true;
   EXPECT_EQ(encode(*letters_model(options), "a\u00e4\u00e4b\u00e4"), (Ids{0, 9, 1, 9}));
-  for (Id byte = 0; byte < 256; ++byte) options.byte_tokens.push_back(100 + byte);
+  for (TokenId byte = 0; byte < 256; ++byte) options.byte_tokens.push_back(100 + byte);
   EXPECT_EQ(encode(*letters_model(options), "a\u00e4\xff"), (Ids{0, 100 + 0xc3, 100 + 0xa4, 100 + 0xff}));
 }
 

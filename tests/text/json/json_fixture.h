@@ -34,14 +34,14 @@ inline text::Tokenizer fixture_tokenizer(const std::string& name) {
 
 struct FixtureCase {
   std::string text;
-  std::vector<text::Id> ids;
+  std::vector<text::TokenId> ids;
   std::string decoded;
 };
 
 inline std::vector<FixtureCase> fixture_cases(const std::string& name) {
   std::vector<FixtureCase> cases;
   for (const auto& one : nlohmann::json::parse(fixture_text(name + ".cases.json")))
-    cases.push_back({one[0].get<std::string>(), one[1].get<std::vector<text::Id>>(), one[2].get<std::string>()});
+    cases.push_back({one[0].get<std::string>(), one[1].get<std::vector<text::TokenId>>(), one[2].get<std::string>()});
   return cases;
 }
 

@@ -43,7 +43,7 @@ void expect_mentions(const std::string& error, std::initializer_list<std::string
 
 TEST(TokenizerJsonRefused, TheSmallOneIsFine) {
   EXPECT_EQ(error_of(small()), "");
-  EXPECT_EQ(Tokenizer::from_json(small().dump(), "", "x").encode("ab a<s>b"), (std::vector<Id>{2, 0, 3, 1}));
+  EXPECT_EQ(Tokenizer::from_json(small().dump(), "", "x").encode("ab a<s>b"), (std::vector<TokenId>{2, 0, 3, 1}));
 }
 
 TEST(TokenizerJsonRefused, UnknownTypesAreNamed) {

@@ -30,7 +30,7 @@ TEST_P(TokenizerJson, StreamsWhatItDecodes) {
     for (const auto& one : test::fixture_cases(GetParam())) {
       StreamDecoder stream(tokenizer, special);
       std::string joined;
-      for (const Id id : one.ids) joined += stream.push(id);
+      for (const TokenId id : one.ids) joined += stream.push(id);
       joined += stream.finish();
       EXPECT_EQ(joined, replace_invalid_utf8(tokenizer.decode(one.ids, special))) << one.text;
     }
@@ -73,20 +73,20 @@ TEST(TokenizerJsonFile, ReadsStories) {
   const Tokenizer tokenizer = Tokenizer::from_json(test::read_text(folder / "tokenizer.json"),
                                                    test::read_text(folder / "tokenizer_config.json"), folder.string());
   EXPECT_EQ(tokenizer.size(), 512u);
-  EXPECT_EQ(tokenizer.bos(), Id(1));
+  EXPECT_EQ(tokenizer.bos(), TokenId(1));
   const std::string text = "Once upon a time, \u00e9\U0001f600";
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
 TEST(TokenizerJsonFile, KnowsItsTokens) {
   const Tokenizer tokenizer = test::fixture_tokenizer("llama2");
-  EXPECT_EQ(tokenizer.find("<s>"), Id(1));
+  EXPECT_EQ(tokenizer.find("<s>"), TokenId(1));
   EXPECT_TRUE(tokenizer.is_special(1));
   EXPECT_EQ(tokenizer.pipeline().tokens[0].type, TokenType::unknown);
   EXPECT_EQ(tokenizer.pipeline().tokens[3].type, TokenType::byte);
   EXPECT_EQ(tokenizer.bytes(*tokenizer.find("<0x41>")), "A");
   EXPECT_EQ(tokenizer.pipeline().tokens[*tokenizer.find("<mask>")].type, TokenType::user_defined);
-  EXPECT_EQ(tokenizer.pipeline().prefix, std::vector<Id>{1});
+  EXPECT_EQ(tokenizer.pipeline().prefix, std::vector<TokenId>{1});
   EXPECT_TRUE(tokenizer.pipeline().strip_first_space);
 }
 
@@ -101,8 +101,8 @@ TEST(TokenizerJsonFile, PlainTextNamesNoSpecialTokens) {
 TEST(TokenizerJsonConfig, AddsTokens) {
   const std::string file = test::fixture_text("llama2.json");
   const auto ids = [&](std::string_view config) { return Tokenizer::from_json(file, config, "x").encode("a"); };
-  const std::vector<Id> plain = Tokenizer::from_json(file, "", "x").encode("a", {.add_special = false});
-  const auto around = [&](std::vector<Id> before, std::vector<Id> after) {
+  const std::vector<TokenId> plain = Tokenizer::from_json(file, "", "x").encode("a", {.add_special = false});
+  const auto around = [&](std::vector<TokenId> before, std::vector<TokenId> after) {
     before.insert(before.end(), plain.begin(), plain.end());
     before.insert(before.end(), after.begin(), after.end());
     return before;
@@ -114,9 +114,9 @@ TEST(TokenizerJsonConfig, AddsTokens) {
   EXPECT_EQ(ids(R"({"tokenizer_class":"PreTrainedTokenizerFast","add_bos_token":false,)" + tokens + "}"),
             around({1}, {}));
   const Tokenizer tokenizer = Tokenizer::from_json(file, "{" + tokens + "}", "x");
-  EXPECT_EQ(tokenizer.bos(), Id(1));
-  EXPECT_EQ(tokenizer.eos(), Id(2));
-  EXPECT_EQ(tokenizer.ends(), std::vector<Id>{2});
+  EXPECT_EQ(tokenizer.bos(), TokenId(1));
+  EXPECT_EQ(tokenizer.eos(), TokenId(2));
+  EXPECT_EQ(tokenizer.ends(), std::vector<TokenId>{2});
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 // Byte-level BPE from a GGUF file as tokenizer.json would have it.
 Json to_json(const Vocabulary& vocabulary) {
   Json vocab = Json::object(), added = Json::array(), merges = Json::array(), splits = Json::array();
-  for (Id id = 0; id < vocabulary.tokens.size(); ++id) {
+  for (TokenId id = 0; id < vocabulary.tokens.size(); ++id) {
     const TokenType type = vocabulary.types[id];
     if (type == TokenType::normal) {
       vocab[vocabulary.tokens[id]] = id;
@@ -97,7 +97,7 @@ TEST(VocabularyJson, Stories) {
   const Vocabulary vocabulary = vocabulary_from_json(json, config, "stories");
   EXPECT_EQ(vocabulary.model, "llama");
   EXPECT_EQ(vocabulary.add_space_prefix, true);
-  EXPECT_EQ(vocabulary.unknown, Id(0));
+  EXPECT_EQ(vocabulary.unknown, TokenId(0));
   EXPECT_EQ(vocabulary.types[3], TokenType::byte);
   const Tokenizer one = Tokenizer::from_json(json, config, "stories");
   const Tokenizer other = Tokenizer::from_vocabulary(vocabulary);
@@ -113,7 +113,7 @@ TEST(VocabularyJson, ByteLevelFixture) {
   const Vocabulary vocabulary = vocabulary_from_json(json, "", "x");
   EXPECT_EQ(vocabulary.model, "gpt2");
   EXPECT_EQ(vocabulary.pre, "llama-bpe");
-  EXPECT_EQ(vocabulary.bos, Id(0));
+  EXPECT_EQ(vocabulary.bos, TokenId(0));
   EXPECT_EQ(vocabulary.add_bos, true);
   EXPECT_EQ(vocabulary.add_eos, false);
   EXPECT_EQ(vocabulary.types.back(), TokenType::control);
@@ -128,8 +128,8 @@ TEST(VocabularyJson, WordPieceFixture) {
   const std::string json = test::fixture_text("wordpiece-bert.json");
   const Vocabulary vocabulary = vocabulary_from_json(json, "", "x");
   EXPECT_EQ(vocabulary.model, "bert");
-  EXPECT_EQ(vocabulary.bos, Id(2));
-  EXPECT_EQ(vocabulary.separator, Id(3));
+  EXPECT_EQ(vocabulary.bos, TokenId(2));
+  EXPECT_EQ(vocabulary.separator, TokenId(3));
   const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary);
   for (const char* text : {"Hello, World!", "the quick brown fox", "don't", "\u4e00a", "zz\u00e9", ""})
     EXPECT_EQ(tokenizer.encode(text), Tokenizer::from_json(json, "", "x").encode(text)) << text;

@@ -1,5 +1,5 @@
 // Every way to cut a stream into pieces must give the same text.
-#include "text/stop_texts.h"
+#include "text/stop_strings.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ struct Outcome {
 };
 
 Outcome stream_of(const std::vector<std::string>& stops, std::string_view text, size_t piece) {
-  StopTexts watch(stops);
+  StopStrings watch(stops);
   std::string out;
   for (size_t at = 0; at < text.size(); at += piece) out += watch.push(text.substr(at, piece));
   out += watch.finish();
@@ -30,7 +30,7 @@ void expect(const std::vector<std::string>& stops, std::string_view text, const 
   }
 }
 
-TEST(StopTexts, TheTextBeforeTheFirstOne) {
+TEST(StopStrings, TheTextBeforeTheFirstOne) {
   expect({}, "all of it", {"all of it", false});
   expect({"\n"}, "one line\nand more", {"one line", true});
   expect({"User:"}, "well. User: what", {"well. ", true});
@@ -39,15 +39,15 @@ TEST(StopTexts, TheTextBeforeTheFirstOne) {
   expect({"stop"}, "stop", {"", true});
 }
 
-TEST(StopTexts, TheOneThatIsCompleteFirstCounts) {
+TEST(StopStrings, TheOneThatIsCompleteFirstCounts) {
   expect({"abc", "b"}, "xabc", {"xa", true});
   expect({"ab", "b"}, "xab", {"x", true});  // complete together: the longer one
   expect({"b", "ab"}, "xab", {"x", true});
   expect({"end", "END"}, "the END, the end", {"the ", true});
 }
 
-TEST(StopTexts, NothingIsHeldLongerThanNeeded) {
-  StopTexts watch({"<end>"});
+TEST(StopStrings, NothingIsHeldLongerThanNeeded) {
+  StopStrings watch({"<end>"});
   EXPECT_EQ(watch.push("a <e"), "a ");
   EXPECT_EQ(watch.push("at"), "<eat");
   EXPECT_EQ(watch.push("<end> gone"), "");
@@ -56,7 +56,7 @@ TEST(StopTexts, NothingIsHeldLongerThanNeeded) {
   EXPECT_EQ(watch.finish(), "");
 }
 
-TEST(StopTexts, AnEmptyOneIsRefused) { EXPECT_REFUSED(StopTexts({"x", ""}), "stop", "empty"); }
+TEST(StopStrings, AnEmptyOneIsRefused) { EXPECT_REFUSED(StopStrings({"x", ""}), "stop", "empty"); }
 
 }  // namespace
 }  // namespace heddle::text

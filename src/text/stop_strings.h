@@ -8,9 +8,9 @@ namespace heddle::text {
 
 // What push() returns, joined, is the stream before the first stop text: the one that is complete first, whatever the
 // pieces are. What may still become a stop text is held back.
-class StopTexts {
+class StopStrings {
  public:
-  explicit StopTexts(std::vector<std::string> texts);  // an Error if one is empty
+  explicit StopStrings(std::vector<std::string> texts);  // an Error if one is empty
 
   std::string push(std::string_view piece);  // nothing any more once found()
   std::string finish();                      // what was held back

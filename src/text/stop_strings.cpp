@@ -1,5 +1,5 @@
 // Stop texts are few and short: each is looked for in what is held back and what is new.
-#include "text/stop_texts.h"
+#include "text/stop_strings.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,12 +18,12 @@ size_t begun(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
+StopStrings::StopStrings(std::vector<std::string> texts) : texts_(std::move(texts)) {
   for (const std::string& text : texts_)
     if (text.empty()) throw Error("stop: expected a text, found an empty one");
 }
 
-std::string StopTexts::push(std::string_view piece) {
+std::string StopStrings::push(std::string_view piece) {
   if (found_) return {};
   held_ += piece;
   size_t end = held_.npos, begin = held_.npos;
@@ -45,6 +45,6 @@ std::string StopTexts::push(std::string_view piece) {
   return out;
 }
 
-std::string StopTexts::finish() { return std::exchange(held_, {}); }
+std::string StopStrings::finish() { return std::exchange(held_, {}); }
 
 }  // namespace heddle::text
