@@ -141,7 +141,7 @@ void Gpu::load_prompts(const std::vector<uint32_t>& layers) {
 }
 
 void Gpu::load_kernels() {
-  std::vector<Wanted> all;
+  std::vector<kernels::AnySpec> all;
   phases_->wanted = &all;
   for (uint32_t longest : {1u, short_length + 1, middle_length + 1})
     if (longest <= std::min(sizes_.context, model_.context)) record_step(1, longest, {});

@@ -1,6 +1,8 @@
 // From spec to function.
 #include "gpu/library.h"
 
+#include <set>
+
 #include "base/parallel.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
@@ -43,10 +45,13 @@ cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void*
   return l;
 }
 
-Library::Library(cuda::Context context, cuda::Cache* cache)
-    : context_(std::move(context)), cache_(cache), target_(target_for(context_.info().sm)) {}
+Library::Library(cuda::Context context, cuda::Cache* cache, OnKernel on_kernel)
+    : context_(std::move(context)),
+      cache_(cache),
+      on_kernel_(std::move(on_kernel)),
+      target_(target_for(context_.info().sm)) {}
 
-const Loaded* Library::find(const std::string& key) {
+const Loaded* Library::find(const kernels::SpecKey& key) {
   std::lock_guard lock(mutex_);
   auto found = loaded_.find(key);
   return found == loaded_.end() ? nullptr : &found->second;
@@ -65,32 +70,32 @@ Loaded Library::prepare(const ptx::Kernel& kernel, const cuda::Module& module) c
   return l;
 }
 
-void Library::load(const std::vector<Wanted>& all) {
-  std::map<std::string_view, const Wanted*> once;
-  for (const Wanted& wanted : all)
-    if (!find(wanted.key)) once.emplace(wanted.key, &wanted);
+void Library::load(const std::vector<kernels::AnySpec>& specs) {
+  std::set<kernels::AnySpec, kernels::SpecOrder> once;
+  for (const kernels::AnySpec& spec : specs)
+    if (!find(spec.key())) once.insert(spec);
   if (once.empty()) return;
-  std::vector<const Wanted*> missing;
-  for (const auto& [key, wanted] : once) missing.push_back(wanted);
+  const std::vector<kernels::AnySpec> missing(once.begin(), once.end());
   std::vector<ptx::Kernel> built(missing.size());
   std::vector<cuda::Source> sources(missing.size());
   parallel_for(missing.size(), 0, [&](size_t i) {
-    built[i] = missing[i]->build();
+    built[i] = missing[i].build();
     ptx::verify(built[i], target_);
     sources[i] = {built[i].name, ptx::print(built[i], target_), target_.name};
+    if (on_kernel_) on_kernel_(built[i], sources[i].text);
   });
   const std::vector<cuda::Module> modules = cuda::compile(context_, sources, cache_);
   for (size_t i = 0; i < missing.size(); ++i) {
     Loaded loaded = prepare(built[i], modules[i]);
     std::lock_guard lock(mutex_);
-    loaded_.emplace(missing[i]->key, std::move(loaded));
+    loaded_.emplace(missing[i], std::move(loaded));
   }
 }
 
-const Loaded& Library::get(const Wanted& wanted) {
-  if (const Loaded* loaded = find(wanted.key)) return *loaded;
-  load({wanted});
-  return *find(wanted.key);
+const Loaded& Library::get(const kernels::AnySpec& spec) {
+  if (const Loaded* loaded = find(spec.key())) return *loaded;
+  load({spec});
+  return *find(spec.key());
 }
 
 }  // namespace heddle::gpu

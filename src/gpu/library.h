@@ -1,16 +1,14 @@
 // Kernels on the device: a spec is built, verified, printed for this GPU, assembled (or taken from the cache) and kept.
 #pragma once
-#include <any>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <typeindex>
 #include <vector>
 
 #include "cuda/compile.h"
 #include "cuda/launch.h"
-#include "kernels/spec/field.h"
+#include "kernels/spec/any_spec.h"
 #include "ptx/target.h"
 
 namespace heddle::gpu {
@@ -23,44 +21,30 @@ const ptx::Target& target_for(uint32_t sm);
 struct Loaded {
   cuda::Function function;
   cuda::Dim3 block, cluster;
-  uint32_t shared_bytes = 0;  // to ask for at launch, before what the launch adds
+  uint32_t shared_bytes = 0;  // of dynamic shared memory for every launch; a launch may add to it
   bool dependent = false;     // waits for the kernel before it by itself, so it may start early
 
   cuda::Launch launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const;
 };
 
-// A spec by its name and fields, and how to build it.
-struct Wanted {
-  std::string key;
-  std::function<ptx::Kernel()> build;
-};
-template <class Spec>
-Wanted want(const Spec& spec) {
-  return {std::string(Spec::name) + " " + kernels::field_text(spec), [spec] { return spec.build(); }};
-}
+// Called with every kernel that is built and the text that is assembled, from several threads.
+using OnKernel = std::function<void(const ptx::Kernel& kernel, const std::string& text)>;
 
 // Any thread may ask.
 class Library {
  public:
   // `cache` may be null, and must outlive the library.
-  Library(cuda::Context context, cuda::Cache* cache);
+  Library(cuda::Context context, cuda::Cache* cache, OnKernel on_kernel = {});
 
-  // Assembles what is not there yet, on all cores.
-  void load(const std::vector<Wanted>& all);
-  // Loads it alone if it is not there.
-  const Loaded& get(const Wanted& wanted);
+  // Assembles the kernels that are not loaded yet, on all cores.
+  void load(const std::vector<kernels::AnySpec>& specs);
+  // Loads the kernel first if it is not loaded.
+  const Loaded& get(const kernels::AnySpec& spec);
   template <class Spec>
   const Loaded& get(const Spec& spec) {
-    // a batch asks some hundred times, and its name with all fields would take longer to write than to launch
-    std::unique_lock lock(mutex_);
-    auto& known = by_spec_[typeid(Spec)];
-    if (!known.has_value()) known = std::map<Spec, const Loaded*>();
-    const Loaded*& found = std::any_cast<std::map<Spec, const Loaded*>&>(known)[spec];
-    if (found) return *found;
-    lock.unlock();
-    const Loaded& loaded = get(want(spec));
-    lock.lock();
-    return *(found = &loaded);
+    // No copy of the spec while it is found: a batch asks some hundred times.
+    const Loaded* loaded = find(kernels::SpecKey(spec));
+    return loaded ? *loaded : get(kernels::AnySpec(spec));
   }
 
   const cuda::Context& context() const { return context_; }
@@ -68,14 +52,14 @@ class Library {
 
  private:
   Loaded prepare(const ptx::Kernel& kernel, const cuda::Module& module) const;
-  const Loaded* find(const std::string& key);
+  const Loaded* find(const kernels::SpecKey& key);
 
   cuda::Context context_;
   cuda::Cache* cache_;
+  const OnKernel on_kernel_;
   const ptx::Target& target_;
   std::mutex mutex_;
-  std::map<std::string, Loaded> loaded_;         // nodes stay where they are
-  std::map<std::type_index, std::any> by_spec_;  // of each type: std::map<Spec, const Loaded*>
+  std::map<kernels::AnySpec, Loaded, kernels::SpecOrder> loaded_;  // nodes stay where they are
 };
 
 }  // namespace heddle::gpu

@@ -107,7 +107,7 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
       for (uint32_t i = 1; i < what.columns; ++i)
         if (rows_.sequences[first + i] != table_row) what.columns = i;
     }
-    const kernels::ProductChoice choice = tuning_.choice(what, all_rows, cols, large_);
+    const kernels::ProductChoice choice = tuning_.product(what, all_rows, cols, large_);
     Product::Args args{.y = {out.y + uint64_t(first) * out.stride * (out.bf16 ? 2 : 4)},
                        .x = {in.address + uint64_t(first) * in.stride * (in.bf16 ? 2 : 4)},
                        .w = {w.address()},
@@ -143,7 +143,7 @@ void Phases::expert_product(const Weights& w, const In& in, uint32_t x_share, co
                      .y_bf16 = out.bf16,
                      .experts = 1,
                      .chained = chained};
-  const kernels::ProductChoice choice = tuning_.choice(what, w.shape.rows, w.shape.cols, false);
+  const kernels::ProductChoice choice = tuning_.product(what, w.shape.rows, w.shape.cols, false);
   Product::Args args{.y = {out.y},
                      .x = {in.address},
                      .w = {w.address()},

@@ -56,14 +56,14 @@ class Phases {
   size_t launch(const Spec& spec, const typename Spec::Args& args, uint64_t bytes = 0) {
     uint32_t shared = 0;
     if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
-    if (wanted) return wanted->push_back(want(spec)), 0;
+    if (wanted) return wanted->emplace_back(spec), 0;
     const Loaded& kernel = library_.get(spec);
     notes.push_back({std::string(Spec::name), phase_, layer_, bytes});
     return plan.launch(kernel.launch(spec.grid(args), shared, &args, sizeof args));
   }
 
   // Set: nothing is launched, and the kernels that would be are listed here.
-  std::vector<Wanted>* wanted = nullptr;
+  std::vector<kernels::AnySpec>* wanted = nullptr;
   cuda::Plan plan;
   std::vector<LaunchNote> notes;  // one per launch
   void name(const std::string& phase, int layer = -1) { phase_ = phase, layer_ = layer; }

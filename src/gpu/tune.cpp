@@ -46,7 +46,7 @@ class Tuner {
       }
       gpu_.tuning_.set(search.key, chosen);
       ++result.kernels;
-      say(fmt::format("{}: {} of {}, {:.2f} % of the step saved", search.key,
+      say(fmt::format("{}: {} of {}, {:.2f} % of the step saved", text_of(search.key),
                       chosen ? fmt::format("candidate {}", chosen) : std::string("the default"), search.candidates,
                       100 * (1 - best / before)));
     }

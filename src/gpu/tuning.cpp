@@ -1,4 +1,5 @@
-// The file has a line per kernel: "product" or "attention", what it is for, a tab, the numbers.
+// The file has a line per kernel: "product" or "attention", the key, a tab, the numbers of the shape. Keys and shapes
+// are text there and nowhere else.
 #include "gpu/tuning.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <fstream>
 #include <sstream>
 
@@ -20,42 +22,119 @@ using kernels::ProductChoice;
 
 constexpr std::string_view first_line = "heddle tuning 1";
 
-// What is computed, without the shape of how.
-std::string key_of(Product what, uint32_t rows, uint32_t cols, bool large) {
-  const Product how;
-  what.tile_cols = how.tile_cols, what.slices = how.slices, what.groups = how.groups, what.per_warp = how.per_warp;
-  what.depth = how.depth, what.resident = how.resident, what.unit = how.unit, what.room = how.room,
-  what.late = how.late;
-  std::string text;
-  kernels::each_field<Product>([&](const auto& field) {
-    if (what.*field.member != how.*field.member || field.name == "format")
-      text += fmt::format("{}={} ", field.name, field.allowed.text(what.*field.member));
-  });
-  return fmt::format("{}{}{} -> {}", text, large ? "large " : "", cols, rows);
-}
-std::string key_of(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length) {
-  return fmt::format("{} kv heads of {}, {} sequences, {} positions", kv_heads, head, sequences,
-                     length <= short_length    ? fmt::format("up to {}", short_length)
-                     : length <= middle_length ? fmt::format("up to {}", middle_length)
-                                               : fmt::format("more than {}", middle_length));
+// --- keys and shapes as text ----------------------------------------------------------------------------------------
+std::string length_text(LengthClass length) {
+  switch (length) {
+    case LengthClass::up_to_short:
+      return fmt::format("up to {}", short_length);
+    case LengthClass::up_to_middle:
+      return fmt::format("up to {}", middle_length);
+    case LengthClass::longer:
+      break;
+  }
+  return fmt::format("more than {}", middle_length);
 }
 
-std::string line_of(const ProductChoice& c) {
+// "8 kv heads of 128, 1 sequences, up to 8192 positions"
+std::string text_of(const AttentionKey& key) {
+  return fmt::format("{} kv heads of {}, {} sequences, {} positions", key.kv_heads, key.head, key.sequences,
+                     length_text(key.length));
+}
+std::optional<AttentionKey> attention_key(const std::string& text) {
+  std::istringstream in(text);
+  AttentionKey key;
+  std::string word;
+  in >> key.kv_heads >> word >> word >> word >> key.head >> word >> key.sequences;
+  for (const LengthClass length : {LengthClass::up_to_short, LengthClass::up_to_middle, LengthClass::longer}) {
+    key.length = length;
+    if (in && text_of(key) == text) return key;
+  }
+  return {};
+}
+
+// "format=q4_k norm=rms 4096 -> 28672": the format, and the fields that have not their default
+std::string text_of(const ProductKey& key) {
+  std::string text;
+  kernels::each_field<Product>([&](const auto& field) {
+    const uint32_t value = key.what.*field.member;
+    if (value != Product().*field.member || field.name == "format")
+      text += fmt::format("{}={} ", field.name, field.allowed.text(value));
+  });
+  return fmt::format("{}{}{} -> {}", text, key.large ? "large " : "", key.cols, key.rows);
+}
+std::optional<ProductKey> product_key(const std::string& text) {
+  std::istringstream in(text);
+  ProductKey key;
+  std::string word;
+  while (in >> word) {
+    const size_t equals = word.find('=');
+    if (equals == word.npos) break;
+    kernels::each_field<Product>([&](const auto& field) {
+      if (word.substr(0, equals) == field.name)
+        key.what.*field.member = field.allowed.parse(word.substr(equals + 1)).value_or(key.what.*field.member);
+    });
+  }
+  if (word == "large") {
+    key.large = true;
+    in >> word;
+  }
+  std::istringstream(word) >> key.cols;
+  in >> word >> key.rows;
+  return in && text_of(key) == text ? std::optional(key) : std::nullopt;
+}
+
+template <class Shape>
+using Numbers = std::array<uint32_t, sizeof(Shape) / sizeof(uint32_t)>;
+template <class Shape>
+std::string numbers_of(const Shape& shape) {
+  return fmt::format("{}", fmt::join(std::bit_cast<Numbers<Shape>>(shape), " "));
+}
+template <class Shape>
+std::optional<Shape> shape_from(const std::string& text) {
+  std::istringstream in(text);
+  Numbers<Shape> numbers{};
+  for (uint32_t& number : numbers)
+    if (!(in >> number) || number > 65535) return {};
+  return std::bit_cast<Shape>(numbers);
+}
+
+// --- shapes and choices ---------------------------------------------------------------------------------------------
+ProductKey key_of(Product what, uint32_t rows, uint32_t cols, bool large) {
+  const Product plain;
+  what.tile_cols = plain.tile_cols;
+  what.slices = plain.slices;
+  what.groups = plain.groups;
+  what.per_warp = plain.per_warp;
+  what.depth = plain.depth;
+  what.resident = plain.resident;
+  what.unit = plain.unit;
+  what.room = plain.room;
+  what.late = plain.late;
+  return {what, rows, cols, large};
+}
+
+ProductShape tuned_shape(const ProductChoice& c) {
   const Product& s = c.spec;
-  return fmt::format("{} {} {} {} {} {} {} {}", s.unit, s.groups, s.per_warp, s.depth, s.resident, s.room, s.late,
-                     c.blocks_per_sm);
+  return {s.unit, s.groups, s.per_warp, s.depth, s.resident, s.room, s.late, c.blocks_per_sm};
 }
-std::string line_of(const ClusterChoice& c) {
+AttentionShape tuned_shape(const ClusterChoice& c) {
   const kernels::ClusterAttention& s = c.spec;
-  return fmt::format("{} {} {} {} {} {}", s.splits, s.rows, s.stages, s.warps, c.clusters, s.ahead);
+  return {s.splits, s.rows, s.stages, s.warps, c.clusters, s.ahead};
 }
-template <size_t N>
-std::optional<std::array<uint32_t, N>> numbers(const std::string& line) {
-  std::istringstream in(line);
-  std::array<uint32_t, N> n{};
-  for (uint32_t& v : n)
-    if (!(in >> v) || v > 65535) return {};
-  return n;
+
+// `choice` with this shape, or as it is where the shape does not fit.
+ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape) {
+  Product spec = choice.spec;
+  spec.unit = shape.unit;
+  spec.groups = shape.groups;
+  spec.per_warp = shape.per_warp;
+  spec.depth = shape.depth;
+  spec.resident = shape.resident;
+  spec.room = shape.room;
+  spec.late = shape.late != 0;
+  kernels::set_second_groups(spec);
+  const bool fits = shape.blocks_per_sm > 0 && shape.blocks_per_sm <= 8 && kernels::product_fits(spec);
+  return fits ? ProductChoice{spec, shape.blocks_per_sm} : choice;
 }
 
 bool cluster_fits(const kernels::ClusterAttention& s) {
@@ -63,20 +142,41 @@ bool cluster_fits(const kernels::ClusterAttention& s) {
          s.stages * s.stage_bytes() <= 180 * 1024;
 }
 
-std::vector<ClusterChoice> attention_candidates(const ClusterChoice& given, uint32_t head, uint32_t kv_heads,
-                                                uint32_t sequences, uint32_t length, uint32_t sms) {
-  std::vector<ClusterChoice> all{given};
-  const uint32_t pairs = std::max(1u, kv_heads * sequences);
+ClusterChoice reshaped(const ClusterChoice& choice, const AttentionShape& shape, uint32_t pairs, uint32_t sms) {
+  kernels::ClusterAttention spec = choice.spec;
+  spec.splits = shape.splits;
+  spec.rows = shape.rows;
+  spec.stages = shape.stages;
+  spec.warps = shape.warps;
+  spec.merge = shape.clusters > 1;
+  spec.ahead = shape.ahead;
+  try {
+    kernels::check_fields(spec);
+  } catch (const Error&) {  // a file of another version
+    return choice;
+  }
+  const bool fits =
+      cluster_fits(spec) && shape.clusters > 0 && shape.clusters <= std::max(1u, sms / (pairs * spec.splits));
+  return fits ? ClusterChoice{spec, shape.clusters} : choice;
+}
+
+// Each shape once, `given` first.
+std::vector<AttentionShape> attention_candidates(const ClusterChoice& given, uint32_t head, uint32_t length,
+                                                 uint32_t pairs, uint32_t sms) {
+  std::vector<AttentionShape> all{tuned_shape(given)};
   auto add = [&](kernels::ClusterAttention spec, uint32_t clusters) {
     spec.merge = clusters > 1;
-    if (!cluster_fits(spec)) return;
-    all.push_back({spec, clusters});
+    const AttentionShape shape = tuned_shape(ClusterChoice{spec, clusters});
+    if (cluster_fits(spec) && std::find(all.begin(), all.end(), shape) == all.end()) all.push_back(shape);
   };
   kernels::ClusterAttention spec{.head_dim = head};
   if (length <= short_length) {
     for (uint32_t splits : {4u, 8u, 16u})
       for (uint32_t rows : {2u, 4u, 8u}) {
-        spec.splits = splits, spec.rows = rows, spec.warps = std::max(1u, rows / 2), spec.stages = 16 / rows;
+        spec.splits = splits;
+        spec.rows = rows;
+        spec.warps = std::max(1u, rows / 2);
+        spec.stages = 16 / rows;
         add(spec, 1);
       }
     return all;
@@ -85,7 +185,10 @@ std::vector<ClusterChoice> attention_candidates(const ClusterChoice& given, uint
     for (auto [rows, warps] : {std::pair(8u, 4u), std::pair(16u, 4u), std::pair(16u, 8u)})
       for (uint32_t kilobytes : {66u, 100u, 132u, 160u})
         for (uint32_t ahead : {0u, 2u}) {
-          spec.splits = splits, spec.rows = rows, spec.warps = warps, spec.ahead = ahead;
+          spec.splits = splits;
+          spec.rows = rows;
+          spec.warps = warps;
+          spec.ahead = ahead;
           spec.stages = std::min(16u, kilobytes * 1024 / spec.stage_bytes());
           add(spec, std::max(1u, sms / (pairs * splits)));
           if (splits == 8) add(spec, 1);  // fewer SMs, but nothing to merge through memory
@@ -95,11 +198,31 @@ std::vector<ClusterChoice> attention_candidates(const ClusterChoice& given, uint
 
 }  // namespace
 
+std::string text_of(const TuningKey& key) {
+  return std::visit([](const auto& of_kind) { return text_of(of_kind); }, key);
+}
+
 std::filesystem::path tuning_file(const std::filesystem::path& folder, const cuda::DeviceInfo& device) {
   std::string name = fmt::format("{}-sm{}-{}", device.name, device.sm, device.sms);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '-';
   return folder / "tuning" / (name + ".txt");
+}
+
+template <class Key, class Shape>
+const Shape* Tuning::Table<Key, Shape>::find(const Key& key) const {
+  const auto found = shapes.find(key);
+  return found == shapes.end() ? nullptr : &found->second;
+}
+template <class Key, class Shape>
+void Tuning::Table<Key, Shape>::set(const Key& key, size_t candidate) {
+  Candidates& of_key = candidates.at(key);
+  shapes[key] = of_key.shapes.at(candidate);
+  of_key.in_force = candidate;
+}
+template <class Key, class Shape>
+void Tuning::Table<Key, Shape>::append_searches(std::vector<Search>& to) const {
+  for (const auto& [key, of_key] : candidates) to.push_back({key, of_key.shapes.size(), of_key.in_force});
 }
 
 Tuning::Tuning(std::filesystem::path file) : file_(std::move(file)) {
@@ -111,94 +234,80 @@ Tuning::Tuning(std::filesystem::path file) : file_(std::move(file)) {
     const size_t space = line.find(' '), tab = line.find('\t');
     if (space == std::string::npos || tab == std::string::npos || tab < space) continue;
     const std::string kind = line.substr(0, space), key = line.substr(space + 1, tab - space - 1);
-    if (kind == "product") products_[key] = line.substr(tab + 1);
-    if (kind == "attention") attentions_[key] = line.substr(tab + 1);
+    const std::string numbers = line.substr(tab + 1);
+    if (kind == "product") {
+      const auto product = product_key(key);
+      const auto shape = shape_from<ProductShape>(numbers);
+      if (product && shape) products_.shapes[*product] = *shape;
+    } else if (kind == "attention") {
+      const auto attention = attention_key(key);
+      const auto shape = shape_from<AttentionShape>(numbers);
+      if (attention && shape) attentions_.shapes[*attention] = *shape;
+    }
   }
 }
 
-ProductChoice Tuning::choice(const Product& what, uint32_t rows, uint32_t cols, bool large) {
-  const std::string key = key_of(what, rows, cols, large);
-  if (searching_ && !entries_.count(key)) {
-    Entry& entry = entries_[key];
-    for (const ProductChoice& c : kernels::product_candidates(what, rows, cols, large))
-      entry.candidates.push_back(line_of(c));
-    products_[key] = entry.candidates[0];
+ProductChoice Tuning::product(const Product& what, uint32_t rows, uint32_t cols, bool large) {
+  const ProductKey key = key_of(what, rows, cols, large);
+  if (searching_ && !products_.candidates.contains(key)) {
+    for (const ProductChoice& candidate : kernels::product_candidates(what, rows, cols, large))
+      products_.candidates[key].shapes.push_back(tuned_shape(candidate));
+    products_.set(key, 0);
   }
-  ProductChoice choice = kernels::product_choice(what, rows, cols, large);
-  const auto found = products_.find(key);
-  if (found == products_.end()) return choice;
-  if (const auto n = numbers<8>(found->second)) {
-    Product spec = choice.spec;
-    spec.unit = (*n)[0], spec.groups = (*n)[1], spec.per_warp = (*n)[2], spec.depth = (*n)[3], spec.resident = (*n)[4];
-    spec.room = (*n)[5], spec.late = (*n)[6] != 0;
-    kernels::set_second_groups(spec);
-    if ((*n)[7] && (*n)[7] <= 8 && kernels::product_fits(spec)) return {spec, (*n)[7]};
-  }
-  return choice;
+  const ProductChoice choice = kernels::product_choice(what, rows, cols, large);
+  const ProductShape* shape = products_.find(key);
+  return shape ? reshaped(choice, *shape) : choice;
 }
 
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
-  const std::string key = key_of(head, kv_heads, sequences, length);
-  ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms);
-  if (searching_ && !entries_.count(key)) {
-    Entry& entry = entries_[key];
-    for (const ClusterChoice& c : attention_candidates(choice, head, kv_heads, sequences, length, sms))
-      if (const std::string line = line_of(c);
-          std::find(entry.candidates.begin(), entry.candidates.end(), line) == entry.candidates.end())
-        entry.candidates.push_back(line);
-    attentions_[key] = entry.candidates[0];
+  const AttentionKey key{head, kv_heads, sequences, length_class(length)};
+  const ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms);
+  const uint32_t pairs = std::max(1u, kv_heads * sequences);
+  if (searching_ && !attentions_.candidates.contains(key)) {
+    attentions_.candidates[key].shapes = attention_candidates(choice, head, length, pairs, sms);
+    attentions_.set(key, 0);
   }
-  const auto found = attentions_.find(key);
-  if (found == attentions_.end()) return choice;
-  if (const auto n = numbers<6>(found->second)) {
-    kernels::ClusterAttention spec = choice.spec;
-    spec.splits = (*n)[0], spec.rows = (*n)[1], spec.stages = (*n)[2], spec.warps = (*n)[3], spec.merge = (*n)[4] > 1;
-    spec.ahead = (*n)[5];
-    try {
-      kernels::check_fields(spec);
-    } catch (const Error&) {  // of another version
-      return choice;
-    }
-    if (cluster_fits(spec) && (*n)[4] > 0 &&
-        (*n)[4] <= std::max(1u, sms / (std::max(1u, kv_heads * sequences) * spec.splits)))
-      return {spec, (*n)[4]};
-  }
-  return choice;
+  const AttentionShape* shape = attentions_.find(key);
+  return shape ? reshaped(choice, *shape, pairs, sms) : choice;
 }
 
-void Tuning::begin_search() { searching_ = true, entries_.clear(), products_.clear(), attentions_.clear(); }
+void Tuning::begin_search() {
+  searching_ = true;
+  products_ = {};
+  attentions_ = {};
+}
 
 std::vector<Tuning::Search> Tuning::searches() const {
   std::vector<Search> all;
-  for (const auto& [key, entry] : entries_) all.push_back({key, entry.candidates.size(), entry.in_force});
+  attentions_.append_searches(all);
+  products_.append_searches(all);
   return all;
 }
 
-void Tuning::set(const std::string& key, size_t candidate) {
-  Entry& entry = entries_.at(key);
-  entry.in_force = candidate;
-  auto& kind = products_.count(key) ? products_ : attentions_;
-  kind[key] = entry.candidates.at(candidate);
+void Tuning::set(const TuningKey& key, size_t candidate) {
+  std::visit([&](const auto& of_kind) { table_of(of_kind).set(of_kind, candidate); }, key);
 }
 
 bool Tuning::save() const {
   if (file_.empty()) return false;
   // what other models were tuned for stays
-  Tuning there(file_);
-  for (const auto& [key, line] : products_) there.products_[key] = line;
-  for (const auto& [key, line] : attentions_) there.attentions_[key] = line;
+  Tuning all(file_);
+  for (const auto& [key, shape] : products_.shapes) all.products_.shapes[key] = shape;
+  for (const auto& [key, shape] : attentions_.shapes) all.attentions_.shapes[key] = shape;
   std::string text = std::string(first_line) + "\n";
-  for (const auto& [key, line] : there.products_) text += fmt::format("product {}\t{}\n", key, line);
-  for (const auto& [key, line] : there.attentions_) text += fmt::format("attention {}\t{}\n", key, line);
+  for (const auto& [key, shape] : all.products_.shapes)
+    text += fmt::format("product {}\t{}\n", text_of(key), numbers_of(shape));
+  for (const auto& [key, shape] : all.attentions_.shapes)
+    text += fmt::format("attention {}\t{}\n", text_of(key), numbers_of(shape));
   std::error_code failed;
   std::filesystem::create_directories(file_.parent_path(), failed);
-  const std::filesystem::path part = file_.string() + fmt::format(".{}", getpid());
-  std::ofstream out(part);
+  const std::filesystem::path temporary = file_.string() + fmt::format(".{}", getpid());
+  std::ofstream out(temporary);
   out << text;
   out.close();
-  if (out) std::filesystem::rename(part, file_, failed);
+  if (out) std::filesystem::rename(temporary, file_, failed);
   if (out && !failed) return true;
-  std::filesystem::remove(part, failed);
+  std::filesystem::remove(temporary, failed);
   return false;
 }
 

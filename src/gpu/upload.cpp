@@ -101,13 +101,13 @@ void upload(DeviceModel& model, const model::Model& from, Library& library, cuda
             const Progress& progress) {
   const bool tied = model.output.parts[0].from.data.data() == model.embedding.parts[0].from.data.data();
   uint64_t all = 0;
-  std::vector<Wanted> kernels;
+  std::vector<kernels::AnySpec> packers;
   for (Weights* w : model.all()) {
     if (tied && w == &model.output) continue;
     for (const Part& part : w->parts) all += part.from.data.size();
-    kernels.push_back(want(kernels::TilePack{.format = uint32_t(w->shape.format), .tile_cols = w->shape.tile_cols}));
+    packers.emplace_back(kernels::TilePack{.format = uint32_t(w->shape.format), .tile_cols = w->shape.tile_cols});
   }
-  library.load(kernels);
+  library.load(packers);
   Uploader up(library, stream, model.largest_part(), all, progress);
   for (Weights* w : model.all())
     if (!tied || w != &model.output) up.weights(*w);

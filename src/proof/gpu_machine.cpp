@@ -67,9 +67,9 @@ void GpuMachine::check_guards() {
     }
 }
 
-void GpuMachine::run(const std::string& key, const std::function<ptx::Kernel()>& build, ptx::Grid grid,
-                     uint32_t dynamic_shared, const void* args, size_t args_bytes) {
-  const gpu::Loaded& kernel = library_.get({key, build});
+void GpuMachine::run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
+                     size_t args_bytes) {
+  const gpu::Loaded& kernel = library_.get(spec);
   cuda::Launch launch = kernel.launch(grid, dynamic_shared, args, args_bytes);
   if (plan_)
     plan_->launch(std::move(launch));

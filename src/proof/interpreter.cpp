@@ -1,5 +1,4 @@
 // The machine whose kernels are interpreted.
-#include <functional>
 #include <map>
 
 #include "proof/machine.h"
@@ -25,11 +24,11 @@ class Interpreter : public Machine {
   void read(void* to, uint64_t from, size_t bytes) override {
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   }
-  void run(const std::string& key, const std::function<ptx::Kernel()>& build, ptx::Grid grid, uint32_t dynamic_shared,
-           const void* args, size_t args_bytes) override {
-    auto found = kernels_.find(key);
+  void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
+           size_t args_bytes) override {
+    auto found = kernels_.find(spec);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(key, build()).first;
+      found = kernels_.emplace(spec, spec.build()).first;
       ptx::verify(found->second);
     }
     const ptx::InterpretOptions options{.dynamic_shared_bytes = dynamic_shared, .seed = seed_};
@@ -39,7 +38,7 @@ class Interpreter : public Machine {
  private:
   uint64_t seed_;
   ptx::Memory memory_;
-  std::map<std::string, ptx::Kernel> kernels_;
+  std::map<kernels::AnySpec, ptx::Kernel, kernels::SpecOrder> kernels_;
 };
 
 }  // namespace

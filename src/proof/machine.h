@@ -1,13 +1,12 @@
 // Where a kernel is proved: the interpreter or a GPU. A case says what to launch and what must come out, and knows no
 // more of the machine than this.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/spec/any_spec.h"
 #include "kernels/spec/field.h"
-#include "ptx/ir.h"
 
 namespace heddle::proof {
 
@@ -45,9 +44,7 @@ class Machine {
   void launch(const Spec& spec, const typename Spec::Args& args) {
     uint32_t shared = 0;
     if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
-    run(
-        std::string(Spec::name) + " " + kernels::field_text(spec), [&] { return spec.build(); }, spec.grid(args),
-        shared, &args, sizeof args);
+    run(kernels::AnySpec(spec), spec.grid(args), shared, &args, sizeof args);
   }
 
   // True if kernels for this target run here ("sm_90").
@@ -61,8 +58,8 @@ class Machine {
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void write(uint64_t to, const void* from, size_t bytes) = 0;
   virtual void read(void* to, uint64_t from, size_t bytes) = 0;
-  virtual void run(const std::string& key, const std::function<ptx::Kernel()>& build, ptx::Grid grid,
-                   uint32_t dynamic_shared, const void* args, size_t args_bytes) = 0;
+  virtual void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
+                   size_t args_bytes) = 0;
 };
 
 // Every launch is verified and interpreted on the CPU, with races looked for.

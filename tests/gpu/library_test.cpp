@@ -16,6 +16,7 @@ namespace {
 using cuda::Context;
 using cuda::expect_says;
 using cuda::message;
+using kernels::AnySpec;
 using kernels::ClusterAttention;
 using kernels::Gemv;
 using kernels::ResidualAdd;
@@ -76,12 +77,12 @@ TEST_F(FakeLibrary, ASpecIsAssembledOnce) {
 TEST_F(FakeLibrary, SeveralAtOnceAndOnlyWhatIsMissing) {
   Library library(Context(), nullptr);
   const Loaded* before = &library.get(RmsNorm{});
-  library.load({want(RmsNorm{}), want(ResidualAdd{}), want(Gemv{})});
+  library.load({AnySpec(RmsNorm{}), AnySpec(ResidualAdd{}), AnySpec(Gemv{})});
   EXPECT_EQ(assembled(), 3u);
   EXPECT_EQ(&library.get(RmsNorm{}), before);
   EXPECT_EQ(library.get(Gemv{}).function.name(), "gemv");
   EXPECT_EQ(library.get(ResidualAdd{}).function.name(), "residual_add");
-  library.load({want(ResidualAdd{}), want(Gemv{})});
+  library.load({AnySpec(ResidualAdd{}), AnySpec(Gemv{})});
   library.load({});
   EXPECT_EQ(assembled(), 3u);
 }
@@ -89,10 +90,10 @@ TEST_F(FakeLibrary, SeveralAtOnceAndOnlyWhatIsMissing) {
 TEST_F(FakeLibrary, ASecondStartTakesThemFromTheCache) {
   cuda::Folder folder;
   cuda::Cache cache(folder.path());
-  Library(Context(), &cache).load({want(RmsNorm{}), want(Gemv{})});
+  Library(Context(), &cache).load({AnySpec(RmsNorm{}), AnySpec(Gemv{})});
   EXPECT_EQ(assembled(), 2u);
   Library second(Context(), &cache);
-  second.load({want(RmsNorm{}), want(Gemv{})});
+  second.load({AnySpec(RmsNorm{}), AnySpec(Gemv{})});
   EXPECT_EQ(assembled(), 2u);
   EXPECT_EQ(cache.counts().hits, 2u);
   EXPECT_EQ(second.get(Gemv{}).function.name(), "gemv");
@@ -110,7 +111,7 @@ TEST_F(FakeLibrary, ThreadsThatAskForTheSameGetTheSame) {
 TEST_F(FakeLibrary, WhatFailedIsTriedAgain) {
   Library library(Context(), nullptr);
   control().fail["cuLinkComplete"] = 218;
-  EXPECT_THROW(library.load({want(RmsNorm{}), want(Gemv{})}), cuda::DriverError);
+  EXPECT_THROW(library.load({AnySpec(RmsNorm{}), AnySpec(Gemv{})}), cuda::DriverError);
   control().fail.clear();
   EXPECT_EQ(library.get(RmsNorm{}).function.name(), "rms_norm");
   EXPECT_EQ(library.get(Gemv{}).function.name(), "gemv");

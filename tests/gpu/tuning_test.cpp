@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/support/folder.h"
 
 namespace heddle::gpu {
@@ -15,10 +17,12 @@ using test::contents;
 using test::Folder;
 
 const Product gate{.format = uint32_t(quant::Format::q4_k), .norm = Product::rms, .out = Product::gate, .chained = 1};
-const std::string gate_key = "format=q4_k norm=rms out=gate chained=yes 4096 -> 28672";
-const std::string attention_key = "8 kv heads of 128, 1 sequences, up to 8192 positions";
+const TuningKey gate_key = ProductKey{gate, 28672, 4096, false};
+const TuningKey attention_key = AttentionKey{128, 8, 1, LengthClass::up_to_middle};
+const std::string gate_text = "format=q4_k norm=rms out=gate chained=yes 4096 -> 28672";
+const std::string attention_text = "8 kv heads of 128, 1 sequences, up to 8192 positions";
 
-ProductChoice choice(Tuning& tuning, bool large = false) { return tuning.choice(gate, 28672, 4096, large); }
+ProductChoice choice(Tuning& tuning, bool large = false) { return tuning.product(gate, 28672, 4096, large); }
 ClusterChoice attention(Tuning& tuning, uint32_t length = 8192) { return tuning.attention(128, 8, 1, length, 132); }
 
 void expect_same(const ProductChoice& a, const ProductChoice& b) {
@@ -48,9 +52,12 @@ TEST(Tuning, WithoutAFileGivesTheDefaults) {
 
 TEST(Tuning, AFileIsForGpusOfOneKind) {
   cuda::DeviceInfo device;
-  device.name = "NVIDIA H200", device.sm = 90, device.sms = 132;
+  device.name = "NVIDIA H200";
+  device.sm = 90;
+  device.sms = 132;
   EXPECT_EQ(tuning_file("a", device), "a/tuning/NVIDIA-H200-sm90-132.txt");
-  device.name = "../evil/name", device.sms = 4;
+  device.name = "../evil/name";
+  device.sms = 4;
   EXPECT_EQ(tuning_file("a", device), "a/tuning/---evil-name-sm90-4.txt");
 }
 
@@ -62,14 +69,17 @@ TEST(Tuning, ASearchStartsWithTheDefaults) {
   expect_defaults(tuning, "asked again");
   const auto searches = tuning.searches();
   ASSERT_EQ(searches.size(), 2u);
+  EXPECT_EQ(text_of(searches[0].key), attention_text);
+  EXPECT_EQ(text_of(searches[1].key), gate_text);
   EXPECT_EQ(searches[0].key, attention_key);
   EXPECT_EQ(searches[1].key, gate_key);
   for (const Tuning::Search& search : searches) {
     EXPECT_EQ(search.in_force, 0u);
-    EXPECT_GT(search.candidates, 4u) << search.key;
+    EXPECT_GT(search.candidates, 4u) << text_of(search.key);
   }
   // others have keys of their own
-  choice(tuning, true), tuning.choice(gate, 28672, 2048, false);
+  choice(tuning, true);
+  tuning.product(gate, 28672, 2048, false);
   for (uint32_t length : {1u, 1024u, 1025u, 8192u, 8193u, 131072u}) attention(tuning, length);
   EXPECT_EQ(tuning.searches().size(), 6u);
   tuning.begin_search();
@@ -82,7 +92,8 @@ TEST(Tuning, CandidatesTakeEffectAndComeBackFromTheFile) {
   const auto path = folder.file("of/this/gpu.txt");
   Tuning tuning(path);
   tuning.begin_search();
-  choice(tuning), attention(tuning);
+  choice(tuning);
+  attention(tuning);
   const auto all = kernels::product_candidates(gate, 28672, 4096);
   ASSERT_EQ(tuning.searches()[1].candidates, all.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -105,8 +116,50 @@ TEST(Tuning, CandidatesTakeEffectAndComeBackFromTheFile) {
     expect_same(attention(back), now);
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}), 1);  // nothing half-written
-  EXPECT_THROW(tuning.set("no such kernel", 0), std::out_of_range);
+  EXPECT_THROW(tuning.set(AttentionKey{}, 0), std::out_of_range);
   EXPECT_THROW(tuning.set(gate_key, all.size()), std::out_of_range);
+}
+
+// Keys of every kind are the same after they were written and read, and have a text of their own.
+TEST(Tuning, KeysComeBackFromTheFile) {
+  const Folder folder;
+  const auto path = folder.file("t.txt");
+  Tuning tuning(path);
+  tuning.begin_search();
+  for (Product what : {gate, Product{.format = uint32_t(quant::Format::f32)}, Product{.mixed = 1, .exact = 1},
+                       Product{.second = uint32_t(quant::Format::q4_k), .mixed = 1},
+                       Product{.x = Product::x_bf16, .out = Product::qkv, .bias = 1, .halves = 1, .chained = 1}})
+    for (bool large : {false, true})
+      for (uint32_t columns : {1u, 2u})
+        for (uint32_t cols : {1024u, 4096u}) {
+          what.columns = columns;
+          tuning.product(what, 256, cols, large);
+        }
+  for (uint32_t head : {64u, 128u})
+    for (uint32_t sequences : {1u, 3u})
+      for (uint32_t length : {1u, 1025u, 8193u}) tuning.attention(head, 8, sequences, length, 132);
+  ASSERT_TRUE(tuning.save());
+  EXPECT_EQ(tuning.known(), 5u * 2 * 2 * 2 + 2 * 2 * 3);
+  std::set<std::string> texts;
+  for (const Tuning::Search& search : tuning.searches()) texts.insert(text_of(search.key));
+  EXPECT_EQ(texts.size(), tuning.known());
+  const Tuning back(path);
+  EXPECT_EQ(back.known(), tuning.known());
+  const std::string written = contents(path);
+  ASSERT_TRUE(back.save());
+  EXPECT_EQ(contents(path), written);
+}
+
+TEST(Tuning, KeysOfOtherKindsAreLeftOut) {
+  const Folder folder;
+  for (const std::string key :
+       {"product format=q4_k", "product format=q9_z 4096 -> 4096", "product format=q4_k wings=2 4096 -> 4096",
+        "product format=q4_k 4096 -> 4096 more", "product format=q4_k 4096", "product 4096 -> 4096",
+        "attention 8 kv heads of 128, 1 sequences, up to 4096 positions", "attention 8 kv heads of 128",
+        "attention x kv heads of 128, 1 sequences, up to 8192 positions"}) {
+    const Tuning tuning(folder.write("t.txt", "heddle tuning 1\n" + key + "\t16 4 1 2 2 76 0 1\n"));
+    EXPECT_EQ(tuning.known(), 0u) << key;
+  }
 }
 
 TEST(Tuning, AFileKeepsWhatOtherModelsFound) {
@@ -136,7 +189,7 @@ TEST(Tuning, AFileKeepsWhatOtherModelsFound) {
 
 TEST(Tuning, ForeignFilesAreIgnored) {
   const Folder folder;
-  const std::string line = "product " + gate_key + "\t16 2 1 3 2 76 0 1\n";
+  const std::string line = "product " + gate_text + "\t16 2 1 3 2 76 0 1\n";
   for (const std::string& text :
        {std::string(), "\n" + line, line, "heddle tuning 2\n" + line, "heddle tuning 1 \n" + line,
         std::string(1000, '\xff'), std::string("\0heddle tuning 1\n", 17) + line}) {
@@ -158,32 +211,22 @@ TEST(Tuning, DamagedLinesAreIgnored) {
     expect_defaults(tuning, line);
   }
   const std::string good = "16 4 1 2 2 76 0 1";
-  Tuning kept = with("\n\nnonsense\nproduct " + gate_key + "\t" + good + "\nproduct other\tx");
+  Tuning kept = with("\n\nnonsense\nproduct " + gate_text + "\t" + good + "\nproduct other\tx");
   EXPECT_EQ(choice(kept).spec.groups, 4u);
   EXPECT_EQ(choice(kept).blocks_per_sm, 1u);
-  // numbers that are none, too few of them, or that no longer fit
-  for (const char* numbers : {"",
-                              "16",
-                              "16 4 1 2 2 76 0",
-                              "16 4 1 2 2 76 0 x",
-                              "16 4 1 2 2 76 0 0",
-                              "16 4 1 2 2 76 0 9",
-                              "16 4 1 2 2 76 0 -1",
-                              "16 4 1 2 2 76 0 99999999999999999999",
-                              "16 3 1 2 2 76 0 1",
-                              "16 0 1 2 2 76 0 1",
-                              "16 4 0 2 2 76 0 1",
-                              "16 4 3 2 2 76 0 1",
-                              "16 4 1 0 2 76 0 1",
-                              "16 4 1 9 2 76 0 1",
-                              "16 4 1 2 0 76 0 1",
-                              "16 4 1 2 5 76 0 1",
-                              "16 4 1 8 2 76 0 1",
-                              "16 4 1 2 2 65535 0 1",
-                              "8 2 1 2 2 76 0 1",
-                              "48 4 1 2 2 76 0 1",
-                              "32 8 1 2 1 0 0 1 "}) {
-    Tuning tuning = with("product " + gate_key + "\t" + numbers + "\n");
+  // a line without eight numbers is left out
+  for (const char* numbers : {"", "16", "16 4 1 2 2 76 0", "16 4 1 2 2 76 0 x", "16 4 1 2 2 76 0 -1",
+                              "16 4 1 2 2 76 0 99999999999999999999"}) {
+    Tuning tuning = with("product " + gate_text + "\t" + numbers + "\n");
+    EXPECT_EQ(tuning.known(), 0u) << numbers;
+    expect_defaults(tuning, numbers);
+  }
+  // a shape that does not fit the product is not used
+  for (const char* numbers :
+       {"16 4 1 2 2 76 0 0", "16 4 1 2 2 76 0 9", "16 3 1 2 2 76 0 1", "16 0 1 2 2 76 0 1", "16 4 0 2 2 76 0 1",
+        "16 4 3 2 2 76 0 1", "16 4 1 0 2 76 0 1", "16 4 1 9 2 76 0 1", "16 4 1 2 0 76 0 1", "16 4 1 2 5 76 0 1",
+        "16 4 1 8 2 76 0 1", "16 4 1 2 2 65535 0 1", "8 2 1 2 2 76 0 1", "48 4 1 2 2 76 0 1", "32 8 1 2 1 0 0 1 "}) {
+    Tuning tuning = with("product " + gate_text + "\t" + numbers + "\n");
     EXPECT_EQ(tuning.known(), 1u) << numbers;
     if (std::string(numbers) != "32 8 1 2 1 0 0 1 ") expect_defaults(tuning, numbers);
     EXPECT_NO_THROW(choice(tuning).spec.build()) << numbers;
@@ -191,10 +234,10 @@ TEST(Tuning, DamagedLinesAreIgnored) {
   for (const char* numbers : {"", "8 8 2 4 1", "8 8 2 4 x 0", "8 8 2 4 1 x", "3 8 2 4 1 0", "8 3 2 4 1 0",
                               "8 8 0 4 1 0", "8 8 17 4 1 0", "8 8 2 3 1 0", "8 2 2 4 1 0", "8 16 16 4 1 0",
                               "2 8 3 4 9 0", "2 8 3 4 0 0", "0 8 2 4 1 0", "1 8 2 4 65535 0", "2 8 3 4 1 17"}) {
-    Tuning tuning = with("attention " + attention_key + "\t" + numbers + "\n");
+    Tuning tuning = with("attention " + attention_text + "\t" + numbers + "\n");
     expect_defaults(tuning, numbers);
   }
-  Tuning used = with("attention " + attention_key + "\t2 8 2 4 8 3\n");
+  Tuning used = with("attention " + attention_text + "\t2 8 2 4 8 3\n");
   EXPECT_EQ(attention(used).spec.splits, 2u);
   EXPECT_EQ(attention(used).spec.stages, 2u);
   EXPECT_EQ(attention(used).clusters, 8u);

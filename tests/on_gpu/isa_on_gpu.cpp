@@ -129,6 +129,13 @@ std::vector<uint8_t> run_on_gpu(const cuda::Context& context, const gpu::Loaded&
   return out;
 }
 
+// The kernel of a case, as a spec.
+struct KernelOf {
+  const Case* of;
+  auto operator<=>(const KernelOf&) const = default;
+  ptx::Kernel build() const { return of->build(); }
+};
+
 Result run_case(gpu::Library& library, const Case& c, const Options& options, std::mutex& gpu,
                 std::atomic<bool>& lost) {
   Result r;
@@ -143,7 +150,7 @@ Result run_case(gpu::Library& library, const Case& c, const Options& options, st
       r.state = Result::State::skipped, r.why = e.what();
       return r;
     }
-    const gpu::Loaded& loaded = library.get(gpu::Wanted{c.family + " " + c.name, c.build});
+    const gpu::Loaded& loaded = library.get(KernelOf{&c});
     r.items = options.items ? options.items : c.fewest_items ? c.fewest_items : usual_items;
     const auto in = ptx::cases::make_inputs(c, r.items, options.seed);
     // races are the unit tests' business: they cost the interpreter more than the rest

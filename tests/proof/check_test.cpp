@@ -135,6 +135,7 @@ struct Beyond {
     uint32_t n;
   };
   static auto fields() { return std::tuple<>(); }
+  auto operator<=>(const Beyond&) const = default;
   ptx::Kernel build() const {
     ptx::Builder<Args> k("beyond", 32);
     k.when(k.thread() == 0, [&] { store(k.arg(&Args::y) + k.arg(&Args::n), 1.0f); });
@@ -184,8 +185,7 @@ class Asked : public Machine {
   uint64_t allocate(size_t) override { return 0; }
   void write(uint64_t, const void*, size_t) override {}
   void read(void*, uint64_t, size_t) override {}
-  void run(const std::string&, const std::function<ptx::Kernel()>&, ptx::Grid, uint32_t, const void*, size_t) override {
-  }
+  void run(const kernels::AnySpec&, ptx::Grid, uint32_t, const void*, size_t) override {}
 };
 
 TEST(RunCase, BeginsOnAClearedMachineAndEndsWithItsGuards) {

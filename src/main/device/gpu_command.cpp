@@ -128,13 +128,20 @@ struct TimeRow {
   std::string failure;
 };
 
+// A kernel of the catalog with its defaults, as a spec.
+struct DefaultOf {
+  const kernels::Entry* entry;
+  auto operator<=>(const DefaultOf&) const = default;
+  ptx::Kernel build() const { return entry->build({}); }
+};
+
 // Seconds to load every kernel of the catalog that is for this GPU, with its defaults.
 double cold_start(const cuda::Context& context, cuda::Cache* cache, size_t& count) {
   gpu::Library library(context, cache);
-  std::vector<gpu::Wanted> all;
+  std::vector<kernels::AnySpec> all;
   for (const kernels::Entry& entry : kernels::catalog()) {
     if (!kernels::runs_on(entry.lowest_target, library.target())) continue;
-    all.push_back({entry.name, [&entry] { return entry.build({}); }});
+    all.emplace_back(DefaultOf{&entry});
   }
   count = all.size();
   const auto start = Clock::now();
