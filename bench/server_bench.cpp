@@ -7,8 +7,8 @@
 #include "server/http/server.h"
 #include "server/service/service.h"
 #include "tests/engine/counting.h"
-#include "tests/server/api/counting_words.h"
 #include "tests/server/service/stream_clients.h"
+#include "tests/text/counting_tokenizer.h"
 
 namespace heddle {
 namespace {
@@ -17,7 +17,7 @@ constexpr double run_seconds = 3;
 
 struct House {
   model::Model model = test::counting_model();
-  text::Tokenizer tokenizer = test::counting_words();
+  text::Tokenizer tokenizer = test::counting_tokenizer();
   test::CountingBackend backend;
   engine::Engine engine{model, backend, {.rows = 512, .kv_blocks = 4096}};
   engine::EngineThread thread{engine};

@@ -73,9 +73,9 @@ struct Pipeline {
   std::unique_ptr<const Model> model;
   std::vector<TokenId> prefix, suffix;  // BOS and EOS where the model wants them
   std::optional<TokenId> bos, eos;
-  std::vector<TokenId> ends;       // without repetition
-  bool strip_first_space = false;  // decoding: the space that encoding put before the text goes
-  bool clean_up_spaces = false;    // decoding, WordPiece: " ." becomes "."
+  std::vector<TokenId> end_tokens;  // tokens that end a completion, each once
+  bool strip_first_space = false;   // decoding: the space that encoding put before the text goes
+  bool clean_up_spaces = false;     // decoding, WordPiece: " ." becomes "."
   // Decoding: what a token stands for as the first of a text, where strip_first_space does not say it (Metaspace drops
   // every space of the first token). From tokenizer.json only; nearly always empty.
   std::unordered_map<TokenId, std::string> first_bytes;

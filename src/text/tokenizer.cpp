@@ -137,7 +137,7 @@ std::optional<TokenId> Tokenizer::find(std::string_view text) const {
 }
 std::optional<TokenId> Tokenizer::bos() const { return impl_->pipeline.bos; }
 std::optional<TokenId> Tokenizer::eos() const { return impl_->pipeline.eos; }
-const std::vector<TokenId>& Tokenizer::ends() const { return impl_->pipeline.ends; }
+const std::vector<TokenId>& Tokenizer::end_tokens() const { return impl_->pipeline.end_tokens; }
 const Pipeline& Tokenizer::pipeline() const { return impl_->pipeline; }
 
 }  // namespace heddle::text

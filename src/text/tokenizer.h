@@ -44,28 +44,12 @@ class Tokenizer {
   std::optional<TokenId> find(std::string_view text) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
-  const std::vector<TokenId>& ends() const;  // every token that ends an answer: EOS, end of turn, end of message
+  const std::vector<TokenId>& end_tokens() const;  // tokens that end a completion: EOS, end of turn, end of message
   const Pipeline& pipeline() const;
 
  private:
   struct Impl;
   std::unique_ptr<const Impl> impl_;
-};
-
-// Decodes a stream: what push() returns, joined, is decode() of all ids, and no call returns half a character. Bytes
-// that are no UTF-8 become U+FFFD as soon as that is certain.
-class StreamDecoder {
- public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);
-  std::string push(TokenId id);
-  std::string finish();  // what was held back
-
- private:
-  std::string take(size_t size);  // of what is held
-
-  const Tokenizer* tokenizer_;
-  bool special_, begun_ = false;
-  std::string held_;
 };
 
 }  // namespace heddle::text

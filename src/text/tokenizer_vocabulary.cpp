@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/ends.h"
+#include "text/end_tokens.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {
@@ -109,9 +109,9 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
   };
   pipeline.bos = or_default("bos_token_id", vocabulary.bos, defaults.bos);
   pipeline.eos = or_default("eos_token_id", vocabulary.eos, defaults.eos);
-  add_ends(pipeline, vocabulary.types.empty(),
-           {pipeline.eos, checked(vocabulary, "eot_token_id", vocabulary.eot),
-            checked(vocabulary, "eom_token_id", vocabulary.eom)});
+  add_end_tokens(pipeline, vocabulary.types.empty(),
+                 {pipeline.eos, checked(vocabulary, "eot_token_id", vocabulary.eot),
+                  checked(vocabulary, "eom_token_id", vocabulary.eom)});
   add_added(pipeline);
   const auto add = [&](std::vector<TokenId>& where, std::string_view field, std::string_view id_field, bool wanted,
                        std::optional<TokenId> id) {

@@ -1,6 +1,7 @@
 // Any bytes as a tokenizer.json: read or refused; what was read encodes and decodes, and streams what it decodes.
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/completion_text.h"
 #include "text/json/vocabulary_json.h"
 #include "text/tokenizer.h"
 

@@ -51,7 +51,7 @@ TEST(GgufVocabularies, SpecialTokensAndEnds) {
   EXPECT_EQ(tokenizer.encode("<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"),
             (std::vector<TokenId>{128000, 128006, 882, 128007, 271, 13347, 128009}));
   EXPECT_EQ(tokenizer.bos(), 128000u);
-  const std::vector<TokenId>& ends = tokenizer.ends();
+  const std::vector<TokenId>& ends = tokenizer.end_tokens();
   EXPECT_NE(std::find(ends.begin(), ends.end(), 128009), ends.end());
 }
 

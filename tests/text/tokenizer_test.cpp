@@ -44,7 +44,7 @@ TEST(Tokenizer, ByteLevel) {
   EXPECT_EQ(tokenizer.find(" world"), std::nullopt);
   EXPECT_EQ(tokenizer.bos(), 265u);
   EXPECT_EQ(tokenizer.eos(), 266u);
-  EXPECT_EQ(tokenizer.ends(), (Ids{266}));
+  EXPECT_EQ(tokenizer.end_tokens(), (Ids{266}));
   EXPECT_TRUE(tokenizer.is_special(265));
   EXPECT_FALSE(tokenizer.is_special(267));
   EXPECT_REFUSED(tokenizer.decode(Ids{268}), "token 268", "268 tokens");
@@ -90,7 +90,7 @@ TEST(Tokenizer, SentencePiece) {
   EXPECT_EQ(tokenizer.decode(Ids{1, 266, 2}), "ab");
   EXPECT_EQ(tokenizer.decode(Ids{1, 266, 2}, true), "<s> ab</s>");
   EXPECT_EQ(tokenizer.decode(Ids{259, 3 + 0xc3, 3 + 0xa4}), "\u00e4");
-  EXPECT_EQ(tokenizer.ends(), (Ids{2}));
+  EXPECT_EQ(tokenizer.end_tokens(), (Ids{2}));
 }
 
 TEST(Tokenizer, SentencePieceWithoutBytesOrPrefix) {
@@ -139,17 +139,17 @@ TEST(Tokenizer, Ends) {
   const TokenId end = test::add_token(vocabulary, "<|end|>", TokenType::user_defined);
   vocabulary.eot = 267;
   const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary);
-  EXPECT_EQ(tokenizer.ends(), (Ids{266, end, 267}));
+  EXPECT_EQ(tokenizer.end_tokens(), (Ids{266, end, 267}));
   EXPECT_TRUE(tokenizer.is_special(end)) << "a control token whatever the file says";
   test::add_token(vocabulary, "<|return|>", TokenType::control);
   test::add_token(vocabulary, "<|call|>", TokenType::control);
-  EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).ends(), (Ids{266, 269, 270, 267}))
+  EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).end_tokens(), (Ids{266, 269, 270, 267}))
       << "harmony: end of a message only";
   Vocabulary gemma = test::sentence_piece_vocabulary();
   gemma.eos = test::add_token(gemma, "<|tool_response>", TokenType::control);
-  EXPECT_EQ(Tokenizer::from_vocabulary(gemma).ends(), (Ids{*gemma.eos})) << "</s> is plain text";
+  EXPECT_EQ(Tokenizer::from_vocabulary(gemma).end_tokens(), (Ids{*gemma.eos})) << "</s> is plain text";
   const TokenId fim = test::add_token(gemma, "<|fim_pad|>", TokenType::control);
-  EXPECT_EQ(Tokenizer::from_vocabulary(gemma).ends(), (Ids{*gemma.eos, fim}));
+  EXPECT_EQ(Tokenizer::from_vocabulary(gemma).end_tokens(), (Ids{*gemma.eos, fim}));
 }
 
 TEST(Tokenizer, UserDefinedTokensMayBePartsOfMerges) {
@@ -167,7 +167,7 @@ TEST(Tokenizer, NoTextBecomesAControlToken) {
   vocabulary.types[259] = TokenType::normal;
   vocabulary.tokens[259] = "</s>";
   vocabulary.merges[3] = vocabulary.merges[0];
-  EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).ends(), (Ids{266})) << "a tag of HTML";
+  EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).end_tokens(), (Ids{266})) << "a tag of HTML";
 }
 
 TEST(Tokenizer, VocabulariesThatAreWrong) {

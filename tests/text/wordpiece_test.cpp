@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "text/completion_text.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {

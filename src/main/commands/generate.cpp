@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/sampling/device_picking.h"
-#include "text/stop_strings.h"
+#include "text/completion_text.h"
 
 namespace heddle {
 namespace {
@@ -163,7 +163,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
   expect_fits(prompt.size());
   engine::Sampler sampler(request.sampling, running_.model.vocabulary);
   for (TokenId id : prompt) sampler.accept(id, engine::Origin::prompt);
-  const std::vector<TokenId>& ends = running_.tokenizer().ends();
+  const std::vector<TokenId>& ends = running_.tokenizer().end_tokens();
 
   Generated result{.ending = Ending::interrupted, .prompt = uint32_t(prompt.size()), .seed = sampler.seed()};
   Shown shown(running_.tokenizer(), request, result.text);

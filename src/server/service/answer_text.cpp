@@ -1,6 +1,6 @@
 #include "server/service/answer_text.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace heddle::server {
 namespace {
@@ -21,53 +21,20 @@ TokenReport report_of(const text::Tokenizer& tokenizer, const engine::Pick& pick
   return report;
 }
 
-AnswerText::AnswerText(const AnswerRules& rules) : rules_(rules), decoder_(rules.tokenizer), stops_(rules.stops) {}
-
-std::string AnswerText::follow(std::span<const text::TokenId> tokens) {
-  std::string text;
-  for (const text::TokenId id : tokens)
-    if (id < rules_.tokenizer.size()) text += decoder_.push(id);
-  return text;
-}
-
 Piece AnswerText::push(const engine::Pick& pick) {
-  if (over_) return {};
-  ++made_;
+  if (over()) return {};
   sum_ += pick.log_probability;
-  if (std::find(rules_.ends.begin(), rules_.ends.end(), pick.id) != rules_.ends.end()) {
-    over_ = true;
-    return flush();
-  }
-  if (rules_.reports) waiting_.push_back({decoded_, report_of(rules_.tokenizer, pick)});
-  if (pick.id >= rules_.tokenizer.size()) return {};
-  const std::string text = decoder_.push(pick.id);
-  decoded_ += text.size();
-  return show(stops_.push(text));
+  if (rules_.reports) waiting_.push_back(report_of(rules_.tokenizer, pick));
+  return with_reports(text_.push(pick.id));
 }
 
-Piece AnswerText::finish() { return over_ ? Piece{} : flush(); }
-
-Piece AnswerText::flush() {
-  const std::string rest = decoder_.finish();
-  decoded_ += rest.size();
-  std::string text = stops_.push(rest);
-  if (!stops_.found()) text += stops_.finish();
-  Piece piece = show(std::move(text));
-  for (Waiting& waiting : waiting_) piece.reports.push_back(std::move(waiting.report));
-  waiting_.clear();
-  return piece;
-}
-
-Piece AnswerText::show(std::string text) {
-  shown_ += text.size();
+Piece AnswerText::with_reports(std::string text) {
   Piece piece{.text = std::move(text)};
-  auto next = waiting_.begin();
-  for (; next != waiting_.end() && next->begin < shown_; ++next) piece.reports.push_back(std::move(next->report));
+  if (!rules_.reports) return piece;
+  const auto next = waiting_.begin() + (text_.shown_tokens() - reported_);
+  piece.reports.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(next));
   waiting_.erase(waiting_.begin(), next);
-  if (stops_.found()) {
-    over_ = true;
-    waiting_.clear();
-  }
+  reported_ = text_.shown_tokens();
   return piece;
 }
 

@@ -6,17 +6,16 @@
 
 #include "engine/request.h"
 #include "server/api/replies.h"
-#include "text/stop_strings.h"
-#include "text/tokenizer.h"
+#include "text/completion_text.h"
 
 namespace heddle::server {
 
 // What answers to one request have in common.
 struct AnswerRules {
   const text::Tokenizer& tokenizer;
-  std::vector<std::string> stops;   // texts that end it and are not shown
-  std::vector<text::TokenId> ends;  // tokens that end it and are no text
-  bool reports = false;             // log-probabilities are wanted
+  std::vector<std::string> stops;         // texts that end it and are not shown
+  std::vector<text::TokenId> end_tokens;  // end it and are no text
+  bool reports = false;                   // log-probabilities are wanted
 };
 
 struct Piece {
@@ -25,37 +24,30 @@ struct Piece {
   bool empty() const { return text.empty() && reports.empty(); }
 };
 
-// No piece has half a character. A token is reported once, in order, with the first of its text that is shown; one
-// that belongs to a stop text, or that ends the answer, is not.
+// A token is reported once, in order, with the first of its text that is shown; one that belongs to a stop text, or
+// that ends the answer, is not.
 class AnswerText {
  public:
-  explicit AnswerText(const AnswerRules& rules);  // which must outlive it
+  explicit AnswerText(const AnswerRules& rules)  // which must outlive it
+      : rules_(rules), text_(rules.tokenizer, rules.end_tokens, rules.stops) {}
 
   // The answer goes on from these tokens: returns their text. Stop texts are not looked for in it.
-  std::string follow(std::span<const text::TokenId> tokens);
+  std::string follow(std::span<const text::TokenId> tokens) { return text_.follow(tokens); }
   Piece push(const engine::Pick& pick);  // nothing any more once over()
-  Piece finish();                        // no more tokens come
+  Piece finish() { return with_reports(text_.finish()); }
 
-  bool over() const { return over_; }  // a token that ends it, or a stop text came
-  bool met_stop_text() const { return stops_.found(); }
-  uint32_t made() const { return made_; }  // tokens, with the one that ended it
-  double mean_log_probability() const { return made_ ? sum_ / made_ : 0; }
+  bool over() const { return text_.end() != text::CompletionText::End::none; }
+  bool met_stop_text() const { return text_.end() == text::CompletionText::End::stop_string; }
+  uint32_t made() const { return text_.tokens(); }
+  double mean_log_probability() const { return made() ? sum_ / made() : 0; }
 
  private:
-  struct Waiting {
-    size_t begin;  // of its text, in all that was decoded
-    TokenReport report;
-  };
-  Piece flush();
-  Piece show(std::string text);
+  Piece with_reports(std::string text);
 
   const AnswerRules& rules_;
-  text::StreamDecoder decoder_;
-  text::StopStrings stops_;
-  std::vector<Waiting> waiting_;    // few: those of a stop text or of a character
-  size_t decoded_ = 0, shown_ = 0;  // bytes
-  bool over_ = false;
-  uint32_t made_ = 0;
+  text::CompletionText text_;
+  std::vector<TokenReport> waiting_;  // of tokens that are not shown yet
+  uint32_t reported_ = 0;
   double sum_ = 0;
 };
 

@@ -9,8 +9,9 @@ namespace heddle::server {
 namespace {
 
 AnswerRules rules_for(const text::Tokenizer& tokenizer, const Generation& generation) {
-  AnswerRules rules{.tokenizer = tokenizer, .stops = generation.stops, .ends = generation.stop_ids};
-  if (!generation.ignore_eos) rules.ends.insert(rules.ends.end(), tokenizer.ends().begin(), tokenizer.ends().end());
+  AnswerRules rules{.tokenizer = tokenizer, .stops = generation.stops, .end_tokens = generation.stop_ids};
+  const std::vector<text::TokenId>& own = tokenizer.end_tokens();
+  if (!generation.ignore_eos) rules.end_tokens.insert(rules.end_tokens.end(), own.begin(), own.end());
   rules.reports = generation.sampling.logprobs.has_value();
   return rules;
 }
@@ -45,7 +46,7 @@ void TextJob::begin() {
                           .priority = generation.priority,
                           .speculation = generation.speculation,
                           .reuse = generation.reuse};
-  for (const text::TokenId id : rules_.ends) request.stops.push_back({id});
+  for (const text::TokenId id : rules_.end_tokens) request.stops.push_back({id});
   request.trace = task_.trace == TraceLevel::step;
   if (task_.echo) request.prompt_logprobs = generation.sampling.logprobs;
   // the best ones are found by their probability

@@ -2,7 +2,7 @@
 // read and heddle does not know is an Error. "truncation" and "padding" are left aside: they are about batches of a
 // training run that happened to be saved along, and a prompt is never cut quietly.
 #include "base/error.h"
-#include "text/ends.h"
+#include "text/end_tokens.h"
 #include "text/json/tokenizer_json_config.h"
 #include "text/json/tokenizer_json_parts.h"
 #include "text/split/splitters.h"
@@ -103,7 +103,7 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view conf
   read_post_processor(fields.find("post_processor"), where("post_processor"), pipeline);
   fields.finish();
   if (!config.empty()) read_config(config, source + "/tokenizer_config.json", pipeline);
-  add_ends(pipeline, false, {pipeline.eos});
+  add_end_tokens(pipeline, false, {pipeline.eos});
   return Tokenizer(std::move(pipeline));
 }
 

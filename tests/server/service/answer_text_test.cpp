@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/server/api/counting_words.h"
+#include "tests/text/counting_tokenizer.h"
 
 namespace heddle::server {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 class AnswerTexts : public testing::Test {
  protected:
   void rules(std::vector<std::string> stops, bool reports = false) {
-    rules_.emplace(AnswerRules{words_, std::move(stops), {98}, reports});
+    rules_.emplace(AnswerRules{tokenizer_, std::move(stops), {98}, reports});
     answer_.emplace(*rules_);
   }
   text::TokenId id(char c) const { return text::TokenId(c - 31); }
@@ -27,7 +27,7 @@ class AnswerTexts : public testing::Test {
     return out + "|";
   }
 
-  text::Tokenizer words_ = test::counting_words();
+  text::Tokenizer tokenizer_ = test::counting_tokenizer();
   std::optional<AnswerRules> rules_;
   std::optional<AnswerText> answer_;
 };
@@ -111,7 +111,7 @@ TEST_F(AnswerTexts, GoOnFromAPrompt) {
 }
 
 TEST(AnswerReports, HaveTheMostLikelyTokens) {
-  const text::Tokenizer tokenizer = test::counting_words();
+  const text::Tokenizer tokenizer = test::counting_tokenizer();
   const TokenReport report =
       report_of(tokenizer, {.id = 66, .log_probability = -0.5f, .top = {{66, -0.5f}, {98, -1.5f}, {1000, -2.f}}});
   EXPECT_EQ(report.token.bytes, "a");
@@ -120,7 +120,7 @@ TEST(AnswerReports, HaveTheMostLikelyTokens) {
   ASSERT_EQ(report.top.size(), 3);
   EXPECT_EQ(report.top[1].bytes, "<|im_end|>");
   EXPECT_EQ(report.top[1].log_probability, -1.5);
-  EXPECT_EQ(report.top[2].bytes, "") << "a model may know more tokens than its words";
+  EXPECT_EQ(report.top[2].bytes, "") << "a model may have logits for more tokens than the vocabulary has";
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include "server/http/server.h"
 #include "tests/engine/counting.h"
 #include "tests/engine/fake_backend.h"
-#include "tests/server/api/counting_words.h"
 #include "tests/server/http/http_client.h"
 #include "tests/server/service/stream_clients.h"
 #include "tests/server/service/weft_service.h"
+#include "tests/text/counting_tokenizer.h"
 
 namespace heddle::server {
 namespace {
@@ -75,7 +75,7 @@ std::vector<std::string> comparable(const std::string& body) {
 struct FakeService {
   model::Model model = test::fake::fake_model(512, test::counting_vocabulary);
   model::Limits limits{.rows = 256, .kv_blocks = 1024};
-  text::Tokenizer tokenizer = test::counting_words();
+  text::Tokenizer tokenizer = test::counting_tokenizer();
   test::fake::FakeBackend backend{model, limits};
   engine::Engine engine{model, backend, limits};
   std::optional<engine::EngineThread> thread{std::in_place, engine};

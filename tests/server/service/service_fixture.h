@@ -8,15 +8,15 @@
 #include "engine/engine_thread.h"
 #include "server/service/service.h"
 #include "tests/engine/counting.h"
-#include "tests/server/api/counting_words.h"
 #include "tests/server/service/recorded_answer.h"
+#include "tests/text/counting_tokenizer.h"
 
 namespace heddle::test {
 
 struct ServiceFixture {
   explicit ServiceFixture(server::ServiceOptions options = {}, engine::EngineOptions engine_options = {},
                           uint32_t context = 200)
-      : model(counting_model(context)), tokenizer(counting_words()) {
+      : model(counting_model(context)), tokenizer(counting_tokenizer()) {
     if (!options.log)
       options.log = [this](std::string line) {
         const std::lock_guard lock(mutex);

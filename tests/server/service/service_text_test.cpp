@@ -397,7 +397,7 @@ TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
     bool usable() const override { return false; }
   };
   const model::Model model = test::counting_model();
-  const text::Tokenizer tokenizer = test::counting_words();
+  const text::Tokenizer tokenizer = test::counting_tokenizer();
   Broken backend;
   engine::Engine engine(model, backend, {.rows = 64, .kv_blocks = 16});
   engine::EngineThread thread(engine);

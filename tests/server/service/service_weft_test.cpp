@@ -15,7 +15,7 @@ TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
       std::string(tokenizer.text(*tokenizer.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
   engine::Request request{.prompt = tokenizer.encode(prompt, {.add_special = false}), .max_tokens = 40};
   request.sampling.temperature = 0;
-  for (const text::TokenId id : tokenizer.ends()) request.stops.push_back({id});
+  for (const text::TokenId id : tokenizer.end_tokens()) request.stops.push_back({id});
   const test::Answer alone = test::answers_alone(house.world, request)[0];
   std::vector<uint32_t> shown = alone.tokens;
   if (alone.finish_reason == engine::FinishReason::stop) shown.pop_back();

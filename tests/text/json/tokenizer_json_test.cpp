@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "tests/support/shared_data.h"
 #include "tests/text/json/json_fixture.h"
+#include "text/completion_text.h"
 #include "text/pipeline.h"
 #include "text/tokenizer.h"
 
@@ -116,7 +117,7 @@ TEST(TokenizerJsonConfig, AddsTokens) {
   const Tokenizer tokenizer = Tokenizer::from_json(file, "{" + tokens + "}", "x");
   EXPECT_EQ(tokenizer.bos(), TokenId(1));
   EXPECT_EQ(tokenizer.eos(), TokenId(2));
-  EXPECT_EQ(tokenizer.ends(), std::vector<TokenId>{2});
+  EXPECT_EQ(tokenizer.end_tokens(), std::vector<TokenId>{2});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Words for the model that counts (tests/engine/counting.h): after 'a' it says 'b'.
+// A tokenizer for the model that counts (tests/engine/counting.h): after 'a' it generates 'b'.
 #pragma once
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace heddle::test {
 
-// 0 "<s>", then ' ' to '~' as 1 to 95, the two bytes of U+00E9 as 96 and 97, 98 "<|im_end|>" that ends an answer, 99 a
-// control token that does not. So "xy" goes on "z{|}~\u00e9" and ends.
-inline text::Tokenizer counting_words() {
+// 0 "<s>", then ' ' to '~' as 1 to 95, the two bytes of U+00E9 as 96 and 97, 98 the end token "<|im_end|>", 99 another
+// control token. So "xy" is continued by "z{|}~\u00e9" and ends.
+inline text::Tokenizer counting_tokenizer() {
   text::Vocabulary out;
   out.source = "counting.gguf";
   out.model = "gpt2";
@@ -28,13 +28,13 @@ inline text::Tokenizer counting_words() {
   out.eos = add("<|im_end|>", text::TokenType::control);
   add("<|other|>", text::TokenType::control);
   out.add_bos = true;
-  // there must be a merge: one that no text has a use for
+  // byte-level BPE needs a merge: this one is of two bytes that no text has side by side
   out.merges.push_back(text::byte_level_spelling("~") + " " + text::byte_level_spelling("\xa9"));
   add(text::byte_level_spelling("~\xa9"), text::TokenType::normal);
   return text::Tokenizer::from_vocabulary(std::move(out));
 }
 
-// The model's answer begins behind the last letter of the last message.
+// The model's reply continues the last letter of the last message.
 inline constexpr const char* counting_template =
     "{{ bos_token }}{% for message in messages %}{% if message['content'] == 'refuse' %}"
     "{{ raise_exception('not that word') }}{% endif %}{{ message['content'] }}{% endfor %}";

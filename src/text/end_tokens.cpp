@@ -1,5 +1,5 @@
 // The texts are those that llama.cpp takes for the end of a generation.
-#include "text/ends.h"
+#include "text/end_tokens.h"
 
 #include <algorithm>
 #include <array>
@@ -49,13 +49,14 @@ bool is_no_end(const Pipeline& pipeline, std::string_view text) {
   return text == "</s>" && pipeline.has("<|tool_response>");  // plain text to Gemma 4
 }
 
-void add_end(Pipeline& pipeline, TokenId id) {
-  if (std::find(pipeline.ends.begin(), pipeline.ends.end(), id) == pipeline.ends.end()) pipeline.ends.push_back(id);
+void add_end_token(Pipeline& pipeline, TokenId id) {
+  if (std::find(pipeline.end_tokens.begin(), pipeline.end_tokens.end(), id) == pipeline.end_tokens.end())
+    pipeline.end_tokens.push_back(id);
 }
 
 }  // namespace
 
-void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named) {
+void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named) {
   for (const std::string_view text : end_texts) {
     const auto found = pipeline.ids.find(std::string(text));
     if (found == pipeline.ids.end() || is_no_end(pipeline, text)) continue;
@@ -63,13 +64,13 @@ void add_ends(Pipeline& pipeline, bool untyped, std::initializer_list<std::optio
     if (text == "</s>" && !untyped && type == TokenType::normal)
       continue;  // HTML, where the file says it is like others
     type = TokenType::control;
-    add_end(pipeline, found->second);
+    add_end_token(pipeline, found->second);
   }
   for (const std::string_view text : file_end_texts)
     if (const auto found = pipeline.ids.find(std::string(text)); found != pipeline.ids.end())
-      add_end(pipeline, found->second);
+      add_end_token(pipeline, found->second);
   for (const std::optional<TokenId> id : named)
-    if (id && !is_no_end(pipeline, pipeline.tokens[*id].text)) add_end(pipeline, *id);
+    if (id && !is_no_end(pipeline, pipeline.tokens[*id].text)) add_end_token(pipeline, *id);
 }
 
 }  // namespace heddle::text
