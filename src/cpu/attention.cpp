@@ -20,7 +20,7 @@ uint32_t Attend::first_span(const model::Attention& a, uint32_t position) const 
   return first / limits_.block_tokens / span_blocks();
 }
 
-void Attend::run(const model::Batch& batch, const model::Attention& a, const Cache& cache, const Rows& q, Rows& out) {
+void Attend::run(const model::Batch& batch, const model::Attention& a, const KvCache& cache, const Rows& q, Rows& out) {
   const uint32_t rows = uint32_t(batch.tokens.size()), group = a.heads / a.kv_heads;
   const uint32_t tokens_of_span = span_blocks() * limits_.block_tokens;
   const auto last_span = [&](uint32_t row) { return batch.positions[row] / tokens_of_span; };
@@ -90,7 +90,7 @@ void Attend::run(const model::Batch& batch, const model::Attention& a, const Cac
   });
 }
 
-void Attend::walk(const model::Batch& batch, const model::Attention& a, const Cache& cache, const Rows& q,
+void Attend::walk(const model::Batch& batch, const model::Attention& a, const KvCache& cache, const Rows& q,
                   const Item& item, Scratch& scratch) const {
   const AttendHead& head = cache.head();
   const uint64_t states = uint64_t(item.rows) * head.group;

@@ -18,9 +18,9 @@ void expect_kv_format(const model::Model& model, const model::Limits& limits);
 
 // One layer. A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens, value_head),
 // with scales as KvBlock says where the format has some: those of a head follow it.
-class Cache {
+class KvCache {
  public:
-  Cache(const model::Attention& attention, const model::Limits& limits);
+  KvCache(const model::Attention& attention, const model::Limits& limits);
 
   // Keys (kv_heads, head) and values (kv_heads, value_head) of one position.
   void put(const Isa& isa, uint32_t block, uint32_t token, const float* keys, const float* values);
@@ -44,7 +44,8 @@ class Attend {
   Attend(const Isa& isa, Team& team, const model::Limits& limits) : isa_(isa), team_(team), limits_(limits) {}
 
   // out row i = attention of q row i (heads, head) over the cache.
-  void run(const model::Batch& batch, const model::Attention& attention, const Cache& cache, const Rows& q, Rows& out);
+  void run(const model::Batch& batch, const model::Attention& attention, const KvCache& cache, const Rows& q,
+           Rows& out);
 
  private:
   struct Item {  // some rows of a sequence, or one span of one row
@@ -57,7 +58,7 @@ class Attend {
     std::vector<Softmax> softmax, span_softmax;
     std::vector<AttendRow> rows;
   };
-  void walk(const model::Batch& batch, const model::Attention& attention, const Cache& cache, const Rows& q,
+  void walk(const model::Batch& batch, const model::Attention& attention, const KvCache& cache, const Rows& q,
             const Item& item, Scratch& scratch) const;
   uint32_t span_blocks() const;
   uint32_t first_span(const model::Attention& attention, uint32_t position) const;

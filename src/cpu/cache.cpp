@@ -20,18 +20,19 @@ uint64_t bytes_of(KvFormat format, uint64_t values) {
 
 void expect_kv_format(const model::Model& model, const model::Limits& limits) {
   if (limits.kv != KvFormat::q8) return;
-  for (size_t i = 0; i < model.layers.size(); ++i) {
-    const model::Attention& a = model.layers[i].attention;
-    for (const uint32_t size : {a.head, a.value_head})
-      if (size % kv_q8_values != 0)
-        throw Error(
-            "{}: layer {}: a KV cache in q8 expects heads whose size is a multiple of {}, found {}; f16 takes "
-            "any",
-            model.name, i, kv_q8_values, size);
-  }
+  for (size_t i = 0; i < model.layers.size(); ++i)
+    for (const model::Sublayer& sublayer : model.layers[i].sublayers) {
+      const auto* a = std::get_if<model::Attention>(&sublayer);
+      if (!a) continue;
+      for (const uint32_t size : {a->head, a->value_head})
+        if (size % kv_q8_values != 0)
+          throw Error(
+              "{}: layer {}: a KV cache in q8 expects heads whose size is a multiple of {}, found {}; f16 takes any",
+              model.name, i, kv_q8_values, size);
+    }
 }
 
-Cache::Cache(const model::Attention& a, const model::Limits& limits)
+KvCache::KvCache(const model::Attention& a, const model::Limits& limits)
     : head_{a.head,
             a.value_head,
             a.heads / a.kv_heads,
@@ -50,7 +51,7 @@ Cache::Cache(const model::Attention& a, const model::Limits& limits)
       keys_(blocks_ * kv_heads_ * key_bytes_),
       values_(blocks_ * kv_heads_ * value_bytes_) {}
 
-KvBlock Cache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
+KvBlock KvCache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
   const uint64_t place = uint64_t(index) * kv_heads_ + kv_head;
   uint8_t *keys = keys_.data() + place * key_bytes_, *values = values_.data() + place * value_bytes_;
   if (format_ == KvFormat::f16) return {keys, values, nullptr, nullptr, first};
@@ -58,7 +59,7 @@ KvBlock Cache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
           reinterpret_cast<uint16_t*>(values + value_count_), first};
 }
 
-void Cache::put(const Isa& isa, uint32_t index, uint32_t token, const float* keys, const float* values) {
+void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* keys, const float* values) {
   for (uint32_t h = 0; h < kv_heads_; ++h, keys += head_.head, values += head_.value_head) {
     if (format_ == KvFormat::f16)
       put_f16(isa, block(index, h, 0), token, keys, values);
@@ -67,7 +68,7 @@ void Cache::put(const Isa& isa, uint32_t index, uint32_t token, const float* key
   }
 }
 
-void Cache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values) {
+void KvCache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values) {
   isa.f16_of_f32(values, head_.value_head, static_cast<uint16_t*>(to.values) + uint64_t(token) * head_.value_head);
   constexpr uint32_t some = 64;
   uint16_t halves[some];
@@ -79,7 +80,7 @@ void Cache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const flo
   }
 }
 
-void Cache::put_q8(const KvBlock& to, uint32_t token, const float* keys, const float* values) {
+void KvCache::put_q8(const KvBlock& to, uint32_t token, const float* keys, const float* values) {
   int8_t bytes[kv_q8_values];
   for (uint32_t i = 0; i < head_.head; i += kv_q8_values) {
     to.key_scales[i / kv_q8_values * head_.stride + token] = quant::encode_kv_q8(keys + i, bytes);
@@ -92,7 +93,7 @@ void Cache::put_q8(const KvBlock& to, uint32_t token, const float* keys, const f
   }
 }
 
-void Cache::copy(uint32_t from, uint32_t to) {
+void KvCache::copy(uint32_t from, uint32_t to) {
   check(from < blocks_ && to < blocks_, "blocks of the cache");
   if (from == to) return;
   const uint64_t key_bytes = kv_heads_ * key_bytes_, value_bytes = kv_heads_ * value_bytes_;

@@ -15,10 +15,8 @@
 namespace heddle::cpu {
 namespace {
 
-using model::Attention;
-using model::FeedForward;
-using model::Layer;
 using model::Norm;
+using model::Overloaded;
 
 class Cpu : public model::Backend {
  public:
@@ -32,7 +30,7 @@ class Cpu : public model::Backend {
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
         rotations_(model) {
-    for (const Layer& layer : model.layers) caches_.emplace_back(layer.attention, limits);
+    model::each_attention(model, [&](const model::Attention& a) { caches_.emplace_back(a, limits); });
     make_rows();
   }
 
@@ -54,88 +52,42 @@ class Cpu : public model::Backend {
       for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
     for (const auto* wanted : {&batch.outputs, &batch.states})
       for (const uint32_t row : *wanted) check(row < rows_, "outputs that are rows");
-    batch_ = batch;
+    batch_ = &batch;
     rotations_.begin(batch.positions);
   }
 
   void embed() override {
     team_.run(rows_, [&](uint64_t i, uint32_t thread) {
       float* x = x_.row(i);
-      decode_row(model_.embedding, weights_.embedding, batch_.tokens[i], x, thread);
+      decode_row(model_.embedding, weights_.embedding, batch_->tokens[i], x, thread);
       for (uint32_t c = 0; c < model_.width; ++c) x[c] *= model_.embedding_scale;
       if (!model_.positions) return;
       std::vector<float> position(model_.width);
-      decode_row(model_.positions, nullptr, batch_.positions[i], position.data(), thread);
+      decode_row(model_.positions, nullptr, batch_->positions[i], position.data(), thread);
       for (uint32_t c = 0; c < model_.width; ++c) x[c] += position[c];
     });
   }
 
-  void qkv(uint32_t index) override {
-    const Attention& a = model_.layers[index].attention;
-    const LayerWeights& w = weights_.layers[index];
-    normalise_rows(a.norm);
-    const RowsView x = normed_.view(rows_);
-    const Product three[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}};
-    const model::Vector* biases[] = {&a.q_bias, &a.k_bias, &a.v_bias};
-    Rows* to[] = {&q_, &k_, &v_};
-    products_.run(three, [&](const Piece& piece) {
-      store(piece, *biases[piece.product], [&](uint32_t row) { return to[piece.product]->row(row); });
-    });
-    team_.run(rows_, [&](uint64_t i, uint32_t) {
-      const uint32_t row = uint32_t(i);
-      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head);
-      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head);
-      rotations_.turn(index, row, q_.row(row), a.heads, a.head);
-      rotations_.turn(index, row, k_.row(row), a.kv_heads, a.head);
-      const uint32_t position = batch_.positions[row];
-      caches_[index].put(isa_, batch_.blocks[batch_.sequences[row]][position / limits_.block_tokens],
-                         position % limits_.block_tokens, k_.row(row), v_.row(row));
-    });
+  void compute(uint32_t layer, uint32_t sublayer) override {
+    std::visit([&](const auto& weights) { compute(weights); }, weights_.layers[layer][sublayer]);
   }
-
-  void attend(uint32_t index) override {
-    attend_.run(batch_, model_.layers[index].attention, caches_[index], q_, attended_);
-    finish_rows(attended_, rows_);
-  }
-
-  void output_add(uint32_t index) override {
-    const Layer& layer = model_.layers[index];
-    const Product product[] = {{weights_.layers[index].output, nullptr, attended_.view(rows_)}};
-    add_product(product, layer.attention.output_bias, layer.attention.output_norm, layer.residual_scale);
-  }
-
-  void ffn_in(uint32_t index) override {
-    const FeedForward& f = model_.layers[index].ffn;
-    const LayerWeights& w = weights_.layers[index];
-    normalise_rows(f.norm);
-    if (w.router) return experts_in(f, w);
-    const Product product[] = {gated(w.gate, w.up, normed_.view(rows_))};
-    products_.run(product, [&](const Piece& piece) {
-      activate(f, piece, f.gate_bias, f.up_bias, [&](uint32_t row) { return inner_.row(row); });
-    });
-    finish_rows(inner_, rows_);
-  }
-
-  void ffn_out_add(uint32_t index) override {
-    const Layer& layer = model_.layers[index];
-    const LayerWeights& w = weights_.layers[index];
-    if (w.router) return experts_out_add(layer, w);
-    const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
-    add_product(product, layer.ffn.down_bias, layer.ffn.output_norm, layer.residual_scale);
+  void add(uint32_t layer, uint32_t sublayer) override {
+    const float scale = model_.layers[layer].residual_scale;
+    std::visit([&](const auto& weights) { add(weights, scale); }, weights_.layers[layer][sublayer]);
   }
 
   void keep_states() override {
-    states_.resize(batch_.states.size() * model_.width);
-    team_.run(batch_.states.size(), [&](uint64_t i, uint32_t) {
-      normalise(model_.norm, x_.row(batch_.states[i]), model_.width, states_.data() + i * model_.width);
+    states_.resize(batch_->states.size() * model_.width);
+    team_.run(batch_->states.size(), [&](uint64_t i, uint32_t) {
+      normalise(model_.norm, x_.row(batch_->states[i]), model_.width, states_.data() + i * model_.width);
     });
   }
   std::span<const float> states() override { return states_; }
 
   void logits() override {
-    const uint32_t count = uint32_t(batch_.outputs.size());
+    const uint32_t count = uint32_t(batch_->outputs.size());
     team_.run(count, [&](uint64_t i, uint32_t) {
-      normalise(model_.norm, x_.row(batch_.outputs[i]), model_.width, normed_.row(i));
+      normalise(model_.norm, x_.row(batch_->outputs[i]), model_.width, normed_.row(i));
       normed_.finish(i, isa_);
     });
     logits_.resize(uint64_t(count) * model_.vocabulary);
@@ -155,39 +107,45 @@ class Cpu : public model::Backend {
   std::span<const float> result() override { return logits_; }
 
   void copy_block(uint32_t from, uint32_t to) override {
-    for (Cache& cache : caches_) cache.copy(from, to);
+    for (KvCache& cache : caches_) cache.copy(from, to);
   }
 
  private:
-  // Room for the rows of the largest layer, and for the ways in which its weights want them.
+  // Rows for the largest sublayer of each kind, quantised as the weights they meet want them.
   void make_rows() {
     uint32_t attended = 0, inner = 0, q = 0, k = 0, v = 0, shared = 0, used = 1;
-    bool mixture = false;
-    for (const Layer& layer : model_.layers) {
-      const Attention& a = layer.attention;
-      const FeedForward& f = layer.ffn;
-      q = std::max(q, a.heads * a.head);
-      k = std::max(k, a.kv_heads * a.head);
-      v = std::max(v, a.kv_heads * a.value_head);
-      attended = std::max(attended, uint32_t(a.output.cols));
-      used = std::max(used, f.used);
-      if (f.router) {
-        mixture = true;
-        inner = std::max(inner, uint32_t(f.down_experts.all.cols));
-        shared = std::max(shared, uint32_t(f.down.cols));
-      } else {
-        inner = std::max(inner, uint32_t(f.down.cols));
-      }
-    }
     std::vector<const Weights*> of_normed{weights_.output}, of_attended, of_inner, of_shared;
-    for (const LayerWeights& w : weights_.layers) {
-      of_normed.insert(of_normed.end(), {w.q, w.k, w.v, w.gate, w.up, w.router});
-      of_normed.insert(of_normed.end(), w.gate_experts.begin(), w.gate_experts.end());
-      of_normed.insert(of_normed.end(), w.up_experts.begin(), w.up_experts.end());
-      of_attended.push_back(w.output);
-      (w.router ? of_shared : of_inner).push_back(w.down);
-      of_inner.insert(of_inner.end(), w.down_experts.begin(), w.down_experts.end());
-    }
+    const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    const Overloaded measure{[&](const AttentionWeights& w) {
+                               const model::Attention& a = *w.model;
+                               q = std::max(q, a.heads * a.head);
+                               k = std::max(k, a.kv_heads * a.head);
+                               v = std::max(v, a.kv_heads * a.value_head);
+                               attended = std::max(attended, uint32_t(a.output.cols));
+                               append(of_normed, {w.q, w.k, w.v});
+                               of_attended.push_back(w.output);
+                             },
+                             [&](const FeedForwardWeights& w) {
+                               inner = std::max(inner, uint32_t(w.down->cols));
+                               append(of_normed, {w.gate, w.up});
+                               of_inner.push_back(w.down);
+                             },
+                             [&](const MixtureWeights& w) {
+                               used = std::max(used, w.model->routing.used);
+                               inner = std::max(inner, uint32_t(w.model->down.all.cols));
+                               of_normed.push_back(w.router);
+                               append(of_normed, w.gate);
+                               append(of_normed, w.up);
+                               append(of_inner, w.down);
+                               if (!w.shared) return;
+                               shared = std::max(shared, uint32_t(w.shared->down->cols));
+                               append(of_normed, {w.shared->gate, w.shared->up});
+                               of_shared.push_back(w.shared->down);
+                             }};
+    for (const std::vector<SublayerWeights>& layer : weights_.layers)
+      for (const SublayerWeights& weights : layer) std::visit(measure, weights);
     const auto rows_for = [&](uint32_t rows, uint32_t cols, const std::vector<const Weights*>& meet) {
       const auto meets = [&](XKind kind) {
         return std::any_of(meet.begin(), meet.end(), [&](const Weights* w) { return w && w->kind == kind; });
@@ -203,7 +161,7 @@ class Cpu : public model::Backend {
     inner_ = rows_for(limits_.rows * used, inner, of_inner);
     if (shared) shared_inner_ = rows_for(limits_.rows, shared, of_shared);
     if (shared) shared_out_ = Rows(limits_.rows, model_.width, false, false);
-    out_ = Rows(limits_.rows * (mixture ? used : 1), model_.width, false, false);
+    out_ = Rows(limits_.rows * used, model_.width, false, false);
     slabs_.resize(team_.threads());
   }
 
@@ -264,8 +222,8 @@ class Cpu : public model::Backend {
   }
   // activation(gate) * up, or activation(up) where there is no gate, to the rows `to` names.
   template <class To>
-  void activate(const FeedForward& f, const Piece& piece, const model::Vector& gate_bias, const model::Vector& up_bias,
-                To&& to) const {
+  void activate(model::Activation activation, const Piece& piece, const model::Vector& gate_bias,
+                const model::Vector& up_bias, To&& to) const {
     const model::Vector& bias = piece.second ? gate_bias : up_bias;
     for (uint32_t i = 0; i < piece.count; ++i) {
       float* gate = const_cast<float*>(piece.values) + uint64_t(i) * piece.stride;
@@ -274,49 +232,98 @@ class Cpu : public model::Backend {
         for (uint32_t r = 0; r < piece.rows; ++r) gate[r] += bias[piece.first + r];
       if (up && !up_bias.empty())
         for (uint32_t r = 0; r < piece.rows; ++r) up[r] += up_bias[piece.first + r];
-      isa_.activate(uint8_t(f.activation), gate, up, piece.rows, to(i) + piece.first);
+      isa_.activate(uint8_t(activation), gate, up, piece.rows, to(i) + piece.first);
     }
   }
 
-  void experts_in(const FeedForward& f, const LayerWeights& w) {
-    scores_.resize(uint64_t(rows_) * f.router.rows);
+  void compute(const AttentionWeights& w) {
+    const model::Attention& a = *w.model;
+    normalise_rows(a.norm);
+    const RowsView x = normed_.view(rows_);
+    const Product three[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}};
+    const model::Vector* biases[] = {&a.q_bias, &a.k_bias, &a.v_bias};
+    Rows* to[] = {&q_, &k_, &v_};
+    products_.run(three, [&](const Piece& piece) {
+      store(piece, *biases[piece.product], [&](uint32_t row) { return to[piece.product]->row(row); });
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      const uint32_t row = uint32_t(i);
+      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head);
+      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head);
+      rotations_.turn(w.index, row, q_.row(row), a.heads, a.head);
+      rotations_.turn(w.index, row, k_.row(row), a.kv_heads, a.head);
+      const uint32_t position = batch_->positions[row];
+      caches_[w.index].put(isa_, batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens],
+                           position % limits_.block_tokens, k_.row(row), v_.row(row));
+    });
+    attend_.run(*batch_, a, caches_[w.index], q_, attended_);
+    finish_rows(attended_, rows_);
+  }
+  void add(const AttentionWeights& w, float scale) {
+    const Product product[] = {{w.output, nullptr, attended_.view(rows_)}};
+    add_product(product, w.model->output_bias, w.model->output_norm, scale);
+  }
+
+  void compute(const FeedForwardWeights& w) {
+    const model::FeedForward& f = *w.model;
+    normalise_rows(f.norm);
+    const Product product[] = {gated(w.gate, w.up, normed_.view(rows_))};
+    products_.run(product, [&](const Piece& piece) {
+      activate(f.activation, piece, f.gate_bias, f.up_bias, [&](uint32_t row) { return inner_.row(row); });
+    });
+    finish_rows(inner_, rows_);
+  }
+  void add(const FeedForwardWeights& w, float scale) {
+    const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
+    add_product(product, w.model->down_bias, w.model->output_norm, scale);
+  }
+
+  // The rows of each expert are gathered, so that its weights are read once. The shared expert's product comes last.
+  void compute(const MixtureWeights& w) {
+    const model::Mixture& m = *w.model;
+    normalise_rows(m.norm);
+    scores_.resize(uint64_t(rows_) * m.router.rows);
     const Product router[] = {{w.router, nullptr, normed_.view(rows_)}};
     products_.run(router, [&](const Piece& piece) {
-      store(piece, {}, [&](uint32_t row) { return scores_.data() + uint64_t(row) * f.router.rows; });
+      store(piece, {}, [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
     });
-    picks_.pick(f, scores_, normed_, rows_);
+    picks_.pick(m, scores_, normed_, rows_);
 
-    expert_rows_.resize(w.gate_experts.size());
+    const size_t experts = w.up.size();
+    expert_rows_.resize(experts);
     expert_products_.clear();
-    for (uint32_t e = 0; e < w.gate_experts.size(); ++e) {
+    for (uint32_t e = 0; e < experts; ++e) {
       expert_rows_[e].clear();
       for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(normed_, slot / picks_.used);
-      expert_products_.push_back(gated(w.gate_experts[e], w.up_experts[e], expert_rows_[e].view()));
+      expert_products_.push_back(gated(w.gate[e], w.up[e], expert_rows_[e].view()));
     }
-    if (w.down) expert_products_.push_back(gated(w.gate, w.up, normed_.view(rows_)));
+    if (w.shared) expert_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
     products_.run(expert_products_, [&](const Piece& piece) {
-      activate(f, piece, {}, {}, [&](uint32_t i) {
-        return piece.product < picks_.slots_of.size() ? inner_.row(picks_.slots_of[piece.product][i])
-                                                      : shared_inner_.row(i);
-      });
+      if (piece.product < experts)
+        activate(m.activation, piece, {}, {},
+                 [&](uint32_t i) { return inner_.row(picks_.slots_of[piece.product][i]); });
+      else
+        activate(m.shared->activation, piece, m.shared->gate_bias, m.shared->up_bias,
+                 [&](uint32_t row) { return shared_inner_.row(row); });
     });
     finish_rows(inner_, rows_ * picks_.used);
-    if (w.down) finish_rows(shared_inner_, rows_);
+    if (w.shared) finish_rows(shared_inner_, rows_);
   }
-
-  void experts_out_add(const Layer& layer, const LayerWeights& w) {
+  void add(const MixtureWeights& w, float scale) {
+    const model::Mixture& m = *w.model;
+    const size_t experts = w.down.size();
     expert_products_.clear();
-    for (uint32_t e = 0; e < w.down_experts.size(); ++e) {
+    for (uint32_t e = 0; e < experts; ++e) {
       expert_rows_[e].clear();
       for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(inner_, slot);
-      expert_products_.push_back({w.down_experts[e], nullptr, expert_rows_[e].view()});
+      expert_products_.push_back({w.down[e], nullptr, expert_rows_[e].view()});
     }
-    if (w.down) expert_products_.push_back({w.down, nullptr, shared_inner_.view(rows_)});
+    if (w.shared) expert_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
     products_.run(expert_products_, [&](const Piece& piece) {
-      store(piece, {}, [&](uint32_t i) {
-        return piece.product < picks_.slots_of.size() ? out_.row(picks_.slots_of[piece.product][i])
-                                                      : shared_out_.row(i);
-      });
+      if (piece.product < experts)
+        store(piece, {}, [&](uint32_t i) { return out_.row(picks_.slots_of[piece.product][i]); });
+      else
+        store(piece, m.shared->down_bias, [&](uint32_t row) { return shared_out_.row(row); });
     });
     team_.run(rows_, [&](uint64_t i, uint32_t) {
       std::vector<float> sum(model_.width);  // best expert first
@@ -324,10 +331,10 @@ class Cpu : public model::Backend {
         const uint64_t slot = i * picks_.used + j;
         for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shares[slot] * out_.row(slot)[c];
       }
-      if (w.down)
+      if (w.shared)
         for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shared[i] * shared_out_.row(i)[c];
-      normalise(layer.ffn.output_norm, sum.data(), model_.width, sum.data());
-      for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] += layer.residual_scale * sum[c];
+      normalise(m.output_norm, sum.data(), model_.width, sum.data());
+      for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] += scale * sum[c];
     });
   }
 
@@ -340,8 +347,8 @@ class Cpu : public model::Backend {
   Products products_;
   Attend attend_;
   Rotations rotations_;
-  std::vector<Cache> caches_;  // of each layer
-  model::Batch batch_;
+  std::vector<KvCache> caches_;          // of each attention
+  const model::Batch* batch_ = nullptr;  // of the step under way
   uint32_t rows_ = 0;
   Rows x_, normed_;            // (rows, width): the residual, and what the next products read
   Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on

@@ -51,13 +51,13 @@ void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t 
 }
 
 Rotations::Rotations(const model::Model& model) {
-  for (const model::Layer& layer : model.layers) {
-    const model::Rope& rope = layer.attention.rope;
+  model::each_attention(model, [&](const model::Attention& attention) {
+    const model::Rope& rope = attention.rope;
     const auto same =
         std::find_if(ropes_.begin(), ropes_.end(), [&](const model::Rope* other) { return turn_alike(rope, *other); });
-    of_layer_.push_back(uint32_t(same - ropes_.begin()));
+    of_attention_.push_back(uint32_t(same - ropes_.begin()));
     if (same == ropes_.end()) ropes_.push_back(&rope);
-  }
+  });
   tables_.resize(ropes_.size());
 }
 
@@ -75,12 +75,12 @@ void Rotations::begin(const std::vector<uint32_t>& positions) {
   }
 }
 
-void Rotations::turn(uint32_t layer, uint32_t row, float* x, uint32_t count, uint32_t head) const {
-  const model::Rope& rope = *ropes_[of_layer_[layer]];
+void Rotations::turn(uint32_t attention, uint32_t row, float* x, uint32_t count, uint32_t head) const {
+  const model::Rope& rope = *ropes_[of_attention_[attention]];
   if (rope.style == model::Rope::Style::none) return;
   const uint32_t pairs = rope.dimensions / 2;
   const bool neighbours = rope.style == model::Rope::Style::pairs;
-  const float* table = tables_[of_layer_[layer]].data() + uint64_t(row) * pairs * 2;
+  const float* table = tables_[of_attention_[attention]].data() + uint64_t(row) * pairs * 2;
   for (uint32_t h = 0; h < count; ++h, x += head)
     for (uint32_t i = 0; i < pairs; ++i) {
       float& a = x[neighbours ? 2 * i : i];

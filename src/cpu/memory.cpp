@@ -19,9 +19,6 @@ class WeightBytes {
     const Weights weights = describe_weights(matrix, isa_, exact_);
     total += weights.kind == XKind::f32 ? matrix.data.size() : weights.tiles() * weights.tile_bytes;
   }
-  void add(const model::Experts& experts) {
-    for (uint64_t i = 0; i < experts.count; ++i) add(experts.expert(i));
-  }
 
   uint64_t total = 0;
 
@@ -31,19 +28,23 @@ class WeightBytes {
   std::set<const uint8_t*> seen_;
 };
 
+// Values of one row that wait in scratch for a sublayer's add().
+uint64_t scratch_values(const model::Attention& a) { return uint64_t(a.heads + a.kv_heads) * (a.head + a.value_head); }
+uint64_t scratch_values(const model::FeedForward& f) { return f.down.cols + f.down.rows; }
+uint64_t scratch_values(const model::Mixture& m) {
+  return m.routing.used * (m.down.all.cols + m.down.all.rows / m.down.count) + (m.shared ? m.shared->down.cols : 0);
+}
+
 // Of one row of a batch: at most 7 bytes for a value, with both of its quantised forms.
 uint64_t row_bytes(const model::Model& model) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    const uint64_t used = std::max(1u, f.used);
-    const uint64_t attention =
-        uint64_t(a.heads) * (a.head + a.value_head) + uint64_t(a.kv_heads) * (a.head + a.value_head);
-    const uint64_t inner = f.router ? used * f.down_experts.all.cols + f.down.cols : f.down.cols;
-    most = std::max(most, attention + inner + model.width * (3 + used));
+    uint64_t values = 3 * model.width;
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      values += std::visit([](const auto& kind) { return scratch_values(kind); }, sublayer);
+    max = std::max(max, values);
   }
-  return most * 7;
+  return max * 7;
 }
 
 }  // namespace
@@ -51,13 +52,11 @@ uint64_t row_bytes(const model::Model& model) {
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options) {
   expect_kv_format(model, limits);
   WeightBytes weights(choose_isa(options.isa), options.exact);
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router})
-      weights.add(*matrix);
-    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) weights.add(*experts);
-  }
+  for (const model::Layer& layer : model.layers)
+    for (const model::SublayerMatrix& all : model::matrices_of(layer)) {
+      const uint64_t rows = all.matrix->rows / all.experts;
+      for (uint64_t i = 0; i < all.experts; ++i) weights.add(all.matrix->slice(i * rows, rows));
+    }
   weights.add(model.output);
   weights.add(model.embedding);
   weights.add(model.positions);

@@ -7,9 +7,9 @@
 
 namespace heddle::cpu {
 
-void Picks::pick(const model::FeedForward& ffn, const std::vector<float>& scores, const Rows& x, uint32_t rows) {
-  const uint32_t count = uint32_t(ffn.router.rows);
-  used = ffn.used;
+void Picks::pick(const model::Mixture& mixture, const std::vector<float>& scores, const Rows& x, uint32_t rows) {
+  const uint32_t count = uint32_t(mixture.router.rows);
+  used = mixture.routing.used;
   experts.resize(uint64_t(rows) * used);
   shares.resize(uint64_t(rows) * used);
   slots_of.assign(count, {});
@@ -26,7 +26,7 @@ void Picks::pick(const model::FeedForward& ffn, const std::vector<float>& scores
     std::partial_sort(order.begin(), order.begin() + used, order.end(),
                       [&](uint32_t a, uint32_t b) { return share[a] != share[b] ? share[a] > share[b] : a < b; });
     double picked = 1;
-    if (ffn.weights_sum_to_one) {
+    if (mixture.routing.weights_sum_to_one) {
       picked = 0;
       for (uint32_t j = 0; j < used; ++j) picked += share[order[j]];
     }
@@ -36,10 +36,11 @@ void Picks::pick(const model::FeedForward& ffn, const std::vector<float>& scores
       shares[slot] = static_cast<float>(share[order[j]] / picked);
       slots_of[order[j]].push_back(slot);
     }
-    if (ffn.shared_router.empty()) continue;
+    if (!mixture.shared) continue;
+    const model::Vector& router = mixture.shared_router;
     double value = 0;
-    for (size_t i = 0; i < ffn.shared_router.size(); ++i) value += double(ffn.shared_router[i]) * x.row(row)[i];
-    shared.push_back(static_cast<float>(1 / (1 + std::exp(-value))));
+    for (size_t i = 0; i < router.size(); ++i) value += double(router[i]) * x.row(row)[i];
+    shared.push_back(router.empty() ? 1 : static_cast<float>(1 / (1 + std::exp(-value))));
   }
 }
 

@@ -13,10 +13,10 @@ struct Picks {
   std::vector<uint32_t> experts;                // of each slot
   std::vector<float> shares;                    // of each slot
   std::vector<std::vector<uint32_t>> slots_of;  // of each expert
-  std::vector<float> shared;                    // of each row: how much the shared expert counts
+  std::vector<float> shared;  // of each row: the weight of the shared expert; empty where there is none
 
   // From the router's scores (rows, experts).
-  void pick(const model::FeedForward& ffn, const std::vector<float>& scores, const Rows& x, uint32_t rows);
+  void pick(const model::Mixture& mixture, const std::vector<float>& scores, const Rows& x, uint32_t rows);
 };
 
 }  // namespace heddle::cpu

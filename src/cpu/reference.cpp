@@ -46,7 +46,7 @@ void products(const Matrix& weights, const Vector& bias, const std::vector<Vecto
   });
 }
 
-void add(Vector& to, const Vector& what, float scale = 1) {
+void add_scaled(Vector& to, const Vector& what, float scale) {
   for (size_t i = 0; i < what.size(); ++i) to[i] += scale * what[i];
 }
 
@@ -121,8 +121,8 @@ void as_kept(Vector& x) {
     quant::decode_kv_q8(quant::encode_kv_q8(x.data() + at, bytes), bytes, x.data() + at);
 }
 
-// One layer's keys and values, by block and position in it.
-struct Cache {
+// Keys and values of one attention, by block and position in it.
+struct ReferenceKv {
   Vector keys, values;
 };
 
@@ -131,8 +131,10 @@ class Reference : public Backend {
   Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits) {
     const uint64_t tokens = uint64_t(limits.kv_blocks) * limits.block_tokens;
     for (const Layer& layer : model.layers) {
-      const Attention& a = layer.attention;
-      caches_.push_back({Vector(tokens * a.kv_heads * a.head), Vector(tokens * a.kv_heads * a.value_head)});
+      std::vector<ReferenceKv>& caches = caches_.emplace_back(layer.sublayers.size());
+      for (size_t i = 0; i < caches.size(); ++i)
+        if (const Attention* a = std::get_if<Attention>(&layer.sublayers[i]))
+          caches[i] = {Vector(tokens * a->kv_heads * a->head), Vector(tokens * a->kv_heads * a->value_head)};
     }
   }
 
@@ -148,79 +150,57 @@ class Reference : public Backend {
     for (size_t i = 0; i < rows; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
-    batch_ = batch;
+    batch_ = &batch;
     x_.assign(rows, Vector(model_.width));
   }
 
   void embed() override {
     for (size_t i = 0; i < x_.size(); ++i) {
-      decode_row(model_.embedding, batch_.tokens[i], x_[i]);
+      decode_row(model_.embedding, batch_->tokens[i], x_[i]);
       for (float& value : x_[i]) value *= model_.embedding_scale;
       if (!model_.positions) continue;
       Vector position(model_.width);
-      decode_row(model_.positions, batch_.positions[i], position);
-      add(x_[i], position);
+      decode_row(model_.positions, batch_->positions[i], position);
+      add_scaled(x_[i], position, 1);
     }
   }
 
-  void qkv(uint32_t index) override {
-    const Attention& a = model_.layers[index].attention;
-    normalise_rows(a.norm);
-    std::vector<Vector> k, v;
-    products(a.q, a.q_bias, h_, q_);
-    products(a.k, a.k_bias, h_, k);
-    products(a.v, a.v_bias, h_, v);
-    for (size_t i = 0; i < x_.size(); ++i) {
-      normalise_heads(a.q_norm, q_[i], a.head);
-      normalise_heads(a.k_norm, k[i], a.head);
-      rotate(a.rope, q_[i], a.head, batch_.positions[i]);
-      rotate(a.rope, k[i], a.head, batch_.positions[i]);
-      if (limits_.kv == KvFormat::q8)
-        for (Vector* row : {&k[i], &v[i]}) as_kept(*row);
-      const uint64_t slot = slot_of(batch_.sequences[i], batch_.positions[i]);
-      std::copy(k[i].begin(), k[i].end(), caches_[index].keys.begin() + long(slot * k[i].size()));
-      std::copy(v[i].begin(), v[i].end(), caches_[index].values.begin() + long(slot * v[i].size()));
-    }
+  void compute(uint32_t layer, uint32_t sublayer) override {
+    std::visit(Overloaded{[&](const Attention& a) { attend(a, caches_[layer][sublayer]); },
+                          [&](const FeedForward& f) {
+                            normalise_rows(f.norm);
+                            inner_ = gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, h_);
+                          },
+                          [&](const Mixture& m) {
+                            normalise_rows(m.norm);
+                            mixed_.clear();
+                            for (const Vector& h : h_) mixed_.push_back(mixture(m, h));
+                          }},
+               model_.layers[layer].sublayers[sublayer]);
   }
 
-  void attend(uint32_t index) override {
-    const Attention& a = model_.layers[index].attention;
-    attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
-    parallel_for(x_.size() * a.heads, 0,
-                 [&](size_t piece) { attend_head(index, piece / a.heads, uint32_t(piece % a.heads)); });
-  }
-
-  void output_add(uint32_t index) override {
-    const Layer& layer = model_.layers[index];
+  void add(uint32_t layer, uint32_t sublayer) override {
     std::vector<Vector> out;
-    products(layer.attention.output, layer.attention.output_bias, attended_, out);
+    const Norm& norm = std::visit(Overloaded{[&](const Attention& a) -> const Norm& {
+                                               products(a.output, a.output_bias, attended_, out);
+                                               return a.output_norm;
+                                             },
+                                             [&](const FeedForward& f) -> const Norm& {
+                                               products(f.down, f.down_bias, inner_, out);
+                                               return f.output_norm;
+                                             },
+                                             [&](const Mixture& m) -> const Norm& {
+                                               out = std::move(mixed_);
+                                               return m.output_norm;
+                                             }},
+                                  model_.layers[layer].sublayers[sublayer]);
     for (size_t i = 0; i < x_.size(); ++i)
-      add(x_[i], normalised(layer.attention.output_norm, std::move(out[i])), layer.residual_scale);
-  }
-
-  void ffn_in(uint32_t index) override {
-    const FeedForward& f = model_.layers[index].ffn;
-    normalise_rows(f.norm);
-    if (!f.router) inner_ = gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, h_);
-    // The experts of a mixture differ from row to row: ffn_out_add does all of it, from h_.
-    mixture_input_ = f.router ? h_ : std::vector<Vector>();
-  }
-
-  void ffn_out_add(uint32_t index) override {
-    const Layer& layer = model_.layers[index];
-    const FeedForward& f = layer.ffn;
-    std::vector<Vector> out;
-    if (f.router)
-      for (const Vector& h : mixture_input_) out.push_back(mixture(f, h));
-    else
-      products(f.down, f.down_bias, inner_, out);
-    for (size_t i = 0; i < x_.size(); ++i)
-      add(x_[i], normalised(f.output_norm, std::move(out[i])), layer.residual_scale);
+      add_scaled(x_[i], normalised(norm, std::move(out[i])), model_.layers[layer].residual_scale);
   }
 
   void keep_states() override {
     states_.clear();
-    for (uint32_t row : batch_.states) {
+    for (uint32_t row : batch_->states) {
       const Vector state = normalised(model_.norm, x_.at(row));
       states_.insert(states_.end(), state.begin(), state.end());
     }
@@ -229,7 +209,7 @@ class Reference : public Backend {
 
   void logits() override {
     std::vector<Vector> rows, out;
-    for (uint32_t row : batch_.outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
+    for (uint32_t row : batch_->outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
     products(model_.output, model_.output_bias, rows, out);
     logits_.clear();
     for (const Vector& row : out)
@@ -240,11 +220,13 @@ class Reference : public Backend {
 
   void copy_block(uint32_t from, uint32_t to) override {
     check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
-    for (Cache& cache : caches_)
-      for (Vector* all : {&cache.keys, &cache.values}) {
-        const size_t size = all->size() / limits_.kv_blocks;
-        if (from != to) std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
-      }
+    if (from == to) return;
+    for (std::vector<ReferenceKv>& layer : caches_)
+      for (ReferenceKv& cache : layer)
+        for (Vector* all : {&cache.keys, &cache.values}) {
+          const size_t size = all->size() / limits_.kv_blocks;
+          std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
+        }
   }
 
  private:
@@ -256,18 +238,40 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) h_[i] = normalised(norm, x_[i]);
   }
   uint64_t slot_of(uint32_t sequence, uint32_t position) const {
-    return uint64_t(batch_.blocks[sequence][position / limits_.block_tokens]) * limits_.block_tokens +
+    return uint64_t(batch_->blocks[sequence][position / limits_.block_tokens]) * limits_.block_tokens +
            position % limits_.block_tokens;
   }
 
-  void attend_head(uint32_t index, size_t row, uint32_t head) {
-    const Attention& a = model_.layers[index].attention;
-    const uint32_t kv = head / (a.heads / a.kv_heads), position = batch_.positions[row];
+  // q, k and v of all rows, k and v to the cache, then each head of each row.
+  void attend(const Attention& a, ReferenceKv& cache) {
+    normalise_rows(a.norm);
+    std::vector<Vector> k, v;
+    products(a.q, a.q_bias, h_, q_);
+    products(a.k, a.k_bias, h_, k);
+    products(a.v, a.v_bias, h_, v);
+    for (size_t i = 0; i < x_.size(); ++i) {
+      normalise_heads(a.q_norm, q_[i], a.head);
+      normalise_heads(a.k_norm, k[i], a.head);
+      rotate(a.rope, q_[i], a.head, batch_->positions[i]);
+      rotate(a.rope, k[i], a.head, batch_->positions[i]);
+      if (limits_.kv == KvFormat::q8)
+        for (Vector* row : {&k[i], &v[i]}) as_kept(*row);
+      const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
+      std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
+      std::copy(v[i].begin(), v[i].end(), cache.values.begin() + long(slot * v[i].size()));
+    }
+    attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
+    parallel_for(x_.size() * a.heads, 0,
+                 [&](size_t item) { attend_head(a, cache, item / a.heads, uint32_t(item % a.heads)); });
+  }
+
+  void attend_head(const Attention& a, const ReferenceKv& cache, size_t row, uint32_t head) {
+    const uint32_t kv = head / (a.heads / a.kv_heads), position = batch_->positions[row];
     const uint32_t first = a.window && position >= a.window ? position - a.window + 1 : 0;
     const float* q = q_[row].data() + uint64_t(head) * a.head;
     std::vector<double> scores;
     for (uint32_t p = first; p <= position; ++p) {
-      const float* k = caches_[index].keys.data() + (slot_of(batch_.sequences[row], p) * a.kv_heads + kv) * a.head;
+      const float* k = cache.keys.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.head;
       double sum = 0;
       for (uint32_t i = 0; i < a.head; ++i) sum += double(q[i]) * k[i];
       scores.push_back(capped(sum * a.scale, a.softcap));
@@ -275,8 +279,7 @@ class Reference : public Backend {
     softmax(scores);
     std::vector<double> sum(a.value_head);
     for (uint32_t p = first; p <= position; ++p) {
-      const float* v =
-          caches_[index].values.data() + (slot_of(batch_.sequences[row], p) * a.kv_heads + kv) * a.value_head;
+      const float* v = cache.values.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.value_head;
       for (uint32_t i = 0; i < a.value_head; ++i) sum[i] += scores[p - first] * v[i];
     }
     float* out = attended_[row].data() + uint64_t(head) * a.value_head;
@@ -294,37 +297,42 @@ class Reference : public Backend {
     return ups;
   }
 
-  static Vector mixture(const FeedForward& f, const Vector& x) {
-    const Vector scores = product(f.router, x.data());
-    std::vector<double> shares(scores.begin(), scores.end());
-    softmax(shares);
-    std::vector<uint32_t> order(shares.size());
+  static Vector mixture(const Mixture& m, const Vector& x) {
+    const Vector scores = product(m.router, x.data());
+    std::vector<double> weights(scores.begin(), scores.end());
+    softmax(weights);
+    std::vector<uint32_t> order(weights.size());
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return shares[a] > shares[b]; });
-    order.resize(f.used);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return weights[a] > weights[b]; });
+    order.resize(m.routing.used);
     double sum = 1;
-    if (f.weights_sum_to_one)
-      sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + shares[e]; });
+    if (m.routing.weights_sum_to_one)
+      sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + weights[e]; });
     Vector out(x.size());
     for (uint32_t expert : order) {
-      const Vector inner =
-          gated(f.gate_experts.expert(expert), {}, f.up_experts.expert(expert), {}, f.activation, {x})[0];
-      add(out, product(f.down_experts.expert(expert), inner.data()), static_cast<float>(shares[expert] / sum));
+      const Vector inner = gated(m.gate.expert(expert), {}, m.up.expert(expert), {}, m.activation, {x})[0];
+      add_scaled(out, product(m.down.expert(expert), inner.data()), static_cast<float>(weights[expert] / sum));
     }
-    if (!f.shared_router.empty()) {
-      double score = 0;
-      for (size_t i = 0; i < x.size(); ++i) score += double(f.shared_router[i]) * x[i];
-      const Vector inner = gated(f.gate, {}, f.up, {}, f.activation, {x})[0];
-      add(out, product(f.down, inner.data()), static_cast<float>(1 / (1 + std::exp(-score))));
+    if (m.shared) {
+      double weight = 1;
+      if (!m.shared_router.empty()) {
+        double score = 0;
+        for (size_t i = 0; i < x.size(); ++i) score += double(m.shared_router[i]) * x[i];
+        weight = 1 / (1 + std::exp(-score));
+      }
+      const FeedForward& f = *m.shared;
+      std::vector<Vector> result;
+      products(f.down, f.down_bias, gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, {x}), result);
+      add_scaled(out, result[0], static_cast<float>(weight));
     }
     return out;
   }
 
   const Model& model_;
   Limits limits_;
-  Batch batch_;
-  std::vector<Cache> caches_;
-  std::vector<Vector> x_, h_, q_, attended_, inner_, mixture_input_;  // by row; x_ is the residual
+  const Batch* batch_ = nullptr;                              // of the step under way
+  std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
+  std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
   Vector logits_, states_;
 };
 

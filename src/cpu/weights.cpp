@@ -16,10 +16,9 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
                            const std::function<void(uint64_t, uint64_t)>& progress)
     : isa_(isa), exact_(exact) {
   for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    layers.push_back({add(a.q), add(a.k), add(a.v), add(a.output), add(f.gate), add(f.up), add(f.down), add(f.router),
-                      add(f.gate_experts), add(f.up_experts), add(f.down_experts)});
+    std::vector<SublayerWeights>& to = layers.emplace_back();
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      std::visit([&](const auto& kind) { to.emplace_back(add(kind)); }, sublayer);
   }
   output = add(model.output);
   if (model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32) embedding = output;
@@ -40,7 +39,7 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
       const uint64_t first = item * tiles_at_once, count = std::min(tiles_at_once, weights.tiles() - first);
       pack_tiles(source, weights, first, count, arena_.data() + at);
       const uint64_t row = first * weights.tile_rows, rows = std::min(count * weights.tile_rows, weights.rows - row);
-      files.release(source.part(row, rows).data);
+      files.release(source.slice(row, rows).data);
     });
     files.release(source.data);  // with the pages between two pieces
     at += packed_size(weights);
@@ -57,10 +56,21 @@ const Weights* ModelWeights::add(const model::Matrix& matrix) {
   return found = &all_.back();
 }
 
-std::vector<const Weights*> ModelWeights::add(const model::Experts& experts) {
-  std::vector<const Weights*> each;
-  for (uint64_t i = 0; i < experts.count; ++i) each.push_back(add(experts.expert(i)));
-  return each;
+AttentionWeights ModelWeights::add(const model::Attention& a) {
+  return {&a, attentions_++, add(a.q), add(a.k), add(a.v), add(a.output)};
+}
+
+FeedForwardWeights ModelWeights::add(const model::FeedForward& f) { return {&f, add(f.gate), add(f.up), add(f.down)}; }
+
+MixtureWeights ModelWeights::add(const model::Mixture& m) {
+  const auto each = [&](const model::Experts& experts) {
+    std::vector<const Weights*> all;
+    for (uint64_t i = 0; i < m.up.count; ++i) all.push_back(add(experts.expert(i)));
+    return all;
+  };
+  MixtureWeights to{&m, add(m.router), each(m.gate), each(m.up), each(m.down), {}};
+  if (m.shared) to.shared = add(*m.shared);
+  return to;
 }
 
 }  // namespace heddle::cpu

@@ -3,6 +3,8 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "cpu/pack.h"
@@ -11,11 +13,23 @@
 
 namespace heddle::cpu {
 
-struct LayerWeights {
-  const Weights *q = nullptr, *k = nullptr, *v = nullptr, *output = nullptr;
-  const Weights *gate = nullptr, *up = nullptr, *down = nullptr, *router = nullptr;  // null: none
-  std::vector<const Weights*> gate_experts, up_experts, down_experts;
+// The packed weights of a sublayer, beside what the model says of it.
+struct AttentionWeights {
+  const model::Attention* model;
+  uint32_t index;  // as each_attention() counts: its KV cache and its rotation have the same index
+  const Weights *q, *k, *v, *output;
 };
+struct FeedForwardWeights {
+  const model::FeedForward* model;
+  const Weights *gate, *up, *down;  // gate: null where the sublayer has none
+};
+struct MixtureWeights {
+  const model::Mixture* model;
+  const Weights* router;
+  std::vector<const Weights*> gate, up, down;  // of each expert; gate: null where they have none
+  std::optional<FeedForwardWeights> shared;
+};
+using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights>;
 
 class ModelWeights {
  public:
@@ -25,7 +39,7 @@ class ModelWeights {
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
 
-  std::vector<LayerWeights> layers;
+  std::vector<std::vector<SublayerWeights>> layers;
   const Weights* output = nullptr;
   const Weights* embedding = nullptr;  // null where the output is another matrix: then rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
@@ -33,10 +47,13 @@ class ModelWeights {
 
  private:
   const Weights* add(const model::Matrix& matrix);
-  std::vector<const Weights*> add(const model::Experts& experts);
+  AttentionWeights add(const model::Attention& attention);
+  FeedForwardWeights add(const model::FeedForward& feed_forward);
+  MixtureWeights add(const model::Mixture& mixture);
 
   const Isa& isa_;
   bool exact_;
+  uint32_t attentions_ = 0;
   std::deque<Weights> all_;
   std::deque<model::Matrix> sources_;
   std::map<const uint8_t*, const Weights*> known_;  // tied weights are packed once

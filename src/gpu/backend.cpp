@@ -28,9 +28,9 @@ Memory count(DeviceModel& described, const Model& model, const Limits& limits, c
   // the stage of the upload is gone before the cache is made
   const uint64_t work = sizes.bytes(), stage = upload_bytes(described);
   uint64_t kv = 0;
-  for (const model::Layer& layer : model.layers)
-    for (uint32_t head : {layer.attention.head, layer.attention.value_head})
-      kv += allocated(cache_bytes(limits, layer.attention.kv_heads, head));
+  model::each_attention(model, [&](const model::Attention& a) {
+    for (uint32_t head : {a.head, a.value_head}) kv += allocated(cache_bytes(limits, a.kv_heads, head));
+  });
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -49,23 +49,23 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       weights_(describe_weights(model)) {
   if (options.exact && options.deterministic)
     throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
-  for (const model::Layer& layer : model.layers) {
-    if (layer.parallel && layer.ffn.router)
+  for (const model::Layer& layer : model.layers)
+    if (layer.parallel && layer.find<model::Mixture>())
       throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
-    for (uint32_t head : {layer.attention.head, layer.attention.value_head})
+  model::each_attention(model, [&](const model::Attention& a) {
+    for (uint32_t head : {a.head, a.value_head})
       if (limits.kv == model::KvFormat::q8 && head % 32)
         throw Error("{}: a KV cache of q8 has a scale for each 32 values, but this model's heads have {}", model.name,
                     head);
-  }
+  });
   expect_room();
-  upload(weights_, model, library_, stream_, options.progress);
+  upload(weights_, library_, stream_, options.progress);
   work_.emplace(context_, sizes_);
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
+  model::each_attention(model, [&](const model::Attention& a) {
     // zeros: kernels may read, and leave out, what no token has written
     keys_.emplace_back(context_, cache_bytes(limits, a.kv_heads, a.head)).fill(0);
     values_.emplace_back(context_, cache_bytes(limits, a.kv_heads, a.value_head)).fill(0);
-  }
+  });
   phases_.emplace(model, limits_, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact,
                   options.deterministic);
   load_kernels();
@@ -83,10 +83,16 @@ std::vector<uint32_t> Gpu::kinds_of_layers() {
   std::vector<uint32_t> firsts;
   std::set<std::string> seen;
   for (uint32_t i = 0; i < model_.layers.size(); ++i) {
-    const model::Attention& a = model_.layers[i].attention;
     DeviceLayer& layer = weights_.layers[i];
-    std::string kind = fmt::format("{} {} {} {} {} {} {} {}", a.head, a.value_head, a.heads, a.kv_heads, a.window,
-                                   a.softcap != 0, layer.rotary, model_.layers[i].parallel);
+    std::string kind = fmt::format("{}", model_.layers[i].parallel);
+    for (const DeviceSublayer& sublayer : layer.sublayers) {
+      kind += fmt::format(" | {}", sublayer.index());
+      if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
+        const model::Attention& a = *device->model;
+        kind += fmt::format(" {} {} {} {} {} {} {}", a.head, a.value_head, a.heads, a.kv_heads, a.window,
+                            a.softcap != 0, device->rotary);
+      }
+    }
     for (const DeviceNorm* norm : layer.norms()) kind += fmt::format(" {} {}", int(norm->kind), norm->bias.empty());
     for (const Weights* w : layer.all())
       kind += fmt::format(" {} {}x{} {}", int(w->shape.format), w->shape.rows, w->shape.cols, w->bias.empty());
@@ -96,10 +102,10 @@ std::vector<uint32_t> Gpu::kinds_of_layers() {
 }
 
 // Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
-void Gpu::load_attention(uint32_t layer) {
+void Gpu::load_attention(const DeviceAttention& attention) {
   if (options_.deterministic || options_.exact) return;  // one shape; or few rows
   // from so many streams on the shape is the same
-  const uint32_t kv_heads = std::max(model_.layers[layer].attention.kv_heads, 1u);
+  const uint32_t kv_heads = std::max(attention.model->kv_heads, 1u);
   const uint32_t most = std::min(std::max(some_rows, 2 * context_.info().sms / kv_heads), sizes_.rows);
   // where cluster_choice and prompt_splits change their minds
   for (uint32_t longest : {1u, 129u, 257u, 513u, short_length + 1, 2048u, 4096u, middle_length + 1}) {
@@ -112,14 +118,15 @@ void Gpu::load_attention(uint32_t layer) {
                 .row_tables = streams <= some_rows,
                 .longest = longest};
       phases_->begin(rows);
-      phases_->attend(layer);
+      phases_->attend(attention);
       if (streams == sizes_.rows) continue;
       rows.count = rows.tiles = streams + 1, rows.each_own = false;
-      for (bool row_tables : {true, false}) rows.row_tables = row_tables, phases_->begin(rows), phases_->attend(layer);
+      for (bool row_tables : {true, false})
+        rows.row_tables = row_tables, phases_->begin(rows), phases_->attend(attention);
     }
     for (uint32_t tiles : {1u, 2u, 4u, 8u}) {
       phases_->begin({.count = 2, .longest = longest, .tiles = tiles});
-      phases_->attend(layer);
+      phases_->attend(attention);
     }
   }
 }
@@ -154,7 +161,9 @@ void Gpu::load_kernels() {
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
     for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob}, false);
   const std::vector<uint32_t> layers = kinds_of_layers();
-  for (uint32_t layer : layers) load_attention(layer);
+  for (uint32_t layer : layers)
+    for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)
+      if (const auto* attention = std::get_if<DeviceAttention>(&sublayer)) load_attention(*attention);
   load_prompts(layers);
   phases_->keep_states();
   phases_->wanted = nullptr;
@@ -244,7 +253,7 @@ std::span<const float> Gpu::result() {
 void Gpu::copy_block(uint32_t from, uint32_t to) {
   check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
   if (from == to) return;
-  for (size_t i = 0; i < model_.layers.size(); ++i)
+  for (size_t i = 0; i < keys_.size(); ++i)
     for (const cuda::Buffer* cache : {&keys_[i], &values_[i]}) {
       auto copy = [&](uint64_t start, uint64_t bytes) {
         const uint64_t block = bytes / limits_.kv_blocks;

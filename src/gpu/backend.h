@@ -35,20 +35,11 @@ class Gpu : public model::Backend {
   void embed() override {
     if (!replay_ && rows_.count) phases_->embed();
   }
-  void qkv(uint32_t layer) override {
-    if (!replay_ && rows_.count) phases_->qkv(layer);
+  void compute(uint32_t layer, uint32_t sublayer) override {
+    if (!replay_ && rows_.count) phases_->compute(layer, sublayer);
   }
-  void attend(uint32_t layer) override {
-    if (!replay_ && rows_.count) phases_->attend(layer);
-  }
-  void output_add(uint32_t layer) override {
-    if (!replay_ && rows_.count) phases_->output_add(layer);
-  }
-  void ffn_in(uint32_t layer) override {
-    if (!replay_ && rows_.count) phases_->ffn_in(layer);
-  }
-  void ffn_out_add(uint32_t layer) override {
-    if (!replay_ && rows_.count) phases_->ffn_out_add(layer);
+  void add(uint32_t layer, uint32_t sublayer) override {
+    if (!replay_ && rows_.count) phases_->add(layer, sublayer);
   }
 
   void keep_states() override {
@@ -119,7 +110,7 @@ class Gpu : public model::Backend {
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
   std::vector<uint32_t> kinds_of_layers();
-  void load_attention(uint32_t layer);
+  void load_attention(const DeviceAttention& attention);
   void load_prompts(const std::vector<uint32_t>& layers);
   void record_step(uint32_t rows, uint32_t longest, const PickKind& kind);
   // The graph of a step that picks by itself.
@@ -136,7 +127,7 @@ class Gpu : public model::Backend {
   WorkSizes sizes_;
   DeviceModel weights_;
   std::optional<Work> work_;
-  std::vector<cuda::Buffer> keys_, values_;
+  std::vector<cuda::Buffer> keys_, values_;  // of each attention
   std::optional<Phases> phases_;
   std::optional<Staging> staging_;
   std::vector<std::vector<uint32_t>> tables_;  // as they are on the device

@@ -22,10 +22,10 @@ bool head_suits(const model::Attention& a) {
 
 }  // namespace
 
-Phases::Queries Phases::queries(uint32_t index) const {
-  const auto q_rows = uint32_t(model_.layers[index].attention.q.rows);
+Phases::Queries Phases::queries(const DeviceAttention& attention) const {
+  const auto q_rows = uint32_t(attention.model->q.rows);
   // few rows have q apart, unless `product` leaves k and v behind it
-  if (few() && !(q8() && weights_.layers[index].joined_qkv)) return {work_.q.address(), q_rows};
+  if (few() && !(q8() && attention.joined_qkv)) return {work_.q.address(), q_rows};
   return {work_.qkv.address(), sizes_.qkv};
 }
 
@@ -33,41 +33,53 @@ uint64_t Phases::scales(const cuda::Buffer& cache) const {
   return q8() ? cache.address() + cache.bytes() / 34 * 32 : 0;  // behind the values: 2 bytes for each 32
 }
 
-void Phases::qkv(uint32_t index) {
-  name("qkv", int(index));
-  const model::Attention& a = model_.layers[index].attention;
-  DeviceLayer& layer = weights_.layers[index];
-  const In in{.address = work_.h.address(), .stride = sizes_.width, .norm = &layer.attention_norm};
-  const auto [q, q_stride] = queries(index);
-  if (few() && layer.joined_qkv) {
-    const Weights* second = layer.qkv.size() > 1 ? &layer.qkv[1] : nullptr;
-    product(layer.qkv[0], second, in, {.kind = Product::qkv, .y = q, .stride = q_stride}, rows_.count, &a);
-    if (q8()) write_heads(index, true);
+void Phases::compute(const DeviceAttention& attention) {
+  qkv(attention);
+  attend(attention);
+}
+
+void Phases::add(const DeviceAttention& attention, float scale) {
+  name("output");
+  const model::Attention& a = *attention.model;
+  add_to_residual(attention.output, {.address = work_.attended.address(), .stride = stride_of(a.heads * a.value_head)},
+                  attention.output_norm, scale);
+}
+
+void Phases::qkv(const DeviceAttention& attention) {
+  name("qkv");
+  const In in{.address = work_.h.address(), .stride = sizes_.width, .norm = &attention.norm};
+  const auto [q, q_stride] = queries(attention);
+  const std::vector<Weights>& all = attention.qkv;
+  if (few() && attention.joined_qkv) {
+    const Weights* second = all.size() > 1 ? &all[1] : nullptr;
+    product(all[0], second, in, {.kind = Product::qkv, .y = q, .stride = q_stride}, rows_.count, &attention);
+    if (q8()) write_heads(attention, true);
     return;
   }
   const uint64_t y = work_.qkv.address();
   if (few()) {
-    product(layer.qkv[0], nullptr, in, {.y = q, .stride = q_stride}, rows_.count);
+    product(all[0], nullptr, in, {.y = q, .stride = q_stride}, rows_.count);
     for (size_t i : {1u, 2u})
-      product(layer.qkv[i], nullptr, in, {.y = y + layer.qkv[i].first_place * 4ull, .stride = sizes_.qkv}, rows_.count);
+      product(all[i], nullptr, in, {.y = y + all[i].first_place * 4ull, .stride = sizes_.qkv}, rows_.count);
   } else {
     halve(in, model_.width, rows_.count);
-    for (const Weights& w : layer.qkv) large_product(w, y, sizes_.qkv, false, rows_.count);
+    for (const Weights& w : all) large_product(w, y, sizes_.qkv, false, rows_.count);
   }
-  write_heads(index, false);
+  write_heads(attention, false);
 }
 
-void Phases::write_heads(uint32_t index, bool finished) {
-  const model::Attention& a = model_.layers[index].attention;
-  const DeviceLayer& layer = weights_.layers[index];
-  const auto [q, q_stride] = queries(index);
+void Phases::write_heads(const DeviceAttention& attention, bool finished) {
+  const model::Attention& a = *attention.model;
+  const DeviceNorm &q_norm = attention.q_norm, &k_norm = attention.k_norm;
+  const cuda::Buffer &keys = keys_[attention.index], &values = values_[attention.index];
+  const auto [q, q_stride] = queries(attention);
   const uint64_t y = work_.qkv.address();
-  const bool over_all = (layer.q_norm && layer.q_norm.size != a.head) || (layer.k_norm && layer.k_norm.size != a.head);
-  const kernels::Heads spec{.q_norm = finished ? 0 : norm_kind(layer.q_norm.kind),
-                            .k_norm = finished ? 0 : norm_kind(layer.k_norm.kind),
+  const bool over_all = (q_norm && q_norm.size != a.head) || (k_norm && k_norm.size != a.head);
+  const kernels::Heads spec{.q_norm = finished ? 0 : norm_kind(q_norm.kind),
+                            .k_norm = finished ? 0 : norm_kind(k_norm.kind),
                             .over = over_all ? kernels::Heads::all_heads : kernels::Heads::each_head,
-                            .bias = !layer.q_norm.bias.empty() || !layer.k_norm.bias.empty(),
-                            .rotation = finished || layer.rotary == 0               ? kernels::Heads::none
+                            .bias = !q_norm.bias.empty() || !k_norm.bias.empty(),
+                            .rotation = finished || attention.rotary == 0           ? kernels::Heads::none
                                         : a.rope.style == model::Rope::Style::pairs ? kernels::Heads::pairs
                                                                                     : kernels::Heads::halves,
                             .kv = q8() ? kernels::kv_q8 : kernels::kv_f16,
@@ -75,18 +87,18 @@ void Phases::write_heads(uint32_t index, bool finished) {
   launch(spec, {.q = {q},
                 .k = {y + a.q.rows * 4},
                 .v = {y + (a.q.rows + a.k.rows) * 4},
-                .q_weight = {layer.q_norm.device_weight.address()},
-                .q_bias = {layer.q_norm.device_bias.address()},
-                .k_weight = {layer.k_norm.device_weight.address()},
-                .k_bias = {layer.k_norm.device_bias.address()},
-                .turns = {layer.turns.address()},
+                .q_weight = {q_norm.device_weight.address()},
+                .q_bias = {q_norm.device_bias.address()},
+                .k_weight = {k_norm.device_weight.address()},
+                .k_bias = {k_norm.device_bias.address()},
+                .turns = {attention.turns.address()},
                 .positions = {work_.positions.address()},
                 .sequences = {work_.sequences.address()},
                 .table = {work_.table.address()},
-                .k_cache = {keys_[index].address()},
-                .v_cache = {values_[index].address()},
-                .k_scale = {scales(keys_[index])},
-                .v_scale = {scales(values_[index])},
+                .k_cache = {keys.address()},
+                .v_cache = {values.address()},
+                .k_scale = {scales(keys)},
+                .v_scale = {scales(values)},
                 .rows = rows_.count,
                 .heads = a.heads,
                 .kv_heads = a.kv_heads,
@@ -95,21 +107,22 @@ void Phases::write_heads(uint32_t index, bool finished) {
                 .q_stride = q_stride,
                 .k_stride = sizes_.qkv,
                 .v_stride = sizes_.qkv,
-                .dimensions = layer.rotary,
+                .dimensions = attention.rotary,
                 .page_size = limits_.block_tokens,
                 .table_stride = sizes_.table_stride,
-                .q_epsilon = layer.q_norm.epsilon,
-                .k_epsilon = layer.k_norm.epsilon,
+                .q_epsilon = q_norm.epsilon,
+                .k_epsilon = k_norm.epsilon,
                 .magnitude = float(a.rope.magnitude)});
 }
 
-void Phases::attend(uint32_t index) {
-  name("attend", int(index));
-  const model::Attention& a = model_.layers[index].attention;
-  const auto [q, q_stride] = queries(index);
+void Phases::attend(const DeviceAttention& attention) {
+  name("attend");
+  const model::Attention& a = *attention.model;
+  const cuda::Buffer &keys = keys_[attention.index], &values = values_[attention.index];
+  const auto [q, q_stride] = queries(attention);
   const uint32_t out_stride = stride_of(a.heads * a.value_head), kv = q8() ? kernels::kv_q8 : kernels::kv_f16;
-  const uint64_t values = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
-  const uint64_t bytes = q8() ? values / 32 * 34 : values * 2;
+  const uint64_t read = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
+  const uint64_t bytes = q8() ? read / 32 * 34 : read * 2;
   // rows that are the newest of their sequences, and if need be all others too
   uint32_t newest = rows_.each_own || deterministic_ ? rows_.count : rows_.single;
   if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
@@ -127,10 +140,10 @@ void Phases::attend(uint32_t index) {
     launch(spec,
            {.out = {work_.attended.address()},
             .q = {q},
-            .k = {keys_[index].address()},
-            .v = {values_[index].address()},
-            .k_scale = {scales(keys_[index])},
-            .v_scale = {scales(values_[index])},
+            .k = {keys.address()},
+            .v = {values.address()},
+            .k_scale = {scales(keys)},
+            .v_scale = {scales(values)},
             .table = {work_.table.address()},
             .sequence_of = {work_.sequences.address()},
             .lengths = {work_.lengths.address()},
@@ -156,10 +169,10 @@ void Phases::attend(uint32_t index) {
     spec.splits = kernels::prompt_splits(spec, rows_.tiles - newest, a.heads, seen, sms_);
     launch(spec, {.out = {work_.attended.address()},
                   .q = {q},
-                  .k = {keys_[index].address()},
-                  .v = {values_[index].address()},
-                  .k_scale = {scales(keys_[index])},
-                  .v_scale = {scales(values_[index])},
+                  .k = {keys.address()},
+                  .v = {values.address()},
+                  .k_scale = {scales(keys)},
+                  .v_scale = {scales(values)},
                   .table = {work_.table.address()},
                   .tiles = {work_.tiles.address() + newest * sizeof(kernels::PromptTile)},
                   .tile_count = rows_.tiles - newest,
@@ -185,10 +198,10 @@ void Phases::attend(uint32_t index) {
   launch(spec,
          {.out = {work_.attended.address()},
           .q = {q},
-          .k_cache = {keys_[index].address()},
-          .v_cache = {values_[index].address()},
-          .k_scale = {scales(keys_[index])},
-          .v_scale = {scales(values_[index])},
+          .k_cache = {keys.address()},
+          .v_cache = {values.address()},
+          .k_scale = {scales(keys)},
+          .v_scale = {scales(values)},
           .positions = {work_.positions.address()},
           .sequences = {work_.sequences.address()},
           .table = {work_.table.address()},

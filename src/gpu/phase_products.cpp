@@ -30,21 +30,27 @@ void Phases::append_product(const Product& spec, const Product::Args& args, uint
   large_ = !large_;  // see product_choice
 }
 
-void Phases::put_attention(Product::Args& args, const model::Attention& attention, uint32_t first_row,
+void Phases::put_attention(Product::Args& args, const DeviceAttention& attention, uint32_t first_row,
                            uint32_t table_row, uint32_t table_stride) const {
-  const DeviceLayer& layer = weights_.layers[size_t(layer_)];
-  args.turns = {layer.turns.address()};
+  const model::Attention& a = *attention.model;
+  args.turns = {attention.turns.address()};
   args.positions = {work_.positions.address() + first_row * 4ull};
   args.table = {work_.table.address() + uint64_t(table_row) * sizes_.table_stride * 4};
-  args.k = {keys_[size_t(layer_)].address()}, args.v = {values_[size_t(layer_)].address()};
-  args.q_rows = uint32_t(attention.q.rows), args.k_rows = uint32_t(attention.k.rows);
-  args.head = attention.head, args.value_head = attention.value_head, args.rotary = layer.rotary;
-  args.kv_heads = attention.kv_heads, args.page_size = limits_.block_tokens, args.table_stride = table_stride;
-  args.magnitude = float(attention.rope.magnitude);
+  args.k = {keys_[attention.index].address()};
+  args.v = {values_[attention.index].address()};
+  args.q_rows = uint32_t(a.q.rows);
+  args.k_rows = uint32_t(a.k.rows);
+  args.head = a.head;
+  args.value_head = a.value_head;
+  args.rotary = attention.rotary;
+  args.kv_heads = a.kv_heads;
+  args.page_size = limits_.block_tokens;
+  args.table_stride = table_stride;
+  args.magnitude = float(a.rope.magnitude);
 }
 
 void Phases::mma_product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
-                         const model::Attention* attention, std::optional<uint32_t> list) {
+                         const DeviceAttention* attention, std::optional<uint32_t> list) {
   const uint32_t cols = w.shape.cols;
   uint32_t done = 0, grouped = 0;
   for (const Weights* part : {&w, second}) {
@@ -55,7 +61,7 @@ void Phases::mma_product(const Weights& w, const Weights* second, const In& in, 
                              .y_bf16 = out.bf16,
                              .bias = !w.bias.empty(),
                              .cache = !q8(),
-                             .halves = attention && attention->rope.style == model::Rope::Style::halves,
+                             .halves = attention && attention->model->rope.style == model::Rope::Style::halves,
                              .chained = chained};
     spec = kernels::mma_product_choice(spec, part->shape.rows, cols, rows, sms_);
     if (spec.columns != grouped) halve(in, cols, rows, list, spec.tile_cols, grouped = spec.columns);
@@ -80,7 +86,7 @@ void Phases::mma_product(const Weights& w, const Weights* second, const In& in, 
 }
 
 void Phases::product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
-                     const model::Attention* attention) {
+                     const DeviceAttention* attention) {
   if (on_matrix_units(rows)) return mma_product(w, second, in, out, rows, attention);
   Product what{.format = uint32_t(w.shape.format),
                .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
@@ -92,7 +98,7 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
                .bias = !w.bias.empty(),
                .chained = chained};
   if (second) what.second = uint32_t(second->shape.format), what.mixed = 1;
-  if (attention) what.halves = attention->rope.style == model::Rope::Style::halves, what.cache = !q8();
+  if (attention) what.halves = attention->model->rope.style == model::Rope::Style::halves, what.cache = !q8();
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
   // vectors that are not aligned are done one by one
   const uint32_t most = in.stride % 8 ? 1 : kernels::product_most_columns(what, cols);

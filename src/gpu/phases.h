@@ -43,12 +43,10 @@ class Phases {
 
   void begin(const Rows& rows);
   void embed();
-  void qkv(uint32_t layer);
-  void attend(uint32_t layer);
-  void output_add(uint32_t layer);
-  void ffn_in(uint32_t layer);
-  void ffn_out_add(uint32_t layer);
-  void keep_states();  // of all rows, to work.result
+  void compute(uint32_t layer, uint32_t sublayer);
+  void add(uint32_t layer, uint32_t sublayer);
+  void attend(const DeviceAttention& attention);  // the part of compute() whose kernel depends on the lengths
+  void keep_states();                             // of all rows, to work.result
   // Of `count` rows: those that work.outputs names from `first` on, or `from_row` on where they follow each other.
   void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
 
@@ -66,7 +64,7 @@ class Phases {
   std::vector<kernels::AnySpec>* wanted = nullptr;
   cuda::Plan plan;
   std::vector<LaunchNote> notes;  // one per launch
-  void name(const std::string& phase, int layer = -1) { phase_ = phase, layer_ = layer; }
+  void name(const std::string& phase) { phase_ = phase; }
 
   // Positions up to which attention runs as for `longest`.
   uint32_t attention_class(uint32_t longest) const;
@@ -91,11 +89,20 @@ class Phases {
     uint64_t address;
     uint32_t stride;
   };
-  Queries queries(uint32_t layer) const;
+  Queries queries(const DeviceAttention& attention) const;
   bool q8() const { return limits_.kv == model::KvFormat::q8; }
   uint64_t scales(const cuda::Buffer& cache) const;  // of a q8 cache; else 0
+  void compute(const DeviceAttention& a);
+  void compute(const DeviceFeedForward& f);
+  void compute(const DeviceMixture& m);
+  void add(const DeviceAttention& a, float scale);
+  void add(const DeviceFeedForward& f, float scale);
+  void add(const DeviceMixture& m, float scale);
+  void qkv(const DeviceAttention& attention);
+  // gate and up of `in`, and activation, to work.act.
+  void feed_forward_in(const DeviceFeedForward& f, const In& in);
   // Norm, rotation, and k and v to the cache. `finished`: they only have to go there.
-  void write_heads(uint32_t layer, bool finished);
+  void write_heads(const DeviceAttention& attention, bool finished);
   // Rows whose products take the weights as they are and do all that follows; more than these take them unpacked.
   bool few() const { return rows_.count <= some_rows || exact_ || deterministic_; }
   // Whether a product of so many of them goes to the matrix units.
@@ -104,11 +111,11 @@ class Phases {
   // W x with what follows, by the ring product or by the matrix units. `second`: rows of another format below those of
   // w.
   void product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
-               const model::Attention* attention = nullptr);
+               const DeviceAttention* attention = nullptr);
   // The same on the matrix units. `list`: rows of `in` that work.outputs names from there on.
   void mma_product(const Weights& w, const Weights* second, const In& in, const Out& out, uint32_t rows,
-                   const model::Attention* attention = nullptr, std::optional<uint32_t> list = {});
-  void put_attention(kernels::Product::Args& args, const model::Attention& attention, uint32_t first_row,
+                   const DeviceAttention* attention = nullptr, std::optional<uint32_t> list = {});
+  void put_attention(kernels::Product::Args& args, const DeviceAttention& attention, uint32_t first_row,
                      uint32_t table_row, uint32_t table_stride) const;
   void expert_product(const Weights& w, const In& in, uint32_t x_share, const Out& out, uint32_t first,
                       uint32_t vectors);
@@ -120,11 +127,9 @@ class Phases {
   // W x, then norm, and added to h.
   void add_to_residual(const Weights& w, const In& in, const DeviceNorm& norm, float scale);
   void norm_add(const DeviceNorm& norm, float scale);
-  void activate(uint64_t y, uint32_t stride, uint64_t gate, uint64_t up, uint32_t in_stride, uint32_t rows,
-                uint32_t cols);
-  void mixture(uint32_t layer);
+  void activate(model::Activation activation, uint64_t y, uint32_t stride, uint64_t gate, uint64_t up,
+                uint32_t in_stride, uint32_t rows, uint32_t cols);
   void append_product(const kernels::Product& spec, const kernels::Product::Args& args, uint64_t bytes);
-  uint32_t activation_of(const model::FeedForward& f) const;
 
   const model::Model& model_;
   const model::Limits& limits_;
@@ -139,7 +144,7 @@ class Phases {
   Rows rows_;
   std::string phase_;
   int layer_ = -1;
-  bool act_bf16_ = false;  // how the last ffn_in left its result
+  bool act_bf16_ = false;  // how the last feed_forward_in left its result
   bool large_ = false;     // whose turn it is among the products
 };
 

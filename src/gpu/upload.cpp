@@ -97,8 +97,7 @@ class Uploader {
 
 uint64_t upload_bytes(DeviceModel& model) { return model.largest_part(); }
 
-void upload(DeviceModel& model, const model::Model& from, Library& library, cuda::Stream& stream,
-            const Progress& progress) {
+void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Progress& progress) {
   const bool tied = model.output.parts[0].from.data.data() == model.embedding.parts[0].from.data.data();
   uint64_t all = 0;
   std::vector<kernels::AnySpec> packers;
@@ -120,10 +119,10 @@ void upload(DeviceModel& model, const model::Model& from, Library& library, cuda
   for (DeviceLayer& layer : model.layers)
     for (DeviceNorm* n : layer.norms()) up.norm(*n);
   up.norm(model.norm);
-  for (size_t i = 0; i < model.layers.size(); ++i) {
-    const model::Rope& rope = from.layers[i].attention.rope;
-    if (model.layers[i].rotary) model.layers[i].turns = up.vector(RopeFrequencies{.radians = rope.radians}.turns());
-  }
+  for (DeviceLayer& layer : model.layers)
+    for (DeviceSublayer& sublayer : layer.sublayers)
+      if (auto* a = std::get_if<DeviceAttention>(&sublayer); a && a->rotary)
+        a->turns = up.vector(RopeFrequencies{.radians = a->model->rope.radians}.turns());
   stream.synchronize();  // the pinned slots and the stage end here
   model.made.clear();
 }

@@ -11,8 +11,7 @@ namespace heddle::gpu {
 using Progress = std::function<void(uint64_t done, uint64_t all)>;  // bytes
 
 // Everything the model has; buffers are made here. The host's descriptions of parts are gone afterwards.
-void upload(DeviceModel& model, const model::Model& from, Library& library, cuda::Stream& stream,
-            const Progress& progress);
+void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Progress& progress);
 
 // Beside the weights, while they are uploaded.
 uint64_t upload_bytes(DeviceModel& model);

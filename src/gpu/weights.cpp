@@ -73,7 +73,7 @@ DeviceNorm norm_of(const model::Norm& from, uint32_t size) {
   return n;
 }
 
-void describe_qkv(const model::Attention& a, DeviceLayer& to) {
+void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   const bool turned = a.rope.style != model::Rope::Style::none;
   to.rotary = turned ? a.rope.dimensions : 0;
   to.q_norm = norm_of(a.q_norm, a.head), to.k_norm = norm_of(a.k_norm, a.head);
@@ -103,31 +103,53 @@ void describe_qkv(const model::Attention& a, DeviceLayer& to) {
   append_bias(to.qkv[1], a.v_bias, v_rows, any_bias);
 }
 
-void describe_ffn(const model::FeedForward& f, DeviceLayer& to, std::vector<std::vector<float>>& made) {
-  if (f.up) {
-    to.joined_gate = can_join_gate(f.gate, f.up);
-    if (to.joined_gate) {
-      const bool any = !f.gate_bias.empty() || !f.up_bias.empty();
-      to.ffn_in.push_back(joined({f.gate, f.up}, gate_places(uint32_t(f.up.rows))));
-      append_bias(to.ffn_in[0], f.gate_bias, f.gate.rows, any), append_bias(to.ffn_in[0], f.up_bias, f.up.rows, any);
-    } else {
-      to.ffn_in.push_back(plain(f.up, f.up_bias));
-      if (f.gate) to.ffn_in.push_back(plain(f.gate, f.gate_bias));
-    }
-    to.down = plain(f.down, f.down_bias);
+DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t width) {
+  DeviceAttention to;
+  to.model = &a;
+  to.index = d.attentions++;
+  to.norm = norm_of(a.norm, width);
+  to.output_norm = norm_of(a.output_norm, width);
+  describe_qkv(a, to);
+  to.output = plain(a.output, a.output_bias);
+  return to;
+}
+
+DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t width) {
+  DeviceFeedForward to;
+  to.model = &f;
+  to.norm = norm_of(f.norm, width);
+  to.output_norm = norm_of(f.output_norm, width);
+  to.joined_gate = can_join_gate(f.gate, f.up);
+  if (to.joined_gate) {
+    const bool any = !f.gate_bias.empty() || !f.up_bias.empty();
+    to.in.push_back(joined({f.gate, f.up}, gate_places(uint32_t(f.up.rows))));
+    append_bias(to.in[0], f.gate_bias, f.gate.rows, any);
+    append_bias(to.in[0], f.up_bias, f.up.rows, any);
+  } else {
+    to.in.push_back(plain(f.up, f.up_bias));
+    if (f.gate) to.in.push_back(plain(f.gate, f.gate_bias));
   }
-  if (!f.router) return;
-  if (f.up_experts.count > 512 || f.used > 32)
-    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", f.used, f.up_experts.count);
+  to.down = plain(f.down, f.down_bias);
+  return to;
+}
+
+DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
+  if (m.up.count > 512 || m.routing.used > 32)
+    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", m.routing.used, m.up.count);
+  DeviceMixture to;
+  to.model = &m;
+  to.norm = norm_of(m.norm, width);
+  to.output_norm = norm_of(m.output_norm, width);
+  if (m.shared) to.shared = describe(*m.shared, d, width);
   // router and shared_router as one matrix of f32
-  to.shared_gated = !f.shared_router.empty();
-  const uint64_t rows = f.router.rows + (to.shared_gated ? 1 : 0), cols = f.router.cols;
-  std::vector<float>& values = made.emplace_back(rows * cols);
-  for (uint64_t r = 0; r < f.router.rows; ++r)
-    quant::decode(f.router.format, f.router.data.data() + r * f.router.row_bytes(), cols, values.data() + r * cols);
-  if (to.shared_gated) std::copy(f.shared_router.begin(), f.shared_router.end(), values.end() - long(cols));
+  to.shared_gated = !m.shared_router.empty();
+  const uint64_t rows = m.router.rows + (to.shared_gated ? 1 : 0), cols = m.router.cols;
+  std::vector<float>& values = d.made.emplace_back(rows * cols);
+  for (uint64_t r = 0; r < m.router.rows; ++r)
+    quant::decode(m.router.format, m.router.data.data() + r * m.router.row_bytes(), cols, values.data() + r * cols);
+  if (to.shared_gated) std::copy(m.shared_router.begin(), m.shared_router.end(), values.end() - long(cols));
   to.router = plain({Format::f32, rows, cols, {reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4}});
-  const uint64_t count = f.up_experts.count;
+  const uint64_t count = m.up.count;
   auto experts = [&](const std::function<Weights(uint64_t)>& one) {
     Weights all = one(0);
     all.count = uint32_t(count);
@@ -135,32 +157,49 @@ void describe_ffn(const model::FeedForward& f, DeviceLayer& to, std::vector<std:
       for (Part& part : one(e).parts) all.parts.push_back(std::move(part));
     return all;
   };
-  to.joined_experts = f.gate_experts.count && can_join_gate(f.gate_experts.expert(0), f.up_experts.expert(0));
+  to.joined_experts = can_join_gate(m.gate.expert(0), m.up.expert(0));
   if (to.joined_experts) {
-    to.expert_in.push_back(experts([&](uint64_t e) {
-      const Matrix up = f.up_experts.expert(e);
-      return joined({f.gate_experts.expert(e), up}, gate_places(uint32_t(up.rows)));
+    to.in.push_back(experts([&](uint64_t e) {
+      const Matrix up = m.up.expert(e);
+      return joined({m.gate.expert(e), up}, gate_places(uint32_t(up.rows)));
     }));
   } else {
-    to.expert_in.push_back(experts([&](uint64_t e) { return plain(f.up_experts.expert(e)); }));
-    if (f.gate_experts.count)
-      to.expert_in.push_back(experts([&](uint64_t e) { return plain(f.gate_experts.expert(e)); }));
+    to.in.push_back(experts([&](uint64_t e) { return plain(m.up.expert(e)); }));
+    if (m.gate.count) to.in.push_back(experts([&](uint64_t e) { return plain(m.gate.expert(e)); }));
   }
-  to.expert_down = experts([&](uint64_t e) { return plain(f.down_experts.expert(e)); });
+  to.down = experts([&](uint64_t e) { return plain(m.down.expert(e)); });
+  return to;
+}
+
+void append(std::vector<Weights*>& list, DeviceAttention& a) {
+  for (Weights& w : a.qkv) list.push_back(&w);
+  list.push_back(&a.output);
+}
+void append(std::vector<Weights*>& list, DeviceFeedForward& f) {
+  for (Weights& w : f.in) list.push_back(&w);
+  list.push_back(&f.down);
+}
+void append(std::vector<Weights*>& list, DeviceMixture& m) {
+  if (m.shared) append(list, *m.shared);
+  list.push_back(&m.router);
+  for (Weights& w : m.in) list.push_back(&w);
+  list.push_back(&m.down);
 }
 
 }  // namespace
 
 std::vector<Weights*> DeviceLayer::all() {
   std::vector<Weights*> list;
-  for (auto* group : {&qkv, &ffn_in, &expert_in})
-    for (Weights& w : *group) list.push_back(&w);
-  for (Weights* w : {&output, &down, &router, &expert_down})
-    if (*w) list.push_back(w);
+  for (DeviceSublayer& sublayer : sublayers) std::visit([&](auto& kind) { append(list, kind); }, sublayer);
   return list;
 }
 std::vector<DeviceNorm*> DeviceLayer::norms() {
-  return {&attention_norm, &q_norm, &k_norm, &output_norm, &ffn_norm, &ffn_output_norm};
+  std::vector<DeviceNorm*> list;
+  for (DeviceSublayer& sublayer : sublayers)
+    std::visit([&](auto& kind) { list.insert(list.end(), {&kind.norm, &kind.output_norm}); }, sublayer);
+  for (DeviceSublayer& sublayer : sublayers)
+    if (auto* a = std::get_if<DeviceAttention>(&sublayer)) list.insert(list.end(), {&a->q_norm, &a->k_norm});
+  return list;
 }
 
 std::vector<Weights*> DeviceModel::all() {
@@ -195,13 +234,8 @@ DeviceModel describe_weights(const model::Model& model) {
   if (model.positions) d.positions = plain(model.positions);
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    to.attention_norm = norm_of(a.norm, model.width), to.output_norm = norm_of(a.output_norm, model.width);
-    to.ffn_norm = norm_of(f.norm, model.width), to.ffn_output_norm = norm_of(f.output_norm, model.width);
-    describe_qkv(a, to);
-    to.output = plain(a.output, a.output_bias);
-    describe_ffn(f, to, d.made);
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      std::visit([&](const auto& kind) { to.sublayers.emplace_back(describe(kind, d, model.width)); }, sublayer);
   }
   d.norm = norm_of(model.norm, model.width);
   d.output = plain(model.output, model.output_bias);

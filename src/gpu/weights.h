@@ -2,6 +2,8 @@
 // where they are. Described first, so that memory can be planned; uploaded after.
 #pragma once
 #include <optional>
+#include <variant>
+#include <vector>
 
 #include "cuda/memory.h"
 #include "kernels/product/tile.h"
@@ -52,31 +54,54 @@ struct DeviceNorm {
   explicit operator bool() const { return kind != model::Norm::Kind::none; }
 };
 
-struct DeviceLayer {
-  DeviceNorm attention_norm, q_norm, k_norm, output_norm, ffn_norm, ffn_output_norm;
+// The weights of a sublayer on the device, beside what the model says of it.
+struct DeviceAttention {
+  const model::Attention* model = nullptr;
+  uint32_t index = 0;  // as model::each_attention() counts: its KV cache has the same index
+  DeviceNorm norm, q_norm, k_norm, output_norm;
   bool joined_qkv = false;   // rotation and cache are done by the product; else by a kernel after it
   std::vector<Weights> qkv;  // joined: one, or two where v has another format; else q, k, v
   uint32_t rotary = 0;
   cuda::Buffer turns;
   Weights output;
-  bool joined_gate = false;     // gate and up are one matrix
-  std::vector<Weights> ffn_in;  // joined: one; else up, and gate if there is one
+};
+struct DeviceFeedForward {
+  const model::FeedForward* model = nullptr;
+  DeviceNorm norm, output_norm;
+  bool joined_gate = false;  // gate and up are one matrix
+  std::vector<Weights> in;   // joined: one; else up, and gate if there is one
   Weights down;
-  // A mixture. The router's last row is that of the shared expert, where it has one.
-  Weights router;
+};
+struct DeviceMixture {
+  const model::Mixture* model = nullptr;
+  DeviceNorm norm, output_norm;
+  Weights router;  // its last row is that of the shared expert, where shared_gated
   bool joined_experts = false;
-  std::vector<Weights> expert_in;
-  Weights expert_down;
+  std::vector<Weights> in;  // as in DeviceFeedForward, of all experts
+  Weights down;
+  std::optional<DeviceFeedForward> shared;
   bool shared_gated = false;  // the shared expert counts by a sigmoid
+};
+using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture>;
+
+struct DeviceLayer {
+  std::vector<DeviceSublayer> sublayers;
 
   std::vector<Weights*> all();
   std::vector<DeviceNorm*> norms();
+  template <class Kind>
+  Kind* find() {
+    for (DeviceSublayer& sublayer : sublayers)
+      if (Kind* found = std::get_if<Kind>(&sublayer)) return found;
+    return nullptr;
+  }
 };
 
 struct DeviceModel {
   Weights embedding, positions, output;
   DeviceNorm norm;
   std::vector<DeviceLayer> layers;
+  uint32_t attentions = 0;               // of all layers
   std::vector<std::vector<float>> made;  // matrices that are not in the file
 
   std::vector<Weights*> all();

@@ -34,28 +34,35 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     const uint32_t slice = kernels::tile_cols_for(uint32_t(cols));
     most_k = std::max(most_k, (cols + slice - 1) / slice * slice);
   };
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    most_qkv = std::max(most_qkv, a.q.rows + a.k.rows + a.v.rows), most_q = std::max(most_q, a.q.rows);
-    most_attended = std::max(most_attended, uint64_t(a.heads) * a.value_head);
-    weighs(a.q.rows + a.k.rows + a.v.rows, a.q.cols, true), weighs(a.output.rows, a.output.cols, false);
-    if (f.up) {
-      most_inner = std::max<uint64_t>(most_inner, 2 * stride_of(f.up.rows)), most_act = std::max(most_act, f.up.rows);
-      weighs(2 * f.up.rows, f.up.cols, true), weighs(f.down.rows, f.down.cols, false);
-    }
-    if (f.router) {
-      experts = std::max(experts, uint32_t(f.router.rows)), used = std::max(used, f.used);
-      const uint64_t inner_rows = f.up_experts.all.rows / f.up_experts.count;
-      most_expert_inner = std::max(most_expert_inner, 2 * inner_rows);
-      most_expert_act = std::max(most_expert_act, inner_rows);
-    }
-    // Blocks that merge are not more than there are SMs, whatever a search found; those that do not share a head leave
-    // most.
-    const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
-    partial = std::max<uint64_t>(partial, alone.partial_count(1, 1, sms));
-    arrived = sms;
-  }
+  const auto weigh_feed_forward = [&](const model::FeedForward& f) {
+    most_inner = std::max<uint64_t>(most_inner, 2 * stride_of(f.up.rows));
+    most_act = std::max(most_act, f.up.rows);
+    weighs(2 * f.up.rows, f.up.cols, true);
+    weighs(f.down.rows, f.down.cols, false);
+  };
+  const model::Overloaded weigh{[&](const model::Attention& a) {
+                                  most_qkv = std::max(most_qkv, a.q.rows + a.k.rows + a.v.rows);
+                                  most_q = std::max(most_q, a.q.rows);
+                                  most_attended = std::max(most_attended, uint64_t(a.heads) * a.value_head);
+                                  weighs(a.q.rows + a.k.rows + a.v.rows, a.q.cols, true);
+                                  weighs(a.output.rows, a.output.cols, false);
+                                  // Blocks that merge are not more than there are SMs, whatever a search found; those
+                                  // that do not share a head leave most.
+                                  const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
+                                  partial = std::max<uint64_t>(partial, alone.partial_count(1, 1, sms));
+                                  arrived = sms;
+                                },
+                                weigh_feed_forward,
+                                [&](const model::Mixture& m) {
+                                  experts = std::max(experts, uint32_t(m.router.rows));
+                                  used = std::max(used, m.routing.used);
+                                  const uint64_t inner_rows = m.up.all.rows / m.up.count;
+                                  most_expert_inner = std::max(most_expert_inner, 2 * inner_rows);
+                                  most_expert_act = std::max(most_expert_act, inner_rows);
+                                  if (m.shared) weigh_feed_forward(*m.shared);
+                                }};
+  for (const model::Layer& layer : model.layers)
+    for (const model::Sublayer& sublayer : layer.sublayers) std::visit(weigh, sublayer);
   width = stride_of(model.width), qkv = stride_of(most_qkv), q = stride_of(most_q);
   attended = stride_of(most_attended), inner = stride_of(most_inner), act = stride_of(most_act);
   expert_inner = stride_of(most_expert_inner), expert_act = stride_of(most_expert_act);

@@ -17,7 +17,7 @@ class Loader {
  public:
   Loader(const formats::Checkpoint& checkpoint, const LoadOptions& options, Model& model)
       : arch_(architecture_named(checkpoint.architecture(), checkpoint.path.string())),
-        read_(checkpoint, model.made),
+        read_(checkpoint, model.storage),
         options_(options),
         model_(model) {}
 
@@ -169,8 +169,11 @@ class Loader {
     Layer to;
     to.parallel = parallel_;
     to.residual_scale = residual_scale_;
-    to.attention = attention(blk, index);
-    to.ffn = feed_forward(blk, index);
+    to.sublayers.emplace_back(attention(blk, index));
+    if (experts_)
+      to.sublayers.emplace_back(mixture(blk));
+    else
+      to.sublayers.emplace_back(feed_forward(blk, index));
     return to;
   }
 
@@ -187,9 +190,9 @@ class Loader {
     if (arch_.input_norms) to.norm = norm(blk + "attn_norm", width);
     if (arch_.fused_qkv) {
       const Matrix all = read_.matrix(blk + "attn_qkv.weight", q + k + v, width);
-      to.q = all.part(0, q);
-      to.k = all.part(q, k);
-      to.v = all.part(q + k, v);
+      to.q = all.slice(0, q);
+      to.k = all.slice(q, k);
+      to.v = all.slice(q + k, v);
       if (const Vector b = bias(arch_.qkv_bias, blk + "attn_qkv", q + k + v); !b.empty()) {
         to.q_bias.assign(b.begin(), b.begin() + long(q));
         to.k_bias.assign(b.begin() + long(q), b.begin() + long(q + k));
@@ -218,30 +221,44 @@ class Loader {
     return to;
   }
 
+  Norm ffn_norm(const std::string& blk) {
+    return arch_.input_norms ? norm(blk + (arch_.one_norm ? "attn_norm" : "ffn_norm"), model_.width) : Norm();
+  }
+  Norm ffn_output_norm(const std::string& blk) {
+    return arch_.output_norms ? norm(blk + "post_ffw_norm", model_.width) : Norm();
+  }
+
+  Mixture mixture(const std::string& blk) {
+    Mixture to;
+    const uint64_t width = model_.width;
+    to.norm = ffn_norm(blk);
+    to.activation = activation_;
+    to.router = read_.matrix(blk + "ffn_gate_inp.weight", experts_, width);
+    to.routing = {.used = used_, .weights_sum_to_one = arch_.weights_sum_to_one};
+    to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, width);
+    to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, width);
+    to.down = read_.experts(blk + "ffn_down_exps.weight", experts_, width, expert_inner_);
+    if (shared_inner_) {
+      FeedForward& shared = to.shared.emplace();
+      shared.activation = activation_;
+      shared.gate = read_.matrix(blk + "ffn_gate_shexp.weight", shared_inner_, width);
+      shared.up = read_.matrix(blk + "ffn_up_shexp.weight", shared_inner_, width);
+      shared.down = read_.matrix(blk + "ffn_down_shexp.weight", width, shared_inner_);
+      to.shared_router = read_.vector(blk + "ffn_gate_inp_shexp.weight", width);
+    }
+    to.output_norm = ffn_output_norm(blk);
+    return to;
+  }
+
   FeedForward feed_forward(const std::string& blk, uint32_t index) {
     FeedForward to;
     const uint64_t width = model_.width, inner = inner_[index];
+    to.norm = ffn_norm(blk);
     to.activation = activation_;
-    if (arch_.input_norms) to.norm = norm(blk + (arch_.one_norm ? "attn_norm" : "ffn_norm"), width);
-    if (arch_.output_norms) to.output_norm = norm(blk + "post_ffw_norm", width);
-    if (experts_) {
-      to.used = used_;
-      to.weights_sum_to_one = arch_.weights_sum_to_one;
-      to.router = read_.matrix(blk + "ffn_gate_inp.weight", experts_, width);
-      to.gate_experts = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, width);
-      to.up_experts = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, width);
-      to.down_experts = read_.experts(blk + "ffn_down_exps.weight", experts_, width, expert_inner_);
-      if (!shared_inner_) return to;
-      to.shared_router = read_.vector(blk + "ffn_gate_inp_shexp.weight", width);
-      to.gate = read_.matrix(blk + "ffn_gate_shexp.weight", shared_inner_, width);
-      to.up = read_.matrix(blk + "ffn_up_shexp.weight", shared_inner_, width);
-      to.down = read_.matrix(blk + "ffn_down_shexp.weight", width, shared_inner_);
-      return to;
-    }
     if (arch_.fused_gate_up) {
       const Matrix both = read_.matrix(blk + "ffn_up.weight", 2 * inner, width);
-      to.gate = both.part(0, inner);
-      to.up = both.part(inner, inner);
+      to.gate = both.slice(0, inner);
+      to.up = both.slice(inner, inner);
     } else {
       if (arch_.gated) to.gate = read_.matrix(blk + "ffn_gate.weight", inner, width);
       to.up = read_.matrix(blk + "ffn_up.weight", inner, width);
@@ -250,6 +267,7 @@ class Loader {
     }
     to.down = read_.matrix(blk + "ffn_down.weight", width, inner);
     to.down_bias = bias(arch_.ffn_bias, blk + "ffn_down", width);
+    to.output_norm = ffn_output_norm(blk);
     return to;
   }
 

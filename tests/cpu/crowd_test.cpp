@@ -178,14 +178,14 @@ TEST(Crowd, OddSizes) {
 TEST(Crowd, WindowsSoftcapsAndNorms) {
   Builder builder({.format = Format::q4_0, .layers = 3, .inner = 256});
   model::Model& model = builder.model();
-  model.layers[0].attention.window = 5;
-  model.layers[1].attention.window = 19;
+  model.layers[0].get<model::Attention>().window = 5;
+  model.layers[1].get<model::Attention>().window = 19;
   for (model::Layer& layer : model.layers) {
-    layer.attention.softcap = 2;
-    layer.attention.q_norm = builder.norm(64);
-    layer.attention.output_norm = builder.norm(256);
-    layer.ffn.output_norm = builder.norm(256);
-    layer.ffn.activation = model::Activation::gelu_tanh;
+    layer.get<model::Attention>().softcap = 2;
+    layer.get<model::Attention>().q_norm = builder.norm(64);
+    layer.get<model::Attention>().output_norm = builder.norm(256);
+    layer.get<model::FeedForward>().output_norm = builder.norm(256);
+    layer.get<model::FeedForward>().activation = model::Activation::gelu_tanh;
   }
   model.logit_softcap = 3;
   expect_the_same(model, limits, sizes);
@@ -196,13 +196,13 @@ TEST(Crowd, PositionsBiasesAndParallelLayers) {
   model::Model& model = builder.model();
   model.positions = builder.matrix(64, 256, 1);
   for (model::Layer& layer : model.layers) {
-    layer.attention.norm = builder.norm(256, model::Norm::Kind::layer);
-    layer.attention.rope = {};
-    layer.attention.q_bias = builder.random(256, 0.5);
-    layer.attention.output_bias = builder.random(256, 0.5);
-    layer.ffn.gate = {};
-    layer.ffn.activation = model::Activation::gelu;
-    layer.ffn.up_bias = builder.random(256, 0.5);
+    layer.get<model::Attention>().norm = builder.norm(256, model::Norm::Kind::layer);
+    layer.get<model::Attention>().rope = {};
+    layer.get<model::Attention>().q_bias = builder.random(256, 0.5);
+    layer.get<model::Attention>().output_bias = builder.random(256, 0.5);
+    layer.get<model::FeedForward>().gate = {};
+    layer.get<model::FeedForward>().activation = model::Activation::gelu;
+    layer.get<model::FeedForward>().up_bias = builder.random(256, 0.5);
     layer.parallel = true;
   }
   model.output_bias = builder.random(203, 0.5);
@@ -222,7 +222,7 @@ TEST(Crowd, CacheInQ8) {
 // Spans of positions, which threads may share.
 TEST(Crowd, LongSequencesSlow) {
   Builder builder({.layers = 2, .heads = 2, .kv_heads = 1, .head = 32, .inner = 64, .vocabulary = 40});
-  builder.model().layers[1].attention.window = 600;
+  builder.model().layers[1].get<model::Attention>().window = 600;
   for (const KvFormat kv : {KvFormat::f16, KvFormat::q8})
     expect_the_same(builder.model(), {.rows = 256, .kv_blocks = 64, .block_tokens = 32, .kv = kv}, {1100, 550, 30});
 }

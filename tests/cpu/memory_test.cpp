@@ -25,9 +25,7 @@ TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
 
   uint64_t weights = model.embedding.data.size() + model.output.data.size();
   for (const model::Layer& layer : model.layers)
-    for (const model::Matrix* m : {&layer.attention.q, &layer.attention.k, &layer.attention.v, &layer.attention.output,
-                                   &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down})
-      weights += m->data.size();
+    for (const auto& [m, used, experts] : model::matrices_of(layer)) weights += m->data.size();
   EXPECT_NEAR(double(planned.weights), double(weights), double(weights) / 100);
   EXPECT_EQ(planned.kv, 4u * 64 * 32 * (2 * 64 + 2 * 64) * 2);
 

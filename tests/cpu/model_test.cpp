@@ -67,14 +67,14 @@ TEST(CpuModel, HeadsOfManySizes) {
 TEST(CpuModel, NormsOfHeadsAndOutputs) {
   Builder builder({});
   for (model::Layer& layer : builder.model().layers) {
-    layer.attention.q_norm = builder.norm(64);
-    layer.attention.k_norm = builder.norm(64);
-    layer.attention.output_norm = builder.norm(256);
-    layer.ffn.output_norm = builder.norm(256);
+    layer.get<model::Attention>().q_norm = builder.norm(64);
+    layer.get<model::Attention>().k_norm = builder.norm(64);
+    layer.get<model::Attention>().output_norm = builder.norm(256);
+    layer.get<model::FeedForward>().output_norm = builder.norm(256);
     layer.residual_scale = 0.5f;
   }
-  builder.model().layers[1].attention.q_norm = builder.norm(256);  // over all heads
-  builder.model().layers[1].attention.k_norm = builder.norm(128);
+  builder.model().layers[1].get<model::Attention>().q_norm = builder.norm(256);  // over all heads
+  builder.model().layers[1].get<model::Attention>().k_norm = builder.norm(128);
   builder.model().embedding_scale = 3;
   builder.model().logit_scale = 0.25f;
   expect_near(builder.model(), {17, 1});
@@ -85,22 +85,22 @@ TEST(CpuModel, LayerNormsBiasesPositionsAndNoGate) {
   model::Model& model = builder.model();
   model.positions = builder.matrix(64, 256, 1);
   for (model::Layer& layer : model.layers) {
-    model::Attention& a = layer.attention;
+    model::Attention& a = layer.get<model::Attention>();
     a.norm = builder.norm(256, Norm::Kind::layer);
-    layer.ffn.norm = builder.norm(256, Norm::Kind::layer);
+    layer.get<model::FeedForward>().norm = builder.norm(256, Norm::Kind::layer);
     a.rope = {};
     a.q_bias = builder.random(256, 0.5);
     a.k_bias = builder.random(128, 0.5);
     a.v_bias = builder.random(128, 0.5);
     a.output_bias = builder.random(256, 0.5);
-    layer.ffn.gate = {};
-    layer.ffn.activation = model::Activation::gelu_tanh;
-    layer.ffn.up_bias = builder.random(512, 0.5);
-    layer.ffn.down_bias = builder.random(256, 0.5);
+    layer.get<model::FeedForward>().gate = {};
+    layer.get<model::FeedForward>().activation = model::Activation::gelu_tanh;
+    layer.get<model::FeedForward>().up_bias = builder.random(512, 0.5);
+    layer.get<model::FeedForward>().down_bias = builder.random(256, 0.5);
   }
-  model.layers[0].ffn.activation = model::Activation::gelu;
-  model.layers[1].ffn.gate = builder.matrix(512, 256);
-  model.layers[1].ffn.gate_bias = builder.random(512, 0.5);
+  model.layers[0].get<model::FeedForward>().activation = model::Activation::gelu;
+  model.layers[1].get<model::FeedForward>().gate = builder.matrix(512, 256);
+  model.layers[1].get<model::FeedForward>().gate_bias = builder.random(512, 0.5);
   model.norm = builder.norm(256, Norm::Kind::layer);
   model.output_bias = builder.random(203, 0.5);
   expect_near(model, {17, 1, 2});
@@ -109,12 +109,12 @@ TEST(CpuModel, LayerNormsBiasesPositionsAndNoGate) {
 TEST(CpuModel, WindowsSoftcapsAndRotations) {
   Builder builder({.layers = 3});
   model::Model& model = builder.model();
-  model.layers[0].attention.window = 5;
-  model.layers[1].attention.window = 33;
-  model.layers[0].attention.rope = builder.rope(Rope::Style::pairs, 32);
-  model.layers[1].attention.rope = builder.rope(Rope::Style::halves, 16, 500);
-  model.layers[1].attention.rope.magnitude = 1.3;
-  for (model::Layer& layer : model.layers) layer.attention.softcap = 2;
+  model.layers[0].get<model::Attention>().window = 5;
+  model.layers[1].get<model::Attention>().window = 33;
+  model.layers[0].get<model::Attention>().rope = builder.rope(Rope::Style::pairs, 32);
+  model.layers[1].get<model::Attention>().rope = builder.rope(Rope::Style::halves, 16, 500);
+  model.layers[1].get<model::Attention>().rope.magnitude = 1.3;
+  for (model::Layer& layer : model.layers) layer.get<model::Attention>().softcap = 2;
   model.logit_softcap = 3;
   expect_near(model, {40, 1, 1, 30, 3});
 }
@@ -132,11 +132,48 @@ TEST(CpuModel, Mixture) {
   EXPECT_GT(least_cosine(expected, on_cpu(builder.model(), {13, 1, 2}), 203), 0.999);
 }
 
+TEST(CpuModel, MixtureBesideAttention) {
+  Builder builder = mixture(Format::f32);
+  for (model::Layer& layer : builder.model().layers) {
+    layer.parallel = true;
+    layer.residual_scale = 0.5f;
+    layer.get<model::Mixture>().output_norm = builder.norm(256);
+  }
+  expect_near(builder.model(), {13, 1, 2});
+}
+
+TEST(CpuModel, ExpertsWithoutGatesAndASharedOneWithBiases) {
+  Builder builder = mixture(Format::f32);
+  auto& m = builder.model().layers[1].get<model::Mixture>();
+  m.gate = {};
+  m.activation = model::Activation::gelu;
+  m.shared_router.clear();  // weight 1
+  model::FeedForward& shared = m.shared.value();
+  shared.gate_bias = builder.random(512, 0.5);
+  shared.up_bias = builder.random(512, 0.5);
+  shared.down_bias = builder.random(256, 0.5);
+  shared.activation = model::Activation::gelu_tanh;
+  expect_near(builder.model(), {13, 1, 2});
+}
+
+// Layers of any number of sublayers: each attention has its own cache and rotation.
+TEST(CpuModel, SublayersInAnyNumber) {
+  Builder builder({.layers = 3});
+  model::Model& model = builder.model();
+  model::Attention second = model.layers[2].get<model::Attention>();
+  second.rope = builder.rope(Rope::Style::pairs, 16, 500);
+  second.window = 6;
+  model.layers[0].sublayers.insert(model.layers[0].sublayers.begin() + 1, second);
+  model.layers[1].sublayers = {model::Sublayer(model.layers[1].get<model::FeedForward>())};
+  model.layers[2].sublayers = {model::Sublayer(model.layers[2].get<model::Attention>())};
+  expect_near(model, {17, 1, 2});
+}
+
 TEST(CpuModel, ContextsOfManySpansSlow) {
   Builder builder({.layers = 1, .heads = 2, .kv_heads = 1, .head = 16, .inner = 64, .vocabulary = 40});
   const Limits large{.rows = 512, .kv_blocks = 64, .block_tokens = 32};
   expect_near(builder.model(), {512, 512, 300, 1, 2}, large);
-  builder.model().layers[0].attention.window = 700;
+  builder.model().layers[0].get<model::Attention>().window = 700;
   expect_near(builder.model(), {512, 512, 300, 1, 2}, large);
 }
 

@@ -26,7 +26,7 @@ class Builder {
     model_.context = 4096;
     model_.width = shape.width;
     model_.vocabulary = shape.vocabulary;
-    model_.made.reserve(4096);  // matrices point into it
+    model_.storage.reserve(4096);  // matrices point into it
     model_.embedding = matrix(shape.vocabulary, shape.width, 1);
     for (uint32_t i = 0; i < shape.layers; ++i) model_.layers.push_back(layer());
     model_.norm = norm(shape.width);
@@ -38,7 +38,7 @@ class Builder {
     return matrix(shape_.format, rows, cols, scale == 0 ? 1 / std::sqrt(double(cols)) : scale);
   }
   model::Matrix matrix(quant::Format format, uint64_t rows, uint64_t cols, double scale) {
-    std::vector<uint8_t>& bytes = model_.made.emplace_back(random_weights(format, random(rows * cols, scale)));
+    std::vector<uint8_t>& bytes = model_.storage.emplace_back(random_weights(format, random(rows * cols, scale)));
     return {format, rows, cols, bytes};
   }
   model::Experts experts(uint64_t count, uint64_t rows, uint64_t cols) { return {count, matrix(count * rows, cols)}; }
@@ -60,8 +60,7 @@ class Builder {
  private:
   model::Layer layer() {
     const Shape& s = shape_;
-    model::Layer layer;
-    model::Attention& a = layer.attention;
+    model::Attention a;
     a.norm = norm(s.width);
     a.q = matrix(uint64_t(s.heads) * s.head, s.width);
     a.k = matrix(uint64_t(s.kv_heads) * s.head, s.width);
@@ -72,11 +71,12 @@ class Builder {
     a.head = a.value_head = s.head;
     a.scale = 1 / std::sqrt(float(s.head));
     a.output = matrix(s.width, uint64_t(s.heads) * s.head);
-    layer.ffn.norm = norm(s.width);
-    layer.ffn.gate = matrix(s.inner, s.width);
-    layer.ffn.up = matrix(s.inner, s.width);
-    layer.ffn.down = matrix(s.width, s.inner);
-    return layer;
+    model::FeedForward f;
+    f.norm = norm(s.width);
+    f.gate = matrix(s.inner, s.width);
+    f.up = matrix(s.inner, s.width);
+    f.down = matrix(s.width, s.inner);
+    return {.sublayers = {std::move(a), std::move(f)}};
   }
 
   Shape shape_;
@@ -88,17 +88,19 @@ class Builder {
 inline Builder mixture(quant::Format format) {
   Builder builder({.format = format});
   for (model::Layer& layer : builder.model().layers) {
-    layer.ffn.gate = layer.ffn.up = layer.ffn.down = {};
-    layer.ffn.router = builder.matrix(quant::Format::f32, 6, 256, 0.2);
-    layer.ffn.used = 2;
-    layer.ffn.weights_sum_to_one = true;
-    layer.ffn.gate_experts = builder.experts(6, 256, 256);
-    layer.ffn.up_experts = builder.experts(6, 256, 256);
-    layer.ffn.down_experts = builder.experts(6, 256, 256);
+    model::Mixture m;
+    m.norm = layer.get<model::FeedForward>().norm;
+    m.router = builder.matrix(quant::Format::f32, 6, 256, 0.2);
+    m.routing = {.used = 2, .weights_sum_to_one = true};
+    m.gate = builder.experts(6, 256, 256);
+    m.up = builder.experts(6, 256, 256);
+    m.down = builder.experts(6, 256, 256);
+    layer.sublayers[1] = std::move(m);
   }
-  model::FeedForward& shared = builder.model().layers[1].ffn;
-  shared.weights_sum_to_one = false;
-  shared.shared_router = builder.random(256, 0.1);
+  auto& m = builder.model().layers[1].get<model::Mixture>();
+  m.routing.weights_sum_to_one = false;
+  m.shared_router = builder.random(256, 0.1);
+  model::FeedForward& shared = m.shared.emplace();
   shared.gate = builder.matrix(512, 256);
   shared.up = builder.matrix(512, 256);
   shared.down = builder.matrix(256, 512);

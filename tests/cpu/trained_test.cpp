@@ -60,7 +60,7 @@ double least_cosine_of_q8(const model::Model& model) {
 TEST_P(HfArch, LogitsWithACacheInQ8AreAlmostThoseWithF16) {
   SHARED_DATA(folder, HfArch::folder());
   const model::Model model = model::load(formats::open_checkpoint(folder));
-  if (model.layers[0].attention.head % 32 == 0)
+  if (model.layers[0].get<model::Attention>().head % 32 == 0)
     EXPECT_GT(least_cosine_of_q8(model), 0.999);
   else
     EXPECT_THROW(least_cosine_of_q8(model), Error);

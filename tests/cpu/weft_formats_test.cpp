@@ -23,10 +23,11 @@ struct WeftIn : testing::TestWithParam<Format> {
   void SetUp() override {
     change(model.embedding);
     change(model.output);
-    for (model::Layer& layer : model.layers)
-      for (model::Matrix* matrix : {&layer.attention.q, &layer.attention.k, &layer.attention.v, &layer.attention.output,
-                                    &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down})
-        change(*matrix);
+    for (model::Layer& layer : model.layers) {
+      auto& a = layer.get<model::Attention>();
+      auto& f = layer.get<model::FeedForward>();
+      for (model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down}) change(*matrix);
+    }
   }
   void change(model::Matrix& matrix) {
     std::vector<uint8_t>& bytes = changed[matrix.data.data()];
@@ -35,7 +36,7 @@ struct WeftIn : testing::TestWithParam<Format> {
       bytes.resize(matrix.rows * row_bytes);
       parallel_for(matrix.rows, 0, [&](size_t row) {
         std::vector<float> values(matrix.cols);
-        quant::decode(matrix.format, matrix.part(row, 1).data.data(), matrix.cols, values.data());
+        quant::decode(matrix.format, matrix.slice(row, 1).data.data(), matrix.cols, values.data());
         quant::encode(GetParam(), values.data(), matrix.cols, &bytes[row * row_bytes]);
       });
     }

@@ -34,11 +34,8 @@ class CountingBackend : public model::Backend {
       states_[i * counting_width + batch.tokens[batch.states[i]] % counting_width] = 1;
   }
   void embed() override {}
-  void qkv(uint32_t) override {}
-  void attend(uint32_t) override {}
-  void output_add(uint32_t) override {}
-  void ffn_in(uint32_t) override {}
-  void ffn_out_add(uint32_t) override {}
+  void compute(uint32_t, uint32_t) override {}
+  void add(uint32_t, uint32_t) override {}
   void logits() override {}
   std::span<const float> result() override { return logits_; }
   std::span<const float> states() override { return states_; }

@@ -76,11 +76,8 @@ class FakeBackend : public model::Backend {
   std::string describe() const override { return "fake"; }
   void begin(const model::Batch& batch) override;
   void embed() override {}
-  void qkv(uint32_t) override {}
-  void attend(uint32_t) override {}
-  void output_add(uint32_t) override {}
-  void ffn_in(uint32_t) override {}
-  void ffn_out_add(uint32_t) override {}
+  void compute(uint32_t, uint32_t) override {}
+  void add(uint32_t, uint32_t) override {}
   void keep_states() override { ++kept_states; }
   void logits() override {}
   std::span<const float> result() override {

@@ -27,11 +27,12 @@ void expect_described(const model::Model& model) {
     EXPECT_TRUE(w->bias.empty() || w->bias.size() >= w->shape.rows);
   }
   for (size_t i = 0; i < d.layers.size(); ++i) {
-    const model::Attention& a = model.layers[i].attention;
+    const auto& a = model.layers[i].get<model::Attention>();
     uint64_t rows = 0;
-    for (const Weights& w : d.layers[i].qkv) rows += w.shape.rows;
+    for (const Weights& w : d.layers[i].find<DeviceAttention>()->qkv) rows += w.shape.rows;
     EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
-    EXPECT_EQ(bool(d.layers[i].router), bool(model.layers[i].ffn.router));
+    EXPECT_EQ(bool(d.layers[i].find<DeviceMixture>()), bool(model.layers[i].find<model::Mixture>()));
+    EXPECT_EQ(d.layers[i].sublayers.size(), model.layers[i].sublayers.size());
   }
 }
 

@@ -24,7 +24,7 @@ using model::KvFormat;
 struct WideModel : SmallModel {
   explicit WideModel(bool joined = true) : SmallModel(2) {
     for (model::Layer& layer : model.layers) {
-      model::Attention& a = layer.attention;
+      model::Attention& a = layer.get<model::Attention>();
       a.head = a.value_head = 64;
       a.q = matrix(256, 64), a.k = matrix(128, 64), a.v = matrix(128, 64), a.output = matrix(64, 256);
       set_rope(a, model::Rope::Style::halves, 64);
@@ -90,7 +90,7 @@ TEST_F(Cache, Q8WantsHeadsOfAMultipleOf32) {
   EXPECT_EQ(message<Error>([&] { make_gpu(small.model, q8_); }),
             "small: a KV cache of q8 has a scale for each 32 values, but this model's heads have 16");
   WideModel wide;
-  wide.model.layers[1].attention.value_head = 80;
+  wide.model.layers[1].get<model::Attention>().value_head = 80;
   EXPECT_THROW(make_gpu(wide.model, q8_), Error);
   EXPECT_EQ(control().count("cuMemAlloc_v2"), 0u);
 }
@@ -137,7 +137,8 @@ TEST_F(Cache, UsualBatchesFindTheirKernelsLoaded) {
   WideModel wide;
   wide.model.context = 64 * 32;
   for (model::Layer& layer : wide.model.layers) {  // gemm has many shapes for these
-    layer.ffn.gate = layer.ffn.up = wide.matrix(6000, 64), layer.ffn.down = wide.matrix(64, 6000);
+    layer.get<model::FeedForward>().gate = layer.get<model::FeedForward>().up = wide.matrix(6000, 64),
+    layer.get<model::FeedForward>().down = wide.matrix(64, 6000);
   }
   auto backend = make_gpu(wide.model, {.rows = 512, .kv_blocks = 256});
   size_t before = calls();

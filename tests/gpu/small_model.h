@@ -17,20 +17,22 @@ struct SmallModel {
     model.embedding = matrix(100, 64), model.output = matrix(100, 64);
     model.norm = norm(64);
     for (uint32_t i = 0; i < layers; ++i) {
-      model::Layer& layer = model.layers.emplace_back();
-      model::Attention& a = layer.attention;
+      model::Attention a;
       a.norm = norm(64);
       a.heads = 4, a.kv_heads = 2, a.head = a.value_head = 16;
       a.q = matrix(64, 64), a.k = matrix(32, 64), a.v = matrix(32, 64), a.output = matrix(64, 64);
       set_rope(a, model::Rope::Style::pairs, 16);
-      layer.ffn.norm = norm(64);
-      layer.ffn.gate = matrix(96, 64), layer.ffn.up = matrix(96, 64), layer.ffn.down = matrix(64, 96);
+      model::FeedForward f;
+      f.norm = norm(64);
+      f.gate = matrix(96, 64), f.up = matrix(96, 64), f.down = matrix(64, 96);
+      model.layers.push_back({.sublayers = {std::move(a), std::move(f)}});
     }
   }
   SmallModel(const SmallModel&) = delete;
 
-  model::Attention& attention() { return model.layers[0].attention; }
-  model::FeedForward& ffn() { return model.layers[0].ffn; }
+  model::Attention& attention() { return model.layers[0].get<model::Attention>(); }
+  model::FeedForward& ffn() { return model.layers[0].get<model::FeedForward>(); }
+  model::Mixture& mixture() { return model.layers[0].get<model::Mixture>(); }
 
   model::Matrix matrix(uint64_t rows, uint64_t cols, quant::Format format = quant::Format::f32) {
     const std::vector<uint8_t>& bytes = kept.emplace_back(rows * quant::row_bytes(format, cols));
@@ -40,14 +42,16 @@ struct SmallModel {
   static void set_rope(model::Attention& a, model::Rope::Style style, uint32_t dimensions) {
     a.rope = {.style = style, .dimensions = dimensions, .radians = std::vector<double>(dimensions / 2, 0.5)};
   }
-  // A mixture in place of gate, up and down; `used` of `count` experts of 32 inner values.
+  // A mixture in place of the feed-forward; `used` of `count` experts of 32 inner values.
   void mix(uint32_t count, uint32_t used) {
-    model::FeedForward& f = ffn();
-    f.gate = f.up = f.down = {};
-    f.router = matrix(count, 64);
-    f.gate_experts = {count, matrix(count * 32, 64)}, f.up_experts = {count, matrix(count * 32, 64)};
-    f.down_experts = {count, matrix(count * 64, 32)};
-    f.used = used;
+    model::Mixture m;
+    m.norm = norm(64);
+    m.router = matrix(count, 64);
+    m.routing.used = used;
+    m.gate = {count, matrix(count * 32, 64)};
+    m.up = {count, matrix(count * 32, 64)};
+    m.down = {count, matrix(count * 64, 32)};
+    model.layers[0].sublayers[1] = std::move(m);
   }
 };
 

@@ -16,13 +16,14 @@ Rows counting(uint32_t from, uint32_t count) {
   std::iota(rows.begin(), rows.end(), from);
   return rows;
 }
+DeviceAttention& attention_of(DeviceModel& d) { return *d.layers.at(0).find<DeviceAttention>(); }
 // The places of the first rows, one head after the other.
 Rows first_head(const Weights& w) { return {w.places.begin(), w.places.begin() + 16}; }
 
 TEST(DescribeQkv, NeighboursAreTurnedByFours) {
   SmallModel small;
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
+  const DeviceAttention& layer = attention_of(d);
   EXPECT_TRUE(layer.joined_qkv);
   EXPECT_EQ(layer.rotary, 16u);
   ASSERT_EQ(layer.qkv.size(), 1u);
@@ -44,21 +45,21 @@ TEST(DescribeQkv, HalvesAreBroughtTogether) {
   SmallModel small;
   SmallModel::set_rope(small.attention(), Rope::Style::halves, 16);
   DeviceModel d = describe_weights(small.model);
-  EXPECT_EQ(first_head(d.layers[0].qkv[0]), (Rows{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}));
-  expect_parts_make_places(d.layers[0].qkv[0], 3);
+  EXPECT_EQ(first_head(attention_of(d).qkv[0]), (Rows{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}));
+  expect_parts_make_places(attention_of(d).qkv[0], 3);
 }
 
 TEST(DescribeQkv, WhatIsNotTurnedStays) {
   SmallModel small;
   SmallModel::set_rope(small.attention(), Rope::Style::halves, 8);
   DeviceModel d = describe_weights(small.model);
-  EXPECT_EQ(d.layers[0].rotary, 8u);
-  EXPECT_EQ(first_head(d.layers[0].qkv[0]), (Rows{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(attention_of(d).rotary, 8u);
+  EXPECT_EQ(first_head(attention_of(d).qkv[0]), (Rows{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
   small.attention().rope.style = Rope::Style::none;
   d = describe_weights(small.model);
-  EXPECT_EQ(d.layers[0].rotary, 0u);
-  EXPECT_TRUE(d.layers[0].joined_qkv);
-  EXPECT_EQ(d.layers[0].qkv[0].places, counting(0, 128));
+  EXPECT_EQ(attention_of(d).rotary, 0u);
+  EXPECT_TRUE(attention_of(d).joined_qkv);
+  EXPECT_EQ(attention_of(d).qkv[0].places, counting(0, 128));
 }
 
 TEST(DescribeQkv, ABiasOfOneGivesTheOthersZeros) {
@@ -67,7 +68,7 @@ TEST(DescribeQkv, ABiasOfOneGivesTheOthersZeros) {
   DeviceModel d = describe_weights(small.model);
   std::vector<float> expected(128, 0.0f);
   std::fill(expected.begin() + 64, expected.begin() + 96, 2.0f);
-  EXPECT_EQ(d.layers[0].qkv[0].bias, expected);
+  EXPECT_EQ(attention_of(d).qkv[0].bias, expected);
 }
 
 TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
@@ -75,7 +76,7 @@ TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
   small.attention().v = small.matrix(32, 64, Format::f16);
   small.attention().q_bias.assign(64, 3.0f), small.attention().v_bias.assign(32, 4.0f);
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
+  const DeviceAttention& layer = attention_of(d);
   EXPECT_TRUE(layer.joined_qkv);
   ASSERT_EQ(layer.qkv.size(), 2u);
   EXPECT_EQ(layer.qkv[0].shape.rows, 96u);
@@ -93,7 +94,7 @@ TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
 // As the file has them, one after the other in the result.
 void expect_apart(SmallModel& small, const char* why) {
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
+  const DeviceAttention& layer = attention_of(d);
   const model::Attention& a = small.attention();
   EXPECT_FALSE(layer.joined_qkv) << why;
   ASSERT_EQ(layer.qkv.size(), 3u) << why;
@@ -146,7 +147,8 @@ TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
     SmallModel::set_rope(a, Rope::Style::pairs, 4);
     expect_apart(small, "8 rows before v");
     a.v = small.matrix(16, 64);  // of one format it may
-    EXPECT_TRUE(describe_weights(small.model).layers[0].joined_qkv);
+    DeviceModel d = describe_weights(small.model);
+    EXPECT_TRUE(attention_of(d).joined_qkv);
   }
 }
 

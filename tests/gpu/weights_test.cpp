@@ -16,14 +16,21 @@ using cuda::message;
 using quant::Format;
 using Rows = std::vector<uint32_t>;
 
+template <class Kind>
+const Kind& of(DeviceModel& d, size_t layer = 0) {
+  const Kind* found = d.layers.at(layer).find<Kind>();
+  check(found != nullptr, "a sublayer of this kind");
+  return *found;
+}
+
 TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
   SmallModel small;
   small.ffn().up_bias.assign(96, 5.0f);
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
-  EXPECT_TRUE(layer.joined_gate);
-  ASSERT_EQ(layer.ffn_in.size(), 1u);
-  const Weights& w = layer.ffn_in[0];
+  const auto& f = of<DeviceFeedForward>(d);
+  EXPECT_TRUE(f.joined_gate);
+  ASSERT_EQ(f.in.size(), 1u);
+  const Weights& w = f.in[0];
   EXPECT_EQ(w.shape.rows, 192u);
   EXPECT_EQ(Rows(w.places.begin(), w.places.begin() + 8), (Rows{0, 1, 96, 97, 2, 3, 98, 99}));
   EXPECT_EQ(Rows(w.places.end() - 4, w.places.end()), (Rows{94, 95, 190, 191}));
@@ -31,8 +38,8 @@ TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
   EXPECT_EQ(w.parts[0].from.data.data(), small.ffn().gate.data.data());
   EXPECT_EQ(w.bias.at(95), 0.0f);
   EXPECT_EQ(w.bias.at(96), 5.0f);
-  EXPECT_FALSE(layer.router);
-  EXPECT_EQ(layer.down.shape.cols, 96u);
+  EXPECT_FALSE(d.layers[0].find<DeviceMixture>());
+  EXPECT_EQ(f.down.shape.cols, 96u);
 }
 
 TEST(DescribeFeedForward, GateAndUpApart) {
@@ -40,9 +47,10 @@ TEST(DescribeFeedForward, GateAndUpApart) {
   model::FeedForward& f = small.ffn();
   auto expect = [&](size_t matrices, const char* why) {
     DeviceModel d = describe_weights(small.model);
-    EXPECT_FALSE(d.layers[0].joined_gate) << why;
-    ASSERT_EQ(d.layers[0].ffn_in.size(), matrices) << why;
-    EXPECT_EQ(d.layers[0].ffn_in[0].parts[0].from.data.data(), f.up.data.data()) << why;
+    const auto& described = of<DeviceFeedForward>(d);
+    EXPECT_FALSE(described.joined_gate) << why;
+    ASSERT_EQ(described.in.size(), matrices) << why;
+    EXPECT_EQ(described.in[0].parts[0].from.data.data(), f.up.data.data()) << why;
   };
   f.gate = small.matrix(96, 64, Format::bf16);
   expect(2, "of two formats");
@@ -50,72 +58,75 @@ TEST(DescribeFeedForward, GateAndUpApart) {
   expect(2, "an odd number of rows");
   f.gate = {}, f.up_bias.assign(95, 1.0f);
   expect(1, "without a gate");
-  EXPECT_EQ(describe_weights(small.model).layers[0].ffn_in[0].bias.size(), 95u);
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_EQ(of<DeviceFeedForward>(d).in[0].bias.size(), 95u);
 }
 
 TEST(DescribeFeedForward, ExpertsFollowEachOther) {
   SmallModel small;
   small.mix(6, 2);
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
-  EXPECT_TRUE(layer.joined_experts);
-  EXPECT_FALSE(layer.shared_gated);
-  EXPECT_TRUE(layer.ffn_in.empty());
-  EXPECT_FALSE(layer.down);
-  ASSERT_EQ(layer.expert_in.size(), 1u);
-  const Weights& in = layer.expert_in[0];
+  const auto& mixture = of<DeviceMixture>(d);
+  EXPECT_TRUE(mixture.joined_experts);
+  EXPECT_FALSE(mixture.shared_gated);
+  EXPECT_FALSE(mixture.shared);
+  EXPECT_FALSE(d.layers[0].find<DeviceFeedForward>());
+  ASSERT_EQ(mixture.in.size(), 1u);
+  const Weights& in = mixture.in[0];
   EXPECT_EQ(in.count, 6u);
   EXPECT_EQ(in.shape.rows, 64u);
   ASSERT_EQ(in.parts.size(), 12u);  // gate and up of each
-  const model::FeedForward& f = small.ffn();
+  const model::Mixture& m = small.mixture();
   for (uint32_t e = 0; e < 6; ++e) {
-    EXPECT_EQ(in.parts[2 * e].from.data.data(), f.gate_experts.expert(e).data.data()) << e;
-    EXPECT_EQ(in.parts[2 * e + 1].from.data.data(), f.up_experts.expert(e).data.data()) << e;
+    EXPECT_EQ(in.parts[2 * e].from.data.data(), m.gate.expert(e).data.data()) << e;
+    EXPECT_EQ(in.parts[2 * e + 1].from.data.data(), m.up.expert(e).data.data()) << e;
     EXPECT_EQ(in.parts[2 * e].rows, in.parts[0].rows) << e;  // uploaded once for all
     EXPECT_EQ(in.parts[2 * e + 1].rows, in.parts[1].rows) << e;
-    EXPECT_EQ(layer.expert_down.parts.at(e).from.data.data(), f.down_experts.expert(e).data.data()) << e;
+    EXPECT_EQ(mixture.down.parts.at(e).from.data.data(), m.down.expert(e).data.data()) << e;
   }
-  EXPECT_EQ(layer.expert_down.count, 6u);
-  EXPECT_EQ(layer.router.shape.rows, 6u);
+  EXPECT_EQ(mixture.down.count, 6u);
+  EXPECT_EQ(mixture.router.shape.rows, 6u);
   EXPECT_EQ(in.bytes(), 6 * in.shape.bytes());
 }
 
 TEST(DescribeFeedForward, ExpertsOfTwoFormatsAreApart) {
   SmallModel small;
   small.mix(4, 2);
-  small.ffn().gate_experts.all = small.matrix(4 * 32, 64, Format::f16);
+  small.mixture().gate.all = small.matrix(4 * 32, 64, Format::f16);
   DeviceModel d = describe_weights(small.model);
-  EXPECT_FALSE(d.layers[0].joined_experts);
-  ASSERT_EQ(d.layers[0].expert_in.size(), 2u);
-  EXPECT_EQ(d.layers[0].expert_in[0].shape.format, Format::f32);  // up
-  EXPECT_EQ(d.layers[0].expert_in[1].shape.format, Format::f16);
-  EXPECT_EQ(d.layers[0].expert_in[1].parts.size(), 4u);
+  const auto& mixture = of<DeviceMixture>(d);
+  EXPECT_FALSE(mixture.joined_experts);
+  ASSERT_EQ(mixture.in.size(), 2u);
+  EXPECT_EQ(mixture.in[0].shape.format, Format::f32);  // up
+  EXPECT_EQ(mixture.in[1].shape.format, Format::f16);
+  EXPECT_EQ(mixture.in[1].parts.size(), 4u);
 }
 
 TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
   SmallModel small(2);
   small.mix(3, 1);
-  model::FeedForward& f = small.ffn();
+  model::Mixture& m = small.mixture();
   std::vector<float> router(3 * 64);
   std::iota(router.begin(), router.end(), 1.0f);
-  f.router = small.matrix(3, 64, Format::bf16);
+  m.router = small.matrix(3, 64, Format::bf16);
   for (uint32_t r = 0; r < 3; ++r)
-    quant::encode(Format::bf16, router.data() + r * 64, 64, small.kept.back().data() + r * f.router.row_bytes());
-  f.shared_router.assign(64, -7.0f);
+    quant::encode(Format::bf16, router.data() + r * 64, 64, small.kept.back().data() + r * m.router.row_bytes());
+  m.shared_router.assign(64, -7.0f);
+  model::FeedForward& f = m.shared.emplace();
   f.gate = small.matrix(96, 64), f.up = small.matrix(96, 64), f.down = small.matrix(64, 96);
   DeviceModel d = describe_weights(small.model);
-  const DeviceLayer& layer = d.layers[0];
-  EXPECT_TRUE(layer.shared_gated);
-  EXPECT_TRUE(layer.joined_gate);  // the shared expert's
-  EXPECT_EQ(layer.router.shape.format, Format::f32);
-  EXPECT_EQ(layer.router.shape.rows, 4u);
-  const model::Matrix& from = layer.router.parts.at(0).from;
+  const auto& mixture = of<DeviceMixture>(d);
+  EXPECT_TRUE(mixture.shared_gated);
+  EXPECT_TRUE(mixture.shared.value().joined_gate);
+  EXPECT_EQ(mixture.router.shape.format, Format::f32);
+  EXPECT_EQ(mixture.router.shape.rows, 4u);
+  const model::Matrix& from = mixture.router.parts.at(0).from;
   ASSERT_EQ(from.data.size(), 4 * 64 * sizeof(float));
   std::vector<float> found(4 * 64), expected = router;
   std::memcpy(found.data(), from.data.data(), from.data.size());
   expected.insert(expected.end(), 64, -7.0f);
   EXPECT_EQ(found, expected);
-  EXPECT_FALSE(d.layers[1].router);
+  EXPECT_FALSE(d.layers[1].find<DeviceMixture>());
 }
 
 TEST(DescribeNorms, AreFilledToEights) {
@@ -124,7 +135,8 @@ TEST(DescribeNorms, AreFilledToEights) {
   a.q_norm = {model::Norm::Kind::rms, model::Vector(12, 2.0f), {}, 1e-6f};
   a.k_norm = {model::Norm::Kind::layer, {}, {}, 1e-5f};
   DeviceModel d = describe_weights(small.model);
-  const DeviceNorm &q = d.layers[0].q_norm, &k = d.layers[0].k_norm;
+  const auto& attention = of<DeviceAttention>(d);
+  const DeviceNorm &q = attention.q_norm, &k = attention.k_norm;
   EXPECT_EQ(q.size, 12u);
   EXPECT_EQ(q.weight, (std::vector<float>{2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0}));
   EXPECT_TRUE(q.bias.empty());
@@ -132,8 +144,8 @@ TEST(DescribeNorms, AreFilledToEights) {
   EXPECT_EQ(k.size, 16u);  // of a head, where it has no weight
   EXPECT_EQ(k.weight, std::vector<float>(16, 1.0f));
   EXPECT_EQ(k.bias, std::vector<float>(16, 0.0f));
-  EXPECT_FALSE(d.layers[0].output_norm);
-  EXPECT_TRUE(d.layers[0].output_norm.weight.empty());
+  EXPECT_FALSE(attention.output_norm);
+  EXPECT_TRUE(attention.output_norm.weight.empty());
 }
 
 // A tile of f32 is 16 KB, here 16 rows of up to 256 columns; 12 bytes a row are for order and biases.
@@ -158,9 +170,10 @@ TEST(DescribeWeights, WeighsTilesAndOrders) {
 
   small.mix(6, 2);
   d = describe_weights(small.model);
-  EXPECT_EQ(d.layers[0].expert_in[0].bytes(), 6 * 4 * tile);
-  EXPECT_EQ(d.layers[0].expert_down.bytes(), 6 * 4 * tile);
-  EXPECT_EQ(d.layers[0].router.bytes(), tile);
+  const auto& mixture = of<DeviceMixture>(d);
+  EXPECT_EQ(mixture.in[0].bytes(), 6 * 4 * tile);
+  EXPECT_EQ(mixture.down.bytes(), 6 * 4 * tile);
+  EXPECT_EQ(mixture.router.bytes(), tile);
 }
 
 TEST(DescribeWeights, RefusesWithWhatItFound) {

@@ -49,9 +49,9 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
 
 TEST(WorkSizes, OddSizesAreFilledUp) {
   SmallModel small(2);
-  model::FeedForward& f = small.model.layers[1].ffn;
+  model::FeedForward& f = small.model.layers[1].get<model::FeedForward>();
   f.gate = small.matrix(101, 64), f.up = small.matrix(101, 64), f.down = small.matrix(64, 101);
-  model::Attention& a = small.model.layers[1].attention;
+  model::Attention& a = small.model.layers[1].get<model::Attention>();
   a.value_head = 9, a.v = small.matrix(18, 64), a.output = small.matrix(64, 36);
   const WorkSizes s(small.model, {.rows = 0, .kv_blocks = 0, .block_tokens = 32}, sms);
   EXPECT_EQ(s.rows, 1u);

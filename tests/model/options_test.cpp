@@ -163,7 +163,9 @@ TEST(ModelOptions, ALongRopeIsChosenByTheContext) {
   const Fixture longer("phi3-longrope"), shorter("phi3-longrope-short");
   const Folder folder;
   shorter.write(folder, shorter.config);
-  const auto radians = [&](uint32_t context) { return Running(folder.path(), context).model.layers[0].attention.rope; };
+  const auto radians = [&](uint32_t context) {
+    return Running(folder.path(), context).model.layers[0].get<model::Attention>().rope;
+  };
   EXPECT_EQ(radians(32).radians, radians(8).radians);
   EXPECT_EQ(radians(33).radians, radians(0).radians);
   EXPECT_NE(radians(32).radians, radians(33).radians);

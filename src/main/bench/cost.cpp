@@ -12,34 +12,32 @@
 namespace heddle {
 namespace {
 
-double share_used(const model::FeedForward& f) {  // of the experts, for one token
-  return f.up_experts.count ? double(f.used) / double(f.up_experts.count) : 1;
+// The share of a stack of experts that some of `rows` tokens use.
+double share_read(uint64_t used, uint64_t experts, uint32_t rows) {
+  return 1 - std::pow(1 - double(used) / double(experts), rows);
 }
-double share_read(const model::FeedForward& f, uint32_t rows) { return 1 - std::pow(1 - share_used(f), rows); }
 
 StepCost cost_in_file(const model::Model& model, uint32_t rows) {
   StepCost cost;
-  const auto add = [&](const model::Matrix& matrix, double read = 1, double used = 1) {
-    cost.bytes += double(matrix.data.size()) * read;
-    cost.products += double(matrix.rows) * double(matrix.cols) * used;
+  const auto add = [&](const model::SublayerMatrix& m) {
+    cost.bytes += double(m.matrix->data.size()) * share_read(m.used, m.experts, rows);
+    cost.products += double(m.matrix->rows) * double(m.matrix->cols) * double(m.used) / double(m.experts);
   };
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
-    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts})
-      add(experts->all, share_read(f, rows), share_used(f));
-  }
-  add(model.output);
+  for (const model::Layer& layer : model.layers)
+    for (const model::SublayerMatrix& m : model::matrices_of(layer)) add(m);
+  add({&model.output});
   return cost;
 }
 
 double bytes_on_gpu(const model::Model& model, uint32_t rows) {
   gpu::DeviceModel device = gpu::describe_weights(model);
   double bytes = double(device.output.bytes());
-  for (size_t i = 0; i < device.layers.size(); ++i)
-    for (const gpu::Weights* weights : device.layers[i].all())
-      bytes += double(weights->bytes()) * (weights->count > 1 ? share_read(model.layers[i].ffn, rows) : 1);
+  for (gpu::DeviceLayer& layer : device.layers) {
+    const gpu::DeviceMixture* mixture = layer.find<gpu::DeviceMixture>();
+    for (const gpu::Weights* weights : layer.all())
+      bytes += double(weights->bytes()) *
+               (weights->count > 1 ? share_read(mixture->model->routing.used, weights->count, rows) : 1);
+  }
   return bytes;
 }
 
@@ -53,11 +51,10 @@ StepCost step_cost(const RunningModel& running, uint32_t rows) {
 
 double cache_bytes(const RunningModel& running, double position) {
   double values = 0;
-  for (const model::Layer& layer : running.model.layers) {
-    const model::Attention& a = layer.attention;
+  model::each_attention(running.model, [&](const model::Attention& a) {
     const double seen = a.window ? std::min<double>(position, a.window) : position;
     values += seen * a.kv_heads * (a.head + a.value_head);
-  }
+  });
   return values * (running.limits.kv == model::KvFormat::q8 ? 34.0 / 32 : 2);
 }
 

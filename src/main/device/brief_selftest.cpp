@@ -23,26 +23,24 @@ constexpr double exact_bar = 0.9999, rounded_bar = 0.99;
 constexpr double least_tokens = 3, most_tokens = 12;  // that are compared
 
 double products_of(const model::Layer& layer) {
-  const model::Attention& a = layer.attention;
-  const model::FeedForward& f = layer.ffn;
   double sum = 0;
-  for (const model::Matrix* m : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router})
-    sum += double(m->rows) * double(m->cols);
-  for (const model::Experts* e : {&f.gate_experts, &f.up_experts, &f.down_experts})
-    if (e->count) sum += double(e->all.rows) * double(e->all.cols) * f.used / double(e->count);
+  for (const model::SublayerMatrix& m : model::matrices_of(layer))
+    sum += double(m.matrix->rows) * double(m.matrix->cols) * double(m.used) / double(m.experts);
   return sum;
 }
 
-// Layers with the same text are computed by the same kernels.
-std::string kind_of(const model::Layer& layer) {
-  const model::Attention& a = layer.attention;
-  const model::FeedForward& f = layer.ffn;
-  std::string text =
-      fmt::format("{} {} {} {} {} {}", a.heads, a.kv_heads, a.head, a.window != 0, int(a.rope.style), layer.parallel);
-  for (const model::Matrix* m : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router, &f.gate_experts.all,
-                                 &f.up_experts.all, &f.down_experts.all})
-    text += fmt::format(" {} {}x{}", int(m->format), m->rows, m->cols);
-  return text;
+// Layers with the same kind are computed by the same kernels.
+using LayerKind = std::vector<uint64_t>;
+LayerKind kind_of(const model::Layer& layer) {
+  LayerKind kind{layer.parallel};
+  for (const model::Sublayer& sublayer : layer.sublayers) {
+    kind.push_back(sublayer.index());
+    if (const auto* a = std::get_if<model::Attention>(&sublayer))
+      kind.insert(kind.end(), {a->heads, a->kv_heads, a->head, a->window != 0, uint64_t(a->rope.style)});
+    for (const model::SublayerMatrix& m : model::matrices_of(sublayer))
+      kind.insert(kind.end(), {uint64_t(m.matrix->format), m.matrix->rows, m.matrix->cols});
+  }
+  return kind;
 }
 
 }  // namespace
@@ -63,11 +61,11 @@ model::Model cut_model(const model::Model& model, double products) {
                    .logit_scale = model.logit_scale,
                    .logit_softcap = model.logit_softcap,
                    .file = model.file,
-                   .made = {}};
-  cut.embedding = model.embedding.part(0, cut.vocabulary);
-  cut.output = model.output.part(0, cut.vocabulary);
+                   .storage = {}};
+  cut.embedding = model.embedding.slice(0, cut.vocabulary);
+  cut.output = model.output.slice(0, cut.vocabulary);
   if (!cut.output_bias.empty()) cut.output_bias.resize(cut.vocabulary);
-  std::set<std::string> kinds;
+  std::set<LayerKind> kinds;
   double used = 0;
   for (const model::Layer& layer : model.layers) {
     const double more = products_of(layer);

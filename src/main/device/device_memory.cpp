@@ -55,12 +55,8 @@ double parameters(const model::Model& model) {
   const auto add = [&](const model::Matrix& matrix) {
     if (matrix && seen.insert(matrix.data.data()).second) count += double(matrix.rows) * double(matrix.cols);
   };
-  for (const model::Layer& layer : model.layers) {
-    const model::Attention& a = layer.attention;
-    const model::FeedForward& f = layer.ffn;
-    for (const model::Matrix* matrix : {&a.q, &a.k, &a.v, &a.output, &f.gate, &f.up, &f.down, &f.router}) add(*matrix);
-    for (const model::Experts* experts : {&f.gate_experts, &f.up_experts, &f.down_experts}) add(experts->all);
-  }
+  for (const model::Layer& layer : model.layers)
+    for (const model::SublayerMatrix& all : model::matrices_of(layer)) add(*all.matrix);
   for (const model::Matrix* matrix : {&model.embedding, &model.positions, &model.output}) add(*matrix);
   return count;
 }

@@ -118,7 +118,7 @@ TEST_F(Checking, ACutModelHasAllKindsOfLayersThatFit) {
   EXPECT_EQ(one.output.rows, 1024u);
   EXPECT_EQ(one.output.data.data(), model.output.data.data());
   model::Model changed = model;
-  changed.layers[1].attention.window = 64;
+  changed.layers[1].get<model::Attention>().window = 64;
   EXPECT_EQ(cut_model(changed, 1e12).layers.size(), all.layers.size() + 1);
 }
 

@@ -21,11 +21,8 @@ class SteppingBackend : public model::Backend {
     inner_->begin(batch);
   }
   void embed() override { inner_->embed(); }
-  void qkv(uint32_t layer) override { inner_->qkv(layer); }
-  void attend(uint32_t layer) override { inner_->attend(layer); }
-  void output_add(uint32_t layer) override { inner_->output_add(layer); }
-  void ffn_in(uint32_t layer) override { inner_->ffn_in(layer); }
-  void ffn_out_add(uint32_t layer) override { inner_->ffn_out_add(layer); }
+  void compute(uint32_t layer, uint32_t sublayer) override { inner_->compute(layer, sublayer); }
+  void add(uint32_t layer, uint32_t sublayer) override { inner_->add(layer, sublayer); }
   void copy_block(uint32_t, uint32_t) override { ADD_FAILURE() << "one sequence copies nothing"; }
   void logits() override { inner_->logits(); }
   std::span<const float> result() override { return inner_->result(); }
