@@ -36,26 +36,30 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
 
 // --- requests -------------------------------------------------------------------------------------------------------
 void Engine::State::expect_possible(const Request& request) const {
-  if (request.prompt.empty()) throw Error("expected a prompt, found none");
+  if (request.prompt.empty()) throw InvalidRequest("prompt", "expected a prompt, found none");
   for (const uint32_t token : request.prompt)
     if (token >= model_.vocabulary)
-      throw Error("expected tokens below {}, the size of the vocabulary, found {} in the prompt", model_.vocabulary,
-                  token);
+      throw InvalidRequest("prompt", "expected tokens below {}, the size of the vocabulary, found {} in the prompt",
+                           model_.vocabulary, token);
   const bool answers = request.max_tokens > 0 && !request.embed;
   if (request.prompt.size() > context_ - answers)
-    throw Error("the prompt is too long: expected {} {} tokens, {}, found {}", answers ? "fewer than" : "at most",
-                context_, context_ < model_.context ? "what the KV cache can hold" : "the context",
-                request.prompt.size());
+    throw InvalidRequest(
+        "prompt", "the prompt is too long: expected {} {} tokens, {}, found {}", answers ? "fewer than" : "at most",
+        context_, context_ < model_.context ? "what the KV cache can hold" : "the context", request.prompt.size());
   if (request.n == 0 || request.n > most_copies)
-    throw Error("expected 1 to {} copies, found {}", most_copies, request.n);
+    throw InvalidRequest("n", "expected 1 to {} copies, found {}", most_copies, request.n);
   for (const auto& stop : request.stops)
-    if (stop.empty()) throw Error("expected a token or more in a stop, found none");
+    if (stop.empty()) throw InvalidRequest("stops", "stops: expected one or more tokens in each, found none");
   if (request.prompt_logprobs > model_.vocabulary)
-    throw Error("prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}", model_.vocabulary,
-                *request.prompt_logprobs);
+    throw InvalidRequest("prompt_logprobs", "prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}",
+                         model_.vocabulary, *request.prompt_logprobs);
   if (request.embed && model_.pooling == model::Pooling::rank)
-    throw Error("{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
-  validate(request.sampling, model_.vocabulary);
+    throw InvalidRequest("embed", "{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
+  try {
+    validate(request.sampling, model_.vocabulary);
+  } catch (const Error& error) {
+    throw InvalidRequest("sampling", "{}", error.what());
+  }
 }
 
 void Engine::State::expect_room(size_t waiting) const {

@@ -13,7 +13,7 @@
 
 namespace heddle::engine {
 
-// Why a request was not taken, other than what is wrong with it (an Error): too many wait,
+// Why a request was not taken, other than what is wrong with it (InvalidRequest): too many wait,
 struct Busy : Error {
   using Error::Error;
 };
@@ -38,9 +38,9 @@ class Engine {
   Engine(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options = {});
   ~Engine();
 
-  // Throws an Error if the request can never be done (an empty prompt, a token that is not of the vocabulary, a prompt
-  // that leaves no room in context or cache, bad sampling), Busy or Stopped if it cannot be now. `on_event` is called
-  // from within step(), never from here; if it throws, its request is cancelled. It may submit and cancel.
+  // Throws InvalidRequest if the request can never be done (an empty prompt, a token that is not of the vocabulary, a
+  // prompt that leaves no room in context or cache, bad sampling), Busy or Stopped if it cannot be now. `on_event` is
+  // called from within step(), never from here; if it throws, its request is cancelled. It may submit and cancel.
   RequestId submit(Request request, OnEvent on_event);
 
   // submit() in parts, for engine_thread.h. From any thread: what is wrong with a request is found here, and what takes

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/sampling/sampler.h"
 
 namespace heddle::engine {
@@ -37,6 +38,14 @@ struct Request {
   std::optional<uint32_t> prompt_logprobs;
   bool embed = false;  // instead of an answer, the prompt's state behind the last layer, pooled as the model says
   bool trace = false;  // the end has Event::steps
+};
+
+// Thrown for a request that can never be done.
+struct InvalidRequest : Error {
+  template <class... Args>
+  InvalidRequest(std::string which, fmt::format_string<Args...> text, Args&&... args)
+      : Error(text, std::forward<Args>(args)...), field(std::move(which)) {}
+  std::string field;  // of Request: "prompt", "sampling"
 };
 
 enum class FinishReason {

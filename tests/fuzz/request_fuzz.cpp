@@ -7,7 +7,10 @@
 
 #include "base/json.h"
 #include "server/api/api_error.h"
-#include "server/api/requests.h"
+#include "server/api/chat/chat.h"
+#include "server/api/completions/completions.h"
+#include "server/api/embeddings.h"
+#include "server/api/tokenize.h"
 #include "tests/text/small_vocabulary.h"
 
 using namespace heddle;
@@ -29,41 +32,43 @@ void require_prompts(const std::vector<server::Prompt>& prompts, uint32_t bound)
       require_ids(*ids, bound);
     }
 }
-void require_generation(const server::Generation& generation, uint32_t vocabulary) {
+void require_generation(const server::GenerationRequest& generation, const server::StreamOptions& options,
+                        uint32_t vocabulary) {
   engine::validate(generation.sampling, vocabulary);
-  require_ids(generation.stop_ids, vocabulary);
-  require(generation.n >= 1 && (generation.stream || !generation.include_usage));
-  for (const std::string& stop : generation.stops) require(!stop.empty());
+  require_ids(generation.stop_tokens, vocabulary);
+  require(generation.n >= 1 && generation.best_of >= generation.n);
+  require(options.stream || !options.include_usage);
+  for (const std::string& stop : generation.stop_strings) require(!stop.empty());
 }
 void require_chat(const server::ChatRequest& request) {
-  const Json messages = parse_json(request.messages, "messages");
+  const Json messages = parse_json(request.conversation.messages, "messages");
   require(messages.is_array() && !messages.empty());
   for (const Json& message : messages) require(message["role"].is_string() && message["content"].is_string());
-  if (!request.extra.empty()) require(parse_json(request.extra, "extra").is_object());
+  const std::string& variables = request.conversation.variables;
+  if (!variables.empty()) require(parse_json(variables, "variables").is_object());
 }
 
 void read(uint8_t what, std::string_view body, const server::RequestRules& rules) {
   switch (what % 6) {
     case 0: {
-      const auto request = server::chat_request(body, rules);
+      const auto request = server::read_chat(body, rules);
       require_chat(request);
-      return require_generation(request.generation, rules.vocabulary);
+      return require_generation(request.generation, request.stream, rules.vocabulary);
     }
     case 1:
-      return require_chat(server::template_request(body, rules));
+      return require_chat(server::read_template(body, rules));
     case 2: {
-      const auto request = server::completion_request(body, rules);
+      const auto request = server::read_completion(body, rules);
       require_prompts(request.prompts, rules.vocabulary);
-      require(request.best_of >= request.generation.n);
-      return require_generation(request.generation, rules.vocabulary);
+      return require_generation(request.generation, request.stream, rules.vocabulary);
     }
     case 3:
-      return require_prompts(server::embedding_request(body, rules).inputs, rules.vocabulary);
+      return require_prompts(server::read_embedding(body, rules).inputs, rules.vocabulary);
     case 4:
-      server::tokenize_request(body, rules);
+      server::read_tokenize(body, rules);
       return;
     default:
-      require_ids(server::detokenize_request(body, rules).tokens, uint32_t(rules.tokenizer.size()));
+      require_ids(server::read_detokenize(body, rules).tokens, uint32_t(rules.tokenizer.size()));
   }
 }
 
@@ -77,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     read(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1}, {tokenizer, 260});
   } catch (const server::ApiError& error) {
     require(error.status == 400);
-    require(parse_json(server::error_json(error), "error")["error"]["message"].is_string());
+    require(parse_json(server::openai_error(error), "error")["error"]["message"].is_string());
   }
   return 0;
 }

@@ -96,7 +96,8 @@ engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokeniz
       if (text.empty()) throw Error("{}: expected a text, found an empty one", option);
   };
   refuse_empty("--dry-sequence-breaker", options.breakers);
-  if (sampling.dry_multiplier > 0 && !none) sampling.dry_breakers = text::breaker_tokens(options.breakers, tokenizer);
+  if (sampling.dry_multiplier > 0 && !none)
+    sampling.dry_breakers = text::dry_breaker_tokens(options.breakers, tokenizer);
   refuse_empty("--stop", options.stops);
   engine::validate(sampling, vocabulary);
   return sampling;

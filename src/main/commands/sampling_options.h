@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/sampling/sampling.h"
-#include "text/breakers.h"
+#include "text/dry_breakers.h"
 #include "text/tokenizer.h"
 
 namespace CLI {
@@ -16,9 +16,10 @@ namespace heddle {
 struct SamplingOptions {
   // what people expect of a chat; the chain itself does nothing by default
   engine::Sampling chain{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-  std::vector<std::string> biases;                             // ID=VALUE
-  std::vector<std::string> breakers = text::usual_breakers();  // texts that DRY does not reach across; "none": none
-  std::vector<std::string> stops;                              // texts that end an answer
+  std::vector<std::string> biases;  // ID=VALUE
+  std::vector<std::string> breakers =
+      text::default_dry_breakers();  // texts that DRY does not reach across; "none": none
+  std::vector<std::string> stops;    // texts that end an answer
 };
 void describe_sampling(CLI::App& command, SamplingOptions& options);
 

@@ -157,15 +157,15 @@ class Server {
   int end() {
     const std::string fault = thread_->stopped();
     if (!fault.empty()) err_ << "the device has failed: " << fault << std::endl;
-    err_ << fmt::format("ending: {} requests under way, up to {} s for them\n", service_.under_way(),
+    err_ << fmt::format("ending: {} requests under way, up to {} s for them\n", service_.in_progress(),
                         options_.drain_seconds)
          << std::flush;
     service_.drain();
     http_.stop_accepting();
-    const bool all = soon(options_.drain_seconds, [this] { return service_.under_way() == 0; });
-    const size_t cut = service_.under_way();
+    const bool all = soon(options_.drain_seconds, [this] { return service_.in_progress() == 0; });
+    const size_t cut = service_.in_progress();
     if (!all) service_.cancel_all();
-    soon(farewell, [this] { return service_.under_way() == 0 && http_.connections() == 0; });
+    soon(farewell, [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
     err_ << (all ? "ended" : fmt::format("ended: {} requests were cut off", cut)) << std::endl;
     return all && fault.empty() ? 0 : 1;
   }

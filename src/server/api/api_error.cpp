@@ -1,5 +1,10 @@
 #include "server/api/api_error.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "base/utf8.h"
+#include "engine/metrics.h"
 #include "server/api/json_text.h"
 
 namespace heddle::server {
@@ -12,13 +17,62 @@ void append_or_null(std::string& out, const std::string& text) {
     append_json(out, text);
 }
 
+std::string_view openai_type(unsigned status) {
+  if (status == 429) return "rate_limit_error";
+  return status == 500 || status == 503 ? "server_error" : "invalid_request_error";  // 501 and 505 are the client's
+}
+
 }  // namespace
 
-std::string error_json(const ApiError& error) {
+ApiError context_exceeded(std::string field, size_t prompt, uint64_t completion, uint32_t context) {
+  const std::string found =
+      completion
+          ? fmt::format("{} tokens were requested ({} in the prompt, {} in the completion): please shorten one of them",
+                        prompt + completion, prompt, completion)
+          : fmt::format("the prompt has {} tokens: please shorten it", prompt);
+  return {400,     "context_length_exceeded",
+          field,   "This model's maximum context length is {} tokens. However, {}.",
+          context, found};
+}
+
+ApiError model_not_found(std::string_view asked, std::string_view served) {
+  return {404,
+          "model_not_found",
+          "model",
+          "The model {} does not exist here. The model served is {}",
+          in_quotes(asked, 100),
+          in_quotes(served, 200)};
+}
+
+ApiError busy(std::string_view reason, const engine::Metrics& metrics) {
+  ApiError error(429, "rate_limit_exceeded", "", "{}", reason);
+  error.retry_after = retry_after(metrics);
+  return error;
+}
+
+ApiError unavailable(std::string_view reason) {
+  ApiError error(503, "service_unavailable", "", "{}", reason);
+  error.retry_after = 5;
+  return error;
+}
+
+ApiError server_fault(std::string_view reason) { return {500, "", "", "{}", reason}; }
+
+unsigned retry_after(const engine::Metrics& metrics) {
+  uint64_t finished = 0;
+  for (const uint64_t count : metrics.finished) finished += count;
+  const double prompt = std::max(0., metrics.first_token_seconds.mean() - metrics.queue_seconds.mean());
+  const double tokens = finished ? double(metrics.generated) / double(finished) : 0;
+  const double completion = prompt + tokens * metrics.between_tokens_seconds.mean();
+  const double seconds = double(metrics.waiting) * completion / double(std::max<uint64_t>(metrics.running, 1));
+  return unsigned(std::clamp(std::ceil(seconds), 1., 600.));
+}
+
+std::string openai_error(const ApiError& error) {
   std::string out = R"({"error":{"message":)";
   append_json(out, std::string_view(error.what()));
   out += R"(,"type":)";
-  append_json(out, error.type);
+  append_json(out, openai_type(error.status));
   out += R"(,"param":)";
   append_or_null(out, error.param);
   out += R"(,"code":)";
@@ -26,10 +80,10 @@ std::string error_json(const ApiError& error) {
   return out += "}}";
 }
 
-HttpResponse error_response(const ApiError& error) {
-  HttpResponse response{.status = error.status, .body = error_json(error)};
+HttpResponse error_response(const ApiError& error, ErrorBody body) {
+  HttpResponse response{.status = error.status, .body = body(error)};
   if (error.retry_after) response.headers.push_back({"Retry-After", std::to_string(*error.retry_after)});
-  if (error.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});  // HTTP wants to hear it
+  if (error.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});  // required by HTTP
   return response;
 }
 

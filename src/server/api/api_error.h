@@ -1,38 +1,55 @@
-// What a client is told when its request cannot be done, in the shape of OpenAI's API.
+// Why a request is refused or fails, as the client learns it.
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "server/http/http.h"
 
+namespace heddle::engine {
+struct Metrics;
+}
+
 namespace heddle::server {
 
 struct ApiError : Error {
   template <class... Args>
-  ApiError(unsigned its_status, std::string its_type, std::string its_code, std::string its_param,
-           fmt::format_string<Args...> text, Args&&... args)
+  ApiError(unsigned http_status, std::string reason, std::string field, fmt::format_string<Args...> text,
+           Args&&... args)
       : Error(text, std::forward<Args>(args)...),
-        status(its_status),
-        type(std::move(its_type)),
-        code(std::move(its_code)),
-        param(std::move(its_param)) {}
+        status(http_status),
+        code(std::move(reason)),
+        param(std::move(field)) {}
 
   unsigned status;
-  std::string type;                     // "invalid_request_error"
-  std::string code;                     // "context_length_exceeded"; empty: null
-  std::string param;                    // the field, "messages[2].content"; empty: null
+  std::string code;                     // OpenAI's word for the reason, "context_length_exceeded"; may be empty
+  std::string param;                    // the field it is about, "messages[2].content"; may be empty
   std::optional<unsigned> retry_after;  // seconds
 };
 
-// 400 for a field: what was expected and found.
+// 400 for a field; the text says what was expected and what was found.
 template <class... Args>
 ApiError bad_field(std::string field, fmt::format_string<Args...> text, Args&&... args) {
-  return {400, "invalid_request_error", "", std::move(field), text, std::forward<Args>(args)...};
+  return {400, "", std::move(field), text, std::forward<Args>(args)...};
 }
 
-std::string error_json(const ApiError& error);  // {"error":{"message":...,"type":...,"param":...,"code":...}}
-HttpResponse error_response(const ApiError& error);
+// 400. `completion`: the completion tokens that were asked for; 0: no particular number.
+ApiError context_exceeded(std::string field, size_t prompt, uint64_t completion, uint32_t context);
+ApiError model_not_found(std::string_view asked, std::string_view served);  // 404
+ApiError busy(std::string_view reason, const engine::Metrics& metrics);     // 429, with an estimate of when to retry
+ApiError unavailable(std::string_view reason);                              // 503, to be retried in 5 seconds
+ApiError server_fault(std::string_view reason);                             // 500
+
+// Seconds until the requests that wait now have begun, at the pace of those before: 1 to 600.
+unsigned retry_after(const engine::Metrics& metrics);
+
+// The body of an error in some protocol.
+using ErrorBody = std::string (*)(const ApiError& error);
+// OpenAI's: {"error":{"message":...,"type":...,"param":...,"code":...}}
+std::string openai_error(const ApiError& error);
+
+HttpResponse error_response(const ApiError& error, ErrorBody body = openai_error);
 
 }  // namespace heddle::server

@@ -10,8 +10,6 @@
 namespace heddle::server {
 namespace {
 
-constexpr const char* invalid = "invalid_request_error";
-
 // Throws unless the number is in the range. `kind`: "integer", "decimal".
 template <class Number>
 void require_range(Number number, Number low, Number high, const Json& value, const std::string& place,
@@ -21,7 +19,7 @@ void require_range(Number number, Number low, Number high, const Json& value, co
                    fmt::format("{}_{}", kind, number < low ? "below_min_value" : "above_max_value"));
 }
 
-// Out of the range of int64_t: the nearest end of it. None: no whole number.
+// A number beyond int64_t is given as the nearest int64_t. Nothing: not a whole number.
 std::optional<int64_t> whole_of(const Json& value) {
   constexpr auto low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
   if (value.is_number_unsigned()) return int64_t(std::min(value.get<uint64_t>(), uint64_t(high)));
@@ -29,43 +27,43 @@ std::optional<int64_t> whole_of(const Json& value) {
   if (!value.is_number_float()) return std::nullopt;
   const double number = value.get<double>();
   if (number != std::trunc(number)) return std::nullopt;
-  if (std::abs(number) > 0x1p53) return number > 0 ? high : low;  // who knows which one was meant
+  if (std::abs(number) > 0x1p53) return number > 0 ? high : low;  // a double is not exact here
   return int64_t(number);
 }
 
 }  // namespace
 
 ApiError unexpected(const std::string& place, std::string_view expected, const Json& found, std::string code) {
-  return {400, invalid, std::move(code), place, "{}: expected {}, found {}", place, expected, shortened(found)};
+  return {400, std::move(code), place, "{}: expected {}, found {}", place, expected, shortened(found)};
 }
 
 Json parse_body(std::string_view body) {
   try {
     return parse_json(body, "the body of the request");
   } catch (const Error& error) {
-    throw ApiError(400, invalid, "", "", "{}", error.what());
+    throw ApiError(400, "", "", "{}", error.what());
   }
 }
 
-Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
   if (object.is_object()) return;
-  if (!where_.empty()) throw unexpected(where_, "an object", object);
-  throw ApiError(400, invalid, "", "", "the body of the request: expected an object, found {}", shortened(object));
+  if (!path_.empty()) throw unexpected(path_, "an object", object);
+  throw ApiError(400, "", "", "the body of the request: expected an object, found {}", shortened(object));
 }
 
 std::string Fields::place(std::string_view name) const {
-  return where_.empty() ? std::string(name) : fmt::format("{}.{}", where_, name);
+  return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
 }
 
 const Json* Fields::find(std::string_view name) {
-  asked_.push_back(name);
+  known_.push_back(name);
   const auto found = object_.find(std::string(name));
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
 const Json& Fields::at(std::string_view name) {
   if (const Json* value = find(name)) return *value;
-  throw ApiError(400, invalid, "missing_required_parameter", place(name), "{}: is missing", place(name));
+  throw ApiError(400, "missing_required_parameter", place(name), "{}: is missing", place(name));
 }
 
 std::optional<std::string> Fields::text(std::string_view name) {
@@ -93,16 +91,16 @@ std::optional<double> Fields::number(std::string_view name, double low, double h
 std::string_view Fields::either(std::string_view name, std::string_view other) {
   if (!find(other)) return name;
   if (!find(name)) return other;
-  throw ApiError(400, invalid, "invalid_value", place(other), "{}: is another name for {}; expected one of them",
-                 place(other), name);
+  throw ApiError(400, "invalid_value", place(other), "{}: is another name for {}; expected one of them", place(other),
+                 name);
 }
 
 void Fields::finish() const {
   for (const auto& [name, value] : object_.get_ref<const Json::object_t&>()) {
-    if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
-    constexpr size_t longest = 80;  // a name may be as long as the body
-    throw ApiError(400, invalid, "unknown_parameter", replace_invalid_utf8(place(name).substr(0, longest)),
-                   "{}: there is no such field", in_quotes(place(name), longest));
+    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    constexpr size_t max_shown = 80;  // bytes: a name may be as long as the body
+    throw ApiError(400, "unknown_parameter", replace_invalid_utf8(place(name).substr(0, max_shown)),
+                   "{}: there is no such field", in_quotes(place(name), max_shown));
   }
 }
 
@@ -125,11 +123,11 @@ double number_at(const Json& value, const std::string& place, double low, double
   return number;
 }
 
-const Json& list_at(const Json& value, const std::string& place, size_t most) {
+const Json& list_at(const Json& value, const std::string& place, size_t max_size) {
   if (!value.is_array()) throw unexpected(place, "a list", value);
   if (value.empty()) throw unexpected(place, "at least one element", value, "empty_array");
-  if (value.size() > most)
-    throw unexpected(place, fmt::format("at most {} elements", most), value, "array_above_max_length");
+  if (value.size() > max_size)
+    throw unexpected(place, fmt::format("at most {} elements", max_size), value, "array_above_max_length");
   return value;
 }
 

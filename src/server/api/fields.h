@@ -1,5 +1,5 @@
-// One object of a request, read field by field: what is missing, of the wrong kind, out of range or not asked for is an
-// ApiError that names the field. null and a missing field are the same: not said.
+// Reading one JSON object of a body field by field. A field that is missing, of the wrong type, out of range or unknown
+// is an ApiError that names it. A field that is null counts as absent.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,43 +12,42 @@
 
 namespace heddle::server {
 
-// The body of a request. Throws an ApiError that says where it is no JSON.
+// The body of a request. Throws an ApiError that says where it is not JSON.
 Json parse_body(std::string_view body);
 
 class Fields {
  public:
-  // `where`: the path of the object ("messages[1]"); empty: the body itself. The object must outlive this.
-  explicit Fields(const Json& object, std::string where = "");
+  // `path`: where the object stands ("messages[1]"); empty: the body itself. The object must outlive this.
+  explicit Fields(const Json& object, std::string path = "");
   std::string place(std::string_view name) const;  // "messages[1].content"
 
   // Names are not copied: they must outlive this.
-  const Json* find(std::string_view name);  // null: not said
+  const Json* find(std::string_view name);  // null: absent
   const Json& at(std::string_view name);
   std::optional<std::string> text(std::string_view name);
   std::optional<bool> flag(std::string_view name);
   bool flag_or(std::string_view name, bool otherwise) { return flag(name).value_or(otherwise); }
   std::optional<int64_t> whole(std::string_view name, int64_t low, int64_t high);
   std::optional<double> number(std::string_view name, double low, double high);
-  // Two names for the same: the one that was said, or the first. Both are refused.
+  // Of two names for one field the one that is there, or the first. Both together are refused.
   std::string_view either(std::string_view name, std::string_view other);
 
-  void finish() const;  // to be called when every field that is known was asked for
+  void finish() const;  // after the last known field was asked for: refuses all others
 
  private:
   const Json& object_;
-  std::string where_;
-  std::vector<std::string_view> asked_;
+  std::string path_;
+  std::vector<std::string_view> known_;
 };
 
-// A value that stands at `place`. Ranges include both ends. A whole number may be written as 5.0.
+// The value at `place`. Ranges include both ends. A whole number may be written as 5.0.
 const std::string& text_at(const Json& value, const std::string& place);
 int64_t whole_at(const Json& value, const std::string& place, int64_t low, int64_t high);
 double number_at(const Json& value, const std::string& place, double low, double high);
-// A list of 1 to `most` elements.
-const Json& list_at(const Json& value, const std::string& place, size_t most);
-std::string element(const std::string& place, size_t index);  // "messages[1]"
+const Json& list_at(const Json& value, const std::string& place, size_t max_size);  // not empty
+std::string element(const std::string& place, size_t index);                        // "messages[1]"
 
-// "<place>: expected <what>, found <value>"; `code` is OpenAI's name for what is wrong.
+// "<place>: expected <what>, found <value>"; `code` is OpenAI's word for the kind of mistake.
 ApiError unexpected(const std::string& place, std::string_view expected, const Json& found,
                     std::string code = "invalid_type");
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include "text/breakers.h"
+#include "text/dry_breakers.h"
 
 namespace heddle::server {
 namespace {
@@ -17,19 +17,19 @@ using engine::Step;
 
 constexpr double any = std::numeric_limits<float>::max();
 constexpr double any_whole = std::numeric_limits<int32_t>::max();
-constexpr size_t most_biases = 1024;
-constexpr size_t most_breakers = 16, longest_breaker = 100;  // looked for in every token of the vocabulary
+constexpr size_t max_biases = 1024;
+constexpr size_t max_breakers = 16, max_breaker_bytes = 100;  // each is looked for in every token of the vocabulary
 
-// A number, the step that it is for, and the range it may be in.
-struct Knob {
+// A numeric field, the member it sets, its range, and the step of the chain it is for.
+struct Parameter {
   std::string_view name;
-  std::variant<float Sampling::*, int32_t Sampling::*, uint32_t Sampling::*> to;
+  std::variant<float Sampling::*, int32_t Sampling::*, uint32_t Sampling::*> member;
   double low, high;
   Step step;
-  std::string_view other = {};  // a second name
+  std::string_view other_name = {};
 };
 
-constexpr Knob knobs[] = {
+constexpr Parameter parameters[] = {
     {"temperature", &Sampling::temperature, 0, 2, Step::temperature},
     {"dynatemp_range", &Sampling::dynamic_range, 0, 2, Step::temperature},
     {"dynatemp_exponent", &Sampling::dynamic_exponent, 0, any, Step::temperature},
@@ -51,36 +51,38 @@ constexpr Knob knobs[] = {
 };
 
 template <class Number>
-void turn(const Knob& knob, std::string_view name, Number Sampling::*to, Fields& fields, Sampling& sampling) {
+void read_parameter(const Parameter& parameter, std::string_view name, Number Sampling::*member, Fields& fields,
+                    Sampling& sampling) {
   if constexpr (std::is_floating_point_v<Number>) {
-    if (const auto said = fields.number(name, knob.low, knob.high)) sampling.*to = float(*said);
+    if (const auto value = fields.number(name, parameter.low, parameter.high)) sampling.*member = float(*value);
   } else {
-    if (const auto said = fields.whole(name, int64_t(knob.low), int64_t(knob.high))) sampling.*to = Number(*said);
+    const auto value = fields.whole(name, int64_t(parameter.low), int64_t(parameter.high));
+    if (value) sampling.*member = Number(*value);
   }
 }
 
-// A request that turns a knob of a step that is not done contradicts itself.
-void refuse_knobs(const Sampling& sampling, auto&& is_done, std::string_view why) {
-  static const Sampling untouched;
-  for (const Knob& knob : knobs) {
-    const bool turned = std::visit([&](auto to) { return sampling.*to != untouched.*to; }, knob.to);
-    if (turned && !is_done(knob.step))
-      throw ApiError(400, "invalid_request_error", "invalid_value", std::string(knob.name),
-                     "{}: is for the step {}, {}", knob.name, engine::name_of(knob.step), why);
+// A request that sets a parameter of a step that is not done contradicts itself.
+void refuse_parameters(const Sampling& sampling, auto&& is_done, std::string_view why) {
+  static const Sampling defaults;
+  for (const Parameter& parameter : parameters) {
+    const bool is_set = std::visit([&](auto member) { return sampling.*member != defaults.*member; }, parameter.member);
+    if (is_set && !is_done(parameter.step))
+      throw ApiError(400, "invalid_value", std::string(parameter.name), "{}: is for the step {}, {}", parameter.name,
+                     engine::name_of(parameter.step), why);
   }
 }
 
 void read_mirostat(Fields& fields, Sampling& sampling) {
-  if (const auto said = fields.whole("mirostat", 0, 2)) {
-    if (*said == 1) throw unexpected("mirostat", "0 (off) or 2", 1, "unsupported_value");
-    sampling.mirostat = int32_t(*said);
+  if (const auto version = fields.whole("mirostat", 0, 2)) {
+    if (*version == 1) throw unexpected("mirostat", "0 (off) or 2", 1, "unsupported_value");
+    sampling.mirostat = int32_t(*version);
   }
   sampling.mirostat_tau = float(fields.number("mirostat_tau", 0, any).value_or(sampling.mirostat_tau));
   sampling.mirostat_eta = float(fields.number("mirostat_eta", 0, 1).value_or(sampling.mirostat_eta));
 }
 
-// A token's id, as JSON has it for the name of a member.
-uint32_t id_of(const std::string& name, uint32_t vocabulary) {
+// The key of a bias.
+uint32_t token_id_of(const std::string& name, uint32_t vocabulary) {
   uint32_t id = 0;
   const auto end = std::from_chars(name.data(), name.data() + name.size(), id);
   if (end.ec != std::errc() || end.ptr != name.data() + name.size() || id >= vocabulary)
@@ -92,17 +94,17 @@ void read_biases(Fields& fields, uint32_t vocabulary, Sampling& sampling) {
   const Json* biases = fields.find("logit_bias");
   if (!biases) return;
   if (!biases->is_object()) throw unexpected("logit_bias", "an object such as {\"42\": -1.5}", *biases);
-  if (biases->size() > most_biases)
-    throw ApiError(400, "invalid_request_error", "invalid_value", "logit_bias",
-                   "logit_bias: expected at most {} tokens, found {}", most_biases, biases->size());
+  if (biases->size() > max_biases)
+    throw ApiError(400, "invalid_value", "logit_bias", "logit_bias: expected at most {} tokens, found {}", max_biases,
+                   biases->size());
   for (const auto& [name, bias] : biases->get_ref<const Json::object_t&>()) {
-    const uint32_t id = id_of(name, vocabulary);
+    const uint32_t id = token_id_of(name, vocabulary);
     if (!sampling.logit_bias.emplace(id, float(number_at(bias, "logit_bias." + std::to_string(id), -100, 100))).second)
       throw unexpected("logit_bias", "every token once", name, "invalid_value");  // "7" and "07"
   }
 }
 
-// All 64 bits may be given, with or without a sign.
+// All 64-bit numbers are taken, signed and unsigned.
 void read_seed(Fields& fields, Sampling& sampling) {
   const Json* seed = fields.find("seed");
   if (!seed) return;
@@ -121,7 +123,7 @@ bool read_order(Fields& fields, Sampling& sampling) {
   try {
     engine::steps_of(sampling);
   } catch (const Error& error) {
-    throw ApiError(400, "invalid_request_error", "invalid_value", "samplers", "samplers: {}", error.what());
+    throw ApiError(400, "invalid_value", "samplers", "samplers: {}", error.what());
   }
   return true;
 }
@@ -130,55 +132,50 @@ void refuse_left_out(const Sampling& sampling) {
   const auto has = [&](Step step) {
     return std::find(sampling.order.begin(), sampling.order.end(), engine::name_of(step)) != sampling.order.end();
   };
-  refuse_knobs(sampling, has, "which samplers leaves out");
+  refuse_parameters(sampling, has, "which samplers leaves out");
   if (!sampling.logit_bias.empty() && !has(Step::logit_bias))
-    throw ApiError(400, "invalid_request_error", "invalid_value", "logit_bias",
+    throw ApiError(400, "invalid_value", "logit_bias",
                    "logit_bias: is for the step logit_bias, which samplers leaves out");
 }
 
-// Mirostat stands in place of the steps that cut.
+// Mirostat replaces the steps that cut the set of candidates.
 void refuse_beside_mirostat(const Sampling& sampling) {
-  refuse_knobs(
-      sampling, [](Step step) { return step < Step::top_n_sigma || step > Step::xtc; },
-      "in whose place mirostat stands");
+  refuse_parameters(
+      sampling, [](Step step) { return step < Step::top_n_sigma || step > Step::xtc; }, "which mirostat replaces");
 }
 
-void read_breakers(Fields& fields, const RequestRules& rules, Sampling& sampling) {
-  std::vector<std::string> texts = text::usual_breakers();
-  if (const Json* said = fields.find("dry_sequence_breakers")) {
+void read_breakers(Fields& fields, GenerationRequest& request) {
+  std::vector<std::string> texts = text::default_dry_breakers();
+  if (const Json* list = fields.find("dry_sequence_breakers")) {
     texts.clear();
-    if (!said->is_array() || !said->empty()) list_at(*said, "dry_sequence_breakers", most_breakers);
-    for (const Json& one : *said) {
+    if (!list->is_array() || !list->empty()) list_at(*list, "dry_sequence_breakers", max_breakers);
+    for (const Json& one : *list) {
       const std::string place = element("dry_sequence_breakers", texts.size());
       const std::string& text = texts.emplace_back(text_at(one, place));
-      if (text.empty() || text.size() > longest_breaker)
-        throw unexpected(place, fmt::format("a text of 1 to {} bytes", longest_breaker), one, "invalid_value");
+      if (text.empty() || text.size() > max_breaker_bytes)
+        throw unexpected(place, fmt::format("a text of 1 to {} bytes", max_breaker_bytes), one, "invalid_value");
     }
   }
-  if (sampling.dry_multiplier == 0) return;
-  sampling.dry_breakers = text::breaker_tokens(texts, rules.tokenizer);
-  std::erase_if(sampling.dry_breakers, [&](const std::vector<uint32_t>& ids) {  // what the model cannot say
-    return std::any_of(ids.begin(), ids.end(), [&](uint32_t id) { return id >= rules.vocabulary; });
-  });
+  if (request.sampling.dry_multiplier != 0) request.dry_sequence_breakers = std::move(texts);
 }
 
 }  // namespace
 
-engine::Sampling sampling_of(Fields& fields, const RequestRules& rules) {
-  Sampling sampling;
-  for (const Knob& knob : knobs) {
-    const std::string_view name = knob.other.empty() ? knob.name : fields.either(knob.name, knob.other);
-    std::visit([&](auto to) { turn(knob, name, to, fields, sampling); }, knob.to);
+void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest& request) {
+  Sampling& sampling = request.sampling;
+  for (const Parameter& parameter : parameters) {
+    const std::string_view name =
+        parameter.other_name.empty() ? parameter.name : fields.either(parameter.name, parameter.other_name);
+    std::visit([&](auto member) { read_parameter(parameter, name, member, fields, sampling); }, parameter.member);
   }
-  // 0 is how other servers say that there is no such limit
+  // other servers take 0 for "no such limit"
   sampling.min_keep = uint32_t(std::max<int64_t>(1, fields.whole("min_keep", 0, rules.vocabulary).value_or(1)));
   read_mirostat(fields, sampling);
   read_biases(fields, rules.vocabulary, sampling);
   read_seed(fields, sampling);
   if (read_order(fields, sampling)) refuse_left_out(sampling);
   if (sampling.mirostat) refuse_beside_mirostat(sampling);
-  read_breakers(fields, rules, sampling);
-  return sampling;
+  read_breakers(fields, request);
 }
 
 }  // namespace heddle::server

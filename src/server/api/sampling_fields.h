@@ -1,12 +1,11 @@
-// How tokens are chosen, by the names that other servers have for it.
+// How tokens are chosen, by the field names that OpenAI's API, llama.cpp and vLLM have for it.
 #pragma once
-#include "engine/sampling/sampling.h"
 #include "server/api/fields.h"
-#include "server/api/requests.h"
+#include "server/api/generation.h"
 
 namespace heddle::server {
 
-// All but log-probabilities, which chats and completions ask for in different words.
-engine::Sampling sampling_of(Fields& fields, const RequestRules& rules);
+// Fills request.sampling, all but the log-probabilities, and request.dry_sequence_breakers.
+void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest& request);
 
 }  // namespace heddle::server

@@ -35,7 +35,7 @@ void clear(Text& buffer) {
 }
 
 ApiError too_slow(const char* what) {
-  return {408, "invalid_request_error", "request_timeout", "", "the {} of the request did not come in time", what};
+  return {408, "request_timeout", "", "the {} of the request did not come in time", what};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void Connection::start() {
 void Connection::greet() {
   phase_ = Phase::reading;
   if (crowded_) {
-    ApiError error(503, "server_error", "too_many_connections", "", "there are too many connections: try again later");
+    ApiError error(503, "too_many_connections", "", "there are too many connections: try again later");
     error.retry_after = 1;
     return refuse(error);
   }
@@ -128,7 +128,7 @@ void Connection::count_body(size_t bytes) {
   const size_t all = house_.bodies += bytes - body_;
   body_ = bytes;
   if (bytes == 0 || all <= house_.options.most_bodies) return;
-  ApiError error(503, "server_error", "overloaded", "", "too many large requests are being sent: try again later");
+  ApiError error(503, "overloaded", "", "too many large requests are being sent: try again later");
   error.retry_after = 1;
   throw error;
 }
@@ -155,7 +155,7 @@ void Connection::handle() {
   } catch (const ApiError& error) {
     current->fail(error_response(error));
   } catch (const std::exception& error) {
-    current->fail(error_response({500, "server_error", "internal_error", "", "this is a bug: {}", error.what()}));
+    current->fail(error_response({500, "internal_error", "", "this is a bug: {}", error.what()}));
   }
   if (half_closed_) current->probe();
   watch();
@@ -182,8 +182,7 @@ void Connection::no_more_comes() {
   half_closed_ = true;
   switch (phase_) {
     case Phase::reading:
-      if (reader_.begun())
-        return refuse({400, "invalid_request_error", "", "", "the request ended before it was whole"});
+      if (reader_.begun()) return refuse({400, "", "", "the request ended before it was whole"});
       return end();
     case Phase::answering:  // it may still read, or it may have gone
       outbox_->probe();

@@ -13,7 +13,7 @@ struct Header {
 };
 
 struct HttpRequest {
-  std::string method;           // "POST"; HEAD comes as GET: the answer is the same, its body is left out
+  std::string method;           // "POST"
   std::string path, query;      // of "/v1/models?a=b" the part before and the part after the question mark
   std::vector<Header> headers;  // names in lower case
   std::string body;

@@ -4,7 +4,7 @@
 
 namespace heddle::server {
 
-bool may_be_taken_over(std::string_view origin) {
+bool can_be_rebound(std::string_view origin) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
     std::string_view host = origin.substr(scheme.size());

@@ -8,7 +8,7 @@ namespace heddle::server {
 // browser, turn it into this address after the page was loaded, and then the page is of the same origin as the server
 // and CORS does not keep it out. Numbers cannot be turned so, nor localhost, nor names without a dot, nor what is not
 // of the web.
-bool may_be_taken_over(std::string_view origin);
+bool can_be_rebound(std::string_view origin);
 
 // "https://example.org" or "app://name:8080": as a browser writes it, without a path.
 bool is_origin(std::string_view text);

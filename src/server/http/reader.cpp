@@ -17,7 +17,7 @@ namespace http = boost::beast::http;
 // 400 and the like: about the whole request, not about a field of its body.
 template <class... Args>
 ApiError refused(unsigned status, std::string code, fmt::format_string<Args...> text, Args&&... args) {
-  return {status, "invalid_request_error", std::move(code), "", text, std::forward<Args>(args)...};
+  return {status, std::move(code), "", text, std::forward<Args>(args)...};
 }
 
 std::string lower(std::string_view text) {
@@ -104,11 +104,8 @@ struct RequestReader::State {
 
   void header_came() {
     take_head();
-    manners = {.old = parser->get().version() < 11, .keep_alive = parser->keep_alive()};
-    if (request.method == "HEAD") {
-      manners.head_only = true;
-      request.method = "GET";
-    }
+    manners = {
+        .old = parser->get().version() < 11, .keep_alive = parser->keep_alive(), .head_only = request.method == "HEAD"};
     expect_framing();
     const size_t hosts = values("host").size();
     if (hosts > 1 || (hosts == 0 && !manners.old))

@@ -29,7 +29,7 @@ class RequestReader {
   const Manners& manners() const;
   const HttpRequest& head() const;  // without a body and a peer
   size_t body_bytes() const;        // so many are here
-  // When it is whole; then the next one can be read. HEAD is given out as GET. Fields behind a chunked body are not
+  // When it is whole; then the next one can be read. Fields behind a chunked body are not
   // among the headers: they came after everything was decided.
   HttpRequest take();
 

@@ -1,110 +1,104 @@
-// A client may go away while its answer is being written, in the middle of a call to it: so what is done then takes a
-// mutex of its own.
 #include "server/service/engine_job.h"
-
-#include "server/service/refusals.h"
 
 namespace heddle::server {
 namespace {
 
-// Answers under way for one HTTP request: enough for a batch, and others get in between.
-constexpr size_t window = 64;
-
-// Why the engine did not take a request, for the client.
-ApiError not_taken(const engine::EngineThread& engine, const Error& error) {
-  if (dynamic_cast<const engine::Busy*>(&error)) return busy(error.what(), engine.metrics());
-  if (dynamic_cast<const engine::Stopped*>(&error)) return server_fault(error.what());
-  return bad_field("", "{}", error.what());
-}
+// Completions of one HTTP request in the engine: enough to fill a batch, and other requests get their turn.
+constexpr size_t max_open = 64;
 
 }  // namespace
 
-EngineJob::EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model)
-    : exchange_(std::move(exchange)), model_(std::move(model)) {}
+EngineJob::EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model,
+                     std::string prompt_field)
+    : exchange_(std::move(exchange)), model_(std::move(model)), prompt_field_(std::move(prompt_field)) {}
 
 void EngineJob::submit(std::vector<engine::Request> requests) {
-  exchange_->when_given_up([weak = weak_from_this()](GivenUp) {
+  exchange_->on_cancel([weak = weak_from_this()] {
     if (const auto job = weak.lock()) job->cancel_all();
   });
   const std::lock_guard lock(mutex_);
   waiting_.assign(std::make_move_iterator(requests.begin()), std::make_move_iterator(requests.end()));
   try {
-    fill();
+    submit_some();
   } catch (const Error& error) {
-    over_ = true;
+    ended_ = true;
     cancel_all();
-    throw not_taken(model_->engine(), error);
+    throw not_taken(error);
   }
 }
 
-// Those that the engine has no room for now come when others of these have ended. What was begun is not given up
-// because others came meanwhile: the next one waits beside as many as may.
-void EngineJob::fill() {
+// Why the engine did not take a request, for the client.
+ApiError EngineJob::not_taken(const Error& error) const {
+  if (dynamic_cast<const engine::Busy*>(&error)) return busy(error.what(), model_->engine().metrics());
+  if (const auto* invalid = dynamic_cast<const engine::InvalidRequest*>(&error))
+    return bad_field(invalid->field == "prompt" ? prompt_field_ : invalid->field == "n" ? "n" : "", "{}", error.what());
+  return server_fault(error.what());
+}
+
+// Requests that the engine has no room for now are given to it when others of this job have ended. A job that was begun
+// is not dropped because others came meanwhile: its next request is taken even if the queue is full.
+void EngineJob::submit_some() {
   try {
-    while (!waiting_.empty() && open_ < window) take_next(begun_ > 0 && open_ == 0);
+    while (!waiting_.empty() && open_ < max_open) submit_next(submitted_ > 0 && open_ == 0);
   } catch (const engine::Busy&) {
     if (open_ == 0) throw;
   }
 }
 
-void EngineJob::take_next(bool even_if_full) {
-  const auto tell = [job = shared_from_this(), which = begun_](const engine::Event& event) {
-    job->on_event(which, event);
+void EngineJob::submit_next(bool even_if_full) {
+  const auto on_event = [job = shared_from_this(), request = submitted_](const engine::Event& event) {
+    job->receive(request, event);
   };
-  const uint32_t copies = waiting_.front().n;
-  const engine::RequestId id = model_->engine().submit(waiting_.front(), tell, even_if_full);
+  const uint32_t completions = waiting_.front().n;
+  const engine::RequestId id = model_->engine().submit(waiting_.front(), on_event, even_if_full);
   waiting_.pop_front();
-  ++begun_;
-  open_ += copies;
+  ++submitted_;
+  open_ += completions;
   const std::lock_guard lock(ids_mutex_);
   ids_.push_back(id);
   if (cancelled_) model_->engine().cancel(id);
 }
 
-void EngineJob::on_event(size_t which, const engine::Event& event) {
+void EngineJob::receive(size_t request, const engine::Event& event) {
   const std::lock_guard lock(mutex_);
-  if (over_) return;
+  if (ended_) return;
   try {
-    handle(which, event);
+    handle(request, event);
   } catch (const std::exception& error) {
     fail(server_fault(error.what()));
   }
 }
 
-void EngineJob::handle(size_t which, const engine::Event& event) {
-  const bool gone = event.finish_reason != engine::FinishReason::none && exchange_->given_up() == GivenUp::gone;
-  if (event.finish_reason == engine::FinishReason::failed) return fail(server_fault(event.reason));
-  if (event.finish_reason == engine::FinishReason::cancelled && !gone && !is_over(which, event.index))
-    return fail(unavailable("the server is about to end, and the request was given up"));
-  told(which, event);
-  if (over_ || event.finish_reason == engine::FinishReason::none) return;
+void EngineJob::handle(size_t request, const engine::Event& event) {
+  using engine::FinishReason;
+  const bool is_end = event.finish_reason != FinishReason::none;
+  const bool client_gone = is_end && exchange_->cancelled() == Cancelled::client_gone;
+  if (event.finish_reason == FinishReason::failed) return fail(server_fault(event.reason));
+  if (event.finish_reason == FinishReason::cancelled && !client_gone && !is_finished(request, event.index))
+    return fail(unavailable("the request was cancelled because the server is shutting down"));
+  on_event(request, event);
+  if (!is_end) return;
   --open_;
-  if (gone)
-    waiting_.clear();
-  else
-    go_on();
-  if (over_ || open_ > 0) return;
-  over_ = true;
-  summarize(exchange_->log());
-  if (gone)
-    exchange_->end_gone();
-  else
-    all_ended();
-}
-
-void EngineJob::go_on() {
+  if (client_gone) waiting_.clear();
   try {
-    fill();
+    submit_some();
   } catch (const Error& error) {
-    fail(not_taken(model_->engine(), error));
+    return fail(not_taken(error));
   }
+  if (open_ > 0) return;
+  ended_ = true;
+  summarize(exchange_->log());
+  if (client_gone)
+    exchange_->end_cancelled();
+  else
+    on_end();
 }
 
 void EngineJob::fail(const ApiError& error) {
-  over_ = true;
+  ended_ = true;
   cancel_all();
   summarize(exchange_->log());
-  exchange_->fail(error);
+  on_error(error);
 }
 
 void EngineJob::cancel_all() {

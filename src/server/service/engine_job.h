@@ -1,8 +1,10 @@
-// Requests to the engine for one HTTP request: taken all or none, given up together, and told when all is over.
+// The requests to the engine that one HTTP request leads to: all or none are taken, they are cancelled together, and
+// the response is complete when the last has ended.
 #pragma once
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "server/service/exchange.h"
@@ -10,46 +12,51 @@
 
 namespace heddle::server {
 
-// The engine keeps it alive while it has something to tell.
+// The engine keeps it alive until the last of its requests has ended.
 class EngineJob : public std::enable_shared_from_this<EngineJob> {
  public:
-  EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model);
+  // `prompt_field`: the field of the body that the prompts came from, for errors.
+  EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model, std::string prompt_field);
   virtual ~EngineJob() = default;
 
-  // Gives the engine the requests, some at a time. Throws an ApiError if one of the first is not taken; those before it
-  // are cancelled then.
+  // Gives the engine the requests, up to 64 completions at a time. Throws an ApiError if one of the first is not taken;
+  // those before it are cancelled then.
   void submit(std::vector<engine::Request> requests);
 
  protected:
-  // One call after the other, not before the first requests are taken, and not after fail(). Of the request `which`: a
-  // token, or the end of a copy, which has not failed.
-  virtual void told(size_t which, const engine::Event& event) = 0;
-  // Whether it is over already, so that it does not matter that the engine was stopped.
-  virtual bool is_over(size_t /*which*/, uint32_t /*copy*/) const { return false; }
-  virtual void all_ended() = 0;                       // after the last told(): the answer
-  virtual void summarize(LogEntry& entry) const = 0;  // before the answer, whichever it is
+  // Called one after the other, never before submit() returns and never after an error.
+  virtual void on_event(size_t request, const engine::Event& event) = 0;  // a token, or an end that is no failure
+  virtual void on_end() = 0;                                              // after the last event: respond
+  virtual void on_error(const ApiError& error) = 0;                       // respond so
+  virtual void summarize(LogEntry& entry) const = 0;                      // before the response, whichever it is
+  // Whether a completion has ended for this job, so that it does not matter how the engine ends it.
+  virtual bool is_finished(size_t /*request*/, uint32_t /*index*/) const { return false; }
 
-  void fail(const ApiError& error);  // answers so, and cancels all
   Exchange& exchange() const { return *exchange_; }
   const ServedModel& model() const { return *model_; }
 
  private:
-  void take_next(bool even_if_full);  // of those that wait; throws what the engine throws
-  void fill();
-  void on_event(size_t which, const engine::Event& event);
-  void handle(size_t which, const engine::Event& event);
-  void go_on();
+  void submit_next(bool even_if_full);  // throws what the engine throws
+  void submit_some();
+  void receive(size_t request, const engine::Event& event);
+  void handle(size_t request, const engine::Event& event);
+  void fail(const ApiError& error);
   void cancel_all();
+  ApiError not_taken(const Error& error) const;
 
   const std::shared_ptr<Exchange> exchange_;
   const std::shared_ptr<const ServedModel> model_;
+  const std::string prompt_field_;
 
-  std::mutex mutex_;                     // of all up to the next mutex
-  std::deque<engine::Request> waiting_;  // for their turn
-  size_t begun_ = 0, open_ = 0;          // requests given to the engine; copies whose end was not told
-  bool over_ = false;
+  std::mutex mutex_;                     // guards the members up to the next mutex
+  std::deque<engine::Request> waiting_;  // not yet given to the engine
+  size_t submitted_ = 0;                 // requests
+  size_t open_ = 0;                      // completions that the engine has not ended
+  bool ended_ = false;
 
-  std::mutex ids_mutex_;  // of what follows; who holds it asks for no other of the service
+  // Cancellation has a mutex of its own: a client may go away in the middle of a write to it, which happens under the
+  // other one. No other mutex of the service is taken under this one.
+  std::mutex ids_mutex_;
   std::vector<engine::RequestId> ids_;
   bool cancelled_ = false;
 };

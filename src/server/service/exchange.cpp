@@ -1,8 +1,12 @@
 #include "server/service/exchange.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <openssl/rand.h>
 
-#include "server/service/random_id.h"
+#include <algorithm>
+#include <array>
+
+#include "server/service/routes.h"
 
 namespace heddle::server {
 namespace {
@@ -10,12 +14,18 @@ namespace {
 // The client's own name for its request, if it can stand in a header and in a log.
 std::string request_id(const HttpRequest& request) {
   const std::string* given = request.header("x-request-id");
-  const bool sane = given && !given->empty() && given->size() <= 128 &&
-                    std::all_of(given->begin(), given->end(), [](char c) { return c >= ' ' && c <= '~'; });
-  return sane ? *given : random_id("req-");
+  const bool usable = given && !given->empty() && given->size() <= 128 &&
+                      std::all_of(given->begin(), given->end(), [](char c) { return c >= ' ' && c <= '~'; });
+  return usable ? *given : random_id("req-");
 }
 
 }  // namespace
+
+std::string random_id(std::string_view prefix) {
+  std::array<unsigned char, 12> bytes;
+  if (RAND_bytes(bytes.data(), int(bytes.size())) != 1) throw Error("the system has no random numbers");
+  return fmt::format("{}{:02x}", prefix, fmt::join(bytes, ""));
+}
 
 std::shared_ptr<Exchange> Exchange::open(std::shared_ptr<Traffic> traffic, HttpRequest request,
                                          std::shared_ptr<Answer> answer, std::string cors_origin) {
@@ -23,7 +33,7 @@ std::shared_ptr<Exchange> Exchange::open(std::shared_ptr<Traffic> traffic, HttpR
       new Exchange(std::move(traffic), std::move(request), std::move(answer), std::move(cors_origin)));
   exchange->traffic_->begin(exchange);
   exchange->answer_->when_gone([weak = std::weak_ptr(exchange)] {
-    if (const auto found = weak.lock()) found->gone();
+    if (const auto found = weak.lock()) found->cancel(Cancelled::client_gone);
   });
   return exchange;
 }
@@ -44,8 +54,13 @@ Exchange::Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::s
 
 Exchange::~Exchange() {
   if (ended_) return;
-  log_.error = "not answered";
+  log_.error = "no response";
   end(started_ ? status_ : 500);
+}
+
+void Exchange::set_route(const Route& route) {
+  path_ = route.path;
+  error_body_ = route.error_body;
 }
 
 void Exchange::send(HttpResponse response) {
@@ -57,20 +72,20 @@ void Exchange::send(HttpResponse response) {
   end(status_);
 }
 
-void Exchange::fail(const ApiError& error, std::vector<Header> more) {
+void Exchange::fail(const ApiError& error, std::vector<Header> headers) {
+  if (started_) return fail_stream(error, "");
   if (ended_) return;
   log_.error = error.what();
-  if (!started_) {
-    HttpResponse response = error_response(error);
-    std::move(more.begin(), more.end(), std::back_inserter(response.headers));
-    return send(std::move(response));
-  }
-  write("data: " + error_json(error) + "\n\n");  // and no "[DONE]" after it
-  finish();
+  HttpResponse response = error_response(error, error_body_);
+  std::move(headers.begin(), headers.end(), std::back_inserter(response.headers));
+  send(std::move(response));
 }
 
-void Exchange::start(HttpResponse head) {
+void Exchange::start_events(std::string first) {
   if (ended_) return;
+  HttpResponse head{.type = "text/event-stream",
+                    .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
+                    .body = std::move(first)};
   add_headers(head);
   bytes_ += head.body.size();
   status_ = head.status;
@@ -79,10 +94,10 @@ void Exchange::start(HttpResponse head) {
   answer_->start(std::move(head));
 }
 
-void Exchange::write(std::string piece) {
+void Exchange::write(std::string text) {
   if (ended_) return;
-  bytes_ += piece.size();
-  answer_->write(std::move(piece));
+  bytes_ += text.size();
+  answer_->write(std::move(text));
 }
 
 void Exchange::finish() {
@@ -91,16 +106,23 @@ void Exchange::finish() {
   end(status_);
 }
 
-void Exchange::end_gone() {
+void Exchange::fail_stream(const ApiError& error, std::string last) {
+  if (ended_) return;
+  log_.error = error.what();
+  if (!last.empty()) write(std::move(last));
+  finish();
+}
+
+void Exchange::end_cancelled() {
   if (!ended_) end(499);
 }
 
 void Exchange::end(unsigned status) {
   ended_ = true;
   answer_.reset();
-  log_.status = given_up() == GivenUp::gone ? 499 : status;
+  log_.status = cancelled() == Cancelled::client_gone ? 499 : status;
   log_.total = seconds();
-  traffic_->end(this, route_, log_, started_, bytes_);
+  traffic_->end(this, path_, log_, started_, bytes_);
 }
 
 void Exchange::add_headers(HttpResponse& response) const {
@@ -111,30 +133,31 @@ void Exchange::add_headers(HttpResponse& response) const {
   if (cors_origin_ != "*") response.headers.push_back({"Vary", "Origin"});
 }
 
-void Exchange::when_given_up(std::function<void(GivenUp)> then) {
-  GivenUp why;
+void Exchange::on_cancel(std::function<void()> callback) {
   {
     const std::lock_guard lock(mutex_);
-    why = given_up_;
-    if (why == GivenUp::no) then_ = std::move(then);
+    if (cancelled_ == Cancelled::no) {
+      on_cancel_ = std::move(callback);
+      return;
+    }
   }
-  if (why != GivenUp::no) then(why);
+  callback();
 }
 
-GivenUp Exchange::given_up() const {
+Cancelled Exchange::cancelled() const {
   const std::lock_guard lock(mutex_);
-  return given_up_;
+  return cancelled_;
 }
 
-void Exchange::give_up(GivenUp why) {
-  std::function<void(GivenUp)> then;
+void Exchange::cancel(Cancelled why) {
+  std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
-    if (given_up_ != GivenUp::no) return;
-    given_up_ = why;
-    then.swap(then_);
+    if (cancelled_ != Cancelled::no) return;
+    cancelled_ = why;
+    callback.swap(on_cancel_);
   }
-  if (then) then(why);
+  if (callback) callback();
 }
 
 }  // namespace heddle::server

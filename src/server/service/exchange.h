@@ -1,9 +1,11 @@
-// One HTTP request under way: its answer, and all that is to be said of it at its end.
+// One HTTP request and its response, from its arrival to the line in the log.
 #pragma once
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "server/api/api_error.h"
@@ -13,44 +15,45 @@
 
 namespace heddle::server {
 
-// Why work is given up that nothing is wrong with.
-enum class GivenUp { no, gone, shutdown };  // gone: the client
+struct Route;
 
-// Answered once, by one thread at a time; gone() and cancel() may come from any at any time.
+// Why work is cancelled that nothing is wrong with.
+enum class Cancelled { no, client_gone, shutdown };
+
+// Responded to once, by one thread at a time; cancel() may come from any thread at any time.
 class Exchange {
  public:
   static std::shared_ptr<Exchange> open(std::shared_ptr<Traffic> traffic, HttpRequest request,
                                         std::shared_ptr<Answer> answer, std::string cors_origin);
-  ~Exchange();  // one that was not answered is cut off
+  ~Exchange();  // without a response the connection is closed
 
   const HttpRequest& request() const { return request_; }
-  void forget_body() { request_.body = {}; }  // it is read, and may be large
+  void free_body() { request_.body = {}; }  // it has been read, and may be large
   const std::string& id() const { return log_.id; }
-  double seconds() const { return seconds_since(start_); }  // since it came
+  double seconds() const { return seconds_since(start_); }  // since the request arrived
   bool logs_prompts() const { return traffic_->logs_prompts(); }
   LogEntry& log() { return log_; }
-  void set_route(std::string route) { route_ = std::move(route); }
+  void set_route(const Route& route);  // from now on errors have the form of its protocol
 
   void send(HttpResponse response);
   void send_json(std::string body) { send({.body = std::move(body)}); }
-  // With its status (and `more` headers), or as the last event of a stream that has begun.
-  void fail(const ApiError& error, std::vector<Header> more = {});
-  void start(HttpResponse head);
-  void write(std::string piece);
+  void fail(const ApiError& error, std::vector<Header> headers = {});  // a stream that has begun ends
+
+  void start_events(std::string first);  // a response of server-sent events; `first` may be empty
+  void write(std::string text);
   void finish();
-  void end_gone();  // the work for a client that has gone is over
+  void fail_stream(const ApiError& error, std::string last);  // `last`: what is written before the stream ends
   bool started() const { return started_; }
 
-  // What is to be done when nobody waits for the answer any more; at once if that is so.
-  void when_given_up(std::function<void(GivenUp)> then);
-  GivenUp given_up() const;
-  void gone() { give_up(GivenUp::gone); }
-  void cancel() { give_up(GivenUp::shutdown); }
+  // Called once when the response is not wanted any more; at once if that is so already.
+  void on_cancel(std::function<void()> callback);
+  void cancel(Cancelled why);
+  Cancelled cancelled() const;
+  void end_cancelled();  // the work for a client that has gone has ended
 
  private:
   Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Answer> answer,
            std::string cors_origin);
-  void give_up(GivenUp why);
   void add_headers(HttpResponse& response) const;
   void end(unsigned status);
 
@@ -60,14 +63,17 @@ class Exchange {
   std::shared_ptr<Answer> answer_;
   const Clock::time_point start_ = Clock::now();
   LogEntry log_;
-  std::string route_ = "other";
-  uint64_t bytes_ = 0;
+  std::string path_ = "other";  // of the route, for the metrics
+  ErrorBody error_body_ = openai_error;
+  uint64_t bytes_ = 0;  // of the response's body
   unsigned status_ = 200;
   bool started_ = false, ended_ = false;
 
-  mutable std::mutex mutex_;  // of what follows
-  GivenUp given_up_ = GivenUp::no;
-  std::function<void(GivenUp)> then_;
+  mutable std::mutex mutex_;  // guards the members below
+  Cancelled cancelled_ = Cancelled::no;
+  std::function<void()> on_cancel_;
 };
+
+std::string random_id(std::string_view prefix);  // the prefix and 24 random hex digits
 
 }  // namespace heddle::server

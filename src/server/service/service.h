@@ -12,45 +12,46 @@
 
 namespace heddle::server {
 
-// What is served. All that is referred to outlives the service.
+// The model to serve. Tokenizer and engine must outlive the service.
 struct Served {
-  std::string name;  // what clients call it
+  std::string name;  // its id for clients
   const text::Tokenizer& tokenizer;
-  std::string chat_template;  // empty: none, and chats are refused
-  uint32_t context = 0;       // tokens of one sequence, prompt and answer
-  uint32_t vocabulary = 0, width = 0;
+  std::string chat_template;           // empty: chats are refused
+  uint32_t context = 0;                // tokens of one sequence, prompt and completion
+  uint32_t vocabulary = 0, width = 0;  // tokens the model has logits for; values of an embedding
   engine::EngineThread& engine;
-  std::string config;  // JSON, an object: what is in force, for /v1/effective-config
+  std::string config;  // a JSON object for /v1/effective-config
 };
 
 struct ServiceOptions {
-  std::vector<std::string> keys;         // API keys; none: everybody may
+  std::vector<std::string> keys;         // API keys; empty: no authentication
   std::string cors_origin;               // "*" or an origin; empty: no CORS
-  bool log_prompts = false;              // prompts and answers in the log
-  std::function<void(std::string)> log;  // a line of JSON for each request; may be empty; from any thread
+  bool log_prompts = false;              // log prompts and completions
+  std::function<void(std::string)> log;  // takes a line of JSON for each request, from any thread; may be empty
 };
+
+class ServiceState;
 
 class Service {
  public:
   explicit Service(ServiceOptions options);
-  ~Service();  // cancels what is under way and waits for it
+  ~Service();  // cancels the requests in progress and waits for them
 
-  // Until then, what needs the model is refused with 503 and /health/ready says no.
+  // Until then, requests that need the model are refused with 503, and /health/ready gives 503.
   void serve(Served served);
-  // From now on /health/ready says no and new work is refused with 503.
+  // From now on generation is refused with 503, and /health/ready gives 503.
   void drain();
-  size_t under_way() const;  // requests that are not answered yet
+  size_t in_progress() const;  // requests without a complete response
   void cancel_all();
 
-  void handle(HttpRequest request, std::shared_ptr<Answer> answer);  // from any thread; does not wait
-  // Throws an ApiError if whoever sent this header may not send a body to it. From any thread.
+  void handle(HttpRequest request, std::shared_ptr<Answer> answer);  // from any thread; does not block
+  // Throws an ApiError if the sender of this header may not send a body. From any thread.
   void admit(const HttpRequest& head) const;
-  // Answers a request that was refused before it came here, and of which there may be no more than the peer.
+  // Responds to a request that was refused while it was read; all of it but the peer may be missing.
   void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ServiceState> state_;
 };
 
 }  // namespace heddle::server

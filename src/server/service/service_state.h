@@ -1,69 +1,47 @@
-// What a service knows: who may, what is served, what is under way; and its routes.
+// What a service knows while it runs: its options, the model, and the requests in progress.
 #pragma once
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
-#include <string>
 
-#include "server/service/calls.h"
-#include "server/service/exchange.h"
-#include "server/service/keys.h"
+#include "server/service/api_keys.h"
+#include "server/service/call.h"
+#include "server/service/routes.h"
 #include "server/service/service.h"
 #include "server/service/workers.h"
 #include "server/status/traffic.h"
 
 namespace heddle::server {
 
-class Service::State {
+class ServiceState {
  public:
-  explicit State(ServiceOptions options);
-  ~State();
+  explicit ServiceState(ServiceOptions options);
+  ~ServiceState();
 
   void serve(Served served);
   void drain();
-  Traffic& traffic() { return *traffic_; }
   void handle(HttpRequest request, std::shared_ptr<Answer> answer);
   void admit(const HttpRequest& head) const;
   void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
 
+  const ServiceOptions& options() const { return options_; }
+  Traffic& traffic() const { return *traffic_; }
+  std::shared_ptr<const ServedModel> model() const;  // null while it is loaded
+  bool draining() const;
+  // See Call::on_worker.
+  void on_worker(const std::shared_ptr<Exchange>& exchange, size_t bytes, std::function<void()> work);
+
  private:
-  using Page = void (State::*)(Exchange&) const;  // answers at once
-  using MakeCall = void (*)(const Call&);
-  struct Route {
-    std::string_view method = "GET";
-    std::string_view path;  // one that ends with a slash: and what follows
-    bool for_all = false;   // without a key
-    Page page = nullptr;    // this, or a call
-    MakeCall call = nullptr;
-    bool new_work = false;  // refused while draining
-    bool traced = false;    // has a place for a trace
-  };
-  struct Found {
-    const Route* route = nullptr;
-    std::string allowed;  // methods of that path; empty: there is no such path
-  };
-  static std::span<const Route> routes();
-  static Found find(const HttpRequest& request);
-
   void dispatch(const std::shared_ptr<Exchange>& exchange);
-  void no_route(Exchange& exchange, std::string allowed) const;
   void call(const std::shared_ptr<Exchange>& exchange, const Route& route, TraceLevel trace);
-  std::shared_ptr<const ServedModel> model(bool new_work = false) const;  // an ApiError 503 if there is none
-
-  void live_page(Exchange& exchange) const;
-  void ready_page(Exchange& exchange) const;
-  void models_page(Exchange& exchange) const;
-  void one_model_page(Exchange& exchange) const;
-  void config_page(Exchange& exchange) const;
-  void metrics_page(Exchange& exchange) const;
+  void no_route(Exchange& exchange, std::string allowed) const;
 
   const ServiceOptions options_;
-  const Keys keys_;
+  const ApiKeys keys_;
   const std::shared_ptr<Traffic> traffic_;
   std::optional<Workers> workers_;
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<const ServedModel> model_;
   bool draining_ = false;
 };

@@ -2,26 +2,26 @@
 
 namespace heddle::server {
 
-Workers::Workers(size_t threads, size_t max_waiting, size_t most_bytes)
-    : most_waiting_(max_waiting), most_bytes_(most_bytes) {
+Workers::Workers(size_t threads, size_t max_waiting, size_t max_bytes)
+    : max_waiting_(max_waiting), max_bytes_(max_bytes) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
 Workers::~Workers() {
   {
     const std::lock_guard lock(mutex_);
-    ending_ = true;
+    stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool Workers::push(size_t bytes, std::function<void()> work) {
+bool Workers::push(size_t bytes, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    const bool fits = waiting_.empty() || bytes <= most_bytes_ - bytes_;  // one always does
-    if (waiting_.size() >= most_waiting_ || !fits) return false;
-    waiting_.push_back({bytes, std::move(work)});
+    const bool fits = waiting_.empty() || (bytes_ <= max_bytes_ && bytes <= max_bytes_ - bytes_);
+    if (waiting_.size() >= max_waiting_ || !fits) return false;
+    waiting_.push_back({bytes, std::move(task)});
     bytes_ += bytes;
   }
   changed_.notify_one();
@@ -31,14 +31,14 @@ bool Workers::push(size_t bytes, std::function<void()> work) {
 void Workers::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+    changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    Work work = std::move(waiting_.front());
+    Task task = std::move(waiting_.front());
     waiting_.pop_front();
-    bytes_ -= work.bytes;
+    bytes_ -= task.bytes;
     lock.unlock();
-    work.work();
-    work.work = nullptr;
+    task.run();
+    task.run = nullptr;  // what it holds is destroyed without the lock
     lock.lock();
   }
 }

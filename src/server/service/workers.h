@@ -1,4 +1,4 @@
-// A few threads for what would hold up the network: templates and long texts. What waits for them is bounded.
+// A few threads for what would block the network threads: templates and long texts. The queue is bounded.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -11,26 +11,26 @@ namespace heddle::server {
 
 class Workers {
  public:
-  // At most so many pieces of work wait, and all together of so many bytes.
-  Workers(size_t threads, size_t max_waiting, size_t most_bytes);
-  ~Workers();  // does what waits
+  // Limits of the queue: the number of tasks, and their bytes together.
+  Workers(size_t threads, size_t max_waiting, size_t max_bytes);
+  ~Workers();  // runs what waits
 
-  // False: too much waits. The work must not throw.
-  bool push(size_t bytes, std::function<void()> work);
+  // False: the queue is full. One task is taken whatever its size. `task` must not throw.
+  bool push(size_t bytes, std::function<void()> task);
 
  private:
-  struct Work {
+  struct Task {
     size_t bytes;
-    std::function<void()> work;
+    std::function<void()> run;
   };
   void run();
 
-  const size_t most_waiting_, most_bytes_;
-  std::mutex mutex_;  // of all that follows
+  const size_t max_waiting_, max_bytes_;
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<Work> waiting_;
-  size_t bytes_ = 0;
-  bool ending_ = false;
+  std::deque<Task> waiting_;
+  size_t bytes_ = 0;  // of the tasks that wait; one large task may take it above the limit
+  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -20,12 +20,7 @@ class LogLine {
   void add_unless_empty(std::string_view name, const std::vector<std::string>& values) {
     if (values.empty()) return;
     key(name);
-    text_ += "[";
-    for (const std::string& value : values) {
-      if (&value != values.data()) text_ += ",";
-      append_json(text_, std::string_view(value));
-    }
-    text_ += "]";
+    append_json_list(text_, values, [this](const std::string& value) { append_json(text_, std::string_view(value)); });
   }
   void add_ms(std::string_view name, double seconds) {
     key(name);
@@ -60,14 +55,14 @@ std::string log_line(const LogEntry& entry) {
     line.add("completion_tokens", entry.tokens->completion);
     line.add("cached_tokens", entry.tokens->cached);
   }
-  line.add_unless_empty("finish", entry.finishes);
+  line.add_unless_empty("finish_reasons", entry.finish_reasons);
   if (entry.queue) line.add_ms("queue_ms", *entry.queue);
   if (entry.first_token) line.add_ms("first_token_ms", *entry.first_token);
   line.add_ms("total_ms", entry.total);
   line.add_unless_empty("user", entry.user);
   line.add_unless_empty("error", entry.error);
   line.add_unless_empty("request", entry.body);
-  line.add_unless_empty("answers", entry.texts);
+  line.add_unless_empty("completions", entry.completions);
   return line.take();
 }
 

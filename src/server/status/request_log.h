@@ -1,4 +1,4 @@
-// A line of JSON for each request: what was asked, what came of it and how long it took.
+// The log: a line of JSON for each request.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -6,22 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "server/api/replies.h"
+#include "server/api/generation.h"
 
 namespace heddle::server {
 
 struct LogEntry {
-  std::chrono::system_clock::time_point time;  // of the request
-  std::string id, peer, method, path;          // the last two may be empty: it was refused before they were read
-  unsigned status = 0;                         // 499: the client went away before the end
-  std::string model;                           // empty, as all that follows: nothing to say
+  std::chrono::system_clock::time_point time;  // when the request arrived
+  std::string id, peer, method, path;          // method and path are empty if they could not be read
+  unsigned status = 0;                         // 499: the client closed the connection before the end
+  double total = 0;                            // seconds
+  // What follows is left out of the line where it is empty.
+  std::string model;
   std::optional<Usage> tokens;
-  std::vector<std::string> finishes;         // of its choices, in order
-  std::optional<double> queue, first_token;  // seconds, from the engine and from the request on
-  double total = 0;                          // seconds
+  std::vector<std::string> finish_reasons;  // of its completions
+  std::optional<double> queue;              // seconds in the engine's queue
+  std::optional<double> first_token;        // seconds from the arrival to the first token
   std::string user, error;
-  std::string body;                // of the request, where prompts are logged
-  std::vector<std::string> texts;  // its answers, where prompts are logged
+  std::string body;                      // of the request, where prompts are logged
+  std::vector<std::string> completions;  // their texts, where prompts are logged
 };
 
 std::string log_line(const LogEntry& entry);                       // without a line end

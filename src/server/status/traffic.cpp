@@ -3,25 +3,24 @@
 #include <vector>
 
 #include "server/service/exchange.h"
-#include "server/service/random_id.h"
 #include "server/status/request_log.h"
 
 namespace heddle::server {
 
 void Traffic::begin(const std::shared_ptr<Exchange>& exchange) {
   const std::lock_guard lock(mutex_);
-  under_way_.emplace(exchange.get(), exchange);
+  in_progress_.emplace(exchange.get(), exchange);
 }
 
-void Traffic::end(const Exchange* exchange, const std::string& route, const LogEntry& entry, bool streamed,
+void Traffic::end(const Exchange* exchange, const std::string& path, const LogEntry& entry, bool streamed,
                   uint64_t bytes) {
   if (log_) log_(log_line(entry));
   const std::lock_guard lock(mutex_);
-  ++counts_.answered[{route, entry.status}];
+  ++counts_.responses[{path, entry.status}];
   counts_.bytes += bytes;
   counts_.streams -= streamed;
-  under_way_.erase(exchange);
-  if (under_way_.empty()) quiet_.notify_all();
+  in_progress_.erase(exchange);
+  if (in_progress_.empty()) idle_.notify_all();
 }
 
 void Traffic::stream_began() {
@@ -32,28 +31,28 @@ void Traffic::stream_began() {
 TrafficCounts Traffic::counts() const {
   const std::lock_guard lock(mutex_);
   TrafficCounts counts = counts_;
-  counts.under_way = under_way_.size();
+  counts.in_progress = in_progress_.size();
   return counts;
 }
 
-size_t Traffic::under_way() const {
+size_t Traffic::in_progress() const {
   const std::lock_guard lock(mutex_);
-  return under_way_.size();
+  return in_progress_.size();
 }
 
 void Traffic::cancel_all() {
   std::vector<std::shared_ptr<Exchange>> all;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, weak] : under_way_)
+    for (const auto& [key, weak] : in_progress_)
       if (auto exchange = weak.lock()) all.push_back(std::move(exchange));
   }
-  for (const auto& exchange : all) exchange->cancel();
+  for (const auto& exchange : all) exchange->cancel(Cancelled::shutdown);
 }
 
-void Traffic::wait_until_quiet() {
+void Traffic::wait_until_idle() {
   std::unique_lock lock(mutex_);
-  quiet_.wait(lock, [&] { return under_way_.empty(); });
+  idle_.wait(lock, [&] { return in_progress_.empty(); });
 }
 
 }  // namespace heddle::server

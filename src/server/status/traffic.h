@@ -1,4 +1,4 @@
-// What is under way over HTTP, and what was: counted for /metrics, and a line each for the log.
+// The requests in progress, and counts of those before: for shutting down, for /metrics and for the log.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -14,11 +14,10 @@ namespace heddle::server {
 class Exchange;
 struct LogEntry;
 
-// As they are at one moment.
 struct TrafficCounts {
-  std::map<std::pair<std::string, unsigned>, uint64_t> answered;  // by route and status
-  uint64_t bytes = 0;                                             // of the bodies of answers
-  uint64_t under_way = 0, streams = 0;                            // now
+  std::map<std::pair<std::string, unsigned>, uint64_t> responses;  // by path of the route and status
+  uint64_t bytes = 0;                                              // of response bodies
+  uint64_t in_progress = 0, streams = 0;                           // now
 };
 
 class Traffic {
@@ -28,21 +27,21 @@ class Traffic {
   bool logs_prompts() const { return log_ && log_prompts_; }
 
   void begin(const std::shared_ptr<Exchange>& exchange);
-  // It is answered: nothing of the service is used for it any more. `route`: as the service knows it.
-  void end(const Exchange* exchange, const std::string& route, const LogEntry& entry, bool streamed, uint64_t bytes);
+  // After this the exchange uses nothing of the service. `path`: that of the route.
+  void end(const Exchange* exchange, const std::string& path, const LogEntry& entry, bool streamed, uint64_t bytes);
   void stream_began();
 
   TrafficCounts counts() const;
-  size_t under_way() const;
+  size_t in_progress() const;
   void cancel_all();
-  void wait_until_quiet();
+  void wait_until_idle();
 
  private:
   const std::function<void(std::string)> log_;
   const bool log_prompts_;
-  mutable std::mutex mutex_;  // of all that follows
-  std::condition_variable quiet_;
-  std::unordered_map<const Exchange*, std::weak_ptr<Exchange>> under_way_;
+  mutable std::mutex mutex_;  // guards the members below
+  std::condition_variable idle_;
+  std::unordered_map<const Exchange*, std::weak_ptr<Exchange>> in_progress_;
   TrafficCounts counts_;
 };
 

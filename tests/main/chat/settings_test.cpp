@@ -8,7 +8,7 @@
 #include "main/device/running_model.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
-#include "text/breakers.h"
+#include "text/dry_breakers.h"
 
 namespace heddle::test {
 namespace {
@@ -73,7 +73,7 @@ TEST_F(SamplingWords, BiasesAreReadByTheirIds) {
 
 TEST_F(SamplingWords, BreakersAreEveryWayToSpellThem) {
   const text::Tokenizer& tokenizer = running->tokenizer();
-  const auto tokens = [&](std::vector<std::string> texts) { return breaker_tokens(texts, tokenizer); };
+  const auto tokens = [&](std::vector<std::string> texts) { return dry_breaker_tokens(texts, tokenizer); };
   const auto holds = [](const auto& all, std::vector<uint32_t> one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };

@@ -1,4 +1,4 @@
-// What is refused over sockets, and when patience ends. The limits of framing are tested in http_reader_test.cpp.
+// What is refused over sockets, and when patience ends. The limits of framing are tested in reader_test.cpp.
 #include "server/api/api_error.h"
 #include "tests/server/http/http_fixture.h"
 
@@ -49,8 +49,7 @@ TEST_F(HttpLimitsTest, RefusesAndCloses) {
 
 TEST_F(HttpLimitsTest, WhoMayNotSendABodyIsToldBeforeItIsRead) {
   open({.admit = [](const HttpRequest& head) {
-    if (head.path == "/echo" && !head.header("x-key"))
-      throw ApiError(401, "invalid_request_error", "invalid_api_key", "", "no key");
+    if (head.path == "/echo" && !head.header("x-key")) throw ApiError(401, "invalid_api_key", "", "no key");
   }});
   expect_refused(post("/echo", "body").substr(0, post("/echo", "body").size() - 4), 401);
   EXPECT_EQ(handled_, 0);

@@ -68,7 +68,7 @@ TEST_F(HttpServerTest, HeadIsGetWithoutTheBody) {
   c.send("HEAD /echo HTTP/1.1\r\nHost: h\r\n\r\n" + get("/hello"));
   const Response r = response(c, true);
   EXPECT_EQ(r.status(), 200u);
-  EXPECT_TRUE(r.says("Content-Length: 13\r\n"));  // "GET /echo [] "
+  EXPECT_TRUE(r.says("Content-Length: 14\r\n"));  // "HEAD /echo [] "
   EXPECT_EQ(response(c).body, "hello");
 }
 

@@ -96,9 +96,9 @@ void expect_each_as_if_alone() {
   const Size size = size_of_crowd();
   const size_t descriptors_before = descriptors();
   {
-    House house;
+    House fixture;
     HttpServer server({.port = 0}, [&](HttpRequest request, std::shared_ptr<Answer> answer) {
-      house.service->handle(std::move(request), std::move(answer));
+      fixture.service->handle(std::move(request), std::move(answer));
     });
     const std::vector<std::string> all = requests();
     std::vector<std::vector<std::string>> alone;
@@ -130,12 +130,12 @@ void expect_each_as_if_alone() {
     EXPECT_EQ(result.broken, 0);
     EXPECT_GT(result.whole, size.streams / 2);
     EXPECT_GT(result.cut, 0);
-    EXPECT_TRUE(soon([&] { return house.service->under_way() == 0 && server.connections() == 0; }));
-    EXPECT_TRUE(soon([&] { return house.thread->metrics().running + house.thread->metrics().waiting == 0; }));
+    EXPECT_TRUE(soon([&] { return fixture.service->in_progress() == 0 && server.connections() == 0; }));
+    EXPECT_TRUE(soon([&] { return fixture.thread->metrics().running + fixture.thread->metrics().waiting == 0; }));
 #ifndef HEDDLE_SANITIZED  // which keep what was given back
     EXPECT_LT(most_memory, warm + warm / 10 + (16u << 20));
 #endif
-    const engine::Metrics metrics = house.thread->metrics();
+    const engine::Metrics metrics = fixture.thread->metrics();
     fmt::print("{} streams, {:.1f} s: {} answers, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
                size.streams, result.seconds, result.whole, result.cut, double(metrics.generated) / result.seconds,
                double(warm) / 1e6, double(most_memory) / 1e6);

@@ -53,10 +53,10 @@ struct ServiceFixture {
     return recorded;
   }
   Recorded ask(std::string method, std::string path, std::string body = {}, Headers headers = {}) {
-    const size_t before = service->under_way();
+    const size_t before = service->in_progress();
     const Recorded recorded = begin(std::move(method), std::move(path), std::move(body), std::move(headers));
     EXPECT_TRUE(recorded.wait_for_end()) << "no answer";
-    EXPECT_TRUE(wait_until_under_way(before));  // it is logged after the answer
+    EXPECT_TRUE(wait_until_in_progress(before));  // it is logged after the answer
     return recorded;
   }
   Recorded get(std::string path, Headers headers = {}) { return ask("GET", std::move(path), {}, std::move(headers)); }
@@ -73,10 +73,10 @@ struct ServiceFixture {
     return R"({"messages":[{"role":"user","content":")" + text + "\"}]" + (fields.empty() ? "" : "," + fields) + "}";
   }
 
-  bool wait_until_under_way(size_t most) const {
-    for (int i = 0; i < 20'000 && service->under_way() > most; ++i)
+  bool wait_until_in_progress(size_t most) const {
+    for (int i = 0; i < 20'000 && service->in_progress() > most; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return service->under_way() <= most;
+    return service->in_progress() <= most;
   }
 
   std::vector<Json> log() const {

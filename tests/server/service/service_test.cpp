@@ -7,6 +7,7 @@
 #include "server/http/origins.h"
 #include "tests/server/service/service_fixture.h"
 #include "tests/support/refused.h"
+#include "text/pipeline.h"
 
 namespace heddle::server {
 namespace {
@@ -26,36 +27,37 @@ void expect_error(const Recorded& answer, unsigned status, const std::string& ty
 }
 
 TEST(Service, KnowsItsPaths) {
-  ServiceFixture house;
-  house.serve();
-  expect_error(house.get("/v1/nothing"), 404, "invalid_request_error", "unknown_url", nullptr, {"/v1/nothing"});
-  expect_error(house.get("/v1/chat/completions/"), 404, "invalid_request_error", "unknown_url", nullptr, {});
-  const Recorded get = house.get("/v1/chat/completions");
+  ServiceFixture fixture;
+  fixture.serve();
+  expect_error(fixture.get("/v1/nothing"), 404, "invalid_request_error", "unknown_url", nullptr, {"/v1/nothing"});
+  expect_error(fixture.get("/v1/chat/completions/"), 404, "invalid_request_error", "unknown_url", nullptr, {});
+  const Recorded get = fixture.get("/v1/chat/completions");
   expect_error(get, 405, "invalid_request_error", "method_not_supported", nullptr, {"expected POST", "GET"});
   EXPECT_EQ(get.header("Allow"), "POST");
-  const Recorded options = house.ask("OPTIONS", "/health");
+  const Recorded options = fixture.ask("OPTIONS", "/health");
   EXPECT_EQ(options.status(), 405) << "nobody asked for CORS";
   EXPECT_EQ(options.header("Allow"), "GET");
   EXPECT_EQ(options.header("Access-Control-Allow-Origin"), "");
 }
 
 TEST(Service, AnswersPagesOfOtherSitesWhereAsked) {
-  ServiceFixture house({.cors_origin = "https://a.example"});
-  house.serve();
-  const Recorded before = house.ask("OPTIONS", "/v1/completions", {},
-                                    {{"access-control-request-method", "POST"},
-                                     {"access-control-request-headers", "authorization,content-type,x-stainless-os"}});
+  ServiceFixture fixture({.cors_origin = "https://a.example"});
+  fixture.serve();
+  const Recorded before =
+      fixture.ask("OPTIONS", "/v1/completions", {},
+                  {{"access-control-request-method", "POST"},
+                   {"access-control-request-headers", "authorization,content-type,x-stainless-os"}});
   EXPECT_EQ(before.status(), 204);
   EXPECT_EQ(before.response().body, "");
   EXPECT_EQ(before.header("Access-Control-Allow-Origin"), "https://a.example");
   EXPECT_EQ(before.header("Access-Control-Allow-Methods"), "POST, OPTIONS");
   EXPECT_EQ(before.header("Access-Control-Allow-Headers"), "authorization,content-type,x-stainless-os");
   EXPECT_EQ(before.header("Vary"), "Origin");
-  EXPECT_EQ(house.ask("OPTIONS", "/metrics", {}, {{"access-control-request-headers", "a\r\nb: c"}})
+  EXPECT_EQ(fixture.ask("OPTIONS", "/metrics", {}, {{"access-control-request-headers", "a\r\nb: c"}})
                 .header("Access-Control-Allow-Headers"),
             "");
-  EXPECT_EQ(house.get("/v1/models").header("Access-Control-Allow-Origin"), "https://a.example");
-  const Recorded wrong = house.ask("PUT", "/v1/models");
+  EXPECT_EQ(fixture.get("/v1/models").header("Access-Control-Allow-Origin"), "https://a.example");
+  const Recorded wrong = fixture.ask("PUT", "/v1/models");
   EXPECT_EQ(wrong.status(), 405);
   EXPECT_EQ(wrong.header("Allow"), "GET, OPTIONS");
   EXPECT_EQ(wrong.header("Access-Control-Allow-Origin"), "https://a.example") << "so that the page can read it";
@@ -66,25 +68,25 @@ TEST(Service, RefusesAnOriginThatIsNone) {
 }
 
 TEST(Service, WantsAKeyForAllButHealth) {
-  ServiceFixture house({.keys = {"sk-1"}});
-  house.serve();
+  ServiceFixture fixture({.keys = {"sk-1"}});
+  fixture.serve();
   for (const char* path : {"/v1/models", "/v1/models/count%2Fer", "/metrics", "/v1/effective-config"}) {
-    expect_error(house.get(path), 401, "invalid_request_error", "invalid_api_key", nullptr, {"API key"});
-    expect_error(house.get(path, {{"authorization", "Bearer sk-2"}}), 401, "invalid_request_error", "invalid_api_key",
+    expect_error(fixture.get(path), 401, "invalid_request_error", "invalid_api_key", nullptr, {"API key"});
+    expect_error(fixture.get(path, {{"authorization", "Bearer sk-2"}}), 401, "invalid_request_error", "invalid_api_key",
                  nullptr, {});
-    EXPECT_EQ(house.get(path, {{"authorization", "Bearer sk-1"}}).status(), 200) << path;
+    EXPECT_EQ(fixture.get(path, {{"authorization", "Bearer sk-1"}}).status(), 200) << path;
   }
-  EXPECT_EQ(house.post("/v1/chat/completions", "{}").status(), 401);
-  EXPECT_EQ(house.post("/tokenize", R"({"content":"a"})").status(), 401);
-  for (const char* path : {"/health", "/health/live", "/health/ready"}) EXPECT_EQ(house.get(path).status(), 200);
-  EXPECT_EQ(house.get("/nothing").status(), 404);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", "{}").status(), 401);
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 401);
+  for (const char* path : {"/health", "/health/live", "/health/ready"}) EXPECT_EQ(fixture.get(path).status(), 200);
+  EXPECT_EQ(fixture.get("/nothing").status(), 404);
 }
 
 TEST(Service, WantsJson) {
-  ServiceFixture house;
-  house.serve();
+  ServiceFixture fixture;
+  fixture.serve();
   const auto tokenize = [&](ServiceFixture::Headers headers) {
-    return house.post("/tokenize", R"({"content":"a"})", std::move(headers));
+    return fixture.post("/tokenize", R"({"content":"a"})", std::move(headers));
   };
   EXPECT_EQ(tokenize({}).status(), 200);
   EXPECT_EQ(tokenize({{"content-type", "application/json"}}).status(), 200);
@@ -95,35 +97,35 @@ TEST(Service, WantsJson) {
 }
 
 TEST(Service, TellsHowItIs) {
-  ServiceFixture house;
-  EXPECT_EQ(house.get("/health/live").response().body, R"({"status":"ok"})");
-  EXPECT_EQ(house.get("/health/ready").response().body, R"({"status":"loading"})");
-  EXPECT_EQ(house.get("/health/ready").status(), 503);
-  EXPECT_EQ(house.get("/health").status(), 503);
-  EXPECT_EQ(house.get("/metrics").status(), 200);
-  const Recorded early = house.chat("a");
+  ServiceFixture fixture;
+  EXPECT_EQ(fixture.get("/health/live").response().body, R"({"status":"ok"})");
+  EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"loading"})");
+  EXPECT_EQ(fixture.get("/health/ready").status(), 503);
+  EXPECT_EQ(fixture.get("/health").status(), 503);
+  EXPECT_EQ(fixture.get("/metrics").status(), 200);
+  const Recorded early = fixture.chat("a");
   expect_error(early, 503, "server_error", "service_unavailable", nullptr, {"being loaded"});
   EXPECT_EQ(early.header("Retry-After"), "5");
-  EXPECT_EQ(house.get("/v1/models").status(), 503);
+  EXPECT_EQ(fixture.get("/v1/models").status(), 503);
 
-  house.serve();
-  EXPECT_EQ(house.get("/health/ready").response().body, R"({"status":"ok"})");
-  EXPECT_EQ(house.get("/health").status(), 200);
-  EXPECT_EQ(house.chat("a", R"("max_tokens":1)").status(), 200);
+  fixture.serve();
+  EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"ok"})");
+  EXPECT_EQ(fixture.get("/health").status(), 200);
+  EXPECT_EQ(fixture.chat("a", R"("max_tokens":1)").status(), 200);
 
-  house.service->drain();
-  EXPECT_EQ(house.get("/health/ready").response().body, R"({"status":"draining"})");
-  EXPECT_EQ(house.get("/health/live").status(), 200);
-  const Recorded late = house.chat("a");
-  expect_error(late, 503, "server_error", "service_unavailable", nullptr, {"about to end"});
+  fixture.service->drain();
+  EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"draining"})");
+  EXPECT_EQ(fixture.get("/health/live").status(), 200);
+  const Recorded late = fixture.chat("a");
+  expect_error(late, 503, "server_error", "service_unavailable", nullptr, {"shutting down"});
   EXPECT_EQ(late.header("Retry-After"), "5");
-  EXPECT_EQ(house.post("/tokenize", R"({"content":"a"})").status(), 200) << "it takes no work";
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 200) << "it takes no work";
 }
 
 TEST(Service, ListsItsModel) {
-  ServiceFixture house;
-  house.serve();
-  const Json list = house.get("/v1/models").json();
+  ServiceFixture fixture;
+  fixture.serve();
+  const Json list = fixture.get("/v1/models").json();
   EXPECT_EQ(list.at("object"), "list");
   ASSERT_EQ(list.at("data").size(), 1);
   const Json model = list.at("data")[0];
@@ -132,21 +134,21 @@ TEST(Service, ListsItsModel) {
   EXPECT_EQ(model.at("owned_by"), "heddle");
   EXPECT_GT(model.at("created"), 1'700'000'000);
   EXPECT_EQ(model.at("meta"), Json({{"context", 200}, {"vocabulary", 100}, {"width", 8}, {"chat", true}}));
-  EXPECT_EQ(house.get("/v1/models/count/er").json(), model);
-  EXPECT_EQ(house.get("/v1/models/count%2fer").json(), model);
-  expect_error(house.get("/v1/models/other"), 404, "invalid_request_error", "model_not_found", "model",
+  EXPECT_EQ(fixture.get("/v1/models/count/er").json(), model);
+  EXPECT_EQ(fixture.get("/v1/models/count%2fer").json(), model);
+  expect_error(fixture.get("/v1/models/other"), 404, "invalid_request_error", "model_not_found", "model",
                {"\"other\"", "\"count/er\""});
-  expect_error(house.chat("a", R"("model":"gpt-4o")"), 404, "invalid_request_error", "model_not_found", "model",
+  expect_error(fixture.chat("a", R"("model":"gpt-4o")"), 404, "invalid_request_error", "model_not_found", "model",
                {"\"gpt-4o\"", "\"count/er\""});
-  EXPECT_EQ(house.chat("a", R"("model":"count/er","max_tokens":1)").status(), 200);
+  EXPECT_EQ(fixture.chat("a", R"("model":"count/er","max_tokens":1)").status(), 200);
 }
 
 TEST(Service, ShowsWhatIsInForce) {
-  ServiceFixture house({.keys = {"secret"}, .log_prompts = true});
-  house.serve();
+  ServiceFixture fixture({.keys = {"secret"}, .log_prompts = true});
+  fixture.serve();
   const ServiceFixture::Headers key{{"authorization", "Bearer secret"}};
-  EXPECT_EQ(house.chat("a", R"("max_tokens":5)", key).status(), 200);
-  const Recorded answer = house.get("/v1/effective-config", key);
+  EXPECT_EQ(fixture.chat("a", R"("max_tokens":5)", key).status(), 200);
+  const Recorded answer = fixture.get("/v1/effective-config", key);
   EXPECT_EQ(answer.response().body.find("secret"), std::string::npos) << "keys are not shown";
   const Json page = answer.json();
   EXPECT_EQ(page.at("config"), Json({{"device", "none"}}));
@@ -155,7 +157,7 @@ TEST(Service, ShowsWhatIsInForce) {
   const Json measured = page.at("measured");
   EXPECT_EQ(measured.at("http_requests"), 1);
   EXPECT_EQ(measured.at("requests"), 1);
-  EXPECT_EQ(measured.at("tokens_made"), 5);
+  EXPECT_EQ(measured.at("generated_tokens"), 5);
   EXPECT_GT(measured.at("tokens_per_second"), 0);
   EXPECT_EQ(measured.at("time_to_first_token").at("count"), 1);
   EXPECT_GT(measured.at("time_to_first_token").at("median_ms"), 0);
@@ -163,13 +165,13 @@ TEST(Service, ShowsWhatIsInForce) {
 }
 
 TEST(Service, CountsForPrometheus) {
-  ServiceFixture house;
-  house.serve();
-  house.chat("a", R"("max_tokens":3)");
-  house.get("/whatever/1");
-  house.get("/whatever/2");
-  house.get("/v1/models/count/er");
-  const Recorded page = house.get("/metrics");
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.chat("a", R"("max_tokens":3)");
+  fixture.get("/whatever/1");
+  fixture.get("/whatever/2");
+  fixture.get("/v1/models/count/er");
+  const Recorded page = fixture.get("/metrics");
   EXPECT_EQ(page.response().type, "text/plain; version=0.0.4; charset=utf-8");
   test::expect_says(
       page.response().body,
@@ -180,23 +182,67 @@ TEST(Service, CountsForPrometheus) {
        "heddle_http_streams_open 0\n", "heddle_requests_submitted_total 1\n", "heddle_tokens_made_total 3\n"});
 }
 
+TEST(Service, AnswersHeadLikeGetAndLogsItAsHead) {
+  ServiceFixture fixture;
+  EXPECT_EQ(fixture.ask("HEAD", "/health/live").status(), 200);
+  EXPECT_EQ(fixture.last_log().at("method"), "HEAD");
+  EXPECT_EQ(fixture.ask("HEAD", "/v1/completions").status(), 405);
+}
+
+// What a request is not to blame for is a fault of the server, and is logged.
+TEST(Service, RespondsToItsOwnFaultsWith500) {
+  struct BrokenModel : text::Model {
+    void encode(std::string_view, std::vector<text::TokenId>&) const override { throw Error("a fault in a tokenizer"); }
+  };
+  text::Pipeline pipeline;
+  pipeline.tokens.push_back({"a", "a"});
+  pipeline.model = std::make_unique<BrokenModel>();
+  const text::Tokenizer broken(std::move(pipeline));
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.service->serve({.name = "m", .tokenizer = broken, .context = 9, .vocabulary = 1, .engine = *fixture.thread});
+  expect_error(fixture.post("/tokenize", R"({"content":"a"})"), 500, "server_error", nullptr, nullptr,
+               {"a fault in a tokenizer"});
+  EXPECT_EQ(fixture.last_log().at("status"), 500);
+  EXPECT_EQ(fixture.last_log().at("error"), "a fault in a tokenizer");
+}
+
+// The engine may refuse what the service did not: it is the request's fault, and the field is named.
+TEST(Service, NamesTheFieldOfWhatTheEngineRefuses) {
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.service->serve({.name = "m",
+                          .tokenizer = fixture.tokenizer,
+                          .chat_template = test::counting_template,
+                          .context = 1000,  // the engine's is 200
+                          .vocabulary = test::counting_vocabulary,
+                          .width = test::counting_width,
+                          .engine = *fixture.thread});
+  const std::string text(300, 'a');
+  expect_error(fixture.chat(text), 400, "invalid_request_error", nullptr, "messages", {"200", "301"});
+  expect_error(fixture.complete(R"("prompt":")" + text + "\""), 400, "invalid_request_error", nullptr, "prompt",
+               {"301"});
+  expect_error(fixture.post("/v1/embeddings", R"({"input":")" + text + "\"}"), 400, "invalid_request_error", nullptr,
+               "input", {"301"});
+}
+
 TEST(Service, NamesEveryRequest) {
-  ServiceFixture house;
-  EXPECT_EQ(house.get("/health/live", {{"x-request-id", "my own/1"}}).header("X-Request-Id"), "my own/1");
+  ServiceFixture fixture;
+  EXPECT_EQ(fixture.get("/health/live", {{"x-request-id", "my own/1"}}).header("X-Request-Id"), "my own/1");
   const std::string longest(128, 'x');
-  EXPECT_EQ(house.get("/health/live", {{"x-request-id", longest}}).header("X-Request-Id"), longest);
+  EXPECT_EQ(fixture.get("/health/live", {{"x-request-id", longest}}).header("X-Request-Id"), longest);
   for (const std::string& bad : {std::string(), longest + "x", std::string("a\x7f"), std::string("\u00e9")}) {
-    const std::string made = house.get("/health/live", {{"x-request-id", bad}}).header("X-Request-Id");
+    const std::string made = fixture.get("/health/live", {{"x-request-id", bad}}).header("X-Request-Id");
     EXPECT_TRUE(made.starts_with("req-")) << made;
   }
-  EXPECT_NE(house.get("/nothing").header("X-Request-Id"), house.get("/nothing").header("X-Request-Id"));
+  EXPECT_NE(fixture.get("/nothing").header("X-Request-Id"), fixture.get("/nothing").header("X-Request-Id"));
 }
 
 TEST(Service, WritesALineForEveryRequest) {
-  ServiceFixture house;
-  house.serve();
-  house.get("/nothing", {{"x-request-id", "r1"}});
-  Json line = house.last_log();
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.get("/nothing", {{"x-request-id", "r1"}});
+  Json line = fixture.last_log();
   EXPECT_EQ(line.at("id"), "r1");
   EXPECT_EQ(line.at("peer"), "127.0.0.1:5");
   EXPECT_EQ(line.at("method"), "GET");
@@ -205,111 +251,111 @@ TEST(Service, WritesALineForEveryRequest) {
   test::expect_says(line.at("error").get<std::string>(), {"/nothing"});
   EXPECT_GE(line.at("total_ms"), 0);
 
-  house.complete(R"("prompt":["abc","hij"],"max_tokens":4,"n":2,"user":"me")");
-  line = house.last_log();
+  fixture.complete(R"("prompt":["abc","hij"],"max_tokens":4,"n":2,"user":"me")");
+  line = fixture.last_log();
   EXPECT_EQ(line.at("status"), 200);
   EXPECT_EQ(line.at("model"), "count/er");
   EXPECT_EQ(line.at("prompt_tokens"), 8) << "each prompt once, with its BOS";
   EXPECT_EQ(line.at("completion_tokens"), 16);
   EXPECT_EQ(line.at("cached_tokens"), 0);
-  EXPECT_EQ(line.at("finish"), Json({"length", "length", "length", "length"}));
+  EXPECT_EQ(line.at("finish_reasons"), Json({"length", "length", "length", "length"}));
   EXPECT_EQ(line.at("user"), "me");
   EXPECT_LE(line.at("queue_ms"), line.at("first_token_ms"));
   EXPECT_LE(line.at("first_token_ms"), line.at("total_ms"));
   EXPECT_FALSE(line.contains("error"));
   EXPECT_FALSE(line.contains("request"));
-  EXPECT_FALSE(line.contains("answers"));
+  EXPECT_FALSE(line.contains("completions"));
   EXPECT_EQ(line.dump().find("abc"), std::string::npos) << "prompts are not logged";
-  EXPECT_EQ(house.log().size(), 2);
+  EXPECT_EQ(fixture.log().size(), 2);
 }
 
 TEST(Service, WritesALineForWhatWasRefusedBeforeItCame) {
-  ServiceFixture house;
+  ServiceFixture fixture;
   Recorded recorded;
-  house.service->refuse({.peer = "10.0.0.1:5"}, recorded.answer(),
-                        {413, "invalid_request_error", "request_too_large", "", "the body is too long"});
+  fixture.service->refuse({.peer = "10.0.0.1:5"}, recorded.answer(),
+                          {413, "request_too_large", "", "the body is too long"});
   EXPECT_EQ(recorded.status(), 413);
-  Json line = house.last_log();
+  Json line = fixture.last_log();
   EXPECT_TRUE(line.at("id").get<std::string>().starts_with("req-"));
   EXPECT_EQ(recorded.header("X-Request-Id"), line.at("id").get<std::string>());
   line.erase("id"), line.erase("time"), line.erase("total_ms");
   EXPECT_EQ(line, Json({{"peer", "10.0.0.1:5"}, {"status", 413}, {"error", "the body is too long"}}));
-  EXPECT_NE(house.get("/metrics").text().find("heddle_http_requests_total{path=\"other\",status=\"413\"} 1"),
+  EXPECT_NE(fixture.get("/metrics").text().find("heddle_http_requests_total{path=\"other\",status=\"413\"} 1"),
             std::string::npos);
 }
 
 TEST(Service, LogsPromptsWhereAsked) {
-  ServiceFixture house({.log_prompts = true});
-  house.serve();
+  ServiceFixture fixture({.log_prompts = true});
+  fixture.serve();
   for (const bool stream : {false, true}) {
     const std::string fields = R"("prompt":"abc","max_tokens":4,"stream":)" + std::string(stream ? "true" : "false");
-    house.complete(fields);
-    EXPECT_EQ(house.last_log().at("request"), "{" + fields + "}");
-    EXPECT_EQ(house.last_log().at("answers"), Json({"defg"}));
+    fixture.complete(fields);
+    EXPECT_EQ(fixture.last_log().at("request"), "{" + fields + "}");
+    EXPECT_EQ(fixture.last_log().at("completions"), Json({"defg"}));
   }
 }
 
 TEST(Service, ReadsLongRequestsElsewhere) {
-  ServiceFixture house({}, {}, 100'000);
-  house.serve();
+  ServiceFixture fixture({}, {}, 100'000);
+  fixture.serve();
   const std::string text(20'000, 'a');
-  const Json tokens = house.post("/tokenize", R"({"content":")" + text + "\"}").json().at("tokens");
+  const Json tokens = fixture.post("/tokenize", R"({"content":")" + text + "\"}").json().at("tokens");
   EXPECT_EQ(tokens, Json(std::vector<int>(20'000, 66)));
-  expect_error(house.post("/tokenize", R"({"content":")" + text), 400, "invalid_request_error", nullptr, nullptr, {});
+  expect_error(fixture.post("/tokenize", R"({"content":")" + text), 400, "invalid_request_error", nullptr, nullptr, {});
 }
 
 TEST(Service, EndsWithWorkUnderWay) {
   Recorded stream, whole;
   {
-    ServiceFixture house;
-    house.serve();
-    house.hold_steps();
-    stream = house.begin("POST", "/v1/chat/completions", ServiceFixture::chat_body("a", R"("stream":true)"));
-    whole = house.begin("POST", "/v1/completions", R"({"prompt":"a"})");
-    EXPECT_EQ(house.service->under_way(), 2);
-    house.service->cancel_all();
-    house.release_steps();
+    ServiceFixture fixture;
+    fixture.serve();
+    fixture.hold_steps();
+    stream = fixture.begin("POST", "/v1/chat/completions", ServiceFixture::chat_body("a", R"("stream":true)"));
+    whole = fixture.begin("POST", "/v1/completions", R"({"prompt":"a"})");
+    EXPECT_EQ(fixture.service->in_progress(), 2);
+    fixture.service->cancel_all();
+    fixture.release_steps();
   }
   EXPECT_TRUE(whole.ended());
-  expect_error(whole, 503, "server_error", "service_unavailable", nullptr, {"given up"});
+  expect_error(whole, 503, "server_error", "service_unavailable", nullptr, {"shutting down"});
   EXPECT_TRUE(stream.ended());  // the token of the step that was held may have come first
-  test::expect_says(stream.streamed() ? stream.events().back() : stream.response().body, {"error", "given up"});
+  test::expect_says(stream.streamed() ? stream.events().back() : stream.response().body, {"error", "shutting down"});
 }
 
 TEST(Service, TokenizesAndBack) {
-  ServiceFixture house;
-  house.serve();
-  EXPECT_EQ(house.post("/tokenize", R"({"content":"ab\u00e9"})").response().body, R"({"tokens":[66,67,96,97]})");
-  EXPECT_EQ(house.post("/tokenize", R"({"content":"a<|im_end|>","add_special":true})").response().body,
+  ServiceFixture fixture;
+  fixture.serve();
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"ab\u00e9"})").response().body, R"({"tokens":[66,67,96,97]})");
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a<|im_end|>","add_special":true})").response().body,
             R"({"tokens":[0,66,98]})");
-  EXPECT_EQ(house.post("/tokenize", R"({"content":"a\u00e9","with_pieces":true})").response().body,
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a\u00e9","with_pieces":true})").response().body,
             R"({"tokens":[{"id":66,"piece":"a"},{"id":96,"piece":[195]},{"id":97,"piece":[169]}]})");
-  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[0,66,96,97,98]})").json().at("content"), "<s>a\u00e9<|im_end|>");
-  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[0,66,96],"special":false})").json().at("content"), "a\ufffd");
-  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[]})").response().body, R"({"content":""})");
-  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[101]})").status(), 400);
+  EXPECT_EQ(fixture.post("/detokenize", R"({"tokens":[0,66,96,97,98]})").json().at("content"), "<s>a\u00e9<|im_end|>");
+  EXPECT_EQ(fixture.post("/detokenize", R"({"tokens":[0,66,96],"special":false})").json().at("content"), "a\ufffd");
+  EXPECT_EQ(fixture.post("/detokenize", R"({"tokens":[]})").response().body, R"({"content":""})");
+  EXPECT_EQ(fixture.post("/detokenize", R"({"tokens":[101]})").status(), 400);
 }
 
 TEST(Service, RendersItsTemplate) {
-  ServiceFixture house;
-  house.serve();
+  ServiceFixture fixture;
+  fixture.serve();
   const auto render = [&](const std::string& text) {
-    return house.post("/apply-template", ServiceFixture::chat_body(text));
+    return fixture.post("/apply-template", ServiceFixture::chat_body(text));
   };
   EXPECT_EQ(render("ab").response().body, R"({"prompt":"<s>ab"})");
   expect_error(render("refuse"), 400, "invalid_request_error", nullptr, "messages", {"refuses", "not that word"});
-  house.serve("{% if %}");
+  fixture.serve("{% if %}");
   expect_error(render("ab"), 400, "invalid_request_error", nullptr, "messages", {"cannot be used"});
-  house.serve("");
+  fixture.serve("");
   expect_error(render("ab"), 400, "invalid_request_error", nullptr, "messages", {"no chat template"});
-  expect_error(house.chat("ab"), 400, "invalid_request_error", nullptr, "messages", {"no chat template"});
-  EXPECT_EQ(house.complete(R"("prompt":"ab","max_tokens":1)").status(), 200);
+  expect_error(fixture.chat("ab"), 400, "invalid_request_error", nullptr, "messages", {"no chat template"});
+  EXPECT_EQ(fixture.complete(R"("prompt":"ab","max_tokens":1)").status(), 200);
 }
 
 TEST(Service, GivesEmbeddings) {
-  ServiceFixture house;
-  house.serve();
-  const Json answer = house.post("/v1/embeddings", R"({"input":["a",[66,66,67]],"dimensions":8})").json();
+  ServiceFixture fixture;
+  fixture.serve();
+  const Json answer = fixture.post("/v1/embeddings", R"({"input":["a",[66,66,67]],"dimensions":8})").json();
   EXPECT_EQ(answer.at("object"), "list");
   EXPECT_EQ(answer.at("model"), "count/er");
   EXPECT_EQ(answer.at("usage"), Json({{"prompt_tokens", 5}, {"total_tokens", 5}}));
@@ -321,58 +367,58 @@ TEST(Service, GivesEmbeddings) {
   const auto second = answer.at("data")[1].at("embedding").get<std::vector<double>>();
   EXPECT_NEAR(second[2], 2 / std::sqrt(5.), 1e-6);
   EXPECT_NEAR(second[3], 1 / std::sqrt(5.), 1e-6);
-  EXPECT_EQ(house.last_log().at("prompt_tokens"), 5);
+  EXPECT_EQ(fixture.last_log().at("prompt_tokens"), 5);
 
-  expect_error(house.post("/v1/embeddings", R"({"input":"a","dimensions":4})"), 400, "invalid_request_error", nullptr,
+  expect_error(fixture.post("/v1/embeddings", R"({"input":"a","dimensions":4})"), 400, "invalid_request_error", nullptr,
                "dimensions", {"expected 8", "found 4"});
-  expect_error(house.post("/v1/embeddings", R"({"input":["a",")" + std::string(201, 'b') + "\"]}"), 400,
+  expect_error(fixture.post("/v1/embeddings", R"({"input":["a",")" + std::string(201, 'b') + "\"]}"), 400,
                "invalid_request_error", "context_length_exceeded", "input[1]", {"200 tokens", "202 tokens"});
 }
 
 // What does not fit in the queue comes when the first ones have ended.
 TEST(Service, GivesManyAnswersThroughANarrowQueue) {
-  ServiceFixture house({}, {.max_waiting = 3});
-  house.serve();
+  ServiceFixture fixture({}, {.max_waiting = 3});
+  fixture.serve();
   std::string inputs;
   for (int i = 0; i < 300; ++i) inputs += fmt::format("{}[{}]", i ? "," : "", i % 96);
-  const Json data = house.post("/v1/embeddings", R"({"input":[)" + inputs + "]}").json().at("data");
+  const Json data = fixture.post("/v1/embeddings", R"({"input":[)" + inputs + "]}").json().at("data");
   ASSERT_EQ(data.size(), 300);
   for (size_t i = 0; i < 300; ++i) EXPECT_EQ(data[i].at("embedding")[i % 96 % 8], 1.0) << i;
 
-  const Json choices = house.complete(R"("prompt":[)" + inputs + R"(],"max_tokens":2)").json().at("choices");
+  const Json choices = fixture.complete(R"("prompt":[)" + inputs + R"(],"max_tokens":2)").json().at("choices");
   ASSERT_EQ(choices.size(), 300);
   for (size_t i = 0; i < 300; ++i) EXPECT_EQ(choices[i].at("index"), i);
 }
 
 TEST(Service, RefusesATraceWhereThereIsNoPlaceForIt) {
-  ServiceFixture house;
-  house.serve();
-  const Recorded refused = house.post("/v1/embeddings", R"({"input":"a"})", {{"x-trace-level", "request"}});
+  ServiceFixture fixture;
+  fixture.serve();
+  const Recorded refused = fixture.post("/v1/embeddings", R"({"input":"a"})", {{"x-trace-level", "request"}});
   expect_error(refused, 400, "invalid_request_error", nullptr, "X-Trace-Level", {"chats and completions"});
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"x-trace-level", "request"}}).status(), 200);
-  EXPECT_EQ(house.get("/v1/models", {{"x-trace-level", "step"}}).status(), 400);
+  EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"x-trace-level", "request"}}).status(), 200);
+  EXPECT_EQ(fixture.get("/v1/models", {{"x-trace-level", "step"}}).status(), 400);
 }
 
 // A page of another site can make a browser send a body without a type.
 TEST(Service, WantsATypeOfWhatABrowserSends) {
-  ServiceFixture house;
-  house.serve();
-  EXPECT_EQ(house.complete(R"("prompt":"a")").status(), 200);
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "http://localhost"}}).status(), 415);
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"origin", "http://localhost"}, {"content-type", "application/json"}})
+  ServiceFixture fixture;
+  fixture.serve();
+  EXPECT_EQ(fixture.complete(R"("prompt":"a")").status(), 200);
+  EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"origin", "http://localhost"}}).status(), 415);
+  EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"origin", "http://localhost"}, {"content-type", "application/json"}})
                 .status(),
             200);
 }
 
 TEST(Service, KeepsOutPagesWhoseNameMayBeMadeToMeanThisMachine) {
-  const auto ask = [](ServiceFixture& house, std::string origin) {
-    house.serve();
-    return house.complete(R"("prompt":"a")", {{"origin", origin}, {"content-type", "application/json"}});
+  const auto ask = [](ServiceFixture& fixture, std::string origin) {
+    fixture.serve();
+    return fixture.complete(R"("prompt":"a")", {{"origin", origin}, {"content-type", "application/json"}});
   };
-  ServiceFixture house;
-  expect_error(ask(house, "http://evil.example:8080"), 403, "invalid_request_error", "unknown_origin", nullptr,
+  ServiceFixture fixture;
+  expect_error(ask(fixture, "http://evil.example:8080"), 403, "invalid_request_error", "unknown_origin", nullptr,
                {"evil.example", "--cors"});
-  EXPECT_EQ(house.get("/health/live", {{"origin", "http://evil.example"}}).status(), 200);
+  EXPECT_EQ(fixture.get("/health/live", {{"origin", "http://evil.example"}}).status(), 200);
   ServiceFixture other({.cors_origin = "https://a.example"});
   EXPECT_EQ(ask(other, "https://evil.example").status(), 403);
   EXPECT_EQ(ask(other, "https://a.example").status(), 200);
@@ -385,33 +431,33 @@ TEST(Service, KeepsOutPagesWhoseNameMayBeMadeToMeanThisMachine) {
 TEST(Service, KnowsWhichNamesMayBeTakenOver) {
   for (const char* origin : {"http://a.example", "https://a.example:8443", "http://127.0.0.1.evil.example",
                              "http://localhost.evil.example", "http://1.2.3.4e"})
-    EXPECT_TRUE(may_be_taken_over(origin)) << origin;
+    EXPECT_TRUE(can_be_rebound(origin)) << origin;
   for (const char* origin :
        {"http://127.0.0.1:8080", "http://192.168.1.5", "http://[::1]:8080", "http://localhost:3000",
         "http://a.localhost", "https://gpubox", "null", "app://a.example", ""})
-    EXPECT_FALSE(may_be_taken_over(origin)) << origin;
+    EXPECT_FALSE(can_be_rebound(origin)) << origin;
 }
 
 TEST(Service, AnswersWhatWasRefusedBeforeItCame) {
-  ServiceFixture house({.cors_origin = "*"});
+  ServiceFixture fixture({.cors_origin = "*"});
   Recorded recorded;
-  house.service->refuse(
+  fixture.service->refuse(
       {.method = "POST", .path = "/v1/completions", .headers = {{"x-request-id", "mine"}}, .peer = "p:1"},
-      recorded.answer(), {413, "invalid_request_error", "request_too_large", "", "too long"});
+      recorded.answer(), {413, "request_too_large", "", "too long"});
   expect_error(recorded, 413, "invalid_request_error", "request_too_large", nullptr, {"too long"});
   EXPECT_EQ(recorded.header("X-Request-Id"), "mine");
   EXPECT_EQ(recorded.header("Access-Control-Allow-Origin"), "*");
-  EXPECT_EQ(house.last_log().at("path"), "/v1/completions");
-  EXPECT_EQ(house.last_log().at("status"), 413);
-  test::expect_says(house.get("/metrics").response().body, {R"(path="/v1/completions",status="413"} 1)"});
+  EXPECT_EQ(fixture.last_log().at("path"), "/v1/completions");
+  EXPECT_EQ(fixture.last_log().at("status"), 413);
+  test::expect_says(fixture.get("/metrics").response().body, {R"(path="/v1/completions",status="413"} 1)"});
 }
 
 TEST(Service, RefusesEncodedBodies) {
-  ServiceFixture house;
-  house.serve();
-  const Recorded refused = house.complete(R"("prompt":"a")", {{"content-encoding", "gzip"}});
+  ServiceFixture fixture;
+  fixture.serve();
+  const Recorded refused = fixture.complete(R"("prompt":"a")", {{"content-encoding", "gzip"}});
   expect_error(refused, 415, "invalid_request_error", "unsupported_media_type", nullptr, {"Content-Encoding", "gzip"});
-  EXPECT_EQ(house.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
+  EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
 }
 
 TEST(Service, KnowsWhatAnOriginIs) {
@@ -423,30 +469,30 @@ TEST(Service, KnowsWhatAnOriginIs) {
 }
 
 TEST(Service, RefusesWhatStandsBehindThePath) {
-  ServiceFixture house;
-  house.serve();
-  expect_error(house.get("/v1/models?limit=5&x"), 400, "invalid_request_error", nullptr, "limit",
-               {"/v1/models", "expected nothing", "limit=5&x"});
-  expect_error(house.post("/v1/completions?stream", R"({"prompt":"a"})"), 400, "invalid_request_error", nullptr,
-               "stream", {"expected nothing"});
-  EXPECT_EQ(house.get("/v1/models?").status(), 200);
+  ServiceFixture fixture;
+  fixture.serve();
+  expect_error(fixture.get("/v1/models?limit=5&x"), 400, "invalid_request_error", nullptr, "limit",
+               {"/v1/models", "expected no query", "limit=5&x"});
+  expect_error(fixture.post("/v1/completions?stream", R"({"prompt":"a"})"), 400, "invalid_request_error", nullptr,
+               "stream", {"expected no query"});
+  EXPECT_EQ(fixture.get("/v1/models?").status(), 200);
 }
 
 TEST(Service, BoundsWhatIsEchoed) {
-  ServiceFixture house({}, {}, 100'000);
-  house.serve();
+  ServiceFixture fixture({}, {}, 100'000);
+  fixture.serve();
   std::string prompt = "1";
   for (int i = 1; i < 2000; ++i) prompt += ",1";
   const std::string fields = R"("prompt":[)" + prompt + R"(],"max_tokens":1,"echo":true,"logprobs":1,"n":)";
-  const Recorded refused = house.complete(fields + "128");
+  const Recorded refused = fixture.complete(fields + "128");
   expect_error(refused, 400, "invalid_request_error", nullptr, "echo", {"131072", "256000"});
-  EXPECT_EQ(house.complete(fields + "2").json().at("choices").size(), 2);
+  EXPECT_EQ(fixture.complete(fields + "2").json().at("choices").size(), 2);
 }
 
 TEST(Service, SaysWhoMayBeforeTheBodyCame) {
-  ServiceFixture house({.keys = {"secret"}});
+  ServiceFixture fixture({.keys = {"secret"}});
   const auto admit = [&](std::string path, std::vector<Header> headers) {
-    house.service->admit({.method = "POST", .path = std::move(path), .headers = std::move(headers)});
+    fixture.service->admit({.method = "POST", .path = std::move(path), .headers = std::move(headers)});
   };
   EXPECT_THROW(admit("/v1/completions", {}), ApiError);
   EXPECT_THROW(admit("/v1/completions", {{"authorization", "Bearer wrong"}}), ApiError);

@@ -14,8 +14,8 @@ using test::ServiceFixture;
 using test::text_of;
 
 struct ServiceText : testing::Test {
-  ServiceText() { house.serve(); }
-  ServiceFixture house;
+  ServiceText() { fixture.serve(); }
+  ServiceFixture fixture;
 };
 
 Json usage(int prompt, int completion, int cached = 0) {
@@ -42,7 +42,7 @@ std::vector<std::string> pieces(const Recorded& answer, int index = 0) {
 using Pieces = std::vector<std::string>;
 
 TEST_F(ServiceText, ChatsWhole) {
-  const Recorded recorded = house.chat("abc", R"("max_tokens":4)");
+  const Recorded recorded = fixture.chat("abc", R"("max_tokens":4)");
   EXPECT_EQ(recorded.status(), 200);
   EXPECT_EQ(recorded.response().type, "application/json");
   const Json answer = recorded.json();
@@ -56,20 +56,20 @@ TEST_F(ServiceText, ChatsWhole) {
 }
 
 TEST_F(ServiceText, EndsWithTheModel) {
-  const Json answer = house.chat("x").json();
+  const Json answer = fixture.chat("x").json();
   EXPECT_EQ(content_of(answer), "yz{|}~\u00e9");
   EXPECT_EQ(finish_of(answer), "stop");
   EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the token that ended it counts, as it was made";
 }
 
 TEST_F(ServiceText, GoesOnBehindTheModelsEndWhereAsked) {
-  const Json answer = house.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
+  const Json answer = fixture.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
   EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are no text";
   EXPECT_EQ(finish_of(answer), "length");
 }
 
 TEST_F(ServiceText, FillsTheContextAndNoMore) {
-  const Json answer = house.complete(R"("prompt":")" + std::string(198, 'a') + R"(","max_tokens":1)").json();
+  const Json answer = fixture.complete(R"("prompt":")" + std::string(198, 'a') + R"(","max_tokens":1)").json();
   EXPECT_EQ(finish_of(answer), "length");
   ServiceFixture small({}, {}, 10);
   small.serve();
@@ -82,31 +82,31 @@ TEST_F(ServiceText, FillsTheContextAndNoMore) {
 TEST_F(ServiceText, StopsAtATextAcrossTokens) {
   for (const bool stream : {false, true}) {
     const Recorded answer =
-        house.complete(fmt::format(R"("prompt":"a","max_tokens":50,"stop":["efg","zz"],"stream":{})", stream));
+        fixture.complete(fmt::format(R"("prompt":"a","max_tokens":50,"stop":["efg","zz"],"stream":{})", stream));
     if (stream)
       EXPECT_EQ(pieces(answer), (Pieces{"b", "c", "d", "[stop]"}));
     else
       EXPECT_EQ(text_of(answer.json()), "bcd");
-    EXPECT_EQ(house.last_log().at("finish"), Json({"stop"}));
-    EXPECT_EQ(house.last_log().at("completion_tokens"), 6) << "up to the token that completed it";
+    EXPECT_EQ(fixture.last_log().at("finish_reasons"), Json({"stop"}));
+    EXPECT_EQ(fixture.last_log().at("completion_tokens"), 6) << "up to the token that completed it";
   }
-  EXPECT_TRUE(house.wait_until_under_way(0));
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
 TEST_F(ServiceText, StopsAtATextThatMightHaveGoneOn) {
-  const Recorded answer = house.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
+  const Recorded answer = fixture.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
   EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes in the end";
 }
 
 TEST_F(ServiceText, StopsAtTokens) {
-  const Json answer = house.complete(R"("prompt":"a","max_tokens":50,"stop_token_ids":[70])").json();
+  const Json answer = fixture.complete(R"("prompt":"a","max_tokens":50,"stop_token_ids":[70])").json();
   EXPECT_EQ(text_of(answer), "bcd");
   EXPECT_EQ(finish_of(answer), "stop");
   EXPECT_EQ(answer.at("usage"), usage(2, 4));
 }
 
 TEST_F(ServiceText, StreamsAChat) {
-  const Recorded answer = house.chat("a", R"("max_tokens":2,"stream":true)");
+  const Recorded answer = fixture.chat("a", R"("max_tokens":2,"stream":true)");
   EXPECT_TRUE(answer.streamed());
   EXPECT_EQ(answer.status(), 200);
   EXPECT_EQ(answer.response().type, "text/event-stream");
@@ -129,7 +129,7 @@ TEST_F(ServiceText, StreamsAChat) {
 
 TEST_F(ServiceText, StreamsUsageWhereAsked) {
   const std::vector<Json> chunks =
-      house.complete(R"("prompt":"a","max_tokens":2,"stream":true,"stream_options":{"include_usage":true})").chunks();
+      fixture.complete(R"("prompt":"a","max_tokens":2,"stream":true,"stream_options":{"include_usage":true})").chunks();
   ASSERT_EQ(chunks.size(), 4);
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(chunks[i].at("usage").is_null());
   EXPECT_EQ(chunks[3].at("choices"), Json::array());
@@ -137,11 +137,11 @@ TEST_F(ServiceText, StreamsUsageWhereAsked) {
 }
 
 TEST_F(ServiceText, StreamsWholeCharacters) {
-  EXPECT_EQ(pieces(house.chat("}", R"("stream":true)")), (Pieces{"~", "\u00e9", "[stop]"}));
+  EXPECT_EQ(pieces(fixture.chat("}", R"("stream":true)")), (Pieces{"~", "\u00e9", "[stop]"}));
 }
 
 TEST_F(ServiceText, GivesSeveralChoicesInOrder) {
-  const Json answer = house.complete(R"("prompt":["a",[70],"x"],"max_tokens":2,"n":2)").json();
+  const Json answer = fixture.complete(R"("prompt":["a",[70],"x"],"max_tokens":2,"n":2)").json();
   ASSERT_EQ(answer.at("choices").size(), 6);
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(answer.at("choices")[i].at("index"), i);
@@ -151,14 +151,14 @@ TEST_F(ServiceText, GivesSeveralChoicesInOrder) {
 }
 
 TEST_F(ServiceText, StreamsSeveralChoices) {
-  const Recorded answer = house.chat("a", R"("max_tokens":2,"n":3,"stream":true)");
+  const Recorded answer = fixture.chat("a", R"("max_tokens":2,"n":3,"stream":true)");
   const std::vector<Json> chunks = answer.chunks();
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(chunks[i].at("choices")[0].at("index"), i);
     EXPECT_EQ(chunks[i].at("choices")[0].at("delta").at("role"), "assistant");
     EXPECT_EQ(pieces(answer, i), (Pieces{"b", "c", "[length]"}));
   }
-  const Recorded batch = house.complete(R"("prompt":["a","h"],"max_tokens":2,"n":2,"stream":true)");
+  const Recorded batch = fixture.complete(R"("prompt":["a","h"],"max_tokens":2,"n":2,"stream":true)");
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(pieces(batch, i), i < 2 ? (Pieces{"b", "c", "[length]"}) : (Pieces{"i", "j", "[length]"}));
 }
@@ -166,25 +166,25 @@ TEST_F(ServiceText, StreamsSeveralChoices) {
 TEST_F(ServiceText, GivesTheBestOfSeveral) {
   // so that others than 'b' are drawn, which are far less probable
   const std::string fields = R"("prompt":"a","max_tokens":1,"logit_bias":{"67":-48},"seed":7,"logprobs":0,)";
-  const Json all = house.complete(fields + R"("n":40)").json();
+  const Json all = fixture.complete(fields + R"("n":40)").json();
   std::vector<double> found;
   for (const Json& choice : all.at("choices")) found.push_back(choice.at("logprobs").at("token_logprobs")[0]);
   std::sort(found.rbegin(), found.rend());
   ASSERT_LT(found.back(), -40);
   ASSERT_GT(found.front(), -1);
-  const Json best = house.complete(fields + R"("n":2,"best_of":40)").json();
+  const Json best = fixture.complete(fields + R"("n":2,"best_of":40)").json();
   ASSERT_EQ(best.at("choices").size(), 2);
   EXPECT_EQ(best.at("choices")[0].at("index"), 0);
   EXPECT_EQ(best.at("choices")[1].at("index"), 1);
   EXPECT_EQ(best.at("choices")[0].at("logprobs").at("token_logprobs")[0], found[0]);
   EXPECT_EQ(best.at("choices")[1].at("logprobs").at("token_logprobs")[0], found[1]);
   EXPECT_EQ(best.at("usage"), usage(2, 40)) << "all that were made";
-  const Json quiet = house.complete(R"("prompt":"a","max_tokens":1,"n":1,"best_of":3)").json();
+  const Json quiet = fixture.complete(R"("prompt":"a","max_tokens":1,"n":1,"best_of":3)").json();
   EXPECT_TRUE(quiet.at("choices")[0].at("logprobs").is_null()) << "nobody asked for them";
 }
 
 TEST_F(ServiceText, ReportsLogProbabilities) {
-  const Json answer = house.chat("}", R"("logprobs":true,"top_logprobs":2)").json();
+  const Json answer = fixture.chat("}", R"("logprobs":true,"top_logprobs":2)").json();
   const Json content = answer.at("choices")[0].at("logprobs").at("content");
   ASSERT_EQ(content.size(), 3) << "not the token that ended it";
   EXPECT_EQ(content[0].at("token"), "~");
@@ -195,7 +195,7 @@ TEST_F(ServiceText, ReportsLogProbabilities) {
   EXPECT_EQ(content[2].at("bytes"), Json({0xa9}));
 
   std::string reported;
-  const Recorded stream = house.chat("a", R"("logprobs":true,"stream":true,"max_tokens":9,"stop":["fgh"])");
+  const Recorded stream = fixture.chat("a", R"("logprobs":true,"stream":true,"max_tokens":9,"stop":["fgh"])");
   EXPECT_EQ(pieces(stream), (Pieces{"b", "c", "d", "e", "[stop]"}));
   for (const Json& chunk : stream.chunks()) {
     const Json logprobs = chunk.at("choices")[0].at("logprobs");
@@ -206,7 +206,7 @@ TEST_F(ServiceText, ReportsLogProbabilities) {
 }
 
 TEST_F(ServiceText, EchoesThePrompt) {
-  const Json answer = house.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"logprobs":1)").json();
+  const Json answer = fixture.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"logprobs":1)").json();
   EXPECT_EQ(text_of(answer), "abcd");
   const Json logprobs = answer.at("choices")[0].at("logprobs");
   EXPECT_EQ(logprobs.at("tokens"), Json({"<s>", "a", "b", "c", "d"}));
@@ -216,32 +216,32 @@ TEST_F(ServiceText, EchoesThePrompt) {
   EXPECT_NEAR(logprobs.at("token_logprobs")[2].get<double>(), 0, 1e-6) << "'b' comes after 'a'";
   EXPECT_NEAR(logprobs.at("token_logprobs")[4].get<double>(), 0, 1e-6);
 
-  const Json score = house.complete(R"("prompt":[66,67,70],"max_tokens":0,"echo":true,"logprobs":0)").json();
+  const Json score = fixture.complete(R"("prompt":[66,67,70],"max_tokens":0,"echo":true,"logprobs":0)").json();
   EXPECT_EQ(text_of(score), "abe");
   EXPECT_EQ(finish_of(score), "length");
   EXPECT_EQ(score.at("usage"), usage(3, 0));
   EXPECT_NEAR(score.at("choices")[0].at("logprobs").at("token_logprobs")[2].get<double>(), -50, 1e-3);
 
-  const Recorded stream = house.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"stream":true)");
+  const Recorded stream = fixture.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"stream":true)");
   EXPECT_EQ(pieces(stream), (Pieces{"ab", "c", "d", "[length]"}));
 }
 
 TEST_F(ServiceText, ScoresAPromptThatFillsTheContext) {
   const std::string ids = Json(std::vector<int>(200, 66)).dump();
-  const Json answer = house.complete(R"("prompt":)" + ids + R"(,"max_tokens":0,"echo":true,"logprobs":0)").json();
+  const Json answer = fixture.complete(R"("prompt":)" + ids + R"(,"max_tokens":0,"echo":true,"logprobs":0)").json();
   EXPECT_EQ(answer.at("choices")[0].at("logprobs").at("tokens").size(), 200);
 }
 
 TEST_F(ServiceText, ShowsWhatWasCached) {
   const std::string prompt = R"("prompt":")" + std::string(100, 'k') + R"(","max_tokens":1)";
-  EXPECT_EQ(house.complete(prompt).json().at("usage"), usage(101, 1));
-  const Json again = house.complete(prompt).json().at("usage");
+  EXPECT_EQ(fixture.complete(prompt).json().at("usage"), usage(101, 1));
+  const Json again = fixture.complete(prompt).json().at("usage");
   const int cached = again.at("prompt_tokens_details").at("cached_tokens");
   EXPECT_GE(cached, 64);
   EXPECT_LE(cached, 100);
   EXPECT_EQ(again, usage(101, 1, cached));
-  EXPECT_EQ(house.last_log().at("cached_tokens"), cached);
-  EXPECT_EQ(house.complete(prompt + R"(,"cache_prompt":false)").json().at("usage"), usage(101, 1));
+  EXPECT_EQ(fixture.last_log().at("cached_tokens"), cached);
+  EXPECT_EQ(fixture.complete(prompt + R"(,"cache_prompt":false)").json().at("usage"), usage(101, 1));
 }
 
 TEST_F(ServiceText, RefusesWhatDoesNotFit) {
@@ -253,57 +253,57 @@ TEST_F(ServiceText, RefusesWhatDoesNotFit) {
     EXPECT_EQ(error.at("param"), param);
     test::expect_says(error.at("message").get<std::string>(), parts);
   };
-  refused(house.chat(std::string(199, 'a')), "messages", {"200 tokens", "200 tokens"});
-  refused(house.chat(std::string(300, 'a')), "messages", {"200 tokens", "301 tokens"});
-  refused(house.chat("abc", R"("max_tokens":197)"), "messages", {"200 tokens", "201 tokens", "4 in", "197 in"});
-  refused(house.complete(R"("prompt":["a",")" + std::string(200, 'a') + "\"]"), "prompt[1]", {"201 tokens"});
-  EXPECT_EQ(house.chat("abc", R"("max_tokens":196)").status(), 200);
-  EXPECT_EQ(house.chat(std::string(198, 'a')).status(), 200) << "room for one more";
-  EXPECT_EQ(house.service->under_way(), 0);
+  refused(fixture.chat(std::string(199, 'a')), "messages", {"200 tokens", "200 tokens"});
+  refused(fixture.chat(std::string(300, 'a')), "messages", {"200 tokens", "301 tokens"});
+  refused(fixture.chat("abc", R"("max_tokens":197)"), "messages", {"200 tokens", "201 tokens", "4 in", "197 in"});
+  refused(fixture.complete(R"("prompt":["a",")" + std::string(200, 'a') + "\"]"), "prompt[1]", {"201 tokens"});
+  EXPECT_EQ(fixture.chat("abc", R"("max_tokens":196)").status(), 200);
+  EXPECT_EQ(fixture.chat(std::string(198, 'a')).status(), 200) << "room for one more";
+  EXPECT_EQ(fixture.service->in_progress(), 0);
 }
 
 TEST_F(ServiceText, RefusesAnEmptyPrompt) {
-  house.serve("");
-  const Recorded tokens = house.complete(R"("prompt":[[]])");
+  fixture.serve("");
+  const Recorded tokens = fixture.complete(R"("prompt":[[]])");
   EXPECT_EQ(tokens.status(), 400);
-  EXPECT_EQ(text_of(house.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "BOS is a beginning";
+  EXPECT_EQ(text_of(fixture.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "BOS is a beginning";
 }
 
 TEST_F(ServiceText, RefusesMoreAnswersThanItHasRoomFor) {
   std::string prompts = "[1]";
   for (int i = 1; i < 33; ++i) prompts += ",[1]";
-  const Recorded answer = house.complete(R"("max_tokens":1,"n":128,"prompt":[)" + prompts + "]");
+  const Recorded answer = fixture.complete(R"("max_tokens":1,"n":128,"prompt":[)" + prompts + "]");
   EXPECT_EQ(answer.status(), 400);
   EXPECT_EQ(answer.json().at("error").at("param"), "prompt");
   test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"4096", "33", "128"});
 }
 
 TEST_F(ServiceText, RefusesWhatTheTemplateRefuses) {
-  const Recorded answer = house.chat("refuse");
+  const Recorded answer = fixture.chat("refuse");
   EXPECT_EQ(answer.status(), 400);
   test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"refuses", "not that word"});
   EXPECT_EQ(answer.json().at("error").at("param"), "messages");
 }
 
 TEST_F(ServiceText, RefusesFieldsByName) {
-  const Recorded answer = house.chat("a", R"("temperatur":1)");
+  const Recorded answer = fixture.chat("a", R"("temperatur":1)");
   EXPECT_EQ(answer.status(), 400);
   EXPECT_EQ(answer.json().at("error").at("param"), "temperatur");
-  EXPECT_EQ(house.post("/v1/chat/completions", "{").status(), 400);
-  EXPECT_EQ(house.post("/v1/chat/completions", "").status(), 400);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", "{").status(), 400);
+  EXPECT_EQ(fixture.post("/v1/chat/completions", "").status(), 400);
 }
 
 // What was taken is answered whole, however many others come meanwhile.
 TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
-  ServiceFixture house({}, {.max_waiting = 1});
-  house.serve();
-  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
+  ServiceFixture fixture({}, {.max_waiting = 1});
+  fixture.serve();
+  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
   std::atomic<bool> over = false;
   std::vector<std::thread> others;
   for (int i = 0; i < 4; ++i)
     others.emplace_back([&] {
       while (!over) {
-        const Recorded one = house.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
+        const Recorded one = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
         EXPECT_TRUE(one.wait_for_end());
       }
     });
@@ -311,7 +311,7 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
   for (int i = 0; i < 40; ++i) prompts += ",\"1\"";
   int taken = 0;
   for (int i = 0; i < 200 && taken < 3; ++i) {
-    const Recorded batch = house.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
+    const Recorded batch = fixture.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
     ASSERT_TRUE(batch.wait_for_end());
     if (batch.status() == 429) {  // at once, and then nothing of it was done
       EXPECT_EQ(batch.json().at("error").at("code"), "rate_limit_exceeded");
@@ -324,8 +324,8 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
   over = true;
   for (std::thread& other : others) other.join();
   EXPECT_GT(taken, 0);
-  EXPECT_TRUE(house.wait_until_under_way(0));
-  for (const Json& line : house.log()) {
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  for (const Json& line : fixture.log()) {
     if (line.at("status") == 200) continue;
     EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was thrown away";
   }
@@ -333,15 +333,15 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
 
 // An answer that met its stop text has ended by a stop, for the engine too.
 TEST(ServiceStops, AreNotCountedAsCancelled) {
-  ServiceFixture house;
-  house.serve();
+  ServiceFixture fixture;
+  fixture.serve();
   // so that the engine hears of it before the answers are as long as they may be
-  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
-  const Recorded answer = house.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
+  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const Recorded answer = fixture.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
   const Json json = answer.json();
   for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
-  const auto count = [&](engine::FinishReason ending) { return house.thread->metrics().finished[size_t(ending)]; };
+  const auto count = [&](engine::FinishReason ending) { return fixture.thread->metrics().finished[size_t(ending)]; };
   for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the answer
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(count(engine::FinishReason::stop), 3);
@@ -349,13 +349,13 @@ TEST(ServiceStops, AreNotCountedAsCancelled) {
 }
 
 TEST(ServiceBusy, SaysWhenToTryAgain) {
-  ServiceFixture house({}, {.max_waiting = 2});
-  house.serve();
-  house.hold_steps();
+  ServiceFixture fixture({}, {.max_waiting = 2});
+  fixture.serve();
+  fixture.hold_steps();
   std::vector<Recorded> held;
   Recorded refused;
   for (int i = 0; i < 50; ++i) {
-    Recorded answer = house.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1,"stream":true})");
+    Recorded answer = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1,"stream":true})");
     if (answer.ended()) {
       refused = answer;
       break;
@@ -366,28 +366,28 @@ TEST(ServiceBusy, SaysWhenToTryAgain) {
   EXPECT_EQ(refused.json().at("error").at("code"), "rate_limit_exceeded");
   EXPECT_EQ(refused.header("Retry-After"), "1");
   // of a batch all or none
-  const Recorded batch = house.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
+  const Recorded batch = fixture.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
   EXPECT_EQ(batch.status(), 429);
-  house.release_steps();
+  fixture.release_steps();
   for (const Recorded& answer : held) {
     EXPECT_TRUE(answer.wait_for_end());
     EXPECT_EQ(answer.status(), 200);
   }
-  EXPECT_TRUE(house.wait_until_under_way(0));
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
 TEST(ServiceFaults, HaveTheirStatusBeforeTheFirstToken) {
   for (const char* stream : {"true", "false"}) {
-    ServiceFixture house;
-    house.serve();
-    house.backend.each_batch = [] { throw Error("the device fell over"); };
-    const Recorded answer = house.chat("a", fmt::format(R"("stream":{})", stream));
+    ServiceFixture fixture;
+    fixture.serve();
+    fixture.backend.each_batch = [] { throw Error("the device fell over"); };
+    const Recorded answer = fixture.chat("a", fmt::format(R"("stream":{})", stream));
     EXPECT_EQ(answer.status(), 500);
     const Json error = answer.json().at("error");
     EXPECT_EQ(error.at("type"), "server_error");
     test::expect_says(error.at("message").get<std::string>(), {"the device fell over"});
-    EXPECT_EQ(house.last_log().at("status"), 500);
-    test::expect_says(house.last_log().at("error").get<std::string>(), {"the device fell over"});
+    EXPECT_EQ(fixture.last_log().at("status"), 500);
+    test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
   }
 }
 
@@ -423,65 +423,79 @@ TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
 }
 
 TEST(ServiceFaults, EndAStreamWithAnError) {
-  ServiceFixture house;
-  house.serve();
+  ServiceFixture fixture;
+  fixture.serve();
   int batches = 0;
-  house.backend.each_batch = [&] {
+  fixture.backend.each_batch = [&] {
     if (++batches == 3) throw Error("the device fell over");
   };
-  const Recorded answer = house.chat("a", R"("stream":true,"max_tokens":9)");
+  const Recorded answer = fixture.chat("a", R"("stream":true,"max_tokens":9)");
   EXPECT_EQ(answer.status(), 200);
   EXPECT_TRUE(answer.ended());
   const std::vector<std::string> events = answer.events();
   ASSERT_EQ(events.size(), 4) << "a role, two tokens, and the error instead of [DONE]";
   test::expect_says(parse_json(events[3], "the error").at("error").at("message").get<std::string>(),
                     {"the device fell over"});
-  EXPECT_EQ(house.last_log().at("status"), 200);
-  test::expect_says(house.last_log().at("error").get<std::string>(), {"the device fell over"});
-  EXPECT_EQ(house.last_log().at("completion_tokens"), 2) << "they were made";
-  EXPECT_GT(house.last_log().at("prompt_tokens"), 0);
+  EXPECT_EQ(fixture.last_log().at("status"), 200);
+  test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
+  EXPECT_EQ(fixture.last_log().at("completion_tokens"), 2) << "they were made";
+  EXPECT_GT(fixture.last_log().at("prompt_tokens"), 0);
 }
 
 TEST(ServiceClients, ThatGoAwayEndTheirWork) {
-  ServiceFixture house;
-  house.serve();
-  house.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const std::string endless = R"(,"max_tokens":150,"ignore_eos":true)";
-  Recorded stream = house.begin("POST", "/v1/completions", R"({"prompt":"a","stream":true)" + endless + "}");
-  Recorded batch = house.begin("POST", "/v1/completions", R"({"prompt":["a","b"],"n":3)" + endless + "}");
+  Recorded stream = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","stream":true)" + endless + "}");
+  Recorded batch = fixture.begin("POST", "/v1/completions", R"({"prompt":["a","b"],"n":3)" + endless + "}");
   ASSERT_TRUE(stream.wait_for_pieces(3));
   stream.go_away();
   batch.go_away();
-  EXPECT_TRUE(house.wait_until_under_way(0));
-  for (int i = 0; i < 1000 && house.thread->metrics().running > 0; ++i)
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  for (int i = 0; i < 1000 && fixture.thread->metrics().running > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const engine::Metrics metrics = house.thread->metrics();
+  const engine::Metrics metrics = fixture.thread->metrics();
   EXPECT_EQ(metrics.running, 0);
   EXPECT_EQ(metrics.finished[size_t(engine::FinishReason::cancelled)], 7);
-  for (const Json& line : house.log()) {
+  for (const Json& line : fixture.log()) {
     EXPECT_EQ(line.at("status"), 499);
     EXPECT_LT(line.at("completion_tokens"), 6 * 150);
-    EXPECT_TRUE(!line.contains("finish") || line.at("finish").empty()) << "nobody knows how it would have ended";
+    EXPECT_TRUE(!line.contains("finish_reasons") || line.at("finish_reasons").empty())
+        << "nobody knows how it would have ended";
   }
-  EXPECT_EQ(house.log().size(), 2);
+  EXPECT_EQ(fixture.log().size(), 2);
 }
 
 TEST(ServiceClients, ThatGoAwayBeforeTheyAreReadEndToo) {
-  ServiceFixture house;
-  house.serve();
+  ServiceFixture fixture;
+  fixture.serve();
   Recorded early;
   early.go_away();
-  house.service->handle({.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"a","max_tokens":150})"},
-                        early.answer());
-  EXPECT_TRUE(house.wait_until_under_way(0));
-  EXPECT_EQ(house.last_log().at("status"), 499);
+  fixture.service->handle({.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"a","max_tokens":150})"},
+                          early.answer());
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  EXPECT_EQ(fixture.last_log().at("status"), 499);
 }
 
-TEST_F(ServiceText, StopsSomeCopiesAndNotOthers) {
+TEST_F(ServiceText, FindsTheTokensOfDryBreakers) {
+  const auto next = [&](const std::string& breakers) {
+    return text_of(fixture
+                       .complete(R"("prompt":"abcabcab","max_tokens":1,"temperature":0,"dry_multiplier":100,)"
+                                 R"("dry_sequence_breakers":)" +
+                                 breakers)
+                       .json());
+  };
+  EXPECT_EQ(next(R"(["b"])"), "c") << "no repetition reaches across a breaker";
+  EXPECT_NE(next("[]"), "c") << "it would be repeated";
+  EXPECT_EQ(next(R"(["b","~"])"), "c") << "a token with ~ is beyond the model's vocabulary";
+}
+
+TEST_F(ServiceText, StopsSomeCompletionsAndNotOthers) {
   // the first token is any, then they count
   const std::string fields = R"("prompt":"a","max_tokens":20,"n":8,"logit_bias":{"67":-50},"seed":3,"ignore_eos":true)";
-  const Json all = house.complete(fields).json();
-  const Json answer = house.complete(fields + R"(,"stop":["mno"])").json();
+  const Json all = fixture.complete(fields).json();
+  const Json answer = fixture.complete(fields + R"(,"stop":["mno"])").json();
   int stopped = 0;
   for (int i = 0; i < 8; ++i) {
     const std::string text = text_of(all, i);
@@ -495,29 +509,29 @@ TEST_F(ServiceText, StopsSomeCopiesAndNotOthers) {
 }
 
 TEST_F(ServiceText, TracesWhereTheTimeWent) {
-  const Json whole = house.chat("ab", R"("max_tokens":3,"n":2)", {{"x-trace-level", "request"}}).json();
+  const Json whole = fixture.chat("ab", R"("max_tokens":3,"n":2)", {{"x-trace-level", "request"}}).json();
   const Json trace = whole.at("trace");
   for (const char* name : {"total_ms", "waiting_ms", "parse_ms", "template_ms", "tokenize_ms"})
     EXPECT_GE(trace.at(name), 0) << name;
-  ASSERT_EQ(trace.at("answers").size(), 2);
+  ASSERT_EQ(trace.at("completions").size(), 2);
   for (int i = 0; i < 2; ++i) {
-    const Json answer = trace.at("answers")[i];
+    const Json answer = trace.at("completions")[i];
     EXPECT_EQ(answer.at("index"), i);
     EXPECT_GE(answer.at("steps"), 2);
     EXPECT_FALSE(answer.contains("step"));
     EXPECT_LE(answer.at("queue_ms").get<double>() + answer.at("prompt_ms").get<double>() +
-                  answer.at("making_ms").get<double>(),
+                  answer.at("generation_ms").get<double>(),
               trace.at("total_ms").get<double>());
   }
   const std::vector<Json> chunks =
-      house.chat("ab", R"("max_tokens":3,"stream":true)", {{"x-trace-level", "step"}}).chunks();
+      fixture.chat("ab", R"("max_tokens":3,"stream":true)", {{"x-trace-level", "step"}}).chunks();
   for (size_t i = 0; i + 1 < chunks.size(); ++i) EXPECT_FALSE(chunks[i].contains("trace"));
-  const Json steps = chunks.back().at("trace").at("answers")[0].at("step");
+  const Json steps = chunks.back().at("trace").at("completions")[0].at("step");
   ASSERT_EQ(steps.size(), 3);
   EXPECT_EQ(steps[0].at("rows"), 3) << "the prompt";
   EXPECT_EQ(steps[1].at("rows"), 1);
-  EXPECT_EQ(steps[2].at("made"), 1);
-  const Recorded wrong = house.chat("ab", "", {{"x-trace-level", "all"}});
+  EXPECT_EQ(steps[2].at("generated"), 1);
+  const Recorded wrong = fixture.chat("ab", "", {{"x-trace-level", "all"}});
   EXPECT_EQ(wrong.status(), 400);
   EXPECT_EQ(wrong.json().at("error").at("param"), "X-Trace-Level");
 }

@@ -8,20 +8,20 @@ namespace heddle::server {
 namespace {
 
 TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
-  test::WeftService house;
-  const text::Tokenizer& tokenizer = house.tokenizer;
+  test::WeftService fixture;
+  const text::Tokenizer& tokenizer = fixture.tokenizer;
   // the template writes these, as models/weft has it
   const std::string prompt =
       std::string(tokenizer.text(*tokenizer.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
   engine::Request request{.prompt = tokenizer.encode(prompt, {.add_special = false}), .max_tokens = 40};
   request.sampling.temperature = 0;
   for (const text::TokenId id : tokenizer.end_tokens()) request.stops.push_back({id});
-  const test::Answer alone = test::answers_alone(house.world, request)[0];
+  const test::Answer alone = test::answers_alone(fixture.world, request)[0];
   std::vector<uint32_t> shown = alone.tokens;
   if (alone.finish_reason == engine::FinishReason::stop) shown.pop_back();
 
   test::Recorded recorded;
-  house.service->handle(
+  fixture.service->handle(
       {.method = "POST",
        .path = "/v1/chat/completions",
        .body =

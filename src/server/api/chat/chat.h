@@ -1,0 +1,28 @@
+// POST /v1/chat/completions and /apply-template: conversations in OpenAI's API.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "server/api/generation.h"
+#include "server/api/openai/openai_request.h"
+#include "server/service/served_model.h"
+
+namespace heddle::server {
+
+struct Call;
+
+struct ChatRequest {
+  std::string model;  // empty: absent
+  Conversation conversation;
+  GenerationRequest generation;  // without the prompt
+  StreamOptions stream;
+};
+
+// From the body of a request. Throws an ApiError of status 400 that names the field.
+ChatRequest read_chat(std::string_view body, const RequestRules& rules);
+ChatRequest read_template(std::string_view body, const RequestRules& rules);  // only model and conversation
+
+void chat_completions(const Call& call);
+void apply_template(const Call& call);
+
+}  // namespace heddle::server

@@ -1,0 +1,116 @@
+#include "server/api/embeddings.h"
+
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "server/api/fields.h"
+#include "server/api/json_text.h"
+#include "server/api/openai/openai_request.h"
+#include "server/service/call.h"
+#include "server/service/engine_job.h"
+
+namespace heddle::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "base64 embeddings are little-endian");
+
+class EmbeddingJob : public EngineJob {
+ public:
+  EmbeddingJob(const Call& call, EmbeddingRequest request)
+      : EngineJob(call.exchange, call.model, "input"), request_(std::move(request)) {}
+
+  // Throws an ApiError if the engine does not take it.
+  void begin(std::vector<std::vector<text::TokenId>> inputs) {
+    std::vector<engine::Request> requests(inputs.size());
+    vectors_.resize(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      usage_.prompt += inputs[i].size();
+      requests[i].prompt = std::move(inputs[i]);
+      requests[i].embed = true;
+    }
+    submit(std::move(requests));
+  }
+
+ private:
+  void on_event(size_t which, const engine::Event& event) override {
+    usage_.cached += event.cached_tokens;
+    vectors_[which] = event.embedding;
+  }
+  void on_end() override {
+    exchange().send_json(embeddings_json(model().served().name, vectors_, request_.base64, usage_.prompt));
+  }
+  void on_error(const ApiError& error) override { exchange().fail(error); }
+  void summarize(LogEntry& entry) const override {
+    entry.user = request_.user;
+    entry.tokens = usage_;
+  }
+
+  const EmbeddingRequest request_;
+  std::vector<std::vector<float>> vectors_;
+  Usage usage_;
+};
+
+void append_vector(std::string& out, const std::vector<float>& vector, bool as_base64) {
+  if (as_base64) {
+    const auto* bytes = reinterpret_cast<const char*>(vector.data());
+    out.append("\"").append(base64({bytes, vector.size() * sizeof(float)})).append("\"");
+    return;
+  }
+  append_json_list(out, vector, [&out](float value) { append_json(out, value); });
+}
+
+}  // namespace
+
+EmbeddingRequest read_embedding(std::string_view body, const RequestRules& rules) {
+  const Json json = parse_body(body);
+  Fields fields(json);
+  EmbeddingRequest request;
+  request.model = fields.text("model").value_or("");
+  const Json& input = fields.at("input");
+  request.inputs = prompts_at(input, "input", rules);
+  for (size_t i = 0; i < request.inputs.size(); ++i)
+    if (const auto* text = std::get_if<std::string>(&request.inputs[i]); text && text->empty())
+      throw unexpected(input.is_string() ? "input" : element("input", i), "a text", *text, "empty_string");
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64")
+    throw unexpected("encoding_format", "\"float\" or \"base64\"", format, "invalid_value");
+  request.base64 = format == "base64";
+  if (const auto dimensions = fields.whole("dimensions", 1, UINT32_MAX)) request.dimensions = uint32_t(*dimensions);
+  request.user = read_user(fields);
+  fields.finish();
+  return request;
+}
+
+std::string embeddings_json(std::string_view model, std::span<const std::vector<float>> vectors, bool base64,
+                            uint64_t prompt_tokens) {
+  std::string out = R"({"object":"list","data":)";
+  uint64_t index = 0;
+  append_json_list(out, vectors, [&](const std::vector<float>& vector) {
+    out += R"({"object":"embedding","index":)";
+    append_json(out, index++);
+    out += R"(,"embedding":)";
+    append_vector(out, vector, base64);
+    out += "}";
+  });
+  out += R"(,"model":)";
+  append_json(out, model);
+  out += R"(,"usage":{"prompt_tokens":)";
+  append_json(out, prompt_tokens);
+  out += R"(,"total_tokens":)";
+  append_json(out, prompt_tokens);
+  return out += "}}";
+}
+
+void embeddings(const Call& call) {
+  EmbeddingRequest request = call.read(read_embedding);
+  call.expect_model(request.model);
+  const uint32_t width = call.model->served().width;
+  // A prefix of the vector is meaningful only for models trained for that, and no file says which are.
+  if (request.dimensions && *request.dimensions != width)
+    throw bad_field("dimensions", "dimensions: expected {}, the width of the model, found {}", width,
+                    *request.dimensions);
+  auto inputs = encode(*call.model, request.inputs, "input", 0);
+  std::make_shared<EmbeddingJob>(call, std::move(request))->begin(std::move(inputs));
+}
+
+}  // namespace heddle::server

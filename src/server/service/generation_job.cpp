@@ -1,0 +1,256 @@
+#include "server/service/generation_job.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+
+#include "server/service/engine_job.h"
+#include "text/completion_text.h"
+#include "text/dry_breakers.h"
+
+namespace heddle::server {
+namespace {
+
+using text::CompletionText;
+
+TokenLogprob logprob_of(const text::Tokenizer& tokenizer, text::TokenId id, float log_probability) {
+  // a model may have logits for more tokens than the vocabulary has
+  return {id < tokenizer.size() ? std::string(tokenizer.bytes(id)) : std::string(), log_probability};
+}
+
+TokenLogprobs logprobs_of(const text::Tokenizer& tokenizer, const engine::Pick& pick) {
+  TokenLogprobs logprobs{.token = logprob_of(tokenizer, pick.id, pick.log_probability)};
+  logprobs.in_text = pick.id < tokenizer.size() && !tokenizer.is_special(pick.id);
+  logprobs.top.reserve(pick.top.size());
+  for (const engine::TokenLogprob& top : pick.top)
+    logprobs.top.push_back(logprob_of(tokenizer, top.id, top.log_probability));
+  return logprobs;
+}
+
+struct Completion {
+  CompletionText text;
+  std::vector<TokenLogprobs> pending;  // of tokens whose text is not shown yet
+  uint32_t reported = 0;               // tokens whose log-probabilities were given out
+  double log_probability = 0;          // of all its tokens together
+  bool begun = false;
+  std::optional<Finish> finish;
+  TextDelta held;      // its text, where it may not be among the best
+  std::string logged;  // its text, where that is logged
+
+  double mean_log_probability() const { return text.tokens() ? log_probability / text.tokens() : 0; }
+};
+
+class GenerationJob : public EngineJob {
+ public:
+  GenerationJob(const Call& call, GenerationRequest request, std::unique_ptr<GenerationWriter> writer,
+                const Preparation& preparation)
+      : EngineJob(call.exchange, call.model, request.prompt_field),
+        request_(std::move(request)),
+        end_tokens_(request_.stop_tokens),
+        writer_(std::move(writer)),
+        trace_(call.trace),
+        preparation_(preparation) {
+    const std::vector<text::TokenId>& own = model().tokenizer().end_tokens();
+    if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), own.begin(), own.end());
+    const size_t count = request_.prompts.size() * request_.best_of;
+    completions_.reserve(count);
+    for (size_t i = 0; i < count; ++i)
+      completions_.push_back({.text = {model().tokenizer(), end_tokens_, request_.stop_strings}});
+  }
+
+  void begin();  // throws an ApiError if the engine does not take it
+
+ private:
+  void on_event(size_t request, const engine::Event& event) override;
+  bool is_finished(size_t request, uint32_t index) const override {
+    return completions_[number(request, index)].finish.has_value();
+  }
+  void on_end() override;
+  void on_error(const ApiError& error) override { writer_->on_error(error); }
+  void summarize(LogEntry& entry) const override;
+
+  size_t number(size_t request, uint32_t index) const { return request * request_.best_of + index; }
+  bool chooses_best() const { return request_.best_of > request_.n; }
+  void begin_text(size_t request, uint32_t index, const engine::Event& event);
+  TextDelta delta(Completion& completion, std::string text) const;
+  void emit(uint32_t index, TextDelta delta);
+  void finish(uint32_t index, Finish finish);
+  void end(uint32_t index, const engine::Event& event);
+  std::vector<uint32_t> chosen() const;
+  Usage usage() const;
+
+  const GenerationRequest request_;
+  std::vector<text::TokenId> end_tokens_;
+  std::vector<Completion> completions_;  // best_of for each prompt
+  const std::unique_ptr<GenerationWriter> writer_;
+  uint64_t cached_tokens_ = 0;
+  std::optional<double> first_token_, queue_;  // seconds
+  const TraceLevel trace_;
+  const Preparation preparation_;
+  std::vector<CompletionTrace> traces_;
+};
+
+void GenerationJob::begin() {
+  const uint32_t vocabulary = model().served().vocabulary;
+  engine::Request request{.sampling = request_.sampling,
+                          .n = request_.best_of,
+                          .priority = request_.priority,
+                          .speculation = request_.speculation,
+                          .reuse = request_.reuse};
+  request.sampling.dry_breakers = text::dry_breaker_tokens(request_.dry_sequence_breakers, model().tokenizer());
+  std::erase_if(request.sampling.dry_breakers, [&](const std::vector<text::TokenId>& ids) {
+    return std::any_of(ids.begin(), ids.end(), [&](text::TokenId id) { return id >= vocabulary; });
+  });
+  for (const text::TokenId id : end_tokens_) request.stops.push_back({id});
+  request.trace = trace_ == TraceLevel::step;
+  if (request_.echo) request.prompt_logprobs = request_.sampling.logprobs;
+  // the best completions are found by their probability
+  if (chooses_best() && !request.sampling.logprobs) request.sampling.logprobs = 0;
+  std::vector<engine::Request> requests(request_.prompts.size(), request);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = request_.prompts[i];
+    requests[i].max_tokens = request_.max_tokens.value_or(uint32_t(model().context() - request_.prompts[i].size()));
+  }
+  submit(std::move(requests));
+}
+
+void GenerationJob::on_event(size_t request, const engine::Event& event) {
+  const auto index = uint32_t(number(request, event.index));
+  Completion& completion = completions_[index];
+  if (!completion.begun) begin_text(request, index, event);
+  if (event.finish_reason != engine::FinishReason::none) return end(index, event);
+  if (!first_token_) first_token_ = exchange().seconds();
+  if (completion.finish) return;
+  completion.log_probability += event.pick.log_probability;
+  if (request_.sampling.logprobs) completion.pending.push_back(logprobs_of(model().tokenizer(), event.pick));
+  emit(index, delta(completion, completion.text.push(event.pick.id)));
+  if (completion.text.end() == CompletionText::End::end_token) return finish(index, {Finish::Reason::end_token});
+  if (!completion.text.stop_string()) return;
+  finish(index, {Finish::Reason::stop_string, *completion.text.stop_string()});
+  model().engine().finish(event.request, event.index);  // it knows the end tokens, but no texts
+}
+
+void GenerationJob::begin_text(size_t request, uint32_t index, const engine::Event& event) {
+  Completion& completion = completions_[index];
+  completion.begun = true;
+  if (!request_.continues_prompt) return;
+  const std::span<const text::TokenId> prompt = request_.prompts[request];
+  if (!request_.echo) {
+    completion.text.follow(prompt.last(1));
+    return;
+  }
+  TextDelta echo{.text = completion.text.follow(prompt)};
+  if (request_.sampling.logprobs && event.prompt_picks) {
+    for (const engine::Pick& pick : *event.prompt_picks)
+      echo.logprobs.push_back(logprobs_of(model().tokenizer(), pick));
+    if (!echo.logprobs.empty()) echo.logprobs[0].has_logprob = false;
+  }
+  emit(index, std::move(echo));
+}
+
+// The text that may be shown now, with the log-probabilities of its tokens.
+TextDelta GenerationJob::delta(Completion& completion, std::string text) const {
+  TextDelta delta{.text = std::move(text)};
+  if (!request_.sampling.logprobs) return delta;
+  const auto next = completion.pending.begin() + (completion.text.shown_tokens() - completion.reported);
+  delta.logprobs.assign(std::make_move_iterator(completion.pending.begin()), std::make_move_iterator(next));
+  completion.pending.erase(completion.pending.begin(), next);
+  completion.reported = completion.text.shown_tokens();
+  return delta;
+}
+
+void GenerationJob::emit(uint32_t index, TextDelta delta) {
+  if (delta.empty()) return;
+  Completion& completion = completions_[index];
+  if (exchange().logs_prompts()) completion.logged += delta.text;
+  if (!chooses_best()) return writer_->on_text(index, std::move(delta));
+  completion.held.text += delta.text;
+  std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(completion.held.logprobs));
+}
+
+void GenerationJob::finish(uint32_t index, Finish finish) {
+  completions_[index].finish = std::move(finish);
+  if (!chooses_best()) writer_->on_finish(index, *completions_[index].finish);
+}
+
+// The engine has ended it.
+void GenerationJob::end(uint32_t index, const engine::Event& event) {
+  using engine::FinishReason;
+  Completion& completion = completions_[index];
+  if (!completion.finish) {
+    emit(index, delta(completion, completion.text.finish()));
+    if (const std::string* stop = completion.text.stop_string())
+      finish(index, {Finish::Reason::stop_string, *stop});
+    else if (event.finish_reason == FinishReason::stop)
+      finish(index, {Finish::Reason::end_token});
+    else if (event.finish_reason == FinishReason::length && request_.max_tokens)
+      finish(index, {Finish::Reason::max_tokens});
+    else if (event.finish_reason != FinishReason::cancelled)
+      finish(index, {Finish::Reason::context});
+  }
+  if (event.index == 0) cached_tokens_ += event.cached_tokens;
+  if (!queue_) queue_ = event.timing.queue;
+  if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
+}
+
+// Of completions that were begun, whether or not they came to their end.
+Usage GenerationJob::usage() const {
+  Usage usage{.cached = cached_tokens_};
+  for (const Completion& completion : completions_) usage.completion += completion.text.tokens();
+  for (size_t i = 0; i < request_.prompts.size(); ++i)
+    if (completions_[number(i, 0)].begun) usage.prompt += request_.prompts[i].size();
+  return usage;
+}
+
+// The completions that are returned, in this order.
+std::vector<uint32_t> GenerationJob::chosen() const {
+  std::vector<uint32_t> all(completions_.size());
+  std::iota(all.begin(), all.end(), 0u);
+  if (!chooses_best()) return all;
+  std::vector<uint32_t> best;
+  for (auto group = all.begin(); group != all.end(); group += request_.best_of) {
+    std::stable_sort(group, group + request_.best_of, [&](uint32_t a, uint32_t b) {
+      return completions_[a].mean_log_probability() > completions_[b].mean_log_probability();
+    });
+    best.insert(best.end(), group, group + request_.n);
+  }
+  return best;
+}
+
+void GenerationJob::on_end() {
+  if (chooses_best()) {
+    uint32_t index = 0;
+    for (const uint32_t one : chosen()) {
+      if (!completions_[one].held.empty()) writer_->on_text(index, std::move(completions_[one].held));
+      writer_->on_finish(index++, *completions_[one].finish);
+    }
+  }
+  std::sort(traces_.begin(), traces_.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  writer_->on_end(usage(), trace_json(trace_, preparation_, traces_, exchange().seconds()));
+}
+
+void GenerationJob::summarize(LogEntry& entry) const {
+  entry.user = request_.user;
+  entry.tokens = usage();
+  entry.queue = queue_;
+  entry.first_token = first_token_;
+  for (const uint32_t index : chosen()) {
+    const Completion& completion = completions_[index];
+    if (completion.finish) entry.finish_reasons.push_back(std::string(openai_name(*completion.finish)));
+    if (exchange().logs_prompts()) entry.completions.push_back(completion.logged);
+  }
+}
+
+}  // namespace
+
+void generate(const Call& call, GenerationRequest request, std::unique_ptr<GenerationWriter> writer,
+              const Preparation& preparation) {
+  const bool has_breakers = !request.dry_sequence_breakers.empty();
+  const auto job = std::make_shared<GenerationJob>(call, std::move(request), std::move(writer), preparation);
+  if (!has_breakers) return job->begin();
+  // Breakers are looked for in every token of the vocabulary: too long for a network thread.
+  call.on_worker(0, [job] { job->begin(); });
+}
+
+}  // namespace heddle::server

@@ -1,0 +1,170 @@
+// The body of a chat: messages, what the template gets, and fields for what heddle does not support.
+#include <nlohmann/json.hpp>
+
+#include "tests/server/api/request_fixture.h"
+
+namespace heddle::server {
+namespace {
+
+using nlohmann::json;
+
+ChatRequest messages(std::string_view list) {
+  return read_chat(fmt::format(R"({{"messages":{}}})", list), small_rules());
+}
+std::string content(std::string_view text) {  // of the only message
+  return json::parse(
+      messages(fmt::format(R"([{{"role":"user","content":{}}}])", text)).conversation.messages)[0]["content"];
+}
+
+TEST(ChatRequests, MessagesAsTemplatesTakeThem) {
+  const ChatRequest request = messages(R"([
+    {"role":"developer","content":"Be brief."},
+    {"role":"system","content":"Be kind.","name":"rules"},
+    {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"Ada"},
+    {"role":"assistant","content":"\u00e4","refusal":null,"tool_calls":[],"annotations":[],"reasoning_content":"hm"},
+    {"role":"assistant","content":"","audio":null,"function_call":null}])");
+  EXPECT_EQ(json::parse(request.conversation.messages), json::parse(R"([
+    {"role":"system","content":"Be brief."},
+    {"role":"system","content":"Be kind.","name":"rules"},
+    {"role":"user","content":"ab","name":"Ada"},
+    {"role":"assistant","content":"\u00e4","reasoning_content":"hm"},
+    {"role":"assistant","content":""}])"));
+  EXPECT_EQ(request.conversation.variables, "");
+  EXPECT_TRUE(request.conversation.add_generation_prompt);
+  EXPECT_EQ(request.model, "");
+}
+
+TEST(ChatRequests, Contents) {
+  EXPECT_EQ(content(R"("a\"\n\u0000")"), std::string("a\"\n\0", 4));
+  EXPECT_EQ(content(R"("")"), "");
+  EXPECT_EQ(content(R"([{"type":"text","text":""}])"), "");
+  EXPECT_BAD(content("null"), "messages[0].content", "missing_required_parameter");
+  EXPECT_BAD(content("7"), "messages[0].content", "invalid_type", "a string or a list of text parts", "found 7");
+  EXPECT_BAD(content("[]"), "messages[0].content", "empty_array");
+  EXPECT_BAD(content(R"(["a"])"), "messages[0].content[0]", "invalid_type", "expected an object", "found \"a\"");
+  EXPECT_BAD(content(R"([{"text":"a"}])"), "messages[0].content[0].type", "missing_required_parameter");
+  EXPECT_BAD(content(R"([{"type":"text"}])"), "messages[0].content[0].text", "missing_required_parameter");
+  EXPECT_BAD(content(R"([{"type":"text","text":7}])"), "messages[0].content[0].text", "invalid_type");
+  for (const char* type : {"image_url", "input_audio", "file", "refusal", "x"})
+    EXPECT_BAD(content(fmt::format(R"([{{"type":"text","text":"a"}},{{"type":"{}"}}])", type)),
+               "messages[0].content[1].type", "unsupported_value", "expected \"text\"", type);
+  EXPECT_BAD(content(R"([{"type":"text","text":"a","cache_control":{}}])"), "messages[0].content[0].cache_control",
+             "unknown_parameter");
+}
+
+TEST(ChatRequests, RefusesBadMessages) {
+  EXPECT_BAD(read_chat("{}", small_rules()), "messages", "missing_required_parameter");
+  EXPECT_BAD(messages("[]"), "messages", "empty_array");
+  EXPECT_BAD(messages(R"("hi")"), "messages", "invalid_type", "a list");
+  EXPECT_BAD(messages("[7]"), "messages[0]", "invalid_type");
+  EXPECT_BAD(messages(R"([{"content":"x"}])"), "messages[0].role", "missing_required_parameter");
+  EXPECT_BAD(messages(R"([{"role":"user"}])"), "messages[0].content", "missing_required_parameter");
+  EXPECT_BAD(messages(R"([{"role":"king","content":"x"}])"), "messages[0].role", "invalid_value",
+             "system, developer, user or assistant", "\"king\"");
+  EXPECT_BAD(messages(R"([{"role":7,"content":"x"}])"), "messages[0].role", "invalid_type");
+  for (const char* role : {"tool", "function"})
+    EXPECT_BAD(messages(fmt::format(R"([{{"role":"{}","content":"x"}}])", role)), "messages[0].role",
+               "unsupported_value", "tool calls", role);
+  EXPECT_BAD(messages(R"([{"role":"user","content":"x","name":7}])"), "messages[0].name", "invalid_type");
+  EXPECT_BAD(messages(R"([{"role":"user","content":"x","tool_calls":[]}])"), "messages[0].tool_calls",
+             "unknown_parameter");
+  EXPECT_BAD(messages(R"([{"role":"assistant","content":"x","tool_calls":[{}]}])"), "messages[0].tool_calls",
+             "unsupported_parameter", "expected null");
+  EXPECT_BAD(messages(R"([{"role":"assistant","content":"x","refusal":"no"}])"), "messages[0].refusal",
+             "unsupported_parameter");
+  std::string many = "[";
+  for (int i = 0; i < 10'000; ++i) many += R"({"role":"user","content":"x"},)";
+  EXPECT_BAD(messages(many + R"({"role":"user","content":"x"}])"), "messages", "array_above_max_length", "10000");
+}
+
+TEST(ChatRequests, TemplateVariables) {
+  EXPECT_EQ(json::parse(chat(R"("chat_template_kwargs":{"enable_thinking":false,"x":[1]})").conversation.variables),
+            json::parse(R"({"enable_thinking":false,"x":[1]})"));
+  EXPECT_EQ(chat(R"("chat_template_kwargs":null)").conversation.variables, "");
+  EXPECT_BAD(chat(R"("chat_template_kwargs":[])"), "chat_template_kwargs", "invalid_type");
+  EXPECT_BAD(chat(R"("chat_template_kwargs":{"messages":[]})"), "chat_template_kwargs.messages", "");
+  EXPECT_FALSE(chat(R"("add_generation_prompt":false)").conversation.add_generation_prompt);
+  EXPECT_BAD(chat(R"("add_generation_prompt":1)"), "add_generation_prompt", "invalid_type");
+}
+
+TEST(ChatRequests, MaxTokensHasTwoNames) {
+  EXPECT_EQ(chat("").generation.max_tokens, std::nullopt);
+  EXPECT_EQ(chat(R"("max_tokens":5)").generation.max_tokens, 5u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6)").generation.max_tokens, 6u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":6)").generation.max_tokens, 6u);
+  EXPECT_EQ(chat(R"("max_completion_tokens":6,"max_tokens":null)").generation.max_tokens, 6u);
+  EXPECT_BAD(chat(R"("max_completion_tokens":6,"max_tokens":5)"), "max_tokens", "", "max_completion_tokens (6)", "5");
+  EXPECT_BAD(chat(R"("max_tokens":0)"), "max_tokens", "integer_below_min_value", "from 1");
+  EXPECT_BAD(chat(R"("max_completion_tokens":0)"), "max_completion_tokens", "integer_below_min_value");
+}
+
+TEST(ChatRequests, LogProbabilities) {
+  const auto logprobs = [](std::string_view fields) { return chat(fields).generation.sampling.logprobs; };
+  EXPECT_EQ(logprobs(""), std::nullopt);
+  EXPECT_EQ(logprobs(R"("logprobs":false)"), std::nullopt);
+  EXPECT_EQ(logprobs(R"("logprobs":true)"), 0u);
+  EXPECT_EQ(logprobs(R"("logprobs":true,"top_logprobs":20)"), 20u);
+  EXPECT_BAD(logprobs(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs", "integer_above_max_value");
+  EXPECT_BAD(logprobs(R"("logprobs":true,"top_logprobs":-1)"), "top_logprobs", "integer_below_min_value");
+  EXPECT_BAD(logprobs(R"("top_logprobs":1)"), "top_logprobs", "", "logprobs");
+  EXPECT_BAD(logprobs(R"("logprobs":false,"top_logprobs":0)"), "top_logprobs", "");
+  EXPECT_BAD(logprobs(R"("logprobs":1)"), "logprobs", "invalid_type");
+}
+
+TEST(ChatRequests, RefusesFieldsOfCompletions) {
+  for (const char* field : {"prompt", "echo", "best_of", "input"})
+    EXPECT_BAD(chat(fmt::format(R"("{}":1)", field)), field, "unknown_parameter");
+}
+
+TEST(ChatRequests, RefusesWhatIsNotSupported) {
+  for (const auto& one : std::vector<std::pair<const char*, const char*>>{
+           {"tools", R"([{"type":"function","function":{"name":"f"}}])"},
+           {"tool_choice", R"("required")"},
+           {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
+           {"parallel_tool_calls", "1"},
+           {"functions", R"([{"name":"f"}])"},
+           {"function_call", R"({"name":"f"})"},
+           {"response_format", R"({"type":"json_object"})"},
+           {"response_format", R"({"type":"json_schema","json_schema":{}})"},
+           {"json_schema", R"({"type":"object"})"},
+           {"grammar", R"("root ::= x")"},
+           {"modalities", R"(["text","audio"])"},
+           {"modalities", "[]"},
+           {"audio", R"({"voice":"a","format":"wav"})"},
+           {"prediction", R"({"type":"content","content":"x"})"},
+           {"web_search_options", "{}"},
+           {"reasoning_effort", R"("low")"},
+           {"verbosity", R"("high")"},
+           {"store", "true"},
+           {"metadata", R"({"a":"b"})"},
+           {"prompt_cache_retention", R"("24h")"},
+           {"service_tier", R"("flex")"},
+           {"suffix", R"("x")"},
+           {"continue_final_message", "true"}})
+    EXPECT_BAD(chat(fmt::format(R"("{}":{})", one.first, one.second)), one.first, "unsupported_parameter", one.first,
+               "heddle does not support", "expected null", "found ");
+  EXPECT_BAD(
+      chat(R"("response_format":{"type":"json_object"})"), "response_format", "unsupported_parameter",
+      R"(heddle does not support constrained output; expected null or {"type":"text"}, found {"type":"json_object"})");
+}
+
+TEST(ChatRequests, AcceptsFieldsThatAskForNothing) {
+  EXPECT_NO_THROW(chat(R"("tools":[],"tool_choice":"none","parallel_tool_calls":true,"functions":[],
+    "function_call":"auto","response_format":{"type":"text"},"json_schema":{},"grammar":"","modalities":["text"],
+    "audio":null,"prediction":null,"web_search_options":null,"reasoning_effort":null,"verbosity":"medium",
+    "store":false,"metadata":{},"prompt_cache_retention":"in_memory","service_tier":"auto","suffix":"",
+    "continue_final_message":false,"prompt_cache_key":"k")"));
+}
+
+TEST(ChatRequests, TemplatesAlone) {
+  const auto read = [](std::string_view fields) { return read_template(with_message(fields), small_rules()); };
+  const ChatRequest request = read(R"("add_generation_prompt":false,"chat_template_kwargs":{"a":1},"tools":[])");
+  EXPECT_EQ(request.conversation.messages, R"([{"content":"x","role":"user"}])");
+  EXPECT_EQ(request.conversation.variables, R"({"a":1})");
+  EXPECT_FALSE(request.conversation.add_generation_prompt);
+  EXPECT_BAD(read(R"("temperature":1)"), "temperature", "unknown_parameter");
+  EXPECT_BAD(read(R"("tools":[{}])"), "tools", "unsupported_parameter");
+}
+
+}  // namespace
+}  // namespace heddle::server

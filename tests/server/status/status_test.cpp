@@ -1,0 +1,100 @@
+// The log line, the trace and the metrics by value.
+#include <gtest/gtest.h>
+
+#include "server/status/metrics.h"
+#include "server/status/request_log.h"
+#include "server/status/trace.h"
+#include "tests/support/refused.h"
+
+namespace heddle::server {
+namespace {
+
+TEST(RequestLog, WritesWhatIsKnown) {
+  LogEntry entry;
+  entry.time = std::chrono::system_clock::time_point(std::chrono::milliseconds(1'700'000'000'042));
+  entry.id = "a\"b";
+  entry.peer = "[::1]:5";
+  entry.method = "GET";
+  entry.path = "/health";
+  entry.status = 200;
+  entry.total = 0.0125;
+  EXPECT_EQ(log_line(entry),
+            R"({"time":"2023-11-14T22:13:20.042Z","id":"a\"b","peer":"[::1]:5","method":"GET","path":"/health",)"
+            R"("status":200,"total_ms":12.500})");
+  entry.model = "m";
+  entry.tokens = Usage{.prompt = 3, .completion = 2, .cached = 1};
+  entry.finish_reasons = {"stop", "length"};
+  entry.queue = 0.001;
+  entry.first_token = 0.25;
+  entry.user = "u\n";
+  entry.error = "\xff";
+  entry.body = "{}";
+  entry.completions = {"x"};
+  EXPECT_EQ(log_line(entry),
+            R"({"time":"2023-11-14T22:13:20.042Z","id":"a\"b","peer":"[::1]:5","method":"GET","path":"/health",)"
+            R"("status":200,"model":"m","prompt_tokens":3,"completion_tokens":2,"cached_tokens":1,)"
+            R"("finish_reasons":["stop","length"],"queue_ms":1.000,"first_token_ms":250.000,"total_ms":12.500,)"
+            R"("user":"u\n","error":")"
+            "\ufffd"
+            R"(","request":"{}","completions":["x"]})");
+}
+
+TEST(Traces, KnowTwoLevels) {
+  const std::string request = "request", step = "step", other = "Step";
+  EXPECT_EQ(trace_level(nullptr), TraceLevel::none);
+  EXPECT_EQ(trace_level(&request), TraceLevel::request);
+  EXPECT_EQ(trace_level(&step), TraceLevel::step);
+  EXPECT_REFUSED(trace_level(&other), "X-Trace-Level", "expected request or step", "\"Step\"");
+}
+
+TEST(Traces, AreJsonInMilliseconds) {
+  const Preparation preparation{.waiting = 0.001, .parse = 0.002, .render = 0.003, .encode = 0.004};
+  CompletionTrace completion{.index = 2,
+                             .timing = {.queue = 0.5, .prompt = 0.25, .making = 1, .device = 0.125, .steps = 7}};
+  completion.steps = std::make_shared<std::vector<engine::StepTime>>(
+      2, engine::StepTime{
+             .start = 0.5, .seconds = 0.01, .device = 0.005, .rows = 3, .generated = 1, .all_rows = 9, .sequences = 4});
+  EXPECT_EQ(trace_json(TraceLevel::none, preparation, {completion}, 2), "");
+  const std::string begin =
+      R"({"total_ms":2000.000,"waiting_ms":1.000,"parse_ms":2.000,"template_ms":3.000,"tokenize_ms":4.000,"completions":[)";
+  const std::string its =
+      R"({"index":2,"queue_ms":500.000,"prompt_ms":250.000,"generation_ms":1000.000,"device_ms":125.000,"steps":7)";
+  EXPECT_EQ(trace_json(TraceLevel::request, preparation, {completion, completion}, 2),
+            begin + its + "}," + its + "}]}");
+  const std::string one =
+      R"({"start_ms":500.000,"ms":10.000,"device_ms":5.000,"rows":3,"generated":1,"all_rows":9,"sequences":4})";
+  EXPECT_EQ(trace_json(TraceLevel::step, preparation, {completion}, 2),
+            begin + its + ",\"step\":[" + one + "," + one + "]}]}");
+}
+
+TEST(MetricsText, IsInPrometheusFormat) {
+  TrafficCounts traffic;
+  traffic.responses[{"/v1/models", 200}] = 3;
+  traffic.responses[{"/v1/models", 401}] = 1;
+  traffic.bytes = 1000;
+  traffic.in_progress = 2;
+  traffic.streams = 1;
+  const std::string before = metrics_text(traffic, std::nullopt, "m\"1");
+  test::expect_says(before, {"# HELP heddle_info", "# TYPE heddle_info gauge", "model=\"m\\\"1\"} 1",
+                             "# TYPE heddle_http_requests_total counter",
+                             "heddle_http_requests_total{path=\"/v1/models\",status=\"200\"} 3\n"
+                             "heddle_http_requests_total{path=\"/v1/models\",status=\"401\"} 1\n",
+                             "heddle_http_response_bytes_total 1000\n", "heddle_http_requests_open 2\n",
+                             "heddle_http_streams_open 1\n"});
+  EXPECT_EQ(before.find("heddle_steps_total"), before.npos) << "there is no engine yet";
+
+  engine::Metrics metrics;
+  metrics.steps = 5;
+  metrics.blocks_all = 9;
+  metrics.queue_seconds.add(0.0003);
+  metrics.queue_seconds.add(1e9);
+  const std::string page = metrics_text(traffic, metrics, "m");
+  test::expect_says(page,
+                    {"heddle_requests_finished_total{ending=\"stop\"} 0", "heddle_steps_total 5\n",
+                     "heddle_kv_blocks{use=\"all\"} 9\n", "# TYPE heddle_queue_seconds histogram\n",
+                     "heddle_queue_seconds_count 2\n", "heddle_queue_seconds_bucket{le=\"0.0002\"} 0\n",
+                     "heddle_queue_seconds_bucket{le=\"0.0005\"} 1\n", "heddle_queue_seconds_bucket{le=\"+Inf\"} 2\n"});
+}
+
+}  // namespace
+}  // namespace heddle::server
