@@ -78,40 +78,44 @@ struct MetricName {
 // all there is. Those of one name follow each other.
 template <class Visitor>
 void for_each(const Metrics& metrics, Visitor&& visitor) {
-  visitor.counter({"heddle_requests_submitted_total", "Requests taken", {}, {}}, metrics.submitted);
-  visitor.counter({"heddle_requests_refused_total", "Requests not taken: bad ones, or too many waited", {}, {}},
+  visitor.counter({"heddle_requests_submitted_total", "Requests that the engine has taken", {}, {}}, metrics.submitted);
+  visitor.counter({"heddle_requests_refused_total", "Requests refused as invalid or because of a full queue", {}, {}},
                   metrics.refused);
   for (size_t i = size_t(FinishReason::none) + 1; i < finish_reasons; ++i)
-    visitor.counter(
-        {"heddle_requests_finished_total", "Answers that ended, by how", "ending", name_of(FinishReason(i))},
-        metrics.finished[i]);
-  constexpr std::string_view prompts = "heddle_prompt_tokens_total", prompts_help = "Tokens of prompts, by where from";
-  visitor.counter({prompts, prompts_help, "from", "computed"}, metrics.prompt_computed);
-  visitor.counter({prompts, prompts_help, "from", "reused"}, metrics.prompt_reused);
-  visitor.counter({"heddle_tokens_made_total", "Tokens given out", {}, {}}, metrics.generated);
-  constexpr std::string_view speculation = "heddle_speculation_tokens_total", its_help = "Tokens guessed ahead";
-  visitor.counter({speculation, its_help, "what", "proposed"}, metrics.proposed);
-  visitor.counter({speculation, its_help, "what", "accepted"}, metrics.accepted);
+    visitor.counter({"heddle_requests_finished_total", "Completions that ended, by finish reason", "finish_reason",
+                     name_of(FinishReason(i))},
+                    metrics.finished[i]);
+  constexpr std::string_view prompts = "heddle_prompt_tokens_total",
+                             prompts_help = "Prompt tokens computed, and found in the prefix cache";
+  visitor.counter({prompts, prompts_help, "source", "computed"}, metrics.prompt_computed);
+  visitor.counter({prompts, prompts_help, "source", "cached"}, metrics.prompt_reused);
+  visitor.counter({"heddle_generated_tokens_total", "Tokens generated", {}, {}}, metrics.generated);
+  constexpr std::string_view speculation = "heddle_speculation_tokens_total",
+                             speculation_help = "Tokens proposed by speculative decoding, and those of them accepted";
+  visitor.counter({speculation, speculation_help, "result", "proposed"}, metrics.proposed);
+  visitor.counter({speculation, speculation_help, "result", "accepted"}, metrics.accepted);
   visitor.counter({"heddle_steps_total", "Batches computed", {}, {}}, metrics.steps);
-  visitor.counter({"heddle_preemptions_total", "Answers put back because the KV cache was full", {}, {}},
+  visitor.counter({"heddle_preemptions_total", "Sequences preempted because the KV cache was full", {}, {}},
                   metrics.preemptions);
   visitor.counter({"heddle_faults_total", "Batches that failed", {}, {}}, metrics.faults);
-  visitor.gauge({"heddle_requests_waiting", "Answers not begun", {}, {}}, metrics.waiting);
-  visitor.gauge({"heddle_requests_running", "Answers under way", {}, {}}, metrics.running);
-  constexpr std::string_view blocks = "heddle_kv_blocks", blocks_help = "Blocks of the KV cache, by use";
-  visitor.gauge({blocks, blocks_help, "use", "in_use"}, metrics.blocks_in_use);
-  visitor.gauge({blocks, blocks_help, "use", "cached"}, metrics.blocks_cached);
-  visitor.gauge({blocks, blocks_help, "use", "all"}, metrics.blocks_all);
-  visitor.histogram({"heddle_queue_seconds", "From request to the first row computed", {}, {}}, metrics.queue_seconds);
-  visitor.histogram({"heddle_first_token_seconds", "From request to the first token", {}, {}},
+  visitor.gauge({"heddle_requests_waiting", "Completions that wait in the queue", {}, {}}, metrics.waiting);
+  visitor.gauge({"heddle_requests_running", "Completions in progress", {}, {}}, metrics.running);
+  constexpr std::string_view blocks = "heddle_kv_blocks",
+                             blocks_help = "Blocks of the KV cache: in use, kept for the prefix cache, all there are";
+  visitor.gauge({blocks, blocks_help, "state", "in_use"}, metrics.blocks_in_use);
+  visitor.gauge({blocks, blocks_help, "state", "cached"}, metrics.blocks_cached);
+  visitor.gauge({blocks, blocks_help, "state", "all"}, metrics.blocks_all);
+  visitor.histogram({"heddle_queue_seconds", "Time from submission to the first computed token", {}, {}},
+                    metrics.queue_seconds);
+  visitor.histogram({"heddle_time_to_first_token_seconds", "Time from submission to the first token", {}, {}},
                     metrics.first_token_seconds);
-  visitor.histogram({"heddle_between_tokens_seconds", "From a token to the next of the same answer", {}, {}},
+  visitor.histogram({"heddle_inter_token_seconds", "Time between two tokens of a completion", {}, {}},
                     metrics.between_tokens_seconds);
   visitor.histogram({"heddle_prompt_tokens", "Tokens of a prompt", {}, {}}, metrics.prompt_tokens);
-  visitor.histogram({"heddle_answer_tokens", "Tokens of an answer", {}, {}}, metrics.answer_tokens);
+  visitor.histogram({"heddle_completion_tokens", "Tokens of a completion", {}, {}}, metrics.answer_tokens);
   visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);
   visitor.histogram({"heddle_step_rows", "Tokens computed in a batch", {}, {}}, metrics.step_rows);
-  visitor.histogram({"heddle_step_sequences", "Answers in a batch", {}, {}}, metrics.step_sequences);
+  visitor.histogram({"heddle_step_sequences", "Sequences in a batch", {}, {}}, metrics.step_sequences);
 }
 
 }  // namespace heddle::engine

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <ostream>
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine_thread.h"
+#include "formats/gguf_part.h"
 #include "main/device/running_model.h"
 #include "main/serve/api_keys.h"
 #include "main/serve/log_writer.h"
@@ -120,7 +122,7 @@ class Server {
     thread_.emplace(*engine_);
     ServedFacts facts{.options = options_,
                       .running = *running_,
-                      .name = options_.alias.empty() ? running_->model.name : options_.alias,
+                      .name = options_.alias.empty() ? model_id(options_.model) : options_.alias,
                       .address = http_.address()};
     facts.context = uint32_t(std::min<uint64_t>(running_->model.context, facts.kv_tokens()));
     facts.load_seconds = seconds_since(start);
@@ -230,6 +232,16 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
       "SIGTERM and SIGINT end it: no new requests, those under way are answered. The exit status is then 0, or 1 if\n"
       "--drain-seconds did not suffice and some were cut off. A second signal ends it at once, with 1.");
   command->callback([options, &out, &err, &status] { status = serve(*options, out, err); });
+}
+
+std::string model_id(const std::string& path) {
+  if (path.empty()) return "weft";
+  std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
+  if (!file.has_filename()) file = file.parent_path();  // "folder/"
+  const std::string name = file.filename().string();
+  std::string_view id = formats::gguf_model_name(name);
+  if (id.ends_with(".gguf")) id.remove_suffix(5);
+  return std::string(id);
 }
 
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {

@@ -18,7 +18,7 @@ struct ServeOptions {
   std::string model;
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
-  std::string alias;                  // what clients call the model; empty: its own name
+  std::string alias;                  // the model's id in the API; empty: model_id()
   std::vector<std::string> api_keys;  // with those of the file; none: everybody may
   std::string api_key_file;
   std::string tls_certificate, tls_key;
@@ -38,5 +38,9 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
 // What happens goes to `err`, a line of JSON for each request to `out`. Returns after SIGINT or SIGTERM: 0 if all that
 // was under way was answered, 1 if something was cut off.
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err);
+
+// A model's id in the API: the name of its file without ".gguf" (and without the number of a part), or of its folder.
+// Names in the metadata are not used: several files may have the same.
+std::string model_id(const std::string& path);
 
 }  // namespace heddle

@@ -48,6 +48,26 @@ class Serve : public testing::Test {
   Folder folder_;
 };
 
+TEST(ModelId, IsTheNameOfTheFileOrFolder) {
+  EXPECT_EQ(model_id(""), "weft");
+  EXPECT_EQ(model_id("weft"), "weft");
+  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B-Q8_0.gguf"), "Qwen2.5-0.5B-Q8_0");
+  EXPECT_EQ(model_id("m-00001-of-00003.gguf"), "m");
+  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B"), "Qwen2.5-0.5B");
+  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B/"), "Qwen2.5-0.5B");
+  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B/."), "Qwen2.5-0.5B");
+  EXPECT_EQ(model_id("."), std::filesystem::current_path().filename().string());
+}
+
+TEST_F(Serve, NamesTheModelByItsFile) {
+  const auto path = folder_.path() / "of my own.gguf";
+  std::filesystem::copy_file(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf", path);
+  ServerProcess server(HEDDLE_PROGRAM, {path.string(), "--device", "cpu"});
+  ASSERT_TRUE(server.up()) << server.err();
+  EXPECT_EQ(nlohmann::json::parse(ask(server, get("/v1/models")).body)["data"][0]["id"], "of my own");
+  EXPECT_EQ(server.stop(), 0);
+}
+
 TEST_F(Serve, SaysWhatItHasAndAnswers) {
   ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--alias", "spun", "--kv-tokens", "1000", "--rows", "64"});
   ASSERT_TRUE(server.up()) << server.err();

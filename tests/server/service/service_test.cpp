@@ -179,7 +179,7 @@ TEST(Service, CountsForPrometheus) {
        "heddle_http_requests_total{path=\"/v1/chat/completions\",status=\"200\"} 1\n",
        "heddle_http_requests_total{path=\"/v1/models/\",status=\"200\"} 1\n",
        "heddle_http_requests_total{path=\"other\",status=\"404\"} 2\n", "heddle_http_requests_open 1\n",
-       "heddle_http_streams_open 0\n", "heddle_requests_submitted_total 1\n", "heddle_tokens_made_total 3\n"});
+       "heddle_http_streams_open 0\n", "heddle_requests_submitted_total 1\n", "heddle_generated_tokens_total 3\n"});
 }
 
 TEST(Service, AnswersHeadLikeGetAndLogsItAsHead) {

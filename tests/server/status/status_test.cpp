@@ -90,8 +90,8 @@ TEST(MetricsText, IsInPrometheusFormat) {
   metrics.queue_seconds.add(1e9);
   const std::string page = metrics_text(traffic, metrics, "m");
   test::expect_says(page,
-                    {"heddle_requests_finished_total{ending=\"stop\"} 0", "heddle_steps_total 5\n",
-                     "heddle_kv_blocks{use=\"all\"} 9\n", "# TYPE heddle_queue_seconds histogram\n",
+                    {"heddle_requests_finished_total{finish_reason=\"stop\"} 0", "heddle_steps_total 5\n",
+                     "heddle_kv_blocks{state=\"all\"} 9\n", "# TYPE heddle_queue_seconds histogram\n",
                      "heddle_queue_seconds_count 2\n", "heddle_queue_seconds_bucket{le=\"0.0002\"} 0\n",
                      "heddle_queue_seconds_bucket{le=\"0.0005\"} 1\n", "heddle_queue_seconds_bucket{le=\"+Inf\"} 2\n"});
 }
