@@ -49,7 +49,7 @@ void Engine::State::expect_possible(const Request& request) const {
   if (request.n == 0 || request.n > most_copies)
     throw InvalidRequest("n", "expected 1 to {} copies, found {}", most_copies, request.n);
   for (const auto& stop : request.stops)
-    if (stop.empty()) throw InvalidRequest("stops", "stops: expected one or more tokens in each, found none");
+    if (stop.empty()) throw InvalidRequest("stops", "expected a token or more in a stop, found none");
   if (request.prompt_logprobs > model_.vocabulary)
     throw InvalidRequest("prompt_logprobs", "prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}",
                          model_.vocabulary, *request.prompt_logprobs);
