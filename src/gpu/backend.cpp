@@ -42,7 +42,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       options_(options),
       context_(options.device),
       cache_(cuda::Cache::from_environment()),
-      library_((expect_capable(context_.info()), context_), &cache_),
+      library_((expect_capable(context_.info()), context_), &cache_, options.on_kernel),
       tuning_(cache_.is_on() ? tuning_file(cache_.folder().parent_path(), context_.info()) : std::filesystem::path()),
       stream_(context_),
       sizes_(model, limits, context_.info().sms),
@@ -68,7 +68,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   });
   phases_.emplace(model, limits_, weights_, *work_, sizes_, keys_, values_, library_, tuning_, options.exact,
                   options.deterministic);
-  load_kernels();
+  if (options.preload) load_kernels();
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +

@@ -6,16 +6,25 @@
 #include "cuda/device.h"
 #include "model/backend.h"
 
+namespace heddle::ptx {
+struct Kernel;
+}
+
 namespace heddle::gpu {
+
+// Called with every kernel that is built and the text that is assembled, from several threads.
+using OnKernel = std::function<void(const ptx::Kernel& kernel, const std::string& text)>;
 
 struct Options {
   uint32_t device = 0;
   bool exact = false;  // activations stay f32 in every product: slower, closer to the reference
   // A row's result does not depend on what else is in the batch, nor on how its prompt was cut. Slower.
   bool deterministic = false;
-  bool graphs = true;  // false: every kernel is launched by itself
-  bool trace = false;  // keeps the times of all kernels, each alone; see Backend::kernel_times
+  bool graphs = true;   // false: every kernel is launched by itself
+  bool trace = false;   // keeps the times of all kernels, each alone; see Backend::kernel_times
+  bool preload = true;  // kernels of the usual batches are assembled while loading; false: each when it is first used
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
+  OnKernel on_kernel;                                // sees every kernel that is built. May be empty.
 };
 
 // Throws an Error if the GPU cannot run the model: too little memory, too old, a type of weights without kernels. The

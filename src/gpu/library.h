@@ -8,6 +8,7 @@
 
 #include "cuda/compile.h"
 #include "cuda/launch.h"
+#include "gpu/gpu.h"
 #include "kernels/spec/any_spec.h"
 #include "ptx/target.h"
 
@@ -26,9 +27,6 @@ struct Loaded {
 
   cuda::Launch launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const;
 };
-
-// Called with every kernel that is built and the text that is assembled, from several threads.
-using OnKernel = std::function<void(const ptx::Kernel& kernel, const std::string& text)>;
 
 // Any thread may ask.
 class Library {

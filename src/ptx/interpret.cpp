@@ -38,8 +38,12 @@ Report::Report(Kind kind_, const std::string& what, std::string kernel_, std::st
       thread(thread_),
       block(block_) {}
 
-InterpretStats interpret(const Kernel& k, Grid grid, const void* args, size_t args_bytes, Memory& memory,
-                         const InterpretOptions& options) {
+// --- launches -----------------------------------------------------------------------------------------------------
+namespace {
+
+InterpretStats run(const machine::Program& program, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                   const InterpretOptions& options) {
+  const Kernel& k = program.kernel;
   if (args_bytes != k.args_bytes)
     throw Error("{}: expects {} bytes of arguments, got {}", k.name, k.args_bytes, args_bytes);
   if (k.threads() == 0 || k.threads() % 32)
@@ -47,10 +51,26 @@ InterpretStats interpret(const Kernel& k, Grid grid, const void* args, size_t ar
   if (grid.x % k.cluster_x || grid.y % k.cluster_y || grid.z % k.cluster_z)
     throw Error("{}: the grid {} x {} x {} is not a whole number of clusters of {} x {} x {}", k.name, grid.x, grid.y,
                 grid.z, k.cluster_x, k.cluster_y, k.cluster_z);
-  machine::Program program(k);
   machine::Engine engine(program, grid, args, args_bytes, memory, options);
   engine.run();
   return engine.stats;
+}
+
+}  // namespace
+
+Lowered::Lowered(Kernel kernel)
+    : kernel_(std::make_unique<const Kernel>(std::move(kernel))),
+      program_(std::make_unique<const machine::Program>(*kernel_)) {}
+Lowered::Lowered(Lowered&&) noexcept = default;
+Lowered::~Lowered() = default;
+
+InterpretStats interpret(const Lowered& lowered, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                         const InterpretOptions& options) {
+  return run(lowered.program(), grid, args, args_bytes, memory, options);
+}
+InterpretStats interpret(const Kernel& kernel, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                         const InterpretOptions& options) {
+  return run(machine::Program(kernel), grid, args, args_bytes, memory, options);
 }
 
 }  // namespace heddle::ptx

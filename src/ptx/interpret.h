@@ -35,6 +35,8 @@ class Memory {
     if (count) std::memcpy(v.data(), reinterpret_cast<const void*>(p.address), count * sizeof(T));
     return v;
   }
+  // Gives back what begins at this address; false if nothing does.
+  bool free(uint64_t address) { return buffers_.erase(address) > 0; }
   // [begin, end) of every buffer, in order.
   std::vector<std::pair<uint64_t, uint64_t>> regions() const;
 
@@ -46,6 +48,8 @@ class Memory {
   std::map<uint64_t, std::pair<uint64_t, std::unique_ptr<uint8_t, Free>>> buffers_;  // begin -> (bytes, owner)
 };
 
+class LaunchChain;
+
 struct InterpretOptions {
   uint32_t dynamic_shared_bytes = 0;  // of the run-time sized part
   uint32_t resident_blocks =
@@ -53,6 +57,7 @@ struct InterpretOptions {
   uint64_t max_idle_steps = uint64_t(1) << 26;  // warp steps in which nothing is written and no one arrives anywhere
   uint64_t seed = 0;                            // not 0: warps take turns in a random order
   bool races = true;                            // look for races in shared memory
+  LaunchChain* chain = nullptr;                 // the launch is one of these; see launch_chain.h
 };
 
 struct InterpretStats {
@@ -73,6 +78,7 @@ struct Report : Error {
     no_proxy_fence,      // ordinary writes to shared memory read by a copy or the matrix unit without fence.proxy.async
     not_uniform,         // assume_uniform does not hold
     bad_operand,         // division by zero, mbarrier misuse, a tensor map that makes no sense, ...
+    overlap,  // global memory that an earlier launch, which may still run, writes or reads: see launch_chain.h
     trap,
   } kind;
   std::string kernel, file;
@@ -82,6 +88,25 @@ struct Report : Error {
          uint32_t thread);
 };
 
+namespace machine {
+struct Program;
+}
+// A kernel made ready for the interpreter, for one that is launched again and again. Keeps the kernel.
+class Lowered {
+ public:
+  explicit Lowered(Kernel kernel);
+  Lowered(Lowered&&) noexcept;
+  ~Lowered();
+  const Kernel& kernel() const { return *kernel_; }
+  const machine::Program& program() const { return *program_; }
+
+ private:
+  std::unique_ptr<const Kernel> kernel_;  // the program points into it
+  std::unique_ptr<const machine::Program> program_;
+};
+
+InterpretStats interpret(const Lowered& lowered, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                         const InterpretOptions& options = {});
 InterpretStats interpret(const Kernel& kernel, Grid grid, const void* args, size_t args_bytes, Memory& memory,
                          const InterpretOptions& options = {});
 template <class Args>

@@ -37,7 +37,8 @@ struct Link {
   std::string text, cubin;
 };
 struct Module {
-  std::string text;
+  std::string text;                              // of the cubin
+  std::shared_ptr<const std::string> assembled;  // what it was made of
   std::map<std::string, std::unique_ptr<struct Function>> functions;
 };
 struct Function {
@@ -93,6 +94,13 @@ void put(void* stream, Work work) {
     s->captured.push_back(std::move(work));
   else
     work();
+}
+
+void transfer(void* stream, Work work) {
+  put(stream, [work = std::move(work)] {
+    work();
+    if (control->on_transfer) control->on_transfer();
+  });
 }
 
 // "key N" in a text.
@@ -158,12 +166,12 @@ int cuDeviceGetName(char* name, int bytes, int device) {
   return enter("cuDeviceGetName", false);
 }
 int cuDeviceGetAttribute(int* value, int which, int) {
-  static const std::map<int, int> values = {{8, 48 << 10}, {13, 1980000}, {16, 132},      {18, 0},      {32, 1},
+  static const std::map<int, int> values = {{8, 48 << 10}, {13, 1980000}, {16, -1},       {18, 0},      {32, 1},
                                             {36, 3201000}, {37, 6144},    {38, 60 << 20}, {39, 2048},   {75, -1},
                                             {76, -1},      {81, 233472},  {82, 65536},    {97, 232448}, {106, 32}};
   auto found = values.find(which);
   if (found == values.end()) return 1;
-  *value = which == 75 ? control->sm / 10 : which == 76 ? control->sm % 10 : found->second;
+  *value = which == 75 ? control->sm / 10 : which == 76 ? control->sm % 10 : which == 16 ? control->sms : found->second;
   return enter("cuDeviceGetAttribute", false);
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
@@ -208,13 +216,17 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   if (int r = enter("cuMemAlloc_v2")) return r;
   if (!bytes) return 1;
   if (bytes > control->free_bytes) return 2;
-  *address = born(operator new(bytes), "device memory");
+  *address = control->allocate ? control->allocate(bytes) : reinterpret_cast<uint64_t>(operator new(bytes));
+  born(reinterpret_cast<void*>(*address), "device memory");
   return 0;
 }
 int cuMemFree_v2(uint64_t address) {
   const int result = enter("cuMemFree_v2");
   if (!gone(reinterpret_cast<void*>(address))) return 1;
-  operator delete(reinterpret_cast<void*>(address));
+  if (control->give_back)
+    control->give_back(address);
+  else
+    operator delete(reinterpret_cast<void*>(address));
   return result;
 }
 int cuMemHostAlloc(void** data, size_t bytes, unsigned flags) {
@@ -232,22 +244,22 @@ int cuMemFreeHost(void* data) {
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   if (int r = enter("cuMemcpyHtoDAsync_v2")) return r;
-  put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  transfer(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   if (int r = enter("cuMemcpyDtoHAsync_v2")) return r;
-  put(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
+  transfer(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
   return 0;
 }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   if (int r = enter("cuMemcpyDtoDAsync_v2")) return r;
-  put(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  transfer(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
   return 0;
 }
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
   if (int r = enter("cuMemsetD8Async")) return r;
-  put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  transfer(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return 0;
 }
 
@@ -392,6 +404,7 @@ int cuModuleLoadData(void** out, const void* image) {
   if (std::memcmp(image, "CUBIN sm_", 9) != 0) return invalid_image;
   auto module = std::make_unique<Module>();
   module->text = static_cast<const char*>(image);
+  module->assembled = std::make_shared<const std::string>(module->text.substr(module->text.find('\n') + 1));
   for (auto& refused : control->refused_texts)
     if (module->text.find(refused) != std::string::npos) return invalid_image;
   *out = module.release();
@@ -451,6 +464,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
   auto* f = static_cast<Function*>(function);
   const LaunchConfig& c = *config;
   LaunchRecord record{.kernel = f->name,
+                      .text = f->module->assembled,
                       .grid = {c.grid_x, c.grid_y, c.grid_z},
                       .block = {c.block_x, c.block_y, c.block_z},
                       .cluster = {},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -15,7 +16,8 @@ namespace heddle::fake {
 
 struct LaunchRecord {
   std::string kernel;
-  uint32_t grid[3], block[3], cluster[3];  // cluster: zeros if none was asked for
+  std::shared_ptr<const std::string> text;  // that was assembled
+  uint32_t grid[3], block[3], cluster[3];   // cluster: zeros if none was asked for
   uint32_t shared = 0;
   bool overlap = false;
   void* stream = nullptr;
@@ -25,7 +27,7 @@ struct LaunchRecord {
 struct Control {
   // --- what it is to do
   int devices = 1;
-  int sm = 90;
+  int sm = 90, sms = 132;
   std::map<std::string, int> fail;          // call -> the code it returns from now on
   std::map<std::string, uint64_t> fail_at;  // with fail: only the n-th call counted from now, n = 1, 2, ...
   size_t free_bytes = 1 << 20;              // of device memory
@@ -33,6 +35,9 @@ struct Control {
   uint32_t meet = 0;                        // cuLinkComplete waits (5 s at most) until so many are inside it
   bool busy = false;                        // streams and events say that they are not ready
   std::function<void(const LaunchRecord&)> on_launch;
+  std::function<void()> on_transfer;         // copies and fills, when they happen
+  std::function<uint64_t(size_t)> allocate;  // empty: device memory is the heap's
+  std::function<void(uint64_t)> give_back;   // with `allocate`
 
   // --- what it saw
   std::vector<std::string> calls;  // names, in order

@@ -244,7 +244,19 @@ void assume_uniform(Warp& w, const Step& s) {
 }
 void nanosleep(Warp& w, const Step&) { w.yielded = true; }
 void trap(Warp& w, const Step&) { w.fail(Kind::trap, w.first_active(), "trap"); }
-void nothing(Warp&, const Step&) {}
+// The launches before this one have ended already; what matters is which accesses are ordered behind the wait.
+void grid_wait(Warp& w, const Step&) {
+  if (!w.cta->engine->options.chain) return;
+  w.cta->waited = true;
+  for (uint32_t i = 0; i < 32; ++i)
+    if (w.active(i)) w.cta->cluster->waits.push_back({w.cta->cluster_thread(w, i), w.clock[i].own});
+  w.after_wait |= w.mask;
+}
+void grid_launch(Warp& w, const Step&) {
+  if (!w.cta->engine->options.chain) return;
+  for (uint32_t i = 0; i < 32; ++i)
+    if (w.active(i) && !w.cta->engine->after_wait(w, i)) w.cta->started_next = true;
+}
 void read_clock(Warp& w, const Step& s) {
   uint64_t now = w.cta->engine->stats.warp_instructions;
   each_lane<uint64_t>(w, s.dst[0], [&](uint32_t) { return now; });
@@ -284,8 +296,9 @@ Exec across(const Inst& i) {
     case Op::cluster_wait:
       return cluster_wait;
     case Op::grid_wait:
+      return grid_wait;
     case Op::grid_launch:
-      return nothing;  // the grids before this one have ended
+      return grid_launch;
     case Op::nanosleep:
       return nanosleep;
     case Op::assume_uniform:

@@ -26,7 +26,7 @@ void cp_async(Warp& w, const Step& s) {
     uint32_t valid = i.src.size() > 2 ? u32(w, s, 2, lane) : i.bytes;
     if (valid > i.bytes) w.fail(Kind::bad_operand, lane, fmt::format("copies {} of at most {} bytes", valid, i.bytes));
     uint64_t from = u64(w, s, 1, lane);
-    if (valid) w.cta->engine->global(w, lane, from, valid, i.bytes);
+    if (valid) w.cta->engine->global(w, lane, from, valid, i.bytes, GlobalAccess::read);
     cta->shared.begin_copy(w, lane, offset, i.bytes);
     w.copies[lane].push_back({w.copies_begun[lane]++, w.copy_group[lane], offset, from, i.bytes, valid, &i});
   });
@@ -63,7 +63,7 @@ Found find(Warp& w, uint32_t lane, uint32_t address, bool any_block) {
     w.fail(Kind::bad_operand, lane,
            fmt::format("there is no mbarrier at shared offset {}: it was not initialised", offset));
   Mbarrier& b = it->second;
-  if (w.cta->engine->clocks) {
+  if (w.cta->engine->races) {
     uint32_t self = w.cta->cluster_thread(w, lane);
     if (b.init_thread != self && (*w.clock[lane].known)[b.init_thread] < b.init_count)
       w.fail(Kind::race, lane,
@@ -171,7 +171,7 @@ void bulk_load(Warp& w, const Step& s) {
     uint32_t bytes = u32(w, s, 2, lane);
     check_bulk(w, lane, bytes);
     auto [cta, offset] = locate(w, lane, u32(w, s, 0, lane), bytes, 16, true);
-    const uint8_t* from = w.cta->engine->global(w, lane, u64(w, s, 1, lane), bytes, 16);
+    const uint8_t* from = w.cta->engine->global(w, lane, u64(w, s, 1, lane), bytes, 16, GlobalAccess::read);
     Found f = find(w, lane, u32(w, s, 3, lane), true);
     if (f.cta != cta)
       w.fail(Kind::bad_operand, lane, "the mbarrier of a bulk copy must be in the block that receives it");
@@ -212,7 +212,7 @@ void bulk_store(Warp& w, const Step& s) {
     uint32_t bytes = u32(w, s, 2, lane);
     check_bulk(w, lane, bytes);
     auto [cta, offset] = locate(w, lane, u32(w, s, 1, lane), bytes, 16, false);
-    uint8_t* to = w.cta->engine->global(w, lane, u64(w, s, 0, lane), bytes, 16);
+    uint8_t* to = w.cta->engine->global(w, lane, u64(w, s, 0, lane), bytes, 16, GlobalAccess::write);
     begin_store(w, lane, {.group = 0, .pieces = {{to, offset, bytes}}});
   });
 }
@@ -268,7 +268,8 @@ void tensor_load(Warp& w, const Step& s) {
     BulkLoad load{.to = cta, .pieces = {}, .bytes = bytes, .barrier = f.offset};
     for_each_chunk(map, coordinates(w, s, 3, lane, map), offset,
                    [&](uint32_t at, uint64_t from, uint32_t n, bool inside) {
-                     load.pieces.push_back({at, inside ? w.cta->engine->global(w, lane, from, n, 1) : nullptr, n});
+                     load.pieces.push_back(
+                         {at, inside ? w.cta->engine->global(w, lane, from, n, 1, GlobalAccess::read) : nullptr, n});
                    });
     begin(w, lane, std::move(load));
   });
@@ -281,7 +282,7 @@ void tensor_store(Warp& w, const Step& s) {
     if (std::string why = wrong_with_store(map, first); !why.empty()) w.fail(Kind::bad_operand, lane, why);
     BulkStore store{.group = 0, .pieces = {}};
     for_each_chunk(map, first, offset, [&](uint32_t at, uint64_t to, uint32_t n, bool inside) {
-      if (inside) store.pieces.push_back({w.cta->engine->global(w, lane, to, n, 1), at, n});
+      if (inside) store.pieces.push_back({w.cta->engine->global(w, lane, to, n, 1, GlobalAccess::write), at, n});
     });
     begin_store(w, lane, std::move(store));
   });

@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 
+#include "ptx/launch_chain.h"
 #include "ptx/machine/program.h"
 #include "ptx/machine/shared.h"
 
@@ -65,6 +66,8 @@ struct Cta {
   std::map<uint32_t, std::vector<CopyArrival>> arrivals;  // barrier offset -> arrivals that wait for cp.async
   uint32_t engine_count = 0;                              // copies that have landed in this block
   uint32_t live = 0;                                      // warps not done
+  bool waited = false;                                    // a thread has executed grid_wait
+  bool started_next = false;                              // one has executed grid_launch, ordered behind no such wait
 
   uint32_t cluster_thread(const Warp& w, uint32_t lane) const;  // index in the cluster's clocks
   uint32_t copy_engine() const;                                 // its index in the cluster's clocks
@@ -80,7 +83,11 @@ struct Cluster {
   std::map<std::pair<const Step*, uint32_t>, std::vector<uint64_t>>
       promised;                            // assume_uniform: (step, unit) -> values in order
   std::map<uint64_t, ClockPtr> published;  // address -> what releases at it published
-  uint32_t live = 0;                       // warps not done
+  struct Wait {
+    uint32_t thread, count;  // of the cluster, and its count then
+  };
+  std::vector<Wait> waits;  // for the launch before, by threads of this cluster
+  uint32_t live = 0;        // warps not done
 };
 
 struct Engine {
@@ -95,11 +102,14 @@ struct Engine {
   std::mt19937_64 rng;
   const std::pair<uint64_t, uint64_t>* last_region = nullptr;
   std::vector<std::pair<uint64_t, uint64_t>> regions;  // [begin, end) of the buffers
-  bool clocks = false;
+  bool clocks = false;                                 // what threads know of each other is followed
+  bool races = false;                                  // and races are looked for
 
   Engine(const Program& p, Grid g, const void* a, size_t bytes, Memory& m, const InterpretOptions& o);
   // The host address of [address, address + bytes) in global memory; fails with a report if it is not in a buffer.
-  uint8_t* global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align);
+  uint8_t* global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align, GlobalAccess what);
+  // Whether the lane is ordered behind a wait for the launch before this one.
+  bool after_wait(Warp& w, uint32_t lane);
   void run();
 
  private:

@@ -89,11 +89,23 @@ Engine::Engine(const Program& p, Grid g, const void* a, size_t bytes, Memory& m,
   if (bytes) std::memcpy(args.data(), a, bytes);
   regions = m.regions();
   bool uses_shared = kernel.shared_bytes || kernel.dynamic_shared;
-  clocks = o.races && uses_shared;
+  races = o.races && uses_shared;
+  clocks = races || (o.chain && o.chain->overlaps());
   zero_ = std::make_shared<Clock>(size_t(kernel.cluster()) * (kernel.threads() + 1));
 }
 
-uint8_t* Engine::global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align) {
+bool Engine::after_wait(Warp& w, uint32_t lane) {
+  if (w.after_wait >> lane & 1) return true;
+  const Clock& known = *w.clock[lane].known;
+  for (const Cluster::Wait& wait : w.cta->cluster->waits)
+    if (known[wait.thread] >= wait.count) {
+      w.after_wait |= 1u << lane;
+      return true;
+    }
+  return false;
+}
+
+uint8_t* Engine::global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align, GlobalAccess what) {
   if (address % align)
     w.fail(Report::Kind::misaligned, lane, fmt::format("global address {:#x} is not a multiple of {}", address, align));
   auto inside = [&](const std::pair<uint64_t, uint64_t>& r) {
@@ -116,6 +128,9 @@ uint8_t* Engine::global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes
     }
     last_region = &*it;
   }
+  if (options.chain)
+    if (const std::string wrong = options.chain->access(address, bytes, what, after_wait(w, lane)); !wrong.empty())
+      w.fail(Report::Kind::overlap, lane, wrong);
   return reinterpret_cast<uint8_t*>(address);
 }
 
@@ -129,6 +144,7 @@ void Engine::start(Warp& w, Cta& cta, uint32_t index) {
   w.cta = &cta;
   w.index = index;
   for (auto& c : w.clock) c.known = zero_;
+  if (!options.chain || !options.chain->overlaps()) w.after_wait = ~0u;
   for (auto& [s, row] : program.specials) {
     bool wide = s == Special::clock || s == Special::globaltimer;
     for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -153,6 +169,7 @@ void Engine::start(Cluster& c, uint64_t index) {
   c.done = nullptr;
   c.promised.clear();
   c.published.clear();
+  c.waits.clear();
   c.live = kernel.cluster() * warps;
   uint32_t shared_bytes =
       kernel.dynamic_shared ? dynamic_shared_offset(kernel) + options.dynamic_shared_bytes : kernel.shared_bytes;
@@ -169,6 +186,7 @@ void Engine::start(Cluster& c, uint64_t index) {
     b.loads.clear();
     b.arrivals.clear();
     b.engine_count = 0;
+    b.waited = b.started_next = false;
     b.live = warps;
     b.files.resize(warps);
     b.warps.resize(warps);
@@ -299,6 +317,8 @@ void Engine::run() {
         ++i;
       } else {
         busy = true;
+        if (options.chain)
+          for (const Cta& b : alive[i]->blocks) options.chain->block_ended(b.waited, b.started_next);
         spare.push_back(alive[i]);
         alive.erase(alive.begin() + std::ptrdiff_t(i));
       }

@@ -77,6 +77,7 @@ struct Warp {
   std::unique_ptr<WgmmaState> wgmma;                   // null until the warp touches a register of a wgmma
   bool cluster_arrived = false;                        // at the cluster barrier, and has not waited yet
   uint32_t cluster_ticket = 0;                         // the phase it arrived in
+  uint32_t after_wait = 0;                             // lanes known to be ordered behind a wait for the launch before
   std::unordered_map<const Step*, uint32_t> promises;  // assume_uniform: how often each was passed
 
   // The 32 values of a row. T must have the size of the register: uint32_t for predicates and 8-bit values.

@@ -41,7 +41,8 @@ struct Place {
 Place place(Warp& w, uint32_t lane, const Inst& i, uint64_t address, uint32_t bytes, bool writes, bool atomic = false) {
   if (i.space == Space::global) {
     w.cta->engine->events += writes && !atomic;
-    return {w.cta->engine->global(w, lane, address, bytes, bytes), address};
+    const GlobalAccess what = writes ? GlobalAccess::write : i.nc ? GlobalAccess::read_only : GlobalAccess::read;
+    return {w.cta->engine->global(w, lane, address, bytes, bytes, what), address};
   }
   auto [cta, offset] = locate(w, lane, uint32_t(address), bytes, bytes, i.space == Space::cluster);
   if (atomic)

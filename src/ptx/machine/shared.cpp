@@ -93,7 +93,7 @@ void Shared::read(Warp& w, uint32_t lane, uint32_t offset, Granule& g, uint8_t w
     w.fail(Kind::uninitialised, lane,
            fmt::format("shared byte {} is read before anything wrote it",
                        offset + uint32_t(__builtin_ctz(uint32_t(~g.initialised & want)))));
-  if (!w.cta->engine->clocks) return;
+  if (!w.cta->engine->races) return;
   check_writer(w, lane, offset, g, s);
   const ThreadClock& c = w.clock[lane];
   uint32_t self = w.cta->cluster_thread(w, lane), warp = self / 32, bit = 1u << self % 32;
@@ -122,7 +122,7 @@ void Shared::read(Warp& w, uint32_t lane, uint32_t offset, Granule& g, uint8_t w
 
 void Shared::write(Warp& w, uint32_t lane, uint32_t offset, Granule& g, uint8_t bits, Strength s) {
   check_free(w, lane, offset, g, true);
-  if (w.cta->engine->clocks) {
+  if (w.cta->engine->races) {
     check_writer(w, lane, offset, g, s);
     check_readers(w, lane, offset, g, uint64_t(offset) * 2 + g.split, s);
     g.writer = w.cta->cluster_thread(w, lane);
@@ -154,7 +154,7 @@ void Shared::note_async_read(Warp& w, uint32_t lane, uint32_t offset, uint32_t b
   uint32_t self = cta.cluster_thread(w, lane), threads = cta.engine->kernel.threads();
   each(offset, bytes, [&](Granule& g, uint8_t want, uint32_t at) {
     read(w, lane, at, g, want, Strength::weak);
-    if (!cta.engine->clocks || !g.written || g.writer >= uint32_t(cta.cluster->blocks.size()) * threads) return;
+    if (!cta.engine->races || !g.written || g.writer >= uint32_t(cta.cluster->blocks.size()) * threads) return;
     // The fence may be the writer's, after the write, or the reader's, after it learnt of the write.
     const Warp& writer = cta.cluster->blocks[g.writer / threads].warps[g.writer % threads / 32];
     if (writer.clock[g.writer % 32].fence_own > g.written) return;

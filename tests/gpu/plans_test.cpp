@@ -1,0 +1,117 @@
+// Whole plans by value: every architecture and option through every path of the backend, interpreted and compared with
+// the reference.
+#include "formats/checkpoint.h"
+#include "model/load.h"
+#include "tests/cpu/small_model.h"
+#include "tests/gpu/beside_reference.h"
+#include "tests/model/fixture.h"
+
+namespace heddle::gpu {
+namespace {
+
+using model::KvFormat;
+using quant::Format;
+
+// Keys, values and, where the matrix units multiply, activations are rounded to f16: 5e-4 each.
+constexpr double f16_bound = 4e-3, exact_bound = 2e-3;
+
+class Plans : public InterpretedGpu {};
+class SlowPlansOfArchitectures : public Plans, public testing::WithParamInterface<std::string> {
+ protected:
+  model::Model load(const test::Folder& folder) {
+    const test::Fixture fixture(GetParam());
+    fixture.write(folder, fixture.config, Format::f16);
+    return model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
+  }
+  const model::Limits limits_{.rows = 80, .kv_blocks = 32, .block_tokens = 16};
+};
+
+// One row, two, three, five, nine, 17 and more than 64; prompts in pieces; streams beside prompts; the same step again.
+TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted(), f16_bound);
+  both.feed({{0, 5}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}});
+  both.feed({{1, 1}, {0, 1}});
+  both.feed({{0, 1}, {2, 1}, {1, 1}});
+  both.feed({{0, 4}, {1, 5}}, BesideReference::last);
+  both.feed({{2, 1}, {3, 14}, {1, 2}}, BesideReference::last);
+  both.feed({{4, 26}, {5, 26}, {2, 1}, {3, 12}}, BesideReference::last);
+}
+
+TEST_P(SlowPlansOfArchitectures, GiveThemExactly) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted({.exact = true}), exact_bound);
+  both.feed({{0, 3}});
+  both.feed({{0, 1}});
+  both.feed({{1, 1}, {0, 1}});
+  both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
+}
+
+TEST_P(SlowPlansOfArchitectures, GiveThemDeterministically) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted({.deterministic = true}), f16_bound);
+  both.feed({{0, 3}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+// Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q
+// and k, a window and capped scores.
+test::Builder wide_model(uint32_t head, Format format = Format::f16) {
+  test::Builder builder({.format = format, .width = 64, .heads = 4, .kv_heads = 2, .head = head, .inner = 96});
+  builder.model().context = 128;
+  auto& second = builder.model().layers[1].get<model::Attention>();
+  second.q_norm = builder.norm(head);
+  second.k_norm = builder.norm(head);
+  second.window = 11;
+  second.softcap = 5;
+  return builder;
+}
+
+struct KindOfPlan {
+  uint32_t head;
+  KvFormat kv;
+  Options options;
+  std::string name() const {
+    return fmt::format("{}_{}{}{}", head, kv == KvFormat::q8 ? "q8" : "f16", options.exact ? "_exact" : "",
+                       options.deterministic ? "_deterministic" : "");
+  }
+};
+std::vector<KindOfPlan> kinds_of_plans() {
+  std::vector<KindOfPlan> all;
+  const Options exact{.exact = true}, deterministic{.deterministic = true};
+  for (KvFormat kv : {KvFormat::f16, KvFormat::q8}) {
+    for (const Options& options : {Options{}, deterministic}) all.push_back({32, kv, options});  // any_attention
+    for (const Options& options : {Options{}, exact, deterministic}) all.push_back({64, kv, options});
+    all.push_back({128, kv, {}});
+  }
+  return all;
+}
+
+class SlowPlansOfAttention : public Plans, public testing::WithParamInterface<KindOfPlan> {};
+TEST_P(SlowPlansOfAttention, GiveTheReferencesLogits) {
+  const KindOfPlan& kind = GetParam();
+  test::Builder builder = wide_model(kind.head);
+  const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16, .kv = kind.kv};
+  BesideReference both(builder.model(), limits, interpreted(kind.options), f16_bound);
+  both.feed({{0, 5}});
+  both.feed({{0, 1}});
+  both.feed({{1, 1}, {0, 1}});
+  both.feed({{0, 1}, {2, 1}, {1, 1}});
+  both.feed({{0, 1}, {3, 17}, {1, 2}}, BesideReference::last);
+  if (kind.options.exact || kind.options.deterministic) return;
+  both.feed({{3, 1}, {4, 65}, {1, 10}}, BesideReference::last);
+  both.feed({{4, 1}, {1, 1}});
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfAttention, testing::ValuesIn(kinds_of_plans()),
+                         [](const auto& one) { return one.param.name(); });
+
+}  // namespace
+}  // namespace heddle::gpu
