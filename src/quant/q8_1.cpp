@@ -2,6 +2,7 @@
 #include "quant/q8_1.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -19,14 +20,15 @@ void encode_q8_1(const float* x, size_t cols, uint8_t* row) {
   std::fill_n(row, q8_1_row_bytes(cols), uint8_t(0));
   for (size_t b = 0; b < cols / q8_1_values; ++b) {
     const float* from = x + b * q8_1_values;
-    float largest = 0;
-    for (uint32_t i = 0; i < q8_1_values; ++i) largest = std::max(largest, std::abs(from[i]));
-    const float d = largest / 127;
+    uint32_t max = 0;  // magnitudes are ordered as their bits are, NaN above all
+    for (uint32_t i = 0; i < q8_1_values; ++i) max = std::max(max, std::bit_cast<uint32_t>(from[i]) & 0x7fffffff);
+    const float d = std::bit_cast<float>(max) / 127;
     if (d == 0) continue;  // nothing but zeros, or so small that they count as such
     int sum = 0;
     for (uint32_t i = 0; i < q8_1_values; ++i) {
       // the clamp is for a subnormal d, which is off by much of itself
-      const int q = int(std::clamp(std::nearbyint(from[i] / d), -127.0f, 127.0f));
+      const float quotient = from[i] / d;
+      const int q = std::isnan(quotient) ? 0 : int(std::clamp(std::nearbyint(quotient), -127.0f, 127.0f));
       row[b * q8_1_values + i] = uint8_t(q);
       sum += q;
     }

@@ -11,8 +11,9 @@ namespace heddle::quant {
 inline constexpr uint32_t q8_1_values = 32;
 size_t q8_1_row_bytes(size_t cols);  // throws an Error if cols is no multiple of 32
 
-// One row. d = largest magnitude / 127, the int8 are x / d rounded to nearest even with d before it is rounded to f16;
-// a block of zeros is all zeros.
+// One row. d = largest magnitude / 127; the int8 are x / d rounded to nearest even with d before it is rounded to f16;
+// a block of zeros is all zeros. A value that is not finite makes d not finite and the int8 zeros: every value of the
+// block decodes to NaN.
 void encode_q8_1(const float* x, size_t cols, uint8_t* row);
 // d * int8.
 void decode_q8_1(const uint8_t* row, size_t cols, float* out);

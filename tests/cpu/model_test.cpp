@@ -2,6 +2,9 @@
 // format, and what must not change a result.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "base/error.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
@@ -48,6 +51,29 @@ TEST(CpuModel, PlainFloats) {
   for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
     Builder builder({.format = format});
     expect_near(builder.model(), {20, 1, 1, 5});
+  }
+}
+
+// A token whose embedding is a NaN spoils its own logits and those of the tokens that see it, on every backend and with
+// every cache; what comes before stays as it was.
+TEST(CpuModel, NanIsKept) {
+  Builder builder({.layers = 2});
+  model::Model& model = builder.model();
+  const uint32_t bad = 5 * 7919 % model.vocabulary;  // the token at position 5: see run()
+  std::vector<uint8_t> bytes(model.embedding.data.begin(), model.embedding.data.end());
+  const float nan = NAN;
+  std::memcpy(&bytes[bad * model.embedding.row_bytes()], &nan, sizeof nan);
+  model.embedding.data = bytes;
+  for (const model::KvFormat kv : {model::KvFormat::f16, model::KvFormat::q8}) {
+    Limits with = model_limits;
+    with.kv = kv;
+    std::vector<std::vector<float>> all{on_reference(model, {9, 1}, with)};
+    for (const std::string& isa : isas())
+      for (const bool exact : {true, false})
+        all.push_back(on_cpu(model, {9, 1}, {.threads = 2, .isa = isa, .exact = exact}, with));
+    for (const std::vector<float>& logits : all)
+      for (size_t i = 0; i < logits.size(); ++i)
+        ASSERT_EQ(std::isnan(logits[i]), i / model.vocabulary >= 5) << i / model.vocabulary;
   }
 }
 

@@ -124,6 +124,30 @@ TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
   }
 }
 
+// A NaN or an infinity makes every product of its row a NaN, and no product of another.
+TEST_P(Packed, WhatIsNotFiniteIsNotANumber) {
+  make(19, 512);
+  for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
+    for (const uint32_t count : {2u, 4u, 8u, 21u}) {
+      Rows rows = make_rows(count, 512);
+      rows.row(1)[300] = bad;
+      rows.finish(1, isa_);
+      const std::vector<float> found = multiply(rows, count);
+      const size_t stride = weights_.tiles() * isa_.tile_rows;
+      for (uint32_t i = 0; i < count; ++i)
+        for (uint32_t r = 0; r < 19; ++r) ASSERT_EQ(std::isnan(found[i * stride + r]), i == 1) << bad << " " << count;
+    }
+}
+
+// Values whose inverse is infinite become zeros.
+TEST_P(Packed, TinyValuesAreZeros) {
+  make(3, 512);
+  Rows rows = make_rows(1, 512);
+  for (uint32_t c = 0; c < 512; ++c) rows.row(0)[c] = c % 3 ? 1e-39f : -1e-42f;
+  rows.finish(0, isa_);
+  for (const float value : multiply(rows, 1)) EXPECT_EQ(value, 0);
+}
+
 // Few rows read packed weights, many read a slab: a row must not notice.
 TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   make(19, 512);

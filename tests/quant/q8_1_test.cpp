@@ -49,6 +49,19 @@ TEST(Q8_1, ZerosAreZeros) {
   EXPECT_EQ(back, x);
 }
 
+TEST(Q8_1, WhatIsNotFiniteIsNotANumber) {
+  for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
+    for (const size_t at : {0u, 17u, 31u}) {
+      std::vector<float> x(96, 1.0f), back(96);
+      x[32 + at] = bad;
+      std::vector<uint8_t> row(q8_1_row_bytes(96));
+      encode_q8_1(x.data(), 96, row.data());
+      decode_q8_1(row.data(), 96, back.data());
+      for (size_t i = 0; i < 96; ++i) EXPECT_EQ(std::isnan(back[i]), i / 32 == 1) << bad << " at " << at << ": " << i;
+      EXPECT_TRUE(std::isnan(q8_1_sum(row.data(), 96, 1)));
+    }
+}
+
 TEST(Q8_1, IsWithinHalfAStep) {
   std::mt19937 rng(1);
   std::normal_distribution<float> normal;

@@ -99,20 +99,24 @@ void f16_of_f32(const float* from, uint32_t count, uint16_t* to) {
   for (; i < count; ++i) to[i] = quant::f16_of_f32(from[i]);
 }
 
-// `values` numbers to int8 by their largest magnitude: d. The sums of each 16 go to `sums`.
+// `values` numbers to int8 by their largest magnitude: returns the scale. The sums of each 16 go to `sums`. A value
+// that is not finite makes the scale a NaN, and with it every product of the block.
 template <int values>
 HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
   // magnitudes are ordered as their bits are: a largest integer is found with vectors, a largest float is not
-  int32_t most = 0;
+  int32_t max = 0;
   for (int i = 0; i < values; ++i) {
     int32_t bits;
     __builtin_memcpy(&bits, x + i, 4);
     bits &= 0x7fffffff;
-    most = bits > most ? bits : most;
+    max = bits > max ? bits : max;
   }
   float largest;
-  __builtin_memcpy(&largest, &most, 4);
-  const float d = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+  __builtin_memcpy(&largest, &max, 4);
+  const bool finite = max < 0x7f800000;
+  const float scale = finite ? largest / 127 : __builtin_nanf("");
+  const float inverse = largest > 0x1p-119f ? 127 / largest : 0;  // below, the inverse is infinite: these become 0
+  const int32_t keep = finite ? -1 : 0;                           // the low bits of a NaN are no integer
   for (int g = 0; g < values / 16; ++g) {
     int32_t sum = 0;
     for (int i = 16 * g; i < 16 * g + 16; ++i) {
@@ -120,13 +124,13 @@ HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
       const float shifted = x[i] * inverse + 12582912.0f;
       int32_t bits;
       __builtin_memcpy(&bits, &shifted, 4);
-      const int32_t n = bits - 0x4b400000;
+      const int32_t n = (bits - 0x4b400000) & keep;
       q[i] = int8_t(n);
       sum += n;
     }
     sums[g] = sum;
   }
-  return d;
+  return scale;
 }
 
 inline void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "cpu/kernels/attention.h"
 #include "cpu/kernels/floats.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/product_table.h"
 
 namespace heddle::cpu {
 namespace {
