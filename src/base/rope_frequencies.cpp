@@ -70,6 +70,7 @@ RopeFrequencies rope_frequencies(uint32_t rotary_dim, double base, const RopeSca
     if (s.kind == Kind::yarn) f = between(1 - yarn_ramp(i, rotary_dim, base, s));
     if (s.kind == Kind::llama3) f = between(llama3_keep(f, s));
     if (s.kind == Kind::factors) f /= s.factors[i];
+    if (!std::isfinite(f)) throw Error("rope: a frequency of {} for pair {}; base and factors must be finite", f, i);
     result.radians.push_back(f);
   }
   return result;

@@ -104,6 +104,9 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
 }
 
 DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t width) {
+  constexpr uint32_t max_head = 512;  // of AnyAttention
+  if (std::max(a.head, a.value_head) > max_head)
+    throw Error("heads of {} and {} values; the GPU does {} at most", a.head, a.value_head, max_head);
   DeviceAttention to;
   to.model = &a;
   to.index = d.attentions++;

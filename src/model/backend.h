@@ -1,6 +1,7 @@
 // What a device must do with a model: the verbs of a forward pass. The forward pass calls the verbs and a backend
 // carries them out; neither knows more of the other than this file and model.h.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -39,12 +40,14 @@ struct Memory {
   uint64_t weights = 0, kv = 0, workspace = 0;
   uint64_t total() const { return weights + kv + workspace; }
 };
-// Bytes that the KV cache takes.
+// Bytes that the KV cache takes, capped at 2^60: no machine has that, and sums with it do not overflow.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   uint64_t values = 0;  // of one position
   each_attention(model, [&](const Attention& a) { values += uint64_t(a.kv_heads) * (a.head + a.value_head); });
-  values *= uint64_t(limits.kv_blocks) * limits.block_tokens;
-  return limits.kv == KvFormat::f16 ? values * 2 : values / 32 * 34;
+  const uint64_t bytes = limits.kv == KvFormat::f16 ? values * 2 : values / 32 * 34;
+  uint64_t all = 0;
+  const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);
+  return overflow ? uint64_t(1) << 60 : std::min(all, uint64_t(1) << 60);
 }
 
 // How the next token of a row is picked on the device. Fields mean what those of engine::Sampling do.

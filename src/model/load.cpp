@@ -1,4 +1,5 @@
-// Reads what the architecture's line says, and nothing may be left over.
+// Reads what the architecture's line says, and nothing may be left over. Every size is bounded and compared with the
+// tensors before anything is computed with it.
 #include "model/load.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,11 @@
 namespace heddle::model {
 namespace {
 
+// Larger numbers than any model has, and small enough for the 32-bit indices of the backends' inner loops.
+constexpr uint32_t max_context = INT32_MAX, max_layers = 4096, max_experts = 4096;
+constexpr uint32_t max_heads = 4096, max_head = 1 << 16;
+constexpr uint32_t max_row = 1 << 24;  // values of a row of any matrix, and of a row of activations
+
 class Loader {
  public:
   Loader(const formats::Checkpoint& checkpoint, const LoadOptions& options, Model& model)
@@ -23,19 +29,17 @@ class Loader {
 
   void load() {
     model_.architecture = arch_.name;
-    const uint32_t trained = read_.integer("context_length");
-    model_.context = options_.context ? options_.context : trained;
-    model_.width = read_.integer("embedding_length");
-    layers_ = read_.integer("block_count");
-    if (layers_ == 0 || layers_ > 4096) read_.refuse("block_count", "1 to 4096 layers");
-    heads_ = read_.per_layer("attention.head_count", layers_);
-    kv_heads_ = read_.per_layer("attention.head_count_kv", layers_, heads_[0]);
-    inner_ = read_.per_layer("feed_forward_length", layers_);
-    if (heads_[0] == 0) read_.refuse("attention.head_count", "a number from 1 on");
-    head_ = read_.integer("attention.key_length", model_.width / heads_[0]);
-    value_head_ = read_.integer("attention.value_length", head_);
-    epsilon_ = static_cast<float>(read_.number(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
-                                                                             : "attention.layer_norm_epsilon"));
+    trained_ = read_.integer("context_length", {1, max_context});
+    model_.context = options_.context ? options_.context : trained_;
+    model_.width = read_.integer("embedding_length", {1, max_row});
+    layers_ = read_.integer("block_count", {1, max_layers});
+    heads_ = read_.per_layer("attention.head_count", layers_, {1, max_heads});
+    kv_heads_ = read_.per_layer("attention.head_count_kv", layers_, {1, max_heads}, heads_[0]);
+    inner_ = read_.per_layer("feed_forward_length", layers_, {0, max_row});
+    head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / heads_[0]);
+    value_head_ = read_.integer("attention.value_length", {1, max_head}, head_);
+    epsilon_ = static_cast<float>(read_.number_from_0(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
+                                                                                    : "attention.layer_norm_epsilon"));
     read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout"});
     if (!read_.boolean("attention.causal", true)) read_.refuse("attention.causal", "true: no token sees later ones");
     read_pooling();
@@ -47,14 +51,14 @@ class Loader {
         arch_.parallel == Has::always || (arch_.parallel == Has::maybe && read_.boolean("use_parallel_residual", true));
     if (arch_.scales) {
       model_.embedding_scale = static_cast<float>(read_.number("embedding_scale", 1));
-      model_.logit_scale = 1 / static_cast<float>(read_.number("logit_scale", 1));
+      model_.logit_scale = static_cast<float>(1 / read_.number_above_0("logit_scale", 1));
       residual_scale_ = static_cast<float>(read_.number("residual_scale", 1));
       attention_scale_ = static_cast<float>(read_.number("attention.scale", 0));
     }
     if (arch_.scaled_embedding) model_.embedding_scale = std::sqrt(static_cast<float>(model_.width));
     if (arch_.softcaps) {
-      attention_softcap_ = static_cast<float>(read_.number("attn_logit_softcapping", 0));
-      model_.logit_softcap = static_cast<float>(read_.number("final_logit_softcapping", 0));
+      attention_softcap_ = static_cast<float>(read_.number_from_0("attn_logit_softcapping", 0));
+      model_.logit_softcap = static_cast<float>(read_.number_from_0("final_logit_softcapping", 0));
     }
     read_.finish_options();
     read_ends();
@@ -68,10 +72,9 @@ class Loader {
     model_.vocabulary = read_.rows("token_embd.weight");
     model_.embedding = read_.matrix("token_embd.weight", model_.vocabulary, model_.width);
     if (arch_.learned_positions) {
-      const uint32_t trained = read_.integer("context_length");
-      if (model_.context > trained)
+      if (model_.context > trained_)
         read_.refuse("context_length", fmt::format("at least {}, the context asked for", model_.context));
-      model_.positions = read_.matrix("position_embd.weight", trained, model_.width);
+      model_.positions = read_.matrix("position_embd.weight", trained_, model_.width);
     }
     model_.norm = norm("output_norm", model_.width);
     if (read_.has("output.weight") || arch_.own_output)
@@ -82,9 +85,7 @@ class Loader {
   }
 
   void read_pooling() {
-    const uint32_t type = read_.integer("pooling_type", uint32_t(Pooling::mean));
-    if (type > uint32_t(Pooling::rank)) read_.refuse("pooling_type", "0 to 4 (none, mean, cls, last, rank)");
-    model_.pooling = Pooling(type);
+    model_.pooling = Pooling(read_.integer("pooling_type", {0, uint32_t(Pooling::rank)}, uint32_t(Pooling::mean)));
   }
 
   void read_activation() {
@@ -103,23 +104,24 @@ class Loader {
   void read_windows() {
     windows_.assign(layers_, 0);
     if (!arch_.window) return;
-    const uint32_t window = read_.integer("attention.sliding_window", 0);
-    const uint32_t period = read_.integer("attention.sliding_window_pattern", arch_.window_period);
+    const uint32_t window = read_.integer("attention.sliding_window", {0, max_context}, 0);
+    const uint32_t period = read_.integer("attention.sliding_window_pattern", {0, max_context}, arch_.window_period);
     for (uint32_t i = 0; i < layers_; ++i)
       if (period == 0 || (i + 1) % period != 0) windows_[i] = window;
   }
 
   void read_ropes() {
     if (arch_.rope == Rope::Style::none) return;
-    const uint32_t dimensions = read_.integer("rope.dimension_count", head_);
-    const double base = read_.number("rope.freq_base", 10000);
+    const uint32_t dimensions = read_.integer("rope.dimension_count", {2, head_}, head_);
+    if (dimensions % 2) read_.refuse("rope.dimension_count", fmt::format("an even number up to the head's {}", head_));
+    const double base = read_.number_above_0("rope.freq_base", 10000);
     RopeScaling scaling;
-    double magnitude = read_.number("rope.scaling.attn_factor", 1);
+    const double magnitude = read_.number("rope.scaling.attn_factor", 1);
     const std::string type = read_.string("rope.scaling.type", "none");
-    const double factor = read_.number("rope.scaling.factor", read_.number("rope.scale_linear", 1));
-    const uint32_t original = read_.integer("rope.scaling.original_context_length", read_.integer("context_length"));
-    const double fast = read_.number("rope.scaling.yarn_beta_fast", 32),
-                 slow = read_.number("rope.scaling.yarn_beta_slow", 1);
+    const double factor = read_.number_above_0("rope.scaling.factor", read_.number_above_0("rope.scale_linear", 1));
+    const uint32_t original = read_.integer("rope.scaling.original_context_length", {1, max_context}, trained_);
+    const double fast = read_.number_above_0("rope.scaling.yarn_beta_fast", 32),
+                 slow = read_.number_above_0("rope.scaling.yarn_beta_slow", 1);
     if (type == "yarn")
       scaling = {
           .kind = RopeScaling::Kind::yarn, .factor = factor, .original_length = original, .fast = fast, .slow = slow};
@@ -138,7 +140,7 @@ class Loader {
     rope_ = make_rope(dimensions, base, scaling, magnitude);
     local_rope_ = rope_;
     if (arch_.window_rope_base != 0)
-      local_rope_ = make_rope(dimensions, read_.number("rope.freq_base_swa", arch_.window_rope_base), {}, 1);
+      local_rope_ = make_rope(dimensions, read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base), {}, 1);
   }
   Rope make_rope(uint32_t dimensions, double base, const RopeScaling& scaling, double magnitude) const {
     const RopeFrequencies found = rope_frequencies(dimensions, base, scaling);
@@ -147,12 +149,11 @@ class Loader {
 
   void read_experts() {
     if (!arch_.experts) return;
-    experts_ = read_.integer("expert_count", 0);
+    experts_ = read_.integer("expert_count", {0, max_experts}, 0);
     if (!experts_) return;
-    used_ = read_.integer("expert_used_count");
-    if (used_ == 0 || used_ > experts_) read_.refuse("expert_used_count", fmt::format("1 to {}", experts_));
-    expert_inner_ = read_.integer("expert_feed_forward_length", inner_[0]);
-    if (arch_.shared_expert) shared_inner_ = read_.integer("expert_shared_feed_forward_length");
+    used_ = read_.integer("expert_used_count", {1, experts_});
+    expert_inner_ = read_.integer("expert_feed_forward_length", {1, max_row}, inner_[0]);
+    if (arch_.shared_expert) shared_inner_ = read_.integer("expert_shared_feed_forward_length", {0, max_row});
   }
 
   Norm norm(const std::string& name, uint64_t size) {
@@ -181,8 +182,13 @@ class Loader {
     Attention to;
     to.heads = heads_[index];
     to.kv_heads = kv_heads_[index];
-    if (to.kv_heads == 0 || to.heads % to.kv_heads)
-      read_.refuse("attention.head_count_kv", "a divisor of attention.head_count");
+    if (to.heads % to.kv_heads)
+      read_.refuse("attention.head_count_kv",
+                   fmt::format("in layer {} a divisor of the {} attention heads", index, to.heads));
+    for (const auto& [key, size] : {std::pair{"attention.key_length", head_}, {"attention.value_length", value_head_}})
+      if (uint64_t(to.heads) * size > max_row)
+        throw Error("{}: {}: expected at most {} values in all {} heads of layer {}, found {} for each head",
+                    model_.name, key, max_row, to.heads, index, size);
     to.head = head_;
     to.value_head = value_head_;
     const uint64_t width = model_.width, q = uint64_t(to.heads) * head_, k = uint64_t(to.kv_heads) * head_;
@@ -275,7 +281,7 @@ class Loader {
   Reader read_;
   const LoadOptions& options_;
   Model& model_;
-  uint32_t layers_ = 0, head_ = 0, value_head_ = 0;
+  uint32_t trained_ = 0, layers_ = 0, head_ = 0, value_head_ = 0;
   uint32_t experts_ = 0, used_ = 0, expert_inner_ = 0, shared_inner_ = 0;
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0;
@@ -291,8 +297,8 @@ Model load(formats::Checkpoint checkpoint, const LoadOptions& options) {
     throw Error("{}: heddle does not know models of the class {}", checkpoint.path.string(), checkpoint.unknown_class);
   const auto kept = std::make_shared<const formats::Checkpoint>(std::move(checkpoint));
   Model model;
-  Loader(*kept, options, model).load();
   model.name = kept->metadata.find_string("general.name").value_or(kept->path.filename().string());
+  Loader(*kept, options, model).load();
   model.file = kept;
   return model;
 }

@@ -1,53 +1,83 @@
-// Every question is noted, so that what was never asked for can be named.
+// The ranges and shapes are checked here, so that no size in a file is used before it was compared.
 #include "model/reader.h"
 
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/error.h"
 
 namespace heddle::model {
+namespace {
 
-Reader::Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& made)
-    : checkpoint_(checkpoint), made_(made), prefix_(std::string(checkpoint.architecture()) + ".") {}
+std::string text_of(Range range) {
+  return range.max == INT32_MAX ? fmt::format("a whole number from {} to 2^31 - 1", range.min)
+                                : fmt::format("a whole number from {} to {}", range.min, range.max);
+}
+
+}  // namespace
+
+Reader::Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& storage)
+    : checkpoint_(checkpoint), storage_(storage), prefix_(std::string(checkpoint.architecture()) + ".") {}
 
 const formats::Value* Reader::find(std::string_view key) {
-  const std::string whole = prefix_ + std::string(key);
+  const std::string whole = full(key);
   used_keys_.insert(whole);
   return checkpoint_.metadata.find(whole);
 }
 
-uint32_t Reader::integer(std::string_view key, std::optional<uint32_t> fallback) {
-  if (fallback && !find(key)) return *fallback;
-  find(key);
-  const uint64_t value = checkpoint_.metadata.integer(prefix_ + std::string(key));
-  if (value > INT32_MAX) refuse(key, "a number below 2^31");
-  return static_cast<uint32_t>(value);
+uint32_t Reader::integer(std::string_view key, Range range, std::optional<uint32_t> fallback) {
+  const bool given = find(key) != nullptr;
+  const uint64_t value = given || !fallback ? checkpoint_.metadata.integer(full(key)) : *fallback;
+  if (value >= range.min && value <= range.max) return static_cast<uint32_t>(value);
+  if (given) refuse(key, text_of(range));
+  throw Error("{}: {}: expected {}, found no such key, for which {} would be taken", checkpoint_.path.string(),
+              full(key), text_of(range), value);
 }
 
 double Reader::number(std::string_view key, std::optional<double> fallback) {
-  if (fallback && !find(key)) return *fallback;
-  find(key);
-  return checkpoint_.metadata.number(prefix_ + std::string(key));
+  if (!find(key) && fallback) return *fallback;
+  const double value = checkpoint_.metadata.number(full(key));
+  if (!(std::fabs(value) <= std::numeric_limits<float>::max())) refuse(key, "a finite number that an f32 can hold");
+  return value;
+}
+
+double Reader::number_above_0(std::string_view key, std::optional<double> fallback) {
+  const double value = number(key, fallback);
+  if (!(static_cast<float>(value) > 0)) refuse(key, "a number above 0");
+  return value;
+}
+
+double Reader::number_from_0(std::string_view key, std::optional<double> fallback) {
+  const double value = number(key, fallback);
+  if (!(value >= 0)) refuse(key, "a number from 0 on");
+  return value;
 }
 
 bool Reader::boolean(std::string_view key, bool fallback) {
-  return find(key) ? checkpoint_.metadata.boolean(prefix_ + std::string(key)) : fallback;
+  return find(key) ? checkpoint_.metadata.boolean(full(key)) : fallback;
 }
 
 std::string Reader::string(std::string_view key, std::string_view fallback) {
-  return std::string(find(key) ? checkpoint_.metadata.string(prefix_ + std::string(key)) : fallback);
+  return std::string(find(key) ? checkpoint_.metadata.string(full(key)) : fallback);
 }
 
-std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, std::optional<uint32_t> fallback) {
+std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, Range range,
+                                        std::optional<uint32_t> fallback) {
   const formats::Value* value = find(key);
-  if (!value || !std::holds_alternative<formats::Array>(*value))
-    return std::vector<uint32_t>(layers, integer(key, fallback));
+  const auto* array = value ? std::get_if<formats::Array>(value) : nullptr;
+  if (!array) return std::vector<uint32_t>(layers, integer(key, range, fallback));
+  if (array->size() != layers) refuse(key, fmt::format("one number per layer ({})", layers));
   std::vector<uint32_t> list;
-  for (int64_t number : std::get<formats::Array>(*value).integers()) {
-    if (number < 0 || number > INT32_MAX) refuse(key, "numbers below 2^31");
-    list.push_back(static_cast<uint32_t>(number));
+  try {
+    for (int64_t number : array->integers()) {
+      if (number < range.min || number > range.max) throw Error("expected {}, found {}", text_of(range), number);
+      list.push_back(static_cast<uint32_t>(number));
+    }
+  } catch (const Error& error) {
+    throw Error("{}: {}, layer {}: {}", checkpoint_.path.string(), full(key), list.size(), error.what());
   }
-  if (list.size() != layers) refuse(key, fmt::format("one number per layer ({})", layers));
   return list;
 }
 
@@ -56,7 +86,7 @@ void Reader::ignore(std::initializer_list<std::string_view> keys) {
 }
 
 void Reader::refuse(std::string_view key, std::string_view expected) const {
-  const std::string whole = prefix_ + std::string(key);
+  const std::string whole = full(key);
   const formats::Value* value = checkpoint_.metadata.find(whole);
   throw Error("{}: {}: expected {}, found {}", checkpoint_.path.string(), whole, expected,
               value ? formats::to_string(*value) : "nothing");
@@ -82,7 +112,7 @@ const formats::Tensor& Reader::tensor(const std::string& name, const std::vector
 
 std::span<const uint8_t> Reader::data(const formats::Tensor& tensor) {
   if (!tensor.view.empty()) return tensor.view;
-  std::vector<uint8_t>& bytes = made_.emplace_back();
+  std::vector<uint8_t>& bytes = storage_.emplace_back();
   return tensor.data(bytes);
 }
 

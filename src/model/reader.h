@@ -1,4 +1,5 @@
-// A checkpoint's keys and tensors as a page asks for them: checked, and noted as used.
+// A checkpoint's keys and tensors as the loader asks for them: every number within a range, every tensor of the shape
+// expected, and every question noted, so that what was never asked for can be named.
 #pragma once
 #include <optional>
 #include <set>
@@ -10,41 +11,50 @@
 
 namespace heddle::model {
 
+struct Range {
+  uint32_t min, max;
+};
+
 class Reader {
  public:
-  // Matrices point into `checkpoint`, or into `made` where the tensor had to be made.
-  Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& made);
+  // Matrices point into `checkpoint`, or into `storage` where the file has the tensor in another form.
+  Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& storage);
 
-  // <architecture>.<key>. Without a fallback an Error if it is not there.
-  uint32_t integer(std::string_view key, std::optional<uint32_t> fallback = {});
-  double number(std::string_view key, std::optional<double> fallback = {});
+  // <architecture>.<key>. Without a fallback an Error if it is not there; an Error if it is out of its range.
+  uint32_t integer(std::string_view key, Range range, std::optional<uint32_t> fallback = {});
+  double number(std::string_view key, std::optional<double> fallback = {});          // finite, also as an f32
+  double number_above_0(std::string_view key, std::optional<double> fallback = {});  // the same
+  double number_from_0(std::string_view key, std::optional<double> fallback = {});   // the same
   bool boolean(std::string_view key, bool fallback);
   std::string string(std::string_view key, std::string_view fallback);
-  // One for every layer, whether the file has one for all or a list.
-  std::vector<uint32_t> per_layer(std::string_view key, uint32_t layers, std::optional<uint32_t> fallback = {});
+  // One per layer, whether the file has one number for all layers or a list.
+  std::vector<uint32_t> per_layer(std::string_view key, uint32_t layers, Range range,
+                                  std::optional<uint32_t> fallback = {});
   void ignore(std::initializer_list<std::string_view> keys);
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
 
-  uint32_t rows(const std::string& tensor) const;  // whatever they are: the vocabulary's size is nowhere else for sure
+  // The rows of a tensor, however many there are: the size of the vocabulary stands nowhere else for certain.
+  uint32_t rows(const std::string& tensor) const;
   bool has(std::string_view tensor) const { return checkpoint_.find(tensor) != nullptr; }
-  // Tensors by name; an Error where there is none of that name or its shape is another.
+  // Tensors by name; an Error if there is none of that name or it has another shape.
   Matrix matrix(const std::string& name, uint64_t rows, uint64_t cols);
   Experts experts(const std::string& name, uint64_t count, uint64_t rows, uint64_t cols);
   Vector vector(const std::string& name, uint64_t size);
   Vector vector_if(const std::string& name, uint64_t size) { return has(name) ? vector(name, size) : Vector(); }
 
-  // Options and tensors that no one asked for are an Error that names them: a model that has more than heddle knows of
-  // would run and be wrong.
+  // An Error names the options and tensors that were never asked for: a model that has more than heddle knows of would
+  // run and be wrong.
   void finish_options() const;
   void finish_tensors() const;
 
  private:
   const formats::Value* find(std::string_view key);
+  std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   std::span<const uint8_t> data(const formats::Tensor& tensor);
   const formats::Tensor& tensor(const std::string& name, const std::vector<uint64_t>& shape);
 
   const formats::Checkpoint& checkpoint_;
-  std::vector<std::vector<uint8_t>>& made_;
+  std::vector<std::vector<uint8_t>>& storage_;
   std::string prefix_;
   std::set<std::string, std::less<>> used_keys_, used_tensors_;
 };

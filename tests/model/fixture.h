@@ -74,9 +74,8 @@ class Fixture {
     return some;
   }
 
-  // config.json and model.safetensors.
-  void write(const Folder& to, const Json& with_config, quant::Format format = quant::Format::f32) const {
-    to.write("config.json", with_config.dump());
+  // The weights as the bytes of a safetensors file.
+  std::string safetensors(quant::Format format = quant::Format::f32) const {
     const char* type = format == quant::Format::f32 ? "F32" : format == quant::Format::f16 ? "F16" : "BF16";
     Json header = Json::object();
     std::string data;
@@ -91,7 +90,13 @@ class Fixture {
     const uint64_t size = text.size();
     std::string file(sizeof size, '\0');
     std::memcpy(file.data(), &size, sizeof size);
-    to.write("model.safetensors", file + text + data);
+    return file + text + data;
+  }
+
+  // config.json and model.safetensors.
+  void write(const Folder& to, const Json& with_config, quant::Format format = quant::Format::f32) const {
+    to.write("config.json", with_config.dump());
+    to.write("model.safetensors", safetensors(format));
   }
 
  private:

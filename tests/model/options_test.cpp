@@ -137,7 +137,7 @@ TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
       {"llama", "llama.attn_logit_softcapping", 50.0f, {"does not know these options", "attn_logit_softcapping"}},
       {"llama", "llama.rope.scaling.type", std::string("spiral"), {"rope.scaling.type", "none, linear", "spiral"}},
       {"llama", "llama.block_count", uint32_t{0}, {"block_count", "1 to 4096"}},
-      {"llama", "llama.attention.head_count", uint32_t{0}, {"attention.head_count", "from 1 on"}},
+      {"llama", "llama.attention.head_count", uint32_t{0}, {"attention.head_count", "from 1 to 4096"}},
       {"llama", "llama.attention.layer_norm_rms_epsilon", std::string("x"), {"layer_norm_rms_epsilon"}},
       {"gptneox", "gptneox.hidden_activation", std::string("relu"), {"hidden_activation", "gelu", "relu"}},
       {"mixtral", "llama.expert_used_count", uint32_t{6}, {"expert_used_count", "1 to 5", "6"}},

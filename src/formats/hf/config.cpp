@@ -2,6 +2,8 @@
 #include "formats/hf/config.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -143,11 +145,17 @@ uint64_t Config::integer(std::string_view key, uint64_t fallback) {
   return value->get<uint64_t>();
 }
 
+// GGUF keeps them as f32.
+double Config::checked(std::string_view key, double number) const {
+  if (!(std::fabs(number) <= std::numeric_limits<float>::max())) refuse(key, "numbers that an f32 can hold");
+  return number;
+}
+
 double Config::number(std::string_view key, double fallback) {
   const Json* value = find(key);
   if (!value) return fallback;
   if (!value->is_number()) refuse(key, "a number");
-  return value->get<double>();
+  return checked(key, value->get<double>());
 }
 
 bool Config::boolean(std::string_view key, bool fallback) {
@@ -171,7 +179,7 @@ std::vector<double> Config::numbers(std::string_view key) {
   if (!value->is_array()) refuse(key, "a list of numbers");
   for (const Json& entry : *value) {
     if (!entry.is_number()) refuse(key, "a list of numbers");
-    result.push_back(entry.get<double>());
+    result.push_back(checked(key, entry.get<double>()));
   }
   return result;
 }

@@ -23,7 +23,8 @@ class Config {
   const Json* find(std::string_view key);
   bool is_null(std::string_view key);  // it is there, as null
 
-  // Absent or null: the fallback. Of another kind than expected: an Error. Integers are from 1 to 2^30.
+  // Absent or null: the fallback. Of another kind than expected: an Error. Integers are from 1 to 2^30; numbers are
+  // finite, also as an f32.
   uint64_t integer(std::string_view key, uint64_t fallback);
   double number(std::string_view key, double fallback);
   bool boolean(std::string_view key, bool fallback);
@@ -41,6 +42,8 @@ class Config {
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
 
  private:
+  double checked(std::string_view key, double number) const;
+
   const Json* json_;
   std::string where_;
   std::set<std::string, std::less<>> read_;

@@ -10,7 +10,8 @@
 namespace heddle::formats::hf {
 namespace {
 
-constexpr uint64_t most_layers = 4096, most_experts = 4096;  // beyond that, config.json is wrong
+// Beyond these config.json is wrong. A config alone could otherwise ask for more names of tensors than memory holds.
+constexpr uint64_t max_layers = 4096, max_experts = 4096, max_head = 1 << 16, max_sources = 1'000'000;
 
 }  // namespace
 
@@ -52,7 +53,7 @@ Sizes read_sizes(Config& config, const Sizes& defaults) {
   sizes.heads = config.integer("num_attention_heads", defaults.heads);
   sizes.context = config.integer("max_position_embeddings", defaults.context);
   sizes.tied = config.boolean("tie_word_embeddings", defaults.tied);
-  if (sizes.layers > most_layers) config.refuse("num_hidden_layers", fmt::format("at most {}", most_layers));
+  if (sizes.layers > max_layers) config.refuse("num_hidden_layers", fmt::format("at most {}", max_layers));
 
   const bool null_kv_heads = config.is_null("num_key_value_heads");
   sizes.kv_heads = config.integer("num_key_value_heads", null_kv_heads ? 0 : defaults.kv_heads);
@@ -66,6 +67,9 @@ Sizes read_sizes(Config& config, const Sizes& defaults) {
       config.refuse("hidden_size", fmt::format("a multiple of the {} attention heads", sizes.heads));
     sizes.head_dim = sizes.hidden / sizes.heads;
   }
+  if (sizes.head_dim > max_head)
+    throw Error("{}: head_dim, or hidden_size / num_attention_heads: expected at most {}, found {}", config.where(),
+                max_head, sizes.head_dim);
   return sizes;
 }
 
@@ -117,7 +121,10 @@ void add_gated(Layer& layer, const Sizes& sizes, bool bias) {
 
 void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner, std::string_view folder,
                  const std::vector<std::string>& names) {
-  if (experts > most_experts) throw Error("{} experts: expected at most {}", experts, most_experts);
+  if (experts > max_experts) throw Error("config.json: expected at most {} experts, found {}", max_experts, experts);
+  if (3 * experts * sizes.layers > max_sources)
+    throw Error("config.json: expected at most {} tensors of experts, found {} layers of {} experts", max_sources,
+                sizes.layers, experts);
   const struct {
     const char *name, *fused;
     Shape shape;

@@ -75,8 +75,9 @@ Sizes gemma_sizes(Config& config, const Sizes& defaults) {
 // Gemma 3 turns its windows by another base than the rest. New spelling: an object for each; old: two numbers and
 // rope_scaling for the rest.
 void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
-  const RopeDefaults defaults{.theta = 1e6, .partial = 1, .types = {"default", "linear"}};
-  double global = config.number("rope_theta", 1e6), local = config.number("rope_local_base_freq", 10000);
+  const RopeDefaults defaults{.theta = 1e6, .types = {"default", "linear"}};
+  const double global = rope_base(config, "rope_theta", 1e6);
+  double local = rope_base(config, "rope_local_base_freq", 10000);
   const Json* parameters = config.find("rope_parameters");
   const Json* scaling = config.find("rope_scaling");
   const std::string where = config.where() + ": rope_parameters: ";
@@ -84,7 +85,7 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
   if (parameters && parameters->is_object() && parameters->contains("full_attention")) {
     full = read_rope_object(Config((*parameters)["full_attention"], where + "full_attention"), sizes, defaults, global);
     if (parameters->contains("sliding_attention")) {
-      const RopeDefaults plain{.theta = local, .partial = 1, .types = {"default"}};
+      const RopeDefaults plain{.theta = local, .types = {"default"}};
       local =
           read_rope_object(Config((*parameters)["sliding_attention"], where + "sliding_attention"), sizes, plain, local)
               .theta;
@@ -111,8 +112,7 @@ Description gemma2_page(Config& config) {
   const Sizes sizes = gemma_sizes(config, {256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, true});
   if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
   Description to = gemma_family(config, "gemma2", sizes, false, 46);
-  put_rope(to, read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear"}}),
-           sizes.head_dim);
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {"default", "linear"}}), sizes.head_dim);
   put_window(to, config, sizes, 2);
   // null turns a cap off, and GGUF says that with 0.
   const auto cap = [&](const char* key, double fallback) {

@@ -1,4 +1,4 @@
-// GPT-NeoX (Pythia): q, k and v of each head beside each other in one matrix, a part of each head turned.
+// GPT-NeoX (Pythia): q, k and v of each head beside each other in one matrix, a part of each head rotated.
 #include "formats/hf/pages.h"
 #include "formats/hf/rope.h"
 
@@ -17,9 +17,10 @@ Description gptneox_page(Config& config) {
   if (config.string("hidden_act", "gelu") != "gelu")
     to.set("hidden_activation", Value(std::string("gelu_pytorch_tanh")));
   to.set("use_parallel_residual", Value(config.boolean("use_parallel_residual", true)));
-  const Rope rope =
-      read_rope(config, sizes, {.theta = 10000, .partial = 0.25, .types = {"default", "linear", "dynamic", "yarn"}});
-  const auto dimensions = static_cast<uint64_t>(rope.partial * static_cast<double>(sizes.head_dim));
+  const Rope rope = read_rope(
+      config, sizes,
+      {.theta = 10000, .partial = 0.25, .may_be_partial = true, .types = {"default", "linear", "dynamic", "yarn"}});
+  const uint64_t dimensions = rotated_dimensions(config, rope, sizes);
   to.set("rope.dimension_count", dimensions);
   put_rope(to, rope, dimensions);
   to.unneeded.insert(to.unneeded.end(), {".attention.bias", ".attention.masked_bias"});

@@ -109,7 +109,7 @@ Description smollm3_page(Config& config) {
   for (size_t i = 0; i < rotated.size(); ++i)
     if ((rotated[i] != 0) != ((i + 1) % 4 != 0))
       config.refuse("no_rope_layers", "0 in every fourth layer, 1 elsewhere");
-  const RopeDefaults rope{.theta = 2e6, .partial = 1, .types = {"default", "linear", "dynamic", "yarn"}};
+  const RopeDefaults rope{.theta = 2e6, .types = {"default", "linear", "dynamic", "yarn"}};
   return llama_family(config, "smollm3", sizes, {}, rope);
 }
 

@@ -14,8 +14,7 @@ Description olmo2_page(Config& config) {
   Description to("olmo2");
   put_sizes(to, sizes);
   put_rms_epsilon(to, sizes);
-  put_rope(to,
-           read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear", "dynamic", "yarn"}}),
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {"default", "linear", "dynamic", "yarn"}}),
            sizes.head_dim);
   add_ends(to, sizes, {}, true);
   for (uint64_t i = 0; i < sizes.layers; ++i) {

@@ -3,14 +3,6 @@
 #include "formats/hf/rope.h"
 
 namespace heddle::formats::hf {
-namespace {
-
-uint64_t turned(const Rope& rope, const Sizes& sizes) {
-  return static_cast<uint64_t>(rope.partial * static_cast<double>(sizes.head_dim));
-}
-
-}  // namespace
-
 Description phi2_page(Config& config) {
   const Sizes sizes = read_sizes(config, {51200, 2048, 8192, 24, 32, 0, 0, 2048, 1e-5, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
@@ -20,10 +12,12 @@ Description phi2_page(Config& config) {
   Description to("phi2");
   put_sizes(to, sizes);
   to.set("attention.layer_norm_epsilon", config.number("layer_norm_eps", 1e-5));
-  const Rope rope =
-      read_rope(config, sizes, {.theta = 10000, .partial = 0.5, .types = {"default", "linear", "dynamic", "yarn"}});
-  to.set("rope.dimension_count", turned(rope, sizes));
-  put_rope(to, rope, turned(rope, sizes));
+  const Rope rope = read_rope(
+      config, sizes,
+      {.theta = 10000, .partial = 0.5, .may_be_partial = true, .types = {"default", "linear", "dynamic", "yarn"}});
+  const uint64_t dimensions = rotated_dimensions(config, rope, sizes);
+  to.set("rope.dimension_count", dimensions);
+  put_rope(to, rope, dimensions);
 
   to.add("token_embd.weight", "model.embed_tokens.weight", {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "model.final_layernorm.weight", {sizes.hidden});
@@ -60,9 +54,11 @@ Description phi3_page(Config& config) {
   put_sizes(to, sizes);
   put_rms_epsilon(to, sizes);
   to.set("rope.scaling.original_context_length", config.integer("original_max_position_embeddings", 4096));
-  Rope rope = read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "longrope"}});
-  to.set("rope.dimension_count", turned(rope, sizes));
-  put_rope(to, rope, turned(rope, sizes));
+  Rope rope = read_rope(config, sizes,
+                        {.theta = 10000, .partial = 1, .may_be_partial = true, .types = {"default", "longrope"}});
+  const uint64_t dimensions = rotated_dimensions(config, rope, sizes);
+  to.set("rope.dimension_count", dimensions);
+  put_rope(to, rope, dimensions);
   // 0 stands for none.
   to.set("attention.sliding_window", config.find("sliding_window") ? config.integer("sliding_window", 1) : uint64_t{0});
 

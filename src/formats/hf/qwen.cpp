@@ -18,8 +18,7 @@ Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& op
   put_sizes(to, sizes);
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
-  put_rope(to,
-           read_rope(config, sizes, {.theta = 10000, .partial = 1, .types = {"default", "linear", "dynamic", "yarn"}}),
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {"default", "linear", "dynamic", "yarn"}}),
            sizes.head_dim);
 
   add_ends(to, sizes, {}, options.shared_inner > 0);

@@ -17,6 +17,13 @@ std::optional<double> optional_number(Config& config, std::string_view key) {
   return config.number(key, 0);
 }
 
+double partial_of(Config& config, std::string_view key, double fallback, bool may_be_partial) {
+  const double partial = config.number(key, fallback);
+  if (!may_be_partial && partial != 1) config.refuse(key, "1: this class rotates whole heads");
+  if (!(partial > 0 && partial <= 1)) config.refuse(key, "a number above 0, at most 1");
+  return partial;
+}
+
 double yarn_attention(double factor, double scale = 1) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
 
 // Llama 3.1: long wavelengths are stretched by `factor`, short ones not at all, those between in part.
@@ -40,16 +47,21 @@ std::vector<float> llama3_factors(const Rope& rope, uint64_t dimensions) {
 
 }  // namespace
 
+double rope_base(Config& config, std::string_view key, double fallback) {
+  const double base = config.number(key, fallback);
+  if (!(static_cast<float>(base) > 0)) config.refuse(key, "a number above 0");
+  return base;
+}
+
 Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta) {
   Rope rope;
-  rope.partial = defaults.partial;
   rope.type = config.string("rope_type", config.string("type", "default"));
   if (rope.type == "su") rope.type = "longrope";  // its first name
   if (std::find(defaults.types.begin(), defaults.types.end(), rope.type) == defaults.types.end())
     config.refuse(config.find("rope_type") ? "rope_type" : "type",
                   fmt::format("one of {}", fmt::join(defaults.types, ", ")));
-  rope.theta = config.number("rope_theta", theta);
-  rope.partial = config.number("partial_rotary_factor", defaults.partial);
+  rope.theta = rope_base(config, "rope_theta", theta);
+  rope.partial = partial_of(config, "partial_rotary_factor", defaults.partial, defaults.may_be_partial);
   rope.original_context = config.integer("original_max_position_embeddings", sizes.context);
   rope.factor = optional_number(config, "factor");
   if (rope.factor && !(*rope.factor >= 1)) config.refuse("factor", "a number from 1 on");
@@ -80,6 +92,7 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
     if (rope.short_factors.size() != rope.long_factors.size())
       config.refuse("short_factor", fmt::format("{} numbers, as many as long_factor", rope.long_factors.size()));
     const double factor = rope.factor.value_or(stretch);
+    if (factor > 1 && rope.original_context < 2) config.refuse("original_max_position_embeddings", "2 or more");
     rope.attention_factor = config.number(
         "attention_factor",
         factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(rope.original_context))));
@@ -91,8 +104,9 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
 
 Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults) {
   RopeDefaults all = defaults;
-  const double theta = config.number("rope_theta", config.number("rotary_emb_base", defaults.theta));
-  all.partial = config.number("partial_rotary_factor", config.number("rotary_pct", defaults.partial));
+  const double theta = rope_base(config, "rope_theta", rope_base(config, "rotary_emb_base", defaults.theta));
+  const double percent = partial_of(config, "rotary_pct", defaults.partial, defaults.may_be_partial);
+  all.partial = partial_of(config, "partial_rotary_factor", percent, defaults.may_be_partial);
   const Json* parameters = config.find("rope_parameters");
   const Json* scaling = config.find("rope_scaling");
   Json object = parameters ? *parameters : scaling ? *scaling : Json::object();
@@ -102,6 +116,16 @@ Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults)
     if (object.is_object() && !object.contains("original_max_position_embeddings"))
       object["original_max_position_embeddings"] = *original;
   return read_rope_object(Config(object, config.where() + ": " + name), sizes, all, theta);
+}
+
+uint64_t rotated_dimensions(const Config& config, const Rope& rope, const Sizes& sizes) {
+  const auto dimensions = static_cast<uint64_t>(rope.partial * static_cast<double>(sizes.head_dim));
+  if (dimensions < 2 || dimensions % 2)
+    throw Error(
+        "{}: partial_rotary_factor: expected a share of the head's {} values that is an even number of them, "
+        "found {}",
+        config.where(), sizes.head_dim, rope.partial);
+  return dimensions;
 }
 
 void put_rope(Description& to, const Rope& rope, uint64_t dimensions) {

@@ -1,4 +1,4 @@
-// How positions turn queries and keys: config.json says it in two spellings (rope_theta with rope_scaling, and
+// How positions rotate queries and keys: config.json says it in two spellings (rope_theta with rope_scaling, and
 // rope_parameters), GGUF in keys and, for some kinds, a tensor of factors.
 #pragma once
 #include <optional>
@@ -12,7 +12,7 @@ namespace heddle::formats::hf {
 struct Rope {
   std::string type = "default";
   double theta = 10000;
-  double partial = 1;  // the part of a head that is turned
+  double partial = 1;  // the share of a head that is rotated: above 0, at most 1
   std::optional<double> factor;
   std::optional<double> attention_factor;           // what cos and sin are multiplied with, where it is not the usual
   std::optional<double> beta_fast, beta_slow;       // yarn
@@ -23,14 +23,20 @@ struct Rope {
 
 struct RopeDefaults {
   double theta = 10000, partial = 1;
+  bool may_be_partial = false;  // otherwise `partial` must be 1
   std::vector<std::string_view> types = {"default", "linear", "dynamic", "yarn", "llama3"};  // those allowed
 };
 
+// A base of rotation: above 0.
+double rope_base(Config& config, std::string_view key, double fallback);
 Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults);
 // One object of rope_parameters; `theta` where it does not say.
 Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta);
 
-// freq_base, scaling.*, and the tensors of factors; `dimensions` values of each head are turned.
+// How many values of a head are rotated: `partial` of it. An Error where that is not an even number from 2 on.
+uint64_t rotated_dimensions(const Config& config, const Rope& rope, const Sizes& sizes);
+
+// freq_base, scaling.*, and the tensors of factors; `dimensions` values of each head are rotated.
 void put_rope(Description& to, const Rope& rope, uint64_t dimensions);
 
 }  // namespace heddle::formats::hf

@@ -228,6 +228,10 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
     return program.exit(error, out, err) == 0 ? 0 : 2;  // 0: --help and --version come this way too
   } catch (const Error& error) {
     err << "heddle: " << error.what() << '\n';
+  } catch (const std::bad_alloc&) {
+    err << "heddle: out of memory: the system has none left for this program\n";
+  } catch (const std::length_error& error) {  // a size that no container can have
+    err << "heddle: out of memory: " << error.what() << '\n';
   } catch (const std::exception& error) {
     err << "heddle: this is a bug: " << error.what() << '\n';
   }

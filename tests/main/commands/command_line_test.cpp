@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <stdexcept>
+
 #include "base/error.h"
 #include "base/version.h"
 #include "kernels/spec/catalog.h"
@@ -18,6 +21,33 @@ TEST(CommandLine, SaysItsVersion) {
   const Result result = heddle({"--version"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out, std::string("heddle ") + version + "\n");
+}
+
+// The output throws as an allocation would.
+template <class Exception>
+struct Throwing : std::streambuf {
+  int_type overflow(int_type) override {
+    if constexpr (std::is_same_v<Exception, std::bad_alloc>)
+      throw std::bad_alloc();
+    else
+      throw Exception("vector::reserve");
+  }
+};
+template <class Exception>
+std::string error_line() {
+  Throwing<Exception> buffer;
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);
+  std::istringstream in;
+  std::ostringstream err;
+  EXPECT_EQ(run_command_line({"ptx", "list"}, in, out, err), 1);
+  return err.str();
+}
+
+TEST(CommandLine, TooLittleMemoryIsNoBug) {
+  EXPECT_EQ(error_line<std::bad_alloc>(), "heddle: out of memory: the system has none left for this program\n");
+  EXPECT_EQ(error_line<std::length_error>(), "heddle: out of memory: vector::reserve\n");
+  EXPECT_EQ(error_line<std::logic_error>(), "heddle: this is a bug: vector::reserve\n");
 }
 
 TEST(CommandLine, HelpShowsWhatItCanDo) {
