@@ -2,20 +2,70 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstring>
 #include <system_error>
 
 #include "base/error.h"
 
 namespace heddle {
+namespace {
 
-OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
+// The names of unfinished files, where a signal handler can read them: it may not allocate or lock.
+struct Slot {
+  std::atomic<bool> taken = false, ready = false;
+  char path[PATH_MAX];
+};
+std::array<Slot, 16> slots;
+
+std::optional<size_t> take_slot(const std::filesystem::path& path) {
+  const std::string& name = path.native();
+  if (name.size() >= PATH_MAX) return std::nullopt;  // open() refuses it as well
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].taken.exchange(true)) continue;
+    std::memcpy(slots[i].path, name.c_str(), name.size() + 1);
+    slots[i].ready = true;
+    return i;
+  }
+  return std::nullopt;  // more at once than any command has: signals leave this one
+}
+
+void remove_and_end(int signal) {
+  for (const Slot& slot : slots)
+    if (slot.ready) ::unlink(slot.path);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+bool is_taken(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+// As rename(), but fails with EEXIST where there is a file. File systems that cannot promise that take a plain rename.
+int rename_to_new(const char* from, const char* to) {
+  const long result = ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+  if (result == 0 || (errno != EINVAL && errno != ENOSYS)) return int(result);
+  if (!is_taken(to)) return ::rename(from, to);
+  errno = EEXIST;
+  return -1;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path, Existing existing)
+    : path_(std::move(path)), unfinished_(path_), existing_(existing) {
   static std::atomic<unsigned> count{0};  // two of one process do not share a temporary name
-  part_ += fmt::format(".part-{}-{}", ::getpid(), count++);
+  unfinished_ += fmt::format(".part-{}-{}", ::getpid(), count++);
   // The rename would put a file in the place of a device or a folder; what cannot be looked at, opening reports.
   std::error_code ignored;
   const auto status = std::filesystem::status(path_, ignored);
@@ -23,14 +73,40 @@ OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), par
     throw Error("{}: expected a file to write, found {}", path_.string(),
                 std::filesystem::is_directory(status) ? "a folder" : "a device or pipe");
   if (path_.empty()) throw Error("expected the name of a file to write, found an empty one");
-  file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) refuse("cannot be written");
+  if (existing_ == Existing::refuse && is_taken(path_))
+    throw Error("{}: expected a new file, found one that is there already", path_.string());
+  slot_ = take_slot(unfinished_);
+  file_ = ::open(unfinished_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ >= 0) return;
+  const int reason = errno;
+  close();
+  errno = reason;
+  refuse("cannot be written");
 }
 
 OutputFile::~OutputFile() {
   if (file_ < 0) return;
-  ::close(file_);
-  ::unlink(part_.c_str());
+  ::unlink(unfinished_.c_str());
+  close();
+}
+
+void OutputFile::close() {
+  if (file_ >= 0) ::close(file_);
+  file_ = -1;
+  if (!slot_) return;
+  slots[*slot_].ready = false;
+  slots[*slot_].taken = false;
+  slot_.reset();
+}
+
+void OutputFile::remove_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = remove_and_end;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);  // nohup ignores SIGHUP
+  }
 }
 
 void OutputFile::refuse(std::string_view what) {
@@ -66,9 +142,9 @@ void OutputFile::pad_to(uint64_t multiple) {
 void OutputFile::commit() {
   check(file_ >= 0, "commit() is called once");
   if (::fsync(file_) != 0) refuse("cannot be flushed to disk");
-  if (::rename(part_.c_str(), path_.c_str()) != 0) refuse("cannot be put in place");
-  ::close(file_);
-  file_ = -1;
+  const bool replace = existing_ == Existing::replace;
+  if ((replace ? ::rename : rename_to_new)(unfinished_.c_str(), path_.c_str()) != 0) refuse("cannot be put in place");
+  close();
 }
 
 }  // namespace heddle

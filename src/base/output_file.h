@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -9,23 +10,32 @@ namespace heddle {
 
 class OutputFile {
  public:
-  // Throws an Error when the folder is not there or cannot be written to.
-  explicit OutputFile(std::filesystem::path path);
+  enum class Existing { replace, refuse };  // a file that has the name already
+
+  // Throws an Error if the folder is not there or cannot be written to, or if there is a file to refuse.
+  explicit OutputFile(std::filesystem::path path, Existing existing = Existing::replace);
   ~OutputFile();  // without a commit(), what was written is gone, and an older file of that name is untouched
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
+
+  // From now on SIGINT, SIGTERM and SIGHUP remove unfinished files before they end the process.
+  static void remove_on_signals();
 
   const std::filesystem::path& path() const { return path_; }
   uint64_t size() const { return size_; }      // written so far
   void write(std::span<const uint8_t> bytes);  // throws an Error that names file and reason, a full disk among them
   void write(std::string_view text);
   void pad_to(uint64_t multiple);  // zeros, until size() is a multiple
-  void commit();                   // flushed to disk, then renamed
+  // Flushes to disk, then renames. An Error if a file to refuse has appeared meanwhile.
+  void commit();
 
  private:
   [[noreturn]] void refuse(std::string_view what);
+  void close();
 
-  std::filesystem::path path_, part_;
+  std::filesystem::path path_, unfinished_;
+  Existing existing_;
+  std::optional<size_t> slot_;  // in the table that signals look at
   int file_ = -1;
   uint64_t size_ = 0;
 };

@@ -21,7 +21,8 @@ class GgufWriter {
     std::vector<uint64_t> shape;
     quant::Format format;
   };
-  GgufWriter(const std::filesystem::path& path, const Metadata& metadata, std::vector<Announced> tensors);
+  GgufWriter(const std::filesystem::path& path, const Metadata& metadata, std::vector<Announced> tensors,
+             OutputFile::Existing existing = OutputFile::Existing::replace);
   void write(std::span<const uint8_t> data);       // of the next tensor, whole; throws (a bug) if the size is wrong
   void write_part(std::span<const uint8_t> data);  // the same in pieces: the tensor ends when its bytes are complete
   void commit();                                   // all tensors written: the file appears

@@ -53,8 +53,9 @@ static_assert(sizeof(bool) == 1, "a bool is written as it lies in memory");
 
 }  // namespace
 
-GgufWriter::GgufWriter(const std::filesystem::path& path, const Metadata& metadata, std::vector<Announced> tensors)
-    : file_(path), tensors_(std::move(tensors)), alignment_(gguf_alignment(metadata)) {
+GgufWriter::GgufWriter(const std::filesystem::path& path, const Metadata& metadata, std::vector<Announced> tensors,
+                       OutputFile::Existing existing)
+    : file_(path, existing), tensors_(std::move(tensors)), alignment_(gguf_alignment(metadata)) {
   Encoder head;
   head.number(std::array{'G', 'G', 'U', 'F'});
   head.number(uint32_t{3});

@@ -141,7 +141,7 @@ Written write_gguf(const Checkpoint& checkpoint, const Metadata& metadata, std::
     result.bytes_before += tensor.bytes();
     result.bytes_after += tensor.rows() * quant::row_bytes(formats[i], tensor.shape[0]);
   }
-  GgufWriter writer(path, finished(checkpoint, metadata, type, formats), std::move(announced));
+  GgufWriter writer(path, finished(checkpoint, metadata, type, formats), std::move(announced), options.existing);
   Progress progress;
   progress.tensors = formats.size();
   progress.to_write = result.bytes_after;

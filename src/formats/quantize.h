@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/output_file.h"
 #include "formats/checkpoint.h"
 #include "formats/mix.h"
 
@@ -18,6 +19,7 @@ struct WriteOptions {
   bool allow_requantize = false;  // of weights that are quantised already: the errors add up
   size_t threads = 0;             // 0: all cores
   std::function<void(const Progress&)> progress;
+  OutputFile::Existing existing = OutputFile::Existing::replace;
 };
 
 struct Written {

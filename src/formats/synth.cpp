@@ -181,7 +181,7 @@ Written write_synthetic(const SynthOptions& options, const std::filesystem::path
     result.bytes_after += tensor.bytes();
     announced.push_back({tensor.name, tensor.shape, tensor.format});
   }
-  GgufWriter writer(path, metadata, std::move(announced));
+  GgufWriter writer(path, metadata, std::move(announced), options.existing);
   Pools pools(options.seed);
   Random random(~options.seed);
   Progress progress;

@@ -19,6 +19,7 @@ struct SynthOptions {
   FileType type = FileType::q4_k_m;
   uint64_t seed = 1;
   std::function<void(const Progress&)> progress;
+  OutputFile::Existing existing = OutputFile::Existing::replace;
 };
 
 // Writes the model: metadata and tensors of the shape, norms of 1, weights that keep activations at the size they

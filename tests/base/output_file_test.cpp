@@ -95,6 +95,67 @@ TEST(OutputFile, SaysWhyItCannotBeWritten) {
   EXPECT_REFUSED(late.commit(), "late: cannot be put in place: Is a directory");
 }
 
+TEST(OutputFile, RefusesAFileThatIsThere) {
+  const test::Folder folder;
+  const fs::path path = folder.write("f", "old");
+  EXPECT_REFUSED(OutputFile(path, OutputFile::Existing::refuse), path.string(), "expected a new file", "there already");
+  fs::create_symlink("nowhere", folder.path() / "link");
+  EXPECT_REFUSED(OutputFile(folder.path() / "link", OutputFile::Existing::refuse), "link: expected a new file");
+  OutputFile late(folder.path() / "late", OutputFile::Existing::refuse);
+  late.write("new");
+  folder.write("late", "meanwhile");
+  EXPECT_REFUSED(late.commit(), "late: cannot be put in place: File exists");
+  EXPECT_EQ(contents(folder.path() / "late"), "meanwhile");
+  OutputFile fresh(folder.path() / "fresh", OutputFile::Existing::refuse);
+  fresh.write("new");
+  fresh.commit();
+  EXPECT_EQ(contents(folder.path() / "fresh"), "new");
+}
+
+// In a process of its own, which the signal ends.
+TEST(OutputFile, ASignalLeavesNothingBehind) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const test::Folder folder;
+    folder.write("old", "old");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      OutputFile::remove_on_signals();
+      OutputFile done(folder.path() / "done"), a(folder.path() / "a"), b(folder.path() / "old");
+      done.write("x");
+      a.write("x");
+      b.write("x");
+      done.commit();
+      ::raise(signal);
+      _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_EQ(folder.files(), 2u);
+    EXPECT_EQ(contents(folder.path() / "done"), "x");
+    EXPECT_EQ(contents(folder.path() / "old"), "old");
+  }
+}
+
+// nohup ignores SIGHUP, and that stays.
+TEST(OutputFile, AnIgnoredSignalStaysIgnored) {
+  const test::Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGHUP, SIG_IGN);
+    OutputFile::remove_on_signals();
+    OutputFile file(folder.path() / "f");
+    ::raise(SIGHUP);
+    file.commit();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(folder.files(), 1u);
+}
+
 // In a process of its own: a file size limit stands for a full disk.
 TEST(OutputFile, AFullDiskLeavesNothingBehind) {
   const test::Folder folder;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -16,6 +17,8 @@
 
 namespace heddle {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 
@@ -59,6 +62,29 @@ std::string summary(const std::string& path, const formats::Written& written, do
                      static_cast<double>(written.bytes_after) * 1e-6 / seconds, written.bits_per_value());
 }
 
+// What is at `output` stays, unless `force` is set. Says so before hours of work, not after.
+OutputFile::Existing expect_free(const std::string& output, bool force) {
+  std::error_code ignored;
+  if (!force && fs::exists(fs::symlink_status(output, ignored)))
+    throw Error("{}: there is such a file already; --force replaces it", output);
+  return force ? OutputFile::Existing::replace : OutputFile::Existing::refuse;
+}
+
+// Not even --force replaces a file that the model is read from, by whatever path or link.
+void expect_no_input(const formats::Checkpoint& checkpoint, const std::string& output) {
+  std::vector<fs::path> inputs;
+  for (const auto& file : checkpoint.files) inputs.push_back(file->path());
+  std::error_code ignored;
+  if (checkpoint.kind == formats::Checkpoint::Kind::safetensors) {  // config.json, the tokenizer and so on
+    const fs::path folder = fs::is_directory(checkpoint.path) ? checkpoint.path : checkpoint.path.parent_path();
+    for (const auto& entry : fs::directory_iterator(folder.empty() ? fs::path(".") : folder))
+      inputs.push_back(entry.path());
+  }
+  for (const fs::path& input : inputs)
+    if (fs::equivalent(input, output, ignored))
+      throw Error("{}: expected another file than those of the model, found {}", output, input.string());
+}
+
 // A folder's metadata has no vocabulary yet.
 formats::Metadata folder_metadata(const formats::Checkpoint& checkpoint, std::ostream& err) {
   formats::Metadata metadata = formats::converted_metadata(checkpoint);
@@ -75,12 +101,14 @@ formats::Metadata folder_metadata(const formats::Checkpoint& checkpoint, std::os
 void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata& metadata,
                  std::optional<formats::FileType> type, const WriteModelOptions& options, std::ostream& out,
                  std::ostream& err) {
+  const OutputFile::Existing existing = expect_free(options.output, options.force);
+  OutputFile::remove_on_signals();
   const auto start = Clock::now();
   formats::Written written;
   {
     ProgressLine line(err);
     written = formats::write_gguf(checkpoint, metadata, type, options.output,
-                                  {options.allow_requantize, options.threads, line.reporter()});
+                                  {options.allow_requantize, options.threads, line.reporter(), existing});
   }
   if (type == formats::FileType::mxfp4 &&
       !metadata.find_integer(fmt::format("{}.expert_count", metadata.string("general.architecture"))).value_or(0))
@@ -96,12 +124,14 @@ void convert_model(const WriteModelOptions& options, std::ostream& out, std::ost
   const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
   if (checkpoint.kind == formats::Checkpoint::Kind::gguf)
     throw Error("{}: is a GGUF file already; heddle quantize changes its type", options.model);
+  expect_no_input(checkpoint, options.output);
   write_model(checkpoint, folder_metadata(checkpoint, err), type, options, out, err);
 }
 
 void quantize_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
   const formats::FileType type = formats::file_type_named(options.type);
   const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
+  expect_no_input(checkpoint, options.output);
   const bool is_gguf = checkpoint.kind == formats::Checkpoint::Kind::gguf;
   write_model(checkpoint, is_gguf ? checkpoint.metadata : folder_metadata(checkpoint, err), type, options, out, err);
 }
@@ -113,11 +143,13 @@ void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::
   }
   if (options.shape.empty() || options.output.empty()) throw Error("synth needs --shape NAME and the file to write");
   const formats::FileType type = formats::file_type_named(options.type);
+  const OutputFile::Existing existing = expect_free(options.output, options.force);
+  OutputFile::remove_on_signals();
   const auto start = Clock::now();
   formats::Written written;
   {
     ProgressLine line(err);
-    written = formats::write_synthetic({options.shape, type, options.seed, line.reporter()}, options.output);
+    written = formats::write_synthetic({options.shape, type, options.seed, line.reporter(), existing}, options.output);
   }
   out << summary(options.output, written, seconds_since(start)) << '\n';
 }
@@ -126,6 +158,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
   std::string types;
   for (formats::FileType type : formats::all_file_types())
     types += (types.empty() ? "" : ", ") + std::string(name(type));
+  const std::string replaces = "Replace a file that is there already";
 
   const auto converted = std::make_shared<WriteModelOptions>();
   converted->type = "auto";
@@ -134,6 +167,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
   convert->add_option("output", converted->output, "The file to write")->required()->type_name("OUT.gguf");
   convert->add_option("--type", converted->type, "auto (as the weights are), or one of " + types)->type_name("TYPE");
   convert->add_option("--threads", converted->threads, "0: all cores")->type_name("N");
+  convert->add_flag("--force", converted->force, replaces);
   convert->callback([converted, &out, &err] { convert_model(*converted, out, err); });
 
   const auto quantized = std::make_shared<WriteModelOptions>();
@@ -145,6 +179,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
   quantize->add_option("--type", quantized->type, "One of " + types)->required()->type_name("TYPE");
   quantize->add_flag("--allow-requantize", quantized->allow_requantize, "Also from weights that are quantised already");
   quantize->add_option("--threads", quantized->threads, "0: all cores")->type_name("N");
+  quantize->add_flag("--force", quantized->force, replaces);
   quantize->callback([quantized, &out, &err] { quantize_model(*quantized, out, err); });
 
   const auto synthetic = std::make_shared<SynthModelOptions>();
@@ -154,6 +189,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
   synth->add_option("--type", synthetic->type, "One of " + types)->type_name("TYPE");
   synth->add_option("--seed", synthetic->seed, "Of the random weights")->type_name("N");
   synth->add_flag("--list", synthetic->list, "The shapes");
+  synth->add_flag("--force", synthetic->force, replaces);
   synth->callback([synthetic, &out, &err] { synthesize_model(*synthetic, out, err); });
 }
 

@@ -16,6 +16,7 @@ struct WriteModelOptions {
   std::string model, output, type;
   bool allow_requantize = false;
   size_t threads = 0;
+  bool force = false;  // replaces a file that is there already, but never one that the model is read from
 };
 
 // A folder of safetensors with its config.json -> a GGUF file. The type "auto" keeps the 16 or 32 bits of the weights.
@@ -28,6 +29,7 @@ struct SynthModelOptions {
   std::string shape, type = "Q4_K_M", output;
   uint64_t seed = 1;
   bool list = false;
+  bool force = false;  // the same
 };
 void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::ostream& err);
 

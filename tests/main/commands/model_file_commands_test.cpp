@@ -2,6 +2,12 @@
 #include "main/commands/model_file_commands.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "main/commands/vocabulary_keys.h"
@@ -98,9 +104,82 @@ TEST(QuantizeCommand, FromAFileOrAFolder) {
   EXPECT_EQ(again.status, 1);
   test::expect_says(again.err, {"blk.0.attn_q.weight is q4_0 already", "--allow-requantize"});
   EXPECT_EQ(heddle({"quantize", small, out.file("q5.gguf"), "--type", "Q5_0", "--allow-requantize"}).status, 0);
-  const auto dense = heddle({"quantize", half, small, "--type", "MXFP4"});
+  const auto dense = heddle({"quantize", half, out.file("mxfp4.gguf"), "--type", "MXFP4"});
   test::expect_says(dense.err, {"a dense model: all its matrices are MXFP4"});
   EXPECT_EQ(heddle({"quantize", half, small}).status, 2);
+}
+
+TEST(QuantizeCommand, ReplacesAFileOnlyByForce) {
+  Folder folder, out;
+  write_folder(folder);
+  const std::string path = out.write("m.gguf", "old").string();
+  const auto expect_stays = [&](const std::vector<std::string>& words) {
+    const auto result = heddle(words);
+    EXPECT_EQ(result.status, 1);
+    test::expect_says(result.err, {path, "there is such a file already; --force replaces it"});
+    EXPECT_EQ(test::contents(path), "old");
+    EXPECT_EQ(out.files(), 1u);
+  };
+  expect_stays({"convert", folder_of(folder), path});
+  expect_stays({"quantize", folder_of(folder), path, "--type", "F16"});
+  expect_stays({"synth", "--shape", "gpt2", path});
+  EXPECT_EQ(heddle({"convert", folder_of(folder), path, "--force"}).status, 0);
+  EXPECT_EQ(formats::open_checkpoint(path).tensor("blk.0.attn_q.weight").format, quant::Format::f32);
+  EXPECT_EQ(heddle({"quantize", folder_of(folder), path, "--type", "F16", "--force"}).status, 0);
+  EXPECT_EQ(formats::open_checkpoint(path).tensor("blk.0.attn_q.weight").format, quant::Format::f16);
+  EXPECT_EQ(out.files(), 1u);
+}
+
+TEST(QuantizeCommand, NeverReplacesItsInput) {
+  Folder folder, out;
+  write_folder(folder);
+  const std::string path = out.file("m.gguf");
+  ASSERT_EQ(heddle({"convert", folder_of(folder), path}).status, 0);
+  const std::string before = test::contents(path);
+  std::filesystem::create_symlink(path, out.file("link.gguf"));
+  std::filesystem::create_hard_link(path, out.file("hard.gguf"));
+  std::filesystem::create_directory(out.file("sub"));
+  for (const std::string name : {"m.gguf", "link.gguf", "hard.gguf", "sub/../m.gguf"}) {
+    for (const std::string force : {"--force", "--allow-requantize"}) {
+      const auto result = heddle({"quantize", path, out.file(name), "--type", "Q8_0", force});
+      EXPECT_EQ(result.status, 1) << name;
+      test::expect_says(result.err, {name, "expected another file than those of the model, found", "m.gguf"});
+    }
+    const auto from = heddle({"quantize", out.file(name), path, "--type", "Q8_0", "--force"});
+    test::expect_says(from.err, {"expected another file than those of the model"});
+  }
+  EXPECT_EQ(test::contents(path), before);
+  for (const std::string name : {"config.json", "model.safetensors"}) {
+    const std::string text = test::contents(folder.file(name));
+    const auto result = heddle({"convert", folder_of(folder), folder.file(name), "--force"});
+    EXPECT_EQ(result.status, 1) << name;
+    test::expect_says(result.err, {name, "expected another file than those of the model"});
+    EXPECT_EQ(test::contents(folder.file(name)), text);
+  }
+}
+
+// In a process of its own, which the signal ends while it writes.
+TEST(SynthCommand, ASignalLeavesNothingBehindSlow) {
+  Folder out;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    heddle({"synth", "--shape", "llama-3.2-1b", "--type", "Q8_0", out.file("m.gguf")});
+    _exit(0);
+  }
+  const auto written = [&] {
+    uint64_t bytes = 0;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator(out.path()))
+      if (const uint64_t size = entry.file_size(gone); !gone) bytes += size;
+    return bytes;
+  };
+  while (written() < 1'000'000 && ::waitpid(child, nullptr, WNOHANG) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_EQ(out.files(), 0u);
 }
 
 TEST(SynthCommand, ListAndErrors) {

@@ -33,9 +33,9 @@ TEST(WeftFormats, FewerBitsCostMoreAndNoMoreThanTheyDidSlow) {
   std::map<std::string, Perplexity> found;
   for (const auto& [type, divergence, perplexity] : most) {
     const std::string file = folder.file("m.gguf");
-    const Result made =
-        heddle({"quantize", weft_folder + "weft-q8_0.gguf", file, "--type", type, "--allow-requantize"});
-    ASSERT_EQ(made.status, 0) << made.err;
+    const Result quantized =
+        heddle({"quantize", weft_folder + "weft-q8_0.gguf", file, "--type", type, "--allow-requantize", "--force"});
+    ASSERT_EQ(quantized.status, 0) << quantized.err;
     PerplexityOptions options{.model = file, .file = "held_out.txt", .other = weft_folder + "weft-q8_0.gguf"};
     options.window = 256;
     options.limit = 2;
