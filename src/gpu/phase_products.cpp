@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "gpu/phases.h"
-#include "kernels/layer/norm_add.h"
+#include "kernels/layer/norm.h"
 #include "kernels/product/gemm.h"
 #include "kernels/product/half_rows.h"
 #include "kernels/product/tile_piece.h"
-#include "kernels/product/tile_unpack.h"
+#include "kernels/product/tile_pack.h"
 
 namespace heddle::gpu {
 

@@ -2,12 +2,10 @@
 // take weights that were unpacked, with small kernels between.
 #include "gpu/phases.h"
 
-#include "kernels/layer/activation.h"
+#include "kernels/spec/functions.h"
 #include "kernels/layer/embedding.h"
-#include "kernels/layer/gate.h"
-#include "kernels/layer/softcap_rows.h"
-#include "kernels/mixture/mix.h"
-#include "kernels/mixture/route.h"
+#include "kernels/layer/elementwise.h"
+#include "kernels/mixture/mixture.h"
 
 namespace heddle::gpu {
 

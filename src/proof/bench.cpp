@@ -76,13 +76,39 @@ double streaming_limit(GpuMachine& machine) {
   return best;
 }
 
+std::vector<ptx::DevicePtr<float>> float_inputs(Machine& m, Random& random, size_t count) {
+  std::vector<float> block = random.normals(std::min<size_t>(count, 1 << 20)), one;
+  while (one.size() < count)
+    one.insert(one.end(), block.begin(), block.begin() + ptrdiff_t(std::min(block.size(), count - one.size())));
+  std::vector<ptx::DevicePtr<float>> all;
+  for (uint32_t i = 0; i < copies(double(count) * 4); ++i) all.push_back(m.put(one));
+  return all;
+}
+
+std::vector<f16> half_inputs(Random& random, size_t count) {
+  std::vector<f16> x(count);
+  std::vector<float> some = random.normals(4099);
+  for (size_t i = 0; i < count; ++i) x[i] = to_f16(some[i % some.size()]);
+  return x;
+}
+
+// Each file with benches appends its own, in a function at its end that is named after it.
+using AddBenches = void(std::vector<Bench>& all);
+AddBenches add_stream_read_benches, add_gemv_benches, add_tile_pack_benches, add_gemm_benches, add_half_rows_benches,
+    add_quantize_q8_1_benches, add_product_benches;
+AddBenches add_attention_benches, add_cluster_attention_benches, add_prompt_attention_benches, add_rope_benches,
+    add_kv_scatter_benches, add_causal_softmax_benches;
+AddBenches add_embedding_benches, add_norm_benches, add_elementwise_benches;
+AddBenches add_argmax_benches, add_sample_benches;
+
 std::vector<Bench> all_benches() {
   std::vector<Bench> all;
-  add_stream_benches(all);
-  add_product_benches(all);
-  add_attention_benches(all);
-  add_prompt_benches(all);
-  add_layer_benches(all);
+  for (AddBenches* add :
+       {add_stream_read_benches, add_gemv_benches, add_tile_pack_benches, add_gemm_benches, add_half_rows_benches,
+        add_quantize_q8_1_benches, add_product_benches, add_attention_benches, add_cluster_attention_benches,
+        add_prompt_attention_benches, add_rope_benches, add_kv_scatter_benches, add_causal_softmax_benches,
+        add_embedding_benches, add_norm_benches, add_elementwise_benches, add_argmax_benches, add_sample_benches})
+    add(all);
   return all;
 }
 

@@ -26,14 +26,30 @@ Timing time(const Bench& bench, GpuMachine& machine, uint64_t seed);
 // How many inputs of so many bytes it takes to fill the L2 cache of any GPU we know of several times.
 uint32_t copies(double bytes);
 
+// Several inputs of `count` normals each, in rotation.
+std::vector<ptx::DevicePtr<float>> float_inputs(Machine& m, Random& random, size_t count);
+// The same as f16. The bits of the inputs matter for the power that a GPU draws, so they are normal numbers.
+std::vector<f16> half_inputs(Random& random, size_t count);
+// A bench of a kernel that reads `count` floats: make(machine, random) gives the other arguments, and set(arguments, x)
+// sets the input.
+template <class Spec, class Make, class Set>
+Bench float_bench(std::string kernel, std::string shape, const Spec& spec, size_t count, double bytes, double flops,
+                  Make make, Set set) {
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto in = float_inputs(m, random, count);
+    const typename Spec::Args args = make(m, random);
+    return [=](Machine& now, uint32_t r) {
+      typename Spec::Args a = args;
+      set(a, in[r % in.size()]);
+      now.launch(spec, a);
+    };
+  };
+  return {std::move(kernel), std::move(shape), std::string(Spec::lowest_target), bytes, flops, prepare};
+}
+
 // Bytes per second that a plain read of memory reaches.
 double streaming_limit(GpuMachine& machine);
 
-void add_stream_benches(std::vector<Bench>& all);
-void add_product_benches(std::vector<Bench>& all);
-void add_attention_benches(std::vector<Bench>& all);
-void add_prompt_benches(std::vector<Bench>& all);
-void add_layer_benches(std::vector<Bench>& all);
 std::vector<Bench> all_benches();
 
 }  // namespace heddle::proof

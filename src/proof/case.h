@@ -83,17 +83,19 @@ struct Case {
   std::string shape;          // "f16 head_dim=128 length=129": unique among the kernel's cases
   std::string lowest_target;  // "sm_75"
   std::function<void(Machine&, Random&, Check&)> run;
+  const char* file = __builtin_FILE();  // where it is written: "src/proof/layer/norm_cases.cpp"
 };
+
+// The lowest target of a spec: launches that are chained need sm_90.
+template <class Spec>
+std::string target_of(const Spec& spec) {
+  return spec.chained ? "sm_90" : std::string(Spec::lowest_target);
+}
 
 // quick: one or two per kernel, for sanitizers of any kind. normal: the sweep of the tests, cheap enough to interpret.
 // full: adds sizes that only a GPU does in reasonable time.
 enum class Sweep { quick, normal, full };
 
-// One function per family, each in its own file: appends its cases.
-void add_layer_cases(Sweep sweep, std::vector<Case>& cases);
-void add_product_cases(Sweep sweep, std::vector<Case>& cases);
-void add_stream_cases(Sweep sweep, std::vector<Case>& cases);
-void add_attention_cases(Sweep sweep, std::vector<Case>& cases);
 std::vector<Case> all_cases(Sweep sweep);
 
 // Runs one case on a cleared machine; exceptions become failures. The inputs follow from the seed and the case's names.

@@ -1,5 +1,6 @@
 // Traffic with memory: typed addresses, loads and stores, atomics, fences. Every function here is one access.
 #pragma once
+#include "base/error.h"
 #include "ptx/convert.h"
 
 namespace heddle::ptx {
@@ -195,6 +196,25 @@ void reduce(Atomic what, Ptr<T, S> p, Arg<std::type_identity_t<T>> v, Sync sync 
                       .scope = sync.scope,
                       .atomic = what},
                      v.loc);
+}
+
+// Loads and stores of 1, 2 or 4 neighbours in one access, where the width is a field of the spec.
+template <class T, Space S>
+requires(sizeof(T) <= 4) std::vector<Val<Loaded<T>>> load_wide(Ptr<T, S> p, uint32_t width, Access how = {},
+                                                               Loc loc = Loc::current()) {
+  check(width == 1 || width == 2 || width == 4, "an access is 1, 2 or 4 values");
+  auto list = [](const auto& v) { return std::vector(v.begin(), v.end()); };
+  if (width == 1) return {load(p, how, loc)};
+  return width == 2 ? list(load_vec<2>(p, how, loc)) : list(load_vec<4>(p, how, loc));
+}
+
+template <class T, Space S>
+requires(sizeof(T) <= 4) void store_wide(Ptr<T, S> p, const std::vector<Val<T>>& v, Access how = {},
+                                         Loc loc = Loc::current()) {
+  check(v.size() == 1 || v.size() == 2 || v.size() == 4, "an access is 1, 2 or 4 values");
+  if (v.size() == 1) return store(p, Arg<T>(v[0], loc), how);
+  if (v.size() == 2) return store_vec(p, Vec<T, 2>{v[0], v[1]}, how, loc);
+  store_vec(p, Vec<T, 4>{v[0], v[1], v[2], v[3]}, how, loc);
 }
 
 }  // namespace heddle::ptx

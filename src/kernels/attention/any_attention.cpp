@@ -2,10 +2,10 @@
 // together, and are merged at the end. A lane has every 32nd piece of a head.
 #include "kernels/attention/any_attention.h"
 
-#include "kernels/attention/attention_score.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/attention/kv_q8.h"
 #include "kernels/attention/online_softmax.h"
-#include "kernels/attention/paged_rows.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -154,5 +154,7 @@ Grid AnyAttention::grid(const Args& args) const {
   if (args.heads > 65535) throw Error("{}: {} heads, 65535 at most", name, args.heads);
   return {.x = args.rows ? args.rows : 1, .y = args.heads};
 }
+
+void add_any_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<AnyAttention>()); }
 
 }  // namespace heddle::kernels

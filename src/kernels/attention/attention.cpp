@@ -2,10 +2,10 @@
 // time; each such group has its own softmax, and groups, warps and blocks are merged at the end.
 #include "kernels/attention/attention.h"
 
-#include "kernels/attention/attention_score.h"
 #include "kernels/attention/online_softmax.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
-#include "kernels/spec/wide.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 
@@ -213,6 +213,23 @@ Grid FlashDecodingReduce::grid(const Args& args) const {
     throw Error("{}: {} heads and {} sequences, but there must be 1 or more and at most 65535", name, args.heads,
                 args.sequences);
   return {.x = args.heads, .y = args.sequences ? args.sequences : 1};
+}
+
+void add_attention_kernels(std::vector<Entry>& all) {
+  auto add = [&](std::string_view name, std::string_view summary, const Attention& spec) {
+    all.push_back(preset(name, summary, spec));
+  };
+  add("incremental_attention", "attention of one token, one warp per head", {});
+  add("incremental_attention_indirect", "the same, the length in device memory", {.length = length_indirect});
+  add("multi_warp_attention", "attention of one token, several warps per head", {.warps = 8});
+  add("multi_warp_attention_indirect", "the same, the length in device memory",
+      {.length = length_indirect, .warps = 8});
+  add("batched_incremental_attention", "attention of one token for each of several sequences",
+      {.layout = kv_batched, .length = length_indirect, .warps = 4});
+  add("paged_attention", "the same over a cache in pages", {.layout = kv_paged, .length = length_indirect, .warps = 4});
+  add("flash_decoding_chunk", "attention with the positions split over blocks, for flash_decoding_reduce",
+      {.length = length_indirect, .warps = 4, .split = 1});
+  all.push_back(entry<FlashDecodingReduce>());
 }
 
 }  // namespace heddle::kernels

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention_score.h"
 #include "kernels/attention/kv_q8.h"
 #include "kernels/attention/online_softmax.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -604,5 +604,7 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
   if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
   return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
 }
+
+void add_cluster_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<ClusterAttention>()); }
 
 }  // namespace heddle::kernels

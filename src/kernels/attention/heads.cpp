@@ -3,8 +3,9 @@
 // time, because a scale needs all of them.
 #include "kernels/attention/heads.h"
 
+#include "kernels/attention/kv_cache.h"
 #include "kernels/attention/kv_q8.h"
-#include "kernels/attention/paged_rows.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 #include "kernels/spec/functions.h"
 
@@ -167,5 +168,7 @@ Grid Heads::grid(const Args& args) const {
   if (blocks > 65535) throw Error("{}: {} heads, {} at most", name, units, 65535 * warps_of_heads);
   return {.x = args.rows ? args.rows : 1, .y = uint32_t(blocks)};
 }
+
+void add_heads_kernels(std::vector<Entry>& all) { all.push_back(entry<Heads>()); }
 
 }  // namespace heddle::kernels

@@ -4,7 +4,7 @@
 
 #include "base/f16.h"
 #include "kernels/attention/kv_cache.h"
-#include "kernels/layer/row_norm.h"
+#include "kernels/layer/norm.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {

@@ -1,6 +1,7 @@
 // KV scatter: a block takes one row and 128 times four values of it, K and V alike.
 #include "kernels/attention/kv_scatter.h"
 
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -56,5 +57,7 @@ Grid KvScatter::grid(const Args& args) const {
   if (blocks > 65535) throw Error("kv_scatter: {} values per row, {} at most", values, 65535u * threads * 4);
   return {.x = args.rows ? args.rows : 1, .y = blocks ? uint32_t(blocks) : 1};
 }
+
+void add_kv_scatter_kernels(std::vector<Entry>& all) { all.push_back(entry<KvScatter>()); }
 
 }  // namespace heddle::kernels

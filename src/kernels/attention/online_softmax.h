@@ -3,10 +3,23 @@
 // one ex2.
 #pragma once
 #include <limits>
+#include <numbers>
 
+#include "kernels/spec/functions.h"
 #include "ptx/warp.h"
 
 namespace heddle::kernels {
+
+// From the product of q and k to the score of a position in base 2: scale, soft-cap, and log2(e).
+struct Score {
+  ptx::F32 q_factor;  // what q is multiplied with first
+  ptx::F32 cap{};     // of the result, in base 2; empty: no cap
+  Score(ptx::F32 scale) : q_factor(scale * float(std::numbers::log2e)) {}
+  Score(ptx::F32 scale, ptx::F32 soft_cap) : q_factor(scale / soft_cap), cap(soft_cap * float(std::numbers::log2e)) {}
+
+  // From the product with q times q_factor.
+  ptx::F32 of(ptx::F32 product) const { return cap.rec ? tanh(product) * cap : product; }
+};
 
 struct OnlineSoftmax {
   // The largest score of no positions. Finite, so that no difference of two of them is a NaN.

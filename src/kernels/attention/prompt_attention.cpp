@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention_score.h"
 #include "kernels/attention/kv_q8.h"
 #include "kernels/attention/online_softmax.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -455,5 +455,7 @@ uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t hea
     splits *= 2;
   return splits;
 }
+
+void add_prompt_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<PromptAttention>()); }
 
 }  // namespace heddle::kernels

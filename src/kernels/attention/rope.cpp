@@ -1,6 +1,7 @@
 // RoPE: a block takes one token and as many (head, pair) as it has threads.
 #include "kernels/attention/rope.h"
 
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 #include "kernels/spec/functions.h"
 
@@ -69,5 +70,7 @@ Grid Rope::grid(const Args& args) const {
   if (blocks > 65535) throw Error("rope: {} pairs per token, {} at most", items, uint64_t(65535) * threads);
   return {.x = args.tokens ? args.tokens : 1, .y = blocks ? uint32_t(blocks) : 1};
 }
+
+void add_rope_kernels(std::vector<Entry>& all) { all.push_back(entry<Rope>()); }
 
 }  // namespace heddle::kernels

@@ -7,11 +7,37 @@
 #pragma once
 #include <array>
 
+#include "base/error.h"
 #include "kernels/format/block_bytes.h"
-#include "kernels/format/codebook.h"
+#include "ptx/code.h"
 #include "quant/format.h"
 
 namespace heddle::kernels {
+
+// The codebook of a format whose quants name entries of one, where kernels look entries up: in constant memory, where
+// lanes that look up different entries wait for each other, or in a copy in shared memory.
+class Codebook {
+ public:
+  Codebook() = default;
+  explicit Codebook(ptx::Constant<uint32_t> words) : constant_(words) {}
+  explicit Codebook(ptx::Shared<uint32_t> words) : shared_(words), in_shared_(true) {}
+  explicit operator bool() const { return in_shared_ || constant_.base.rec; }
+
+  // Entries of 32 bits, of 64 and of 16.
+  ptx::U32 word(ptx::U32 index) const { return in_shared_ ? load(shared_ + index) : load(constant_ + index); }
+  ptx::Vec<uint32_t, 2> pair(ptx::U32 index) const {
+    return in_shared_ ? ptx::load_vec<2>(shared_ + (index << 1u)) : ptx::load_vec<2>(constant_ + (index << 1u));
+  }
+  ptx::U32 half(ptx::U32 index) const {
+    return ptx::to<uint32_t>(in_shared_ ? load(shared_.as<uint16_t>() + index)
+                                        : load(constant_.as<uint16_t>() + index));
+  }
+
+ private:
+  ptx::Constant<uint32_t> constant_{};
+  ptx::Shared<uint32_t> shared_{};
+  bool in_shared_ = false;
+};
 
 // Which values of a block a lane takes.
 struct Lane {
@@ -103,5 +129,29 @@ inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {
 // The f16 in the low or high half of a word.
 inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }
 inline ptx::F32 high_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[1]); }
+
+// Weights that are floats already: f32, f16, bf16.
+// 2, 4 or 16 bytes at an address that is a multiple of that, as they are.
+inline std::vector<ptx::U32> load_floats(ptx::Global<uint8_t> at, uint32_t bytes, ptx::Access how,
+                                         ptx::Loc loc = ptx::Loc::current()) {
+  if (bytes == 2) return {load_half(at, how, loc)};
+  return load_words(at, bytes / 4, bytes, how, loc);
+}
+
+// The values in `bytes` of such words.
+inline std::vector<ptx::F32> decode_floats(quant::Format format, const std::vector<ptx::U32>& words, uint32_t bytes) {
+  check(quant::is_float(format), "f32, f16 or bf16");
+  std::vector<ptx::F32> values;
+  for (ptx::U32 w : words) {
+    if (format == quant::Format::f32) {
+      values.push_back(ptx::bitcast<float>(w));
+      continue;
+    }
+    for (uint32_t half = 0; half < (bytes == 2 ? 1u : 2u); ++half)
+      values.push_back(format == quant::Format::f16 ? to_f32(ptx::unpack<f16>(w)[half])
+                                                    : ptx::bitcast<float>(half ? w & 0xffff0000u : w << 16u));
+  }
+  return values;
+}
 
 }  // namespace heddle::kernels

@@ -1,7 +1,9 @@
 // The formats that kernels read. quant/ knows more: f64 and integers, which a file may hold too.
 #pragma once
 #include <array>
+#include <span>
 
+#include "kernels/spec/field.h"
 #include "quant/format.h"
 
 namespace heddle::kernels {
@@ -21,5 +23,16 @@ inline constexpr std::array gemv_formats{
     quant::Format::q4_1, quant::Format::q5_0,   quant::Format::q5_1,   quant::Format::q8_0,
     quant::Format::q2_k, quant::Format::q3_k,   quant::Format::q4_k,   quant::Format::q5_k,
     quant::Format::q6_k, quant::Format::iq4_nl, quant::Format::iq4_xs, quant::Format::mxfp4};
+
+// The field `format` of a spec: a quant::Format by its name.
+inline Allowed weight_formats(std::span<const quant::Format> formats = known_formats) {
+  Allowed a;
+  for (quant::Format f : formats) {
+    a.values.push_back(uint32_t(f));
+    a.names.emplace_back(quant::name(f));
+  }
+  a.other_name = [](uint32_t v) { return v < quant::format_count ? quant::name(quant::Format(v)) : ""; };
+  return a;
+}
 
 }  // namespace heddle::kernels

@@ -2,6 +2,7 @@
 #include "kernels/layer/embedding.h"
 
 #include "kernels/product/tile_piece.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -79,5 +80,7 @@ Grid Embedding::grid(const Args& args) const {
   if (args.vocabulary == 0 && args.tokens) throw Error("embedding: {} tokens, but a vocabulary of 0", args.tokens);
   return {.x = args.tokens ? args.tokens : 1};  // a grid of nothing cannot be launched
 }
+
+void add_embedding_kernels(std::vector<Entry>& all) { all.push_back(entry<Embedding>()); }
 
 }  // namespace heddle::kernels

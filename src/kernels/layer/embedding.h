@@ -2,7 +2,7 @@
 #pragma once
 #include <compare>
 
-#include "kernels/format/format_field.h"
+#include "kernels/format/known_formats.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {

@@ -1,9 +1,9 @@
 // RMSNorm and LayerNorm: the passes after the first read the row out of L1 or L2 (a row of 8192 f32 is 32 KB).
 #include "kernels/layer/norm.h"
 
-#include "kernels/layer/row_norm.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
-#include "kernels/spec/wide.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 
@@ -79,5 +79,39 @@ Kernel LayerNorm::build() const {
 }
 
 Grid LayerNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
+
+// The row of y is read once more for what is added: it comes out of L1.
+Kernel NormAdd::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows), [&] {
+    const U64 start = mul_wide(row, cols);
+    const auto h = k.arg(&Args::h) + start, y = k.arg(&Args::y) + start;
+    auto each = [&](auto&& f) { k.loop(k.thread(), cols, threads, [&](U32 i) { f(load(y + i)); }); };
+    auto sum = [&](F32 v) { return block_sum(k, v); };
+    const RowNorm made = row_norm(k, norm, cols, k.arg(&Args::epsilon), each, sum);
+    k.loop(k.thread(), cols, threads, [&](U32 i) {
+      F32 v = made.of(load(y + i));
+      if (norm != norm_none) v = v * load(k.arg(&Args::weight) + i, {.nc = true});
+      if (bias) v = v + load(k.arg(&Args::bias) + i, {.nc = true});
+      store(h + i, fma(v, k.arg(&Args::scale), load(h + i)));
+    });
+  });
+  return k.finish();
+}
+
+Grid NormAdd::grid(const Args& args) const {
+  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
+  return {.x = args.rows ? args.rows : 1};
+}
+
+void add_norm_kernels(std::vector<Entry>& all) {
+  all.push_back(entry<RmsNorm>());
+  all.push_back(entry<LayerNorm>());
+  all.push_back(entry<NormAdd>());
+}
 
 }  // namespace heddle::kernels

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -281,5 +282,7 @@ Gemm gemm_choice(uint32_t m, uint32_t n, uint32_t k, uint32_t sms, uint32_t shar
   if (!best) throw Error("gemm: no tile fits {} bytes of shared memory", shared_bytes);
   return *best;
 }
+
+void add_gemm_kernels(std::vector<Entry>& all) { all.push_back(entry<Gemm>()); }
 
 }  // namespace heddle::kernels

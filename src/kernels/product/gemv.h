@@ -2,7 +2,7 @@
 #pragma once
 #include <compare>
 
-#include "kernels/format/format_field.h"
+#include "kernels/format/known_formats.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
@@ -61,5 +61,12 @@ struct Gemv {
 
   quant::Format weights() const { return quant::Format(format); }
 };
+
+// Points of gemv's design space that have names of their own.
+struct GemvPreset {
+  std::string name, summary;
+  Gemv spec;
+};
+const std::vector<GemvPreset>& gemv_presets();
 
 }  // namespace heddle::kernels

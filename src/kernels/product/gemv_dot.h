@@ -1,8 +1,129 @@
 // The dot products of one step of a gemv: what a lane has read of the weights with its values of x.
 #pragma once
-#include "kernels/product/gemv_x.h"
+#include "kernels/format/block_bytes.h"
+#include "kernels/format/block_format.h"
+#include "kernels/product/gemv.h"
+#include "quant/q8_1.h"
 
 namespace heddle::kernels {
+
+// The weights of a gemv as a lane sees them: a row is cut into steps of 32 pieces, one for each lane of a warp. Block
+// formats and floats look the same from outside.
+class GemvWeights {
+ public:
+  explicit GemvWeights(const Gemv& spec)
+      : format(spec.weights()),
+        blocks(quant::is_float(format) ? nullptr : &block_format(format)),
+        load_bytes(spec.load),
+        narrow(blocks && spec.load == 4),
+        shuffled(spec.scales == Gemv::shuffled) {}
+
+  const quant::Format format;
+  const BlockFormat* const blocks;  // null for floats
+  const uint32_t load_bytes;
+  const bool narrow, shuffled;
+
+  uint32_t values_of_float_load() const { return load_bytes / quant::block_bytes(format); }
+  uint32_t values_per_lane() const { return !blocks ? values_of_float_load() : narrow ? 8 : 32; }
+  uint32_t step_values() const { return 32 * values_per_lane(); }
+  uint32_t lanes_per_block() const { return blocks ? blocks->values / values_per_lane() : 1; }
+  uint32_t block_values() const { return blocks ? blocks->values : values_of_float_load(); }
+  uint32_t block_bytes() const { return blocks ? blocks->bytes : load_bytes; }
+  uint32_t step_bytes() const { return 32 / lanes_per_block() * block_bytes(); }
+
+  // For a lane of the warp: where its block begins, and where in the block its (first) run of values does.
+  struct Place {
+    ptx::U32 index;  // of the lane
+    Lane lane;       // for block formats
+    ptx::U32 block;  // of those the warp has in work
+    ptx::U32 first;
+  };
+  Place place(ptx::Code& k) const;
+
+  // What a lane reads of the block at `at`. A stream that is read once leaves L1 to x, unless its blocks are so badly
+  // aligned that several accesses meet in a sector.
+  Raw load(ptx::Code& k, ptx::Global<uint8_t> at, const Place& place) const;
+
+ private:
+  std::vector<ptx::U32> load_head(ptx::Code& k, ptx::Global<uint8_t> at, const Place& place, ptx::Access how) const;
+};
+
+// The activations of a gemv: where a lane's values are, for f32 in global or shared memory and for q8_1. Only the place
+// in the first column is kept; that of column c is one instruction away, where pointers to eight columns would take
+// half of the registers.
+// From a column to the next: known while building, or an argument.
+struct GemvStride {
+  uint32_t known = 0;
+  ptx::U32 given{};  // empty: known
+
+  template <class T, ptx::Space S>
+  ptx::Ptr<T, S> column(ptx::Ptr<T, S> first, uint32_t c) const {
+    if (c == 0) return first;
+    if (!given.rec) return first.offset(int64_t(c) * known);
+    if constexpr (sizeof(typename ptx::Ptr<T, S>::Address) == 8)
+      return {mad_wide(given, uint32_t(sizeof(T)) * c, first.base), first.bytes};
+    else
+      return {mad(given, uint32_t(sizeof(T)) * c, first.base), first.bytes};
+  }
+};
+
+// a where p holds, else b.
+template <class T, ptx::Space S>
+ptx::Ptr<T, S> choose(ptx::Pred p, ptx::Ptr<T, S> a, ptx::Ptr<T, S> b) {
+  return {select(p, a.address(), b.address())};
+}
+
+// f32. In shared memory 4 floats are left free after each 32, so that lanes whose runs are 16 or 32 values apart do not
+// all meet in the same banks.
+template <ptx::Space S>
+struct GemvFloats {
+  ptx::Ptr<float, S> first;
+  GemvStride stride;
+  bool padded = false;
+
+  // Where value v is; for constants v: a multiple of 32, or less than 32 with nothing carried into the next 32.
+  uint32_t spread(uint32_t v) const { return padded ? v / 32 * 36 + v % 32 : v; }
+  ptx::U32 spread(ptx::U32 v) const { return padded ? v + (v >> 5u) * 4u : v; }
+
+  GemvFloats at(ptx::U32 value) const { return {first + spread(value), stride, padded}; }
+  GemvFloats or_else(ptx::Pred here, const GemvFloats& other) const {
+    return {choose(here, first, other.first), stride, padded};
+  }
+  ptx::Ptr<float, S> column(uint32_t c) const { return stride.column(first, c); }
+  // n neighbours of column c, from `value` on.
+  std::vector<ptx::F32> load(uint32_t c, uint32_t value, uint32_t n) const {
+    auto from = column(c).offset(spread(value));
+    if (n == 1) return {ptx::load(from)};
+    std::vector<ptx::F32> v;
+    if (n == 2)
+      for (auto f : ptx::load_vec<2>(from)) v.push_back(f);
+    for (uint32_t i = 0; i + 4 <= n; i += 4)
+      for (auto f : ptx::load_vec<4>(from.offset(i))) v.push_back(f);
+    return v;
+  }
+};
+
+// q8_1: the int8 and the pairs {d, s} are planes of their own.
+struct GemvQ8 {
+  ptx::Global<uint8_t> quants, pairs;
+  GemvStride stride;  // bytes
+
+  GemvQ8 at(ptx::U32 value) const { return {quants + value, pairs + (value >> 5u) * 4u, stride}; }
+  GemvQ8 or_else(ptx::Pred here, const GemvQ8& other) const {
+    return {choose(here, quants, other.quants), choose(here, pairs, other.pairs), stride};
+  }
+  // One word, or four where they are 16-byte aligned.
+  std::vector<ptx::U32> load(uint32_t c, uint32_t value, uint32_t words) const {
+    return load_words(stride.column(quants, c).offset(value), words, 4 * words, {});
+  }
+  struct Pair {
+    ptx::F32 d, s;
+  };
+  Pair pair(uint32_t c, uint32_t value) const {
+    ptx::U32 word = ptx::load(stride.column(pairs, c).offset(value / 32 * 4).as<uint32_t>());
+    return {low_f16(word), high_f16(word)};
+  }
+};
 
 // Running sums of `rows` rows for `columns` columns.
 struct GemvSums {

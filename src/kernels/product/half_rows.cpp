@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
-#include "kernels/spec/wide.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 
@@ -170,5 +171,7 @@ HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld) {
     throw Error("half_rows: rows of {} are too long with vec = {}", ld, spec.vec);
   return spec;
 }
+
+void add_half_rows_kernels(std::vector<Entry>& all) { all.push_back(entry<HalfRows>()); }
 
 }  // namespace heddle::kernels

@@ -8,6 +8,7 @@
 #include "kernels/product/half_rows.h"
 #include "kernels/product/product_out.h"
 #include "kernels/product/tile_piece.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 #include "ptx/async.h"
 #include "ptx/matrix.h"
@@ -318,5 +319,7 @@ MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t co
     }
   throw Error("mma_product: {} vectors of {} values do not fit", vectors, cols);
 }
+
+void add_mma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<MmaProduct>()); }
 
 }  // namespace heddle::kernels

@@ -7,6 +7,7 @@
 
 #include "kernels/product/product_out.h"
 #include "kernels/product/product_x.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 #include "ptx/async.h"
 
@@ -310,5 +311,7 @@ Grid Product::grid(const Args& args) const {
     throw Error("product: {} vectors, {} for each x", args.vectors, args.x_share);
   return {.x = args.blocks, .y = experts ? std::max(args.vectors, 1u) : 1};
 }
+
+void add_product_kernels(std::vector<Entry>& all) { all.push_back(entry<Product>()); }
 
 }  // namespace heddle::kernels

@@ -3,9 +3,9 @@
 #pragma once
 #include <compare>
 
-#include "kernels/format/format_field.h"
-#include "kernels/layer/activation.h"
+#include "kernels/format/known_formats.h"
 #include "kernels/product/tile.h"
+#include "kernels/spec/functions.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {

@@ -1,6 +1,8 @@
 // Blocks take turns over memory: each round of the grid is one contiguous piece, a thread's loads a block apart.
 #include "kernels/product/stream_read.h"
 
+#include "kernels/spec/catalog.h"
+
 namespace heddle::kernels {
 
 using namespace ptx;
@@ -42,5 +44,7 @@ Grid StreamRead::grid(const Args& args) const {
   if (args.blocks == 0) throw Error("stream_read: a grid of 0 blocks");
   return {.x = args.blocks};
 }
+
+void add_stream_read_kernels(std::vector<Entry>& all) { all.push_back(entry<StreamRead>()); }
 
 }  // namespace heddle::kernels

@@ -2,7 +2,7 @@
 #include "kernels/product/tile_piece.h"
 
 #include "base/error.h"
-#include "kernels/format/floats.h"
+#include "kernels/format/block_format.h"
 
 namespace heddle::kernels {
 

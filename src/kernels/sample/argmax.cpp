@@ -1,9 +1,10 @@
 // Argmax in one launch: blocks join through an atomic maximum of (value, index) keys.
 #include "kernels/sample/argmax.h"
 
-#include "kernels/sample/argmax_key.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
-#include "kernels/spec/wide.h"
+#include "kernels/spec/reduce.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 
@@ -51,5 +52,7 @@ Grid Argmax::grid(const Args& args) const {
   if (args.cols > ~0u - per_block) throw Error("argmax: {} columns, {} at most", args.cols, ~0u - per_block);
   return {.x = args.cols / per_block + (args.cols % per_block != 0), .y = args.rows ? args.rows : 1};
 }
+
+void add_argmax_kernels(std::vector<Entry>& all) { all.push_back(entry<Argmax>()); }
 
 }  // namespace heddle::kernels

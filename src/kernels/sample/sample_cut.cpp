@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/sample/sample_weight.h"
+#include "kernels/sample/sample_math.h"
 
 namespace heddle::kernels {
 

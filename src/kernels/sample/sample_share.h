@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "kernels/spec/reduce.h"
-#include "kernels/spec/wide.h"
 #include "ptx/async.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 

@@ -1,8 +1,9 @@
 // Threads take rows; the number of the step is written last.
 #include "kernels/sample/step_advance.h"
 
-#include "kernels/attention/paged_rows.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/sample/sample.h"
+#include "kernels/spec/catalog.h"
 #include "kernels/spec/chain.h"
 
 namespace heddle::kernels {
@@ -50,5 +51,7 @@ Grid StepAdvance::grid(const Args& args) const {
   if (args.rows > (1u << 24)) throw Error("{}: {} rows, {} at most", name, args.rows, 1u << 24);
   return {.x = 1};
 }
+
+void add_step_advance_kernels(std::vector<Entry>& all) { all.push_back(entry<StepAdvance>()); }
 
 }  // namespace heddle::kernels

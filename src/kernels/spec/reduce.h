@@ -1,6 +1,8 @@
 // What the threads of a warp or block find out together, beyond the sums and maxima of ptx/warp.h: 64-bit maxima and
 // running sums, the softmax's maximum and sum, and floats as integers of the same order.
 #pragma once
+#include <limits>
+
 #include "kernels/spec/functions.h"
 #include "ptx/warp.h"
 
@@ -100,5 +102,17 @@ struct MaxAndSum {
   static constexpr float nothing = -0x1.fffffep127f;  // finite, so that nothing - nothing is 0
   ptx::Var<float> max, sum;
 };
+
+// A value and its index as one number, whose maximum is the first of the largest values.
+// -infinity is 0, below all others; NaN and +infinity are above all. -0 counts as +0.
+inline ptx::U64 argmax_key(ptx::F32 v, ptx::U32 index) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  ptx::U64 key = ptx::pack<uint64_t>(~index, ordered_bits(v + 0.0f));
+  key = select(v > -infinity, key, uint64_t(0));
+  return select(v < infinity, key, uint64_t(~0u) << 32);
+}
+// ~0 if the maximum is not a number that can be picked.
+inline ptx::U32 argmax_index(ptx::U64 key) { return ~to<uint32_t>(key); }
+inline ptx::F32 argmax_value(ptx::U64 key) { return float_of_ordered(ptx::unpack<uint32_t>(key)[1]); }
 
 }  // namespace heddle::kernels

@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "kernels/attention/any_attention.h"
-#include "proof/attention/kv_rows.h"
-#include "proof/attention/page_table.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/attention/paged_cache.h"
+#include "proof/case.h"
 
 namespace heddle::proof {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "base/rope_frequencies.h"
 #include "kernels/attention/heads.h"
-#include "proof/attention/page_table.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/attention/paged_cache.h"
+#include "proof/case.h"
 #include "quant/kv_q8.h"
 
 namespace heddle::proof {

@@ -1,6 +1,6 @@
 // Cases of the KV scatter: the whole cache is compared, so that a write to a wrong place shows.
 #include "kernels/attention/kv_scatter.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
 namespace {
@@ -161,6 +161,36 @@ void add_kv_scatter_cases(Sweep sweep, std::vector<Case>& cases) {
     }
   if (sweep == Sweep::normal) return;
   cases.push_back(far_scatter());
+}
+
+void add_kv_scatter_benches(std::vector<Bench>& all) {
+  constexpr uint32_t kv_heads = 8, dim = 128, max_len = 1024;
+  for (uint32_t sequences : {1u, 64u}) {
+    const double n = double(sequences) * kv_heads * dim;
+    all.push_back(float_bench(
+        "kv_scatter", fmt::format("{} sequences, 8 heads of 128", sequences), KvScatter{.chained = 1}, size_t(n) * 2,
+        n * 12, 0,
+        [=](Machine& m, Random&) {
+          std::vector<uint64_t> k, v;
+          for (uint32_t i = 0; i < sequences; ++i) {
+            k.push_back(m.poisoned<f16>(size_t(kv_heads) * max_len * dim).address);
+            v.push_back(m.poisoned<f16>(size_t(kv_heads) * max_len * dim).address);
+          }
+          KvScatter::Args a{};
+          a.k_base = m.put(k);
+          a.v_base = m.put(v);
+          a.positions = m.put(std::vector<int32_t>(sequences, 512));
+          a.rows = sequences;
+          a.kv_heads = kv_heads;
+          a.k_stride = a.v_stride = kv_heads * dim;
+          a.max_len = max_len;
+          return a;
+        },
+        [=](KvScatter::Args& a, ptx::DevicePtr<float> x) {
+          a.k_new = x;
+          a.v_new.address = x.address + uint64_t(n) * sizeof(float);
+        }));
+  }
 }
 
 }  // namespace heddle::proof

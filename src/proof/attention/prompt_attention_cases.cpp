@@ -1,17 +1,16 @@
 // Cases of prompt_attention. What must not be read (positions behind the last token or before the first one's window,
 // pages of nobody) is NaN, and table entries of pages that do not exist are wild, so that reading them shows.
-#include "proof/attention/prompt_attention_cases.h"
-
 #include <algorithm>
 #include <limits>
 #include <numbers>
 #include <numeric>
 
 #include "kernels/attention/prompt_attention.h"
-#include "proof/attention/kv_rows.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/attention/paged_cache.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
+
 namespace {
 
 using kernels::PromptAttention;
@@ -213,6 +212,49 @@ Case prompt(PromptAttention spec, const PromptShape& shape) {
   return {"prompt_attention", field_text(spec) + " " + shape.text(), spec.splits > 1 ? "sm_90" : target_of(spec), run};
 }
 
+// The last `rows` tokens of `length`, 32 heads over 8 kv heads.
+Bench attention(uint32_t head_dim, uint32_t length, uint32_t rows, uint32_t exact_q) {
+  constexpr uint32_t heads = 32, kv_heads = 8, page = 64;
+  kernels::PromptAttention spec = kernels::prompt_choice(head_dim, rows, exact_q);
+  spec.chained = 1;
+  const double seen = double(rows) * (length - (rows - 1) / 2.0);
+  const double bytes = 4.0 * length * kv_heads * head_dim + 8.0 * rows * heads * head_dim;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const uint32_t pages = (length + page - 1) / page, width = heads * head_dim;
+    std::vector<int32_t> table(pages);
+    for (uint32_t i = 0; i < pages; ++i) table[i] = int32_t(pages - 1 - i);
+    std::vector<kernels::PromptTile> tiles;
+    for (uint32_t r = 0; r < rows; r += spec.queries)
+      tiles.push_back({0, r, std::min(spec.queries, rows - r), length - rows + r});
+    auto cache = [&] {
+      return ptx::DevicePtr<uint8_t>{m.put(half_inputs(random, size_t(pages) * page * kv_heads * head_dim)).address};
+    };
+    const kernels::PromptAttention::Args args{.out = m.poisoned<float>(size_t(rows) * width),
+                                              .q = m.put(random.normals(size_t(rows) * width)),
+                                              .k = cache(),
+                                              .v = cache(),
+                                              .table = m.put(table),
+                                              .tiles = m.put(tiles),
+                                              .tile_count = uint32_t(tiles.size()),
+                                              .heads = heads,
+                                              .kv_heads = kv_heads,
+                                              .q_stride = width,
+                                              .out_stride = width,
+                                              .page_size = page,
+                                              .table_stride = pages,
+                                              .window = 0,
+                                              .scale = 1 / std::sqrt(float(head_dim)),
+                                              .softcap = 0};
+    return [=](Machine& now, uint32_t) { now.launch(spec, args); };
+  };
+  return {"prompt_attention",
+          fmt::format("{} of {} tokens, 32 heads of {}{}", rows, length, head_dim, exact_q ? ", exact q" : ""),
+          "sm_90",
+          bytes,
+          4.0 * seen * heads * head_dim,
+          prepare};
+}
+
 }  // namespace
 
 void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -311,6 +353,14 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
   add(kernels::prompt_choice(256, 1000, 1),
       {.heads = 4, .pieces = {{1000, 1000}}, .window = 600, .softcap = 50, .size = 5});
+}
+
+void add_prompt_attention_benches(std::vector<Bench>& all) {
+  for (uint32_t exact_q : {0u, 1u}) {
+    for (uint32_t length : {512u, 2048u, 8192u}) all.push_back(attention(128, length, length, exact_q));
+    all.push_back(attention(128, 8192, 512, exact_q));
+  }
+  for (uint32_t dim : {64u, 80u, 256u}) all.push_back(attention(dim, 4096, 4096, 0));
 }
 
 }  // namespace heddle::proof

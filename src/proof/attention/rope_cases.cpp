@@ -1,7 +1,9 @@
 // Cases of RoPE: against f64 angles computed from the frequencies, not from the kernel's table.
+#include <numeric>
+
 #include "base/rope_frequencies.h"
 #include "kernels/attention/rope.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
 namespace {
@@ -118,6 +120,39 @@ void add_rope_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(rope({}, scaled, "factors", table));
   if (sweep == Sweep::normal) return;
   cases.push_back(rope({}, {.tokens = 1000, .q_heads = 32, .k_heads = 8, .head_dim = 128, .rotary_dim = 128}));
+}
+
+void add_rope_benches(std::vector<Bench>& all) {
+  constexpr uint32_t q_heads = 32, k_heads = 8, dim = 128, stride = (q_heads + k_heads) * dim;
+  for (uint32_t tokens : {1u, 512u}) {
+    const double n = double(tokens) * stride;
+    all.push_back(float_bench(
+        "rope", fmt::format("{} tokens, 32 + 8 heads of 128", tokens), Rope{.chained = 1}, size_t(n), n * 8, n * 3,
+        [=](Machine& m, Random&) {
+          std::vector<int32_t> positions(tokens);
+          std::iota(positions.begin(), positions.end(), 0);
+          const auto out = m.poisoned<float>(size_t(n));
+          return Rope::Args{.q_out = out,
+                            .q = {},
+                            .k_out = {out.address + q_heads * dim * sizeof(float)},
+                            .k = {},
+                            .positions = m.put(positions),
+                            .turns = m.put(rope_frequencies(dim, 10000).turns()),
+                            .tokens = tokens,
+                            .q_heads = q_heads,
+                            .k_heads = k_heads,
+                            .head_dim = dim,
+                            .rotary_dim = dim,
+                            .q_out_stride = stride,
+                            .q_stride = stride,
+                            .k_out_stride = stride,
+                            .k_stride = stride};
+        },
+        [](Rope::Args& a, ptx::DevicePtr<float> x) {
+          a.q = x;
+          a.k.address = x.address + q_heads * dim * sizeof(float);
+        }));
+  }
 }
 
 }  // namespace heddle::proof

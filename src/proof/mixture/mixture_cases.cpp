@@ -3,9 +3,8 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/mixture/mix.h"
-#include "kernels/mixture/route.h"
-#include "proof/layer/layer_cases.h"
+#include "kernels/mixture/mixture.h"
+#include "proof/case.h"
 
 namespace heddle::proof {
 namespace {

@@ -1,10 +1,10 @@
 // Cases of gemm. Whole numbers show every term that is missing or counted twice, because their sums are exact; normal
 // numbers show how sums are rounded.
 #include "kernels/product/gemm.h"
-#include "proof/attention/prompt_attention_cases.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
+
 namespace {
 
 using kernels::Gemm;
@@ -75,6 +75,35 @@ void add_choices(std::vector<Case>& cases, const std::vector<Size>& sizes, uint3
   for (const Size& size : sizes) cases.push_back(gemm(kernels::gemm_choice(size.m, size.n, size.k, sms), size, true));
 }
 
+Bench gemm(uint32_t m, uint32_t n, uint32_t k) {
+  kernels::Gemm spec = kernels::gemm_choice(m, n, k, 132);
+  spec.chained = 1;
+  const double weights = 2.0 * n * k, bytes = weights + 2.0 * m * k + 4.0 * m * n;
+  auto prepare = [=](Machine& machine, Random& random) -> Bench::Round {
+    const std::vector<f16> one = half_inputs(random, size_t(n) * k);
+    std::vector<ptx::DevicePtr<f16>> b;
+    for (uint32_t i = 0; i < copies(bytes); ++i) b.push_back(machine.put(one));
+    kernels::Gemm::Args args{.y = machine.poisoned<float>(size_t(m) * n),
+                             .a = machine.put(half_inputs(random, size_t(m) * k)),
+                             .b = {},
+                             .scale = machine.put(std::vector<float>(m, 1.0f)),
+                             .bias = {},
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .lda = k,
+                             .ldb = k,
+                             .y_stride = n};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.b = b[r % b.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {"gemm",          fmt::format("{} x {} -> {}, tiles of {} x {}", m, k, n, spec.rows, spec.cols),
+          "sm_90",         bytes,
+          2.0 * m * n * k, prepare};
+}
+
 }  // namespace
 
 void add_gemm_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -117,6 +146,12 @@ void add_gemm_cases(Sweep sweep, std::vector<Case>& cases) {
     add_choices(cases, {{m, 4096, 1024}, {m, 1000, 4096}}, 132);
   add_choices(cases, {{2048, 2048, 512}, {300, 28672, 128}, {100, 515, 14336}}, 132);
   add({.rows = 128, .cols = 256, .warps_down = 2, .warps_along = 4, .stages = 4}, {513, 1025, 4096}, false);
+}
+
+void add_gemm_benches(std::vector<Bench>& all) {
+  for (uint32_t m : {16u, 32u, 64u, 128u, 512u, 2048u})
+    for (auto [n, k] : {std::pair{6144u, 4096u}, {4096u, 4096u}, {28672u, 4096u}, {4096u, 14336u}})
+      all.push_back(gemm(m, n, k));
 }
 
 }  // namespace heddle::proof

@@ -1,13 +1,13 @@
-// Cases of the products of a matrix with few columns.
+// Cases of gemv and its presets, and their timing: the presets side by side, every format, 1 to 8 columns.
 #include <numeric>
 
-#include "kernels/product/gemv_presets.h"
-#include "proof/attention/prompt_attention_cases.h"
-#include "proof/product/random_blocks.h"
-#include "proof/product/tile_cases.h"
+#include "kernels/product/gemv.h"
+#include "proof/bench.h"
+#include "proof/format/weights.h"
 #include "quant/q8_1.h"
 
 namespace heddle::proof {
+
 namespace {
 
 using kernels::Gemv;
@@ -95,13 +95,13 @@ std::vector<uint32_t> rows_to_check(Random& random, uint32_t rows, uint32_t cols
   return list;
 }
 
-struct ProductShape {
+struct GemvShape {
   uint32_t rows, cols;
   Quants quants = Quants::random;
 };
 std::string_view name(Quants q) { return q == Quants::random ? "" : q == Quants::ones ? " ones" : " zeros"; }
 
-void run_gemv(const Gemv& spec, const ProductShape& shape, Machine& m, Random& random, Check& check) {
+void run_gemv(const Gemv& spec, const GemvShape& shape, Machine& m, Random& random, Check& check) {
   const auto [rows, cols, quants] = shape;
   const Format format = spec.weights();
   const std::vector<uint8_t> w = random_blocks(random, format, size_t(rows) * cols, cols, quants);
@@ -154,7 +154,7 @@ void run_gemv(const Gemv& spec, const ProductShape& shape, Machine& m, Random& r
 }
 
 // One case for all shapes of a spec, so that a kernel is built once.
-Case gemv(std::string kernel, const Gemv& spec, const std::vector<ProductShape>& shapes) {
+Case gemv(std::string kernel, const Gemv& spec, const std::vector<GemvShape>& shapes) {
   std::string text = field_text(spec);
   for (auto& s : shapes) text += fmt::format(" {}x{}{}", s.rows, s.cols, name(s.quants));
   return {std::move(kernel), text, spec.chained ? "sm_90" : "sm_75", [=](Machine& m, Random& random, Check& check) {
@@ -186,7 +186,7 @@ std::vector<kernels::GemvPreset> points() {
 }
 
 // One block; idle lanes; a main loop and a rest; no rows; quants at their ends.
-std::vector<ProductShape> odd_shapes(const Gemv& spec) {
+std::vector<GemvShape> odd_shapes(const Gemv& spec) {
   const uint32_t u = unit(spec.weights());
   const uint32_t steps = spec.x == Gemv::staged && spec.columns > 4 ? 1024 : 2048 + 4 * u;  // shared memory is short
   return {{1, u}, {5, 3 * u}, {7, steps + u}, {0, u}, {3, 512 + u, Quants::ones}, {3, 512 + u, Quants::zeros}};
@@ -266,11 +266,38 @@ void add_large(std::vector<Case>& cases) {
     cases.push_back(gemv("q6k_gemv", {.format = uint32_t(Format::q6_k), .x = x}, {{128'256, 4096}}));
 }
 
+Bench gemv(std::string kernel, Gemv spec, uint32_t cols, uint32_t rows) {
+  const double bytes = double(quant::row_bytes(spec.weights(), cols)) * rows;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const std::vector<uint8_t> one = random.bytes(size_t(bytes));  // the bits do not matter for the time
+    std::vector<ptx::DevicePtr<uint8_t>> w;
+    for (uint32_t i = 0; i < copies(bytes); ++i) w.push_back(m.put(one));
+    const uint32_t q8_bytes = uint32_t(quant::q8_1_row_bytes(cols));
+    Gemv::Args args{.y = m.poisoned<float>(size_t(rows) * spec.columns),
+                    .x = m.put(random.normals(size_t(cols) * spec.columns)),
+                    .xq = m.put(std::vector<uint8_t>(size_t(q8_bytes) * spec.columns)),
+                    .w = {},
+                    .rows = rows,
+                    .cols = cols,
+                    .y_stride = rows,
+                    .x_stride = cols,
+                    .xq_stride = q8_bytes};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.w = w[r % w.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {std::move(kernel),
+          fmt::format("{} {} -> {} x {} columns", quant::name(spec.weights()), cols, rows, spec.columns),
+          std::string(Gemv::lowest_target),
+          bytes,
+          2.0 * rows * cols * spec.columns,
+          prepare};
+}
+
 }  // namespace
 
-void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
-  add_gemm_cases(sweep, cases);
-  add_tile_cases(sweep, cases);
+void add_gemv_cases(Sweep sweep, std::vector<Case>& cases) {
   for (auto& p : points()) cases.push_back(gemv(p.name, p.spec, {{3, 512}}));
   for (Format f : kernels::gemv_formats) cases.push_back(gemv(kernel_name(f), of(f), {{3, 512}}));
   cases.push_back(gemv("gemv", {.columns = 2}, {{3, 512}}));
@@ -279,6 +306,26 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
   add_points(cases);
   if (sweep != Sweep::full) return;
   add_large(cases);
+}
+
+void add_gemv_benches(std::vector<Bench>& all) {
+  const std::string dp4a = "mwv_dp4a_q4k_gemv";
+  for (auto& [name, summary, spec] : kernels::gemv_presets()) {
+    Gemv chained = spec;
+    chained.chained = 1;
+    if (spec.format == uint32_t(quant::Format::q4_k) && name != "q4k_gemv") {  // the named points, side by side
+      all.push_back(gemv(name, chained, 4096, 4096));
+      all.push_back(gemv(name, chained, 4096, 28672));
+      all.push_back(gemv(name, chained, 14336, 4096));
+    } else {
+      all.push_back(gemv(name, chained, 4096, 28672));
+    }
+    if (name == "q4k_gemv" || name == dp4a)
+      for (uint32_t columns : {2u, 4u, 8u}) {
+        chained.columns = columns;
+        all.push_back(gemv(name, chained, 4096, 28672));
+      }
+  }
 }
 
 }  // namespace heddle::proof

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "kernels/product/half_rows.h"
-#include "proof/attention/prompt_attention_cases.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
+
 namespace {
 
 using kernels::HalfRows;
@@ -116,6 +116,33 @@ HalfRows chosen(const Rows& s, HalfRows spec) {
   return spec;
 }
 
+Bench half_rows(uint32_t rows, uint32_t cols, uint32_t norm) {
+  kernels::HalfRows spec = kernels::half_rows_choice(cols, cols, cols);
+  spec.norm = norm, spec.weight = norm != kernels::HalfRows::none, spec.chained = 1;
+  const double bytes = 6.0 * rows * cols;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    std::vector<ptx::DevicePtr<float>> x;
+    const std::vector<float> one = random.normals(size_t(rows) * cols);
+    for (uint32_t i = 0; i < copies(bytes); ++i) x.push_back(m.put(one));
+    kernels::HalfRows::Args args{.out = m.poisoned<f16>(size_t(rows) * cols),
+                                 .scale = m.poisoned<float>(rows),
+                                 .x = {},
+                                 .weight = m.put(random.normals(cols)),
+                                 .bias = {},
+                                 .list = {},
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .x_stride = cols,
+                                 .ld = cols,
+                                 .epsilon = 1e-5f};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.x = x[r % x.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {"half_rows", fmt::format("{}{} x {}", norm ? "rms " : "", rows, cols), "sm_90", bytes, 0, prepare};
+}
+
 }  // namespace
 
 void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -149,6 +176,12 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
   add({700, 8192, 8192, 8192}, {.norm = HalfRows::rms, .weight = 1, .gather = 1});
   add({700, 65536, 65536, 65536});
   add({70000, 64, 64, 64}, {.norm = HalfRows::layer, .weight = 1, .bias = 1});
+}
+
+void add_half_rows_benches(std::vector<Bench>& all) {
+  all.push_back(half_rows(512, 4096, HalfRows::none));
+  all.push_back(half_rows(512, 4096, HalfRows::rms));
+  all.push_back(half_rows(2048, 14336, HalfRows::none));
 }
 
 }  // namespace heddle::proof

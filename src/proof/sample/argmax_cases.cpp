@@ -3,7 +3,7 @@
 
 #include "kernels/sample/argmax.h"
 #include "kernels/sample/sample.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
 namespace {
@@ -89,6 +89,24 @@ void add_argmax_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(argmax({}, 0, 100, Values::normal));
   if (sweep == Sweep::full)
     for (Values values : {Values::normal, Values::few}) cases.push_back(argmax({.vec = 4}, 30, 262144, values));
+}
+
+void add_argmax_benches(std::vector<Bench>& all) {
+  constexpr uint32_t vocab = 128256;
+  for (uint32_t rows : {1u, 64u}) {
+    const double n = double(rows) * vocab;
+    all.push_back(float_bench(
+        "argmax", fmt::format("{} x {}", rows, vocab), Argmax{.vec = 4, .chained = 1}, size_t(n), n * 4, n,
+        [=](Machine& m, Random&) {
+          return Argmax::Args{.ids = m.poisoned<uint32_t>(rows),
+                              .x = {},
+                              .best = m.put(std::vector<uint64_t>(rows)),
+                              .arrived = m.put(std::vector<uint32_t>(rows)),
+                              .rows = rows,
+                              .cols = vocab};
+        },
+        [](Argmax::Args& a, ptx::DevicePtr<float> x) { a.x = x; }));
+  }
 }
 
 }  // namespace heddle::proof

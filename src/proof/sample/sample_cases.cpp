@@ -2,7 +2,7 @@
 #include <set>
 
 #include "kernels/sample/sample.h"
-#include "proof/layer/layer_cases.h"
+#include "proof/bench.h"
 #include "proof/sample/sample_reference.h"
 
 namespace heddle::proof {
@@ -233,6 +233,52 @@ void add_sample_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(sample({.splits = splits, .vec = 4}, 30, 262144, Logits::normal));
     cases.push_back(sample({.splits = splits, .chained = 1}, 300, 50257, Logits::normal, 1000));
   }
+}
+
+void add_sample_benches(std::vector<Bench>& all) {
+  struct Kind {
+    const char* name;
+    SampleRow row;
+  };
+  constexpr uint32_t vocab = 128256, capacity = 4096;
+  const double min_p = std::log(0.05);
+  const Kind kinds[] = {
+      {"greedy", {.temperature = 0}},
+      {"temperature", {.temperature = 0.8f}},
+      {"top-p 0.95", {.temperature = 0.8f, .top_p = 0.95f}},
+      {"top-k 40, top-p 0.95, min-p 0.05", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .log_min_p = min_p}},
+      {"top-k 40, 1000 tokens seen",
+       {.temperature = 0.8f,
+        .top_k = 40,
+        .repetition = 1.1f,
+        .frequency = 0.1f,
+        .repetition_last = ~0u,
+        .length = 1000}}};
+  for (uint32_t rows : {1u, 64u})
+    for (const uint32_t splits : rows == 1 ? std::vector{1u, 8u, 16u} : std::vector{1u, 2u, 4u})
+      for (const auto& [name, row] : kinds) {
+        const double n = double(rows) * vocab;
+        Bench bench = float_bench(
+            splits > 1 ? "cluster_sample" : "sample",
+            fmt::format("{} x {} {}, {} blocks a row", rows, vocab, name, splits),
+            Sample{.splits = splits, .vec = 4, .chained = 1}, size_t(n), n * 4, n,
+            [=, given = row](Machine& m, Random& random) {
+              std::vector<uint32_t> texts(size_t(rows) * capacity);
+              for (uint32_t& id : texts) id = random.below(vocab);
+              return Sample::Args{.out = {m.poisoned<Sampled>(rows).address},
+                                  .logits = {},
+                                  .params = {m.put(std::vector<SampleRow>(rows, given)).address},
+                                  .biases = {},
+                                  .texts = m.put(texts),
+                                  .changed = m.poisoned<float>(size_t(rows) * vocab),
+                                  .rows = rows,
+                                  .vocab = vocab,
+                                  .capacity = capacity};
+            },
+            [](Sample::Args& a, ptx::DevicePtr<float> x) { a.logits = x; });
+        if (splits > 1) bench.lowest_target = "sm_90";
+        all.push_back(bench);
+      }
 }
 
 }  // namespace heddle::proof

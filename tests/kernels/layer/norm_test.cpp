@@ -8,6 +8,7 @@
 
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
+#include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
 namespace {
@@ -95,6 +96,12 @@ TEST(RmsNorm, RefusesWhatItCannotDo) {
 TEST(RmsNorm, SpecsAreKeys) {
   EXPECT_EQ(RmsNorm{}, (RmsNorm{.threads = 256, .vec = 1}));
   EXPECT_NE(RmsNorm{}, (RmsNorm{.threads = 256, .vec = 4}));
+}
+
+TEST(NormAdd, RefusesRowsOfNothing) {
+  EXPECT_EQ(refusal(NormAdd{}, {.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 2, .cols = 0}),
+            "norm_add: rows of 0 columns");
+  EXPECT_EQ(NormAdd{}.grid({.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 0, .cols = 8}).x, 1u);
 }
 
 }  // namespace

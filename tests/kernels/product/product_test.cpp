@@ -5,23 +5,13 @@
 
 #include <set>
 
-#include "base/ptxas.h"
-#include "ptx/print.h"
-#include "ptx/verify.h"
+#include "ptx/builder.h"
+#include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
 namespace {
 
 using quant::Format;
-
-std::string product_message(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Product, RefusesWhatItCannotDo) {
   const Product spec{.slices = 4};
@@ -30,7 +20,7 @@ TEST(Product, RefusesWhatItCannotDo) {
   auto with = [&](auto&& change, Product changed = {}) {
     Product::Args args = good;
     change(args);
-    return product_message([&] { changed.grid(args); });
+    return refused([&] { changed.grid(args); });
   };
   EXPECT_EQ(with([](auto& a) { a.cols = 4097; }), "product: 4097 columns, but 4 slices of 1024 are 4096");
   EXPECT_EQ(with([](auto& a) { a.w.address = 8; }), "product: x and w must be 16-byte aligned, found 0x8");
@@ -41,15 +31,12 @@ TEST(Product, RefusesWhatItCannotDo) {
             "product: heads of 30 and 0 with 0 turned, expected multiples of 4");
   EXPECT_EQ(with([](auto& a) { a.x_stride = 4100; }, {.columns = 2}),
             "product: vectors 4100 values apart, expected a multiple of 8");
-  EXPECT_NE(product_message([] {
-              Product{.slices = 9, .per_warp = 2}.build();
-            }).find("slices must be a multiple of per_warp"),
+  EXPECT_NE(refused([] { Product{.slices = 9, .per_warp = 2}.build(); }).find("slices must be a multiple of per_warp"),
             std::string::npos);
-  EXPECT_NE(product_message([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
+  EXPECT_NE(refused([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
             std::string::npos);
-  EXPECT_NE(product_message([] { Product{.tile_cols = 256, .groups = 2}.build(); }).find("no such groups"),
-            std::string::npos);
-  EXPECT_NE(product_message([] { Product{.format = uint32_t(Format::f16)}.build(); }).find("no integer products"),
+  EXPECT_NE(refused([] { Product{.tile_cols = 256, .groups = 2}.build(); }).find("no such groups"), std::string::npos);
+  EXPECT_NE(refused([] { Product{.format = uint32_t(Format::f16)}.build(); }).find("no integer products"),
             std::string::npos);
 }
 
@@ -108,15 +95,6 @@ std::vector<Product> layer_of(Format format, bool mixed, uint32_t width, uint32_
 }
 uint32_t shared_bytes(const Product& spec) { return ptx::dynamic_shared_offset(spec.build()); }
 
-Assembled assembled(const Product& spec) {
-  const ptx::Kernel kernel = spec.build();
-  ptx::verify(kernel, ptx::target("sm_90a"));
-  const Assembled result = assemble(ptx::print(kernel, ptx::target("sm_90a")), "sm_90a");
-  EXPECT_TRUE(result.ok) << result.log;
-  EXPECT_EQ(result.spill_bytes, 0u) << field_text(spec) << result.log;
-  return result;
-}
-
 TEST(Product, SaysHowManyVectorsFit) {
   for (uint32_t cols : {1024u, 1536u, 2048u, 4096u, 5120u, 8192u})
     EXPECT_EQ(product_most_columns({}, cols), 8u) << cols;
@@ -164,7 +142,8 @@ TEST(Product, TwoThatTakeTurnsAssembleToRegistersEnoughSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   const std::vector<Product> layer = layer_of(Format::q4_k, true, 4096, 6144, 14336);
   std::vector<uint32_t> registers;  // of a block; a warp gets them by the 256
-  for (const Product& spec : layer) registers.push_back((assembled(spec).registers + 7) / 8 * 256 * spec.warps());
+  for (const Product& spec : layer)
+    registers.push_back((expect_no_spills(spec, "sm_90a").registers + 7) / 8 * 256 * spec.warps());
   for (size_t i = 0; i < layer.size(); ++i)
     EXPECT_LE(registers[i] + registers[(i + 1) % layer.size()], 65536u) << field_text(layer[i]);
 }
@@ -173,7 +152,7 @@ TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   auto expect = [](Product what, uint32_t rows, uint32_t cols) {
     what.chained = 1;
-    assembled(product_choice(what, rows, cols).spec);
+    expect_no_spills(product_choice(what, rows, cols).spec, "sm_90a");
   };
   const auto q4_k = uint32_t(Format::q4_k), q6_k = uint32_t(Format::q6_k), f16 = uint32_t(Format::f16);
   expect({.format = q4_k, .columns = 8, .norm = Product::rms, .out = Product::gate}, 28672, 4096);

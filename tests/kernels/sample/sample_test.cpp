@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/sample/sample_random.h"
+#include "kernels/sample/sample_math.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
 

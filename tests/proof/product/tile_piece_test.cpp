@@ -7,9 +7,8 @@
 
 #include "base/ptxas.h"
 #include "kernels/format/known_formats.h"
-#include "kernels/product/tile_unpack.h"
-#include "proof/product/random_blocks.h"
-#include "proof/product/tiles.h"
+#include "kernels/product/tile_pack.h"
+#include "proof/format/weights.h"
 #include "ptx/builder.h"
 #include "ptx/interpret.h"
 #include "ptx/print.h"

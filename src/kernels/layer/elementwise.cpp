@@ -1,0 +1,125 @@
+// Activations and gates, the residual add, soft-caps: neighbouring threads take neighbouring values.
+#include "kernels/layer/elementwise.h"
+
+#include "kernels/spec/catalog.h"
+#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
+#include "ptx/memory.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+// Activations and gates: each thread takes `vec` neighbours of one row.
+Kernel Gate::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  U32 row = k.block_id(), col = (k.block_y() * threads + k.thread()) * vec;
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows) && col < k.arg(&Args::cols), [&] {
+    auto at = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)) + col; };
+    auto v = load_wide(at(&Args::gate, &Args::gate_stride), vec);
+    for (F32& x : v) x = activate(act, x);
+    if (times_up) {
+      auto up = load_wide(at(&Args::up, &Args::up_stride), vec);
+      for (uint32_t j = 0; j < vec; ++j) v[j] = v[j] * up[j];
+    }
+    if (out == out_f32) return store_wide(at(&Args::y, &Args::y_stride), v);
+    std::vector<BF16> narrow;
+    for (F32 x : v) narrow.push_back(to_bf16(x));
+    store_wide(at(&Args::narrow, &Args::y_stride), narrow);
+  });
+  return k.finish();
+}
+
+Grid Gate::grid(const Args& args) const {
+  auto suits = [&](const char* which, uint64_t address, uint32_t stride, uint32_t bytes = 4) {
+    if (args.rows > 1 && stride < args.cols)
+      throw Error("gate: {} has a stride of {}, but {} columns", which, stride, args.cols);
+    if (address % (bytes * vec) || (args.rows > 1 && stride % vec))
+      throw Error(
+          "gate: with vec = {} addresses must be multiples of {} bytes and strides of {}; {} is at {:#x} with {}", vec,
+          bytes * vec, vec, which, address, stride);
+  };
+  out == out_f32 ? suits("y", args.y.address, args.y_stride) : suits("narrow", args.narrow.address, args.y_stride, 2);
+  suits("gate", args.gate.address, args.gate_stride);
+  if (times_up) suits("up", args.up.address, args.up_stride);
+  if (args.cols % vec) throw Error("gate: {} columns are not a multiple of vec = {}", args.cols, vec);
+  const uint64_t per_block = uint64_t(threads) * vec, blocks = (args.cols + per_block - 1) / per_block;
+  if (blocks > 65535) throw Error("gate: {} columns, {} at most", args.cols, 65535 * per_block);
+  return {.x = args.rows ? args.rows : 1, .y = blocks ? uint32_t(blocks) : 1};
+}
+
+// Residual add: a block takes 4 * threads neighbours, as quads where they are aligned and whole.
+Kernel ResidualAdd::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  chain_wait(k, chained);
+  auto y = k.arg(&Args::y), a = k.arg(&Args::a), b = k.arg(&Args::b);
+  U32 n = k.arg(&Args::n), first = k.block_id() * (threads * 4);  // of the block
+  auto add = [&](F32 u, F32 v) { return scaled ? fma(v, k.arg(&Args::scale), u) : u + v; };
+  k.when(first < n, [&] {
+    U32 count = min(n - first, threads * 4);
+    Pred aligned = ((y.address() | a.address() | b.address()) & uint64_t(15)) == uint64_t(0);
+    k.when_else(
+        aligned && count == threads * 4,
+        [&] {
+          U32 i = first + k.thread() * 4u;
+          auto u = load_vec<4>(a + i), v = load_vec<4>(b + i);
+          for (size_t j = 0; j < 4; ++j) u[j] = add(u[j], v[j]);
+          store_vec(y + i, u);
+        },
+        [&] {
+          k.loop(k.thread(), count, threads,
+                 [&](U32 i) { store(y + (first + i), add(load(a + (first + i)), load(b + (first + i)))); });
+        });
+  });
+  return k.finish();
+}
+
+Grid ResidualAdd::grid(const Args& args) const {
+  const uint32_t per_block = threads * 4;
+  if (args.n > ~0u - per_block) throw Error("residual_add: {} values, {} at most", args.n, ~0u - per_block);
+  const uint32_t blocks = args.n / per_block + (args.n % per_block != 0);
+  return {.x = blocks ? blocks : 1};
+}
+
+// A thread takes one value of one row.
+Kernel SoftcapRows::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  const U32 row = k.block_id(), col = k.block_y() * threads + k.thread();
+  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  k.when(row < k.arg(&Args::rows) && col < k.arg(&Args::cols), [&] {
+    const auto y = k.arg(&Args::y) + mul_wide(row, k.arg(&Args::stride)) + col;
+    F32 v = load(y);
+    if (bias) v = v + load(k.arg(&Args::bias) + col, {.nc = true});
+    v = v * k.arg(&Args::scale);
+    if (cap) v = tanh(v / k.arg(&Args::cap)) * k.arg(&Args::cap);
+    store(y, v);
+  });
+  return k.finish();
+}
+
+Grid SoftcapRows::grid(const Args& args) const {
+  if (cap && !(args.cap > 0)) throw Error("{}: a cap of {}; it must be above 0", name, args.cap);
+  if (args.rows > 1 && args.stride < args.cols)
+    throw Error("{}: a stride of {}, but {} columns", name, args.stride, args.cols);
+  const uint64_t blocks = (uint64_t(args.cols) + threads - 1) / threads;
+  if (blocks > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, uint64_t(65535) * threads);
+  return {.x = args.rows ? args.rows : 1, .y = blocks ? uint32_t(blocks) : 1};
+}
+
+void add_elementwise_kernels(std::vector<Entry>& all) {
+  all.push_back(preset<Gate>("silu_gate", "silu(gate) * up", {.act = Gate::silu}));
+  all.push_back(preset<Gate>("gelu_gate", "gelu(gate) * up", {.act = Gate::gelu_tanh}));
+  all.push_back(preset<Gate>("silu", "silu of rows", {.act = Gate::silu, .times_up = 0}));
+  all.push_back(preset<Gate>("gelu", "gelu of rows", {.act = Gate::gelu_erf, .times_up = 0}));
+  all.push_back(entry<ResidualAdd>());
+  all.push_back(entry<SoftcapRows>());
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,95 @@
+// Kernels in which a thread needs nothing but its own values: activations and gates, the residual add, and what is done
+// to logits after their product.
+#pragma once
+#include <compare>
+
+#include "base/f16.h"
+#include "kernels/spec/field.h"
+#include "kernels/spec/functions.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// y = act(gate) * up, or act(gate). Rows have strides, so that gate and up may be the halves of one row. y may be gate.
+// With out = bf16 the result goes to `narrow` instead of y, for products that read it so.
+struct Gate {
+  static constexpr std::string_view name = "gate", summary = "activation of rows of f32, alone or times a second input",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> y, gate, up;  // (rows, cols); up is not read without a product
+    uint32_t rows, cols;
+    uint32_t y_stride, gate_stride, up_stride;  // values from row to row; y_stride is also that of `narrow`
+    ptx::DevicePtr<bf16> narrow{};              // (rows, cols)
+  };
+  uint32_t threads = 256;
+  uint32_t vec = 1;  // values per access: cols, strides and addresses must suit
+  uint32_t act = silu;
+  uint32_t times_up = 1;  // no: act(gate) alone
+  uint32_t out = out_f32;
+  uint32_t chained = 0;
+  enum : uint32_t { out_f32, out_bf16 };
+  enum : uint32_t { silu = act_silu, gelu_erf = act_gelu_erf, gelu_tanh = act_gelu_tanh };
+  auto operator<=>(const Gate&) const = default;
+  static auto fields() {
+    return std::tuple(
+        Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)}, Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
+        Field<Gate>{"act", &Gate::act, activations()}, Field<Gate>{"times_up", &Gate::times_up, yes_or_no()},
+        Field<Gate>{"out", &Gate::out, named({"f32", "bf16"})}, Field<Gate>{"chained", &Gate::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// y = a + b, or a + scale * b. y may be a or b. Any size and alignment; 16-byte accesses where all three are aligned.
+struct ResidualAdd {
+  static constexpr std::string_view name = "residual_add", summary = "y = a + b or a + scale * b, any number of f32",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> y, a, b;  // (n)
+    uint32_t n;
+    float scale;  // scaled: of b
+  };
+  uint32_t threads = 256;
+  uint32_t scaled = 0;
+  uint32_t chained = 0;
+  auto operator<=>(const ResidualAdd&) const = default;
+  static auto fields() {
+    return std::tuple(Field<ResidualAdd>{"threads", &ResidualAdd::threads, range(32, 1024, 32)},
+                      Field<ResidualAdd>{"scaled", &ResidualAdd::scaled, yes_or_no()},
+                      Field<ResidualAdd>{"chained", &ResidualAdd::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// y = (y + bias) * scale, or cap * tanh((y + bias) * scale / cap), in place.
+struct SoftcapRows {
+  static constexpr std::string_view name = "softcap_rows", summary = "bias, scale and soft-cap of rows of logits",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> y;     // (rows, cols)
+    ptx::DevicePtr<float> bias;  // (cols); read with `bias`
+    uint32_t rows, cols;
+    uint32_t stride;  // values from row to row
+    float scale = 1;
+    float cap = 0;  // read with `cap`; above 0
+  };
+  uint32_t threads = 256;
+  uint32_t bias = 0;
+  uint32_t cap = 1;
+  uint32_t chained = 0;
+  auto operator<=>(const SoftcapRows&) const = default;
+  static auto fields() {
+    using F = Field<SoftcapRows>;
+    return std::tuple(F{"threads", &SoftcapRows::threads, range(32, 1024, 32)},
+                      F{"bias", &SoftcapRows::bias, yes_or_no()}, F{"cap", &SoftcapRows::cap, yes_or_no()},
+                      F{"chained", &SoftcapRows::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,66 @@
+// A mixture of experts: which experts a row goes to, and how their results come together.
+#pragma once
+#include <compare>
+
+#include "kernels/spec/field.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// The `used` largest logits of each row, largest first, equal ones by the lower id, and their shares: softmax over all
+// experts, or over those picked. One warp per row. NaN comes last; the ids of a row are different ones whatever the
+// logits are.
+struct Route {
+  static constexpr std::string_view name = "route", summary = "the experts of each row and their shares",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint32_t> ids;   // (rows, used)
+    ptx::DevicePtr<float> weights;  // (rows, used)
+    ptx::DevicePtr<float> logits;   // (rows, experts)
+    uint32_t rows, experts, used;   // used <= experts <= largest, used at most 32
+    uint32_t logits_stride;         // values from row to row
+  };
+  uint32_t largest = 512;   // number of experts: fewer are found faster with less
+  uint32_t sum_to_one = 0;  // the shares of those picked
+  uint32_t chained = 0;
+  auto operator<=>(const Route&) const = default;
+  static auto fields() {
+    return std::tuple(Field<Route>{"largest", &Route::largest, one_of({32, 64, 128, 256, 512})},
+                      Field<Route>{"sum_to_one", &Route::sum_to_one, yes_or_no()},
+                      Field<Route>{"chained", &Route::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// out = scale * (sum of weights[row, slot] * y[row, slot] [+ sigmoid(shared_gate[row]) * shared[row]]), or out += that.
+struct Mix {
+  static constexpr std::string_view name = "mix", summary = "the experts' results by their shares, into h",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> out;          // (rows, cols): h, or a buffer that a norm reads
+    ptx::DevicePtr<float> y;            // (rows, used, cols)
+    ptx::DevicePtr<float> weights;      // (rows, used)
+    ptx::DevicePtr<float> shared;       // (rows, cols); read with a shared expert
+    ptx::DevicePtr<float> shared_gate;  // (rows), the same
+    uint32_t rows, cols, used;
+    uint32_t gate_stride = 1;  // values from row to row of shared_gate; 0: one for all rows
+    float scale = 1;
+  };
+  uint32_t threads = 256;
+  uint32_t add = 1;     // no: out is written
+  uint32_t shared = 0;  // there is a shared expert
+  uint32_t chained = 0;
+  auto operator<=>(const Mix&) const = default;
+  static auto fields() {
+    using F = Field<Mix>;
+    return std::tuple(F{"threads", &Mix::threads, range(32, 1024, 32)}, F{"add", &Mix::add, yes_or_no()},
+                      F{"shared", &Mix::shared, yes_or_no()}, F{"chained", &Mix::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,138 @@
+// One new token per sequence over its KV cache: inputs in device memory in any layout, the f64 reference, and inputs to
+// time. For `attention` and `cluster_attention`.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention/kv_cache.h"
+#include "proof/bench.h"
+
+namespace heddle::proof {
+
+inline const std::vector<uint32_t> attention_head_dims = {32, 64, 80, 96, 112, 128, 160, 192, 256};
+// Around every place where a share, a stage or a group of positions may end.
+inline const std::vector<uint32_t> attention_edge_lengths = {0, 1, 2, 15, 16, 17, 127, 128, 129};
+
+struct AttentionShape {
+  uint32_t head_dim = 128, heads = 2, kv_heads = 1;
+  std::vector<uint32_t> lengths;  // of each row's sequence, the row's own position included
+  uint32_t page_size = 16;
+  uint32_t window = 0;  // 0: no window
+  float softcap = 0;    // 0: no soft-cap
+  float q_size = 2;     // of q: spreads the scores
+  // The sequence of each row, where several rows are tokens of one sequence; empty: every row has its own.
+  std::vector<uint32_t> sequence_of{};
+
+  std::string text() const;
+};
+
+// What a kernel must not read (positions behind the end or before the window, pages that belong to no sequence) is NaN,
+// so that reading it shows.
+class AttentionProblem {
+ public:
+  AttentionProblem(Machine& m, Random& random, const AttentionShape& shape, uint32_t kv, uint32_t layout);
+
+  // The arguments that the kernels have in common, but for `out`.
+  template <class Args>
+  Args args() const {
+    Args a{};
+    a.q = q_at_;
+    a.k = k_at_;
+    a.v = v_at_;
+    a.k_base = k_base_;
+    a.v_base = v_base_;
+    a.table = table_;
+    a.lengths = lengths_;
+    a.sequences = uint32_t(shape_.lengths.size());
+    a.heads = shape_.heads;
+    a.kv_heads = shape_.kv_heads;
+    a.length = shape_.lengths.empty() ? 0 : shape_.lengths[0];
+    a.max_len = max_len_;
+    a.page_size = shape_.page_size;
+    a.table_stride = table_stride_;
+    a.window = shape_.window;
+    a.scale = scale_;
+    a.softcap = shape_.softcap;
+    return a;
+  }
+  ptx::DevicePtr<f16> k_scale, v_scale;  // q8
+
+  size_t outputs() const { return q_.size(); }
+  void check(Check& check, std::span<const float> out, double bound) const {
+    check.near("out", out, want_, size_, bound);
+  }
+  // q with gaps of NaN between its rows.
+  ptx::DevicePtr<float> spread_q(Machine& m, uint32_t stride) const;
+
+ private:
+  uint32_t sequence(size_t row) const { return shape_.sequence_of.empty() ? uint32_t(row) : shape_.sequence_of[row]; }
+  std::vector<uint32_t> longest_by_sequence() const;
+  uint32_t first(uint32_t length) const { return shape_.window && length > shape_.window ? length - shape_.window : 0; }
+  struct Rows;
+  ptx::DevicePtr<uint8_t> upload(Machine& m, Rows& rows, ptx::DevicePtr<f16>& scales) const;
+  void place(Machine& m, Random& random);
+  void place_in_pages(Machine& m, Random& random);
+  void solve();
+
+  AttentionShape shape_;
+  uint32_t kv_, layout_;
+  uint32_t max_len_ = 0, table_stride_ = 0;
+  float scale_ = 0;
+  std::vector<float> q_;
+  std::vector<std::vector<float>> k_, v_;  // per sequence (length, kv_heads, head_dim)
+  std::vector<double> want_, size_;        // size: of the terms that `want` is the sum of
+  ptx::DevicePtr<float> q_at_;
+  ptx::DevicePtr<uint8_t> k_at_, v_at_;
+  ptx::DevicePtr<uint64_t> k_base_, v_base_;
+  ptx::DevicePtr<int32_t> table_, lengths_;
+};
+
+// What is timed: one sequence, 32 heads over 8 kv heads of 128.
+struct AttentionBench {
+  static constexpr uint32_t heads = 32, kv_heads = 8, head_dim = 128;
+  static constexpr uint32_t sms = 132;  // that choices are made for
+
+  // Arguments for round r, over several caches of random halves around 1 that serve every layout.
+  template <class Args>
+  static std::function<Args(uint32_t)> inputs(Machine& m, Random& random, uint32_t length) {
+    const size_t values = size_t(kv_heads) * length * head_dim;
+    std::vector<uint8_t> one = random.bytes(values * 2);
+    for (size_t i = 1; i < one.size(); i += 2) one[i] = uint8_t(0x38 | (one[i] & 0x83));  // exponents of 0.5 to 1
+    Args args{};
+    args.q = m.put(random.normals(heads * head_dim));
+    args.out = m.poisoned<float>(heads * head_dim);
+    args.lengths = m.put(std::vector{int32_t(length)});
+    args.sequences = 1;
+    args.heads = heads;
+    args.kv_heads = kv_heads;
+    args.length = args.max_len = length;
+    args.scale = 1 / std::sqrt(float(head_dim));
+    args.page_size = 64;
+    args.table_stride = length / 64;
+    std::vector<int32_t> pages(args.table_stride);
+    for (uint32_t i = 0; i < pages.size(); ++i)
+      pages[i] = int32_t((i * 37 + 5) % pages.size());  // every page once: 37 is odd, their number a power of two
+    args.table = m.put(pages);
+    std::vector<Args> rotation;
+    for (uint32_t i = 0; i < copies(double(values) * 4); ++i) {
+      args.k = m.put(one);
+      args.v = m.put(one);
+      args.k_base = m.put(std::vector{args.k.address});
+      args.v_base = m.put(std::vector{args.v.address});
+      rotation.push_back(args);
+    }
+    return [=](uint32_t r) { return rotation[r % rotation.size()]; };
+  }
+
+  static Bench bench(std::string kernel, uint32_t length, const std::string& fields, std::string target,
+                     decltype(Bench::prepare) prepare) {
+    return {std::move(kernel),
+            fmt::format("{} positions, {}/{} heads of {}{}", length, heads, kv_heads, head_dim, fields),
+            std::move(target),
+            4.0 * kv_heads * length * head_dim,
+            4.0 * heads * length * head_dim,
+            std::move(prepare)};
+  }
+};
+
+}  // namespace heddle::proof

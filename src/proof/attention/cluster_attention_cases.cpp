@@ -1,0 +1,329 @@
+// Cases of cluster_attention, and its timing.
+#include <array>
+
+#include "kernels/attention/cluster_attention.h"
+#include "proof/attention/attention_problem.h"
+
+namespace heddle::proof {
+
+namespace {
+
+using kernels::ClusterAttention;
+
+// A product of 16 rounds to 17 * 2^-23 of the sum of magnitudes, which is 0.64 * q_size * sqrt(head_dim) for a score of
+// these inputs; a weight and the sum of weights have that error each. The second product adds 17 * 2^-23.
+double cluster_bound(const AttentionShape& shape) {
+  return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
+}
+
+// `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
+Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
+  spec.head_dim = shape.head_dim;
+  spec.window = shape.window > 0;
+  spec.softcap = shape.softcap > 0;
+  spec.merge = clusters > 0;
+  spec.mapped = !shape.sequence_of.empty();
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
+    auto args = problem.args<ClusterAttention::Args>();
+    args.clusters = clusters;
+    args.k_scale = problem.k_scale;
+    args.v_scale = problem.v_scale;
+    if (spec.mapped) {
+      args.sequence_of = m.put(shape.sequence_of);
+      args.q_stride = shape.heads * shape.head_dim + 6;
+      args.q = problem.spread_q(m, args.q_stride);
+    }
+    const size_t counters = clusters ? spec.arrived_count(args.sequences, args.kv_heads) : 0;
+    if (clusters) {
+      args.partial = m.poisoned<float>(spec.partial_count(args.sequences, args.kv_heads, clusters));
+      args.arrived = m.put(std::vector<uint32_t>(counters, 0));
+    }
+    for (uint32_t times = clusters ? 2 : 1; times; --times) {
+      args.out = m.poisoned<float>(problem.outputs());
+      m.launch(spec, args);
+      problem.check(check, m.get(args.out, problem.outputs()), cluster_bound(shape));
+    }
+    if (clusters) check.equal("arrived", m.get(args.arrived, counters), std::vector<uint32_t>(counters, 0));
+  };
+  std::string text = field_text(spec) + " " + shape.text();
+  if (clusters) text += fmt::format(" clusters={}", clusters);
+  return {"cluster_attention", text, "sm_90", run};
+}
+
+// Every row alone gives the bits that it has among others.
+Case steady(uint32_t kv, const AttentionShape& shape) {
+  ClusterAttention spec = kernels::steady_cluster_choice(shape.head_dim).spec;
+  if (kv == kernels::kv_q8) spec = kernels::as_q8(spec);
+  spec.layout = kernels::kv_paged;
+  spec.mapped = 1;
+  spec.chained = 1;
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const AttentionProblem problem(m, random, shape, kv, spec.layout);
+    auto args = problem.args<ClusterAttention::Args>();
+    args.k_scale = problem.k_scale;
+    args.v_scale = problem.v_scale;
+    args.sequence_of = m.put(shape.sequence_of);
+    args.out = m.poisoned<float>(problem.outputs());
+    ClusterAttention fresh = spec;
+    fresh.fresh = 1;
+    m.launch(fresh, args);
+    const std::vector<float> together = m.get(args.out, problem.outputs());
+    problem.check(check, together, cluster_bound(shape));
+    args.out = m.poisoned<float>(problem.outputs());
+    const uint64_t row_bytes = uint64_t(shape.heads) * shape.head_dim * sizeof(float);
+    for (size_t r = 0; r < shape.lengths.size(); ++r) {
+      auto one = args;
+      one.q.address += r * row_bytes;
+      one.out.address += r * row_bytes;
+      one.lengths.address += r * 4;
+      one.sequence_of.address += r * 4;
+      one.sequences = 1;
+      m.launch(spec, one);
+    }
+    check.equal("alone", m.get(args.out, problem.outputs()), together);
+  };
+  return {"cluster_attention", "steady " + field_text(spec) + " " + shape.text(), "sm_90", run};
+}
+
+// `clusters`: 0 for one without merging.
+Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
+  spec.chained = 1;
+  spec.merge = clusters > 0;
+  const bool q8 = spec.kv == kernels::kv_q8;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto args = AttentionBench::inputs<ClusterAttention::Args>(m, random, length);
+    ptx::DevicePtr<float> partial;
+    ptx::DevicePtr<uint32_t> arrived;
+    ptx::DevicePtr<f16> scales;
+    if (q8)
+      scales = m.put(
+          std::vector<f16>(size_t(AttentionBench::kv_heads) * length * AttentionBench::head_dim / 32, to_f16(0.01f)));
+    if (clusters) {
+      partial = m.poisoned<float>(spec.partial_count(1, AttentionBench::kv_heads, clusters));
+      arrived = m.put(std::vector<uint32_t>(spec.arrived_count(1, AttentionBench::kv_heads), 0));
+    }
+    return [=](Machine& now, uint32_t r) {
+      ClusterAttention::Args a = args(r);
+      a.clusters = clusters;
+      a.partial = partial;
+      a.arrived = arrived;
+      a.k_scale = a.v_scale = scales;
+      now.launch(spec, a);
+    };
+  };
+  std::string fields =
+      fmt::format(", {} splits, rows={} stages={} warps={}", spec.splits, spec.rows, spec.stages, spec.warps);
+  if (clusters) fields = fmt::format(", {} x {}", clusters, fields.substr(2));
+  if (spec.ahead) fields += fmt::format(" ahead={}", spec.ahead);
+  if (spec.layout == kernels::kv_paged) fields += q8 ? ", q8 in pages" : ", in pages";
+  Bench all = AttentionBench::bench("cluster_attention", length, fields, "sm_90", prepare);
+  if (q8) all.bytes *= 17.0 / 32;
+  return all;
+}
+
+void add_cluster_q8(std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
+    spec.kv = kv_q8;
+    spec.layout = kv_paged;
+    cases.push_back(cluster(spec, shape, clusters));
+  };
+  for (uint32_t dim : {64u, 96u, 128u, 160u, 192u, 256u})
+    for (uint32_t chained : {0u, 1u})
+      add({.splits = 2, .rows = 8, .stages = 2, .warps = 2, .chained = chained},
+          {.head_dim = dim, .heads = 3, .lengths = {17, 0, 1, 200}});
+  // every place where shares, stages and pieces may end
+  for (uint32_t length : attention_edge_lengths)
+    for (uint32_t splits : {1u, 4u})
+      for (uint32_t rows : {4u, 16u})
+        add({.splits = splits, .rows = rows, .stages = 3, .warps = rows / 2, .chained = splits / 4},
+            {.head_dim = 64, .lengths = {length}});
+  // the newest position may be the only one of its stage, of its piece, or in a stage that is not fetched early
+  for (uint32_t length : {1u, 2u, 3u, 16u, 17u, 32u, 33u, 49u, 65u, 129u})
+    for (uint32_t window : {0u, 1u, 20u})
+      add({.splits = 2, .rows = 2, .stages = 2, .warps = 1, .chained = 1},
+          {.head_dim = 128, .lengths = {length}, .window = window});
+  for (uint32_t clusters : {1u, 3u})
+    add({.splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1},
+        {.heads = 8, .kv_heads = 2, .lengths = {300, 0, 60}, .page_size = 48}, clusters);
+  add({.splits = 8, .rows = 8, .stages = 2, .warps = 4},
+      {.head_dim = 64, .heads = 7, .lengths = {1000}, .page_size = 32});
+  add({.splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = 20, .q_size = 8});
+}
+
+}  // namespace
+
+void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](const ClusterAttention& spec, const AttentionShape& shape, uint32_t clusters = 0) {
+    cases.push_back(cluster(spec, shape, clusters));
+  };
+  add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+      {.heads = 8, .kv_heads = 2, .lengths = {100, 0}});
+  add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1},
+      {.heads = 8, .kv_heads = 2, .lengths = {100, 0}}, 2);
+  if (sweep == Sweep::quick) return;
+
+  for (uint32_t dim : attention_head_dims) {
+    if (dim == 32) continue;
+    for (uint32_t layout : {kv_single, kv_paged})
+      add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+          {.head_dim = dim, .heads = 3, .lengths = {77}});
+    add({.layout = kv_batched, .splits = 4, .rows = 8, .stages = 2, .warps = 4, .chained = 1},
+        {.head_dim = dim, .heads = 4, .lengths = {17, 0, 1, 260}});
+  }
+  // every place where shares, stages and pieces may end
+  for (uint32_t length : attention_edge_lengths) {
+    add({.length = length_direct}, {.head_dim = 64, .lengths = {length}});
+    for (uint32_t splits : {1u, 4u})
+      for (uint32_t rows : {2u, 16u})
+        add({.splits = splits, .rows = rows, .stages = 3, .warps = rows / 2, .chained = splits / 4},
+            {.head_dim = 64, .lengths = {length}});
+  }
+  for (uint32_t splits : {1u, 2u, 4u, 8u, 16u})
+    for (uint32_t warps : {1u, 2u, 4u, 8u})
+      add({.layout = kv_paged, .splits = splits, .rows = 16, .stages = 2, .warps = warps, .chained = warps / 4 % 2},
+          {.head_dim = 64, .heads = 4, .lengths = {1000, 300}, .page_size = 48});
+  for (uint32_t stages : {1u, 2u, 5u})
+    add({.splits = 1, .rows = 4, .stages = stages, .warps = 2, .chained = stages / 5},
+        {.head_dim = 64, .lengths = {400}});
+  for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u})
+    add({.layout = kv_paged, .splits = 2},
+        {.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {130, 20}, .page_size = 32});
+  for (uint32_t window : {1u, 16u, 30u, 100u, 1000u})
+    for (uint32_t layout : {kv_batched, kv_paged})
+      add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = layout == kv_paged},
+          {.head_dim = 64, .lengths = {150, 0, 7, 161, 15}, .window = window});
+  for (float cap : {1.0f, 20.0f, 50.0f})
+    add({.layout = kv_paged, .splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
+  add({}, {.heads = 8, .kv_heads = 2, .lengths = {512}});
+  add({.chained = 1}, {.heads = 4, .lengths = {2055}});
+  // the newest position may be the only one of its stage, or in one that is not fetched early
+  for (uint32_t length : {1u, 16u, 17u, 32u, 33u, 49u, 65u, 129u})
+    for (uint32_t window : {0u, 1u, 20u})
+      add({.layout = kv_paged, .splits = 2, .rows = 2, .stages = 2, .warps = 1, .chained = 1},
+          {.head_dim = 64, .lengths = {length}, .window = window});
+  for (uint32_t clusters : {1u, 2u, 3u, 4u}) {
+    for (uint32_t splits : {1u, 2u, 4u, 8u})
+      for (uint32_t length : attention_edge_lengths)
+        if (length != 2 && length != 128)
+          add({.length = length_direct,
+               .splits = splits,
+               .rows = 4,
+               .stages = 2,
+               .warps = 2,
+               .chained = splits / 2 % 2},
+              {.head_dim = 64, .lengths = {length}}, clusters);
+    add({.layout = kv_batched, .splits = 4, .chained = 1},
+        {.head_dim = 64, .heads = 6, .kv_heads = 2, .lengths = {1000, 3, 0, 129, 257}}, clusters);
+    add({.layout = kv_paged, .splits = 8, .rows = 4, .stages = 3, .warps = 2},
+        {.heads = 4, .lengths = {1003, 0, 60}, .window = clusters * 100}, clusters);
+    add({.splits = 16, .rows = 4, .warps = 2}, {.head_dim = 80, .heads = 5, .lengths = {1500}}, clusters);
+  }
+  for (uint32_t dim : attention_head_dims)
+    if (dim > 32) add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
+  add_cluster_q8(cases);
+  // prompts and single tokens in one launch, as where a result must not depend on what else runs
+  for (uint32_t kv : {kv_f16, kv_q8})
+    for (uint32_t fresh : {0u, 1u})
+      add({.kv = kv, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = 1, .fresh = fresh},
+          {.head_dim = 64,
+           .heads = 4,
+           .kv_heads = 2,
+           .lengths = {5, 6, 7, 90, 0, 33, 34},
+           .page_size = 32,
+           .window = fresh * 20,
+           .sequence_of = {1, 1, 1, 0, 3, 2, 2}});
+  for (uint32_t kv : {kv_f16, kv_q8})
+    cases.push_back(steady(kv, {.head_dim = 64,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .lengths = {5, 6, 7, 190, 0, 33, 34},
+                                .page_size = 32,
+                                .sequence_of = {1, 1, 1, 0, 3, 2, 2}}));
+  for (uint32_t ahead : {1u, 2u, 16u})
+    add({.layout = kv_paged, .splits = 2, .rows = 2, .stages = 1, .warps = 1, .chained = 1, .ahead = ahead},
+        {.head_dim = 80, .lengths = {200, 0, 17, 1}, .window = ahead == 2 ? 70u : 0});
+  for (uint32_t length : {100u, 1500u}) {
+    const auto [spec, clusters] = cluster_choice(128, 1, 1, length, 16);
+    add(spec, {.heads = 4, .lengths = {length}}, spec.merge ? clusters : 0);
+  }
+  if (sweep == Sweep::normal) return;
+
+  for (uint32_t length : {512u, 4096u, 32768u, 40000u})
+    for (uint32_t sequences : {1u, 3u, 20u}) {
+      if (sequences * length > 200'000) continue;  // the f64 reference would take minutes
+      auto [spec, clusters] = cluster_choice(128, 8, sequences, length, 132);
+      spec.layout = kv_batched;
+      spec.chained = 1;
+      add(spec, {.heads = 32, .kv_heads = 8, .lengths = std::vector(sequences, length)}, spec.merge ? clusters : 0);
+    }
+  // shapes that a search tries for thousands of positions
+  for (uint32_t kv : {kv_f16, kv_q8})
+    for (uint32_t splits : {1u, 2u, 4u, 8u})
+      for (uint32_t ahead : {0u, 2u})
+        add({.kv = kv,
+             .layout = kv_paged,
+             .splits = splits,
+             .rows = 16,
+             .stages = 2,
+             .warps = 8,
+             .chained = 1,
+             .ahead = ahead},
+            {.heads = 32, .kv_heads = 8, .lengths = {4096, 9, 5000}, .page_size = 32}, splits == 8 ? 0 : 16 / splits);
+  add({.kv = kv_q8, .layout = kv_paged, .splits = 2, .stages = 3, .chained = 1},
+      {.heads = 32, .kv_heads = 8, .lengths = {32768}, .page_size = 32}, 8);
+  for (uint32_t kv : {kv_f16, kv_q8})
+    add({.kv = kv, .layout = kv_paged, .splits = 8, .rows = 8, .stages = 3, .warps = 4, .chained = 1, .fresh = 1},
+        {.heads = 32,
+         .kv_heads = 8,
+         .lengths = {700, 701, 702, 703, 9, 2000, 1, 2},
+         .page_size = 32,
+         .sequence_of = {0, 0, 0, 0, 1, 2, 3, 3}});
+  for (uint32_t kv : {kv_f16, kv_q8})
+    cases.push_back(steady(kv, {.heads = 32,
+                                .kv_heads = 8,
+                                .lengths = {700, 701, 702, 703, 9, 5000, 1, 2},
+                                .page_size = 32,
+                                .sequence_of = {0, 0, 0, 0, 1, 2, 3, 3}}));
+  for (uint32_t splits : {2u, 4u, 8u, 16u})
+    for (uint32_t clusters : {2u, 7u, 16u})
+      add({.layout = kv_paged, .splits = splits, .chained = 1},
+          {.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64}, clusters);
+  for (uint32_t length : {512u, 4096u, 32768u})
+    for (uint32_t chained : {0u, 1u})
+      add({.stages = 5, .chained = chained}, {.heads = 32, .kv_heads = 8, .lengths = {length}});
+  add({.layout = kv_paged, .splits = 4},
+      {.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64});
+  for (uint32_t dim : attention_head_dims)
+    if (dim > 32) add({}, {.head_dim = dim, .heads = 16, .kv_heads = 2, .lengths = {5001}});
+}
+
+void add_cluster_attention_benches(std::vector<Bench>& all) {
+  for (uint32_t length : {512u, 4096u, 32768u}) {
+    const auto [spec, clusters] =
+        kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, 1, length, AttentionBench::sms);
+    all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
+  }
+  // what there is to choose from where latency and bandwidth count alike
+  using Choice = std::array<uint32_t, 6>;
+  const Choice choices[] = {
+      // splits, rows, stages, warps, ahead, clusters
+      {2, 8, 3, 4, 0, 8},   {2, 8, 4, 4, 0, 8},  {2, 8, 3, 4, 1, 8},  {2, 16, 2, 8, 0, 8},
+      {1, 16, 2, 8, 0, 16}, {4, 16, 2, 8, 0, 4}, {4, 16, 2, 8, 0, 3}, {8, 16, 2, 8, 0, 0},
+      {8, 16, 2, 8, 2, 0},  {8, 8, 4, 4, 0, 0},  {8, 8, 3, 4, 0, 0},
+  };
+  for (const auto& [splits, rows, stages, warps, ahead, clusters] : choices)
+    for (bool q8 : {false, true}) {
+      const ClusterAttention spec{.layout = kernels::kv_paged,
+                                  .splits = splits,
+                                  .rows = rows,
+                                  .stages = stages,
+                                  .warps = warps,
+                                  .ahead = ahead};
+      all.push_back(cluster(q8 ? kernels::as_q8(spec) : spec, 4096, clusters));
+    }
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,244 @@
+// Cases of the activations and gates, residual_add and softcap_rows, and their timing.
+#include <numbers>
+
+#include "kernels/layer/elementwise.h"
+#include "proof/bench.h"
+
+namespace heddle::proof {
+
+namespace {
+
+using kernels::Gate;
+using kernels::ResidualAdd;
+using kernels::SoftcapRows;
+
+double root_2_over_pi() { return std::sqrt(2 / std::numbers::pi); }
+
+double activate(uint32_t act, double x) {
+  if (act == Gate::silu) return x / (1 + std::exp(-x));
+  if (act == Gate::gelu_erf) return x * std::erfc(-x * std::sqrt(0.5)) / 2;
+  const double u = root_2_over_pi() * (x + 0.044715 * x * x * x);
+  return u < -300 ? 0 : x / (1 + std::exp(-2 * u));  // the same as x (1 + tanh(u)) / 2
+}
+
+// fused: gate and up are the halves of one row.
+Case gate(Gate spec, uint32_t rows, uint32_t cols, bool fused) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t stride = fused ? 2 * cols : cols + spec.vec;
+    std::vector<float> x = random.normals(size_t(rows) * stride, 3);
+    for (uint32_t r = 0; r < rows; ++r)  // far out too
+      for (uint32_t c = 0; c < cols; c += 3) x[size_t(r) * stride + c] *= 10;
+    if (!x.empty()) x[0] = 0;
+    if (x.size() > 1) x[1] = 88.9f;
+    const std::vector<float> other = random.normals(size_t(rows) * stride);
+    auto in = m.put(x);
+    auto up = fused ? ptx::DevicePtr<float>{in.address + cols * sizeof(float)} : m.put(other);
+    const bool narrow = spec.out == Gate::out_bf16;
+    auto y = narrow ? ptx::DevicePtr<float>{} : m.poisoned<float>(size_t(rows) * cols);
+    auto y_narrow = narrow ? m.poisoned<bf16>(size_t(rows) * cols) : ptx::DevicePtr<bf16>{};
+    m.launch(spec, Gate::Args{.y = y,
+                              .gate = in,
+                              .up = spec.times_up ? up : ptx::DevicePtr<float>{},
+                              .rows = rows,
+                              .cols = cols,
+                              .y_stride = cols,
+                              .gate_stride = stride,
+                              .up_stride = stride,
+                              .narrow = y_narrow});
+    std::vector<double> want, scale;
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < cols; ++c) {
+        const double factor = !spec.times_up ? 1 : fused ? x[r * stride + cols + c] : other[r * stride + c];
+        const double v = x[r * stride + c];
+        want.push_back(activate(spec.act, v) * factor);
+        // relative until the result is about to vanish. With tanh the exponent 2 u has three roundings (2e-7), and
+        // e^2u has them |2 u| times
+        const double two_u = 2 * root_2_over_pi() * v * (1 + 0.044715 * v * v);
+        const double more = spec.act == Gate::gelu_tanh && v < 0 ? -two_u * 2e-7 / 8e-7 : 0;
+        scale.push_back(std::abs(want.back()) * (1 + more) + 1e-30 * std::abs(factor));
+      }
+    // the exponential to 4e-7, the reciprocal and three roundings; with erf the tail's parts too
+    const double bound = (spec.act == Gate::gelu_erf ? 2e-6 : 8e-7) + (narrow ? 0x1p-8 : 0);
+    std::vector<float> got = m.get(y, narrow ? 0 : want.size());
+    if (narrow)
+      for (bf16 v : m.get(y_narrow, want.size())) got.push_back(to_f32(v));
+    check.near("y", got, want, scale, bound);
+    check.that(want.size() == size_t(rows) * cols, "all values");
+  };
+  const char* name = spec.act == Gate::silu ? (spec.times_up ? "silu_gate" : "silu")
+                     : spec.times_up        ? "gelu_gate"
+                                            : "gelu";
+  return {name, fmt::format("{} rows={} cols={} fused={}", field_text(spec), rows, cols, fused),
+          spec.out == Gate::out_bf16 && !spec.chained ? "sm_80" : target_of(spec), run};
+}
+
+// shift: values that the second input lies behind an aligned address. in_place: y is a.
+Case residual_add(ResidualAdd spec, uint32_t n, uint32_t shift, bool in_place) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> a = random.normals(n), b = random.normals(size_t(n) + shift);
+    auto a_in = m.put(a);
+    const ResidualAdd::Args args{.y = in_place ? a_in : m.poisoned<float>(n),
+                                 .a = a_in,
+                                 .b = {m.put(b).address + shift * sizeof(float)},
+                                 .n = n,
+                                 .scale = 0.22f};
+    m.launch(spec, args);
+    std::vector<double> want, scale;
+    for (uint32_t i = 0; i < n; ++i) {
+      want.push_back(a[i] + (spec.scaled ? double(0.22f) : 1.0) * b[i + shift]);
+      scale.push_back(std::abs(want.back()));
+    }
+    check.near("y", m.get(args.y, n), want, scale, 0x1p-24);  // one rounding
+    check.that(want.size() == n, "all values");
+  };
+  return {"residual_add", fmt::format("{} n={} shift={} in_place={}", field_text(spec), n, shift, in_place),
+          target_of(spec), run};
+}
+
+Case softcap(SoftcapRows spec, uint32_t rows, uint32_t cols, float cap = 30, float scale = 1, float size = 20) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t stride = cols + 2;
+    std::vector<float> y = random.normals(size_t(rows) * stride, size);
+    for (size_t i = 0; i < y.size(); i += 5) y[i] *= 1e-4f;  // close to 0
+    if (!y.empty()) y[0] = 1e37f;
+    const std::vector<float> bias = random.normals(cols, size);
+    const auto at = m.put(y);
+    m.launch(spec, {.y = at,
+                    .bias = spec.bias ? m.put(bias) : ptx::DevicePtr<float>{},
+                    .rows = rows,
+                    .cols = cols,
+                    .stride = stride,
+                    .scale = scale,
+                    .cap = cap});
+    std::vector<double> want(y.begin(), y.end()), sizes(y.size());  // the gaps stay
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (i % stride >= cols) continue;
+      const double b = spec.bias ? bias[i % stride] : 0.0, v = (y[i] + b) * scale;
+      // what the sum of y and bias rounds to is passed on by the slope
+      const double bent = spec.cap ? std::tanh(v / cap) : 0, sum = (std::abs(y[i]) + std::abs(b)) * scale;
+      want[i] = spec.cap ? cap * bent : v;
+      sizes[i] = std::abs(want[i]) + (spec.bias && std::abs(bent) < 1 ? sum * (1 - bent * bent) : 0);
+    }
+    // tanh to 5e-7, and five roundings
+    check.near("y", m.get(at, y.size()), want, sizes, 5e-7 + 5 * 0x1p-24);
+  };
+  return {"softcap_rows",
+          fmt::format("{} rows={} cols={} cap={} scale={} size={}", field_text(spec), rows, cols, cap, scale, size),
+          target_of(spec), run};
+}
+
+void add_gate_cases(Sweep sweep, std::vector<Case>& cases) {
+  for (uint32_t act : {Gate::silu, Gate::gelu_erf, Gate::gelu_tanh})
+    for (uint32_t times_up : {0u, 1u}) {
+      cases.push_back(gate({.vec = 4, .act = act, .times_up = times_up}, 2, 516, true));
+      if (sweep == Sweep::quick) continue;
+      cases.push_back(gate({.threads = 64, .act = act, .times_up = times_up}, 3, 1001, false));
+      cases.push_back(gate({.threads = 64, .vec = 2, .act = act, .times_up = times_up, .chained = 1}, 5, 2, true));
+      for (uint32_t vec : {1u, 2u, 4u})
+        cases.push_back(
+            gate({.vec = vec, .act = act, .times_up = times_up, .out = Gate::out_bf16, .chained = vec / 2 % 2}, 3, 36,
+                 vec == 4));
+      cases.push_back(gate({.act = act, .times_up = times_up}, 1, 11008, true));
+      cases.push_back(gate({.act = act, .times_up = times_up}, 0, 100, true));
+      cases.push_back(gate({.act = act, .times_up = times_up}, 3, 0, true));
+      if (sweep == Sweep::full) cases.push_back(gate({.vec = 4, .act = act, .times_up = times_up}, 200, 14336, true));
+    }
+}
+
+void add_residual_add_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(residual_add({}, 2050, 0, false));
+  cases.push_back(residual_add({.scaled = 1}, 1027, 1, true));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t n : {0u, 1u, 3u, 127u, 128u, 129u, 256u})
+    for (uint32_t shift : {0u, 1u})
+      cases.push_back(residual_add({.threads = 32, .scaled = n & 1}, n, shift, shift == 1));
+  cases.push_back(residual_add({.threads = 1024, .chained = 1}, 100000, 0, true));
+  if (sweep == Sweep::full) cases.push_back(residual_add({}, 20000003, 0, false));
+}
+
+void add_softcap_rows_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(softcap({}, 2, 300));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t bias : {0u, 1u})
+    for (uint32_t cap : {0u, 1u}) {
+      cases.push_back(softcap({.threads = 32, .bias = bias, .cap = cap}, 5, 65, 30, 0.0625f));
+      cases.push_back(softcap({.bias = bias, .cap = cap, .chained = 1}, 1, 1000, 1.5f, 3));
+      cases.push_back(softcap({.bias = bias, .cap = cap}, 3, 1));
+      cases.push_back(softcap({.bias = bias, .cap = cap}, 0, 64));
+    }
+  if (sweep == Sweep::normal) return;
+  cases.push_back(softcap({.bias = 1, .chained = 1}, 64, 128256));
+}
+
+void add_gate_benches(std::vector<Bench>& all) {
+  constexpr uint32_t cols = 14336;
+  for (uint32_t rows : {1u, 512u}) {
+    const double n = double(rows) * cols;
+    const std::string shape = fmt::format("{} x {}", rows, cols);
+    // gate and up are the halves of one row
+    for (uint32_t act : {uint32_t(Gate::silu), uint32_t(Gate::gelu_tanh)})
+      all.push_back(float_bench(
+          act == Gate::silu ? "silu_gate" : "gelu_gate", shape, Gate{.vec = 4, .act = act, .chained = 1}, size_t(n) * 2,
+          n * 12, n * 8,
+          [=](Machine& m, Random&) {
+            return Gate::Args{.y = m.poisoned<float>(size_t(n)),
+                              .gate = {},
+                              .up = {},
+                              .rows = rows,
+                              .cols = cols,
+                              .y_stride = cols,
+                              .gate_stride = 2 * cols,
+                              .up_stride = 2 * cols};
+          },
+          [](Gate::Args& a, ptx::DevicePtr<float> x) {
+            a.gate = x;
+            a.up.address = x.address + cols * sizeof(float);
+          }));
+    for (uint32_t act : {uint32_t(Gate::silu), uint32_t(Gate::gelu_erf)})
+      all.push_back(float_bench(
+          act == Gate::silu ? "silu" : "gelu", shape, Gate{.vec = 4, .act = act, .times_up = 0, .chained = 1},
+          size_t(n), n * 8, n * 8,
+          [=](Machine& m, Random&) {
+            return Gate::Args{.y = m.poisoned<float>(size_t(n)),
+                              .gate = {},
+                              .up = {},
+                              .rows = rows,
+                              .cols = cols,
+                              .y_stride = cols,
+                              .gate_stride = cols,
+                              .up_stride = 0};
+          },
+          [](Gate::Args& a, ptx::DevicePtr<float> x) { a.gate = x; }));
+  }
+}
+
+void add_residual_add_benches(std::vector<Bench>& all) {
+  for (uint32_t rows : {1u, 512u}) {
+    const double n = double(rows) * 4096;
+    all.push_back(float_bench(
+        "residual_add", fmt::format("{} x 4096", rows), ResidualAdd{.chained = 1}, size_t(n), n * 12, n,
+        [=](Machine& m, Random& random) {
+          return ResidualAdd::Args{.y = m.poisoned<float>(size_t(n)),
+                                   .a = {},
+                                   .b = m.put(random.normals(size_t(n))),
+                                   .n = uint32_t(n),
+                                   .scale = 1};
+        },
+        [](ResidualAdd::Args& a, ptx::DevicePtr<float> x) { a.a = x; }));
+  }
+}
+
+}  // namespace
+
+void add_elementwise_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_gate_cases(sweep, cases);
+  add_residual_add_cases(sweep, cases);
+  add_softcap_rows_cases(sweep, cases);
+}
+
+void add_elementwise_benches(std::vector<Bench>& all) {
+  add_gate_benches(all);
+  add_residual_add_benches(all);
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,93 @@
+// Cases of mma_product.
+#include "kernels/product/mma_product.h"
+#include "proof/product/product_problem.h"
+
+namespace heddle::proof {
+
+namespace {
+
+using kernels::MmaProduct;
+using kernels::Product;
+using quant::Format;
+
+Case mma_product(MmaProduct mma, const ProductShape& s, uint32_t vectors, Format second = Format::q6_k) {
+  mma.slices = (s.cols + mma.tile_cols - 1) / mma.tile_cols;
+  const Product spec{.format = mma.format,
+                     .second = uint32_t(second),
+                     .mixed = s.second_rows > 0,
+                     .tile_cols = mma.tile_cols,
+                     .slices = mma.slices,
+                     .columns = vectors,
+                     .exact = 1,
+                     .out = mma.out,
+                     .activation = mma.activation,
+                     .y_bf16 = mma.y_bf16,
+                     .bias = mma.bias,
+                     .cache = mma.cache,
+                     .halves = mma.halves};
+  std::string name =
+      fmt::format("{} {} -> {} vectors={} blocks={}", field_text(mma), s.cols, s.rows, vectors, s.blocks);
+  if (s.second_rows) name += fmt::format(" ({} in {})", s.second_rows, quant::name(second));
+  if (s.heads) name += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  return {"mma_product", name, "sm_90",
+          [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check, mma); }};
+}
+
+}  // namespace
+
+void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
+  const auto f = [](Format format) { return uint32_t(format); };
+  const MmaProduct plain{.stages = 2, .chained = 1};
+  auto add = [&](const ProductShape& s, uint32_t vectors, auto&& change) {
+    MmaProduct p = plain;
+    change(p);
+    cases.push_back(mma_product(p, s, vectors));
+  };
+  add({40, 1024, 2}, 3, [](MmaProduct&) {});
+  if (sweep == Sweep::quick) return;
+  for (Format format : kernels::known_formats)
+    add({33, 1024, 1}, 5, [&](MmaProduct& p) { p.format = f(format), p.band = 16; });
+  for (uint32_t tile_cols : {256u, 512u, 1024u})
+    for (uint32_t rows : {1u, 35u, 150u})
+      add({rows, tile_cols * 5 / 2, 2}, rows == 150 ? 9 : 8, [&](MmaProduct& p) {
+        p.tile_cols = tile_cols, p.band = rows == 150 ? 64 : 48, p.out = Product::add, p.bias = rows == 35;
+        p.format = f(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
+      });
+  for (uint32_t columns : {8u, 16u, 32u})
+    for (uint32_t vectors : {1u, columns, columns * 2 + 1})
+      add({72, 512, 3}, vectors, [&](MmaProduct& p) {
+        p.tile_cols = 512, p.columns = columns,
+        p.stages = columns == 16   ? 1
+                   : columns == 32 ? 2
+                                   : 3,
+        p.chained = columns > 8;
+        p.out = columns == 16 ? Product::gate : Product::act, p.y_bf16 = columns == 32, p.bias = 1;
+        p.activation = columns == 8 ? kernels::act_gelu_tanh : kernels::act_silu;
+        if (columns == 16) p.band = 16;
+      });
+  for (uint32_t halves : {0u, 1u})
+    for (uint32_t rotary : {0u, 16u, 32u})
+      for (uint32_t cache : {0u, 1u})
+        add({32 * 8, 512, 3, rotary == 16 ? 64u : 0u, 4, 2, 32, rotary}, 5, [&](MmaProduct& p) {
+          p.tile_cols = 256, p.out = Product::qkv, p.cache = cache, p.halves = halves, p.bias = rotary == 16;
+        });
+  add({64, 2048, 132}, 8, [](MmaProduct&) {});  // most blocks have nothing to do
+  for (uint32_t columns : {8u, 32u})
+    add({204, 1024, 2}, columns, [&](MmaProduct& p) {
+      p.teams = 2, p.band = columns == 8 ? 64 : 32, p.columns = columns, p.out = Product::add;
+    });
+  if (sweep == Sweep::normal) return;
+  for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs})
+    for (uint32_t vectors : {8u, 13u, 32u, 70u}) {
+      auto chosen = [&](MmaProduct what, ProductShape s) {
+        what.format = f(format), what.chained = 1;
+        cases.push_back(mma_product(kernels::mma_product_choice(what, s.rows, s.cols, vectors, s.blocks), s, vectors));
+      };
+      chosen({.out = Product::gate}, {2868, 4096, 132});
+      chosen({.out = Product::add}, {410, 14336, 132});
+      chosen({.out = Product::qkv, .halves = 1}, {768, 4096, 132, 0, 4, 1, 128, 128});
+      chosen({.bias = 1}, {896, 1536, 132});
+    }
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,334 @@
+// Inputs of a product and the reference. Where x is in whole steps of its scale, int8 loses nothing and the bound is
+// that of f32; after a norm int8 may lose half a step per value.
+#include "proof/product/product_problem.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rope_frequencies.h"
+#include "kernels/product/half_rows.h"
+
+namespace heddle::proof {
+
+using kernels::MmaProduct;
+using kernels::Product;
+using quant::Format;
+
+ProductVectors product_vectors(Random& random, const Product& spec, uint32_t cols, uint32_t count,
+                               const std::vector<float>& weight, const std::vector<float>& shift, float epsilon) {
+  ProductVectors x{.stride = (cols + 7) / 8 * 8 + 8};
+  const bool bf16 = spec.x == Product::x_bf16;
+  x.bytes.assign(size_t(count) * x.stride * (bf16 ? 2 : 4), 0);
+  for (uint32_t v = 0; v < count; ++v) {
+    std::vector<double> row(cols);
+    std::vector<float> values(cols);
+    for (uint32_t first = 0; first < cols; first += 16) {
+      const float d = std::ldexp(1.0f, int(random.below(4)) - 9);
+      for (uint32_t c = first; c < std::min(cols, first + 16); ++c) {
+        float q = float(int(random.below(255)) - 127);
+        if (c == first) q = 127;  // so that d is what the kernel finds
+        values[c] = spec.norm || spec.exact ? random.normal() : q * d;
+        if (bf16) values[c] = to_f32(to_bf16(values[c]));
+      }
+    }
+    for (uint32_t c = 0; c < cols; ++c) {
+      if (bf16) {
+        const auto bits = to_bf16(values[c]);
+        std::memcpy(x.bytes.data() + (size_t(v) * x.stride + c) * 2, &bits, 2);
+      } else {
+        std::memcpy(x.bytes.data() + (size_t(v) * x.stride + c) * 4, &values[c], 4);
+      }
+      row[c] = values[c];
+    }
+    if (spec.norm) {
+      double mean = 0, squares = 0;
+      if (spec.norm == Product::layer) mean = std::accumulate(row.begin(), row.end(), 0.0) / cols;
+      for (double r : row) squares += (r - mean) * (r - mean);
+      const double factor = 1 / std::sqrt(squares / cols + epsilon);
+      for (uint32_t c = 0; c < cols; ++c)
+        row[c] = (row[c] - mean) * factor * weight[c] + (spec.norm == Product::layer ? shift[c] : 0);
+    }
+    std::vector<double> step(cols, 0);
+    for (uint32_t first = 0; !spec.exact && spec.norm && first < cols; first += 16) {
+      double largest = 0;
+      for (uint32_t c = first; c < std::min(cols, first + 16); ++c) largest = std::max(largest, std::abs(row[c]));
+      for (uint32_t c = first; c < std::min(cols, first + 16); ++c) step[c] = largest / 127 * 0.501;
+    }
+    x.values.push_back(std::move(row));
+    x.step.push_back(std::move(step));
+  }
+  return x;
+}
+
+ProductWeights product_weights(Random& random, Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols) {
+  return {random_blocks(random, format, size_t(rows) * cols, cols), {format, rows, cols, tile_cols}};
+}
+
+ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<double>& x,
+                       const std::vector<double>& step) {
+  const DecodedRow row = decode_row(w.shape.format, w.row(r), w.shape.cols);
+  ProductSum sum;
+  for (uint32_t c = 0; c < w.shape.cols; ++c) {
+    sum.value += double(row.w[c]) * x[c];
+    sum.scale += (std::abs(double(row.w[c]) - row.offset[c]) + std::abs(double(row.offset[c]))) * std::abs(x[c]);
+    sum.moved += std::abs(double(row.w[c])) * step[c];
+  }
+  return sum;
+}
+
+namespace {
+
+// Vectors as mma_product takes them: halves in its order, divided by a power of two.
+struct HalfVectors {
+  std::vector<f16> values;
+  std::vector<float> scales;
+};
+// The values of x become those of the halves.
+HalfVectors half_vectors(Random& random, const MmaProduct& spec, ProductVectors& x, uint32_t cols) {
+  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size());
+  const uint32_t groups = (count + spec.columns - 1) / spec.columns;
+  // what is behind the last vector is never zeroed
+  HalfVectors h{.values = std::vector<f16>(size_t(groups) * spec.columns * ld, to_f16(NAN)), .scales = {}};
+  for (uint32_t v = 0; v < count; ++v) {
+    h.scales.push_back(std::ldexp(1.0f, int(random.below(5)) - 2));
+    for (uint32_t c = 0; c < ld; ++c) {
+      const f16 half = to_f16(c < cols ? float(x.values[v][c]) / h.scales[v] : 0.0f);
+      h.values[kernels::half_place(v, c, spec.tile_cols, spec.columns, ld)] = half;
+      if (c < cols) x.values[v][c] = double(to_f32(half)) * h.scales[v];
+    }
+  }
+  return h;
+}
+
+double activated(uint32_t which, double x) {
+  if (which == kernels::act_silu) return x / (1 + std::exp(-x));
+  if (which == kernels::act_gelu_erf) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+class ProductProblem {
+ public:
+  ProductProblem(const Product& spec, const ProductShape& shape, Machine& m, Random& random)
+      : spec_(spec), s_(shape), m_(m), random_(random), count_(spec.columns), first_rows_(s_.rows - s_.second_rows) {
+    first_ = product_weights(random, spec.weights(), first_rows_, s_.cols, spec.tile_cols);
+    if (spec.mixed) second_ = product_weights(random, spec.second_weights(), s_.second_rows, s_.cols, spec.tile_cols);
+    std::vector<float> weight(s_.cols + 15, 0.0f), shift(s_.cols + 15, 0.0f);
+    for (uint32_t c = 0; c < s_.cols; ++c) {
+      weight[c] = random.uniform(0.5f, 1.5f);
+      shift[c] = random.normal() * 0.1f;
+    }
+    x_ = product_vectors(random, spec, s_.cols, count_, weight, shift, epsilon);
+    bias_ = random.normals(s_.rows, 0.5f);
+    outputs_ = gated() ? s_.rows / 2 : is_qkv() && spec.cache ? s_.heads * s_.head : s_.rows;
+    y_stride_ = outputs_ + 3;
+    residual_ = random.normals(size_t(count_) * y_stride_);
+    make_cache();
+    set_args(weight, shift);
+  }
+
+  void launch(std::optional<MmaProduct> mma) {
+    if (!mma) return m_.launch(spec_, args_);
+    const HalfVectors halves = half_vectors(random_, *mma, x_, s_.cols);
+    args_.x = {m_.put(halves.values).address};
+    args_.scales = m_.put(halves.scales);
+    args_.vectors = count_;
+    args_.rows = first_rows_;
+    args_.first_rows = 0;
+    m_.launch(*mma, args_);
+    // mma_product rounds weights, their scales and mins to f16; the matrix unit's sums are truncated, not rounded
+    halving_ = spec_.weights() == Format::f16 && !spec_.mixed ? 0x1p-18 : 0x1p-10 * 1.01;
+    if (!spec_.mixed) return;
+    args_.rows = s_.rows;
+    args_.first_rows = first_rows_;
+    args_.w = args_.w2;
+    mma->format = spec_.second;
+    m_.launch(*mma, args_);
+  }
+
+  void compare(Check& check) {
+    y_ = m_.get(args_.y, size_t(count_) * y_stride_);
+    for (uint32_t v = 0; v < count_; ++v) is_qkv() ? expect_heads(v) : expect_rows(v);
+    check.near("y", got_, want_, bound_, 1.0);
+  }
+
+ private:
+  static constexpr float epsilon = 1e-5f, scale = 0.75f, magnitude = 1.125f;
+  static constexpr uint32_t page = 16;  // positions
+
+  bool is_qkv() const { return spec_.out == Product::qkv; }
+  bool gated() const { return spec_.out == Product::gate; }
+
+  // qkv: every vector is of a sequence of its own, with three pages in any order.
+  void make_cache() {
+    const uint32_t pages = 3 * count_;
+    for (uint32_t v = 0; v < count_; ++v) {
+      positions_.push_back(random_.below(3 * page));
+      for (uint32_t i = 0; i < 3; ++i) table_.push_back(int32_t((v * 3 + i) * 7 % pages));
+    }
+    if (is_qkv() && pages % 7 == 0) std::iota(table_.begin(), table_.end(), 0);
+    for (uint32_t i = 0; i < s_.rotary / 2; ++i) rope_.radians.push_back(std::pow(10000.0, -2.0 * i / s_.rotary));
+    cache_values_ = size_t(pages) * s_.kv_heads * page * s_.head;
+  }
+
+  // qkv: packed row -> row of the model, over q, k and v.
+  std::vector<uint32_t> packed_rows() const {
+    std::vector<uint32_t> rows;
+    const uint32_t turned = (s_.heads + s_.kv_heads) * s_.head;
+    for (uint32_t p = 0; p < s_.rows; ++p)
+      rows.push_back(p < turned ? p / s_.head * s_.head + kernels::qkv_row(p % s_.head, s_.rotary, spec_.halves) : p);
+    return rows;
+  }
+
+  void set_args(const std::vector<float>& weight, const std::vector<float>& shift) {
+    std::vector<uint32_t> order;
+    if (is_qkv()) order = packed_rows();
+    std::vector<float> packed_bias = bias_;
+    for (uint32_t p = 0; p < order.size(); ++p) packed_bias[p] = bias_[order[p]];
+    order.resize(std::min<size_t>(order.size(), first_rows_));
+    args_ = {.y = m_.poisoned<float>(size_t(count_) * y_stride_),
+             .residual = m_.put(residual_),
+             .x = m_.put(x_.bytes),
+             .norm = m_.put(weight),
+             .shift = m_.put(shift),
+             .w = m_.put(tiles_of(first_.shape, first_.file, order)),
+             .bias = m_.put(packed_bias),
+             .turns = m_.put(rope_.turns()),
+             .positions = m_.put(positions_),
+             .table = m_.put(table_),
+             .k = m_.poisoned<uint8_t>(cache_values_ * 2),
+             .v = m_.poisoned<uint8_t>(cache_values_ * 2),
+             .rows = s_.rows,
+             .cols = s_.cols,
+             .first_rows = first_rows_,
+             .second_blocks = spec_.mixed ? kernels::mixed_blocks(spec_, first_rows_, s_.second_rows, s_.blocks) : 0,
+             .x_stride = x_.stride,
+             .y_stride = y_stride_,
+             .blocks = s_.blocks,
+             .q_rows = s_.heads * s_.head,
+             .k_rows = s_.kv_heads * s_.head,
+             .head = s_.head,
+             .value_head = s_.head,
+             .rotary = s_.rotary,
+             .kv_heads = s_.kv_heads,
+             .page_size = page,
+             .table_stride = 3,
+             .epsilon = epsilon,
+             .scale = scale,
+             .magnitude = magnitude};
+    if (spec_.mixed) args_.w2 = m_.put(tiles_of(second_.shape, second_.file));
+  }
+
+  ProductSum sum_at(uint32_t r, uint32_t v) const {
+    ProductSum sum = r < first_rows_ ? product_sum(first_, r, x_.values[v], x_.step[v])
+                                     : product_sum(second_, r - first_rows_, x_.values[v], x_.step[v]);
+    if (spec_.bias) {
+      sum.value += bias_[r];
+      sum.scale += std::abs(bias_[r]);
+    }
+    return sum;
+  }
+  // A lane rounds about 40 times for its 32 values (as f32: once each), then come the lanes and the slices; a norm adds
+  // a few roundings to every value of x.
+  double error_of(const ProductSum& sum) const {
+    const double rounding = (spec_.exact ? 80 : 24) + spec_.slices + (spec_.norm ? 16 : 0);
+    return sum.scale * (rounding * 0x1p-24 + halving_) + sum.moved;
+  }
+
+  void expect(float is, double should, double error) {
+    got_.push_back(is);
+    want_.push_back(should);
+    bound_.push_back(error);
+  }
+
+  // q in y, k and v in the cache.
+  void expect_heads(uint32_t v) {
+    auto halves = [&](ptx::DevicePtr<uint8_t> cache) {
+      return m_.get(ptx::DevicePtr<f16>{cache.address}, cache_values_);
+    };
+    const std::vector<f16> keys = halves(args_.k), values = halves(args_.v);
+    const uint32_t slot = uint32_t(table_[v * 3 + positions_[v] / page]);
+    const uint32_t q_rows = s_.heads * s_.head, turned_rows = q_rows + s_.kv_heads * s_.head;
+    for (uint32_t r = 0; r < s_.rows; ++r) {
+      const uint32_t of = r < turned_rows ? r : r - turned_rows, in = of % s_.head;
+      const ProductSum sum = sum_at(r, v);
+      double value = sum.value, error = error_of(sum);
+      if (r < turned_rows && in < s_.rotary) {
+        const uint32_t half = s_.rotary / 2, pair = spec_.halves ? in % half : in / 2;
+        const bool is_second = spec_.halves ? in >= half : in % 2;
+        const uint32_t partner = spec_.halves ? (is_second ? r - half : r + half) : (is_second ? r - 1 : r + 1);
+        const ProductSum other = sum_at(partner, v);
+        const double angle = double(positions_[v]) * rope_.radians[pair];
+        const double c = std::cos(angle) * magnitude, sn = std::sin(angle) * magnitude;
+        value = is_second ? other.value * sn + sum.value * c : sum.value * c - other.value * sn;
+        error = (error + error_of(other)) * magnitude + (sum.scale + other.scale) * 0x1p-21;
+      }
+      if (r < q_rows || !spec_.cache) {
+        expect(y_[size_t(v) * y_stride_ + r], value, error);
+        continue;
+      }
+      const uint32_t head = (r < turned_rows ? r - q_rows : of) / s_.head;
+      const size_t at = ((size_t(slot) * s_.kv_heads + head) * page + positions_[v] % page) * s_.head + in;
+      expect(to_f32(r < turned_rows ? keys[at] : values[at]), value, error + std::abs(value) * 0x1p-11 + 0x1p-25);
+    }
+  }
+
+  float output(uint32_t v, uint32_t o) const {
+    const size_t at = size_t(v) * y_stride_ + o;
+    if (!spec_.y_bf16) return y_[at];
+    bf16 half;
+    std::memcpy(&half, reinterpret_cast<const uint8_t*>(y_.data()) + at * 2, 2);
+    return to_f32(half);
+  }
+  void expect_rows(uint32_t v) {
+    const double rounding = spec_.y_bf16 ? 0x1p-8 : 0x1p-22;
+    for (uint32_t o = 0; o < outputs_; ++o) {
+      const float is = output(v, o);
+      if (gated()) {
+        const uint32_t gate_row = o / 2 * 4 + o % 2;
+        const ProductSum gate = sum_at(gate_row, v), up = sum_at(gate_row + 2, v);
+        const double a = activated(spec_.activation, gate.value), value = a * up.value;
+        expect(is, value,
+               error_of(gate) * 1.2 * (std::abs(up.value) + error_of(up)) + error_of(up) * std::abs(a) +
+                   std::abs(value) * rounding + 1e-6 * std::abs(gate.value * up.value));
+        continue;
+      }
+      const ProductSum sum = sum_at(o, v);
+      if (spec_.out == Product::act) {
+        const double value = activated(spec_.activation, sum.value);
+        expect(is, value, error_of(sum) * 1.2 + std::abs(value) * rounding + 1e-6 * std::abs(sum.value));
+      } else {
+        const double before = spec_.out == Product::add ? residual_[size_t(v) * y_stride_ + o] : 0;
+        expect(is, before + scale * sum.value, scale * error_of(sum) + std::abs(before) * 0x1p-23);
+      }
+    }
+  }
+
+  const Product& spec_;
+  const ProductShape& s_;
+  Machine& m_;
+  Random& random_;
+  const uint32_t count_, first_rows_;
+  uint32_t outputs_, y_stride_;
+  ProductWeights first_, second_;
+  ProductVectors x_;
+  std::vector<float> bias_, residual_;
+  std::vector<uint32_t> positions_;
+  std::vector<int32_t> table_;
+  RopeFrequencies rope_;
+  size_t cache_values_ = 0;  // of k, and of v
+  Product::Args args_{};
+  double halving_ = 0;  // what the rounding to f16 adds, of the magnitudes
+  std::vector<float> y_, got_;
+  std::vector<double> want_, bound_;
+};
+
+}  // namespace
+
+void run_product(const Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
+                 std::optional<MmaProduct> mma) {
+  ProductProblem problem(spec, shape, m, random);
+  problem.launch(mma);
+  problem.compare(check);
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,47 @@
+// A product with what surrounds it in a layer: inputs, and the f64 reference that `product` and `mma_product` are held
+// to.
+#pragma once
+#include <optional>
+
+#include "kernels/product/mma_product.h"
+#include "proof/format/weights.h"
+
+namespace heddle::proof {
+
+struct ProductShape {
+  uint32_t rows, cols, blocks;
+  uint32_t second_rows = 0;  // mixed: the last rows
+  // qkv
+  uint32_t heads = 0, kv_heads = 0, head = 0, rotary = 0;
+};
+
+// Vectors as the kernel reads them, and the values that they stand for after the norm.
+struct ProductVectors {
+  std::vector<uint8_t> bytes;
+  std::vector<std::vector<double>> values;
+  std::vector<std::vector<double>> step;  // the most that the rounding to int8 moves a value
+  uint32_t stride;
+};
+ProductVectors product_vectors(Random& random, const kernels::Product& spec, uint32_t cols, uint32_t count,
+                               const std::vector<float>& weight, const std::vector<float>& shift, float epsilon);
+
+struct ProductWeights {
+  std::vector<uint8_t> file;
+  kernels::TileShape shape;
+  const uint8_t* row(uint32_t r) const { return file.data() + size_t(r) * (file.size() / shape.rows); }
+};
+ProductWeights product_weights(Random& random, quant::Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols);
+
+// A row times a vector, with the magnitude that roundings are relative to and what the rounding to int8 may have moved.
+struct ProductSum {
+  double value = 0, scale = 0, moved = 0;
+};
+ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<double>& x,
+                       const std::vector<double>& step);
+
+// Launches the product and compares. With `mma` the same is computed by mma_product, for any number of vectors
+// (spec.columns of them); two formats are two launches of it.
+void run_product(const kernels::Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
+                 std::optional<kernels::MmaProduct> mma = {});
+
+}  // namespace heddle::proof

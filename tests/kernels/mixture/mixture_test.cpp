@@ -1,0 +1,37 @@
+// What the kernels of a mixture of experts refuse.
+#include "kernels/mixture/mixture.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/refusal.h"
+
+namespace heddle::kernels {
+namespace {
+
+TEST(Route, RefusesMoreThanThereAre) {
+  auto said = [](uint32_t experts, uint32_t used, uint32_t stride, const Route& spec = {}) {
+    return refusal(
+        spec,
+        {.ids = {}, .weights = {}, .logits = {}, .rows = 2, .experts = experts, .used = used, .logits_stride = stride});
+  };
+  EXPECT_EQ(said(512, 32, 512), "");
+  EXPECT_EQ(said(513, 8, 513), "route: 513 experts, 1 to 512 expected");
+  EXPECT_EQ(said(65, 8, 65, {.largest = 64}), "route: 65 experts, 1 to 64 expected");
+  EXPECT_EQ(said(8, 9, 8), "route: 9 of 8 experts are used; 1 to 32, not above that, expected");
+  EXPECT_NE(said(64, 33, 64), "");
+  EXPECT_NE(said(64, 0, 64), "");
+  EXPECT_EQ(said(64, 8, 63), "route: logits have a stride of 63, but 64 experts");
+}
+
+TEST(Mix, RefusesWhatDoesNotFitItsGrid) {
+  Mix::Args a{};
+  a.rows = 2, a.cols = 65535 * 32, a.used = 2;
+  EXPECT_EQ(refusal(Mix{.threads = 32}, a), "");
+  a.cols += 1;
+  EXPECT_EQ(refusal(Mix{.threads = 32}, a), "mix: 2097121 columns, 2097120 at most");
+  a.rows = 0, a.cols = 0;
+  EXPECT_EQ(Mix{}.grid(a).x, 1u);
+}
+
+}  // namespace
+}  // namespace heddle::kernels
