@@ -6,8 +6,8 @@
 #include "kernels/layer/norm.h"
 #include "kernels/product/gemm.h"
 #include "kernels/product/half_rows.h"
-#include "kernels/product/tile_piece.h"
 #include "kernels/product/tile_pack.h"
+#include "kernels/product/tile_piece.h"
 
 namespace heddle::gpu {
 

@@ -2,10 +2,10 @@
 // take weights that were unpacked, with small kernels between.
 #include "gpu/phases.h"
 
-#include "kernels/spec/functions.h"
-#include "kernels/layer/embedding.h"
 #include "kernels/layer/elementwise.h"
+#include "kernels/layer/embedding.h"
 #include "kernels/mixture/mixture.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::gpu {
 

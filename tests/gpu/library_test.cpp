@@ -5,8 +5,8 @@
 
 #include "cuda/driver.h"
 #include "kernels/attention/cluster_attention.h"
-#include "kernels/layer/norm.h"
 #include "kernels/layer/elementwise.h"
+#include "kernels/layer/norm.h"
 #include "kernels/product/gemv.h"
 #include "tests/cuda/fake_test.h"
 
