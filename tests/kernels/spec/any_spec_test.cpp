@@ -4,8 +4,8 @@
 
 #include <map>
 
+#include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
-#include "kernels/layer/residual.h"
 
 namespace heddle::kernels {
 namespace {
