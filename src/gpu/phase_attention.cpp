@@ -123,6 +123,22 @@ void Phases::attend(const DeviceAttention& attention) {
   const uint32_t out_stride = stride_of(a.heads * a.value_head), kv = q8() ? kernels::kv_q8 : kernels::kv_f16;
   const uint64_t read = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
   const uint64_t bytes = q8() ? read / 32 * 34 : read * 2;
+  const kernels::AttentionArgs common{.out = {work_.attended.address()},
+                                      .q = {q},
+                                      .k = {keys.address()},
+                                      .v = {values.address()},
+                                      .k_scale = {scales(keys)},
+                                      .v_scale = {scales(values)},
+                                      .table = {work_.table.address()},
+                                      .heads = a.heads,
+                                      .kv_heads = a.kv_heads,
+                                      .q_stride = q_stride,
+                                      .out_stride = out_stride,
+                                      .page_size = limits_.block_tokens,
+                                      .table_stride = sizes_.table_stride,
+                                      .window = a.window,
+                                      .scale = a.scale,
+                                      .softcap = a.softcap};
   // rows that are the newest of their sequences, and if need be all others too
   uint32_t newest = rows_.each_own || deterministic_ ? rows_.count : rows_.single;
   if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
@@ -137,29 +153,14 @@ void Phases::attend(const DeviceAttention& attention) {
     if (q8()) spec = kernels::as_q8(spec);
     spec.mapped = !rows_.row_tables, spec.fresh = deterministic_ && !rows_.each_own;
     spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
-    launch(spec,
-           {.out = {work_.attended.address()},
-            .q = {q},
-            .k = {keys.address()},
-            .v = {values.address()},
-            .k_scale = {scales(keys)},
-            .v_scale = {scales(values)},
-            .table = {work_.table.address()},
-            .sequence_of = {work_.sequences.address()},
-            .lengths = {work_.lengths.address()},
-            .partial = {work_.partial.address()},
-            .arrived = {work_.arrived.address()},
-            .sequences = newest,
-            .heads = a.heads,
-            .kv_heads = a.kv_heads,
-            .q_stride = q_stride,
-            .clusters = choice.clusters,
-            .page_size = limits_.block_tokens,
-            .table_stride = sizes_.table_stride,
-            .window = a.window,
-            .scale = a.scale,
-            .softcap = a.softcap},
-           bytes / rows_.count * newest);
+    kernels::ClusterAttention::Args args{{common}};
+    args.sequence_of = {work_.sequences.address()};
+    args.lengths = {work_.lengths.address()};
+    args.partial = {work_.partial.address()};
+    args.arrived = {work_.arrived.address()};
+    args.sequences = newest;
+    args.clusters = choice.clusters;
+    launch(spec, args, bytes / rows_.count * newest);
     if (newest == rows_.count) return;
   }
   if (head_suits(a) && rows_.tiles && !deterministic_) {
@@ -167,24 +168,10 @@ void Phases::attend(const DeviceAttention& attention) {
     spec.kv = kv, spec.window = a.window != 0, spec.softcap = a.softcap != 0, spec.chained = chained;
     const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
     spec.splits = kernels::prompt_splits(spec, rows_.tiles - newest, a.heads, seen, sms_);
-    launch(spec, {.out = {work_.attended.address()},
-                  .q = {q},
-                  .k = {keys.address()},
-                  .v = {values.address()},
-                  .k_scale = {scales(keys)},
-                  .v_scale = {scales(values)},
-                  .table = {work_.table.address()},
-                  .tiles = {work_.tiles.address() + newest * sizeof(kernels::PromptTile)},
-                  .tile_count = rows_.tiles - newest,
-                  .heads = a.heads,
-                  .kv_heads = a.kv_heads,
-                  .q_stride = q_stride,
-                  .out_stride = out_stride,
-                  .page_size = limits_.block_tokens,
-                  .table_stride = sizes_.table_stride,
-                  .window = a.window,
-                  .scale = a.scale,
-                  .softcap = a.softcap});
+    kernels::PromptAttention::Args args{common};
+    args.tiles = {work_.tiles.address() + newest * sizeof(kernels::PromptTile)};
+    args.tile_count = rows_.tiles - newest;
+    launch(spec, args);
     return;
   }
   const uint32_t widest = std::max(a.head, a.value_head);
@@ -195,29 +182,13 @@ void Phases::attend(const DeviceAttention& attention) {
                                    .kv = kv,
                                    .softcap = a.softcap != 0,
                                    .chained = chained};
-  launch(spec,
-         {.out = {work_.attended.address()},
-          .q = {q},
-          .k_cache = {keys.address()},
-          .v_cache = {values.address()},
-          .k_scale = {scales(keys)},
-          .v_scale = {scales(values)},
-          .positions = {work_.positions.address()},
-          .sequences = {work_.sequences.address()},
-          .table = {work_.table.address()},
-          .rows = rows_.count,
-          .heads = a.heads,
-          .kv_heads = a.kv_heads,
-          .head = a.head,
-          .value_head = a.value_head,
-          .out_stride = out_stride,
-          .q_stride = q_stride,
-          .page_size = limits_.block_tokens,
-          .table_stride = sizes_.table_stride,
-          .window = a.window,
-          .scale = a.scale,
-          .softcap = a.softcap},
-         bytes);
+  kernels::AnyAttention::Args args{common};
+  args.positions = {work_.positions.address()};
+  args.sequences = {work_.sequences.address()};
+  args.rows = rows_.count;
+  args.head = a.head;
+  args.value_head = a.value_head;
+  launch(spec, args, bytes);
 }
 
 }  // namespace heddle::gpu

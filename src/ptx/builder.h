@@ -18,7 +18,8 @@ struct Launch {
   uint32_t threads_y = 1;
 };
 
-// Builds one kernel whose arguments are the members of the plain struct `Args`.
+// Builds one kernel whose arguments are the members of the plain struct `Args`, and those of the structs it derives
+// from.
 template <class Args>
 struct Builder : Code {
   Builder(std::string name, Launch launch) {
@@ -34,8 +35,8 @@ struct Builder : Code {
   }
   Builder(std::string name, uint32_t threads) : Builder(std::move(name), Launch{.threads = threads}) {}
 
-  template <class T>
-  Global<T> arg(DevicePtr<T> Args::*m, Loc l = Loc::current()) {
+  template <class T, class Owner>
+  requires std::derived_from<Args, Owner> Global<T> arg(DevicePtr<T> Owner::*m, Loc l = Loc::current()) {
     return {param<uint64_t>(offset_of(m), l)};
   }
   // A tensor map: its address, for tensor_load and tensor_store.
@@ -44,8 +45,9 @@ struct Builder : Code {
                        Type::u64, l)};
   }
   // No bool: it has no form in memory.
-  template <class T>
-  requires(size_of(type_of<T>) > 0) Val<Loaded<T>> arg(T Args::*m, Loc l = Loc::current()) {
+  template <class T, class Owner>
+  requires(std::derived_from<Args, Owner>&& size_of(type_of<T>) > 0) Val<Loaded<T>> arg(T Owner::*m,
+                                                                                        Loc l = Loc::current()) {
     return param<T>(offset_of(m), l);
   }
 
@@ -59,8 +61,8 @@ struct Builder : Code {
                         .space = Space::param},
                        type_of<Loaded<T>>, l)};
   }
-  template <class M>
-  static int64_t offset_of(M Args::*m) {
+  template <class M, class Owner>
+  static int64_t offset_of(M Owner::*m) {
     static const Args zero{};
     return reinterpret_cast<const char*>(&(zero.*m)) - reinterpret_cast<const char*>(&zero);
   }

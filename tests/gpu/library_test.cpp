@@ -168,6 +168,15 @@ TEST_F(FakeLibrary, ArgumentsArePassedOnAndMustHaveTheirSize) {
   }
 }
 
+ClusterAttention::Args some_attention() {
+  ClusterAttention::Args args{};
+  args.sequences = 1;
+  args.heads = 8;
+  args.kv_heads = 2;
+  args.max_len = 64;
+  return args;
+}
+
 TEST_F(FakeLibrary, MoreThan48KBOfSharedMemoryIsAskedFor) {
   using namespace cuda::function_attribute;
   Library library(Context(), nullptr);
@@ -179,7 +188,7 @@ TEST_F(FakeLibrary, MoreThan48KBOfSharedMemoryIsAskedFor) {
   EXPECT_EQ(loaded.shared_bytes, bytes);
   EXPECT_EQ(setting("cluster_attention", max_dynamic_shared), int(bytes));
   EXPECT_EQ(setting("cluster_attention", shared_carveout), 100);
-  const ClusterAttention::Args args{.sequences = 1, .heads = 8, .kv_heads = 2, .max_len = 64, .scale = 1};
+  const ClusterAttention::Args args = some_attention();
   launch(stream, loaded.launch(spec.grid(args), 0, &args, sizeof args));
   EXPECT_EQ(control().launches.back().shared, bytes);
   EXPECT_FALSE(control().launches.back().overlap);
@@ -214,7 +223,7 @@ TEST_F(FakeLibrary, ClustersAboveEightAreAskedFor) {
   using cuda::function_attribute::large_clusters;
   Library library(Context(), nullptr);
   cuda::Stream stream(library.context());
-  const ClusterAttention::Args args{.sequences = 1, .heads = 8, .kv_heads = 2, .max_len = 64, .scale = 1};
+  const ClusterAttention::Args args = some_attention();
   for (uint32_t splits : {1u, 8u, 16u}) {
     launch(stream, launch_of(library, ClusterAttention{.splits = splits}, args));
     EXPECT_EQ(setting("cluster_attention", large_clusters), splits > 8 ? 1 : -1) << splits;

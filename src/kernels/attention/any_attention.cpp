@@ -105,8 +105,8 @@ Kernel AnyAttention::build() const {
       std::vector<std::vector<U32>> keys, values;
       for (uint32_t u = 0; u < unroll; ++u) {
         const U64 at = pages.row(min(from + u, end - 1u), kv_head);  // behind the end: the last row, with weight 0
-        keys.push_back(share.load_words(k.arg(&Args::k_cache), k.arg(&Args::k_scale), at, size));
-        values.push_back(share.load_words(k.arg(&Args::v_cache), k.arg(&Args::v_scale), at, value_size));
+        keys.push_back(share.load_words(k.arg(&Args::k).as<heddle::f16>(), k.arg(&Args::k_scale), at, size));
+        values.push_back(share.load_words(k.arg(&Args::v).as<heddle::f16>(), k.arg(&Args::v_scale), at, value_size));
       }
       std::vector<F32> scores;
       for (uint32_t u = 0; u < unroll; ++u) {
@@ -146,7 +146,7 @@ Grid AnyAttention::grid(const Args& args) const {
   if (args.head % vec || args.value_head % vec)
     throw Error("{}: heads of {} and {} values are not multiples of vec = {}", name, args.head, args.value_head, vec);
   if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
-  if (args.k_cache.address % (2 * vec) || args.v_cache.address % (2 * vec))
+  if (args.k.address % (2 * vec) || args.v.address % (2 * vec))
     throw Error("{}: with vec = {} the cache must be {}-byte aligned", name, vec, 2 * vec);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
   check_stride(name, "out", args.rows, args.out_stride, uint64_t(args.heads) * args.value_head);

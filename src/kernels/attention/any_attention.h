@@ -15,20 +15,11 @@ struct AnyAttention {
   static constexpr std::string_view name = "any_attention",
                                     summary = "attention of rows at their positions, heads of any size, paged cache",
                                     lowest_target = "sm_75";
-  struct Args {
-    ptx::DevicePtr<float> out;                         // (rows, heads, value_head)
-    ptx::DevicePtr<float> q;                           // (rows, heads, head)
-    ptx::DevicePtr<f16> k_cache;                       // (pages, kv_heads, page_size, head); q8: int8
-    ptx::DevicePtr<f16> v_cache;                       // (pages, kv_heads, page_size, value_head); q8: int8
-    ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, a 32nd of the head)
-    ptx::DevicePtr<uint32_t> positions, sequences;     // (rows)
-    ptx::DevicePtr<int32_t> table;                     // (sequences, table_stride): pages, as in kv_cache.h
-    uint32_t rows, heads, kv_heads, head, value_head;  // heads of 1 to `largest` values
-    uint32_t out_stride, q_stride;                     // values from row to row
-    uint32_t page_size, table_stride;
-    uint32_t window = 0;  // a position sees itself and window - 1 before it; 0: all
-    float scale = 1;      // of the scores
-    float softcap = 0;    // read with the field `softcap`: scores become cap * tanh(score / cap)
+  // A window of 0 is none; softcap is read with the field of that name.
+  struct Args : AttentionArgs {
+    ptx::DevicePtr<uint32_t> positions, sequences;  // (rows)
+    uint32_t rows;
+    uint32_t head, value_head;  // values of a head of q and k, and of v and out: 1 to `largest`
   };
   uint32_t warps = 8;  // they share the positions of a row and head
   uint32_t largest = 512;

@@ -177,8 +177,11 @@ Kernel Attention::build() const {
 }
 
 Grid Attention::grid(const Args& args) const {
-  check_kv_cache(name, args, layout);
+  check_token_attention(name, args, layout, head_dim);
   if (args.q.address % 16) throw Error("{}: q must be 16-byte aligned", name);
+  if (args.q_stride && args.q_stride != args.heads * head_dim)
+    throw Error("{}: q_stride is {}, but rows of {} values follow each other", name, args.q_stride,
+                args.heads * head_dim);
   if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
   if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
   if (split && (args.chunk == 0 || args.chunks == 0 || args.chunks > 65535))

@@ -17,21 +17,11 @@ inline Allowed length_sources() { return named({"direct", "indirect"}); }
 struct Attention {
   static constexpr std::string_view name = "attention", summary = "attention of one token per sequence",
                                     lowest_target = "sm_75";
-  struct Args {
-    ptx::DevicePtr<float> out;                // (sequences, heads, head_dim); not with split
-    ptx::DevicePtr<float> partial;            // split: (sequences, heads, chunks, partial_row(head_dim))
-    ptx::DevicePtr<float> q;                  // (sequences, heads, head_dim), 16-byte aligned
-    ptx::DevicePtr<uint8_t> k, v;             // single, paged: the cache
-    ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
-    ptx::DevicePtr<int32_t> table;            // paged: (sequences, table_stride), page numbers
-    ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
-    uint32_t sequences, heads, kv_heads;      // query head h uses kv head h * kv_heads / heads
-    uint32_t length;                          // direct: of every sequence
-    uint32_t max_len;                         // single, batched: positions from one kv head to the next
-    uint32_t page_size, table_stride;         // paged; page_size a multiple of 16
-    uint32_t window;                          // window: only so many positions at the end count
-    uint32_t chunk, chunks;                   // split: positions per block (more if needed), blocks
-    float scale, softcap;                     // softcap: scores become softcap * tanh(score / softcap)
+  // out is not written with split. q is 16-byte aligned, its rows without gaps; page_size is a multiple of 16; window
+  // and softcap are read with the fields of that name.
+  struct Args : TokenAttentionArgs {
+    ptx::DevicePtr<float> partial;  // split: (sequences, heads, chunks, partial_row(head_dim))
+    uint32_t chunk, chunks;         // split: positions per block (more if needed), blocks
   };
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;

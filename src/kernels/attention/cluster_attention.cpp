@@ -589,7 +589,7 @@ size_t ClusterAttention::partial_count(uint32_t sequences, uint32_t kv_heads, ui
 }
 
 Grid ClusterAttention::grid(const ClusterArgs& args) const {
-  check_kv_cache(name, args, layout);
+  check_token_attention(name, args, layout, head_dim);
   if (args.heads / args.kv_heads > 8)
     throw Error("{}: {} heads for {} kv heads, but there may be at most 8 for one", name, args.heads, args.kv_heads);
   if (args.q.address % 8 || args.q_stride % 2) throw Error("{}: rows of q must be 8-byte aligned", name);

@@ -13,25 +13,14 @@ struct ClusterAttention {
   static constexpr std::string_view name = "cluster_attention",
                                     summary = "attention of one token per sequence, positions shared by a cluster",
                                     lowest_target = "sm_90";
-  struct Args {
-    ptx::DevicePtr<float> out;                     // (sequences, heads, head_dim), 16-byte aligned
-    ptx::DevicePtr<float> q;                       // (sequences, heads, head_dim), 8-byte aligned, finite as f16
-    ptx::DevicePtr<uint8_t> k, v;                  // single, paged: the cache, 16-byte aligned
-    ptx::DevicePtr<uint64_t> k_base, v_base;       // batched: (sequences), addresses, 16-byte aligned
-    ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: see kv_cache.h, 16-byte aligned
-    ptx::DevicePtr<int32_t> table;                 // paged: (sequences, table_stride), page numbers
-    ptx::DevicePtr<uint32_t> sequence_of;          // mapped: (sequences), whose row of the table it is
-    ptx::DevicePtr<int32_t> lengths;               // indirect: (sequences)
-    ptx::DevicePtr<float> partial;                 // merge: (partial_count), scratch, 16-byte aligned
-    ptx::DevicePtr<uint32_t> arrived;     // merge: (arrived_count), zeros before the first launch and after each
-    uint32_t sequences, heads, kv_heads;  // heads / kv_heads: a whole number from 1 to 8
-    uint32_t q_stride;                    // values from row to row of q, even; 0: they follow each other
-    uint32_t clusters;                    // merge: per sequence and kv head
-    uint32_t length;                      // direct: of every sequence
-    uint32_t max_len;                     // single, batched: positions from one kv head to the next
-    uint32_t page_size, table_stride;     // paged; page_size a multiple of 16
-    uint32_t window;                      // window: only so many positions at the end count
-    float scale, softcap;                 // softcap: scores become softcap * tanh(score / softcap)
+  // out, k, v, k_scale and v_scale are 16-byte aligned. q is 8-byte aligned and finite as f16; its stride is even, and
+  // 0 where its rows follow each other. heads / kv_heads is a whole number from 1 to 8; page_size is a multiple of 16;
+  // window and softcap are read with the fields of that name.
+  struct Args : TokenAttentionArgs {
+    ptx::DevicePtr<uint32_t> sequence_of;  // mapped: (sequences), the row of the table
+    ptx::DevicePtr<float> partial;         // merge: (partial_count), scratch, 16-byte aligned
+    ptx::DevicePtr<uint32_t> arrived;      // merge: (arrived_count), zeros before the first launch and after each
+    uint32_t clusters;                     // merge: per sequence and kv head
   };
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;

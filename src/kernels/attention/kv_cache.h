@@ -1,6 +1,7 @@
 // Where K and V of a sequence lie, in one of three layouts, and how a kernel addresses a position. Offsets are 64 bits
 // wide: a cache is larger than 4 GiB.
 #pragma once
+#include "base/f16.h"
 #include "kernels/spec/field.h"
 #include "ptx/builder.h"
 
@@ -24,6 +25,31 @@ inline Allowed model_kv_types() {
   return a;
 }
 constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
+
+// The arguments that all attention kernels have. The Args of each kernel derive from them, so that one function can
+// fill them in for whichever kernel is chosen. A kernel that reads some of them otherwise says so.
+struct AttentionArgs {
+  ptx::DevicePtr<float> out;                     // (rows, out_stride): heads side by side
+  ptx::DevicePtr<float> q;                       // (rows, q_stride): heads side by side
+  ptx::DevicePtr<uint8_t> k, v;                  // the cache; in pages: (pages, kv_heads, page_size, values of a head)
+  ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: the same with a scale for each 32 values
+  ptx::DevicePtr<int32_t> table;                 // paged: (sequences, table_stride), page numbers
+  uint32_t heads, kv_heads;                      // query head h uses kv head h * kv_heads / heads
+  uint32_t q_stride = 0, out_stride = 0;         // values from row to row
+  uint32_t page_size, table_stride;              // paged
+  uint32_t window = 0;                           // a token sees itself and window - 1 positions before it
+  float scale = 1, softcap = 0;                  // of scores; softcap: they become softcap * tanh(score / softcap)
+};
+
+// Those of kernels for one new token per sequence, whose cache may have any layout: row i is the token of sequence i.
+// Rows of out follow each other without gaps, and so do those of q: out_stride is 0 or heads * head_dim.
+struct TokenAttentionArgs : AttentionArgs {
+  ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
+  ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
+  uint32_t sequences;
+  uint32_t length;   // direct: of every sequence
+  uint32_t max_len;  // single, batched: positions from one kv head to the next
+};
 
 // n / divisor for a divisor known only on the device, exact for every n.
 class Divider {
@@ -83,15 +109,15 @@ class KvCache {
   std::optional<Divider> pages_;
 };
 
-// Refuses heads that a q8 cache cannot hold. `kernel` is who asks.
+// Refuses heads that a q8 cache cannot hold.
 inline void check_q8_heads(std::string_view kernel, std::initializer_list<uint32_t> sizes) {
   for (uint32_t size : sizes)
     if (size % 32) throw Error("{}: heads of {} values, but a q8 cache has a scale for each 32", kernel, size);
 }
 
-// Refuses a cache that no kernel can read. `kernel` is who asks.
-template <class Args>
-void check_kv_cache(std::string_view kernel, const Args& a, uint32_t layout) {
+// Refuses arguments that no kernel for one token per sequence can take.
+inline void check_token_attention(std::string_view kernel, const TokenAttentionArgs& a, uint32_t layout,
+                                  uint32_t head_dim) {
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads)
     throw Error("{}: {} heads are not a positive multiple of {} kv heads", kernel, a.heads, a.kv_heads);
   if (layout == kv_single && a.sequences > 1)
@@ -101,6 +127,9 @@ void check_kv_cache(std::string_view kernel, const Args& a, uint32_t layout) {
   if (layout != kv_batched && (a.k.address % 16 || a.v.address % 16))
     throw Error("{}: k and v must be 16-byte aligned", kernel);
   if (a.sequences > 65535) throw Error("{}: {} sequences, but a grid has at most 65535", kernel, a.sequences);
+  if (a.out_stride && a.out_stride != a.heads * head_dim)
+    throw Error("{}: out_stride is {}, but rows of {} values follow each other", kernel, a.out_stride,
+                a.heads * head_dim);
 }
 
 // A paged f16 cache whose sizes are known at launch only. kv_cache.h has the layout.
@@ -131,7 +160,7 @@ class PagedRows {
 // Rows that are not in use have a position from here on: -1 as a signed number, say.
 constexpr uint32_t no_position = 0x80000000u;
 
-// Refuses heads that are none, and pages of nothing. `kernel` is who asks.
+// Refuses head counts, head sizes and page sizes that are out of range.
 template <class Args>
 void check_paged_heads(std::string_view kernel, const Args& a, uint32_t largest) {
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads)

@@ -22,20 +22,11 @@ struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
                                     summary = "causal attention of many tokens per sequence over a cache in pages",
                                     lowest_target = "sm_80";
-  struct Args {
-    ptx::DevicePtr<float> out;     // (rows, out_stride), heads side by side, 8-byte aligned
-    ptx::DevicePtr<float> q;       // (rows, q_stride), heads side by side, 8-byte aligned; q * scale is
-                                   // finite as f16
-    ptx::DevicePtr<uint8_t> k, v;  // (pages, kv_heads, page_size, head_dim) of f16 or int8, 16-byte aligned
-    ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: see kv_cache.h, 16-byte aligned
-    ptx::DevicePtr<int32_t> table;                 // (sequences, table_stride), page numbers
-    ptx::DevicePtr<PromptTile> tiles;              // (tile_count), 16-byte aligned
+  // q and out are 8-byte aligned with even strides, and q * scale is finite as f16; k, v, k_scale and v_scale are
+  // 16-byte aligned; page_size is a multiple of 16; window and softcap are read with the fields of that name.
+  struct Args : AttentionArgs {
+    ptx::DevicePtr<PromptTile> tiles;  // (tile_count), 16-byte aligned
     uint32_t tile_count;
-    uint32_t heads, kv_heads;          // query head h uses kv head h * kv_heads / heads
-    uint32_t q_stride, out_stride;     // even
-    uint32_t page_size, table_stride;  // page_size a multiple of 16
-    uint32_t window;                   // window: a token sees itself and window - 1 before it
-    float scale, softcap;              // softcap: scores become softcap * tanh(score / softcap)
   };
   uint32_t head_dim = 128;
   uint32_t queries = 64;    // most rows of a tile: 16 per warp

@@ -47,7 +47,10 @@ class Problem {
     PageTable pages(s_.sequences(), last, s_.page_size);
     std::vector<std::vector<bool>> seen(s_.sequences(), std::vector<bool>(last + 1));
     for (auto [sequence, position] : s_.rows)
-      for (uint32_t p = first(position); p < end(position); ++p) seen[sequence][p] = true, pages.need(sequence, p);
+      for (uint32_t p = first(position); p < end(position); ++p) {
+        seen[sequence][p] = true;
+        pages.need(sequence, p);
+      }
     pages.place(random);
 
     // q8: scales of positions that no row sees are NaN
@@ -60,34 +63,38 @@ class Problem {
             cache.put(pages.row(s, p, s_.kv_heads, h), &x[s][(size_t(p) * s_.kv_heads + h) * size]);
       }
       if (kv == kernels::kv_q8) scales = m.put(cache.scales);
-      return ptx::DevicePtr<f16>{m.put(cache.bytes).address};
+      return m.put(cache.bytes);
     };
     ptx::DevicePtr<f16> k_scale{}, v_scale{};
     const uint32_t q_stride = s_.heads * s_.head + 3, out_stride = s_.heads * s_.value_head + 5;
     q_ = random.normals(s_.rows.size() * q_stride, s_.q_size);
     std::vector<uint32_t> positions, sequences;
-    for (auto [sequence, position] : s_.rows) sequences.push_back(sequence), positions.push_back(position);
+    for (auto [sequence, position] : s_.rows) {
+      sequences.push_back(sequence);
+      positions.push_back(position);
+    }
     before_ = random.normals(s_.rows.size() * out_stride);
-    args = {.out = m.put(before_),
-            .q = m.put(q_),
-            .k_cache = fill(k_, s_.head, k_scale),
-            .v_cache = fill(v_, s_.value_head, v_scale),
-            .positions = m.put(positions),
-            .sequences = m.put(sequences),
-            .table = m.put(pages.table()),
-            .rows = uint32_t(s_.rows.size()),
-            .heads = s_.heads,
-            .kv_heads = s_.kv_heads,
-            .head = s_.head,
-            .value_head = s_.value_head,
-            .out_stride = out_stride,
-            .q_stride = q_stride,
-            .page_size = s_.page_size,
-            .table_stride = pages.stride(),
-            .window = s_.window,
-            .scale = 1 / std::sqrt(float(s_.head)),
-            .softcap = s_.softcap};
-    args.k_scale = k_scale, args.v_scale = v_scale;
+    args = {{.out = m.put(before_),
+             .q = m.put(q_),
+             .k = fill(k_, s_.head, k_scale),
+             .v = fill(v_, s_.value_head, v_scale),
+             .table = m.put(pages.table()),
+             .heads = s_.heads,
+             .kv_heads = s_.kv_heads,
+             .q_stride = q_stride,
+             .out_stride = out_stride,
+             .page_size = s_.page_size,
+             .table_stride = pages.stride(),
+             .window = s_.window,
+             .scale = 1 / std::sqrt(float(s_.head)),
+             .softcap = s_.softcap},
+            m.put(positions),
+            m.put(sequences),
+            uint32_t(s_.rows.size()),
+            s_.head,
+            s_.value_head};
+    args.k_scale = k_scale;
+    args.v_scale = v_scale;
     solve();
   }
   void check(Machine& m, Check& check) const {
@@ -104,7 +111,8 @@ class Problem {
     return s_.window && end(position) > s_.window ? end(position) - s_.window : 0;
   }
   void solve() {
-    want_.assign(before_.begin(), before_.end()), size_.assign(before_.size(), 0);  // gaps stay
+    want_.assign(before_.begin(), before_.end());  // gaps stay
+    size_.assign(before_.size(), 0);
     for (size_t r = 0; r < s_.rows.size(); ++r)
       for (uint32_t h = 0; h < s_.heads; ++h) {
         const auto [sequence, position] = s_.rows[r];
@@ -126,10 +134,12 @@ class Problem {
           for (uint32_t p = from; p < to; ++p) {
             const double part =
                 scores[p - from] / sum * v_[sequence][(size_t(p) * s_.kv_heads + kv_head) * s_.value_head + i];
-            want += part, size += std::abs(part);
+            want += part;
+            size += std::abs(part);
           }
           const size_t at = r * args.out_stride + size_t(h) * s_.value_head + i;
-          want_[at] = want, size_[at] = size;
+          want_[at] = want;
+          size_[at] = size;
         }
       }
   }

@@ -25,7 +25,7 @@ Case attention(std::string kernel, Attention spec, const AttentionShape& shape, 
   spec.split = chunks > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
-    auto args = problem.args<Attention::Args>();
+    Attention::Args args{problem.args()};
     auto out = m.poisoned<float>(problem.outputs());
     args.out = out;
     if (chunks) {
@@ -86,8 +86,8 @@ Case reduce(FlashDecodingReduce spec, uint32_t sequences, uint32_t heads, uint32
 
 Bench simt(std::string kernel, const Attention& spec, uint32_t length) {
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    const auto args = AttentionBench::inputs<Attention::Args>(m, random, length);
-    return [=](Machine& now, uint32_t r) { now.launch(spec, args(r)); };
+    const auto args = AttentionBench::inputs(m, random, length);
+    return [=](Machine& now, uint32_t r) { now.launch(spec, {args(r)}); };
   };
   return AttentionBench::bench(std::move(kernel), length, fmt::format(", warps={}", spec.warps), "sm_75", prepare);
 }
@@ -97,11 +97,11 @@ Bench split(uint32_t length, uint32_t chunk) {
   const Attention spec{.length = kernels::length_indirect, .warps = 4, .split = 1};
   const uint32_t chunks = length / chunk;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    const auto args = AttentionBench::inputs<Attention::Args>(m, random, length);
+    const auto args = AttentionBench::inputs(m, random, length);
     const auto partial =
         m.poisoned<float>(size_t(AttentionBench::heads) * chunks * Attention::partial_row(AttentionBench::head_dim));
     return [=](Machine& now, uint32_t r) {
-      Attention::Args a = args(r);
+      Attention::Args a{args(r)};
       a.partial = partial;
       a.chunk = chunk;
       a.chunks = chunks;

@@ -95,8 +95,8 @@ void AttentionProblem::place(Machine& m, Random& random) {
         k.put(to, &k_[s][from]);
         v.put(to, &v_[s][from]);
       }
-    k_at_ = upload(m, k, k_scale);
-    v_at_ = upload(m, v, v_scale);
+    k_at_ = upload(m, k, k_scale_);
+    v_at_ = upload(m, v, v_scale_);
     k_base.push_back(k_at_.address);
     v_base.push_back(v_at_.address);
   }
@@ -127,8 +127,8 @@ void AttentionProblem::place_in_pages(Machine& m, Random& random) {
       }
     }
   }
-  k_at_ = upload(m, k, k_scale);
-  v_at_ = upload(m, v, v_scale);
+  k_at_ = upload(m, k, k_scale_);
+  v_at_ = upload(m, v, v_scale_);
   table_ = m.put(table);
 }
 

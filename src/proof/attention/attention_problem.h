@@ -33,12 +33,13 @@ class AttentionProblem {
   AttentionProblem(Machine& m, Random& random, const AttentionShape& shape, uint32_t kv, uint32_t layout);
 
   // The arguments that the kernels have in common, but for `out`.
-  template <class Args>
-  Args args() const {
-    Args a{};
+  kernels::TokenAttentionArgs args() const {
+    kernels::TokenAttentionArgs a{};
     a.q = q_at_;
     a.k = k_at_;
     a.v = v_at_;
+    a.k_scale = k_scale_;
+    a.v_scale = v_scale_;
     a.k_base = k_base_;
     a.v_base = v_base_;
     a.table = table_;
@@ -55,8 +56,6 @@ class AttentionProblem {
     a.softcap = shape_.softcap;
     return a;
   }
-  ptx::DevicePtr<f16> k_scale, v_scale;  // q8
-
   size_t outputs() const { return q_.size(); }
   void check(Check& check, std::span<const float> out, double bound) const {
     check.near("out", out, want_, size_, bound);
@@ -83,6 +82,7 @@ class AttentionProblem {
   std::vector<double> want_, size_;        // size: of the terms that `want` is the sum of
   ptx::DevicePtr<float> q_at_;
   ptx::DevicePtr<uint8_t> k_at_, v_at_;
+  ptx::DevicePtr<f16> k_scale_, v_scale_;  // q8
   ptx::DevicePtr<uint64_t> k_base_, v_base_;
   ptx::DevicePtr<int32_t> table_, lengths_;
 };
@@ -93,12 +93,11 @@ struct AttentionBench {
   static constexpr uint32_t sms = 132;  // that choices are made for
 
   // Arguments for round r, over several caches of random halves around 1 that serve every layout.
-  template <class Args>
-  static std::function<Args(uint32_t)> inputs(Machine& m, Random& random, uint32_t length) {
+  static std::function<kernels::TokenAttentionArgs(uint32_t)> inputs(Machine& m, Random& random, uint32_t length) {
     const size_t values = size_t(kv_heads) * length * head_dim;
     std::vector<uint8_t> one = random.bytes(values * 2);
     for (size_t i = 1; i < one.size(); i += 2) one[i] = uint8_t(0x38 | (one[i] & 0x83));  // exponents of 0.5 to 1
-    Args args{};
+    kernels::TokenAttentionArgs args{};
     args.q = m.put(random.normals(heads * head_dim));
     args.out = m.poisoned<float>(heads * head_dim);
     args.lengths = m.put(std::vector{int32_t(length)});
@@ -113,7 +112,7 @@ struct AttentionBench {
     for (uint32_t i = 0; i < pages.size(); ++i)
       pages[i] = int32_t((i * 37 + 5) % pages.size());  // every page once: 37 is odd, their number a power of two
     args.table = m.put(pages);
-    std::vector<Args> rotation;
+    std::vector<kernels::TokenAttentionArgs> rotation;
     for (uint32_t i = 0; i < copies(double(values) * 4); ++i) {
       args.k = m.put(one);
       args.v = m.put(one);

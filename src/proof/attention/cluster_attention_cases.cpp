@@ -25,10 +25,8 @@ Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t cluste
   spec.mapped = !shape.sequence_of.empty();
   auto run = [=](Machine& m, Random& random, Check& check) {
     const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
-    auto args = problem.args<ClusterAttention::Args>();
+    ClusterAttention::Args args{problem.args()};
     args.clusters = clusters;
-    args.k_scale = problem.k_scale;
-    args.v_scale = problem.v_scale;
     if (spec.mapped) {
       args.sequence_of = m.put(shape.sequence_of);
       args.q_stride = shape.heads * shape.head_dim + 6;
@@ -60,9 +58,7 @@ Case steady(uint32_t kv, const AttentionShape& shape) {
   spec.chained = 1;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const AttentionProblem problem(m, random, shape, kv, spec.layout);
-    auto args = problem.args<ClusterAttention::Args>();
-    args.k_scale = problem.k_scale;
-    args.v_scale = problem.v_scale;
+    ClusterAttention::Args args{problem.args()};
     args.sequence_of = m.put(shape.sequence_of);
     args.out = m.poisoned<float>(problem.outputs());
     ClusterAttention fresh = spec;
@@ -92,7 +88,7 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
   spec.merge = clusters > 0;
   const bool q8 = spec.kv == kernels::kv_q8;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    const auto args = AttentionBench::inputs<ClusterAttention::Args>(m, random, length);
+    const auto args = AttentionBench::inputs(m, random, length);
     ptx::DevicePtr<float> partial;
     ptx::DevicePtr<uint32_t> arrived;
     ptx::DevicePtr<f16> scales;
@@ -104,7 +100,7 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
       arrived = m.put(std::vector<uint32_t>(spec.arrived_count(1, AttentionBench::kv_heads), 0));
     }
     return [=](Machine& now, uint32_t r) {
-      ClusterAttention::Args a = args(r);
+      ClusterAttention::Args a{args(r)};
       a.clusters = clusters;
       a.partial = partial;
       a.arrived = arrived;

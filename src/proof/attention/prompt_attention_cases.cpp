@@ -119,22 +119,21 @@ class PromptProblem {
       tiles.push_back({0x7fffffff, row, 0, 5});
       row += rows;
     }
-    args_ = {.out = {},
-             .q = m.put(q_),
-             .k = m.put(k.bytes),
-             .v = m.put(v.bytes),
-             .table = m.put(table),
-             .tiles = m.put(tiles),
-             .tile_count = uint32_t(tiles.size()),
-             .heads = shape_.heads,
-             .kv_heads = kv_heads,
-             .q_stride = q_stride_,
-             .out_stride = out_stride_,
-             .page_size = page,
-             .table_stride = stride,
-             .window = shape_.window,
-             .scale = scale_,
-             .softcap = shape_.softcap};
+    args_ = {{.q = m.put(q_),
+              .k = m.put(k.bytes),
+              .v = m.put(v.bytes),
+              .table = m.put(table),
+              .heads = shape_.heads,
+              .kv_heads = kv_heads,
+              .q_stride = q_stride_,
+              .out_stride = out_stride_,
+              .page_size = page,
+              .table_stride = stride,
+              .window = shape_.window,
+              .scale = scale_,
+              .softcap = shape_.softcap},
+             m.put(tiles),
+             uint32_t(tiles.size())};
     if (spec_.kv == kernels::kv_q8) args_.k_scale = m.put(k.scales), args_.v_scale = m.put(v.scales);
   }
 
@@ -229,22 +228,20 @@ Bench attention(uint32_t head_dim, uint32_t length, uint32_t rows, uint32_t exac
     auto cache = [&] {
       return ptx::DevicePtr<uint8_t>{m.put(half_inputs(random, size_t(pages) * page * kv_heads * head_dim)).address};
     };
-    const kernels::PromptAttention::Args args{.out = m.poisoned<float>(size_t(rows) * width),
-                                              .q = m.put(random.normals(size_t(rows) * width)),
-                                              .k = cache(),
-                                              .v = cache(),
-                                              .table = m.put(table),
-                                              .tiles = m.put(tiles),
-                                              .tile_count = uint32_t(tiles.size()),
-                                              .heads = heads,
-                                              .kv_heads = kv_heads,
-                                              .q_stride = width,
-                                              .out_stride = width,
-                                              .page_size = page,
-                                              .table_stride = pages,
-                                              .window = 0,
-                                              .scale = 1 / std::sqrt(float(head_dim)),
-                                              .softcap = 0};
+    const kernels::PromptAttention::Args args{{.out = m.poisoned<float>(size_t(rows) * width),
+                                               .q = m.put(random.normals(size_t(rows) * width)),
+                                               .k = cache(),
+                                               .v = cache(),
+                                               .table = m.put(table),
+                                               .heads = heads,
+                                               .kv_heads = kv_heads,
+                                               .q_stride = width,
+                                               .out_stride = width,
+                                               .page_size = page,
+                                               .table_stride = pages,
+                                               .scale = 1 / std::sqrt(float(head_dim))},
+                                              m.put(tiles),
+                                              uint32_t(tiles.size())};
     return [=](Machine& now, uint32_t) { now.launch(spec, args); };
   };
   return {"prompt_attention",

@@ -21,9 +21,9 @@ TEST(AnyAttention, RefusesShapesStridesAndAlignments) {
             "any_attention: heads of 65 and 32 values are not multiples of vec = 2");
   EXPECT_EQ(said([](auto& a) { a.head = 129; }, {.largest = 128}),
             "any_attention: heads of 129 values, 1 to 128 expected");
-  EXPECT_EQ(said([](auto& a) { a.k_cache = {4}; }, {.vec = 4}),
+  EXPECT_EQ(said([](auto& a) { a.k = {4}; }, {.vec = 4}),
             "any_attention: with vec = 4 the cache must be 8-byte aligned");
-  EXPECT_EQ(said([](auto& a) { a.k_cache = {4}; }, {.vec = 2}), "");
+  EXPECT_EQ(said([](auto& a) { a.k = {4}; }, {.vec = 2}), "");
   EXPECT_EQ(said([](auto& a) { a.out_stride = 191; }),
             "any_attention: out has a stride of 191, but rows of 192 values");
   EXPECT_NE(said([](auto& a) { a.q_stride = 383; }), "");

@@ -45,14 +45,20 @@ struct OneHead {
       for (uint32_t i = 0; i < dim; ++i) want[i] += weight * (v[p * dim + i] = value(uint32_t(p), i));
     }
     for (double& x : want) x /= sum;
-    args.q = memory.put(q), args.k = memory.put(halves(k)), args.v = memory.put(halves(v));
+    args.q = memory.put(q);
+    args.k = memory.put(halves(k));
+    args.v = memory.put(halves(v));
     args.out = memory.alloc<float>(dim);
-    args.k_base = memory.put(std::vector{args.k.address}), args.v_base = memory.put(std::vector{args.v.address});
+    args.k_base = memory.put(std::vector{args.k.address});
+    args.v_base = memory.put(std::vector{args.v.address});
     args.lengths = memory.put(std::vector{int32_t(n)});
     args.table = memory.put(std::vector<int32_t>{0});
-    args.sequences = args.heads = args.kv_heads = 1, args.scale = 1;
-    args.length = args.max_len = uint32_t(n), args.page_size = 256, args.table_stride = 1;
-    args.chunk = 16, args.chunks = 8;
+    args.sequences = args.heads = args.kv_heads = 1;
+    args.length = args.max_len = uint32_t(n);
+    args.page_size = 256;
+    args.table_stride = 1;
+    args.chunk = 16;
+    args.chunks = 8;
     args.partial = memory.alloc<float>(8 * Attention::partial_row(dim));
   }
   std::vector<float> out(const Attention& spec) {
@@ -63,27 +69,9 @@ struct OneHead {
     return memory.get(args.out, dim);
   }
   ClusterAttention::Args cluster_args() const {
-    return {.out = args.out,
-            .q = args.q,
-            .k = args.k,
-            .v = args.v,
-            .k_base = args.k_base,
-            .v_base = args.v_base,
-            .table = args.table,
-            .lengths = args.lengths,
-            .partial = {},
-            .arrived = {},
-            .sequences = args.sequences,
-            .heads = args.heads,
-            .kv_heads = args.kv_heads,
-            .clusters = 1,
-            .length = args.length,
-            .max_len = args.max_len,
-            .page_size = args.page_size,
-            .table_stride = args.table_stride,
-            .window = args.window,
-            .scale = args.scale,
-            .softcap = args.softcap};
+    ClusterAttention::Args cluster{args};  // what both have
+    cluster.clusters = 1;
+    return cluster;
   }
   std::vector<float> out(const ClusterAttention& spec) {
     auto now = cluster_args();

@@ -118,6 +118,13 @@ TEST(Catalog, RefusesWithTheFieldAndWhatIsAllowed) {
     EXPECT_NE(message(find("q4k_gemv"), {{"warps", bad}}), "") << bad;
 }
 
+// Where an argument lies, in a struct that may derive from another.
+template <class Args, class M, class Owner>
+size_t offset_in(M Owner::*member) {
+  static const Args args{};
+  return size_t(reinterpret_cast<const char*>(&(args.*member)) - reinterpret_cast<const char*>(&args));
+}
+
 // One text for all sizes: it is for the spec's threads and reads the sizes at launch, so the grid alone differs.
 template <class Spec>
 void expect_sizes_are_arguments(const Spec& spec, uint32_t threads, std::initializer_list<size_t> read_at,
@@ -139,11 +146,19 @@ TEST(Catalog, SizesAreArgumentsNotText) {
   expect_sizes_are_arguments(Gemv{.warps = 8}, 256, {offsetof(G, rows), offsetof(G, cols)}, {.rows = 3, .cols = 256},
                              {.rows = 128'256, .cols = 28'672});
   using A = Attention::Args;
-  expect_sizes_are_arguments(
-      Attention{.layout = kv_batched, .warps = 4}, 128,
-      {offsetof(A, length), offsetof(A, max_len), offsetof(A, heads), offsetof(A, kv_heads), offsetof(A, sequences)},
-      {.sequences = 1, .heads = 2, .kv_heads = 1, .length = 1, .max_len = 16},
-      {.sequences = 200, .heads = 64, .kv_heads = 8, .length = 131'072, .max_len = 131'072});
+  auto args = [](uint32_t sequences, uint32_t heads, uint32_t kv_heads, uint32_t length, uint32_t max_len) {
+    A a{};
+    a.sequences = sequences;
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.length = length;
+    a.max_len = max_len;
+    return a;
+  };
+  expect_sizes_are_arguments(Attention{.layout = kv_batched, .warps = 4}, 128,
+                             {offset_in<A>(&A::length), offset_in<A>(&A::max_len), offset_in<A>(&A::heads),
+                              offset_in<A>(&A::kv_heads), offset_in<A>(&A::sequences)},
+                             args(1, 2, 1, 1, 16), args(200, 64, 8, 131'072, 131'072));
   using N = RmsNorm::Args;
   expect_sizes_are_arguments(RmsNorm{.threads = 64}, 64, {offsetof(N, rows), offsetof(N, cols), offsetof(N, eps)},
                              {.rows = 1, .cols = 8}, {.rows = 5000, .cols = 16'384});
