@@ -1,0 +1,62 @@
+// What the parts of cluster_attention share: the block's share of the positions, its shared memory, and the order in
+// which the parts run. cluster_attention.cpp puts them together.
+//
+// A stage of the ring is 8 pieces of `rows` neighbouring positions, one bulk copy each. Bulk copies cannot swizzle, but
+// a piece is 16 bytes longer than its rows, so that the same row of all 8 pieces lies in different banks: those 8
+// positions are the 8 x 8 matrices that ldmatrix takes ("tile" below), free of conflicts. Which position is which
+// column of a product does not matter as long as K and V agree. The scales of a q8 cache lie behind the pieces, for all
+// rows of a piece whether they count or not.
+#pragma once
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/kv_q8.h"
+#include "kernels/attention/online_softmax.h"
+
+namespace heddle::kernels {
+
+struct ClusterBlock {
+  using Args = ClusterAttention::Args;
+
+  explicit ClusterBlock(const ClusterAttention& spec)
+      : s(spec), k(std::string(spec.name), {.threads = spec.warps * 32 + 32, .cluster = spec.splits}) {}
+
+  bool q8() const { return s.kv == kv_q8; }
+  bool fetches_early() const { return s.chained && !s.fresh; }
+  uint32_t row_bytes() const { return s.row_bytes(); }
+  uint32_t piece() const { return s.piece_bytes(); }
+  uint32_t scales_at() const { return 16 * piece(); }     // in a stage: of K, then of V
+  uint32_t scale_row() const { return s.head_dim / 16; }  // bytes of a position's scales
+  uint32_t positions() const { return 8 * s.rows; }       // of a stage
+  uint32_t dim_tiles() const { return s.head_dim / 8; }
+  uint32_t parts() const { return s.splits * s.warps; }  // partial results that are merged at the end
+  // 8 values of the output are one block's to finish, and then the next 8 the next block's.
+  uint32_t tiles_here() const { return items_per_head(s) / 2; }
+  // How many times 4 values of a head a block finishes at most: its tiles have 8.
+  static uint32_t items_per_head(const ClusterAttention& s) { return (s.head_dim / 8 + s.splits - 1) / s.splits * 2; }
+
+  static constexpr uint32_t part_row = 72;  // 8 heads x 8 values, and 8 floats to keep the parts in different banks
+
+  const ClusterAttention s;
+  ptx::Builder<Args> k;
+  ptx::U32 sequence, rank, cluster, group, kv_head;  // group: query heads per kv head
+  ptx::U32 length, first;                            // of the sequence; first position inside the window
+  ptx::U32 begin, end, stage_count;                  // this block's positions, from a multiple of 16 on
+  ptx::Pred newest_early;                            // the newest position is this block's, in a stage fetched early
+  ptx::Shared<uint8_t> ring;                         // (stages, K and V, 8, piece()), and scales
+  ptx::Shared<uint64_t> full, free;                  // (stages) of mbarriers
+  ptx::Shared<float> states;                         // (parts, 8 heads, maximum and sum)
+  ptx::Shared<float> values;                         // (tiles_here(), parts, part_row)
+};
+
+// Sums of weight times V: 16 rows of which 0 to 7 are the query heads, 8 to 15 what the rounding of weights to f16
+// lost.
+using ClusterSums = std::vector<ptx::Acc<float, 16, 8>>;
+
+// The fetching warp: brings K and V of all positions through the ring (cluster_fetch.cpp).
+void cluster_fetch(ClusterBlock& block);
+// The computing warps: scores, weights and sums over all stages (cluster_compute.cpp).
+void cluster_compute(ClusterBlock& block, OnlineSoftmax& softmax, ClusterSums& sums);
+// A warp's partial results to the blocks that finish them, and the merge of all parts (cluster_merge.cpp).
+void cluster_hand_over(ClusterBlock& block, OnlineSoftmax& softmax, const ClusterSums& sums);
+void cluster_finish(ClusterBlock& block);
+
+}  // namespace heddle::kernels
