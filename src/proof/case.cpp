@@ -1,16 +1,22 @@
 // Random inputs, comparisons and the list of all cases.
 #include "proof/case.h"
 
+#include <algorithm>
+#include <limits>
 #include <numbers>
 
 namespace heddle::proof {
 
 float Random::normal() {
   // Box and Muller; the second of the pair is for the next call
-  if (has_second_) return has_second_ = false, second_;
+  if (has_second_) {
+    has_second_ = false;
+    return second_;
+  }
   const double u = (double(bits_() >> 11) + 0.5) * 0x1p-53, v = double(bits_() >> 11) * 0x1p-53;
   const double radius = std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * v;
-  second_ = float(radius * std::sin(angle)), has_second_ = true;
+  second_ = float(radius * std::sin(angle));
+  has_second_ = true;
   return float(radius * std::cos(angle));
 }
 
@@ -27,6 +33,24 @@ std::vector<uint8_t> Random::bytes(size_t n) {
     std::memcpy(v.data() + i, &b, std::min<size_t>(8, n - i));
   }
   return v;
+}
+
+const std::vector<float>& beyond_f16() {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  static const std::vector<float> all{nan, infinity, -infinity, 65504, 65520, -65520, 3e38f, -nan};
+  return all;
+}
+
+std::vector<f16> within_f16(const std::vector<float>& x) {
+  std::vector<f16> y;
+  for (float v : x) y.push_back(to_f16(std::isnan(v) ? v : std::clamp(v, -65504.0f, 65504.0f)));
+  return one_nan(std::move(y));
+}
+
+std::vector<f16> one_nan(std::vector<f16> x) {
+  for (f16& v : x)
+    if ((v.bits & 0x7fff) > 0x7c00) v.bits = 0x7fff;
+  return x;
 }
 
 void Check::near(const std::string& what, std::span<const float> got, std::span<const double> want,

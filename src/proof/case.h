@@ -30,6 +30,14 @@ class Random {
   bool has_second_ = false;
 };
 
+// Numbers that f16 cannot hold, and the largest that it can: what a kernel must turn into NaN or +-65504 on the way to
+// f16.
+const std::vector<float>& beyond_f16();
+// Each value as f16, where infinities and what is beyond the range become +-65504 and NaN stays NaN.
+std::vector<f16> within_f16(const std::vector<float>& x);
+// With one pattern for all NaNs: which of them a kernel gives is open.
+std::vector<f16> one_nan(std::vector<f16> x);
+
 // What a case compares. The first difference is kept as text; nothing is thrown, so that a table can show them all.
 class Check {
  public:

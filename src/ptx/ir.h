@@ -23,7 +23,7 @@ enum class Op : uint8_t {
   div,       // integers; f32/f64 with `round`, f32 also with `approx`
   rem,
   min,
-  max,  // floats: the other operand if one is NaN; -0 < +0
+  max,  // floats: the other operand if one is NaN, or NaN with `nan`; -0 < +0
   abs,
   neg,
   bit_and,  // b16/b32/b64 integers and predicates
@@ -205,6 +205,7 @@ struct Inst {
   uint16_t l2_prefetch = 0;  // load: 0, 64, 128 or 256 bytes
   uint8_t level = 0;         // prefetch
   bool approx = false, ftz = false, sat = false;
+  bool nan = false;     // min, max of f32: NaN if one operand is
   bool nc = false;      // load: the data does not change while the kernel runs
   bool policy = false;  // load, store, bulk_load: the last source is a cache policy
   bool high = false;    // dp2a.hi; setmaxnreg.inc

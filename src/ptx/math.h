@@ -213,6 +213,7 @@ Val<WiderT<T>> mad_wide(Val<T> a, C<T> b, C<WiderT<T>> c) {
           a.rec->emit({.op = Op::mad_wide, .type = type_of<WiderT<T>>, .from = type_of<T>, .src = {a.op, b.op, c.op}},
                       type_of<WiderT<T>>, b.loc)};
 }
+// The other operand if one is NaN.
 template <Number T>
 Val<T> min(Val<T> a, C<T> b) {
   return detail::binary<T>(a, b, {.op = Op::min, .type = type_of<T>});
@@ -220,6 +221,13 @@ Val<T> min(Val<T> a, C<T> b) {
 template <Number T>
 Val<T> max(Val<T> a, C<T> b) {
   return detail::binary<T>(a, b, {.op = Op::max, .type = type_of<T>});
+}
+// NaN if either is (sm_80).
+inline F32 min_nan(F32 a, C<float> b) {
+  return detail::binary<float>(a, b, {.op = Op::min, .type = Type::f32, .nan = true});
+}
+inline F32 max_nan(F32 a, C<float> b) {
+  return detail::binary<float>(a, b, {.op = Op::max, .type = Type::f32, .nan = true});
 }
 template <Number T>
 requires(!std::unsigned_integral<T>) Val<T> abs(Val<T> a, Loc loc = Loc::current()) {

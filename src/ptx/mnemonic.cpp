@@ -25,7 +25,7 @@ const char* ftz(const Inst& i) { return i.ftz ? "ftz" : ""; }
 const char* when_set(bool flag, const char* text) { return flag ? text : ""; }
 
 std::string arithmetic(const char* opcode, const Inst& i) {
-  return dotted(opcode, when_set(i.approx, "approx"), spell(i.round), ftz(i), name(i.type));
+  return dotted(opcode, when_set(i.approx, "approx"), spell(i.round), ftz(i), when_set(i.nan, "NaN"), name(i.type));
 }
 
 // mul.lo and mad.lo for integers, rounded for floats.

@@ -127,7 +127,7 @@ Need need(const Inst& i) {
       return is_bf16(i.type) ? Need{.sm = 80, .version = 70} : everywhere;
     case Op::min:
     case Op::max:
-      return is_bf16(i.type) || is_f16(i.type) ? Need{.sm = 80, .version = 70} : everywhere;
+      return is_bf16(i.type) || is_f16(i.type) || i.nan ? Need{.sm = 80, .version = 70} : everywhere;
     case Op::abs:
       if (is_f16(i.type)) return {.version = 65};
       [[fallthrough]];

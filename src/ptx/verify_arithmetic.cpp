@@ -159,7 +159,8 @@ bool arithmetic_form(Form& f) {
     case Op::add:
     case Op::sub:
     case Op::mul:
-      same(f, integers | floats, 2), rounded(f);
+      same(f, integers | floats, 2);
+      rounded(f);
       break;
     case Op::mul_hi:
       same(f, integers, 2);
@@ -174,7 +175,8 @@ bool arithmetic_form(Form& f) {
       wide_product(f, true);
       break;
     case Op::fma:
-      same(f, floats, 3), rounded(f);
+      same(f, floats, 3);
+      rounded(f);
       break;
     case Op::div:
       same(f, integers | wide_floats, 2);
@@ -185,13 +187,17 @@ bool arithmetic_form(Form& f) {
       break;
     case Op::min:
     case Op::max:
-      same(f, integers | floats, 2), f.ftz_for(ftz_types);
+      same(f, integers | floats, 2);
+      f.ftz_for(ftz_types);
+      if (t == Type::f32) f.reads(reads_nan);
       break;
     case Op::abs:
-      same(f, signed_ints | floats, 1), f.ftz_for(ftz_types);
+      same(f, signed_ints | floats, 1);
+      f.ftz_for(ftz_types);
       break;
     case Op::neg:
-      same(f, integers | floats, 1), f.ftz_for(ftz_types);
+      same(f, integers | floats, 1);
+      f.ftz_for(ftz_types);
       break;  // unsigned: modulo 2^n, the same bits
     case Op::bit_and:
     case Op::bit_or:
@@ -267,7 +273,8 @@ bool arithmetic_form(Form& f) {
       break;
     case Op::rcp:
     case Op::sqrt:
-      same(f, wide_floats, 1), rounded_or_approximate(f);
+      same(f, wide_floats, 1);
+      rounded_or_approximate(f);
       break;
     case Op::rsqrt:
     case Op::lg2:

@@ -38,6 +38,7 @@ enum Field : uint32_t {
   reads_policy = 128,
   reads_vec = 256,
   reads_regions = 512,
+  reads_nan = 1024,
 };
 
 class Form {

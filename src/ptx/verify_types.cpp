@@ -95,6 +95,7 @@ void Form::end() const {
   unread(reads_ftz, inst.ftz, "ftz");
   unread(reads_sat, inst.sat, "sat");
   unread(reads_approx, inst.approx, "approx");
+  unread(reads_nan, inst.nan, "NaN");
   unread(reads_offset, inst.offset != 0, "offset");
   unread(reads_order, inst.order != Order::weak, "order");
   unread(reads_scope, inst.scope != Scope::none, "scope");

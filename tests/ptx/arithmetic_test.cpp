@@ -19,6 +19,7 @@ const std::map<std::string, Case>& these() {
   static const std::map<std::string, Case> by_name = [] {
     std::vector<Case> all;
     add_arithmetic(all);
+    add_bits(all);
     add_conversions(all);
     std::map<std::string, Case> m;
     for (Case& c : all) m.emplace(c.name, c);

@@ -1,5 +1,5 @@
 // How the interpreter runs grids: control flow under masks, blocks that wait for each other, clusters, schedules.
-#include "reporting.h"
+#include "tests/ptx/reporting.h"
 
 namespace heddle::ptx {
 namespace {

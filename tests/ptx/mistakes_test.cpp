@@ -7,7 +7,7 @@
 #include "kernels/layer/norm.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
-#include "reporting.h"
+#include "tests/ptx/reporting.h"
 
 namespace heddle::ptx {
 namespace {

@@ -10,6 +10,9 @@ namespace heddle::kernels {
 // columns by bulk copies; each warp of a team of eight has the same 128 columns of every stage, for the team's rows and
 // all vectors, and their sums are added in a fixed order. So a result depends on its row and its vector alone: not on
 // which other vectors there are, on `columns`, `band`, or the grid.
+//
+// Weights are multiplied as f16. f32 and bf16 beyond its range count as +-65504; a value of a block format beyond 4095
+// counts as infinite, where tile_unpack, the way of more vectors, gives 65504.
 struct MmaProduct {
   static constexpr std::string_view name = "mma_product",
                                     summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",

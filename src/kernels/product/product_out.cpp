@@ -93,7 +93,7 @@ void ProductOut::rotate_and_cache(uint32_t v, F32 sum) {
           U32 size = select(is_k_, k_.arg(&Args::head), k_.arg(&Args::value_head));
           U64 row = select(is_k_, cache_k_[v], cache_v_[v]);
           Global<heddle::f16> to{row + mul_wide(head_ * k_.arg(&Args::page_size), size * 2u)};
-          ptx::store(to + place_, to_f16(max(min(turned, 65504.0f), -65504.0f)));
+          ptx::store(to + place_, to_f16(within_f16(turned)));
         });
   });
 }

@@ -118,9 +118,8 @@ namespace {
 
 constexpr uint32_t pieces = tile_values / 32;
 
-F32 within_f16(F32 v) {  // NaN stays
-  return select(v == v, max(min(v, 65504.0f), -65504.0f), v);
-}
+// Within the range of f16; NaN stays.
+F32 unpacked_within_f16(F32 v) { return select(v == v, max(min(v, 65504.0f), -65504.0f), v); }
 
 // Chunks of 16 bytes, moved about so that the pieces' runs and neighbours are in different banks.
 U32 place(U32 chunk) { return chunk ^ (chunk >> 3u & 7u); }
@@ -143,8 +142,9 @@ struct UnpackWriter {
         Vec<uint32_t, 4> words;
         for (uint32_t n = 0; n < 4; ++n) {
           const uint32_t from = 16 * i + j + n * chunk_values / 4;
-          words[n] = chunk_values == 4 ? bitcast<uint32_t>(v[from])
-                                       : bitcast<uint32_t>(to_f16x2(within_f16(v[from]), within_f16(v[from + 1])));
+          words[n] = chunk_values == 4
+                         ? bitcast<uint32_t>(v[from])
+                         : bitcast<uint32_t>(to_f16x2(unpacked_within_f16(v[from]), unpacked_within_f16(v[from + 1])));
         }
         store_vec(chunk(first + j / chunk_values), words);
       }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "kernels/format/block_format.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 
@@ -170,10 +171,8 @@ std::vector<U32> TilePiece::halves(Shared<uint8_t> w) const {
   }
   if (!blocks_) {
     const std::vector<F32> v = load_plain(format_, block);
-    for (size_t i = 0; i < v.size(); i += 2) {
-      auto within = [](F32 x) { return max(min(x, 65504.0f), -65504.0f); };
-      all.push_back(bitcast<uint32_t>(to_f16x2(within(v[i]), within(v[i + 1]))));
-    }
+    for (size_t i = 0; i < v.size(); i += 2)
+      all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[i]), within_f16(v[i + 1]))));
     return all;
   }
   auto twice = [](F32 v) { return to_f16x2(v, v); };

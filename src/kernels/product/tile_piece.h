@@ -34,8 +34,9 @@ class TilePiece {
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const;
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const;
   static bool has_integer_dot(quant::Format format) { return !quant::is_float(format); }
-  // The 32 values times half_factor as f16, two a word, run 0 then run 1, of a tile in shared memory. Scale, min and
-  // result are each rounded to f16; what is beyond its range becomes infinite.
+  // The 32 values times half_factor as f16, two a word, run 0 then run 1, of a tile in shared memory. f32 and bf16
+  // beyond the range of f16 become +-65504. Of block formats scale, min and result are each rounded to f16, and a value
+  // beyond 4095 becomes infinite: to clamp would cost two instructions for each word in the inner loop.
   std::vector<ptx::U32> halves(ptx::Shared<uint8_t> w) const;
   static float half_factor(quant::Format format) { return quant::is_float(format) ? 1 : 16; }
   // The 32 values, run 0 then run 1, with the roundings of the format's definition.

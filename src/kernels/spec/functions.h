@@ -55,6 +55,9 @@ inline ptx::F32 normal_below(ptx::F32 x) {
   return select(x < 0.0f, tail, 1.0f - tail);
 }
 
+// v within the range of f16: beyond it +-65504, while NaN stays NaN, so that wrong numbers stay visible. sm_80.
+inline ptx::F32 within_f16(ptx::F32 v) { return max_nan(min_nan(v, 65504.0f), -65504.0f); }
+
 // Sine and cosine of an angle in turns, given as a fraction of 2^64: whole turns fall off by themselves, so that any
 // multiple of a frequency is reduced exactly. Absolute error below 1.5e-7.
 struct SinCos {

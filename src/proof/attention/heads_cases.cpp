@@ -265,6 +265,43 @@ Case heads_case(Heads spec, HeadsShape s) {
   return {"heads", fmt::format("{} {}", field_text(spec), s.text()), target_of(spec), run};
 }
 
+// One row whose keys and values f16 cannot hold.
+Case special_values() {
+  const Heads spec{.rotation = Heads::none};
+  auto run = [=](Machine& m, Random&, Check& check) {
+    const std::vector<float> keys = beyond_f16(), values(keys.rbegin(), keys.rend());
+    const uint32_t size = uint32_t(keys.size()), page = 16, position = 3;
+    const std::vector<f16> before(page * size, f16{0x5a5a});
+    Heads::Args args{.q = m.put(keys),
+                     .k = m.put(keys),
+                     .v = m.put(values),
+                     .positions = m.put(std::vector<uint32_t>{position}),
+                     .sequences = m.put(std::vector<uint32_t>{0}),
+                     .table = m.put(std::vector<int32_t>{0}),
+                     .k_cache = m.put(before),
+                     .v_cache = m.put(before),
+                     .rows = 1,
+                     .heads = 1,
+                     .kv_heads = 1,
+                     .head = size,
+                     .value_head = size,
+                     .q_stride = size,
+                     .k_stride = size,
+                     .v_stride = size,
+                     .page_size = page,
+                     .table_stride = 1};
+    m.launch(spec, args);
+    auto expect = [&](const char* what, ptx::DevicePtr<f16> cache, const std::vector<float>& row) {
+      std::vector<f16> want = before;
+      std::ranges::copy(within_f16(row), want.begin() + position * size);
+      check.equal(what, one_nan(m.get(cache, before.size())), want);
+    };
+    expect("k", args.k_cache, keys);
+    expect("v", args.v_cache, values);
+  };
+  return {"heads", "NaN and infinities " + field_text(spec), target_of(spec), run};
+}
+
 }  // namespace
 
 void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -274,6 +311,7 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
   add({.q_norm = norm_layer, .k_norm = norm_layer, .over = Heads::all_heads, .bias = 1}, {.fused = true});
   if (sweep == Sweep::quick) return;
 
+  cases.push_back(special_values());
   uint32_t turn = 0;  // so that each combination has some of everything
   for (uint32_t norm : {norm_none, norm_rms, norm_layer})
     for (uint32_t over : {Heads::each_head, Heads::each_head_own, Heads::all_heads})

@@ -1,4 +1,5 @@
 // Cases of mma_product.
+#include "kernels/product/half_rows.h"
 #include "kernels/product/mma_product.h"
 #include "proof/product/product_problem.h"
 
@@ -33,6 +34,49 @@ Case mma_product(MmaProduct mma, const ProductShape& s, uint32_t vectors, Format
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check, mma); }};
 }
 
+Case special_sums() {
+  const MmaProduct spec{
+      .format = uint32_t(Format::f32), .tile_cols = 256, .slices = 1, .band = 16, .out = Product::qkv, .bias = 1};
+  return {"mma_product", "NaN and infinities " + field_text(spec), "sm_90",
+          [=](Machine& m, Random&, Check& check) { run_special_sums({.tile_cols = spec.tile_cols}, m, check, spec); }};
+}
+
+// Weights that f16 cannot hold, one in each row; x is 1 there and 0 elsewhere.
+Case special_weights(Format format) {
+  const MmaProduct spec{.format = uint32_t(format), .tile_cols = 256, .slices = 1, .band = 16};
+  auto run = [=](Machine& m, Random&, Check& check) {
+    const std::vector<float>& specials = beyond_f16();
+    const uint32_t rows = uint32_t(specials.size()), cols = spec.tile_cols, at = 3;
+    const size_t value_bytes = quant::block_bytes(format);
+    std::vector<uint8_t> file(rows * cols * value_bytes);
+    std::vector<float> want;
+    for (uint32_t r = 0; r < rows; ++r) {
+      const bf16 narrow = to_bf16(specials[r]);
+      const void* from = format == Format::f32 ? static_cast<const void*>(&specials[r]) : &narrow;
+      std::memcpy(&file[(r * cols + at) * value_bytes], from, value_bytes);
+      want.push_back(to_f32(within_f16({format == Format::f32 ? specials[r] : to_f32(narrow)})[0]));
+    }
+    std::vector<f16> x(size_t(spec.columns) * cols, f16{0});
+    x[kernels::half_place(0, at, spec.tile_cols, spec.columns, cols)] = to_f16(1.0f);
+    const Product::Args args{.y = m.poisoned<float>(rows),
+                             .x = {m.put(x).address},
+                             .w = m.put(tiles_of({format, rows, cols, spec.tile_cols}, file)),
+                             .rows = rows,
+                             .cols = cols,
+                             .y_stride = rows,
+                             .blocks = 1,
+                             .vectors = 1,
+                             .scale = 1,
+                             .scales = m.put(std::vector<float>{1})};
+    m.launch(spec, args);
+    const std::vector<float> y = m.get(args.y, rows);
+    for (uint32_t r = 0; r < rows; ++r)
+      check.that(std::isnan(want[r]) ? std::isnan(y[r]) : y[r] == want[r],
+                 fmt::format("y[{}] is {}, not {}", r, y[r], want[r]));
+  };
+  return {"mma_product", "weights of NaN and infinity " + field_text(spec), "sm_90", run};
+}
+
 }  // namespace
 
 void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -45,6 +89,8 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   };
   add({40, 1024, 2}, 3, [](MmaProduct&) {});
   if (sweep == Sweep::quick) return;
+  cases.push_back(special_sums());
+  for (Format format : {Format::f32, Format::bf16}) cases.push_back(special_weights(format));
   for (Format format : kernels::known_formats)
     add({33, 1024, 1}, 5, [&](MmaProduct& p) { p.format = f(format), p.band = 16; });
   for (uint32_t tile_cols : {256u, 512u, 1024u})

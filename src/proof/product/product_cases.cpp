@@ -115,6 +115,20 @@ Bench phase(const std::string& label, Product what, Format format, uint32_t cols
   return {"product", shape, "sm_90", double(bytes), 2.0 * rows * cols * spec.columns, prepare};
 }
 
+Case special_sums() {
+  const Product spec{.format = uint32_t(Format::f32),
+                     .tile_cols = 256,
+                     .slices = 1,
+                     .groups = 1,
+                     .second_groups = 1,
+                     .resident = 1,
+                     .exact = 1,
+                     .out = Product::qkv,
+                     .bias = 1};
+  return {"product", "NaN and infinities " + field_text(spec), "sm_90",
+          [=](Machine& m, Random&, Check& check) { run_special_sums(spec, m, check); }};
+}
+
 }  // namespace
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -204,6 +218,7 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(product(plain, {64, 4096, 132}));  // most blocks have nothing to do
   cases.push_back(product(with([](Product& p) { p.chained = 0, p.depth = 1; }), {64, 1024, 5}));
   cases.push_back(product(with([](Product& p) { p.late = 1, p.norm = Product::rms; }), {64, 1024, 5}));
+  cases.push_back(special_sums());
   cases.push_back(experts(with([](Product& p) { p.exact = 1; }), 40, 512, 6, 2));
   cases.push_back(experts(with([](Product& p) { p.x = Product::x_bf16; }), 24, 1024, 3, 1));
   if (sweep == Sweep::normal) return;

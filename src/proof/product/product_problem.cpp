@@ -331,4 +331,49 @@ void run_product(const Product& spec, const ProductShape& shape, Machine& m, Ran
   problem.compare(check);
 }
 
+void run_special_sums(const Product& spec, Machine& m, Check& check, std::optional<MmaProduct> mma) {
+  const std::vector<float>& specials = beyond_f16();
+  const uint32_t head = uint32_t(specials.size()), rows = 3 * head, cols = spec.tile_cols, page = 16, position = 5;
+  const kernels::TileShape shape{Format::f32, rows, cols, spec.tile_cols};
+  std::vector<float> bias;
+  for (uint32_t part = 0; part < 3; ++part) bias.insert(bias.end(), specials.begin(), specials.end());
+  const std::vector<f16> before(page * head, f16{0x5a5a});
+  const auto keys = m.put(before), values = m.put(before);
+  const size_t x_bytes = mma ? size_t(mma->columns) * cols * 2 : cols * 4;
+  const Product::Args args{.y = m.poisoned<float>(head),
+                           .x = m.put(std::vector<uint8_t>(x_bytes)),
+                           .w = m.put(std::vector<uint8_t>(shape.bytes())),
+                           .bias = m.put(bias),
+                           .positions = m.put(std::vector<uint32_t>{position}),
+                           .table = m.put(std::vector<int32_t>{0}),
+                           .k = {keys.address},
+                           .v = {values.address},
+                           .rows = rows,
+                           .cols = cols,
+                           .x_stride = cols,
+                           .y_stride = head,
+                           .blocks = 1,
+                           .vectors = 1,
+                           .q_rows = head,
+                           .k_rows = head,
+                           .head = head,
+                           .value_head = head,
+                           .rotary = 0,
+                           .kv_heads = 1,
+                           .page_size = page,
+                           .table_stride = 1,
+                           .scale = 1,
+                           .magnitude = 1,
+                           .scales = m.put(std::vector<float>{1})};
+  mma ? m.launch(*mma, args) : m.launch(spec, args);
+  std::vector<f16> want = before;
+  std::ranges::copy(within_f16(specials), want.begin() + position * head);
+  check.equal("k", one_nan(m.get(keys, before.size())), want);
+  check.equal("v", one_nan(m.get(values, before.size())), want);
+  const std::vector<float> q = m.get(args.y, head);  // f32: as they are
+  for (uint32_t i = 0; i < head; ++i)
+    check.that(std::isnan(specials[i]) ? std::isnan(q[i]) : q[i] == specials[i],
+               fmt::format("q[{}] is {}, not {}", i, q[i], specials[i]));
+}
+
 }  // namespace heddle::proof

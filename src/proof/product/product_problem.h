@@ -44,4 +44,9 @@ ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<do
 void run_product(const kernels::Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
                  std::optional<kernels::MmaProduct> mma = {});
 
+// Sums that f16 cannot hold on their way into the cache: launches the spec (of f32 weights, out = qkv, with a bias), or
+// `mma` in its place, with weights of 0, so that the sums are the biases.
+void run_special_sums(const kernels::Product& spec, Machine& m, Check& check,
+                      std::optional<kernels::MmaProduct> mma = {});
+
 }  // namespace heddle::proof

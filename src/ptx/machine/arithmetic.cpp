@@ -57,6 +57,10 @@ Exec any_number_binary(const Inst& inst) {
   return by_number(inst.type, []<class T>(Tag<T>) { return binary_of<F, T>; });
 }
 template <class F>
+Exec f32_binary(const Inst& inst) {
+  return inst.type == Type::f32 ? Exec(binary_of<F, float>) : nullptr;
+}
+template <class F>
 Exec any_number_unary(const Inst& inst) {
   return by_number(inst.type, []<class T>(Tag<T>) { return unary_of<F, T>; });
 }
@@ -207,9 +211,9 @@ Exec arithmetic(const Inst& inst) {
     case Op::rem:
       return by_integer(inst.type, []<class T>(Tag<T>) -> Exec { return divide<IntRem, T>; });
     case Op::min:
-      return any_number_binary<Min>(inst);
+      return inst.nan ? f32_binary<OrNan<Min>>(inst) : any_number_binary<Min>(inst);
     case Op::max:
-      return any_number_binary<Max>(inst);
+      return inst.nan ? f32_binary<OrNan<Max>>(inst) : any_number_binary<Max>(inst);
     case Op::abs:
       return any_number_unary<Abs>(inst);
     case Op::neg:

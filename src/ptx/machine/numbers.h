@@ -349,6 +349,11 @@ struct Extreme {
 };
 using Min = Extreme<false>;
 using Max = Extreme<true>;
+// NaN where one operand is.
+template <class Least>
+struct OrNan {
+  float operator()(float a, float b) const { return a == a && b == b ? Least()(a, b) : canonical(a + b); }
+};
 
 template <Compare how>
 struct Test {

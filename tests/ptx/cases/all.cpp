@@ -10,6 +10,7 @@ const std::vector<Case>& all_cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> v;
     add_arithmetic(v);
+    add_bits(v);
     add_conversions(v);
     add_warp(v);
     add_memory(v);

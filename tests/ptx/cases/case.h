@@ -47,6 +47,7 @@ struct Case {
 
 // Each family in its own file.
 void add_arithmetic(std::vector<Case>& all);
+void add_bits(std::vector<Case>& all);  // of the family "arithmetic"
 void add_conversions(std::vector<Case>& all);
 void add_warp(std::vector<Case>& all);
 void add_memory(std::vector<Case>& all);

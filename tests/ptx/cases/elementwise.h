@@ -93,4 +93,37 @@ inline std::string spelled(Round r) {
   return names[size_t(r)];
 }
 
+using Signed = List<int16_t, int32_t, int64_t>;
+using WideIntegers = List<uint32_t, int32_t, uint64_t, int64_t>;
+using Halves = List<heddle::f16, heddle::bf16, f16x2, bf16x2>;
+using Floats = List<heddle::f16, heddle::bf16, f16x2, bf16x2, float, double>;
+
+// f(format, operands) on each half of packed operands, or on the operands themselves.
+template <class F>
+Reference by_part(Type t, F f) {
+  return [t, f, format = format_of(t)](const uint64_t* in, uint64_t* out) {
+    if (!is_packed(t)) {
+      out[0] = f(format, in);
+      return;
+    }
+    for (int part = 0; part < 2; ++part) {
+      uint64_t half[3];
+      for (int i = 0; i < 3; ++i) half[i] = in[i] >> 16 * part & 0xffff;
+      out[0] |= f(format, half) << 16 * part;
+    }
+  };
+}
+
+// A list of cases of the family "arithmetic".
+struct ArithmeticCases {
+  std::vector<Case>& all;
+
+  // A result of type R from operands of types A...
+  template <class R, class... A, class F>
+  void add(Elementwise e, F apply) {
+    e.family = "arithmetic";
+    all.push_back(elementwise<R, A...>(std::move(e), apply));
+  }
+};
+
 }  // namespace heddle::ptx::cases

@@ -8,6 +8,8 @@
 
 namespace heddle::ptx::cases {
 
+inline constexpr Scope scopes[] = {Scope::cta, Scope::cluster, Scope::gpu, Scope::sys};
+
 // What the body of such a kernel works with.
 struct Place {
   Builder<Args>& k;
@@ -38,8 +40,10 @@ inline void random_bytes(Rng& rng, void* to, size_t bytes) {
 
 inline Case make_case(Threads t) {
   Case c;
-  c.name = t.name, c.family = t.family;
-  c.in_bytes = t.in_bytes * t.per_item, c.out_bytes = t.out_bytes * t.per_item;
+  c.name = t.name;
+  c.family = t.family;
+  c.in_bytes = t.in_bytes * t.per_item;
+  c.out_bytes = t.out_bytes * t.per_item;
   c.items_per_block = t.per_item >= t.threads ? 1 : t.threads / t.per_item;
   c.blocks_per_item = t.cluster;
   c.dynamic_shared_bytes = t.dynamic_shared_bytes;
@@ -102,6 +106,7 @@ inline Case word_case(WordThreads w) {
   return make_case(std::move(t));
 }
 
+inline Pred low_bit(U32 w) { return (w & 1u) != 0u; }
 // 1 where p holds, else 0.
 inline U32 as_word(Code& k, Pred p) { return select(p, k.constant(1u), 0u); }
 

@@ -115,6 +115,8 @@ void flushed(Probes& all) {
       [](Stage& s) { fma(s.value<float>(), s.value<float>(), s.value<float>()); },
       [](Stage& s) { min(s.value<float>(), s.value<float>()); },
       [](Stage& s) { max(s.value<float>(), s.value<float>()); },
+      [](Stage& s) { min_nan(s.value<float>(), s.value<float>()); },
+      [](Stage& s) { max_nan(s.value<float>(), s.value<float>()); },
       [](Stage& s) { abs(s.value<float>()); },
       [](Stage& s) { -s.value<float>(); },
       [](Stage& s) { compare(Compare::lt, s.value<float>(), s.value<float>()); },
