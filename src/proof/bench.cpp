@@ -45,7 +45,8 @@ Timing time(const Bench& bench, GpuMachine& machine, uint64_t seed) {
   for (int i = 0; i < 11; ++i) runs.push_back(run(graph) / rounds);
   std::sort(runs.begin(), runs.end());
   timing.microseconds = runs[runs.size() / 2];
-  timing.low = runs.front(), timing.high = runs.back();
+  timing.low = runs.front();
+  timing.high = runs.back();
   return timing;
 }
 

@@ -118,7 +118,10 @@ template <class T, class U>
 void bulk_load(Shared<T> to, Global<U> from, Arg<uint32_t> bytes, const Mbarrier& done, U64 policy = {}) {
   Loc l = bytes.loc;
   Inst inst{.op = Op::bulk_load, .src = {to.address(l).op, from.address(l).op, bytes.op, done.addr(l)}};
-  if (policy.rec) inst.src.push_back(policy.op), inst.policy = true;
+  if (policy.rec) {
+    inst.src.push_back(policy.op);
+    inst.policy = true;
+  }
   to.base.rec->append(std::move(inst), l);
 }
 template <class T, class U>

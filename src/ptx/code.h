@@ -134,7 +134,10 @@ struct Code : Recorder {
     append({.op = Op::cluster_arrive, .order = order}, l);
   }
   void cluster_wait(Loc l = Loc::current()) { append({.op = Op::cluster_wait, .order = Order::acquire}, l); }
-  void cluster_barrier(Loc l = Loc::current()) { cluster_arrive(Order::release, l), cluster_wait(l); }
+  void cluster_barrier(Loc l = Loc::current()) {
+    cluster_arrive(Order::release, l);
+    cluster_wait(l);
+  }
   // Programmatic dependent launch: wait for the kernels before this one; let those after it start.
   void grid_wait(Loc l = Loc::current()) { append({.op = Op::grid_wait}, l); }
   void grid_launch_dependents(Loc l = Loc::current()) { append({.op = Op::grid_launch}, l); }

@@ -46,7 +46,10 @@ void mma(Acc<T, M, N>& d, const Tile<A, M, K>& a, const Tile<B, K, N>& b, Loc l 
   Inst inst{.op = Op::mma, .type = type_of<T>, .m = M, .n = N, .k = K, .a_type = type_of<A>, .b_type = type_of<B>};
   for (auto& r : a.reg) inst.src.push_back(r.op);
   for (auto& r : b.reg) inst.src.push_back(r.op);
-  for (auto& v : d.var) inst.src.push_back(v.reg), inst.dst.push_back(v.reg);
+  for (auto& v : d.var) {
+    inst.src.push_back(v.reg);
+    inst.dst.push_back(v.reg);
+  }
   a.reg[0].rec->append(std::move(inst), l);
 }
 
@@ -63,7 +66,10 @@ std::array<U32, N> load_matrices(Shared<T> row, bool transpose = false, Loc l = 
             .vec = uint8_t(N),
             .transpose = transpose};
   std::array<U32, N> out;
-  for (auto& v : out) v = {&r, r.reg(Type::u32)}, inst.dst.push_back(v.op);
+  for (auto& v : out) {
+    v = {&r, r.reg(Type::u32)};
+    inst.dst.push_back(v.op);
+  }
   r.append(std::move(inst), l);
   return out;
 }

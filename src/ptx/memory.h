@@ -78,7 +78,10 @@ std::vector<Operand> load_into(Ptr<T, S> p, uint8_t n, const Access& how, Loc lo
             .l1 = how.l1,
             .l2_prefetch = how.l2_prefetch,
             .nc = how.nc};
-  if (how.policy.rec) inst.src.push_back(how.policy.op), inst.policy = true;
+  if (how.policy.rec) {
+    inst.src.push_back(how.policy.op);
+    inst.policy = true;
+  }
   r.append(std::move(inst), loc);
   return dst;
 }
@@ -94,7 +97,10 @@ void store_from(Ptr<T, S> p, std::vector<Operand> values, const Access& how, Loc
             .scope = how.scope,
             .l1 = how.l1};
   inst.src.insert(inst.src.end(), values.begin(), values.end());
-  if (how.policy.rec) inst.src.push_back(how.policy.op), inst.policy = true;
+  if (how.policy.rec) {
+    inst.src.push_back(how.policy.op);
+    inst.policy = true;
+  }
   p.base.rec->append(std::move(inst), loc);
 }
 }  // namespace detail

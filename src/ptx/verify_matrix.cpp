@@ -37,7 +37,10 @@ void warp_product(Form& f) {
   f.expect(mma_shape(i), "m{}n{}k{} of {} does not exist", i.m, i.n, i.k, name(i.a_type));
   const uint32_t a = uint32_t(i.m) * i.k * size_of(i.a_type) / 128, b = uint32_t(i.k) * i.n * size_of(i.b_type) / 128;
   for (uint32_t r = 0; r < a + b; ++r) f.src_reg(Type::u32);
-  for (uint32_t r = 0; r < sum_registers(i, 32); ++r) f.dst(sum_register(i)), f.src_reg(sum_register(i));
+  for (uint32_t r = 0; r < sum_registers(i, 32); ++r) {
+    f.dst(sum_register(i));
+    f.src_reg(sum_register(i));
+  }
 }
 
 void whole_groups(const Form& f) {

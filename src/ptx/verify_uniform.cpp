@@ -189,7 +189,10 @@ class Levels {
       for (size_t d = 0; d < i.dst.size(); ++d) {
         const Uniform u = std::max(control, result(i, d, sources));
         Uniform& known = level_[i.dst[d].reg];
-        if (known < u) known = u, changed_ = true;
+        if (known < u) {
+          known = u;
+          changed_ = true;
+        }
       }
     }
   }

@@ -74,7 +74,8 @@ void measure(const Case& c, const std::vector<uint8_t>& got, const std::vector<u
       const double g = value_at(c.result, &got[i]), w = value_at(c.result, &want[i]);
       r.differing += std::memcmp(&got[i], &want[i], step) != 0;
       if (!std::isfinite(g) || !std::isfinite(w)) continue;
-      apart = std::max(apart, std::abs(g - w)), largest = std::max(largest, std::abs(w));
+      apart = std::max(apart, std::abs(g - w));
+      largest = std::max(largest, std::abs(w));
     }
     if (largest > 0) r.error = std::max(*r.error, apart / largest);
   }
@@ -147,7 +148,8 @@ Result run_case(gpu::Library& library, const Case& c, const Options& options, st
     try {
       ptx::verify(kernel, library.target());
     } catch (const Error& e) {  // only what depends on the target is left to fail
-      r.state = Result::State::skipped, r.why = e.what();
+      r.state = Result::State::skipped;
+      r.why = e.what();
       return r;
     }
     const gpu::Loaded& loaded = library.get(KernelOf{&c});
@@ -237,7 +239,10 @@ size_t read_results(std::FILE* f, std::vector<Result>& results) {
     std::getline(in >> std::ws, r.why);
     r.state = Result::State(state);
     if (error >= 0) r.error = error;
-    if (i < results.size() && results[i].state == Result::State::pending) results[i] = r, ++news;
+    if (i < results.size() && results[i].state == Result::State::pending) {
+      results[i] = r;
+      ++news;
+    }
     line.clear();
   }
   return news;
@@ -303,7 +308,8 @@ bool report(const std::vector<Case>& cases, const std::vector<Result>& results, 
       s->failed += r.state == Result::State::failed;
       s->skipped += r.state == Result::State::skipped;
       if (r.state == Result::State::skipped) continue;
-      s->items += r.items, s->mismatches += r.mismatches;
+      s->items += r.items;
+      s->mismatches += r.mismatches;
       s->error = std::max(s->error, r.error.value_or(0));
     }
   for (size_t i = 0; i < cases.size(); ++i)

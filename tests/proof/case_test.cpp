@@ -221,7 +221,10 @@ TEST(RandomInputs, HaveTheSpreadTheyAreAskedFor) {
   Random random(5);
   double sum = 0, squares = 0;
   const std::vector<float> normals = random.normals(20000, 2);
-  for (float x : normals) sum += x, squares += double(x) * x;
+  for (float x : normals) {
+    sum += x;
+    squares += double(x) * x;
+  }
   EXPECT_NEAR(sum / 20000, 0, 0.06);
   EXPECT_NEAR(squares / 20000, 4, 0.16);
   std::set<uint32_t> seen;

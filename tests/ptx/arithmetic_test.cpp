@@ -66,7 +66,8 @@ void execute(machine::Exec exec, const Inst& inst, Registers& r, uint32_t mask) 
   uint32_t dst[2] = {0, row_bytes}, src[4];
   for (uint32_t i = 0; i < 4; ++i) src[i] = (2 + i) * row_bytes;
   machine::Warp w;
-  w.regs = r.bytes.data(), w.mask = mask;
+  w.regs = r.bytes.data();
+  w.mask = mask;
   machine::Step step{.exec = exec, .inst = &inst, .dst = dst, .src = src};
   exec(w, step);
 }
@@ -108,7 +109,10 @@ TEST_P(Arithmetic, LeavesInactiveLanesAlone) {
   each_instruction(these().at(GetParam()).build().body, [&](const Inst& inst) {
     machine::Exec exec = machine::arithmetic(inst);
     if (!exec) exec = machine::conversion(inst);
-    if (exec) expect_lanes_apart(exec, inst, rng), ++executed;
+    if (exec) {
+      expect_lanes_apart(exec, inst, rng);
+      ++executed;
+    }
   });
   EXPECT_GT(executed, 0u);
 }

@@ -174,7 +174,10 @@ Kernel mean(bool guarded) {
   FloatBuilder k("mean", 32);
   auto x = k.arg(&FloatArgs::in);
   auto sum = k.var(0.0f), weight = k.var(0.0f);
-  k.loop(k.lane(), k.arg(&FloatArgs::n), 32u, [&](U32 i) { sum += load(x + i), weight += 1.0f; });
+  k.loop(k.lane(), k.arg(&FloatArgs::n), 32u, [&](U32 i) {
+    sum += load(x + i);
+    weight += 1.0f;
+  });
   F32 w = warp_sum(weight.get()), s = warp_sum(sum.get());
   store(k.arg(&FloatArgs::out) + k.thread(), guarded ? select(w > 0.0f, s / w, 0.0f) : s / w);
   return k.finish();
@@ -273,7 +276,10 @@ TEST(Mistakes, OneOutlierSpoilsARowOfInt8) {
     auto y = run(through_int8(block), x, 1024, 1024);
     double e = 0, s = 0;
     for (size_t i = 0; i < x.size(); ++i)
-      if (i != 300) e += std::pow(double(y[i]) - x[i], 2), s += double(x[i]) * x[i];
+      if (i != 300) {
+        e += std::pow(double(y[i]) - x[i], 2);
+        s += double(x[i]) * x[i];
+      }
     return std::sqrt(e / s);
   };
   EXPECT_GT(error(1024), 0.15);

@@ -131,7 +131,14 @@ TEST(Print, BranchesAndLoops) {
 }
 
 TEST(Print, WhereThreadsAre) {
-  EXPECT_EQ(body_of([](auto& k) { k.warp(), k.group(), k.clock(), k.cluster_rank(); }, "sm_90"),
+  EXPECT_EQ(body_of(
+                [](auto& k) {
+                  k.warp();
+                  k.group();
+                  k.clock();
+                  k.cluster_rank();
+                },
+                "sm_90"),
             "  mov.u32 %r0, %tid.x;\n"
             "  shr.u32 %r0, %r0, 5;\n"
             "  mov.u32 %r1, %tid.x;\n"
@@ -142,9 +149,14 @@ TEST(Print, WhereThreadsAre) {
 
 TEST(Print, Constants) {
   EXPECT_EQ(body_of([](auto& k) {
-              k.constant(-5), k.constant(uint32_t(0x10000)), k.constant(int64_t(INT64_MIN)),
-                  k.constant(uint16_t(65535));
-              k.constant(-0.0f), k.constant(1.0), k.constant(f16{0x3C00}), k.constant(bf16x2{0x3F803F80});
+              k.constant(-5);
+              k.constant(uint32_t(0x10000));
+              k.constant(int64_t(INT64_MIN));
+              k.constant(uint16_t(65535));
+              k.constant(-0.0f);
+              k.constant(1.0);
+              k.constant(f16{0x3C00});
+              k.constant(bf16x2{0x3F803F80});
               k.constant(false);
             }),
             "  mov.s32 %r0, -5;\n"
@@ -218,7 +230,10 @@ TEST(Print, MemoryOfTheKernel) {
     const size_t begin = text.find(".address_size 64\n") + 17;
     return text.substr(begin, text.find("\n.visible") - begin) + body(text);
   };
-  EXPECT_EQ(declared([](auto& k) { k.template shared<float>(3), k.template shared<uint8_t>(5, 128); }),
+  EXPECT_EQ(declared([](auto& k) {
+              k.template shared<float>(3);
+              k.template shared<uint8_t>(5, 128);
+            }),
             ".shared .align 128 .b8 smem[133];\n"
             "  mov.u32 %r0, smem;\n"
             "  mov.u32 %r1, smem+128;\n");
@@ -227,17 +242,24 @@ TEST(Print, MemoryOfTheKernel) {
             ".shared .align 16 .b8 smem[49152];\n  mov.u32 %r0, smem;\n");
   EXPECT_EQ(declared([](auto& k) { k.template shared<uint8_t>(48 * 1024 + 1); }),
             ".extern .shared .align 16 .b8 smem[];\n  mov.u32 %r0, smem;\n");
-  EXPECT_EQ(declared([](auto& k) { k.template shared<uint8_t>(5), k.template dynamic_shared<float>(); }),
+  EXPECT_EQ(declared([](auto& k) {
+              k.template shared<uint8_t>(5);
+              k.template dynamic_shared<float>();
+            }),
             ".extern .shared .align 16 .b8 smem[];\n"
             "  mov.u32 %r0, smem;\n"
             "  mov.u32 %r1, smem+16;\n");
   EXPECT_EQ(declared([](auto& k) {
-              k.constants(std::vector<uint16_t>{1, 0x203}), k.constants(std::vector<uint8_t>{9});
+              k.constants(std::vector<uint16_t>{1, 0x203});
+              k.constants(std::vector<uint8_t>{9});
             }),
             ".const .align 16 .b8 constants[17] = {1,0,3,2,0,0,0,0,0,0,0,0,0,0,0,0,9};\n"
             "  mov.u64 %d0, constants;\n"
             "  mov.u64 %d1, constants+16;\n");
-  EXPECT_EQ(declared([](auto& k) { k.template shared<float>(0), k.constants(std::vector<float>{}); }),
+  EXPECT_EQ(declared([](auto& k) {
+              k.template shared<float>(0);
+              k.constants(std::vector<float>{});
+            }),
             "  mov.u32 %r0, 0;\n  mov.u64 %d0, 0;\n");
 }
 
@@ -255,13 +277,23 @@ TEST(Print, Directives) {
   EXPECT_EQ(entry([](Kernel& k) { k.name = "other"; }), ".visible .entry other()\n.reqntid 64, 1, 1\n");
   EXPECT_EQ(entry([](Kernel& k) { k.args_bytes = 12; }),
             ".visible .entry k(.param .align 8 .b8 args[12])\n.reqntid 64, 1, 1\n");
-  EXPECT_EQ(entry([](Kernel& k) { k.args_bytes = 128, k.args_align = 64; }),
+  EXPECT_EQ(entry([](Kernel& k) {
+              k.args_bytes = 128;
+              k.args_align = 64;
+            }),
             ".visible .entry k(.param .align 64 .b8 args[128])\n.reqntid 64, 1, 1\n");
-  EXPECT_EQ(entry([](Kernel& k) { k.threads_x = 32, k.threads_y = 2, k.threads_z = 3; }),
+  EXPECT_EQ(entry([](Kernel& k) {
+              k.threads_x = 32;
+              k.threads_y = 2;
+              k.threads_z = 3;
+            }),
             ".visible .entry k()\n.reqntid 32, 2, 3\n");
   EXPECT_EQ(entry([](Kernel& k) { k.min_blocks = 2; }), ".visible .entry k()\n.reqntid 64, 1, 1\n.minnctapersm 2\n");
   EXPECT_EQ(entry([](Kernel& k) { k.max_registers = 168; }), ".visible .entry k()\n.reqntid 64, 1, 1\n.maxnreg 168\n");
-  EXPECT_EQ(entry([](Kernel& k) { k.cluster_x = 2, k.cluster_y = 4; }),
+  EXPECT_EQ(entry([](Kernel& k) {
+              k.cluster_x = 2;
+              k.cluster_y = 4;
+            }),
             ".visible .entry k()\n.reqntid 64, 1, 1\n.reqnctapercluster 2, 4, 1\n");
 }
 

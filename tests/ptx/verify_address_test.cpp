@@ -121,9 +121,17 @@ TEST(VerifyAddress, AtomicsMatricesCopiesAndBarriersAreAligned) {
       {"ldmatrix", 16, 8, 16, [](auto&, auto s) { load_matrices<1>(s.template as<f16>()); }},
       {"stmatrix", 16, 8, 16, [](auto& k, auto s) { store_matrices<1>(s.template as<f16>(), {k.constant(0u)}); }},
       {"cp.async", 8, 4, 8,
-       [](auto& k, auto s) { copy_async<8>(s, k.arg(&Pointers::x)), copy_commit(k), copy_wait(k, 0); }},
+       [](auto& k, auto s) {
+         copy_async<8>(s, k.arg(&Pointers::x));
+         copy_commit(k);
+         copy_wait(k, 0);
+       }},
       {"cp.async.bulk", 16, 8, 16,
-       [](auto& k, auto s) { bulk_store(k.arg(&Pointers::x), s, 32u), bulk_commit(k), bulk_wait(k, 0); }},
+       [](auto& k, auto s) {
+         bulk_store(k.arg(&Pointers::x), s, 32u);
+         bulk_commit(k);
+         bulk_wait(k, 0);
+       }},
       {"mbarrier.init", 8, 4, 8, [](auto&, auto s) { Mbarrier{s.template as<uint64_t>()}.init(1u); }},
       {"mbarrier.try_wait", 8, 12, 8, [](auto&, auto s) { Mbarrier{s.template as<uint64_t>()}.try_wait(1u); }},
   };
@@ -140,7 +148,9 @@ TEST(VerifyAddress, AtomicsMatricesCopiesAndBarriersAreAligned) {
             {__FILE__, row.name, fmt::format("shared memory + {} is not a multiple of {}", row.bad, row.align)}));
     }
   Builder<Pointers> k("outside", 32);
-  bulk_store(k.arg(&Pointers::x), k.shared<uint8_t>(64), 80u), bulk_commit(k), bulk_wait(k, 0);
+  bulk_store(k.arg(&Pointers::x), k.shared<uint8_t>(64), 80u);
+  bulk_commit(k);
+  bulk_wait(k, 0);
   EXPECT_TRUE(refused(k.finish(), {"cp.async.bulk", "80 bytes at byte 0 of 64 bytes of shared memory"}));
 }
 

@@ -115,7 +115,11 @@ struct Random {
       const auto h0 = h;
       const auto w0 = w;
       for (uint32_t n = upto(20); n; --n) step(depth + 1);
-      u = u0, f = f0, p = p0, h = h0, w = w0;
+      u = u0;
+      f = f0;
+      p = p0;
+      h = h0;
+      w = w0;
     };
     auto sum = k.var(any(f));
     switch (upto(3)) {
@@ -126,7 +130,10 @@ struct Random {
         k.when_else(k.block_id() < any_uniform(), inner, inner);
         break;
       default:
-        k.loop(0u, any_uniform(), 1u, [&](U32) { inner(), sum += any(f); });
+        k.loop(0u, any_uniform(), 1u, [&](U32) {
+          inner();
+          sum += any(f);
+        });
     }
     f.push_back(sum.get());
   }

@@ -33,9 +33,12 @@ TEST(VerifyKernel, BlockIsWholeWarps) {
   EXPECT_TRUE(accepted(k));
   k.threads_z = 32;
   EXPECT_TRUE(refused(k, {"a block of 16 x 4 x 32 threads"}));
-  k.threads_x = 1, k.threads_y = 1, k.threads_z = 128;
+  k.threads_x = 1;
+  k.threads_y = 1;
+  k.threads_z = 128;
   EXPECT_TRUE(refused(k, {"128 threads along z; at most 64"}));
-  k.threads_x = k.threads_y = 65536, k.threads_z = 1;  // the product wraps to 0 in 32 bits
+  k.threads_x = k.threads_y = 65536;
+  k.threads_z = 1;  // the product wraps to 0 in 32 bits
   EXPECT_TRUE(refused(k, {"a block of 65536 x 65536 x 1"}));
 }
 
@@ -187,8 +190,14 @@ TEST(VerifyWaits, CopiesAreWaitedFor) {
     auto done = mbarrier(k);
     const uint32_t line = __LINE__ + 1;
     copy_async<16>(tile + k.lane() * 4u, k.arg(&Pointers::x) + k.lane() * 4u);
-    if (waited == 1) copy_commit(k), copy_wait(k, 0);
-    if (waited == 2) done.arrive_after_copies(), done.wait(k, 0u);
+    if (waited == 1) {
+      copy_commit(k);
+      copy_wait(k, 0);
+    }
+    if (waited == 2) {
+      done.arrive_after_copies();
+      done.wait(k, 0u);
+    }
     if (waited == 3) copy_wait(k, 0);  // waits for groups, and there is none
     if (waited == 1 || waited == 2)
       EXPECT_TRUE(accepted(k.finish()));

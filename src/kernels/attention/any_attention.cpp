@@ -54,7 +54,8 @@ struct LaneShare {
         if (vec == 2) first = load(at.as<uint32_t>());
         if (vec < 4) return;
         const auto two = load_vec<2>(at.as<uint32_t>());
-        first = two[0], second = two[1];
+        first = two[0];
+        second = two[1];
       });
       words.push_back(first.get());
       if (vec == 4) words.push_back(second.get());

@@ -124,7 +124,9 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
   if (length <= 128 * spec.splits) {  // what little there is to fetch starts soonest next to the blocks before
-    spec.rows = 4, spec.stages = 4, spec.warps = 2;
+    spec.rows = 4;
+    spec.stages = 4;
+    spec.warps = 2;
     return {spec, 1};
   }
   // The GPU holds a block of this size on every SM, but only if clusters are small: one of 8 or 16 wants so many free
@@ -135,7 +137,9 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   // Where sequences fill the SMs, one may be much longer than the others: it must not be left to one block.
   if (clusters == 1 && length > 1024) spec.splits = length > 8192 ? 8 : 4;
   // Three stages keep the memory busy, and leave room for the blocks of the kernels before and after.
-  spec.rows = 8, spec.warps = 4, spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), 1u, 3u);
+  spec.rows = 8;
+  spec.warps = 4;
+  spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), 1u, 3u);
   return {spec, clusters};
 }
 

@@ -21,7 +21,8 @@ inline Allowed kv_types() { return named({"f16", "f32"}); }
 // (pages, kv_heads, page_size, head / 32).
 inline Allowed model_kv_types() {
   Allowed a;
-  a.values = {kv_f16, kv_q8}, a.names = {"f16", "q8"};
+  a.values = {kv_f16, kv_q8};
+  a.names = {"f16", "q8"};
   return a;
 }
 constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
@@ -76,10 +77,13 @@ class KvCache {
     using namespace ptx;
     const U32 rows = paged_ ? k.arg(&Args::page_size) : k.arg(&Args::max_len);
     const U64 head = mul_wide(kv_head, rows) * uint64_t(row_bytes);
-    if (layout == kv_batched)
-      k_ = {load(k.arg(&Args::k_base) + sequence) + head}, v_ = {load(k.arg(&Args::v_base) + sequence) + head};
-    else
-      k_ = k.arg(&Args::k) + head, v_ = k.arg(&Args::v) + head;
+    if (layout == kv_batched) {
+      k_ = {load(k.arg(&Args::k_base) + sequence) + head};
+      v_ = {load(k.arg(&Args::v_base) + sequence) + head};
+    } else {
+      k_ = k.arg(&Args::k) + head;
+      v_ = k.arg(&Args::v) + head;
+    }
     if (!paged_) return;
     table_ = k.arg(&Args::table) + mul_wide(sequence, k.arg(&Args::table_stride));
     page_size_ = rows;

@@ -48,7 +48,8 @@ Grid KvScatter::grid(const Args& args) const {
           "expected",
           which, address, stride, values);
   };
-  suits("k_new", args.k_new.address, args.k_stride), suits("v_new", args.v_new.address, args.v_stride);
+  suits("k_new", args.k_new.address, args.k_stride);
+  suits("v_new", args.v_new.address, args.v_stride);
   if (layout == kv_paged && (args.page_size == 0 || args.page_size % 16))
     throw Error("kv_scatter: pages of {} positions, but they must be a positive multiple of 16", args.page_size);
   if (layout != kv_batched && (args.k.address % 16 || args.v.address % 16))

@@ -38,7 +38,10 @@ class Prompt {
     k_.when(turn < count, [&] {
       auto tile = load_vec<4>((k_.arg(&PromptArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
       for (U32& v : tile) v = k_.assume_uniform(v, s_.splits > 1 ? Uniform::cluster : Uniform::block);
-      sequence_ = tile[0], first_row_ = tile[1], rows_ = tile[2], first_ = tile[3];
+      sequence_ = tile[0];
+      first_row_ = tile[1];
+      rows_ = tile[2];
+      first_ = tile[3];
       k_.when(rows_ > 0u, [&] { body(); });
     });
     return k_.finish();
@@ -59,8 +62,10 @@ class Prompt {
     } else {
       lowest_ = k_.constant(0u);
     }
-    begin_ = lowest_ & ~15u, end_ = first_ + rows_;
-    group_row_ = k_.lane() / 4u, warp_first_ = k_.warp() * 16u;
+    begin_ = lowest_ & ~15u;
+    end_ = first_ + rows_;
+    group_row_ = k_.lane() / 4u;
+    warp_first_ = k_.warp() * 16u;
     cache_setup();
     load_q();
     for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
@@ -69,7 +74,8 @@ class Prompt {
     U32 first = k_.constant(0u), steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
     if (s_.splits > 1) {
       U32 share = (steps + (s_.splits - 1)) / s_.splits;
-      first = k_.cluster_rank() * share, steps = min(steps, first + share);
+      first = k_.cluster_rank() * share;
+      steps = min(steps, first + share);
     }
     const uint32_t ahead = s_.stages - 1;
     for (uint32_t i = 0; i < ahead; ++i) copy(first + i, k_.constant(i * stage_bytes()), steps);
@@ -126,7 +132,8 @@ class Prompt {
   void cache_setup() {
     U32 page_size = k_.arg(&PromptArgs::page_size), kv_heads = k_.arg(&PromptArgs::kv_heads);
     U64 head = mul_wide(head_ / (k_.arg(&PromptArgs::heads) / kv_heads), page_size) * uint64_t(s_.data_bytes());
-    k_at_ = k_.arg(&PromptArgs::k) + head, v_at_ = k_.arg(&PromptArgs::v) + head;
+    k_at_ = k_.arg(&PromptArgs::k) + head;
+    v_at_ = k_.arg(&PromptArgs::v) + head;
     page_bytes_ = mul_wide(kv_heads, page_size) * uint64_t(s_.data_bytes());
     table_ = k_.arg(&PromptArgs::table) + mul_wide(sequence_, k_.arg(&PromptArgs::table_stride));
     pages_.emplace(k_, page_size);

@@ -35,7 +35,8 @@ Kernel Rope::build() const {
       first = select(turned, pair, first);
       second = select(turned, pair + half, second);
     }
-    out = out + out_row + at, in = in + in_row + at;
+    out = out + out_row + at;
+    in = in + in_row + at;
     F32 a = load(in + first), b = load(in + second);
     k.when_else(
         turned,
@@ -63,8 +64,10 @@ Grid Rope::grid(const Args& args) const {
       throw Error("rope: a stride of {} for {}, but {} heads of {} take {}", stride, which, heads, args.head_dim,
                   uint64_t(heads) * args.head_dim);
   };
-  fits("q", args.q_heads, args.q_stride), fits("q_out", args.q_heads, args.q_out_stride);
-  fits("k", args.k_heads, args.k_stride), fits("k_out", args.k_heads, args.k_out_stride);
+  fits("q", args.q_heads, args.q_stride);
+  fits("q_out", args.q_heads, args.q_out_stride);
+  fits("k", args.k_heads, args.k_stride);
+  fits("k_out", args.k_heads, args.k_out_stride);
   const uint64_t items = (uint64_t(args.q_heads) + args.k_heads) * (args.head_dim / 2);
   const uint64_t blocks = (items + threads - 1) / threads;
   if (blocks > 65535) throw Error("rope: {} pairs per token, {} at most", items, uint64_t(65535) * threads);

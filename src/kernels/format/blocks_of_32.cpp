@@ -47,7 +47,10 @@ class Nibbles : public BlockFormat {
     std::array<Run, 2> runs = scales(raw);
     for (uint32_t half = 0; half < 2; ++half) {
       Run& run = runs[half];
-      if (!has_min) run.min = run.scale * float(bias()), run.has_min = true;
+      if (!has_min) {
+        run.min = run.scale * float(bias());
+        run.has_min = true;
+      }
       if (half && !five_bits) run.scale = run.scale * 0x1p-4f;
       for (uint32_t i = 0; i < lane.words; ++i)
         run.q.push_back(five_bits ? (raw.quants[i] >> 4 * half & 0x0f0f0f0fu) | fifth(raw, lane, half, i)

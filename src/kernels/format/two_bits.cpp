@@ -109,7 +109,10 @@ class Q3K : public TwoBits {
   // 0 to 7, and 4 times the scale as the min; in the second run 4 times too large.
   std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs = scales(raw, lane);
-    for (Run& run : runs) run.min = run.scale * 4.0f, run.has_min = true;
+    for (Run& run : runs) {
+      run.min = run.scale * 4.0f;
+      run.has_min = true;
+    }
     runs[1].scale = runs[1].scale * 0.25f;
     for (uint32_t i = 0; i < lane.words; ++i) {
       U32 two = both_pairs(raw.quants[i], lane), third = raw.quants[lane.words + i];

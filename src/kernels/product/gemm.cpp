@@ -36,7 +36,8 @@ class GemmWriter {
     U32 block = k_.block_id(), of_group = along * together;
     U32 group = block / max(of_group, 1u), in_group = block - group * of_group;
     U32 group_rows = min(down - group * together, together), high = max(group_rows, 1u);
-    row_ = (group * together + in_group % high) * s_.rows, col_ = in_group / high * s_.cols;
+    row_ = (group * together + in_group % high) * s_.rows;
+    col_ = in_group / high * s_.cols;
     k_.when(m > 0u && n > 0u, [&] { body(); });
     return k_.finish();
   }
@@ -75,7 +76,8 @@ class GemmWriter {
     a_ = share(k_.arg(&GemmArgs::a), row_, k_.arg(&GemmArgs::m), k_.arg(&GemmArgs::lda), s_.rows, 0);
     b_ = share(k_.arg(&GemmArgs::b), col_, k_.arg(&GemmArgs::n), k_.arg(&GemmArgs::ldb), s_.cols, a_bytes());
     U32 lane = k_.lane(), warp = k_.warp();
-    warp_row_ = warp / s_.warps_along * warp_rows(), warp_col_ = warp % s_.warps_along * warp_cols();
+    warp_row_ = warp / s_.warps_along * warp_rows();
+    warp_col_ = warp % s_.warps_along * warp_cols();
     // ldmatrix: lane 8 i + r names row r of matrix i. Of a: 16 rows, then the same with the next 8 values of k; of b: 8
     // rows with 16 values of k, then the next 8 rows.
     U32 a_row = lane % 16u, b_row = lane % 8u + lane / 16u * 8u;
@@ -114,7 +116,8 @@ class GemmWriter {
       for (uint32_t i = 0; i < rows; i += 16)
         for (U32 v : load_matrices<4>((stage + at).offset(i * row_bytes()))) to.push_back(v);
     };
-    add(o.a, a_at_[step], warp_rows()), add(o.b, b_at_[step], warp_cols());
+    add(o.a, a_at_[step], warp_rows());
+    add(o.b, b_at_[step], warp_cols());
     return o;
   }
   void multiply(const Operands& o) {
@@ -220,7 +223,8 @@ Kernel Gemm::build() const {
     if (size % (warps * 16))
       throw Error("gemm: {} {} cannot be dealt to {} warps in multiples of 16", size, what, warps);
   };
-  refuse(rows, "rows", warps_down), refuse(cols, "columns", warps_along);
+  refuse(rows, "rows", warps_down);
+  refuse(cols, "columns", warps_along);
   if (threads() > 1024) throw Error("gemm: {} x {} warps are more than 32", warps_down, warps_along);
   if (rows * cols / threads() > 128)
     throw Error("gemm: {} x {} values are more than 128 for each of {} threads", rows, cols, threads());
@@ -237,7 +241,8 @@ Grid Gemm::grid(const GemmArgs& args) const {
       throw Error("gemm: {} is {}, but it must be a multiple of {} and at least {}", field, value, multiple, least);
   };
   if (args.k == 0) throw Error("gemm: k is 0, but a product has at least one term");
-  refuse("lda", args.lda, 64, args.k), refuse("ldb", args.ldb, 64, args.k);
+  refuse("lda", args.lda, 64, args.k);
+  refuse("ldb", args.ldb, 64, args.k);
   refuse("y_stride", args.y_stride, 2, args.n);
   if (args.a.address % 16 || args.b.address % 16 || args.y.address % 8)
     throw Error("gemm: a and b must be 16-byte aligned, y 8-byte aligned");
@@ -277,7 +282,10 @@ Gemm gemm_choice(uint32_t m, uint32_t n, uint32_t k, uint32_t sms, uint32_t shar
     // clocks per value of k, and what the start and the end of a tile cost
     const double inner = std::max(spec.rows * spec.cols / products, (spec.rows + spec.cols) * 2 / l2_bytes);
     const double clocks = each * (inner * k + spec.rows * spec.cols * 4 / l2_bytes + 1500);
-    if (clocks < least) least = clocks, best = &spec;
+    if (clocks < least) {
+      least = clocks;
+      best = &spec;
+    }
   }
   if (!best) throw Error("gemm: no tile fits {} bytes of shared memory", shared_bytes);
   return *best;

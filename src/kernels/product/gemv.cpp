@@ -54,7 +54,8 @@ class GemvWriter {
 
   void find_rows() {
     using Args = Gemv::Args;
-    rows = k.arg(&Args::rows), cols = k.arg(&Args::cols);
+    rows = k.arg(&Args::rows);
+    cols = k.arg(&Args::cols);
     const uint32_t group = spec.warps_per_row;
     U32 warp = k.warp();
     part = group == 1 ? k.constant(0u) : warp % group;

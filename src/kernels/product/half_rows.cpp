@@ -23,7 +23,8 @@ class Rows {
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);  // all blocks: even one without work vouches for the kernels before
-    row_ = k_.block_id(), cols_ = k_.arg(&HalfRowsArgs::cols);
+    row_ = k_.block_id();
+    cols_ = k_.arg(&HalfRowsArgs::cols);
     k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
     return k_.finish();
   }

@@ -54,7 +54,8 @@ class MmaWriter {
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.stages * (weight_bytes_ + x_bytes_), 128);
     sums_ = k_.shared<float>(kept * s_.columns * stride_);
-    full_ = mbarriers(k_, s_.stages), empty_ = mbarriers(k_, s_.stages);
+    full_ = mbarriers(k_, s_.stages);
+    empty_ = mbarriers(k_, s_.stages);
     chain_start(k_, s_.chained);
     share_out();
     k_.when(k_.thread() == compute_ * 32, [&] {
@@ -300,7 +301,8 @@ Grid MmaProduct::grid(const MmaArgs& args) const {
 
 MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms) {
   MmaProduct s = what;
-  s.tile_cols = tile_cols_for(cols), s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
+  s.tile_cols = tile_cols_for(cols);
+  s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
   const uint32_t tile_rows = tile_values / s.tile_cols;
   const uint32_t wide = vectors <= 8 ? 8 : vectors <= 16 ? 16 : 32;
   // An H200 was fastest with sixteen warps on an SM: of two blocks where two fit, which hide each other's waits, else
@@ -311,7 +313,8 @@ MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t co
   for (s.columns = wide; s.columns >= 8; s.columns /= 2)
     for (const Way way :
          s.columns == 8 ? std::array{Way{1, 2}, Way{2, 1}, Way{1, 1}} : std::array{Way{2, 1}, Way{1, 2}, Way{1, 1}}) {
-      s.teams = way.teams, s.resident = way.resident;
+      s.teams = way.teams;
+      s.resident = way.resident;
       const uint32_t share = (rows + sms * s.resident - 1) / (sms * s.resident);  // rows of a block
       for (s.band = 64; s.band >= 16; s.band -= 16)
         for (s.stages = 4; s.stages >= 2; --s.stages)

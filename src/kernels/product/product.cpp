@@ -40,7 +40,8 @@ class ProductWriter {
     uint32_t stages = 0;
     for (const Part& part : parts_) stages = std::max(stages, across_ * part.groups * part.depth);
     arrived_ = k_.shared<uint64_t>(stages, 8);
-    full_ = mbarriers(k_, 2), empty_ = mbarriers(k_, 2);
+    full_ = mbarriers(k_, 2);
+    empty_ = mbarriers(k_, 2);
     ProductX x(k_, s_);
     if (const uint32_t taken = k_.kernel.shared_bytes; taken < s_.room * 1024)
       k_.shared<uint8_t>(s_.room * 1024 - taken);
@@ -102,14 +103,15 @@ class ProductWriter {
       second_ = block >= first_blocks;
       row_offset_ = select(second_, k_.arg(&Args::first_rows), 0u);
       tile_rows = select(second_, tile_rows - of_first, of_first);
-      block = select(second_, block - first_blocks, block),
+      block = select(second_, block - first_blocks, block);
       blocks = select(second_, blocks - first_blocks, first_blocks);
     }
     U32 each = tile_rows / blocks, more = tile_rows % blocks;
     first_ = block * each + min(block, more);
     count_ = each + select(block < more, k_.constant(1u), 0u);
     units_ = (count_ + (unit_tiles_ - 1)) / unit_tiles_;
-    column_ = k_.warp() % across_, group_ = k_.warp() / across_;
+    column_ = k_.warp() % across_;
+    group_ = k_.warp() / across_;
     if (s_.experts) {
       U32 which = k_.assume_uniform(load(k_.arg(&Args::experts) + k_.block_y()));
       expert_ = widen(which) * k_.arg(&Args::expert_bytes);

@@ -42,7 +42,9 @@ bool settle(Product& s, uint32_t most, uint32_t resident, uint32_t least_residen
       for (uint32_t i = 1; i <= most_groups; i *= 2) {
         const uint32_t groups = s.slices > 8 ? most_groups / i : i;
         if (warps % groups || s.slices % (warps / groups)) continue;
-        s.unit = unit, s.groups = groups, s.per_warp = s.slices / (warps / groups);
+        s.unit = unit;
+        s.groups = groups;
+        s.per_warp = s.slices / (warps / groups);
         set_second_groups(s);
         for (s.resident = resident; s.resident >= least_resident; --s.resident)
           if (fits(s)) return true;
@@ -78,7 +80,8 @@ ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, 
   Product s = with_tiles(what, cols);
   // a head is long, and what starts beside it is not
   if (s.columns == 1 && !s.experts && rows < 65536) {
-    s.room = large ? large_room : small_room, s.depth = 2;
+    s.room = large ? large_room : small_room;
+    s.depth = 2;
     if (settle(s, 18, 2, 2) && s.warps() > 4) {
       if (!s.mixed) set_depth(s);
       // The first loads of what follows would delay x. In a short product they are needed at once all the same, and in
@@ -116,7 +119,10 @@ uint32_t mixed_blocks(const Product& s, uint32_t first_rows, uint32_t second_row
   double least = INFINITY;
   for (uint32_t n = 1; n < blocks; ++n) {
     const double longest = std::max(rows_each(first_rows, blocks - n) * cost, rows_each(second_rows, n) * second_cost);
-    if (longest < least) least = longest, best = n;
+    if (longest < least) {
+      least = longest;
+      best = n;
+    }
   }
   return best;
 }
@@ -145,11 +151,13 @@ std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows
   Product s = with_tiles(what, cols);
   for (uint32_t depth : {2u, 3u, 4u})
     for (uint32_t most : {8u, 12u, 16u, 20u}) {
-      s.room = large ? large_room : small_room, s.depth = depth;
+      s.room = large ? large_room : small_room;
+      s.depth = depth;
       for (uint32_t late : {0u, 1u})
         if (s.late = late; settle(s, most, 2, 2)) add(s, 1);
     }
-  s.room = 0, s.late = 0;
+  s.room = 0;
+  s.late = 0;
   for (uint32_t per_sm : {2u, 4u})
     for (uint32_t most : {4u, 8u})
       for (uint32_t depth : {2u, 4u})  // the next kernel's blocks must find room beside these
@@ -159,7 +167,8 @@ std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows
 
 uint32_t product_most_columns(const Product& what, uint32_t cols) {
   Product s = with_tiles(what, cols);
-  s.room = 0, s.depth = 1;
+  s.room = 0;
+  s.depth = 1;
   for (s.columns = s.exact ? 2 : 8; s.columns > 0; --s.columns)
     if (settle_any(s)) break;
   return s.columns;

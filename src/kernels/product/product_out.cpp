@@ -34,7 +34,8 @@ ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U
 }
 
 void ProductOut::prepare(U32 row, Pred mine) {
-  row_ = row, mine_ = mine;
+  row_ = row;
+  mine_ = mine;
   if (s_.bias) {
     auto bias = k_.var(0.0f);
     k_.when(row < k_.arg(&Args::rows), [&] { bias = ptx::load(k_.arg(&Args::bias) + row, {.nc = true}); });
@@ -50,7 +51,8 @@ void ProductOut::prepare(U32 row, Pred mine) {
     }
   if (s_.out != Product::qkv) return;
   U32 q_rows = k_.arg(&Args::q_rows), k_rows = k_.arg(&Args::k_rows);
-  is_q_ = row < q_rows, is_k_ = !is_q_ && row < q_rows + k_rows;
+  is_q_ = row < q_rows;
+  is_k_ = !is_q_ && row < q_rows + k_rows;
   U32 local = select(is_q_, row, select(is_k_, row - q_rows, row - q_rows - k_rows));
   U32 size = select(is_q_ || is_k_, k_.arg(&Args::head), k_.arg(&Args::value_head));
   head_ = local / size;
@@ -63,11 +65,13 @@ void ProductOut::prepare(U32 row, Pred mine) {
   auto frequency = k_.var(uint64_t(0));
   k_.when(turned_ && row < k_.arg(&Args::rows),
           [&] { frequency = ptx::load(k_.arg(&Args::turns) + pair, {.nc = true}); });
-  sin_.clear(), cos_.clear();
+  sin_.clear();
+  cos_.clear();
   for (uint32_t v = 0; v < s_.columns; ++v) {
     auto [sin, cos] = sin_cos_of_turns(widen(positions_[v]) * frequency.get());
     F32 m = k_.arg(&Args::magnitude);
-    sin_.push_back(select(turned_, sin * m, 0.0f)), cos_.push_back(select(turned_, cos * m, 1.0f));
+    sin_.push_back(select(turned_, sin * m, 0.0f));
+    cos_.push_back(select(turned_, cos * m, 1.0f));
   }
 }
 

@@ -202,7 +202,8 @@ std::vector<TilePiece::Q8> ProductX::integers(const TilePiece& piece, U32 slice)
       U32 at = slice * s_.tile_cols + piece.run(i);
       all[c].q[i] = load_vec<4>((quants_ + at).offset(c * s_.filled_cols()).as<uint32_t>());
       auto pair = load_vec<2>((pairs_ + (at >> 4u) * 2u).offset(c * (s_.filled_cols() / 8)));
-      all[c].d[i] = pair[0], all[c].sum[i] = pair[1];
+      all[c].d[i] = pair[0];
+      all[c].sum[i] = pair[1];
     }
   return all;
 }

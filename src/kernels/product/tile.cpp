@@ -46,7 +46,10 @@ uint32_t tile_cols_for(uint32_t cols) {
   for (uint32_t width : {1024u, 512u, 256u}) {
     const uint64_t filled = (uint64_t(cols) + width - 1) / width * width, waste = filled - cols;
     if (waste * 100 <= uint64_t(cols) * 3) return width;
-    if (!best || waste < least) best = width, least = waste;
+    if (!best || waste < least) {
+      best = width;
+      least = waste;
+    }
   }
   return best;
 }

@@ -81,7 +81,9 @@ void Cuts::cut_at(Pred by_weight, auto&& goal) {
                         high = low.get() + ((k_.constant(1u) << shift) - 1u);
                         exact = select(shift == 0u, k_.constant(1u), 0u);
                       });
-                  rest = hit.rest, amount = hit.amount, count = hit.count;
+                  rest = hit.rest;
+                  amount = hit.amount;
+                  count = hit.count;
                 });
   // Equals have equal amounts: which of them is the last to be kept?
   U32 bin = first_bin.get(), key = high.get(), equals = count.get();

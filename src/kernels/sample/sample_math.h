@@ -50,8 +50,12 @@ inline ptx::U64 random_bits(ptx::U64 seed, ptx::U64 step) {
   for (int round = 0; round < 10; ++round) {
     U32 low_0 = c0 * 0xd2511f53u, high_0 = mul_hi(c0, 0xd2511f53u);
     U32 low_1 = c2 * 0xcd9e8d57u, high_1 = mul_hi(c2, 0xcd9e8d57u);
-    c0 = high_1 ^ c1 ^ key_0, c1 = low_1, c2 = high_0 ^ c3 ^ key_1, c3 = low_0;
-    key_0 = key_0 + 0x9e3779b9u, key_1 = key_1 + 0xbb67ae85u;
+    c0 = high_1 ^ c1 ^ key_0;
+    c1 = low_1;
+    c2 = high_0 ^ c3 ^ key_1;
+    c3 = low_0;
+    key_0 = key_0 + 0x9e3779b9u;
+    key_1 = key_1 + 0xbb67ae85u;
   }
   return pack<uint64_t>(c0, c1);
 }

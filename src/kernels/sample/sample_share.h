@@ -15,9 +15,11 @@ class Share {
       : k(code), blocks(block_count), vec(width) {
     rank = blocks > 1 ? k.cluster_rank() : k.constant(0u);
     ptx::U32 per_block = (vocab / vec + (blocks - 1)) / blocks * vec;
-    begin = min(rank * per_block, vocab), end = min(begin + per_block, vocab);
+    begin = min(rank * per_block, vocab);
+    end = min(begin + per_block, vocab);
     ptx::U32 per_warp = ((end - begin) / vec + (k.warps() - 1)) / k.warps() * vec;
-    warp_begin_ = min(begin + k.warp() * per_warp, end), warp_end_ = min(warp_begin_ + per_warp, end);
+    warp_begin_ = min(begin + k.warp() * per_warp, end);
+    warp_end_ = min(warp_begin_ + per_warp, end);
     if (blocks > 1) k.cluster_arrive(ptx::Order::relaxed);
   }
   // Before anything is written to another block: it must be there.
@@ -83,7 +85,8 @@ class Share {
     k.when(in_block < mine.of_block, [&] {
       U64 in_warp = in_block - mine.before;
       k.when(in_warp < mine.of_warp && k.lane() == 0u, [&] {
-        store(piece, warp_begin_), store(piece.offset(1), warp_end_);
+        store(piece, warp_begin_);
+        store(piece.offset(1), warp_end_);
         store(rest, in_warp);
       });
       k.barrier();

@@ -60,7 +60,9 @@ inline Allowed one_of(std::vector<uint32_t> values) {
 }
 inline Allowed range(uint32_t first, uint32_t last, uint32_t step = 1) {
   Allowed a;
-  a.first = first, a.last = last, a.step = step;
+  a.first = first;
+  a.last = last;
+  a.step = step;
   return a;
 }
 // 0, 1, 2, ... by name.

@@ -111,12 +111,17 @@ struct Q8Cache {
     std::vector<double> want, bound;
     for (uint32_t b = 0; b < size / 32; ++b) {
       double most = 0, off = 0;
-      for (uint32_t i = b * 32; i < b * 32 + 32; ++i)
-        most = std::max(most, std::abs(value[i])), off = std::max(off, error[i]);
-      const double scale = to_f32(scales[row * (size / 32) + b]);
-      got.push_back(float(scale)), want.push_back(most / 127), bound.push_back(most / 127 * 0x1.01p-11 + off / 127);
       for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
-        got.push_back(float(scale * int8_t(q[row * size + i]))), want.push_back(value[i]);
+        most = std::max(most, std::abs(value[i]));
+        off = std::max(off, error[i]);
+      }
+      const double scale = to_f32(scales[row * (size / 32) + b]);
+      got.push_back(float(scale));
+      want.push_back(most / 127);
+      bound.push_back(most / 127 * 0x1.01p-11 + off / 127);
+      for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
+        got.push_back(float(scale * int8_t(q[row * size + i])));
+        want.push_back(value[i]);
         bound.push_back(scale * 0.5001 + error[i]);
       }
     }
@@ -185,14 +190,19 @@ Case heads_case(Heads spec, HeadsShape s) {
     if (spec.q_norm && spec.bias) args.q_bias = m.put(q_bias);
     if (spec.k_norm && spec.bias && s.k_bias) args.k_bias = m.put(k_bias);
     if (spec.rotation != Heads::none) args.turns = m.put(frequencies.turns());
-    args.positions = m.put(positions), args.sequences = m.put(sequences), args.table = m.put(pages.table());
+    args.positions = m.put(positions);
+    args.sequences = m.put(sequences);
+    args.table = m.put(pages.table());
     const size_t rows_of_cache = pages.rows(s.kv_heads);
     if (spec.kv == kernels::kv_q8) {
       const Q8Cache k_empty(rows_of_cache, s.head), v_empty(rows_of_cache, s.value_head);
-      args.k_cache = {m.put(k_empty.q).address}, args.v_cache = {m.put(v_empty.q).address};
-      args.k_scale = m.put(k_empty.scales), args.v_scale = m.put(v_empty.scales);
+      args.k_cache = {m.put(k_empty.q).address};
+      args.v_cache = {m.put(v_empty.q).address};
+      args.k_scale = m.put(k_empty.scales);
+      args.v_scale = m.put(v_empty.scales);
     } else {
-      args.k_cache = m.put(k_before), args.v_cache = m.put(v_before);
+      args.k_cache = m.put(k_before);
+      args.v_cache = m.put(v_before);
     }
     m.launch(spec, args);
 
@@ -215,7 +225,10 @@ Case heads_case(Heads spec, HeadsShape s) {
       to.q = m.get(ptx::DevicePtr<uint8_t>{bytes.address}, rows_of_cache * to.size);
       to.scales = m.get(scales, rows_of_cache * (to.size / 32));
     };
-    if (spec.kv == kernels::kv_q8) read(k_got, args.k_cache, args.k_scale), read(v_got, args.v_cache, args.v_scale);
+    if (spec.kv == kernels::kv_q8) {
+      read(k_got, args.k_cache, args.k_scale);
+      read(v_got, args.v_cache, args.v_scale);
+    }
     Q8Cache k_want(rows_of_cache, s.head), v_want(rows_of_cache, s.value_head);
     const Reference reference{spec, s, frequencies};
     for (size_t r = 0; r < s.rows; ++r) {
@@ -254,8 +267,10 @@ Case heads_case(Heads spec, HeadsShape s) {
       for (size_t i = 0; s.fused && i < q.size(); ++i)  // k lies behind q and is worked on where it is
         if (i % q_stride >= q_size && i % q_stride < q_size + k_size) q_got[i] = q[i];
       check.near("q", q_got, want_q.value, want_q.error, 1);
-      check.equal("k", k_got.q, k_want.q), check.equal("scales of k", k_got.scales, k_want.scales);
-      check.equal("v", v_got.q, v_want.q), check.equal("scales of v", v_got.scales, v_want.scales);
+      check.equal("k", k_got.q, k_want.q);
+      check.equal("scales of k", k_got.scales, k_want.scales);
+      check.equal("v", v_got.q, v_want.q);
+      check.equal("scales of v", v_got.scales, v_want.scales);
       return;
     }
     check.near("q", q_got, want_q.value, want_q.error, 1);

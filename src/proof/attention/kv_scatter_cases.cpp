@@ -61,7 +61,8 @@ void run_scatter(const KvScatter& spec, const ScatterShape& s, Machine& m, Rando
   std::vector<uint64_t> k_base, v_base;
   for (uint64_t i = 0; i < s.sequences; ++i) {
     const uint64_t bytes = uint64_t(s.kv_heads) * s.max_len * dim * sizeof(T);
-    k_base.push_back(k.address + i * bytes), v_base.push_back(v.address + i * bytes);
+    k_base.push_back(k.address + i * bytes);
+    v_base.push_back(v.address + i * bytes);
   }
   m.launch(spec, KvScatter::Args{.k_new = m.put(fresh[0]),
                                  .v_new = m.put(fresh[1]),

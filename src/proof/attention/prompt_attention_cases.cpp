@@ -46,7 +46,8 @@ class PromptProblem {
     // 1 / log2(e): scores in base 2 are then the products themselves
     scale_ = shape.whole ? float(std::numbers::ln2) : 1 / std::sqrt(float(spec.head_dim));
     for (auto [before, rows] : shape.pieces) rows_ += rows;
-    q_stride_ = shape.heads * spec.head_dim + 6, out_stride_ = shape.heads * spec.head_dim + 2;
+    q_stride_ = shape.heads * spec.head_dim + 6;
+    out_stride_ = shape.heads * spec.head_dim + 2;
     q_.assign(size_t(rows_) * q_stride_, std::numeric_limits<float>::quiet_NaN());
     for (size_t r = 0; r < rows_; ++r)
       for (uint32_t c = 0; c < shape.heads * spec.head_dim; ++c)
@@ -106,7 +107,8 @@ class PromptProblem {
         for (uint32_t h = 0; h < kv_heads; ++h) {
           const size_t to = (size_t(order[at]) * kv_heads + h) * page + p % page;
           const size_t from = (size_t(p) * kv_heads + h) * dim;
-          k.put(to, &k_[s][from]), v.put(to, &v_[s][from]);
+          k.put(to, &k_[s][from]);
+          v.put(to, &v_[s][from]);
         }
       }
       // tiles of all sizes, one of nothing among them
@@ -134,7 +136,10 @@ class PromptProblem {
               .softcap = shape_.softcap},
              m.put(tiles),
              uint32_t(tiles.size())};
-    if (spec_.kv == kernels::kv_q8) args_.k_scale = m.put(k.scales), args_.v_scale = m.put(v.scales);
+    if (spec_.kv == kernels::kv_q8) {
+      args_.k_scale = m.put(k.scales);
+      args_.v_scale = m.put(v.scales);
+    }
   }
 
   // How far a score may be off. Every value of q is rounded to 11 bits on its own (22 with exact_q), so that errors add
@@ -167,11 +172,14 @@ class PromptProblem {
       const float* key = k(p);
       for (uint32_t i = 0; i < dim; ++i) {
         const double product = double(q[i]) * key[i];
-        score += product, squares += product * product, magnitudes += std::abs(product);
+        score += product;
+        squares += product * product;
+        magnitudes += std::abs(product);
       }
       score *= scale_;
       if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
-      weights.push_back(score), errors.push_back(score_error(squares, magnitudes));
+      weights.push_back(score);
+      errors.push_back(score_error(squares, magnitudes));
     }
     const double top = *std::max_element(weights.begin(), weights.end());
     double sum = 0, of_sum = 0;
@@ -191,8 +199,8 @@ class PromptProblem {
         allowed[i] += std::abs(double(value[i])) * (weight * (errors[p] + of_sum + rounding) + 0x1p-39 / sum);
       }
     }
-    want_.insert(want_.end(), want.begin(), want.end()),
-        allowed_.insert(allowed_.end(), allowed.begin(), allowed.end());
+    want_.insert(want_.end(), want.begin(), want.end());
+    allowed_.insert(allowed_.end(), allowed.begin(), allowed.end());
   }
 
   PromptAttention spec_;
@@ -206,7 +214,8 @@ class PromptProblem {
 };
 
 Case prompt(PromptAttention spec, const PromptShape& shape) {
-  spec.window = shape.window > 0, spec.softcap = shape.softcap > 0;
+  spec.window = shape.window > 0;
+  spec.softcap = shape.softcap > 0;
   auto run = [=](Machine& m, Random& random, Check& check) { PromptProblem(m, random, spec, shape).run(m, check); };
   return {"prompt_attention", field_text(spec) + " " + shape.text(), spec.splits > 1 ? "sm_90" : target_of(spec), run};
 }
@@ -270,7 +279,8 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t before : {0u, 1u, 15u, 16u, 17u, 31u, 64u, 100u})
     for (uint32_t rows : {1u, 15u, 16u, 17u, 33u, 64u}) {
       PromptAttention spec = small;
-      spec.stages = 2 + (before + rows) % 3, spec.chained = rows % 2;
+      spec.stages = 2 + (before + rows) % 3;
+      spec.chained = rows % 2;
       add(spec, {.heads = 1 + rows % 2, .pieces = {{before, rows}}, .whole = true});
     }
   for (uint32_t window : {1u, 2u, 16u, 17u, 40u, 1000u, 0xffffffffu}) {
@@ -312,12 +322,15 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t before : {0u, 40u, 200u})
       for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
         PromptAttention spec = small;
-        spec.splits = splits, spec.kv = kv, spec.chained = splits > 2;
+        spec.splits = splits;
+        spec.kv = kv;
+        spec.chained = splits > 2;
         add(spec, {.heads = 2, .pieces = {{before, 17}, {3, 40}, {9, 0}}, .window = before == 40 ? 50u : 0u});
       }
   for (uint32_t dim : {64u, 128u, 256u}) {
     PromptAttention spec = kernels::prompt_choice(dim, 64, 0);
-    spec.splits = 4, spec.kv = dim == 256 ? kernels::kv_q8 : kernels::kv_f16;
+    spec.splits = 4;
+    spec.kv = dim == 256 ? kernels::kv_q8 : kernels::kv_f16;
     add(spec, {.heads = 1, .pieces = {{500, 64}}, .page_size = 32});
   }
   PromptAttention empty = small;
@@ -343,7 +356,8 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   }
   for (uint32_t splits : {2u, 8u}) {
     PromptAttention spec = kernels::prompt_choice(128, 64, 0);
-    spec.splits = splits, spec.chained = 1;
+    spec.splits = splits;
+    spec.chained = 1;
     add(spec, {.heads = 8, .kv_heads = 2, .pieces = {{12'000, 90}, {30, 5}}, .page_size = 32});
   }
   add(kernels::prompt_choice(128, 2048, 0),

@@ -21,7 +21,8 @@ struct RopeShape {
 void turn(const std::vector<float>& x, const std::vector<float>& before, uint32_t heads, uint32_t stride,
           const std::vector<int32_t>& positions, const RopeFrequencies& frequencies, const RopeShape& s, uint32_t pairs,
           std::vector<double>& want, std::vector<double>& scale) {
-  want.assign(x.begin(), x.end()), scale.assign(x.size(), 0);
+  want.assign(x.begin(), x.end());
+  scale.assign(x.size(), 0);
   for (size_t i = 0; i < x.size(); ++i)
     if (i % stride >= heads * s.head_dim) want[i] = before[i];
   const uint32_t half = s.rotary_dim / 2;

@@ -77,13 +77,19 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
                    .used = used,
                    .gate_stride = gate_stride,
                    .scale = scale};
-    if (spec.shared) args.shared = m.put(shared), args.shared_gate = m.put(gates);
+    if (spec.shared) {
+      args.shared = m.put(shared);
+      args.shared_gate = m.put(gates);
+    }
     m.launch(spec, args);
     std::vector<double> want, sizes;
     for (size_t i = 0; i < before.size(); ++i) {
       const size_t r = i / cols, c = i % cols;
       double sum = 0, size = 0;
-      auto add = [&](double part) { sum += part, size += std::abs(part); };
+      auto add = [&](double part) {
+        sum += part;
+        size += std::abs(part);
+      };
       for (size_t j = 0; j < used; ++j) add(double(weights[r * used + j]) * y[(r * used + j) * cols + c]);
       if (spec.shared) add(shared[i] / (1 + std::exp(-double(gates[r * gate_stride]))));
       want.push_back(sum * scale + (spec.add ? before[i] : 0));

@@ -54,7 +54,8 @@ Case gemm(const Gemm& spec, const Size& size, bool whole) {
         const float *p = &left[size_t(r) * k], *q = &right[size_t(c) * k];
         for (uint32_t i = 0; i < k; ++i) {
           const double product = double(p[i]) * q[i];
-          sum += product, magnitudes += std::abs(product);
+          sum += product;
+          magnitudes += std::abs(product);
         }
         const size_t at = size_t(r) * y_stride + c;
         const double add = (spec.bias ? bias[c] : 0.0), old = spec.add ? y[at] : 0.0;
@@ -117,13 +118,16 @@ void add_gemm_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t depth : {32u, 64u})
       for (uint32_t stages : {2u, 3u, 5u}) {
         Gemm spec = small;
-        spec.depth = depth, spec.stages = stages, spec.chained = stages == 3;
+        spec.depth = depth;
+        spec.stages = stages;
+        spec.chained = stages == 3;
         add(spec, {17, 33, k});
       }
   for (uint32_t m : {1u, 2u, 8u, 31u, 32u, 33u, 64u, 65u})
     for (uint32_t n : {1u, 2u, 7u, 32u, 34u, 65u}) {
       Gemm spec = small;
-      spec.add = m % 2, spec.bias = n % 2;
+      spec.add = m % 2;
+      spec.bias = n % 2;
       add(spec, {m, n, 72});
     }
   for (const Size& none : {Size{0, 40, 64}, Size{40, 0, 64}, Size{0, 0, 1}}) add(small, none);

@@ -202,14 +202,20 @@ void add_formats(std::vector<Case>& cases) {
       if (x == Gemv::q8_1 && !quantised(f)) continue;
       for (uint32_t columns : all ? std::vector<uint32_t>{1, 2, 3, 4, 5, 6, 7, 8} : std::vector<uint32_t>{1, 3, 8}) {
         Gemv spec = of(f);
-        spec.x = x, spec.columns = columns, spec.rows = columns % 2 ? 2 : 1;
+        spec.x = x;
+        spec.columns = columns;
+        spec.rows = columns % 2 ? 2 : 1;
         cases.push_back(gemv(kernel, spec, odd_shapes(spec)));
       }
       Gemv narrow = of(f);
-      narrow.x = x, narrow.load = 4, narrow.warps_per_row = 2;
+      narrow.x = x;
+      narrow.load = 4;
+      narrow.warps_per_row = 2;
       cases.push_back(gemv(kernel, narrow, {{3, u}, {6, 512 + 3 * u}}));
       Gemv several = of(f);
-      several.x = x, several.rows = 2, several.unroll = 4;
+      several.x = x;
+      several.rows = 2;
+      several.unroll = 4;
       cases.push_back(gemv(kernel, several, {{9, 4096 + u}, {2, 8192 + 1024 + u}}));
     }
   }
@@ -228,7 +234,8 @@ void add_points(std::vector<Case>& cases) {
     shapes.insert(shapes.end(), {{13, 768}, {5, 4096}, {3, 14336}});
     cases.push_back(gemv(p.name, p.spec, shapes));
     Gemv spec = p.spec;
-    spec.columns = 3, spec.add = 1;
+    spec.columns = 3;
+    spec.add = 1;
     cases.push_back(gemv(p.name, spec, {{9, 1280}}));
   }
   for (uint32_t group : {1u, 2u, 3u, 4u, 8u})
@@ -237,7 +244,10 @@ void add_points(std::vector<Case>& cases) {
         for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::chunked), uint32_t(Gemv::q8_1)}) {
           if (rows * unroll > 8) continue;  // refused
           Gemv spec{.warps = group * 2, .warps_per_row = group, .rows = rows, .x = x, .unroll = unroll};
-          if (unroll == 2) spec.load = 4, spec.scales = x == Gemv::direct ? Gemv::shuffled : Gemv::own;
+          if (unroll == 2) {
+            spec.load = 4;
+            spec.scales = x == Gemv::direct ? Gemv::shuffled : Gemv::own;
+          }
           cases.push_back(gemv("gemv", spec, {{11, 2304}}));
         }
   // more than one chunk, with an odd number of threads and with warps that have no row
@@ -259,7 +269,8 @@ void add_large(std::vector<Case>& cases) {
       for (uint32_t columns : {1u, 8u}) {
         if (x == Gemv::q8_1 && !quantised(f)) continue;
         Gemv spec = of(f);
-        spec.x = x, spec.columns = columns;
+        spec.x = x;
+        spec.columns = columns;
         cases.push_back(gemv(kernel_name(f), spec, {{4096, 4096}, {1025, 14336}}));
       }
   for (uint32_t x : {uint32_t(Gemv::direct), uint32_t(Gemv::q8_1)})

@@ -112,13 +112,17 @@ Case half_rows(HalfRows spec, const Rows& s) {
 // As half_rows_choice has it, with other fields set.
 HalfRows chosen(const Rows& s, HalfRows spec) {
   const HalfRows shape = kernels::half_rows_choice(s.cols, s.x_stride, s.ld);
-  spec.threads = shape.threads, spec.vec = shape.vec, spec.held = shape.held;
+  spec.threads = shape.threads;
+  spec.vec = shape.vec;
+  spec.held = shape.held;
   return spec;
 }
 
 Bench half_rows(uint32_t rows, uint32_t cols, uint32_t norm) {
   kernels::HalfRows spec = kernels::half_rows_choice(cols, cols, cols);
-  spec.norm = norm, spec.weight = norm != kernels::HalfRows::none, spec.chained = 1;
+  spec.norm = norm;
+  spec.weight = norm != kernels::HalfRows::none;
+  spec.chained = 1;
   const double bytes = 6.0 * rows * cols;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
     std::vector<ptx::DevicePtr<float>> x;

@@ -92,22 +92,29 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(special_sums());
   for (Format format : {Format::f32, Format::bf16}) cases.push_back(special_weights(format));
   for (Format format : kernels::known_formats)
-    add({33, 1024, 1}, 5, [&](MmaProduct& p) { p.format = f(format), p.band = 16; });
+    add({33, 1024, 1}, 5, [&](MmaProduct& p) {
+      p.format = f(format);
+      p.band = 16;
+    });
   for (uint32_t tile_cols : {256u, 512u, 1024u})
     for (uint32_t rows : {1u, 35u, 150u})
       add({rows, tile_cols * 5 / 2, 2}, rows == 150 ? 9 : 8, [&](MmaProduct& p) {
-        p.tile_cols = tile_cols, p.band = rows == 150 ? 64 : 48, p.out = Product::add, p.bias = rows == 35;
+        p.tile_cols = tile_cols;
+        p.band = rows == 150 ? 64 : 48;
+        p.out = Product::add;
+        p.bias = rows == 35;
         p.format = f(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
       });
   for (uint32_t columns : {8u, 16u, 32u})
     for (uint32_t vectors : {1u, columns, columns * 2 + 1})
       add({72, 512, 3}, vectors, [&](MmaProduct& p) {
-        p.tile_cols = 512, p.columns = columns,
-        p.stages = columns == 16   ? 1
-                   : columns == 32 ? 2
-                                   : 3,
+        p.tile_cols = 512;
+        p.columns = columns;
+        p.stages = columns == 16 ? 1 : columns == 32 ? 2 : 3;
         p.chained = columns > 8;
-        p.out = columns == 16 ? Product::gate : Product::act, p.y_bf16 = columns == 32, p.bias = 1;
+        p.out = columns == 16 ? Product::gate : Product::act;
+        p.y_bf16 = columns == 32;
+        p.bias = 1;
         p.activation = columns == 8 ? kernels::act_gelu_tanh : kernels::act_silu;
         if (columns == 16) p.band = 16;
       });
@@ -115,18 +122,26 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t rotary : {0u, 16u, 32u})
       for (uint32_t cache : {0u, 1u})
         add({32 * 8, 512, 3, rotary == 16 ? 64u : 0u, 4, 2, 32, rotary}, 5, [&](MmaProduct& p) {
-          p.tile_cols = 256, p.out = Product::qkv, p.cache = cache, p.halves = halves, p.bias = rotary == 16;
+          p.tile_cols = 256;
+          p.out = Product::qkv;
+          p.cache = cache;
+          p.halves = halves;
+          p.bias = rotary == 16;
         });
   add({64, 2048, 132}, 8, [](MmaProduct&) {});  // most blocks have nothing to do
   for (uint32_t columns : {8u, 32u})
     add({204, 1024, 2}, columns, [&](MmaProduct& p) {
-      p.teams = 2, p.band = columns == 8 ? 64 : 32, p.columns = columns, p.out = Product::add;
+      p.teams = 2;
+      p.band = columns == 8 ? 64 : 32;
+      p.columns = columns;
+      p.out = Product::add;
     });
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs})
     for (uint32_t vectors : {8u, 13u, 32u, 70u}) {
       auto chosen = [&](MmaProduct what, ProductShape s) {
-        what.format = f(format), what.chained = 1;
+        what.format = f(format);
+        what.chained = 1;
         cases.push_back(mma_product(kernels::mma_product_choice(what, s.rows, s.cols, vectors, s.blocks), s, vectors));
       };
       chosen({.out = Product::gate}, {2868, 4096, 132});

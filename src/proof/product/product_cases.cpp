@@ -72,7 +72,9 @@ constexpr uint32_t number(Format format) { return uint32_t(format); }
 
 // One phase of a decode step, in a chain.
 Bench phase(const std::string& label, Product what, Format format, uint32_t cols, uint32_t rows) {
-  what.format = uint32_t(format), what.exact = what.exact || quant::is_float(format), what.chained = 1;
+  what.format = uint32_t(format);
+  what.exact = what.exact || quant::is_float(format);
+  what.chained = 1;
   const auto [spec, per_sm] = kernels::product_choice(what, rows, cols, what.out == Product::add);
   const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
   auto prepare = [=, spec = spec, per_sm = per_sm](Machine& m, Random& random) -> Bench::Round {
@@ -102,9 +104,11 @@ Bench phase(const std::string& label, Product what, Format format, uint32_t cols
                        .scale = 1,
                        .magnitude = 1};
     args.residual = args.y;
-    args.turns = m.put(std::vector<uint64_t>(64)), args.positions = m.put(std::vector<uint32_t>(columns));
+    args.turns = m.put(std::vector<uint64_t>(64));
+    args.positions = m.put(std::vector<uint32_t>(columns));
     args.table = m.put(std::vector<int32_t>(columns));
-    args.k = m.poisoned<uint8_t>(rows / 6 * 64 + 64), args.v = m.poisoned<uint8_t>(rows / 6 * 64 + 64);
+    args.k = m.poisoned<uint8_t>(rows / 6 * 64 + 64);
+    args.v = m.poisoned<uint8_t>(rows / 6 * 64 + 64);
     return [=](Machine& now, uint32_t r) mutable {
       args.w = w[r % w.size()];
       now.launch(spec, args);
@@ -139,30 +143,50 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
     return p;
   };
   cases.push_back(product(with([](Product& p) { p.norm = Product::rms; }), {40, 2048, 2}));
-  cases.push_back(product(
-      with([](Product& p) { p.out = Product::qkv, p.norm = Product::rms, p.mixed = 1, p.halves = 1, p.bias = 1; }),
-      {96, 1024, 2, 16, 4, 1, 16, 16}));
+  cases.push_back(product(with([](Product& p) {
+                            p.out = Product::qkv;
+                            p.norm = Product::rms;
+                            p.mixed = 1;
+                            p.halves = 1;
+                            p.bias = 1;
+                          }),
+                          {96, 1024, 2, 16, 4, 1, 16, 16}));
   if (sweep == Sweep::quick) return;
   for (Format second : {Format::q4_k, Format::q6_k, Format::q8_0})
     for (uint32_t blocks : {2u, 3u, 8u})
       cases.push_back(product(with([=](Product& p) {
-                                p.mixed = 1, p.second = number(second), p.chained = blocks > 2;
-                                p.groups = blocks > 2 ? 4 : 2, p.second_groups = blocks > 3 ? 1 : 2;
+                                p.mixed = 1;
+                                p.second = number(second);
+                                p.chained = blocks > 2;
+                                p.groups = blocks > 2 ? 4 : 2;
+                                p.second_groups = blocks > 3 ? 1 : 2;
                               }),
                               {52, 2048, blocks, 20}));
   for (Format format : kernels::known_formats) {
     const uint32_t f = number(format);
     if (!quant::is_float(format)) cases.push_back(product(with([=](Product& p) { p.format = f; }), {21, 1024, 2}));
-    cases.push_back(product(with([=](Product& p) { p.format = f, p.exact = 1, p.tile_cols = 512; }), {21, 512, 2}));
+    cases.push_back(product(with([=](Product& p) {
+                              p.format = f;
+                              p.exact = 1;
+                              p.tile_cols = 512;
+                            }),
+                            {21, 512, 2}));
   }
   for (uint32_t tile_cols : {256u, 512u, 1024u})
     for (uint32_t rows : {1u, 17u, 130u}) {
       const uint32_t groups = tile_cols == 256 ? 1 : 2;
-      cases.push_back(product(with([=](Product& p) { p.tile_cols = tile_cols, p.groups = groups; }),
+      cases.push_back(product(with([=](Product& p) {
+                                p.tile_cols = tile_cols;
+                                p.groups = groups;
+                              }),
                               {rows, tile_cols * 3 - 256, 3}));
       cases.push_back(product(with([=](Product& p) {
-                                p.tile_cols = tile_cols, p.groups = groups, p.norm = Product::layer, p.depth = 3;
-                                p.out = Product::add, p.bias = 1;
+                                p.tile_cols = tile_cols;
+                                p.groups = groups;
+                                p.norm = Product::layer;
+                                p.depth = 3;
+                                p.out = Product::add;
+                                p.bias = 1;
                               }),
                               {rows, tile_cols * 2, 2}));
     }
@@ -170,61 +194,100 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t cols : {12u, 60u, 172u, 300u})
     for (uint32_t norm : {Product::no_norm, Product::rms, Product::layer})
       cases.push_back(product(with([=](Product& p) {
-                                p.format = number(Format::f32), p.exact = 1, p.tile_cols = 256, p.groups = 1,
+                                p.format = number(Format::f32);
+                                p.exact = 1;
+                                p.tile_cols = 256;
+                                p.groups = 1;
                                 p.norm = norm;
                               }),
                               {33, cols, 2}));
   for (uint32_t activation : {kernels::act_silu, kernels::act_gelu_erf, kernels::act_gelu_tanh})
     for (uint32_t out : {Product::act, Product::gate})
       cases.push_back(product(with([=](Product& p) {
-                                p.out = out, p.activation = activation, p.y_bf16 = activation != kernels::act_silu;
-                                p.norm = Product::rms, p.bias = 1;
+                                p.out = out;
+                                p.activation = activation;
+                                p.y_bf16 = activation != kernels::act_silu;
+                                p.norm = Product::rms;
+                                p.bias = 1;
                               }),
                               {36, 1024, 3}));
   for (uint32_t columns = 2; columns <= 8; ++columns)
     cases.push_back(product(with([=](Product& p) {
-                              p.columns = columns, p.norm = columns % 2 ? Product::rms : Product::no_norm;
-                              p.out = Product::add, p.x = columns == 4 ? Product::x_bf16 : Product::x_f32;
+                              p.columns = columns;
+                              p.norm = columns % 2 ? Product::rms : Product::no_norm;
+                              p.out = Product::add;
+                              p.x = columns == 4 ? Product::x_bf16 : Product::x_f32;
                             }),
                             {50, 2048, 3}));
   for (uint32_t columns : {1u, 2u})
-    cases.push_back(
-        product(with([=](Product& p) { p.columns = columns, p.exact = 1, p.x = Product::x_bf16; }), {50, 2048, 3}));
+    cases.push_back(product(with([=](Product& p) {
+                              p.columns = columns;
+                              p.exact = 1;
+                              p.x = Product::x_bf16;
+                            }),
+                            {50, 2048, 3}));
   for (uint32_t halves : {0u, 1u})
     for (uint32_t rotary : {0u, 8u, 16u, 32u}) {
       cases.push_back(product(with([=](Product& p) {
-                                p.out = Product::qkv, p.halves = halves, p.columns = rotary == 8 ? 3 : 1;
-                                p.norm = Product::rms, p.bias = rotary == 16;
+                                p.out = Product::qkv;
+                                p.halves = halves;
+                                p.columns = rotary == 8 ? 3 : 1;
+                                p.norm = Product::rms;
+                                p.bias = rotary == 16;
                               }),
                               {32 * 8, 512, 3, 0, 4, 2, 32, rotary}));
       if (rotary % 16 == 0)
         cases.push_back(product(with([=](Product& p) {
-                                  p.out = Product::qkv, p.cache = 0, p.halves = halves, p.columns = rotary / 16 + 1;
+                                  p.out = Product::qkv;
+                                  p.cache = 0;
+                                  p.halves = halves;
+                                  p.columns = rotary / 16 + 1;
                                 }),
                                 {32 * 8, 512, 3, 0, 4, 2, 32, rotary}));
     }
-  cases.push_back(product(with([](Product& p) { p.per_warp = 3, p.groups = 4; }), {70, 6144, 2}));
-  cases.push_back(
-      product(with([](Product& p) { p.per_warp = 7, p.groups = 1, p.x = Product::x_bf16, p.out = Product::add; }),
-              {35, 14336, 2}));
+  cases.push_back(product(with([](Product& p) {
+                            p.per_warp = 3;
+                            p.groups = 4;
+                          }),
+                          {70, 6144, 2}));
+  cases.push_back(product(with([](Product& p) {
+                            p.per_warp = 7;
+                            p.groups = 1;
+                            p.x = Product::x_bf16;
+                            p.out = Product::add;
+                          }),
+                          {35, 14336, 2}));
   for (uint32_t tile_cols : {256u, 512u, 1024u})
     for (uint32_t columns : {1u, 2u})
       cases.push_back(product(with([=](Product& p) {
-                                p.unit = 32, p.tile_cols = tile_cols, p.groups = tile_cols / 256 * 2,
+                                p.unit = 32;
+                                p.tile_cols = tile_cols;
+                                p.groups = tile_cols / 256 * 2;
                                 p.columns = columns;
-                                p.out = Product::gate, p.room = 76;
+                                p.out = Product::gate;
+                                p.room = 76;
                               }),
                               {100, tile_cols * 3, 3}));
   cases.push_back(product(plain, {64, 4096, 132}));  // most blocks have nothing to do
-  cases.push_back(product(with([](Product& p) { p.chained = 0, p.depth = 1; }), {64, 1024, 5}));
-  cases.push_back(product(with([](Product& p) { p.late = 1, p.norm = Product::rms; }), {64, 1024, 5}));
+  cases.push_back(product(with([](Product& p) {
+                            p.chained = 0;
+                            p.depth = 1;
+                          }),
+                          {64, 1024, 5}));
+  cases.push_back(product(with([](Product& p) {
+                            p.late = 1;
+                            p.norm = Product::rms;
+                          }),
+                          {64, 1024, 5}));
   cases.push_back(special_sums());
   cases.push_back(experts(with([](Product& p) { p.exact = 1; }), 40, 512, 6, 2));
   cases.push_back(experts(with([](Product& p) { p.x = Product::x_bf16; }), 24, 1024, 3, 1));
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs}) {
     auto chosen = [&](Product what, ProductShape s) {
-      what.format = number(format), what.exact = quant::is_float(format), what.chained = 1;
+      what.format = number(format);
+      what.exact = quant::is_float(format);
+      what.chained = 1;
       cases.push_back(product(kernels::product_choice(what, s.rows, s.cols).spec, s));
     };
     chosen({.norm = Product::rms, .out = Product::gate, .y_bf16 = 1}, {28672, 4096, 264});
@@ -261,7 +324,8 @@ void add_product_benches(std::vector<Bench>& all) {
     all.push_back(phase("1B down", wide, f, 8192, 2048));
   }
   Product exact = gate;
-  exact.exact = 1, exact.y_bf16 = 0;
+  exact.exact = 1;
+  exact.y_bf16 = 0;
   all.push_back(phase("8B exact gate", exact, q4, 4096, 28672));
   for (uint32_t columns : {2u, 4u, 8u}) {
     Product many = gate;

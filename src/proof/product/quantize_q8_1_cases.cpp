@@ -66,7 +66,8 @@ Case q8_1(QuantizeQ8_1 spec, uint32_t rows, uint32_t cols) {
       }
       for (uint32_t c = 0; c < cols; c += 32) {
         const Block b = quantise(row + c, 32);
-        append(want, to_f16(b.d)), append(want, to_f16(b.s));
+        append(want, to_f16(b.d));
+        append(want, to_f16(b.s));
         for (int8_t q : b.q) append(want, q);
       }
     }

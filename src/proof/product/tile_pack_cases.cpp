@@ -54,7 +54,8 @@ void run_pack(const TilePack& spec, RepackShape size, Machine& m, Random& random
   args.to = m.put(before);
   args.order = m.put(order_a);
   m.launch(spec, args);
-  args.from = from_b, args.order = m.put(order_b);
+  args.from = from_b;
+  args.order = m.put(order_b);
   m.launch(spec, args);
   check.equal("tiles of two sources", m.get(args.to, shape.bytes()),
               tiles_of(shape, b, order_b, tiles_of(shape, a, order_a, before)));

@@ -52,7 +52,8 @@ Case argmax(Argmax spec, uint32_t rows, uint32_t cols, Values values, uint32_t s
                       .stride = stride};
     for (int turn = 0; turn < 2; ++turn) {
       const std::vector<float> x = logits(random, size_t(rows) * cols, values);
-      args.ids = m.put(std::vector<uint32_t>(size_t(rows) * stride, 77)), args.x = m.put(x);
+      args.ids = m.put(std::vector<uint32_t>(size_t(rows) * stride, 77));
+      args.x = m.put(x);
       m.launch(spec, args);
       std::vector<uint32_t> want(size_t(rows) * stride, 77);
       for (uint32_t r = 0; r < rows; ++r) {

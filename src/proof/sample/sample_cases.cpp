@@ -80,7 +80,8 @@ std::vector<SampleRow> all_kinds(Random& random, uint32_t rows) {
   std::vector<SampleRow> params;
   for (uint32_t r = 0; r < rows; ++r) {
     params.push_back(list[r % list.size()]);
-    params.back().seed = random.bits(), params.back().step = random.below(3) ? random.below(5000) : random.bits();
+    params.back().seed = random.bits();
+    params.back().step = random.below(3) ? random.below(5000) : random.bits();
   }
   return params;
 }
@@ -98,9 +99,13 @@ Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, u
     SampleRow& p = params[r];
     if (r % 5 == 4) continue;  // nothing to change
     if (r % 4 != 1) p.repetition = random.uniform(0.8f, 2);
-    if (r % 4 != 2) p.presence = random.uniform(-1, 2), p.frequency = random.uniform(-0.5f, 0.5f);
+    if (r % 4 != 2) {
+      p.presence = random.uniform(-1, 2);
+      p.frequency = random.uniform(-0.5f, 0.5f);
+    }
     p.repetition_last = std::array{0u, 1u, 64u, 1000u, ~0u}[random.below(5)];
-    p.length = random.below(capacity + 1), p.prompt = random.below(p.length + 1);
+    p.length = random.below(capacity + 1);
+    p.prompt = random.below(p.length + 1);
     if (p.length == capacity && p.length > 1) --p.length;  // room for what is picked
     for (uint32_t i = 0; i < p.length; ++i)
       past.texts[r].push_back(random.below(2) ? random.below(vocab) : random.below(vocab) % 7);
@@ -108,8 +113,10 @@ Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, u
     p.first_bias = uint32_t(past.biases.size());
     std::set<uint32_t> ids;  // some beyond the vocabulary
     for (uint32_t i = random.below(50); i > 0; --i) ids.insert(random.below(vocab + 3));
-    for (const uint32_t id : ids)
-      past.biases.push_back({id, random.below(5) == 0 ? -INFINITY : random.uniform(-9, 9)}), ++p.biases;
+    for (const uint32_t id : ids) {
+      past.biases.push_back({id, random.below(5) == 0 ? -INFINITY : random.uniform(-9, 9)});
+      ++p.biases;
+    }
   }
   return past;
 }

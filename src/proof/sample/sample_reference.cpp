@@ -27,7 +27,8 @@ double random_number(uint64_t seed, uint64_t step) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t(0xd2511f53) * c[0], b = uint64_t(0xcd9e8d57) * c[2];
     c = {uint32_t(b >> 32) ^ c[1] ^ key[0], uint32_t(b), uint32_t(a >> 32) ^ c[3] ^ key[1], uint32_t(a)};
-    key[0] += 0x9e3779b9, key[1] += 0xbb67ae85;
+    key[0] += 0x9e3779b9;
+    key[1] += 0xbb67ae85;
   }
   return double((uint64_t(c[1]) << 32 | c[0]) >> 11) * 0x1p-53;
 }

@@ -26,10 +26,13 @@ Case advance(StepAdvance spec, uint32_t rows, uint32_t ring, uint32_t steps, uin
     std::vector<SampleRow> params(rows);
     std::vector<Sampled> history(size_t(ring) * rows, Sampled{7, 0.5f});
     for (uint32_t r = 0; r < rows; ++r) {
-      tokens[r] = random.below(1000), lengths[r] = random.below(100000);
+      tokens[r] = random.below(1000);
+      lengths[r] = random.below(100000);
       positions[r] = r % 4 == 3 ? ~0u : lengths[r];
-      params[r].temperature = random.uniform(0, 2), params[r].top_k = random.below(100);
-      params[r].seed = random.bits(), params[r].step = r == 0 ? 0xffffffff : random.below(1000);  // a carry
+      params[r].temperature = random.uniform(0, 2);
+      params[r].top_k = random.below(100);
+      params[r].seed = random.bits();
+      params[r].step = r == 0 ? 0xffffffff : random.below(1000);  // a carry
     }
     StepAdvance::Args args{.tokens = m.put(tokens),
                            .positions = m.put(positions),
@@ -48,7 +51,9 @@ Case advance(StepAdvance spec, uint32_t rows, uint32_t ring, uint32_t steps, uin
       for (uint32_t r = 0; r < rows; ++r) {
         if (r % 4 == 3) continue;
         tokens[r] = picked[r].id == kernels::no_token ? 0 : picked[r].id;
-        ++positions[r], ++lengths[r], ++params[r].step;
+        ++positions[r];
+        ++lengths[r];
+        ++params[r].step;
         history[(first_step + step) % ring * rows + r] = picked[r];
       }
     }

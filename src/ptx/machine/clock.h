@@ -39,7 +39,10 @@ struct ClockSum {
 
   void add(ThreadClock& t, uint32_t thread) {
     if (sum.empty()) sum.resize(t.known->size());
-    if (t.known != last) join_into(sum, *t.known), last = t.known;
+    if (t.known != last) {
+      join_into(sum, *t.known);
+      last = t.known;
+    }
     sum[thread] = std::max(sum[thread], t.own++);
   }
   ClockPtr take() const { return std::make_shared<const Clock>(sum); }

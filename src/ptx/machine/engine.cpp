@@ -310,7 +310,10 @@ void Engine::run() {
       uint64_t before = events;
       for (uint32_t quiet = 0; alive[i]->live && quiet < 8 && turn(*alive[i]); ++quiet) {
         busy = true;
-        if (events != before) before = events, quiet = 0;
+        if (events != before) {
+          before = events;
+          quiet = 0;
+        }
         if (options.seed) break;
       }
       if (alive[i]->live) {

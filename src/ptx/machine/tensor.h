@@ -42,7 +42,10 @@ void for_each_chunk(const TensorMapSpec& map, std::array<int32_t, 5> at, uint32_
     f(swizzled(map.swizzle, offset + linear), address, n, inside);
     linear += n;
     i[0] += n;
-    for (uint32_t d = 0; d + 1 < map.rank && i[d] == (d ? map.box[d] : row); ++d) i[d] = 0, ++i[d + 1];
+    for (uint32_t d = 0; d + 1 < map.rank && i[d] == (d ? map.box[d] : row); ++d) {
+      i[d] = 0;
+      ++i[d + 1];
+    }
   }
 }
 

@@ -74,8 +74,9 @@ TEST(Attention, LongSequencesAndManyPagesNeed64Bits) {
   auto before = [](ptx::DevicePtr<uint8_t> p, uint64_t bytes) { return ptx::DevicePtr<uint8_t>{p.address - bytes}; };
 
   const auto small = one.args;
-  one.args.length = 0x7ffffff0, one.args.window = 16;  // the last 16 of 2^31 positions
-  one.args.k = before(small.k, (one.args.length - 16) * row),
+  one.args.length = 0x7ffffff0;
+  one.args.window = 16;  // the last 16 of 2^31 positions
+  one.args.k = before(small.k, (one.args.length - 16) * row);
   one.args.v = before(small.v, (one.args.length - 16) * row);
   EXPECT_EQ(one.out(Attention{.head_dim = OneHead::dim, .window = 1}), std::vector<float>(OneHead::dim, 7.5f));
   EXPECT_EQ(one.out(Attention{.head_dim = OneHead::dim, .warps = 2, .split = 1, .window = 1}),
@@ -85,8 +86,10 @@ TEST(Attention, LongSequencesAndManyPagesNeed64Bits) {
 
   one.args = small;
   const uint64_t page = 0x7ffffff1;
-  one.args.page_size = 16, one.args.table = one.memory.put(std::vector{int32_t(page)});
-  one.args.k = before(small.k, page * 16 * row), one.args.v = before(small.v, page * 16 * row);
+  one.args.page_size = 16;
+  one.args.table = one.memory.put(std::vector{int32_t(page)});
+  one.args.k = before(small.k, page * 16 * row);
+  one.args.v = before(small.v, page * 16 * row);
   EXPECT_EQ(one.out(Attention{.head_dim = OneHead::dim, .layout = kv_paged}), std::vector<float>(OneHead::dim, 7.5f));
   EXPECT_EQ(
       one.out(ClusterAttention{.head_dim = OneHead::dim, .layout = kv_paged, .length = length_direct, .splits = 2}),
@@ -119,7 +122,10 @@ TEST(Attention, RefusesWhatItCannotDo) {
   };
   refused({}, [](auto& a) { a.kv_heads = 0; });
   refused({}, [](auto& a) { a.heads = 0; });
-  refused({}, [](auto& a) { a.heads = 3, a.kv_heads = 2; });
+  refused({}, [](auto& a) {
+    a.heads = 3;
+    a.kv_heads = 2;
+  });
   refused({}, [](auto& a) { a.sequences = 2; });
   refused({}, [](auto& a) { a.k.address += 8; });
   refused({}, [](auto& a) { a.q.address += 4; });
@@ -128,7 +134,8 @@ TEST(Attention, RefusesWhatItCannotDo) {
   refused({.layout = kv_paged}, [](auto& a) { a.page_size = 0; });
   refused({.split = 1}, [](auto& a) { a.chunk = 0; });
   refused({.split = 1}, [](auto& a) { a.chunks = 0; });
-  one.args.window = 1, one.args.softcap = 1;
+  one.args.window = 1;
+  one.args.softcap = 1;
   refused({.window = 1}, [](auto& a) { a.window = 0; });
   refused({.softcap = 1}, [](auto& a) { a.softcap = 0; });
   EXPECT_THROW(FlashDecodingReduce{}.grid({.out = {}, .partial = {}, .sequences = 1, .heads = 0, .chunks = 1}), Error);

@@ -91,8 +91,16 @@ TEST(ClusterAttention, RefusesWhatItCannotDo) {
   cannot([](auto& s) { s.layout = kv_single; });
   cannot([](auto& s) { s.kv = kv_f32; });
   cannot([](auto& s) { s.head_dim = 80; });
-  cannot([](auto& s) { s.head_dim = 96, s.rows = 4, s.warps = 2; });  // scales of a piece: 24 bytes
-  cannot([](auto& s) { s.kv = kv_f16, s.layout = kv_batched, s.mapped = 1; });
+  cannot([](auto& s) {
+    s.head_dim = 96;
+    s.rows = 4;
+    s.warps = 2;
+  });  // scales of a piece: 24 bytes
+  cannot([](auto& s) {
+    s.kv = kv_f16;
+    s.layout = kv_batched;
+    s.mapped = 1;
+  });
   args = one.cluster_args();
   args.page_size = 16;
   EXPECT_NO_THROW(q8.grid(args));

@@ -10,8 +10,17 @@ namespace {
 
 Heads::Args some_heads() {
   Heads::Args a{};
-  a.rows = 2, a.heads = 6, a.kv_heads = 2, a.head = 64, a.value_head = 32, a.dimensions = 64;
-  a.q_stride = 384, a.k_stride = 128, a.v_stride = 64, a.page_size = 16, a.table_stride = 4;
+  a.rows = 2;
+  a.heads = 6;
+  a.kv_heads = 2;
+  a.head = 64;
+  a.value_head = 32;
+  a.dimensions = 64;
+  a.q_stride = 384;
+  a.k_stride = 128;
+  a.v_stride = 64;
+  a.page_size = 16;
+  a.table_stride = 4;
   return a;
 }
 
@@ -34,8 +43,16 @@ TEST(Heads, RefusesShapesAndStrides) {
   EXPECT_EQ(said([](auto& a) { a.q_stride = 383; }), "heads: q has a stride of 383, but rows of 384 values");
   EXPECT_EQ(said([](auto& a) { a.k_stride = 127; }), "heads: k has a stride of 127, but rows of 128 values");
   EXPECT_EQ(said([](auto& a) { a.v_stride = 63; }), "heads: v has a stride of 63, but rows of 64 values");
-  EXPECT_EQ(said([](auto& a) { a.rows = 1, a.q_stride = 0; }), "");
-  EXPECT_NE(said([](auto& a) { a.heads = 65535 * 4, a.rows = 1; }), "");
+  EXPECT_EQ(said([](auto& a) {
+              a.rows = 1;
+              a.q_stride = 0;
+            }),
+            "");
+  EXPECT_NE(said([](auto& a) {
+              a.heads = 65535 * 4;
+              a.rows = 1;
+            }),
+            "");
   EXPECT_EQ(said([](auto&) {}, {.kv = kv_q8}), "");
   EXPECT_EQ(said([](auto& a) { a.value_head = 16; }, {.kv = kv_q8}),
             "heads: heads of 16 values, but a q8 cache has a scale for each 32");
@@ -46,7 +63,8 @@ TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
   Heads::Args a = some_heads();
   EXPECT_EQ(Heads{}.grid(a).y, 3u);  // 6 + 2 + 2 heads, 4 in a block
   EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 3u);
-  a.heads = 32, a.q_stride = 2048;
+  a.heads = 32;
+  a.q_stride = 2048;
   EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 9u);  // without a norm all heads are for themselves
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads}.grid(a).y), 3u);
   EXPECT_EQ((Heads{.rotation = Heads::none}.grid(a).y), 1u);  // q stays as it is

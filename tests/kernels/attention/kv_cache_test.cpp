@@ -34,12 +34,15 @@ TEST(KvCache, AddressesAre64BitsWide) {
   std::mt19937_64 random(1);
   Where::Args args{};
   args.out = memory.alloc<uint64_t>(2);
-  args.k = {0x7000000000}, args.v = {0x7100000000};
-  args.k_base = memory.put(std::vector<uint64_t>{1, 0x7200000000}), args.sequence = 1;
+  args.k = {0x7000000000};
+  args.v = {0x7100000000};
+  args.k_base = memory.put(std::vector<uint64_t>{1, 0x7200000000});
+  args.sequence = 1;
   args.v_base = memory.put(std::vector<uint64_t>{1, 0x7300000000});
   std::vector<int32_t> table(64);
   for (auto& page : table) page = int32_t(random() >> 33);
-  args.table = memory.put(table), args.table_stride = 20;
+  args.table = memory.put(table);
+  args.table_stride = 20;
   const ptx::Kernel single = Where::build(kv_single, 256), batched = Where::build(kv_batched, 1024),
                     paged = Where::build(kv_paged, 512);
   auto at = [&](const ptx::Kernel& kernel) {
@@ -47,13 +50,16 @@ TEST(KvCache, AddressesAre64BitsWide) {
     return memory.get(args.out, 2);
   };
   for (int i = 0; i < 200; ++i) {
-    args.kv_heads = 1 + uint32_t(random() % 200), args.kv_head = uint32_t(random() % args.kv_heads);
-    args.max_len = uint32_t(random()) >> random() % 20, args.position = uint32_t(random() % (args.max_len + 1ull));
+    args.kv_heads = 1 + uint32_t(random() % 200);
+    args.kv_head = uint32_t(random() % args.kv_heads);
+    args.max_len = uint32_t(random()) >> random() % 20;
+    args.position = uint32_t(random() % (args.max_len + 1ull));
     uint64_t offset = (uint64_t(args.kv_head) * args.max_len + args.position) * 256;
     EXPECT_EQ(at(single), (std::vector{args.k.address + offset, args.v.address + offset}));
     EXPECT_EQ(at(batched), (std::vector{0x7200000000 + offset * 4, 0x7300000000 + offset * 4}));
 
-    args.page_size = 16 * (1 + uint32_t(random() % 300)), args.position = uint32_t(random() % (args.page_size * 44ull));
+    args.page_size = 16 * (1 + uint32_t(random() % 300));
+    args.position = uint32_t(random() % (args.page_size * 44ull));
     const uint64_t page = uint32_t(table[20 + args.position / args.page_size]);
     offset = ((page * args.kv_heads + args.kv_head) * args.page_size + args.position % args.page_size) * 512;
     EXPECT_EQ(at(paged), (std::vector{args.k.address + offset, args.v.address + offset}));

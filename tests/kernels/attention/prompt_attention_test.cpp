@@ -12,8 +12,12 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
   const PromptAttention spec{.window = 1};
   auto grid = [&](auto&& change) {
     PromptAttention::Args args{};
-    args.tile_count = 2, args.heads = 4, args.kv_heads = 2, args.q_stride = args.out_stride = 512;
-    args.page_size = 16, args.window = 1;
+    args.tile_count = 2;
+    args.heads = 4;
+    args.kv_heads = 2;
+    args.q_stride = args.out_stride = 512;
+    args.page_size = 16;
+    args.window = 1;
     change(args);
     return refused([&] { spec.grid(args); });
   };
@@ -35,7 +39,9 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
             "prompt_attention: heads of 80 values, but a q8 cache has a scale for each 32");
   EXPECT_EQ(refused([] {
               PromptAttention::Args args{};
-              args.heads = args.kv_heads = 1, args.q_stride = args.out_stride = 128, args.page_size = 16;
+              args.heads = args.kv_heads = 1;
+              args.q_stride = args.out_stride = 128;
+              args.page_size = 16;
               args.k_scale.address = 8;
               PromptAttention{.kv = kv_q8}.grid(args);
             }),
@@ -61,7 +67,8 @@ TEST(PromptAttention, ChoicesAssembleWithoutSpills) {
   for (uint32_t dim : {64u, 128u, 256u})
     for (uint32_t more : {0u, 1u}) {
       PromptAttention spec = prompt_choice(dim, 512, more);
-      spec.window = spec.softcap = more, spec.chained = 1;
+      spec.window = spec.softcap = more;
+      spec.chained = 1;
       expect_no_spills(spec, "sm_90a");
       spec.chained = 0;
       if (dim <= 128) expect_no_spills(spec, "sm_80");

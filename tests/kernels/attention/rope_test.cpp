@@ -44,7 +44,10 @@ TEST(Rope, RefusesWhatItCannotDo) {
   EXPECT_THROW(spec.grid(with([](auto& a) { a.rotary_dim = 130; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.q_stride = 511; })), Error);
   EXPECT_THROW(spec.grid(with([](auto& a) { a.k_out_stride = 255; })), Error);
-  EXPECT_NO_THROW(spec.grid(with([](auto& a) { a.tokens = 1, a.q_stride = 0; })));
+  EXPECT_NO_THROW(spec.grid(with([](auto& a) {
+    a.tokens = 1;
+    a.q_stride = 0;
+  })));
   EXPECT_THROW((Rope{.pairs = 2}.build()), Error);
 }
 

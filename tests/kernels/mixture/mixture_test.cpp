@@ -25,11 +25,14 @@ TEST(Route, RefusesMoreThanThereAre) {
 
 TEST(Mix, RefusesWhatDoesNotFitItsGrid) {
   Mix::Args a{};
-  a.rows = 2, a.cols = 65535 * 32, a.used = 2;
+  a.rows = 2;
+  a.cols = 65535 * 32;
+  a.used = 2;
   EXPECT_EQ(refusal(Mix{.threads = 32}, a), "");
   a.cols += 1;
   EXPECT_EQ(refusal(Mix{.threads = 32}, a), "mix: 2097121 columns, 2097120 at most");
-  a.rows = 0, a.cols = 0;
+  a.rows = 0;
+  a.cols = 0;
   EXPECT_EQ(Mix{}.grid(a).x, 1u);
 }
 

@@ -19,8 +19,14 @@ using quant::Format;
 // Every weight is 1, so y is the sum of x: q4_k with scale 1, d 1, q 1, no min.
 std::vector<uint8_t> ones(size_t rows, size_t cols) {
   std::vector<uint8_t> block(144, 0x11);
-  block[0] = 0x00, block[1] = 0x3c, block[2] = block[3] = 0;
-  for (int j = 0; j < 4; ++j) block[4 + size_t(j)] = 1, block[8 + size_t(j)] = 0, block[12 + size_t(j)] = 1;
+  block[0] = 0x00;
+  block[1] = 0x3c;
+  block[2] = block[3] = 0;
+  for (int j = 0; j < 4; ++j) {
+    block[4 + size_t(j)] = 1;
+    block[8 + size_t(j)] = 0;
+    block[12 + size_t(j)] = 1;
+  }
   std::vector<uint8_t> w;
   for (size_t i = 0; i < rows * cols / 256; ++i) w.insert(w.end(), block.begin(), block.end());
   return w;

@@ -86,10 +86,16 @@ void each_choice(F f) {
 std::vector<Product> layer_of(Format format, bool mixed, uint32_t width, uint32_t qkv_rows, uint32_t inner) {
   const Product what{.format = uint32_t(format), .chained = 1};
   Product qkv = what, output = what, gate = what, down = what;
-  qkv.mixed = mixed, qkv.norm = Product::rms, qkv.out = Product::qkv, qkv.halves = 1;
+  qkv.mixed = mixed;
+  qkv.norm = Product::rms;
+  qkv.out = Product::qkv;
+  qkv.halves = 1;
   output.out = Product::add;
-  gate.norm = Product::rms, gate.out = Product::gate, gate.y_bf16 = 1;
-  down.x = Product::x_bf16, down.out = Product::add;
+  gate.norm = Product::rms;
+  gate.out = Product::gate;
+  gate.y_bf16 = 1;
+  down.x = Product::x_bf16;
+  down.out = Product::add;
   return {product_choice(qkv, qkv_rows, width, false).spec, product_choice(output, width, width, true).spec,
           product_choice(gate, 2 * inner, width, false).spec, product_choice(down, width, inner, true).spec};
 }

@@ -32,7 +32,10 @@ TEST(TilePack, RefusesWhatItCannotDo) {
   EXPECT_EQ(
       with([](auto& a) { a.from.address = 513; }),
       "tile_pack: the addresses of to, from and order are 0x100, 0x201 and 0x0, expected multiples of 16, 2 and 4");
-  EXPECT_EQ(with([](auto& a) { a.rows = 4'000'000'000, a.cols = 1 << 20; }),
+  EXPECT_EQ(with([](auto& a) {
+              a.rows = 4'000'000'000;
+              a.cols = 1 << 20;
+            }),
             "tile_pack: 4000000000 x 1048576 values are too many for one launch");
 }
 

@@ -10,12 +10,14 @@ namespace {
 
 TEST(StepAdvance, RefusesHistoriesAndAlignments) {
   StepAdvance::Args a{};
-  a.rows = 3, a.ring = 2;
+  a.rows = 3;
+  a.ring = 2;
   EXPECT_EQ(refusal(StepAdvance{}, a), "");
   EXPECT_EQ(StepAdvance{}.grid(a).x, 1u);
   a.history = {4};
   EXPECT_EQ(refusal(StepAdvance{}, a), "step_advance: picked, history, params and step must be 8-byte aligned");
-  a.history = {}, a.ring = 0;
+  a.history = {};
+  a.ring = 0;
   EXPECT_EQ(refusal(StepAdvance{}, a), "step_advance: a history of 0 steps");
 }
 

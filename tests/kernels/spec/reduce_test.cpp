@@ -33,7 +33,10 @@ TEST_P(Reduce, ScansAndMaximaOf64Bits) {
   std::vector<uint64_t> x(threads), before;
   for (auto& one : x) one = rng() >> 11;
   uint64_t sum = 0;
-  for (uint64_t one : x) before.push_back(sum), sum += one;
+  for (uint64_t one : x) {
+    before.push_back(sum);
+    sum += one;
+  }
   ptx::Memory memory;
   const ReduceArgs args{memory.alloc<uint64_t>(threads), memory.alloc<uint64_t>(threads),
                         memory.alloc<uint64_t>(threads), memory.put(x)};

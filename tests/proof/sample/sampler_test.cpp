@@ -118,7 +118,8 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
                                       .vocab = vocab,
                                       .capacity = capacity});
     const auto got = machine.get(out, rows);
-    params = machine.get(on_device, rows), texts = machine.get(text, texts.size());
+    params = machine.get(on_device, rows);
+    texts = machine.get(text, texts.size());
     for (uint32_t r = 0; r < rows; ++r) {
       Sequence& s = sequences[r];
       const auto one = std::span(logits).subspan(size_t(r) * vocab, vocab);

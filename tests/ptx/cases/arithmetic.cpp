@@ -153,12 +153,14 @@ void add_float_division(ArithmeticCases& c) {
     for (Round r : roundings) {
       const std::string suffix = "." + spelled(r) + "." + type_name<T>();
       Elementwise e{.judge = nan_by_class(t), .bound = "exact, any NaN"};
-      e.name = "div" + suffix, e.sources = {floats(t), floats(t)};
+      e.name = "div" + suffix;
+      e.sources = {floats(t), floats(t)};
       e.reference = [=](const uint64_t* in, uint64_t* out) {
         out[0] = encode(f, quotient(decode(f, in[0]), decode(f, in[1])), r);
       };
       c.add<T, T, T>(e, [r](Code&, Val<T> a, Val<T> b) { return div(r, a, b); });
-      e.name = "rcp" + suffix, e.sources = {floats(t)};
+      e.name = "rcp" + suffix;
+      e.sources = {floats(t)};
       e.reference = [=](const uint64_t* in, uint64_t* out) {
         out[0] = encode(f, quotient(integer(1), decode(f, in[0])), r);
       };
@@ -352,13 +354,15 @@ void add_approximations(ArithmeticCases& c) {
     constexpr Type half = type_of<T>;
     Elementwise e{.sources = {floats(half)}};
     if constexpr (HasEx2<T>) {
-      e.name = "ex2.approx." + type_name<T>(), e.reference = exactly(half, [](L x) { return std::exp2(x); });
+      e.name = "ex2.approx." + type_name<T>();
+      e.reference = exactly(half, [](L x) { return std::exp2(x); });
       e.judge = within(half, [](double y) { return std::max(std::exp2(-9.9) * y, 0x1p-24); });
       e.bound = "2^-9.9 relative, 2^-24 where subnormal";
       c.add<T, T>(e, [](Code&, Val<T> a) { return ex2_approx(a); });
     }
     const bool f16s = std::same_as<T, heddle::f16> || std::same_as<T, f16x2>;
-    e.name = "tanh.approx." + type_name<T>(), e.reference = exactly(half, hyperbolic);
+    e.name = "tanh.approx." + type_name<T>();
+    e.reference = exactly(half, hyperbolic);
     e.judge =
         f16s ? within(half, [](double) { return std::exp2(-10.987); }) : within(half, [](double) { return 0x1p-8; });
     e.bound = f16s ? "2^-10.987 absolute" : "2^-8 absolute";

@@ -70,7 +70,10 @@ void fill_atomic(Rng& rng, size_t index, T* v) {
     using U = std::make_unsigned_t<T>;
     const U special[] = {0, 1, U(~U(0)), U(U(1) << (sizeof(U) * 8 - 1)), U((U(1) << (sizeof(U) * 8 - 1)) - 1)};
     for (int i = 0; i < 3; ++i) v[i] = T(rng());
-    if (index < 25) v[0] = T(special[index / 5]), v[1] = T(special[index % 5]);
+    if (index < 25) {
+      v[0] = T(special[index / 5]);
+      v[1] = T(special[index % 5]);
+    }
     if (index >= 25 && index % 3 == 0) v[1] = T(U(v[0]) + U(rng() % 3) - 1);
   } else if constexpr (std::is_floating_point_v<T>) {
     // no NaN: which one comes out is not said
@@ -78,7 +81,10 @@ void fill_atomic(Rng& rng, size_t index, T* v) {
     using Limits = std::numeric_limits<T>;
     const T special[] = {T(0),          T(-0.0),       T(INFINITY),        T(1),
                          Limits::max(), Limits::min(), -Limits::min() / 2, Limits::denorm_min()};
-    if (index < 64) v[0] = special[index / 8], v[1] = special[index % 8];
+    if (index < 64) {
+      v[0] = special[index / 8];
+      v[1] = special[index % 8];
+    }
     if (index >= 64 && index % 4 == 0)  // around the smallest normal numbers
       for (int i = 0; i < 3; ++i) v[i] = Limits::denorm_min() * T(int64_t(rng()) >> (64 - Limits::digits - 1));
   } else {
@@ -129,7 +135,8 @@ void atomic_own(std::vector<Case>& all, Atomic what, const std::string& type, bo
                                  // a sum of f32 in global memory takes and gives zeros for subnormal numbers
                                  const bool flushes = std::same_as<T, float> && what == Atomic::add && !in_shared;
                                  auto kept = [&](T x) { return flushes ? flushed(x) : x; };
-                                 r[0] = v[0], r[1] = kept(after(what, kept(v[0]), kept(v[1]), v[2]));
+                                 r[0] = v[0];
+                                 r[1] = kept(after(what, kept(v[0]), kept(v[1]), v[2]));
                                  std::memcpy(out, r, sizeof r);
                                },
                            .fill =
@@ -356,7 +363,10 @@ void atomic_protocols(std::vector<Case>& all) {
                [](const uint8_t* in, uint8_t* out) {
                  uint32_t w[64], r[128];
                  std::memcpy(w, in, 256);
-                 for (uint32_t t = 0; t < 64; ++t) r[2 * t] = 9, r[2 * t + 1] = t < 32 ? 7 : w[t] + w[63 - t];
+                 for (uint32_t t = 0; t < 64; ++t) {
+                   r[2 * t] = 9;
+                   r[2 * t + 1] = t < 32 ? 7 : w[t] + w[63 - t];
+                 }
                  std::memcpy(out, r, 512);
                }}));
 }

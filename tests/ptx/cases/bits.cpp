@@ -20,13 +20,18 @@ void add_logic(ArithmeticCases& c) {
     constexpr Type t = type_of<T>;
     constexpr uint32_t width = std::same_as<T, bool> ? 1 : 8 * sizeof(T);
     Elementwise e{.sources = {any(t), any(t)}};
-    e.name = "and." + type_name<T>(), e.reference = bitwise(width, {0, 0, 0, 1});
+    e.name = "and." + type_name<T>();
+    e.reference = bitwise(width, {0, 0, 0, 1});
     c.add<T, T, T>(e, [](Code&, Val<T> a, Val<T> b) { return a & b; });
-    e.name = "or." + type_name<T>(), e.reference = bitwise(width, {0, 1, 1, 1});
+    e.name = "or." + type_name<T>();
+    e.reference = bitwise(width, {0, 1, 1, 1});
     c.add<T, T, T>(e, [](Code&, Val<T> a, Val<T> b) { return a | b; });
-    e.name = "xor." + type_name<T>(), e.reference = bitwise(width, {0, 1, 1, 0});
+    e.name = "xor." + type_name<T>();
+    e.reference = bitwise(width, {0, 1, 1, 0});
     c.add<T, T, T>(e, [](Code&, Val<T> a, Val<T> b) { return a ^ b; });
-    e.name = "not." + type_name<T>(), e.reference = bitwise(width, {1, 0, 1, 0}), e.sources = {any(t)};
+    e.name = "not." + type_name<T>();
+    e.reference = bitwise(width, {1, 0, 1, 0});
+    e.sources = {any(t)};
     c.add<T, T>(e, [](Code&, Val<T> a) { return ~a; });
   });
   for (int table : {0x00, 0x01, 0x17, 0x1e, 0x40, 0x6a, 0x80, 0x96, 0xb8, 0xca, 0xe8, 0xea, 0xf0, 0xfe, 0xff}) {
@@ -74,9 +79,11 @@ void add_shifts(ArithmeticCases& c) {
     };
   };
   Elementwise e{.sources = {integers(Type::u32), integers(Type::u32), amounts(32)}};
-  e.name = "shf.l.wrap.b32", e.reference = funnel(true);
+  e.name = "shf.l.wrap.b32";
+  e.reference = funnel(true);
   c.add<uint32_t, uint32_t, uint32_t, uint32_t>(e, [](Code&, U32 lo, U32 hi, U32 n) { return funnel_left(lo, hi, n); });
-  e.name = "shf.r.wrap.b32", e.reference = funnel(false);
+  e.name = "shf.r.wrap.b32";
+  e.reference = funnel(false);
   c.add<uint32_t, uint32_t, uint32_t, uint32_t>(e,
                                                 [](Code&, U32 lo, U32 hi, U32 n) { return funnel_right(lo, hi, n); });
 }
@@ -172,10 +179,12 @@ void add_dots(ArithmeticCases& c) {
   };
   using Pair = std::conditional_t<std::is_signed_v<A>, int16_t, uint16_t>;
   Elementwise e{.sources = {words, words, integers(type_of<R>)}};
-  e.name = "dp4a" + suffix, e.reference = dot(type_of<A>, type_of<B>, 4, 0);
+  e.name = "dp4a" + suffix;
+  e.reference = dot(type_of<A>, type_of<B>, 4, 0);
   c.add<R, uint32_t, uint32_t, R>(e, [](Code&, U32 a, U32 b, Val<R> x) { return dp4a<A, B>(a, b, x); });
   for (bool high : {false, true}) {
-    e.name = (high ? "dp2a.hi" : "dp2a.lo") + suffix, e.reference = dot(type_of<Pair>, type_of<B>, 2, high ? 2 : 0);
+    e.name = (high ? "dp2a.hi" : "dp2a.lo") + suffix;
+    e.reference = dot(type_of<Pair>, type_of<B>, 2, high ? 2 : 0);
     c.add<R, uint32_t, uint32_t, R>(e, [high](Code&, U32 a, U32 b, Val<R> x) { return dp2a<Pair, B>(a, b, x, high); });
   }
 }
@@ -227,14 +236,24 @@ void add_constant(ArithmeticCases& c, uint64_t bits) {
   c.add<T, T>(e, [v](Code&, Val<T> a) { return a + v; });
 }
 void add_constants(ArithmeticCases& c) {
-  add_constant<uint16_t>(c, 0xbeef), add_constant<int16_t>(c, 0x8000);
-  for (uint64_t bits : {0x0u, 0xffffffffu, 0x80000000u})
-    add_constant<uint32_t>(c, bits), add_constant<int32_t>(c, bits);
-  for (uint64_t bits : {uint64_t(0xffffffff), uint64_t(1) << 63, ~uint64_t(1)})
-    add_constant<uint64_t>(c, bits), add_constant<int64_t>(c, bits);
-  for (uint64_t bits : {0x3555, 0x8000, 0xfc00})
-    add_constant<heddle::f16>(c, bits), add_constant<heddle::bf16>(c, bits);
-  for (uint64_t bits : {0x35553555u, 0x80008000u}) add_constant<f16x2>(c, bits), add_constant<bf16x2>(c, bits);
+  add_constant<uint16_t>(c, 0xbeef);
+  add_constant<int16_t>(c, 0x8000);
+  for (uint64_t bits : {0x0u, 0xffffffffu, 0x80000000u}) {
+    add_constant<uint32_t>(c, bits);
+    add_constant<int32_t>(c, bits);
+  }
+  for (uint64_t bits : {uint64_t(0xffffffff), uint64_t(1) << 63, ~uint64_t(1)}) {
+    add_constant<uint64_t>(c, bits);
+    add_constant<int64_t>(c, bits);
+  }
+  for (uint64_t bits : {0x3555, 0x8000, 0xfc00}) {
+    add_constant<heddle::f16>(c, bits);
+    add_constant<heddle::bf16>(c, bits);
+  }
+  for (uint64_t bits : {0x35553555u, 0x80008000u}) {
+    add_constant<f16x2>(c, bits);
+    add_constant<bf16x2>(c, bits);
+  }
   for (uint64_t bits : {0x3dcccccdu, 0x80000000u, 0x7f800000u, 0x00000001u}) add_constant<float>(c, bits);
   for (uint64_t bits : {uint64_t(0x3fb999999999999a), uint64_t(0xfff0000000000000)}) add_constant<double>(c, bits);
 }

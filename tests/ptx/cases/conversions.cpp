@@ -64,8 +64,10 @@ Source near_floats(Type from, Type to) {
   const Format f = format_of(to);
   Source s = integers(from);
   for (int128 v :
-       {int128(65504), int128(65519), int128(65520), int128(65521), int128(65536), int128(2049), int128(2051)})
-    s.special.push_back(wrapped(from, v)), s.special.push_back(wrapped(from, -v));
+       {int128(65504), int128(65519), int128(65520), int128(65521), int128(65536), int128(2049), int128(2051)}) {
+    s.special.push_back(wrapped(from, v));
+    s.special.push_back(wrapped(from, -v));
+  }
   s.random = [from, bits = f.fraction_bits + 1, any_integer = s.random](Rng& rng) {
     if (rng() % 2) return any_integer(rng);
     const uint64_t kept = rng() >> (64 - bits), dropped = rng() % uint64_t(std::max(1, 64 - bits));
@@ -107,8 +109,10 @@ Reference float_to_float(Type to, Type from, Round r) {
 Reference float_to_whole(Type t, Round r) {
   return [=](const uint64_t* in, uint64_t* out) {
     Real x = decode(format_of(t), in[0]);
-    if (x.kind == Real::number && x.exponent < 0)
-      x.significand = round_to(x, 0, r), x.exponent = 0;  // 0 keeps the sign
+    if (x.kind == Real::number && x.exponent < 0) {
+      x.significand = round_to(x, 0, r);
+      x.exponent = 0;
+    }  // 0 keeps the sign
     out[0] = encode(format_of(t), x, Round::rn);
   };
 }
@@ -313,13 +317,21 @@ void add_conversions(std::vector<Case>& all) {
   add_bitcasts(c, List<uint16_t, int16_t, heddle::f16, heddle::bf16, e4m3x2, e5m2x2>());
   add_bitcasts(c, List<uint32_t, int32_t, float, f16x2, bf16x2, tf32>());
   add_bitcasts(c, List<uint64_t, int64_t, double>());
-  add_parts<uint32_t, uint16_t>(c), add_parts<int32_t, int16_t>(c);
-  add_parts<f16x2, heddle::f16>(c), add_parts<bf16x2, heddle::bf16>(c), add_parts<uint32_t, e4m3x2>(c),
-      add_parts<uint32_t, e5m2x2>(c);
-  add_parts<uint32_t, heddle::f16>(c), add_parts<uint32_t, heddle::bf16>(c), add_parts<float, uint16_t>(c);
-  add_parts<uint64_t, uint32_t>(c), add_parts<int64_t, int32_t>(c), add_parts<double, uint32_t>(c),
-      add_parts<uint64_t, float>(c);
-  add_parts<uint64_t, f16x2>(c), add_parts<uint64_t, bf16x2>(c);
+  add_parts<uint32_t, uint16_t>(c);
+  add_parts<int32_t, int16_t>(c);
+  add_parts<f16x2, heddle::f16>(c);
+  add_parts<bf16x2, heddle::bf16>(c);
+  add_parts<uint32_t, e4m3x2>(c);
+  add_parts<uint32_t, e5m2x2>(c);
+  add_parts<uint32_t, heddle::f16>(c);
+  add_parts<uint32_t, heddle::bf16>(c);
+  add_parts<float, uint16_t>(c);
+  add_parts<uint64_t, uint32_t>(c);
+  add_parts<int64_t, int32_t>(c);
+  add_parts<double, uint32_t>(c);
+  add_parts<uint64_t, float>(c);
+  add_parts<uint64_t, f16x2>(c);
+  add_parts<uint64_t, bf16x2>(c);
 }
 
 }  // namespace heddle::ptx::cases

@@ -10,8 +10,10 @@ std::vector<uint64_t> special_floats(const Format& f) {
   for (uint64_t magnitude :
        {uint64_t(0), uint64_t(1), normal - 1, normal,  // smallest and largest subnormal, smallest normal
         one, one + 1, one - 1, one + normal / 2, one + normal, one - normal,  // 1, its neighbours, 1.5, 2, 0.5
-        f.largest(), f.infinities ? f.infinity() : f.largest()})
-    v.push_back(magnitude), v.push_back(magnitude | f.sign());
+        f.largest(), f.infinities ? f.infinity() : f.largest()}) {
+    v.push_back(magnitude);
+    v.push_back(magnitude | f.sign());
+  }
   if (f.infinities) v.push_back(f.infinity() | normal / 2 | 1);                  // a quiet NaN with a payload
   v.push_back(f.infinities ? f.sign() | f.infinity() | 1 : f.sign() | f.nan());  // a signalling one
   return v;
@@ -35,8 +37,10 @@ uint64_t random_float(const Format& f, Rng& rng) {
 static std::vector<uint64_t> special_integers(Type t) {
   std::vector<uint64_t> v;
   const int width = int(8 * size_of(t));
-  for (int128 x : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(10), int128(255), int128(256)})
-    v.push_back(wrapped(t, x)), v.push_back(wrapped(t, -x));
+  for (int128 x : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(10), int128(255), int128(256)}) {
+    v.push_back(wrapped(t, x));
+    v.push_back(wrapped(t, -x));
+  }
   for (int shift : {width / 2 - 1, width / 2, width - 2, width - 1})
     for (int off : {-1, 0, 1}) v.push_back(wrapped(t, (int128(1) << shift) + off));
   v.push_back(wrapped(t, int128(0x5555555555555555)));
@@ -201,7 +205,8 @@ Case elementwise_case(Elementwise e, std::vector<Type> operands, Type result, ui
                                                                      const uint8_t* want) {
     for (uint32_t i = 0; i < results; ++i) {
       uint64_t g = 0, w = 0, operand[4] = {};
-      std::memcpy(&g, got + i * size, size), std::memcpy(&w, want + i * size, size);
+      std::memcpy(&g, got + i * size, size);
+      std::memcpy(&w, want + i * size, size);
       std::string why = judge ? judge(g, w) : g == w ? "" : differ(g, w);
       if (why.empty()) continue;
       std::memcpy(operand, in, 8 * n);

@@ -202,7 +202,10 @@ void global_cases(std::vector<Case>& all) {
                                  uint32_t w[8], r[4];
                                  std::memcpy(w, in, 32);
                                  const uint32_t b = w[0] & 1;
-                                 r[0] = w[b], r[1] = w[6 + b], r[2] = w[b], r[3] = w[2 * b + 1];
+                                 r[0] = w[b];
+                                 r[1] = w[6 + b];
+                                 r[2] = w[b];
+                                 r[3] = w[2 * b + 1];
                                  std::memcpy(out, r, 16);
                                }}));
 }
@@ -347,7 +350,8 @@ U64 widened(Val<Loaded<T>> v) {
 template <class T, size_t N>
 void param_load(std::vector<Case>& all, const std::string& type) {
   Case c;
-  c.name = fmt::format("ld.param.{}", type), c.family = "memory";
+  c.name = fmt::format("ld.param.{}", type);
+  c.family = "memory";
   c.in_bytes = c.out_bytes = 4;
   c.fill = [](Rng& rng, size_t, uint8_t* in) { random_bytes(rng, in, 4); };
   c.reference = [](const uint8_t* in, uint8_t* out) { std::memcpy(out, in, 4); };

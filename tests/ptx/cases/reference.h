@@ -167,7 +167,8 @@ struct Fixed {
     const int at = r.exponent - lowest;
     for (int half = 0; half < 2; ++half) {
       const uint128 part = uint128(uint64_t(r.significand >> 64 * half)) << at % 64;
-      add(at / 64 + half, uint64_t(part)), add(at / 64 + half + 1, uint64_t(part >> 64));
+      add(at / 64 + half, uint64_t(part));
+      add(at / 64 + half + 1, uint64_t(part >> 64));
     }
   }
   void add(int i, uint64_t v) {
@@ -188,7 +189,8 @@ struct Fixed {
     uint64_t borrow = 0;
     for (size_t i = 0; i < words; ++i) {
       const uint128 d = uint128(word[i]) - o.word[i] - borrow;
-      word[i] = uint64_t(d), borrow = d >> 64 ? 1 : 0;
+      word[i] = uint64_t(d);
+      borrow = d >> 64 ? 1 : 0;
     }
   }
   Real real(bool negative) const {
@@ -209,11 +211,14 @@ inline Real sum(const Real& a, const Real& b, Round how) {
   Fixed x(a), y(b);
   Real r;
   if (a.negative == b.negative) {
-    x.add(y), r = x.real(a.negative);
+    x.add(y);
+    r = x.real(a.negative);
   } else if (x < y) {
-    y.subtract(x), r = y.real(b.negative);
+    y.subtract(x);
+    r = y.real(b.negative);
   } else {
-    x.subtract(y), r = x.real(a.negative);
+    x.subtract(y);
+    r = x.real(a.negative);
   }
   if (!r.significand) r.negative = a.negative == b.negative ? a.negative : how == Round::rm;
   return r;

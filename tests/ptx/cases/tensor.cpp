@@ -37,12 +37,19 @@ struct Shape {
   }
   TensorMapSpec map(uint64_t address, uint32_t items, uint32_t pitch) const {
     TensorMapSpec m{.type = type, .rank = rank, .address = address, .swizzle = swizzle};
-    for (uint32_t d = 0; d < inner(); ++d) m.size[d] = size[d], m.stride[d] = stride(d), m.box[d] = box[d];
+    for (uint32_t d = 0; d < inner(); ++d) {
+      m.size[d] = size[d];
+      m.stride[d] = stride(d);
+      m.box[d] = box[d];
+    }
     m.stride[0] = 0;
     if (rank == 1)
       m.size[0] = uint64_t(items) * pitch / element();
-    else
-      m.size[rank - 1] = items, m.stride[rank - 1] = pitch, m.box[rank - 1] = 1;
+    else {
+      m.size[rank - 1] = items;
+      m.stride[rank - 1] = pitch;
+      m.box[rank - 1] = 1;
+    }
     return m;
   }
 };
@@ -130,7 +137,8 @@ const char* name(Swizzle s) {
 Case tensor_case(const Shape& s, const char* what, const std::string& suffix) {
   Case c;
   c.name = fmt::format("cp.async.bulk.tensor.{}.{}d.{}{}{}", what, s.rank, ptx::name(s.type), name(s.swizzle), suffix);
-  c.family = "async", c.items_per_block = 1;
+  c.family = "async";
+  c.items_per_block = 1;
   return c;
 }
 
@@ -138,7 +146,8 @@ Case tensor_case(const Shape& s, const char* what, const std::string& suffix) {
 void add_load(std::vector<Case>& all, const Shape& s, Reach reach, const std::string& suffix = "") {
   Case c = tensor_case(s, "load", suffix);
   const uint32_t data = s.item_bytes(), pitch = data + coordinate_bytes;
-  c.in_bytes = pitch, c.out_bytes = s.box_bytes();
+  c.in_bytes = pitch;
+  c.out_bytes = s.box_bytes();
   c.map_in = [=](uint64_t address, uint32_t items) { return s.map(address, items, pitch); };
   c.fill = [=](Rng& rng, size_t index, uint8_t* in) {
     random_bytes(rng, in, data);
@@ -183,7 +192,8 @@ void add_load(std::vector<Case>& all, const Shape& s, Reach reach, const std::st
 void add_store(std::vector<Case>& all, const Shape& s, Reach reach, const std::string& suffix = "") {
   Case c = tensor_case(s, "store", suffix);
   const uint32_t bytes = s.box_bytes(), in_pitch = bytes + coordinate_bytes, out_pitch = s.item_bytes();
-  c.in_bytes = in_pitch, c.out_bytes = out_pitch;
+  c.in_bytes = in_pitch;
+  c.out_bytes = out_pitch;
   c.map_out = [=](uint64_t address, uint32_t items) { return s.map(address, items, out_pitch); };
   c.fill = [=](Rng& rng, size_t index, uint8_t* in) {
     random_bytes(rng, in, bytes);

@@ -98,7 +98,8 @@ void shuffles(std::vector<Case>& all, const char* type) {
                                    [=](const uint32_t* in, uint32_t* out) {
                                      for (uint32_t l = 0; l < 32; ++l) {
                                        const From f = shuffled_from(mode, l, in[2 * l + 1], width);
-                                       out[2 * l] = in[2 * f.lane], out[2 * l + 1] = f.in_range;
+                                       out[2 * l] = in[2 * f.lane];
+                                       out[2 * l + 1] = f.in_range;
                                      }
                                    },
                                .fill = fill_shuffle}));
@@ -171,7 +172,8 @@ void fill_matches(Rng& rng, size_t index, uint32_t* in) {
   for (uint32_t l = 0; l < 32; ++l) {
     // the halves differ apart: in the low word, the high word or both
     const uint64_t v = base ^ (rng() % kinds) << (index % 3 == 0 ? 0 : index % 3 == 1 ? 32 : 28);
-    in[2 * l] = uint32_t(v), in[2 * l + 1] = uint32_t(v >> 32);
+    in[2 * l] = uint32_t(v);
+    in[2 * l + 1] = uint32_t(v >> 32);
   }
 }
 template <class T>
@@ -215,7 +217,10 @@ void match_cases(std::vector<Case>& all, const char* type) {
                                  bool same = true;
                                  for (uint32_t l = 1; l < 32; ++l)
                                    same = same && matched<T>(in, l) == matched<T>(in, 0);
-                                 for (uint32_t l = 0; l < 32; ++l) out[2 * l] = same ? ~0u : 0, out[2 * l + 1] = same;
+                                 for (uint32_t l = 0; l < 32; ++l) {
+                                   out[2 * l] = same ? ~0u : 0;
+                                   out[2 * l + 1] = same;
+                                 }
                                },
                            .fill = fill_matches}));
 }

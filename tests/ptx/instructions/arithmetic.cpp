@@ -128,7 +128,11 @@ void flushed(Probes& all) {
       [](Stage& s) { sin_approx(s.value<float>()); },
       [](Stage& s) { cos_approx(s.value<float>()); },
   };
-  for (const Probe& p : plain) all.push_back([p](Stage& s) { p(s), s.last().ftz = true; });
+  for (const Probe& p : plain)
+    all.push_back([p](Stage& s) {
+      p(s);
+      s.last().ftz = true;
+    });
 }
 
 void comparisons(Probes& all) {

@@ -18,7 +18,10 @@ void barriers(Probes& all) {
   all.push_back([](Stage& s) { bar(s).invalidate(); });
   all.push_back([](Stage& s) { bar(s).arrive(); });
   all.push_back([](Stage& s) { bar(s).arrive(s.value<uint32_t>()); });
-  all.push_back([](Stage& s) { bar(s).arrive(), s.last().dst = {s.reg(Type::u64)}; });
+  all.push_back([](Stage& s) {
+    bar(s).arrive();
+    s.last().dst = {s.reg(Type::u64)};
+  });
   all.push_back([](Stage& s) { bar(s).expect_bytes(s.value<uint32_t>()); });
   all.push_back([](Stage& s) { bar(s).arrive_expect_bytes(s.value<uint32_t>()); });
   all.push_back([](Stage& s) { bar(s).arrive_after_copies(true); });
@@ -67,7 +70,10 @@ void add_async(Probes& all) {
   cp_async<8>(all);
   cp_async<16>(all);
   // 16 bytes through L1, which the builder does not choose
-  all.push_back([](Stage& s) { copy_async<16>(s.shared_at<float>(), s.global<float>()), s.last().through_l1 = true; });
+  all.push_back([](Stage& s) {
+    copy_async<16>(s.shared_at<float>(), s.global<float>());
+    s.last().through_l1 = true;
+  });
   all.push_back([](Stage& s) { copy_commit(s); });
   all.push_back([](Stage& s) { copy_wait(s, 3); });
   barriers(all);
