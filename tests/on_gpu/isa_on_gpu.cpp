@@ -170,7 +170,8 @@ Result run_case(gpu::Library& library, const Case& c, const Options& options, st
       }
     }
     const auto difference = ptx::cases::compare(c, in, got, want, r.items);
-    r.mismatches = difference.mismatches, r.why = difference.first;
+    r.mismatches = difference.mismatches;
+    r.why = difference.first;
     measure(c, got, want, r);
     r.state = r.mismatches ? Result::State::failed : Result::State::done;
   } catch (const cuda::DriverError& e) {

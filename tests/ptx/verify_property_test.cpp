@@ -218,10 +218,13 @@ TEST(VerifyProperty, BrokenKernelsAreJudgedNotCrashed) {
             {.kind = Operand::Kind(upto(4)), .type = Type(upto(16)), .reg = upto(1000), .bits = rng()});
         break;
       case 5:
-        i.vec = uint8_t(upto(256)), i.offset = int64_t(rng()) << upto(32);
+        i.vec = uint8_t(upto(256));
+        i.offset = int64_t(rng()) << upto(32);
         break;
       case 6:
-        i.space = Space(upto(5)), i.order = Order(upto(7)), i.scope = Scope(upto(5));
+        i.space = Space(upto(5));
+        i.order = Order(upto(7));
+        i.scope = Scope(upto(5));
         break;
       case 7:
         for (Operand& o : operands()) o.reg = upto(k.regs.size() + 10);

@@ -22,16 +22,20 @@ void shuffle(Warp& w, const Step& s) {
     bool ok = false;
     switch (s.inst->shuffle) {
       case ShuffleMode::xor_:
-        from = int32_t(lane ^ n), ok = from <= int32_t(bound);
+        from = int32_t(lane ^ n);
+        ok = from <= int32_t(bound);
         break;
       case ShuffleMode::idx:
-        from = int32_t((lane & segment) | (n & ~segment)), ok = from <= int32_t(bound);
+        from = int32_t((lane & segment) | (n & ~segment));
+        ok = from <= int32_t(bound);
         break;
       case ShuffleMode::up:
-        from = int32_t(lane) - int32_t(n), ok = from >= int32_t(bound);
+        from = int32_t(lane) - int32_t(n);
+        ok = from >= int32_t(bound);
         break;
       case ShuffleMode::down:
-        from = int32_t(lane + n), ok = from <= int32_t(bound);
+        from = int32_t(lane + n);
+        ok = from <= int32_t(bound);
         break;
     }
     value[lane] = v[ok ? uint32_t(from) : lane];

@@ -27,16 +27,20 @@ From shuffled_from(ShuffleMode mode, uint32_t lane, uint32_t b, uint32_t width) 
   bool ok = false;
   switch (mode) {
     case ShuffleMode::up:
-      j = int(lane) - int(b), ok = j >= first;
+      j = int(lane) - int(b);
+      ok = j >= first;
       break;
     case ShuffleMode::down:
-      j = int(lane + b), ok = j <= last;
+      j = int(lane + b);
+      ok = j <= last;
       break;
     case ShuffleMode::xor_:
-      j = int(lane ^ b), ok = j <= last;
+      j = int(lane ^ b);
+      ok = j <= last;
       break;
     case ShuffleMode::idx:
-      j = first + int(b % width), ok = true;
+      j = first + int(b % width);
+      ok = true;
       break;
   }
   return {uint32_t(ok ? j : int(lane)), ok};
