@@ -101,7 +101,7 @@ void Phases::product(const Weights& w, const Weights* second, const In& in, cons
   if (attention) what.halves = attention->model->rope.style == model::Rope::Style::halves, what.cache = !q8();
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
   // vectors that are not aligned are done one by one
-  const uint32_t most = in.stride % 8 ? 1 : kernels::product_most_columns(what, cols);
+  const uint32_t most = in.stride % 8 ? 1 : kernels::product_max_columns(what, cols);
   if (most == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
   const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
   for (uint32_t first = 0; first < rows; first += what.columns) {

@@ -14,7 +14,7 @@ using namespace ptx;
 
 namespace {
 
-// A lane's share of a row of up to `largest` values; what lies behind the row's end is 0.
+// A lane's share of a row of up to `largest` values; values past the end of the row are 0.
 struct LaneShare {
   Code& k;
   uint32_t pieces, vec, kv;
@@ -34,8 +34,8 @@ struct LaneShare {
     }
     return values;
   }
-  // The same of row `row` of the cache, in two steps: what the loads bring (q8: four bytes, then their scale), and the
-  // values in it.
+  // The same for row `row` of the cache, in two steps: first the loaded words (q8: four bytes, then their scale), then
+  // the values decoded from them.
   std::vector<U32> load_words(Global<f16> cache, Global<f16> scales, U64 row, U32 size) const {
     std::vector<U32> words;
     const U64 before = row * widen(size);
@@ -91,7 +91,7 @@ Kernel AnyAttention::build() const {
   const LaneShare share{.k = k, .pieces = per_lane / vec, .vec = vec, .kv = kv, .lane = k.lane()};
   const U32 kv_head = head / (heads / k.arg(&Args::kv_heads));
 
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row));
     const U32 end = select(position < no_position, position + 1u, 0u), window = k.arg(&Args::window);
@@ -105,7 +105,7 @@ Kernel AnyAttention::build() const {
     k.loop(first + k.warp() * unroll, end, warps * unroll, [&](U32 from) {
       std::vector<std::vector<U32>> keys, values;
       for (uint32_t u = 0; u < unroll; ++u) {
-        const U64 at = pages.row(min(from + u, end - 1u), kv_head);  // behind the end: the last row, with weight 0
+        const U64 at = pages.row(min(from + u, end - 1u), kv_head);  // past the end: the last row, with weight 0
         keys.push_back(share.load_words(k.arg(&Args::k).as<heddle::f16>(), k.arg(&Args::k_scale), at, size));
         values.push_back(share.load_words(k.arg(&Args::v).as<heddle::f16>(), k.arg(&Args::v_scale), at, value_size));
       }
@@ -120,7 +120,7 @@ Kernel AnyAttention::build() const {
       for (uint32_t u = 0; u < unroll; ++u) softmax.add(weights[u], share.values(values[u]));
     });
 
-    // every warp leaves its softmax, and each thread merges them for one value at a time
+    // every warp stores its softmax, and each thread merges them for one value at a time
     const uint32_t part_size = largest + 2;
     const auto parts = k.shared<float>(warps * part_size), mine = parts + k.warp() * part_size;
     for (uint32_t i = 0; i < per_lane; ++i) store(mine + (share.index(i / vec) + i % vec), softmax.acc[i].get());

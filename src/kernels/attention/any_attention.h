@@ -1,4 +1,4 @@
-// Attention of any shape, for what the fast kernels do not take.
+// Attention of any shape, for models that the fast kernels do not support.
 #pragma once
 #include <compare>
 
@@ -15,7 +15,7 @@ struct AnyAttention {
   static constexpr std::string_view name = "any_attention",
                                     summary = "attention of rows at their positions, heads of any size, paged cache",
                                     lowest_target = "sm_75";
-  // A window of 0 is none; softcap is read with the field of that name.
+  // window = 0: no window. softcap is read with the field of that name.
   struct Args : AttentionArgs {
     ptx::DevicePtr<uint32_t> positions, sequences;  // (rows)
     uint32_t rows;

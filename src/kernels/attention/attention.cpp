@@ -13,7 +13,7 @@ using namespace ptx;
 
 namespace {
 
-// How a warp shares out positions and the values of a row.
+// How the lanes of a warp divide positions and the values of a row.
 struct Lanes {
   uint32_t bytes;   // of an element
   uint32_t lanes;   // per position: a power of two
@@ -43,7 +43,7 @@ std::vector<F32> load_row(Global<float> row, const Lanes& lanes, U32 member) {
   return values;
 }
 
-// The same of the cache, in two steps: what the loads bring, and the values in it.
+// The same for a row of the cache, in two steps: the loaded words, then the values decoded from them.
 struct CacheRow {
   std::vector<U32> words;
   bool half;
@@ -69,7 +69,7 @@ struct CacheRow {
   }
 };
 
-// Every warp leaves its softmax in shared memory, and then each thread merges them for one value of the row at a time.
+// Every warp stores its softmax in shared memory, then each thread merges them for one value of the row at a time.
 void merge_warps(Code& k, const OnlineSoftmax& mine, const Lanes& lanes, uint32_t head_dim, auto&& result) {
   const uint32_t row = head_dim + 2;
   auto parts = k.shared<float>(k.warps() * row);
@@ -104,7 +104,7 @@ Kernel Attention::build() const {
   const Lanes lanes(head_dim, kv);
   U32 head = k.block_id(), sequence = k.block_y(), heads = k.arg(&Args::heads);
 
-  // without sequences too: the kernels after this one count on it having waited
+  // without sequences too: the next kernel relies on all blocks having waited
   auto without = [&] { chain_wait(k, chained); };
   auto attend = [&] {
     // positions first ... end - 1 are this block's
@@ -115,7 +115,7 @@ Kernel Attention::build() const {
     if (window) first = end - min(end, k.arg(&Args::window));
     if (split) {
       U32 blocks = k.arg(&Args::chunks), positions = end - first;
-      U32 share = max(k.arg(&Args::chunk), (positions + (blocks - 1u)) / blocks);  // nothing is left over
+      U32 share = max(k.arg(&Args::chunk), (positions + (blocks - 1u)) / blocks);  // the blocks cover all positions
       U64 from = mul_wide(k.block_z(), share);
       U32 skipped = to<uint32_t>(min(from, widen(positions)));
       first = first + skipped;
@@ -140,7 +140,7 @@ Kernel Attention::build() const {
       for (uint32_t u = 0; u < lanes.unroll; ++u) {
         U32 mine = position + (u * lanes.groups() + group);
         valid.push_back(mine < end);
-        U64 offset = cache.offset(min(mine, end - 1u));  // behind the end: the last row, with weight 0
+        U64 offset = cache.offset(min(mine, end - 1u));  // past the end: the last row, with weight 0
         keys.emplace_back(cached_k + offset, lanes);
         values.emplace_back(cached_v + offset, lanes);
       }

@@ -7,7 +7,7 @@
 namespace heddle::kernels {
 
 inline Allowed head_dims() { return one_of({32, 64, 80, 96, 112, 128, 160, 192, 256}); }
-// Where a kernel finds how many positions a sequence has.
+// Where a kernel finds the number of positions of a sequence.
 enum Length : uint32_t { length_direct, length_indirect };
 inline Allowed length_sources() { return named({"direct", "indirect"}); }
 
@@ -39,8 +39,7 @@ struct Attention {
                       F{"chained", &Attention::chained, yes_or_no()});
   }
 
-  // A row of `partial`: the accumulator, the largest score in base 2, the sum of weights, two floats to the next 16
-  // bytes.
+  // A row of `partial`: the accumulator, the largest score in base 2, the sum of weights, and 8 bytes of padding.
   static constexpr uint32_t partial_row(uint32_t head_dim) { return head_dim + 4; }
 
   ptx::Kernel build() const;
@@ -48,7 +47,7 @@ struct Attention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// out = what the parts of a split Attention amount to, one block per sequence and head.
+// out = the merged partial results of a split Attention, one block per sequence and head.
 struct FlashDecodingReduce {
   static constexpr std::string_view name = "flash_decoding_reduce",
                                     summary = "merges the partial results of flash_decoding_chunk",

@@ -17,12 +17,12 @@ Kernel CausalSoftmax::build() const {
   U32 mine = row_per == block ? k.thread() : k.lane();
   const uint32_t step = row_per == block ? warps * 32 : 32;
   U32 queries = k.arg(&Args::queries), keys = k.arg(&Args::keys);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     S64 position = to<int64_t>(k.arg(&Args::offset)) + to<int64_t>(row % queries);
     U32 seen = to<uint32_t>(min(max(position + int64_t(1), int64_t(0)), to<int64_t>(keys)));
     U32 window = k.arg(&Args::window);
-    // counted from the position, which may lie behind the last key
+    // counted from the position, which may lie past the last key
     S64 start = select(window == 0u, k.constant(int64_t(0)), position + int64_t(1) - to<int64_t>(window));
     U32 first = to<uint32_t>(min(max(start, int64_t(0)), to<int64_t>(seen)));
 
@@ -37,7 +37,7 @@ Kernel CausalSoftmax::build() const {
     MaxAndSum all(k);
     k.loop(first + mine, seen, step, [&](U32 i) { all.add(score(i)); });
     const MaxAndSum::Result result = row_per == block ? all.over_block(k) : all.over_warp();
-    F32 part = select(result.sum > 0.0f, rcp(result.sum), 0.0f);  // seeing nothing: zeros
+    F32 part = select(result.sum > 0.0f, rcp(result.sum), 0.0f);  // a row that sees no keys becomes zeros
     k.loop(mine, first, step, [&](U32 i) { store(y + i, 0.0f); });
     k.loop(first + mine, seen, step, [&](U32 i) { store(y + i, exp(score(i) - result.max) * part); });
     k.loop(seen + mine, keys, step, [&](U32 i) { store(y + i, 0.0f); });

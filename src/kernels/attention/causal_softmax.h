@@ -17,7 +17,7 @@ struct CausalSoftmax {
     ptx::DevicePtr<float> y, x;    // (rows, keys)
     uint32_t rows, queries, keys;  // rows: a multiple of queries
     int32_t offset;                // position of query 0, that is the keys before it
-    uint32_t window;               // keys seen at most; 0: all
+    uint32_t window;               // a row sees the last `window` keys; 0: all
     float scale;                   // of the scores
     float cap;                     // capped: cap * tanh(scale * score / cap) instead of scale * score
   };

@@ -1,5 +1,5 @@
-// Attention by a cluster of blocks: how the positions are shared out, how the parts of a block follow each other, and
-// which shape to take. One warp fetches K and V (cluster_fetch.cpp), the others compute (cluster_compute.cpp), and all
+// Attention by a cluster of blocks: how the positions are divided, in which order a block works, and which shape to
+// choose. One warp fetches K and V (cluster_fetch.cpp), the others compute (cluster_compute.cpp), and all
 // merge (cluster_merge.cpp).
 #include "kernels/attention/cluster_attention.h"
 
@@ -17,8 +17,8 @@ namespace {
 
 using ClusterArgs = ClusterAttention::Args;
 
-// This block's positions: begin (a multiple of 16) to end, less those before first. Shares are equal to 16 positions,
-// so that a piece lies in one page.
+// This block's positions: begin (a multiple of 16) to end, without those before `first`. Shares are multiples of 16
+// positions and differ by 16 or less, so that a piece lies in one page.
 void share_positions(ClusterBlock& b) {
   auto& k = b.k;
   b.length = k.arg(&ClusterArgs::length);
@@ -31,7 +31,7 @@ void share_positions(ClusterBlock& b) {
   U32 before = block * share + min(block, rest);  // the first `rest` blocks have one unit more
   b.begin = start + before * 16u;
   b.end = min(start + (before + share + select(block < rest, k.constant(1u), k.constant(0u))) * 16u, b.length);
-  // an empty share lies at the end, and its begin may be behind it
+  // an empty share lies at the end, and its begin may be past it
   U32 count = select(b.end > b.begin, b.end - b.begin, 0u);
   b.stage_count = (count + (b.positions() - 1)) / b.positions();
   b.newest_early = b.end == b.length && count > 0u && b.stage_count <= b.s.stages;
@@ -81,7 +81,7 @@ Kernel ClusterAttention::build() const {
   check_fields(*this);
   if (warps * 2 > rows)
     throw Error("{}: {} warps, but a stage of {} rows per piece gives work to {}", name, warps, rows, rows / 2);
-  // 9 warps leave 168 registers each, and the sums of a row of 192 take 96 of them, q 48
+  // 9 warps leave 168 registers each, of which the sums of a row of 192 take 96 and q 48
   if (kv == kv_q8 && (layout != kv_paged || head_dim % 32 || rows * head_dim % 256))
     throw Error(
         "{}: a q8 cache is in pages, its heads are multiples of 32, and rows * head_dim is one of 256; found {}", name,
@@ -91,7 +91,7 @@ Kernel ClusterAttention::build() const {
   ClusterBlock b(*this);
   chain_start(b.k, chained);
   b.sequence = splits > 1 ? b.k.special(Special::clusterid_y) : b.k.block_y();
-  // without a sequence too: the kernels after this one count on it having waited
+  // without a sequence too: the next kernel relies on all blocks having waited
   b.k.when_else(
       b.sequence < b.k.arg(&ClusterArgs::sequences), [&] { attend_sequence(b); }, [&] { chain_wait(b.k, chained); });
   return b.k.finish();
@@ -119,22 +119,22 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
 }
 
 ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
-  // Many sequences fill the SMs with small clusters.
+  // Many sequences fill the SMs even with small clusters.
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
-  if (length <= 128 * spec.splits) {  // what little there is to fetch starts soonest next to the blocks before
+  if (length <= 128 * spec.splits) {  // small blocks start while the kernel before still runs
     spec.rows = 4;
     spec.stages = 4;
     spec.warps = 2;
     return {spec, 1};
   }
-  // The GPU holds a block of this size on every SM, but only if clusters are small: one of 8 or 16 wants so many free
-  // SMs of one GPC, and some are left over. Merging pairs through memory costs less than leaving SMs idle.
+  // A block of this size fits on every SM, but only if clusters are small: one of 8 or 16 blocks needs that many free
+  // SMs in one GPC, and some SMs stay idle. Merging pairs of clusters through memory costs less than idle SMs.
   spec.splits = std::min(spec.splits, 2u);
   const uint32_t clusters = std::max(1u, sms / (pairs * spec.splits));
   spec.merge = clusters > 1;
-  // Where sequences fill the SMs, one may be much longer than the others: it must not be left to one block.
+  // Where sequences fill the SMs, one may be much longer than the others: it must not be the work of one block.
   if (clusters == 1 && length > 1024) spec.splits = length > 8192 ? 8 : 4;
   // Three stages keep the memory busy, and leave room for the blocks of the kernels before and after.
   spec.rows = 8;

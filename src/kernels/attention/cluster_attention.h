@@ -6,9 +6,9 @@
 namespace heddle::kernels {
 
 // The same as Attention for a cache of f16, or of q8 (in pages; heads of a multiple of 32). All query heads of a kv
-// head (at most 8) are done at once, so the cache is read once. Where one cluster per sequence and kv head would leave
-// SMs idle, several share it (merge): the last of their blocks to finish merges what the others left in memory, and
-// leaves the counters as it found them.
+// head (8 or fewer) are computed at once, so that the cache is read once. Where one cluster per sequence and kv head
+// would leave SMs idle, several share the work (merge): the last of their blocks to finish merges the partial results
+// that the others left in memory, and resets the counters.
 struct ClusterAttention {
   static constexpr std::string_view name = "cluster_attention",
                                     summary = "attention of one token per sequence, positions shared by a cluster",
@@ -29,15 +29,15 @@ struct ClusterAttention {
   uint32_t splits = 16;  // blocks per cluster; 16 must be allowed at launch (non-portable)
   uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
   uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
-  uint32_t warps = 4;    // that compute, at most rows / 2; one more fetches
+  uint32_t warps = 4;    // that compute, up to rows / 2; one more fetches
   uint32_t merge = 0;    // several clusters per sequence and kv head
-  uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any mix: sequence_of says whose
+  uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
   uint32_t window = 0, softcap = 0;
-  // In a chain only the last position is new: all others are fetched before the kernels before this one have ended,
-  // unless they are `fresh`. Lengths and table must not change within the chain.
+  // In a chain only the last position is new: all others are fetched before the preceding kernels have ended, unless
+  // `fresh` is set. Lengths and table must not change within the chain.
   uint32_t chained = 0;
   uint32_t fresh = 0;  // any position may be new
-  uint32_t ahead = 0;  // stages behind those of the ring that are brought to L2 before the wait
+  uint32_t ahead = 0;  // stages after those of the ring that are prefetched to L2 before the wait
   auto operator<=>(const ClusterAttention&) const = default;
   static auto fields() {
     using S = ClusterAttention;
@@ -52,12 +52,12 @@ struct ClusterAttention {
                       F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
   }
 
-  // Shared memory of a stage: 8 pieces of K, 8 of V, and the same of their scales.
+  // Shared memory of a stage: 8 pieces of K, 8 of V, and as many of their scales.
   uint32_t row_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
   uint32_t piece_bytes() const { return rows * row_bytes() + 16; }
   uint32_t scale_bytes() const { return kv == kv_q8 ? rows * head_dim / 16 + 16 : 0; }  // of a piece
   uint32_t stage_bytes() const { return 2 * 8 * (piece_bytes() + scale_bytes()); }
-  // Values of `partial` and `arrived` for so many sequences, kv heads and clusters of each.
+  // Values of `partial` and `arrived` for these numbers of sequences, kv heads and clusters of each.
   size_t partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const;
   size_t arrived_count(uint32_t sequences, uint32_t kv_heads) const { return size_t(sequences) * kv_heads * splits; }
 
@@ -66,14 +66,14 @@ struct ClusterAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// What to launch for sequences of about `length` positions on a GPU of so many SMs, with 227 KB of shared memory each:
-// a starting point for tuning. Layout, length, window, softcap and chained are the caller's to set.
+// A spec for sequences of about `length` positions on a GPU of `sms` SMs with 227 KB of shared memory each: a starting
+// point for tuning. The caller sets layout, length, window, softcap and chained.
 struct ClusterChoice {
   ClusterAttention spec;
   uint32_t clusters;
 };
 ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
-// The same for all lengths and any company, so that a row's result follows from its own sequence alone.
+// The same spec for all lengths and batch sizes, so that a row's result depends on its own sequence alone.
 ClusterChoice steady_cluster_choice(uint32_t head_dim);
 // The same shape for a q8 cache: as many bytes in flight, in more stages.
 ClusterAttention as_q8(ClusterAttention spec);

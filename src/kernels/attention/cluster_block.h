@@ -1,11 +1,11 @@
-// What the parts of cluster_attention share: the block's share of the positions, its shared memory, and the order in
-// which the parts run. cluster_attention.cpp puts them together.
+// What the files of cluster_attention have in common: a block's positions, its shared memory, and the functions that
+// cluster_attention.cpp calls in turn.
 //
 // A stage of the ring is 8 pieces of `rows` neighbouring positions, one bulk copy each. Bulk copies cannot swizzle, but
 // a piece is 16 bytes longer than its rows, so that the same row of all 8 pieces lies in different banks: those 8
 // positions are the 8 x 8 matrices that ldmatrix takes ("tile" below), free of conflicts. Which position is which
-// column of a product does not matter as long as K and V agree. The scales of a q8 cache lie behind the pieces, for all
-// rows of a piece whether they count or not.
+// column of a product does not matter as long as K and V agree. The scales of a q8 cache follow the pieces, for all
+// rows of a piece, in use or not.
 #pragma once
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/kv_q8.h"
@@ -28,9 +28,9 @@ struct ClusterBlock {
   uint32_t positions() const { return 8 * s.rows; }       // of a stage
   uint32_t dim_tiles() const { return s.head_dim / 8; }
   uint32_t parts() const { return s.splits * s.warps; }  // partial results that are merged at the end
-  // 8 values of the output are one block's to finish, and then the next 8 the next block's.
+  // Blocks take turns at finishing 8 values of the output each.
   uint32_t tiles_here() const { return items_per_head(s) / 2; }
-  // How many times 4 values of a head a block finishes at most: its tiles have 8.
+  // The largest number of groups of 4 values of a head that a block finishes: a tile has 8 values.
   static uint32_t items_per_head(const ClusterAttention& s) { return (s.head_dim / 8 + s.splits - 1) / s.splits * 2; }
 
   static constexpr uint32_t part_row = 72;  // 8 heads x 8 values, and 8 floats to keep the parts in different banks
@@ -40,22 +40,21 @@ struct ClusterBlock {
   ptx::U32 sequence, rank, cluster, group, kv_head;  // group: query heads per kv head
   ptx::U32 length, first;                            // of the sequence; first position inside the window
   ptx::U32 begin, end, stage_count;                  // this block's positions, from a multiple of 16 on
-  ptx::Pred newest_early;                            // the newest position is this block's, in a stage fetched early
+  ptx::Pred newest_early;                            // the newest position is in an early stage of this block
   ptx::Shared<uint8_t> ring;                         // (stages, K and V, 8, piece()), and scales
   ptx::Shared<uint64_t> full, free;                  // (stages) of mbarriers
   ptx::Shared<float> states;                         // (parts, 8 heads, maximum and sum)
   ptx::Shared<float> values;                         // (tiles_here(), parts, part_row)
 };
 
-// Sums of weight times V: 16 rows of which 0 to 7 are the query heads, 8 to 15 what the rounding of weights to f16
-// lost.
+// Sums of weight times V: rows 0 to 7 are the query heads, rows 8 to 15 the rounding errors of the weights in f16.
 using ClusterSums = std::vector<ptx::Acc<float, 16, 8>>;
 
 // The fetching warp: brings K and V of all positions through the ring (cluster_fetch.cpp).
 void cluster_fetch(ClusterBlock& block);
 // The computing warps: scores, weights and sums over all stages (cluster_compute.cpp).
 void cluster_compute(ClusterBlock& block, OnlineSoftmax& softmax, ClusterSums& sums);
-// A warp's partial results to the blocks that finish them, and the merge of all parts (cluster_merge.cpp).
+// Sends a warp's partial results to the blocks that finish them, and merges them (cluster_merge.cpp).
 void cluster_hand_over(ClusterBlock& block, OnlineSoftmax& softmax, const ClusterSums& sums);
 void cluster_finish(ClusterBlock& block);
 

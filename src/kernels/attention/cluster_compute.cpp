@@ -1,6 +1,6 @@
 // The computing warps of cluster_attention. The matrix products have 16 rows: rows 0 to 7 are the query heads rounded
-// to f16, rows 8 to 15 what the rounding lost, so that a score is nearly as exact as in f32 at no cost; weights
-// likewise. A q8 cache comes as int8 and becomes f16 in registers, see kv_q8.h.
+// to f16, rows 8 to 15 the rounding errors, so that a score is nearly as exact as in f32 at no cost; weights likewise.
+// A q8 cache is read as int8 and becomes f16 in registers, see kv_q8.h.
 #include "kernels/attention/cluster_block.h"
 #include "kernels/spec/chain.h"
 
@@ -12,10 +12,10 @@ namespace {
 
 using ClusterArgs = ClusterAttention::Args;
 
-// Weights are 2^14 times too large, their sum too: the smallest that count are then no subnormal halves.
+// Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
 constexpr float weight_bias = 14;
 
-// Two f32 values as the matrix unit takes them: rounded, and the rest.
+// Two f32 values as operands of the matrix unit: rounded to f16, and the rounding error.
 struct Halves {
   U32 high, low;
   Halves(F32 a, F32 b) {
@@ -42,7 +42,7 @@ class ClusterCompute {
 
  private:
   using Q = std::vector<Left>;
-  using Sums = std::vector<Acc<float, 16, 8>>;  // of tile 0 and tile 1, and the same again
+  using Sums = std::vector<Acc<float, 16, 8>>;  // tile 0 and tile 1, two sums each
 
   // Row lane / 4 of the left operand, for every 16 values of the head dimension.
   Global<float> q_row() {
@@ -70,7 +70,7 @@ class ClusterCompute {
     U32 lane = k_.lane();
     const Score score = s_.softcap ? Score(k_.arg(&ClusterArgs::scale), k_.arg(&ClusterArgs::softcap))
                                    : Score(k_.arg(&ClusterArgs::scale));
-    // what this lane names for ldmatrix: row lane % 8 of matrix lane / 8
+    // the address that this lane gives to ldmatrix: row lane % 8 of matrix lane / 8
     U32 in_piece = lane % 8u * b_.piece(), odd = lane / 8u % 2u, upper = lane / 16u;
     U32 k_at = in_piece + upper * b_.row_bytes() + odd * 16u;                   // matrices: tile 0, 0, 1, 1
     U32 v_at = in_piece + odd * b_.row_bytes() + upper * 16u + 8 * b_.piece();  // matrices: tile 0, 1, 0, 1
@@ -152,7 +152,7 @@ class ClusterCompute {
       std::array<F16, 4> own;
       for (uint32_t j = 0; j < 4; ++j) {
         words[j] = load(values.offset(j % 2 * b_.piece() + j / 2 * b_.row_bytes() + block * 32).as<uint32_t>());
-        own[j] = select(counts[j], scale[j][block], zero);  // a row without a position may have any scale
+        own[j] = select(counts[j], scale[j][block], zero);  // the scale of a padding row is undefined
       }
       const auto regs = KvQ8Operands::values(words, {pack<f16x2>(own[0], own[1]), pack<f16x2>(own[2], own[3])});
       for (uint32_t j = 0; j < 4; ++j) mma(out_[block * 4 + j], weights, Right{regs[j]});

@@ -37,8 +37,8 @@ class ClusterFetch {
 
  private:
   // Stages from ... to - 1: lanes 0 to 7 take a piece of K each, lanes 8 to 15 of V, the others of their scales. With
-  // `early` the sequence's newest position is left out (with the scales of its piece), and so is the arrival at the
-  // barrier of its stage.
+  // `early` the sequence's newest position is skipped, with the scales of its piece and the arrival at the barrier of
+  // its stage.
   void fetch(U32 from, U32 to, bool early) {
     U32 lane = k_.lane(), mine = (lane & 7u) * s_.rows;
     Pred is_k = (lane & 8u) == 0u;
@@ -51,7 +51,7 @@ class ClusterFetch {
       if (!early) k_.when(turn > 0u, [&] { free.wait(k_, (turn - 1u) & 1u); });
       U32 start = b_.begin + i * b_.positions();
       auto keys = b_.ring + slot * s_.stage_bytes();
-      // rows low ... high - 1 of the stage exist, those from `stop` come later
+      // rows low to high - 1 of the stage have positions; those from `stop` on are fetched later
       U32 high = min(b_.end - start, b_.positions()), stop = early ? min(end - start, b_.positions()) : high;
       U32 low = s_.window ? select(b_.first > start, min(b_.first - start, b_.positions()), 0u) : k_.constant(0u);
       U32 here = max(mine, low), last = min(mine + s_.rows, stop);
@@ -81,9 +81,9 @@ class ClusterFetch {
       k_.when(partial, [&] {
         clear(keys, high, k_.constant(b_.positions()));
         if (s_.window) clear(keys, k_.constant(0u), low);
-        fence_async_shared(k_);  // the next copy to this place comes after these writes
+        fence_async_shared(k_);  // orders these writes before the next copy to the same place
       });
-      // Every lane arrives for what it wrote, and lane 0 says how many bytes the copies bring.
+      // Every lane arrives for its own writes, and lane 0 expects the bytes of the copies.
       auto arrive = [&] {
         k_.when_else(
             lane == 0u, [&] { full.arrive_expect_bytes(bytes); }, [&] { full.arrive(); });
@@ -93,8 +93,8 @@ class ClusterFetch {
     });
   }
 
-  // Rows of a stage without a position become 0: their weight is 0, but 0 times what lies there may be a NaN. So do the
-  // scales of pieces in which no row has a position.
+  // Padding rows of a stage become 0: their weight is 0, but 0 times leftover bytes may be NaN. So do the scales of
+  // pieces that are all padding.
   void clear(Shared<uint8_t> keys, U32 begin, U32 past) {
     auto zeros = [&](U32 from, U32 to, uint32_t words, uint32_t to_v, auto&& at) {
       k_.loop(from * words + k_.lane(), to * words, 32u, [&](U32 j) {
@@ -110,7 +110,7 @@ class ClusterFetch {
             [&](U32 of_piece) { return of_piece * s_.scale_bytes() + b_.scales_at(); });
   }
 
-  // What will be fetched first after the wait.
+  // Prefetches to L2 what will be fetched first after the wait.
   void bring_to_l2(U32 from) {
     U32 to = min(from + s_.ahead, b_.stage_count);
     const uint32_t lines = (b_.row_bytes() + 127) / 128;
@@ -124,7 +124,7 @@ class ClusterFetch {
 
   // Where a row of a stage begins, from the start of its keys.
   U32 row_at(U32 row) { return row / s_.rows * b_.piece() + row % s_.rows * b_.row_bytes(); }
-  // Of the kv head, as KvCache::k() and v() are.
+  // The scales of the kv head, addressed as in KvCache::k() and v().
   U64 scales_of(Pred is_k) {
     U64 before = (cache_.k().base - k_.arg(&ClusterArgs::k).base) >> 4u;
     return select(is_k, k_.arg(&ClusterArgs::k_scale).base, k_.arg(&ClusterArgs::v_scale).base) + before;

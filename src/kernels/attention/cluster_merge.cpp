@@ -1,5 +1,5 @@
-// The end of cluster_attention: the partial results of all warps of all blocks of a cluster are merged in distributed
-// shared memory, and those of several clusters in global memory by whichever block comes last.
+// The end of cluster_attention: the partial results of all warps in a cluster are merged in distributed shared memory,
+// and those of several clusters in global memory by the last block to finish.
 #include <algorithm>
 
 #include "kernels/attention/cluster_block.h"
@@ -17,7 +17,7 @@ class ClusterMerge {
   explicit ClusterMerge(ClusterBlock& block)
       : b_(block), k_(block.k), s_(block.s), per_head_(ClusterBlock::items_per_head(block.s)) {}
 
-  // Values go to the block that finishes them, maximum and sum to all.
+  // Values go to the block that finishes them, maximum and sum to all blocks.
   void hand_over(OnlineSoftmax& softmax, const ClusterSums& out) {
     U32 lane = k_.lane(), head = lane / 4u, column = lane % 4u * 2u;
     U32 part = b_.rank * s_.warps + k_.warp();
@@ -60,13 +60,13 @@ class ClusterMerge {
       put(p);
   }
 
-  // f(item, head, group of 4 values, real) for all items; lanes that have none take the last and are not `real`.
+  // f(item, head, group of 4 values, real) for all items; lanes without an item take the last one, with real = false.
   void each_item(auto&& f) {
     k_.loop(0u, count_, k_.threads() / sharers_, [&](U32 base) {
       U32 item = base + k_.thread() / sharers_, mine = min(item, count_ - 1u);
       U32 head = mine / per_head_, quad = mine % per_head_;
       Pred real = item < count_ && member_ == 0u;
-      if (b_.dim_tiles() % s_.splits) {  // not all blocks have as many tiles
+      if (b_.dim_tiles() % s_.splits) {  // some blocks have a tile less
         U32 last = (b_.dim_tiles() - 1u - b_.rank) / s_.splits * 2u + 1u;
         real = real && quad <= last;
         quad = min(quad, last);
@@ -83,7 +83,7 @@ class ClusterMerge {
     auto to = out_ + (head * s_.head_dim + (tile >> 2u) * 32u + (tile & 3u) + column * 4u);  // see KvQ8Operands
     for (uint32_t i = 0; i < 4; ++i) store(to.offset(i * 4), v[i]);
   }
-  // Several partial results whose loads were all under way before the first is used.
+  // Several partial results, all loaded before the first is used.
   struct Loaded {
     std::vector<F32> tops, sums;
     std::vector<Vec<float, 4>> values;
@@ -98,7 +98,7 @@ class ClusterMerge {
   void merge_sharers(OnlineSoftmax& all) {
     for (uint32_t distance = 1; distance < sharers_; distance *= 2) all.merge_lane(distance);
   }
-  // Where an item of cluster c lies: 4 values, maximum, sum, two floats to the next 16 bytes.
+  // Where an item of cluster c lies: 4 values, maximum, sum, and 8 bytes of padding.
   Global<float> partial(U32 c, U32 item) {
     U64 cluster = mad(pair_, widen(k_.arg(&ClusterArgs::clusters)), widen(c));
     U64 block = mad(cluster, k_.constant(uint64_t(s_.splits)), widen(b_.rank));
@@ -128,15 +128,15 @@ class ClusterMerge {
     });
   }
 
-  // Blocks of the same rank have the same values, so only they meet.
+  // Only blocks of the same rank have the same values to merge.
   void merge_clusters() {
     auto last = k_.shared<uint32_t>(1);
     k_.barrier();
     k_.when(k_.thread() == 0u, [&] {
       auto arrived = k_.arg(&ClusterArgs::arrived) + mad(pair_, k_.constant(uint64_t(s_.splits)), widen(b_.rank));
       U32 others = k_.arg(&ClusterArgs::clusters) - 1u;
-      // release: what the block wrote before the barrier; acquire: the last to come sees that of all, and finds the
-      // count at 0 again
+      // release: publishes what the block wrote before the barrier; acquire: the last block sees the results of all,
+      // and the count wraps to 0
       U32 before = atomic(Atomic::inc, arrived, others, {.order = Order::acq_rel});
       store(last, select(before == others, k_.constant(1u), k_.constant(0u)));
     });

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t warps_of_heads = 4, threads_of_rows = 256;
 
-// The nearest f16; beyond its range the largest one. NaN stays.
+// The nearest f16, clamped to +-65504. NaN stays NaN.
 F16 to_f16_in_range(F32 v) { return to_f16(select(v == v, min(max(v, -65504.0f), 65504.0f), v)); }
 
 }  // namespace
@@ -33,7 +33,7 @@ Kernel Heads::build() const {
   const U32 member = by_block ? k.thread() : k.lane();  // of those that share a unit
   const uint32_t members = by_block ? threads_of_rows : 32;
 
-  struct Part {
+  struct Slice {
     Global<float> x;   // of this row
     U32 first, count;  // heads of this unit
     U32 size;          // of a head
@@ -43,27 +43,27 @@ Kernel Heads::build() const {
     bool turned = false;
   };
   // put(head, index, value) for every value of a unit.
-  auto make = [&](const Part& part, U32 position, auto&& put) {
-    const U32 start = part.first * part.size, span = by_block ? part.count * part.size : part.size;
-    const auto x = part.x + start;
+  auto make = [&](const Slice& slice, U32 position, auto&& put) {
+    const U32 start = slice.first * slice.size, span = by_block ? slice.count * slice.size : slice.size;
+    const auto x = slice.x + start;
     auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(load(x + i)); }); };
     auto sum = [&](F32 v) { return by_block ? block_sum(k, v) : warp_sum(v); };
-    const RowNorm norm = row_norm(k, part.norm, span, part.epsilon, each, sum);
+    const RowNorm norm = row_norm(k, slice.norm, span, slice.epsilon, each, sum);
 
-    // of each head first the pairs that are turned, then what is left, value by value
-    const U32 half = part.turned ? k.arg(&Args::dimensions) >> 1 : k.constant(0u), items = part.size - half;
-    k.loop(member, by_block ? part.count * items : items, members, [&](U32 unit_item) {
+    // first the rotated pairs of each head, then its other values one by one
+    const U32 half = slice.turned ? k.arg(&Args::dimensions) >> 1 : k.constant(0u), items = slice.size - half;
+    k.loop(member, by_block ? slice.count * items : items, members, [&](U32 unit_item) {
       const U32 in_unit = by_block ? unit_item / items : k.constant(0u), item = unit_item - in_unit * items;
-      const U32 head = part.first + in_unit;
+      const U32 head = slice.first + in_unit;
       auto value = [&](U32 i) {
-        const U32 at = in_unit * part.size + i;
+        const U32 at = in_unit * slice.size + i;
         F32 v = norm.of(load(x + at));
-        if (part.norm == norm_none) return v;
+        if (slice.norm == norm_none) return v;
         const U32 of_weight = over == each_head ? i : start + at;
-        const F32 w = load(part.weight + of_weight, {.nc = true});
+        const F32 w = load(slice.weight + of_weight, {.nc = true});
         if (!bias) return v * w;
         auto added = k.var(0.0f);
-        k.when(part.bias.address() != uint64_t(0), [&] { added = load(part.bias + of_weight, {.nc = true}); });
+        k.when(slice.bias.address() != uint64_t(0), [&] { added = load(slice.bias + of_weight, {.nc = true}); });
         return fma(v, w, added.get());
       };
       auto keep = [&] {
@@ -78,11 +78,11 @@ Kernel Heads::build() const {
         put(head, i, fma(a, c, -(b * s)));
         put(head, j, fma(a, s, b * c));
       };
-      part.turned ? k.when_else(item < half, turn, keep) : keep();
+      slice.turned ? k.when_else(item < half, turn, keep) : keep();
     });
   };
 
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row));
     k.when(position < no_position, [&] {
@@ -101,30 +101,30 @@ Kernel Heads::build() const {
       const Pred is_v = unit >= q_units + kv_units && unit < q_units + kv_units + kv_units;
       if (!leaves_q())
         k.when(unit < q_units, [&] {
-          const Part q{.x = of_row(&Args::q, &Args::q_stride),
-                       .first = heads_from(k.constant(0u)),
-                       .count = heads,
-                       .size = head,
-                       .norm = q_norm,
-                       .weight = k.arg(&Args::q_weight),
-                       .bias = k.arg(&Args::q_bias),
-                       .epsilon = k.arg(&Args::q_epsilon),
-                       .turned = rotation != none};
+          const Slice q{.x = of_row(&Args::q, &Args::q_stride),
+                        .first = heads_from(k.constant(0u)),
+                        .count = heads,
+                        .size = head,
+                        .norm = q_norm,
+                        .weight = k.arg(&Args::q_weight),
+                        .bias = k.arg(&Args::q_bias),
+                        .epsilon = k.arg(&Args::q_epsilon),
+                        .turned = rotation != none};
           make(q, position, [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), v); });
         });
-      const Part keys{.x = of_row(&Args::k, &Args::k_stride),
-                      .first = heads_from(q_units),
-                      .count = kv_heads,
-                      .size = head,
-                      .norm = k_norm,
-                      .weight = k.arg(&Args::k_weight),
-                      .bias = k.arg(&Args::k_bias),
-                      .epsilon = k.arg(&Args::k_epsilon),
-                      .turned = rotation != none};
-      const Part values{.x = of_row(&Args::v, &Args::v_stride),
-                        .first = heads_from(q_units + kv_units),
-                        .count = kv_heads,
-                        .size = value_head};
+      const Slice keys{.x = of_row(&Args::k, &Args::k_stride),
+                       .first = heads_from(q_units),
+                       .count = kv_heads,
+                       .size = head,
+                       .norm = k_norm,
+                       .weight = k.arg(&Args::k_weight),
+                       .bias = k.arg(&Args::k_bias),
+                       .epsilon = k.arg(&Args::k_epsilon),
+                       .turned = rotation != none};
+      const Slice values{.x = of_row(&Args::v, &Args::v_stride),
+                         .first = heads_from(q_units + kv_units),
+                         .count = kv_heads,
+                         .size = value_head};
       if (kv == kv_f16) {
         k.when(is_k, [&] { make(keys, position, into(k.arg(&Args::k_cache), head)); });
         k.when(is_v, [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); });
@@ -134,15 +134,15 @@ Kernel Heads::build() const {
         k.when(is_k, [&] { make(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
         k.barrier();
       }
-      // the unit's blocks of 32 in turn, a warp each
-      auto quantise = [&](const Part& part, Global<f16> cache, Global<f16> scales) {
-        const U32 of_head = part.size >> 5u, blocks = by_block ? part.count * of_head : of_head;
+      // each warp takes one block of 32 values of the unit at a time
+      auto quantise = [&](const Slice& slice, Global<f16> cache, Global<f16> scales) {
+        const U32 of_head = slice.size >> 5u, blocks = by_block ? slice.count * of_head : of_head;
         k.loop(by_block ? k.warp() : k.constant(0u), blocks, by_block ? k.warps() : 1, [&](U32 block) {
           const U32 in_unit = by_block ? block / of_head : k.constant(0u), in_head = block - in_unit * of_head;
-          const U32 kv_head = part.first + in_unit, at = in_head * 32u + k.lane();
-          const KvQ8 value(load(part.x + (kv_head * part.size + at)));
+          const U32 kv_head = slice.first + in_unit, at = in_head * 32u + k.lane();
+          const KvQ8 value(load(slice.x + (kv_head * slice.size + at)));
           const U64 place = pages.row(position, kv_head);
-          store(cache.as<uint8_t>() + place * widen(part.size) + at, bitcast<uint32_t>(value.q));
+          store(cache.as<uint8_t>() + place * widen(slice.size) + at, bitcast<uint32_t>(value.q));
           k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
         });
       };

@@ -1,4 +1,4 @@
-// From the products of q, k and v to what attention reads, for any shape: norm, rotation, cache.
+// Between the products of q, k and v and attention, for any shape: norm, rotation, KV cache.
 #pragma once
 #include <compare>
 
@@ -9,9 +9,9 @@
 
 namespace heddle::kernels {
 
-// Per row: norm of q and of k, rotation of both by the row's position; q stays where it is, k and v go to the cache: as
-// f16 (values beyond its range are cut to +-65504), or as q8 (k is left where it was as it would be in f32). q, k and v
-// may be parts of one row: each has its own stride. A position from 2^31 on skips the row.
+// Per row: norm of q and k, rotation of both by the row's position. q is changed in place; k and v go to the cache as
+// f16 (clamped to +-65504, NaN stays NaN) or as q8, and then k is also changed in place. q, k and v may be slices of
+// one row: each has its own stride. A position from 2^31 on skips the row.
 struct Heads {
   static constexpr std::string_view name = "heads",
                                     summary = "norm and rotation of q and k; k and v into a paged cache",
@@ -20,7 +20,7 @@ struct Heads {
     ptx::DevicePtr<float> q;                           // (rows, heads, head), in place
     ptx::DevicePtr<float> k;                           // (rows, kv_heads, head)
     ptx::DevicePtr<float> v;                           // (rows, kv_heads, value_head)
-    ptx::DevicePtr<float> q_weight, q_bias;            // of the norm: (head), or (heads, head); read where there is one
+    ptx::DevicePtr<float> q_weight, q_bias;            // of the norm: (head), or (heads, head); read with a norm
     ptx::DevicePtr<float> k_weight, k_bias;            // the same: (head), or (kv_heads, head)
     ptx::DevicePtr<uint64_t> turns;                    // (dimensions / 2), RopeFrequencies::turns()
     ptx::DevicePtr<uint32_t> positions, sequences;     // (rows)
@@ -30,14 +30,14 @@ struct Heads {
     ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, a 32nd of the head)
     uint32_t rows, heads, kv_heads, head, value_head;  // heads of 1 to 512 values
     uint32_t q_stride, k_stride, v_stride;             // values from row to row
-    uint32_t dimensions;                               // rotated, of a head from its beginning; even
+    uint32_t dimensions;                               // the first values of a head that are rotated; even
     uint32_t page_size, table_stride;
     float q_epsilon = 0, k_epsilon = 0;
-    float magnitude = 1;  // of what is rotated
+    float magnitude = 1;  // factor of the rotated values
   };
   uint32_t q_norm = norm_none, k_norm = norm_none;
   uint32_t over = each_head;
-  uint32_t bias = 0;  // the norms have one; a null pointer: that of the two has none
+  uint32_t bias = 0;  // the norms have a bias; a null pointer: that one of the two has none
   uint32_t rotation = halves;
   uint32_t kv = kv_f16;
   uint32_t chained = 0;

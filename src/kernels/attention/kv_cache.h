@@ -14,11 +14,11 @@ namespace heddle::kernels {
 enum KvLayout : uint32_t { kv_single, kv_batched, kv_paged };
 inline Allowed kv_layouts() { return named({"single", "batched", "paged"}); }
 
-// What an element is.
+// The type of an element.
 enum KvType : uint32_t { kv_f16, kv_f32, kv_q8 };
 inline Allowed kv_types() { return named({"f16", "f32"}); }
-// What the cache of a model may be: f16, or int8 with an f16 scale for each 32 values of a head, which lie apart, as
-// (pages, kv_heads, page_size, head / 32).
+// The types of a model's cache: f16, or q8, which is int8 with an f16 scale for each 32 values of a head. The scales
+// are a buffer of their own, (pages, kv_heads, page_size, head / 32).
 inline Allowed model_kv_types() {
   Allowed a;
   a.values = {kv_f16, kv_q8};
@@ -28,7 +28,7 @@ inline Allowed model_kv_types() {
 constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
 
 // The arguments that all attention kernels have. The Args of each kernel derive from them, so that one function can
-// fill them in for whichever kernel is chosen. A kernel that reads some of them otherwise says so.
+// fill them in for whichever kernel is chosen. A kernel that reads some of them differently documents that.
 struct AttentionArgs {
   ptx::DevicePtr<float> out;                     // (rows, out_stride): heads side by side
   ptx::DevicePtr<float> q;                       // (rows, q_stride): heads side by side
@@ -42,8 +42,8 @@ struct AttentionArgs {
   float scale = 1, softcap = 0;                  // of scores; softcap: they become softcap * tanh(score / softcap)
 };
 
-// Those of kernels for one new token per sequence, whose cache may have any layout: row i is the token of sequence i.
-// Rows of out follow each other without gaps, and so do those of q: out_stride is 0 or heads * head_dim.
+// The arguments of kernels for one new token per sequence and any layout of the cache: row i is the token of sequence
+// i. The rows of out and q have no gaps: out_stride is 0 or heads * head_dim.
 struct TokenAttentionArgs : AttentionArgs {
   ptx::DevicePtr<uint64_t> k_base, v_base;  // batched: (sequences), addresses, 16-byte aligned
   ptx::DevicePtr<int32_t> lengths;          // indirect: (sequences)
@@ -58,7 +58,7 @@ class Divider {
   Divider(ptx::Code& k, ptx::U32 divisor)
       : divisor_(divisor), inverse_(k.constant(0xffffffffu) / ptx::Arg<uint32_t>(divisor)) {}
   ptx::U32 divide(ptx::U32 n) const {
-    // the product with the cut inverse is the quotient or one less
+    // the product with the truncated inverse is the quotient or one less
     const ptx::U32 guess = mul_hi(n, inverse_), rest = n - guess * divisor_;
     return select(rest >= divisor_, guess + 1u, guess);
   }

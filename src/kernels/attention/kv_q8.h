@@ -1,5 +1,5 @@
-// Values of a q8 cache on their way in and out: int8, and an f16 scale for each 32 values of a head. quant/kv_q8.h has
-// the rule; the bits are the same.
+// Writing and reading a q8 cache: int8, and an f16 scale for each 32 values of a head. quant/kv_q8.h defines the
+// rounding, and the bits are the same.
 #pragma once
 #include <array>
 
@@ -11,21 +11,21 @@ namespace heddle::kernels {
 
 // 32 neighbouring values, one in each lane.
 struct KvQ8 {
-  ptx::S32 q;      // of this lane
-  ptx::F16 scale;  // of all
+  ptx::S32 q;      // this lane's value
+  ptx::F16 scale;  // of all 32
 
   explicit KvQ8(ptx::F32 v) {
     using namespace ptx;
-    // magnitudes are ordered as their bits are, and what is not a number lies above them all
-    const U32 most = warp_max(bitcast<uint32_t>(v) & 0x7fffffffu);
-    scale = to_f16(bitcast<float>(most) / 127.0f);
+    // magnitudes are ordered as their bits are, with NaN above all numbers
+    const U32 largest = warp_max(bitcast<uint32_t>(v) & 0x7fffffffu);
+    scale = to_f16(bitcast<float>(largest) / 127.0f);
     const F32 wide = to_f32(scale);
     const S32 nearest = to<int32_t>(v / wide, Round::rni);
     q = select(wide != 0.0f, min(max(nearest, -127), 127), 0);
   }
 };
 
-// Four int8, which are the bytes of a word, times their scale.
+// The four int8 in a word times their scale.
 inline std::array<ptx::F32, 4> floats_of_bytes(ptx::U32 word, ptx::F32 scale) {
   std::array<ptx::F32, 4> v;
   for (uint32_t i = 0; i < 4; ++i) v[i] = to_f32(bit_field(ptx::bitcast<int32_t>(word), i * 8, 8u)) * scale;
@@ -35,7 +35,7 @@ inline std::array<ptx::F32, 4> floats_of_bytes(ptx::U32 word, ptx::F32 scale) {
 // The same as halves, without the scale: bytes 0 and 1, bytes 2 and 3.
 inline std::array<ptx::F16x2, 2> halves_of_bytes(ptx::U32 word) {
   using namespace ptx;
-  // A byte plus 128 becomes the last bits of a half between 1024 and 2048, where these count ones.
+  // A byte plus 128 becomes the low bits of an f16 between 1024 and 2048, where the last bit is worth 1.
   const U32 above = word ^ 0x80808080u;
   auto two = [&](uint32_t selector) {
     return bitcast<f16x2>(permute_bytes(above, 0x64646464u, selector)) - f16x2{0x64806480};  // 1152
@@ -43,11 +43,11 @@ inline std::array<ptx::F16x2, 2> halves_of_bytes(ptx::U32 word) {
   return {two(0x4140), two(0x4342)};
 }
 
-// Both halves the same.
+// The same value in both halves.
 inline ptx::F16x2 twice(ptx::F16 v) { return ptx::pack<ptx::f16x2>(v, v); }
 
-// The operands of a matrix product from a q8 cache. Which value of a head is which column does not matter to the sum as
-// long as q agrees, so that a lane's four values of a step of 16 are neighbours here, one word of the cache:
+// The operands of a matrix product from a q8 cache. The order of a head's values does not matter to the sum as long as
+// q has the same, so here a lane's four values of a step of 16 are neighbours, one word of the cache:
 //   keys: columns 2c, 2c + 1, 2c + 8, 2c + 9 (c = lane % 4) are the values 4c to 4c + 3 of the 16.
 // Values are taken 32 at a time, by four products of 8 columns:
 //   column n of product j is value 4n + j. A lane's results of the four are 8 neighbours, those from 8c on.

@@ -1,4 +1,4 @@
-// New keys and values into the caches.
+// Writes new keys and values to the KV cache.
 #pragma once
 #include <compare>
 
@@ -27,7 +27,7 @@ struct KvScatter {
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;
   uint32_t layout = kv_batched;
-  uint32_t mapped = 0;  // yes: row r is of sequence sequence_of[r]. no: of sequence r (single: of the only one)
+  uint32_t mapped = 0;  // yes: row r belongs to sequence sequence_of[r]; no: to sequence r (single: to the only one)
   uint32_t chained = 0;
   auto operator<=>(const KvScatter&) const = default;
   static auto fields() {

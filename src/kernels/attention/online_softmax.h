@@ -1,6 +1,5 @@
-// Softmax over positions that come one after the other: the weighted sum of what they carry, with the weights taken
-// relative to the largest score so far. Scores are in base 2 (log2(e) is folded into the scale), so that a weight is
-// one ex2.
+// Softmax over positions in one pass: the weighted sum of their values, with the weights relative to the largest score
+// so far. Scores are in base 2 (log2(e) is folded into the scale), so that a weight is one ex2.
 #pragma once
 #include <limits>
 #include <numbers>
@@ -12,19 +11,19 @@ namespace heddle::kernels {
 
 // From the product of q and k to the score of a position in base 2: scale, soft-cap, and log2(e).
 struct Score {
-  ptx::F32 q_factor;  // what q is multiplied with first
+  ptx::F32 q_factor;  // factor of q, applied before the product
   ptx::F32 cap{};     // of the result, in base 2; empty: no cap
   Score(ptx::F32 scale) : q_factor(scale * float(std::numbers::log2e)) {}
   Score(ptx::F32 scale, ptx::F32 soft_cap) : q_factor(scale / soft_cap), cap(soft_cap * float(std::numbers::log2e)) {}
 
-  // From the product with q times q_factor.
+  // The score, from the product of k with q * q_factor.
   ptx::F32 of(ptx::F32 product) const { return cap.rec ? tanh(product) * cap : product; }
 };
 
 struct OnlineSoftmax {
-  // The largest score of no positions. Finite, so that no difference of two of them is a NaN.
+  // The maximum over no positions. Finite, so that the difference of two of them is not NaN.
   static constexpr float none = std::numeric_limits<float>::lowest();
-  // The score of a position that must not count: its weight is 0 even where nothing else was seen.
+  // The score of a masked position: its weight is 0 even if all positions are masked.
   static constexpr float masked = -std::numeric_limits<float>::infinity();
 
   ptx::Var<float> max, sum;
@@ -34,15 +33,15 @@ struct OnlineSoftmax {
     for (uint32_t i = 0; i < values; ++i) acc.push_back(k.var(0.0f));
   }
 
-  // Raises the maximum to `top`, which is not below it, and gives the factor for what was summed before; the sum has it
-  // already.
+  // Raises the maximum to `top`, which is not below it, and returns the factor for the accumulator; the sum of weights
+  // is rescaled here.
   ptx::F32 raise(ptx::F32 top) {
     const ptx::F32 shrink = ex2_approx_ftz(max.get() - top);
     sum *= shrink;
     max = top;
     return shrink;
   }
-  // Raises the maximum to these scores, rescales what was summed before, and gives each score's weight.
+  // Raises the maximum to these scores, rescales the sums so far, and returns each score's weight.
   std::vector<ptx::F32> weigh(const std::vector<ptx::F32>& scores) {
     ptx::F32 top = max.get();
     for (ptx::F32 s : scores) top = ptx::max(top, s);
@@ -52,25 +51,25 @@ struct OnlineSoftmax {
     for (ptx::F32 s : scores) weights.push_back(ex2_approx_ftz(s - top));
     return weights;
   }
-  // One position of this weight.
+  // Adds a position with this weight.
   void add(ptx::F32 weight, const std::vector<ptx::F32>& values) {
     sum += weight;
     for (size_t i = 0; i < acc.size(); ++i) acc[i].add_product(weight, values[i]);
   }
-  // Another softmax over other positions; one over none changes nothing.
+  // Merges a softmax over other positions; one over no positions changes nothing.
   void merge(ptx::F32 other_max, ptx::F32 other_sum, const std::vector<ptx::F32>& values) {
     const ptx::F32 weight = weigh({other_max})[0];
     sum.add_product(other_sum, weight);
     for (size_t i = 0; i < acc.size(); ++i) acc[i].add_product(values[i], weight);
   }
-  // That of the lane `distance` away (xor). Both lanes end with the same.
+  // Merges with the lane `distance` away (xor). Both lanes end with the same state.
   void merge_lane(uint32_t distance) {
     auto over_there = [&](const ptx::Var<float>& v) { return shuffle_xor(v.get(), distance); };
     std::vector<ptx::F32> values;
     for (auto& a : acc) values.push_back(over_there(a));
     merge(over_there(max), over_there(sum), values);
   }
-  // What the values are multiplied with at the end: no positions give zeros, never a NaN.
+  // The final factor of the values: no positions give zeros, never NaN.
   ptx::F32 inverse_sum() const {
     const ptx::F32 s = sum.get();
     return select(s == 0.0f, s, rcp(s));

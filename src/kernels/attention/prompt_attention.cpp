@@ -1,6 +1,7 @@
-// Attention of 16 query rows per warp against steps of K and V that the whole block fetches. The scores that the matrix
-// unit leaves in registers are, as weights, the left operand of the second product as they lie; only sums and maxima
-// cross lanes (the 4 that share a row). A q8 cache is copied as int8 and becomes f16 in registers, see kv_q8.h.
+// Attention of 16 query rows per warp over steps of K and V that the whole block fetches. The scores stay in the
+// registers where the matrix unit leaves them and become, as weights, the left operand of the second product; only sums
+// and maxima cross lanes (the 4 that share a row). A q8 cache is copied as int8 and becomes f16 in registers, see
+// kv_q8.h.
 #include "kernels/attention/prompt_attention.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using PromptArgs = PromptAttention::Args;
 using A = Tile<heddle::f16, 16, 16>;
 using B = Tile<heddle::f16, 16, 8>;
 
-// Weights are 2^14 times too large, their sum too: the smallest that count are then no subnormal halves.
+// Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
 constexpr float prompt_weight_bias = 14;
 
 class Prompt {
@@ -82,10 +83,10 @@ class Prompt {
     auto from = k_.var(0u), to = k_.var(ahead * stage_bytes());
     k_.loop(first, steps, 1u, [&](U32 step) {
       copy_wait(k_, ahead - 1);
-      k_.barrier();  // the step is there for all, and all are done with the one whose place is taken now
+      k_.barrier();  // this step has arrived, and all warps are done with the one that the next copy overwrites
       copy(step + ahead, to.get(), steps);
       U32 here = from.get(), start = begin_ + step * s_.positions;
-      // warps without rows, and those whose rows lie before these positions
+      // warps without rows, or with rows before these positions, skip the step
       k_.when(warp_first_ < rows_ && start <= first_ + warp_first_ + 15u, [&] { compute(stages_ + here, start); });
       U32 next = here + stage_bytes();
       to = here;
@@ -97,9 +98,9 @@ class Prompt {
     k_.when(k_.cluster_rank() == 0u, [&] { write(); });
   }
 
-  // The results of the other blocks over their positions, to those of the first.
+  // Merges the results of the other blocks of the cluster into those of the first.
   void merge() {
-    k_.barrier();  // nobody reads what was copied any more
+    k_.barrier();  // the copied steps are no longer read
     auto mine = stages_.as<float>() + k_.thread();
     auto at = [&](auto base, uint32_t i) { return base.offset(i * s_.threads()); };
     k_.when(k_.cluster_rank() > 0u, [&] {
@@ -125,7 +126,7 @@ class Prompt {
         }
       }
     });
-    k_.cluster_barrier();  // nobody leaves while it is read
+    k_.cluster_barrier();  // blocks stay until their shared memory has been read
   }
 
   // --- K and V ------------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Prompt {
     pages_.emplace(k_, page_size);
   }
   // One group of copies: 8 threads take a row, 128 bytes at a time. Positions that no query sees become zeros, because
-  // their weight of 0 times what lies there may be a NaN; nothing of them is read, not even the table.
+  // weight 0 times leftover bytes may be NaN; nothing of them is read, not even the table.
   void copy(U32 step, U32 to, U32 steps) {
     k_.when(step < steps, [&] {
       U32 row = k_.thread() / 8u, piece = k_.thread() % 8u;
@@ -173,8 +174,8 @@ class Prompt {
     });
     copy_commit(k_);
   }
-  // Those of 16 positions lie together, whatever the size of a head: of positions that do not exist too, but of no page
-  // that does not.
+  // The scales of 16 positions lie together, whatever the size of a head. They are copied for padding positions too,
+  // but never from a page that does not exist.
   void copy_scales(U32 step, U32 to) {
     const uint32_t pieces = s_.head_dim / 16, all = s_.positions / 16 * pieces;
     for (uint32_t i = 0; i < 2 * all; i += s_.threads()) {
@@ -196,10 +197,9 @@ class Prompt {
     }
   }
 
-  // --- q
-  // --------------------------------------------------------------------------------------------------------------
-  // q times the scale in base 2, as left operands: for every 16 values 4 registers, and with exact_q 4 more of what the
-  // rounding lost. Where they are too many, each lane keeps its own in shared memory.
+  // --- q ---
+  // q times the scale in base 2, as left operands: 4 registers for every 16 values, and with exact_q 4 more for the
+  // rounding errors. Where they are too many, each lane keeps its own in shared memory.
   void load_q() {
     const F32 factor = k_.arg(&PromptArgs::scale) * float(std::numbers::log2e);
     if (!s_.q_in_registers()) {
@@ -208,7 +208,7 @@ class Prompt {
     }
     std::vector<Global<float>> row;
     for (uint32_t half : {0u, 8u}) {
-      U32 r = min(warp_first_ + group_row_ + half, rows_ - 1u);  // rows that are not there: the last one
+      U32 r = min(warp_first_ + group_row_ + half, rows_ - 1u);  // padding rows read the last one
       row.push_back(k_.arg(&PromptArgs::q) + mul_wide(first_row_ + r, k_.arg(&PromptArgs::q_stride)) +
                     (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 4u : 2u)));
     }
@@ -235,15 +235,14 @@ class Prompt {
     return {load_vec<4>(q_shared_.offset(int64_t(i * s_.threads() * 4)))};
   }
 
-  // --- one step
-  // -------------------------------------------------------------------------------------------------------
+  // --- one step ---
   void compute(Shared<uint8_t> stage, U32 start) {
     std::vector<Acc<float, 16, 8>> scores;
     for (uint32_t i = 0; i < s_.positions / 8; ++i) scores.emplace_back(k_);
     q8() ? multiply_q8(stage, scores) : multiply_f16(stage, scores);
     if (s_.softcap) {
       const Score score(k_.arg(&PromptArgs::scale), k_.arg(&PromptArgs::softcap));
-      F32 factor = rcp(score.cap);  // from base 2 to parts of the cap
+      F32 factor = rcp(score.cap);  // from base 2 to fractions of the cap
       for (auto& tile : scores)
         for (uint32_t i = 0; i < 4; ++i) tile.set(i, score.of(tile.get(i) * factor));
     }
@@ -331,14 +330,14 @@ class Prompt {
         const uint32_t row = first + j % 2 + j / 2 * 8;
         words[j] = load(values.offset(row * s_.row_bytes() + block * 32).as<uint32_t>());
         const F16 scale = load(scales.offset(row * s_.scale_bytes() + block * 2).as<heddle::f16>());
-        own[j] = select(exists[j], scale, zero);  // that of no position may be anything
+        own[j] = select(exists[j], scale, zero);  // the scale of a padding position is undefined
       }
       const auto regs = KvQ8Operands::values(words, {pack<f16x2>(own[0], own[1]), pack<f16x2>(own[2], own[3])});
       for (uint32_t j = 0; j < 4; ++j) mma(out_[block * 4 + j], weights, B{regs[j]});
     }
   }
 
-  // Positions that a row does not see. Most steps have none: only those at the diagonal and at the window's start.
+  // Masks positions that a row does not see. Only steps at the diagonal and at the window's start have some.
   void mask(std::vector<Acc<float, 16, 8>>& scores, U32 start) {
     U32 top = first_ + warp_first_;  // the warp's first position
     Pred some = start + (s_.positions - 1) > top;
@@ -354,7 +353,7 @@ class Prompt {
     });
   }
 
-  // Raises the two rows' maxima to these scores and shrinks what was summed before.
+  // Raises the two rows' maxima to these scores and rescales the sums so far.
   void raise(const std::vector<Acc<float, 16, 8>>& scores) {
     std::vector<F32> top;
     for (uint32_t row = 0; row < 2; ++row) {
@@ -437,15 +436,15 @@ Grid PromptAttention::grid(const PromptArgs& args) const {
                 args.out_stride, args.heads, head_dim);
   const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads * splits;
   if (blocks > 0x7fffffff) throw Error("prompt_attention: {} blocks, but a grid has at most 2147483647", blocks);
-  return {.x = uint32_t(blocks)};  // a grid of nothing cannot be launched
+  return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
 }
 
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes) {
-  // two blocks on an SM, or three: while one is at its softmax, the others keep the matrix units busy
+  // two or three blocks per SM: while one computes its softmax, the others keep the matrix units busy
   PromptAttention spec{
       .head_dim = head_dim, .queries = 64, .positions = 64, .resident = head_dim <= 64 ? 3u : 2u, .exact_q = exact_q};
   while (spec.queries > 16 && spec.queries / 2 >= rows) spec.queries /= 2;
-  if (head_dim > 128) spec.positions = 32;  // what a step needs in registers long heads do not leave
+  if (head_dim > 128) spec.positions = 32;  // long heads leave too few registers for 64 positions
   while (spec.shared_bytes() * spec.resident > shared_bytes && spec.positions > spec.threads() / 8 &&
          spec.positions > 16)
     spec.positions /= 2;
@@ -455,7 +454,7 @@ PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q
 }
 
 uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms) {
-  constexpr uint32_t least = 512;  // positions of a block
+  constexpr uint32_t least = 512;  // positions worth a block
   uint32_t splits = 1;
   while (splits < 8 && uint64_t(tiles) * heads * splits * 2 <= uint64_t(sms) * spec.resident &&
          longest >= splits * 2 * least)

@@ -1,4 +1,4 @@
-// Causal attention of many new tokens per sequence over a cache in pages: what a prompt needs.
+// Causal attention of many new tokens per sequence over a paged cache: for prompts.
 #pragma once
 #include <algorithm>
 
@@ -6,18 +6,18 @@
 
 namespace heddle::kernels {
 
-// A piece of work: some neighbouring new tokens of one sequence.
+// The work of one block: consecutive new tokens of one sequence.
 struct PromptTile {
   uint32_t sequence;        // row of the table
   uint32_t first_row;       // in q and out
-  uint32_t rows;            // at most PromptAttention::queries; 0: nothing to do
+  uint32_t rows;            // up to PromptAttention::queries; 0: nothing to do
   uint32_t first_position;  // of the first row; the others follow
 };
 
 // out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them.
-// K and V of the new tokens are in the cache already. One block per tile and query head, or a cluster that shares out
-// the positions; the last tile of the list begins first, because it is the one with the most positions if the tiles of
-// a sequence are in order.
+// K and V of the new tokens are in the cache already. One block per tile and query head, or a cluster that divides the
+// positions. The last tile of the list starts first, because it has the most positions if the tiles of a sequence are
+// in order.
 struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
                                     summary = "causal attention of many tokens per sequence over a cache in pages",
@@ -29,13 +29,13 @@ struct PromptAttention {
     uint32_t tile_count;
   };
   uint32_t head_dim = 128;
-  uint32_t queries = 64;    // most rows of a tile: 16 per warp
+  uint32_t queries = 64;    // limit of a tile's rows: 16 per warp
   uint32_t positions = 64;  // of the cache per step
   uint32_t stages = 2;      // steps in shared memory
   uint32_t resident = 1;    // blocks per SM to leave registers for
   uint32_t splits = 1;      // blocks of a cluster (sm_90): for few tiles and many positions
-  // q as two f16 instead of one, for half as much work again: scores are nearly as exact as in f32. Without it q is
-  // rounded as K is in the cache.
+  // q as two f16 instead of one, for 50 % more work: scores are nearly as exact as in f32. Without it q is rounded to
+  // f16, as K is in the cache.
   uint32_t exact_q = 0;
   uint32_t kv = kv_f16;  // q8: head_dim must be a multiple of 32
   uint32_t window = 0, softcap = 0, chained = 0;
@@ -53,15 +53,15 @@ struct PromptAttention {
   }
 
   uint32_t threads() const { return queries * 2; }
-  // Of a position in shared memory: 16 more than it has, so that 8 rows lie in different banks.
+  // Bytes of a position in shared memory, with 16 bytes of padding so that 8 rows lie in different banks.
   uint32_t row_bytes() const { return data_bytes() + 16; }
   uint32_t data_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
   uint32_t scale_bytes() const { return kv == kv_q8 ? head_dim / 16 : 0; }
   uint32_t stage_bytes() const { return 2 * positions * (row_bytes() + scale_bytes()); }
   uint32_t ring_bytes() const { return stages * stage_bytes(); }
-  // What a block of a cluster leaves for the first one: of each thread two maxima and sums, and its part of the result.
+  // What a block of a cluster sends to the first one: two maxima and sums per thread, and the thread's results.
   uint32_t merge_bytes() const { return splits > 1 ? threads() * (4 + head_dim / 2) * 4 : 0; }
-  // Where q has more registers than a thread can spare, it lies in shared memory too.
+  // Where q needs more registers than a thread can spare, it is kept in shared memory.
   bool q_in_registers() const { return head_dim / 4 * (1 + exact_q) <= 96; }
   uint32_t shared_bytes() const {
     return std::max(ring_bytes(), merge_bytes()) + (q_in_registers() ? 0 : threads() * head_dim * (1 + exact_q));
@@ -72,11 +72,10 @@ struct PromptAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// What to launch where the longest piece of new tokens of a sequence has so many rows, with so much shared memory for a
-// block. Tiles then have up to `queries` rows. kv, window, softcap and chained are the caller's to
-// set.
+// A spec for a batch in which the longest run of new tokens has `rows` rows, for a GPU with `shared_bytes` of shared
+// memory per block. Tiles then have up to `queries` rows. The caller sets kv, window, softcap and chained.
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes = 232'448);
-// How many blocks should share a tile's positions: as many as leave none of the SMs idle, but none with little to do.
+// The number of blocks to divide a tile's positions: enough to occupy all SMs, without blocks that have little to do.
 uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms);
 
 }  // namespace heddle::kernels

@@ -16,14 +16,14 @@ Kernel Rope::build() const {
   U32 token = k.block_id(), item = k.block_y() * threads + k.thread();
   U32 head_dim = k.arg(&Args::head_dim), rotary = k.arg(&Args::rotary_dim), q_heads = k.arg(&Args::q_heads);
   U32 per_head = head_dim >> 1, head = item / max(per_head, 1u), pair = item - head * per_head;
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(token < k.arg(&Args::tokens) && head < q_heads + k.arg(&Args::k_heads), [&] {
     U32 half = rotary >> 1;
     Pred turned = pair < half;
     auto frequency = k.var(uint64_t(0));
     k.when(turned, [&] { frequency = load(k.arg(&Args::turns) + pair, {.nc = true}); });
 
-    // q and k differ in their buffers only
+    // q and k differ only in their buffers
     Pred is_q = head < q_heads;
     U64 out_row = mul_wide(token, select(is_q, k.arg(&Args::q_out_stride), k.arg(&Args::k_out_stride)));
     U64 in_row = mul_wide(token, select(is_q, k.arg(&Args::q_stride), k.arg(&Args::k_stride)));
@@ -31,7 +31,7 @@ Kernel Rope::build() const {
     Global<float> out{select(is_q, k.arg(&Args::q_out).address(), k.arg(&Args::k_out).address())};
     Global<float> in{select(is_q, k.arg(&Args::q).address(), k.arg(&Args::k).address())};
     U32 first = pair * 2u, second = first + 1u;
-    if (pairs == half_split) {  // what is not rotary stays in neighbours
+    if (pairs == half_split) {  // values beyond rotary_dim are copied in neighbouring pairs
       first = select(turned, pair, first);
       second = select(turned, pair + half, second);
     }

@@ -1,4 +1,4 @@
-// Words from any alignment: wide accesses where there can be some, else aligned words put together by byte permutes.
+// Words from any alignment: wide accesses where possible, else aligned words combined by byte permutes.
 #include "kernels/format/block_bytes.h"
 
 #include "base/error.h"
@@ -46,7 +46,7 @@ Words load_from_bytes(Global<uint8_t> at, uint32_t n, Access how) {
   Global<uint8_t> down{address - widen(skip)};
   Words w;
   for (uint32_t i = 0; i < n; ++i) w.push_back(load(down.offset(4 * i).as<uint32_t>(), how));
-  // bytes 0, 1, 2 of the next word; those after the run's end are not needed, and its last byte stands in for them
+  // bytes 0, 1, 2 of the next word; past the end of the run its last byte is read instead, and not used
   auto byte = [&](uint32_t i) { return load(down + min(skip + (4 * n - 1), 4 * n + i), how); };
   U32 next = permute_bytes(permute_bytes(byte(0), byte(1), 0x0040u), byte(2), 0x0410u);
   w.push_back(next);

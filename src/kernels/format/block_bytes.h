@@ -1,12 +1,13 @@
-// Where the bytes of a weight block are: one after the other as in the file, or dealt out to the planes of a tile.
-// Decoders name them by their place in the file.
+// Where the bytes of a weight block are: contiguous as in the file, or spread over the planes of a tile. Decoders
+// address them by their place in the file.
 #pragma once
 #include "ptx/memory.h"
 
 namespace heddle::kernels {
 
 // Words of a weight block from an address that is only as aligned as the format makes it. No access is misaligned, and
-// none reaches outside the words but for up to 3 bytes before them (in the aligned word that holds their first byte).
+// none reaches outside the words, except for up to 3 bytes before them (in the aligned word that holds their first
+// byte).
 
 // n words (1, 2, 4 or 8) at an address that is a multiple of `align` (1, 2, 4, 8 or 16).
 std::vector<ptx::U32> load_words(ptx::Global<uint8_t> at, uint32_t n, uint32_t align, ptx::Access how,
@@ -14,7 +15,7 @@ std::vector<ptx::U32> load_words(ptx::Global<uint8_t> at, uint32_t n, uint32_t a
 // A 16-bit word in a 32-bit register.
 ptx::U32 load_half(ptx::Global<uint8_t> at, ptx::Access how, ptx::Loc loc = ptx::Loc::current());
 
-// `offset` is known while building and names the field; `at`, if there, is added to it and stays in the field.
+// `offset` is known at build time and selects the field; `at`, if given, is added to it and stays inside the field.
 class BlockBytes {
  public:
   virtual ~BlockBytes() = default;

@@ -2,7 +2,7 @@
 // and the scalar reference.
 //
 // A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
-// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are apart, so that all loads of a
+// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are separate, so that all loads of a
 // lane can be issued before the first use; BlockBytes says where the bytes of a block are.
 #pragma once
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace heddle::kernels {
 
-// The codebook of a format whose quants name entries of one, where kernels look entries up: in constant memory, where
-// lanes that look up different entries wait for each other, or in a copy in shared memory.
+// The codebook of a format with quants that index one: in constant memory, where lanes with different indices wait for
+// each other, or as a copy in shared memory.
 class Codebook {
  public:
   Codebook() = default;
@@ -46,7 +46,7 @@ struct Lane {
   ptx::U32 quarter;  // with narrow loads: which of the four words of each run, else 0
   Codebook book{};   // of a format that has one
 };
-// Lane `index` of those that share out the pieces of neighbouring blocks.
+// Lane `index` of those that divide the pieces of neighbouring blocks.
 Lane lane_of(ptx::Code& k, ptx::U32 index, uint32_t pieces, bool narrow, ptx::Loc l = ptx::Loc::current());
 
 // Words as they are in the block, in registers.
@@ -64,7 +64,7 @@ struct Run {
 class BlockFormat {
  public:
   uint32_t values, bytes;   // of a block
-  uint32_t align;           // what the address of every block of an aligned matrix is a multiple of
+  uint32_t align;           // of every block's address in an aligned matrix
   bool has_min;             // else Run::min is not set
   uint32_t values_per_min;  // 16 or 32 values have the same min
   uint32_t shared_head;     // words of the head if it is the same for all pieces of a block, else 0
@@ -80,10 +80,10 @@ class BlockFormat {
   virtual std::vector<ptx::U32> load_head(const BlockBytes& block, const Lane& lane) const = 0;
   virtual std::vector<ptx::U32> load_quants(const BlockBytes& block, const Lane& lane) const = 0;
   virtual std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const = 0;
-  // The same with fewer instructions, for those who have the sums of what the runs are multiplied with: where a run has
-  // a min, its q are bytes from 0 to 255.
+  // The same with fewer instructions, for callers that know the sums of the values that the runs are multiplied with:
+  // where a run has a min, its q are bytes from 0 to 255.
   virtual std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const { return decode(raw, lane); }
-  // The codebook of a format that has one, else nothing.
+  // The codebook of a format that has one, else empty.
   virtual std::vector<uint32_t> book() const { return {}; }
 
  protected:
@@ -94,14 +94,14 @@ class BlockFormat {
   };
   BlockFormat(quant::Format format, Traits t);
 };
-// Throws an Error for f32, f16 and bf16, which have no blocks (see format/floats.h), and for what is not among
+// Throws an Error for f32, f16 and bf16, which have no blocks (see load_floats), and for formats that are not among
 // known_formats.
 const BlockFormat& block_format(quant::Format format);
 
 // The int8 of a run as f32.
 std::vector<ptx::F32> to_floats(const Run& run, ptx::Loc l = ptx::Loc::current());
 
-// One per family.
+// One per family; null for formats of other families.
 const BlockFormat* block_of_32(quant::Format format);
 const BlockFormat* super_block(quant::Format format);
 const BlockFormat* super_block_of_two_bits(quant::Format format);
@@ -122,7 +122,7 @@ inline ptx::U32 pairs_to_bytes(ptx::U32 eight) {
   ptx::U32 two = (eight | eight << 12u) & 0x000f000fu;
   return (two | two << 6u) & 0x03030303u;
 }
-// 2^23 + byte i of a word. Less 2^23 it is the byte as f32, at the cost of a permute and a sum: conversions are slow.
+// 2^23 + byte i of a word. Subtracting 2^23 gives the byte as f32 by a permute and an add, where a conversion is slow.
 inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {
   return ptx::bitcast<float>(permute_bytes(word, 0x4b000000u, 0x7440u | i));
 }
@@ -130,15 +130,14 @@ inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {
 inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }
 inline ptx::F32 high_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[1]); }
 
-// Weights that are floats already: f32, f16, bf16.
-// 2, 4 or 16 bytes at an address that is a multiple of that, as they are.
+// Weights that are floats: f32, f16, bf16. Loads 2, 4 or 16 bytes from an address that is a multiple of that.
 inline std::vector<ptx::U32> load_floats(ptx::Global<uint8_t> at, uint32_t bytes, ptx::Access how,
                                          ptx::Loc loc = ptx::Loc::current()) {
   if (bytes == 2) return {load_half(at, how, loc)};
   return load_words(at, bytes / 4, bytes, how, loc);
 }
 
-// The values in `bytes` of such words.
+// The values in such words; `bytes` as above.
 inline std::vector<ptx::F32> decode_floats(quant::Format format, const std::vector<ptx::U32>& words, uint32_t bytes) {
   check(quant::is_float(format), "f32, f16 or bf16");
   std::vector<ptx::F32> values;

@@ -41,7 +41,7 @@ class Nibbles : public BlockFormat {
       }
     return runs;
   }
-  // With the bias as the min. The high nibbles of four bits stay where they are, 16 times too large.
+  // With the bias as the min. The high nibbles are not shifted, so they are 16 times too large.
   std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
     if (five_bits && has_min) return decode(raw, lane);
     std::array<Run, 2> runs = scales(raw);
@@ -82,7 +82,7 @@ class Bytes : public BlockFormat {
             {.align = block_align, .values_per_min = 0, .shared_head = 1, .apart = 16, .fields = {head, 16, 16}}) {}
 
   U32 first(const Lane& lane) const override { return lane.quarter * 4u; }
-  // d; what q8_1 has behind it only says what follows from the int8
+  // d; the sum that follows in q8_1 is implied by the int8
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
     if (lane.words == 4) return block.words(fields[0], 8);

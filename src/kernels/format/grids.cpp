@@ -1,5 +1,5 @@
-// Super-blocks of 256 values whose quants name entries of a codebook: iq1_s to iq3_s. quant/grids.cpp has the layouts.
-// Piece l is the 32 values number l, runs of 16 side by side.
+// Super-blocks of 256 values with quants that index a codebook: iq1_s to iq3_s. quant/grids.cpp has the layouts. Piece
+// l is values 32 l to 32 l + 31, as two adjacent runs of 16.
 #include "base/error.h"
 #include "kernels/format/block_format.h"
 #include "quant/grid_codes.h"
@@ -29,7 +29,7 @@ std::vector<uint32_t> expand(const uint16_t (&codes)[entries], const int8_t (&le
   return words;
 }
 
-// The bytes of a word (none is 0) negated where one of four bits is set.
+// Negates the bytes of a word (none is 0) whose bit of four is set.
 U32 with_signs(U32 word, U32 four) {
   U32 negative = bits_to_bytes(four);
   return (word ^ negative * 255u) + negative;
@@ -177,8 +177,8 @@ class Iq3S : public GridFormat {
   }
 };
 
-// Entries of -1, 0 and 1, and a shift of 1/8 with a sign of its own: int8 of eight times that. Here the codebook is as
-// the format defines it, 2 bits for each value: 4 KB, where bytes would be 16.
+// Entries of -1, 0 and 1, plus a shift of +-1/8: as int8, eight times that. The codebook is stored as the format
+// defines it, with 2 bits per value: 4 KB, where bytes would take 16.
 class Shifted : public GridFormat {
  public:
   Shifted(Format format, uint32_t block_align, std::vector<uint32_t> block_fields)

@@ -8,7 +8,7 @@
 
 namespace heddle::kernels {
 
-// In tiles (kernels/tile.h).
+// Read from tiles (product/tile.h).
 inline constexpr std::array known_formats{
     quant::Format::f32,    quant::Format::f16,   quant::Format::bf16,    quant::Format::q4_0,   quant::Format::q4_1,
     quant::Format::q5_0,   quant::Format::q5_1,  quant::Format::q8_0,    quant::Format::q2_k,   quant::Format::q3_k,
@@ -17,7 +17,7 @@ inline constexpr std::array known_formats{
     quant::Format::iq2_xs, quant::Format::iq2_s, quant::Format::iq3_xxs, quant::Format::iq3_s,  quant::Format::tq1_0,
     quant::Format::tq2_0,  quant::Format::q1_0,  quant::Format::q2_0,    quant::Format::q8_1,   quant::Format::q8_k};
 
-// As the file has them: what gemv reads.
+// Read by gemv in the layout of the file.
 inline constexpr std::array gemv_formats{
     quant::Format::f32,  quant::Format::f16,    quant::Format::bf16,   quant::Format::q4_0,
     quant::Format::q4_1, quant::Format::q5_0,   quant::Format::q5_1,   quant::Format::q8_0,

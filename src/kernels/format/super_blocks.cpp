@@ -47,7 +47,8 @@ class Q4K : public BlockFormat {
       }
     return runs;
   }
-  // The high nibbles stay where they are, 16 times too large; with a fifth bit there is room for twice.
+  // The high nibbles are not shifted, so they are 16 times too large; with a fifth bit they are shifted by 3 and twice
+  // too large.
   std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs = scales(raw, lane);
     if (five_bits) {
@@ -138,8 +139,8 @@ class Q6K : public BlockFormat {
   }
 };
 
-// Runs that are 128 values apart, so that neighbours take neighbouring bytes. The sums only say what follows from the
-// int8.
+// Runs are 128 values apart, so that neighbouring lanes read neighbouring bytes. The sums of the block are implied by
+// the int8.
 class Q8K : public BlockFormat {
  public:
   Q8K()

@@ -1,5 +1,5 @@
-// Nibbles that name an entry of a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/tables.cpp has the layouts. The table is
-// four words of immediates that byte permutes choose from: no access to memory.
+// Nibbles that index a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/tables.cpp has the layouts. The table is four words
+// of immediates that byte permutes select from, without memory accesses.
 #include "quant/tables.h"
 
 #include "base/error.h"
@@ -32,7 +32,7 @@ Entries look_up(const int8_t* table, U32 nibbles) {
     four[i] = permute_bytes(permute_bytes(lower, word(1), index), permute_bytes(upper, word(3), index),
                             i ? fourth >> 16u : fourth);
   }
-  // low and high nibbles take turns in them
+  // low and high nibbles alternate in them
   return {permute_bytes(four[0], four[1], 0x6420u), permute_bytes(four[0], four[1], 0x7531u)};
 }
 
@@ -97,7 +97,7 @@ class Mxfp4 : public WithTable {
   }
 };
 
-// A run has a scale and eight bytes of its own: two words, whose low nibbles come first.
+// A run has its own scale and eight bytes: two words, low nibbles first.
 class Nvfp4 : public BlockFormat {
  public:
   Nvfp4()

@@ -27,7 +27,7 @@ class TwoBits : public BlockFormat {
   static U32 pair(U32 word, const Lane& lane, uint32_t half) {
     return both_pairs(word, lane) >> 2 * half & 0x03030303u;
   }
-  // As they are, those of the second run 4 times too large.
+  // Not shifted: those of the second run are 4 times too large.
   static void put_pairs(std::array<Run, 2>& runs, const Raw& raw, const Lane& lane) {
     for (U32 w : raw.quants) {
       U32 two = both_pairs(w, lane);
@@ -59,7 +59,7 @@ class Q2K : public TwoBits {
       for (U32 w : raw.quants) runs[half].q.push_back(pair(w, lane, half));
     return runs;
   }
-  // Those of the second run stay where they are, 4 times too large.
+  // Those of the second run are not shifted, so they are 4 times too large.
   std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs = scales(raw);
     runs[1].scale = runs[1].scale * 0.25f;

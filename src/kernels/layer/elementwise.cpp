@@ -16,7 +16,7 @@ Kernel Gate::build() const {
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
   U32 row = k.block_id(), col = (k.block_y() * threads + k.thread()) * vec;
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows) && col < k.arg(&Args::cols), [&] {
     auto at = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)) + col; };
     auto v = load_wide(at(&Args::gate, &Args::gate_stride), vec);
@@ -92,7 +92,7 @@ Kernel SoftcapRows::build() const {
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
   const U32 row = k.block_id(), col = k.block_y() * threads + k.thread();
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows) && col < k.arg(&Args::cols), [&] {
     const auto y = k.arg(&Args::y) + mul_wide(row, k.arg(&Args::stride)) + col;
     F32 v = load(y);

@@ -1,5 +1,5 @@
-// Kernels in which a thread needs nothing but its own values: activations and gates, the residual add, and what is done
-// to logits after their product.
+// Kernels in which a thread needs only its own values: activations and gates, the residual add, and the bias, scale and
+// soft-cap of logits.
 #pragma once
 #include <compare>
 
@@ -11,7 +11,7 @@
 namespace heddle::kernels {
 
 // y = act(gate) * up, or act(gate). Rows have strides, so that gate and up may be the halves of one row. y may be gate.
-// With out = bf16 the result goes to `narrow` instead of y, for products that read it so.
+// With out = bf16 the result goes to `narrow` instead of y, for products that read bf16.
 struct Gate {
   static constexpr std::string_view name = "gate", summary = "activation of rows of f32, alone or times a second input",
                                     lowest_target = "sm_75";
@@ -22,7 +22,7 @@ struct Gate {
     ptx::DevicePtr<bf16> narrow{};              // (rows, cols)
   };
   uint32_t threads = 256;
-  uint32_t vec = 1;  // values per access: cols, strides and addresses must suit
+  uint32_t vec = 1;  // values per access; cols, strides and addresses must be multiples of it
   uint32_t act = silu;
   uint32_t times_up = 1;  // no: act(gate) alone
   uint32_t out = out_f32;

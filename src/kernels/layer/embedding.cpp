@@ -50,7 +50,7 @@ Kernel Embedding::build() const {
   k.when(token < k.arg(&Args::tokens), [&] {
     U32 id = load(k.arg(&Args::ids) + token);
     Pred known = id < k.arg(&Args::vocabulary);
-    // an unknown id reads row 0, which is there if there is a table at all
+    // an unknown id reads row 0, which every table has
     U32 row = select(known, id, 0u), slices = (cols + (tile_cols - 1)) / tile_cols;
     F32 scale = k.arg(&Args::scale);
     k.loop(k.thread(), (cols + 31u) / 32u, threads, [&](U32 i) {
@@ -78,7 +78,7 @@ Grid Embedding::grid(const Args& args) const {
     throw Error("embedding: the addresses of table and y are {:#x} and {:#x}, expected multiples of 16",
                 args.table.address, args.y.address);
   if (args.vocabulary == 0 && args.tokens) throw Error("embedding: {} tokens, but a vocabulary of 0", args.tokens);
-  return {.x = args.tokens ? args.tokens : 1};  // a grid of nothing cannot be launched
+  return {.x = args.tokens ? args.tokens : 1};  // an empty grid cannot be launched
 }
 
 void add_embedding_kernels(std::vector<Entry>& all) { all.push_back(entry<Embedding>()); }

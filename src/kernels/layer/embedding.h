@@ -7,8 +7,8 @@
 
 namespace heddle::kernels {
 
-// y[i] = scale * row ids[i] of the table, or y[i] += that. An id that is not below `vocabulary` counts as a row of
-// zeros: ids come from the device, where nobody can be told.
+// y[i] = scale * row ids[i] of the table, or y[i] += that. An id that is not below `vocabulary` gives a row of zeros:
+// ids come from the device, so the host cannot refuse them.
 struct Embedding {
   static constexpr std::string_view name = "embedding",
                                     summary = "rows of a table in any weight format, by token id, as f32",
@@ -18,7 +18,7 @@ struct Embedding {
     ptx::DevicePtr<uint8_t> table;  // (vocabulary, cols) in tiles, 16-byte aligned
     ptx::DevicePtr<uint32_t> ids;   // (tokens)
     uint32_t tokens, cols, vocabulary;
-    float scale;  // 1, but for models that multiply (by the root of cols, say)
+    float scale;  // 1 for most models; some multiply by the square root of cols
   };
   uint32_t format = uint32_t(quant::Format::q4_k);
   uint32_t tile_cols = 1024;  // of the table

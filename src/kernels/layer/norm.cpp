@@ -16,7 +16,7 @@ Grid one_block_per_row(const Spec& spec, const typename Spec::Args& args) {
   if (args.cols == 0 || args.cols % spec.vec)
     throw Error("{}: {} columns, but with vec = {} they must be a positive multiple of {}", Spec::name, args.cols,
                 spec.vec, spec.vec);
-  return {.x = args.rows ? args.rows : 1};  // a grid of nothing cannot be launched
+  return {.x = args.rows ? args.rows : 1};  // an empty grid cannot be launched
 }
 
 // Every thread takes each `threads`-th piece of `vec` values.
@@ -39,7 +39,7 @@ Kernel RmsNorm::build() const {
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
   U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w);
@@ -60,7 +60,7 @@ Kernel LayerNorm::build() const {
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
   U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w), b = k.arg(&Args::b);
@@ -86,7 +86,7 @@ Kernel NormAdd::build() const {
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
   const U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const U64 start = mul_wide(row, cols);
     const auto h = k.arg(&Args::h) + start, y = k.arg(&Args::y) + start;

@@ -1,4 +1,4 @@
-// Normalisation of rows: RMSNorm and LayerNorm, alone or of what is added to the residual stream.
+// Normalisation of rows: RMSNorm and LayerNorm, alone or before an addition to the residual stream.
 #pragma once
 #include <compare>
 
@@ -8,7 +8,7 @@
 
 namespace heddle::kernels {
 
-// What a row is normalised with, computed by the threads that share it: a warp or a block.
+// The mean and factor that a row is normalised with, computed by the threads that share it: a warp or a block.
 enum NormKind : uint32_t { norm_none, norm_rms, norm_layer };
 inline Allowed norm_kinds() { return named({"none", "rms", "layer"}); }
 
@@ -38,8 +38,8 @@ RowNorm row_norm(ptx::Code& k, uint32_t kind, ptx::U32 size, ptx::F32 epsilon, a
   auto total = k.var(0.0f), differences = k.var(0.0f);
   each([&](F32 x) { total += x; });
   norm.mean = sum(total.get()) * part;
-  // The mean of large values is off by many of their units in the last place: what the differences lack to zero
-  // corrects it, and the variance.
+  // The mean of large values is off by many units in their last place: the remaining mean of the differences corrects
+  // it, and the variance.
   each([&](F32 x) {
     F32 d = x - norm.mean;
     differences += d;

@@ -1,5 +1,5 @@
-// A logit and its expert are one number whose order is that of the logits, equal ones by the lower expert: the largest
-// number of the warp is picked and taken out, `used` times.
+// A logit and its expert form one 64-bit key that orders by logit, and among equal logits by the lower expert. The warp
+// picks and removes its largest key `used` times.
 #include "kernels/mixture/mixture.h"
 
 #include "kernels/spec/catalog.h"
@@ -26,7 +26,7 @@ Kernel Route::build() const {
   Builder<Args> k(std::string(name), warps * 32);
   chain_start(k, chained);
   const U32 row = k.block_id() * warps + k.warp(), experts = k.arg(&Args::experts), used = k.arg(&Args::used);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const auto logits = k.arg(&Args::logits) + mul_wide(row, k.arg(&Args::logits_stride));
     std::vector<Var<uint64_t>> keys;  // 0: no expert, or one that was picked
@@ -82,7 +82,7 @@ Kernel Mix::build() const {
   chain_start(k, chained);
   const U32 row = k.block_id(), col = k.block_y() * threads + k.thread();
   const U32 cols = k.arg(&Args::cols), used = k.arg(&Args::used);
-  chain_wait(k, chained);  // all blocks: even one without work vouches for the kernels before
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows) && col < cols, [&] {
     auto sum = k.var(0.0f);
     k.loop(0u, used, 1u, [&](U32 j) {

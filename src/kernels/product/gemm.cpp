@@ -1,6 +1,6 @@
-// The stages of a and b come by cp.async, 16 bytes a time, into rows whose 16-byte pieces are swapped by the row number
-// (piece ^ row), so that the 8 rows that ldmatrix takes at once lie in different banks. The operands of the next step
-// are loaded while the matrix unit works on this one, across stages too.
+// The stages of a and b are copied by cp.async, 16 bytes at a time. The 16-byte pieces of a row are swizzled by the row
+// number (piece ^ row), so that the 8 rows that ldmatrix takes at once lie in different banks. The operands of the next
+// step are loaded while the matrix unit works on this one, across stages too.
 #include "kernels/product/gemm.h"
 
 #include <limits>
@@ -18,8 +18,8 @@ using GemmArgs = Gemm::Args;
 using A = Tile<heddle::f16, 16, 16>;
 using B = Tile<heddle::f16, 16, 8>;
 
-// Tiles of y that run at the same time should share rows of a and of b in L2: the tiles of so many rows are done
-// column by column before the next rows begin. 132 blocks of 128 x 256 are then 2048 x 2112 of y.
+// Tiles of y that run at the same time should share rows of a and b in L2: bands of this many rows are computed column
+// by column. 132 blocks of 128 x 256 then cover 2048 x 2112 of y.
 constexpr uint32_t rows_together = 2048;
 
 class GemmWriter {
@@ -51,13 +51,13 @@ class GemmWriter {
   uint32_t a_bytes() const { return s_.rows * row_bytes(); }
   uint32_t stage_bytes() const { return (s_.rows + s_.cols) * row_bytes(); }
 
-  // Which piece of the row lies where piece `piece` would without swapping. Rows of 64 bytes share 128 bytes by twos.
+  // Which piece of the row lies in the place of `piece`. Two rows of 64 bytes share 128 bytes.
   U32 swapped(U32 row, U32 piece) { return piece ^ (s_.depth == 64 ? row & 7u : row >> 1 & 3u); }
 
-  // What one thread copies of a stage of one operand: the same piece of rows a fixed distance apart.
+  // What one thread copies of one operand in a stage: the same piece of rows that are a fixed distance apart.
   struct Share {
     Global<uint8_t> from;      // row 0 of the tile, this thread's piece, first stage
-    std::vector<U32> offsets;  // of its rows in bytes; rows that do not exist are the last one again
+    std::vector<U32> offsets;  // of its rows in bytes; padding rows repeat the last one
     U32 to;                    // of its first row, from the start of the stage
   };
   Share share(Global<heddle::f16> matrix, U32 first, U32 count, U32 stride, uint32_t tile_rows, uint32_t at) {
@@ -90,7 +90,7 @@ class GemmWriter {
     write();
   }
 
-  // The part of stage `tile` that is due in step `step`, for all steps but the last; with the last of them the group.
+  // The copies of stage `tile` that step `step` issues, for all steps but the last; the last of them commits the group.
   void copy(U32 tile, U32 to, U32 tiles, uint32_t step, uint32_t of_steps) {
     k_.when(tile < tiles, [&] {
       const uint32_t count = uint32_t(a_.offsets.size() + b_.offsets.size());
@@ -152,11 +152,11 @@ class GemmWriter {
         now = next;
       }
       copy_wait(k_, ahead - 1);
-      k_.barrier();  // the next stage is there for all, and all have read this one
+      k_.barrier();  // the next stage has arrived, and all warps have read this one
       U32 after = here + stage_bytes();
       after = select(after == end, k_.constant(0u), after);
       to = here;
-      from = select(tile + 1u < tiles, after, here);  // behind the last: nothing there may be read
+      from = select(tile + 1u < tiles, after, here);  // past the last stage nothing may be read
       const Operands next = load_operands(stages_ + from.get(), 0);
       multiply(now);
       for (size_t i = 0; i < first.size(); ++i) first[i] = i < begin.a.size() ? next.a[i] : next.b[i - begin.a.size()];
@@ -164,8 +164,8 @@ class GemmWriter {
     copy_wait(k_, 0);
   }
 
-  // Two rows at a time, so that all they read is under way before the first is written. What lies outside of y is read
-  // from its last row or pair of columns, and not written.
+  // Two rows at a time, so that all loads are in flight before the first store. Values outside of y are read from its
+  // last row or pair of columns, and not written.
   void write() {
     U32 lane = k_.lane(), m = k_.arg(&GemmArgs::m), n = k_.arg(&GemmArgs::n);
     U32 first_row = row_ + warp_row_ + lane / 4u, first_col = col_ + warp_col_ + lane % 4u * 2u;
@@ -248,12 +248,13 @@ Grid Gemm::grid(const GemmArgs& args) const {
     throw Error("gemm: a and b must be 16-byte aligned, y 8-byte aligned");
   const uint64_t blocks = ((uint64_t(args.m) + rows - 1) / rows) * ((uint64_t(args.n) + cols - 1) / cols);
   if (blocks > 0x7fffffff) throw Error("gemm: {} tiles, but a grid has at most 2147483647", blocks);
-  return {.x = blocks ? uint32_t(blocks) : 1};  // a grid of nothing cannot be launched
+  return {.x = blocks ? uint32_t(blocks) : 1};  // an empty grid cannot be launched
 }
 
 Gemm gemm_choice(uint32_t m, uint32_t n, uint32_t k, uint32_t sms, uint32_t shared_bytes) {
-  // Larger tiles of a warp read less shared memory per product, larger tiles of a block less of L2; smaller ones leave
-  // fewer SMs idle. Products per clock and SM as expected of an H200, where about 1250 are possible without wgmma.
+  // Larger tiles of a warp read less shared memory per product, larger tiles of a block read less of L2, and smaller
+  // tiles leave fewer SMs idle. The rates are products per clock and SM expected of an H200, where about 1250 are
+  // possible without wgmma.
   struct Point {
     Gemm spec;
     double products;

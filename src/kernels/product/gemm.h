@@ -1,4 +1,4 @@
-// The product of many rows with a matrix of weights, both f16, on the matrix units: what a prompt is made of.
+// The product of many rows with a matrix of weights, both f16, on the matrix units: for prompts.
 #pragma once
 #include <compare>
 
@@ -7,9 +7,9 @@
 
 namespace heddle::kernels {
 
-// y = scale * (a b^T) + bias, or y += that; sums are f32. One block per tile of y. The rows of a and b are filled with
-// zeros from k to the next multiple of 64 (half_rows does that for a). Nothing is read before the kernels ahead in a
-// chain have ended, so that b may be what one of them unpacked.
+// y = scale * (a b^T) + bias, or y += that; sums are f32. One block per tile of y. The rows of a and b are padded with
+// zeros from k to the next multiple of 64 (half_rows does that for a). Nothing is read before the preceding kernels of
+// a chain have ended, so that b may be the output of one of them.
 struct Gemm {
   static constexpr std::string_view name = "gemm", summary = "product of f16 rows with f16 weights on the matrix units",
                                     lowest_target = "sm_80";
@@ -17,7 +17,7 @@ struct Gemm {
     ptx::DevicePtr<float> y;      // (m, y_stride), 8-byte aligned
     ptx::DevicePtr<f16> a;        // (m, lda), 16-byte aligned
     ptx::DevicePtr<f16> b;        // (n, ldb), 16-byte aligned
-    ptx::DevicePtr<float> scale;  // (m): what each row of a is to be multiplied with
+    ptx::DevicePtr<float> scale;  // (m): factor of each row of a
     ptx::DevicePtr<float> bias;   // (n), read with bias = yes only
     uint32_t m, n, k;             // k > 0
     uint32_t lda, ldb;            // multiples of 64, not below k
@@ -51,8 +51,8 @@ struct Gemm {
   ptx::Grid grid(const Args& args) const;
 };
 
-// What to launch for a product of this size on a GPU of so many SMs, with so much shared memory for a block (227 KB
-// from sm_90 on). add, bias and chained are the caller's to set.
+// A spec for a product of this size on a GPU of `sms` SMs with `shared_bytes` of shared memory per block (227 KB from
+// sm_90 on). The caller sets add, bias and chained.
 Gemm gemm_choice(uint32_t m, uint32_t n, uint32_t k, uint32_t sms, uint32_t shared_bytes = 232'448);
 
 }  // namespace heddle::kernels

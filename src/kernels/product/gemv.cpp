@@ -1,5 +1,4 @@
-// The generator of all gemv kernels: where a warp's rows are, how x comes, the loop over a row, and the sum of the
-// lanes.
+// All gemv kernels: which rows a warp has, how x is read, the loop over a row, and the sum over the lanes.
 #include "kernels/product/gemv.h"
 
 #include "kernels/product/gemv_dot.h"
@@ -50,7 +49,7 @@ class GemvWriter {
 
   U32 rows, cols, row, part;                // the group's first row; this warp's number in the group
   Pred has_row;                             // the group has a row at all
-  std::vector<Global<uint8_t>> row_starts;  // one per row in work; rows that are not there read the last one
+  std::vector<Global<uint8_t>> row_starts;  // of the rows being computed; padding rows read the last one
 
   void find_rows() {
     using Args = Gemv::Args;
@@ -68,7 +67,7 @@ class GemvWriter {
     }
   }
 
-  // What needs no activations: a chained kernel asks for the first weights while it waits.
+  // Does not read activations: a chained kernel loads its first weights before it waits.
   void prefetch_first() {
     k.when(has_row, [&] {
       for (uint32_t u = 0; u < spec.unroll; ++u) {
@@ -114,14 +113,14 @@ class GemvWriter {
     k.barrier();
     k.when(has_row, [&] { add_range(k.constant(0u), cols, x); });
   }
-  // Warps without a row help to copy, so every warp comes to every barrier.
+  // Warps without a row copy too, so that every warp reaches every barrier.
   void add_chunks() {
     const uint32_t chunk = chunk_cols(spec), pitch = column_floats(spec, chunk);
     const GemvFloats<Space::shared> x{k.shared<float>(pitch * spec.columns), {.known = pitch}, padded(spec)};
     auto from_global = global_floats();
     k.loop(0u, cols, chunk, [&](U32 from) {
       U32 count = min(cols - from, chunk);
-      k.barrier();  // the chunk before is no longer read
+      k.barrier();  // the previous chunk is no longer read
       copy(x, from_global, from, count);
       k.barrier();
       k.when(has_row, [&] { add_range(from, count, x); });
@@ -129,9 +128,9 @@ class GemvWriter {
   }
 
   // --- the loop over a row ------------------------------------------------------------------------------------------
-  // Values [from, from + count) of the rows times x, whose value 0 is value `from` of the row. `from` is a multiple of
-  // a step. First as many steps as all warps of the group can do, `unroll` at a time; then one by one, where the lanes
-  // that are past the end read the row's first block and count nothing of it.
+  // Adds the products of values [from, from + count) of the rows with x, which starts at value `from`. `from` is a
+  // multiple of a step. First the steps that are complete for all warps of the group, `unroll` at a time; then single
+  // steps, in which lanes past the end read the row's first block and ignore it.
   template <class X>
   void add_range(U32 from, U32 count, const X& x) {
     const uint32_t group = spec.warps_per_row;
@@ -217,7 +216,7 @@ void check_gemv_together(const Gemv& s) {
   auto refuse = [&](std::string_view why) { throw Error("gemv: {} ({})", why, field_text(s)); };
   if (s.warps % s.warps_per_row) refuse("warps must be a multiple of warps_per_row");
   if (s.rows == 4 && s.columns > 1) refuse("rows = 4 is for one column, or registers run out");
-  if (s.rows * s.unroll > 8) refuse("rows times unroll is 8 at most, or registers run out");
+  if (s.rows * s.unroll > 8) refuse("rows times unroll has a limit of 8, or registers run out");
   if (quant::is_float(format)) {
     if (s.x == Gemv::q8_1) refuse("x = q8_1 is for integer formats");
     if (s.load < quant::block_bytes(format)) refuse("a load must hold at least one value");
@@ -269,21 +268,21 @@ Grid Gemv::grid(const Args& args) const {
       aligned("x_stride", args.x_stride, std::min(w.values_per_lane(), 4u));
     }
   }
-  if (const uint64_t bytes = 4ull * columns * column_floats(*this, args.cols); x == staged && bytes > most_staged_bytes)
+  if (const uint64_t bytes = 4ull * columns * column_floats(*this, args.cols); x == staged && bytes > max_staged_bytes)
     throw Error(
-        "gemv: x = staged needs {} bytes of shared memory for {} x {} values, expected at most {}; x = chunked "
+        "gemv: x = staged needs {} bytes of shared memory for {} x {} values, the limit is {}; x = chunked "
         "does any length",
-        bytes, columns, args.cols, most_staged_bytes);
+        bytes, columns, args.cols, max_staged_bytes);
   const uint32_t at_once = warps / warps_per_row * rows;  // rows of a block
   const uint32_t blocks = args.rows / at_once + (args.rows % at_once != 0);
-  return {.x = blocks ? blocks : 1};  // a grid of nothing cannot be launched
+  return {.x = blocks ? blocks : 1};  // an empty grid cannot be launched
 }
 
 uint32_t Gemv::dynamic_shared(const Args& args) const {
   return x == staged ? 4 * columns * column_floats(*this, args.cols) : 0;
 }
 
-// The list: seven ways to multiply with Q4_K, then one for each format.
+// The catalogue: seven variants for q4_k, then one for each format.
 const std::vector<GemvPreset>& gemv_presets() {
   static const std::vector<GemvPreset> all = [] {
     std::vector<GemvPreset> list{

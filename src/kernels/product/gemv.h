@@ -8,17 +8,17 @@
 namespace heddle::kernels {
 
 // y[c] = W x[c], or y[c] += W x[c], for 1 to 8 columns c. `warps_per_row` warps share the columns of W; such a group
-// has `rows` rows in work at once, so that what it reads of x serves all of them.
+// computes `rows` rows at once, so that each value of x is read once for all of them.
 struct Gemv {
   static constexpr std::string_view name = "gemv",
                                     summary = "matrix in any weight format times 1 to 8 vectors of f32 or q8_1",
                                     lowest_target = "sm_75";
-  // How x comes: f32 from global memory, f32 through shared memory at once or in chunks, or q8_1 (quant/q8_1.h) with
-  // integer dot products.
+  // How x is read: f32 from global memory, f32 through shared memory at once or in chunks, or q8_1 (quant/q8_1.h)
+  // with integer dot products.
   enum X : uint32_t { direct, staged, chunked, q8_1 };
   enum Scales : uint32_t { own, shuffled };
-  static constexpr uint32_t chunk_values = 8192;         // of all columns together: 32 KB, and 4 KB to avoid conflicts
-  static constexpr uint32_t most_staged_bytes = 65'536;  // a block can have this much on every target
+  static constexpr uint32_t chunk_values = 8192;        // of all columns: 32 KB, and 4 KB against bank conflicts
+  static constexpr uint32_t max_staged_bytes = 65'536;  // every target has this much for a block
 
   struct Args {
     ptx::DevicePtr<float> y;      // (columns, y_stride)
@@ -37,7 +37,7 @@ struct Gemv {
   uint32_t x = direct;
   uint32_t load = 16;     // bytes of quants a lane reads at once
   uint32_t scales = own;  // shuffled: one lane reads the scales of a block and hands them to the others
-  uint32_t unroll = 2;    // pieces of each row a lane asks for before it uses the first
+  uint32_t unroll = 2;    // pieces of each row that a lane loads before it uses the first
   uint32_t add = 0;
   uint32_t chained = 0;
   auto operator<=>(const Gemv&) const = default;
@@ -62,7 +62,7 @@ struct Gemv {
   quant::Format weights() const { return quant::Format(format); }
 };
 
-// Points of gemv's design space that have names of their own.
+// Specs of gemv with names of their own in the catalogue.
 struct GemvPreset {
   std::string name, summary;
   Gemv spec;

@@ -1,4 +1,4 @@
-// Dot products in f32 and in int8. Decoding is done once for all columns, x is read once for all rows.
+// Dot products in f32 and int8. Weights are decoded once for all columns, x is read once for all rows.
 #include "kernels/product/gemv_dot.h"
 
 namespace heddle::kernels {
@@ -119,7 +119,7 @@ void add_products(GemvSums& sums, const GemvWeights& format, const GemvWeights::
                   const std::vector<Raw>& weights, const GemvQ8& x, uint32_t value, const Pred* active) {
   const BlockFormat& blocks = *format.blocks;
   auto rows = decode(format, place, weights, active);
-  // runs within the same 32 values have one scale, and x has too: they are one dot product
+  // runs within the same 32 values share a scale, in x as well: they are one dot product
   const uint32_t together = blocks.apart < quant::q8_1_values ? 2 : 1;
   for (uint32_t c = 0; c < sums.columns; ++c) {
     for (uint32_t first = 0; first < 2; first += together) {

@@ -1,4 +1,4 @@
-// The dot products of one step of a gemv: what a lane has read of the weights with its values of x.
+// The dot products of one step of a gemv: a lane's weights times its values of x.
 #pragma once
 #include "kernels/format/block_bytes.h"
 #include "kernels/format/block_format.h"
@@ -7,8 +7,8 @@
 
 namespace heddle::kernels {
 
-// The weights of a gemv as a lane sees them: a row is cut into steps of 32 pieces, one for each lane of a warp. Block
-// formats and floats look the same from outside.
+// The weights of a gemv as a lane sees them: a row is divided into steps of 32 pieces, one for each lane of a warp.
+// Block formats and floats have the same interface.
 class GemvWeights {
  public:
   explicit GemvWeights(const Gemv& spec)
@@ -40,21 +40,21 @@ class GemvWeights {
   };
   Place place(ptx::Code& k) const;
 
-  // What a lane reads of the block at `at`. A stream that is read once leaves L1 to x, unless its blocks are so badly
-  // aligned that several accesses meet in a sector.
+  // What a lane reads of the block at `at`. Weights are read once and bypass L1, which is left to x, unless blocks are
+  // so unaligned that several accesses share a sector.
   Raw load(ptx::Code& k, ptx::Global<uint8_t> at, const Place& place) const;
 
  private:
   std::vector<ptx::U32> load_head(ptx::Code& k, ptx::Global<uint8_t> at, const Place& place, ptx::Access how) const;
 };
 
-// The activations of a gemv: where a lane's values are, for f32 in global or shared memory and for q8_1. Only the place
-// in the first column is kept; that of column c is one instruction away, where pointers to eight columns would take
-// half of the registers.
-// From a column to the next: known while building, or an argument.
+// The activations of a gemv: where a lane's values are, for f32 in global or shared memory and for q8_1. Only the
+// address in the first column is kept: that of column c is one instruction away, while pointers to eight columns would
+// take half of the registers.
+// The distance from a column to the next: known at build time, or an argument.
 struct GemvStride {
   uint32_t known = 0;
-  ptx::U32 given{};  // empty: known
+  ptx::U32 given{};  // the argument; empty: known at build time
 
   template <class T, ptx::Space S>
   ptx::Ptr<T, S> column(ptx::Ptr<T, S> first, uint32_t c) const {
@@ -73,15 +73,15 @@ ptx::Ptr<T, S> choose(ptx::Pred p, ptx::Ptr<T, S> a, ptx::Ptr<T, S> b) {
   return {select(p, a.address(), b.address())};
 }
 
-// f32. In shared memory 4 floats are left free after each 32, so that lanes whose runs are 16 or 32 values apart do not
-// all meet in the same banks.
+// f32. In shared memory each 32 floats are followed by 4 of padding, so that lanes with runs 16 or 32 values apart do
+// not conflict in the same banks.
 template <ptx::Space S>
 struct GemvFloats {
   ptx::Ptr<float, S> first;
   GemvStride stride;
   bool padded = false;
 
-  // Where value v is; for constants v: a multiple of 32, or less than 32 with nothing carried into the next 32.
+  // Where value v is. A constant v must be a multiple of 32, or stay within the same 32 values.
   uint32_t spread(uint32_t v) const { return padded ? v / 32 * 36 + v % 32 : v; }
   ptx::U32 spread(ptx::U32 v) const { return padded ? v + (v >> 5u) * 4u : v; }
 
@@ -131,8 +131,8 @@ struct GemvSums {
     for (uint32_t i = 0; i < rows * columns; ++i) sums.push_back(k.var(0.0f));
   }
   ptx::Var<float>& at(uint32_t row, uint32_t column) { return sums[row * columns + column]; }
-  // Called after each column. The assembler asks for the x of all columns at once if it may, and runs out of registers
-  // (255, spilled, for 8 columns of 2 rows); no load crosses this, so that it has two columns at a time.
+  // Called after each column. Left alone, the assembler hoists the loads of all columns and runs out of registers (255,
+  // with spills, for 8 columns of 2 rows). No load crosses this call, so that two columns are in flight at a time.
   void column_done(uint32_t c) {
     if (columns > 2 && c % 2 == 1) code.warp_sync();
   }
@@ -142,8 +142,8 @@ struct GemvSums {
   std::vector<ptx::Var<float>> sums;
 };
 
-// `weights`: one Raw per row. `value`: where in x the step is, from the lane's place. `active`: null, or false for
-// lanes whose weights do not count (they read some that exist).
+// `weights`: one Raw per row. `value`: where the step is in x, from the lane's place. `active`: null, or false for
+// lanes past the end, which read valid weights but must not count them.
 void add_products(GemvSums& sums, const GemvWeights& format, const GemvWeights::Place& place,
                   const std::vector<Raw>& weights, const GemvFloats<ptx::Space::global>& x, uint32_t value,
                   const ptx::Pred* active);

@@ -22,7 +22,7 @@ class Rows {
 
   Kernel build() {
     chain_start(k_, s_.chained);
-    chain_wait(k_, s_.chained);  // all blocks: even one without work vouches for the kernels before
+    chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
     row_ = k_.block_id();
     cols_ = k_.arg(&HalfRowsArgs::cols);
     k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
@@ -34,7 +34,7 @@ class Rows {
   void each(auto&& f) {
     for (uint32_t j = 0; j < s_.held; ++j) f(j, (k_.thread() + j * s_.threads) * s_.vec);
   }
-  // The values of a row of f32 at this thread's columns, 0 behind the end.
+  // The values of a row of f32 at this thread's columns, 0 past the end.
   std::vector<F32> load_row(Global<float> row) {
     std::vector<Var<float>> values;
     each([&](uint32_t, U32 i) {
@@ -75,8 +75,8 @@ class Rows {
     F32 factor = rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon));
     for (F32& x : v) x = x * factor;
   }
-  // The mean of large values is off by many of their units in the last place, so what the differences from it lack to
-  // zero corrects it (see LayerNorm). Behind the end of the row the differences are 0.
+  // The mean of large values is off by many units in their last place, so the remaining mean of the differences
+  // corrects it (see LayerNorm). Past the end of the row the differences are 0.
   void center(std::vector<F32>& v) {
     F32 part = rcp(to_f32(cols_)), mean = sum_of(v, false) * part;
     auto less = [&](F32 by) {
@@ -90,7 +90,7 @@ class Rows {
     divide(v, sum_of(v, true) * part);
   }
 
-  // The number p of the power of two 2^p that a row is divided by, from its largest magnitude.
+  // The exponent p of the power of two that a row is divided by, from its largest magnitude.
   S32 power_for(F32 top) {
     U32 bits = bitcast<uint32_t>(top);
     S32 above = bitcast<int32_t>((bits - 1u) >> 23) - 140;  // ceil(log2(top)) - 14
@@ -112,7 +112,7 @@ class Rows {
       in_group = row_ - group * size;
       out = k_.arg(&HalfRowsArgs::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
     }
-    // as half_place has it
+    // in the order of half_place
     auto place = [&](U32 i) {
       if (!s_.slices) return i;
       U32 slice = i / s_.slices, piece = half_piece<U32>(i % s_.slices / 8u, in_group);
@@ -158,7 +158,7 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
   if (args.x.address % (vec * 4) || (weight && args.weight.address % (vec * 4)) ||
       (bias && args.bias.address % (vec * 4)))
     throw Error("half_rows: x, weight and bias must be {}-byte aligned", vec * 4);
-  return {.x = args.rows ? args.rows : 1};  // a grid of nothing cannot be launched
+  return {.x = args.rows ? args.rows : 1};  // an empty grid cannot be launched
 }
 
 HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld) {

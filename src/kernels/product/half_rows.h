@@ -1,4 +1,4 @@
-// Rows of f32 as the f16 rows that gemm takes, normalised on the way if need be.
+// Converts rows of f32 to the f16 rows that gemm reads, with an optional norm.
 #pragma once
 #include <compare>
 
@@ -7,17 +7,16 @@
 
 namespace heddle::kernels {
 
-// out = the row, normalised, as f16; one block per row, which keeps it in registers. A row whose largest magnitude is
-// above 16384 is divided by the power of two that brings it to 16384 or less, so that nothing becomes infinite; one
-// whose largest is 1/16 or less is divided by that which brings it above 1/16, so that little falls among the subnormal
-// halves. scale[row] is that power; it is 1 for all others.
+// out = the row, normalised, as f16; one block per row, which keeps it in registers. scale[row] is a power of two that
+// the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes infinite;
+// one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
 struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
                                     lowest_target = "sm_80";
   enum Norm : uint32_t { none, rms, layer };
   struct Args {
-    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. Another order with
-                                    // slices, see half_place
+    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. With slices in the
+                                    // order of half_place
     ptx::DevicePtr<float> scale;    // (rows)
     ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
                                     // than 3e38
@@ -27,7 +26,7 @@ struct HalfRows {
     uint32_t rows, cols;
     uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
     uint32_t ld;        // a multiple of 64 (with slices: of those), not below cols
-    uint32_t group;     // with slices: rows that lie together
+    uint32_t group;     // with slices: rows of a group
     float epsilon;
   };
   uint32_t threads = 256;
@@ -56,10 +55,9 @@ struct HalfRows {
   ptx::Grid grid(const Args& args) const;
 };
 
-// Where a value lies with slices: groups of rows one after the other, in a group slices of columns, in a slice rows,
-// and the 16-byte pieces of a row swapped such that the lanes of a warp that read eight of them at once, of two rows
-// and as any format of weights wants them, find them in different banks. `group`: rows of a group, `ld`: columns of a
-// row.
+// Where a value lies with slices: by group of rows, then by slice of columns, then by row. The 16-byte pieces of a row
+// are swizzled so that the eight pieces of two rows that a warp reads at once, in the order of any weight format, lie
+// in different banks. `group`: rows of a group, `ld`: columns of a row.
 template <class T>
 T half_piece(T piece, T row) {  // of a slice
   return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
@@ -70,7 +68,7 @@ inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint
          col % 8;
 }
 
-// The spec for rows of this size: threads, vec and held. The rest is the caller's to set.
+// The spec for rows of this size: threads, vec and held. The caller sets the rest.
 HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld);
 
 }  // namespace heddle::kernels

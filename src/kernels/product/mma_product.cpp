@@ -26,7 +26,7 @@ using B = Tile<heddle::f16, 16, 8>;
 constexpr uint32_t team = 8;  // warps
 constexpr uint32_t kept = 4;  // sums of a band that lie side by side
 
-// What follows is done for one vector at a time, as a product's finishing warp does.
+// The epilogue takes one vector at a time, as a product's finishing warp does.
 Product ending(const MmaProduct& s) {
   return {.out = s.out,
           .activation = s.activation,
@@ -49,7 +49,7 @@ class MmaWriter {
         row_bytes_(s.slices_per_stage() * tile_),
         weight_bytes_(band_tiles_ * row_bytes_),
         x_bytes_(s.columns * MmaProduct::stage_cols * 2),
-        stride_(s.band + 4) {}  // four lanes that store neighbouring vectors meet different banks
+        stride_(s.band + 4) {}  // four lanes that store neighbouring vectors use different banks
 
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.stages * (weight_bytes_ + x_bytes_), 128);
@@ -114,7 +114,7 @@ class MmaWriter {
   void bring() {
     const uint32_t steps = s_.steps();
     U32 all = bands_ * steps;
-    // weights of the first stages are asked for before the kernel ahead has ended
+    // the weights of the first stages are requested before the preceding kernel has ended
     for (uint32_t i = 0; i < s_.stages; ++i)
       k_.when(all > i, [&] { bring_weights(k_.constant(i), k_.constant(i / steps), k_.constant(i % steps)); });
     chain_wait(k_, s_.chained);
@@ -166,7 +166,7 @@ class MmaWriter {
         auto from = stage(s);
         auto all_tiles = [&] {
           for (uint32_t t = 0; t < tiles; ++t) {
-            // rows that there are not read another's weights, and nobody reads their sums
+            // padding rows read the weights of other rows, and their sums are not used
             auto weights = [&](uint32_t half) {
               const uint32_t before = (t * s_.teams * 16 + half * 8) / tile_rows_;
               return from + (min(tile_of_lane + before, last) * row_bytes_ + slice * tile_);
@@ -175,7 +175,7 @@ class MmaWriter {
             t == 0 && s_.teams == 1 ? one() : k_.when(here > (t * s_.teams + mine) * 16u, one);
           }
         };
-        // the last step may lack slices
+        // the last step may have fewer slices
         if (s_.slices % s_.slices_per_stage())
           k_.when(slice < slices_of(step), all_tiles);
         else
@@ -205,7 +205,7 @@ class MmaWriter {
       }
   }
 
-  // Of the eight warps' sums: first those of warps i and i + 4, then these four.
+  // Adds the eight warps' sums: first those of warps i and i + 4, then these four.
   void add_up(const std::vector<Acc<float, 16, 8>>& acc) {
     const uint32_t along = s_.columns / 8;
     U32 part = k_.warp() & (team - 1);
@@ -269,7 +269,8 @@ uint32_t MmaProduct::shared_bytes() const {
 }
 
 bool MmaProduct::fits() const {
-  // Found by trying: with more sums than 32 a thread, some formats spill. Registers are dealt out to warps by fours.
+  // Found by trial: with more than 32 sums per thread some formats spill. Registers are allocated to four warps at a
+  // time.
   const uint32_t sums = band / 16 / teams * (columns / 8) * 4, registers = 64 + sums + (columns > 8 ? 8 : 0);
   const uint32_t warps = (team * teams + 1 + 3) / 4 * 4;
   return band / 16 % teams == 0 && shared_bytes() <= 226 * 1024 / resident && sums <= 32 &&
@@ -305,8 +306,8 @@ MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t co
   s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
   const uint32_t tile_rows = tile_values / s.tile_cols;
   const uint32_t wide = vectors <= 8 ? 8 : vectors <= 16 ? 16 : 32;
-  // An H200 was fastest with sixteen warps on an SM: of two blocks where two fit, which hide each other's waits, else
-  // of one with two teams, so that x, by then the larger part of a stage, is there once.
+  // An H200 was fastest with sixteen warps per SM: two blocks where they fit, which hide each other's waits, else one
+  // block with two teams, so that x, the larger part of a stage by then, is stored once.
   struct Way {
     uint32_t teams, resident;
   };

@@ -1,24 +1,25 @@
-// Matrix times 8 to 32 vectors at once on the matrix units, straight from the tiles of the weights, with what follows
-// it in a layer: what a batch of several sequences is made of.
+// Matrix times 8 to 32 vectors at once on the matrix units, straight from the tiles of the weights, with the epilogue
+// of its phase of a layer: for batches of several sequences.
 #pragma once
 #include "kernels/product/product.h"
 
 namespace heddle::kernels {
 
 // x is f16 in the order of half_place (see half_rows.h), with the slices of the weights and `columns` rows in a group.
-// A block takes an even share of the rows of W, a band at a time. Weights and x come through a ring of stages of 1024
-// columns by bulk copies; each warp of a team of eight has the same 128 columns of every stage, for the team's rows and
-// all vectors, and their sums are added in a fixed order. So a result depends on its row and its vector alone: not on
-// which other vectors there are, on `columns`, `band`, or the grid.
+// A block takes an even share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring of
+// stages of 1024 columns; each warp of a team of eight has the same 128 columns of every stage, for the team's rows and
+// all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its vector alone: not
+// on the other vectors, on `columns`, `band`, or the grid.
 //
-// Weights are multiplied as f16. f32 and bf16 beyond its range count as +-65504; a value of a block format beyond 4095
-// counts as infinite, where tile_unpack, the way of more vectors, gives 65504.
+// Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
+// becomes infinite, where tile_unpack, which serves larger batches, clamps it to 65504: here the clamp would cost two
+// instructions per word in the inner loop.
 struct MmaProduct {
   static constexpr std::string_view name = "mma_product",
                                     summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",
                                     lowest_target = "sm_90";
-  // Those of a product. x: see above. `rows` counts all of y's, of which w has those from `first_rows` on; `vectors`
-  // may be fewer than, or many times, `columns`. norm, shift, w2 and what belongs to experts are not read.
+  // Those of Product. x: see above. `rows` counts all rows of y, of which w has those from `first_rows` on; `vectors`
+  // may be fewer than `columns`, or many times that. norm, shift, w2 and the arguments of experts are not read.
   using Args = Product::Args;
 
   uint32_t format = uint32_t(quant::Format::q4_k);
@@ -26,7 +27,7 @@ struct MmaProduct {
   uint32_t columns = 8;
   uint32_t band = 32;   // rows at once
   uint32_t stages = 2;  // in flight
-  uint32_t teams = 1;   // of eight warps, which share out the rows of a band by sixteens
+  uint32_t teams = 1;   // of eight warps; they divide a band into tiles of 16 rows
   uint32_t resident = 1;
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
   uint32_t chained = 0;
@@ -44,8 +45,8 @@ struct MmaProduct {
   ptx::Grid grid(const Args& args) const;
 };
 
-// A shape for the product of a matrix of so many rows and columns with so many vectors, on so many SMs; its grid has
-// sms * resident blocks. The fields that say what is computed are the caller's.
+// A spec for the product of a matrix of `rows` x `cols` with `vectors` vectors on `sms` SMs; its grid has
+// sms * resident blocks. The caller sets the fields that say what is computed.
 MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms);
 
 inline auto MmaProduct::fields() {

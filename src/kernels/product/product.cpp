@@ -1,6 +1,6 @@
 // Each block takes an even share of the tile rows, in units of up to 16 or 32 rows. Each computing warp has its own
-// ring of tiles, filled before the kernel waits for its predecessor, so no warp waits for another; partial sums go to
-// the finishing warp through two buffers in turn.
+// ring of tiles, filled before the kernel waits for its predecessor, so that no warp waits for another; partial sums go
+// to the finishing warp through two alternating buffers.
 #include "kernels/product/product.h"
 
 #include <algorithm>
@@ -29,16 +29,16 @@ class ProductWriter {
         unit_tiles_(unit_rows_ / tile_rows_),
         across_(s.slices / s.per_warp),
         compute_(across_ * s.groups) {
-    parts_.push_back({s.weights(), tile_bytes(s.weights()), s.groups, s.depth});
+    segments_.push_back({s.weights(), tile_bytes(s.weights()), s.groups, s.depth});
     if (s.mixed)
-      parts_.push_back({s.second_weights(), tile_bytes(s.second_weights()), s.second_groups, s.second_depth()});
+      segments_.push_back({s.second_weights(), tile_bytes(s.second_weights()), s.second_groups, s.second_depth()});
   }
 
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.ring_bytes(), 128);
     sums_ = k_.shared<float>(2 * s_.columns * across_ * unit_rows_);  // two units: (vector, warp across, row)
     uint32_t stages = 0;
-    for (const Part& part : parts_) stages = std::max(stages, across_ * part.groups * part.depth);
+    for (const Segment& segment : segments_) stages = std::max(stages, across_ * segment.groups * segment.depth);
     arrived_ = k_.shared<uint64_t>(stages, 8);
     full_ = mbarriers(k_, 2);
     empty_ = mbarriers(k_, 2);
@@ -47,11 +47,11 @@ class ProductWriter {
       k_.shared<uint8_t>(s_.room * 1024 - taken);
 
     if (!s_.late) chain_start(k_, s_.chained);
-    if (s_.experts) chain_wait(k_, s_.chained);  // which matrix it is comes from a kernel before
+    if (s_.experts) chain_wait(k_, s_.chained);  // the choice of the matrix comes from an earlier kernel
     share_out();
-    of_part([&](const Part& part) { start_rings(part); });
+    of_segment([&](const Segment& segment) { start_rings(segment); });
     x.before_wait();
-    for (Part& part : parts_) part.book = TilePiece::codebook(k_, part.format);
+    for (Segment& segment : segments_) segment.book = TilePiece::codebook(k_, segment.format);
     k_.barrier();
     if (!s_.experts) chain_wait(k_, s_.chained);
     auto from = k_.arg(&Args::x);
@@ -61,7 +61,8 @@ class ProductWriter {
     x.bring(from);
     if (s_.late) chain_start(k_, s_.chained);
     k_.when_else(
-        k_.warp() < compute_, [&] { of_part([&](const Part& part) { compute(x, part); }); }, [&] { finish(x); });
+        k_.warp() < compute_, [&] { of_segment([&](const Segment& segment) { compute(x, segment); }); },
+        [&] { finish(x); });
     return k_.finish();
   }
 
@@ -69,12 +70,12 @@ class ProductWriter {
   const Product& s_;
   Builder<Args> k_;
   const uint32_t tile_rows_, unit_rows_, unit_tiles_, across_, compute_;
-  struct Part {  // rows of one format
+  struct Segment {  // rows of one format
     quant::Format format;
     uint32_t tile, groups, depth;  // tile: bytes
     Codebook book{};
   };
-  std::vector<Part> parts_;
+  std::vector<Segment> segments_;
   Shared<uint8_t> ring_;
   Shared<float> sums_;
   Shared<uint64_t> arrived_;
@@ -85,15 +86,15 @@ class ProductWriter {
   U32 column_, group_;                // of this warp
   U64 expert_, policy_;
 
-  // What a block does with the rows of its format.
-  void of_part(auto&& f) {
-    if (!s_.mixed) return f(parts_[0]);
+  // f(segment) for the format of this block's rows.
+  void of_segment(auto&& f) {
+    if (!s_.mixed) return f(segments_[0]);
     k_.when_else(
-        second_, [&] { f(parts_[1]); }, [&] { f(parts_[0]); });
+        second_, [&] { f(segments_[1]); }, [&] { f(segments_[0]); });
   }
 
-  // All blocks have nearly the same to do and end together: one that ended early would leave its place to two blocks of
-  // the next kernel, and that SM would be slow.
+  // All blocks have nearly the same work and end together: one that ended early would leave room for two blocks of the
+  // next kernel, and that SM would be slow.
   void share_out() {
     rows_ = k_.arg(&Args::rows);
     U32 tile_rows = (rows_ + (tile_rows_ - 1)) / tile_rows_;
@@ -116,39 +117,40 @@ class ProductWriter {
       U32 which = k_.assume_uniform(load(k_.arg(&Args::experts) + k_.block_y()));
       expert_ = widen(which) * k_.arg(&Args::expert_bytes);
     }
-    // Weights are read once and need not stay in L2, unless two tiles share a line and both want it.
-    if (parts_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
+    // Weights are read once and need not stay in L2, unless two tiles share a cache line.
+    if (segments_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
   }
 
-  // Of this warp: those of tile rows group, group + groups, ...
-  U32 tiles(const Part& part) { return (count_ + (part.groups - 1) - group_) / part.groups * s_.per_warp; }
-  Shared<uint8_t> my_ring(const Part& part) { return ring_ + k_.warp() * (part.depth * part.tile); }
-  Shared<uint64_t> my_arrived(const Part& part) { return arrived_ + k_.warp() * part.depth; }
+  // The number of this warp's tiles: those of tile rows group, group + groups, ...
+  U32 tiles(const Segment& segment) { return (count_ + (segment.groups - 1) - group_) / segment.groups * s_.per_warp; }
+  Shared<uint8_t> my_ring(const Segment& segment) { return ring_ + k_.warp() * (segment.depth * segment.tile); }
+  Shared<uint64_t> my_arrived(const Segment& segment) { return arrived_ + k_.warp() * segment.depth; }
 
-  void fetch(const Part& part, Mbarrier done, Shared<uint8_t> to, U32 t) {
-    U32 row = first_ + group_ + t / s_.per_warp * part.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
-    done.arrive_expect_bytes(part.tile);
-    auto at = k_.arg(&part == &parts_[0] ? &Args::w : &Args::w2) + mul_wide(row * s_.slices + slice, part.tile);
+  void fetch(const Segment& segment, Mbarrier done, Shared<uint8_t> to, U32 t) {
+    U32 row = first_ + group_ + t / s_.per_warp * segment.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
+    done.arrive_expect_bytes(segment.tile);
+    auto at =
+        k_.arg(&segment == &segments_[0] ? &Args::w : &Args::w2) + mul_wide(row * s_.slices + slice, segment.tile);
     if (s_.experts) at = at + expert_;
-    bulk_load(to, at, part.tile, done, policy_);
+    bulk_load(to, at, segment.tile, done, policy_);
   }
 
-  void start_rings(const Part& part) {
-    const uint32_t compute = across_ * part.groups;
+  void start_rings(const Segment& segment) {
+    const uint32_t compute = across_ * segment.groups;
     k_.when(k_.thread() == compute_ * 32, [&] {
-      // every lane that touches the sums arrives for itself
+      // every lane that accesses the sums arrives itself
       for (auto& b : full_) b.init(compute * tile_rows_);
       for (auto& b : empty_) b.init(32u);
       fence_mbarrier_init(k_);
     });
     k_.when(k_.warp() < compute && k_.lane() == 0u, [&] {
-      auto ring = my_ring(part);
-      auto arrived = my_arrived(part);
-      U32 all = tiles(part);
-      for (uint32_t i = 0; i < part.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
+      auto ring = my_ring(segment);
+      auto arrived = my_arrived(segment);
+      U32 all = tiles(segment);
+      for (uint32_t i = 0; i < segment.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
       fence_mbarrier_init(k_);
-      for (uint32_t i = 0; i < part.depth; ++i)
-        k_.when(all > i, [&] { fetch(part, {arrived.offset(i)}, ring.offset(i * part.tile), k_.constant(i)); });
+      for (uint32_t i = 0; i < segment.depth; ++i)
+        k_.when(all > i, [&] { fetch(segment, {arrived.offset(i)}, ring.offset(i * segment.tile), k_.constant(i)); });
     });
   }
 
@@ -169,19 +171,19 @@ class ProductWriter {
     return step * (1024 / s_.tile_cols) + k_.lane() / lanes;
   }
 
-  void compute(ProductX& x, const Part& part) {
-    if (part.groups == s_.groups) return work(x, part);
-    k_.when(k_.warp() < across_ * part.groups, [&] { work(x, part); });
+  void compute(ProductX& x, const Segment& segment) {
+    if (segment.groups == s_.groups) return work(x, segment);
+    k_.when(k_.warp() < across_ * segment.groups, [&] { work(x, segment); });
   }
 
-  void work(ProductX& x, const Part& part) {
-    const TilePiece piece(k_, part.format, s_.tile_cols, k_.lane(), part.book);
+  void work(ProductX& x, const Segment& segment) {
+    const TilePiece piece(k_, segment.format, s_.tile_cols, k_.lane(), segment.book);
     std::vector<std::vector<TilePiece::Q8>> mine;  // of each slice
     for (uint32_t i = 0; !s_.exact && i < s_.per_warp; ++i)
       mine.push_back(x.integers(piece, column_ * s_.per_warp + i));
-    auto ring = my_ring(part);
-    auto arrived = my_arrived(part);
-    U32 all = tiles(part);
+    auto ring = my_ring(segment);
+    auto arrived = my_arrived(segment);
+    U32 all = tiles(segment);
     auto stage = k_.var(0u), parity = k_.var(0u), t = k_.var(0u);
     std::vector<Var<float>> dots;  // (step, vector)
     for (uint32_t i = 0; i < 4 * s_.columns; ++i) dots.push_back(k_.var(0.0f));
@@ -202,14 +204,14 @@ class ProductWriter {
       for (uint32_t i = 0; i < s_.per_warp; ++i) {
         U32 s = stage.get();
         Mbarrier here{arrived + s};
-        auto w = ring + s * part.tile;
+        auto w = ring + s * segment.tile;
         here.wait(k_, parity.get());
         slice(i, w);
         k_.warp_sync();
-        U32 next = t.get() + part.depth;
-        k_.when(next < all && k_.lane() == 0u, [&] { fetch(part, here, w, next); });
+        U32 next = t.get() + segment.depth;
+        k_.when(next < all && k_.lane() == 0u, [&] { fetch(segment, here, w, next); });
         t += 1u;
-        Pred wrap = s == part.depth - 1;
+        Pred wrap = s == segment.depth - 1;
         stage = select(wrap, k_.constant(0u), s + 1u);
         parity = parity.get() ^ select(wrap, k_.constant(1u), 0u);
       }
@@ -224,9 +226,9 @@ class ProductWriter {
       U32 slot = u & 1u;
       auto buffer = sums_ + slot * (s_.columns * across_ * unit_rows_) + column_ * unit_rows_;
       k_.when(u >= 2u, [&] { Mbarrier{empty_[0].at + slot}.wait(k_, (u >> 1u & 1u) ^ 1u); });
-      for (uint32_t c = 0; c < unit_tiles_ / part.groups; ++c) {
-        U32 of_block = u * unit_tiles_ + c * part.groups + group_;
-        k_.when(of_block < count_, [&] { tile_row(buffer + (group_ + c * part.groups) * tile_rows_); });
+      for (uint32_t c = 0; c < unit_tiles_ / segment.groups; ++c) {
+        U32 of_block = u * unit_tiles_ + c * segment.groups + group_;
+        k_.when(of_block < count_, [&] { tile_row(buffer + (group_ + c * segment.groups) * tile_rows_); });
       }
       k_.when(holds_sum(), [&] { Mbarrier{full_[0].at + slot}.arrive(); });
     });
@@ -237,7 +239,7 @@ class ProductWriter {
     if (s_.experts) y = y + mul_wide(k_.block_y(), k_.arg(&Args::y_stride));
     ProductOut out(k_, s_, y);
     const std::vector<F32> factors = x.factors();
-    // with 16 rows the two halves of the warp take every other part of a sum
+    // with 16 rows each half of the warp adds every other partial sum
     const bool halves = unit_rows_ == 16;
     U32 in_unit = k_.lane() & (unit_rows_ - 1), half = k_.lane() >> 4u;
     k_.loop(0u, units_, 1u, [&](U32 u) {

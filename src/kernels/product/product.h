@@ -1,5 +1,5 @@
-// Matrix times a few vectors at the memory limit (sm_90), with what surrounds it in a layer: the norm of its input
-// before, and bias, residual, activation or rotation and KV write after. One launch is one phase of a layer.
+// Matrix times a few vectors at the speed of memory (sm_90), fused with the steps around it in a layer: the norm of its
+// input before, and bias, residual, activation or rotation and KV write after. One launch is one phase of a layer.
 #pragma once
 #include <compare>
 
@@ -10,10 +10,10 @@
 
 namespace heddle::kernels {
 
-// The weights (tiles, see tile.h) come through a ring of shared memory by bulk copies, asked for before the kernel
-// ahead in the chain has finished. Every block brings x to shared memory, normalised, as int8 in blocks of 16 with a
-// scale each (or as f32: exact), and each computing warp keeps its part. A warp owns per_warp slices of tile_cols
-// columns and every groups-th tile row; one more warp adds up and writes.
+// Bulk copies bring the weights (tiles, see tile.h) through a ring in shared memory; the first are requested before the
+// preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in blocks of
+// 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A warp owns
+// per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
 struct Product {
   static constexpr std::string_view name = "product",
                                     summary = "a phase of a layer: norm, matrix times 1 to 8 vectors, what follows",
@@ -24,7 +24,7 @@ struct Product {
     store,  // y = scale (W x + bias)
     add,    // y = residual + scale (W x + bias)
     act,    // y = act(W x + bias)
-    gate,   // of each four rows of W the first two are of the gate, the others of up: y = act(gate) * up
+    gate,   // of every four rows of W two belong to the gate, then two to up: y = act(gate) * up
     qkv,    // rows of q, then of k, then of v; q to y, k and v to the cache; see qkv_row
   };
   struct Args {
@@ -34,39 +34,39 @@ struct Product {
     ptx::DevicePtr<float> norm, shift;  // the norm's weight, and for layer its bias, zeros up to a multiple of 8
     ptx::DevicePtr<uint8_t> w, w2;      // tiles, 16-byte aligned; w2: those of the second format
     ptx::DevicePtr<float> bias;         // (rows)
-    ptx::DevicePtr<uint32_t> experts;   // (vectors): the matrix to use; an expert beyond the last would be a fault
-    ptx::DevicePtr<uint64_t> turns;     // qkv: of each pair, see rope_frequencies.h
+    ptx::DevicePtr<uint32_t> experts;   // (vectors): the matrix to use, below the number of experts
+    ptx::DevicePtr<uint64_t> turns;     // qkv: frequency of each pair, see rope_frequencies.h
     ptx::DevicePtr<uint32_t> positions;  // qkv: (columns)
     ptx::DevicePtr<int32_t> table;       // qkv: (columns, table_stride), pages of the cache
     ptx::DevicePtr<uint8_t> k, v;        // qkv: (pages, kv_heads, page_size, head or value_head) f16
-    uint64_t expert_bytes;               // from an expert to the next
-    uint32_t rows, cols;                 // before filling up
+    uint64_t expert_bytes;               // from one expert to the next
+    uint32_t rows, cols;                 // without padding
     uint32_t first_rows;                 // mixed: rows of the first format, a multiple of the tile's
-    uint32_t second_blocks;              // mixed: blocks of the grid, its last, for the second format; see mixed_blocks
+    uint32_t second_blocks;              // mixed: the last blocks of the grid, for the second format; see mixed_blocks
     uint32_t x_stride, y_stride;         // values
     uint32_t blocks;                     // of the grid: the number of SMs times a small number
-    uint32_t vectors, x_share;           // experts: results, and how many in a row have the same x
+    uint32_t vectors, x_share;           // experts: number of results, and how many consecutive ones share an x
     uint32_t q_rows, k_rows;             // qkv
     uint32_t head, value_head, rotary, kv_heads, page_size, table_stride;
     float epsilon, scale, magnitude;
-    ptx::DevicePtr<float> scales;  // mma_product: (vectors): what each vector is to be multiplied with
+    ptx::DevicePtr<float> scales;  // mma_product: (vectors), factor of each vector
   };
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
   uint32_t mixed = 0;  // the last rows are of the second format; a block has rows of one of the two
   uint32_t tile_cols = 1024, slices = 4;
   uint32_t unit = 16;          // rows that are finished at once, 16 or 32
-  uint32_t groups = 4;         // tile rows of a unit in work at once: slices / per_warp * groups + 1 warps
+  uint32_t groups = 4;         // tile rows of a unit computed at once: slices / per_warp * groups + 1 warps
   uint32_t second_groups = 4;  // mixed: the same for blocks of the second format, not more than groups
   uint32_t per_warp = 1;       // slices of a warp; slices must be a multiple of it
   uint32_t depth = 2;          // tiles in flight per warp
   uint32_t resident = 2;       // blocks per SM to leave registers for
-  uint32_t room = 0;           // KB of shared memory to take at least; see product_choice
-  uint32_t late = 0;           // the next kernel may start when x was read, else at once
+  uint32_t room = 0;           // minimum of shared memory to allocate, in KB; see product_choice
+  uint32_t late = 0;           // the next kernel may start once x has been read, else at once
   uint32_t columns = 1;
   uint32_t x = x_f32, norm = no_norm, exact = 0;
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
-  uint32_t cache = 1;    // qkv: k and v go to the cache as f16; no: behind q in y, whatever the cache wants
-  uint32_t halves = 0;   // qkv: values half of `rotary` apart are turned, else neighbours
+  uint32_t cache = 1;    // qkv: k and v go to the cache as f16; no: to y after q, for any type of cache
+  uint32_t halves = 0;   // qkv: pairs are values rotary / 2 apart, else neighbours
   uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1
   uint32_t chained = 0;
   auto operator<=>(const Product&) const = default;
@@ -76,7 +76,7 @@ struct Product {
   quant::Format second_weights() const { return quant::Format(second); }
   uint32_t filled_cols() const { return slices * tile_cols; }
   uint32_t warps() const { return slices / per_warp * groups + 1; }
-  // Of shared memory, known while building.
+  // Shared memory, known at build time.
   uint32_t x_bytes() const;
   uint32_t ring_bytes() const;
   uint32_t second_depth() const;  // tiles in flight per warp of the second format, in the same ring
@@ -85,35 +85,35 @@ struct Product {
   ptx::Grid grid(const Args& args) const;
 };
 
-// In which order the rows of a head go into the tiles for `qkv`: rows 4j to 4j + 3 are two values and their partners.
-// Packed row p of a head of `head` rows is row qkv_row(p, ...) of the model's. rotary must be a multiple of 4.
+// The order of the rows of a head in the tiles for `qkv`: rows 4j to 4j + 3 are two values and their rotation partners.
+// Packed row p of a head is row qkv_row(p, ...) of the model's. rotary must be a multiple of 4.
 constexpr uint32_t qkv_row(uint32_t p, uint32_t rotary, bool halves) {
   if (p >= rotary) return p;
   const uint32_t pair = p / 4 * 2 + p % 2, second = p % 4 / 2;
   return halves ? pair + second * (rotary / 2) : 2 * pair + second;
 }
 
-// A shape for the product, from what was fastest on an H200. The fields that say what is computed are the caller's.
+// A shape for the product, from what was fastest on an H200. The caller sets the fields that say what is computed.
 //
-// A kernel of a chain starts while the one before it still runs, wherever an SM has room. If two of its blocks come to
-// lie on one SM and none on another, it takes twice as long. So one block of one vector takes so much shared memory
-// that its like does not fit beside it, but the next kernel's does: products that follow each other take turns at being
-// `large` (114 KB) and not (76 KB).
+// A kernel of a chain starts while the one before it still runs, on any SM with room. If two of its blocks land on one
+// SM and none on another, it takes twice as long. So with one vector a block allocates enough shared memory that a
+// second block of the same kernel does not fit on the SM, but one of the next kernel does: consecutive products
+// alternate between `large` (114 KB) and small (76 KB).
 struct ProductChoice {
   Product spec;
   uint32_t blocks_per_sm;
 };
 ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
-// Other shapes worth a try, the choice above first: what a search on another GPU goes through.
+// Other shapes worth trying, the choice above first: the candidates of a search on another GPU.
 std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
-// How many of a grid's blocks should do the rows of the second format, so that all end at the same time.
+// How many of a grid's blocks should take the rows of the second format, so that all blocks end at the same time.
 uint32_t mixed_blocks(const Product& spec, uint32_t first_rows, uint32_t second_rows, uint32_t blocks);
-// Of the second format, from the rest of the shape: larger tiles go to fewer warps rather than to more shared memory.
+// Sets second_groups from the rest of the shape: larger tiles go to fewer warps rather than to more shared memory.
 void set_second_groups(Product& spec);
-// Whether a shape from elsewhere (groups, per_warp, depth, resident) fits the product.
+// Whether a shape (groups, per_warp, depth, resident) fits the product and the SM.
 bool product_fits(const Product& spec);
-// The most vectors at once.
-uint32_t product_most_columns(const Product& what, uint32_t cols);
+// The limit of vectors at once.
+uint32_t product_max_columns(const Product& what, uint32_t cols);
 
 inline auto Product::fields() {
   using F = Field<Product>;

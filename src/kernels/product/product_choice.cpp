@@ -1,4 +1,4 @@
-// Which shape of a product to take. Found on an H200; what decides is how blocks come to lie on the SMs.
+// Which shape of a product to choose. Measured on an H200; what matters most is how blocks are placed on the SMs.
 #include <algorithm>
 #include <cmath>
 
@@ -9,14 +9,14 @@ namespace heddle::kernels {
 
 namespace {
 
-// What the assembler wants for a thread, found by trying; each vector's part of a slice is kept in 12 registers.
+// Registers of a thread, found by trial: each vector's share of a slice is kept in 12 registers.
 uint32_t registers(const Product& s) {
   if (s.exact) return 72 + 32 * s.columns;
   const uint32_t base = s.weights() == quant::Format::q4_k && !s.mixed ? 50 : 60;
   return base + 14 * (s.columns * s.per_warp - 1) + 4 * (s.columns - 1);
 }
 
-// With everything known while building; the device has 227 KB for all blocks of an SM.
+// All shared memory of a block, known at build time; an SM has 227 KB for all its blocks.
 uint32_t shared_bytes(const Product& s) {
   const uint32_t compute = s.warps() - 1;
   return s.ring_bytes() + compute * 4 * 8 + s.x_bytes() + 2 * s.columns * s.slices / s.per_warp * s.unit * 4 + 1024;
@@ -27,20 +27,20 @@ constexpr uint32_t all_shared = 226 * 1024, small_room = 76, large_room = 114;  
 bool fits(const Product& s) {
   const uint32_t threads = s.warps() * 32, shared = std::max(shared_bytes(s), s.room * 1024);
   if (s.warps() > 32 || registers(s) > 255 || threads * s.resident * registers(s) > 65536) return false;
-  // beside one that takes its turn, or as many as there are to be
+  // next to a block of the other size, or `resident` blocks of the same
   return shared <= (s.room == large_room   ? all_shared - small_room * 1024
                     : s.room == small_room ? all_shared - large_room * 1024
                                            : all_shared / s.resident);
 }
 
-// The way with the most computing warps, but not more than `most`, that leaves `resident` blocks registers enough.
-bool settle(Product& s, uint32_t most, uint32_t resident, uint32_t least_resident = 1) {
-  for (uint32_t warps = most; warps > 0; --warps)
+// The shape with the most computing warps, up to max_warps, that leaves registers for `resident` blocks.
+bool settle(Product& s, uint32_t max_warps, uint32_t resident, uint32_t least_resident = 1) {
+  for (uint32_t warps = max_warps; warps > 0; --warps)
     for (uint32_t unit : {16u, 32u}) {
-      const uint32_t most_groups = std::min(8u, unit / (tile_values / s.tile_cols));
-      // with many slices, two a warp mean half the sums to merge; else one takes the fewest registers
-      for (uint32_t i = 1; i <= most_groups; i *= 2) {
-        const uint32_t groups = s.slices > 8 ? most_groups / i : i;
+      const uint32_t max_groups = std::min(8u, unit / (tile_values / s.tile_cols));
+      // with many slices, two per warp halve the sums to merge; else one per warp takes the fewest registers
+      for (uint32_t i = 1; i <= max_groups; i *= 2) {
+        const uint32_t groups = s.slices > 8 ? max_groups / i : i;
         if (warps % groups || s.slices % (warps / groups)) continue;
         s.unit = unit;
         s.groups = groups;
@@ -78,14 +78,14 @@ Product with_tiles(Product s, uint32_t cols) {
 
 ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large) {
   Product s = with_tiles(what, cols);
-  // a head is long, and what starts beside it is not
+  // not for the output head, which runs too long for alternating sizes to matter
   if (s.columns == 1 && !s.experts && rows < 65536) {
     s.room = large ? large_room : small_room;
     s.depth = 2;
     if (settle(s, 18, 2, 2) && s.warps() > 4) {
       if (!s.mixed) set_depth(s);
-      // The first loads of what follows would delay x. In a short product they are needed at once all the same, and in
-      // a long one they fill what its own end leaves.
+      // The first loads of the next kernel would delay x. In a short product they are needed at once anyway, and in a
+      // long one they fill the gaps at its end.
       const uint64_t weights = uint64_t(rows) * cols;
       s.late = weights >= 24'000'000 && weights < 48'000'000;
       return {s, 1};
@@ -96,7 +96,7 @@ ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, 
   for (s.depth = 3; s.depth > 0; --s.depth)
     if (settle_any(s)) return {s, 1};
   throw Error("product: {} vectors of {} values do not fit; {} do", s.columns, cols,
-              s.columns > 1 ? product_most_columns(what, cols) : 0);
+              s.columns > 1 ? product_max_columns(what, cols) : 0);
 }
 
 uint32_t Product::second_depth() const {
@@ -150,22 +150,22 @@ std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows
   };
   Product s = with_tiles(what, cols);
   for (uint32_t depth : {2u, 3u, 4u})
-    for (uint32_t most : {8u, 12u, 16u, 20u}) {
+    for (uint32_t max_warps : {8u, 12u, 16u, 20u}) {
       s.room = large ? large_room : small_room;
       s.depth = depth;
       for (uint32_t late : {0u, 1u})
-        if (s.late = late; settle(s, most, 2, 2)) add(s, 1);
+        if (s.late = late; settle(s, max_warps, 2, 2)) add(s, 1);
     }
   s.room = 0;
   s.late = 0;
   for (uint32_t per_sm : {2u, 4u})
-    for (uint32_t most : {4u, 8u})
-      for (uint32_t depth : {2u, 4u})  // the next kernel's blocks must find room beside these
-        if (s.depth = depth; settle(s, most, 4, std::min(4u, per_sm + 1))) add(s, per_sm);
+    for (uint32_t max_warps : {4u, 8u})
+      for (uint32_t depth : {2u, 4u})  // leave room for the next kernel's blocks
+        if (s.depth = depth; settle(s, max_warps, 4, std::min(4u, per_sm + 1))) add(s, per_sm);
   return all;
 }
 
-uint32_t product_most_columns(const Product& what, uint32_t cols) {
+uint32_t product_max_columns(const Product& what, uint32_t cols) {
   Product s = with_tiles(what, cols);
   s.room = 0;
   s.depth = 1;

@@ -1,4 +1,4 @@
-// The endings of a product. Rows that belong together are two lanes apart, so one shuffle brings the partner.
+// The epilogues of a product. Rows that belong together are two lanes apart, so that one shuffle brings the partner.
 #include "kernels/product/product_out.h"
 
 #include "base/error.h"

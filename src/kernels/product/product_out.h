@@ -1,5 +1,5 @@
-// What a product's finishing warp does with the sums of a unit: one row per lane, with 16 rows the
-// two halves of the warp alike.
+// The epilogue of a product, done by its finishing warp for the sums of a unit: one row per lane; with 16 rows both
+// halves of the warp do the same.
 #pragma once
 #include "kernels/product/product.h"
 
@@ -7,18 +7,18 @@ namespace heddle::kernels {
 
 class ProductOut {
  public:
-  // After the wait: reads positions and tables. `y`: that of the first vector. With `vector` it is about that one alone
-  // (and spec.columns is 1).
+  // To be created after the wait: reads positions and tables. `y`: that of the first vector. With `vector` only that
+  // one is written (and spec.columns is 1).
   ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {});
 
-  // Before the sums are there: what can be asked for early. `mine`: this lane's row exists and it writes it.
+  // Loads what can be loaded before the sums are complete. `mine`: this lane has a row to write.
   void prepare(ptx::U32 row, ptx::Pred mine);
-  // The sum of the row for vector v. All lanes must come here.
+  // Writes the row's sum for vector v. All lanes must call it.
   void write(uint32_t v, ptx::F32 sum);
 
  private:
   void rotate_and_cache(uint32_t v, ptx::F32 sum);
-  // Where vector v begins among those that are so far apart.
+  // Where vector v begins, with `stride` from one vector to the next.
   ptx::U64 start(ptx::U32 stride, uint32_t v) const;
 
   ptx::Builder<Product::Args>& k_;

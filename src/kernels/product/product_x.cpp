@@ -9,9 +9,9 @@ namespace {
 
 // 1.5 * 2^23: added to a float of small magnitude it leaves the nearest integer in the low bits.
 constexpr float above = 0x1.8p23f;
-constexpr uint32_t most_kept = 32;  // registers for values that were read ahead
+constexpr uint32_t max_held = 32;  // registers for values that were read ahead
 
-// Where value v of a vector of floats lies: 4 are left free after each 32, so that lanes do not meet in the same banks.
+// Where value v of a vector of floats lies: each 32 are followed by 4 of padding, against bank conflicts.
 U32 spread(U32 v) { return v + (v >> 5u) * 4u; }
 
 }  // namespace
@@ -37,8 +37,8 @@ ProductX::ProductX(Builder<Product::Args>& k, const Product& spec)
 
 U32 ProductX::item(uint32_t round) const { return k_.thread() + round * k_.threads(); }
 
-// Without a branch, so that all loads of a thread can be under way at once: what is beyond the last column is read
-// from the first, and counts as 0.
+// Without a branch, so that all loads of a thread can be in flight at once: past the last column the first is read, and
+// counts as 0.
 std::vector<F32> ProductX::load(Global<uint8_t> from, uint32_t column, uint32_t round) const {
   const bool bf16 = s_.x == Product::x_bf16;
   U32 first = item(round) * per_;
@@ -58,7 +58,7 @@ std::vector<F32> ProductX::load(Global<uint8_t> from, uint32_t column, uint32_t 
   return values;
 }
 
-// Zeros beyond the last column, so that what was made of the filling there becomes 0 too.
+// Zeros past the last column, so that the normalised padding becomes 0 too.
 std::vector<F32> ProductX::weight(Global<float> from, uint32_t round) const {
   U32 first = item(round) * per_;
   Pred inside = first < cols_;
@@ -75,8 +75,8 @@ void ProductX::before_wait() {
 }
 
 void ProductX::bring(Global<uint8_t> from) {
-  // all loads first, as far as there are registers
-  const bool layer = s_.norm == Product::layer, kept = rounds_ * per_ * s_.columns <= most_kept;
+  // all loads first, if the registers suffice
+  const bool layer = s_.norm == Product::layer, kept = rounds_ * per_ * s_.columns <= max_held;
   const uint32_t warps = s_.warps();
   std::vector<std::vector<std::vector<F32>>> held(s_.columns);  // of each round
   auto values = [&](uint32_t c, uint32_t r) {
@@ -91,7 +91,7 @@ void ProductX::bring(Global<uint8_t> from) {
   };
   std::vector<F32> mean, factor;
   if (layer) {
-    // what `of` gives for each value of a vector, summed over all of them
+    // the sums of of(value) over each vector
     auto sums = [&](uint32_t turn, auto&& of) {
       for (uint32_t c = 0; c < s_.columns; ++c) {
         auto sum = k_.var(0.0f);
@@ -171,7 +171,7 @@ void ProductX::keep(const std::vector<F32>& v, uint32_t column, uint32_t round) 
   F32 largest = abs(v[0]);
   for (uint32_t i = 1; i < per_; ++i) largest = max(largest, abs(v[i]));
   largest = warp_max(largest, lanes);
-  // below that the inverse would be infinite; such a run counts as zeros
+  // below that the inverse would overflow; such a run counts as zeros
   F32 inverse = select(largest > 0x1p-100f, rcp_approx(largest) * 127.0f, 0.0f);
   std::vector<U32> words;
   S32 sum = k_.constant(int32_t(0));

@@ -1,5 +1,5 @@
-// How x comes into a product: read by the whole block, normalised, kept in shared memory as int8 or f32, and from there
-// each computing warp takes its part.
+// How x enters a product: read by the whole block, normalised, and kept in shared memory as int8 or f32, from which
+// each computing warp takes its slices.
 #pragma once
 #include "kernels/product/product.h"
 #include "kernels/product/tile_piece.h"
@@ -10,15 +10,15 @@ class ProductX {
  public:
   ProductX(ptx::Builder<Product::Args>& k, const Product& spec);
 
-  // What needs no result of another kernel: the weights of the norm.
+  // Loads the weights of the norm, which do not depend on other kernels.
   void before_wait();
   // By all threads of the block, after the wait. `from`: the first vector. Ends with a barrier.
   void bring(ptx::Global<uint8_t> from);
-  // What the products are still to be multiplied with, of every vector: an rms norm's factor is known only when all of
-  // x was read, and it may as well come last. None where there is no such norm.
+  // The factor that is left to apply to the products of each vector: an rms norm's factor is known only when all of x
+  // has been read, so it is applied last. Empty without an rms norm.
   std::vector<ptx::F32> factors() const;
 
-  // This lane's part of a slice, of every vector.
+  // This lane's values of a slice, for every vector.
   std::vector<TilePiece::Q8> integers(const TilePiece& piece, ptx::U32 slice) const;
   std::vector<TilePiece::Floats> floats(const TilePiece& piece, ptx::U32 slice) const;
 

@@ -22,7 +22,7 @@ Quantised quantise(const Vec<float, 4>& v) {
   constexpr uint32_t lanes = 8;  // of a block
   F32 largest = max(max(abs(v[0]), abs(v[1])), max(abs(v[2]), abs(v[3])));
   F32 d = warp_max(largest, lanes) / 127.0f;
-  F32 divisor = select(d != 0.0f, d, 1.0f);  // 0: all zeros, or so small that d is
+  F32 divisor = select(d != 0.0f, d, 1.0f);  // d is 0 if all values are 0 or too small
   std::vector<S32> q;
   for (F32 x : v) q.push_back(max(min(to<int32_t>(x / divisor, Round::rni), 127), -127));
   S32 sum = warp_sum(q[0] + q[1] + (q[2] + q[3]), lanes);
@@ -31,7 +31,7 @@ Quantised quantise(const Vec<float, 4>& v) {
   return {word, d, d * to_f32(sum)};
 }
 
-// v(first column, values): for this thread's four values; columns behind the last count as zeros.
+// v(first column, values): for this thread's four values; columns past the last count as zeros.
 void each_quad(Builder<QuantizeQ8_1::Args>& k, auto&& body) {
   using Args = QuantizeQ8_1::Args;
   U32 row = k.block_id(), cols = k.arg(&Args::cols), col = (k.block_y() * q8_threads + k.thread()) * 4u;
@@ -68,7 +68,7 @@ Kernel QuantizeQ8_1::build() const {
     k.when(inside, [&] { store(ints.as<uint32_t>(), block.word); });
     k.when(inside && (col & 31u) == 0u,
            [&] { store(head.as<f16x2>(), pack<f16x2>(to_f16(block.d), to_f16(block.s))); });
-    if (layout == planes)  // the row's last bytes: the first block of threads fills them
+    if (layout == planes)  // the first block writes the padding at the end of the row
       k.when(k.block_y() == 0u, [&] {
         U32 used = cols + cols / 8u, at = used + k.thread() * 4u;
         k.when(at < bytes, [&] { store((y + at).template as<uint32_t>(), 0u); });
@@ -82,7 +82,7 @@ Grid QuantizeQ8_1::grid(const Args& args) const {
   if (const uint32_t align = layout == planes ? 16 : 4; args.x.address % 16 || args.y.address % align)
     throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", name, align, args.x.address,
                 args.y.address);
-  // a block of the grid takes one row and so many columns of it
+  // a block of the grid takes per_block columns of one row
   const uint32_t per_block = 4 * q8_threads, wide = args.cols / per_block + (args.cols % per_block != 0);
   if (wide > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, 65535 * per_block);
   return {.x = args.rows ? args.rows : 1, .y = wide ? wide : 1};

@@ -1,7 +1,7 @@
-// Activations to int8 blocks, for products with integer weights.
-// Of a block: d = largest magnitude / 127, each int8 is x / d rounded to nearest even and
-// clamped to +-127 (both divisions correctly rounded, so that host and device agree bit for bit), s = d * (sum of the
-// int8). A block of zeros is all zeros. A block with NaN or infinity has no meaning.
+// Quantises activations to int8 blocks, for products with integer weights. Per block: d = largest magnitude / 127; each
+// int8 is x / d rounded to nearest even and clamped to +-127 (both divisions correctly rounded, so that host and device
+// agree bit for bit); s = d * (sum of the int8). A block of zeros gives zeros. The result of a block with NaN or
+// infinity is undefined.
 #pragma once
 #include <compare>
 

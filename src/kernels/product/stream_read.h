@@ -1,4 +1,4 @@
-// Reads memory as fast as it comes: the limit that every other kernel is measured against.
+// Reads memory at full speed: the limit that every other kernel is measured against.
 #pragma once
 #include <compare>
 
@@ -7,7 +7,7 @@
 
 namespace heddle::kernels {
 
-// sum += all words of data (modulo 2^32). The sum is there so that the result can be checked and no load left out.
+// sum += all words of data (modulo 2^32). The sum makes the result checkable and keeps the loads from being removed.
 struct StreamRead {
   static constexpr std::string_view name = "stream_read", summary = "sum of all words: the streaming limit",
                                     lowest_target = "sm_75";

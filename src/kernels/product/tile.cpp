@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t float_block = 32;
 
-// Of f64 too, which has none: then block_format says so.
+// For f64, which kernels do not read, block_format throws.
 bool is_plain(quant::Format format) { return quant::is_float(format) && format != quant::Format::f64; }
 
 }  // namespace

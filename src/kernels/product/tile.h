@@ -1,6 +1,6 @@
 // Tiles: the layout of weights that GPU kernels read, whatever their format.
 //
-// A tile is 4096 values: 4, 8 or 16 rows x 1024, 512 or 256 columns. A matrix is filled up with zeros to whole tiles;
+// A tile is 4096 values: 4, 8 or 16 rows x 1024, 512 or 256 columns. A matrix is padded with zeros to whole tiles;
 // tile (tile_row, slice) lies at (tile_row * slices + slice) * tile_bytes(format). Inside a tile each field of the
 // format's blocks (scales, quants, ...) is a plane of its own, in the order row, block within the row: all but the
 // small fields can be read 16 bytes at a time, and no byte is added to what the file has. f32, f16 and bf16 count as
@@ -34,8 +34,8 @@ struct TileShape {
   uint32_t slices() const { return cols / tile_cols + (cols % tile_cols != 0); }
   uint64_t bytes() const { return uint64_t(row_tiles()) * slices() * tile_bytes(format); }
 };
-// The widest of 1024, 512 and 256 that fills up at most 3 % of the columns (8960 become 9216), else the one that fills
-// up least.
+// The widest of 1024, 512 and 256 with 3 % of padding or less (8960 columns become 9216), else the one with the least
+// padding.
 uint32_t tile_cols_for(uint32_t cols);
 
 }  // namespace heddle::kernels

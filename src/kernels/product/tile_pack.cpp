@@ -1,5 +1,5 @@
-// A block of threads per tile, plane by plane: neighbours write neighbouring units of as many bytes as the alignment of
-// the file allows, 2 for most formats. Where they come from is a few divisions by constants.
+// One block per tile, plane by plane: neighbouring threads write neighbouring units, as wide as the alignment of the
+// file allows (2 bytes for most formats). The source address takes a few divisions by constants.
 #include "kernels/product/tile_pack.h"
 
 #include <algorithm>
@@ -30,8 +30,7 @@ struct PackWriter {
     auto order = k.arg(&TilePack::Args::order);
     k.when_else(
         p < k.arg(&TilePack::Args::rows),
-        [&] { k.when(order.address() != uint64_t(0), [&] { row = load(order + p); }); },
-        [&] { row = tile_row_of_zeros; });
+        [&] { k.when(order.address() != uint64_t(0), [&] { row = load(order + p); }); }, [&] { row = tile_row_zeros; });
     return row.get();
   }
 
@@ -43,11 +42,11 @@ struct PackWriter {
       U32 row = source(first_row + block / across);
       U32 at = (slice * across + block % across) * block_bytes + unit * uint32_t(sizeof(T)) + plane.from;
       auto value = k.var(Loaded<T>(0));
-      k.when(row < tile_row_as_it_is && at < row_bytes, [&] {
+      k.when(row < tile_row_keep && at < row_bytes, [&] {
         auto from = k.arg(&TilePack::Args::from) + (mul_wide(row, row_bytes) + widen(at));
         value = load(from.template as<T>(), {.nc = true});
       });
-      k.when(row != tile_row_as_it_is, [&] { store(to.offset(plane.at).template as<T>() + i, value.get()); });
+      k.when(row != tile_row_keep, [&] { store(to.offset(plane.at).template as<T>() + i, value.get()); });
     });
   }
 
@@ -109,7 +108,7 @@ Grid TilePack::grid(const Args& args) const {
   const TileShape shape{weights, args.rows, args.cols, tile_cols};
   const uint64_t tiles = uint64_t(shape.row_tiles()) * shape.slices();
   if (tiles > 0x7fffffff) throw Error("tile_pack: {} x {} values are too many for one launch", args.rows, args.cols);
-  return {.x = tiles ? uint32_t(tiles) : 1};  // a grid of nothing cannot be launched
+  return {.x = tiles ? uint32_t(tiles) : 1};  // an empty grid cannot be launched
 }
 
 // A block of 128 threads per tile, a piece per thread. The pieces' runs go through shared memory, so that the block
@@ -118,10 +117,10 @@ namespace {
 
 constexpr uint32_t pieces = tile_values / 32;
 
-// Within the range of f16; NaN stays.
+// Clamps to the range of f16; NaN stays NaN.
 F32 unpacked_within_f16(F32 v) { return select(v == v, max(min(v, 65504.0f), -65504.0f), v); }
 
-// Chunks of 16 bytes, moved about so that the pieces' runs and neighbours are in different banks.
+// Chunks of 16 bytes, swizzled so that the pieces' runs and their neighbours are in different banks.
 U32 place(U32 chunk) { return chunk ^ (chunk >> 3u & 7u); }
 
 struct UnpackWriter {
@@ -161,7 +160,7 @@ struct UnpackWriter {
         auto row = k.var(p);
         auto order = k.arg(&TileUnpack::Args::order);
         k.when(order.address() != uint64_t(0), [&] { row = load(order + (p + k.arg(&TileUnpack::Args::first))); });
-        k.when(row.get() != tile_row_nowhere, [&] {
+        k.when(row.get() != tile_row_skip, [&] {
           U64 value = mul_wide(row.get(), ld) + widen(col);
           auto to = k.arg(&TileUnpack::Args::to) + value * uint64_t(16 / chunk_values);
           store_vec(to.as<uint32_t>(), load_vec<4>(chunk(number)));
@@ -182,7 +181,7 @@ struct UnpackWriter {
     chain_wait(k, spec.chained);
     k.loop(k.block_id(), (rows + (tile_rows - 1)) / tile_rows * out_slices, k.grid_x(), [&](U32 t) {
       U32 tile_row = t / out_slices, slice = t % out_slices;
-      k.barrier();  // the codebook is there, the tile before has been written
+      k.barrier();  // the codebook is complete, and the previous tile has been written
       k.when_else(
           slice < slices,
           [&] {
@@ -223,9 +222,9 @@ Grid TileUnpack::grid(const Args& args) const {
         args.to.address, args.w.address, args.order.address);
   const uint64_t tiles = uint64_t(shape.row_tiles()) * TileShape{weights, 0, args.ld, tile_cols}.slices();
   if (tiles > 0x7fffffff) throw Error("tile_unpack: {} x {} values are too many for one launch", args.rows, args.ld);
-  // a codebook is copied once per block: not more blocks than run at once on the largest GPU
-  const uint64_t most = !quant::is_float(weights) && !block_format(weights).book().empty() ? 2048 : tiles;
-  return {.x = tiles ? uint32_t(std::min(tiles, most)) : 1};  // a grid of nothing cannot be launched
+  // each block copies the codebook: no more blocks than run at once on the largest GPU
+  const uint64_t limit = !quant::is_float(weights) && !block_format(weights).book().empty() ? 2048 : tiles;
+  return {.x = tiles ? uint32_t(std::min(tiles, limit)) : 1};  // an empty grid cannot be launched
 }
 
 void add_tile_pack_kernels(std::vector<Entry>& all) {

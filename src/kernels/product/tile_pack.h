@@ -9,9 +9,9 @@
 
 namespace heddle::kernels {
 
-// In `order`: a packed row that is zeros, and one that stays as it is. So one launch per source puts the rows of
-// several into one matrix.
-inline constexpr uint32_t tile_row_of_zeros = 0xffffffff, tile_row_as_it_is = 0xfffffffe;
+// Entries of TilePack's `order`: write zeros to the packed row, or leave it as it is. With the second, one launch per
+// source puts the rows of several sources into one matrix.
+inline constexpr uint32_t tile_row_zeros = 0xffffffff, tile_row_keep = 0xfffffffe;
 
 struct TilePack {
   static constexpr std::string_view name = "tile_pack", summary = "weights from the file's layout to tiles",
@@ -20,7 +20,7 @@ struct TilePack {
     ptx::DevicePtr<uint8_t> to;      // TileShape::bytes(), 16-byte aligned
     ptx::DevicePtr<uint8_t> from;    // rows of cols values as in the file, aligned as from_align says
     ptx::DevicePtr<uint32_t> order;  // (rows): the row of `from` that each packed row takes; null: the same
-    uint32_t rows, cols;             // packed; those that fill up the tiles become zeros in every launch
+    uint32_t rows, cols;             // of the packed matrix; padding rows and columns become zeros in every launch
   };
   uint32_t format = uint32_t(quant::Format::q4_k);
   uint32_t tile_cols = 1024;
@@ -36,17 +36,17 @@ struct TilePack {
   ptx::Grid grid(const Args& args) const;
 };
 
-inline constexpr uint32_t tile_row_nowhere = 0xffffffff;  // in `order`: a packed row that is not wanted
+inline constexpr uint32_t tile_row_skip = 0xffffffff;  // in TileUnpack's `order`: do not unpack the row
 
-// Packed rows first to first + rows - 1 as f16 or f32, the columns from cols to ld as zeros. What is beyond the range
-// of f16 becomes its largest number.
+// Packed rows first to first + rows - 1 as f16 or f32, with zeros in the columns from cols to ld. Values beyond the
+// range of f16 become +-65504; NaN stays NaN.
 struct TileUnpack {
   static constexpr std::string_view name = "tile_unpack", summary = "weights from tiles to rows of f16 or f32",
                                     lowest_target = "sm_80";
   struct Args {
     ptx::DevicePtr<uint8_t> to;      // rows of ld values, 16-byte aligned
     ptx::DevicePtr<uint8_t> w;       // tiles of a matrix with `cols` columns, 16-byte aligned
-    ptx::DevicePtr<uint32_t> order;  // of packed row p the row of `to`, order[p]. Null: p - first
+    ptx::DevicePtr<uint32_t> order;  // (rows): packed row p goes to row order[p] of `to`; null: to row p - first
     uint32_t rows, cols;             // rows to unpack
     uint32_t ld;                     // a multiple of 64
     uint32_t first;                  // a multiple of the rows of a tile

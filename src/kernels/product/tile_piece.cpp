@@ -1,4 +1,4 @@
-// From a tile to a lane's values, or to its part of dot products.
+// From a tile to a lane's values, or to its share of dot products.
 #include "kernels/product/tile_piece.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ using namespace ptx;
 
 namespace {
 
-// The bytes of one block, dealt out to the planes of a tile.
+// The bytes of one block, spread over the planes of a tile.
 template <Space S>
 class BlockInTile : public BlockBytes {
  public:

@@ -1,6 +1,5 @@
-// What a lane of a warp does with a tile: in each of four steps the 32 lanes cover 1024 / tile_cols rows, and each lane
-// has 32 values of its row as two runs of 16. The format's own struct decodes; here is only where in a tile its words
-// lie.
+// How a warp reads a tile: in each of four steps the 32 lanes cover 1024 / tile_cols rows, and each lane has 32 values
+// of its row as two runs of 16. BlockFormat decodes them; this file knows where their words lie in the tile.
 #pragma once
 #include "kernels/format/block_format.h"
 #include "kernels/product/tile.h"
@@ -10,14 +9,14 @@ namespace heddle::kernels {
 class TilePiece {
  public:
   // `lane` may also be the number of a piece in the tile, 0 to 127, which are in the order of the rows: then step 0
-  // is that piece. `book`: from codebook() below, or left out.
+  // is that piece. `book`: from codebook() below, or empty.
   TilePiece(ptx::Code& k, quant::Format format, uint32_t tile_cols, ptx::U32 lane, Codebook book = {});
-  // The codebook of a format that has one (iq1_s to iq3_s) copied to shared memory by all threads of the block, for
-  // lookups that are about five times as fast as those in constant memory, which the constructor makes do with. A
-  // barrier of the block must follow before the first dot or values. Nothing for other formats.
+  // Copies the codebook of a format that has one (iq1_s to iq3_s) to shared memory, by all threads of the block:
+  // lookups there are about five times as fast as in constant memory, which is used without it. A barrier of the block
+  // must follow before the first dot or values. Does nothing for other formats.
   static Codebook codebook(ptx::Code& k, quant::Format format);
 
-  // The row in the tile is step * (1024 / tile_cols) + that.
+  // This lane's row in step 0; in step s it is s * (1024 / tile_cols) more.
   ptx::U32 row_in_step() const;
   // Where in the slice's columns run i (0 or 1) begins: a multiple of 16.
   ptx::U32 run(uint32_t i) const;
@@ -30,16 +29,16 @@ class TilePiece {
   struct Floats {
     std::vector<ptx::F32> v;  // 32: run 0, then run 1
   };
-  // This lane's part of the dot products of its row in that step of the tile at w with every vector.
+  // This lane's share of the dot products of its row in this step, of the tile at w with every vector.
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const;
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const;
   static bool has_integer_dot(quant::Format format) { return !quant::is_float(format); }
-  // The 32 values times half_factor as f16, two a word, run 0 then run 1, of a tile in shared memory. f32 and bf16
-  // beyond the range of f16 become +-65504. Of block formats scale, min and result are each rounded to f16, and a value
-  // beyond 4095 becomes infinite: to clamp would cost two instructions for each word in the inner loop.
+  // The 32 values times half_factor as f16, two per word, run 0 then run 1, of a tile in shared memory. f32 and bf16
+  // values are clamped to +-65504, NaN stays NaN. For block formats scale, min and result are each rounded to f16, and
+  // a value beyond 4095 becomes infinite: a clamp would cost two instructions per word in the inner loop.
   std::vector<ptx::U32> halves(ptx::Shared<uint8_t> w) const;
   static float half_factor(quant::Format format) { return quant::is_float(format) ? 1 : 16; }
-  // The 32 values, run 0 then run 1, with the roundings of the format's definition.
+  // The 32 values as f32, run 0 then run 1, rounded as the format defines.
   std::vector<ptx::F32> values(ptx::Global<uint8_t> w, uint32_t step) const;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace heddle::kernels {
 
-// ids[r * stride] = the first index of row r's largest value: what `sample` picks at temperature 0, and no_token where
-// that gives no_token (NaN or +infinity in the row, or nothing above -infinity). Several blocks share a row; the last
-// one to finish writes the result and leaves the scratch memory as it found it.
+// ids[r * stride] = the first index of row r's largest value: what `sample` picks at temperature 0, including no_token
+// where the row has NaN or +infinity, or only -infinity. Several blocks share a row; the last one to finish writes the
+// result and restores the scratch memory.
 struct Argmax {
   static constexpr std::string_view name = "argmax",
                                     summary = "index of each row's largest value, several blocks a row",
@@ -20,7 +20,7 @@ struct Argmax {
     ptx::DevicePtr<uint64_t> best;     // (rows), scratch: zeros before the first launch, zeros after each
     ptx::DevicePtr<uint32_t> arrived;  // (rows), the same
     uint32_t rows, cols;               // cols > 0, rows at most 65535
-    uint32_t stride = 1;               // 2: where ids of Sampled are
+    uint32_t stride = 1;               // 2: the ids are those of Sampled
   };
   uint32_t threads = 256;
   uint32_t vec = 1;    // values per load; cols must be a multiple of it

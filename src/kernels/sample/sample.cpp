@@ -23,8 +23,7 @@ using SampleArgs = Sample::Args;
 
 constexpr uint32_t max_vocab = 1u << 18;  // the sum of the weights fits a double
 
-// Biases and penalties on logits, before the cuts.
-// A SampleRow's part of it, in registers.
+// Biases and penalties on logits, before the cuts: the fields of SampleRow for them, in registers.
 struct Penalties {
   F32 repetition, presence, frequency;
   U32 repetition_last, length, prompt;
@@ -34,15 +33,15 @@ struct Penalties {
   U32 capacity;
 
   Pred any() const;
-  // changed = logits with biases and penalties, for the block's share. `counts`: scratch, so many words.
+  // changed = logits with biases and penalties, for the block's share. `counts`: scratch words, see below.
   void apply(Share& share, Global<float> logits, Global<float> changed, Shared<uint32_t> counts, uint32_t words) const;
 
  private:
-  U32 seen_from() const;       // the window of the repetition penalty begins there; length: it is off
-  U32 generated_from() const;  // the same of the other two
+  U32 seen_from() const;       // where the window of the repetition penalty begins; `length` if it is off
+  U32 generated_from() const;  // the same for the other two penalties
 };
 
-// Penalties: tokens of the text are counted in shared memory, for as many ids at a time as it has words.
+// Penalties: the tokens of the text are counted in shared memory, as many ids at a time as it has words.
 U32 Penalties::seen_from() const {
   U32 window = select(repetition != 1.0f, repetition_last, 0u);
   return length - min(window, length);
@@ -101,7 +100,7 @@ void Penalties::apply(Share& share, Global<float> logits, Global<float> changed,
 
 class Chain {
  public:
-  // min_blocks: with room for two blocks in mind the assembler takes 32 registers, and spills, on some targets
+  // min_blocks: when the assembler leaves room for two blocks, it takes 32 registers and spills on some targets
   explicit Chain(const Sample& spec)
       : s_(spec), k_(std::string(Sample::name), {.threads = spec.threads, .min_blocks = 1, .cluster = spec.splits}) {}
 

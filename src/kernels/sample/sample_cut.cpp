@@ -1,4 +1,4 @@
-// Cuts by histograms over a cluster. Both cuts and all digits run through the same code: it is long, and runs once.
+// Cuts by histograms over a cluster. Both cuts and all digits share the same code, because it is long.
 #include "kernels/sample/sample_cut.h"
 
 #include <algorithm>
@@ -48,11 +48,11 @@ void Cuts::cut(U32 top_k, F32 top_p, U32 vocab) {
 }
 
 void Cuts::cut_at(Pred by_weight, auto&& goal) {
-  auto first_bin = k_.var(bins);             // by the first digit; bins: not yet found
-  auto low = k_.var(0u), high = k_.var(0u);  // then: between which keys
+  auto first_bin = k_.var(bins);             // by the first digit; `bins`: not found yet
+  auto low = k_.var(0u), high = k_.var(0u);  // then the range of keys
   auto rest = k_.var(uint64_t(0)), amount = k_.var(uint64_t(0));
   auto count = k_.var(0u), exact = k_.var(0u);
-  // Where it ends: all tokens there are kept, or they are equal.
+  // The search ends when all tokens in the bin are kept, or when they are equal.
   auto all_kept = [&] { return count.get() == 1u || (!by_weight && rest.get() + uint64_t(1) == amount.get()); };
   k_.loop_while([&] { return exact.get() == 0u && !all_kept(); },
                 [&] {
@@ -69,7 +69,7 @@ void Cuts::cut_at(Pred by_weight, auto&& goal) {
                       [&](U64 total) { return select(first, goal(total) - uint64_t(1), rest.get()); });
                   k_.when_else(
                       first,
-                      [&] {  // with a bin to spare on both sides for rounding
+                      [&] {  // one more bin on both sides, for rounding
                         F32 at = to_f32(hit.bin);
                         first_bin = hit.bin;
                         low = key_of(largest_ - max(at - 1.0f, 0.0f) * (1 / bins_per_unit));
@@ -85,14 +85,14 @@ void Cuts::cut_at(Pred by_weight, auto&& goal) {
                   amount = hit.amount;
                   count = hit.count;
                 });
-  // Equals have equal amounts: which of them is the last to be kept?
+  // Equal logits have equal amounts: find the last one to keep.
   U32 bin = first_bin.get(), key = high.get(), equals = count.get();
   auto id = k_.var(~0u);
   k_.when(!all_kept(), [&] {
     U64 which = rest.get() / (amount.get() / widen(equals));
     k_.when(which + uint64_t(1) < widen(equals), [&] { id = id_of_equal(bin, key, which); });
   });
-  // The cut before may end in the middle of what this one keeps as a whole.
+  // The previous cut may end inside the bin that this one keeps whole.
   U32 key_before = last_key_.get(), id_before = last_id_.get();
   Pred same_bin = bin == last_bin_.get();
   last_id_ = select(same_bin && key_before == key, min(id.get(), id_before), id.get());
@@ -108,7 +108,7 @@ Cuts::Hit Cuts::find(Pred by_weight, auto&& bin, auto&& place) {
   const Sync block{.scope = Scope::cta};
   share_.each(row_, [&](F32 logit, U32 id) {
     U32 at = bin(logit, id);
-    // further away nothing weighs as much as half a unit, so no cut falls there
+    // further away a token weighs less than half a unit, so no cut falls there
     k_.when(at < bins && (!by_weight || largest_ - logit < 25.0f), [&] {
       reduce(Atomic::add, counts_ + at, 1u, block);
       k_.when(by_weight, [&] {
@@ -122,7 +122,7 @@ Cuts::Hit Cuts::find(Pred by_weight, auto&& bin, auto&& place) {
   share_.barrier();
   if (share_.blocks > 1) gather(by_weight);
 
-  // each thread's bins, then the one among them
+  // first the thread with the bin, then the bin among the thread's own
   const uint32_t per_thread = (bins + k_.threads() - 1) / k_.threads();
   U32 first = k_.thread() * per_thread, end = min(first + per_thread, bins);
   auto sum = k_.var(uint64_t(0));
@@ -139,7 +139,7 @@ Cuts::Hit Cuts::find(Pred by_weight, auto&& bin, auto&& place) {
         store(found_.offset(2), amount);
         store(found_.offset(3), rest.get());
       });
-      rest = rest.get() - amount;  // wraps behind the place
+      rest = rest.get() - amount;  // wraps past the place
     });
   });
   k_.barrier();
@@ -147,14 +147,14 @@ Cuts::Hit Cuts::find(Pred by_weight, auto&& bin, auto&& place) {
   return {to<uint32_t>(value(0)), to<uint32_t>(value(1)), value(2), value(3)};
 }
 
-// Each block adds up some of the bins of all blocks, and gives them to all.
+// Each block adds up some of the bins of all blocks and sends the sums to all blocks.
 void Cuts::gather(Pred by_weight) {
   const uint32_t blocks = share_.blocks, per_block = bins / blocks;
   k_.loop(k_.thread(), per_block, k_.threads(), [&](U32 i) {
     U32 bin = share_.rank * per_block + i;
     auto add_up = [&](Shared<uint32_t> of) {
       auto sum = k_.var(uint64_t(0));
-      const uint32_t at_once = std::min(blocks, 8u);  // loads under way; 16 would not fit the registers on all targets
+      const uint32_t at_once = std::min(blocks, 8u);  // loads in flight; not all targets have registers for 16
       k_.loop(0u, blocks, at_once, [&](U32 first) {
         std::vector<U32> values;
         for (uint32_t b = 0; b < at_once; ++b) values.push_back(load(in_block(of + bin, first + b)));
@@ -183,7 +183,7 @@ U64 Cuts::amount_at(Pred by_weight, U32 bin) const {
   return amount.get();
 }
 
-// The id of one of the tokens with this key that are left, counted from 0 in the order of their ids.
+// The id of the `which`-th kept token with this key, counted from 0 in the order of ids.
 U32 Cuts::id_of_equal(U32 bin, U32 key, U64 which) {
   auto found = k_.shared<uint32_t>(1);
   share_.locate(

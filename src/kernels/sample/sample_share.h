@@ -1,5 +1,5 @@
 // One block's share of a row of logits: neighbouring tokens, so that blocks, warps and lanes follow each other as ids
-// do. The blocks of a row are a cluster and tell each other what they found; a single block is a cluster of its own.
+// do. The blocks of a row form a cluster and exchange their results; a single block is a cluster of its own.
 #pragma once
 #include <algorithm>
 
@@ -22,7 +22,7 @@ class Share {
     warp_end_ = min(warp_begin_ + per_warp, end);
     if (blocks > 1) k.cluster_arrive(ptx::Order::relaxed);
   }
-  // Before anything is written to another block: it must be there.
+  // Waits until all blocks of the cluster run. Required before the first write to another block.
   void meet() {
     if (blocks > 1) k.cluster_wait();
   }
@@ -33,19 +33,19 @@ class Share {
       k.barrier();
   }
 
-  // body(logit, id) for all tokens of the block, in no order, several loads before the first use: the first time a row
-  // comes from L2. Then wide loads do not pay: the body is written as often as there are values, and code that runs
-  // once costs more than it takes to run.
+  // body(logit, id) for all tokens of the block, in no particular order, with several loads issued before the first
+  // use. The first pass over a row reads it from L2 with wide loads. Later passes use narrow ones: wide loads would
+  // repeat the body in the code for every value, and code that runs once costs more to fetch than to run.
   void each_first(ptx::Global<float> row, auto&& body) { pass(row, vec, 2, warp_begin_, warp_end_, body); }
   void each(ptx::Global<float> row, auto&& body) { pass(row, 1, loads_ahead(), warp_begin_, warp_end_, body); }
 
-  // body(block, value) for what each block gives. One barrier; in a loop another is needed after it.
+  // body(block, value) for the value of each block. Takes one barrier; in a loop another is needed after it.
   void exchange(ptx::U64 v, auto&& body) {
     if (blocks == 1) return body(k.constant(0u), v);
     auto all = k.shared<uint64_t>(blocks);
     k.when(k.thread() < blocks, [&] { store(in_block(all + rank, k.thread()), v); });
     k.cluster_barrier();
-    const uint32_t at_once = std::min(blocks, 8u);  // loads; the registers for 16 are not there on all targets
+    const uint32_t at_once = std::min(blocks, 8u);  // loads; not all targets have registers for 16
     k.loop(0u, blocks, at_once, [&](ptx::U32 first) {
       std::vector<ptx::U64> values;
       for (uint32_t b = 0; b < at_once; ++b)
@@ -55,9 +55,9 @@ class Share {
   }
   // The largest of the values of all threads of all blocks.
   ptx::U64 largest(ptx::U64 v) {
-    auto most = k.var(uint64_t(0));
-    exchange(block_max(k, v), [&](ptx::U32, ptx::U64 other) { most = max(most.get(), other); });
-    return k.assume_uniform(most.get(), ptx::Uniform::cluster);
+    auto top = k.var(uint64_t(0));
+    exchange(block_max(k, v), [&](ptx::U32, ptx::U64 other) { top = max(top.get(), other); });
+    return k.assume_uniform(top.get(), ptx::Uniform::cluster);
   }
   // Their sum.
   ptx::U64 total(ptx::U64 v) {
@@ -66,8 +66,8 @@ class Share {
     return k.assume_uniform(sum.get(), ptx::Uniform::cluster);
   }
 
-  // Tokens side by side in the order of their ids, each as long as amount(logit, id) says: found(id) is called in the
-  // one thread of the cluster whose token place(total) falls in. One exchange.
+  // Lays the tokens end to end in the order of their ids, each as long as amount(logit, id), and calls found(id) in the
+  // one thread of the cluster that has the token at place(total). One exchange.
   void locate(ptx::Global<float> row, auto&& amount, auto&& place, auto&& found) {
     using namespace ptx;
     Piece mine = add_up(row, warp_begin_, warp_end_, amount);
@@ -78,8 +78,7 @@ class Share {
     });
     U64 in_block = place(all.get()) - before.get();  // wraps where it lies before this block
     if (blocks > 4) return walk(row, warp_begin_, warp_end_, in_block, mine, amount, found);
-    // So many tokens are a warp's that one alone would take long to walk through them: all warps of the block share
-    // them.
+    // With few blocks a warp has too many tokens to walk through alone: all warps of the block share them.
     auto piece = k.shared<uint32_t>(2);
     auto rest = k.shared<uint64_t>(1);
     k.when(in_block < mine.of_block, [&] {
@@ -102,7 +101,7 @@ class Share {
   ptx::U32 rank, begin, end;  // the block's tokens
 
  private:
-  // Amounts of the tokens of the warps before this one, of this one, and of all of the block.
+  // Total amounts of the warps before this one, of this warp, and of the block.
   struct Piece {
     ptx::U64 before, of_warp, of_block;
   };
@@ -115,8 +114,8 @@ class Share {
     U64 before = select(k.warp() > 0u, shuffle(of_warps, k.warp() - 1u), uint64_t(0));
     return {before, of_warp, k.assume_uniform(shuffle(of_warps, k.constant(31u)))};
   }
-  // By the warp that the place falls in: `at` from the beginning of the block's tokens, or of those shared by its
-  // warps.
+  // In the warp that has the place: `at` is counted from the first of the block's tokens, or of those that its warps
+  // share.
   void walk(ptx::Global<float> row, ptx::U32 from, ptx::U32 to, ptx::U64 at, const Piece& mine, auto&& amount,
             auto&& found) {
     using namespace ptx;
@@ -129,7 +128,7 @@ class Share {
         k.when(id < to, [&] { own = amount(load(row + id), id); });
         U64 up_to = warp_scan(k, own.get());
         k.when(rest.get() - (up_to - own.get()) < own.get(), [&] { found(id); });
-        rest = rest.get() - shuffle(up_to, k.constant(31u));  // once it is found, what is left is huge
+        rest = rest.get() - shuffle(up_to, k.constant(31u));  // wraps to a huge number once the token is found
       });
     });
   }

@@ -21,7 +21,7 @@ static_assert(sampled_words == 2 && offsetof(Sampled, id) == 0 && offsetof(Sampl
 Kernel StepAdvance::build() const {
   check_fields(*this);
   Builder<Args> k(std::string(name), step_threads);
-  chain_wait(k, chained);  // and no chain_start
+  chain_wait(k, chained);  // without chain_start: see the header
   const U32 rows = k.arg(&Args::rows);
   const U64 step = load(k.arg(&Args::step));
   const U64 history_row = step % widen(k.arg(&Args::ring)) * widen(rows);
@@ -39,7 +39,7 @@ Kernel StepAdvance::build() const {
       store_vec(k.arg(&Args::history) + (history_row + widen(row)) * uint64_t(sampled_words), picked);
     });
   });
-  k.barrier();  // all have read the step, and written
+  k.barrier();  // all threads have read the step and written their rows
   k.when(k.thread() == 0u, [&] { store_release(k.arg(&Args::step), step + uint64_t(1), Scope::sys); });
   return k.finish();
 }

@@ -1,4 +1,4 @@
-// Between two steps of a decode batch: what was picked becomes the next step's input, without the host.
+// Between two steps of a decode batch: the picked tokens become the next step's input, without the host.
 #pragma once
 #include <compare>
 
@@ -8,10 +8,10 @@
 namespace heddle::kernels {
 
 // Per row: token = picked id, position + 1, length + 1, sample step + 1, and history[step % ring][row] = picked. Then
-// step + 1, after everything else is visible to the host and to other devices: who sees the new number finds the row of
-// the history. One block; chained, it waits but lets nothing after it start early, since it writes what kernels read
-// before they wait. Rows at a position from 2^31 on are not in use: they stay as they are.
-// Where nothing could be picked, the history says no_token and the next step's token is 0, which can be looked up.
+// step + 1, after everything else is visible to the host and to other devices: a reader that sees the new step also
+// sees its row of the history. One block. When chained, it waits but does not let the next kernel start early, because
+// it writes what kernels read before they wait. Rows at positions from 2^31 on are not in use and stay as they are.
+// Where nothing could be picked, the history has no_token and the next token is 0, a valid id.
 struct StepAdvance {
   static constexpr std::string_view name = "step_advance", summary = "picked tokens become the input of the next step",
                                     lowest_target = "sm_75";

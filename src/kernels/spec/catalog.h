@@ -1,5 +1,5 @@
-// Every kernel heddle can build, by name: what `heddle ptx list` shows and `heddle ptx show` prints. All of a line
-// follows from the spec's own constants and fields().
+// The catalogue of kernels by name: what `heddle ptx list` shows and `heddle ptx show` prints. An entry follows from
+// the spec's own constants and fields().
 #pragma once
 #include <functional>
 #include <map>
@@ -14,7 +14,7 @@ namespace heddle::kernels {
 
 struct Entry {
   std::string name, summary;
-  std::string spec;  // the generator this is a preset of; the same as `name` where it has one point only
+  std::string spec;  // the spec that this is a preset of; the same as `name` for a spec without presets
   std::vector<std::pair<std::string, std::string>> fields;  // name -> default value as text
   // The fields in `set` take these values, the others their defaults. Throws an Error that names the field and what is
   // allowed if there is no such field or the value is not possible.
@@ -24,8 +24,8 @@ struct Entry {
 };
 const std::vector<Entry>& catalog();
 
-// Whether a kernel with this lowest target runs on `here`: one for an "a" target uses what only that architecture has,
-// any other runs from its lowest target on.
+// Whether a kernel with this lowest target runs on `here`: one for an "a" target runs on that architecture alone, any
+// other runs on its lowest target and all later ones.
 bool runs_on(const std::string& lowest_target, const ptx::Target& here);
 
 template <class Spec>
@@ -44,8 +44,8 @@ void set_field(Spec& spec, std::string_view kernel, const std::string& name, con
   if (!found) throw Error("{}: there is no field \"{}\"; it has {}", kernel, name, fmt::join(names, ", "));
 }
 
-// A point of the design space under a name of its own; its fields can still be set. Targets: those that every field
-// value runs on, unless the preset says another.
+// A spec with chosen field values under a name of its own; its fields can still be set. Its targets are those that
+// every field value runs on, unless the preset says another.
 template <class Spec>
 Entry preset(std::string_view name, std::string_view summary, const Spec& preset,
              std::string_view lowest_target = Spec::lowest_target, const char* file = __builtin_FILE()) {

@@ -1,5 +1,5 @@
-// What can be set in a kernel's spec: each spec names its fields once, and the catalog, the checks and the messages
-// follow from that.
+// The fields of a kernel's spec: each spec lists them once, and the catalogue, the checks and the messages follow from
+// the list.
 #pragma once
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ struct Allowed {
   uint32_t first = 0, last = 0, step = 0;
   std::vector<std::string> names;
   std::string_view (*other_name)(uint32_t) =
-      nullptr;  // of a value that is not allowed, for messages; "" if it has none
+      nullptr;  // the name of a value that is not allowed, for messages; "" if it has none
 
   bool has(uint32_t v) const {
     if (step) return v >= first && v <= last && (v - first) % step == 0;
@@ -42,7 +42,7 @@ struct Allowed {
     if (other_name && !other_name(v).empty()) return std::string(other_name(v));
     return fmt::format("{}", v);
   }
-  // The value that `text` says, if it says one that is allowed.
+  // The value that `text` names, if it is allowed.
   std::optional<uint32_t> parse(const std::string& text) const {
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] == text) return values[i];

@@ -17,7 +17,7 @@ ptx::F32 polynomial(ptx::F32 x, const std::array<float, N>& c) {
 }
 
 // e^x, relative error below 4e-7 where the result is a normal number; 0 below -104 and for NaN, infinity above 89.
-// ex2.approx(x log2(e)) alone loses |x| 2^-24 through the rounding of the product; that rounding is put back here.
+// ex2.approx(x log2(e)) alone loses |x| 2^-24 through the rounding of the product; that error is corrected here.
 inline ptx::F32 exp(ptx::F32 x) {
   constexpr float log2_e = 0x1.715476p+0f, log2_e_rest = 0x1.4ae0cp-26f, ln_2 = 0x1.62e43p-1f;
   x = min(max(x, -110.0f), 100.0f);  // so that no infinity meets its negative below
@@ -43,7 +43,7 @@ inline ptx::F32 tanh(ptx::F32 x) {
   return select(a < 0.6f, small, select(x < 0.0f, -large, large));
 }
 
-// The part of the standard normal distribution below x, (1 + erf(x / sqrt(2))) / 2, relative error below 2e-6 down to
+// The cumulative standard normal distribution, (1 + erf(x / sqrt(2))) / 2, relative error below 2e-6 down to
 // x = -12. The tail is e^(-x^2 / 2) times a polynomial of 1 / (1 + |x| / sqrt(8)); x^2 is kept in two parts.
 inline ptx::F32 normal_below(ptx::F32 x) {
   ptx::F32 a = min(abs(x), 15.0f), square = a * a, rest = fma(a, a, -square);
@@ -55,17 +55,17 @@ inline ptx::F32 normal_below(ptx::F32 x) {
   return select(x < 0.0f, tail, 1.0f - tail);
 }
 
-// v within the range of f16: beyond it +-65504, while NaN stays NaN, so that wrong numbers stay visible. sm_80.
+// v clamped to the range of f16, +-65504; NaN stays NaN, so that wrong numbers stay visible. sm_80.
 inline ptx::F32 within_f16(ptx::F32 v) { return max_nan(min_nan(v, 65504.0f), -65504.0f); }
 
-// Sine and cosine of an angle in turns, given as a fraction of 2^64: whole turns fall off by themselves, so that any
-// multiple of a frequency is reduced exactly. Absolute error below 1.5e-7.
+// Sine and cosine of an angle in turns, given as a fraction of 2^64: whole turns overflow away, so that any multiple of
+// a frequency is reduced exactly. Absolute error below 1.5e-7.
 struct SinCos {
   ptx::F32 sin, cos;
 };
 inline SinCos sin_cos_of_turns(ptx::U64 turns) {
   ptx::U32 high = unpack<uint32_t>(turns)[1];
-  ptx::U32 quarter = (high + 0x20000000u) >> 30;  // nearest; what is left is an eighth of a turn at most
+  ptx::U32 quarter = (high + 0x20000000u) >> 30;  // nearest; the rest is an eighth of a turn or less
   ptx::F32 v = to_f32(bitcast<int32_t>(high - (quarter << 30))) * 0x1p-29f, square = v * v;
   ptx::F32 s = v * polynomial(square, std::array{0.785398163394f, -0.0807455120183f, 0.00249039321018f,
                                                  -3.65723926307e-5f, 3.08996686634e-7f});

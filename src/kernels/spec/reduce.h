@@ -1,5 +1,5 @@
-// What the threads of a warp or block find out together, beyond the sums and maxima of ptx/warp.h: 64-bit maxima and
-// running sums, the softmax's maximum and sum, and floats as integers of the same order.
+// Reductions over a warp or block, beyond the sums and maxima of ptx/warp.h: 64-bit maxima and running sums, the
+// maximum and sum of a softmax, and floats as integers of the same order.
 #pragma once
 #include <limits>
 
@@ -40,7 +40,7 @@ inline ptx::U64 warp_max(ptx::U64 v) {
   for (uint32_t mask = 16; mask; mask /= 2) v = max(v, shuffle_xor(v, mask));
   return v;
 }
-// The sum of the lanes up to and with this one.
+// The sum of the lanes up to and including this one.
 inline ptx::U64 warp_scan(ptx::Code& k, ptx::U64 v) {
   for (uint32_t by = 1; by < 32; by *= 2) {
     ptx::U64 below = shuffle_up(v, by);
@@ -50,7 +50,7 @@ inline ptx::U64 warp_scan(ptx::Code& k, ptx::U64 v) {
 }
 
 namespace detail {
-// One value of each warp, given by the lane `from`, to all warps: lane w gets that of warp w, or 0. One barrier.
+// Sends one value of each warp, that of lane `from`, to all warps: lane w gets the value of warp w, or 0. One barrier.
 inline ptx::U64 exchange(ptx::Code& k, ptx::U64 v, uint32_t from) {
   auto partial = k.shared<uint64_t>(k.warps());
   k.when(k.lane() == from, [&] { store(partial + k.warp(), v); });
@@ -66,7 +66,7 @@ inline ptx::U64 block_max(ptx::Code& k, ptx::U64 v) {
   return k.assume_uniform(warp_max(detail::exchange(k, warp_max(v), 0)));
 }
 
-// The sum of the values of all threads before this one, and of all. Integers, so every order gives the same bits.
+// The sum over all threads before this one, and over all. Integers, so that every order gives the same bits.
 struct Scan {
   ptx::U64 before, total;
 };
@@ -74,12 +74,12 @@ inline Scan block_scan(ptx::Code& k, ptx::U64 v) {
   ptx::U64 sum = warp_scan(k, v);
   ptx::U64 of_warps = warp_scan(k, detail::exchange(k, sum, 31));
   ptx::U32 warp = k.warp();
-  ptx::U64 warps_before = shuffle(of_warps, warp - 1u);  // of warp 0: any lane's
+  ptx::U64 warps_before = shuffle(of_warps, warp - 1u);  // in warp 0 any lane's value, which is not used
   ptx::U64 before = sum - v + select(warp > 0u, warps_before, uint64_t(0));
   return {before, k.assume_uniform(shuffle(of_warps, k.constant(31u)))};
 }
 
-// The maximum of what was added and the sum of e^(value - maximum), in one pass. -infinity adds nothing.
+// The maximum of the added values and the sum of e^(value - maximum), in one pass. -infinity adds nothing.
 struct MaxAndSum {
   explicit MaxAndSum(ptx::Code& k) : max(k.var(nothing)), sum(k.var(0.0f)) {}
   void add(ptx::F32 v) {
@@ -111,7 +111,7 @@ inline ptx::U64 argmax_key(ptx::F32 v, ptx::U32 index) {
   key = select(v > -infinity, key, uint64_t(0));
   return select(v < infinity, key, uint64_t(~0u) << 32);
 }
-// ~0 if the maximum is not a number that can be picked.
+// ~0 if the maximum cannot be picked: NaN or an infinity.
 inline ptx::U32 argmax_index(ptx::U64 key) { return ~to<uint32_t>(key); }
 inline ptx::F32 argmax_value(ptx::U64 key) { return float_of_ordered(ptx::unpack<uint32_t>(key)[1]); }
 

@@ -144,11 +144,11 @@ std::vector<uint8_t> tiles_of(const kernels::TileShape& shape, std::span<const u
   std::vector<uint8_t> tiles = std::move(before);
   tiles.resize(shape.bytes());
   for (uint32_t p = 0; p < shape.row_tiles() * shape.tile_rows(); ++p) {
-    const uint32_t row = p >= shape.rows ? kernels::tile_row_of_zeros : order.empty() ? p : order[p];
-    if (row == kernels::tile_row_as_it_is) continue;
+    const uint32_t row = p >= shape.rows ? kernels::tile_row_zeros : order.empty() ? p : order[p];
+    if (row == kernels::tile_row_keep) continue;
     // a row as in the file, filled up
     std::vector<uint8_t> filled(uint64_t(shape.slices()) * across * bytes);
-    if (row != kernels::tile_row_of_zeros) std::copy_n(file.begin() + long(row * row_bytes), row_bytes, filled.begin());
+    if (row != kernels::tile_row_zeros) std::copy_n(file.begin() + long(row * row_bytes), row_bytes, filled.begin());
     for (uint32_t slice = 0; slice < shape.slices(); ++slice) {
       const uint64_t tile = (uint64_t(p / shape.tile_rows()) * shape.slices() + slice) * tile_bytes;
       for (uint32_t b = 0; b < across; ++b)

@@ -48,8 +48,8 @@ void run_pack(const TilePack& spec, RepackShape size, Machine& m, Random& random
   std::vector<uint32_t> order_a(rows), order_b(rows);
   for (uint32_t p = 0; p < rows; ++p) {
     const uint32_t kind = random.below(5), row = random.below(rows);
-    order_a[p] = kind == 0 ? kernels::tile_row_of_zeros : kind < 3 ? row : kernels::tile_row_as_it_is;
-    order_b[p] = kind < 3 ? kernels::tile_row_as_it_is : row;
+    order_a[p] = kind == 0 ? kernels::tile_row_zeros : kind < 3 ? row : kernels::tile_row_keep;
+    order_b[p] = kind < 3 ? kernels::tile_row_keep : row;
   }
   args.to = m.put(before);
   args.order = m.put(order_a);
@@ -110,7 +110,7 @@ void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& ra
     args.to = m.poisoned<uint8_t>(value_bytes * out_rows * ld);
     std::vector<uint8_t> want(value_bytes * out_rows * ld, 0xcc);
     for (uint32_t i = 0; i < args.rows; ++i) {
-      if (rows_of_to[i] == kernels::tile_row_nowhere) continue;
+      if (rows_of_to[i] == kernels::tile_row_skip) continue;
       for (uint32_t c = 0; c < ld; ++c) {
         const float v = c < cols ? values[size_t(args.first + i) * cols + c] : 0;
         const uint16_t half = within_f16({v})[0].bits;
@@ -142,7 +142,7 @@ void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& ra
   out.resize(args.rows);
   compare("the last rows", out, args.rows);
   std::reverse(out.begin(), out.end());
-  if (!out.empty()) out.back() = kernels::tile_row_nowhere;
+  if (!out.empty()) out.back() = kernels::tile_row_skip;
   std::vector<uint32_t> order(args.first, 0x77777777);
   order.insert(order.end(), out.begin(), out.end());
   args.order = m.put(order);

@@ -78,7 +78,7 @@ void each_choice(F f) {
           Product what{.format = uint32_t(format), .columns = columns, .exact = quant::is_float(format), .chained = 1};
           if (cols <= rows) what.norm = Product::rms;
           what.out = rows > 4 * cols ? Product::gate : rows < cols ? Product::add : Product::store;
-          if (columns <= product_most_columns(what, cols)) f(product_choice(what, rows, cols, large), rows, cols);
+          if (columns <= product_max_columns(what, cols)) f(product_choice(what, rows, cols, large), rows, cols);
         }
 }
 
@@ -102,11 +102,10 @@ std::vector<Product> layer_of(Format format, bool mixed, uint32_t width, uint32_
 uint32_t shared_bytes(const Product& spec) { return ptx::dynamic_shared_offset(spec.build()); }
 
 TEST(Product, SaysHowManyVectorsFit) {
-  for (uint32_t cols : {1024u, 1536u, 2048u, 4096u, 5120u, 8192u})
-    EXPECT_EQ(product_most_columns({}, cols), 8u) << cols;
+  for (uint32_t cols : {1024u, 1536u, 2048u, 4096u, 5120u, 8192u}) EXPECT_EQ(product_max_columns({}, cols), 8u) << cols;
   for (uint32_t cols = 32; cols <= 31744; cols += cols < 2000 ? 32 : 1024) {
-    EXPECT_GE(product_most_columns({}, cols), 1u) << cols;
-    EXPECT_GE(product_most_columns({.format = uint32_t(Format::f32), .exact = 1}, cols), 1u) << cols;
+    EXPECT_GE(product_max_columns({}, cols), 1u) << cols;
+    EXPECT_GE(product_max_columns({.format = uint32_t(Format::f32), .exact = 1}, cols), 1u) << cols;
   }
 }
 
