@@ -1,4 +1,4 @@
-// What the server costs beside the model: requests over real sockets, answered by an engine on a backend that computes
+// The cost of the server without the model: requests over real sockets to an engine whose backend computes
 // nothing. Client and server share the machine.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -15,18 +15,18 @@ namespace {
 
 constexpr double run_seconds = 3;
 
-struct House {
+struct CountingServer {
   model::Model model = test::counting_model();
   text::Tokenizer tokenizer = test::counting_tokenizer();
   test::CountingBackend backend;
   engine::Engine engine{model, backend, {.rows = 512, .kv_blocks = 4096}};
   engine::EngineThread thread{engine};
   server::Service service{{.log = [](std::string line) { benchmark::DoNotOptimize(line); }}};
-  server::HttpServer http{{.port = 0}, [this](server::HttpRequest request, std::shared_ptr<server::Answer> answer) {
-                            service.handle(std::move(request), std::move(answer));
+  server::HttpServer http{{.port = 0}, [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
+                            service.handle(std::move(request), std::move(responder));
                           }};
 
-  House() {
+  CountingServer() {
     service.serve({.name = "counter",
                    .tokenizer = tokenizer,
                    .chat_template = test::counting_template,
@@ -38,26 +38,26 @@ struct House {
 };
 
 void run(benchmark::State& state, const std::string& path, const std::string& body) {
-  House house;
+  CountingServer target;
   const std::string request =
       fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", path,
                   body.size(), body);
   size_t failed = 0;
   double requests = 0, tokens = 0, seconds = 0;
   for (auto _ : state) {
-    const uint64_t before = house.thread.metrics().generated;
-    test::StreamClients clients({.port = house.http.port(),
+    const uint64_t before = target.thread.metrics().generated;
+    test::StreamClients clients({.port = target.http.port(),
                                  .clients = size_t(state.range(0)),
                                  .seconds = run_seconds,
                                  .requests = {request},
-                                 .on_answer = [&](size_t, const auto& answer) { failed += answer.status() != 200; }});
+                                 .on_response = [&](size_t, const auto& response) { failed += response.status() != 200; }});
     const auto result = clients.run();
     failed += result.broken;
     requests += double(result.whole);
     seconds += result.seconds;
-    tokens += double(house.thread.metrics().generated - before);
+    tokens += double(target.thread.metrics().generated - before);
   }
-  if (failed) state.SkipWithError("answers were wrong");
+  if (failed) state.SkipWithError("requests failed");
   state.counters["requests/s"] = requests / seconds;
   state.counters["tokens/s"] = tokens / seconds;
 }

@@ -14,14 +14,14 @@
 
 #include "base/error.h"
 #include "server/api/api_error.h"
-#include "server/http/reader.h"
+#include "server/http/request_reader.h"
 #include "server/http/server.h"
 
 namespace {
 
 using namespace heddle::server;
 
-void answer(HttpRequest request, std::shared_ptr<Answer> answer) {
+void answer(HttpRequest request, std::shared_ptr<Responder> answer) {
   if (request.path == "/throw") throw std::runtime_error("thrown");
   if (request.path == "/drop") return;
   if (request.path == "/stream") {
@@ -35,8 +35,8 @@ void answer(HttpRequest request, std::shared_ptr<Answer> answer) {
 HttpServer& server() {
   static HttpServer server({.port = 0,
                             .threads = 1,
-                            .most_body = 4096,
-                            .most_header = 1024,
+                            .max_body = 4096,
+                            .max_header = 1024,
                             .header_seconds = 5,
                             .body_seconds = 5,
                             .idle_seconds = 5},
@@ -58,7 +58,7 @@ std::string requests(std::string_view bytes, size_t piece) {
       const size_t here = std::min(piece, bytes.size());
       rest += bytes.substr(0, here);
       bytes.remove_prefix(here);
-      while (reader.read(rest) == RequestReader::Stage::whole) {
+      while (reader.read(rest) == RequestReader::Stage::complete) {
         const HttpRequest request = reader.take();
         all += request.method + "|" + request.path + "|" + request.query + "|" + request.body;
         for (const Header& header : request.headers) all += "|" + header.name + "=" + header.value;

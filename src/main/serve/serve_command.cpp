@@ -66,8 +66,8 @@ server::HttpOptions http_options(const ServeOptions& options) {
           .tls_certificate = options.tls_certificate,
           .tls_key = options.tls_key,
           .threads = options.http_threads,
-          .most_body = options.max_body_mb << 20,
-          .most_connections = options.max_connections};
+          .max_body = options.max_body_mb << 20,
+          .max_connections = options.max_connections};
 }
 
 // Members in the order in which they need each other: what stands last is given up first.
@@ -80,8 +80,8 @@ class Server {
         signals_([this] { stop(); }),
         log_(out),
         service_(service_options()),
-        http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Answer> answer) {
-          service_.handle(std::move(request), std::move(answer));
+        http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
+          service_.handle(std::move(request), std::move(responder));
         }) {}
 
   int run() {
@@ -99,8 +99,8 @@ class Server {
   server::HttpOptions listening() {
     server::HttpOptions with = http_options(options_);
     with.admit = [this](const server::HttpRequest& head) { service_.admit(head); };
-    with.refuse = [this](server::HttpRequest head, std::shared_ptr<server::Answer> answer,
-                         const server::ApiError& why) { service_.refuse(std::move(head), std::move(answer), why); };
+    with.refuse = [this](server::HttpRequest head, std::shared_ptr<server::Responder> responder,
+                         const server::ApiError& why) { service_.refuse(std::move(head), std::move(responder), why); };
     return with;
   }
   server::ServiceOptions service_options() {

@@ -6,7 +6,7 @@
 #include "server/api/fields.h"
 #include "server/api/json_text.h"
 #include "server/api/openai/openai_request.h"
-#include "server/service/call.h"
+#include "server/service/routes.h"
 #include "server/service/engine_job.h"
 
 namespace heddle::server {

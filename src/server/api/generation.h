@@ -1,9 +1,10 @@
 // Text generation as every protocol sees it: the request that a body is read into, and the events that become a
-// response. A protocol is a folder beside this file. It has a handler, which reads the body and calls generate()
-// (service/generation_job.h), and a GenerationWriter, which writes the events in the protocol's own form. Its paths are
+// response. A protocol is a folder beside this file. It has a handler, which reads the body and calls generate(),
+// and a GenerationWriter, which writes the events in the protocol's own form. Its paths are
 // lines in service/routes.cpp.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@
 #include "text/tokenizer.h"
 
 namespace heddle::server {
+
+struct Call;
+struct Preparation;
 
 struct GenerationRequest {
   std::vector<std::vector<text::TokenId>> prompts;  // at least one; each is completed n times
@@ -84,5 +88,10 @@ class GenerationWriter {
   virtual void on_end(const Usage& usage, std::string_view trace) = 0;  // trace: a JSON object, or empty
   virtual void on_error(const ApiError& error) = 0;
 };
+
+// Generates, and gives the writer the events (service/generation_job.cpp). Returns at once. Throws an ApiError if the
+// engine does not take the request; anything later goes to the writer. `preparation`: how long it took to get here.
+void generate(const Call& call, GenerationRequest request, std::unique_ptr<GenerationWriter> writer,
+              const Preparation& preparation);
 
 }  // namespace heddle::server

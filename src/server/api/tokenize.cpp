@@ -6,7 +6,7 @@
 #include "server/api/fields.h"
 #include "server/api/json_text.h"
 #include "server/api/prompts.h"
-#include "server/service/call.h"
+#include "server/service/routes.h"
 
 namespace heddle::server {
 namespace {

@@ -1,5 +1,5 @@
-// Callbacks on one strand. A read is always under way, also while an answer is made: that is how a client that has gone
-// is noticed.
+// Callbacks on one strand. A read is always in progress, even during a response: that is how a disconnected client is
+// noticed.
 #include "server/http/connection.h"
 
 #include <poll.h>
@@ -13,9 +13,9 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t small_read = 4096, body_read = 65536;  // bytes
-constexpr size_t most_ahead = 65536;                    // bytes of further requests that are kept while one is answered
-constexpr size_t most_kept = 65536;                     // bytes of memory that a buffer keeps when it is empty
-constexpr double farewell = 1;                          // seconds in which the client may read the last answer
+constexpr size_t max_ahead = 65536;    // bytes of further requests that are read during a response
+constexpr size_t max_kept = 65536;     // bytes of memory that an empty buffer keeps
+constexpr double linger_seconds = 1;   // for the client to read the last response
 
 std::variant<Socket, asio::ssl::stream<Socket>> stream_for(Socket socket, asio::ssl::context* tls) {
   using Stream = std::variant<Socket, asio::ssl::stream<Socket>>;
@@ -31,21 +31,21 @@ std::string text_of(const asio::ip::tcp::endpoint& endpoint) {
 template <class Text>
 void clear(Text& buffer) {
   buffer.clear();
-  if (buffer.capacity() > most_kept) buffer = Text();
+  if (buffer.capacity() > max_kept) buffer = Text();
 }
 
 ApiError too_slow(const char* what) {
-  return {408, "request_timeout", "", "the {} of the request did not come in time", what};
+  return {408, "request_timeout", "", "the {} of the request did not arrive in time", what};
 }
 
 }  // namespace
 
-Connection::Connection(const HttpHouse& house, Socket socket, bool crowded, std::shared_ptr<void> seat)
-    : house_(house),
-      stream_(stream_for(std::move(socket), house.tls)),
-      crowded_(crowded),
-      seat_(std::move(seat)),
-      reader_(house.options.most_header, house.options.most_body),
+Connection::Connection(const HttpShared& shared, Socket socket, bool over_limit, std::shared_ptr<void> slot)
+    : shared_(shared),
+      stream_(stream_for(std::move(socket), shared.tls)),
+      over_limit_(over_limit),
+      slot_(std::move(slot)),
+      reader_(shared.options.max_header, shared.options.max_body),
       timer_(strand()) {}
 
 Socket& Connection::socket() {
@@ -56,86 +56,86 @@ Socket& Connection::socket() {
 void Connection::start() {
   Error error;
   const auto endpoint = socket().remote_endpoint(error);
-  if (error) return close();  // it has gone already
+  if (error) return close();  // it has disconnected already
   peer_ = text_of(endpoint);
   socket().set_option(asio::ip::tcp::no_delay(true), error);
-  within(house_.options.header_seconds);
+  set_deadline(shared_.options.header_seconds);
   auto* tls = std::get_if<asio::ssl::stream<Socket>>(&stream_);
-  if (!tls) return greet();
+  if (!tls) return begin();
   tls->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](Error failed) {
     if (failed) return self->close();
-    if (self->phase_ == Phase::handshake) self->greet();
+    if (self->phase_ == Phase::handshake) self->begin();
   });
 }
 
-void Connection::greet() {
+void Connection::begin() {
   phase_ = Phase::reading;
-  if (crowded_) {
-    ApiError error(503, "too_many_connections", "", "there are too many connections: try again later");
+  if (over_limit_) {
+    ApiError error(503, "too_many_connections", "", "too many connections: try again later");
     error.retry_after = 1;
     return refuse(error);
   }
-  if (ends_soon_) return end();
+  if (closes_soon_) return shut_down();
   read();
 }
 
 void Connection::read() {
   if (reading_) return;
   reading_ = true;
-  piece_.resize(stage_ == RequestReader::Stage::body ? body_read : small_read);
+  buffer_.resize(stage_ == RequestReader::Stage::body ? body_read : small_read);
   on_stream([this](auto& stream) {
-    stream.async_read_some(asio::buffer(piece_),
-                           [self = shared_from_this()](Error error, size_t bytes) { self->did_read(error, bytes); });
+    stream.async_read_some(asio::buffer(buffer_),
+                           [self = shared_from_this()](Error error, size_t bytes) { self->on_read(error, bytes); });
   });
 }
 
-void Connection::did_read(Error error, size_t bytes) {
+void Connection::on_read(Error error, size_t bytes) {
   reading_ = false;
   if (phase_ == Phase::closed) return;
-  if (error == asio::error::eof) return no_more_comes();
+  if (error == asio::error::eof) return on_end_of_input();
   if (error) return close();
-  if (phase_ == Phase::ending) return drain();
-  came_.append(piece_.data(), bytes);
-  if (piece_.size() > small_read && stage_ != RequestReader::Stage::body) clear(piece_);
-  if (phase_ == Phase::answering) return watch();
-  if (!reader_.begun()) within(house_.options.header_seconds);
+  if (phase_ == Phase::closing) return discard_input();
+  input_.append(buffer_.data(), bytes);
+  if (buffer_.size() > small_read && stage_ != RequestReader::Stage::body) clear(buffer_);
+  if (phase_ == Phase::responding) return read_ahead();
+  if (!reader_.begun()) set_deadline(shared_.options.header_seconds);
   parse();
 }
 
 void Connection::parse() {
   const auto before = stage_;
   try {
-    stage_ = reader_.read(came_);
+    stage_ = reader_.read(input_);
     if (stage_ == RequestReader::Stage::body) {
-      if (stage_ != before) body_began();
+      if (stage_ != before) begin_body();
       count_body(reader_.body_bytes());
     }
   } catch (const ApiError& error) {
     return refuse(error);
   }
-  if (stage_ == RequestReader::Stage::whole) return handle();
-  if (half_closed_) return no_more_comes();
-  if (stage_ != before && reader_.manners().waits && came_.empty()) outbox().probe();
+  if (stage_ == RequestReader::Stage::complete) return handle();
+  if (half_closed_) return on_end_of_input();
+  if (stage_ != before && reader_.framing().expects_continue && input_.empty()) outbox().probe();
   read();
 }
 
-void Connection::body_began() {
-  within(house_.options.body_seconds);
-  if (house_.options.admit) house_.options.admit(reader_.head());
+void Connection::begin_body() {
+  set_deadline(shared_.options.body_seconds);
+  if (shared_.options.admit) shared_.options.admit(reader_.head());
 }
 
 void Connection::count_body(size_t bytes) {
-  const size_t all = house_.bodies += bytes - body_;
-  body_ = bytes;
-  if (bytes == 0 || all <= house_.options.most_bodies) return;
+  const size_t all = shared_.body_bytes += bytes - body_bytes_;
+  body_bytes_ = bytes;
+  if (bytes == 0 || all <= shared_.options.max_bodies) return;
   ApiError error(503, "overloaded", "", "too many large requests are being sent: try again later");
   error.retry_after = 1;
   throw error;
 }
 
 Outbox& Connection::outbox() {
-  if (!outbox_) outbox_ = std::make_shared<Outbox>(*this, reader_.manners(), house_.options.most_unsent);
-  if (ends_soon_) outbox_->close_after();
+  if (!outbox_) outbox_ = std::make_shared<Outbox>(*this, reader_.framing(), shared_.options.max_unsent);
+  if (closes_soon_) outbox_->close_after();
   return *outbox_;
 }
 
@@ -143,71 +143,71 @@ void Connection::handle() {
   count_body(0);
   outbox();
   const std::shared_ptr<Outbox> current = outbox_;
-  const std::shared_ptr<Answer> answer = answer_of(current);
+  const std::shared_ptr<Responder> responder = make_responder(current);
   HttpRequest request = reader_.take();
   request.peer = peer_;
   stage_ = RequestReader::Stage::header;
-  phase_ = Phase::answering;
-  without_limit();
-  if (came_.empty()) clear(came_);
+  phase_ = Phase::responding;
+  clear_deadline();
+  if (input_.empty()) clear(input_);
   try {
-    house_.handler(std::move(request), answer);
+    shared_.handler(std::move(request), responder);
   } catch (const ApiError& error) {
     current->fail(error_response(error));
   } catch (const std::exception& error) {
-    current->fail(error_response({500, "internal_error", "", "this is a bug: {}", error.what()}));
+    current->fail(error_response({500, "internal_error", "", "a fault of the server: {}", error.what()}));
   }
   if (half_closed_) current->probe();
-  watch();
+  read_ahead();
 }
 
-// What came cannot be answered, and where the next request begins is not known.
+// The request cannot be read to its end, so it is unknown where the next one begins.
 void Connection::refuse(const ApiError& error) {
   count_body(0);
-  phase_ = Phase::answering;
+  phase_ = Phase::responding;
   stage_ = RequestReader::Stage::header;
-  without_limit();
+  clear_deadline();
   outbox().close_after();
-  if (house_.options.refuse) {
+  if (shared_.options.refuse) {
     HttpRequest head = reader_.head();
     head.peer = peer_;
-    house_.options.refuse(std::move(head), answer_of(outbox_), error);
+    shared_.options.refuse(std::move(head), make_responder(outbox_), error);
   } else {
     outbox_->send(error_response(error));
   }
-  watch();
+  read_ahead();
 }
 
-void Connection::no_more_comes() {
+void Connection::on_end_of_input() {
   half_closed_ = true;
   switch (phase_) {
     case Phase::reading:
-      if (reader_.begun()) return refuse({400, "", "", "the request ended before it was whole"});
-      return end();
-    case Phase::answering:  // it may still read, or it may have gone
+      if (reader_.begun()) return refuse({400, "", "", "the request ended before it was complete"});
+      return shut_down();
+    case Phase::responding:  // it may still read, or it may have disconnected
       outbox_->probe();
-      return watch();
+      return read_ahead();
     default:
       return close();
   }
 }
 
-// While an answer is made.
-void Connection::watch() {
-  if (half_closed_ || came_.size() >= most_ahead) return wait_for_hangup();
+// During a response.
+void Connection::read_ahead() {
+  if (half_closed_ || input_.size() >= max_ahead) return wait_for_hangup();
   read();
 }
 
 void Connection::wait_for_hangup() {
-  if (listening_) return;
-  listening_ = true;
+  if (waiting_for_hangup_) return;
+  waiting_for_hangup_ = true;
   socket().async_wait(Socket::wait_error, [self = shared_from_this()](Error error) {
-    self->listening_ = false;
+    self->waiting_for_hangup_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close();
     self->wait_for_hangup();
   });
-  pollfd state{.fd = socket().native_handle()};  // now that nothing can be missed
+  pollfd state{.fd = socket().native_handle()};  // a hangup before the wait began
   if (::poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP))) close();
 }
 
@@ -219,23 +219,23 @@ void Connection::wake() {
 
 void Connection::flush() {
   if (!outbox_ || phase_ == Phase::closed) return;
-  if (outbox_->is_cut()) return close();
+  if (outbox_->aborted()) return close();
   if (writing_) return;
   const Outbox::Taken taken = outbox_->take(sending_);
   if (!sending_.empty()) return write();
-  if (taken.ended) return answered(taken.keep_alive);
+  if (taken.complete) return end_response(taken.keep_alive);
 }
 
 void Connection::write() {
   writing_ = true;
-  if (phase_ == Phase::answering) within(house_.options.write_seconds);
+  if (phase_ == Phase::responding) set_deadline(shared_.options.write_seconds);
   on_stream([this](auto& stream) {
     stream.async_write_some(asio::buffer(sending_) + sent_,
-                            [self = shared_from_this()](Error error, size_t bytes) { self->did_write(error, bytes); });
+                            [self = shared_from_this()](Error error, size_t bytes) { self->on_write(error, bytes); });
   });
 }
 
-void Connection::did_write(Error error, size_t bytes) {
+void Connection::on_write(Error error, size_t bytes) {
   writing_ = false;
   if (phase_ == Phase::closed) return;
   if (error) return close();
@@ -244,80 +244,80 @@ void Connection::did_write(Error error, size_t bytes) {
   if (sent_ < sending_.size()) return write();
   sent_ = 0;
   clear(sending_);
-  if (phase_ == Phase::answering) without_limit();
+  if (phase_ == Phase::responding) clear_deadline();
   flush();
 }
 
-void Connection::answered(bool keep_alive) {
+void Connection::end_response(bool keep_alive) {
   outbox_->disconnect();
   outbox_.reset();
-  if (!keep_alive || ends_soon_) return end();
+  if (!keep_alive || closes_soon_) return shut_down();
   phase_ = Phase::reading;
-  within(came_.empty() ? house_.options.idle_seconds : house_.options.header_seconds);
+  set_deadline(input_.empty() ? shared_.options.idle_seconds : shared_.options.header_seconds);
   parse();
 }
 
-void Connection::end_soon() {
-  ends_soon_ = true;
+void Connection::close_soon() {
+  closes_soon_ = true;
   if (outbox_) outbox_->close_after();
-  if (phase_ == Phase::reading && !reader_.begun() && came_.empty()) end();
+  if (phase_ == Phase::reading && !reader_.begun() && input_.empty()) shut_down();
 }
 
-// The client is given time to read what was sent: bytes of it that nobody reads here would make the system tell it that
-// the connection was broken.
-void Connection::end() {
+// The client gets time to read the response: if the socket were closed with input that was not read, the system would
+// reset the connection, and the client could lose what was sent.
+void Connection::shut_down() {
   if (half_closed_) return close();
-  phase_ = Phase::ending;
-  within(farewell);
+  phase_ = Phase::closing;
+  set_deadline(linger_seconds);
   auto* tls = std::get_if<asio::ssl::stream<Socket>>(&stream_);
-  if (!tls) return drain();
+  if (!tls) return discard_input();
   tls->async_shutdown([self = shared_from_this()](Error) {
-    if (self->phase_ == Phase::ending) self->drain();
+    if (self->phase_ == Phase::closing) self->discard_input();
   });
 }
 
-void Connection::drain() {
+void Connection::discard_input() {
   Error error;
   socket().shutdown(Socket::shutdown_send, error);
   if (reading_) return;
   reading_ = true;
-  piece_.resize(small_read);
-  socket().async_read_some(asio::buffer(piece_),
-                           [self = shared_from_this()](Error failed, size_t bytes) { self->did_read(failed, bytes); });
+  buffer_.resize(small_read);
+  socket().async_read_some(asio::buffer(buffer_),
+                           [self = shared_from_this()](Error failed, size_t bytes) { self->on_read(failed, bytes); });
 }
 
 void Connection::close() {
   if (phase_ == Phase::closed) return;
   phase_ = Phase::closed;
   count_body(0);
-  without_limit();
+  clear_deadline();
   timer_.cancel();
   Error error;
   socket().close(error);
-  seat_.reset();
+  slot_.reset();
   if (outbox_) outbox_->disconnect();
 }
 
-void Connection::within(double seconds) {
+void Connection::set_deadline(double seconds) {
   deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  if (deadline_ < wakes_) sleep();
+  if (deadline_ < timer_at_) start_timer();
 }
 
-void Connection::sleep() {
-  wakes_ = deadline_;
-  timer_.expires_at(wakes_);
+void Connection::start_timer() {
+  timer_at_ = deadline_;
+  timer_.expires_at(timer_at_);
   timer_.async_wait([self = shared_from_this()](Error error) {
     if (error || self->phase_ == Phase::closed) return;
-    self->wakes_ = never;
+    self->timer_at_ = never;
     if (self->deadline_ == never) return;
-    if (self->deadline_ > Clock::now()) return self->sleep();
-    self->expired();
+    if (self->deadline_ > Clock::now()) return self->start_timer();
+    self->on_deadline();
   });
 }
 
-void Connection::expired() {
-  without_limit();
-  if (phase_ != Phase::reading || !reader_.begun()) return close();  // nobody said anything, or nobody reads
+void Connection::on_deadline() {
+  clear_deadline();
+  if (phase_ != Phase::reading || !reader_.begun()) return close();  // an idle connection, or a client that does not read
   refuse(too_slow(stage_ == RequestReader::Stage::body ? "body" : "header"));
 }
 

@@ -1,4 +1,4 @@
-// One client: its requests one after the other, each answered before the next is looked at.
+// The connection of one client: its requests one after the other, each answered before the next is read.
 #pragma once
 #include <atomic>
 #include <boost/asio/io_context.hpp>
@@ -7,12 +7,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <memory>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "server/api/api_error.h"
-#include "server/http/answer.h"
-#include "server/http/reader.h"
+#include "server/http/request_reader.h"
+#include "server/http/response.h"
 #include "server/http/server.h"
 
 namespace heddle::server {
@@ -20,30 +22,30 @@ namespace heddle::server {
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
-// What connections of one server share, and outlives them.
-struct HttpHouse {
+// What the connections of a server share; it outlives them.
+struct HttpShared {
   HttpOptions options;
-  Handler handler;
-  boost::asio::ssl::context* tls = nullptr;  // null: plain
-  mutable std::atomic<size_t> bodies = 0;    // bytes of those that are being read
+  RequestHandler handler;
+  boost::asio::ssl::context* tls = nullptr;   // null: no TLS
+  mutable std::atomic<size_t> body_bytes = 0;  // of bodies that are being read
 };
 
 // Everything but wake() happens on its strand.
-class Connection final : public Line, public std::enable_shared_from_this<Connection> {
+class Connection final : public Wakeable, public std::enable_shared_from_this<Connection> {
  public:
-  // `crowded`: it is only told that there are too many. `seat` is given up when the socket is closed.
-  Connection(const HttpHouse& house, Socket socket, bool crowded, std::shared_ptr<void> seat);
+  // `over_limit`: respond with 503 and close. `slot` is released when the socket is closed.
+  Connection(const HttpShared& shared, Socket socket, bool over_limit, std::shared_ptr<void> slot);
 
   void start();
-  void end_soon();  // after the answer under way, now if there is none
-  void close();     // now
+  void close_soon();  // after the response in progress; now if there is none
+  void close();       // now
   void wake() override;
   Strand strand() { return socket().get_executor(); }
 
  private:
   using Error = boost::system::error_code;
-  // handshake -> reading -> answering -> reading ... -> ending -> closed
-  enum class Phase { handshake, reading, answering, ending, closed };
+  // handshake -> reading -> responding -> reading ... -> closing -> closed
+  enum class Phase { handshake, reading, responding, closing, closed };
 
   Socket& socket();
   template <class Operation>
@@ -51,55 +53,56 @@ class Connection final : public Line, public std::enable_shared_from_this<Connec
     std::visit(operation, stream_);
   }
 
-  void greet();
+  void begin();
   void read();
-  void did_read(Error error, size_t bytes);
+  void on_read(Error error, size_t bytes);
   void parse();
-  void body_began();
-  void count_body(size_t bytes);  // so many are here
+  void begin_body();
+  void count_body(size_t bytes);  // that have come
   void handle();
   Outbox& outbox();
   void refuse(const ApiError& error);
-  void no_more_comes();
-  void watch();
+  void on_end_of_input();
+  void read_ahead();
   void wait_for_hangup();
   void flush();
   void write();
-  void did_write(Error error, size_t bytes);
-  void answered(bool keep_alive);
-  void end();
-  void drain();
+  void on_write(Error error, size_t bytes);
+  void end_response(bool keep_alive);
+  void shut_down();
+  void discard_input();
 
-  void within(double seconds);  // expired() is called after them, unless told otherwise
-  void without_limit() { deadline_ = never; }
-  void sleep();
-  void expired();
+  void set_deadline(double seconds);  // on_deadline() is called then, unless it is moved or cleared
+  void clear_deadline() { deadline_ = never; }
+  void start_timer();
+  void on_deadline();
 
   static constexpr Clock::time_point never = Clock::time_point::max();
 
-  const HttpHouse& house_;
+  const HttpShared& shared_;
   std::variant<Socket, boost::asio::ssl::stream<Socket>> stream_;
   std::string peer_;
-  const bool crowded_;
-  std::shared_ptr<void> seat_;
+  const bool over_limit_;
+  std::shared_ptr<void> slot_;
 
   Phase phase_ = Phase::handshake;
-  bool reading_ = false, writing_ = false, listening_ = false;  // operations under way; listening: for a hangup
-  bool half_closed_ = false;                                    // the client sends no more
-  bool ends_soon_ = false;
+  bool reading_ = false, writing_ = false, waiting_for_hangup_ = false;  // operations in progress
+  bool half_closed_ = false;                                             // the client sends no more
+  bool closes_soon_ = false;
 
-  std::string came_;         // and was not read yet
-  std::vector<char> piece_;  // of a read under way
+  std::string input_;         // not parsed yet
+  std::vector<char> buffer_;  // of the read in progress
   RequestReader reader_;
   RequestReader::Stage stage_ = RequestReader::Stage::header;
-  size_t body_ = 0;  // bytes of it, as they are counted in the house
+  size_t body_bytes_ = 0;  // of this connection in HttpShared::body_bytes
 
-  std::shared_ptr<Outbox> outbox_;  // of the answer in the making
+  std::shared_ptr<Outbox> outbox_;  // of the response in progress
   std::string sending_;
-  size_t sent_ = 0;  // of it
+  size_t sent_ = 0;  // bytes of sending_
 
   boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand> timer_;
-  Clock::time_point deadline_ = never, wakes_ = never;  // the timer may wake up too early, and then sleeps again
+  // Moving a deadline back does not touch the timer: it fires early and is started again.
+  Clock::time_point deadline_ = never, timer_at_ = never;
 };
 
 }  // namespace heddle::server

@@ -1,4 +1,5 @@
-// HTTP as handlers see it: a request that has arrived whole, and its answer, given once, whole or piece by piece.
+// HTTP as handlers see it: a request that has arrived completely, and a responder that takes the response, whole or in
+// parts.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,12 +15,17 @@ struct Header {
 
 struct HttpRequest {
   std::string method;           // "POST"
-  std::string path, query;      // of "/v1/models?a=b" the part before and the part after the question mark
+  std::string path, query;      // of "/v1/models?a=b" what stands before and after the question mark
   std::vector<Header> headers;  // names in lower case
   std::string body;
   std::string peer;  // "127.0.0.1:51234"
 
-  const std::string* header(std::string_view name) const;  // the first of that name, in lower case; null: none
+  // The value of the first header of this name (in lower case); null: absent.
+  const std::string* header(std::string_view name) const {
+    for (const Header& one : headers)
+      if (one.name == name) return &one.value;
+    return nullptr;
+  }
 };
 
 struct HttpResponse {
@@ -29,18 +35,20 @@ struct HttpResponse {
   std::string body;
 };
 
-// Of one request. May be called from any thread, never waits, and after the client has gone does nothing. Either
-// send(), or start(), any number of write() and finish(). One that is dropped before its end is cut off.
-class Answer {
+// Responds to one request: either send(), or start(), any number of write() and finish(). May be called from any
+// thread, never blocks, and does nothing once the client has disconnected. If it is destroyed before the response is
+// complete, the connection is closed.
+class Responder {
  public:
-  virtual ~Answer() = default;
+  virtual ~Responder() = default;
   virtual void send(HttpResponse response) = 0;
-  virtual void start(HttpResponse head) = 0;  // its body is the first piece
-  virtual void write(std::string piece) = 0;  // goes out at once
+  virtual void start(HttpResponse head) = 0;  // its body is the first part
+  virtual void write(std::string part) = 0;   // sent at once
   virtual void finish() = 0;
-  // `gone` is called once, from any thread, if the client goes away before the end was handed over; at once if it has.
-  virtual void when_gone(std::function<void()> gone) = 0;
+  // `callback` is called once, from any thread, if the client disconnects before the response is complete; at once if
+  // it has already.
+  virtual void on_disconnect(std::function<void()> callback) = 0;
 };
-using Handler = std::function<void(HttpRequest, std::shared_ptr<Answer>)>;
+using RequestHandler = std::function<void(HttpRequest, std::shared_ptr<Responder>)>;
 
 }  // namespace heddle::server

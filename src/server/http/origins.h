@@ -1,16 +1,15 @@
-// Pages in a browser, by the origin that it sends with their requests.
+// Web pages that use the server from a browser, by the origin that the browser sends.
 #pragma once
 #include <string_view>
 
 namespace heddle::server {
 
-// Whether the page has a name that can be made to mean this machine: who owns a public name can, for a visitor's
-// browser, turn it into this address after the page was loaded, and then the page is of the same origin as the server
-// and CORS does not keep it out. Numbers cannot be turned so, nor localhost, nor names without a dot, nor what is not
-// of the web.
+// Whether a page of this origin can reach the server by DNS rebinding. The owner of a public name can make it resolve to
+// the server's address after the page was loaded; then page and server have the same origin, and CORS does not apply.
+// Not possible for addresses, localhost, names without a dot, and schemes other than http and https.
 bool can_be_rebound(std::string_view origin);
 
-// "https://example.org" or "app://name:8080": as a browser writes it, without a path.
+// "https://example.org" or "app://name:8080": as browsers write it, without a path.
 bool is_origin(std::string_view text);
 
 }  // namespace heddle::server

@@ -1,8 +1,11 @@
-// The listener, the threads, and who is connected.
+// The listener, the threads, the open connections, and TLS.
 #include "server/http/server.h"
+
+#include <openssl/err.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
@@ -12,7 +15,6 @@
 
 #include "base/utf8.h"
 #include "server/http/connection.h"
-#include "server/http/tls.h"
 
 namespace heddle::server {
 namespace {
@@ -23,42 +25,70 @@ using Failed = boost::system::error_code;
 using Acceptor = asio::basic_socket_acceptor<tcp, Strand>;
 using Timer = asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, Strand>;
 
-constexpr size_t most_refused = 64;                    // connections too many that are told so at the same time
-constexpr auto pause = std::chrono::milliseconds(50);  // when there are no descriptors left
+constexpr size_t max_refused = 64;  // connections above the limit that get a response at the same time
+constexpr auto accept_pause = std::chrono::milliseconds(50);  // when there are no descriptors left
 
-// Connections that are open, by the order in which they came. Each holds a seat, which takes it off the list.
-class Guests : public std::enable_shared_from_this<Guests> {
+// The open connections, by a number each. A connection holds a slot, which takes it off the list.
+class Connections : public std::enable_shared_from_this<Connections> {
  public:
-  std::shared_ptr<void> seat(uint64_t number) {
+  std::shared_ptr<void> reserve(uint64_t number) {
     const std::lock_guard lock(mutex_);
-    guests_.emplace(number, std::weak_ptr<Connection>());
-    return {nullptr, [house = shared_from_this(), number](std::nullptr_t) { house->leave(number); }};
+    connections_.emplace(number, std::weak_ptr<Connection>());
+    return {nullptr, [self = shared_from_this(), number](std::nullptr_t) { self->release(number); }};
   }
-  void enter(uint64_t number, const std::shared_ptr<Connection>& guest) {
+  void add(uint64_t number, const std::shared_ptr<Connection>& connection) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = guests_.find(number); found != guests_.end()) found->second = guest;
+    if (const auto found = connections_.find(number); found != connections_.end()) found->second = connection;
   }
   size_t size() const {
     const std::lock_guard lock(mutex_);
-    return guests_.size();
+    return connections_.size();
   }
   std::vector<std::shared_ptr<Connection>> all() const {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Connection>> all;
-    for (const auto& [number, weak] : guests_)
-      if (auto guest = weak.lock()) all.push_back(std::move(guest));
+    for (const auto& [number, weak] : connections_)
+      if (auto connection = weak.lock()) all.push_back(std::move(connection));
     return all;
   }
 
  private:
-  void leave(uint64_t number) {
+  void release(uint64_t number) {
     const std::lock_guard lock(mutex_);
-    guests_.erase(number);
+    connections_.erase(number);
   }
 
   mutable std::mutex mutex_;
-  std::map<uint64_t, std::weak_ptr<Connection>> guests_;
+  std::map<uint64_t, std::weak_ptr<Connection>> connections_;
 };
+
+void expect_readable(const char* option, const std::string& path) {
+  if (path.empty()) throw Error("{}: expected a PEM file, found none: certificate and key go together", option);
+  if (!std::ifstream(path)) throw Error("{}: cannot be read", path);
+}
+
+void expect_usable(const Failed& error, const std::string& path, const char* expected) {
+  if (!error) return;
+  ERR_clear_error();
+  throw Error("{}: expected {} in PEM, found none that can be used: {}", path, expected, error.message());
+}
+
+// TLS 1.2 and later. Throws an Error that names the file and what is wrong with it.
+asio::ssl::context tls_context(const std::string& certificate, const std::string& key) {
+  expect_readable("TLS certificate", certificate);
+  expect_readable("TLS key", key);
+  asio::ssl::context context(asio::ssl::context::tls_server);
+  context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                      asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
+  // Without this, a key with a password would make the server wait for input at its terminal.
+  context.set_password_callback([](size_t, asio::ssl::context::password_purpose) { return std::string(); });
+  Failed error;
+  context.use_certificate_chain_file(certificate, error);
+  expect_usable(error, certificate, "a certificate");
+  context.use_private_key_file(key, asio::ssl::context::pem, error);
+  expect_usable(error, key, "a private key that belongs to the certificate and has no password");
+  return context;
+}
 
 tcp::endpoint endpoint_of(asio::io_context& io, const HttpOptions& options) {
   std::string host = options.host;
@@ -75,23 +105,23 @@ tcp::endpoint endpoint_of(asio::io_context& io, const HttpOptions& options) {
 
 class HttpServer::State {
  public:
-  State(HttpOptions options, Handler handler)
-      : house_{.options = std::move(options), .handler = std::move(handler)},
+  State(HttpOptions options, RequestHandler handler)
+      : shared_{.options = std::move(options), .handler = std::move(handler)},
         acceptor_(asio::make_strand(io_)),
         timer_(acceptor_.get_executor()) {
-    const HttpOptions& with = house_.options;
-    check(with.threads > 0, "somebody serves");
+    const HttpOptions& with = shared_.options;
+    check(with.threads > 0, "a server has threads");
     if (!with.tls_certificate.empty() || !with.tls_key.empty())
-      house_.tls = &tls_.emplace(tls_context(with.tls_certificate, with.tls_key));
+      shared_.tls = &tls_.emplace(tls_context(with.tls_certificate, with.tls_key));
     listen();
     asio::post(acceptor_.get_executor(), [this] { accept(); });
     for (uint32_t i = 0; i < with.threads; ++i) threads_.emplace_back([this] { io_.run(); });
   }
 
-  // With nothing left to wait for, the threads end by themselves.
+  // The threads end when nothing is left to wait for.
   ~State() {
     stop_accepting();
-    for (const auto& guest : guests_->all()) asio::post(guest->strand(), [guest] { guest->close(); });
+    for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close(); });
     work_.reset();
     for (std::thread& thread : threads_) thread.join();
   }
@@ -105,10 +135,10 @@ class HttpServer::State {
       closed.set_value();
     });
     closed.get_future().wait();
-    for (const auto& guest : guests_->all()) asio::post(guest->strand(), [guest] { guest->end_soon(); });
+    for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close_soon(); });
   }
 
-  size_t connections() const { return guests_->size(); }
+  size_t connections() const { return connections_->size(); }
   uint16_t port() const { return local_.port(); }
   std::string address() const {
     const std::string host = local_.address().to_string();
@@ -118,16 +148,20 @@ class HttpServer::State {
 
  private:
   void listen() {
-    const tcp::endpoint endpoint = endpoint_of(io_, house_.options);
+    const tcp::endpoint endpoint = endpoint_of(io_, shared_.options);
     Failed error;
-    const auto done = [&](const char* what) {
+    const auto expect_done = [&](const char* what) {
       if (error)
-        throw Error("{} port {}: cannot {}: {}", house_.options.host, house_.options.port, what, error.message());
+        throw Error("{} port {}: cannot {}: {}", shared_.options.host, shared_.options.port, what, error.message());
     };
-    acceptor_.open(endpoint.protocol(), error), done("open a socket");
-    acceptor_.set_option(tcp::acceptor::reuse_address(true), error), done("set up the socket");
-    acceptor_.bind(endpoint, error), done("take this address");
-    acceptor_.listen(asio::socket_base::max_listen_connections, error), done("listen");
+    acceptor_.open(endpoint.protocol(), error);
+    expect_done("open a socket");
+    acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    expect_done("set up the socket");
+    acceptor_.bind(endpoint, error);
+    expect_done("bind to this address");
+    acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    expect_done("listen");
     local_ = acceptor_.local_endpoint();
   }
 
@@ -135,25 +169,26 @@ class HttpServer::State {
     if (!acceptor_.is_open()) return;
     acceptor_.async_accept(asio::make_strand(io_), [this](Failed error, Socket socket) {
       if (!acceptor_.is_open()) return;
-      if (!error) welcome(std::move(socket));
+      if (!error) add(std::move(socket));
       if (!error || error == asio::error::connection_aborted) return accept();
-      timer_.expires_after(pause);  // no descriptors, no memory: others may give some back
+      timer_.expires_after(accept_pause);  // no descriptors or no memory: other connections may release some
       timer_.async_wait([this](Failed) { accept(); });
     });
   }
 
-  void welcome(Socket socket) {
-    const size_t before = guests_->size(), most = house_.options.most_connections;
-    if (before >= most + most_refused) return;  // closes it
+  void add(Socket socket) {
+    const size_t open = connections_->size(), limit = shared_.options.max_connections;
+    if (open >= limit + max_refused) return;  // closes it
     const uint64_t number = next_++;
-    const auto guest = std::make_shared<Connection>(house_, std::move(socket), before >= most, guests_->seat(number));
-    guests_->enter(number, guest);
-    asio::post(guest->strand(), [guest] { guest->start(); });
+    const auto connection =
+        std::make_shared<Connection>(shared_, std::move(socket), open >= limit, connections_->reserve(number));
+    connections_->add(number, connection);
+    asio::post(connection->strand(), [connection] { connection->start(); });
   }
 
-  HttpHouse house_;
+  HttpShared shared_;
   std::optional<asio::ssl::context> tls_;
-  const std::shared_ptr<Guests> guests_ = std::make_shared<Guests>();
+  const std::shared_ptr<Connections> connections_ = std::make_shared<Connections>();
   asio::io_context io_;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_{io_.get_executor()};
   Acceptor acceptor_;
@@ -163,7 +198,7 @@ class HttpServer::State {
   std::vector<std::thread> threads_;
 };
 
-HttpServer::HttpServer(HttpOptions options, Handler handler)
+HttpServer::HttpServer(HttpOptions options, RequestHandler handler)
     : state_(std::make_unique<State>(std::move(options), std::move(handler))) {}
 HttpServer::~HttpServer() = default;
 

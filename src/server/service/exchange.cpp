@@ -28,22 +28,22 @@ std::string random_id(std::string_view prefix) {
 }
 
 std::shared_ptr<Exchange> Exchange::open(std::shared_ptr<Traffic> traffic, HttpRequest request,
-                                         std::shared_ptr<Answer> answer, std::string cors_origin) {
+                                         std::shared_ptr<Responder> responder, std::string cors_origin) {
   std::shared_ptr<Exchange> exchange(
-      new Exchange(std::move(traffic), std::move(request), std::move(answer), std::move(cors_origin)));
+      new Exchange(std::move(traffic), std::move(request), std::move(responder), std::move(cors_origin)));
   exchange->traffic_->begin(exchange);
-  exchange->answer_->when_gone([weak = std::weak_ptr(exchange)] {
+  exchange->responder_->on_disconnect([weak = std::weak_ptr(exchange)] {
     if (const auto found = weak.lock()) found->cancel(Cancelled::client_gone);
   });
   return exchange;
 }
 
-Exchange::Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Answer> answer,
+Exchange::Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Responder> responder,
                    std::string cors_origin)
     : traffic_(std::move(traffic)),
       cors_origin_(std::move(cors_origin)),
       request_(std::move(request)),
-      answer_(std::move(answer)) {
+      responder_(std::move(responder)) {
   log_.time = std::chrono::system_clock::now();
   log_.id = request_id(request_);
   log_.peer = request_.peer;
@@ -68,7 +68,7 @@ void Exchange::send(HttpResponse response) {
   add_headers(response);
   bytes_ += response.body.size();
   status_ = response.status;
-  answer_->send(std::move(response));
+  responder_->send(std::move(response));
   end(status_);
 }
 
@@ -91,18 +91,18 @@ void Exchange::start_events(std::string first) {
   status_ = head.status;
   started_ = true;
   traffic_->stream_began();
-  answer_->start(std::move(head));
+  responder_->start(std::move(head));
 }
 
 void Exchange::write(std::string text) {
   if (ended_) return;
   bytes_ += text.size();
-  answer_->write(std::move(text));
+  responder_->write(std::move(text));
 }
 
 void Exchange::finish() {
   if (ended_) return;
-  answer_->finish();
+  responder_->finish();
   end(status_);
 }
 
@@ -119,7 +119,7 @@ void Exchange::end_cancelled() {
 
 void Exchange::end(unsigned status) {
   ended_ = true;
-  answer_.reset();
+  responder_.reset();
   log_.status = cancelled() == Cancelled::client_gone ? 499 : status;
   log_.total = seconds();
   traffic_->end(this, path_, log_, started_, bytes_);

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "server/api/api_error.h"
 #include "server/http/http.h"
-#include "server/status/request_log.h"
 #include "server/status/traffic.h"
 
 namespace heddle::server {
@@ -24,7 +23,7 @@ enum class Cancelled { no, client_gone, shutdown };
 class Exchange {
  public:
   static std::shared_ptr<Exchange> open(std::shared_ptr<Traffic> traffic, HttpRequest request,
-                                        std::shared_ptr<Answer> answer, std::string cors_origin);
+                                        std::shared_ptr<Responder> responder, std::string cors_origin);
   ~Exchange();  // without a response the connection is closed
 
   const HttpRequest& request() const { return request_; }
@@ -52,7 +51,7 @@ class Exchange {
   void end_cancelled();  // the work for a client that has gone has ended
 
  private:
-  Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Answer> answer,
+  Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Responder> responder,
            std::string cors_origin);
   void add_headers(HttpResponse& response) const;
   void end(unsigned status);
@@ -60,7 +59,7 @@ class Exchange {
   const std::shared_ptr<Traffic> traffic_;
   const std::string cors_origin_;
   HttpRequest request_;
-  std::shared_ptr<Answer> answer_;
+  std::shared_ptr<Responder> responder_;
   const Clock::time_point start_ = Clock::now();
   LogEntry log_;
   std::string path_ = "other";  // of the route, for the metrics

@@ -1,11 +1,13 @@
-#include "server/service/generation_job.h"
-
+// generate(): from a request that any protocol has read, through the engine, to the events that its writer turns into a
+// response.
 #include <algorithm>
 #include <iterator>
 #include <numeric>
 #include <optional>
 
+#include "server/api/generation.h"
 #include "server/service/engine_job.h"
+#include "server/service/routes.h"
 #include "text/completion_text.h"
 #include "text/dry_breakers.h"
 

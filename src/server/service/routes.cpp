@@ -5,7 +5,6 @@
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/tokenize.h"
-#include "server/status/metrics.h"
 #include "server/status/status.h"
 
 namespace heddle::server {
@@ -35,8 +34,6 @@ constexpr Route table[] = {
 };
 
 }  // namespace
-
-std::span<const Route> routes() { return table; }
 
 FoundRoute find_route(const HttpRequest& request) {
   FoundRoute found;

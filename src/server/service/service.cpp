@@ -105,13 +105,13 @@ bool ServiceState::draining() const {
   return draining_;
 }
 
-void ServiceState::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
-  const auto exchange = Exchange::open(traffic_, std::move(request), std::move(answer), options_.cors_origin);
+void ServiceState::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
+  const auto exchange = Exchange::open(traffic_, std::move(request), std::move(responder), options_.cors_origin);
   guarded(*exchange, [&] { dispatch(exchange); });
 }
 
-void ServiceState::refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why) {
-  const auto exchange = Exchange::open(traffic_, std::move(head), std::move(answer), options_.cors_origin);
+void ServiceState::refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why) {
+  const auto exchange = Exchange::open(traffic_, std::move(head), std::move(responder), options_.cors_origin);
   if (const Route* route = find_route(exchange->request()).route) exchange->set_route(*route);
   exchange->fail(why);
 }
@@ -193,11 +193,11 @@ void Service::drain() { state_->drain(); }
 size_t Service::in_progress() const { return state_->traffic().in_progress(); }
 void Service::cancel_all() { state_->traffic().cancel_all(); }
 void Service::admit(const HttpRequest& head) const { state_->admit(head); }
-void Service::refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why) {
-  state_->refuse(std::move(head), std::move(answer), why);
+void Service::refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why) {
+  state_->refuse(std::move(head), std::move(responder), why);
 }
-void Service::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
-  state_->handle(std::move(request), std::move(answer));
+void Service::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
+  state_->handle(std::move(request), std::move(responder));
 }
 
 }  // namespace heddle::server

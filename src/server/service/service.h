@@ -44,11 +44,11 @@ class Service {
   size_t in_progress() const;  // requests without a complete response
   void cancel_all();
 
-  void handle(HttpRequest request, std::shared_ptr<Answer> answer);  // from any thread; does not block
+  void handle(HttpRequest request, std::shared_ptr<Responder> responder);  // from any thread; does not block
   // Throws an ApiError if the sender of this header may not send a body. From any thread.
   void admit(const HttpRequest& head) const;
   // Responds to a request that was refused while it was read; all of it but the peer may be missing.
-  void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
+  void refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why);
 
  private:
   std::unique_ptr<ServiceState> state_;

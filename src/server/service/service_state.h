@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "server/service/api_keys.h"
-#include "server/service/call.h"
 #include "server/service/routes.h"
 #include "server/service/service.h"
 #include "server/service/workers.h"
@@ -20,13 +19,13 @@ class ServiceState {
 
   void serve(Served served);
   void drain();
-  void handle(HttpRequest request, std::shared_ptr<Answer> answer);
+  void handle(HttpRequest request, std::shared_ptr<Responder> responder);
   void admit(const HttpRequest& head) const;
-  void refuse(HttpRequest head, std::shared_ptr<Answer> answer, const ApiError& why);
+  void refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why);
 
   const ServiceOptions& options() const { return options_; }
   Traffic& traffic() const { return *traffic_; }
-  std::shared_ptr<const ServedModel> model() const;  // null while it is loaded
+  std::shared_ptr<const ServedModel> model() const;  // null while it is being loaded
   bool draining() const;
   // See Call::on_worker.
   void on_worker(const std::shared_ptr<Exchange>& exchange, size_t bytes, std::function<void()> work);

@@ -1,11 +1,11 @@
-#include "server/status/metrics.h"
-
+// GET /metrics: the counters of the service and the engine.
 #include <prometheus/text_serializer.h>
 
 #include <limits>
 
 #include "base/version.h"
 #include "server/service/service_state.h"
+#include "server/status/status.h"
 
 namespace heddle::server {
 namespace {

@@ -1,6 +1,11 @@
-// GET /health..., /v1/models... and /v1/effective-config: the state of the server and its model.
+// GET /health..., /v1/models..., /v1/effective-config and /metrics: the state of the server and its model.
 #pragma once
+#include <optional>
+#include <string>
 #include <string_view>
+
+#include "engine/metrics.h"
+#include "server/status/traffic.h"
 
 namespace heddle::server {
 
@@ -13,5 +18,10 @@ void show_ready(const Call& call);   // 200 if requests are taken, 503 with the 
 void list_models(const Call& call);  // the model that is served
 void show_model(const Call& call);   // the same by name
 void show_config(const Call& call);  // the settings in force, and what was measured since the model was loaded
+void show_metrics(const Call& call);  // metrics_text()
+
+// Prometheus' text format. `engine`: absent before the model is loaded.
+std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,
+                         std::string_view model);
 
 }  // namespace heddle::server

@@ -76,7 +76,7 @@ TEST(BenchClient, ReadsUrls) {
 // A server of the API that answers every prompt with as many pieces as it asks for.
 class BenchClientTest : public testing::Test {
  protected:
-  void answer(const server::HttpRequest& request, const std::shared_ptr<server::Answer>& answer) {
+  void answer(const server::HttpRequest& request, const std::shared_ptr<server::Responder>& answer) {
     const auto body = nlohmann::json::parse(request.body);
     const std::lock_guard lock(mutex_);
     bodies_.push_back(body);
@@ -112,7 +112,7 @@ class BenchClientTest : public testing::Test {
   bool usage_ = true;
   server::HttpServer server_{
       {.port = 0, .idle_seconds = 0.1},
-      [this](server::HttpRequest request, std::shared_ptr<server::Answer> one) { answer(request, one); }};
+      [this](server::HttpRequest request, std::shared_ptr<server::Responder> one) { answer(request, one); }};
 };
 
 TEST_F(BenchClientTest, CountsWhatCame) {
@@ -205,8 +205,8 @@ TEST_F(BenchClientTest, RefusesWhatCannotBe) {
 }
 
 TEST_F(BenchClientTest, AServerThatSaysNothing) {
-  server::HttpServer silent({.port = 0}, [](server::HttpRequest, std::shared_ptr<server::Answer> answer) {
-    static std::vector<std::shared_ptr<server::Answer>> kept;
+  server::HttpServer silent({.port = 0}, [](server::HttpRequest, std::shared_ptr<server::Responder> responder) {
+    static std::vector<std::shared_ptr<server::Responder>> kept;
     kept.push_back(std::move(answer));
   });
   const Result result = heddle({"bench", "client", silent.address(), "-n", "2", "--timeout", "0.2"});

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "server/api/openai/openai_writer.h"
 #include "server/service/exchange.h"
-#include "tests/server/service/recorded_answer.h"
+#include "tests/server/service/recorded_response.h"
 
 namespace heddle::server {
 
@@ -24,7 +24,7 @@ template <class Writer>
 class Written {
  public:
   explicit Written(OpenAiHead head, StreamOptions options = {}, size_t choices = 1, bool logprobs = false)
-      : exchange_(Exchange::open(std::make_shared<Traffic>(nullptr, false), {}, recorded_.answer(), "")) {
+      : exchange_(Exchange::open(std::make_shared<Traffic>(nullptr, false), {}, recorded_.responder(), "")) {
     GenerationRequest request;
     request.prompts.resize(choices);
     if (logprobs) request.sampling.logprobs = 0;

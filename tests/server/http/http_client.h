@@ -1,4 +1,4 @@
-// A client that speaks bytes, so that it can speak them badly.
+// A client that sends bytes as they are, valid HTTP or not.
 #pragma once
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class Client {
 
   bool connected() const { return connected_; }
 
-  // False: the other side has closed.
+  // False: the server has closed the connection.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -48,18 +48,18 @@ class Client {
     }
     return true;
   }
-  void no_more() { ::shutdown(socket_, SHUT_WR); }
+  void half_close() { ::shutdown(socket_, SHUT_WR); }
   void close() {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
-  void reset() {  // closes it as if the machine had gone
+  void reset() {  // closes it with a reset instead of an end of input
     const linger now{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close();
   }
 
-  // What comes up to and with `end`, or what came before the end of the connection or of patience.
+  // What arrives up to and including `end`, or all that arrived before the connection or the time ended.
   std::string until(std::string_view end, double seconds = 10) {
     const auto start = Clock::now();
     for (;;) {
@@ -108,7 +108,7 @@ class Client {
   std::string rest_;
 };
 
-// A response as it came.
+// A response as it was received.
 struct Response {
   std::string head;  // with its empty line
   std::string body;  // without the framing of chunks
@@ -121,7 +121,7 @@ inline std::string chunked_body(Client& client) {
   for (;;) {
     const std::string line = client.until("\r\n");
     if (line.empty()) {
-      ADD_FAILURE() << "the chunks have no end; so far " << body.substr(0, 200);
+      ADD_FAILURE() << "the chunks do not end; so far " << body.substr(0, 200);
       return body;
     }
     const size_t size = std::strtoul(line.c_str(), nullptr, 16);
@@ -144,7 +144,7 @@ inline Response response(Client& client, bool head_only = false) {
   return response;
 }
 
-// Waits until it is so.
+// Waits until the condition holds.
 template <class Condition>
 bool soon(Condition condition, double seconds = 10) {
   for (const auto start = Clock::now(); seconds_since(start) < seconds;

@@ -1,5 +1,5 @@
-// A server for tests: /hello is answered at once, /echo with what came, /throw fails, and what comes to /hold waits for
-// the test to answer it.
+// A server for tests: /hello has a fixed response, /echo repeats the request, /throw fails, and a request to /hold waits
+// for the test to respond.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ class HttpTest : public testing::Test {
  protected:
   void open(HttpOptions options = {}) {
     options.port = 0;
-    server_.emplace(std::move(options), [this](HttpRequest request, std::shared_ptr<Answer> answer) {
-      handle(std::move(request), answer);
+    server_.emplace(std::move(options), [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+      handle(std::move(request), responder);
     });
   }
   void TearDown() override {
@@ -29,41 +29,41 @@ class HttpTest : public testing::Test {
   }
   Client client(int receive_buffer = 0) { return Client(server_->port(), receive_buffer); }
 
-  std::shared_ptr<Answer> held() {  // the answer of the next request to /hold
+  std::shared_ptr<Responder> held() {  // the responder of the next request to /hold
     std::unique_lock lock(mutex_);
-    if (!came_.wait_for(lock, std::chrono::seconds(10), [this] { return !held_.empty(); })) {
-      ADD_FAILURE() << "nothing came to /hold";
-      throw std::runtime_error("nothing came");
+    if (!arrived_.wait_for(lock, std::chrono::seconds(10), [this] { return !held_.empty(); })) {
+      ADD_FAILURE() << "no request to /hold";
+      throw std::runtime_error("no request");
     }
-    auto answer = std::move(held_.front());
+    auto responder = std::move(held_.front());
     held_.pop_front();
-    return answer;
+    return responder;
   }
 
   std::optional<HttpServer> server_;
   std::atomic<int> handled_ = 0;
 
  private:
-  void handle(HttpRequest request, const std::shared_ptr<Answer>& answer) {
+  void handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
     ++handled_;
-    if (request.path == "/hello") return answer->send({.type = "text/plain", .body = "hello"});
+    if (request.path == "/hello") return responder->send({.type = "text/plain", .body = "hello"});
     if (request.path == "/throw") throw std::runtime_error("a bug in a test");
     if (request.path == "/drop") return;
     if (request.path == "/hold") {
       const std::lock_guard lock(mutex_);
-      held_.push_back(answer);
-      came_.notify_all();
+      held_.push_back(responder);
+      arrived_.notify_all();
       return;
     }
     std::string text = request.method + " " + request.path + " [" + request.query + "]";
     for (const Header& header : request.headers)
       if (header.name.starts_with("x-")) text += " " + header.name + "=" + header.value;
-    answer->send({.type = "text/plain", .headers = {{"X-Seen", "yes"}}, .body = text + " " + request.body});
+    responder->send({.type = "text/plain", .headers = {{"X-Seen", "yes"}}, .body = text + " " + request.body});
   }
 
   std::mutex mutex_;
-  std::condition_variable came_;
-  std::deque<std::shared_ptr<Answer>> held_;
+  std::condition_variable arrived_;
+  std::deque<std::shared_ptr<Responder>> held_;
 };
 
 inline std::string get(const std::string& path, const std::string& more = "") {

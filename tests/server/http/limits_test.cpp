@@ -1,4 +1,4 @@
-// What is refused over sockets, and when patience ends. The limits of framing are tested in reader_test.cpp.
+// Limits and deadlines over sockets. The limits of framing are tested in request_reader_test.cpp.
 #include "server/api/api_error.h"
 #include "tests/server/http/http_fixture.h"
 
@@ -24,14 +24,14 @@ TEST_F(HttpLimitsTest, RefusesAndCloses) {
   std::mutex mutex;
   std::vector<unsigned> refused;
   std::vector<std::string> paths;
-  open({.most_body = 1000,
-        .most_header = 2000,
-        .refuse = [&](const HttpRequest& head, const std::shared_ptr<Answer>& answer, const ApiError& why) {
+  open({.max_body = 1000,
+        .max_header = 2000,
+        .refuse = [&](const HttpRequest& head, const std::shared_ptr<Responder>& responder, const ApiError& why) {
           const std::lock_guard lock(mutex);
           refused.push_back(why.status);
           paths.push_back(head.path);
           EXPECT_TRUE(head.peer.starts_with("127.0.0.1:")) << head.peer;
-          answer->send(error_response(why));
+          responder->send(error_response(why));
         }});
   expect_refused("nonsense\r\n\r\n", 400);
   expect_refused("GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505);
@@ -47,7 +47,7 @@ TEST_F(HttpLimitsTest, RefusesAndCloses) {
   EXPECT_EQ(paths[5], "/echo");
 }
 
-TEST_F(HttpLimitsTest, WhoMayNotSendABodyIsToldBeforeItIsRead) {
+TEST_F(HttpLimitsTest, RefusesBeforeTheBodyIsRead) {
   open({.admit = [](const HttpRequest& head) {
     if (head.path == "/echo" && !head.header("x-key")) throw ApiError(401, "invalid_api_key", "", "no key");
   }});
@@ -55,8 +55,8 @@ TEST_F(HttpLimitsTest, WhoMayNotSendABodyIsToldBeforeItIsRead) {
   EXPECT_EQ(handled_, 0);
 }
 
-TEST_F(HttpLimitsTest, BodiesOfAllTogetherAreBounded) {
-  open({.most_bodies = 3000});
+TEST_F(HttpLimitsTest, LimitsAllBodiesTogether) {
+  open({.max_bodies = 3000});
   const std::string whole = post("/echo", std::string(2000, 'x')), part = whole.substr(0, whole.size() - 1);
   Client first = client();
   first.send(part);
@@ -68,14 +68,14 @@ TEST_F(HttpLimitsTest, BodiesOfAllTogetherAreBounded) {
   EXPECT_TRUE(refused.says("Retry-After: 1\r\n"));
   first.send("x");
   EXPECT_EQ(response(first).status(), 200u);
-  Client third = client();  // what was refused or answered counts no more
+  Client third = client();  // refused and complete requests do not count
   third.send(whole);
   EXPECT_EQ(response(third).status(), 200u);
 }
 
-// The client gets the refusal although nobody reads the rest of its body.
-TEST_F(HttpLimitsTest, ABodyThatIsTooLargeIsRefusedWhileItIsSent) {
-  open({.most_body = 1000});
+// The client gets the response although the rest of its body is not read.
+TEST_F(HttpLimitsTest, RefusesALargeBodyWhileItIsSent) {
+  open({.max_body = 1000});
   for (int i = 0; i < 20; ++i) {
     Client c = client();
     std::thread sender([&] { c.send(post("/echo", std::string(1 << 20, 'x'))); });
@@ -85,7 +85,7 @@ TEST_F(HttpLimitsTest, ABodyThatIsTooLargeIsRefusedWhileItIsSent) {
   }
 }
 
-TEST_F(HttpLimitsTest, WhatWasAnsweredBeforeStaysAnswered) {
+TEST_F(HttpLimitsTest, RespondsToWhatCameBeforeABadRequest) {
   open();
   Client c = client();
   c.send(get("/hello") + "nonsense\r\n\r\n");
@@ -94,21 +94,21 @@ TEST_F(HttpLimitsTest, WhatWasAnsweredBeforeStaysAnswered) {
   EXPECT_TRUE(c.at_end());
 }
 
-TEST_F(HttpLimitsTest, ARequestThatEndsTooEarly) {
+TEST_F(HttpLimitsTest, RefusesAnIncompleteRequest) {
   open();
   for (const std::string& text : {std::string("GET / HT"), post("/echo", "body").substr(0, 50)}) {
     Client c = client();
     c.send(text);
-    c.no_more();
+    c.half_close();
     EXPECT_EQ(response(c).status(), 400u);
     EXPECT_TRUE(c.at_end());
   }
   Client nothing = client();
-  nothing.no_more();
+  nothing.half_close();
   EXPECT_TRUE(nothing.at_end());
 }
 
-TEST_F(HttpLimitsTest, LateHeadersAndBodies) {
+TEST_F(HttpLimitsTest, RefusesLateHeadersAndBodies) {
   open({.header_seconds = 0.2, .body_seconds = 0.4, .idle_seconds = 5});
   Client header = client(), body = client(), trickle = client(), silent = client();
   auto start = Clock::now();
@@ -117,12 +117,12 @@ TEST_F(HttpLimitsTest, LateHeadersAndBodies) {
   EXPECT_EQ(response(header).status(), 408u);
   EXPECT_GT(seconds_since(start), 0.15);
   EXPECT_TRUE(header.at_end());
-  EXPECT_TRUE(silent.at_end());  // who says nothing is told nothing
+  EXPECT_TRUE(silent.at_end());  // without a request there is no response
   const Response r = response(body);
   EXPECT_EQ(r.status(), 408u);
-  EXPECT_NE(r.body.find("the body of the request did not come in time"), r.body.npos);
+  EXPECT_NE(r.body.find("the body of the request did not arrive in time"), r.body.npos);
   EXPECT_GT(seconds_since(start), 0.35);
-  Client slow = client();  // a byte now and then does not help
+  Client slow = client();  // single bytes do not extend the deadline
   start = Clock::now();
   const std::string text = get("/hello", "X-Long: " + std::string(200, 'x') + "\r\n");
   for (size_t i = 0; i < text.size() && seconds_since(start) < 2; ++i) {
@@ -133,22 +133,22 @@ TEST_F(HttpLimitsTest, LateHeadersAndBodies) {
   EXPECT_EQ(response(slow).status(), 408u);
 }
 
-TEST_F(HttpLimitsTest, TheTimeForAHeaderBeginsWithItsFirstByte) {
+TEST_F(HttpLimitsTest, TheDeadlineOfAHeaderBeginsWithItsFirstByte) {
   open({.header_seconds = 0.3, .idle_seconds = 5});
   Client c = client();
   for (int i = 0; i < 2; ++i) {
     c.send(get("/hello"));
     EXPECT_EQ(response(c).body, "hello");
-    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // between two requests there is more time
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // within the idle limit
   }
   c.send(get("/hold"));
-  const auto answer = held();
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // and an answer may take as long as it likes
-  answer->send({.body = "late"});
+  const auto responder = held();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // a response has no deadline
+  responder->send({.body = "late"});
   EXPECT_EQ(response(c).body, "late");
 }
 
-TEST_F(HttpLimitsTest, IdleConnectionsEnd) {
+TEST_F(HttpLimitsTest, ClosesIdleConnections) {
   open({.idle_seconds = 0.2});
   Client c = client();
   c.send(get("/hello"));
@@ -158,8 +158,8 @@ TEST_F(HttpLimitsTest, IdleConnectionsEnd) {
   EXPECT_GT(seconds_since(start), 0.15);
 }
 
-TEST_F(HttpLimitsTest, TooManyConnectionsAreToldSo) {
-  open({.most_connections = 3});
+TEST_F(HttpLimitsTest, RefusesConnectionsAboveTheLimit) {
+  open({.max_connections = 3});
   std::vector<Client> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(client());
   for (Client& c : clients) {

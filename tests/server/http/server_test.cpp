@@ -1,4 +1,4 @@
-// Requests and answers over sockets: whole ones, many on one connection, in their order.
+// Requests and responses over sockets: many on one connection, in order.
 #include "server/http/server.h"
 
 #include <sys/resource.h>
@@ -11,7 +11,7 @@ namespace {
 
 class HttpServerTest : public HttpTest {};
 
-TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
+TEST_F(HttpServerTest, RespondsToSeveralRequestsOnOneConnection) {
   open();
   EXPECT_EQ(server_->address(), "http://127.0.0.1:" + std::to_string(server_->port()));
   Client c = client();
@@ -36,7 +36,7 @@ TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
   EXPECT_TRUE(c.at_end());
 }
 
-TEST_F(HttpServerTest, OldClients) {
+TEST_F(HttpServerTest, SpeaksHttp10) {
   open();
   Client c = client();
   c.send("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -51,10 +51,10 @@ TEST_F(HttpServerTest, OldClients) {
 
   Client stream = client();
   stream.send("GET /hold HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-  const auto answer = held();
-  answer->start({.type = "text/event-stream", .body = "a"});
-  answer->write("b");
-  answer->finish();
+  const auto responder = held();
+  responder->start({.type = "text/event-stream", .body = "a"});
+  responder->write("b");
+  responder->finish();
   r = response(stream);
   EXPECT_FALSE(r.says("chunked"));
   EXPECT_TRUE(r.says("Connection: close\r\n"));
@@ -83,7 +83,7 @@ TEST_F(HttpServerTest, SomeStatusesHaveNoBody) {
   EXPECT_EQ(response(c).body, "hello");
 }
 
-TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInTheirOrder) {
+TEST_F(HttpServerTest, RespondsToPipelinedRequestsInOrder) {
   open();
   Client c = client();
   std::string all = get("/hold") + post("/echo", "one") + get("/hold");
@@ -96,7 +96,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInTheirOrder) {
   EXPECT_EQ(c.until("piece\r\n").substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(handled_, 1);  // the next one waits
   first->write(" and ");
-  first->write("");  // nothing, and not the end
+  first->write("");  // has no effect: an empty chunk would end the body
   first->write("another");
   first->finish();
   EXPECT_EQ(chunked_body(c), " and another");
@@ -106,7 +106,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInTheirOrder) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(response(c).body, "POST /echo [] " + std::to_string(i));
 }
 
-TEST_F(HttpServerTest, MoreThanItKeepsMayBePipelined) {
+TEST_F(HttpServerTest, MoreThanItBuffersMayBePipelined) {
   open();
   Client c = client();
   const std::string body(100'000, 'b');
@@ -123,7 +123,7 @@ TEST_F(HttpServerTest, MoreThanItKeepsMayBePipelined) {
   sender.join();
 }
 
-TEST_F(HttpServerTest, BytesMayComeOneByOne) {
+TEST_F(HttpServerTest, BytesMayArriveOneByOne) {
   open();
   Client c = client();
   for (const char byte : post("/echo", "slowly") + get("/hello")) c.send({&byte, 1});
@@ -159,23 +159,23 @@ TEST_F(HttpServerTest, ExpectContinue) {
   EXPECT_EQ(c.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   c.send("body");
   EXPECT_EQ(response(c).body, "POST /echo [] body");
-  c.send(head + "here");  // it did not wait: nothing to continue
+  c.send(head + "here");  // it did not wait, so there is no 100 Continue
   EXPECT_EQ(response(c).body, "POST /echo [] here");
   c.send("POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n");
   EXPECT_EQ(response(c).status(), 413u);
 }
 
-TEST_F(HttpServerTest, AHandlerThatThrowsIsAnsweredFor) {
+TEST_F(HttpServerTest, RespondsForAHandlerThatThrows) {
   open();
   Client c = client();
   c.send(get("/throw") + get("/hello"));
   const Response r = response(c);
   EXPECT_EQ(r.status(), 500u);
-  EXPECT_NE(r.body.find("\"error\":{\"message\":\"this is a bug: a bug in a test\""), r.body.npos) << r.body;
+  EXPECT_NE(r.body.find("\"error\":{\"message\":\"a fault of the server: a bug in a test\""), r.body.npos) << r.body;
   EXPECT_EQ(response(c).body, "hello");
 }
 
-TEST_F(HttpServerTest, AnAnswerThatIsDroppedIsCutOff) {
+TEST_F(HttpServerTest, ADroppedResponderClosesTheConnection) {
   open();
   Client c = client();
   c.send(get("/drop"));
@@ -188,44 +188,44 @@ TEST_F(HttpServerTest, AnAnswerThatIsDroppedIsCutOff) {
   EXPECT_FALSE(all.ends_with("0\r\n\r\n")) << all;
 }
 
-TEST_F(HttpServerTest, AnswersAreGivenOnce) {
+TEST_F(HttpServerTest, RespondsOnce) {
   open();
   Client c = client();
   c.send(get("/hold"));
-  auto answer = held();
-  EXPECT_THROW(answer->write("before"), std::logic_error);
-  EXPECT_THROW(answer->finish(), std::logic_error);
-  EXPECT_THROW(answer->send({.headers = {{"X", "a\r\nY: b"}}}), std::logic_error);
-  answer->start({});
-  EXPECT_THROW(answer->send({}), std::logic_error);
-  answer->finish();
+  auto responder = held();
+  EXPECT_THROW(responder->write("before"), std::logic_error);
+  EXPECT_THROW(responder->finish(), std::logic_error);
+  EXPECT_THROW(responder->send({.headers = {{"X", "a\r\nY: b"}}}), std::logic_error);
+  responder->start({});
+  EXPECT_THROW(responder->send({}), std::logic_error);
+  responder->finish();
   EXPECT_EQ(response(c).status(), 200u);
 }
 
-TEST_F(HttpServerTest, AnswersMayOutliveTheServer) {
+TEST_F(HttpServerTest, RespondersMayOutliveTheServer) {
   open();
   Client c = client();
   c.send(get("/hold"));
-  const auto answer = held();
+  const auto responder = held();
   int gone = 0;
-  answer->when_gone([&] { ++gone; });
-  answer->start({});
+  responder->on_disconnect([&] { ++gone; });
+  responder->start({});
   server_.reset();
   EXPECT_EQ(gone, 1);
-  answer->write("nobody");
-  answer->finish();
-  answer->when_gone([&] { ++gone; });
-  EXPECT_EQ(gone, 2);  // another callback, and the client had gone before the end
+  responder->write("too late");
+  responder->finish();
+  responder->on_disconnect([&] { ++gone; });
+  EXPECT_EQ(gone, 2);  // another callback, and the client disconnected before the end
 }
 
-TEST_F(HttpServerTest, StopsAcceptingAndEndsWhatIsOpen) {
+TEST_F(HttpServerTest, StopsAcceptingAndClosesWhatIsOpen) {
   open();
   Client idle = client(), fresh = client(), busy = client(), half = client();
   idle.send(get("/hello"));
   EXPECT_EQ(response(idle).body, "hello");
   busy.send(get("/hold"));
   half.send("GET /hello HTTP/1.1\r\n");
-  const auto answer = held();
+  const auto responder = held();
   EXPECT_TRUE(soon([&] { return server_->connections() == 4; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   server_->stop_accepting();
@@ -235,7 +235,7 @@ TEST_F(HttpServerTest, StopsAcceptingAndEndsWhatIsOpen) {
   half.send("Host: h\r\n\r\n");
   EXPECT_TRUE(response(half).says("Connection: close"));
   EXPECT_TRUE(half.at_end());
-  answer->send({.body = "still"});
+  responder->send({.body = "still"});
   const Response r = response(busy);
   EXPECT_EQ(r.body, "still");
   EXPECT_TRUE(r.says("Connection: close\r\n"));
@@ -264,7 +264,7 @@ TEST_F(HttpServerTest, ListensOnIpv6) {
 
 TEST_F(HttpServerTest, SaysWhyItCannotListen) {
   open();
-  const auto handler = [](HttpRequest, std::shared_ptr<Answer>) {};
+  const auto handler = [](HttpRequest, std::shared_ptr<Responder>) {};
   HttpOptions options;
   options.port = server_->port();
   EXPECT_REFUSED(HttpServer(options, handler), "127.0.0.1 port " + std::to_string(options.port), "in use");
@@ -274,14 +274,14 @@ TEST_F(HttpServerTest, SaysWhyItCannotListen) {
   EXPECT_REFUSED(HttpServer(options, handler), "192.0.2.1");
 }
 
-// With no descriptor left a connection waits; it is served when there is one.
+// With no descriptor left a connection waits until there is one.
 TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
   open();
   Client first = client(), second = client(), third = client();
   EXPECT_TRUE(soon([&] { return server_->connections() == 3; }));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  Client waits = client();  // its socket is there; the one of the server may be, too
+  Client waits = client();  // has its own socket and the server's
   EXPECT_TRUE(soon([&] { return server_->connections() == 4; }));
   const int next = ::dup(0);
   ::close(next);
@@ -296,7 +296,7 @@ TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
   EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   EXPECT_EQ(server_->connections(), 4u);
-  first.send(get("/hello"));  // nobody else is slowed
+  first.send(get("/hello"));  // other connections are not affected
   EXPECT_EQ(response(first).body, "hello");
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_TRUE(soon([&] { return server_->connections() == 5; }));

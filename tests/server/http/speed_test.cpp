@@ -1,4 +1,4 @@
-// What the network side alone can do, client included, with a handler that has its answers ready.
+// The throughput of the network side alone, client included, with responses that are ready.
 #include <sys/epoll.h>
 
 #include "tests/server/http/http_fixture.h"
@@ -6,7 +6,7 @@
 namespace heddle::server {
 namespace {
 
-// Many connections on one thread. `came` is called with what a connection received.
+// Many connections on one thread. `received` is called with the bytes of each.
 class Crowd {
  public:
   Crowd(uint16_t port, size_t count) : epoll_(::epoll_create1(0)) {
@@ -29,8 +29,8 @@ class Crowd {
     ::close(epoll_);
   }
   void send(size_t i, std::string_view bytes) { ::send(sockets_[i], bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  template <class Came>
-  void wait(Came came) {
+  template <class Received>
+  void wait(Received received) {
     epoll_event events[64];
     char bytes[65536];
     const int count = ::epoll_wait(epoll_, events, 64, 1000);
@@ -38,7 +38,7 @@ class Crowd {
     for (int i = 0; i < count; ++i) {
       const ssize_t size = ::recv(sockets_[events[i].data.u64], bytes, sizeof bytes, 0);
       ASSERT_GT(size, 0) << "a connection ended";
-      came(events[i].data.u64, std::string_view(bytes, size_t(size)));
+      received(events[i].data.u64, std::string_view(bytes, size_t(size)));
     }
   }
 
@@ -73,14 +73,14 @@ TEST_F(HttpSpeedTest, SlowRequestsPerSecond) {
   EXPECT_GT(rate, 4000);
 }
 
-// Every stream gets a piece of its own in each round, as it does from an engine.
-TEST_F(HttpSpeedTest, SlowPiecesPerSecond) {
+// Every stream gets a chunk of its own in each round, as it does from an engine.
+TEST_F(HttpSpeedTest, SlowChunksPerSecond) {
   open();
   constexpr size_t streams = 256, rounds = 1500;
   const std::string piece = "data: " + std::string(180, 'x') + "\n\n";
   const size_t framed = piece.size() + 6;  // "bc\r\n" and "\r\n"
   Crowd crowd(server_->port(), streams);
-  std::vector<std::shared_ptr<Answer>> answers;
+  std::vector<std::shared_ptr<Responder>> answers;
   for (size_t i = 0; i < streams; ++i) {
     crowd.send(i, get("/hold"));
     answers.push_back(held());
@@ -107,7 +107,7 @@ TEST_F(HttpSpeedTest, SlowPiecesPerSecond) {
   const double rate = double(rounds * streams) / seconds_since(start);
   if (HasFatalFailure()) came = SIZE_MAX / 2;
   writer.join();
-  std::printf("%zu streams: %.0f pieces per second\n", streams, rate);
+  std::printf("%zu streams: %.0f chunks per second\n", streams, rate);
   EXPECT_EQ(bytes, rounds * streams * framed);
   EXPECT_GT(rate, 40'000);
 }

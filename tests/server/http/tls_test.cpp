@@ -1,4 +1,4 @@
-// The same over TLS, with a certificate that the test makes.
+// Requests and responses over TLS, with a certificate that the test creates.
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -12,11 +12,11 @@
 namespace heddle::server {
 namespace {
 
-struct Papers {
+struct KeyPair {
   std::string certificate, key;
 };
 
-Papers make_papers(const test::Folder& folder, const std::string& name) {
+KeyPair make_key_pair(const test::Folder& folder, const std::string& name) {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
@@ -27,19 +27,19 @@ Papers make_papers(const test::Folder& folder, const std::string& name) {
                              reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
   X509_set_issuer_name(certificate, X509_get_subject_name(certificate));
   X509_sign(certificate, key, EVP_sha256());
-  Papers papers{folder.file(name + ".crt"), folder.file(name + ".key")};
-  FILE* file = std::fopen(papers.certificate.c_str(), "w");
+  KeyPair pair{folder.file(name + ".crt"), folder.file(name + ".key")};
+  FILE* file = std::fopen(pair.certificate.c_str(), "w");
   PEM_write_X509(file, certificate);
   std::fclose(file);
-  file = std::fopen(papers.key.c_str(), "w");
+  file = std::fopen(pair.key.c_str(), "w");
   PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
   std::fclose(file);
   X509_free(certificate);
   EVP_PKEY_free(key);
-  return papers;
+  return pair;
 }
 
-// A client that waits: it does nothing else meanwhile.
+// A blocking client.
 class TlsClient {
  public:
   explicit TlsClient(uint16_t port, int version = 0) : context_(SSL_CTX_new(TLS_client_method())) {
@@ -77,13 +77,13 @@ class TlsClient {
     rest_.erase(0, taken.size());
     return taken;
   }
-  // The connection ended as TLS wants it, so that nobody can have cut it short.
+  // The connection ended with a close_notify alert: it was not truncated.
   bool at_end() {
     char byte;
     const int count = SSL_read(ssl_, &byte, 1);
     return count == 0 && SSL_get_error(ssl_, count) == SSL_ERROR_ZERO_RETURN;
   }
-  void no_more() { SSL_shutdown(ssl_); }
+  void half_close() { SSL_shutdown(ssl_); }
   void drop() {
     ::close(socket_);
     socket_ = -1;
@@ -100,12 +100,12 @@ class TlsClient {
 class HttpTlsTest : public HttpTest {
  protected:
   void open_tls(HttpOptions options = {}) {
-    options.tls_certificate = papers_.certificate;
-    options.tls_key = papers_.key;
+    options.tls_certificate = pair_.certificate;
+    options.tls_key = pair_.key;
     open(std::move(options));
   }
   test::Folder folder_;
-  Papers papers_ = make_papers(folder_, "one");
+  KeyPair pair_ = make_key_pair(folder_, "one");
 };
 
 TEST_F(HttpTlsTest, RoundTrips) {
@@ -116,11 +116,11 @@ TEST_F(HttpTlsTest, RoundTrips) {
     ASSERT_TRUE(c.connected()) << version;
     c.send(get("/hello") + get("/hold"));
     EXPECT_TRUE(c.until("hello").starts_with("HTTP/1.1 200 OK\r\n"));
-    const auto answer = held();
-    answer->start({.type = "text/event-stream"});
+    const auto responder = held();
+    responder->start({.type = "text/event-stream"});
     std::thread writer([&] {
-      for (int i = 0; i < 2000; ++i) answer->write(std::to_string(i % 10));
-      answer->finish();
+      for (int i = 0; i < 2000; ++i) responder->write(std::to_string(i % 10));
+      responder->finish();
     });
     std::string digits;
     for (const char c_ : c.until("0\r\n\r\n")) digits += c_;
@@ -131,11 +131,11 @@ TEST_F(HttpTlsTest, RoundTrips) {
     const std::string rest = c.until(std::string(1, 'x') + std::string(99'996, 'x'));
     EXPECT_EQ(rest.size(), 99'997u);
     EXPECT_TRUE(c.at_end()) << version;
-    c.no_more();
+    c.half_close();
   }
 }
 
-TEST_F(HttpTlsTest, OldVersionsAndGarbageAreRefused) {
+TEST_F(HttpTlsTest, RefusesOldVersionsAndGarbage) {
   open_tls({.header_seconds = 0.3});
   EXPECT_FALSE(TlsClient(server_->port(), TLS1_1_VERSION).connected());
   Client plain = client();
@@ -154,37 +154,37 @@ TEST_F(HttpTlsTest, OldVersionsAndGarbageAreRefused) {
   EXPECT_EQ(handled_, 1);
 }
 
-TEST_F(HttpTlsTest, ClientsThatGoAreNoticed) {
+TEST_F(HttpTlsTest, NoticesDisconnectedClients) {
   open_tls();
-  for (const bool politely : {false, true}) {
+  for (const bool with_shutdown : {false, true}) {
     TlsClient c(server_->port());
     c.send(get("/hold"));
-    const auto answer = held();
+    const auto responder = held();
     std::atomic<int> gone = 0;
-    answer->when_gone([&] { ++gone; });
-    answer->start({.body = "x"});
+    responder->on_disconnect([&] { ++gone; });
+    responder->start({.body = "x"});
     c.until("x\r\n");
-    if (politely) c.no_more();
+    if (with_shutdown) c.half_close();
     c.drop();
-    EXPECT_TRUE(soon([&] { return gone == 1; })) << politely;
-    answer->finish();
+    EXPECT_TRUE(soon([&] { return gone == 1; })) << with_shutdown;
+    responder->finish();
   }
 }
 
-TEST_F(HttpTlsTest, TooManyConnectionsAreToldSo) {
-  open_tls({.most_connections = 1});
+TEST_F(HttpTlsTest, RefusesConnectionsAboveTheLimit) {
+  open_tls({.max_connections = 1});
   TlsClient first(server_->port());
   first.send(get("/hello"));
   first.until("hello");
   TlsClient second(server_->port());
   second.send(get("/hello"));
   EXPECT_TRUE(second.until("}}").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
-  second.no_more();
+  second.half_close();
 }
 
-TEST_F(HttpTlsTest, SaysWhatIsWrongWithItsPapers) {
-  const auto handler = [](HttpRequest, std::shared_ptr<Answer>) {};
-  const Papers other = make_papers(folder_, "other");
+TEST_F(HttpTlsTest, SaysWhatIsWrongWithItsCertificate) {
+  const auto handler = [](HttpRequest, std::shared_ptr<Responder>) {};
+  const KeyPair other = make_key_pair(folder_, "other");
   const std::string text = folder_.write("text.pem", "not a certificate").string();
   const auto with = [&](const std::string& certificate, const std::string& key) {
     HttpOptions options;
@@ -193,12 +193,12 @@ TEST_F(HttpTlsTest, SaysWhatIsWrongWithItsPapers) {
     options.tls_key = key;
     HttpServer server(options, handler);
   };
-  EXPECT_REFUSED(with(papers_.certificate, ""), "TLS key", "expected a PEM file");
-  EXPECT_REFUSED(with("", papers_.key), "TLS certificate", "expected a PEM file");
-  EXPECT_REFUSED(with(folder_.file("none").string(), papers_.key), "none: cannot be read");
-  EXPECT_REFUSED(with(text, papers_.key), text, "expected a certificate");
-  EXPECT_REFUSED(with(papers_.certificate, text), text, "expected a private key");
-  EXPECT_REFUSED(with(papers_.certificate, other.key), other.key, "belongs to the certificate");
+  EXPECT_REFUSED(with(pair_.certificate, ""), "TLS key", "expected a PEM file");
+  EXPECT_REFUSED(with("", pair_.key), "TLS certificate", "expected a PEM file");
+  EXPECT_REFUSED(with(folder_.file("none").string(), pair_.key), "none: cannot be read");
+  EXPECT_REFUSED(with(text, pair_.key), text, "expected a certificate");
+  EXPECT_REFUSED(with(pair_.certificate, text), text, "expected a private key");
+  EXPECT_REFUSED(with(pair_.certificate, other.key), other.key, "belongs to the certificate");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A crowd over real sockets, of which one in ten hangs up in the middle: everyone else is answered as if alone, and
-// nothing is left behind. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
+// Many streams over real sockets, of which one in ten disconnects halfway: every other response is the same as if it had
+// been the only request, and nothing is leaked. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ std::vector<std::string> requests() {
   return all;
 }
 
-// A stream's body without what is new in every answer, and by choice: those of several choices come in any order.
+// A stream's body without id and time, by choice: chunks of several choices come in any order.
 std::vector<std::string> comparable(const std::string& body) {
   static const std::regex fresh("\"id\":\"[^\"]*\"|\"created\":[0-9]+");
   std::vector<std::string> choices(3);
@@ -71,7 +71,7 @@ std::vector<std::string> comparable(const std::string& body) {
   return choices;
 }
 
-// A model whose answer depends on every token before it, and on no other's.
+// A model whose output depends on every token of its own sequence, and on nothing else.
 struct FakeService {
   model::Model model = test::fake::fake_model(512, test::counting_vocabulary);
   model::Limits limits{.rows = 256, .kv_blocks = 1024};
@@ -91,14 +91,14 @@ struct FakeService {
   }
 };
 
-template <class House>
-void expect_each_as_if_alone() {
+template <class Fixture>
+void expect_as_if_alone() {
   const Size size = size_of_crowd();
   const size_t descriptors_before = descriptors();
   {
-    House fixture;
-    HttpServer server({.port = 0}, [&](HttpRequest request, std::shared_ptr<Answer> answer) {
-      fixture.service->handle(std::move(request), std::move(answer));
+    Fixture fixture;
+    HttpServer server({.port = 0}, [&](HttpRequest request, std::shared_ptr<Responder> responder) {
+      fixture.service->handle(std::move(request), std::move(responder));
     });
     const std::vector<std::string> all = requests();
     std::vector<std::vector<std::string>> alone;
@@ -109,21 +109,21 @@ void expect_each_as_if_alone() {
       ASSERT_TRUE(alone.back()[2].ends_with("data: [DONE]\n\n")) << alone.back()[2];
     }
 
-    size_t wrong = 0, warm = 0, most_memory = 0;
+    size_t wrong = 0, warm = 0, peak_memory = 0;
     test::StreamClients clients({.port = server.port(),
                                  .clients = size.streams,
                                  .seconds = size.seconds,
                                  .requests = all,
                                  .cut_every = 10,
-                                 .on_answer =
-                                     [&](size_t which, const test::IncomingResponse& answer) {
-                                       if (answer.status() == 200 && comparable(answer.body()) == alone[which]) return;
-                                       if (++wrong == 1) ADD_FAILURE() << answer.status() << " " << answer.body();
+                                 .on_response =
+                                     [&](size_t which, const test::IncomingResponse& response) {
+                                       if (response.status() == 200 && comparable(response.body()) == alone[which]) return;
+                                       if (++wrong == 1) ADD_FAILURE() << response.status() << " " << response.body();
                                      },
                                  .on_second =
                                      [&](double seconds) {
                                        if (warm == 0 || seconds < size.seconds / 2) warm = resident_bytes();
-                                       most_memory = std::max(most_memory, resident_bytes());
+                                       peak_memory = std::max(peak_memory, resident_bytes());
                                      }});
     const auto result = clients.run();
     EXPECT_EQ(wrong, 0);
@@ -132,19 +132,19 @@ void expect_each_as_if_alone() {
     EXPECT_GT(result.cut, 0);
     EXPECT_TRUE(soon([&] { return fixture.service->in_progress() == 0 && server.connections() == 0; }));
     EXPECT_TRUE(soon([&] { return fixture.thread->metrics().running + fixture.thread->metrics().waiting == 0; }));
-#ifndef HEDDLE_SANITIZED  // which keep what was given back
-    EXPECT_LT(most_memory, warm + warm / 10 + (16u << 20));
+#ifndef HEDDLE_SANITIZED  // the sanitizers keep freed memory
+    EXPECT_LT(peak_memory, warm + warm / 10 + (16u << 20));
 #endif
     const engine::Metrics metrics = fixture.thread->metrics();
-    fmt::print("{} streams, {:.1f} s: {} answers, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
+    fmt::print("{} streams, {:.1f} s: {} responses, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
                size.streams, result.seconds, result.whole, result.cut, double(metrics.generated) / result.seconds,
-               double(warm) / 1e6, double(most_memory) / 1e6);
+               double(warm) / 1e6, double(peak_memory) / 1e6);
   }
   EXPECT_TRUE(soon([&] { return descriptors() <= descriptors_before; })) << descriptors() << " descriptors";
 }
 
-TEST(ServerCrowd, OfAFakeModelIsAnsweredAsIfAlone) { expect_each_as_if_alone<FakeService>(); }
-TEST(ServerCrowd, OfHeddlesModelIsAnsweredAsIfAloneSlow) { expect_each_as_if_alone<test::WeftService>(); }
+TEST(ServerCrowd, GetsTheResponsesOfSingleRequests) { expect_as_if_alone<FakeService>(); }
+TEST(ServerCrowd, GetsTheResponsesOfSingleRequestsFromWeftSlow) { expect_as_if_alone<test::WeftService>(); }
 
 }  // namespace
 }  // namespace heddle::server

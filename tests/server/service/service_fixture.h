@@ -1,4 +1,4 @@
-// A service in front of the model that counts, and ways to ask it.
+// A service with the model that counts, and ways to send it requests.
 #pragma once
 #include <future>
 #include <optional>
@@ -8,7 +8,7 @@
 #include "engine/engine_thread.h"
 #include "server/service/service.h"
 #include "tests/engine/counting.h"
-#include "tests/server/service/recorded_answer.h"
+#include "tests/server/service/recorded_response.h"
 #include "tests/text/counting_tokenizer.h"
 
 namespace heddle::test {
@@ -49,14 +49,14 @@ struct ServiceFixture {
                      .headers = std::move(headers),
                      .body = std::move(body),
                      .peer = "127.0.0.1:5"},
-                    recorded.answer());
+                    recorded.responder());
     return recorded;
   }
   Recorded ask(std::string method, std::string path, std::string body = {}, Headers headers = {}) {
     const size_t before = service->in_progress();
     const Recorded recorded = begin(std::move(method), std::move(path), std::move(body), std::move(headers));
-    EXPECT_TRUE(recorded.wait_for_end()) << "no answer";
-    EXPECT_TRUE(wait_until_in_progress(before));  // it is logged after the answer
+    EXPECT_TRUE(recorded.wait_for_end()) << "no response";
+    EXPECT_TRUE(wait_until_in_progress(before));  // it is logged after the response
     return recorded;
   }
   Recorded get(std::string path, Headers headers = {}) { return ask("GET", std::move(path), {}, std::move(headers)); }
@@ -73,10 +73,10 @@ struct ServiceFixture {
     return R"({"messages":[{"role":"user","content":")" + text + "\"}]" + (fields.empty() ? "" : "," + fields) + "}";
   }
 
-  bool wait_until_in_progress(size_t most) const {
-    for (int i = 0; i < 20'000 && service->in_progress() > most; ++i)
+  bool wait_until_in_progress(size_t count) const {
+    for (int i = 0; i < 20'000 && service->in_progress() > count; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return service->in_progress() <= most;
+    return service->in_progress() <= count;
   }
 
   std::vector<Json> log() const {
@@ -87,7 +87,7 @@ struct ServiceFixture {
   }
   Json last_log() const { return log().back(); }
 
-  // Steps wait until it is opened.
+  // Steps wait until release_steps().
   void hold_steps() {
     held.emplace();
     backend.each_batch = [future = held->get_future().share()] { future.wait(); };
@@ -102,7 +102,7 @@ struct ServiceFixture {
   mutable std::mutex mutex;
   std::vector<std::string> lines;
   std::optional<engine::EngineThread> thread;
-  std::optional<server::Service> service;  // the first to go
+  std::optional<server::Service> service;  // destroyed first
 };
 
 inline std::string content_of(const Json& answer, size_t choice = 0) {

@@ -1,4 +1,4 @@
-// Paths, methods, keys, health, pages and the log.
+// Routes, keys, health, models, metrics and the log.
 #include "server/service/service.h"
 
 #include <gtest/gtest.h>
@@ -35,12 +35,12 @@ TEST(Service, KnowsItsPaths) {
   expect_error(get, 405, "invalid_request_error", "method_not_supported", nullptr, {"expected POST", "GET"});
   EXPECT_EQ(get.header("Allow"), "POST");
   const Recorded options = fixture.ask("OPTIONS", "/health");
-  EXPECT_EQ(options.status(), 405) << "nobody asked for CORS";
+  EXPECT_EQ(options.status(), 405) << "there is no CORS";
   EXPECT_EQ(options.header("Allow"), "GET");
   EXPECT_EQ(options.header("Access-Control-Allow-Origin"), "");
 }
 
-TEST(Service, AnswersPagesOfOtherSitesWhereAsked) {
+TEST(Service, AllowsPagesOfTheCorsOrigin) {
   ServiceFixture fixture({.cors_origin = "https://a.example"});
   fixture.serve();
   const Recorded before =
@@ -60,14 +60,14 @@ TEST(Service, AnswersPagesOfOtherSitesWhereAsked) {
   const Recorded wrong = fixture.ask("PUT", "/v1/models");
   EXPECT_EQ(wrong.status(), 405);
   EXPECT_EQ(wrong.header("Allow"), "GET, OPTIONS");
-  EXPECT_EQ(wrong.header("Access-Control-Allow-Origin"), "https://a.example") << "so that the page can read it";
+  EXPECT_EQ(wrong.header("Access-Control-Allow-Origin"), "https://a.example") << "so that the page can read the error";
 }
 
-TEST(Service, RefusesAnOriginThatIsNone) {
+TEST(Service, RefusesABadCorsOrigin) {
   EXPECT_REFUSED(Service({.cors_origin = "a\r\nb"}), "CORS", "expected an origin", "a\\x0d\\nb");
 }
 
-TEST(Service, WantsAKeyForAllButHealth) {
+TEST(Service, NeedsAKeyForAllButHealth) {
   ServiceFixture fixture({.keys = {"sk-1"}});
   fixture.serve();
   for (const char* path : {"/v1/models", "/v1/models/count%2Fer", "/metrics", "/v1/effective-config"}) {
@@ -82,7 +82,7 @@ TEST(Service, WantsAKeyForAllButHealth) {
   EXPECT_EQ(fixture.get("/nothing").status(), 404);
 }
 
-TEST(Service, WantsJson) {
+TEST(Service, AcceptsOnlyJson) {
   ServiceFixture fixture;
   fixture.serve();
   const auto tokenize = [&](ServiceFixture::Headers headers) {
@@ -96,7 +96,7 @@ TEST(Service, WantsJson) {
                  {"expected application/json", type});
 }
 
-TEST(Service, TellsHowItIs) {
+TEST(Service, ReportsItsHealth) {
   ServiceFixture fixture;
   EXPECT_EQ(fixture.get("/health/live").response().body, R"({"status":"ok"})");
   EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"loading"})");
@@ -119,7 +119,7 @@ TEST(Service, TellsHowItIs) {
   const Recorded late = fixture.chat("a");
   expect_error(late, 503, "server_error", "service_unavailable", nullptr, {"shutting down"});
   EXPECT_EQ(late.header("Retry-After"), "5");
-  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 200) << "it takes no work";
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 200) << "that is no work for the engine";
 }
 
 TEST(Service, ListsItsModel) {
@@ -143,7 +143,7 @@ TEST(Service, ListsItsModel) {
   EXPECT_EQ(fixture.chat("a", R"("model":"count/er","max_tokens":1)").status(), 200);
 }
 
-TEST(Service, ShowsWhatIsInForce) {
+TEST(Service, ShowsItsConfig) {
   ServiceFixture fixture({.keys = {"secret"}, .log_prompts = true});
   fixture.serve();
   const ServiceFixture::Headers key{{"authorization", "Bearer secret"}};
@@ -238,7 +238,7 @@ TEST(Service, NamesEveryRequest) {
   EXPECT_NE(fixture.get("/nothing").header("X-Request-Id"), fixture.get("/nothing").header("X-Request-Id"));
 }
 
-TEST(Service, WritesALineForEveryRequest) {
+TEST(Service, LogsEveryRequest) {
   ServiceFixture fixture;
   fixture.serve();
   fixture.get("/nothing", {{"x-request-id", "r1"}});
@@ -269,16 +269,16 @@ TEST(Service, WritesALineForEveryRequest) {
   EXPECT_EQ(fixture.log().size(), 2);
 }
 
-TEST(Service, WritesALineForWhatWasRefusedBeforeItCame) {
+TEST(Service, LogsRequestsRefusedWhileTheyAreRead) {
   ServiceFixture fixture;
   Recorded recorded;
-  fixture.service->refuse({.peer = "10.0.0.1:5"}, recorded.answer(),
+  fixture.service->refuse({.peer = "10.0.0.1:5"}, recorded.responder(),
                           {413, "request_too_large", "", "the body is too long"});
   EXPECT_EQ(recorded.status(), 413);
   Json line = fixture.last_log();
   EXPECT_TRUE(line.at("id").get<std::string>().starts_with("req-"));
   EXPECT_EQ(recorded.header("X-Request-Id"), line.at("id").get<std::string>());
-  line.erase("id"), line.erase("time"), line.erase("total_ms");
+  for (const char* name : {"id", "time", "total_ms"}) line.erase(name);
   EXPECT_EQ(line, Json({{"peer", "10.0.0.1:5"}, {"status", 413}, {"error", "the body is too long"}}));
   EXPECT_NE(fixture.get("/metrics").text().find("heddle_http_requests_total{path=\"other\",status=\"413\"} 1"),
             std::string::npos);
@@ -295,7 +295,7 @@ TEST(Service, LogsPromptsWhereAsked) {
   }
 }
 
-TEST(Service, ReadsLongRequestsElsewhere) {
+TEST(Service, ReadsLongRequestsOnWorkers) {
   ServiceFixture fixture({}, {}, 100'000);
   fixture.serve();
   const std::string text(20'000, 'a');
@@ -304,7 +304,7 @@ TEST(Service, ReadsLongRequestsElsewhere) {
   expect_error(fixture.post("/tokenize", R"({"content":")" + text), 400, "invalid_request_error", nullptr, nullptr, {});
 }
 
-TEST(Service, EndsWithWorkUnderWay) {
+TEST(Service, EndsWithRequestsInProgress) {
   Recorded stream, whole;
   {
     ServiceFixture fixture;
@@ -322,7 +322,7 @@ TEST(Service, EndsWithWorkUnderWay) {
   test::expect_says(stream.streamed() ? stream.events().back() : stream.response().body, {"error", "shutting down"});
 }
 
-TEST(Service, TokenizesAndBack) {
+TEST(Service, TokenizesAndDetokenizes) {
   ServiceFixture fixture;
   fixture.serve();
   EXPECT_EQ(fixture.post("/tokenize", R"({"content":"ab\u00e9"})").response().body, R"({"tokens":[66,67,96,97]})");
@@ -375,8 +375,8 @@ TEST(Service, GivesEmbeddings) {
                "invalid_request_error", "context_length_exceeded", "input[1]", {"200 tokens", "202 tokens"});
 }
 
-// What does not fit in the queue comes when the first ones have ended.
-TEST(Service, GivesManyAnswersThroughANarrowQueue) {
+// Requests that do not fit in the queue are submitted when the first ones have ended.
+TEST(Service, SubmitsALargeBatchThroughASmallQueue) {
   ServiceFixture fixture({}, {.max_waiting = 3});
   fixture.serve();
   std::string inputs;
@@ -390,7 +390,7 @@ TEST(Service, GivesManyAnswersThroughANarrowQueue) {
   for (size_t i = 0; i < 300; ++i) EXPECT_EQ(choices[i].at("index"), i);
 }
 
-TEST(Service, RefusesATraceWhereThereIsNoPlaceForIt) {
+TEST(Service, RefusesATraceOfOtherRoutes) {
   ServiceFixture fixture;
   fixture.serve();
   const Recorded refused = fixture.post("/v1/embeddings", R"({"input":"a"})", {{"x-trace-level", "request"}});
@@ -399,8 +399,8 @@ TEST(Service, RefusesATraceWhereThereIsNoPlaceForIt) {
   EXPECT_EQ(fixture.get("/v1/models", {{"x-trace-level", "step"}}).status(), 400);
 }
 
-// A page of another site can make a browser send a body without a type.
-TEST(Service, WantsATypeOfWhatABrowserSends) {
+// A page of any site can make a browser send a body without a type.
+TEST(Service, NeedsATypeFromBrowsers) {
   ServiceFixture fixture;
   fixture.serve();
   EXPECT_EQ(fixture.complete(R"("prompt":"a")").status(), 200);
@@ -410,7 +410,7 @@ TEST(Service, WantsATypeOfWhatABrowserSends) {
             200);
 }
 
-TEST(Service, KeepsOutPagesWhoseNameMayBeMadeToMeanThisMachine) {
+TEST(Service, RefusesOriginsThatCanBeRebound) {
   const auto ask = [](ServiceFixture& fixture, std::string origin) {
     fixture.serve();
     return fixture.complete(R"("prompt":"a")", {{"origin", origin}, {"content-type", "application/json"}});
@@ -425,10 +425,10 @@ TEST(Service, KeepsOutPagesWhoseNameMayBeMadeToMeanThisMachine) {
   ServiceFixture all({.cors_origin = "*"});
   EXPECT_EQ(ask(all, "https://a.example").status(), 200);
   ServiceFixture locked({.keys = {"key"}});
-  EXPECT_EQ(ask(locked, "https://a.example").status(), 401) << "who has the key may";
+  EXPECT_EQ(ask(locked, "https://a.example").status(), 401) << "a key is enough";
 }
 
-TEST(Service, KnowsWhichNamesMayBeTakenOver) {
+TEST(Service, KnowsWhichOriginsCanBeRebound) {
   for (const char* origin : {"http://a.example", "https://a.example:8443", "http://127.0.0.1.evil.example",
                              "http://localhost.evil.example", "http://1.2.3.4e"})
     EXPECT_TRUE(can_be_rebound(origin)) << origin;
@@ -438,12 +438,12 @@ TEST(Service, KnowsWhichNamesMayBeTakenOver) {
     EXPECT_FALSE(can_be_rebound(origin)) << origin;
 }
 
-TEST(Service, AnswersWhatWasRefusedBeforeItCame) {
+TEST(Service, RespondsToRequestsRefusedWhileTheyAreRead) {
   ServiceFixture fixture({.cors_origin = "*"});
   Recorded recorded;
   fixture.service->refuse(
       {.method = "POST", .path = "/v1/completions", .headers = {{"x-request-id", "mine"}}, .peer = "p:1"},
-      recorded.answer(), {413, "request_too_large", "", "too long"});
+      recorded.responder(), {413, "request_too_large", "", "too long"});
   expect_error(recorded, 413, "invalid_request_error", "request_too_large", nullptr, {"too long"});
   EXPECT_EQ(recorded.header("X-Request-Id"), "mine");
   EXPECT_EQ(recorded.header("Access-Control-Allow-Origin"), "*");
@@ -460,7 +460,7 @@ TEST(Service, RefusesEncodedBodies) {
   EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
 }
 
-TEST(Service, KnowsWhatAnOriginIs) {
+TEST(Service, RecognizesOrigins) {
   for (const char* text : {"https://a.example", "http://localhost:3000", "app://obsidian.md"})
     EXPECT_TRUE(is_origin(text));
   for (const char* text :
@@ -468,7 +468,7 @@ TEST(Service, KnowsWhatAnOriginIs) {
     EXPECT_FALSE(is_origin(text)) << text;
 }
 
-TEST(Service, RefusesWhatStandsBehindThePath) {
+TEST(Service, RefusesAQuery) {
   ServiceFixture fixture;
   fixture.serve();
   expect_error(fixture.get("/v1/models?limit=5&x"), 400, "invalid_request_error", nullptr, "limit",
@@ -478,7 +478,7 @@ TEST(Service, RefusesWhatStandsBehindThePath) {
   EXPECT_EQ(fixture.get("/v1/models?").status(), 200);
 }
 
-TEST(Service, BoundsWhatIsEchoed) {
+TEST(Service, LimitsEchoedLogProbabilities) {
   ServiceFixture fixture({}, {}, 100'000);
   fixture.serve();
   std::string prompt = "1";
@@ -489,7 +489,7 @@ TEST(Service, BoundsWhatIsEchoed) {
   EXPECT_EQ(fixture.complete(fields + "2").json().at("choices").size(), 2);
 }
 
-TEST(Service, SaysWhoMayBeforeTheBodyCame) {
+TEST(Service, AdmitsRequestsByTheirHeader) {
   ServiceFixture fixture({.keys = {"secret"}});
   const auto admit = [&](std::string path, std::vector<Header> headers) {
     fixture.service->admit({.method = "POST", .path = std::move(path), .headers = std::move(headers)});

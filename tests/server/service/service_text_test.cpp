@@ -1,4 +1,4 @@
-// Chats and completions, whole and as streams, on a model that counts: after 'a' it says 'b'.
+// Chats and completions, whole and streamed, with a model that counts: after 'a' it generates 'b'.
 #include <gtest/gtest.h>
 
 #include "tests/server/service/service_fixture.h"
@@ -55,16 +55,16 @@ TEST_F(ServiceText, ChatsWhole) {
   EXPECT_FALSE(answer.contains("trace"));
 }
 
-TEST_F(ServiceText, EndsWithTheModel) {
+TEST_F(ServiceText, EndsAtAnEndToken) {
   const Json answer = fixture.chat("x").json();
   EXPECT_EQ(content_of(answer), "yz{|}~\u00e9");
   EXPECT_EQ(finish_of(answer), "stop");
-  EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the token that ended it counts, as it was made";
+  EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the end token counts: it was generated";
 }
 
-TEST_F(ServiceText, GoesOnBehindTheModelsEndWhereAsked) {
+TEST_F(ServiceText, IgnoresEndTokensWhereAsked) {
   const Json answer = fixture.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
-  EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are no text";
+  EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are not part of the text";
   EXPECT_EQ(finish_of(answer), "length");
 }
 
@@ -76,10 +76,10 @@ TEST_F(ServiceText, FillsTheContextAndNoMore) {
   const Json full = small.chat("abcd").json();
   EXPECT_EQ(finish_of(full), "length") << "the context is full";
   EXPECT_EQ(content_of(full), "efghi");
-  EXPECT_EQ(full.at("usage").at("total_tokens"), 10) << "prompt and answer together, as where a length is asked for";
+  EXPECT_EQ(full.at("usage").at("total_tokens"), 10) << "prompt and completion together";
 }
 
-TEST_F(ServiceText, StopsAtATextAcrossTokens) {
+TEST_F(ServiceText, StopsAtAStringAcrossTokens) {
   for (const bool stream : {false, true}) {
     const Recorded answer =
         fixture.complete(fmt::format(R"("prompt":"a","max_tokens":50,"stop":["efg","zz"],"stream":{})", stream));
@@ -93,9 +93,9 @@ TEST_F(ServiceText, StopsAtATextAcrossTokens) {
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
-TEST_F(ServiceText, StopsAtATextThatMightHaveGoneOn) {
+TEST_F(ServiceText, ShowsWhatOnlyBeganAStopString) {
   const Recorded answer = fixture.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
-  EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes in the end";
+  EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes at the end";
 }
 
 TEST_F(ServiceText, StopsAtTokens) {
@@ -163,8 +163,8 @@ TEST_F(ServiceText, StreamsSeveralChoices) {
     EXPECT_EQ(pieces(batch, i), i < 2 ? (Pieces{"b", "c", "[length]"}) : (Pieces{"i", "j", "[length]"}));
 }
 
-TEST_F(ServiceText, GivesTheBestOfSeveral) {
-  // so that others than 'b' are drawn, which are far less probable
+TEST_F(ServiceText, ReturnsTheBestOfSeveral) {
+  // so that tokens other than 'b' are drawn, which are far less likely
   const std::string fields = R"("prompt":"a","max_tokens":1,"logit_bias":{"67":-48},"seed":7,"logprobs":0,)";
   const Json all = fixture.complete(fields + R"("n":40)").json();
   std::vector<double> found;
@@ -178,9 +178,9 @@ TEST_F(ServiceText, GivesTheBestOfSeveral) {
   EXPECT_EQ(best.at("choices")[1].at("index"), 1);
   EXPECT_EQ(best.at("choices")[0].at("logprobs").at("token_logprobs")[0], found[0]);
   EXPECT_EQ(best.at("choices")[1].at("logprobs").at("token_logprobs")[0], found[1]);
-  EXPECT_EQ(best.at("usage"), usage(2, 40)) << "all that were made";
+  EXPECT_EQ(best.at("usage"), usage(2, 40)) << "all that were generated";
   const Json quiet = fixture.complete(R"("prompt":"a","max_tokens":1,"n":1,"best_of":3)").json();
-  EXPECT_TRUE(quiet.at("choices")[0].at("logprobs").is_null()) << "nobody asked for them";
+  EXPECT_TRUE(quiet.at("choices")[0].at("logprobs").is_null()) << "they were not asked for";
 }
 
 TEST_F(ServiceText, ReportsLogProbabilities) {
@@ -202,7 +202,7 @@ TEST_F(ServiceText, ReportsLogProbabilities) {
     if (logprobs.is_null()) continue;
     for (const Json& token : logprobs.at("content")) reported += token.at("token").get<std::string>();
   }
-  EXPECT_EQ(reported, "bcde") << "nothing of the stop text";
+  EXPECT_EQ(reported, "bcde") << "nothing of the stop string";
 }
 
 TEST_F(ServiceText, EchoesThePrompt) {
@@ -212,7 +212,7 @@ TEST_F(ServiceText, EchoesThePrompt) {
   EXPECT_EQ(logprobs.at("tokens"), Json({"<s>", "a", "b", "c", "d"}));
   ASSERT_EQ(logprobs.at("token_logprobs").size(), 5);
   EXPECT_TRUE(logprobs.at("token_logprobs")[0].is_null()) << "nothing comes before it";
-  EXPECT_NEAR(logprobs.at("token_logprobs")[1].get<double>(), -50, 1e-3) << "' ' was foretold";
+  EXPECT_NEAR(logprobs.at("token_logprobs")[1].get<double>(), -50, 1e-3) << "' ' was expected";
   EXPECT_NEAR(logprobs.at("token_logprobs")[2].get<double>(), 0, 1e-6) << "'b' comes after 'a'";
   EXPECT_NEAR(logprobs.at("token_logprobs")[4].get<double>(), 0, 1e-6);
 
@@ -266,10 +266,10 @@ TEST_F(ServiceText, RefusesAnEmptyPrompt) {
   fixture.serve("");
   const Recorded tokens = fixture.complete(R"("prompt":[[]])");
   EXPECT_EQ(tokens.status(), 400);
-  EXPECT_EQ(text_of(fixture.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "BOS is a beginning";
+  EXPECT_EQ(text_of(fixture.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "there is a BOS token";
 }
 
-TEST_F(ServiceText, RefusesMoreAnswersThanItHasRoomFor) {
+TEST_F(ServiceText, RefusesTooManyCompletions) {
   std::string prompts = "[1]";
   for (int i = 1; i < 33; ++i) prompts += ",[1]";
   const Recorded answer = fixture.complete(R"("max_tokens":1,"n":128,"prompt":[)" + prompts + "]");
@@ -293,8 +293,8 @@ TEST_F(ServiceText, RefusesFieldsByName) {
   EXPECT_EQ(fixture.post("/v1/chat/completions", "").status(), 400);
 }
 
-// What was taken is answered whole, however many others come meanwhile.
-TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
+// A batch that was begun is completed, however many other requests come meanwhile.
+TEST(ServiceBusy, CompletesABatchThatItBegan) {
   ServiceFixture fixture({}, {.max_waiting = 1});
   fixture.serve();
   fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
@@ -313,7 +313,7 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
   for (int i = 0; i < 200 && taken < 3; ++i) {
     const Recorded batch = fixture.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
     ASSERT_TRUE(batch.wait_for_end());
-    if (batch.status() == 429) {  // at once, and then nothing of it was done
+    if (batch.status() == 429) {  // at once, and nothing was generated
       EXPECT_EQ(batch.json().at("error").at("code"), "rate_limit_exceeded");
       continue;
     }
@@ -327,28 +327,28 @@ TEST(ServiceBusy, GoesOnWithABatchThatItTook) {
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
   for (const Json& line : fixture.log()) {
     if (line.at("status") == 200) continue;
-    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was thrown away";
+    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was generated in vain";
   }
 }
 
-// An answer that met its stop text has ended by a stop, for the engine too.
+// A completion that met its stop string has ended by a stop, for the engine too.
 TEST(ServiceStops, AreNotCountedAsCancelled) {
   ServiceFixture fixture;
   fixture.serve();
-  // so that the engine hears of it before the answers are as long as they may be
+  // slow enough for the engine to be told before max_tokens is reached
   fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
   const Recorded answer = fixture.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
   const Json json = answer.json();
   for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
   const auto count = [&](engine::FinishReason ending) { return fixture.thread->metrics().finished[size_t(ending)]; };
-  for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the answer
+  for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the response
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(count(engine::FinishReason::stop), 3);
   EXPECT_EQ(count(engine::FinishReason::cancelled), 0);
 }
 
-TEST(ServiceBusy, SaysWhenToTryAgain) {
+TEST(ServiceBusy, SaysWhenToRetry) {
   ServiceFixture fixture({}, {.max_waiting = 2});
   fixture.serve();
   fixture.hold_steps();
@@ -365,7 +365,7 @@ TEST(ServiceBusy, SaysWhenToTryAgain) {
   EXPECT_EQ(refused.status(), 429);
   EXPECT_EQ(refused.json().at("error").at("code"), "rate_limit_exceeded");
   EXPECT_EQ(refused.header("Retry-After"), "1");
-  // of a batch all or none
+  // all of a batch or nothing
   const Recorded batch = fixture.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
   EXPECT_EQ(batch.status(), 429);
   fixture.release_steps();
@@ -391,7 +391,7 @@ TEST(ServiceFaults, HaveTheirStatusBeforeTheFirstToken) {
   }
 }
 
-TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
+TEST(ServiceFaults, AreReportedByHealthIfTheyStay) {
   struct Broken : test::CountingBackend {
     void begin(const model::Batch&) override { throw Error("the device is gone"); }
     bool usable() const override { return false; }
@@ -405,7 +405,7 @@ TEST(ServiceFaults, AreSaidByHealthIfTheyStay) {
   service.serve({.name = "m", .tokenizer = tokenizer, .context = 100, .vocabulary = 100, .engine = thread});
   const auto ask = [&](const char* method, const char* path, const char* body) {
     Recorded recorded;
-    service.handle({.method = method, .path = path, .body = body}, recorded.answer());
+    service.handle({.method = method, .path = path, .body = body}, recorded.responder());
     EXPECT_TRUE(recorded.wait_for_end());
     return recorded;
   };
@@ -438,20 +438,20 @@ TEST(ServiceFaults, EndAStreamWithAnError) {
                     {"the device fell over"});
   EXPECT_EQ(fixture.last_log().at("status"), 200);
   test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
-  EXPECT_EQ(fixture.last_log().at("completion_tokens"), 2) << "they were made";
+  EXPECT_EQ(fixture.last_log().at("completion_tokens"), 2) << "they were generated";
   EXPECT_GT(fixture.last_log().at("prompt_tokens"), 0);
 }
 
-TEST(ServiceClients, ThatGoAwayEndTheirWork) {
+TEST(ServiceClients, ThatDisconnectCancelTheirWork) {
   ServiceFixture fixture;
   fixture.serve();
   fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const std::string endless = R"(,"max_tokens":150,"ignore_eos":true)";
   Recorded stream = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","stream":true)" + endless + "}");
   Recorded batch = fixture.begin("POST", "/v1/completions", R"({"prompt":["a","b"],"n":3)" + endless + "}");
-  ASSERT_TRUE(stream.wait_for_pieces(3));
-  stream.go_away();
-  batch.go_away();
+  ASSERT_TRUE(stream.wait_for_parts(3));
+  stream.disconnect();
+  batch.disconnect();
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
   for (int i = 0; i < 1000 && fixture.thread->metrics().running > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -462,18 +462,18 @@ TEST(ServiceClients, ThatGoAwayEndTheirWork) {
     EXPECT_EQ(line.at("status"), 499);
     EXPECT_LT(line.at("completion_tokens"), 6 * 150);
     EXPECT_TRUE(!line.contains("finish_reasons") || line.at("finish_reasons").empty())
-        << "nobody knows how it would have ended";
+        << "it did not finish";
   }
   EXPECT_EQ(fixture.log().size(), 2);
 }
 
-TEST(ServiceClients, ThatGoAwayBeforeTheyAreReadEndToo) {
+TEST(ServiceClients, ThatDisconnectBeforeTheyAreReadAreLogged) {
   ServiceFixture fixture;
   fixture.serve();
   Recorded early;
-  early.go_away();
+  early.disconnect();
   fixture.service->handle({.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"a","max_tokens":150})"},
-                          early.answer());
+                          early.responder());
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
   EXPECT_EQ(fixture.last_log().at("status"), 499);
 }
@@ -492,7 +492,7 @@ TEST_F(ServiceText, FindsTheTokensOfDryBreakers) {
 }
 
 TEST_F(ServiceText, StopsSomeCompletionsAndNotOthers) {
-  // the first token is any, then they count
+  // the first tokens differ, then each completion counts
   const std::string fields = R"("prompt":"a","max_tokens":20,"n":8,"logit_bias":{"67":-50},"seed":3,"ignore_eos":true)";
   const Json all = fixture.complete(fields).json();
   const Json answer = fixture.complete(fields + R"(,"stop":["mno"])").json();

@@ -1,16 +1,16 @@
-// Whole answers of heddle's own model, held to what it says without engine and service.
+// Responses of weft, compared with what it generates without engine and service.
 #include <gtest/gtest.h>
 
-#include "tests/server/service/recorded_answer.h"
+#include "tests/server/service/recorded_response.h"
 #include "tests/server/service/weft_service.h"
 
 namespace heddle::server {
 namespace {
 
-TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
+TEST(ServiceWeft, GeneratesWhatTheModelGeneratesAlone) {
   test::WeftService fixture;
   const text::Tokenizer& tokenizer = fixture.tokenizer;
-  // the template writes these, as models/weft has it
+  // as weft's chat template writes it
   const std::string prompt =
       std::string(tokenizer.text(*tokenizer.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
   engine::Request request{.prompt = tokenizer.encode(prompt, {.add_special = false}), .max_tokens = 40};
@@ -26,7 +26,7 @@ TEST(ServiceWeft, SaysWhatTheModelSaysAlone) {
        .path = "/v1/chat/completions",
        .body =
            R"({"messages":[{"role":"user","content":"tell me a story about a dog"}],"temperature":0,"max_tokens":40})"},
-      recorded.answer());
+      recorded.responder());
   ASSERT_TRUE(recorded.wait_for_end());
   const Json answer = recorded.json();
   EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), tokenizer.decode(shown));

@@ -1,5 +1,5 @@
-// Many clients on one thread, over real sockets: each sends a request, reads the whole answer or hangs up in the middle
-// of it, and begins again.
+// Many clients on one thread, over real sockets: each sends a request, reads the whole response or disconnects halfway,
+// and begins again.
 #pragma once
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -21,12 +21,11 @@
 
 namespace heddle::test {
 
-// A response, byte by byte.
+// A response, parsed as it arrives.
 class IncomingResponse {
  public:
-  // How much of the bytes belongs to it. It is whole() when not all does, or just so.
   void feed(std::string_view bytes) {
-    waits_ += bytes;
+    pending_ += bytes;
     while (step()) {
     }
   }
@@ -63,9 +62,9 @@ class IncomingResponse {
         return true;
       case State::chunk:
       case State::rest: {
-        const size_t count = std::min(left_, waits_.size());
-        body_.append(waits_, 0, count);
-        waits_.erase(0, count);
+        const size_t count = std::min(left_, pending_.size());
+        body_.append(pending_, 0, count);
+        pending_.erase(0, count);
         left_ -= count;
         if (left_ > 0) return false;
         state_ = state_ == State::chunk ? State::line_end : State::whole;
@@ -77,10 +76,10 @@ class IncomingResponse {
     return false;
   }
   std::optional<std::string> line(std::string_view end) {
-    const size_t at = waits_.find(end);
-    if (at == waits_.npos) return std::nullopt;
-    std::string text = waits_.substr(0, at);
-    waits_.erase(0, at + end.size());
+    const size_t at = pending_.find(end);
+    if (at == pending_.npos) return std::nullopt;
+    std::string text = pending_.substr(0, at);
+    pending_.erase(0, at + end.size());
     return text;
   }
 
@@ -88,7 +87,7 @@ class IncomingResponse {
   unsigned status_ = 0;
   size_t left_ = 0;
   bool last_ = false;
-  std::string waits_, body_;
+  std::string pending_, body_;
 };
 
 class StreamClients {
@@ -96,10 +95,10 @@ class StreamClients {
   struct Plan {
     uint16_t port = 0;
     size_t clients = 1;
-    double seconds = 1;                 // new requests are sent for so long
+    double seconds = 1;                 // for which new requests are sent
     std::vector<std::string> requests;  // as bytes
-    uint32_t cut_every = 0;             // one in so many is cut off by the client; 0: none
-    std::function<void(size_t which, const IncomingResponse&)> on_answer;
+    uint32_t cut_every = 0;             // one in this many requests is cut off by the client; 0: none
+    std::function<void(size_t which, const IncomingResponse&)> on_response;
     std::function<void(double seconds)> on_second;  // about every second
   };
   struct Result {
@@ -118,12 +117,15 @@ class StreamClients {
   Result run() {
     all_.resize(plan_.clients);
     for (One& one : all_) begin(one);
-    double told = 0;
+    double last = 0;
     std::vector<epoll_event> events(256);
     while (busy_ > 0 && now() < plan_.seconds + 60) {
       const int count = ::epoll_wait(poll_, events.data(), int(events.size()), 100);
       for (int i = 0; i < count; ++i) turn(all_[size_t(events[size_t(i)].data.u64)], events[size_t(i)].events);
-      if (plan_.on_second && now() - told >= 1) plan_.on_second(told = now());
+      if (plan_.on_second && now() - last >= 1) {
+        last = now();
+        plan_.on_second(last);
+      }
     }
     result_.seconds = now();
     result_.broken += busy_;
@@ -198,7 +200,7 @@ class StreamClients {
       }
       if (!one.response.whole()) continue;
       ++result_.whole;
-      if (plan_.on_answer) plan_.on_answer(one.which, one.response);
+      if (plan_.on_response) plan_.on_response(one.which, one.response);
       return again(one, false);
     }
   }

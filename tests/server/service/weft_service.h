@@ -1,4 +1,4 @@
-// heddle's own model on the CPU behind a service, and what it answers.
+// A service with weft on the CPU.
 #pragma once
 #include <optional>
 
@@ -31,7 +31,7 @@ struct WeftService {
   text::Tokenizer tokenizer;
   std::optional<engine::Engine> engine;
   std::optional<engine::EngineThread> thread;
-  std::optional<server::Service> service;  // the first to go
+  std::optional<server::Service> service;  // destroyed first
 };
 
 }  // namespace heddle::test

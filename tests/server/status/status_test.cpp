@@ -1,8 +1,7 @@
 // The log line, the trace and the metrics by value.
 #include <gtest/gtest.h>
 
-#include "server/status/metrics.h"
-#include "server/status/request_log.h"
+#include "server/status/status.h"
 #include "server/status/trace.h"
 #include "tests/support/refused.h"
 

@@ -1,4 +1,5 @@
-#include "server/api/chat/chat_writer.h"
+// A chat's response: choices with messages, chunks with deltas.
+#include "server/api/chat/chat.h"
 
 #include "server/api/json_text.h"
 

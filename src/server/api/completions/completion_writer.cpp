@@ -1,4 +1,5 @@
-#include "server/api/completions/completion_writer.h"
+// A completion's response: choices with texts, and log-probabilities as four lists.
+#include "server/api/completions/completions.h"
 
 #include <algorithm>
 

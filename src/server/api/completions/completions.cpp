@@ -2,10 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/api/completions/completion_writer.h"
 #include "server/api/fields.h"
-#include "server/service/call.h"
-#include "server/service/generation_job.h"
+#include "server/service/routes.h"
 
 namespace heddle::server {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "server/api/generation.h"
 #include "server/api/openai/openai_request.h"
+#include "server/api/openai/openai_writer.h"
 #include "server/api/prompts.h"
 
 namespace heddle::server {
@@ -21,6 +22,20 @@ struct CompletionRequest {
 
 // From the body of a request. Throws an ApiError of status 400 that names the field.
 CompletionRequest read_completion(std::string_view body, const RequestRules& rules);
+
+// "text_completion", for chunks too.
+class CompletionWriter : public OpenAiWriter {
+ public:
+  CompletionWriter(Exchange& exchange, const OpenAiHead& head, StreamOptions options, const GenerationRequest& request)
+      : OpenAiWriter(exchange, head, {"text_completion", "text_completion"}, options, request),
+        characters_(request.prompts.size() * request.n) {}
+
+ private:
+  void append_choice(std::string& out, const Choice& choice) const override;
+  void append_chunk(std::string& out, const Choice& part) override;
+
+  std::vector<size_t> characters_;  // of each choice, in chunks so far
+};
 
 void completions(const Call& call);
 

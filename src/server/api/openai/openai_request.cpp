@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api/prompts.h"
-#include "server/api/sampling_fields.h"
 
 namespace heddle::server {
 namespace {

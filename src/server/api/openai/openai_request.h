@@ -12,7 +12,11 @@ struct StreamOptions {
 };
 StreamOptions read_stream_options(Fields& fields);
 
-// Fills everything but prompts, max_tokens, best_of, echo and log-probabilities.
+// How tokens are chosen, by the field names of OpenAI's API, llama.cpp and vLLM: fills request.sampling, all but the
+// log-probabilities, and request.dry_sequence_breakers.
+void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest& request);
+
+// The above, and everything else but prompts, max_tokens, best_of, echo and log-probabilities.
 void read_generation(Fields& fields, const RequestRules& rules, GenerationRequest& request);
 
 // `top`: the number of most likely tokens to report in the place of each token; unset: no log-probabilities.

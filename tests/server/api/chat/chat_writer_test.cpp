@@ -1,5 +1,5 @@
 // Responses to chats by value, whole and as chunks.
-#include "server/api/chat/chat_writer.h"
+#include "server/api/chat/chat.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Responses to completions by value, whole and as chunks.
-#include "server/api/completions/completion_writer.h"
+#include "server/api/completions/completions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Beast's parser, and what it leaves to its user: limits that hold for the whole, and framing that it lets pass.
-#include "server/http/reader.h"
+// Boost.Beast's parser, with what it leaves to its user: limits on the whole header, and framing that it accepts.
+#include "server/http/request_reader.h"
 
 #include <algorithm>
 #include <boost/beast/http/parser.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 namespace http = boost::beast::http;
 
-// 400 and the like: about the whole request, not about a field of its body.
+// An error about the whole request, not about a field of its body.
 template <class... Args>
 ApiError refused(unsigned status, std::string code, fmt::format_string<Args...> text, Args&&... args) {
   return {status, std::move(code), "", text, std::forward<Args>(args)...};
@@ -27,7 +27,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// "HTTP/2.0" at the end of the first line: a version, but not one that is spoken here.
+// "HTTP/2.0" at the end of the first line: a version that is not supported.
 bool other_version(std::string_view bytes) {
   const std::string_view line = bytes.substr(0, bytes.find("\r\n"));
   const auto digit = [&](size_t from_end) {
@@ -37,7 +37,7 @@ bool other_version(std::string_view bytes) {
          digit(1);
 }
 
-// "http://host/path" is "/path": proxies send it so.
+// "http://host/path" -> "/path": proxies send it so.
 std::string_view without_host(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (lower(target.substr(0, scheme.size())) != scheme) continue;
@@ -52,35 +52,35 @@ std::string_view without_host(std::string_view target) {
 struct RequestReader::State {
   using Parser = http::request_parser<http::string_body>;
 
-  size_t most_header, most_body;
+  size_t max_header, max_body;
   std::optional<Parser> parser;
   size_t header_bytes = 0;  // read so far
   bool begun = false;
-  Manners manners;
+  Framing framing;
   HttpRequest request;
 
   void begin() {
     parser.emplace();
-    parser->header_limit(uint32_t(std::min<size_t>(most_header, UINT32_MAX)));
-    parser->body_limit(uint64_t(most_body));
+    parser->header_limit(uint32_t(std::min<size_t>(max_header, UINT32_MAX)));
+    parser->body_limit(uint64_t(max_body));
     header_bytes = 0;
     begun = false;
-    manners = {};
+    framing = {};
   }
 
   [[noreturn]] void refuse(boost::beast::error_code error, const std::string& bytes) {
     if (error == http::error::header_limit) too_long();
     if (error == http::error::body_limit) {
-      take_head();  // it has come: its Content-Length is too large
-      throw refused(413, "request_too_large", "the body is too long: at most {} bytes are taken", most_body);
+      take_head();  // it is complete: its Content-Length is too large
+      throw refused(413, "request_too_large", "the body is too long: expected at most {} bytes", max_body);
     }
     if (error == http::error::bad_version && other_version(bytes))
       throw refused(505, "", "expected HTTP/1.1 or HTTP/1.0, found another version");
     throw refused(400, "", "this is not an HTTP request: {}", error.message());
   }
   [[noreturn]] void too_long() const {
-    throw refused(431, "request_header_fields_too_large", "the header is too long: at most {} bytes are taken",
-                  most_header);
+    throw refused(431, "request_header_fields_too_large", "the header is too long: expected at most {} bytes",
+                  max_header);
   }
 
   std::vector<std::string> values(const char* name) const {
@@ -102,17 +102,17 @@ struct RequestReader::State {
           {lower({field.name_string().data(), field.name_string().size()}), std::string(field.value())});
   }
 
-  void header_came() {
+  void on_header() {
     take_head();
-    manners = {
-        .old = parser->get().version() < 11, .keep_alive = parser->keep_alive(), .head_only = request.method == "HEAD"};
+    framing = {
+        .http10 = parser->get().version() < 11, .keep_alive = parser->keep_alive(), .head_only = request.method == "HEAD"};
     expect_framing();
     const size_t hosts = values("host").size();
-    if (hosts > 1 || (hosts == 0 && !manners.old))
-      throw refused(400, "", "Host: expected it once, found {} of it", hosts);
+    if (hosts > 1 || (hosts == 0 && !framing.http10))
+      throw refused(400, "", "Host: expected once, found {} times", hosts);
     for (const std::string& value : values("expect")) {
-      if (lower(value) != "100-continue") throw refused(417, "", "Expect: {} is not known here", in_quotes(value));
-      manners.waits = !manners.old;
+      if (lower(value) != "100-continue") throw refused(417, "", "Expect: expected 100-continue, found {}", in_quotes(value));
+      framing.expects_continue = !framing.http10;
     }
   }
 
@@ -121,13 +121,13 @@ struct RequestReader::State {
     if (encodings.empty()) return;
     if (!values("content-length").empty())
       throw refused(400, "", "expected Content-Length or Transfer-Encoding, found both");
-    if (manners.old) throw refused(400, "", "Transfer-Encoding: HTTP/1.0 has none");
+    if (framing.http10) throw refused(400, "", "Transfer-Encoding: not allowed in HTTP/1.0");
     if (encodings.size() > 1 || lower(encodings[0]) != "chunked")
       throw refused(501, "", "Transfer-Encoding: expected chunked, found {}", in_quotes(encodings[0]));
   }
 };
 
-RequestReader::RequestReader(size_t most_header, size_t most_body) : state_(new State{most_header, most_body}) {
+RequestReader::RequestReader(size_t max_header, size_t max_body) : state_(new State{max_header, max_body}) {
   state_->begin();
 }
 RequestReader::~RequestReader() = default;
@@ -136,7 +136,7 @@ RequestReader::Stage RequestReader::read(std::string& bytes) {
   State& s = *state_;
   auto& parser = *s.parser;
   if (!s.begun) {
-    bytes.erase(0, std::min(bytes.find_first_not_of("\r\n"), bytes.size()));  // some send an empty line between two
+    bytes.erase(0, std::min(bytes.find_first_not_of("\r\n"), bytes.size()));  // some clients send an empty line between requests
     s.begun = !bytes.empty();
   }
   while (!bytes.empty() && !parser.is_done()) {
@@ -146,26 +146,26 @@ RequestReader::Stage RequestReader::read(std::string& bytes) {
     const bool more = error == http::error::need_more;
     if (error && !more) s.refuse(error, bytes);
     bytes.erase(0, used);
-    // What waits for its end is a header, the line of a chunk, or the fields behind the last one.
+    // an incomplete line is one of the header, the size of a chunk, or a trailer field
     if (in_header) s.header_bytes += used;
-    if (s.header_bytes > s.most_header || (more && bytes.size() > s.most_header)) s.too_long();
+    if (s.header_bytes > s.max_header || (more && bytes.size() > s.max_header)) s.too_long();
     if (more) break;
     if (in_header && parser.is_header_done()) {
-      s.header_came();
+      s.on_header();
       parser.eager(true);
     }
   }
-  return parser.is_done() ? Stage::whole : parser.is_header_done() ? Stage::body : Stage::header;
+  return parser.is_done() ? Stage::complete : parser.is_header_done() ? Stage::body : Stage::header;
 }
 
 bool RequestReader::begun() const { return state_->begun; }
-const RequestReader::Manners& RequestReader::manners() const { return state_->manners; }
+const RequestReader::Framing& RequestReader::framing() const { return state_->framing; }
 
 const HttpRequest& RequestReader::head() const { return state_->request; }
 size_t RequestReader::body_bytes() const { return state_->parser->get().body().size(); }
 
 HttpRequest RequestReader::take() {
-  check(state_->parser->is_done(), "the request is whole");
+  check(state_->parser->is_done(), "the request is complete");
   state_->request.body = std::move(state_->parser->get().body());
   state_->begin();
   return std::move(state_->request);

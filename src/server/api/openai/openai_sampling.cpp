@@ -1,5 +1,4 @@
-#include "server/api/sampling_fields.h"
-
+// read_sampling(): numeric parameters from one table, then the fields that are more than a number.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "server/api/openai/openai_request.h"
 #include "text/dry_breakers.h"
 
 namespace heddle::server {

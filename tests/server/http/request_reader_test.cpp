@@ -1,5 +1,5 @@
-// Requests out of bytes, cut anywhere, and every way to frame one badly.
-#include "server/http/reader.h"
+// Requests from bytes that are cut anywhere, and every way to frame one badly.
+#include "server/http/request_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@ namespace {
 
 using Stage = RequestReader::Stage;
 
-// 0: it is whole; 1: more would have to come; otherwise the status of the refusal.
-unsigned status_of(const std::string& bytes, size_t most_header = 1000, size_t most_body = 100) {
-  RequestReader reader(most_header, most_body);
+// 0: complete; 1: incomplete; otherwise the status of the error.
+unsigned status_of(const std::string& bytes, size_t max_header = 1000, size_t max_body = 100) {
+  RequestReader reader(max_header, max_body);
   std::string rest = bytes;
   try {
-    return reader.read(rest) == Stage::whole ? 0 : 1;
+    return reader.read(rest) == Stage::complete ? 0 : 1;
   } catch (const ApiError& error) {
     return error.status;
   }
@@ -24,20 +24,20 @@ std::string header(const std::string& fields, const std::string& line = "POST /x
   return line + "\r\nHost: h\r\n" + fields + "\r\n";
 }
 
-TEST(RequestReader, GivesTheParts) {
+TEST(RequestReader, ReadsAllOfARequest) {
   RequestReader reader(1000, 100);
   std::string bytes =
       "POST /v1/a%20b?x=1&y=%3f HTTP/1.1\r\nHost: h\r\nX-Some-Thing:  a b \r\ncontent-length: 3\r\nx-some-thing: "
       "c\r\n\r\n"
       "abcGET ";
   EXPECT_FALSE(reader.begun());
-  EXPECT_EQ(reader.read(bytes), Stage::whole);
+  EXPECT_EQ(reader.read(bytes), Stage::complete);
   EXPECT_TRUE(reader.begun());
   EXPECT_EQ(bytes, "GET ");
-  EXPECT_FALSE(reader.manners().old);
-  EXPECT_TRUE(reader.manners().keep_alive);
-  EXPECT_FALSE(reader.manners().head_only);
-  EXPECT_FALSE(reader.manners().waits);
+  EXPECT_FALSE(reader.framing().http10);
+  EXPECT_TRUE(reader.framing().keep_alive);
+  EXPECT_FALSE(reader.framing().head_only);
+  EXPECT_FALSE(reader.framing().expects_continue);
   const HttpRequest request = reader.take();
   EXPECT_EQ(request.method, "POST");
   EXPECT_EQ(request.path, "/v1/a%20b");
@@ -60,7 +60,7 @@ TEST(RequestReader, ReadsByteByByteWhatItReadsAtOnce) {
     std::string rest;
     for (size_t i = 0; i < text.size(); ++i) {
       rest += text[i];
-      ASSERT_EQ(reader.read(rest) == Stage::whole, i + 1 == text.size()) << i;
+      ASSERT_EQ(reader.read(rest) == Stage::complete, i + 1 == text.size()) << i;
     }
     const HttpRequest request = reader.take();
     EXPECT_EQ(request.body, "abcd0123456789");
@@ -68,7 +68,7 @@ TEST(RequestReader, ReadsByteByByteWhatItReadsAtOnce) {
   }
 }
 
-TEST(RequestReader, SaysWhatIsStillToCome) {
+TEST(RequestReader, ReportsItsStage) {
   RequestReader reader(1000, 100);
   std::string bytes = "\r\n\r\n";  // between two requests
   EXPECT_EQ(reader.read(bytes), Stage::header);
@@ -77,22 +77,22 @@ TEST(RequestReader, SaysWhatIsStillToCome) {
   EXPECT_EQ(reader.read(bytes), Stage::header);
   bytes += "\r\n";
   EXPECT_EQ(reader.read(bytes), Stage::body);
-  EXPECT_TRUE(reader.manners().waits);
-  EXPECT_TRUE(reader.manners().head_only);
-  EXPECT_FALSE(reader.manners().keep_alive);
+  EXPECT_TRUE(reader.framing().expects_continue);
+  EXPECT_TRUE(reader.framing().head_only);
+  EXPECT_FALSE(reader.framing().keep_alive);
   bytes = "x";
-  EXPECT_EQ(reader.read(bytes), Stage::whole);
+  EXPECT_EQ(reader.read(bytes), Stage::complete);
   EXPECT_EQ(reader.take().method, "HEAD");
 
   bytes = "GET / HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(reader.read(bytes), Stage::whole);
-  EXPECT_TRUE(reader.manners().old);
-  EXPECT_FALSE(reader.manners().keep_alive);
-  EXPECT_FALSE(reader.manners().waits);
+  EXPECT_EQ(reader.read(bytes), Stage::complete);
+  EXPECT_TRUE(reader.framing().http10);
+  EXPECT_FALSE(reader.framing().keep_alive);
+  EXPECT_FALSE(reader.framing().expects_continue);
   reader.take();
   bytes = "GET http://host:80/a?b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-  EXPECT_EQ(reader.read(bytes), Stage::whole);
-  EXPECT_TRUE(reader.manners().keep_alive);
+  EXPECT_EQ(reader.read(bytes), Stage::complete);
+  EXPECT_TRUE(reader.framing().keep_alive);
   const HttpRequest request = reader.take();
   EXPECT_EQ(request.path, "/a");
   EXPECT_EQ(request.query, "b");
@@ -115,7 +115,7 @@ TEST(RequestReader, RefusesWhatIsNotHttp) {
   EXPECT_EQ(status_of(header("Expect: 200-ok\r\n")), 417u);
 }
 
-TEST(RequestReader, RefusesWhatCouldBeFramedInTwoWays) {
+TEST(RequestReader, RefusesAmbiguousFraming) {
   EXPECT_EQ(status_of(header("Content-Length: 2\r\n") + "ab"), 0u);
   EXPECT_EQ(status_of(header("Content-Length: 2\r\nContent-Length: 3\r\n") + "ab"), 400u);
   EXPECT_EQ(status_of(header("Content-Length: 2, 3\r\n") + "ab"), 400u);
@@ -138,7 +138,7 @@ TEST(RequestReader, RefusesWhatCouldBeFramedInTwoWays) {
     EXPECT_EQ(status_of(header("Transfer-Encoding: chunked\r\n") + bad), 400u) << bad;
 }
 
-TEST(RequestReader, HoldsItsLimits) {
+TEST(RequestReader, EnforcesItsLimits) {
   const std::string some = header("X: " + std::string(100, 'a') + "\r\n");
   EXPECT_EQ(status_of(some, some.size()), 0u);
   EXPECT_EQ(status_of(some, some.size() - 1), 431u);
@@ -150,13 +150,13 @@ TEST(RequestReader, HoldsItsLimits) {
   EXPECT_EQ(status_of(chunked + "64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n"), 0u);
   EXPECT_EQ(status_of(chunked + "64\r\n" + std::string(100, 'x') + "\r\n1\r\n"), 413u);
   EXPECT_EQ(status_of(chunked + "fffffffffffffff\r\n"), 413u);
-  EXPECT_EQ(status_of(chunked + "0\r\n" + std::string(2000, 'a')), 431u);            // behind the body
+  EXPECT_EQ(status_of(chunked + "0\r\n" + std::string(2000, 'a')), 431u);            // trailer fields
   EXPECT_EQ(status_of(chunked + "1;" + std::string(2000, 'a')), 431u);               // in the line of a chunk
-  const std::string two = header("Content-Length: 0\r\n") + std::string(5000, 'G');  // the next one is not judged
+  const std::string two = header("Content-Length: 0\r\n") + std::string(5000, 'G');  // the next request is not read
   EXPECT_EQ(status_of(two), 0u);
 }
 
-TEST(RequestReader, HoldsTheLimitOfAHeaderThatComesInPieces) {
+TEST(RequestReader, LimitsAHeaderThatArrivesInPieces) {
   RequestReader reader(1000, 100);
   std::string bytes = "GET / HTTP/1.1\r\n";
   size_t all = bytes.size();
@@ -167,7 +167,7 @@ TEST(RequestReader, HoldsTheLimitOfAHeaderThatComesInPieces) {
       bytes += "X-Short: y\r\n";
       all += 12;
     }
-    FAIL() << "a header without an end";
+    FAIL() << "the header has no limit";
   } catch (const ApiError& error) {
     EXPECT_EQ(error.status, 431u);
     EXPECT_GT(all, 1000u);

@@ -1,4 +1,4 @@
-// An answer that is written down instead of sent.
+// A response that is recorded instead of sent.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@
 
 namespace heddle::test {
 
-// What came, and a client that may go away.
+// The response so far, of a client that may disconnect.
 class Recorded {
  public:
-  std::shared_ptr<server::Answer> answer() { return std::make_shared<Writer>(state_); }
+  std::shared_ptr<server::Responder> responder() { return std::make_shared<Writer>(state_); }
 
   bool wait(std::function<bool()> until) const {
     std::unique_lock lock(state_->mutex);
@@ -28,17 +28,17 @@ class Recorded {
   bool wait_for_end() const {
     return wait([&] { return state_->ended || state_->dropped; });
   }
-  bool wait_for_pieces(size_t count) const {
-    return wait([&] { return state_->ended || state_->pieces.size() >= count; });
+  bool wait_for_parts(size_t count) const {
+    return wait([&] { return state_->ended || state_->parts.size() >= count; });
   }
-  void go_away() {
-    std::function<void()> gone;
+  void disconnect() {
+    std::function<void()> callback;
     {
       const std::lock_guard lock(state_->mutex);
       state_->gone = true;
-      gone.swap(state_->when_gone);
+      callback.swap(state_->on_disconnect);
     }
-    if (gone) gone();
+    if (callback) callback();
   }
 
   // After the end.
@@ -51,20 +51,20 @@ class Recorded {
       if (header.name == name) return header.value;
     return {};
   }
-  Json json() const { return parse_json(state_->response.body, "the answer"); }
-  std::string text() const {  // of a stream
+  Json json() const { return parse_json(state_->response.body, "the response"); }
+  std::string text() const {  // of a streamed response
     std::string all = state_->response.body;
-    for (const std::string& piece : state_->pieces) all += piece;
+    for (const std::string& part : state_->parts) all += part;
     return all;
   }
-  // The events of a stream, each as what stands after "data: ".
+  // The events of a stream, without "data: ".
   std::vector<std::string> events() const {
     std::vector<std::string> events;
     const std::string all = text();
     for (size_t at = 0; at < all.size();) {
       const size_t end = all.find("\n\n", at);
       if (end == all.npos || all.compare(at, 6, "data: ") != 0) {
-        ADD_FAILURE() << "no event: " << all.substr(at);
+        ADD_FAILURE() << "not an event: " << all.substr(at);
         break;
       }
       events.push_back(all.substr(at + 6, end - at - 6));
@@ -72,7 +72,7 @@ class Recorded {
     }
     return events;
   }
-  std::vector<Json> chunks() const {  // without "[DONE]", which must be the last
+  std::vector<Json> chunks() const {  // without "[DONE]", which must come last
     std::vector<std::string> all = events();
     if (all.empty() || all.back() != "[DONE]")
       ADD_FAILURE() << "expected [DONE] at the end of: " << text();
@@ -88,11 +88,11 @@ class Recorded {
     std::mutex mutex;
     std::condition_variable changed;
     server::HttpResponse response;
-    std::vector<std::string> pieces;
+    std::vector<std::string> parts;
     bool streamed = false, ended = false, dropped = false, gone = false;
-    std::function<void()> when_gone;
+    std::function<void()> on_disconnect;
   };
-  class Writer : public server::Answer {
+  class Writer : public server::Responder {
    public:
     explicit Writer(std::shared_ptr<State> state) : state_(std::move(state)) {}
     ~Writer() override {
@@ -100,22 +100,22 @@ class Recorded {
     }
     void send(server::HttpResponse response) override {
       change([&] {
-        EXPECT_FALSE(state_->streamed || state_->ended) << "answered twice";
+        EXPECT_FALSE(state_->streamed || state_->ended) << "two responses";
         state_->response = std::move(response);
         state_->ended = true;
       });
     }
     void start(server::HttpResponse head) override {
       change([&] {
-        EXPECT_FALSE(state_->streamed || state_->ended) << "answered twice";
+        EXPECT_FALSE(state_->streamed || state_->ended) << "two responses";
         state_->response = std::move(head);
         state_->streamed = true;
       });
     }
-    void write(std::string piece) override {
+    void write(std::string part) override {
       change([&] {
-        EXPECT_TRUE(state_->streamed && !state_->ended) << "not within a stream: " << piece;
-        if (!state_->gone) state_->pieces.push_back(std::move(piece));
+        EXPECT_TRUE(state_->streamed && !state_->ended) << "not within a stream: " << part;
+        if (!state_->gone) state_->parts.push_back(std::move(part));
       });
     }
     void finish() override {
@@ -124,15 +124,15 @@ class Recorded {
         state_->ended = true;
       });
     }
-    void when_gone(std::function<void()> gone) override {
+    void on_disconnect(std::function<void()> callback) override {
       {
         const std::lock_guard lock(state_->mutex);
         if (!state_->gone) {
-          state_->when_gone = std::move(gone);
+          state_->on_disconnect = std::move(callback);
           return;
         }
       }
-      gone();
+      callback();
     }
 
    private:
