@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "text/normalize/normalizers_unicode.h"
+#include "text/normalize/unicode.h"
 
 namespace heddle::text {
 
@@ -60,9 +60,9 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     if (!token.text.empty()) begins_[uint8_t(token.text[0])] = true;
 }
 
-void AddedTokens::split(std::string_view text, bool special, const std::function<void(std::string_view)>& part,
+void AddedTokens::split(std::string_view text, bool special, const std::function<void(std::string_view)>& segment,
                         const std::function<void(TokenId)>& token) const {
-  size_t done = 0;  // what lies before it was given out
+  size_t done = 0;  // everything before it was emitted
   for (size_t at = 0; at < text.size();) {
     if (!begins_[uint8_t(text[at])]) {
       ++at;
@@ -84,11 +84,11 @@ void AddedTokens::split(std::string_view text, bool special, const std::function
     if (found->single_word && (is_word_before(text, begin) || is_word_at(text, end))) continue;
     if (found->lstrip) begin = skip_spaces_back(text, done, begin);
     if (found->rstrip) at = end = skip_spaces(text, end);
-    if (begin > done) part(text.substr(done, begin - done));
+    if (begin > done) segment(text.substr(done, begin - done));
     token(found->id);
     done = end;
   }
-  if (done < text.size()) part(text.substr(done));
+  if (done < text.size()) segment(text.substr(done));
 }
 
 }  // namespace heddle::text

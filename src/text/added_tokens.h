@@ -1,4 +1,4 @@
-// Where a text names added tokens ("<|im_start|>"): from left to right, the longest that begins at a place.
+// Finds added tokens ("<|im_start|>") in a text: from left to right, the longest at each position.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -14,15 +14,15 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }
-  // Calls part(text) for what lies between added tokens (never empty) and token(id) for each of them, in order. Tokens
-  // marked special count only when `special`. One pass: linear in the text, times the length of the longest token.
-  void split(std::string_view text, bool special, const std::function<void(std::string_view)>& part,
+  // Calls segment(text) for what lies between added tokens (never empty) and token(id) for each of them, in order.
+  // Special tokens count only if `special`. Linear in the text, times the length of the longest token.
+  void split(std::string_view text, bool special, const std::function<void(std::string_view)>& segment,
              const std::function<void(TokenId)>& token) const;
 
  private:
   std::vector<AddedToken> tokens_;
-  TokenTrie trie_;      // of places in tokens_
-  bool begins_[256]{};  // a token begins with this byte
+  TokenTrie trie_;      // values are positions in tokens_
+  bool begins_[256]{};  // by byte: whether a token begins with it
 };
 
 }  // namespace heddle::text

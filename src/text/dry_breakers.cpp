@@ -13,8 +13,8 @@ std::vector<std::vector<TokenId>> dry_breaker_tokens(const std::vector<std::stri
                                                      const Tokenizer& tokenizer) {
   std::set<std::vector<TokenId>> found;
   for (const std::string& text : texts) {
-    check(!text.empty(), "a breaker is a text");
-    std::vector<std::vector<TokenId>> rest(text.size());  // by how much of the text is spelt already; made when needed
+    check(!text.empty(), "a breaker is not empty");
+    std::vector<std::vector<TokenId>> rest(text.size());  // by the length of the prefix; encoded when needed
     for (TokenId id = 0; id < tokenizer.size(); ++id) {
       const std::string_view token = tokenizer.bytes(id);
       if (token.find(text) != token.npos) {

@@ -1,4 +1,4 @@
-// Texts that a repetition does not reach across (DRY), as the tokens that may spell them.
+// Sequence breakers of DRY sampling: texts that no repetition reaches across, as sequences of tokens.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@ namespace heddle::text {
 
 std::vector<std::string> default_dry_breakers();  // a newline, ":", "\"" and "*"
 
-// The sequences of tokens a text may be spelt by: a token that holds all of it, or one that ends with its beginning and
-// then the rest as it is encoded. Those of all texts, each once. No text may be empty.
+// The token sequences in which the texts may occur: a token that contains the text, or one that ends with a prefix of
+// it followed by the tokens of the rest. Each sequence once. No text may be empty. Goes through the whole vocabulary.
 std::vector<std::vector<TokenId>> dry_breaker_tokens(const std::vector<std::string>& texts, const Tokenizer& tokenizer);
 
 }  // namespace heddle::text

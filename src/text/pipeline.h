@@ -1,5 +1,5 @@
-// What a tokenizer consists of. The text is split at added tokens; each part is normalized, split into pieces, and each
-// piece is turned into ids by the model. Every token knows the bytes it stands for, so decoding is joining them.
+// The stages of a tokenizer. The text is split at added tokens into segments; each segment is normalized and split into
+// pieces, and the model turns each piece into ids. Every token knows its bytes, so decoding is concatenation.
 #pragma once
 #include <deque>
 #include <functional>
@@ -21,21 +21,21 @@ class Model {
   virtual void encode(std::string_view piece, std::vector<TokenId>& out) const = 0;  // appends; const and thread-safe
 };
 
-// A part between added tokens. `first`: nothing of the text comes before it.
-struct Part {
+// The text between two added tokens.
+struct Segment {
   std::string text;
-  bool first = false;
+  bool first = false;  // it is the beginning of the whole text
 };
-using Normalizer = std::function<void(Part&)>;
+using Normalizer = std::function<void(Segment&)>;
 
-// Pieces in order: views, because there is one for every word of a text.
+// Pieces in order. Views, because there is one for every word of a text.
 class Pieces {
  public:
-  // `piece` lies in what the splitter was given, or is what keep() returned. Empty pieces are left out.
+  // `piece` is a part of the splitter's input, or a view that keep() returned. Empty pieces are skipped.
   void add(std::string_view piece) {
     if (!piece.empty()) views_.push_back(piece);
   }
-  // For text that a splitter made (Metaspace): it lives as long as these pieces.
+  // Stores text that a splitter has changed (Metaspace) as long as these pieces live.
   std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
   const std::vector<std::string_view>& views() const { return views_; }
   void clear_views() { views_.clear(); }
@@ -44,16 +44,16 @@ class Pieces {
   std::vector<std::string_view> views_;
   std::deque<std::string> kept_;  // a deque, because views into short strings must stay valid
 };
-// Splits `piece` and adds what it is split into. `first`: nothing of the text comes before it. Called for the whole
-// part, or for every piece of the splitter before.
+// Splits `piece`, a segment or a piece of the previous splitter, and adds the results. `first`: it is the beginning of
+// the whole text.
 using Splitter = std::function<void(std::string_view piece, bool first, Pieces& out)>;
 
 struct AddedToken {
   std::string text;
   TokenId id = 0;
-  bool special = false;                 // recognised only where the text may name special tokens, left out by decode
-  bool normalized = false;              // looked for after normalization, not before
-  bool lstrip = false, rstrip = false;  // takes white space beside it with it
+  bool special = false;                 // recognised only with EncodeOptions::parse_special; decode() skips it
+  bool normalized = false;              // looked for after normalization instead of before
+  bool lstrip = false, rstrip = false;  // also takes the white space beside it
   bool single_word = false;             // not inside a word
 };
 
@@ -69,15 +69,15 @@ struct Pipeline {
   bool has(std::string_view text) const { return ids.contains(std::string(text)); }
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
-  std::vector<Splitter> splitters;  // applied one after the other, each to every piece of the one before
+  std::vector<Splitter> splitters;  // each is applied to every piece of the one before
   std::unique_ptr<const Model> model;
-  std::vector<TokenId> prefix, suffix;  // BOS and EOS where the model wants them
+  std::vector<TokenId> prefix, suffix;  // added around a text: BOS and EOS where the model wants them
   std::optional<TokenId> bos, eos;
   std::vector<TokenId> end_tokens;  // tokens that end a completion, each once
-  bool strip_first_space = false;   // decoding: the space that encoding put before the text goes
+  bool strip_first_space = false;   // decoding: remove the space that encoding put before the text
   bool clean_up_spaces = false;     // decoding, WordPiece: " ." becomes "."
-  // Decoding: what a token stands for as the first of a text, where strip_first_space does not say it (Metaspace drops
-  // every space of the first token). From tokenizer.json only; nearly always empty.
+  // Decoding: the bytes of a token at the beginning of a text, where they are not those of strip_first_space (Metaspace
+  // drops every space of the first token). Only from tokenizer.json; nearly always empty.
   std::unordered_map<TokenId, std::string> first_bytes;
 };
 

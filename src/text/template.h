@@ -1,4 +1,4 @@
-// Chat templates: the Jinja that models bring along, run in a sandbox.
+// Chat templates: the Jinja templates that come with models, run in a sandbox.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,8 +16,8 @@ struct TemplateRefused : Error {
 
 struct TemplateLimits {
   uint64_t steps = 10'000'000;  // statements and expressions evaluated
-  uint32_t depth = 200;         // of nesting, in the source, of calls and of values
-  size_t output = 64u << 20;    // bytes, of the text and of any string or list on the way
+  uint32_t depth = 200;         // of nesting in the source, in calls and in values
+  size_t output = 64u << 20;    // bytes of the result, and of any string or list along the way
 };
 
 struct TemplateInput {
@@ -31,16 +31,16 @@ struct TemplateInput {
 
 class ChatTemplate {
  public:
-  // Throws an Error with line and column for what is no template heddle understands.
+  // Throws an Error with line and column if heddle does not understand it.
   explicit ChatTemplate(std::string_view source, TemplateLimits limits = {});
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // Throws TemplateRefused with the template's own words when it calls raise_exception, Error for anything else that
-  // goes wrong (line named): an operation on the wrong type, a limit reached.
+  // Throws TemplateRefused with the template's message if it calls raise_exception, an Error with the line for anything
+  // else: an operation on the wrong type, a limit exceeded.
   std::string render(const TemplateInput& input) const;
-  // Any variables: a JSON object. What tests use; render() calls it.
+  // With any variables, a JSON object: for tests.
   std::string render_with(std::string_view variables, int64_t now = 0) const;
 
  private:

@@ -14,7 +14,10 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens) {
   nodes_.emplace_back();
   size_t depth_end = 1, depth = 0;  // nodes from depth_end on lie one level deeper
   for (uint32_t node = 0; node < nodes_.size(); ++node) {
-    if (node == depth_end) depth_end = nodes_.size(), ++depth;
+    if (node == depth_end) {
+      depth_end = nodes_.size();
+      ++depth;
+    }
     auto [at, end] = ranges[node];
     for (; at < end && tokens[at].first.size() == depth; ++at)
       if (depth > 0) nodes_[node].id = tokens[at].second;

@@ -1,4 +1,4 @@
-// Which tokens a text begins with: a tree over their bytes, walked byte by byte.
+// A trie of tokens over their bytes: which tokens does a text begin with?
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace heddle::text {
 
 class TokenTrie {
  public:
-  // Of equal texts the later in the list counts; empty ones are left out.
+  // Of equal texts the last one counts; empty ones are skipped.
   explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
 
   // Calls found(length, id) for every token that `text` begins with, shortest first.
@@ -24,7 +24,7 @@ class TokenTrie {
       if (nodes_[node].id != none) found(i + 1, nodes_[node].id);
     }
   }
-  // The longest; the length is 0 when there is none.
+  // The longest one; a length of 0 means none.
   std::pair<size_t, TokenId> longest_prefix(std::string_view text) const {
     std::pair<size_t, TokenId> best{0, 0};
     for_each_prefix(text, [&](size_t length, TokenId id) { best = {length, id}; });
@@ -34,7 +34,7 @@ class TokenTrie {
  private:
   static constexpr TokenId none = UINT32_MAX;
   struct Node {
-    uint32_t first = 0, count = 0;  // its edges; the children stand in the same places of targets_
+    uint32_t first = 0, count = 0;  // its edges in labels_ and targets_
     TokenId id = none;
   };
   uint32_t child(uint32_t node, uint8_t byte) const {

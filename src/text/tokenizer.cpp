@@ -17,23 +17,23 @@ std::vector<AddedToken> added_where(const Pipeline& pipeline, bool normalized) {
   std::vector<AddedToken> out;
   for (AddedToken token : pipeline.added) {
     if (token.normalized != normalized) continue;
-    if (normalized) {  // looked for in text that went the same way
-      Part part{std::move(token.text), false};
-      for (const Normalizer& normalize : pipeline.normalizers) normalize(part);
-      token.text = std::move(part.text);
+    if (normalized) {  // it is looked for in normalized text
+      Segment segment{std::move(token.text), false};
+      for (const Normalizer& normalize : pipeline.normalizers) normalize(segment);
+      token.text = std::move(segment.text);
     }
     out.push_back(std::move(token));
   }
   return out;
 }
 
-// Whether what `piece` was split into begins where it begins: a splitter may drop white space there.
+// Whether the first of the pieces begins where `piece` begins: a splitter may drop white space there.
 bool keeps_beginning(std::string_view piece, const Pieces& split) {
   if (split.views().empty()) return false;
   const char* const begin = split.views()[0].data();
   const std::less<const char*> before;
-  const bool is_made = before(begin, piece.data()) || !before(begin, piece.data() + piece.size());
-  return is_made || begin == piece.data();
+  const bool is_stored = before(begin, piece.data()) || !before(begin, piece.data() + piece.size());
+  return is_stored || begin == piece.data();
 }
 
 }  // namespace
@@ -70,13 +70,13 @@ struct Tokenizer::Impl {
     for (const std::string_view piece : pieces.views()) pipeline.model->encode(piece, out);
   }
 
-  void encode_part(std::string_view text, bool first, bool special, std::vector<TokenId>& out) const {
-    Part part;
+  void encode_segment(std::string_view text, bool first, bool special, std::vector<TokenId>& out) const {
+    Segment segment;
     if (!pipeline.normalizers.empty()) {
-      part = {std::string(text), first};
-      for (const Normalizer& normalize : pipeline.normalizers) normalize(part);
-      text = part.text;
-      first = part.first;
+      segment = {std::string(text), first};
+      for (const Normalizer& normalize : pipeline.normalizers) normalize(segment);
+      text = segment.text;
+      first = segment.first;
     }
     if (added_normalized.empty()) return encode_plain(text, first, out);
     added_normalized.split(
@@ -97,7 +97,9 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (options.add_special) out.insert(out.end(), pipeline.prefix.begin(), pipeline.prefix.end());
   impl_->added.split(
       text, options.parse_special,
-      [&](std::string_view part) { impl_->encode_part(part, part.data() == text.data(), options.parse_special, out); },
+      [&](std::string_view segment) {
+        impl_->encode_segment(segment, segment.data() == text.data(), options.parse_special, out);
+      },
       [&](TokenId id) { out.push_back(id); });
   if (options.add_special) out.insert(out.end(), pipeline.suffix.begin(), pipeline.suffix.end());
   return out;

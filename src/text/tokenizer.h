@@ -1,4 +1,4 @@
-// Text to token ids and back, exactly as the model's own tools do it.
+// Text to token ids and back, with the same ids as the model's own tokenizer.
 #pragma once
 #include <memory>
 #include <optional>
@@ -20,10 +20,10 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // Throws an Error that names the source, the field, what was expected and found; an unknown model or pre-tokenizer is
-  // named, with the known ones.
+  // Throws an Error that names the source, the field, what was expected and what was found; for an unknown model or
+  // pre-tokenizer it lists the known ones.
   static Tokenizer from_vocabulary(Vocabulary vocabulary);
-  // The texts of tokenizer.json and (may be empty) tokenizer_config.json; `source` names the folder in errors.
+  // From the contents of tokenizer.json and tokenizer_config.json (may be empty); `source` names the folder in errors.
   static Tokenizer from_json(std::string_view tokenizer, std::string_view config, const std::string& source);
 
   explicit Tokenizer(Pipeline pipeline);
@@ -31,15 +31,15 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Any bytes may be given. Safe to call from several threads.
+  // Takes any bytes. Thread-safe.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
-  // The text; special tokens are left out unless `special`. Bytes that are no UTF-8 stay as they are.
-  // An id that is not in the vocabulary is an Error.
+  // Skips special tokens unless `special`. Bytes that are not UTF-8 stay as they are. Throws an Error for an id that is
+  // not in the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool special = false) const;
 
   size_t size() const;
   std::string_view text(TokenId id) const;   // as the vocabulary spells it ("<|eot_id|>", "\u0120the")
-  std::string_view bytes(TokenId id) const;  // what it stands for in a text (" the"); of a control token, its text
+  std::string_view bytes(TokenId id) const;  // in a text (" the"); for a control token, its text
   bool is_special(TokenId id) const;         // control and unknown tokens: not part of a text
   std::optional<TokenId> find(std::string_view text) const;
   std::optional<TokenId> bos() const;

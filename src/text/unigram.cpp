@@ -1,12 +1,16 @@
-// Viterbi from left to right, over the characters of the piece: for every place the best way to get there.
+// Viterbi from left to right over the characters of the piece: for every position the best tokenization up to it. And
+// the pipeline of GGUF's "t5": a unigram model with SentencePiece's normalizer.
 #include "text/unigram.h"
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/normalize/normalizers.h"
 #include "text/token_trie.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -47,7 +51,7 @@ class Unigram : public Model {
  private:
   struct Step {
     double score = 0;
-    size_t begin = SIZE_MAX;  // SIZE_MAX: no way leads here
+    size_t begin = SIZE_MAX;  // SIZE_MAX: not reachable
     TokenId id = 0;
   };
 
@@ -78,7 +82,7 @@ class Unigram : public Model {
 
   // In reverse, like everything that encode() gathers.
   void append_unknown(std::string_view run, std::vector<TokenId>& out) const {
-    if (options_.spelt) {
+    if (options_.fuse_unknown) {
       const auto [length, id] = trie_.longest_prefix(run);
       if (length == run.size()) return out.push_back(id);
     }
@@ -97,6 +101,54 @@ std::unique_ptr<const Model> make_unigram(const std::vector<UnigramToken>& token
   check(options.byte_tokens.empty() || options.byte_tokens.size() == 256, "make_unigram: 256 byte tokens or none");
   check(!options.unknown || *options.unknown < tokens.size(), "make_unigram: the unknown token is one of the tokens");
   return std::make_unique<const Unigram>(tokens, std::move(options));
+}
+
+namespace {
+
+std::string with_spaces(std::string_view text) {
+  constexpr std::string_view escaped = "\u2581";
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = text.find(escaped, at)) != text.npos; at = found + escaped.size())
+    out.append(text.substr(at, found - at)).push_back(' ');
+  return out.append(text.substr(at));
+}
+
+}  // namespace
+
+Pipeline unigram_pipeline(const Vocabulary& vocabulary) {
+  Pipeline pipeline = begin_pipeline(vocabulary, {.eos = TokenId(1), .add_eos = true});
+  if (vocabulary.scores.empty())
+    throw Error("{}: a unigram model needs scores (tokenizer.ggml.scores)", vocabulary.source);
+  const TokenId unknown = vocabulary.unknown.value_or(2);
+  if (unknown >= pipeline.tokens.size())
+    throw Error("{}: the unknown token {} is not among the {} tokens", vocabulary.source, unknown,
+                pipeline.tokens.size());
+
+  std::vector<UnigramToken> tokens(pipeline.tokens.size());
+  UnigramOptions options{.unknown = unknown};
+  for (TokenId id = 0; id < tokens.size(); ++id) {
+    TokenInfo& token = pipeline.tokens[id];
+    const double score = vocabulary.scores[id];
+    if (!(score <= 1e30 && score >= -1e30)) throw Error("{}: token {} has the score {}", vocabulary.source, id, score);
+    if (token.type == TokenType::normal) {
+      options.lowest_score = std::min(options.lowest_score, score);
+      token.bytes = with_spaces(token.text);
+    }
+    const bool in_texts =
+        token.type == TokenType::normal || token.type == TokenType::user_defined || token.type == TokenType::unused;
+    if (in_texts) tokens[id] = {token.text, token.type == TokenType::user_defined ? 0 : score};
+  }
+  pipeline.model = make_unigram(tokens, std::move(options));
+
+  SentencePieceOptions spaces;
+  if (!vocabulary.precompiled_charsmap.empty())
+    spaces.map = std::make_shared<const Charsmap>(vocabulary.precompiled_charsmap, vocabulary.source);
+  spaces.add_space_prefix = vocabulary.add_space_prefix.value_or(false);
+  spaces.remove_extra_whitespaces = vocabulary.remove_extra_whitespaces;
+  pipeline.strip_first_space = spaces.add_space_prefix || spaces.remove_extra_whitespaces;
+  pipeline.normalizers.push_back(sentence_piece_normalizer(std::move(spaces)));
+  return pipeline;
 }
 
 }  // namespace heddle::text

@@ -1,5 +1,5 @@
-// The unigram model: of all ways to write a piece as tokens, the one with the largest sum of scores (Viterbi). Linear
-// in the piece.
+// The unigram model: of all tokenizations of a piece, the one with the largest sum of scores (Viterbi). Linear in the
+// length of the piece.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,13 +16,13 @@ struct UnigramToken {
 };
 
 struct UnigramOptions {
-  std::optional<TokenId> unknown;      // without it, a character that is no token is an Error
-  double lowest_score = 0;             // of the tokens; an unknown character costs 10 more
+  std::optional<TokenId> unknown;      // absent: a character without a token is an Error
+  double lowest_score = 0;             // of all tokens; an unknown character has 10 less
   std::vector<TokenId> byte_tokens{};  // empty, or 256: unknown characters become the tokens <0x00> to <0xFF>
-  bool spelt = false;  // what was unknown in one run may be a token as a whole (Hugging Face's tokenizers)
+  bool fuse_unknown = false;           // a run of unknown characters may be one token (Hugging Face's tokenizers)
 };
 
-// `tokens` by id; of two with the same text the later counts.
+// `tokens` by id; of two with the same text the later one counts.
 std::unique_ptr<const Model> make_unigram(const std::vector<UnigramToken>& tokens, UnigramOptions options);
 
 }  // namespace heddle::text

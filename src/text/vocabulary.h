@@ -1,4 +1,4 @@
-// A tokenizer as GGUF stores it: plain data, from a GGUF file's metadata or worked out from tokenizer.json.
+// A tokenizer as GGUF stores it: plain data, from the metadata of a GGUF file or derived from tokenizer.json.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,5 @@
-// Longest matches by walking the tree of tokens: a word costs its length times the longest token's.
+// Longest matches in a trie: a word costs its length times that of the longest token. And the pipeline of GGUF's
+// "bert", where tokens that begin a word are marked with U+2581 and those that continue one are bare.
 #include "text/wordpiece.h"
 
 #include <algorithm>
@@ -7,7 +8,10 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/normalize/normalizers.h"
+#include "text/split/splitters.h"
 #include "text/token_trie.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -57,7 +61,7 @@ class WordPiece : public Model {
 
  private:
   bool match(std::string_view word, std::vector<TokenId>& out) const {
-    if (word.size() > options_.most_characters && count_characters(word) > options_.most_characters) return false;
+    if (word.size() > options_.max_characters && count_characters(word) > options_.max_characters) return false;
     for (size_t at = 0; at < word.size();) {
       const auto [length, id] = (at == 0 ? beginning_ : continuing_).longest_prefix(word.substr(at));
       if (length == 0) return false;
@@ -117,6 +121,29 @@ std::string clean_up_spaces(std::string_view text) {
 
 std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<TokenId> unknown) {
   return std::make_unique<const WordLevel>(tokens, unknown);
+}
+
+Pipeline word_piece_pipeline(const Vocabulary& vocabulary) {
+  constexpr std::string_view mark = "\u2581";
+  Pipeline pipeline = begin_pipeline(vocabulary, {.bos = TokenId(101), .add_bos = true});
+  const TokenId separator = vocabulary.separator.value_or(102), unknown = vocabulary.unknown.value_or(100);
+  for (const TokenId id : {separator, unknown})
+    if (id >= pipeline.tokens.size())
+      throw Error("{}: the special token {} is not among the {} tokens", vocabulary.source, id, pipeline.tokens.size());
+  if (vocabulary.add_sep.value_or(true)) pipeline.suffix = {separator};
+
+  std::vector<std::string> tokens;
+  for (TokenInfo& token : pipeline.tokens) {
+    tokens.push_back(token.text);
+    if (token.type == TokenType::normal && token.text.starts_with(mark))
+      token.bytes = " " + token.text.substr(mark.size());
+  }
+  pipeline.model = make_wordpiece(tokens, {.unknown = unknown, .begin = std::string(mark)});
+  pipeline.normalizers.push_back(bert_normalizer({.gguf = true}));
+  pipeline.splitters.push_back(bert_splitter());
+  pipeline.strip_first_space = true;
+  pipeline.clean_up_spaces = true;
+  return pipeline;
 }
 
 }  // namespace heddle::text

@@ -13,10 +13,10 @@
 namespace heddle::text {
 
 struct WordPieceOptions {
-  std::optional<TokenId> unknown;  // without it, an unknown word is an Error
-  std::string begin;         // put before each word: U+2581 where vocabularies mark the beginning (GGUF), or empty
-  std::string continuation;  // what tokens that continue a word begin with: "##", or empty
-  size_t most_characters = SIZE_MAX;  // a longer word is unknown
+  std::optional<TokenId> unknown;  // absent: an unknown word is an Error
+  std::string begin;         // prefix of each word: U+2581 where the vocabulary marks the beginning (GGUF), or empty
+  std::string continuation;  // prefix of tokens that continue a word: "##", or empty
+  size_t max_characters = SIZE_MAX;  // a longer word is unknown
 };
 
 // `tokens` by id; empty ones are never found in a text.
@@ -24,8 +24,8 @@ std::unique_ptr<const Model> make_wordpiece(const std::vector<std::string>& toke
 
 std::unique_ptr<const Model> make_word_level(const std::vector<std::string>& tokens, std::optional<TokenId> unknown);
 
-// Decoded words have a space before each; the one before punctuation and English contractions goes: "it 's ." becomes
-// "it's.". llama.cpp's rules.
+// Decoded words have a space before each; this removes those before punctuation and English contractions: "it 's ."
+// becomes "it's.". The rules are llama.cpp's.
 std::string clean_up_spaces(std::string_view text);
 
 }  // namespace heddle::text

@@ -10,7 +10,7 @@
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
 #include "text/bpe/byte_level.h"
-#include "text/tokenizer_vocabulary.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -187,8 +187,8 @@ TEST(Tokenizer, VocabulariesThatAreWrong) {
   expect_says(refused([](Vocabulary& v) { v.merges[3] = "hello"; }), {"merges[3] is \"hello\"", "two tokens"});
   expect_says(refused([](Vocabulary& v) { v.merges[3] = ""; }), {"merges[3] is \"\""});
   expect_says(refused([](Vocabulary& v) { v.merges.push_back("h x"); }),
-              {"merges[9] is \"h x\"", "\"hx\" is no token"});
-  expect_says(refused([](Vocabulary& v) { v.merges.push_back("hx h"); }), {"\"hx\" is no token"});
+              {"merges[9] is \"h x\"", "\"hx\" is not a token"});
+  expect_says(refused([](Vocabulary& v) { v.merges.push_back("hx h"); }), {"\"hx\" is not a token"});
   expect_says(refused([](Vocabulary& v) { v.eos = 268; }), {"eos_token_id is 268, but there are 268 tokens"});
   expect_says(refused([](Vocabulary& v) { v.types[3] = TokenType::byte; }), {"token 3 is a byte", "<0x0A>"});
   expect_says(refused([](Vocabulary& v) { v.model = "llama", v.scores.clear(); }), {"no tokenizer.ggml.scores"});

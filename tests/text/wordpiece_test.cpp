@@ -19,7 +19,7 @@ Ids wordpiece_ids(const Model& model, std::string_view text) {
 
 TEST(WordPiece, TakesTheLongest) {
   const auto model = make_wordpiece({"[UNK]", "un", "unit", "##ed", "##it", "##s", "##"},
-                                    {.unknown = TokenId(0), .continuation = "##", .most_characters = 8});
+                                    {.unknown = TokenId(0), .continuation = "##", .max_characters = 8});
   EXPECT_EQ(wordpiece_ids(*model, "united"), (Ids{2, 3}));
   EXPECT_EQ(wordpiece_ids(*model, "unitits"), (Ids{2, 4, 5}));
   EXPECT_EQ(wordpiece_ids(*model, "unix"), Ids{0});
@@ -32,7 +32,7 @@ TEST(WordPiece, TakesTheLongest) {
 
 TEST(WordPiece, CountsCharactersNotBytes) {
   const auto model = make_wordpiece({"[UNK]", "\u4e00", "##\u4e00"},
-                                    {.unknown = TokenId(0), .continuation = "##", .most_characters = 3});
+                                    {.unknown = TokenId(0), .continuation = "##", .max_characters = 3});
   EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00"), (Ids{1, 2, 2}));
   EXPECT_EQ(wordpiece_ids(*model, "\u4e00\u4e00\u4e00\u4e00"), Ids{0});
 }

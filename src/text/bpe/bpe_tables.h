@@ -1,4 +1,4 @@
-// The two hash tables of byte-pair encoding: bytes -> token, and a pair of tokens -> what it is merged into.
+// The hash tables of byte-pair encoding, bytes -> token and pair of tokens -> merged token; and the merging itself.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,9 +15,9 @@ class PieceTable {
  public:
   static constexpr TokenId none = ~TokenId(0);
 
-  explicit PieceTable(
-      const std::vector<std::string>& pieces);  // empty ones cannot be found; of equal ones the first is
-  TokenId find(std::string_view bytes) const;   // none when it is not there
+  // Empty pieces cannot be found; of equal ones the first is.
+  explicit PieceTable(const std::vector<std::string>& pieces);
+  TokenId find(std::string_view bytes) const;  // none: absent
   std::string_view operator[](TokenId id) const {
     return std::string_view(bytes_).substr(begins_[id], begins_[id + 1] - begins_[id]);
   }
@@ -67,5 +67,9 @@ class MergeTable {
   size_t mask_ = 0;
   unsigned shift_ = 0;
 };
+
+// Joins the neighbours with the lowest rank, the leftmost of equal ones, until no pair can be joined; shortens `tokens`
+// in place. O(n log n).
+void merge_tokens(const MergeTable& merges, std::vector<TokenId>& tokens);
 
 }  // namespace heddle::text

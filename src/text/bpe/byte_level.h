@@ -6,7 +6,7 @@
 
 namespace heddle::text {
 
-// "\u0120the" -> " the"; nothing when a character stands for no byte (the token is then taken as it is spelt).
+// "\u0120the" -> " the"; nothing if a character stands for no byte.
 std::optional<std::string> byte_level_bytes(std::string_view spelling);
 std::string byte_level_spelling(std::string_view bytes);
 

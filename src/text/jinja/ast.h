@@ -78,7 +78,7 @@ struct MacroSpec {
   std::string name;
   std::vector<Parameter> parameters;
   Body body;
-  // Set when the body speaks of varargs, kwargs, caller.
+  // Set if the body mentions varargs, kwargs, caller.
   std::optional<NameId> rest, named, caller;
 };
 

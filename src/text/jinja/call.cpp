@@ -1,4 +1,4 @@
-// Calling, iterating, and what objects do unless they say otherwise.
+// Calls, iteration, and the default behaviour of objects.
 #include <algorithm>
 
 #include "base/error.h"

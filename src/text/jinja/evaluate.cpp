@@ -122,7 +122,8 @@ Args Machine::evaluate_args(const CallArgs& args, Scope& scope) {
     const Value rest = evaluate(*args.named_rest, scope);
     if (!rest.is(Kind::dict)) throw Error("expected a dict after **, found {}", type_name(rest));
     for (const auto& [key, value] : rest.dict().items) {
-      if (!key.is(Kind::string)) throw Error("the name of an argument after ** is no string but {}", type_name(key));
+      if (!key.is(Kind::string))
+        throw Error("the name of an argument after ** is not a string but a {}", type_name(key));
       for (const auto& named : result.named)
         if (named.first == key.text()) throw Error("the argument '{}' is given twice", key.text());
       sandbox.step(1 + result.named.size() / 16);

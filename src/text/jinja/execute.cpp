@@ -6,7 +6,7 @@
 namespace heddle::text::jinja {
 namespace {
 
-// Redirects what is written for as long as it lives.
+// Redirects the output while it lives.
 class Redirect {
  public:
   Redirect(std::string*& out, std::string& to) : out_(out), before_(std::exchange(out, &to)) {}
@@ -221,7 +221,7 @@ void Machine::assign(const Target& target, Value value, Scope& scope) {
     const Value space = lookup(target.name, scope);
     auto* members = space.is(Kind::object) ? dynamic_cast<Namespace*>(space.object()) : nullptr;
     if (!members)
-      throw Error("{}.{} is set, but '{}' is no namespace but {}", ast_.names[target.name], target.member,
+      throw Error("{}.{} is set, but '{}' is not a namespace but a {}", ast_.names[target.name], target.member,
                   ast_.names[target.name], type_name(space));
     sandbox.bytes(sizeof(Value));
     members->members.set(string_value(target.member), std::move(value));

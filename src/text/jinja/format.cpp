@@ -11,7 +11,7 @@
 namespace heddle::text::jinja {
 namespace {
 
-constexpr int64_t widest = 1 << 20;  // of a field; beyond it is no use, only an attack
+constexpr int64_t max_width = 1 << 20;  // of a field: a wider one is an attack
 
 struct Spec {
   std::string fill = " ";
@@ -26,7 +26,7 @@ int64_t read_number(std::string_view text, size_t& at) {
   int64_t value = 0;
   for (; at < text.size() && is_number_char(text[at]); ++at) {
     value = value * 10 + (text[at] - '0');
-    if (value > widest) throw Error("a width or precision of more than {}", widest);
+    if (value > max_width) throw Error("a width or precision of more than {}", max_width);
   }
   return value;
 }
@@ -45,7 +45,11 @@ Spec parse_spec(std::string_view text) {
   } else if (!text.empty() && is_align(text[0])) {
     spec.align = text[at++];
   }
-  const auto take = [&](char c) { return at < text.size() && text[at] == c && (++at, true); };
+  const auto take = [&](char c) {
+    if (at >= text.size() || text[at] != c) return false;
+    ++at;
+    return true;
+  };
   for (const char c : {'+', '-', ' '})
     if (take(c)) {
       spec.sign = c;
@@ -81,7 +85,10 @@ std::string pad(Machine& machine, std::string_view text, size_t sign_length, con
   const auto fill = [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) out += spec.fill;
   };
-  if (align == '=') out += text.substr(0, sign_length), text.remove_prefix(sign_length);
+  if (align == '=') {
+    out += text.substr(0, sign_length);
+    text.remove_prefix(sign_length);
+  }
   fill(left);
   out += text;
   fill(missing - left);
@@ -173,7 +180,7 @@ std::string format_integer(Machine& machine, const Value& value, const Spec& spe
     case 'c': {
       std::string character;
       if (negative || magnitude > 0x10FFFF || (magnitude >= 0xD800 && magnitude < 0xE000))
-        throw Error("{} is no character", number);
+        throw Error("{} is not a character", number);
       append_utf8(character, char32_t(magnitude));
       return pad(machine, character, 0, spec, '<');
     }
@@ -369,7 +376,7 @@ class Percent {
       if (at < format.size() && format[at] == '*') {
         ++at;
         const int64_t given = integer_argument(next(), "the width of a % format");
-        if (given > widest || given < -widest) throw Error("a width or precision of more than {}", widest);
+        if (given > max_width || given < -max_width) throw Error("a width or precision of more than {}", max_width);
         return given;
       }
       return read_number(format, at);

@@ -1,4 +1,4 @@
-// Functions, filters, tests and methods: tables of name, parameters and what runs.
+// Functions, filters, tests and methods: tables of name, parameters and implementation; and what these share.
 #pragma once
 #include <span>
 #include <string>
@@ -25,8 +25,8 @@ struct Args {
 
 struct Function {
   std::string_view name;
-  // Names separated by spaces: "old! new! count". "!": must be given. Alone "*": any arguments, not bound. First "/":
-  // none of them can be given by name.
+  // Names separated by spaces: "old! new! count". "!": required. Only "*": any arguments, not bound. "/" first: none of
+  // them can be given by name.
   std::string_view parameters;
   Value (*run)(Machine&, Args&);
 };
@@ -55,5 +55,24 @@ std::span<const Function> dict_methods();
 // Arguments of the type a function needs; throw Error naming it.
 int64_t integer_argument(const Value& value, std::string_view what);
 const Value& string_argument(const Value& value, std::string_view what);
+
+// Shared by filters and methods.
+
+// As str.replace(): at most `limit` times; negative: all.
+std::string replace_text(Machine& machine, std::string_view text, std::string_view from, std::string_view to,
+                         int64_t limit);
+
+// "a.b.0": the attribute argument of sort, map, groupby and others.
+class AttributePath {
+ public:
+  explicit AttributePath(const Value& attribute);  // missing or none: the item itself
+  // `standard` replaces what is undefined along the path, if it is given.
+  Value get(Machine& machine, Value item, const Value& standard = {}) const;
+
+ private:
+  std::vector<Value> parts_;
+};
+
+Value ignore_case(Machine& machine, const Value& value);  // a string in lower case, anything else as it is
 
 }  // namespace heddle::text::jinja

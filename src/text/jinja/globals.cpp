@@ -1,13 +1,13 @@
-// The functions a template finds without being given them.
+// Functions that every template has.
 #include "base/error.h"
+#include "text/jinja/format.h"
 #include "text/jinja/machine.h"
 #include "text/jinja/number.h"
-#include "text/jinja/strftime.h"
 
 namespace heddle::text::jinja {
 namespace {
 
-constexpr int64_t longest_range = 100'000;  // jinja2's own bound in its sandbox
+constexpr int64_t max_range = 100'000;  // jinja2's limit in its sandbox
 
 class Cycler : public Object {
  public:
@@ -91,7 +91,7 @@ Value make_range(Machine&, Args& args) {
     if (args.list.size() == 3) range.step = integer_argument(args.list[2], "range()");
   }
   if (range.step == 0) throw Error("range() with a step of 0");
-  if (range.length() > longest_range) throw Error("range() with {} items: more than {}", range.length(), longest_range);
+  if (range.length() > max_range) throw Error("range() with {} items: more than {}", range.length(), max_range);
   return Value(std::make_shared<const Range>(range));
 }
 

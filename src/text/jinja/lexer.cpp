@@ -12,7 +12,7 @@ namespace {
 
 bool is_number_start(char c) { return c >= '0' && c <= '9'; }
 
-// "\r\n" and "\r" become "\n"; one line end at the very end goes.
+// "\r\n" and "\r" become "\n"; a line end at the end of the source is dropped.
 std::string with_plain_line_ends(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -48,8 +48,11 @@ class Lexer {
 
   // Positions are asked for in growing order, so counting lines goes over the source once.
   Place place(size_t at) {
-    for (; counted_ < at; ++counted_)
-      if (source_[counted_] == '\n') ++line_, line_start_ = counted_ + 1;
+    for (; counted_ < at; ++counted_) {
+      if (source_[counted_] != '\n') continue;
+      ++line_;
+      line_start_ = counted_ + 1;
+    }
     return {line_, uint32_t(at - line_start_ + 1)};
   }
   Token& push(Token::Kind kind, size_t at, std::string text = {}) {
@@ -268,7 +271,7 @@ class Lexer {
     if (error != std::errc{} || end != source_.data() + to)
       fail_at(place(start), "a string with an escape that has too few digits");
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-      fail_at(place(start), "a string with the escape of {:X}, which is no character", value);
+      fail_at(place(start), "a string with the escape of {:X}, which is not a character", value);
     append_utf8(text, value);
     at_ = to;
   }

@@ -1,4 +1,4 @@
-// Template source -> tokens. White space beside tags is taken away here, as trim_blocks and lstrip_blocks say.
+// Template source -> tokens. White space beside tags is removed here, as with trim_blocks and lstrip_blocks.
 #pragma once
 #include <cstdint>
 #include <string>

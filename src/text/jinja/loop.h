@@ -1,4 +1,4 @@
-// What is `loop` inside a for, and what a macro is.
+// The variable `loop` inside a for, and macros.
 #pragma once
 #include <memory>
 #include <optional>
@@ -47,7 +47,7 @@ class Macro : public Object {
 
  private:
   std::shared_ptr<const MacroSpec> spec_;
-  Scope* scope_;  // where it was made; kept by the machine
+  Scope* scope_;  // where it was defined; kept by the machine
 };
 
 }  // namespace heddle::text::jinja

@@ -57,7 +57,7 @@ class Machine {
   void print_to(std::string& out, const Value& value);
   void repr_to(std::string& out, const Value& value);
 
-  // Comparison (compare.cpp).
+  // Comparison (operators.cpp).
   bool equal(const Value& a, const Value& b);
   bool less(const Value& a, const Value& b);  // throws Error for what has no order
   bool contains(const Value& container, const Value& value);
@@ -106,7 +106,7 @@ class Machine {
   void execute_call(const Stmt& stmt, Scope& scope);
   static void keep(Scope& scope);  // and those around it: a macro or a recursive loop may come back to them
   Value make_macro(const std::shared_ptr<const MacroSpec>& spec, Scope& scope);
-  // What a body in a scope of its own writes; a loop control in it takes effect outside.
+  // The output of a body in its own scope; a break or continue in it takes effect outside.
   std::string capture(const Body& body, Scope& parent, Flow& flow);
   void assign(const Target& target, Value value, Scope& scope);
   void write(std::string_view text) { sandbox.append(*out_, text); }

@@ -199,7 +199,7 @@ Value power(const Value& a, const Value& b) {
   if (a.real() == 0 && b.real() < 0) throw Error("0.0 cannot be raised to a negative power");
   const double result = std::pow(a.real(), b.real());
   if (std::isnan(result) && !std::isnan(a.real()) && !std::isnan(b.real()))
-    throw Error("a negative number to a fraction is no real number");
+    throw Error("a negative number to a fractional power is not a real number");
   if (std::isinf(result) && std::isfinite(a.real()) && std::isfinite(b.real())) throw Error("result too large");
   return result;
 }

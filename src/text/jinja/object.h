@@ -1,5 +1,5 @@
-// Values with a state of their own. They belong to the rendering (Sandbox), and values only point to them: so circles
-// among them are freed, and no chain of them is walked by a destructor.
+// Values with state. The rendering (Sandbox) owns them and values only point to them, so that cycles are freed and no
+// destructor walks a chain of them.
 #pragma once
 #include <functional>
 #include <string>
@@ -19,12 +19,12 @@ class Object {
   virtual bool attribute(Machine&, std::string_view, Value&) { return false; }
   virtual bool callable() const { return false; }
   virtual Value call(Machine& machine, Args& args);
-  virtual std::string print(Machine&) const;  // refused unless an object says otherwise: Python prints an address
+  virtual std::string print(Machine&) const;  // refused by default: Python prints an address
   virtual bool iterable() const { return false; }
   virtual bool next(Machine&, Value&) { return false; }  // of an iterator; false at the end
 };
 
-// map, select, reverse and others: made on demand, once.
+// map, select, reverse and others: items are computed on demand, once.
 class Iterator : public Object {
  public:
   using Next = std::function<bool(Machine&, Value&)>;

@@ -3,15 +3,23 @@
 #include <algorithm>
 
 #include "text/jinja/functions.h"
-#include "text/jinja/parser_state.h"
+#include "text/jinja/parser.h"
 
 namespace heddle::text::jinja {
 
 bool Parser::is_word(Words words) const {
   return std::any_of(words.begin(), words.end(), [this](std::string_view word) { return is_word(word); });
 }
-bool Parser::skip_word(std::string_view word) { return is_word(word) && (++at_, true); }
-bool Parser::skip_sign(std::string_view sign) { return is_sign(sign) && (++at_, true); }
+bool Parser::skip_word(std::string_view word) {
+  if (!is_word(word)) return false;
+  ++at_;
+  return true;
+}
+bool Parser::skip_sign(std::string_view sign) {
+  if (!is_sign(sign)) return false;
+  ++at_;
+  return true;
+}
 void Parser::expect_word(std::string_view word) {
   if (!skip_word(word)) unexpected(fmt::format("\"{}\"", word));
 }
@@ -32,7 +40,7 @@ NameId Parser::name_id(const std::string& name) {
   return place->second;
 }
 
-// A macro takes more arguments than it names when its body speaks of them.
+// A macro takes further arguments if its body mentions them.
 void Parser::mention(const std::string& name) {
   for (MacroSpec* macro : macros_) {
     if (name == "varargs") macro->rest = name_id(name);

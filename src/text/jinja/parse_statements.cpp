@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "text/jinja/parser.h"
-#include "text/jinja/parser_state.h"
 
 namespace heddle::text::jinja {
 namespace {
 
-// For as long as a body of its own is parsed: a macro's, a loop's.
+// Sets a variable while the body of a macro or loop is parsed.
 template <class T>
 class Set {
  public:
@@ -229,7 +228,7 @@ void Parser::filter_block(Stmt& stmt) {
   stmt.body = whole_block("endfilter");
 }
 
-// Marks what the model itself said, for training; when rendering it is only a scope.
+// Marks the model's own output for training; for rendering it is only a scope.
 void Parser::generation(Stmt& stmt) {
   stmt.kind = Stmt::Kind::scope;
   const Set outside(loops_, 0u);

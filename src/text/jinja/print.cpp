@@ -16,7 +16,7 @@ void quote(std::string& out, std::string_view text) {
     const CodePoint point = code_point_at(text, at);
     const char32_t c = point.value;
     if (c == char32_t(mark) || c == '\\')
-      out += '\\', out += char(c);
+      out.append(1, '\\').append(1, char(c));
     else if (c == '\n')
       out += "\\n";
     else if (c == '\r')

@@ -1,4 +1,4 @@
-// What one rendering may use up: steps, depth, sizes. Every container and every text of a template is made here.
+// The limits of one rendering: steps, depth, sizes. Every container and string of a template is created here.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,8 +23,8 @@ class Sandbox {
       out_of_steps();
     steps_left_ -= count;
   }
-  // Before that many bytes (items) are made. 64 bytes cost a step, so steps also bound the memory of all values
-  // together.
+  // Called before that many bytes (items) are allocated. 64 bytes cost a step, so steps also bound the memory of all
+  // values together.
   void bytes(size_t count) {
     if (count > limits_.output) [[unlikely]]
       too_large(count);
@@ -51,9 +51,9 @@ class Sandbox {
   template <class T, class... A>
   T* object(A&&... args) {
     bytes(sizeof(T) + 64);
-    auto made = std::make_unique<T>(std::forward<A>(args)...);
-    T* at = made.get();
-    objects_.push_back(std::move(made));
+    auto created = std::make_unique<T>(std::forward<A>(args)...);
+    T* at = created.get();
+    objects_.push_back(std::move(created));
     return at;
   }
   void check_depth(uint32_t depth) const {

@@ -1,8 +1,8 @@
-// Filters that pass items on one by one, on demand: nothing happens (and nothing fails) before they are asked.
+// Filters that yield items on demand: nothing happens, and nothing fails, before the first is taken.
 #include <set>
 
 #include "base/error.h"
-#include "text/jinja/attribute_path.h"
+#include "text/jinja/machine.h"
 
 namespace heddle::text::jinja {
 namespace {

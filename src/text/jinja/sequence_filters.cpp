@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/jinja/attribute_path.h"
+#include "text/jinja/machine.h"
 #include "text/jinja/unicode.h"
 
 namespace heddle::text::jinja {
@@ -41,7 +41,7 @@ Value ignore_case(Machine& machine, const Value& value) {
 
 namespace {
 
-// Sorts by keys made once, equal ones in their order.
+// A stable sort by keys that are computed once.
 std::vector<Value> sort_by(Machine& machine, std::vector<Value> items, const std::vector<Value>& keys, bool reverse) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/jinja/machine.h"
-#include "text/jinja/text.h"
 #include "text/jinja/unicode.h"
 
 namespace heddle::text::jinja {

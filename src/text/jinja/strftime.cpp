@@ -1,9 +1,10 @@
-#include "text/jinja/strftime.h"
-
+// strftime_utc().
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+
+#include "text/jinja/format.h"
 
 namespace heddle::text::jinja {
 namespace {

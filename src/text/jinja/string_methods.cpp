@@ -1,4 +1,4 @@
-// Methods of str that ask about a text or change it. Positions count code points.
+// Methods of str that examine or change a text. Positions count code points.
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace heddle::text::jinja {
 namespace {
 
 const std::string& text_of(const Args& args) { return args.self.text(); }
-// A result of the same type: of Markup, Markup.
+// A string of the same type: Markup of Markup.
 Value alike(Machine& machine, const Args& args, std::string text) {
   return machine.sandbox.string(std::move(text), args.self.str().markup);
 }
@@ -51,14 +51,14 @@ Value is_titled(Machine&, Args& args) {
   return any;
 }
 
-// The part of the text between two positions, and where it begins in bytes and points.
-struct Part {
+// The slice of the text between two positions, and where it begins in bytes and code points.
+struct Slice {
   std::string_view text;
   size_t byte = 0;
   int64_t start = 0;
   bool exists = true;  // start is not beyond the end
 };
-Part part_of(const Args& args, const Value& from, const Value& to) {
+Slice slice_of(const Args& args, const Value& from, const Value& to) {
   const auto length = int64_t(args.self.str().length);
   const auto bound = [&](const Value& value, int64_t standard) {
     if (!value.given() || value.is(Kind::none)) return standard;
@@ -78,10 +78,10 @@ int64_t find_in_text(Machine& machine, Args& args, std::string_view name) {
   const std::string& what = string_argument(args[0], name).text();
   machine.sandbox.bytes(text_of(args).size());
   machine.sandbox.search(text_of(args), what);
-  const Part part = part_of(args, args[1], args[2]);
-  const size_t at = !part.exists ? part.text.npos : from_right ? part.text.rfind(what) : part.text.find(what);
-  if (at == part.text.npos) return -1;
-  return part.start + int64_t(Str(std::string(part.text.substr(0, at))).length);
+  const Slice slice = slice_of(args, args[1], args[2]);
+  const size_t at = !slice.exists ? slice.text.npos : from_right ? slice.text.rfind(what) : slice.text.find(what);
+  if (at == slice.text.npos) return -1;
+  return slice.start + int64_t(Str(std::string(slice.text.substr(0, at))).length);
 }
 template <bool from_right>
 Value find(Machine& machine, Args& args) {
@@ -98,21 +98,21 @@ Value count_in_text(Machine& machine, Args& args) {
   const std::string& what = string_argument(args[0], "count()").text();
   machine.sandbox.bytes(text_of(args).size());
   machine.sandbox.search(text_of(args), what);
-  const Part part = part_of(args, args[1], args[2]);
-  if (!part.exists) return 0;
-  if (what.empty()) return int64_t(Str(std::string(part.text)).length) + 1;
+  const Slice slice = slice_of(args, args[1], args[2]);
+  if (!slice.exists) return 0;
+  if (what.empty()) return int64_t(Str(std::string(slice.text)).length) + 1;
   int64_t found = 0;
-  for (size_t at = part.text.find(what); at != part.text.npos; at = part.text.find(what, at + what.size())) ++found;
+  for (size_t at = slice.text.find(what); at != slice.text.npos; at = slice.text.find(what, at + what.size())) ++found;
   return found;
 }
 
 template <bool at_end>
 Value has_affix(Machine&, Args& args) {
-  const Part part = part_of(args, args[1], args[2]);
+  const Slice slice = slice_of(args, args[1], args[2]);
   const auto matches = [&](const Value& affix) {
     const std::string& text = string_argument(affix, at_end ? "endswith()" : "startswith()").text();
-    if (!part.exists) return false;
-    return at_end ? part.text.ends_with(text) : part.text.starts_with(text);
+    if (!slice.exists) return false;
+    return at_end ? slice.text.ends_with(text) : slice.text.starts_with(text);
   };
   if (!args[0].is(Kind::tuple)) return matches(args[0]);
   return std::any_of(args[0].items().begin(), args[0].items().end(), matches);

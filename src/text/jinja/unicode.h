@@ -1,4 +1,4 @@
-// Characters as Python's str knows them: what is a letter, a digit, white space; upper and lower case.
+// Characters as in Python's str: classes, upper and lower case, code points.
 #pragma once
 #include <string>
 #include <string_view>
@@ -29,14 +29,5 @@ std::string encode(std::u32string_view text);
 size_t byte_of(std::string_view text, size_t index);                                 // where code point `index` begins
 std::string_view strip(std::string_view text, bool left = true, bool right = true);  // of white space
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
-
-// From Unicode's data: single characters whose upper or title case is more than one.
-struct SpecialCase {
-  char32_t from;
-  char32_t upper[3];
-  char32_t title[3];
-};
-extern const SpecialCase special_cases[];
-extern const size_t special_case_count;
 
 }  // namespace heddle::text::jinja

@@ -1,5 +1,4 @@
-// What a template computes with: Python's values. Cheap to copy; what stands behind a value never changes, so lists
-// and dicts are shared, not copied.
+// The values of a template, which are those of Python. Cheap to copy: lists and dicts never change, so they are shared.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace heddle::text::jinja {
 
 enum class Kind : uint8_t {
   missing,    // an argument that was not given; never seen by a template
-  undefined,  // with the reason it is
+  undefined,  // with the reason
   none,
   boolean,
   integer,
@@ -27,7 +26,7 @@ enum class Kind : uint8_t {
   view,   // keys(), values() or items() of a dict
   range,  // start, stop and step
   function,
-  object,  // has a state: a namespace, a macro, an iterator
+  object,  // has state: a namespace, a macro, an iterator
 };
 
 struct Str;
@@ -47,7 +46,7 @@ class Value {
   Value(std::same_as<bool> auto value) : kind_(Kind::boolean) { boolean_ = value; }  // no pointer becomes a bool
   Value(int64_t value) : kind_(Kind::integer) { integer_ = value; }
   Value(int value) : Value(int64_t{value}) {}
-  Value(size_t) = delete;  // may not fit; say int64_t
+  Value(size_t) = delete;  // may not fit: use int64_t
   Value(const char*) = delete;
   Value(double value) : kind_(Kind::real) { real_ = value; }
   explicit Value(Object* object) : kind_(Kind::object) { object_ = object; }
@@ -110,8 +109,8 @@ struct Str {
   bool markup;       // jinja's Markup: what is joined to it is escaped first
 };
 
-// `depth` of a container: 1 more than that of its deepest item. Bounded where containers are made, so that walking
-// (and destroying) a value needs no check of its own.
+// `depth` of a container: 1 more than that of its deepest item. Limited when containers are created, so that walking
+// and destroying a value needs no check.
 struct List {
   std::vector<Value> items;
   uint32_t depth = 1;

@@ -1,30 +1,31 @@
-// tokenizer.json (and tokenizer_config.json) -> a Pipeline, as Hugging Face's tokenizers 0.23 reads it. What it would
-// read and heddle does not know is an Error. "truncation" and "padding" are left aside: they are about batches of a
-// training run that happened to be saved along, and a prompt is never cut quietly.
+// tokenizer.json and tokenizer_config.json -> a Pipeline, as Hugging Face's tokenizers 0.23 reads them. Anything that
+// heddle does not know is an Error. "truncation" and "padding" are ignored: they are settings of a training run that
+// were saved along, and a prompt is never truncated silently.
+#include <algorithm>
+
 #include "base/error.h"
-#include "text/end_tokens.h"
-#include "text/json/tokenizer_json_config.h"
 #include "text/json/tokenizer_json_parts.h"
 #include "text/split/splitters.h"
 #include "text/tokenizer.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
 
 std::string normalized(std::string text, const std::vector<Normalizer>& normalizers) {
-  Part part{std::move(text), true};
-  for (const Normalizer& normalize : normalizers) normalize(part);
-  return std::move(part.text);
+  Segment segment{std::move(text), true};
+  for (const Normalizer& normalize : normalizers) normalize(segment);
+  return std::move(segment.text);
 }
 
-// Tokens of the model keep their id; the others follow the model's, in their order.
+// Tokens of the model keep their id; the others follow in their order.
 TokenId id_of_added(const std::string& text, const Json& json_id, const std::string& place,
                     const JsonVocabulary& vocabulary, const Pipeline& pipeline, TokenId& next) {
-  const TokenId said = json_number(json_id, place + ".id");
+  const TokenId given = json_number(json_id, place + ".id");
   const auto known = pipeline.ids.find(text);
   const TokenId id = known != pipeline.ids.end() ? known->second : next++;
-  if (said != id)
-    throw Error("{}: \"{}\" has id {}, but a vocabulary of {} gives it {}", place, text, said, vocabulary.count, id);
+  if (given != id)
+    throw Error("{}: \"{}\" has id {}, but a vocabulary of {} gives it {}", place, text, given, vocabulary.count, id);
   return id;
 }
 
@@ -44,7 +45,7 @@ void read_added_tokens(const Json* json, const std::string& where, const JsonVoc
     token.rstrip = fields.flag("rstrip");
     token.single_word = fields.flag("single_word");
     fields.finish();
-    if (token.text.empty()) continue;  // tokenizers has no use for it either
+    if (token.text.empty()) continue;  // tokenizers skips it, too
     token.id = id_of_added(token.text, id, fields.where(), vocabulary, pipeline, next);
     if (token.id >= pipeline.tokens.size()) pipeline.tokens.resize(token.id + 1);
     TokenInfo& info = pipeline.tokens[token.id];
@@ -55,7 +56,7 @@ void read_added_tokens(const Json* json, const std::string& where, const JsonVoc
   }
 }
 
-// What the decoder is given for each token: its text, or what becomes of it where it is looked for after normalization.
+// The input of the decoder for each token: its text, normalized where the token is looked for after normalization.
 std::vector<std::string> spellings(const Pipeline& pipeline) {
   std::vector<std::string> result;
   for (const TokenInfo& token : pipeline.tokens) result.push_back(token.text);
@@ -73,7 +74,65 @@ void set_types(const JsonModel& model, Pipeline& pipeline) {
     if (pipeline.tokens[*unknown].type == TokenType::control) pipeline.tokens[*unknown].type = TokenType::unknown;
 }
 
+// A string, or an object with the text as "content".
+std::optional<std::string> read_token(Fields& fields, std::string_view name) {
+  const Json* token = fields.find(name);
+  if (!token) return std::nullopt;
+  if (token->is_object()) return Fields(*token, fields.place(name)).text("content");
+  return json_text(*token, fields.place(name));
+}
+
+std::optional<bool> read_flag(Fields& fields, std::string_view name) {
+  const Json* flag = fields.find(name);
+  return flag ? std::optional<bool>(json_flag(*flag, fields.place(name))) : std::nullopt;
+}
+
 }  // namespace
+
+TokenizerConfig read_tokenizer_config(std::string_view text, const std::string& where) {
+  const Json json = parse_json(text, where);
+  Fields fields(json, where);  // unknown fields are allowed: most are about training
+  TokenizerConfig config;
+  config.tokenizer_class = fields.text_or("tokenizer_class", "");
+  config.bos = read_token(fields, "bos_token");
+  config.eos = read_token(fields, "eos_token");
+  config.unknown = read_token(fields, "unk_token");
+  config.separator = read_token(fields, "sep_token");
+  config.padding = read_token(fields, "pad_token");
+  config.mask = read_token(fields, "mask_token");
+  config.cls = read_token(fields, "cls_token");
+  config.add_bos = read_flag(fields, "add_bos_token");
+  config.add_eos = read_flag(fields, "add_eos_token");
+  return config;
+}
+
+bool decides_about_bos(const TokenizerConfig& config) {
+  std::string name = config.tokenizer_class;
+  if (name.size() > 4 && name.substr(name.size() - 4) == "Fast") name.resize(name.size() - 4);
+  constexpr std::string_view classes[] = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"};
+  return std::find(std::begin(classes), std::end(classes), name) != std::end(classes) &&
+         (config.add_bos || config.add_eos);
+}
+
+void read_config(std::string_view text, const std::string& where, Pipeline& pipeline) {
+  const TokenizerConfig config = read_tokenizer_config(text, where);
+  const auto find = [&](const std::optional<std::string>& token, std::string_view name) -> std::optional<TokenId> {
+    if (!token) return std::nullopt;
+    const auto found = pipeline.ids.find(*token);
+    if (found == pipeline.ids.end()) throw Error("{}: {}: \"{}\" is not a token", where, name, *token);
+    return found->second;
+  };
+  pipeline.bos = find(config.bos, "bos_token");
+  pipeline.eos = find(config.eos, "eos_token");
+  if (!decides_about_bos(config)) return;
+  const bool add_bos = config.add_bos.value_or(true), add_eos = config.add_eos.value_or(false);
+  if (add_bos && !pipeline.bos) throw Error("{}: add_bos_token, but there is no bos_token", where);
+  if (add_eos && !pipeline.eos) throw Error("{}: add_eos_token, but there is no eos_token", where);
+  pipeline.prefix.clear();
+  pipeline.suffix.clear();
+  if (add_bos) pipeline.prefix = {*pipeline.bos};
+  if (add_eos) pipeline.suffix = {*pipeline.eos};
+}
 
 Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view config, const std::string& source) {
   const std::string file = source + "/tokenizer.json";
@@ -82,7 +141,7 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view conf
   const auto where = [&](std::string_view name) { return fmt::format("{}: {}", file, name); };
   if (const std::string version = fields.text_or("version", "1.0"); version != "1.0")
     throw Error("{}: expected \"1.0\", found \"{}\"", where("version"), version);
-  fields.ignore("truncation"), fields.ignore("padding");
+  fields.ignore({"truncation", "padding"});
 
   Pipeline pipeline;
   const JsonModel model = read_model(fields.at("model"), where("model"));

@@ -1,12 +1,12 @@
-// "decoder" of tokenizer.json: a chain of functions over the list of tokens. Nearly all of them treat every token on
-// its own, or the first one differently, so each token gets its bytes once, and the chain is gone.
+// "decoder" of tokenizer.json: a chain of functions over the list of tokens. Nearly all of them treat every token by
+// itself, or the first one differently, so the chain is applied once to each token, which gives its bytes.
 #include <functional>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/bpe/byte_level.h"
 #include "text/json/tokenizer_json_parts.h"
-#include "text/tokenizer_vocabulary.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -38,7 +38,7 @@ std::string strip(std::string token, std::string_view content, size_t start, siz
   return token.substr(begin, end - begin);
 }
 
-// The chain while it is read. Once the tokens are joined to one text, little is left that can still be done by token.
+// The chain as it is read. After the tokens are joined, few functions can still be applied token by token.
 struct Chain {
   std::vector<Decoder> decoders;
   bool joined = false;
@@ -87,7 +87,7 @@ void add_metaspace(Fields& fields, const JsonStep& step, Chain& chain) {
   bool never = scheme == "never";
   if (!fields.flag_or("add_prefix_space", true) && !never)
     throw Error("{}: add_prefix_space is false, but prepend_scheme \"{}\"", step.where, scheme);
-  fields.ignore("split"), fields.ignore("str_rep");
+  fields.ignore({"split", "str_rep"});
   chain.add([=](std::string token,
                 bool first) { return replace_all(std::move(token), replacement, first && !never ? "" : " "); },
             step);
@@ -110,7 +110,7 @@ void add_step(const JsonStep& step, Chain& chain) {
   if (step.type == "ByteLevel") {
     chain.add([](std::string token, bool) { return byte_level_bytes(token).value_or(token); }, step);
     chain.joined = true;
-    fields.ignore("add_prefix_space"), fields.ignore("trim_offsets"), fields.ignore("use_regex");
+    fields.ignore({"add_prefix_space", "trim_offsets", "use_regex"});
   } else if (step.type == "ByteFallback") {
     chain.add(
         [](std::string token, bool) {

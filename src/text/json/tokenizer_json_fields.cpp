@@ -11,8 +11,8 @@ Fields::Fields(const Json& object, std::string where) : object_(object), where_(
 }
 
 const Json* Fields::find(std::string_view name) {
-  asked_.emplace_back(name);
-  const auto found = object_.find(asked_.back());
+  known_.emplace_back(name);
+  const auto found = object_.find(known_.back());
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
@@ -52,7 +52,7 @@ uint32_t Fields::number(std::string_view name) { return json_number(at(name), pl
 
 void Fields::finish() const {
   for (const auto& [name, value] : object_.items())
-    if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
+    if (std::find(known_.begin(), known_.end(), name) == known_.end())
       throw Error("{}: unknown field \"{}\": {}", where_, name, shortened(value));
 }
 

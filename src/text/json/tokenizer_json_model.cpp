@@ -1,10 +1,12 @@
 // "model" of tokenizer.json: its vocabulary and settings, and the model that they describe.
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/bpe/bpe.h"
+#include "text/bpe/bpe_tables.h"
 #include "text/bpe/byte_level.h"
-#include "text/json/tokenizer_json_bpe.h"
 #include "text/json/tokenizer_json_parts.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
@@ -18,7 +20,7 @@ JsonVocabulary read_ids(const Json& json, const std::string& place) {
   JsonVocabulary result;
   result.count = json.size();
   result.ids.reserve(json.size());
-  // ids may have holes, but a single large id must not make heddle reserve memory for billions of tokens
+  // ids may have gaps, but one large id must not reserve memory for billions of tokens
   const size_t limit = 2 * json.size() + 100'000;
   for (const auto& [text, value] : json.items()) {
     const TokenId id = json_number(value, place);
@@ -99,14 +101,115 @@ void read_words(Fields& fields, JsonModel& model) {
   model.has_unknown = true;
   if (model.type == "WordLevel") return;
   model.continuing_prefix = fields.text("continuing_subword_prefix");
-  model.most_characters = fields.number("max_input_chars_per_word");
+  model.max_characters = fields.number("max_input_chars_per_word");
 }
 
-// Old files do not say which model they have.
+// For old files, which do not name the model.
 std::string guess_type(Fields& fields) {
   if (fields.find("merges")) return "BPE";
   if (fields.at("vocab").is_array()) return "Unigram";
   return fields.find("continuing_subword_prefix") ? "WordPiece" : "WordLevel";
+}
+
+std::vector<Merge> read_merges(const JsonModel& model, const std::string& where) {
+  std::vector<Merge> merges;
+  merges.reserve(model.merges.size());
+  // of equal pairs the last one counts
+  std::unordered_map<uint64_t, uint32_t> last;
+  last.reserve(model.merges.size());
+  const auto id_of = [&](const std::string& text, size_t rank) {
+    if (const auto id = model.vocabulary.find(text)) return *id;
+    throw Error("{}.merges[{}]: \"{}\" is not a token", where, rank, text);
+  };
+  std::string joined;
+  for (uint32_t rank = 0; rank < model.merges.size(); ++rank) {
+    const auto& [left, right] = model.merges[rank];
+    const TokenId left_id = id_of(left, rank), right_id = id_of(right, rank);
+    if (right.size() < model.continuing_prefix.size())
+      throw Error("{}.merges[{}]: \"{}\" continues a word, but does not begin with \"{}\"", where, rank, right,
+                  model.continuing_prefix);
+    joined.assign(left).append(right, model.continuing_prefix.size());
+    const Merge merge{left_id, right_id, id_of(joined, rank), rank};
+    const auto [place, is_new] = last.emplace(uint64_t(left_id) << 32 | right_id, merges.size());
+    if (is_new)
+      merges.push_back(merge);
+    else
+      merges[place->second] = merge;
+  }
+  return merges;
+}
+
+// BPE of vocabularies that mark the inside or the end of words ("##", "</w>"): it begins with tokens that are a
+// character and such a mark.
+class MarkedBpe : public Model {
+ public:
+  MarkedBpe(const JsonModel& model, const std::vector<Merge>& merges, const std::string& where)
+      : ids_(model.vocabulary.ids),
+        merges_(merges.size()),
+        prefix_(model.continuing_prefix),
+        suffix_(model.word_suffix),
+        where_(where),
+        ignore_merges_(model.ignore_merges),
+        fuse_unknown_(model.fuse_unknown),
+        skip_unknown_(!model.has_unknown) {
+    for (const Merge& merge : merges) merges_.add(merge.left, merge.right, {merge.rank, merge.joined});
+    if (model.has_unknown) unknown_ = model.vocabulary.find(model.unknown);
+  }
+
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override {
+    if (ignore_merges_) {
+      const auto whole = ids_.find(std::string(piece));
+      if (whole != ids_.end()) return out.push_back(whole->second);
+    }
+    std::vector<TokenId> tokens;
+    bool after_unknown = false;
+    std::string symbol;
+    for (size_t at = 0; at < piece.size();) {
+      const size_t bytes = code_point_at(piece, at).bytes;
+      symbol.assign(at > 0 ? prefix_ : "").append(piece.substr(at, bytes));
+      if (at + bytes == piece.size()) symbol.append(suffix_);
+      const auto found = ids_.find(symbol);
+      const bool is_unknown = found == ids_.end();
+      if (!is_unknown)
+        tokens.push_back(found->second);
+      else if (unknown_ && !(after_unknown && fuse_unknown_))
+        tokens.push_back(*unknown_);
+      else if (!unknown_ && !skip_unknown_)
+        throw Error("{}: no token for \"{}\", and the unknown token is not in the vocabulary", where_,
+                    replace_invalid_utf8(symbol));
+      after_unknown = is_unknown;
+      at += bytes;
+    }
+    merge_tokens(merges_, tokens);
+    out.insert(out.end(), tokens.begin(), tokens.end());
+  }
+
+ private:
+  std::unordered_map<std::string, TokenId> ids_;
+  MergeTable merges_;
+  std::string prefix_, suffix_, where_;
+  std::optional<TokenId> unknown_;
+  bool ignore_merges_, fuse_unknown_, skip_unknown_;
+};
+
+std::unique_ptr<const Model> make_bpe_model(const JsonModel& model, bool bytes, const std::string& where) {
+  const std::vector<Merge> merges = read_merges(model, where);
+  if (!model.continuing_prefix.empty() || !model.word_suffix.empty()) {
+    check(!bytes, "make_bpe_model: marks of words are not bytes");
+    if (model.byte_fallback) throw Error("{}: byte_fallback together with marks inside or at the end of words", where);
+    return std::make_unique<const MarkedBpe>(model, merges, where);
+  }
+  BpeOptions options;
+  options.characters = !bytes;
+  options.ignore_merges = model.ignore_merges;
+  options.fuse_unknown = model.fuse_unknown;
+  if (model.byte_fallback && !bytes) options.byte_tokens = byte_tokens(model.vocabulary, where);
+  options.unknown = model.has_unknown ? model.vocabulary.find(model.unknown) : std::nullopt;
+  options.skip_unknown = !model.has_unknown;
+  std::vector<std::string> pieces = model.vocabulary.texts;
+  if (bytes)
+    for (std::string& piece : pieces) piece = byte_level_bytes(piece).value_or("");
+  return make_bpe(std::move(pieces), merges, std::move(options), where);
 }
 
 std::unique_ptr<const Model> make_unigram_model(const JsonModel& model, const std::string& where) {
@@ -115,12 +218,18 @@ std::unique_ptr<const Model> make_unigram_model(const JsonModel& model, const st
   options.lowest_score = model.scores.empty() ? 0 : *std::min_element(model.scores.begin(), model.scores.end());
   options.unknown = model.has_unknown ? model.vocabulary.find(model.unknown) : std::nullopt;
   if (model.byte_fallback) options.byte_tokens = byte_tokens(model.vocabulary, where);
-  options.spelt = true;
+  options.fuse_unknown = true;
   for (TokenId id = 0; id < model.scores.size(); ++id) tokens.push_back({model.vocabulary.texts[id], model.scores[id]});
   return make_unigram(tokens, std::move(options));
 }
 
 }  // namespace
+
+bool has_all_bytes(const JsonModel& model) {
+  for (unsigned byte = 0; byte < 256; ++byte)
+    if (!model.vocabulary.find(byte_level_spelling(std::string(1, static_cast<char>(byte))))) return false;
+  return true;
+}
 
 std::optional<TokenId> JsonVocabulary::find(const std::string& text) const {
   const auto found = ids.find(text);
@@ -151,7 +260,7 @@ std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, cons
   WordPieceOptions options;
   options.unknown = unknown;
   options.continuation = model.continuing_prefix;
-  options.most_characters = model.most_characters;
+  options.max_characters = model.max_characters;
   return make_wordpiece(model.vocabulary.texts, std::move(options));
 }
 

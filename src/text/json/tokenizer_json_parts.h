@@ -1,4 +1,4 @@
-// The parts of tokenizer.json, each read into what a Pipeline has for it.
+// The parts of tokenizer.json and tokenizer_config.json, each read into its place in a Pipeline.
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ std::string charsmap_bytes(const JsonStep& precompiled);  // base64 in the file
 
 struct JsonSplitters {
   std::vector<Splitter> splitters;
-  bool spells_bytes = false;  // the last step is ByteLevel, which is not among `splitters`: the model wants bytes
+  bool spells_bytes = false;  // the last step is ByteLevel, which is not in `splitters`: the model gets bytes
 };
 JsonSplitters read_splitters(const Json* json, const std::string& where);
 
@@ -34,24 +34,39 @@ struct JsonModel {
   JsonVocabulary vocabulary;
   std::vector<double> scores;                               // Unigram: by id
   std::vector<std::pair<std::string, std::string>> merges;  // BPE: best first
-  std::string unknown;                                      // its text; empty: there is none
+  std::string unknown;                                      // its text
   bool has_unknown = false;
   bool byte_fallback = false, fuse_unknown = false, ignore_merges = false;  // BPE and Unigram
   std::string continuing_prefix, word_suffix;                               // WordPiece and BPE
-  uint32_t most_characters = 0;                                             // WordPiece
+  uint32_t max_characters = 0;                                              // WordPiece
 };
 JsonModel read_model(const Json& json, const std::string& where);
-// `bytes`: the model is given bytes as they are, though its vocabulary spells them as characters.
+// `bytes`: the model gets bytes as they are, though its vocabulary spells them as characters.
 std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where);
-bool has_all_bytes(const JsonModel& model);  // every byte, spelt as a character, is a token
-std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary,
-                                 const std::string& where);  // <0x00> to <0xFF>, or none
+bool has_all_bytes(const JsonModel& model);  // every byte, in its spelling as a character, is a token
+// The tokens <0x00> to <0xFF>, or none.
+std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where);
 
 // Sets the bytes of every token, strip_first_space and first_bytes.
 void read_decoder(const Json* json, const std::string& where, const std::vector<std::string>& spellings,
                   Pipeline& pipeline);
 
-// What a post-processor puts around a text.
+// Sets prefix and suffix: the tokens that a post-processor puts around a text.
 void read_post_processor(const Json* json, const std::string& where, Pipeline& pipeline);
+
+// tokenizer_config.json: which tokens begin and end a text, and for some classes of tokenizer whether they are added.
+struct TokenizerConfig {
+  std::string tokenizer_class;                                                  // "LlamaTokenizerFast"; may be empty
+  std::optional<std::string> bos, eos, unknown, separator, padding, mask, cls;  // the texts of tokens
+  std::optional<bool> add_bos, add_eos;
+};
+TokenizerConfig read_tokenizer_config(std::string_view text, const std::string& where);
+
+// Whether add_bos_token and add_eos_token have an effect: transformers ignores them, except in the classes of the Llama
+// family, which add the tokens themselves.
+bool decides_about_bos(const TokenizerConfig& config);
+
+// Sets bos and eos, and prefix and suffix where the configuration decides about them.
+void read_config(std::string_view text, const std::string& where, Pipeline& pipeline);
 
 }  // namespace heddle::text

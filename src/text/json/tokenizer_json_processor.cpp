@@ -28,7 +28,7 @@ std::vector<TokenId> read_special(const Json& tokens, const std::string& name, c
   const auto found = tokens.is_object() ? tokens.find(name) : tokens.end();
   if (found == tokens.end()) throw Error("{}: \"{}\" is missing", place, name);
   Fields fields(*found, fmt::format("{}[\"{}\"]", place, name));
-  fields.ignore("id"), fields.ignore("tokens");
+  fields.ignore({"id", "tokens"});
   std::vector<TokenId> ids;
   for (const Json& id : fields.list("ids")) {
     ids.push_back(json_number(id, fields.place("ids")));
@@ -78,9 +78,9 @@ Around read_processor(const JsonStep& step, const Pipeline& pipeline) {
     around = read_template(fields, pipeline);
   } else if (step.type == "BertProcessing" || step.type == "RobertaProcessing") {
     around = {{read_special_token(fields, "cls", pipeline)}, {read_special_token(fields, "sep", pipeline)}};
-    fields.ignore("trim_offsets"), fields.ignore("add_prefix_space");
+    fields.ignore({"trim_offsets", "add_prefix_space"});
   } else if (step.type == "ByteLevel") {
-    fields.ignore("trim_offsets"), fields.ignore("add_prefix_space"), fields.ignore("use_regex");
+    fields.ignore({"trim_offsets", "add_prefix_space", "use_regex"});
   } else {
     throw_unknown(step, "post-processor", "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing");
   }

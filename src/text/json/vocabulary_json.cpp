@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/json/tokenizer_json_config.h"
 #include "text/json/tokenizer_json_parts.h"
-#include "text/json/vocabulary_json_merges.h"
 #include "text/split/pre_tokenizer.h"
 #include "text/split/regex_scanners.h"
 #include "text/tokenizer.h"
@@ -18,7 +17,7 @@ namespace {
 
 constexpr std::string_view byte_block = "\u2581";
 
-// The file once more, as steps by name.
+// The steps of the file, by name.
 struct Steps {
   std::vector<JsonStep> normalizers, splitters;
   Steps(Fields& fields, const std::string& file)
@@ -26,8 +25,8 @@ struct Steps {
         splitters(json_steps(fields.find("pre_tokenizer"), "pretokenizers", file + ": pre_tokenizer")) {}
 };
 
-[[noreturn]] void throw_no_words(const JsonStep& step, std::string_view model) {
-  throw Error("{}: GGUF has no words for {} with the tokenizer \"{}\"", step.where, shortened(*step.json), model);
+[[noreturn]] void throw_not_in_gguf(const JsonStep& step, std::string_view model) {
+  throw Error("{}: GGUF cannot express {} with the tokenizer \"{}\"", step.where, shortened(*step.json), model);
 }
 
 bool is_replace(const JsonStep& step, bool is_regex, std::string_view pattern, std::string_view content) {
@@ -49,15 +48,18 @@ std::string string_at(const JsonStep& step, std::string_view name) {
 bool prepends(const JsonStep& metaspace) { return string_at(metaspace, "prepend_scheme") != "never"; }
 
 // \x{4e00} and \u4e00 as the characters themselves: two ways to write the same pattern.
-std::string spelt_out(std::string_view pattern) {
+std::string with_characters(std::string_view pattern) {
   std::string out;
   for (size_t at = 0; at < pattern.size(); ++at) {
     const std::string_view rest = pattern.substr(at);
     size_t digits = 0, end = 0;
-    if (rest.starts_with("\\x{") && rest.find('}') != rest.npos)
-      digits = 3, end = rest.find('}');
-    else if (rest.starts_with("\\u") && rest.size() >= 6)
-      digits = 2, end = 6;
+    if (rest.starts_with("\\x{") && rest.find('}') != rest.npos) {
+      digits = 3;
+      end = rest.find('}');
+    } else if (rest.starts_with("\\u") && rest.size() >= 6) {
+      digits = 2;
+      end = 6;
+    }
     uint32_t value = 0;
     for (size_t i = digits; i < end && digits > 0; ++i) {
       const char c = static_cast<char>(rest[i] | 0x20);
@@ -75,14 +77,14 @@ std::string spelt_out(std::string_view pattern) {
   return out;
 }
 
-// What a step of byte-level BPE splits at, as a pattern; nothing for a step that does not split.
+// The pattern that a step of byte-level BPE splits at; nothing for a step that does not split.
 std::optional<std::string> pattern_of(const JsonStep& step) {
   Fields fields(*step.json, step.where);
   if (step.type == "Split") {
     const JsonPattern pattern = json_pattern(fields, "pattern");
     const std::string behavior = fields.text("behavior");
     const bool invert = fields.flag("invert");
-    // to keep the matches and drop the rest is the same, where there is no rest
+    // "keep the matches, drop the rest" is the same for patterns that match everything
     if (pattern.is_regex && ((behavior == "Isolated" && !invert) || (behavior == "Removed" && invert)))
       return pattern.text;
   } else if (step.type == "Digits") {
@@ -93,7 +95,7 @@ std::optional<std::string> pattern_of(const JsonStep& step) {
     if (!fields.flag_or("use_regex", true)) return std::nullopt;
     return std::string(patterns::gpt2);
   }
-  throw_no_words(step, "gpt2");
+  throw_not_in_gguf(step, "gpt2");
 }
 
 std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_merges, const std::string& file) {
@@ -101,13 +103,13 @@ std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_m
   std::string shown;
   for (const JsonStep& step : steps)
     if (const auto pattern = pattern_of(step)) {
-      wanted.push_back(spelt_out(*pattern));
+      wanted.push_back(with_characters(*pattern));
       shown.append(shown.empty() ? "" : "\n  ").append(*pattern);
     }
   for (const PreTokenizer& known : pre_tokenizers())
     if (known.ignore_merges == ignore_merges &&
         std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
-                   [](const std::string& a, std::string_view b) { return a == spelt_out(b); }))
+                   [](const std::string& a, std::string_view b) { return a == with_characters(b); }))
       return std::string(known.names.front());
   throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file, ignore_merges,
               shown);
@@ -116,7 +118,7 @@ std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_m
 void fill_byte_level(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
   out.model = "gpt2";
   for (const JsonStep& step : steps.normalizers)
-    if (step.type != "NFC") throw_no_words(step, out.model);
+    if (step.type != "NFC") throw_not_in_gguf(step, out.model);
   out.pre = pre_tokenizer_name(steps.splitters, model.ignore_merges, file);
   for (const auto& [left, right] : model.merges) {
     for (const std::string& part : {left, right})
@@ -124,6 +126,54 @@ void fill_byte_level(const Steps& steps, const JsonModel& model, const std::stri
         throw Error("{}: model.merges: \"{}\" has a space, which GGUF cannot write", file, part);
     out.merges.push_back(left + " " + right);
   }
+}
+
+void check_pairs(const JsonModel& model, const std::vector<TokenType>& types, const std::string& file) {
+  std::unordered_set<std::string> listed;  // "left right": tokens have no spaces here
+  for (const auto& [left, right] : model.merges) listed.insert(left + ' ' + right);
+  const auto is_piece = [&](const std::string& text) {
+    const auto id = model.vocabulary.find(text);
+    return id && types[*id] == TokenType::normal;
+  };
+  for (TokenId id = 0; id < model.vocabulary.texts.size(); ++id) {
+    const std::string& text = model.vocabulary.texts[id];
+    if (text.empty() || types[id] != TokenType::normal) continue;
+    for (size_t at = code_point_at(text, 0).bytes; at < text.size(); at += code_point_at(text, at).bytes) {
+      const std::string left = text.substr(0, at), right = text.substr(at);
+      if (is_piece(left) && is_piece(right) && !listed.contains(left + ' ' + right))
+        throw Error(
+            "{}: model.merges: \"{}\" and \"{}\" make a token, but are not merged; SentencePiece would merge "
+            "them, so GGUF cannot express this list",
+            file, left, right);
+    }
+  }
+}
+
+// SentencePiece joins any two neighbours that form a token, the best score first; merges are a list of pairs. Both give
+// the same ids if every pair that forms a token is in the list, with all pairs of one token before those of the next:
+// then the position of a token's first merge is its score. Lists derived from a SentencePiece model are like that; any
+// other list is an Error, because the ids would differ.
+std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<TokenType>& types,
+                                    const std::string& file) {
+  check_pairs(model, types, file);
+  constexpr float none = 1;  // scores are at most 0
+  std::vector<float> scores(types.size(), none);
+  const std::string* last = nullptr;  // what the merge before makes
+  std::string joined;
+  for (size_t rank = 0; rank < model.merges.size(); ++rank) {
+    joined = model.merges[rank].first + model.merges[rank].second;
+    if (last && *last == joined) continue;
+    const TokenId id = *model.vocabulary.find(joined);
+    if (scores[id] != none)
+      throw Error(
+          "{}: model.merges[{}]: a second place for \"{}\", with other tokens between; GGUF has one score for it", file,
+          rank, joined);
+    scores[id] = -static_cast<float>(rank);
+    last = &model.vocabulary.texts[id];
+  }
+  for (float& score : scores)
+    if (score == none) score = -static_cast<float>(model.merges.size());
+  return scores;
 }
 
 void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
@@ -134,13 +184,13 @@ void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::
     if (step.type == "Prepend" && string_at(step, "prepend") == byte_block)
       out.add_space_prefix = true;
     else if (!is_replace(step, false, " ", byte_block))
-      throw_no_words(step, out.model);
+      throw_not_in_gguf(step, out.model);
   }
   for (const JsonStep& step : steps.splitters) {
     if (step.type == "Metaspace" && string_at(step, "replacement") == byte_block)
       out.add_space_prefix = *out.add_space_prefix || prepends(step);
-    else if (step.type != "Split")  // Gemma splits at spaces, of which there are none any more
-      throw_no_words(step, out.model);
+    else if (step.type != "Split")  // Gemma splits at spaces, which are all replaced before
+      throw_not_in_gguf(step, out.model);
   }
   out.scores = scores_of_merges(model, out.types, file);
 }
@@ -155,7 +205,7 @@ void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
     else if (is_replace(step, true, " {2,}", " "))
       out.remove_extra_whitespaces = true;
     else
-      throw_no_words(step, out.model);
+      throw_not_in_gguf(step, out.model);
   }
   for (const JsonStep& step : steps.splitters) {
     if (step.type == "WhitespaceSplit")
@@ -163,7 +213,7 @@ void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
     else if (step.type == "Metaspace" && string_at(step, "replacement") == byte_block)
       out.add_space_prefix = prepends(step);
     else
-      throw_no_words(step, out.model);
+      throw_not_in_gguf(step, out.model);
   }
   out.scores.assign(out.tokens.size(), 0);
   for (size_t id = 0; id < model.scores.size(); ++id) out.scores[id] = static_cast<float>(model.scores[id]);
@@ -175,9 +225,9 @@ void fill_word_piece(const Steps& steps, const JsonModel& model, const std::stri
   for (const JsonStep& step : steps.normalizers)
     if (step.type != "BertNormalizer" || !flag_of(step, "lowercase", false) || !flag_of(step, "strip_accents", true) ||
         !flag_of(step, "clean_text", false) || !flag_of(step, "handle_chinese_chars", false))
-      throw_no_words(step, out.model);
+      throw_not_in_gguf(step, out.model);
   for (const JsonStep& step : steps.splitters)
-    if (step.type != "BertPreTokenizer") throw_no_words(step, out.model);
+    if (step.type != "BertPreTokenizer") throw_not_in_gguf(step, out.model);
   if (steps.normalizers.size() != 1 || steps.splitters.size() != 1 || model.continuing_prefix != "##")
     throw Error("{}: GGUF knows WordPiece with BertNormalizer, BertPreTokenizer and the prefix \"##\" only", file);
   for (size_t id = 0; id < out.tokens.size(); ++id) {
@@ -187,7 +237,7 @@ void fill_word_piece(const Steps& steps, const JsonModel& model, const std::stri
   }
 }
 
-// llama.cpp's converter takes these for control tokens, whatever the file says.
+// llama.cpp's converter takes these for control tokens, whatever their type in the file.
 bool looks_special(std::string_view text) {
   const auto between = [&](std::string_view first, std::string_view last) {
     return text.size() >= first.size() + last.size() && text.starts_with(first) && text.ends_with(last);
@@ -210,7 +260,7 @@ void fill_tokens(const Pipeline& pipeline, Vocabulary& out) {
   }
 }
 
-// Which token stands before or after every text; GGUF allows one, and calls it BOS or EOS.
+// The token before or after every text: GGUF has one for each, BOS and EOS.
 void fill_around(const std::vector<TokenId>& around, std::optional<TokenId>& token, std::optional<bool>& add,
                  std::string_view name, const std::string& file) {
   add = !around.empty();
@@ -246,7 +296,7 @@ void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, cons
 }  // namespace
 
 Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view config, const std::string& source) {
-  // All that from_json() checks holds here too.
+  // from_json() checks the files
   const Tokenizer read = Tokenizer::from_json(tokenizer, config, source);
   const std::string file = source + "/tokenizer.json";
   const Json json = parse_json(tokenizer, file);
@@ -259,7 +309,7 @@ Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view con
   out.source = source;
   fill_tokens(read.pipeline(), out);
   if (!model.word_suffix.empty() || (model.type == "BPE" && !model.continuing_prefix.empty()))
-    throw Error("{}: GGUF has no words for BPE with marks inside or at the end of words", file);
+    throw Error("{}: GGUF cannot express BPE with marks inside or at the end of words", file);
   if (model.type == "BPE" && spells_bytes)
     fill_byte_level(steps, model, file, out);
   else if (model.type == "BPE" && model.byte_fallback && !model.ignore_merges)
@@ -269,7 +319,7 @@ Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view con
   else if (model.type == "WordPiece")
     fill_word_piece(steps, model, file, out);
   else
-    throw Error("{}: GGUF has no words for {} without ByteLevel or byte_fallback", file, model.type);
+    throw Error("{}: GGUF cannot express {} without ByteLevel or byte_fallback", file, model.type);
   const TokenizerConfig settings =
       config.empty() ? TokenizerConfig() : read_tokenizer_config(config, source + "/tokenizer_config.json");
   fill_specials(read.pipeline(), settings, model, file, out);

@@ -7,9 +7,9 @@
 
 namespace heddle::text {
 
-// The texts of tokenizer.json and (may be empty) tokenizer_config.json; `source` names the folder in errors. What GGUF
-// has no words for is an Error, except where models are converted without it by everybody: NFC before byte-level BPE,
-// the white space that added tokens take with them, the 100 characters that a word of WordPiece may have.
+// From the contents of tokenizer.json and tokenizer_config.json (may be empty); `source` names the folder in errors.
+// What GGUF cannot express is an Error, except what other converters leave out as well: NFC before byte-level BPE,
+// white space that added tokens strip, and the limit of 100 characters on a word of WordPiece.
 Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view config, const std::string& source);
 
 }  // namespace heddle::text

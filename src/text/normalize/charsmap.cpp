@@ -12,7 +12,7 @@ namespace heddle::text {
 Charsmap::Charsmap(std::string_view bytes, const std::string& source) {
   uint32_t size = 0;
   if (bytes.size() < sizeof size)
-    throw Error("{}: precompiled_charsmap: {} bytes are no charsmap", source, bytes.size());
+    throw Error("{}: precompiled_charsmap: expected a charsmap, found {} bytes", source, bytes.size());
   std::memcpy(&size, bytes.data(), sizeof size);
   bytes.remove_prefix(sizeof size);
   if (size > bytes.size() || size % sizeof(uint32_t) != 0 || size == 0)
@@ -27,8 +27,8 @@ Charsmap::Charsmap(std::string_view bytes, const std::string& source) {
 template <class Found>
 void Charsmap::walk(std::string_view text, Found found) const {
   const auto offset = [](uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); };
-  // A file may say anything: a walk that leaves the trie ends, as does one to a replacement that is not there, or one
-  // in a circle (strings have a few characters, 18 bytes at most in SentencePiece's own maps).
+  // The file is not trusted: a walk ends if it leaves the trie, finds no replacement, or goes in a circle (the strings
+  // in SentencePiece's own maps have at most 18 bytes).
   text = text.substr(0, 256);
   size_t at = offset(units_[0]);
   for (size_t i = 0; i < text.size() && text[i] != '\0'; ++i) {
@@ -48,13 +48,19 @@ void Charsmap::walk(std::string_view text, Found found) const {
 
 std::optional<Charsmap::Match> Charsmap::shortest(std::string_view text) const {
   std::optional<Match> result;
-  walk(text, [&](Match match) { return result = match, false; });
+  walk(text, [&](Match match) {
+    result = match;
+    return false;
+  });
   return result;
 }
 
 std::optional<Charsmap::Match> Charsmap::longest(std::string_view text) const {
   std::optional<Match> result;
-  walk(text, [&](Match match) { return result = match, true; });
+  walk(text, [&](Match match) {
+    result = match;
+    return true;
+  });
   return result;
 }
 

@@ -1,5 +1,5 @@
-// SentencePiece's "precompiled_charsmap": which strings become which when a text is normalized. A Darts double-array
-// trie (units of 32 bits) over the strings, then their replacements, each ending with a zero byte.
+// SentencePiece's "precompiled_charsmap": strings and their replacements in normalization. A Darts double-array trie
+// (units of 32 bits) of the strings, then the replacements, each ending with a zero byte.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,19 +11,19 @@ namespace heddle::text {
 
 class Charsmap {
  public:
-  // Throws an Error that names `source` for what is no charsmap.
+  // Throws an Error that names `source` if this is not a charsmap.
   Charsmap(std::string_view bytes, const std::string& source);
 
   struct Match {
-    size_t length = 0;  // of what is replaced
+    size_t length = 0;  // of the replaced text
     std::string_view replacement;
   };
-  // The shortest, the longest string of the map that `text` begins with.
+  // The shortest and the longest string of the map that `text` begins with.
   std::optional<Match> shortest(std::string_view text) const;
   std::optional<Match> longest(std::string_view text) const;
 
  private:
-  template <class Found>  // bool(Match): whether to go on
+  template <class Found>  // bool(Match): whether to continue
   void walk(std::string_view text, Found found) const;
 
   std::vector<uint32_t> units_;

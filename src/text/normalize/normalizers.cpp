@@ -1,4 +1,4 @@
-// Each normalizer as a function over the text of a part.
+// Each normalizer is a function that changes the text of a segment.
 #include "text/normalize/normalizers.h"
 
 #include <utf8proc.h>
@@ -10,23 +10,26 @@ namespace {
 
 constexpr std::string_view escaped_space = "\u2581";
 
-// Applies character(c, bytes, out) to every character and keeps what is no UTF-8. A part that loses its beginning is no
-// longer the first: Metaspace puts no space before it.
+// Applies character(c, bytes, out) to every character and keeps bytes that are not UTF-8. A segment that loses its
+// beginning is no longer the first: Metaspace puts no space before it.
 template <class Character>
 Normalizer each_character(Character character) {
-  return [character](Part& part) {
+  return [character](Segment& segment) {
     std::string out;
-    out.reserve(part.text.size());
+    out.reserve(segment.text.size());
     bool begun = false;
     for_each_character(
-        part.text,
+        segment.text,
         [&](char32_t c, std::string_view bytes) {
           character(c, bytes, out);
-          if (!begun && out.empty()) part.first = false;
+          if (!begun && out.empty()) segment.first = false;
           begun = true;
         },
-        [&](std::string_view bytes) { out.append(bytes), begun = true; });
-    part.text = std::move(out);
+        [&](std::string_view bytes) {
+          out.append(bytes);
+          begun = true;
+        });
+    segment.text = std::move(out);
   };
 }
 
@@ -90,7 +93,7 @@ std::string apply_to_graphemes(const Charsmap& map, std::string_view text) {
   utf8proc_int32_t state = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = code_point_at(text, at);
-    // U+FFFD for what is no UTF-8: a grapheme of its own
+    // a byte that is not UTF-8 counts as U+FFFD, a grapheme by itself
     if (at > begin && utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last),
                                                        static_cast<utf8proc_int32_t>(point.value), &state)) {
       apply(text.substr(begin, at - begin));
@@ -106,28 +109,31 @@ std::string apply_to_graphemes(const Charsmap& map, std::string_view text) {
 }  // namespace
 
 Normalizer normal_form_normalizer(Form form) {
-  return [form](Part& part) { part.text = normal_form(part.text, form); };
+  return [form](Segment& segment) { segment.text = normal_form(segment.text, form); };
 }
 
 Normalizer lower_case_normalizer() {
-  return [](Part& part) { part.text = lower_case(part.text); };
+  return [](Segment& segment) { segment.text = lower_case(segment.text); };
 }
 
 Normalizer strip_normalizer(bool left, bool right) {
-  return [left, right](Part& part) {
-    const std::string_view text = part.text;
+  return [left, right](Segment& segment) {
+    const std::string_view text = segment.text;
     size_t begin = 0, end = 0, at = 0;  // of what stays
     bool kept = false;
     while (at < text.size()) {
       const CodePoint point = code_point_at(text, at);
       const bool space = point.valid && is_white_space(point.value);
       if (space && !kept && left) begin = at + point.bytes;
-      if (!space) kept = true, end = at + point.bytes;
+      if (!space) {
+        kept = true;
+        end = at + point.bytes;
+      }
       at += point.bytes;
     }
     if (!right) end = text.size();
-    if (begin > 0) part.first = false;
-    part.text = begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
+    if (begin > 0) segment.first = false;
+    segment.text = begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
   };
 }
 
@@ -138,32 +144,32 @@ Normalizer strip_accents_normalizer() {
 }
 
 Normalizer prepend_normalizer(std::string prefix) {
-  return [prefix = std::move(prefix)](Part& part) {
-    if (!part.text.empty()) part.text.insert(0, prefix);
+  return [prefix = std::move(prefix)](Segment& segment) {
+    if (!segment.text.empty()) segment.text.insert(0, prefix);
   };
 }
 
 Normalizer replace_normalizer(std::string pattern, std::string content) {
-  return [pattern = std::move(pattern), content = std::move(content)](Part& part) {
+  return [pattern = std::move(pattern), content = std::move(content)](Segment& segment) {
     std::string out;
     size_t at = 0;
-    for (size_t found; (found = part.text.find(pattern, at)) != std::string::npos; at = found + pattern.size())
-      out.append(part.text, at, found - at).append(content);
+    for (size_t found; (found = segment.text.find(pattern, at)) != std::string::npos; at = found + pattern.size())
+      out.append(segment.text, at, found - at).append(content);
     if (at == 0) return;
-    part.text = std::move(out.append(part.text, at));
+    segment.text = std::move(out.append(segment.text, at));
   };
 }
 
 Normalizer replace_normalizer(Regex pattern, std::string content) {
   // shared, because a std::function must be copyable
-  return [pattern = std::make_shared<const Regex>(std::move(pattern)), content = std::move(content)](Part& part) {
+  return [pattern = std::make_shared<const Regex>(std::move(pattern)), content = std::move(content)](Segment& segment) {
     std::string out;
     size_t at = 0;
-    pattern->for_each_match(part.text, [&](size_t begin, size_t end) {
-      out.append(part.text, at, begin - at).append(content);
+    pattern->for_each_match(segment.text, [&](size_t begin, size_t end) {
+      out.append(segment.text, at, begin - at).append(content);
       at = end;
     });
-    part.text = std::move(out.append(part.text, at));
+    segment.text = std::move(out.append(segment.text, at));
   };
 }
 
@@ -174,25 +180,25 @@ Normalizer nmt_normalizer() {
 }
 
 Normalizer byte_level_normalizer() {
-  return [](Part& part) { part.text = byte_level_spelling(part.text); };
+  return [](Segment& segment) { segment.text = byte_level_spelling(segment.text); };
 }
 
 Normalizer bert_normalizer(BertOptions options) {
-  return [options](Part& part) {
-    if (options.clean_text || options.handle_chinese_chars) part.text = clean(part.text, options);
-    if (options.strip_accents) part.text = without_accents(part.text, options.gguf);
-    if (options.lower_case) part.text = lower_case(part.text);
+  return [options](Segment& segment) {
+    if (options.clean_text || options.handle_chinese_chars) segment.text = clean(segment.text, options);
+    if (options.strip_accents) segment.text = without_accents(segment.text, options.gguf);
+    if (options.lower_case) segment.text = lower_case(segment.text);
   };
 }
 
 Normalizer charsmap_normalizer(std::shared_ptr<const Charsmap> map) {
-  return [map = std::move(map)](Part& part) { part.text = apply_to_graphemes(*map, part.text); };
+  return [map = std::move(map)](Segment& segment) { segment.text = apply_to_graphemes(*map, segment.text); };
 }
 
 Normalizer sentence_piece_normalizer(SentencePieceOptions options) {
-  return [options = std::move(options)](Part& part) {
+  return [options = std::move(options)](Segment& segment) {
     std::string out;
-    out.reserve(part.text.size() * 2);
+    out.reserve(segment.text.size() * 2);
     bool in_word = false, space_added = false;
     const auto append = [&](std::string_view text) {
       for (const char c : text) {
@@ -203,14 +209,16 @@ Normalizer sentence_piece_normalizer(SentencePieceOptions options) {
         }
         if (!in_word) {
           in_word = true;
-          if ((options.add_space_prefix && !space_added) || options.remove_extra_whitespaces)
-            out.append(escaped_space), space_added = true;
+          if ((options.add_space_prefix && !space_added) || options.remove_extra_whitespaces) {
+            out.append(escaped_space);
+            space_added = true;
+          }
         }
         out.push_back(c);
       }
     };
-    for (size_t at = 0; at < part.text.size();) {
-      const std::string_view rest = std::string_view(part.text).substr(at);
+    for (size_t at = 0; at < segment.text.size();) {
+      const std::string_view rest = std::string_view(segment.text).substr(at);
       if (const auto match = options.map ? options.map->longest(rest) : std::nullopt) {
         append(match->replacement);
         at += match->length;
@@ -220,7 +228,7 @@ Normalizer sentence_piece_normalizer(SentencePieceOptions options) {
         at += point.valid ? point.bytes : 1;
       }
     }
-    part.text = std::move(out);
+    segment.text = std::move(out);
   };
 }
 

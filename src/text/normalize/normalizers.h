@@ -1,5 +1,5 @@
-// Normalizers: what becomes of a text before it is split. Those of Hugging Face's tokenizers by their names there, and
-// SentencePiece's as GGUF files describe it. Bytes that are no UTF-8 pass through all of them.
+// Normalizers, which change a text before it is split: those of Hugging Face's tokenizers by their names there, and
+// SentencePiece's as GGUF files describe it. Bytes that are not UTF-8 pass through all of them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "text/normalize/charsmap.h"
-#include "text/normalize/normalizers_unicode.h"
+#include "text/normalize/unicode.h"
 #include "text/pipeline.h"
 #include "text/split/regex.h"
 
@@ -16,15 +16,15 @@ namespace heddle::text {
 Normalizer normal_form_normalizer(Form form);
 Normalizer lower_case_normalizer();
 Normalizer strip_normalizer(bool left, bool right);  // white space at the ends
-Normalizer strip_accents_normalizer();               // every mark; it does not decompose
+Normalizer strip_accents_normalizer();               // drops every mark, without decomposing
 Normalizer prepend_normalizer(std::string prefix);   // not to an empty text
 Normalizer replace_normalizer(std::string pattern, std::string content);
 Normalizer replace_normalizer(Regex pattern, std::string content);
-Normalizer nmt_normalizer();  // drops control characters, makes every space one
+Normalizer nmt_normalizer();  // drops control characters, turns every white space into a space
 Normalizer byte_level_normalizer();
 
 struct BertOptions {
-  bool clean_text = true;            // drops control characters, makes every space one
+  bool clean_text = true;            // drops control characters, turns every white space into a space
   bool handle_chinese_chars = true;  // spaces around ideographs
   bool strip_accents = true;
   bool lower_case = true;
@@ -34,8 +34,8 @@ struct BertOptions {
 };
 Normalizer bert_normalizer(BertOptions options);
 
-// Hugging Face's rule: a character as its reader sees it (a grapheme) of less than 6 bytes becomes what its shortest
-// beginning in the map becomes; the code points of others are looked up one by one.
+// Hugging Face's rule: a grapheme of less than 6 bytes is replaced by the replacement of its shortest prefix in the
+// map; the code points of others are looked up one by one.
 Normalizer charsmap_normalizer(std::shared_ptr<const Charsmap> map);
 
 struct SentencePieceOptions {

@@ -12,9 +12,9 @@ namespace heddle::text {
 
 class Regex {
  public:
-  enum class Engine : uint8_t { fastest, pcre2 };  // tests hold the one to the other
+  enum class Engine : uint8_t { fastest, pcre2 };  // pcre2 is for tests that compare the two
 
-  // Throws an Error with the pattern and the place for what is no pattern heddle understands.
+  // Throws an Error with the pattern and the position if heddle does not understand it.
   explicit Regex(std::string_view pattern, Engine engine = Engine::fastest);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
@@ -23,15 +23,15 @@ class Regex {
   const std::string& pattern() const { return pattern_; }
 
   // Calls found(begin, end), in bytes of `text`, for the matches from left to right. They do not overlap; after an
-  // empty one the search goes on one character further, and none is empty where another ended. Bytes that are no UTF-8
-  // are never part of a match: a match sees the text end there. Throws an Error when a match takes too many steps.
+  // empty one the search continues one character further, and none is empty where another ended. Bytes that are not
+  // UTF-8 end the text as far as a match is concerned. Throws an Error if a match takes too many steps.
   // Thread-safe.
   template <class Found>  // void(size_t begin, size_t end)
   void for_each_match(std::string_view text, Found&& found) const {
     Cursor cursor(*this, text);
     while (cursor.next()) found(cursor.begin(), cursor.end());
   }
-  // Every match and everything between two matches, in order: what tokenizers call "isolated". void(string_view)
+  // Every match and everything between matches, in order ("isolated" in tokenizers). void(string_view)
   template <class Piece>
   void for_each_piece(std::string_view text, Piece&& piece) const {
     size_t end = 0;
@@ -58,7 +58,7 @@ class Regex {
     const Regex& regex_;
     std::string_view text_;
     size_t begin_ = 0, end_ = 0;              // the last match
-    size_t at_ = 0;                           // where the search goes on
+    size_t at_ = 0;                           // where the search continues
     size_t valid_begin_ = 0, valid_end_ = 0;  // the valid UTF-8 around it
   };
 

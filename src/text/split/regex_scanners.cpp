@@ -86,8 +86,8 @@ struct Text {
       at += next.bytes;
     }
   }
-  size_t skip_at_most(size_t at, uint8_t kinds, size_t most) const {
-    for (size_t count = 0; count < most; ++count) {
+  size_t skip_at_most(size_t at, uint8_t kinds, size_t limit) const {
+    for (size_t count = 0; count < limit; ++count) {
       const Character next = character(at);
       if (!(next.kind & kinds)) break;
       at += next.bytes;

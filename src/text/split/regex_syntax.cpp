@@ -1,5 +1,5 @@
 // The same letter means different things: \h is a hex digit there and a space here, \s, \w and \b know other
-// characters, ^ and $ are about lines, x{2}+ is no possessive repeat, and classes can be nested and intersected.
+// characters, ^ and $ are about lines, x{2}+ is not a possessive repeat, and classes can be nested and intersected.
 #include "text/split/regex_syntax.h"
 
 #include <algorithm>

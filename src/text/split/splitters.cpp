@@ -1,18 +1,18 @@
-// Every splitter finds stretches that are delimiters or not; one function makes pieces of them.
+// Every splitter finds ranges that are delimiters or not; Cutter turns them into pieces.
 #include "text/split/splitters.h"
 
 #include "text/bpe/byte_level.h"
-#include "text/normalize/normalizers_unicode.h"
+#include "text/normalize/unicode.h"
 
 namespace heddle::text {
 namespace {
 
-// Takes stretches from left to right, which together are the whole text, and adds pieces.
+// Takes the ranges of a text from left to right, and adds pieces.
 class Cutter {
  public:
   Cutter(std::string_view text, Delimiters delimiters, Pieces& out) : text_(text), delimiters_(delimiters), out_(out) {}
 
-  void stretch(size_t end, bool delimiter) {
+  void add_range(size_t end, bool delimiter) {
     bool joins = false;  // the piece before, which is still open
     switch (delimiters_) {
       case Delimiters::removed:
@@ -49,17 +49,17 @@ class Cutter {
 template <class IsDelimiter>  // bool(char32_t)
 void cut_at_characters(std::string_view text, Delimiters delimiters, IsDelimiter is_delimiter, Pieces& out) {
   Cutter cutter(text, delimiters, out);
-  size_t begin = 0, at = 0;  // of a stretch that is no delimiter
+  size_t begin = 0, at = 0;  // of a range that is not a delimiter
   while (at < text.size()) {
     const CodePoint point = code_point_at(text, at);
     if (point.valid && is_delimiter(point.value)) {
-      if (begin < at) cutter.stretch(at, false);
+      if (begin < at) cutter.add_range(at, false);
       begin = at + point.bytes;
-      cutter.stretch(begin, true);
+      cutter.add_range(begin, true);
     }
     at += point.bytes;
   }
-  if (begin < text.size()) cutter.stretch(text.size(), false);
+  if (begin < text.size()) cutter.add_range(text.size(), false);
   cutter.close();
 }
 
@@ -74,11 +74,11 @@ void cut_at_matches(std::string_view text, Delimiters delimiters, bool invert, M
   Cutter cutter(text, delimiters, out);
   size_t at = 0;
   for_each_match(text, [&](size_t begin, size_t end) {
-    if (at < begin) cutter.stretch(begin, invert);
-    cutter.stretch(end, !invert);
+    if (at < begin) cutter.add_range(begin, invert);
+    cutter.add_range(end, !invert);
     at = end;
   });
-  if (at < text.size()) cutter.stretch(text.size(), invert);
+  if (at < text.size()) cutter.add_range(text.size(), invert);
   cutter.close();
 }
 

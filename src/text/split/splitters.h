@@ -1,5 +1,5 @@
-// Splitters: how a normalized text falls into pieces, each encoded on its own. Those of Hugging Face's tokenizers by
-// their names there ("pre-tokenizers").
+// Splitters, which split a normalized text into pieces that are encoded one by one: the pre-tokenizers of Hugging
+// Face's tokenizers, by their names there.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace heddle::text {
 
-// What becomes of the places where a text is split.
+// What becomes of the delimiters at which a text is split.
 enum class Delimiters : uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-// `invert`: the pattern says what the pieces are, not what stands between them.
+// `invert`: the pattern matches the pieces, not the delimiters.
 Splitter split_splitter(Regex pattern, Delimiters delimiters, bool invert);
 Splitter split_splitter(std::string pattern, Delimiters delimiters, bool invert);
 
 enum class PrependScheme : uint8_t { always, never, first };
 Splitter metaspace_splitter(std::string replacement, PrependScheme prepend, bool split);
 
-Splitter white_space_splitter();        // "Whitespace": words, and what is neither word nor space
+Splitter white_space_splitter();        // "Whitespace": words, and runs of what is neither word nor space
 Splitter white_space_split_splitter();  // "WhitespaceSplit"
 Splitter punctuation_splitter(Delimiters delimiters);
 Splitter digits_splitter(bool individual);
@@ -27,7 +27,7 @@ Splitter bert_splitter();
 Splitter delimiter_splitter(char32_t delimiter);  // "CharDelimiterSplit"
 Splitter fixed_length_splitter(size_t characters);
 
-// "ByteLevel": the bytes as visible characters, for models whose vocabulary is spelt that way.
+// "ByteLevel": bytes as visible characters, for vocabularies that spell them so.
 Splitter byte_level_splitter();
 // A space before a piece that does not begin with one.
 Splitter prefix_space_splitter();

@@ -78,8 +78,8 @@ TEST(TokenizerJsonRefused, Vocabularies) {
 }
 
 TEST(TokenizerJsonRefused, Merges) {
-  expect_mentions(error_with("/model/merges/0", {"a", "x"}), {"model.merges[0]", "\"x\" is no token"});
-  expect_mentions(error_with("/model/merges/0", {"b", "a"}), {"model.merges[0]", "\"ba\" is no token"});
+  expect_mentions(error_with("/model/merges/0", {"a", "x"}), {"model.merges[0]", "\"x\" is not a token"});
+  expect_mentions(error_with("/model/merges/0", {"b", "a"}), {"model.merges[0]", "\"ba\" is not a token"});
   expect_mentions(error_with("/model/merges/0", "a b c"), {"model.merges[0]", "a b c"});
   expect_mentions(error_with("/model/merges/0", 5), {"model.merges[0]", "5"});
   expect_mentions(error_with("/model/dropout", 0.1), {"model.dropout", "0.1"});

@@ -55,12 +55,12 @@ TEST(Charsmap, FindsTheShortestAndTheLongest) {
 TEST(Charsmap, Normalizes) {
   const auto map = std::make_shared<const Charsmap>(
       charsmap({{"\ufb01", "fi"}, {"e\u0301", "\u00e9"}, {"\x01", ""}, {"\t", " "}, {"q", "k"}}), "x");
-  Part part{"\ufb01e\u0301\x01\tq\u0301\u0302 \xff", true};
-  charsmap_normalizer(map)(part);
-  EXPECT_EQ(part.text, "fi\u00e9 k \xff");  // "q" with its marks is 5 bytes: all become what "q" becomes
-  part.text = "\ufb01e\u0301\x01\tq";
-  sentence_piece_normalizer({.map = map})(part);
-  EXPECT_EQ(part.text, "fi\u00e9\u2581k");
+  Segment segment{"\ufb01e\u0301\x01\tq\u0301\u0302 \xff", true};
+  charsmap_normalizer(map)(segment);
+  EXPECT_EQ(segment.text, "fi\u00e9 k \xff");  // "q" with its marks is 5 bytes: all become what "q" becomes
+  segment.text = "\ufb01e\u0301\x01\tq";
+  sentence_piece_normalizer({.map = map})(segment);
+  EXPECT_EQ(segment.text, "fi\u00e9\u2581k");
 }
 
 TEST(Charsmap, RefusesWhatIsNone) {

@@ -8,9 +8,9 @@ namespace heddle::text {
 namespace {
 
 std::string normalize(const Normalizer& normalizer, std::string_view text) {
-  Part part{std::string(text), true};
-  normalizer(part);
-  return part.text;
+  Segment segment{std::string(text), true};
+  normalizer(segment);
+  return segment.text;
 }
 
 TEST(NormalForm, KnownTexts) {
@@ -27,7 +27,7 @@ TEST(NormalForm, OrdersMarksAndComposesAcrossThem) {
   EXPECT_EQ(normal_form("a\u0315\u0300\u05ae\u0062", Form::nfd), "a\u05ae\u0300\u0315b");
   EXPECT_EQ(normal_form("e\u0327\u0301", Form::nfc), "\u0229\u0301");
   EXPECT_EQ(normal_form("e\u0301\u0327", Form::nfc), "\u0229\u0301");
-  EXPECT_EQ(normal_form("abe\u0301", Form::nfc), "ab\u00e9");  // the last ASCII character takes part
+  EXPECT_EQ(normal_form("abe\u0301", Form::nfc), "ab\u00e9");  // the last ASCII character takes segment
 }
 
 TEST(NormalForm, KeepsBrokenBytes) {
@@ -70,9 +70,9 @@ TEST(Normalizers, WhatLosesItsBeginningIsNotFirst) {
                                                 {strip_normalizer(true, false), "a ", true},
                                                 {nmt_normalizer(), "\x01z", false},
                                                 {strip_accents_normalizer(), "a\u0301", true}}) {
-    Part part{text, true};
-    normalizer(part);
-    EXPECT_EQ(part.first, first) << text;
+    Segment segment{text, true};
+    normalizer(segment);
+    EXPECT_EQ(segment.first, first) << text;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer_vocabulary.h"
+#include "text/vocabulary_pipeline.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/end_tokens.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {
@@ -51,7 +50,7 @@ void add_tokens(Pipeline& pipeline, const Vocabulary& vocabulary) {
   }
 }
 
-// An id as the file gives it: -1 means none.
+// An id as the file gives it: -1 means absent.
 std::optional<TokenId> checked(const Vocabulary& vocabulary, std::string_view field, std::optional<TokenId> id) {
   if (!id || *id == std::numeric_limits<TokenId>::max()) return std::nullopt;
   if (*id >= vocabulary.tokens.size())
@@ -120,7 +119,7 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
                   id_field);
     if (wanted) where.push_back(*id);
   };
-  // a default asks for what may not be there; the file's own word must be good
+  // a default may ask for a token that is absent; the file's own setting may not
   const auto wanted = [](std::optional<bool> given, bool otherwise, std::optional<TokenId> id) {
     return given.value_or(otherwise && id);
   };
@@ -139,6 +138,73 @@ Tokenizer Tokenizer::from_vocabulary(Vocabulary vocabulary) {
   }
   throw Error("{}: unknown tokenizer \"{}\" (tokenizer.ggml.model); known are {}", vocabulary.source, vocabulary.model,
               known);
+}
+
+namespace {
+
+// Tokens with these texts end a completion in every model that has them, and are control tokens whatever their type.
+// The same texts end a generation in llama.cpp.
+constexpr std::array end_texts{
+    std::string_view("<|eot_id|>"),
+    std::string_view("<|im_end|>"),
+    std::string_view("<|end|>"),
+    std::string_view("<|return|>"),
+    std::string_view("<|call|>"),
+    std::string_view("<|flush|>"),
+    std::string_view("<|calls|>"),
+    std::string_view("<end_of_turn>"),
+    std::string_view("<|endoftext|>"),
+    std::string_view("</s>"),
+    std::string_view("<|eom_id|>"),
+    std::string_view("<EOT>"),
+    std::string_view("_<EOT>"),
+    std::string_view("[EOT]"),
+    std::string_view("[EOS]"),
+    std::string_view("<|end_of_text|>"),
+    std::string_view("<end_of_utterance>"),
+    std::string_view("<eos>"),
+    std::string_view("<turn|>"),
+    std::string_view("<|tool_response>"),
+    std::string_view("<\uff5cend\u2581of\u2581sentence\uff5c>"),
+    std::string_view("[e~["),
+};
+// Of code models that complete the middle of a file: what comes after these is not part of the file.
+constexpr std::array file_end_texts{
+    std::string_view("<|fim_pad|>"),   std::string_view("<fim-pad>"),    std::string_view("<fim_pad>"),
+    std::string_view("<PAD>"),         std::string_view("[PAD]"),        std::string_view("<|fim_repo|>"),
+    std::string_view("<|repo_name|>"), std::string_view("<fim-repo>"),   std::string_view("<REPO>"),
+    std::string_view("<reponame>"),    std::string_view("<|file_sep|>"),
+};
+
+// Whether a token of this text does not end a completion in this model, which has others for that.
+bool is_exempt(const Pipeline& pipeline, std::string_view text) {
+  if (text == "<|end|>")  // ends a message, not the turn, of harmony and Solar
+    return (pipeline.has("<|return|>") && pipeline.has("<|call|>")) ||
+           (pipeline.has("<|flush|>") && (pipeline.has("<|call|>") || pipeline.has("<|calls|>")));
+  return text == "</s>" && pipeline.has("<|tool_response>");  // plain text to Gemma 4
+}
+
+void add_end_token(Pipeline& pipeline, TokenId id) {
+  if (std::find(pipeline.end_tokens.begin(), pipeline.end_tokens.end(), id) == pipeline.end_tokens.end())
+    pipeline.end_tokens.push_back(id);
+}
+
+}  // namespace
+
+void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named) {
+  for (const std::string_view text : end_texts) {
+    const auto found = pipeline.ids.find(std::string(text));
+    if (found == pipeline.ids.end() || is_exempt(pipeline, text)) continue;
+    TokenType& type = pipeline.tokens[found->second].type;
+    if (text == "</s>" && !untyped && type == TokenType::normal) continue;  // an HTML tag, where the file types it so
+    type = TokenType::control;
+    add_end_token(pipeline, found->second);
+  }
+  for (const std::string_view text : file_end_texts)
+    if (const auto found = pipeline.ids.find(std::string(text)); found != pipeline.ids.end())
+      add_end_token(pipeline, found->second);
+  for (const std::optional<TokenId> id : named)
+    if (id && !is_exempt(pipeline, pipeline.tokens[*id].text)) add_end_token(pipeline, *id);
 }
 
 }  // namespace heddle::text

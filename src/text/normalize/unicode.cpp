@@ -1,6 +1,6 @@
-// utf8proc decomposes and composes; the order of combining marks is put right here, because utf8proc sorts them by
-// exchanging neighbours, which is quadratic on a long run of marks.
-#include "text/normalize/normalizers_unicode.h"
+// utf8proc decomposes and composes; combining marks are sorted here, because utf8proc sorts them by exchanging
+// neighbours, which is quadratic in a long run of marks.
+#include "text/normalize/unicode.h"
 
 #include <utf8proc.h>
 
@@ -69,11 +69,14 @@ std::string normal_form(std::string_view text, Form form) {
     size_t end = at;
     while (end < text.size() && static_cast<uint8_t>(text[end]) < 0x80) ++end;
     if (end == text.size()) return out.append(text.substr(at));  // ASCII is the same in every form
-    // A valid stretch as a whole: marks combine across everything but broken bytes. Of the ASCII characters before
-    // it, the last may take part.
-    if (end > at) out.append(text.substr(at, end - at - 1)), at = end - 1;
-    const size_t broken = find_invalid_utf8(text.substr(at));
-    const size_t valid = std::min(broken, text.size() - at);
+    // A valid range as a whole: marks combine across everything but invalid bytes, and with the last of the ASCII
+    // characters before it.
+    if (end > at) {
+      out.append(text.substr(at, end - at - 1));
+      at = end - 1;
+    }
+    const size_t invalid = find_invalid_utf8(text.substr(at));
+    const size_t valid = std::min(invalid, text.size() - at);
     append_form(out, text.substr(at, valid), form);
     at += valid;
     if (at == text.size()) break;

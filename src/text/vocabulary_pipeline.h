@@ -1,0 +1,34 @@
+// A Vocabulary (GGUF's terms) -> the Pipeline of its tokenizer, by model; and which tokens end a completion.
+#pragma once
+#include <initializer_list>
+
+#include "text/pipeline.h"
+#include "text/vocabulary.h"
+
+namespace heddle::text {
+
+// Defaults of a model, for what the file leaves out. An id counts only if its token is a control token.
+struct VocabularyDefaults {
+  std::optional<TokenId> bos, eos;
+  bool add_bos = false, add_eos = false;
+};
+
+// Everything but normalizers, splitters and model: tokens (the bytes of "<0x0A>" are that byte, those of others their
+// text), ids, added tokens, BOS, EOS and end tokens. Checks sizes and ids; errors name vocabulary.source.
+Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& defaults);
+
+Pipeline byte_level_pipeline(const Vocabulary& vocabulary);      // "gpt2": bpe/bpe_vocabulary.cpp
+Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary);  // "llama": bpe/bpe_vocabulary.cpp
+Pipeline unigram_pipeline(const Vocabulary& vocabulary);         // "t5": unigram.cpp
+Pipeline word_piece_pipeline(const Vocabulary& vocabulary);      // "bert": wordpiece.cpp
+
+// Fills pipeline.end_tokens from pipeline.tokens and pipeline.ids. Tokens known by their text become control tokens.
+// `untyped`: the file gives no token types.
+void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named);
+
+// The byte that "<0x0A>" names.
+std::optional<uint8_t> named_byte(std::string_view text);
+// The 256 tokens <0x00> to <0xFF>, or nothing when one is missing.
+std::vector<TokenId> byte_tokens(const Pipeline& pipeline);
+
+}  // namespace heddle::text
