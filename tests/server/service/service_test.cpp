@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "server/api/api_error.h"
-#include "server/http/origins.h"
 #include "tests/server/service/service_fixture.h"
 #include "tests/support/refused.h"
 #include "text/pipeline.h"
@@ -428,16 +427,6 @@ TEST(Service, RefusesOriginsThatCanBeRebound) {
   EXPECT_EQ(ask(locked, "https://a.example").status(), 401) << "a key is enough";
 }
 
-TEST(Service, KnowsWhichOriginsCanBeRebound) {
-  for (const char* origin : {"http://a.example", "https://a.example:8443", "http://127.0.0.1.evil.example",
-                             "http://localhost.evil.example", "http://1.2.3.4e"})
-    EXPECT_TRUE(can_be_rebound(origin)) << origin;
-  for (const char* origin :
-       {"http://127.0.0.1:8080", "http://192.168.1.5", "http://[::1]:8080", "http://localhost:3000",
-        "http://a.localhost", "https://gpubox", "null", "app://a.example", ""})
-    EXPECT_FALSE(can_be_rebound(origin)) << origin;
-}
-
 TEST(Service, RespondsToRequestsRefusedWhileTheyAreRead) {
   ServiceFixture fixture({.cors_origin = "*"});
   Recorded recorded;
@@ -458,14 +447,6 @@ TEST(Service, RefusesEncodedBodies) {
   const Recorded refused = fixture.complete(R"("prompt":"a")", {{"content-encoding", "gzip"}});
   expect_error(refused, 415, "invalid_request_error", "unsupported_media_type", nullptr, {"Content-Encoding", "gzip"});
   EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
-}
-
-TEST(Service, RecognizesOrigins) {
-  for (const char* text : {"https://a.example", "http://localhost:3000", "app://obsidian.md"})
-    EXPECT_TRUE(is_origin(text));
-  for (const char* text :
-       {"", "*", "a.example", "https://", "://a", "https://a.example/", "https://a b", "https://u@a"})
-    EXPECT_FALSE(is_origin(text)) << text;
 }
 
 TEST(Service, RefusesAQuery) {

@@ -13,8 +13,8 @@ using test::Recorded;
 using test::ServiceFixture;
 using test::text_of;
 
-struct ServiceText : testing::Test {
-  ServiceText() { fixture.serve(); }
+struct Generation : testing::Test {
+  Generation() { fixture.serve(); }
   ServiceFixture fixture;
 };
 
@@ -41,7 +41,7 @@ std::vector<std::string> pieces(const Recorded& answer, int index = 0) {
 }
 using Pieces = std::vector<std::string>;
 
-TEST_F(ServiceText, ChatsWhole) {
+TEST_F(Generation, ChatsWhole) {
   const Recorded recorded = fixture.chat("abc", R"("max_tokens":4)");
   EXPECT_EQ(recorded.status(), 200);
   EXPECT_EQ(recorded.response().type, "application/json");
@@ -55,20 +55,20 @@ TEST_F(ServiceText, ChatsWhole) {
   EXPECT_FALSE(answer.contains("trace"));
 }
 
-TEST_F(ServiceText, EndsAtAnEndToken) {
+TEST_F(Generation, EndsAtAnEndToken) {
   const Json answer = fixture.chat("x").json();
   EXPECT_EQ(content_of(answer), "yz{|}~\u00e9");
   EXPECT_EQ(finish_of(answer), "stop");
   EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the end token counts: it was generated";
 }
 
-TEST_F(ServiceText, IgnoresEndTokensWhereAsked) {
+TEST_F(Generation, IgnoresEndTokensWhereAsked) {
   const Json answer = fixture.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
   EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are not part of the text";
   EXPECT_EQ(finish_of(answer), "length");
 }
 
-TEST_F(ServiceText, FillsTheContextAndNoMore) {
+TEST_F(Generation, FillsTheContextAndNoMore) {
   const Json answer = fixture.complete(R"("prompt":")" + std::string(198, 'a') + R"(","max_tokens":1)").json();
   EXPECT_EQ(finish_of(answer), "length");
   ServiceFixture small({}, {}, 10);
@@ -79,7 +79,7 @@ TEST_F(ServiceText, FillsTheContextAndNoMore) {
   EXPECT_EQ(full.at("usage").at("total_tokens"), 10) << "prompt and completion together";
 }
 
-TEST_F(ServiceText, StopsAtAStringAcrossTokens) {
+TEST_F(Generation, StopsAtAStringAcrossTokens) {
   for (const bool stream : {false, true}) {
     const Recorded answer =
         fixture.complete(fmt::format(R"("prompt":"a","max_tokens":50,"stop":["efg","zz"],"stream":{})", stream));
@@ -93,19 +93,19 @@ TEST_F(ServiceText, StopsAtAStringAcrossTokens) {
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
-TEST_F(ServiceText, ShowsWhatOnlyBeganAStopString) {
+TEST_F(Generation, ShowsWhatOnlyBeganAStopString) {
   const Recorded answer = fixture.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
   EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes at the end";
 }
 
-TEST_F(ServiceText, StopsAtTokens) {
+TEST_F(Generation, StopsAtTokens) {
   const Json answer = fixture.complete(R"("prompt":"a","max_tokens":50,"stop_token_ids":[70])").json();
   EXPECT_EQ(text_of(answer), "bcd");
   EXPECT_EQ(finish_of(answer), "stop");
   EXPECT_EQ(answer.at("usage"), usage(2, 4));
 }
 
-TEST_F(ServiceText, StreamsAChat) {
+TEST_F(Generation, StreamsAChat) {
   const Recorded answer = fixture.chat("a", R"("max_tokens":2,"stream":true)");
   EXPECT_TRUE(answer.streamed());
   EXPECT_EQ(answer.status(), 200);
@@ -127,7 +127,7 @@ TEST_F(ServiceText, StreamsAChat) {
   EXPECT_EQ(chunks[3].at("choices")[0].at("finish_reason"), "length");
 }
 
-TEST_F(ServiceText, StreamsUsageWhereAsked) {
+TEST_F(Generation, StreamsUsageWhereAsked) {
   const std::vector<Json> chunks =
       fixture.complete(R"("prompt":"a","max_tokens":2,"stream":true,"stream_options":{"include_usage":true})").chunks();
   ASSERT_EQ(chunks.size(), 4);
@@ -136,11 +136,11 @@ TEST_F(ServiceText, StreamsUsageWhereAsked) {
   EXPECT_EQ(chunks[3].at("usage"), usage(2, 2));
 }
 
-TEST_F(ServiceText, StreamsWholeCharacters) {
+TEST_F(Generation, StreamsWholeCharacters) {
   EXPECT_EQ(pieces(fixture.chat("}", R"("stream":true)")), (Pieces{"~", "\u00e9", "[stop]"}));
 }
 
-TEST_F(ServiceText, GivesSeveralChoicesInOrder) {
+TEST_F(Generation, GivesSeveralChoicesInOrder) {
   const Json answer = fixture.complete(R"("prompt":["a",[70],"x"],"max_tokens":2,"n":2)").json();
   ASSERT_EQ(answer.at("choices").size(), 6);
   for (int i = 0; i < 6; ++i) {
@@ -150,7 +150,7 @@ TEST_F(ServiceText, GivesSeveralChoicesInOrder) {
   EXPECT_EQ(answer.at("usage"), usage(2 + 1 + 2, 12)) << "each prompt once";
 }
 
-TEST_F(ServiceText, StreamsSeveralChoices) {
+TEST_F(Generation, StreamsSeveralChoices) {
   const Recorded answer = fixture.chat("a", R"("max_tokens":2,"n":3,"stream":true)");
   const std::vector<Json> chunks = answer.chunks();
   for (int i = 0; i < 3; ++i) {
@@ -163,7 +163,7 @@ TEST_F(ServiceText, StreamsSeveralChoices) {
     EXPECT_EQ(pieces(batch, i), i < 2 ? (Pieces{"b", "c", "[length]"}) : (Pieces{"i", "j", "[length]"}));
 }
 
-TEST_F(ServiceText, ReturnsTheBestOfSeveral) {
+TEST_F(Generation, ReturnsTheBestOfSeveral) {
   // so that tokens other than 'b' are drawn, which are far less likely
   const std::string fields = R"("prompt":"a","max_tokens":1,"logit_bias":{"67":-48},"seed":7,"logprobs":0,)";
   const Json all = fixture.complete(fields + R"("n":40)").json();
@@ -183,7 +183,7 @@ TEST_F(ServiceText, ReturnsTheBestOfSeveral) {
   EXPECT_TRUE(quiet.at("choices")[0].at("logprobs").is_null()) << "they were not asked for";
 }
 
-TEST_F(ServiceText, ReportsLogProbabilities) {
+TEST_F(Generation, ReportsLogProbabilities) {
   const Json answer = fixture.chat("}", R"("logprobs":true,"top_logprobs":2)").json();
   const Json content = answer.at("choices")[0].at("logprobs").at("content");
   ASSERT_EQ(content.size(), 3) << "not the token that ended it";
@@ -205,7 +205,7 @@ TEST_F(ServiceText, ReportsLogProbabilities) {
   EXPECT_EQ(reported, "bcde") << "nothing of the stop string";
 }
 
-TEST_F(ServiceText, EchoesThePrompt) {
+TEST_F(Generation, EchoesThePrompt) {
   const Json answer = fixture.complete(R"("prompt":"ab","max_tokens":2,"echo":true,"logprobs":1)").json();
   EXPECT_EQ(text_of(answer), "abcd");
   const Json logprobs = answer.at("choices")[0].at("logprobs");
@@ -226,13 +226,13 @@ TEST_F(ServiceText, EchoesThePrompt) {
   EXPECT_EQ(pieces(stream), (Pieces{"ab", "c", "d", "[length]"}));
 }
 
-TEST_F(ServiceText, ScoresAPromptThatFillsTheContext) {
+TEST_F(Generation, ScoresAPromptThatFillsTheContext) {
   const std::string ids = Json(std::vector<int>(200, 66)).dump();
   const Json answer = fixture.complete(R"("prompt":)" + ids + R"(,"max_tokens":0,"echo":true,"logprobs":0)").json();
   EXPECT_EQ(answer.at("choices")[0].at("logprobs").at("tokens").size(), 200);
 }
 
-TEST_F(ServiceText, ShowsWhatWasCached) {
+TEST_F(Generation, ShowsWhatWasCached) {
   const std::string prompt = R"("prompt":")" + std::string(100, 'k') + R"(","max_tokens":1)";
   EXPECT_EQ(fixture.complete(prompt).json().at("usage"), usage(101, 1));
   const Json again = fixture.complete(prompt).json().at("usage");
@@ -244,7 +244,7 @@ TEST_F(ServiceText, ShowsWhatWasCached) {
   EXPECT_EQ(fixture.complete(prompt + R"(,"cache_prompt":false)").json().at("usage"), usage(101, 1));
 }
 
-TEST_F(ServiceText, RefusesWhatDoesNotFit) {
+TEST_F(Generation, RefusesWhatDoesNotFit) {
   const auto refused = [&](const Recorded& answer, const std::string& param,
                            std::initializer_list<std::string_view> parts) {
     EXPECT_EQ(answer.status(), 400);
@@ -262,14 +262,14 @@ TEST_F(ServiceText, RefusesWhatDoesNotFit) {
   EXPECT_EQ(fixture.service->in_progress(), 0);
 }
 
-TEST_F(ServiceText, RefusesAnEmptyPrompt) {
+TEST_F(Generation, RefusesAnEmptyPrompt) {
   fixture.serve("");
   const Recorded tokens = fixture.complete(R"("prompt":[[]])");
   EXPECT_EQ(tokens.status(), 400);
   EXPECT_EQ(text_of(fixture.complete(R"("prompt":"","max_tokens":2)").json()), " !") << "there is a BOS token";
 }
 
-TEST_F(ServiceText, RefusesTooManyCompletions) {
+TEST_F(Generation, RefusesTooManyCompletions) {
   std::string prompts = "[1]";
   for (int i = 1; i < 33; ++i) prompts += ",[1]";
   const Recorded answer = fixture.complete(R"("max_tokens":1,"n":128,"prompt":[)" + prompts + "]");
@@ -278,14 +278,14 @@ TEST_F(ServiceText, RefusesTooManyCompletions) {
   test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"4096", "33", "128"});
 }
 
-TEST_F(ServiceText, RefusesWhatTheTemplateRefuses) {
+TEST_F(Generation, RefusesWhatTheTemplateRefuses) {
   const Recorded answer = fixture.chat("refuse");
   EXPECT_EQ(answer.status(), 400);
   test::expect_says(answer.json().at("error").at("message").get<std::string>(), {"refuses", "not that word"});
   EXPECT_EQ(answer.json().at("error").at("param"), "messages");
 }
 
-TEST_F(ServiceText, RefusesFieldsByName) {
+TEST_F(Generation, RefusesFieldsByName) {
   const Recorded answer = fixture.chat("a", R"("temperatur":1)");
   EXPECT_EQ(answer.status(), 400);
   EXPECT_EQ(answer.json().at("error").at("param"), "temperatur");
@@ -294,191 +294,10 @@ TEST_F(ServiceText, RefusesFieldsByName) {
 }
 
 // A batch that was begun is completed, however many other requests come meanwhile.
-TEST(ServiceBusy, CompletesABatchThatItBegan) {
-  ServiceFixture fixture({}, {.max_waiting = 1});
-  fixture.serve();
-  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
-  std::atomic<bool> over = false;
-  std::vector<std::thread> others;
-  for (int i = 0; i < 4; ++i)
-    others.emplace_back([&] {
-      while (!over) {
-        const Recorded one = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
-        EXPECT_TRUE(one.wait_for_end());
-      }
-    });
-  std::string prompts = "\"1\"";
-  for (int i = 0; i < 40; ++i) prompts += ",\"1\"";
-  int taken = 0;
-  for (int i = 0; i < 200 && taken < 3; ++i) {
-    const Recorded batch = fixture.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
-    ASSERT_TRUE(batch.wait_for_end());
-    if (batch.status() == 429) {  // at once, and nothing was generated
-      EXPECT_EQ(batch.json().at("error").at("code"), "rate_limit_exceeded");
-      continue;
-    }
-    ASSERT_EQ(batch.status(), 200) << batch.response().body;
-    EXPECT_EQ(batch.json().at("choices").size(), 41);
-    ++taken;
-  }
-  over = true;
-  for (std::thread& other : others) other.join();
-  EXPECT_GT(taken, 0);
-  EXPECT_TRUE(fixture.wait_until_in_progress(0));
-  for (const Json& line : fixture.log()) {
-    if (line.at("status") == 200) continue;
-    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was generated in vain";
-  }
-}
 
 // A completion that met its stop string has ended by a stop, for the engine too.
-TEST(ServiceStops, AreNotCountedAsCancelled) {
-  ServiceFixture fixture;
-  fixture.serve();
-  // slow enough for the engine to be told before max_tokens is reached
-  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
-  const Recorded answer = fixture.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
-  ASSERT_EQ(answer.status(), 200) << answer.response().body;
-  const Json json = answer.json();
-  for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
-  const auto count = [&](engine::FinishReason ending) { return fixture.thread->metrics().finished[size_t(ending)]; };
-  for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the response
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(count(engine::FinishReason::stop), 3);
-  EXPECT_EQ(count(engine::FinishReason::cancelled), 0);
-}
 
-TEST(ServiceBusy, SaysWhenToRetry) {
-  ServiceFixture fixture({}, {.max_waiting = 2});
-  fixture.serve();
-  fixture.hold_steps();
-  std::vector<Recorded> held;
-  Recorded refused;
-  for (int i = 0; i < 50; ++i) {
-    Recorded answer = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1,"stream":true})");
-    if (answer.ended()) {
-      refused = answer;
-      break;
-    }
-    held.push_back(std::move(answer));
-  }
-  EXPECT_EQ(refused.status(), 429);
-  EXPECT_EQ(refused.json().at("error").at("code"), "rate_limit_exceeded");
-  EXPECT_EQ(refused.header("Retry-After"), "1");
-  // all of a batch or nothing
-  const Recorded batch = fixture.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
-  EXPECT_EQ(batch.status(), 429);
-  fixture.release_steps();
-  for (const Recorded& answer : held) {
-    EXPECT_TRUE(answer.wait_for_end());
-    EXPECT_EQ(answer.status(), 200);
-  }
-  EXPECT_TRUE(fixture.wait_until_in_progress(0));
-}
-
-TEST(ServiceFaults, HaveTheirStatusBeforeTheFirstToken) {
-  for (const char* stream : {"true", "false"}) {
-    ServiceFixture fixture;
-    fixture.serve();
-    fixture.backend.each_batch = [] { throw Error("the device fell over"); };
-    const Recorded answer = fixture.chat("a", fmt::format(R"("stream":{})", stream));
-    EXPECT_EQ(answer.status(), 500);
-    const Json error = answer.json().at("error");
-    EXPECT_EQ(error.at("type"), "server_error");
-    test::expect_says(error.at("message").get<std::string>(), {"the device fell over"});
-    EXPECT_EQ(fixture.last_log().at("status"), 500);
-    test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
-  }
-}
-
-TEST(ServiceFaults, AreReportedByHealthIfTheyStay) {
-  struct Broken : test::CountingBackend {
-    void begin(const model::Batch&) override { throw Error("the device is gone"); }
-    bool usable() const override { return false; }
-  };
-  const model::Model model = test::counting_model();
-  const text::Tokenizer tokenizer = test::counting_tokenizer();
-  Broken backend;
-  engine::Engine engine(model, backend, {.rows = 64, .kv_blocks = 16});
-  engine::EngineThread thread(engine);
-  Service service({});
-  service.serve({.name = "m", .tokenizer = tokenizer, .context = 100, .vocabulary = 100, .engine = thread});
-  const auto ask = [&](const char* method, const char* path, const char* body) {
-    Recorded recorded;
-    service.handle({.method = method, .path = path, .body = body}, recorded.responder());
-    EXPECT_TRUE(recorded.wait_for_end());
-    return recorded;
-  };
-  for (int i = 0; i < 2; ++i) {  // while it breaks, and when it is known to be broken
-    const Recorded answer = ask("POST", "/v1/completions", R"({"prompt":"a"})");
-    EXPECT_EQ(answer.status(), 500);
-    test::expect_says(answer.response().body, {"server_error"});
-    test::expect_says(answer.response().body, {"the device is gone"});
-  }
-  for (int i = 0; i < 1000 && thread.stopped().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const Recorded ready = ask("GET", "/health/ready", "");
-  EXPECT_EQ(ready.status(), 503);
-  test::expect_says(ready.response().body, {"failed", "the device is gone"});
-  EXPECT_EQ(ask("GET", "/health/live", "").status(), 200);
-}
-
-TEST(ServiceFaults, EndAStreamWithAnError) {
-  ServiceFixture fixture;
-  fixture.serve();
-  int batches = 0;
-  fixture.backend.each_batch = [&] {
-    if (++batches == 3) throw Error("the device fell over");
-  };
-  const Recorded answer = fixture.chat("a", R"("stream":true,"max_tokens":9)");
-  EXPECT_EQ(answer.status(), 200);
-  EXPECT_TRUE(answer.ended());
-  const std::vector<std::string> events = answer.events();
-  ASSERT_EQ(events.size(), 4) << "a role, two tokens, and the error instead of [DONE]";
-  test::expect_says(parse_json(events[3], "the error").at("error").at("message").get<std::string>(),
-                    {"the device fell over"});
-  EXPECT_EQ(fixture.last_log().at("status"), 200);
-  test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
-  EXPECT_EQ(fixture.last_log().at("completion_tokens"), 2) << "they were generated";
-  EXPECT_GT(fixture.last_log().at("prompt_tokens"), 0);
-}
-
-TEST(ServiceClients, ThatDisconnectCancelTheirWork) {
-  ServiceFixture fixture;
-  fixture.serve();
-  fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
-  const std::string endless = R"(,"max_tokens":150,"ignore_eos":true)";
-  Recorded stream = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","stream":true)" + endless + "}");
-  Recorded batch = fixture.begin("POST", "/v1/completions", R"({"prompt":["a","b"],"n":3)" + endless + "}");
-  ASSERT_TRUE(stream.wait_for_parts(3));
-  stream.disconnect();
-  batch.disconnect();
-  EXPECT_TRUE(fixture.wait_until_in_progress(0));
-  for (int i = 0; i < 1000 && fixture.thread->metrics().running > 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const engine::Metrics metrics = fixture.thread->metrics();
-  EXPECT_EQ(metrics.running, 0);
-  EXPECT_EQ(metrics.finished[size_t(engine::FinishReason::cancelled)], 7);
-  for (const Json& line : fixture.log()) {
-    EXPECT_EQ(line.at("status"), 499);
-    EXPECT_LT(line.at("completion_tokens"), 6 * 150);
-    EXPECT_TRUE(!line.contains("finish_reasons") || line.at("finish_reasons").empty())
-        << "it did not finish";
-  }
-  EXPECT_EQ(fixture.log().size(), 2);
-}
-
-TEST(ServiceClients, ThatDisconnectBeforeTheyAreReadAreLogged) {
-  ServiceFixture fixture;
-  fixture.serve();
-  Recorded early;
-  early.disconnect();
-  fixture.service->handle({.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"a","max_tokens":150})"},
-                          early.responder());
-  EXPECT_TRUE(fixture.wait_until_in_progress(0));
-  EXPECT_EQ(fixture.last_log().at("status"), 499);
-}
-
-TEST_F(ServiceText, FindsTheTokensOfDryBreakers) {
+TEST_F(Generation, FindsTheTokensOfDryBreakers) {
   const auto next = [&](const std::string& breakers) {
     return text_of(fixture
                        .complete(R"("prompt":"abcabcab","max_tokens":1,"temperature":0,"dry_multiplier":100,)"
@@ -491,7 +310,7 @@ TEST_F(ServiceText, FindsTheTokensOfDryBreakers) {
   EXPECT_EQ(next(R"(["b","~"])"), "c") << "a token with ~ is beyond the model's vocabulary";
 }
 
-TEST_F(ServiceText, StopsSomeCompletionsAndNotOthers) {
+TEST_F(Generation, StopsSomeCompletionsAndNotOthers) {
   // the first tokens differ, then each completion counts
   const std::string fields = R"("prompt":"a","max_tokens":20,"n":8,"logit_bias":{"67":-50},"seed":3,"ignore_eos":true)";
   const Json all = fixture.complete(fields).json();
@@ -508,7 +327,7 @@ TEST_F(ServiceText, StopsSomeCompletionsAndNotOthers) {
   EXPECT_LT(stopped, 8);
 }
 
-TEST_F(ServiceText, TracesWhereTheTimeWent) {
+TEST_F(Generation, TracesWhereTheTimeWent) {
   const Json whole = fixture.chat("ab", R"("max_tokens":3,"n":2)", {{"x-trace-level", "request"}}).json();
   const Json trace = whole.at("trace");
   for (const char* name : {"total_ms", "waiting_ms", "parse_ms", "template_ms", "tokenize_ms"})
