@@ -1,4 +1,4 @@
-// How long a chat takes from template and messages to text.
+// The time of a chat template: parsing it, and rendering conversations.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -9,7 +9,7 @@ namespace {
 using heddle::text::ChatTemplate;
 using heddle::text::TemplateInput;
 
-// As templates of the Llama 3 kind go: a system message, dates, tools, a loop with branches.
+// In the manner of Llama 3: a system message, dates, tools, a loop with branches.
 constexpr const char* source = R"({{- bos_token }}
 {%- if not date_string is defined %}{%- set date_string = strftime_now("%d %b %Y") %}{%- endif %}
 {%- if messages[0]['role'] == 'system' %}

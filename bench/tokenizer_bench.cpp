@@ -1,4 +1,4 @@
-// Text to tokens, one thread: English per vocabulary, and text made to be slow. Vocabularies and text are the reference
+// Encoding on one thread: English with each vocabulary, and text chosen to be slow. Vocabularies and text are reference
 // data beside the checkout ($HEDDLE_SHARED_DATA).
 #include <benchmark/benchmark.h>
 

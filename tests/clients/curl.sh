@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # curl against a running server: curl.sh http://127.0.0.1:8080 KEY
-# The server must be one of `heddle serve --api-key KEY` with weft, the model that comes along.
+# The server must be one of `heddle serve --api-key KEY` with weft, the built-in model.
 set -uo pipefail
 url=$1 key=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0 checks=0
 
-# ask NAME CURL-OPTIONS...: one request. Then: status, head (the last answer's header, in lower case), body.
+# ask NAME CURL-OPTIONS...: one request. Then: status, head (the header of the last response, in lower case), body.
 ask() {
   name=$1
   shift
@@ -38,7 +38,7 @@ ask 'ready, without a key' "$url/health/ready"
 is status "$status" 200
 has body "$body" '"status":"ok"'
 
-name='an answer'
+name='a response'
 post /v1/chat/completions --data "{$chat}"
 is status "$status" 200
 has head "$head" '^content-type: application/json'
@@ -97,7 +97,7 @@ has body "$body" '"param":"top_p","code":"decimal_above_max_value"'
 name='a form'
 ask "$name" "${auth[@]}" --data "{$chat}" "$url/v1/chat/completions"
 is status "$status" 415
-name='an answer to a text that is no JSON but UTF-8'
+name='text beyond ASCII'
 post /v1/completions --data '{"prompt":"Once \u00e9\ud83d\ude00","max_tokens":1,"echo":true}'
 is status "$status" 200
 has body "$body" "\"text\":\"Once $(printf '\303\251\360\237\230\200')"
@@ -110,7 +110,7 @@ has body "$body" '"error"'
 ask 'DELETE' "${auth[@]}" --request DELETE "$url/v1/models"
 is status "$status" 405
 has head "$head" '^allow: .*get'
-ask 'a method nobody knows' "${auth[@]}" --request BREW "$url/v1/models"
+ask 'an unknown method' "${auth[@]}" --request BREW "$url/v1/models"
 has status "$status" '^(400|405|501)$'
 ask 'OPTIONS, without CORS' --request OPTIONS --header 'Origin: http://x.org' "$url/v1/models"
 lacks head "$head" '^access-control'
@@ -120,7 +120,7 @@ is status "$status" 404
 has body "$body" '"code":"unknown_url"'
 ask 'up and out' "${auth[@]}" --path-as-is "$url/../../etc/passwd"
 is status "$status" 404
-ask 'a question' "${auth[@]}" "$url/v1/models?x=1"
+ask 'a query' "${auth[@]}" "$url/v1/models?x=1"
 is status "$status" 400
 has body "$body" '"param":"x"'
 
@@ -167,7 +167,7 @@ ask "$name" "${auth[@]}" "$url/metrics"
 is status "$status" 200
 has head "$head" '^content-type: text/plain'
 has body "$body" '^heddle_requests_running'
-name='what is in force'
+name='the effective config'
 ask "$name" "${auth[@]}" "$url/v1/effective-config"
 is status "$status" 200
 has body "$body" '^\{.*\}$'
@@ -177,7 +177,7 @@ has body "$body" '"trace":\{'
 post /v1/chat/completions --data "{$chat}"
 lacks body "$body" '"trace"'
 
-name='words'
+name='tokenizer'
 post /tokenize --data '{"content":"Once upon a time"}'
 tokens=$(sed 's/.*"tokens":\(\[[^]]*\]\).*/\1/' <<<"$body")
 post /detokenize --data "{\"tokens\":$tokens}"

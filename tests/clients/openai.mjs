@@ -1,5 +1,5 @@
 // OpenAI's own client for JavaScript against a running server: node openai.mjs http://127.0.0.1:8080 KEY
-// The server must be one of `heddle serve --api-key KEY --max-queue 8 --kv-tokens 1024` with weft, the model that comes along.
+// The server must be one of `heddle serve --api-key KEY --max-queue 8 --kv-tokens 1024` with weft, the built-in model.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI from 'openai';
@@ -8,7 +8,7 @@ const [url, apiKey] = process.argv.slice(2);
 const client = new OpenAI({ apiKey, baseURL: `${url}/v1`, maxRetries: 0, timeout: 120_000 });
 const model = (await client.models.list()).data[0].id;
 
-// What OpenAI's client has no words for.
+// For paths that OpenAI's client does not have.
 async function post(path, body) {
   const response = await fetch(url + path, {
     method: 'POST',
@@ -73,7 +73,7 @@ test('a chat', async () => {
   assert.notEqual(again.id, answer.id);
 });
 
-test('a prompt that was computed before', async () => {
+test('the prefix cache', async () => {
   const long = { ...story, prompt: 'There was a boat on the sea. '.repeat(12) };
   const cached = async (more) => {
     const { choices, usage } = await client.completions.create({ ...long, ...more });
@@ -86,11 +86,11 @@ test('a prompt that was computed before', async () => {
   assert.deepEqual(await cached({ cache_prompt: false }), [text, 0, all]);
 });
 
-test('a chat that ends by itself', async () => {
+test('an end token', async () => {
   const answer = await client.chat.completions.create({ ...greedy, max_completion_tokens: 400 });
   assert.equal(answer.choices[0].finish_reason, 'stop');
   assert(answer.usage.completion_tokens < 400);
-  assert(!answer.choices[0].message.content.includes('<|'), 'the end is not part of the answer');
+  assert(!answer.choices[0].message.content.includes('<|'), 'the end token is not part of the reply');
   const more = await client.chat.completions.create({
     ...greedy,
     max_completion_tokens: answer.usage.completion_tokens + 8,
@@ -99,7 +99,7 @@ test('a chat that ends by itself', async () => {
   assert.equal(more.choices[0].finish_reason, 'length');
 });
 
-test('a chat in pieces', async () => {
+test('a streamed chat', async () => {
   const whole = await client.chat.completions.create(greedy);
   const stream = await client.chat.completions.create({
     ...greedy,
@@ -116,7 +116,7 @@ test('a chat in pieces', async () => {
   assert.equal(last.usage.completion_tokens, 24);
   assert.equal(last.usage.prompt_tokens, whole.usage.prompt_tokens);
   for (const chunk of chunks) assert.equal(chunk.usage, null);
-  assert(chunks.length > 10, 'an answer of 24 tokens comes in pieces');
+  assert(chunks.length > 10, 'a reply of 24 tokens comes in many chunks');
   const text = chunks.map((chunk) => chunk.choices[0].delta.content ?? '').join('');
   assert.equal(text, whole.choices[0].message.content);
   assert.deepEqual(
@@ -125,7 +125,7 @@ test('a chat in pieces', async () => {
   );
 });
 
-test('a chat in pieces, put together by the client', async () => {
+test('a streamed chat, put together by the client', async () => {
   const whole = await client.chat.completions.create({ ...greedy, logprobs: true, top_logprobs: 2 });
   const runner = client.chat.completions.stream({ ...greedy, logprobs: true, top_logprobs: 2 });
   const put = await runner.finalChatCompletion();
@@ -133,7 +133,7 @@ test('a chat in pieces, put together by the client', async () => {
   assert.deepEqual(put.choices[0].logprobs.content, whole.choices[0].logprobs.content);
 });
 
-test('stop texts', async () => {
+test('stop strings', async () => {
   const whole = (await client.chat.completions.create(greedy)).choices[0].message.content;
   const stop = whole.slice(15, 18);
   const before = whole.slice(0, whole.indexOf(stop));
@@ -155,7 +155,7 @@ test('stop texts', async () => {
   }
 });
 
-test('several answers, and seeds', async () => {
+test('several completions, and seeds', async () => {
   const drawn = { ...greedy, temperature: 1, seed: 7 };
   const three = await client.chat.completions.create({ ...drawn, n: 3 });
   assert.deepEqual(three.choices.map((choice) => choice.index), [0, 1, 2]);
@@ -226,7 +226,7 @@ test('log-probabilities of a prompt', async () => {
   const { logprobs } = made.choices[0];
   assert.equal(logprobs.tokens.join(''), made.choices[0].text);
   assert.equal(logprobs.tokens.length, 12);
-  // the answer as a part of the prompt, as harnesses do it
+  // the completion as part of the prompt, as evaluation harnesses do it
   const text = story.prompt + made.choices[0].text;
   const read = await client.completions.create({ ...story, prompt: text, echo: true, max_tokens: 0, logprobs: 2 });
   const [choice] = read.choices;
@@ -291,7 +291,7 @@ const refused = (request, kind, fields) =>
     return true;
   });
 
-test('requests that are wrong', async () => {
+test('bad requests', async () => {
   const bad = (fields, param, code) =>
     refused(client.chat.completions.create({ ...greedy, ...fields }), OpenAI.BadRequestError, {
       status: 400,
@@ -313,7 +313,7 @@ test('requests that are wrong', async () => {
   await bad({ messages: long }, 'messages', 'context_length_exceeded');
 });
 
-test('what is not there', async () => {
+test('unknown models and paths', async () => {
   await refused(client.chat.completions.create({ ...greedy, model: 'gpt-4o' }), OpenAI.NotFoundError, {
     status: 404,
     code: 'model_not_found',
@@ -332,7 +332,7 @@ test('keys', async () => {
   await refused(stranger.models.list(), OpenAI.AuthenticationError, { status: 401 });
 });
 
-test('a client that goes away in mid-stream', async () => {
+test('a client that disconnects halfway', async () => {
   const long = { ...greedy, max_completion_tokens: 400, ignore_eos: true, stream: true };
   for (const way of ['abort', 'break']) {
     const stream = await client.chat.completions.create(long);
@@ -348,7 +348,7 @@ test('a client that goes away in mid-stream', async () => {
   }
 });
 
-test('many at a time', async () => {
+test('many requests at once', async () => {
   const alone = (await client.chat.completions.create(greedy)).choices[0].message.content;
   const answers = await Promise.allSettled(
     range(200).map(async () => {
@@ -368,7 +368,7 @@ test('many at a time', async () => {
     assert.equal(error.status, 429);
     assert(Number(error.headers.get('retry-after')) >= 1);
   }
-  // one that tries again gets its answer
+  // a client that retries succeeds
   const patient = client.withOptions({ maxRetries: 5 });
   assert.equal((await patient.chat.completions.create(greedy)).choices[0].message.content, alone);
 });

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the server on a free port, runs a client against it, and ends the server as an administrator does: with SIGTERM,
-# after which it must finish the answer under way and end well.
-#   with_server.sh PROGRAM FOLDER openai|curl      FOLDER: for what the clients need and what the server says
+# after which it must finish the response in progress and exit with status 0.
+#   with_server.sh PROGRAM FOLDER openai|curl      FOLDER: for the clients' packages and the server's log
 # Exit status 77: something that a client needs is missing.
 set -uo pipefail
 program=$(readlink -f "$1") folder=$2 client=$3
@@ -38,7 +38,7 @@ for _ in $(seq 600); do
   kill -0 "$server" 2>/dev/null || { cat "$log"; echo 'the server ended'; exit 1; }
   sleep 0.1
 done
-[ "$url" ] || { cat "$log"; echo 'the server says no address'; exit 1; }
+[ "$url" ] || { cat "$log"; echo 'the server printed no address'; exit 1; }
 
 failed=0
 "${run[@]}" "$url" "$key" || failed=1
@@ -53,7 +53,7 @@ status=$?
 trap - EXIT
 wait "$last"
 if ! grep -q '^data: \[DONE\]' "last-$client"; then
-  echo "an answer was under way at SIGTERM, and its end is missing: $(tail -n 2 "last-$client")"
+  echo "a response was in progress at SIGTERM, and its end is missing: $(tail -n 2 "last-$client")"
   failed=1
 fi
 if [ $status -ne 0 ]; then

@@ -32,7 +32,7 @@ TEST(AddedTokens, TheLeftmostAndTheLongest) {
 TEST(AddedTokens, SpecialOnesOnlyWhereTheyMayBeNamed) {
   const AddedTokens added({{.text = "<a>", .id = 1}, {.text = "<a>!", .id = 2, .special = true}});
   EXPECT_EQ(split_added(added, "<a>!", true), (Strings{"#2"}));
-  EXPECT_EQ(split_added(added, "<a>!", false), (Strings{"#1", "!"})) << "the shorter one is no special token";
+  EXPECT_EQ(split_added(added, "<a>!", false), (Strings{"#1", "!"})) << "the shorter one is not special";
 }
 
 TEST(AddedTokens, WhiteSpaceBesideThem) {

@@ -146,7 +146,7 @@ class CompletionTexts : public testing::Test {
   using End = CompletionText::End;
   void begin(std::vector<std::string> stop_strings) { text_.emplace(tokenizer_, end_tokens_, std::move(stop_strings)); }
   static TokenId id(char c) { return TokenId(c - 31); }
-  // Each text that comes, with a digit in front that says how many tokens are shown with it: "1a|0|2bc|".
+  // The returned texts, each after the number of tokens that are shown with it: "1a|0|2bc|".
   std::string push(std::vector<TokenId> ids) {
     std::string out;
     for (const TokenId one : ids) out += counted(text_->push(one));

@@ -1,4 +1,4 @@
-// Real vocabularies, with texts and ids made by others.
+// Real vocabularies, with texts and ids from other tokenizers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -52,7 +52,7 @@ inline text::Vocabulary byte_level_vocabulary() {
 }
 
 // 0 "<unk>", 1 "<s>", 2 "</s>", bytes from 3, then 259 "_", 260 "a", 261 "b", 262 "c", 263 "ab", 264 "bc", 265 "_a",
-// 266 "_ab", 267 "__", 268 "xy" (x and y are no tokens), where "_" is U+2581.
+// 266 "_ab", 267 "__", 268 "xy" (x and y are not tokens), where "_" is U+2581.
 inline text::Vocabulary sentence_piece_vocabulary() {
   text::Vocabulary out;
   out.source = "small.gguf";

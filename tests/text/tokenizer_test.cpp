@@ -21,7 +21,7 @@ TEST(ByteLevel, SpellsEveryByte) {
   EXPECT_EQ(byte_level_spelling(" a\n\xad"), "\u0120a\u010a\u0143");
   EXPECT_EQ(byte_level_bytes("\u0120the"), " the");
   EXPECT_EQ(byte_level_bytes("\u4e2d"), std::nullopt);
-  EXPECT_EQ(byte_level_bytes(" a"), std::nullopt) << "a space is not spelt so";
+  EXPECT_EQ(byte_level_bytes(" a"), std::nullopt) << "a space has another spelling";
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string text(1, char(byte));
     EXPECT_EQ(byte_level_bytes(byte_level_spelling(text)), text);
@@ -81,7 +81,7 @@ TEST(Tokenizer, SentencePiece) {
   const auto encode = [&](std::string_view text) { return tokenizer.encode(text, {.add_special = false}); };
   EXPECT_EQ(tokenizer.encode("ab"), (Ids{1, 266})) << "BOS, and a space before the text";
   EXPECT_EQ(encode("abc"), (Ids{265, 264})) << "bc has the best score";
-  EXPECT_EQ(encode("xy"), (Ids{259, 268})) << "characters that are no tokens can be joined to one";
+  EXPECT_EQ(encode("xy"), (Ids{259, 268})) << "characters without a token can be joined to one";
   EXPECT_EQ(encode("x"), (Ids{259, 3 + 'x'})) << "or are bytes";
   EXPECT_EQ(encode("\u00e4\xff"), (Ids{259, 3 + 0xc3, 3 + 0xa4, 3 + 0xff}));
   EXPECT_EQ(encode("   a"), (Ids{267, 259, 265})) << "the leftmost of equal pairs";
@@ -140,7 +140,7 @@ TEST(Tokenizer, Ends) {
   vocabulary.eot = 267;
   const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary);
   EXPECT_EQ(tokenizer.end_tokens(), (Ids{266, end, 267}));
-  EXPECT_TRUE(tokenizer.is_special(end)) << "a control token whatever the file says";
+  EXPECT_TRUE(tokenizer.is_special(end)) << "a control token whatever its type in the file";
   test::add_token(vocabulary, "<|return|>", TokenType::control);
   test::add_token(vocabulary, "<|call|>", TokenType::control);
   EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).end_tokens(), (Ids{266, 269, 270, 267}))

@@ -59,7 +59,7 @@ TEST(Unigram, Bytes) {
   std::vector<UnigramToken> tokens = letters;
   std::vector<TokenId> bytes;
   for (unsigned byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<TokenId>(tokens.size() + byte));
-  const auto model = make_unigram(tokens, {.unknown = TokenId(0), .byte_tokens = bytes, .spelt = true});
+  const auto model = make_unigram(tokens, {.unknown = TokenId(0), .byte_tokens = bytes, .fuse_unknown = true});
   EXPECT_EQ(unigram_ids(*model, "a\u00e9"), (Ids{1, bytes[0xc3], bytes[0xa9]}));
   EXPECT_EQ(unigram_ids(*model, "\xff"), Ids{bytes[0xff]});
 }
@@ -67,7 +67,7 @@ TEST(Unigram, Bytes) {
 // Hugging Face's tokenizers looks up a run of unknown characters as a whole.
 TEST(Unigram, AnUnknownRunMayBeAToken) {
   const std::vector<UnigramToken> tokens{{"<unk>", 0}, {"xy", -100}};
-  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = TokenId(0), .spelt = true}), "xy"), Ids{1});
+  EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = TokenId(0), .fuse_unknown = true}), "xy"), Ids{1});
   EXPECT_EQ(unigram_ids(*make_unigram(tokens, {.unknown = TokenId(0)}), "xy"), Ids{0});
 }
 

@@ -51,7 +51,7 @@ class Outbox {
   // client that has closed its socket answers with a reset, one that has only ended its input does not. Nothing for
   // HTTP/1.0, which has neither.
   void probe();
-  void disconnect();  // the client has gone; the connection is not woken any more
+  void disconnect();  // the client has disconnected; the connection is not woken any more
 
  private:
   enum class Phase { fresh, streaming, complete };
@@ -63,7 +63,7 @@ class Outbox {
   void abort();
 
   std::mutex mutex_;
-  Wakeable* connection_;  // null: the client has gone
+  Wakeable* connection_;  // null: the client has disconnected
   RequestReader::Framing framing_;
   const size_t max_unsent_;
   Phase phase_ = Phase::fresh;

@@ -25,7 +25,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
 
  protected:
   // Called one after the other, never before submit() returns and never after an error.
-  virtual void on_event(size_t request, const engine::Event& event) = 0;  // a token, or an end that is no failure
+  virtual void on_event(size_t request, const engine::Event& event) = 0;  // a token, or an end other than a failure
   virtual void on_end() = 0;                                              // after the last event: respond
   virtual void on_error(const ApiError& error) = 0;                       // respond so
   virtual void summarize(LogEntry& entry) const = 0;                      // before the response, whichever it is

@@ -48,7 +48,7 @@ class Exchange {
   void on_cancel(std::function<void()> callback);
   void cancel(Cancelled why);
   Cancelled cancelled() const;
-  void end_cancelled();  // the work for a client that has gone has ended
+  void end_cancelled();  // the work for a disconnected client has ended
 
  private:
   Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::shared_ptr<Responder> responder,

@@ -196,7 +196,7 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
   if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
 }
 
-// Of completions that were begun, whether or not they came to their end.
+// Of completions that have begun, whether or not they finished.
 Usage GenerationJob::usage() const {
   Usage usage{.cached = cached_tokens_};
   for (const Completion& completion : completions_) usage.completion += completion.text.tokens();

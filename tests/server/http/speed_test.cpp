@@ -77,14 +77,14 @@ TEST_F(HttpSpeedTest, SlowRequestsPerSecond) {
 TEST_F(HttpSpeedTest, SlowChunksPerSecond) {
   open();
   constexpr size_t streams = 256, rounds = 1500;
-  const std::string piece = "data: " + std::string(180, 'x') + "\n\n";
-  const size_t framed = piece.size() + 6;  // "bc\r\n" and "\r\n"
+  const std::string chunk = "data: " + std::string(180, 'x') + "\n\n";
+  const size_t framed = chunk.size() + 6;  // "bc\r\n" and "\r\n"
   Crowd crowd(server_->port(), streams);
-  std::vector<std::shared_ptr<Responder>> answers;
+  std::vector<std::shared_ptr<Responder>> responders;
   for (size_t i = 0; i < streams; ++i) {
     crowd.send(i, get("/hold"));
-    answers.push_back(held());
-    answers.back()->start({.type = "text/event-stream"});
+    responders.push_back(held());
+    responders.back()->start({.type = "text/event-stream"});
   }
   for (size_t i = 0; i < streams;)
     ASSERT_NO_FATAL_FAILURE(crowd.wait([&](size_t, std::string_view text) {
@@ -95,7 +95,7 @@ TEST_F(HttpSpeedTest, SlowChunksPerSecond) {
   std::thread writer([&] {
     for (size_t round = 0; round < rounds; ++round) {
       while (came + 4 * streams < round * streams) std::this_thread::yield();
-      for (const auto& answer : answers) answer->write(piece);
+      for (const auto& responder : responders) responder->write(chunk);
     }
   });
   size_t bytes = 0;

@@ -231,8 +231,8 @@ TEST(Service, NamesEveryRequest) {
   const std::string longest(128, 'x');
   EXPECT_EQ(fixture.get("/health/live", {{"x-request-id", longest}}).header("X-Request-Id"), longest);
   for (const std::string& bad : {std::string(), longest + "x", std::string("a\x7f"), std::string("\u00e9")}) {
-    const std::string made = fixture.get("/health/live", {{"x-request-id", bad}}).header("X-Request-Id");
-    EXPECT_TRUE(made.starts_with("req-")) << made;
+    const std::string id = fixture.get("/health/live", {{"x-request-id", bad}}).header("X-Request-Id");
+    EXPECT_TRUE(id.starts_with("req-")) << id;
   }
   EXPECT_NE(fixture.get("/nothing").header("X-Request-Id"), fixture.get("/nothing").header("X-Request-Id"));
 }

@@ -223,7 +223,7 @@ TEST(Jinja, DeepSourceMeetsItsLimit) {
         "{% set " + many("(") + "a" + many(")") + " = 1 %}", "{{ " + many("{1:")})
     EXPECT_NE(template_error(source).find("template line"), std::string::npos) << source.substr(0, 40);
   EXPECT_EQ(template_error("x", "{\"a\":" + many("[") + "}"), "template variables: nested deeper than 200 levels");
-  // Long without being deep is no problem.
+  // Length without depth is not limited.
   EXPECT_EQ(rendered("{{ 1" + many(" ~ ''") + " }}"), "1");
   EXPECT_EQ(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}"), "x");
 }

@@ -1,9 +1,8 @@
 // A completion's response: choices with texts, and log-probabilities as four lists.
-#include "server/api/completions/completions.h"
-
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "server/api/completions/completions.h"
 #include "server/api/json_text.h"
 
 namespace heddle::server {
@@ -13,7 +12,7 @@ size_t characters_in(std::string_view text) {  // of valid UTF-8
   return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
 }
 
-// A token that is not UTF-8 by itself is spelt byte by byte, as OpenAI's API does it.
+// A token that is not UTF-8 by itself is written byte by byte, as in OpenAI's API.
 std::string spelling(const std::string& bytes) {
   if (is_utf8(bytes)) return bytes;
   std::string out = "bytes:";
@@ -21,8 +20,8 @@ std::string spelling(const std::string& bytes) {
   return out;
 }
 
-// The most likely tokens, and the one that was picked, which need not be among them. Of tokens that are spelt alike the
-// most likely one.
+// The most likely tokens, and the one that was picked, which need not be among them. Of tokens with the same
+// spelling the most likely one.
 void append_top(std::string& out, const TokenLogprobs& token) {
   std::vector<std::string> written;
   const auto append = [&](const TokenLogprob& one) {

@@ -14,27 +14,27 @@ GenerationRequest generation(std::string_view fields) { return chat(fields).gene
 StreamOptions stream_options(std::string_view fields) { return chat(fields).stream; }
 
 TEST(OpenAiRequest, DefaultsChangeNothing) {
-  for (const GenerationRequest& made : {chat("").generation, complete("").generation}) {
+  for (const GenerationRequest& request : {chat("").generation, complete("").generation}) {
     const Sampling none;
-    EXPECT_EQ(made.sampling.temperature, 1);
-    EXPECT_EQ(made.sampling.top_p, 1);
-    EXPECT_EQ(made.sampling.top_k, none.top_k);
-    EXPECT_EQ(made.sampling.order, none.order);
-    EXPECT_EQ(made.sampling.min_keep, 1u);
-    EXPECT_EQ(made.sampling.mirostat, 0);
-    EXPECT_EQ(made.sampling.mirostat_tau, none.mirostat_tau);
-    EXPECT_EQ(made.sampling.mirostat_eta, none.mirostat_eta);
-    EXPECT_TRUE(made.sampling.logit_bias.empty());
-    EXPECT_TRUE(made.dry_sequence_breakers.empty());
-    EXPECT_EQ(made.sampling.seed, std::nullopt);
-    EXPECT_TRUE(made.stop_strings.empty());
-    EXPECT_TRUE(made.stop_tokens.empty());
-    EXPECT_FALSE(made.ignore_eos);
-    EXPECT_EQ(made.n, 1u);
-    EXPECT_EQ(made.priority, 0);
-    EXPECT_EQ(made.speculation, engine::Speculation::automatic);
-    EXPECT_TRUE(made.reuse);
-    EXPECT_EQ(made.user, "");
+    EXPECT_EQ(request.sampling.temperature, 1);
+    EXPECT_EQ(request.sampling.top_p, 1);
+    EXPECT_EQ(request.sampling.top_k, none.top_k);
+    EXPECT_EQ(request.sampling.order, none.order);
+    EXPECT_EQ(request.sampling.min_keep, 1u);
+    EXPECT_EQ(request.sampling.mirostat, 0);
+    EXPECT_EQ(request.sampling.mirostat_tau, none.mirostat_tau);
+    EXPECT_EQ(request.sampling.mirostat_eta, none.mirostat_eta);
+    EXPECT_TRUE(request.sampling.logit_bias.empty());
+    EXPECT_TRUE(request.dry_sequence_breakers.empty());
+    EXPECT_EQ(request.sampling.seed, std::nullopt);
+    EXPECT_TRUE(request.stop_strings.empty());
+    EXPECT_TRUE(request.stop_tokens.empty());
+    EXPECT_FALSE(request.ignore_eos);
+    EXPECT_EQ(request.n, 1u);
+    EXPECT_EQ(request.priority, 0);
+    EXPECT_EQ(request.speculation, engine::Speculation::automatic);
+    EXPECT_TRUE(request.reuse);
+    EXPECT_EQ(request.user, "");
   }
 }
 
