@@ -1,6 +1,7 @@
 // Requests that the engine refuses, that fail in it, and whose clients disconnect.
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "tests/server/service/service_fixture.h"
 #include "tests/support/refused.h"
 
@@ -10,6 +11,7 @@ namespace {
 using test::Recorded;
 using test::ServiceFixture;
 
+// A batch that was begun is completed, however many other requests come meanwhile.
 TEST(ServiceBusy, CompletesABatchThatItBegan) {
   ServiceFixture fixture({}, {.max_waiting = 1});
   fixture.serve();
@@ -26,7 +28,7 @@ TEST(ServiceBusy, CompletesABatchThatItBegan) {
   std::string prompts = "\"1\"";
   for (int i = 0; i < 40; ++i) prompts += ",\"1\"";
   int taken = 0;
-  for (int i = 0; i < 200 && taken < 3; ++i) {
+  for (const auto start = Clock::now(); taken < 3 && seconds_since(start) < 20;) {
     const Recorded batch = fixture.begin("POST", "/v1/completions", R"({"max_tokens":2,"prompt":[)" + prompts + "]}");
     ASSERT_TRUE(batch.wait_for_end());
     if (batch.status() == 429) {  // at once, and nothing was generated
@@ -47,10 +49,11 @@ TEST(ServiceBusy, CompletesABatchThatItBegan) {
   }
 }
 
+// A completion that met its stop string has ended by a stop, for the engine too.
 TEST(ServiceStops, AreNotCountedAsCancelled) {
   ServiceFixture fixture;
   fixture.serve();
-  // slow enough for the engine to be told before max_tokens is reached
+  // slow enough for the engine to learn of it before max_tokens is reached
   fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
   const Recorded answer = fixture.complete(R"("prompt":"1","max_tokens":190,"n":3,"stop":["6"],"ignore_eos":true)");
   ASSERT_EQ(answer.status(), 200) << answer.response().body;

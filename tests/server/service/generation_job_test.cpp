@@ -293,10 +293,6 @@ TEST_F(Generation, RefusesFieldsByName) {
   EXPECT_EQ(fixture.post("/v1/chat/completions", "").status(), 400);
 }
 
-// A batch that was begun is completed, however many other requests come meanwhile.
-
-// A completion that met its stop string has ended by a stop, for the engine too.
-
 TEST_F(Generation, FindsTheTokensOfDryBreakers) {
   const auto next = [&](const std::string& breakers) {
     return text_of(fixture

@@ -1,5 +1,5 @@
-// Many streams over real sockets, of which one in ten disconnects halfway: every other response is the same as if it had
-// been the only request, and nothing is leaked. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
+// Many streams over real sockets, of which one in ten disconnects halfway: every other response is the same as if it
+// had been the only request, and nothing is leaked. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -117,7 +117,8 @@ void expect_as_if_alone() {
                                  .cut_every = 10,
                                  .on_response =
                                      [&](size_t which, const test::IncomingResponse& response) {
-                                       if (response.status() == 200 && comparable(response.body()) == alone[which]) return;
+                                       if (response.status() == 200 && comparable(response.body()) == alone[which])
+                                         return;
                                        if (++wrong == 1) ADD_FAILURE() << response.status() << " " << response.body();
                                      },
                                  .on_second =
