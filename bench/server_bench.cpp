@@ -22,7 +22,8 @@ struct CountingServer {
   engine::Engine engine{model, backend, {.rows = 512, .kv_blocks = 4096}};
   engine::EngineThread thread{engine};
   server::Service service{{.log = [](std::string line) { benchmark::DoNotOptimize(line); }}};
-  server::HttpServer http{{.port = 0}, [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
+  server::HttpServer http{{.port = 0},
+                          [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
                             service.handle(std::move(request), std::move(responder));
                           }};
 
@@ -46,11 +47,12 @@ void run(benchmark::State& state, const std::string& path, const std::string& bo
   double requests = 0, tokens = 0, seconds = 0;
   for (auto _ : state) {
     const uint64_t before = target.thread.metrics().generated;
-    test::StreamClients clients({.port = target.http.port(),
-                                 .clients = size_t(state.range(0)),
-                                 .seconds = run_seconds,
-                                 .requests = {request},
-                                 .on_response = [&](size_t, const auto& response) { failed += response.status() != 200; }});
+    test::StreamClients clients(
+        {.port = target.http.port(),
+         .clients = size_t(state.range(0)),
+         .seconds = run_seconds,
+         .requests = {request},
+         .on_response = [&](size_t, const auto& response) { failed += response.status() != 200; }});
     const auto result = clients.run();
     failed += result.broken;
     requests += double(result.whole);

@@ -6,8 +6,8 @@
 #include "server/api/fields.h"
 #include "server/api/json_text.h"
 #include "server/api/openai/openai_request.h"
-#include "server/service/routes.h"
 #include "server/service/engine_job.h"
+#include "server/service/routes.h"
 
 namespace heddle::server {
 namespace {

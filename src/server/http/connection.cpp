@@ -13,9 +13,9 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t small_read = 4096, body_read = 65536;  // bytes
-constexpr size_t max_ahead = 65536;    // bytes of further requests that are read during a response
-constexpr size_t max_kept = 65536;     // bytes of memory that an empty buffer keeps
-constexpr double linger_seconds = 1;   // for the client to read the last response
+constexpr size_t max_ahead = 65536;                     // bytes of further requests that are read during a response
+constexpr size_t max_kept = 65536;                      // bytes of memory that an empty buffer keeps
+constexpr double linger_seconds = 1;                    // for the client to read the last response
 
 std::variant<Socket, asio::ssl::stream<Socket>> stream_for(Socket socket, asio::ssl::context* tls) {
   using Stream = std::variant<Socket, asio::ssl::stream<Socket>>;
@@ -317,7 +317,8 @@ void Connection::start_timer() {
 
 void Connection::on_deadline() {
   clear_deadline();
-  if (phase_ != Phase::reading || !reader_.begun()) return close();  // an idle connection, or a client that does not read
+  if (phase_ != Phase::reading || !reader_.begun())
+    return close();  // an idle connection, or a client that does not read
   refuse(too_slow(stage_ == RequestReader::Stage::body ? "body" : "header"));
 }
 

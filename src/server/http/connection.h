@@ -26,7 +26,7 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 struct HttpShared {
   HttpOptions options;
   RequestHandler handler;
-  boost::asio::ssl::context* tls = nullptr;   // null: no TLS
+  boost::asio::ssl::context* tls = nullptr;    // null: no TLS
   mutable std::atomic<size_t> body_bytes = 0;  // of bodies that are being read
 };
 

@@ -104,14 +104,16 @@ struct RequestReader::State {
 
   void on_header() {
     take_head();
-    framing = {
-        .http10 = parser->get().version() < 11, .keep_alive = parser->keep_alive(), .head_only = request.method == "HEAD"};
+    framing = {.http10 = parser->get().version() < 11,
+               .keep_alive = parser->keep_alive(),
+               .head_only = request.method == "HEAD"};
     expect_framing();
     const size_t hosts = values("host").size();
     if (hosts > 1 || (hosts == 0 && !framing.http10))
       throw refused(400, "", "Host: expected once, found {} times", hosts);
     for (const std::string& value : values("expect")) {
-      if (lower(value) != "100-continue") throw refused(417, "", "Expect: expected 100-continue, found {}", in_quotes(value));
+      if (lower(value) != "100-continue")
+        throw refused(417, "", "Expect: expected 100-continue, found {}", in_quotes(value));
       framing.expects_continue = !framing.http10;
     }
   }
@@ -136,7 +138,8 @@ RequestReader::Stage RequestReader::read(std::string& bytes) {
   State& s = *state_;
   auto& parser = *s.parser;
   if (!s.begun) {
-    bytes.erase(0, std::min(bytes.find_first_not_of("\r\n"), bytes.size()));  // some clients send an empty line between requests
+    bytes.erase(0, std::min(bytes.find_first_not_of("\r\n"),
+                            bytes.size()));  // some clients send an empty line between requests
     s.begun = !bytes.empty();
   }
   while (!bytes.empty() && !parser.is_done()) {

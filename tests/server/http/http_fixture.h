@@ -1,5 +1,5 @@
-// A server for tests: /hello has a fixed response, /echo repeats the request, /throw fails, and a request to /hold waits
-// for the test to respond.
+// A server for tests: /hello has a fixed response, /echo repeats the request, /throw fails, and a request to /hold
+// waits for the test to respond.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -42,7 +42,8 @@ TEST_F(HttpStreamTest, ChunksAreSentAtOnce) {
   Client c = client();
   c.send(post("/hold", "{}"));
   const Held one = hold();
-  one.responder->start({.type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}, .body = "data: 0\n\n"});
+  one.responder->start(
+      {.type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}, .body = "data: 0\n\n"});
   const std::string head = c.until("\r\n\r\n");
   EXPECT_NE(head.find("Transfer-Encoding: chunked\r\n"), head.npos);
   EXPECT_NE(head.find("Cache-Control: no-cache\r\n"), head.npos);

@@ -1,7 +1,8 @@
 // The log line, the trace and the metrics by value.
+#include "server/status/status.h"
+
 #include <gtest/gtest.h>
 
-#include "server/status/status.h"
 #include "server/status/trace.h"
 #include "tests/support/refused.h"
 

@@ -1,6 +1,5 @@
 // A chat's response: choices with messages, chunks with deltas.
 #include "server/api/chat/chat.h"
-
 #include "server/api/json_text.h"
 
 namespace heddle::server {

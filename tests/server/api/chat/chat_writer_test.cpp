@@ -1,10 +1,9 @@
 // Responses to chats by value, whole and as chunks.
-#include "server/api/chat/chat.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "server/api/chat/chat.h"
 #include "tests/server/api/writer_fixture.h"
 
 namespace heddle::server {

@@ -1,11 +1,10 @@
 // Responses to completions by value, whole and as chunks.
-#include "server/api/completions/completions.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
+#include "server/api/completions/completions.h"
 #include "tests/server/api/writer_fixture.h"
 
 namespace heddle::server {
