@@ -9,8 +9,8 @@
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/pack.h"
+#include "cpu/products.h"
 #include "cpu/rows.h"
-#include "cpu/tiles.h"
 #include "tests/cpu/random_weights.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// The two ways to give up: Error for what the world did wrong (a bad file, a bad request), check() for a bug of ours.
+// The two ways to fail: Error for bad input (a file, a request, a machine), check() for a bug in heddle.
 #pragma once
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ struct Error : std::runtime_error {
 
 [[noreturn]] void check_failed(std::string_view message, const char* file, int line);
 
-// What cannot be false unless heddle is wrong. Throws std::logic_error with the place of the call.
+// For a condition that only a bug can break. Throws std::logic_error with the place of the call.
 // The place comes from compiler builtins because clang 14 has no std::source_location.
 inline void check(bool condition, std::string_view message, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {

@@ -28,7 +28,7 @@ namespace small_float {
 struct Format {
   int exponent_bits, mantissa_bits;
   uint32_t largest;   // bits of the largest finite value
-  uint32_t overflow;  // bits of what lies beyond it: infinity, or the largest where the conversion saturates
+  uint32_t overflow;  // bits of any value beyond it: infinity, or the largest where the conversion saturates
 
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   constexpr uint32_t sign() const { return 1u << (exponent_bits + mantissa_bits); }

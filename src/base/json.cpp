@@ -35,7 +35,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t at, const std::string& token, const nlohmann::detail::exception& error) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...; last read: '...'": the
-    // middle of it, because what was read last may be long and anything
+    // middle of it, because the text that was read last may be long
     std::string_view reason = error.what();
     if (const size_t begin = reason.find(": "); begin != reason.npos) reason.remove_prefix(begin + 2);
     reason = reason.substr(0, reason.find("; last read"));
@@ -49,13 +49,19 @@ class Builder : public nlohmann::json_sax<Json> {
     if (open_.back()->is_array()) return &open_.back()->get_ref<Json::array_t&>().emplace_back(std::move(value));
     return &(*member_ = std::move(value));
   }
-  bool put(Json value) { return place(std::move(value)), true; }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
   bool open(Json value) {
     if (open_.size() == max_depth_) throw Error("{}: nested deeper than {} levels", where_, max_depth_);
     open_.push_back(place(std::move(value)));
     return true;
   }
-  bool close() { return open_.pop_back(), true; }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
 
   std::string_view where_;
   size_t max_depth_;

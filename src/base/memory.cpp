@@ -1,4 +1,4 @@
-// The files that Linux shows it in.
+// Read from /proc and from the control groups.
 #include "base/memory.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ std::optional<uint64_t> number_in(std::string_view text) {
   return value;
 }
 
-// What the control groups of this process leave: each from the innermost outwards may have a limit.
+// What the control groups of this process leave: any of them, from the innermost outwards, may have a limit.
 uint64_t left_by_groups() {
   uint64_t left = UINT64_MAX;
   const std::string groups = text_of("/proc/self/cgroup");

@@ -1,4 +1,4 @@
-// How much memory there is for this process, and how much it has.
+// The memory that is available to this process, and the memory that it takes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace heddle {
 
-// Bytes that can be had without pushing others out: what the system says is available, or less where a control group
-// sets a limit. 0 where nothing says so.
+// Bytes that can be allocated without swapping: what the system reports as available, or less where a control group
+// sets a limit. 0: unknown.
 uint64_t available_memory();
 
-uint64_t peak_memory();     // the most that this process had, in bytes
-void forget_peak_memory();  // counts from now on, where the system lets it
+uint64_t peak_memory();     // the peak of this process, in bytes
+void forget_peak_memory();  // the peak counts from now on, where the system supports it
 
 // The number after `key` in a text of lines "Key:   123 kB", in bytes; 0 if it is not there.
 uint64_t kilobytes_at(std::string_view text, std::string_view key);

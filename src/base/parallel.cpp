@@ -37,7 +37,7 @@ void parallel_for(size_t count, size_t threads, const std::function<void(size_t)
     std::vector<std::jthread> others;
     try {
       for (size_t i = 1; i < threads; ++i) others.emplace_back(run);
-    } catch (const std::system_error&) {  // no more threads to be had: those that are there do it
+    } catch (const std::system_error&) {  // the system refuses more threads: those that exist do all the work
     }
     run();
   }

@@ -8,7 +8,7 @@ namespace heddle {
 size_t hardware_threads();  // at least 1
 
 // Calls work(i) for every i below `count`, on up to `threads` threads (0: one per core), in no particular order. The
-// first exception ends it: no further piece is begun, and it is thrown here.
+// first exception ends it: no further call is begun, and the exception is thrown here.
 void parallel_for(size_t count, size_t threads, const std::function<void(size_t)>& work);
 
 }  // namespace heddle

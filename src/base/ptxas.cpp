@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A fresh folder, removed with what is in it.
+// A new folder, removed with its contents.
 struct TemporaryFolder {
   fs::path path;
 
@@ -107,7 +107,7 @@ Assembled assemble(const std::string& text, const std::string& target) {
   std::ifstream in(log, std::ios::binary);
   result.log.assign(std::istreambuf_iterator<char>(in), {});
   while (!result.log.empty() && result.log.back() == '\n') result.log.pop_back();
-  // messages name the file: "kernel.ptx, line 7" says all, whatever the temporary folder was called
+  // messages name the file: "kernel.ptx, line 7" is enough, without the temporary folder
   const std::string prefix = folder.path.string() + "/";
   for (size_t at; (at = result.log.find(prefix)) != result.log.npos;) result.log.erase(at, prefix.size());
 

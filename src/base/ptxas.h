@@ -1,4 +1,4 @@
-// NVIDIA's offline assembler as an optional judge: does this PTX text assemble for this target, and at what cost?
+// NVIDIA's offline assembler, where it is installed: does this PTX text assemble for this target, and at what cost?
 // heddle never needs it to run; tests and `heddle ptx check` use it where it is on PATH.
 #pragma once
 #include <cstdint>

@@ -35,11 +35,15 @@ void check_scaling(uint32_t dim, double base, const RopeScaling& s) {
 
 // 0: keep the frequency of pair i; 1: divide it by the factor.
 double yarn_ramp(uint32_t i, uint32_t dim, double base, const RopeScaling& s) {
-  // the pair that makes `turns` turns over the original length
+  // the pair that turns `turns` times over the original length
   auto pair = [&](double turns) { return dim * std::log(s.original_length / (turns * two_pi)) / (2 * std::log(base)); };
   double low = pair(s.fast), high = pair(s.slow);
-  if (s.whole) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, dim - 1.0);
+  if (s.whole) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1.0);
   return std::clamp((i - low) / std::max(high - low, 0.001), 0.0, 1.0);
 }
 

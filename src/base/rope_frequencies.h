@@ -1,5 +1,5 @@
 // The frequencies of rotary position embedding, with every way of stretching them that models use. Computed once, on
-// the host, in f64; the kernel only sees the resulting table.
+// the host, in f64; the kernels only see the resulting table.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -11,7 +11,7 @@ namespace {
 
 struct Lead {
   uint8_t length;     // of the sequence; 0: no sequence begins with this byte
-  uint8_t low, high;  // what the second byte may be
+  uint8_t low, high;  // range of the second byte
 };
 
 constexpr Lead lead_of(uint8_t byte) {
@@ -87,11 +87,17 @@ void append_utf8(std::string& out, char32_t c) {
   if (c < 0x80) {
     put(c);
   } else if (c < 0x800) {
-    put(0xc0 | c >> 6), rest(c);
+    put(0xc0 | c >> 6);
+    rest(c);
   } else if (c < 0x10000) {
-    put(0xe0 | c >> 12), rest(c >> 6), rest(c);
+    put(0xe0 | c >> 12);
+    rest(c >> 6);
+    rest(c);
   } else {
-    put(0xf0 | c >> 18), rest(c >> 12), rest(c >> 6), rest(c);
+    put(0xf0 | c >> 18);
+    rest(c >> 12);
+    rest(c >> 6);
+    rest(c);
   }
 }
 

@@ -23,7 +23,7 @@ inline bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == s
 
 bool is_control(char32_t code_point);  // C0, DEL, C1, and the two separators that break a line
 
-// How many bytes at the end are the beginning of a character whose rest may still come: 0 to 3.
+// The number of bytes at the end that begin a character and lack the rest of it: 0 to 3.
 size_t incomplete_utf8_tail(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code_point);  // no surrogate, up to 10FFFF

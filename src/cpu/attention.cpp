@@ -1,4 +1,4 @@
-// Which thread walks which positions.
+// Positions are dealt out to the threads: all spans of some rows, or single spans where there are few rows.
 #include "cpu/attention.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void Attend::run(const model::Batch& batch, const model::Attention& a, const KvC
       items_.push_back({row, end - row, kv, first, last_span(end - 1) - first + 1, 0});
     row = end;
   }
-  // Too few for the team: the spans of each become items of their own, and are merged below.
+  // Too few items for the team: the spans of each become items of their own and are merged below.
   const bool split = items_.size() < 4 * team_.threads() &&
                      std::any_of(items_.begin(), items_.end(), [](const Item& item) { return item.spans > 1; });
   uint64_t partials = 0;
@@ -51,7 +51,7 @@ void Attend::run(const model::Batch& batch, const model::Attention& a, const KvC
     partial_out_.resize(std::max<size_t>(partial_out_.size(), partials * a.value_head));
   }
 
-  // State of (row, head) to its place in the result.
+  // Writes the state of (row, head) to the result.
   const auto finish = [&](uint32_t row, uint32_t head, const Softmax& state, const float* values) {
     float* to = out.row(row) + uint64_t(head) * a.value_head;
     for (uint32_t i = 0; i < a.value_head; ++i) to[i] = values[i] / state.sum;

@@ -1,43 +1,15 @@
-// The KV cache and attention over it.
+// Attention over the KV cache.
 //
 // Positions of a sequence are taken in spans, always the same ones: each span is a softmax of its own, and the spans
 // are merged in order. So a row's result is the same whether one thread walks all spans or several share them.
 #pragma once
 #include <vector>
 
-#include "cpu/isa.h"
-#include "cpu/pages.h"
+#include "cpu/kv_cache.h"
 #include "cpu/rows.h"
 #include "cpu/team.h"
-#include "model/backend.h"
 
 namespace heddle::cpu {
-
-// Throws an Error if the heads of a layer do not go with the format of the cache.
-void expect_kv_format(const model::Model& model, const model::Limits& limits);
-
-// One layer. A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens, value_head),
-// with scales as KvBlock says where the format has some: those of a head follow it.
-class KvCache {
- public:
-  KvCache(const model::Attention& attention, const model::Limits& limits);
-
-  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position.
-  void put(const Isa& isa, uint32_t block, uint32_t token, const float* keys, const float* values);
-  void copy(uint32_t from, uint32_t to);
-  KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
-  const AttendHead& head() const { return head_; }
-
- private:
-  void put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values);
-  void put_q8(const KvBlock& to, uint32_t token, const float* keys, const float* values);
-  AttendHead head_;
-  uint32_t kv_heads_, blocks_;
-  model::KvFormat format_;
-  uint64_t key_count_, value_count_;  // of one head in a block
-  uint64_t key_bytes_, value_bytes_;  // that those take
-  Pages keys_, values_;               // a block that was never written takes no memory
-};
 
 class Attend {
  public:
@@ -51,7 +23,7 @@ class Attend {
   struct Item {  // some rows of a sequence, or one span of one row
     uint32_t row, rows, kv_head;
     uint32_t first_span, spans;
-    uint64_t partial;  // where its state goes; only if one of several
+    uint64_t partial;  // where its state goes, if it is one of several spans
   };
   struct Scratch {
     std::vector<float> floats, out, span_out;

@@ -1,4 +1,4 @@
-// The verbs, each a few phases of the team.
+// The fast backend: each verb is a few phases of the team.
 #include "cpu/cpu.h"
 
 #include <algorithm>
@@ -7,9 +7,7 @@
 #include "base/error.h"
 #include "cpu/attention.h"
 #include "cpu/layers.h"
-#include "cpu/mixture.h"
 #include "cpu/products.h"
-#include "cpu/tiles.h"
 #include "cpu/weights.h"
 
 namespace heddle::cpu {
@@ -51,7 +49,7 @@ class Cpu : public model::Backend {
     for (const std::vector<uint32_t>& blocks : batch.blocks)
       for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
     for (const auto* wanted : {&batch.outputs, &batch.states})
-      for (const uint32_t row : *wanted) check(row < rows_, "outputs that are rows");
+      for (const uint32_t row : *wanted) check(row < rows_, "outputs and states of rows of the batch");
     batch_ = &batch;
     rotations_.begin(batch.positions);
   }
@@ -111,7 +109,7 @@ class Cpu : public model::Backend {
   }
 
  private:
-  // Rows for the largest sublayer of each kind, quantised as the weights they meet want them.
+  // Rows for the largest sublayer of each kind, quantised as their weights need them.
   void make_rows() {
     uint32_t attended = 0, inner = 0, q = 0, k = 0, v = 0, shared = 0, used = 1;
     std::vector<const Weights*> of_normed{weights_.output}, of_attended, of_inner, of_shared;
@@ -165,7 +163,7 @@ class Cpu : public model::Backend {
     slabs_.resize(team_.threads());
   }
 
-  // A row of the embedding, from the file or, where that was packed, from its tile.
+  // A row of an embedding: from the file, or from its tile where it was packed.
   void decode_row(const model::Matrix& matrix, const Weights* packed, uint64_t row, float* out, uint32_t thread) {
     if (!packed) return quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out);
     std::vector<uint8_t>& slab = slabs_[thread];
@@ -184,7 +182,7 @@ class Cpu : public model::Backend {
   }
 
   static float bias_at(const model::Vector& bias, uint64_t index) { return bias.empty() ? 0 : bias[index]; }
-  // A piece to the rows `to` names.
+  // Writes a piece of a product to the rows that `to` returns.
   template <class To>
   static void store(const Piece& piece, const model::Vector& bias, To&& to) {
     for (uint32_t i = 0; i < piece.count; ++i) {
@@ -220,7 +218,7 @@ class Cpu : public model::Backend {
   static Product gated(const Weights* gate, const Weights* up, const RowsView& x) {
     return gate ? Product{gate, up, x} : Product{up, nullptr, x};
   }
-  // activation(gate) * up, or activation(up) where there is no gate, to the rows `to` names.
+  // activation(gate) * up, or activation(up) where there is no gate, to the rows that `to` returns.
   template <class To>
   void activate(model::Activation activation, const Piece& piece, const model::Vector& gate_bias,
                 const model::Vector& up_bias, To&& to) const {
@@ -250,8 +248,8 @@ class Cpu : public model::Backend {
       const uint32_t row = uint32_t(i);
       normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head);
       normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head);
-      rotations_.turn(w.index, row, q_.row(row), a.heads, a.head);
-      rotations_.turn(w.index, row, k_.row(row), a.kv_heads, a.head);
+      rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
+      rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
       const uint32_t position = batch_->positions[row];
       caches_[w.index].put(isa_, batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens],
                            position % limits_.block_tokens, k_.row(row), v_.row(row));
@@ -287,26 +285,26 @@ class Cpu : public model::Backend {
     products_.run(router, [&](const Piece& piece) {
       store(piece, {}, [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
     });
-    picks_.pick(m, scores_, normed_, rows_);
+    choice_.pick(m, scores_, normed_, rows_);
 
     const size_t experts = w.up.size();
     expert_rows_.resize(experts);
     expert_products_.clear();
     for (uint32_t e = 0; e < experts; ++e) {
       expert_rows_[e].clear();
-      for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(normed_, slot / picks_.used);
+      for (const uint32_t slot : choice_.slots_of[e]) expert_rows_[e].add(normed_, slot / choice_.used);
       expert_products_.push_back(gated(w.gate[e], w.up[e], expert_rows_[e].view()));
     }
     if (w.shared) expert_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
     products_.run(expert_products_, [&](const Piece& piece) {
       if (piece.product < experts)
         activate(m.activation, piece, {}, {},
-                 [&](uint32_t i) { return inner_.row(picks_.slots_of[piece.product][i]); });
+                 [&](uint32_t i) { return inner_.row(choice_.slots_of[piece.product][i]); });
       else
         activate(m.shared->activation, piece, m.shared->gate_bias, m.shared->up_bias,
                  [&](uint32_t row) { return shared_inner_.row(row); });
     });
-    finish_rows(inner_, rows_ * picks_.used);
+    finish_rows(inner_, rows_ * choice_.used);
     if (w.shared) finish_rows(shared_inner_, rows_);
   }
   void add(const MixtureWeights& w, float scale) {
@@ -315,24 +313,24 @@ class Cpu : public model::Backend {
     expert_products_.clear();
     for (uint32_t e = 0; e < experts; ++e) {
       expert_rows_[e].clear();
-      for (const uint32_t slot : picks_.slots_of[e]) expert_rows_[e].add(inner_, slot);
+      for (const uint32_t slot : choice_.slots_of[e]) expert_rows_[e].add(inner_, slot);
       expert_products_.push_back({w.down[e], nullptr, expert_rows_[e].view()});
     }
     if (w.shared) expert_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
     products_.run(expert_products_, [&](const Piece& piece) {
       if (piece.product < experts)
-        store(piece, {}, [&](uint32_t i) { return out_.row(picks_.slots_of[piece.product][i]); });
+        store(piece, {}, [&](uint32_t i) { return out_.row(choice_.slots_of[piece.product][i]); });
       else
         store(piece, m.shared->down_bias, [&](uint32_t row) { return shared_out_.row(row); });
     });
     team_.run(rows_, [&](uint64_t i, uint32_t) {
       std::vector<float> sum(model_.width);  // best expert first
-      for (uint32_t j = 0; j < picks_.used; ++j) {
-        const uint64_t slot = i * picks_.used + j;
-        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shares[slot] * out_.row(slot)[c];
+      for (uint32_t j = 0; j < choice_.used; ++j) {
+        const uint64_t slot = i * choice_.used + j;
+        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += choice_.weights[slot] * out_.row(slot)[c];
       }
       if (w.shared)
-        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += picks_.shared[i] * shared_out_.row(i)[c];
+        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += choice_.shared[i] * shared_out_.row(i)[c];
       normalise(m.output_norm, sum.data(), model_.width, sum.data());
       for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] += scale * sum[c];
     });
@@ -354,9 +352,9 @@ class Cpu : public model::Backend {
   Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture
   Rows shared_inner_, shared_out_;
-  Picks picks_;
+  ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;
-  std::vector<Picked> expert_rows_;  // of each expert
+  std::vector<GatheredRows> expert_rows_;  // of each expert
   std::vector<Product> expert_products_;
   std::vector<std::vector<uint8_t>> slabs_;  // of each thread
 };

@@ -1,5 +1,5 @@
-// The fast CPU backend: weights repacked while loading, integer products, a team of threads that stays awake for a
-// whole step, a KV cache in f16 or q8.
+// The CPU backends. The fast one: weights repacked while loading, integer products, a team of threads that stays awake
+// for a whole step, a KV cache in f16 or q8. The reference: slow and obvious; every other backend is compared with it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ struct Options {
   uint32_t threads = 0;      // 0: one per core
   std::string isa = "auto";  // or a name of isa_names()
   bool exact = false;        // activations stay f32: slower, closer to the reference
-  // Told while weights are packed: bytes done, and bytes in all. May be empty.
+  // Called while weights are packed, with the bytes done and the bytes in all. May be empty.
   std::function<void(uint64_t, uint64_t)> progress;
 };
 
@@ -29,11 +29,15 @@ std::vector<std::string> isa_names();
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options = {});
 
-// What that takes (and an Error where it cannot be made), before anything is read: the weights, the cache when it is
-// full, and at most so much for the work.
+// The memory that make_cpu() takes (and its Errors), before anything is read: weights, the cache when it is full, and
+// an upper bound for the workspace.
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options = {});
 
-// Bytes per second that so many threads (0: one per core) read from memory: the limit of one token after the other.
+// The plain backend: every weight decoded, every product in f32 with sums in f64, the KV cache in f32 (with q8, of the
+// values that q8 keeps). The model must outlive it.
+std::unique_ptr<model::Backend> make_reference(const model::Model& model, const model::Limits& limits);
+
+// Bytes per second that `threads` threads (0: one per core) read from memory: the limit for decoding one sequence.
 double read_bandwidth(uint32_t threads = 0);
 
 }  // namespace heddle::cpu

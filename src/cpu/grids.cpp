@@ -1,4 +1,4 @@
-// Entries of the codebooks, put together by the compiler.
+// The entries of the codebooks, computed by the compiler.
 #include "cpu/grids.h"
 
 #include "quant/grid_codes.h"

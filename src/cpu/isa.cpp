@@ -32,7 +32,7 @@ bool has_avx512_vnni() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
-// Tiles of bytes. The system gives a process their registers when it asks for them.
+// Tiles of bytes. A process must ask the system for their registers.
 bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned tiles = 1u << 24, bytes = 1u << 25;

@@ -9,8 +9,8 @@
 
 namespace heddle::cpu {
 
-// How activations are written for the weights they meet. Integer weights in blocks of 256 values meet int8 with a scale
-// for each 256, those in smaller blocks int8 with a scale for each 32.
+// How activations are quantised for the weights they are multiplied with. Integer weights in blocks of 256 values
+// take int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32.
 enum class XKind : uint8_t { f32, by_32, by_256 };
 
 // One quantised row.
@@ -18,9 +18,9 @@ struct XRow {
   const int8_t* q;      // (cols)
   const float* d;       // a scale for each 32 or 256
   const int32_t* sums;  // of each 16 of the int8
-  // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins meet them in a dot of bytes. Sums of 32:
-  // low[8], high[8]; sums of 16: low[16], high[16].
-  const int8_t* parts;
+  // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins are multiplied with them in a dot of
+  // bytes. Sums of 32: low[8], high[8]; sums of 16: low[16], high[16].
+  const int8_t* split_sums;
 };
 
 // What one call of `attend` works on: some rows of a sequence and the heads that share a kv head.
@@ -49,15 +49,15 @@ struct KvBlock {
 
 enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
 
-// Blocks of a tile whose weights were made bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a byte
-// of min for each group; each field interleaved in words of 4 bytes for all rows of the tile.
+// Blocks of a tile whose weights were unpacked to bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a
+// byte of min for each group; each field interleaved in words of 4 bytes for all rows of the tile.
 struct SlabShape {
-  uint32_t values, group;  // of a block: one that has no groups has no scales but d
+  uint32_t values, group;  // of a block; a block without groups has no scale but d
   Mins mins;
   bool is_signed;     // the bytes
-  int offset;         // what they have too much
+  int offset;         // to be subtracted from them
   uint32_t bytes;     // of a block of one row
-  uint32_t room = 0;  // that `arrange` makes it larger by
+  uint32_t room = 0;  // bytes that `arrange` needs beside them
 
   bool has_groups() const { return values > 32; }
   uint32_t d_field() const { return values; }
@@ -68,9 +68,9 @@ struct SlabShape {
 
 // What a format with integer products has.
 struct TileKernels {
-  // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= most_few.
+  // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= max_few.
   void (*few)(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out);
-  uint32_t most_few;
+  uint32_t max_few;
   // A tile to its slab, and the slab with any number of rows: out[i * stride + r]. Both ways give the same bits.
   void (*fill)(const uint8_t* tile, uint32_t cols, uint8_t* slab);
   void (*many)(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
@@ -86,7 +86,7 @@ struct Isa {
   // Puts the weights of a slab in the order that `many` wants; null where that is the order of `fill`.
   void (*arrange)(uint8_t* slab, const SlabShape& shape, uint32_t cols);
 
-  // Reads a multiple of 512 bytes, to see how fast memory is; the result means nothing.
+  // Reads a multiple of 512 bytes, to measure memory; the result means nothing.
   uint64_t (*read_all)(const uint8_t* from, uint64_t bytes);
 
   // out[i * out_stride + r] = w[r] . x[i] for `rows` rows of f32, f16 or bf16, the first formats.
@@ -97,7 +97,7 @@ struct Isa {
   void (*f16_of_f32)(const float* from, uint32_t count, uint16_t* to);
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);
-  void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* parts);
+  void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split_sums);
   // inner = activation(gate) * up; kind is model::Activation; up may be null
   void (*activate)(uint8_t kind, const float* gate, const float* up, uint32_t count, float* inner);
 
@@ -113,7 +113,7 @@ inline uint64_t attend_scratch(const AttendHead& head) {
   return uint64_t(head.stride) * (head.head + head.value_head + 2) + 64;
 }
 
-// To be called only where the machine has it: already making the table may use its instructions.
+// To be called only on a machine that has it: filling the table may use its instructions already.
 const Isa& isa_plain();
 const Isa& isa_neon_dotprod();
 const Isa& isa_neon_i8mm();
@@ -121,7 +121,7 @@ const Isa& isa_avx2();
 const Isa& isa_avx512_vnni();
 const Isa& isa_avx512_amx();
 
-// "auto": the best one. Throws an Error that names those of this machine.
+// "auto": the best one. Throws an Error that names the instruction sets of this machine.
 const Isa& choose_isa(const std::string& name);
 
 }  // namespace heddle::cpu

@@ -1,5 +1,5 @@
 // x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a slab, 64 values at a
-// time; all else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: their
+// time; everything else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: their
 // products are split into bytes, weight * scale = 128 * high + low, so that a whole block is summed before it leaves
 // the register.
 #if defined(__x86_64__)
@@ -22,7 +22,7 @@ struct Registers {
 };
 static_assert(sizeof(Registers) == 64);
 
-// For so many values of each row at a time.
+// For `values` values of each row at a time.
 void configure(uint32_t values) {
   alignas(64) Registers set;
   const auto shape = [&](int index, uint32_t rows, uint32_t columns) {
@@ -32,7 +32,7 @@ void configure(uint32_t values) {
   for (const int sum : {0, 1, 2, 3}) shape(sum, rows_of_register, 64);
   shape(4, rows_of_register, values);
   for (const int weights : {5, 6}) shape(weights, values / 4, 64);
-  asm volatile("" ::: "memory");  // the intrinsic says of 8 bytes only that it reads them
+  asm volatile("" ::: "memory");  // the intrinsic declares a read of 8 bytes only
   _tile_loadconfig(&set);
 }
 
@@ -45,9 +45,7 @@ class RowsOfX {
   // Where `bytes` of each, from `column` on, can be loaded from.
   HEDDLE_INLINE const int8_t* at(uint32_t column, uint32_t bytes) {
     if (even_) return xs_[0].q + column;
-    asm volatile(
-        "" ::
-            : "memory");  // the intrinsics do not say that they read: not before the last load, not after the next
+    asm volatile("" ::: "memory");  // the intrinsics declare no read: keep this between the last load and the next
     for (uint32_t i = 0; i < rows_of_register; ++i)
       std::memcpy(gathered_ + i * stride_of_gathered, xs_[i].q + column, bytes);
     asm volatile("" ::: "memory");
@@ -63,7 +61,7 @@ class RowsOfX {
   alignas(64) int8_t gathered_[rows_of_register * stride_of_gathered];
 };
 
-// What left the registers, for even and odd blocks: of 16 rows of x and 16 weight rows.
+// Integer sums of 16 rows of x and 16 weight rows, for even and odd blocks.
 struct alignas(64) Sums {
   int32_t low[2][rows_of_register][16], high[2][rows_of_register][16];
 };
@@ -145,7 +143,7 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
   for (; first + rows_of_register <= count; first += rows_of_register)
     sixteen_rows<S>(slab, cols, xs + first, out + first * stride, stride);
   if (first < count) {
-    XRow rest[rows_of_register];  // the last one again, to make them sixteen
+    XRow rest[rows_of_register];  // padded with the last one
     float values[rows_of_register * 16];
     for (uint32_t i = 0; i < rows_of_register; ++i) rest[i] = xs[first + i < count ? first + i : count - 1];
     sixteen_rows<S>(slab, cols, rest, values, 16);
@@ -155,7 +153,7 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
   _tile_release();
 }
 
-// Signed bytes: what they have too much is taken away.
+// Subtracts the offset: the bytes become signed.
 void make_signed(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
   const uint32_t plane = shape.values * rows_of_register;
   const __m512i offset = _mm512_set1_epi8(char(shape.offset));
@@ -165,8 +163,8 @@ void make_signed(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
 
 // Weights times scales, as low and high bytes. From the last block to the first: each becomes larger.
 void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
-  constexpr uint32_t most_bytes = 400;
-  alignas(64) uint8_t copy[most_bytes * rows_of_register];
+  constexpr uint32_t max_bytes = 400;
+  alignas(64) uint8_t copy[max_bytes * rows_of_register];
   const uint32_t rows = rows_of_register, plane = shape.values * rows, rest = shape.bytes * rows - plane;
   const __m512i offset = _mm512_set1_epi16(short(shape.offset)), low = _mm512_set1_epi16(127);
   for (uint32_t b = cols / shape.values; b-- > 0;) {
@@ -208,21 +206,21 @@ void put(Isa& isa) {
 }  // namespace
 
 const Isa& isa_avx512_amx() {
-  static const Isa isa = [] {
-    Isa made = isa_avx512_vnni();
-    made.name = "avx512-amx";
-    made.arrange = arrange;
-    for (TileKernels& kernels : made.tiles) kernels.many = nullptr;
-    put<16, 16, Mins::none>(made);
-    put<32, 32, Mins::none>(made);
-    put<32, 32, Mins::plain>(made);
-    put<256, 16, Mins::none>(made);
-    put<256, 16, Mins::scaled>(made);
-    put<256, 32, Mins::none>(made);
-    put<256, 32, Mins::scaled>(made);
-    return made;
+  static const Isa all = [] {
+    Isa isa = isa_avx512_vnni();
+    isa.name = "avx512-amx";
+    isa.arrange = arrange;
+    for (TileKernels& kernels : isa.tiles) kernels.many = nullptr;
+    put<16, 16, Mins::none>(isa);
+    put<32, 32, Mins::none>(isa);
+    put<32, 32, Mins::plain>(isa);
+    put<256, 16, Mins::none>(isa);
+    put<256, 16, Mins::scaled>(isa);
+    put<256, 32, Mins::none>(isa);
+    put<256, 32, Mins::scaled>(isa);
+    return isa;
   }();
-  return isa;
+  return all;
 }
 
 }  // namespace heddle::cpu

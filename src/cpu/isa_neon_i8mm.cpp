@@ -1,5 +1,5 @@
 // aarch64 with smmla (ARMv8.6 i8mm): many rows. It multiplies two rows of eight values with two others, so a slab has
-// pairs of weight rows with eight values each; all else is as with sdot.
+// pairs of weight rows with eight values each; everything else is as with sdot.
 #if defined(__aarch64__)
 #include "cpu/kernels/product.h"
 #include "cpu/vectors_neon.h"
@@ -93,7 +93,7 @@ void many_rows_in_pairs(const uint8_t* slab, uint32_t cols, int, const XRow* xs,
   uint32_t i = 0;
   for (; i + 4 <= count; i += 4) four_rows<S>(slab, cols, xs + i, out + i * stride, stride);
   if (i == count) return;
-  XRow rest[4];  // the last one again, to make them four
+  XRow rest[4];  // padded with the last one
   float values[4 * 8];
   for (uint32_t j = 0; j < 4; ++j) rest[j] = xs[i + j < count ? i + j : count - 1];
   four_rows<S>(slab, cols, rest, values, 8);
@@ -112,24 +112,24 @@ void put(Isa& isa) {
 }  // namespace
 
 const Isa& isa_neon_i8mm() {
-  static const Isa isa = [] {
-    Isa made = isa_neon_dotprod();
-    made.name = "neon-i8mm";
-    made.arrange = pair_rows;
-    for (TileKernels& kernels : made.tiles) {
+  static const Isa all = [] {
+    Isa isa = isa_neon_dotprod();
+    isa.name = "neon-i8mm";
+    isa.arrange = pair_rows;
+    for (TileKernels& kernels : isa.tiles) {
       kernels.many = nullptr;
-      if (kernels.most_few > 7) kernels.most_few = 7;  // smmla is worth a slab from there on
+      if (kernels.max_few > 7) kernels.max_few = 7;  // smmla is worth a slab from there on
     }
-    put<16, 16, Mins::none, true>(made);
-    put<32, 32, Mins::none, true>(made);
-    put<32, 32, Mins::plain, false>(made);
-    put<256, 16, Mins::none, true>(made);
-    put<256, 16, Mins::scaled, false>(made);
-    put<256, 32, Mins::none, true>(made);
-    put<256, 32, Mins::scaled, false>(made);
-    return made;
+    put<16, 16, Mins::none, true>(isa);
+    put<32, 32, Mins::none, true>(isa);
+    put<32, 32, Mins::plain, false>(isa);
+    put<256, 16, Mins::none, true>(isa);
+    put<256, 16, Mins::scaled, false>(isa);
+    put<256, 32, Mins::none, true>(isa);
+    put<256, 32, Mins::scaled, false>(isa);
+    return isa;
   }();
-  return isa;
+  return all;
 }
 
 }  // namespace heddle::cpu

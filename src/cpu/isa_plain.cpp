@@ -1,11 +1,11 @@
-// Any machine: vectors of 16 bytes as the compiler makes them.
+// Any machine: vectors of 16 bytes, which the compiler maps to what there is.
 #include "cpu/kernels/make_isa.h"
 
 namespace heddle::cpu {
 namespace {
 
 struct Plain {
-  static constexpr int width = 16, parts = 2, wide_offset = 0;
+  static constexpr int width = 16, vectors = 2, wide_offset = 0;
   static constexpr bool signed_bytes = true, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(16)));
   typedef int16_t S __attribute__((vector_size(16)));

@@ -1,8 +1,9 @@
-// Sums of norms are f64 in four parts: exact enough that their order does not matter, and not one long chain.
+// The sums of norms are four in f64: exact enough that their order does not matter, and no long chain of additions.
 #include "cpu/layers.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -18,7 +19,7 @@ double sum_of_squares(const float* x, uint64_t size, double mean) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-bool turn_alike(const model::Rope& a, const model::Rope& b) {
+bool same_rotation(const model::Rope& a, const model::Rope& b) {
   return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians && a.magnitude == b.magnitude;
 }
 
@@ -53,8 +54,8 @@ void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t 
 Rotations::Rotations(const model::Model& model) {
   model::each_attention(model, [&](const model::Attention& attention) {
     const model::Rope& rope = attention.rope;
-    const auto same =
-        std::find_if(ropes_.begin(), ropes_.end(), [&](const model::Rope* other) { return turn_alike(rope, *other); });
+    const auto same = std::find_if(ropes_.begin(), ropes_.end(),
+                                   [&](const model::Rope* other) { return same_rotation(rope, *other); });
     of_attention_.push_back(uint32_t(same - ropes_.begin()));
     if (same == ropes_.end()) ropes_.push_back(&rope);
   });
@@ -75,7 +76,7 @@ void Rotations::begin(const std::vector<uint32_t>& positions) {
   }
 }
 
-void Rotations::turn(uint32_t attention, uint32_t row, float* x, uint32_t count, uint32_t head) const {
+void Rotations::rotate(uint32_t attention, uint32_t row, float* x, uint32_t count, uint32_t head) const {
   const model::Rope& rope = *ropes_[of_attention_[attention]];
   if (rope.style == model::Rope::Style::none) return;
   const uint32_t pairs = rope.dimensions / 2;
@@ -89,6 +90,44 @@ void Rotations::turn(uint32_t attention, uint32_t row, float* x, uint32_t count,
       a = before * cosine - b * sine;
       b = before * sine + b * cosine;
     }
+}
+
+// Softmax over all experts, then the best ones; equal weights go to the lower index.
+void ExpertChoice::pick(const model::Mixture& mixture, const std::vector<float>& scores, const Rows& x, uint32_t rows) {
+  const uint32_t count = uint32_t(mixture.router.rows);
+  used = mixture.routing.used;
+  experts.resize(uint64_t(rows) * used);
+  weights.resize(uint64_t(rows) * used);
+  slots_of.assign(count, {});
+  shared.clear();
+  std::vector<double> weight(count);
+  std::vector<uint32_t> order(count);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const float* score = scores.data() + uint64_t(row) * count;
+    const double largest = *std::max_element(score, score + count);
+    double sum = 0;
+    for (uint32_t i = 0; i < count; ++i) sum += weight[i] = std::exp(double(score[i]) - largest);
+    for (double& value : weight) value /= sum;
+    std::iota(order.begin(), order.end(), 0u);
+    std::partial_sort(order.begin(), order.begin() + used, order.end(),
+                      [&](uint32_t a, uint32_t b) { return weight[a] != weight[b] ? weight[a] > weight[b] : a < b; });
+    double picked = 1;
+    if (mixture.routing.weights_sum_to_one) {
+      picked = 0;
+      for (uint32_t j = 0; j < used; ++j) picked += weight[order[j]];
+    }
+    for (uint32_t j = 0; j < used; ++j) {
+      const uint32_t slot = row * used + j;
+      experts[slot] = order[j];
+      weights[slot] = static_cast<float>(weight[order[j]] / picked);
+      slots_of[order[j]].push_back(slot);
+    }
+    if (!mixture.shared) continue;
+    const model::Vector& router = mixture.shared_router;
+    double value = 0;
+    for (size_t i = 0; i < router.size(); ++i) value += double(router[i]) * x.row(row)[i];
+    shared.push_back(router.empty() ? 1 : static_cast<float>(1 / (1 + std::exp(-value))));
+  }
 }
 
 }  // namespace heddle::cpu

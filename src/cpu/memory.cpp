@@ -1,11 +1,18 @@
-// What the backend will take, counted before it is made.
+// What the backend will take of memory, counted before it is constructed, and how fast memory is read.
+#include "base/memory.h"
+
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <set>
 
+#include "base/clock.h"
 #include "base/parallel.h"
-#include "cpu/attention.h"
 #include "cpu/cpu.h"
+#include "cpu/kv_cache.h"
 #include "cpu/pack.h"
+#include "cpu/pages.h"
+#include "cpu/team.h"
 
 namespace heddle::cpu {
 namespace {
@@ -64,6 +71,24 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
   constexpr uint64_t thread_bytes = 2 << 20;  // slabs and pieces of results
   return {weights.total, model::kv_bytes(model, limits),
           limits.rows * row_bytes(model) + threads * thread_bytes + uint64_t(model.vocabulary) * sizeof(float)};
+}
+
+// Every thread reads its share of memory that no cache holds.
+double read_bandwidth(uint32_t threads) {
+  constexpr uint64_t piece = 4 << 20;
+  const Isa& isa = choose_isa("auto");
+  const uint64_t bytes = std::clamp<uint64_t>(available_memory() / 4, 64 << 20, 2ull << 30) / piece * piece;
+  const Pages pages(bytes, Pages::Size::large);
+  Team team(threads);
+  team.run(bytes / piece, [&](uint64_t i, uint32_t) { std::memset(pages.data() + i * piece, 1, piece); });
+  std::atomic<uint64_t> sink{0};
+  double best = 0;
+  for (int run = 0; run < 5; ++run) {
+    const auto start = Clock::now();
+    team.run(bytes / piece, [&](uint64_t i, uint32_t) { sink ^= isa.read_all(pages.data() + i * piece, piece); });
+    best = std::max(best, double(bytes) / seconds_since(start));
+  }
+  return best;
 }
 
 }  // namespace heddle::cpu

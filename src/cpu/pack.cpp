@@ -1,21 +1,17 @@
 // Fields of a block, in the order that a tile has them. cpu/kernels/formats.h reads what is written here.
 #include "cpu/pack.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cinttypes>
-#include <cstdio>
+#include <bit>
 #include <cstring>
-#include <fstream>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "cpu/rewrite.h"
+#include "quant/codecs.h"
 
 namespace heddle::cpu {
 namespace {
+
+using quant::Format;
 
 // What happens to each word of a field. In `bits` a word has a bit for each of 32 values: bit `step` of byte b becomes
 // that of value 4 * step + b. In `twos` it has 2 bits for each of 16 values, and the same is done to them.
@@ -27,8 +23,7 @@ struct Field {
   Change change = Change::none;
 };
 
-std::vector<Field> fields(quant::Format format) {
-  using quant::Format;
+std::vector<Field> fields(Format format) {
   switch (format) {
     case Format::q4_0:
     case Format::iq4_nl:
@@ -73,7 +68,7 @@ std::vector<Field> fields(quant::Format format) {
       return {{0, 2, 2}, {74, 8, 4}, {66, 8, 4}, {34, 32, 4, Change::bits}, {2, 32, 4}};
     case Format::iq3_s:
       return {{0, 2, 2}, {106, 4, 4}, {66, 8, 4}, {74, 32, 4, Change::bits}, {2, 64, 4}};
-    // these as cpu/rewrite.cpp leaves them
+    // these as rewrite() leaves them
     case Format::iq2_xxs:
       return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 32, 4}};
     case Format::iq2_xs:
@@ -83,6 +78,54 @@ std::vector<Field> fields(quant::Format format) {
     default:
       check(false, "an integer format");
       return {};
+  }
+}
+
+// Blocks whose fields do not begin at bytes are written anew before they are packed: iq2_xxs, iq2_xs and iq3_xxs with
+// all signs written out and each field by itself. See quant/decode_grids.cpp for the files' blocks; the new ones take
+// 70, 78 and 102 bytes, four more.
+uint8_t eight_signs(uint32_t seven) { return uint8_t((seven & 127) | (std::popcount(seven & 127) & 1) << 7); }
+
+// The u32 of 32 values of the _xxs formats, number j: four times 7 signs and a scale.
+void signs_and_scale(uint32_t word, uint32_t j, uint8_t* signs, uint8_t* scales) {
+  for (uint32_t e = 0; e < 4; ++e) signs[4 * j + e] = eight_signs(word >> 7 * e);
+  scales[j / 2] = uint8_t(scales[j / 2] | word >> 28 << j % 2 * 4);
+}
+
+uint32_t rewritten_bytes(Format format) {
+  switch (format) {
+    case Format::iq2_xxs:
+      return 70;
+    case Format::iq2_xs:
+      return 78;
+    case Format::iq3_xxs:
+      return 102;
+    default:
+      return 0;
+  }
+}
+
+void rewrite(Format format, const uint8_t* block, uint8_t* to) {
+  std::memset(to, 0, rewritten_bytes(format));
+  std::memcpy(to, block, 2);  // d
+  if (format == Format::iq2_xs) {
+    std::memcpy(to + 2, block + 66, 8);  // scales
+    for (uint32_t e = 0; e < 32; ++e) {
+      const uint32_t q = quant::u16_at(block + 2 + 2 * e);
+      to[10 + e / 8] = uint8_t(to[10 + e / 8] | (q >> 8 & 1) << e % 8);
+      to[14 + e] = eight_signs(q >> 9);
+      to[46 + e] = uint8_t(q);
+    }
+    return;
+  }
+  check(format == Format::iq2_xxs || format == Format::iq3_xxs, "a format that is written anew");
+  for (uint32_t j = 0; j < 8; ++j) {
+    const bool eights = format == Format::iq2_xxs;
+    signs_and_scale(quant::u32_at(block + (eights ? 6 + 8 * j : 66 + 4 * j)), j, to + 6, to + 2);
+    if (eights)
+      std::memcpy(to + 38 + 4 * j, block + 2 + 8 * j, 4);
+    else
+      std::memcpy(to + 38 + 8 * j, block + 2 + 8 * j, 8);
   }
 }
 
@@ -167,25 +210,6 @@ void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t fi
       }
     }
   }
-}
-
-FileMappings::FileMappings() {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    uint64_t begin = 0, end = 0, inode = 0;
-    char access[5] = {};
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &begin, &end, access, &inode) == 4 &&
-        inode != 0 && access[1] == '-')
-      ranges_.emplace_back(begin, end);
-  }
-}
-
-void FileMappings::release(std::span<const uint8_t> range) const {
-  const uint64_t page = uint64_t(sysconf(_SC_PAGESIZE)), address = reinterpret_cast<uint64_t>(range.data());
-  const uint64_t begin = (address + page - 1) / page * page, end = (address + range.size()) / page * page;
-  for (const auto& [from, to] : ranges_)
-    if (begin < end && from <= begin && end <= to)
-      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // if it fails, memory is the only loss
 }
 
 }  // namespace heddle::cpu

@@ -1,18 +1,21 @@
-// Memory straight from the system: zeros, and not there until it is touched.
+// Mappings: memory straight from the system, and files whose pages are given back once they were read.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace heddle::cpu {
 
+// Zeros, which take no memory until they are written to.
 class Pages {
  public:
-  Pages() = default;
   enum class Size {
     usual,
-    large
-  };  // large: fewer misses of the page table, but 2 MB are there when one byte is touched
-  explicit Pages(uint64_t bytes, Size size = Size::usual);  // an Error if there is not so much
+    large,  // fewer misses of the page table, but touching one byte takes 2 MB
+  };
+  Pages() = default;
+  explicit Pages(uint64_t bytes, Size size = Size::usual);  // an Error if the system refuses
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
   Pages& operator=(Pages&& other) noexcept {
@@ -27,6 +30,18 @@ class Pages {
  private:
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
+};
+
+// The files that are mapped when it is constructed.
+class FileMappings {
+ public:
+  FileMappings();
+  // Gives pages back to the system: they were read and will not be read again. Memory that is no file mapping (a test's
+  // own, converted weights) is left alone.
+  void release(std::span<const uint8_t> range) const;
+
+ private:
+  std::vector<std::pair<uint64_t, uint64_t>> ranges_;  // addresses of private mappings that are not written to
 };
 
 }  // namespace heddle::cpu

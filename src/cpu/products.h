@@ -1,4 +1,5 @@
-// Products of weights and rows as one phase of the team: tiles are dealt out in pieces of about equal bytes.
+// Products of weights and rows: of some tiles, and of whole matrices as one phase of the team, whose tiles are dealt
+// out in pieces of about equal bytes.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -11,7 +12,17 @@
 
 namespace heddle::cpu {
 
-// y = W x for all rows of x; with a second matrix of as many rows also y2 = W2 x, handed over together.
+constexpr uint32_t slab_tiles = 4;  // of 2048 columns: 64 KiB, which stay in L2
+// Bytes of a slab of `tiles` tiles.
+uint64_t slab_bytes(const Weights& weights, const Isa& isa, uint32_t tiles = slab_tiles);
+
+// out (count, tiles * tile_rows) = W x for some tiles; `slab` has slab_bytes(weights, isa) bytes.
+void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint32_t tiles, const XRow* xs,
+                    uint32_t count, float* out, uint8_t* slab);
+// The products of scales are exact, so this is what quant::decode gives; `slab` is that of one tile.
+void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float* out, uint8_t* slab);
+
+// y = W x for all rows of x; with a second matrix of as many rows also y2 = W2 x, handed to `finish` together.
 struct Product {
   const Weights *weights = nullptr, *second = nullptr;
   RowsView x;
@@ -29,7 +40,7 @@ class Products {
  public:
   Products(const Isa& isa, Team& team, const std::deque<Weights>& all, uint32_t rows);
 
-  // finish(piece) for each piece of each product, on the thread that made it.
+  // finish(piece) for each piece of each product, on the thread that computed it.
   template <class Finish>
   void run(std::span<const Product> products, Finish&& finish) {
     plan(products);
@@ -43,7 +54,7 @@ class Products {
     uint64_t first;
   };
   struct Scratch {
-    Pages slab;  // begins at a line of the cache
+    Pages slab;  // aligned to a cache line
     std::vector<float> values, second, decoded;
   };
   void plan(std::span<const Product> products);

@@ -1,13 +1,12 @@
-// Each verb as the formulas say it, row by row.
-#include "cpu/reference.h"
-
+// The reference backend: each verb as the formulas have it, row by row.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "cpu/attention.h"
+#include "cpu/cpu.h"
+#include "cpu/kv_cache.h"
 #include "quant/kv_q8.h"
 
 namespace heddle::cpu {
@@ -33,9 +32,9 @@ void products(const Matrix& weights, const Vector& bias, const std::vector<Vecto
   ys.assign(xs.size(), Vector(weights.rows));
   const size_t bytes = weights.row_bytes();
   constexpr uint64_t slice = 64;
-  parallel_for((weights.rows + slice - 1) / slice, 0, [&](size_t part) {
+  parallel_for((weights.rows + slice - 1) / slice, 0, [&](size_t index) {
     Vector row(weights.cols);
-    for (uint64_t r = part * slice; r < std::min(weights.rows, (part + 1) * slice); ++r) {
+    for (uint64_t r = index * slice; r < std::min(weights.rows, (index + 1) * slice); ++r) {
       quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());
       for (size_t i = 0; i < xs.size(); ++i) {
         double sum = bias.empty() ? 0 : bias[r];

@@ -1,11 +1,11 @@
-// Where each row's pieces lie.
+// The forms of all rows lie in one array each.
 #include "cpu/rows.h"
 
 namespace heddle::cpu {
 
-Rows::Rows(uint32_t rows, uint32_t cols, bool meets_32, bool meets_256) : cols_(cols), f32_(uint64_t(rows) * cols) {
+Rows::Rows(uint32_t rows, uint32_t cols, bool by_32, bool by_256) : cols_(cols), f32_(uint64_t(rows) * cols) {
   for (uint64_t i = 0; i < rows; ++i) pointers_.push_back(row(i));
-  if (meets_32) {
+  if (by_32) {
     const uint64_t blocks = cols / 32;
     q_32_.resize(uint64_t(rows) * cols);
     d_32_.resize(rows * blocks);
@@ -13,15 +13,15 @@ Rows::Rows(uint32_t rows, uint32_t cols, bool meets_32, bool meets_256) : cols_(
     for (uint64_t i = 0; i < rows; ++i)
       by_32_.push_back({q_32_.data() + i * cols, d_32_.data() + i * blocks, sums_32_.data() + i * blocks * 2, nullptr});
   }
-  if (meets_256) {
+  if (by_256) {
     const uint64_t blocks = cols / 256;
     q_256_.resize(uint64_t(rows) * cols);
     d_256_.resize(rows * blocks);
     sums_256_.resize(rows * blocks * 16);
-    parts_.resize(rows * blocks * 48);
+    split_sums_.resize(rows * blocks * 48);
     for (uint64_t i = 0; i < rows; ++i)
       by_256_.push_back({q_256_.data() + i * cols, d_256_.data() + i * blocks, sums_256_.data() + i * blocks * 16,
-                         parts_.data() + i * blocks * 48});
+                         split_sums_.data() + i * blocks * 48});
   }
 }
 
@@ -34,17 +34,17 @@ void Rows::finish(uint64_t i, const Isa& isa) {
   if (!by_256_.empty()) {
     const uint64_t blocks = cols_ / 256;
     isa.quantise_256(row(i), cols_, q_256_.data() + i * cols_, d_256_.data() + i * blocks,
-                     sums_256_.data() + i * blocks * 16, parts_.data() + i * blocks * 48);
+                     sums_256_.data() + i * blocks * 16, split_sums_.data() + i * blocks * 48);
   }
 }
 
-void Picked::add(const Rows& rows, uint64_t index) {
+void GatheredRows::add(const Rows& rows, uint64_t index) {
   f32_.push_back(rows.pointers_[index]);
   if (!rows.by_32_.empty()) by_32_.push_back(rows.by_32_[index]);
   if (!rows.by_256_.empty()) by_256_.push_back(rows.by_256_[index]);
 }
 
-void Picked::clear() {
+void GatheredRows::clear() {
   f32_.clear();
   by_32_.clear();
   by_256_.clear();

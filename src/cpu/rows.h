@@ -1,4 +1,4 @@
-// Rows of activations: f32, and quantised in the ways that the weights they meet ask for.
+// Rows of activations: f32, and quantised as the weights they are multiplied with need them.
 #pragma once
 #include <vector>
 
@@ -17,8 +17,8 @@ struct RowsView {
 class Rows {
  public:
   Rows() = default;
-  // Room for `rows` rows of `cols` values that meet weights of these kinds.
-  Rows(uint32_t rows, uint32_t cols, bool meets_32, bool meets_256);
+  // `rows` rows of `cols` values. by_32, by_256: quantised so as well.
+  Rows(uint32_t rows, uint32_t cols, bool by_32, bool by_256);
 
   uint32_t cols() const { return cols_; }
   float* row(uint64_t index) { return f32_.data() + index * cols_; }
@@ -29,18 +29,18 @@ class Rows {
   RowsView view(uint32_t count) const { return {pointers_.data(), by_32_.data(), by_256_.data(), count}; }
 
  private:
-  friend class Picked;
+  friend class GatheredRows;
   uint32_t cols_ = 0;
   std::vector<float> f32_;              // (rows, cols)
   std::vector<const float*> pointers_;  // to each row
-  std::vector<int8_t> q_32_, q_256_, parts_;
+  std::vector<int8_t> q_32_, q_256_, split_sums_;
   std::vector<float> d_32_, d_256_;
   std::vector<int32_t> sums_32_, sums_256_;
   std::vector<XRow> by_32_, by_256_;  // of each row
 };
 
-// Some of the rows, in any order.
-class Picked {
+// Some rows, in any order.
+class GatheredRows {
  public:
   void add(const Rows& rows, uint64_t index);
   void clear();

@@ -28,7 +28,7 @@ Team::Team(uint32_t threads) {
   if (threads == 0) threads = uint32_t(hardware_threads());
   try {
     for (uint32_t i = 1; i < threads; ++i) others_.emplace_back([this, i] { serve(i); });
-  } catch (const std::system_error&) {  // no more threads to be had: those that are there do it
+  } catch (const std::system_error&) {  // the system refuses more threads: those that exist do all the work
   }
 }
 
@@ -68,7 +68,7 @@ void Team::run(uint64_t count, Call call, void* work) {
   }
   while (take_and_do(0)) {
   }
-  // What is left is being done. A thread that does it may have lost its core: then give it ours.
+  // The last items are under way. Their thread may have lost its core: then yield ours.
   for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
     if (spins < 2000)
       pause();
@@ -97,7 +97,7 @@ void Team::serve(uint32_t thread) {
       std::this_thread::yield();
       continue;
     }
-    // Whoever publishes a phase sees that we sleep, or we see the phase.
+    // Either run() sees that we sleep, or we see its phase.
     const uint32_t bell = bell_;
     ++sleeping_;
     const uint64_t phase = phase_.load();

@@ -1,5 +1,5 @@
 // Threads that work together on one phase after another. Between phases they spin, so that no phase pays for waking
-// them; when nothing comes for some milliseconds they sleep.
+// them; after 5 ms without a phase they sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -38,8 +38,8 @@ class Team {
   void serve(uint32_t thread);
   bool take_and_do(uint32_t thread);
 
-  // A phase is published in one word: its number, how many items it has and the next one. Who takes an item reads
-  // call_ and work_, which stay until that item is done; who comes late finds no item and touches nothing.
+  // A phase is published in one word: its number, the number of its items and the next one. A thread that takes an item
+  // reads call_ and work_, which stay until that item is done; a late thread finds no item and touches nothing.
   std::atomic<uint64_t> phase_{0};
   alignas(64) std::atomic<uint64_t> done_{0};  // items
   alignas(64) Call call_ = nullptr;

@@ -8,17 +8,17 @@ namespace heddle::cpu {
 namespace {
 
 struct Neon {
-  static constexpr int width = 16, parts = 2, wide_offset = 0;
+  static constexpr int width = 16, vectors = 2, wide_offset = 0;
   static constexpr bool signed_bytes = true, has_eight_rows = true;
   using B = uint8x16_t;
   using I = int32x4_t;
   using F = float32x4_t;
   using X = int8x16_t;
-  // Made anew each time: a zero costs nothing, a copy of one costs as much as a product.
+  // A fresh zero costs nothing; a copy of one costs as much as a product.
   static HEDDLE_INLINE I zero() {
-    I made;
-    asm volatile("movi %0.4s, #0" : "=w"(made));
-    return made;
+    I zeros;
+    asm volatile("movi %0.4s, #0" : "=w"(zeros));
+    return zeros;
   }
   static HEDDLE_INLINE X x(const int8_t* from) { return vld1q_s8(from); }
   template <int lane>

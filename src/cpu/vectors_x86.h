@@ -8,7 +8,7 @@ namespace heddle::cpu {
 namespace {
 
 struct Ymm {
-  static constexpr int width = 32, parts = 1;
+  static constexpr int width = 32, vectors = 1;
   static constexpr bool signed_bytes = false, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(32)));
   typedef int32_t I __attribute__((vector_size(32)));

@@ -8,8 +8,8 @@ namespace heddle::cpu {
 namespace {
 
 struct Zmm {
-  // vpdpbusd takes unsigned weights: signed ones are moved up by 128, and 128 times the sum of x is taken away
-  static constexpr int width = 64, parts = 1, wide_offset = 128;
+  // vpdpbusd takes unsigned weights: signed ones are raised by 128, and 128 times the sum of x is subtracted
+  static constexpr int width = 64, vectors = 1, wide_offset = 128;
   static constexpr bool signed_bytes = false, has_eight_rows = false;
   typedef uint8_t B __attribute__((vector_size(64)));
   typedef int32_t I __attribute__((vector_size(64)));

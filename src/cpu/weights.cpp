@@ -1,4 +1,4 @@
-// One arena for all tiles: large pages, and no end of a matrix fills one up.
+// One arena for all tiles, in large pages: no matrix ends in a page that is mostly empty.
 #include "cpu/weights.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
       const uint64_t row = first * weights.tile_rows, rows = std::min(count * weights.tile_rows, weights.rows - row);
       files.release(source.slice(row, rows).data);
     });
-    files.release(source.data);  // with the pages between two pieces
+    files.release(source.data);  // with the pages that two pieces share
     at += packed_size(weights);
     if (progress) progress(at, bytes);
   }

@@ -1,4 +1,4 @@
-// All weights of a model as this backend wants them.
+// All weights of a model, packed.
 #pragma once
 #include <deque>
 #include <functional>
@@ -33,7 +33,7 @@ using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, Mixtu
 
 class ModelWeights {
  public:
-  // Packs on the team's threads and gives the pages of the file back as it goes. `progress` may be empty.
+  // Packs on the team's threads and gives the pages of the file back as it goes.
   ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team,
                const std::function<void(uint64_t, uint64_t)>& progress = {});
   ModelWeights(const ModelWeights&) = delete;
@@ -41,7 +41,7 @@ class ModelWeights {
 
   std::vector<std::vector<SublayerWeights>> layers;
   const Weights* output = nullptr;
-  const Weights* embedding = nullptr;  // null where the output is another matrix: then rows are read from the file
+  const Weights* embedding = nullptr;  // null where the output is another matrix: its rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
   uint64_t packed_bytes() const { return arena_.bytes(); }
 

@@ -1,5 +1,4 @@
-// A model on disk, whichever format it is in: what it says of itself, its tensors under GGUF's names, and the files its
-// tokenizer comes from.
+// A model on disk, in any format: its metadata, its tensors under GGUF's names, and the files of its tokenizer.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "formats/metadata.h"
 #include "quant/format.h"
 
@@ -22,9 +21,8 @@ struct Tensor {
   quant::Format format = quant::Format::f32;
   std::string source;  // its name in the file, where that is another
 
-  // The data as it lies in the mapped file, on no particular address (safetensors aligns nothing). Empty where heddle's
-  // form of the tensor is another than the file's (rows in another order, parts joined, a transposition): then
-  // `produce` writes `bytes()` bytes.
+  // The data in the mapped file, without alignment (safetensors has none). Empty where heddle's form of the tensor is
+  // not the file's (rows in another order, tensors joined, a transposition): then `produce` writes `bytes()` bytes.
   std::span<const uint8_t> view;
   std::function<void(std::span<uint8_t>)> produce;
 
@@ -35,14 +33,14 @@ struct Tensor {
   std::span<const uint8_t> data(std::vector<uint8_t>& scratch) const;
 };
 
-// A tensor that is in the file but that heddle has no form for: of a type without a quant::Format, of no values, of
-// more than 4 dimensions. A model may carry such a buffer; only who asks for it gets an Error.
+// A tensor in the file that heddle has no form for: of a type without a quant::Format, without values, of more than 4
+// dimensions. A model may have such a buffer; only asking for it is an Error.
 struct Unreadable {
   std::string name;
   std::string reason;  // "has the type F8_E4M3"
 };
 
-// The texts beside the weights of a safetensors model; empty where there is no such file. GGUF has all of it in
+// The texts beside the weights of a safetensors model; empty where there is no such file. GGUF has them in its
 // metadata.
 struct TextFiles {
   std::string tokenizer;         // tokenizer.json
@@ -59,25 +57,25 @@ struct Checkpoint {
   Kind kind = Kind::gguf;
   Metadata metadata;  // GGUF's keys
   std::vector<Tensor> tensors;
-  std::vector<Unreadable> unreadable;  // none of these is among the tensors; under their names in the file
+  std::vector<Unreadable> unreadable;  // not among the tensors; under their names in the file
   TextFiles text;
-  // A safetensors model of a class that heddle does not know: then metadata has general.* only and tensors keep their
-  // names.
+  // The class of a safetensors model that heddle does not know: metadata has general.* only, and tensors keep their
+  // names. Empty: known.
   std::string unknown_class;
   std::vector<std::shared_ptr<const MappedFile>> files;  // the views are into these
 
   uint64_t file_bytes() const;
   std::string_view architecture() const;            // general.architecture; an Error if there is none
-  const Tensor* find(std::string_view name) const;  // null when it is not there; an Error if it is unreadable
+  const Tensor* find(std::string_view name) const;  // null where there is none; an Error if it is unreadable
   const Tensor& tensor(std::string_view name) const;
-  // For errors about a missing tensor, which may be one of these: "; not read: NAME has the type F8_E4M3", or nothing.
+  // For errors about a missing tensor, which may be an unreadable one: "; not read: NAME has the type F8_E4M3", or "".
   std::string not_read() const;
 
-  // The chat template called `name` ("" and "default" are the default one; others: "tool_use"), from wherever it is
-  // kept; empty if none.
+  // The chat template called `name` ("" and "default": the default one; others: "tool_use"), wherever the model has it;
+  // empty if it has none.
   std::string chat_template(std::string_view name = {}) const;
 
-  // After `tensors` and `unreadable` were filled: find() uses it. Throws an Error for a name that is there twice.
+  // To be called when `tensors` and `unreadable` are filled: find() uses it. Throws an Error for a repeated name.
   void index();
 
  private:
@@ -85,8 +83,8 @@ struct Checkpoint {
   TextPlaces unreadable_places_;  // in unreadable
 };
 
-// A GGUF file (the first of a split one, or any of its parts), a safetensors file, or a folder that holds one model.
-// Which it is, the first bytes say. A safetensors model is read by its folder's config.json, where there is one.
+// A GGUF file (any file of a split model), a safetensors file, or a folder with one model. The first bytes decide which
+// it is. A safetensors model is read by the config.json of its folder, where there is one.
 Checkpoint open_checkpoint(const std::filesystem::path& path);
 
 }  // namespace heddle::formats

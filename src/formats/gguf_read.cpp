@@ -1,5 +1,5 @@
-// One GGUF file: header, metadata, tensor table, data. Nothing is believed before it is compared with the file's size,
-// and nothing is allocated for a count that the file could not hold.
+// GGUF files: header, metadata, tensor table, data. Nothing is believed before it is compared with the file's size, and
+// nothing is allocated for a count that the file could not hold.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -7,19 +7,20 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/gguf.h"
-#include "formats/gguf_part.h"
 
 namespace heddle::formats {
 namespace {
 
-constexpr uint64_t smallest_key = 8 + 1 + 4 + 1;         // length, one letter, type, a value of one byte
-constexpr uint64_t smallest_tensor = 8 + 1 + 4 + 4 + 8;  // length, one letter, dimensions (none), type, offset
-constexpr uint64_t longest_name = 65535;                 // what the format grants a key
-constexpr uint64_t largest_alignment = 1 << 20;          // a page of any system is smaller
+namespace fs = std::filesystem;
 
-class Reader {
+constexpr uint64_t min_key = 8 + 1 + 4 + 1;         // length, one letter, type, a value of one byte
+constexpr uint64_t min_tensor = 8 + 1 + 4 + 4 + 8;  // length, one letter, dimensions (none), type, offset
+constexpr uint64_t max_name = 65535;                // the limit of the format for a key
+constexpr uint64_t max_alignment = 1 << 20;         // a page of any system is smaller
+
+class GgufReader {
  public:
-  Reader(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+  GgufReader(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
 
   uint64_t at() const { return at_; }
   uint64_t left() const { return bytes_.size() - at_; }
@@ -49,21 +50,21 @@ class Reader {
     const auto taken = take(length, what);
     return {reinterpret_cast<const char*>(taken.data()), taken.size()};
   }
-  // A count of things that take at least `smallest` bytes each.
-  uint64_t count(uint64_t smallest, std::string_view what) {
+  // A count of things that take at least `min` bytes each.
+  uint64_t count(uint64_t min, std::string_view what) {
     const uint64_t found = number<uint64_t>(what);
-    bound(found, smallest);
+    bound(found, min);
     return found;
   }
-  void bound(uint64_t found, uint64_t smallest) const {
-    if (found > left() / smallest)
-      refuse("expected at most {}, all that the {} bytes left can hold, found {}", left() / smallest, left(), found);
+  void bound(uint64_t found, uint64_t min) const {
+    if (found > left() / min)
+      refuse("expected at most {}, all that the {} bytes left can hold, found {}", left() / min, left(), found);
   }
   // The name of a key or a tensor.
   std::string identifier(std::string_view what) {
     const std::string_view found = text(what);
     if (found.empty()) refuse("expected a name, found an empty one");
-    if (found.size() > longest_name) refuse("expected at most {} bytes of name, found {}", longest_name, found.size());
+    if (found.size() > max_name) refuse("expected at most {} bytes of name, found {}", max_name, found.size());
     for (size_t at = 0; at < found.size();) {
       const CodePoint point = code_point_at(found, at);
       if (!point.valid || is_control(point.value))
@@ -80,7 +81,7 @@ class Reader {
   uint64_t at_ = 0;
 };
 
-void read_version(Reader& reader) {
+void read_version(GgufReader& reader) {
   reader.field("magic");
   const auto magic = reader.take(4, "the magic number");
   if (std::memcmp(magic.data(), "GGUF", 4) != 0)
@@ -94,17 +95,17 @@ void read_version(Reader& reader) {
   if (version != 2 && version != 3) reader.refuse("expected 2 or 3, found {}", version);
 }
 
-ValueType read_type(Reader& reader) {
+ValueType read_type(GgufReader& reader) {
   const uint32_t type = reader.number<uint32_t>("the type of the value");
   if (type > uint32_t(ValueType::f64)) reader.refuse("expected a type of value from 0 to 12, found {}", type);
   return ValueType(type);
 }
 
-void check_boolean(const Reader& reader, uint8_t byte) {
+void check_boolean(const GgufReader& reader, uint8_t byte) {
   if (byte > 1) reader.refuse("expected a bool, 0 or 1, found {}", byte);
 }
 
-Array read_array(Reader& reader, const std::shared_ptr<const void>& owner, std::span<const uint8_t> file) {
+Array read_array(GgufReader& reader, const std::shared_ptr<const void>& owner, std::span<const uint8_t> file) {
   const ValueType type = read_type(reader);
   if (type == ValueType::array)
     reader.refuse("expected an array of values, found an array of arrays, which is not read");
@@ -121,7 +122,7 @@ Array read_array(Reader& reader, const std::shared_ptr<const void>& owner, std::
   return Array(type, count, encoded, owner);
 }
 
-Value read_value(Reader& reader, const std::shared_ptr<const void>& owner, std::span<const uint8_t> file) {
+Value read_value(GgufReader& reader, const std::shared_ptr<const void>& owner, std::span<const uint8_t> file) {
   constexpr std::string_view what = "the value";
   switch (read_type(reader)) {
     case ValueType::u8:
@@ -164,7 +165,7 @@ struct Entry {
   uint64_t bytes = 0;
 };
 
-Entry read_entry(Reader& reader, uint64_t number, uint64_t count) {
+Entry read_entry(GgufReader& reader, uint64_t number, uint64_t count) {
   Entry entry;
   Tensor& tensor = entry.tensor;
   reader.field(fmt::format("tensor {} of {}", number + 1, count));
@@ -222,54 +223,128 @@ void place(std::vector<Entry>& entries, std::span<const uint8_t> data, uint64_t 
   }
 }
 
+// A model in several files: NAME-00001-of-00003.gguf and so on, each with its own table of tensors. The first file has
+// the metadata of the model.
+std::string split_ending(uint64_t number, uint64_t count) { return fmt::format("-{:05}-of-{:05}.gguf", number, count); }
+
+// The path of another file of a split model, from the path of one; the numbers count from 1.
+fs::path split_path(const fs::path& path, uint64_t own_number, uint64_t number, uint64_t count) {
+  const std::string name = path.filename().string(), ending = split_ending(own_number, count);
+  if (!name.ends_with(ending))
+    throw Error("{}: name: expected one that ends in {}, as split.no and split.count say", path.string(), ending);
+  return path.parent_path() / (name.substr(0, name.size() - ending.size()) + split_ending(number, count));
+}
+
+GgufFile open_gguf_file(const fs::path& path, Checkpoint& checkpoint) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  GgufFile read = read_gguf_file(file->bytes(), path.string(), file);
+  checkpoint.files.push_back(file);
+  return read;
+}
+
+void expect(const fs::path& path, std::string_view key, uint64_t expected, uint64_t found) {
+  if (expected != found) throw Error("{}: {}: expected {}, found {}", path.string(), key, expected, found);
+}
+
+// The keys split.* are not true of the whole model.
+Metadata without_split_keys(const Metadata& metadata) {
+  Metadata rest(metadata.source());
+  for (const auto& [key, value] : metadata.all())
+    if (!key.starts_with("split.")) rest.set(key, value);
+  return rest;
+}
+
 }  // namespace
 
-GgufPart read_gguf_part(std::span<const uint8_t> bytes, const std::string& name, std::shared_ptr<const void> owner) {
-  Reader reader(bytes, name);
+GgufFile read_gguf_file(std::span<const uint8_t> bytes, const std::string& name, std::shared_ptr<const void> owner) {
+  GgufReader reader(bytes, name);
   read_version(reader);
   reader.field("tensor count");
   const uint64_t tensor_count = reader.number<uint64_t>("the number of tensors");
   reader.field("metadata count");
-  const uint64_t key_count = reader.count(smallest_key, "the number of keys");
+  const uint64_t key_count = reader.count(min_key, "the number of keys");
   reader.field("tensor count");
-  reader.bound(tensor_count, smallest_tensor);
+  reader.bound(tensor_count, min_tensor);
 
-  GgufPart part{Metadata(name), {}};
+  GgufFile file{Metadata(name), {}};
   for (uint64_t i = 0; i < key_count; ++i) {
     reader.field(fmt::format("metadata key {} of {}", i + 1, key_count));
     std::string key = reader.identifier("the key");
     reader.field(fmt::format("metadata {}", key));
-    if (part.metadata.find(key)) reader.refuse("expected every key once, found it twice");
+    if (file.metadata.find(key)) reader.refuse("expected every key once, found it twice");
     Value value = read_value(reader, owner, bytes);
-    part.metadata.set(std::move(key), std::move(value));
+    file.metadata.set(std::move(key), std::move(value));
   }
-  const uint64_t alignment = gguf_alignment(part.metadata);
+  const uint64_t alignment = gguf_alignment(file.metadata);
 
   std::vector<Entry> entries;
   for (uint64_t i = 0; i < tensor_count; ++i) entries.push_back(read_entry(reader, i, tensor_count));
   const uint64_t begin = std::min<uint64_t>(bytes.size(), (reader.at() + alignment - 1) / alignment * alignment);
   place(entries, bytes.subspan(begin), alignment, name);
-  part.tensors.reserve(entries.size());
-  for (Entry& entry : entries) part.tensors.push_back(std::move(entry.tensor));
-  return part;
+  file.tensors.reserve(entries.size());
+  for (Entry& entry : entries) file.tensors.push_back(std::move(entry.tensor));
+  return file;
 }
 
 uint64_t gguf_alignment(const Metadata& metadata) {
   const uint64_t alignment = metadata.find_integer("general.alignment").value_or(32);
-  if (!std::has_single_bit(alignment) || alignment < 8 || alignment > largest_alignment)
+  if (!std::has_single_bit(alignment) || alignment < 8 || alignment > max_alignment)
     throw Error("{}: general.alignment: expected a power of two from 8 to {}, found {}", metadata.source(),
-                largest_alignment, alignment);
+                max_alignment, alignment);
   return alignment;
 }
 
 Checkpoint read_gguf(std::span<const uint8_t> bytes, const std::string& name) {
-  GgufPart part = read_gguf_part(bytes, name, nullptr);
-  if (const auto parts = part.metadata.find_integer("split.count"); parts.value_or(1) > 1)
-    throw Error("{}: split.count: expected a file of one part, found one of {}", name, *parts);
+  GgufFile file = read_gguf_file(bytes, name, nullptr);
+  if (const auto files = file.metadata.find_integer("split.count"); files.value_or(1) > 1)
+    throw Error("{}: split.count: expected a model in one file, found one in {}", name, *files);
   Checkpoint checkpoint;
   checkpoint.path = name;
-  checkpoint.metadata = std::move(part.metadata);
-  checkpoint.tensors = std::move(part.tensors);
+  checkpoint.metadata = std::move(file.metadata);
+  checkpoint.tensors = std::move(file.tensors);
+  checkpoint.index();
+  return checkpoint;
+}
+
+std::string_view gguf_model_name(std::string_view file_name) {
+  static const std::string pattern = split_ending(0, 0);
+  if (file_name.size() < pattern.size()) return file_name;
+  const size_t begin = file_name.size() - pattern.size();
+  const auto same = [](char letter, char expected) {
+    return expected == '0' ? letter >= '0' && letter <= '9' : letter == expected;
+  };
+  return std::ranges::equal(file_name.substr(begin), pattern, same) ? file_name.substr(0, begin) : file_name;
+}
+
+Checkpoint read_gguf(const fs::path& path) {
+  Checkpoint checkpoint;
+  checkpoint.path = path;
+  GgufFile opened = open_gguf_file(path, checkpoint);
+  const uint64_t count = opened.metadata.find_integer("split.count").value_or(1);
+  if (count <= 1) {
+    checkpoint.metadata =
+        opened.metadata.find("split.count") ? without_split_keys(opened.metadata) : std::move(opened.metadata);
+    checkpoint.tensors = std::move(opened.tensors);
+    checkpoint.index();
+    return checkpoint;
+  }
+
+  const uint64_t own = opened.metadata.integer("split.no");
+  if (own >= count) throw Error("{}: split.no: expected a number below {}, found {}", path.string(), count, own);
+  const uint64_t tensors = opened.metadata.integer("split.tensors.count");
+  checkpoint.files.clear();
+  for (uint64_t number = 0; number < count; ++number) {
+    const fs::path other = split_path(path, own + 1, number + 1, count);
+    GgufFile file = open_gguf_file(other, checkpoint);
+    expect(other, "split.no", number, file.metadata.integer("split.no"));
+    expect(other, "split.count", count, file.metadata.integer("split.count"));
+    expect(other, "split.tensors.count", tensors, file.metadata.integer("split.tensors.count"));
+    if (number == 0) checkpoint.metadata = without_split_keys(file.metadata);
+    std::ranges::move(file.tensors, std::back_inserter(checkpoint.tensors));
+  }
+  if (checkpoint.tensors.size() != tensors)
+    throw Error("{}: split.tensors.count: expected {} tensors in {} files, found {}", path.string(), tensors, count,
+                checkpoint.tensors.size());
   checkpoint.index();
   return checkpoint;
 }

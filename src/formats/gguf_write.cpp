@@ -1,11 +1,10 @@
-// The table first, computed from what was announced, then the data as they come.
+// The table comes first, computed from the announced tensors, then the data.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "formats/gguf.h"
-#include "formats/gguf_part.h"
 
 namespace heddle::formats {
 namespace {
@@ -86,10 +85,10 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const Metadata& metada
 void GgufWriter::write(std::span<const uint8_t> data) {
   check(next_ < tensors_.size() && written_ == 0 && data.size() == bytes_of(tensors_[next_]),
         "the data of the next tensor that was announced, whole");
-  write_part(data);
+  write_slice(data);
 }
 
-void GgufWriter::write_part(std::span<const uint8_t> data) {
+void GgufWriter::write_slice(std::span<const uint8_t> data) {
   check(next_ < tensors_.size() && data.size() <= bytes_of(tensors_[next_]) - written_,
         "data of the next tensor that was announced");
   file_.write(data);

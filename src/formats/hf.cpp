@@ -1,4 +1,4 @@
-// The class of the model chooses the page; the page is bound to the tensors of the files.
+// The class of the model decides how config.json is described; the description is bound to the tensors of the files.
 #include "formats/hf.h"
 
 #include <optional>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/hf/bind.h"
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 
 namespace heddle::formats {
 namespace {
@@ -33,7 +33,7 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   const std::string source = checkpoint.path.string();
   hf::Config(config, source + ": config.json");  // an object
   const std::string name = class_name(config);
-  if (!hf::page_of(name)) {
+  if (!hf::is_known(name)) {
     checkpoint.unknown_class = name;
     checkpoint.metadata = Metadata(source);
     checkpoint.metadata.set("general.name", model_name(checkpoint.path));
@@ -41,7 +41,7 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   }
   hf::Description description = hf::describe(config, source + ": config.json");
   checkpoint.tensors = hf::bind(description, std::move(checkpoint.tensors), checkpoint.unreadable, source);
-  checkpoint.unreadable.clear();  // buffers that nobody needs, or bind() had thrown
+  checkpoint.unreadable.clear();  // buffers that are not needed, or bind() would have thrown
   checkpoint.metadata = Metadata(source);
   for (const auto& [key, value] : description.metadata.all()) checkpoint.metadata.set(key, value);
   checkpoint.metadata.set("general.name", model_name(checkpoint.path));
@@ -52,7 +52,7 @@ void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::st
   if (!checkpoint.unknown_class.empty()) return;
   hf::Config config(pooling, where);
   config.ignore({"word_embedding_dimension", "include_prompt"});
-  constexpr std::pair<std::string_view, uint32_t> modes[] = {// as GGUF counts them
+  constexpr std::pair<std::string_view, uint32_t> modes[] = {// as GGUF numbers them
                                                              {"pooling_mode_mean_tokens", 1},
                                                              {"pooling_mode_cls_token", 2},
                                                              {"pooling_mode_lasttoken", 3}};

@@ -1,5 +1,5 @@
-// A model as Hugging Face saves it, said in GGUF's terms: config.json becomes metadata, tensors get GGUF's names and
-// order of rows. One page per architecture under formats/hf/.
+// A model as Hugging Face saves it, in GGUF's terms: config.json becomes metadata, tensors get GGUF's names and
+// order of rows. formats/hf/ has the classes.
 #pragma once
 #include "base/json.h"
 #include "formats/checkpoint.h"
@@ -10,10 +10,10 @@ namespace heddle::formats {
 // tensors as they are and sets unknown_class; a known one with an option that is not supported is an Error that names
 // it.
 void apply_hf_config(Checkpoint& checkpoint, const Json& config);
-// After it, where there is one: how the config.json of pooling, `where` (sentence-transformers), makes one embedding of
-// many states.
+// After it, for a model of sentence-transformers: how the config.json of pooling, `where`, turns states into an
+// embedding.
 void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::string& where);
-// What modules.json (sentence-transformers), `where`, calls the folder of that; empty: it has none. Throws an Error if
+// The folder of that file, as modules.json of sentence-transformers, `where`, names it; empty: none. Throws an Error if
 // embeddings go through more than a model, pooling and normalising.
 std::string hf_pooling_folder(const Json& modules, const std::string& where);
 

@@ -1,4 +1,4 @@
-// Arrays in GGUF's encoding, conversions that lose nothing, and the errors of those that would.
+// Arrays in GGUF's encoding, and conversions without loss or with an Error.
 #include "formats/metadata.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ Array of_numbers(ValueType type, const std::vector<T>& values) {
   return own(type, values.size(), std::move(bytes));
 }
 
-// The number that lies in a scalar value, if one of type To holds it exactly.
+// The number of a scalar value, if type To holds it exactly.
 template <class To>
 std::optional<To> exactly(const Value& value) {
   return std::visit(
@@ -194,7 +194,7 @@ std::string to_string(const Value& value, size_t longest) {
 }
 
 std::string to_string(const Array& array, size_t longest) {
-  // As many of its values as fit: each takes two characters at least, so no more than that are looked at.
+  // As many values as fit: each takes two characters at least, which bounds the loop.
   std::string text = "[";
   uint64_t shown = 0;
   const uint8_t* at = array.encoded().data();
@@ -229,7 +229,7 @@ const Value* Metadata::find(std::string_view key) const {
 }
 
 void Metadata::refuse(std::string_view key, std::string_view expected, const Value* found) const {
-  if (!found) throw Error("{}: {}: expected {}, but the key is not there", source_, key, expected);
+  if (!found) throw Error("{}: {}: expected {}, found no such key", source_, key, expected);
   const auto* array = std::get_if<Array>(found);
   throw Error("{}: {}: expected {}, found {}", source_, key, expected,
               array ? array->describe() : fmt::format("the {} {}", name(type_of(*found)), to_string(*found)));

@@ -1,4 +1,4 @@
-// What a model says of itself: typed values under names, as GGUF has them. A safetensors model is given the same names.
+// The metadata of a model: typed values under keys, as GGUF has them. A safetensors model gets the same keys.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -28,15 +28,15 @@ enum class ValueType : uint32_t {
   u64,
   i64,
   f64
-};  // GGUF's numbers
+};  // numbered as in GGUF
 std::string_view name(ValueType type);
 size_t value_bytes(ValueType type);  // of one value in GGUF; 0 for strings and arrays, which differ in length
 
-// Values of one type, kept as GGUF encodes them: a view into the mapped file, or bytes of its own. Checked when it is
-// made, so that reading it cannot fail; nothing is copied before someone asks for it.
+// Values of one type, encoded as in GGUF: a view into the mapped file, or bytes of its own. Checked when it is
+// constructed, so that reading it cannot fail; nothing is copied before it is read.
 class Array {
  public:
-  // `encoded` holds `count` values exactly; the caller has checked that. `owner` keeps the bytes alive (may be null).
+  // `encoded` has `count` values exactly; the caller has checked that. `owner` keeps the bytes alive (may be null).
   Array(ValueType type, uint64_t count, std::span<const uint8_t> encoded, std::shared_ptr<const void> owner);
   static Array of(const std::vector<std::string>& values);
   static Array of(const std::vector<int32_t>& values);
@@ -63,10 +63,10 @@ class Array {
 using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string, Array,
                            uint64_t, int64_t, double>;
 inline ValueType type_of(const Value& value) { return ValueType(value.index()); }
-std::string to_string(const Value& value, size_t longest = 60);  // for people; cut with "..." beyond `longest`
+std::string to_string(const Value& value, size_t longest = 60);  // for messages; "..." beyond `longest` characters
 std::string to_string(const Array& array, size_t longest = 60);
 
-// Lets a map of std::string be asked for a std::string_view.
+// For maps of std::string that are searched for a std::string_view.
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -77,13 +77,13 @@ class Metadata {
  public:
   explicit Metadata(std::string source = {}) : source_(std::move(source)) {}
 
-  void set(std::string key, Value value);                                            // replaces what was there
-  const Value* find(std::string_view key) const;                                     // null when it is not there
+  void set(std::string key, Value value);                                            // replaces an older value
+  const Value* find(std::string_view key) const;                                     // null where there is none
   const std::vector<std::pair<std::string, Value>>& all() const { return values_; }  // in order
   const std::string& source() const { return source_; }
 
-  // The value, converted without loss. An Error names the source, the key, the type expected and what was found; it is
-  // thrown by the first of each pair also when the key is not there.
+  // The value, converted without loss. An Error names the source, the key, the type expected and the value found; those
+  // without find_ throw it for a missing key as well.
   std::string_view string(std::string_view key) const;
   uint64_t integer(std::string_view key) const;
   double number(std::string_view key) const;

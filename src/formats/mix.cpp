@@ -40,11 +40,11 @@ const TypeRow& row(FileType type) {
   return *found;
 }
 
-// What a tensor does.
+// What a tensor is for.
 enum class Role { output, embedding, values, keys, attention_output, down, other };
 
 Role role_of(std::string_view name, const MixModel& model) {
-  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const auto has = [&](std::string_view text) { return name.find(text) != name.npos; };
   if (name == "output.weight" || (model.tied && name == "token_embd.weight")) return Role::output;
   if (name == "token_embd.weight") return Role::embedding;
   if (has("attn_v.weight") || has("attn_qkv.weight")) return Role::values;
@@ -98,7 +98,7 @@ using enum FileType;
 
 struct Rule {
   Role role;
-  std::initializer_list<FileType> types;  // none: all quantised ones
+  std::initializer_list<FileType> types;  // empty: all quantised ones
   Where where;
   Format format;
 };
@@ -190,7 +190,7 @@ FileType file_type_named(std::string_view text) {
 
 MixModel mix_model(const Metadata& metadata, bool tied) {
   const std::string architecture(metadata.string("general.architecture"));
-  // Some models have a number per layer: the first one decides.
+  // Some models have a number per layer: the first decides.
   const auto number = [&](const char* key, uint64_t fallback) -> uint64_t {
     const std::string full = fmt::format("{}.{}", architecture, key);
     if (const Value* value = metadata.find(full); value && type_of(*value) == ValueType::array) {
@@ -210,7 +210,7 @@ MixModel mix_model(const Metadata& metadata, bool tied) {
 }
 
 bool stays_f32(std::string_view name, const std::vector<uint64_t>& shape) {
-  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const auto has = [&](std::string_view text) { return name.find(text) != name.npos; };
   const bool is_vector = std::all_of(shape.begin() + 1, shape.end(), [](uint64_t n) { return n == 1; });
   return is_vector || !name.ends_with("weight") || has("_norm.weight") || has("ffn_gate_inp") || has("position_embd") ||
          has("token_types") || has("ssm_conv1d");

@@ -1,5 +1,5 @@
-// What a file type such as Q4_K_M means: which format each tensor gets. The mixes are llama.cpp's, so that a file made
-// here has the size and the quality people expect of the name.
+// What a file type such as Q4_K_M means: which format each tensor gets. The mixes are llama.cpp's, so that a file
+// has the size and the quality that people expect of the name.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -36,21 +36,21 @@ enum class FileType : uint8_t {
 std::string_view name(FileType type);             // "Q4_K_M"
 FileType file_type_named(std::string_view text);  // in any case; throws an Error that lists the names
 uint32_t gguf_file_type(FileType type);           // the number in general.file_type
-quant::Format main_format(FileType type);         // of most of the weights
+quant::Format main_format(FileType type);         // of the majority of the weights
 const std::vector<FileType>& all_file_types();
 
-// What the choice depends on beside the tensor.
+// What the choice depends on apart from the tensor.
 struct MixModel {
   uint64_t layers = 0, heads = 1, kv_heads = 1, experts = 0;
   bool llama = false;  // the architecture of that name
-  bool tied = false;   // no output.weight: the embedding is it
+  bool tied = false;   // without output.weight: the embedding takes its place
 };
 MixModel mix_model(const Metadata& metadata, bool tied);
 
-// Norms, biases, routers and positions: few values, and all of them matter. They are f32 in every file type.
+// Norms, biases, routers and positions: few values that all matter. They are f32 in every file type.
 bool stays_f32(std::string_view name, const std::vector<uint64_t>& shape);
 
-// The format of a tensor in a file of `type`. A format whose blocks do not divide the rows gives way to a finer one.
+// The format of a tensor in a file of `type`. A finer format replaces one whose blocks do not divide the rows.
 quant::Format choose_format(FileType type, const MixModel& model, std::string_view name,
                             const std::vector<uint64_t>& shape);
 

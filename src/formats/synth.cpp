@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "formats/gguf.h"
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 
 namespace heddle::formats {
 namespace {
@@ -124,7 +124,7 @@ const SynthShape& shape_named(const std::string& name) {
 void write_repeated(GgufWriter& writer, const std::vector<uint8_t>& pool, uint64_t start, uint64_t bytes) {
   while (bytes) {
     const uint64_t now = std::min<uint64_t>(bytes, pool.size() - start);
-    writer.write_part({&pool[start], now});
+    writer.write_slice({&pool[start], now});
     bytes -= now;
     start = 0;
   }

@@ -1,10 +1,9 @@
-// Models of real shapes with random weights: what loading, memory and speed are tried on where the real weights are
-// not at hand.
+// Models of real shapes with random weights, to try loading, memory and speed without the real weights.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "formats/quantize.h"
+#include "formats/convert.h"
 
 namespace heddle::formats {
 
@@ -22,8 +21,8 @@ struct SynthOptions {
   OutputFile::Existing existing = OutputFile::Existing::replace;
 };
 
-// Writes the model: metadata and tensors of the shape, norms of 1, weights that keep activations at the size they
-// have, and a made-up vocabulary that spells any text. The same options give the same file.
+// Writes the model: metadata and tensors of the shape, norms of 1, weights that keep the size of
+// activations, and an invented vocabulary that can spell any text. The same options give the same file.
 Written write_synthetic(const SynthOptions& options, const std::filesystem::path& path);
 
 }  // namespace heddle::formats

@@ -1,4 +1,4 @@
-// What each architecture is made of, one line of a table each.
+// The architectures: which tensors and options each has, one entry of a table each.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -24,18 +24,18 @@ struct Architecture {
   bool wide_norm = false;     // over all of q and all of k
   bool input_norms = true;    // before attention and feed-forward
   bool output_norms = false;  // after them
-  Has parallel = Has::never;  // maybe: use_parallel_residual says it
-  bool one_norm = false;      // parallel, and the feed-forward reads what attention reads
-  bool experts = false;       // may have them: expert_count says it
+  Has parallel = Has::never;  // maybe: use_parallel_residual decides
+  bool one_norm = false;      // parallel, and the feed-forward has the input norm of the attention
+  bool experts = false;       // it may have them: expert_count decides
   bool shared_expert = false;
   bool weights_sum_to_one = true;
-  bool window = false;         // may have one: attention.sliding_window
-  uint32_t window_period = 0;  // every layer with this number is without; 0: all have it
+  bool window = false;         // it may have one: attention.sliding_window
+  uint32_t window_period = 0;  // every layer whose number is a multiple of it has none; 0: all have it
   double window_rope_base =
-      0;  // layers with a window are rotated by this base (rope.freq_base_swa), unscaled; 0: like all
-  uint32_t no_rope_period = 0;     // every layer with this number is not rotated
-  bool scaled_embedding = false;   // by the root of the width
-  uint32_t wide_scale_layers = 0;  // a model of so many layers scales scores by width / heads, not by the head
+      0;  // layers with a window are rotated by this base (rope.freq_base_swa), unscaled; 0: as all layers
+  uint32_t no_rope_period = 0;     // every layer whose number is a multiple of it is not rotated; 0: all are
+  bool scaled_embedding = false;   // by the square root of the width
+  uint32_t wide_scale_layers = 0;  // a model with this number of layers scales scores by width / heads, not by head
   bool scales = false;             // embedding_scale, residual_scale, logit_scale, attention.scale
   bool softcaps = false;
 };

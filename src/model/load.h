@@ -6,7 +6,7 @@
 namespace heddle::model {
 
 struct LoadOptions {
-  uint32_t context = 0;  // tokens a sequence may have; 0: what the model was trained for
+  uint32_t context = 0;  // tokens of a sequence; 0: the context that the model was trained with
 };
 
 // An architecture or option that is not supported is refused by name before weights are read. The model keeps the

@@ -1,14 +1,14 @@
-// To super-blocks of 256 values; super_blocks.cpp has the layouts. Each group of 16 or 32 values gets a scale (and a
-// min) of its own; these are rounded to multiples of the super-block's scales, and the quants follow with the rounded
-// ones.
-#include "quant/encoders.h"
+// To super-blocks of 256 values; decode_super_blocks.cpp has the layouts. Each group of 16 or 32 values gets a scale
+// (and a min) of its own; these are rounded to multiples of the super-block's scales, and the quants follow with the
+// rounded ones.
+#include "quant/codecs.h"
 #include "quant/fit.h"
 
 namespace heddle::quant {
 namespace {
 
-// A super-block of groups with x ~ d * scale * q, the scales from -most to most - 1.
-template <int n, int lo, int hi, int most>
+// A super-block of groups with x ~ d * scale * q, the scales from -max_scale to max_scale - 1.
+template <int n, int lo, int hi, int max_scale>
 struct Scaled {
   static constexpr int groups = 256 / n;
   float d;
@@ -17,9 +17,9 @@ struct Scaled {
   explicit Scaled(const float* x) {
     float scales[groups];
     for (int g = 0; g < groups; ++g) scales[g] = fit_scale<n, lo, hi>(x + n * g);
-    d = fit_signed_unit<groups, most>(scales);
+    d = fit_signed_unit<groups, max_scale>(scales);
     for (int g = 0; g < groups; ++g) {
-      scale[g] = nearest_in(scales[g] * inverse(d), -most, most - 1);
+      scale[g] = nearest_in(scales[g] * inverse(d), -max_scale, max_scale - 1);
       const float per_quant = inverse(d * float(scale[g]));
       for (int i = 0; i < n; ++i) q[n * g + i] = nearest_in(x[n * g + i] * per_quant, lo, hi) - lo;
     }
@@ -36,13 +36,16 @@ struct ScaledWithMin {
   explicit ScaledWithMin(const float* x) {
     Line line[groups];
     float scales[groups], mins[groups];
-    for (int g = 0; g < groups; ++g) line[g] = fit_line<n, hi, true>(x + n * g), scales[g] = line[g].scale;
+    for (int g = 0; g < groups; ++g) {
+      line[g] = fit_line<n, hi, true>(x + n * g);
+      scales[g] = line[g].scale;
+    }
     d = fit_unit<groups, highest>(scales);
     for (int g = 0; g < groups; ++g) {
       scale[g] = nearest_in(scales[g] * inverse(d), 0, highest);
-      // a scale that is cut is far from the fitted one: then the smallest value stays in its place
-      const bool cut = d == 65504.0f;
-      mins[g] = std::max(0.0f, -line[g].offset(cut ? scales[g] : d * float(scale[g])));
+      // a clamped scale is far from the fitted one: then the smallest value keeps its place
+      const bool clamped = d == 65504.0f;
+      mins[g] = std::max(0.0f, -line[g].offset(clamped ? scales[g] : d * float(scale[g])));
     }
     dmin = fit_unit<groups, highest>(mins);
     for (int g = 0; g < groups; ++g) {
@@ -56,7 +59,7 @@ struct ScaledWithMin {
   }
 };
 
-// Where the quants of a group are is said in super_blocks.cpp.
+// Where the quants of a group are stands in decode_super_blocks.cpp.
 void put_two_bits(const int* q, uint8_t* to) {
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < 32; ++i) {
@@ -92,7 +95,8 @@ void encode_q2_k(const float* values, size_t count, uint8_t* blocks) {
     const ScaledWithMin<16, 3, 15> b(x);
     for (int g = 0; g < 16; ++g) block[g] = uint8_t(b.scale[g] | b.min[g] << 4);
     put_two_bits(b.q, block + 16);
-    put_f16(block + 80, b.d), put_f16(block + 82, b.dmin);
+    put_f16(block + 80, b.d);
+    put_f16(block + 82, b.dmin);
   });
 }
 
@@ -114,7 +118,8 @@ void encode_q3_k(const float* values, size_t count, uint8_t* blocks) {
 void encode_q4_k(const float* values, size_t count, uint8_t* blocks) {
   each_group<256, 144>(values, count, blocks, [](const float* x, uint8_t* block) {
     const ScaledWithMin<32, 15, 63> b(x);
-    put_f16(block, b.d), put_f16(block + 2, b.dmin);
+    put_f16(block, b.d);
+    put_f16(block + 2, b.dmin);
     put_pairs_of_six_bits(b.scale, b.min, block + 4);
     put_nibble_pairs(b.q, block + 16);
   });
@@ -123,7 +128,8 @@ void encode_q4_k(const float* values, size_t count, uint8_t* blocks) {
 void encode_q5_k(const float* values, size_t count, uint8_t* blocks) {
   each_group<256, 176>(values, count, blocks, [](const float* x, uint8_t* block) {
     const ScaledWithMin<32, 31, 63> b(x);
-    put_f16(block, b.d), put_f16(block + 2, b.dmin);
+    put_f16(block, b.d);
+    put_f16(block + 2, b.dmin);
     put_pairs_of_six_bits(b.scale, b.min, block + 4);
     put_bits(b.q, 4, block + 16);
     put_nibble_pairs(b.q, block + 48);
@@ -155,7 +161,8 @@ void encode_q8_k(const float* values, size_t count, uint8_t* blocks) {
       int sum = 0;
       for (int i = 0; i < 16; ++i) {
         const int q = d == 0 ? 0 : nearest_in(x[16 * g + i] / d, -127, 127);
-        block[4 + 16 * g + i] = uint8_t(q), sum += q;
+        block[4 + 16 * g + i] = uint8_t(q);
+        sum += q;
       }
       put_u16(block + 260 + 2 * g, uint32_t(sum));
     }

@@ -1,7 +1,7 @@
 // The scale (and min) that a group of values is encoded with, found by search: for each of some candidates the values
 // are rounded to quants, and the best scale for those quants follows by least squares; the candidate that leaves the
 // smallest error wins. Sums are of integers, for which the values are put on a grid of 2^20 steps: integer sums may be
-// reordered, so the compiler makes vectors of them, and they are the same on every machine.
+// reordered, so that the compiler vectorises them, and they are the same on every machine.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -18,12 +18,12 @@ namespace heddle::quant {
 inline int nearest(float v) { return std::bit_cast<int>(v + 0x1.8p23f) - 0x4b400000; }
 inline int nearest_in(float v, int lo, int hi) { return std::clamp(nearest(v), lo, hi); }
 
-// As integers the bits of floats of one sign have their order; the compiler makes vectors of an integer maximum only.
+// The bits of floats of one sign are ordered as integers; the compiler vectorises an integer maximum only.
 template <int n>
 float largest_magnitude(const float* x) {
-  int most = 0;
-  for (int i = 0; i < n; ++i) most = std::max(most, std::bit_cast<int>(x[i]) & 0x7fffffff);
-  return std::bit_cast<float>(most);
+  int max = 0;
+  for (int i = 0; i < n; ++i) max = std::max(max, std::bit_cast<int>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(max);
 }
 
 // The f16 nearest to a scale, as f32: never infinite, and 0 only for 0.
@@ -55,7 +55,10 @@ float fit_scale(const float* x) {
   if (largest < negligible) return 0;
   const OnGrid<n> grid(x, largest);
   int top = 0, bottom = 0;
-  for (int i = 0; i < n; ++i) top = std::max(top, grid.v[i]), bottom = std::min(bottom, grid.v[i]);
+  for (int i = 0; i < n; ++i) {
+    top = std::max(top, grid.v[i]);
+    bottom = std::min(bottom, grid.v[i]);
+  }
   const float per_extreme = (top > -bottom ? 1 : -1) / largest;
   constexpr float step = lo < -8 ? 0.5f : 0.3f;  // 19 steps of 0.1 leave 0.1 % less error (more, from 32 quants on)
 
@@ -65,11 +68,13 @@ float fit_scale(const float* x) {
     int qq = 0, qv = 0;
     for (int i = 0; i < n; ++i) {
       const int q = nearest_in(x[i] * per_quant, lo, hi);
-      qq += q * q, qv += q * grid.v[i];
+      qq += q * q;
+      qv += q * grid.v[i];
     }
-    // the error left is v * v - qv * qv / qq; no branch, for nobody can predict it
+    // the error left is v * v - qv * qv / qq; no branch: it could not be predicted
     const bool better = double(qv) * qv * best_qq > double(best_qv) * best_qv * qq;
-    best_qq = better ? qq : best_qq, best_qv = better ? qv : best_qv;
+    best_qq = better ? qq : best_qq;
+    best_qv = better ? qv : best_qv;
   }
   return float(double(best_qv) / best_qq) * grid.unit;
 }
@@ -90,7 +95,8 @@ Line fit_line(const float* x) {
   const OnGrid<n> grid(x, largest);
   int top = grid.v[0], bottom = grid.v[0], sum = 0;
   for (int i = 0; i < n; ++i) {
-    top = std::max(top, grid.v[i]), bottom = std::min(bottom, grid.v[i]);
+    top = std::max(top, grid.v[i]);
+    bottom = std::min(bottom, grid.v[i]);
     sum += grid.v[i];
   }
   const bool through_zero = below && bottom > 0;  // the offset is 0
@@ -108,14 +114,19 @@ Line fit_line(const float* x) {
     int q1 = 0, qq = 0, qv = 0;
     for (int i = 0; i < n; ++i) {
       const int q = nearest_in(x[i] * per_quant + at_zero, 0, hi);
-      q1 += q, qq += q * q, qv += q * grid.v[i];
+      q1 += q;
+      qq += q * q;
+      qv += q * grid.v[i];
     }
     // the error left is (n * v * v - sum * sum - slope * slope / spread) / n
     const double spread = through_zero ? qq : n * qq - q1 * q1;
     const double slope = through_zero ? qv : double(n) * qv - double(q1) * sum;
     const bool better = slope * slope * best_spread > best_slope * best_slope * spread;
-    best_q1 = better ? q1 : best_q1, best_qq = better ? qq : best_qq, best_qv = better ? qv : best_qv;
-    best_slope = better ? slope : best_slope, best_spread = better ? spread : best_spread;
+    best_q1 = better ? q1 : best_q1;
+    best_qq = better ? qq : best_qq;
+    best_qv = better ? qv : best_qv;
+    best_slope = better ? slope : best_slope;
+    best_spread = better ? spread : best_spread;
   }
   const double scale = best_slope / best_spread;
   if (through_zero) return {float(scale) * grid.unit, 0, 0};
@@ -123,32 +134,35 @@ Line fit_line(const float* x) {
   return {float(scale) * grid.unit, mean, float(best_q1) * (1.0f / n)};
 }
 
-// The unit, an f16, of integer multiples up to `most` of either sign that are near to all of `values`: the largest
-// magnitude is `most` units or somewhat less, whichever leaves the least square error.
-template <int count, int most>
+// The unit, an f16, of integer multiples up to `max_multiple` of either sign that are near to all of `values`: the
+// largest magnitude is `max_multiple` units or somewhat less, whichever leaves the least square error.
+template <int count, int max_multiple>
 float fit_unit(const float* values) {
   float largest = 0;
   for (int i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
   const float per_largest = inverse(largest);  // squares of huge values would be infinite
   float best = 0, least = INFINITY;
   for (int candidate = 0; candidate < 8; ++candidate) {
-    const float unit = f16_scale(largest / (float(most) - 0.5f * float(candidate))), per_unit = inverse(unit);
+    const float unit = f16_scale(largest / (float(max_multiple) - 0.5f * float(candidate))), per_unit = inverse(unit);
     float error = 0;
     for (int i = 0; i < count; ++i) {
-      const float rest = (values[i] - unit * float(nearest_in(values[i] * per_unit, -most, most))) * per_largest;
+      const float rest =
+          (values[i] - unit * float(nearest_in(values[i] * per_unit, -max_multiple, max_multiple))) * per_largest;
       error += rest * rest;
     }
-    best = error < least ? unit : best, least = error < least ? error : least;
+    best = error < least ? unit : best;
+    least = error < least ? error : least;
   }
   return best;
 }
 
-// The same for multiples from -most to most - 1: the sign is such that the value of largest magnitude is below 0.
-template <int count, int most>
+// The same for multiples from -max_multiple to max_multiple - 1: the sign is such that the value of largest magnitude
+// is below 0.
+template <int count, int max_multiple>
 float fit_signed_unit(const float* values) {
   float extreme = 0;
   for (int i = 0; i < count; ++i) extreme = std::abs(values[i]) > std::abs(extreme) ? values[i] : extreme;
-  return std::copysign(fit_unit<count, most>(values), -extreme);
+  return std::copysign(fit_unit<count, max_multiple>(values), -extreme);
 }
 
 }  // namespace heddle::quant

@@ -7,8 +7,7 @@
 #include <bit>
 
 #include "base/error.h"
-#include "quant/blocks.h"
-#include "quant/encoders.h"
+#include "quant/codecs.h"
 
 namespace heddle::quant {
 namespace {
@@ -123,7 +122,7 @@ void encode(Format format, const float* values, size_t count, uint8_t* blocks) {
   const Row& r = row(format);
   if (!r.encode) throw Error("{} can be read but not written", r.name);
   if (count % r.values) throw Error("{}: {} values are not a multiple of its block of {}", r.name, count, r.values);
-  constexpr size_t run = 4096;  // values looked at and then encoded: they stay in the first cache
+  constexpr size_t run = 4096;  // values checked and then encoded while they are in L1
   for (size_t first = 0; first < count; first += run) {
     const size_t n = std::min(run, count - first);
     check_finite(values, first, n);

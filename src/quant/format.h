@@ -1,5 +1,5 @@
 // The weight formats of a file: their names, the size of their blocks, and the scalar decoder that every kernel is
-// compared with. The layout of each stands in the file that decodes it.
+// compared with. The file that decodes a format has its layout.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +56,8 @@ constexpr bool is_float(Format format) { return format <= Format::bf16 || format
 constexpr bool is_integer(Format format) { return format >= Format::i8; }
 const std::vector<Format>& all_formats();
 
-// The number of the type in a GGUF file, and the other way; numbers that GGUF gave up (4, 5, 31 to 33, 36 to 38) or has
-// not given yet have no format.
+// The number of the type in a GGUF file, and the other way; numbers that GGUF withdrew (4, 5, 31 to 33, 36 to 38) or
+// has not assigned have no format.
 uint32_t gguf_type(Format format);
 std::optional<Format> format_of_gguf_type(uint32_t type);
 
@@ -68,8 +68,8 @@ size_t row_bytes(Format format, size_t cols);
 void decode(Format format, const uint8_t* blocks, size_t values, float* out);
 
 // `count` values (a multiple of the block) from f32 to `blocks`, with the least square error that a short search finds.
-// The same on every machine. What is beyond the range of the format is cut, never infinite. A value that is infinite or
-// NaN is an Error, which names its place: a model with such a weight is broken.
+// The same on every machine. A value beyond the range of the format is clamped, never infinite. A value that is
+// infinite or NaN is an Error, which names its place: a model with such a weight is broken.
 void encode(Format format, const float* values, size_t count, uint8_t* blocks);
 bool can_encode(Format format);  // the floats but f64, q4_0 to q8_0, q8_1, q2_k to q6_k, q8_k, iq4_nl, iq4_xs, mxfp4
 

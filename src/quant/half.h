@@ -1,12 +1,12 @@
-// f16 without branches, so that the compiler makes vectors of it. The same results as base/f16.h.
+// f16 without branches, so that the compiler vectorises it. The same results as base/f16.h.
 #pragma once
 #include <bit>
 #include <cstdint>
 
 namespace heddle::quant {
 
-// All bits where `condition`. A choice between results must not become a branch: one that holds a sum or a product of
-// floats keeps the compiler from making vectors.
+// All bits where `condition`. A choice between results must not become a branch: one around a sum or a product of
+// floats prevents vectors.
 inline uint32_t ones_if(bool condition) { return 0u - uint32_t(condition); }
 
 inline float f32_of_f16(uint16_t half) {

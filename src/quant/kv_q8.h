@@ -1,5 +1,5 @@
-// What a KV cache in q8 keeps of 32 neighbouring values of a head: int8 and an f16 scale. Every device makes the same
-// bits of the same values:
+// What a KV cache in q8 keeps of 32 neighbouring values of a head: int8 and an f16 scale. Every device computes
+// the same bits:
 //   scale = f16(largest magnitude / 127), the division in f32, both roundings to nearest even;
 //   q = value / scale, the division in f32, then to the nearest integer, ties to even, then within +-127;
 //   where the scale is 0, so is every q.
@@ -15,11 +15,11 @@ namespace heddle::quant {
 
 inline constexpr uint32_t kv_q8_values = 32;
 
-// Returns the scale, as f16. What is not a number makes it one that is not.
+// Returns the scale, as f16. A NaN makes it a NaN.
 inline uint16_t encode_kv_q8(const float* values, int8_t* q) {
-  uint32_t most = 0;  // magnitudes are ordered as their bits are
-  for (uint32_t i = 0; i < kv_q8_values; ++i) most = std::max(most, std::bit_cast<uint32_t>(values[i]) & 0x7fffffff);
-  const uint16_t half = f16_of_f32(std::bit_cast<float>(most) / 127);
+  uint32_t max = 0;  // magnitudes are ordered as their bits are
+  for (uint32_t i = 0; i < kv_q8_values; ++i) max = std::max(max, std::bit_cast<uint32_t>(values[i]) & 0x7fffffff);
+  const uint16_t half = f16_of_f32(std::bit_cast<float>(max) / 127);
   const float scale = f32_of_f16(half);
   for (uint32_t i = 0; i < kv_q8_values; ++i) {
     // the last place of the sum is 1, so it rounds to an integer: below 2^22 that is all, and no quotient is larger

@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "quant/blocks.h"
-#include "quant/encoders.h"
+#include "quant/codecs.h"
 
 namespace heddle::quant {
 

@@ -1,4 +1,4 @@
-// The tables that the nibbles of some formats name an entry of.
+// The tables of formats whose nibbles name an entry.
 #pragma once
 #include <bit>
 #include <cstdint>

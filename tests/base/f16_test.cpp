@@ -24,7 +24,7 @@ static_assert(to_f16(1.0) == f16{0x3c00} && to_f32(f16{0x3c00}) == 1.0f);  // us
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// What a format is, said again from its definition and computed with ldexp: shares nothing with the code under test.
+// A format by its definition, computed with ldexp: shares nothing with the code under test.
 struct F16 {
   using Type = f16;
   static constexpr const char* name = "f16";

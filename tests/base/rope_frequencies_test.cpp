@@ -81,7 +81,8 @@ TEST(RopeFrequencies, Yarn) {
   EXPECT_NEAR(rope_frequencies(128, 10000, s).radians[33],
               plain.radians[33] * (1 - exact) + plain.radians[33] / 16 * exact, 1e-12);
 
-  s.mscale = 0.707, s.mscale_all = 0.707;  // cancel each other
+  s.mscale = 0.707;  // cancel each other
+  s.mscale_all = 0.707;
   EXPECT_DOUBLE_EQ(rope_frequencies(128, 10000, s).magnitude, 1);
   s.attention_factor = 1.5;
   EXPECT_EQ(rope_frequencies(128, 10000, s).magnitude, 1.5);

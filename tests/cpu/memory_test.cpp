@@ -1,4 +1,4 @@
-// What is planned against what is taken.
+// The memory that is planned against the memory that is taken.
 #include "base/memory.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
   EXPECT_NEAR(double(planned.weights), double(weights), double(weights) / 100);
   EXPECT_EQ(planned.kv, 4u * 64 * 32 * (2 * 64 + 2 * 64) * 2);
 
-#ifndef HEDDLE_SANITIZED  // whose own memory would count
+#ifndef HEDDLE_SANITIZED  // the memory of sanitizers would count
   forget_peak_memory();
   const uint64_t before = peak_memory();
   const auto backend = cpu::make_cpu(model, limits, options);
@@ -44,10 +44,30 @@ TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
     std::iota(batch.positions.begin(), batch.positions.end(), first);
     model::forward(model, *backend, batch);
   }
-  // the weights of this model lie in memory already, so only what was packed is new, and the embedding is not
+  // the weights of this model are in memory already: only the packed ones are new, and the embedding is not packed
   const uint64_t taken = peak_memory() - before;
   EXPECT_LT(taken, planned.total());
   EXPECT_GT(taken, planned.total() / 2);
+#endif
+}
+
+// The engine lends its block tables for the step: 40 MB here.
+TEST(CpuMemory, BlockTablesAreNotCopied) {
+#ifndef HEDDLE_SANITIZED  // the memory of sanitizers would count
+  Builder builder({.layers = 1});
+  const model::Limits limits{.rows = 1, .kv_blocks = 1};
+  model::Batch batch;
+  batch.tokens = batch.positions = batch.sequences = batch.outputs = {0};
+  batch.blocks.assign(1, std::vector<uint32_t>(10'000'000));
+  for (const bool reference : {false, true}) {
+    const auto backend = reference ? cpu::make_reference(builder.model(), limits)
+                                   : cpu::make_cpu(builder.model(), limits, {.threads = 1});
+    model::forward(builder.model(), *backend, batch);
+    forget_peak_memory();
+    const uint64_t before = peak_memory();
+    model::forward(builder.model(), *backend, batch);
+    EXPECT_LT(peak_memory() - before, 10'000'000u) << backend->describe();
+  }
 #endif
 }
 

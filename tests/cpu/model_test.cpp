@@ -1,4 +1,4 @@
-// Whole forward passes of small models on the fast backend against the reference one: every feature of a layer, every
+// Whole forward passes of small models on the fast backend and on the reference: every feature of a layer, every
 // format, and what must not change a result.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
-#include "cpu/reference.h"
 #include "tests/cpu/small_model.h"
 
 namespace heddle::test {
@@ -30,7 +29,7 @@ std::vector<float> on_cpu(const model::Model& model, const std::vector<uint32_t>
   return run(model, *cpu::make_cpu(model, with, options), with, batches);
 }
 
-// Instruction sets to run whole models on. With sanitizers, whose kernels are not optimised, one: products_test has
+// Instruction sets to run whole models on. With sanitizers, which do not optimise kernels, one: products_test has
 // all.
 std::vector<std::string> isas() {
 #ifdef HEDDLE_SANITIZED

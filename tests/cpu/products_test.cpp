@@ -1,4 +1,6 @@
 // The products of every format on every instruction set of this machine, against sums in f64 of what quant decodes.
+#include "cpu/products.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +12,6 @@
 #include "cpu/pack.h"
 #include "cpu/rows.h"
 #include "cpu/team.h"
-#include "cpu/tiles.h"
 #include "tests/cpu/random_weights.h"
 
 namespace heddle::cpu {
@@ -43,7 +44,7 @@ std::vector<float> random_values(size_t count, uint32_t seed) {
 class Packed : public testing::TestWithParam<Case> {
  protected:
   // `rows` rows of `cols` weights, packed, and as quant decodes them.
-  void make(uint64_t rows, uint64_t cols) {
+  void pack(uint64_t rows, uint64_t cols) {
     const Format format = GetParam().format;
     bytes_ = test::random_weights(format, random_values(rows * cols, 1));
     decoded_.resize(rows * cols);
@@ -73,7 +74,7 @@ class Packed : public testing::TestWithParam<Case> {
     return out;
   }
   void compare(uint32_t weight_rows, uint32_t cols, uint32_t count) {
-    make(weight_rows, cols);
+    pack(weight_rows, cols);
     const Rows rows = make_rows(count, cols, 40);
     const std::vector<float> found = multiply(rows, count);
     const size_t stride = weights_.tiles() * isa_.tile_rows;
@@ -116,7 +117,7 @@ TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
 }
 
 TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
-  make(1, 512);
+  pack(1, 512);
   const Rows rows = make_rows(2, 512);
   for (uint32_t i = 0; i < 2; ++i) {
     const std::vector<double> x = x_of(rows, i);
@@ -126,7 +127,7 @@ TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
 
 // A NaN or an infinity makes every product of its row a NaN, and no product of another.
 TEST_P(Packed, WhatIsNotFiniteIsNotANumber) {
-  make(19, 512);
+  pack(19, 512);
   for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
     for (const uint32_t count : {2u, 4u, 8u, 21u}) {
       Rows rows = make_rows(count, 512);
@@ -141,16 +142,16 @@ TEST_P(Packed, WhatIsNotFiniteIsNotANumber) {
 
 // Values whose inverse is infinite become zeros.
 TEST_P(Packed, TinyValuesAreZeros) {
-  make(3, 512);
+  pack(3, 512);
   Rows rows = make_rows(1, 512);
   for (uint32_t c = 0; c < 512; ++c) rows.row(0)[c] = c % 3 ? 1e-39f : -1e-42f;
   rows.finish(0, isa_);
   for (const float value : multiply(rows, 1)) EXPECT_EQ(value, 0);
 }
 
-// Few rows read packed weights, many read a slab: a row must not notice.
+// Few rows read packed weights, many read a slab: the result of a row is the same.
 TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
-  make(19, 512);
+  pack(19, 512);
   const Rows rows = make_rows(37, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 37);
@@ -162,7 +163,7 @@ TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
 }
 
 TEST_P(Packed, RowsMayLieAnywhere) {
-  make(19, 512);
+  pack(19, 512);
   const Rows rows = make_rows(20, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 20);
@@ -179,7 +180,7 @@ TEST_P(Packed, RowsMayLieAnywhere) {
 }
 
 TEST_P(Packed, ARowOfATileIsDecodedAsQuantDoes) {
-  make(21, 512);
+  pack(21, 512);
   std::vector<float> row(512);
   for (uint32_t r = 0; r < 21; ++r) {
     decode_tile_row(weights_, isa_, r, row.data(), slab_.data());

@@ -1,4 +1,4 @@
-// Weights of any format: encoded, or random bits with a scale that makes them about as large.
+// Weights of any format: encoded, or random bits with a scale that gives them about the same size.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace heddle::test {
 
-// Where the f16 scale of a block is, for the formats that have one and cannot be encoded.
+// The offset of the f16 scale in a block, for formats that have one and cannot be encoded.
 inline size_t scale_place(quant::Format format) {
   using quant::Format;
   switch (format) {

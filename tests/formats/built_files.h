@@ -1,4 +1,4 @@
-// Files put together from their parts, so that a test can spoil any one of them.
+// Files built field by field, so that a test can spoil any one of them.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -35,10 +35,10 @@ inline std::string tensor(std::string_view name, const std::vector<uint64_t>& sh
   return out + raw(type) + raw(offset);
 }
 
-struct GgufParts {
+struct GgufBytes {
   std::string magic = "GGUF";
   uint32_t version = 3;
-  std::optional<uint64_t> tensor_count, key_count;  // what the file says, where it is not the truth
+  std::optional<uint64_t> tensor_count, key_count;  // what the file claims, where that is wrong
   std::vector<std::string> keys, tensors;
   uint64_t alignment = 32;
   std::string data;
@@ -54,27 +54,27 @@ struct GgufParts {
 };
 
 // Every type of value, two tensors of different formats.
-inline GgufParts small_gguf() {
-  GgufParts parts;
-  parts.keys = {string_key("general.architecture", "llama"),
-                key("u8", 0, raw(uint8_t{200})),
-                key("i8", 1, raw(int8_t{-100})),
-                key("u16", 2, raw(uint16_t{60000})),
-                key("i16", 3, raw(int16_t{-30000})),
-                key("u32", 4, raw(uint32_t{4'000'000'000})),
-                key("i32", 5, raw(int32_t{-2'000'000'000})),
-                key("f32", 6, raw(1.5f)),
-                key("bool", 7, raw(uint8_t{1})),
-                key("u64", 10, raw(uint64_t{1} << 63)),
-                key("i64", 11, raw(int64_t{-1} << 62)),
-                key("f64", 12, raw(0.1)),
-                array_key("tokens", 8, 3, text("a") + text("") + text(std::string_view("\xff\0z", 3))),
-                array_key("scores", 6, 2, raw(0.5f) + raw(-0.5f)),
-                array_key("flags", 7, 2, std::string("\x01\x00", 2)),
-                array_key("none", 5, 0, "")};
-  parts.tensors = {tensor("norm.weight", {3}, 0, 0), tensor("q.weight", {32, 2}, 2, 32)};
-  for (int i = 0; i < 32 + 36; ++i) parts.data += static_cast<char>(i < 12 || i >= 32 ? i + 1 : 0);
-  return parts;
+inline GgufBytes small_gguf() {
+  GgufBytes file;
+  file.keys = {string_key("general.architecture", "llama"),
+               key("u8", 0, raw(uint8_t{200})),
+               key("i8", 1, raw(int8_t{-100})),
+               key("u16", 2, raw(uint16_t{60000})),
+               key("i16", 3, raw(int16_t{-30000})),
+               key("u32", 4, raw(uint32_t{4'000'000'000})),
+               key("i32", 5, raw(int32_t{-2'000'000'000})),
+               key("f32", 6, raw(1.5f)),
+               key("bool", 7, raw(uint8_t{1})),
+               key("u64", 10, raw(uint64_t{1} << 63)),
+               key("i64", 11, raw(int64_t{-1} << 62)),
+               key("f64", 12, raw(0.1)),
+               array_key("tokens", 8, 3, text("a") + text("") + text(std::string_view("\xff\0z", 3))),
+               array_key("scores", 6, 2, raw(0.5f) + raw(-0.5f)),
+               array_key("flags", 7, 2, std::string("\x01\x00", 2)),
+               array_key("none", 5, 0, "")};
+  file.tensors = {tensor("norm.weight", {3}, 0, 0), tensor("q.weight", {32, 2}, 2, 32)};
+  for (int i = 0; i < 32 + 36; ++i) file.data += static_cast<char>(i < 12 || i >= 32 ? i + 1 : 0);
+  return file;
 }
 
 // safetensors.

@@ -86,12 +86,12 @@ TEST(OpenCheckpoint, AFolderHoldsOneModel) {
 TEST(OpenCheckpoint, ThePartsOfASplitModelAreOneModel) {
   const Folder folder;
   for (uint16_t i = 0; i < 2; ++i) {
-    GgufParts parts;
-    parts.keys = {key("split.no", 2, raw(i)), key("split.count", 2, raw(uint16_t{2})),
-                  key("split.tensors.count", 5, raw(int32_t{2}))};
-    parts.tensors = {tensor("t" + std::to_string(i), {1}, 24, 0)};
-    parts.data = "x";
-    folder.write("m-0000" + std::to_string(i + 1) + "-of-00002.gguf", parts.bytes());
+    GgufBytes file;
+    file.keys = {key("split.no", 2, raw(i)), key("split.count", 2, raw(uint16_t{2})),
+                 key("split.tensors.count", 5, raw(int32_t{2}))};
+    file.tensors = {tensor("t" + std::to_string(i), {1}, 24, 0)};
+    file.data = "x";
+    folder.write("m-0000" + std::to_string(i + 1) + "-of-00002.gguf", file.bytes());
   }
   EXPECT_EQ(open_checkpoint(folder.path()).tensors.size(), 2u);
   EXPECT_EQ(open_checkpoint(folder.path() / "m-00002-of-00002.gguf").tensors.size(), 2u);
@@ -140,17 +140,17 @@ TEST(Checkpoint, FindsTensorsByName) {
   const Checkpoint copy = moved;
   EXPECT_EQ(copy.find("b"), &copy.tensors[1]);
   EXPECT_EQ(copy.find("d"), nullptr);
-  EXPECT_REFUSED(copy.tensor("d"), "m: tensor d: expected, but not among the 3 that are there");
+  EXPECT_REFUSED(copy.tensor("d"), "m: tensor d: expected, but not among the 3 tensors of the file");
   EXPECT_EQ(copy.tensor("c").values(), 24u);
   EXPECT_EQ(copy.tensor("c").rows(), 6u);
   EXPECT_EQ(copy.tensor("c").bytes(), 96u);
 
   Checkpoint twice = copy;
   twice.tensors[2].name = "a";
-  EXPECT_REFUSED(twice.index(), "m: tensor \"a\": there are two of this name");
+  EXPECT_REFUSED(twice.index(), "m: tensor \"a\": expected every name once, found it twice");
   twice = copy;
   twice.unreadable.push_back({"a", "has the type U8"});
-  EXPECT_REFUSED(twice.index(), "m: tensor \"a\": there are two of this name");
+  EXPECT_REFUSED(twice.index(), "m: tensor \"a\": expected every name once, found it twice");
 }
 
 TEST(Checkpoint, DataAreTheViewOrWhatIsProduced) {

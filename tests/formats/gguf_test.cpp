@@ -22,9 +22,9 @@ std::string text_of(std::span<const uint8_t> bytes) { return {bytes.begin(), byt
 
 TEST(Gguf, ReadsEveryTypeOfValue) {
   for (const uint32_t version : {2u, 3u}) {
-    GgufParts parts = small_gguf();
-    parts.version = version;
-    const std::string bytes = parts.bytes();
+    GgufBytes file = small_gguf();
+    file.version = version;
+    const std::string bytes = file.bytes();
     const Checkpoint checkpoint = read_gguf(bytes_of(bytes), "m.gguf");
     const Metadata& m = checkpoint.metadata;
     ASSERT_EQ(m.all().size(), 16u);
@@ -49,23 +49,23 @@ TEST(Gguf, ReadsEveryTypeOfValue) {
     const Tensor& norm = checkpoint.tensor("norm.weight");
     EXPECT_EQ(norm.shape, std::vector<uint64_t>{3});
     EXPECT_EQ(norm.format, quant::Format::f32);
-    EXPECT_EQ(text_of(norm.view), parts.data.substr(0, 12));
+    EXPECT_EQ(text_of(norm.view), file.data.substr(0, 12));
     const Tensor& q = checkpoint.tensor("q.weight");
     EXPECT_EQ(q.shape, (std::vector<uint64_t>{32, 2}));
     EXPECT_EQ(q.format, quant::Format::q4_0);
-    EXPECT_EQ(text_of(q.view), parts.data.substr(32, 36));
+    EXPECT_EQ(text_of(q.view), file.data.substr(32, 36));
     EXPECT_EQ(q.view.data(), bytes_of(bytes).data() + bytes.size() - 36);  // nothing was copied
   }
 }
 
 TEST(Gguf, HonoursTheAlignment) {
   for (const uint32_t alignment : {8u, 32u, 64u, 4096u, 1u << 20}) {
-    GgufParts parts;
-    parts.alignment = alignment;
-    parts.keys = {u32_key("general.alignment", alignment)};
-    parts.tensors = {tensor("b", {1}, 24, alignment), tensor("a", {2}, 24, 0)};  // i8, the later one first
-    parts.data = "xy" + std::string(alignment - 2, '\0') + "z";
-    const std::string bytes = parts.bytes();
+    GgufBytes file;
+    file.alignment = alignment;
+    file.keys = {u32_key("general.alignment", alignment)};
+    file.tensors = {tensor("b", {1}, 24, alignment), tensor("a", {2}, 24, 0)};  // i8, the later one first
+    file.data = "xy" + std::string(alignment - 2, '\0') + "z";
+    const std::string bytes = file.bytes();
     const Checkpoint checkpoint = read_gguf(bytes_of(bytes), "m.gguf");
     EXPECT_EQ(text_of(checkpoint.tensor("a").view), "xy");
     EXPECT_EQ(text_of(checkpoint.tensor("b").view), "z");
@@ -73,7 +73,7 @@ TEST(Gguf, HonoursTheAlignment) {
 }
 
 TEST(Gguf, ReadsAFileWithoutTensorsOrKeys) {
-  const std::string bytes = GgufParts{}.bytes();
+  const std::string bytes = GgufBytes{}.bytes();
   EXPECT_EQ(bytes.size(), 24u);
   const Checkpoint checkpoint = read_gguf(bytes_of(bytes), "m.gguf");
   EXPECT_TRUE(checkpoint.tensors.empty());
@@ -81,10 +81,10 @@ TEST(Gguf, ReadsAFileWithoutTensorsOrKeys) {
 }
 
 TEST(Gguf, ReadsASingleValueWithoutDimensions) {
-  GgufParts parts;
-  parts.tensors = {tensor("scale", {}, 0, 0)};
-  parts.data = raw(2.f);
-  const std::string bytes = parts.bytes();
+  GgufBytes file;
+  file.tensors = {tensor("scale", {}, 0, 0)};
+  file.data = raw(2.f);
+  const std::string bytes = file.bytes();
   EXPECT_EQ(read_gguf(bytes_of(bytes), "m.gguf").tensor("scale").shape, std::vector<uint64_t>{1});
 }
 
@@ -97,9 +97,9 @@ void write_again(const Checkpoint& checkpoint, const fs::path& path) {
     if (&t != &checkpoint.tensors.back()) {
       writer.write(t.view);
     } else {
-      writer.write_part(t.view.first(t.view.size() / 3));
-      writer.write_part({});
-      writer.write_part(t.view.subspan(t.view.size() / 3));
+      writer.write_slice(t.view.first(t.view.size() / 3));
+      writer.write_slice({});
+      writer.write_slice(t.view.subspan(t.view.size() / 3));
     }
   }
   EXPECT_FALSE(fs::exists(path));
@@ -124,18 +124,18 @@ void expect_equal(const Checkpoint& a, const Checkpoint& b) {
 
 TEST(GgufWriter, WritesWhatWasReadByteForByte) {
   const Folder folder;
-  GgufParts parts = small_gguf();
-  parts.data.resize(32 + 64);  // the last tensor padded, too
-  const std::string bytes = parts.bytes();
+  GgufBytes file = small_gguf();
+  file.data.resize(32 + 64);  // the last tensor padded, too
+  const std::string bytes = file.bytes();
   write_again(read_gguf(bytes_of(bytes), "m.gguf"), folder.path() / "again.gguf");
   EXPECT_EQ(contents(folder.path() / "again.gguf"), bytes);
   EXPECT_EQ(folder.files(), 1u);
 
-  parts.keys.push_back(u32_key("general.alignment", 128));
-  parts.alignment = 128;
-  parts.tensors[1] = tensor("q.weight", {32, 2}, 2, 128);
-  parts.data = parts.data.substr(0, 12) + std::string(116, '\0') + parts.data.substr(32, 36) + std::string(92, '\0');
-  const std::string wide = parts.bytes();
+  file.keys.push_back(u32_key("general.alignment", 128));
+  file.alignment = 128;
+  file.tensors[1] = tensor("q.weight", {32, 2}, 2, 128);
+  file.data = file.data.substr(0, 12) + std::string(116, '\0') + file.data.substr(32, 36) + std::string(92, '\0');
+  const std::string wide = file.bytes();
   write_again(read_gguf(bytes_of(wide), "m.gguf"), folder.path() / "wide.gguf");
   EXPECT_EQ(contents(folder.path() / "wide.gguf"), wide);
 }
@@ -145,7 +145,7 @@ TEST(GgufWriter, LeavesNothingBehindWhenItIsNotFinished) {
   const fs::path path = folder.path() / "m.gguf";
   {
     GgufWriter writer(path, Metadata(), {{"a", {4}, quant::Format::i8}});
-    writer.write_part(bytes_of("xy"));
+    writer.write_slice(bytes_of("xy"));
   }
   EXPECT_EQ(folder.files(), 0u);
 }
@@ -156,10 +156,10 @@ TEST(GgufWriter, RefusesDataThatWereNotAnnounced) {
   GgufWriter writer(path, Metadata(), {{"a", {4}, quant::Format::i8}, {"b", {1}, quant::Format::i8}});
   EXPECT_THROW(writer.write(bytes_of("xyz")), std::logic_error);
   EXPECT_THROW(writer.write(bytes_of("uvxyz")), std::logic_error);
-  EXPECT_THROW(writer.write_part(bytes_of("uvxyz")), std::logic_error);
-  writer.write_part(bytes_of("u"));
+  EXPECT_THROW(writer.write_slice(bytes_of("uvxyz")), std::logic_error);
+  writer.write_slice(bytes_of("u"));
   EXPECT_THROW(writer.write(bytes_of("vxy")), std::logic_error);
-  writer.write_part(bytes_of("vxy"));
+  writer.write_slice(bytes_of("vxy"));
   EXPECT_THROW(writer.commit(), std::logic_error);
   writer.write(bytes_of("z"));
   EXPECT_THROW(writer.write(bytes_of("z")), std::logic_error);
@@ -184,21 +184,19 @@ TEST(GgufWriter, RefusesDataThatWereNotAnnounced) {
 // NAME-00001-of-00003.gguf and so on, a tensor in each.
 struct Split {
   Folder folder;
-  static GgufParts part(uint16_t number, uint16_t count = 3, int32_t tensors = 3) {
-    GgufParts parts;
-    parts.keys = {key("split.no", 2, raw(number)), key("split.count", 2, raw(count)),
-                  key("split.tensors.count", 5, raw(tensors))};
-    if (number == 0) parts.keys.insert(parts.keys.begin(), string_key("general.architecture", "llama"));
-    parts.tensors = {tensor("t" + std::to_string(number), {1}, 24, 0)};
-    parts.data = std::string(1, static_cast<char>('a' + number));
-    return parts;
+  static GgufBytes file_of(uint16_t number, uint16_t count = 3, int32_t tensors = 3) {
+    GgufBytes file;
+    file.keys = {key("split.no", 2, raw(number)), key("split.count", 2, raw(count)),
+                 key("split.tensors.count", 5, raw(tensors))};
+    if (number == 0) file.keys.insert(file.keys.begin(), string_key("general.architecture", "llama"));
+    file.tensors = {tensor("t" + std::to_string(number), {1}, 24, 0)};
+    file.data = std::string(1, static_cast<char>('a' + number));
+    return file;
   }
   fs::path path(int number) const { return folder.path() / ("m-0000" + std::to_string(number + 1) + "-of-00003.gguf"); }
-  void write(int number, const GgufParts& parts) const {
-    folder.write(path(number).filename().string(), parts.bytes());
-  }
+  void write(int number, const GgufBytes& file) const { folder.write(path(number).filename().string(), file.bytes()); }
   Split() {
-    for (uint16_t i = 0; i < 3; ++i) write(i, part(i));
+    for (uint16_t i = 0; i < 3; ++i) write(i, file_of(i));
   }
 };
 
@@ -218,46 +216,46 @@ TEST(GgufSplit, AnyPartOpensAll) {
   }
 }
 
-TEST(GgufSplit, PartsThatDoNotFitAreNamed) {
+TEST(GgufSplit, FilesThatDoNotFitAreNamed) {
   const std::string second = "m-00002-of-00003.gguf";
   {
     const Split split;
     fs::remove(split.path(1));
     EXPECT_REFUSED(read_gguf(split.path(0)), second, "cannot be read", "No such file");
   }
-  const auto with_second = [&](const GgufParts& parts) {
+  const auto with_second = [&](const GgufBytes& file) {
     const Split split;
-    split.write(1, parts);
+    split.write(1, file);
     return heddle::test::refusal([&] { read_gguf(split.path(0)); });
   };
-  heddle::test::expect_says(with_second(Split::part(2)), {second, "split.no: expected 1, found 2"});
-  heddle::test::expect_says(with_second(Split::part(1, 4)), {second, "split.count: expected 3, found 4"});
-  heddle::test::expect_says(with_second(Split::part(1, 3, 4)), {second, "split.tensors.count: expected 3, found 4"});
-  GgufParts without = Split::part(1);
+  heddle::test::expect_says(with_second(Split::file_of(2)), {second, "split.no: expected 1, found 2"});
+  heddle::test::expect_says(with_second(Split::file_of(1, 4)), {second, "split.count: expected 3, found 4"});
+  heddle::test::expect_says(with_second(Split::file_of(1, 3, 4)), {second, "split.tensors.count: expected 3, found 4"});
+  GgufBytes without = Split::file_of(1);
   without.keys.erase(without.keys.begin());
-  heddle::test::expect_says(with_second(without), {second, "split.no: expected an integer", "not there"});
-  GgufParts more = Split::part(1);
+  heddle::test::expect_says(with_second(without), {second, "split.no: expected an integer", "found no such key"});
+  GgufBytes more = Split::file_of(1);
   more.tensors.push_back(tensor("more", {1}, 24, 32));
   more.data.resize(33);
-  heddle::test::expect_says(with_second(more), {"split.tensors.count: expected 3 tensors in 3 parts, found 4"});
-  GgufParts twice = Split::part(1);
+  heddle::test::expect_says(with_second(more), {"split.tensors.count: expected 3 tensors in 3 files, found 4"});
+  GgufBytes twice = Split::file_of(1);
   twice.tensors = {tensor("t0", {1}, 24, 0)};
-  heddle::test::expect_says(with_second(twice), {"tensor \"t0\": there are two of this name"});
+  heddle::test::expect_says(with_second(twice), {"tensor \"t0\": expected every name once, found it twice"});
 }
 
 TEST(GgufSplit, NamesAndNumbersMustAgree) {
   const Folder folder;
-  EXPECT_REFUSED(read_gguf(folder.write("renamed.gguf", Split::part(0).bytes())), "renamed.gguf: name: expected",
+  EXPECT_REFUSED(read_gguf(folder.write("renamed.gguf", Split::file_of(0).bytes())), "renamed.gguf: name: expected",
                  "-00001-of-00003.gguf");
-  EXPECT_REFUSED(read_gguf(folder.write("m-00002-of-00003.gguf", Split::part(0).bytes())), "-00001-of-00003.gguf");
-  EXPECT_REFUSED(read_gguf(folder.write("m-00004-of-00003.gguf", Split::part(3).bytes())), "split.no",
+  EXPECT_REFUSED(read_gguf(folder.write("m-00002-of-00003.gguf", Split::file_of(0).bytes())), "-00001-of-00003.gguf");
+  EXPECT_REFUSED(read_gguf(folder.write("m-00004-of-00003.gguf", Split::file_of(3).bytes())), "split.no",
                  "expected a number below 3, found 3");
-  const std::string bytes = Split::part(0).bytes();
+  const std::string bytes = Split::file_of(0).bytes();
   EXPECT_REFUSED(read_gguf(bytes_of(bytes), "m.gguf"),
-                 "m.gguf: split.count: expected a file of one part, found one of 3");
+                 "m.gguf: split.count: expected a model in one file, found one in 3");
 }
 
-// Files made by others: read, written again, compared as they lie on the disk.
+// Files of other programs: read, written again, and compared byte by byte.
 class GgufByOthers : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufByOthers, IsWrittenAgainByteForByte) {

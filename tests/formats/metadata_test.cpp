@@ -73,11 +73,11 @@ TEST(Metadata, RefusesWhatWouldLoseAndSaysWhatItFound) {
   EXPECT_REFUSED(metadata.boolean("u8"), "u8: expected a bool, found the u8 255");
   EXPECT_REFUSED(metadata.array("text"), "text: expected an array, found the string");
   EXPECT_REFUSED(metadata.find_integer("array"), "array: expected an integer", "found an array of 3 i32");
-  EXPECT_REFUSED(metadata.string("x"), "m.gguf: x: expected a string, but the key is not there");
-  EXPECT_REFUSED(metadata.integer("x"), "x: expected an integer", "not there");
-  EXPECT_REFUSED(metadata.number("x"), "x: expected a number, but the key is not there");
-  EXPECT_REFUSED(metadata.boolean("x"), "x: expected a bool, but the key is not there");
-  EXPECT_REFUSED(metadata.array("x"), "x: expected an array, but the key is not there");
+  EXPECT_REFUSED(metadata.string("x"), "m.gguf: x: expected a string, found no such key");
+  EXPECT_REFUSED(metadata.integer("x"), "x: expected an integer", "found no such key");
+  EXPECT_REFUSED(metadata.number("x"), "x: expected a number, found no such key");
+  EXPECT_REFUSED(metadata.boolean("x"), "x: expected a bool, found no such key");
+  EXPECT_REFUSED(metadata.array("x"), "x: expected an array, found no such key");
 }
 
 TEST(Arrays, KeepStringsOfAnyBytes) {

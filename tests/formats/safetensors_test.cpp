@@ -81,7 +81,7 @@ TEST(Safetensors, WhatHasNoFormIsNamedAndRefusedOnlyWhenItIsNeeded) {
   EXPECT_REFUSED(checkpoint.tensor("f4"), "tensor f4 has the type F4");
   EXPECT_REFUSED(checkpoint.tensor("new"), "tensor new has the type \"F3_NEW\"");
   EXPECT_EQ(checkpoint.find("other"), nullptr);
-  EXPECT_REFUSED(checkpoint.tensor("other"), "tensor other: expected, but not among the 1 that are there",
+  EXPECT_REFUSED(checkpoint.tensor("other"), "tensor other: expected, but not among the 1 tensors of the file",
                  "not read: mask has the type BOOL", "and 3 more");
 }
 
@@ -105,7 +105,7 @@ struct Sharded {
 
 TEST(SafetensorsFolder, TheIndexNamesTheParts) {
   const Sharded sharded;
-  for (const fs::path& path : {sharded.path(), sharded.path() / "two.safetensors"}) {  // a part stands for all
+  for (const fs::path& path : {sharded.path(), sharded.path() / "two.safetensors"}) {  // one file stands for all
     const Checkpoint checkpoint = read_safetensors_folder(path);
     EXPECT_EQ(checkpoint.kind, Checkpoint::Kind::safetensors);
     EXPECT_EQ(checkpoint.path, path);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "formats/gguf.h"
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 #include "tests/formats/hf/hf_files.h"
 #include "tests/support/folder.h"
 #include "tests/support/refused.h"
@@ -58,7 +58,10 @@ TEST(Synth, WritesAModelSlow) {
     const Tensor& tensor = model.tensor(name);
     double sum = 0, squares = 0;
     const std::vector<float> values = values_of(tensor);
-    for (float value : values) sum += value, squares += double(value) * value;
+    for (float value : values) {
+      sum += value;
+      squares += double(value) * value;
+    }
     const double count = static_cast<double>(values.size()), expected = 1 / static_cast<double>(tensor.shape[0]);
     EXPECT_NEAR(squares / count / expected, 1, 0.05) << name;
     EXPECT_NEAR(sum / count, 0, 0.05 * std::sqrt(expected)) << name;

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "cpu/cpu.h"
-#include "cpu/reference.h"
 #include "formats/gguf.h"
 #include "formats/hf.h"
 #include "formats/safetensors.h"
@@ -26,7 +25,7 @@ namespace built = formats::test;
 // The tensors of a fixture in both forms.
 struct Tensors {
   std::string safetensors;
-  built::GgufParts gguf;  // without keys
+  built::GgufBytes gguf;  // without keys
 
   explicit Tensors(const test::Fixture& fixture) : safetensors(fixture.safetensors()) {
     formats::Checkpoint checkpoint = folder(fixture.config);
@@ -116,9 +115,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       run(model::load(tensors->folder(json)), input[1], ids[name]);
       return 0;
     }
-    built::GgufParts parts = tensors->gguf;
-    for (const auto& [key, value] : json.items()) parts.keys.push_back(gguf_key(key, value));
-    const std::string bytes = parts.bytes();
+    built::GgufBytes file = tensors->gguf;
+    for (const auto& [key, value] : json.items()) file.keys.push_back(gguf_key(key, value));
+    const std::string bytes = file.bytes();
     run(model::load(formats::read_gguf(built::bytes_of(bytes), "fuzz.gguf")), input[1], ids[name]);
   } catch (const Error&) {
   }

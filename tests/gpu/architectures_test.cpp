@@ -6,7 +6,7 @@
 #include "tests/gpu/expect_parts.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/model/fixture.h"
-#include "tests/support/hf_arch.h"
+#include "tests/support/reference_models.h"
 
 namespace heddle::gpu {
 namespace {

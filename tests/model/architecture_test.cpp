@@ -6,7 +6,7 @@
 #include "model/architectures.h"
 #include "tests/model/fixture.h"
 #include "tests/support/closeness.h"
-#include "tests/support/hf_arch.h"
+#include "tests/support/reference_models.h"
 #include "tests/support/running.h"
 
 namespace heddle::test {

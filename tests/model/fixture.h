@@ -1,5 +1,5 @@
-// A tiny model of one class: its config, and what transformers makes of it (tools/model_fixtures/make.py wrote both).
-// The weights are in no file: they follow from the names of the tensors.
+// A tiny model of one class: its config, and the logits that transformers computes (tools/model_fixtures/make.py wrote
+// both). The weights are in no file: they follow from the names of the tensors.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "quant/format.h"
 #include "tests/support/folder.h"
 

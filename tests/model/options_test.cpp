@@ -77,7 +77,7 @@ TEST(ModelOptions, EachChangesTheLogits) {
   }
 }
 
-// The files have no tensor at all: who looked for one would say so first.
+// The files have no tensor at all: a look at one would be the first error.
 TEST(ModelOptions, OfAFolderAreRefusedByName) {
   const struct {
     Option option;

@@ -6,8 +6,7 @@
 #include "base/json.h"
 #include "tests/support/closeness.h"
 #include "tests/support/folder.h"
-#include "tests/support/hf_arch.h"
-#include "tests/support/reference_values.h"
+#include "tests/support/reference_models.h"
 #include "tests/support/running.h"
 
 namespace heddle::test {

@@ -65,7 +65,7 @@ TEST(Encode, ErrorIsBelowTheReferences) {
   }
 }
 
-// What the search leaves of normal values and of their cubes, whose tails are heavy. Without it q4_0 leaves 0.0829.
+// What the search leaves of normal values and of their cubes, which have heavy tails. Without it q4_0 leaves 0.0829.
 TEST(Encode, ErrorOfNormalAndHeavyTailedRows) {
   const struct {
     Format format;
@@ -134,7 +134,10 @@ TEST(Encode, TinyRows) {
   for (float size : {1e-5f, 1e-6f, 1e-7f, 1e-9f, 1e-20f, 1e-38f, 1e-44f}) {
     std::vector<float> x = normal_row(512);
     float largest = 0;
-    for (auto& v : x) v *= 50 * size, largest = std::max(largest, std::abs(v));
+    for (auto& v : x) {
+      v *= 50 * size;
+      largest = std::max(largest, std::abs(v));
+    }
     for (Format f : encoded_formats()) {
       const std::vector<float> y = there_and_back(f, x);
       for (size_t i = 0; i < x.size(); ++i)
@@ -201,7 +204,10 @@ TEST(Encode, HalvesAreThoseOfBase) {
 // --- layouts --------------------------------------------------------------------------------------------------------
 TEST(Encode, Q8_1IsScaleSumAndBytes) {
   std::vector<float> x(32, 0.0f);
-  x[0] = 127, x[1] = 2.5f, x[2] = 3.5f, x[31] = -100;  // d = 1: halves go to the even neighbour
+  x[0] = 127;  // d = 1: halves go to the even neighbour
+  x[1] = 2.5f;
+  x[2] = 3.5f;
+  x[31] = -100;
   const std::vector<uint8_t> block = encoded(Format::q8_1, x);
   ASSERT_EQ(block.size(), 36u);
   EXPECT_EQ(block[0] | block[1] << 8, to_f16(1).bits);
@@ -215,7 +221,10 @@ TEST(Encode, Q8_1IsScaleSumAndBytes) {
 
 TEST(Encode, Q8KIsScaleBytesAndSums) {
   std::vector<float> x(256, 0.0f);
-  x[0] = -254, x[1] = 100, x[17] = 6, x[255] = 2;  // d = 2
+  x[0] = -254;  // d = 2
+  x[1] = 100;
+  x[17] = 6;
+  x[255] = 2;
   const std::vector<uint8_t> block = encoded(Format::q8_k, x);
   ASSERT_EQ(block.size(), 292u);
   float d;
@@ -259,7 +268,10 @@ TEST(Encode, BlocksAreTheSameEverywhere) {
   uint32_t state = 1;
   for (auto& v : x) {
     float sum = -2;  // of four uniform numbers: nearly normal
-    for (int k = 0; k < 4; ++k) state = state * 1664525 + 1013904223, sum += float(state >> 8) * 0x1p-24f;
+    for (int k = 0; k < 4; ++k) {
+      state = state * 1664525 + 1013904223;
+      sum += float(state >> 8) * 0x1p-24f;
+    }
     v = sum * 0.03f;
   }
   const struct {

@@ -1,4 +1,4 @@
-// The scalar decoders bit for bit against blocks that ggml made and decoded, and against the definitions.
+// The scalar decoders bit for bit against blocks that ggml encoded and decoded, and against the definitions.
 #include "quant/format.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Hashed {
   std::vector<size_t> scales;  // bytes with the high half of an f16 (of iq1_m: with the high quarter)
   uint64_t hash;
 };
-// What ggml 0.27 makes of blocks of random bytes whose f16 are finite.
+// What ggml 0.27 decodes from blocks of random bytes with finite f16.
 const std::vector<Hashed> hashed = {
     {Format::q4_0, {1}, 0xb7259f47cfd25725},    {Format::q4_1, {1, 3}, 0x67f8b2165e05d8e5},
     {Format::q5_0, {1}, 0x7f4f2af834d4a725},    {Format::q5_1, {1, 3}, 0x93ad469fc8904085},
@@ -43,7 +43,10 @@ TEST(Format, RandomBlocksAreWhatGgmlDecodes) {
     const size_t bytes = block_bytes(h.format), values = count * block_values(h.format);
     std::vector<uint8_t> blocks(count * bytes);
     uint32_t state = 1;
-    for (auto& b : blocks) state = state * 1664525 + 1013904223, b = uint8_t(state >> 24);
+    for (auto& b : blocks) {
+      state = state * 1664525 + 1013904223;
+      b = uint8_t(state >> 24);
+    }
     for (size_t i = 0; i < count; ++i)
       for (size_t s : h.scales) blocks[i * bytes + s] = uint8_t((blocks[i * bytes + s] & 0x8f) | 0x20);
 
@@ -95,7 +98,10 @@ TEST(Format, FloatsAreThemselves) {
 
 TEST(Format, F16IsDecodedAsInBase) {
   std::vector<uint8_t> bytes(2 * 65536);
-  for (size_t i = 0; i < 65536; ++i) bytes[2 * i] = uint8_t(i), bytes[2 * i + 1] = uint8_t(i >> 8);
+  for (size_t i = 0; i < 65536; ++i) {
+    bytes[2 * i] = uint8_t(i);
+    bytes[2 * i + 1] = uint8_t(i >> 8);
+  }
   std::vector<float> out(65536);
   decode(Format::f16, bytes.data(), 65536, out.data());
   for (uint32_t i = 0; i < 65536; ++i)
@@ -132,9 +138,13 @@ TEST(Format, Q8_1IsScaleSumAndBytes) {
 }
 
 TEST(Format, Q8KIsScaleBytesAndSums) {
-  std::vector<uint8_t> block(292, 0xcc);                               // 0xcc is -52
-  block[0] = 0x00, block[1] = 0x00, block[2] = 0x80, block[3] = 0x3e;  // f32 0.25
-  block[4] = 0x80, block[259] = 0x7f;
+  std::vector<uint8_t> block(292, 0xcc);  // 0xcc is -52
+  block[0] = 0x00;                        // f32 0.25
+  block[1] = 0x00;
+  block[2] = 0x80;
+  block[3] = 0x3e;
+  block[4] = 0x80;
+  block[259] = 0x7f;
   float out[256];
   decode(Format::q8_k, block.data(), 256, out);
   EXPECT_EQ(out[0], -32.0f);
@@ -176,17 +186,27 @@ void pack_scales(const uint8_t scale[8], const uint8_t min[8], uint8_t packed[12
     packed[j + 8] = uint8_t((scale[j + 4] & 15) | (min[j + 4] & 15) << 4);
   }
 }
-void put(uint8_t* to, f16 v) { to[0] = uint8_t(v.bits), to[1] = uint8_t(v.bits >> 8); }
+void put(uint8_t* to, f16 v) {
+  to[0] = uint8_t(v.bits);
+  to[1] = uint8_t(v.bits >> 8);
+}
 
 TEST(Format, Q4KAndQ5KFindEveryScaleMinAndQuant) {
   std::mt19937 rng(2);
   for (int round = 0; round < 200; ++round) {
     uint8_t scale[8], min[8], quant[256], four[144] = {}, five[176] = {};
-    for (int j = 0; j < 8; ++j) scale[j] = uint8_t(rng() & 63), min[j] = uint8_t(rng() & 63);
+    for (int j = 0; j < 8; ++j) {
+      scale[j] = uint8_t(rng() & 63);
+      min[j] = uint8_t(rng() & 63);
+    }
     for (auto& q : quant) q = uint8_t(rng() & 31);
     const f16 d = to_f16(std::ldexp(1 + double(rng() % 1024) / 1024, int(rng() % 20) - 14));
     const f16 dmin = to_f16(-std::ldexp(1 + double(rng() % 1024) / 1024, int(rng() % 20) - 14));
-    for (uint8_t* block : {four, five}) put(block, d), put(block + 2, dmin), pack_scales(scale, min, block + 4);
+    for (uint8_t* block : {four, five}) {
+      put(block, d);
+      put(block + 2, dmin);
+      pack_scales(scale, min, block + 4);
+    }
     for (int v = 0; v < 256; ++v) {
       const int byte = v / 64 * 32 + v % 32, shift = v % 64 < 32 ? 0 : 4;
       four[16 + byte] |= uint8_t((quant[v] & 15) << shift);

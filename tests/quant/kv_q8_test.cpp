@@ -34,11 +34,11 @@ TEST(KvQ8, RandomValuesByTheRule) {
   for (int exponent = -40; exponent < 22; ++exponent) {
     Values values, back;
     for (float& value : values) value = std::ldexp(normal(random), exponent);
-    float most = 0;
-    for (const float value : values) most = std::max(most, std::abs(value));
+    float max = 0;
+    for (const float value : values) max = std::max(max, std::abs(value));
     Bytes q;
     const uint16_t half = quant::encode_kv_q8(values.data(), q.data());
-    EXPECT_EQ(half, quant::f16_of_f32(most / 127));
+    EXPECT_EQ(half, quant::f16_of_f32(max / 127));
     const double scale = quant::f32_of_f16(half);
     quant::decode_kv_q8(half, q.data(), back.data());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -46,7 +46,7 @@ TEST(KvQ8, RandomValuesByTheRule) {
       EXPECT_EQ(q[i], std::clamp(std::nearbyint(quotient), -127.0, 127.0)) << exponent;
       EXPECT_EQ(back[i], scale * q[i]);
       // within half a step, and what is lost where the scale was rounded down
-      EXPECT_LE(std::abs(back[i] - values[i]), scale == 0 ? most : std::max(0.5 * scale, most - 127 * scale) * 1.0001);
+      EXPECT_LE(std::abs(back[i] - values[i]), scale == 0 ? max : std::max(0.5 * scale, max - 127 * scale) * 1.0001);
     }
   }
 }

@@ -21,9 +21,12 @@ TEST(Q8_1, RowsAreTwoPlanes) {
   EXPECT_THROW(q8_1_row_bytes(40), Error);
 
   std::vector<float> x(64);
-  x[0] = 127, x[1] = 2.5f, x[2] = 3.5f, x[3] = -2.5f;  // d = 1: halves go to the even neighbour
-  x[32] = -254;                                        // d = 2
-  x[63] = 1;                                           // half a step
+  x[0] = 127;  // d = 1: halves go to the even neighbour
+  x[1] = 2.5f;
+  x[2] = 3.5f;
+  x[3] = -2.5f;
+  x[32] = -254;  // d = 2
+  x[63] = 1;     // half a step
   std::vector<uint8_t> row(q8_1_row_bytes(64), 0xcc);
   encode_q8_1(x.data(), 64, row.data());
   EXPECT_EQ(int8_t(row[0]), 127);

@@ -1,4 +1,4 @@
-// How far two lists of logits are apart.
+// The distance between two lists of logits.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -8,20 +8,20 @@
 
 namespace heddle::test {
 
-// The largest difference, as a share of the range of what is expected; infinite where one is not a number.
+// The largest difference relative to the range of the expected values; infinite if any value is a NaN.
 inline double worst(const std::vector<float>& expected, const std::vector<float>& found) {
   if (expected.size() != found.size() || expected.empty()) return std::numeric_limits<double>::infinity();
   const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double difference = std::abs(double(expected[i]) - found[i]);
     if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    most = std::max(most, difference);
+    max = std::max(max, difference);
   }
-  return most / (double(*high) - *low);
+  return max / (double(*high) - *low);
 }
 
-// The cosines between rows of `size`; -2 where there is none.
+// The cosines between rows of `size` values; -2 where a cosine is undefined.
 inline std::vector<double> cosines(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
   if (expected.size() != found.size() || expected.empty()) return {-2};
   std::vector<double> all;

@@ -12,7 +12,8 @@ inline engine::Sampler sampler_of(const model::Picking& p, uint32_t vocabulary) 
   s.min_p = std::isinf(p.log_min_p) ? 0 : float(std::exp(p.log_min_p));
   s.repetition_penalty = p.repetition;
   s.repetition_last_n = p.repetition_last == ~0u ? -1 : int32_t(p.repetition_last);
-  s.presence_penalty = p.presence, s.frequency_penalty = p.frequency;
+  s.presence_penalty = p.presence;
+  s.frequency_penalty = p.frequency;
   s.logit_bias.insert(p.biases.begin(), p.biases.end());
   s.seed = p.seed;
   if (p.logprob) s.logprobs = 0;

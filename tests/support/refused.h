@@ -1,4 +1,4 @@
-// What is refused, and with which words.
+// Errors and their messages.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,16 +25,16 @@ std::string refusal(F&& f) {
   return {};
 }
 
-// The parts stand in the text, one after the other.
-inline void expect_says(std::string_view text, std::initializer_list<std::string_view> parts) {
+// The text has these pieces, one after the other.
+inline void expect_says(std::string_view text, std::initializer_list<std::string_view> pieces) {
   size_t at = 0;
-  for (const std::string_view part : parts) {
-    const size_t found = text.find(part, at);
+  for (const std::string_view piece : pieces) {
+    const size_t found = text.find(piece, at);
     if (found == text.npos) {
-      ADD_FAILURE() << "expected \"" << part << "\" (in this order) in: " << text;
+      ADD_FAILURE() << "expected \"" << piece << "\" (in this order) in: " << text;
       return;
     }
-    at = found + part.size();
+    at = found + piece.size();
   }
 }
 

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "cpu/cpu.h"
-#include "cpu/reference.h"
 #include "formats/convert.h"
-#include "formats/quantize.h"
 #include "model/load.h"
 #include "model/session.h"
 

@@ -1,5 +1,4 @@
-// Reference files made by others, which lie beside the checkout where they are at all. Tests that need one are skipped
-// without it.
+// Reference files of other programs, beside the checkout. Tests that need a file are skipped where it is missing.
 #pragma once
 #include <cstdlib>
 #include <filesystem>

@@ -32,10 +32,10 @@ HEDDLE_INLINE void scores_of(const AttendHead& head, const float* q, const float
   }
 }
 
-// Scores of positions first..end - 1 of the block become shares; the state takes them in. Returns what `out` is to be
-// multiplied with.
+// Scores of positions first..end - 1 of the block become weights and are added to the state. Returns the factor for
+// `out`.
 template <class V>
-HEDDLE_INLINE float take_in(uint32_t first, uint32_t end, uint32_t stride, float* scores, Softmax& state) {
+HEDDLE_INLINE float add_scores(uint32_t first, uint32_t end, uint32_t stride, float* scores, Softmax& state) {
   using F = typename V::F;
   const float minus_infinity = -__builtin_inff();
   for (uint32_t t = 0; t < first; ++t) scores[t] = minus_infinity;
@@ -46,9 +46,9 @@ HEDDLE_INLINE float take_in(uint32_t first, uint32_t end, uint32_t stride, float
   largest = largest > state.largest ? largest : state.largest;
   F sum{};
   for (uint32_t t = 0; t < stride; t += lanes<V>) {
-    const F share = exponential<V>(load<F>(scores + t) - largest);
-    store(scores + t, share);
-    sum += share;
+    const F weight = exponential<V>(load<F>(scores + t) - largest);
+    store(scores + t, weight);
+    sum += weight;
   }
   const F keep = exponential<V>(all<V>(state.largest - largest));
   const float factor = keep[0];
@@ -56,16 +56,16 @@ HEDDLE_INLINE float take_in(uint32_t first, uint32_t end, uint32_t stride, float
   return factor;
 }
 
-// out = out * factor + the values of positions first..end - 1 by their shares.
+// out = out * factor + the values of positions first..end - 1 by their weights.
 template <class V, int wide>
 HEDDLE_INLINE void add_values(const float* values, uint32_t value_head, uint32_t first, uint32_t end,
-                              const float* shares, float factor, float* out) {
+                              const float* weights, float factor, float* out) {
   using F = typename V::F;
   F sum[wide];
   for (int v = 0; v < wide; ++v) sum[v] = load<F>(out + v * lanes<V>) * factor;
   for (uint32_t t = first; t < end; ++t) {
-    const F share = all<V>(shares[t]);
-    for (int v = 0; v < wide; ++v) sum[v] = V::fma(share, load<F>(values + t * value_head + v * lanes<V>), sum[v]);
+    const F weight = all<V>(weights[t]);
+    for (int v = 0; v < wide; ++v) sum[v] = V::fma(weight, load<F>(values + t * value_head + v * lanes<V>), sum[v]);
   }
   for (int v = 0; v < wide; ++v) store(out + v * lanes<V>, sum[v]);
 }
@@ -133,18 +133,18 @@ void attend(const AttendHead& head, const KvBlock& block, const AttendRow* rows,
       else
         scores_of<V, 1>(head, rows[r].q + h * head.head, keys, scores);
       for (uint32_t j = 0; j < pair; ++j) {
-        float* shares = scores + j * head.stride;
+        float* weights = scores + j * head.stride;
         const uint64_t index = uint64_t(r) * head.group + h + j;
-        const float factor = take_in<V>(first, end, head.stride, shares, softmax[index]);
+        const float factor = add_scores<V>(first, end, head.stride, weights, softmax[index]);
         float* to = out + index * head.value_head;
         uint32_t v = 0;
         for (; v + 8 * lanes<V> <= head.value_head; v += 8 * lanes<V>)
-          add_values<V, 8>(values + v, head.value_head, first, end, shares, factor, to + v);
+          add_values<V, 8>(values + v, head.value_head, first, end, weights, factor, to + v);
         for (; v + lanes<V> <= head.value_head; v += lanes<V>)
-          add_values<V, 1>(values + v, head.value_head, first, end, shares, factor, to + v);
+          add_values<V, 1>(values + v, head.value_head, first, end, weights, factor, to + v);
         for (; v < head.value_head; ++v) {
           to[v] *= factor;
-          for (uint32_t t = first; t < end; ++t) to[v] += shares[t] * values[t * head.value_head + v];
+          for (uint32_t t = first; t < end; ++t) to[v] += weights[t] * values[t * head.value_head + v];
         }
       }
     }

@@ -7,7 +7,7 @@
 namespace heddle::cpu {
 namespace {
 
-// Weights as f32, from f32, f16 and bf16: a vector of them, and one.
+// Weights of f32, f16 and bf16 as f32: a vector of them, or one.
 template <class V>
 struct FromF32 {
   static constexpr uint32_t bytes = 4;
@@ -32,8 +32,8 @@ struct FromBf16 {
   }
 };
 
-// `rows` rows of weights with `count` rows of x. Each pair has one vector of sums, whatever the two numbers are: its
-// result depends on nothing else.
+// `rows` rows of weights with `count` rows of x. Each pair has a vector of sums of its own, whatever `rows` and `count`
+// are, so that its result depends on nothing else.
 template <class V, class W, int rows, int count>
 HEDDLE_INLINE void dot_block(const uint8_t* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
   using F = typename V::F;
@@ -61,9 +61,9 @@ HEDDLE_INLINE void dot_block(const uint8_t* w, uint32_t cols, const float* const
 
 template <class V, class W, int rows>
 void dot_rows(const uint8_t* w, uint32_t cols, const float* const* xs, uint32_t count, float* out, uint32_t stride) {
-  constexpr int most = rows == 8 ? 1 : 4;
+  constexpr int at_once = rows == 8 ? 1 : 4;
   uint32_t i = 0;
-  for (; i + most <= count; i += most) dot_block<V, W, rows, most>(w, cols, xs + i, out + i * stride, stride);
+  for (; i + at_once <= count; i += at_once) dot_block<V, W, rows, at_once>(w, cols, xs + i, out + i * stride, stride);
   for (; i < count; ++i) dot_block<V, W, rows, 1>(w, cols, xs + i, out + i * stride, stride);
 }
 
@@ -137,17 +137,17 @@ inline void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int3
   for (uint32_t b = 0; b < cols / 32; ++b) d[b] = quantise<32>(x + 32 * b, q + 32 * b, sums + 2 * b);
 }
 
-inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* parts) {
-  for (uint32_t b = 0; b < cols / 256; ++b, sums += 16, parts += 48) {
+inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split) {
+  for (uint32_t b = 0; b < cols / 256; ++b, sums += 16, split += 48) {
     d[b] = quantise<256>(x + 256 * b, q + 256 * b, sums);
     for (int g = 0; g < 8; ++g) {
       const int32_t sum = sums[2 * g] + sums[2 * g + 1];
-      parts[g] = int8_t(sum & 63);
-      parts[8 + g] = int8_t(sum >> 6);
+      split[g] = int8_t(sum & 63);
+      split[8 + g] = int8_t(sum >> 6);
     }
     for (int g = 0; g < 16; ++g) {
-      parts[16 + g] = int8_t(sums[g] & 63);
-      parts[32 + g] = int8_t(sums[g] >> 6);
+      split[16 + g] = int8_t(sums[g] & 63);
+      split[32 + g] = int8_t(sums[g] >> 6);
     }
   }
 }
@@ -157,7 +157,7 @@ HEDDLE_INLINE void activate_by(Function f, const float* gate, const float* up, u
   using F = typename V::F;
   constexpr uint32_t step = uint32_t(lanes<V>);
   for (uint32_t i = 0; i < count; i += step) {
-    float ends[2][lanes<V>] = {};  // the last vector may be a part of one
+    float ends[2][lanes<V>] = {};  // the last vector may be incomplete
     const uint32_t here = count - i < step ? count - i : step;
     const bool whole = here == step;
     if (!whole) {

@@ -1,8 +1,8 @@
-// The tiles of each integer format: what is where in a block, and how its weights become bytes in a vector.
+// The tiles of each integer format: where the fields of a block lie, and how its weights become bytes in a vector.
 //
 // A tile is `rows` rows of weights, block by block. A block of a tile has the fields of the file's block in the order
 // that cpu/pack.cpp says, each interleaved in units: f16 after f16, word of 4 bytes after word of 4 bytes, for all
-// rows. So word k of a field is one step: the same 4 values of every row, `parts` vectors wide.
+// rows. So word k of a field is one step: the same 4 values of every row, V::vectors vectors wide.
 #pragma once
 #include "cpu/isa.h"
 #include "cpu/kernels/vector.h"
@@ -11,11 +11,11 @@
 namespace heddle::cpu {
 namespace {
 
-// weights<g, step>(at, r, p) is step `step` of group r * groups / repeat + g: the loop over r is one of the program,
-// that over g is unrolled, because shifts must be constants. Where `together` blocks of `values` values share what is
-// one block in the tile, r counts them.
+// weights<g, step>(at, r, p) is step `step` of group r * groups / repeat + g: the loop over r runs, the one over g
+// is unrolled, because shifts must be constants. Where `together` blocks of `values` values are one block of the tile,
+// r counts them.
 
-// The parts that formats have in common. `field` is the offset of a field in bytes per row.
+// What formats have in common. `field` is the offset of a field in bytes per row.
 template <class V_>
 struct Fields {
   using V = V_;
@@ -51,12 +51,12 @@ HEDDLE_INLINE typename V::B nibble_of_32(const uint8_t* at, int p) {
 }
 
 struct One {  // blocks of 32 values with one scale
-  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1, most_few = 7;
+  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1, max_few = 7;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
 struct Super {  // blocks of 256 values
-  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0, together = 1, most_few = 7;
+  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0, together = 1, max_few = 7;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
@@ -147,7 +147,7 @@ struct Mxfp4 : Fields<V>, One {
   }
 };
 
-// pack.cpp makes four blocks of 16 values of the file's one.
+// pack.cpp splits the block of the file into four of 16 values.
 template <class V>
 struct Nvfp4 : Fields<V>, One {
   static constexpr int values = 16, group = 16, bytes = 9;
@@ -172,7 +172,7 @@ struct Nvfp4 : Fields<V>, One {
 // Signs, as the high bits of q5_0: 0 or 2, less one.
 template <class V>
 struct Q1_0 : Fields<V>, One {
-  static constexpr int bytes = 18, together = 4, offset = 1, most_few = 1;
+  static constexpr int bytes = 18, together = 4, offset = 1, max_few = 1;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     return moved<step, 1, 1>(Q1_0::word(at, 2, r, p));
@@ -183,7 +183,7 @@ struct Q1_0 : Fields<V>, One {
 // Bits 2 * (step % 4) and up of byte b are value 4 * step + b: pack.cpp puts them so.
 template <class V>
 struct Q2_0 : Fields<V>, One {
-  static constexpr int bytes = 18, together = 2, offset = 1, most_few = 1;
+  static constexpr int bytes = 18, together = 2, offset = 1, max_few = 1;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     return moved<step % 4 * 2, 0, 3>(Q2_0::word(at, 2, 2 * r + step / 4, p));
@@ -191,7 +191,7 @@ struct Q2_0 : Fields<V>, One {
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q2_0::half(at, 0, p); }
 };
 
-// Eight 6-bit scales and mins in three words: see quant/super_blocks.cpp.
+// Eight 6-bit scales and mins in three words: see quant/decode_super_blocks.cpp.
 template <class V, int field>
 struct SixBitPairs : Fields<V> {
   using B = typename V::B;
@@ -227,7 +227,7 @@ struct Q5_k : SixBitPairs<V, 4>, Super {
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
-    // bit 2 r + g of each byte: what the shift brings in from the next byte is masked away
+    // bit 2 r + g of each byte: bits shifted in from the next byte are masked away
     const auto high = (typename V::B)((typename V::I)Q5_k::word(at, 16, step, p) >> 2 * r);
     return moved<4 * g, 0, 15>(Q5_k::word(at, 48, r * 8 + step, p)) | moved<g, 4, 1>(high);
   }
@@ -293,10 +293,10 @@ struct Q3_k : Fields<V>, Super {
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Q3_k::half(at, 0, p); }
 };
 
-// 256 values of -1, 0 and 1 with one scale.
+// 256 values of -1, 0 or 1 with one scale.
 template <class V>
 struct Ternary : Fields<V>, Super {
-  static constexpr int most_few = 1;
+  static constexpr int max_few = 1;
   static constexpr bool wide = true;
   template <int q>
   static HEDDLE_INLINE typename V::B scales(const uint8_t*, int) {
@@ -314,8 +314,8 @@ struct Tq2_0 : Ternary<V> {
   }
 };
 
-// Five digits a byte: see quant/few_bits.cpp. A byte times 3^n, without what goes beyond it, begins with digit n: from
-// 86 on it is 1, from 171 on 2.
+// Five digits a byte: see quant/decode_blocks.cpp. A byte times 3^n, without what goes beyond it, begins with digit n:
+// from 86 on it is 1, from 171 on 2.
 template <class V>
 struct Tq1_0 : Ternary<V> {
   static constexpr int bytes = 54, repeat = 1;

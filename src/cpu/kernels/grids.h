@@ -1,5 +1,5 @@
-// The tiles of the formats whose quants name entries of a codebook: see quant/grids.cpp. Making bytes of them costs
-// more than the product with one row, so with two rows a slab is made.
+// The tiles of the formats whose quants name entries of a codebook: see quant/decode_grids.cpp. Looking them up costs
+// more than the product with one row, so that two rows take a slab.
 #pragma once
 #include "cpu/grids.h"
 #include "cpu/kernels/formats.h"
@@ -12,7 +12,7 @@ struct Grid : Fields<V_>, Super {
   using V = V_;
   using B = typename V::B;
   using I = typename V::I;
-  static constexpr int most_few = 1;
+  static constexpr int max_few = 1;
   static constexpr bool wide = true;
 
   // Byte `index` of word `word` of a field of one row.

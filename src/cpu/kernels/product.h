@@ -23,21 +23,20 @@ HEDDLE_INLINE float x_scale(const XRow& x, uint32_t b) {
 template <class Format>
 HEDDLE_INLINE typename Format::V::I dot_of_mins(const uint8_t* at, const XRow& x, uint32_t b, int p) {
   using V = typename Format::V;
-  auto sum = V::zero();  // the high parts first
+  auto sum = V::zero();  // the high halves first
   if constexpr (Format::groups == 8) {
-    const auto parts = V::x(x.parts + b * 48);
-    sum = V::template dot<2>(sum, Format::template min_bytes<0>(at, p), parts);
-    sum = V::template dot<3>(sum, Format::template min_bytes<1>(at, p), parts) << 6;
-    sum = V::template dot<0>(sum, Format::template min_bytes<0>(at, p), parts);
-    sum = V::template dot<1>(sum, Format::template min_bytes<1>(at, p), parts);
+    const auto sums = V::x(x.split_sums + b * 48);
+    sum = V::template dot<2>(sum, Format::template min_bytes<0>(at, p), sums);
+    sum = V::template dot<3>(sum, Format::template min_bytes<1>(at, p), sums) << 6,
+    sum = V::template dot<0>(sum, Format::template min_bytes<0>(at, p), sums);
+    sum = V::template dot<1>(sum, Format::template min_bytes<1>(at, p), sums);
   } else {
-    const auto low = V::x(x.parts + b * 48 + 16), high = V::x(x.parts + b * 48 + 32);
+    const auto low = V::x(x.split_sums + b * 48 + 16), high = V::x(x.split_sums + b * 48 + 32);
     each<4>([&](auto q) HEDDLE_INLINE_LAMBDA {
       constexpr int quad = HEDDLE_VALUE(q);
       sum = V::template dot<quad>(sum, Format::template min_bytes<quad>(at, p), high);
     });
-    sum <<= 6;
-    each<4>([&](auto q) HEDDLE_INLINE_LAMBDA {
+    sum <<= 6, each<4>([&](auto q) HEDDLE_INLINE_LAMBDA {
       constexpr int quad = HEDDLE_VALUE(q);
       sum = V::template dot<quad>(sum, Format::template min_bytes<quad>(at, p), low);
     });
@@ -59,36 +58,36 @@ HEDDLE_INLINE typename Format::V::F with_block(typename Format::V::F sum, typena
   return V::fma(value, all<V>(x_scale<Format>(x, b)), sum);
 }
 
-// One tile with `count` rows of activations. `offset` is what the bytes of weights have too much.
+// One tile with `count` rows of activations. `offset` is subtracted from the bytes of weights.
 template <class Format, int count>
 void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride) {
   using V = typename Format::V;
   using I = typename V::I;
   using F = typename V::F;
-  constexpr int parts = V::parts, unrolled = Format::groups / Format::repeat;
+  constexpr int vectors = V::vectors, unrolled = Format::groups / Format::repeat;
   constexpr bool may_have_offset = Format::mins == Mins::none && (!Format::wide || V::wide_offset != 0);
-  F sum[count][parts] = {};
+  F sum[count][vectors] = {};
 
   for (uint32_t b = 0; b < cols / Format::values; ++b) {
     const int first = int(b % Format::together);
     constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
-    I scales[Format::groups][parts];
+    I scales[Format::groups][vectors];
     if constexpr (Format::groups > 1 && !is_slab)
       each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
         constexpr int g = HEDDLE_VALUE(group);
-        for (int p = 0; p < parts; ++p) scales[g][p] = scale_of<Format, g>(at, p);
+        for (int p = 0; p < vectors; ++p) scales[g][p] = scale_of<Format, g>(at, p);
       });
-    I total[count][parts] = {};
+    I total[count][vectors] = {};
     for (int r = 0; r < Format::repeat; ++r)
       each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
         constexpr int g = HEDDLE_VALUE(group);
         const int index = r * unrolled + g;
-        I dot[count][parts];
+        I dot[count][vectors];
         each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
           constexpr int i = HEDDLE_VALUE(a);
           I begin;
           if constexpr (may_have_offset) begin = all<V>(-offset * sum_of_group<Format>(xs[i], b, index));
-          each<parts>([&](auto p) HEDDLE_INLINE_LAMBDA {
+          each<vectors>([&](auto p) HEDDLE_INLINE_LAMBDA {
             if constexpr (!may_have_offset) begin = V::zero();
             dot[i][HEDDLE_VALUE(p)] = begin;
           });
@@ -102,8 +101,8 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
           });
           each<4>([&](auto lane) HEDDLE_INLINE_LAMBDA {
             constexpr int l = HEDDLE_VALUE(lane);
-            each<parts>([&](auto part) HEDDLE_INLINE_LAMBDA {
-              constexpr int p = HEDDLE_VALUE(part);
+            each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+              constexpr int p = HEDDLE_VALUE(vector);
               const auto w = Format::template weights<g, 4 * s + l>(at, first + r, p);
               each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
                 constexpr int i = HEDDLE_VALUE(a);
@@ -117,8 +116,8 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
         });
         each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
           constexpr int i = HEDDLE_VALUE(a);
-          each<parts>([&](auto part) HEDDLE_INLINE_LAMBDA {
-            constexpr int p = HEDDLE_VALUE(part);
+          each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+            constexpr int p = HEDDLE_VALUE(vector);
             if constexpr (Format::groups == 1)
               total[i][p] = dot[i][p];
             else if constexpr (is_slab)
@@ -128,8 +127,8 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
           });
         });
       });
-    each<parts>([&](auto part) HEDDLE_INLINE_LAMBDA {
-      constexpr int p = HEDDLE_VALUE(part);
+    each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+      constexpr int p = HEDDLE_VALUE(vector);
       const F d = Format::d(at, p);
       each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
         constexpr int i = HEDDLE_VALUE(a);
@@ -138,18 +137,18 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
     });
     if (first + 1 == Format::together) at += Format::bytes * tile_rows<V>;
   }
-  // (constants: an index that is not one keeps all sums in memory)
+  // indices that are no constants would keep all sums in memory
   each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
     constexpr uint32_t i = HEDDLE_VALUE(a);
-    each<parts>([&](auto part) HEDDLE_INLINE_LAMBDA {
-      constexpr int p = HEDDLE_VALUE(part);
+    each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+      constexpr int p = HEDDLE_VALUE(vector);
       store(out + i * out_stride + uint32_t(p * lanes<V>), sum[i][p]);
     });
   });
 }
 
-// Part p of a tile with eight rows of activations: weights are unpacked once for all of them, and what they have too
-// much is taken from them, not from each sum. One part at a time, so that all sums stay in registers.
+// Vector p of a tile with eight rows of activations: weights are unpacked once for all of them, and their offset is
+// taken from them, not from each sum. One vector at a time, so that all sums stay in registers.
 template <class Format, int p>
 void eight_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t out_stride) {
   using V = typename Format::V;
@@ -158,7 +157,7 @@ void eight_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, ui
   constexpr int unrolled = Format::groups / Format::repeat, steps = Format::group / 4;
   F sum[8] = {};
   for (uint32_t b = 0; b < cols / Format::values; ++b, at += Format::bytes * tile_rows<V>) {
-    // The fields of a block are read side by side, which the machine does not foresee: 10 % for Q6_K on Neoverse N1.
+    // The fields of a block are read side by side, which the prefetcher does not foresee: 10 % of Q6_K on Neoverse N1.
     constexpr int ahead = 4096;
     if constexpr (p == 0)
       for (int line = 0; line < Format::bytes * tile_rows<V>; line += 64) __builtin_prefetch(at + ahead + line);
@@ -216,7 +215,7 @@ void eight_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, ui
 }
 template <class Format>
 HEDDLE_INLINE void eight_rows(const uint8_t* tile, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
-  each<Format::V::parts>(
+  each<Format::V::vectors>(
       [&](auto p) HEDDLE_INLINE_LAMBDA { eight_rows<Format, HEDDLE_VALUE(p)>(tile, cols, xs, out, stride); });
 }
 

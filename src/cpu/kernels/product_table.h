@@ -8,9 +8,9 @@ namespace {
 template <class Format>
 constexpr int offset_of = Format::offset + (Format::wide ? Format::V::wide_offset : 0);
 
-// Rows up to which tiles are read as they are packed.
+// The number of rows up to which tiles are read as they are packed.
 template <class Format>
-constexpr uint32_t most_few = Format::most_few > 1 && Format::V::has_eight_rows ? 8 : Format::most_few;
+constexpr uint32_t max_few = Format::max_few > 1 && Format::V::has_eight_rows ? 8 : Format::max_few;
 
 template <class Format>
 void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out) {
@@ -20,12 +20,12 @@ void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs
   const uint32_t stride = tiles * rows;
   for (uint32_t t = 0; t < tiles; ++t, tile += tile_bytes, out += rows) {
     uint32_t i = 0;
-    if constexpr (most_few<Format> == 8) {
+    if constexpr (max_few<Format> == 8) {
       if (count == 8) {
         eight_rows<Format>(tile, cols, xs, out, stride);
         continue;
       }
-      if (count == 7) {  // the last one twice: less than 4 + 2 + 1
+      if (count == 7) {  // the last row twice: cheaper than 4 + 2 + 1
         const XRow eight[8] = {xs[0], xs[1], xs[2], xs[3], xs[4], xs[5], xs[6], xs[6]};
         float values[8 * rows];
         eight_rows<Format>(tile, cols, eight, values, rows);
@@ -33,7 +33,7 @@ void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs
         continue;
       }
     }
-    if constexpr (Format::most_few > 1) {
+    if constexpr (Format::max_few > 1) {
       for (; i + 4 <= count; i += 4) tile_product<Format, 4>(tile, cols, offset, xs + i, out + i * stride, stride);
       for (; i + 2 <= count; i += 2) tile_product<Format, 2>(tile, cols, offset, xs + i, out + i * stride, stride);
     }
@@ -61,7 +61,7 @@ void fill_products(Isa& isa) {
                           S::wide && !V::wide_offset,
                           becomes_signed<F> ? 0 : offset_of<F>,
                           uint32_t(S::bytes)};
-    isa.tiles[unsigned(format)] = {few_rows<F>, most_few<F>, fill_slab<F>, many_rows<S>, shape};
+    isa.tiles[unsigned(format)] = {few_rows<F>, max_few<F>, fill_slab<F>, many_rows<S>, shape};
   };
   put(Format::q4_0, static_cast<Q4_0<V>*>(nullptr));
   put(Format::q4_1, static_cast<Q4_1<V>*>(nullptr));

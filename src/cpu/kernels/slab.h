@@ -38,7 +38,7 @@ struct Slab : Fields<V_> {
     store(to + (field + 4 * step) * Slab::rows + p * V::width, value);
   }
 };
-// What the bytes of a format have too much is taken away in a slab if the instruction set multiplies signed bytes.
+// The offset of a format is subtracted in the slab if the instruction set multiplies signed bytes.
 template <class Format>
 constexpr bool becomes_signed = Format::V::signed_bytes&& Format::mins == Mins::none;
 template <class Format>
@@ -51,7 +51,7 @@ HEDDLE_INLINE typename Format::V::I scale_of(const uint8_t* at, int p) {
   return ((typename Format::V::I)Format::template scales<g / 4>(at, p) << (24 - 8 * (g % 4))) >> 24;
 }
 
-// What the format gives, written down.
+// Unpacks a tile into its slab.
 template <class Format>
 void fill_slab(const uint8_t* at, uint32_t cols, uint8_t* to) {
   using V = typename Format::V;
@@ -59,7 +59,7 @@ void fill_slab(const uint8_t* at, uint32_t cols, uint8_t* to) {
   constexpr int unrolled = Format::groups / Format::repeat;
   for (uint32_t b = 0; b < cols / Format::values; ++b, to += S::bytes * tile_rows<V>) {
     const int first = int(b % Format::together);
-    for (int p = 0; p < V::parts; ++p) {
+    for (int p = 0; p < V::vectors; ++p) {
       for (int r = 0; r < Format::repeat; ++r)
         each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
           each<S::steps>([&](auto s) HEDDLE_INLINE_LAMBDA {

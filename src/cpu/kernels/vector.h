@@ -1,10 +1,10 @@
-// Small words over the vector type V of an instruction set, for the kernels. Included by isa_*.cpp alone, and all in
-// an unnamed namespace: each instruction set must keep its own copy of every function.
+// Helpers over the vector type V of an instruction set, for the kernels. Included by isa_*.cpp alone, and all in an
+// unnamed namespace: each instruction set must keep its own copy of every function.
 //
-// V says: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `parts` (vectors that hold 4 bytes of each
-// row of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (what
-// wide() made of signed bytes), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
-// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (registers for).
+// V has: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `vectors` (how many hold 4 bytes of each row
+// of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (signed
+// bytes as wide() returns them), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
+// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (enough registers).
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -52,7 +52,7 @@ HEDDLE_INLINE void store(void* to, T value) {
 template <class V>
 constexpr int lanes = V::width / 4;
 template <class V>
-constexpr int tile_rows = V::parts* lanes<V>;
+constexpr int tile_rows = V::vectors* lanes<V>;
 
 template <class V>
 HEDDLE_INLINE typename V::F all(float value) {
@@ -90,7 +90,7 @@ HEDDLE_INLINE float largest_of(typename V::F value) {
   return lane[0];
 }
 
-// Vectors that are put together of words from many places, and of uint16_t.
+// Vectors gathered from words in many places, and from uint16_t.
 template <class V, int width = V::width>
 struct Words;
 template <class V>
@@ -158,7 +158,7 @@ struct Words<V, 64> {
   }
 };
 
-// low_then and high_then for machines that have no instruction for it.
+// low_then and high_then for machines without an instruction for it.
 template <class B>
 HEDDLE_INLINE B low_nibbles_then(B a, B b) {
   return (a & uint8_t(15)) | (b << 4);

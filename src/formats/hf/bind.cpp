@@ -1,4 +1,4 @@
-// Finds each wanted tensor among those of the files, and says how its bytes are made.
+// Finds each wanted tensor among those of the files, and decides how its bytes are produced.
 #include "formats/hf/bind.h"
 
 #include <fmt/ranges.h>
@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Change::Kind;
 
-std::string name_on_page(const Description& description, std::string_view name) {
+std::string described_name(const Description& description, std::string_view name) {
   for (const auto& [from, to] : description.prefixes)
     if (name.starts_with(from)) return to + std::string(name.substr(from.size()));
   return std::string(name);
@@ -43,9 +43,9 @@ uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uin
       return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
     }
     case Kind::split_qkv: {
-      const uint64_t size = rows / change.heads / 3, part = row / (size * change.heads);
+      const uint64_t size = rows / change.heads / 3, which = row / (size * change.heads);
       const uint64_t head = row / size % change.heads;
-      return (head * 3 + part) * size + row % size;
+      return (head * 3 + which) * size + row % size;
     }
     case Kind::first_half:
     case Kind::second_half: {
@@ -87,10 +87,10 @@ class Binder {
   Binder(const Description& description, std::vector<Tensor> tensors, const std::vector<Unreadable>& unreadable,
          const std::string& source)
       : description_(description), tensors_(std::move(tensors)), source_(source) {
-    for (const Unreadable& tensor : unreadable) unreadable_.emplace(name_on_page(description, tensor.name), &tensor);
+    for (const Unreadable& tensor : unreadable) unreadable_.emplace(described_name(description, tensor.name), &tensor);
     for (size_t i = 0; i < tensors_.size(); ++i)
-      if (!places_.emplace(name_on_page(description, tensors_[i].name), i).second)
-        throw Error("{}: tensor {} is there twice", source, tensors_[i].name);
+      if (!places_.emplace(described_name(description, tensors_[i].name), i).second)
+        throw Error("{}: expected every tensor once, found two of {}", source, tensors_[i].name);
   }
 
   std::vector<Tensor> all() {
@@ -103,14 +103,14 @@ class Binder {
     for (const auto& [name, tensor] : unreadable_)
       if (!is_unneeded(name)) unexpected.push_back(tensor->name);
     std::sort(unexpected.begin(), unexpected.end());
-    refuse("tensors that the model has no place for", unexpected);
+    refuse("tensors that are not part of the model", unexpected);
     return result;
   }
 
  private:
   bool is_unneeded(std::string_view name) const {
     return std::any_of(description_.unneeded.begin(), description_.unneeded.end(),
-                       [&](const std::string& part) { return name.find(part) != name.npos; });
+                       [&](const std::string& text) { return name.find(text) != name.npos; });
   }
 
   void refuse(std::string_view what, const std::vector<std::string>& names) const {
@@ -192,23 +192,23 @@ class Binder {
     Tensor result;
     result.name = wanted.name;
     result.shape = wanted.shape;
-    std::vector<std::span<const uint8_t>> parts;
+    std::vector<std::span<const uint8_t>> slices;
     for (const std::string& name : wanted.sources) {
       const Tensor* found = find(name, file_shape(wanted, Kind::none, true));
       if (!found) continue;
-      if (parts.empty()) {
+      if (slices.empty()) {
         result.source = found->name;
         result.format = found->format;
       } else if (found->format != result.format) {
         throw Error("{}: tensor {}: expected {} as {} has, found {}", source_, found->name, quant::name(result.format),
                     result.source, quant::name(found->format));
       }
-      parts.push_back(found->view);
+      slices.push_back(found->view);
     }
-    result.produce = [parts](std::span<uint8_t> to) {
-      for (const auto& part : parts) {
-        std::memcpy(to.data(), part.data(), part.size());
-        to = to.subspan(part.size());
+    result.produce = [slices](std::span<uint8_t> to) {
+      for (const auto& slice : slices) {
+        std::memcpy(to.data(), slice.data(), slice.size());
+        to = to.subspan(slice.size());
       }
     };
     return result;
@@ -217,7 +217,7 @@ class Binder {
   const Description& description_;
   std::vector<Tensor> tensors_;
   const std::string& source_;
-  std::unordered_map<std::string, size_t> places_;                 // by the name on the page
+  std::unordered_map<std::string, size_t> places_;                 // by the described name
   std::unordered_map<std::string, const Unreadable*> unreadable_;  // likewise
   std::unordered_set<size_t> used_;
   std::vector<std::string> missing_;

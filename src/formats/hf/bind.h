@@ -5,9 +5,9 @@
 
 namespace heddle::formats::hf {
 
-// `tensors` and `unreadable` are as the files have them; `source` names the folder in errors. Shapes are compared; what
-// is missing and what is there beside it are Errors that list the names. Views stay views where the bytes can be used
-// as they are.
+// `tensors` and `unreadable` are as the files have them; `source` names the folder in errors. Shapes are compared;
+// missing tensors and unexpected ones are Errors that list the names. Views stay views where the bytes can be used
+// unchanged.
 std::vector<Tensor> bind(const Description& description, std::vector<Tensor> tensors,
                          const std::vector<Unreadable>& unreadable, const std::string& source);
 

@@ -10,9 +10,9 @@
 namespace heddle::formats::hf {
 namespace {
 
-constexpr uint64_t largest_integer = 1u << 30;
+constexpr uint64_t max_integer = 1u << 30;
 
-// How the model was made, saved or trained, and what generate() does by default: not what it computes.
+// How the model was initialised, saved or trained, and defaults of generate(): nothing that changes what it computes.
 constexpr std::string_view harmless[] = {
     "architectures",
     "model_type",
@@ -140,7 +140,7 @@ void Config::refuse(std::string_view key, std::string_view expected) const {
 uint64_t Config::integer(std::string_view key, uint64_t fallback) {
   const Json* value = find(key);
   if (!value) return fallback;
-  if (!value->is_number_unsigned() || value->get<uint64_t>() < 1 || value->get<uint64_t>() > largest_integer)
+  if (!value->is_number_unsigned() || value->get<uint64_t>() < 1 || value->get<uint64_t>() > max_integer)
     refuse(key, "a whole number from 1 to 2^30");
   return value->get<uint64_t>();
 }

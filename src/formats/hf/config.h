@@ -1,5 +1,5 @@
-// config.json, read so that nothing in it goes unnoticed: what a page did not read and nobody knows to be harmless is
-// an Error.
+// config.json, read so that nothing in it goes unnoticed: an option that was not read and is not known to be harmless
+// is an Error.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -19,9 +19,9 @@ class Config {
   Config(const Json& json, std::string where);
 
   const std::string& where() const { return where_; }
-  // The value, or null where it is absent or null. What was asked for counts as read.
+  // The value; null where it is absent or null. The key counts as read from now on.
   const Json* find(std::string_view key);
-  bool is_null(std::string_view key);  // it is there, as null
+  bool is_null(std::string_view key);  // present, as null
 
   // Absent or null: the fallback. Of another kind than expected: an Error. Integers are from 1 to 2^30; numbers are
   // finite, also as an f32.
@@ -32,7 +32,8 @@ class Config {
   std::vector<double> numbers(std::string_view key);       // empty where absent
   std::vector<std::string> strings(std::string_view key);  // empty where absent
 
-  // What changes the result in a way that GGUF or heddle cannot say must have one of these values.
+  // For an option that changes the result in a way that GGUF or heddle cannot express: it must have one of these
+  // values.
   void expect(std::string_view key, std::initializer_list<Json> allowed, const Json& fallback);
   void ignore(std::initializer_list<std::string_view> keys);
 

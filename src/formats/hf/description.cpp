@@ -1,4 +1,4 @@
-// The parts that architectures share.
+// What architectures share.
 #include "formats/hf/description.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ constexpr uint64_t max_layers = 4096, max_experts = 4096, max_head = 1 << 16, ma
 
 Description::Description(std::string_view name) : architecture(name) {
   metadata.set("general.architecture", architecture);
-  // Buffers that older files saved with the weights.
+  // Buffers that older files have beside the weights.
   unneeded = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
 }
 
@@ -98,12 +98,12 @@ void add_attention(Layer& layer, const Sizes& sizes, const Attention& attention)
     const char *name, *source;
     uint64_t heads;
     Change change;
-  } parts[] = {{"attn_q", "self_attn.q_proj", sizes.heads, change(sizes.heads)},
-               {"attn_k", "self_attn.k_proj", sizes.kv_heads, change(sizes.kv_heads)},
-               {"attn_v", "self_attn.v_proj", sizes.kv_heads, {}}};
-  for (const auto& part : parts) {
-    layer.weight(part.name, part.source, {sizes.hidden, part.heads * sizes.head_dim}, part.change);
-    if (attention.qkv_bias) layer.bias(part.name, part.source, part.heads * sizes.head_dim, part.change);
+  } projections[] = {{"attn_q", "self_attn.q_proj", sizes.heads, change(sizes.heads)},
+                     {"attn_k", "self_attn.k_proj", sizes.kv_heads, change(sizes.kv_heads)},
+                     {"attn_v", "self_attn.v_proj", sizes.kv_heads, {}}};
+  for (const auto& p : projections) {
+    layer.weight(p.name, p.source, {sizes.hidden, p.heads * sizes.head_dim}, p.change);
+    if (attention.qkv_bias) layer.bias(p.name, p.source, p.heads * sizes.head_dim, p.change);
   }
   layer.weight("attn_output", "self_attn.o_proj", {sizes.heads * sizes.head_dim, sizes.hidden});
   if (attention.output_bias) layer.bias("attn_output", "self_attn.o_proj", sizes.hidden);
@@ -129,17 +129,17 @@ void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t in
     const char *name, *fused;
     Shape shape;
     Change::Kind half;
-  } parts[] = {{"ffn_gate_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::first_half},
-               {"ffn_up_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::second_half},
-               {"ffn_down_exps", "down_proj", {inner, sizes.hidden, experts}, Change::Kind::none}};
+  } matrices[] = {{"ffn_gate_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::first_half},
+                  {"ffn_up_exps", "gate_up_proj", {sizes.hidden, inner, experts}, Change::Kind::second_half},
+                  {"ffn_down_exps", "down_proj", {inner, sizes.hidden, experts}, Change::Kind::none}};
   for (size_t i = 0; i < 3; ++i) {
     Wanted wanted;
-    wanted.name = fmt::format("{}{}.weight", layer.gguf, parts[i].name);
-    wanted.shape = parts[i].shape;
+    wanted.name = fmt::format("{}{}.weight", layer.gguf, matrices[i].name);
+    wanted.shape = matrices[i].shape;
     for (uint64_t e = 0; e < experts; ++e)
       wanted.sources.push_back(fmt::format("{}{}.experts.{}.{}.weight", layer.file, folder, e, names[i]));
-    wanted.fused = fmt::format("{}mlp.experts.{}", layer.file, parts[i].fused);
-    wanted.fused_change = {parts[i].half, 0};
+    wanted.fused = fmt::format("{}mlp.experts.{}", layer.file, matrices[i].fused);
+    wanted.fused_change = {matrices[i].half, 0};
     layer.to.tensors.push_back(std::move(wanted));
   }
 }
@@ -148,13 +148,13 @@ void add_ends(Description& to, const Sizes& sizes, Change norm, bool always_outp
   const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
   to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "model.norm.weight", {sizes.hidden}, norm);
-  if (sizes.tied) to.unneeded.push_back(head);  // tied means that it is the embedding again
+  if (sizes.tied) to.unneeded.push_back(head);  // it is the embedding again
   if (!sizes.tied || always_output)
     to.add("output.weight", sizes.tied ? embedding : head, {sizes.hidden, sizes.vocabulary});
 }
 
 void expect_full_attention(Config& config, const Sizes& sizes) {
-  config.ignore({"sliding_window"});  // of layers that slide, and there are none
+  config.ignore({"sliding_window"});  // of layers with a window, and there are none
   const double first = config.number("max_window_layers", 0);
   if (config.boolean("use_sliding_window", false) && first < static_cast<double>(sizes.layers))
     config.refuse("use_sliding_window", "false");

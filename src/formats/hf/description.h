@@ -1,5 +1,5 @@
-// What a config.json says in GGUF's terms: the metadata, and every tensor the model has, with where it comes from. A
-// page makes one; binding it to files gives a checkpoint, and filling it with random numbers a synthetic model.
+// A config.json in GGUF's terms: the metadata, and every tensor of the model with its source. Bound to files it becomes
+// a checkpoint; filled with random numbers, a synthetic model.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,11 +14,11 @@ namespace heddle::formats::hf {
 
 using Shape = std::vector<uint64_t>;  // the length of a row first, as in GGUF
 
-// What has to be done to the file's tensor.
+// How the file's tensor becomes GGUF's.
 struct Change {
   enum class Kind {
     none,
-    interleave,  // per head, the two halves of its rows become pairs: the order GGUF's rotation of llama wants
+    interleave,  // per head, the two halves of its rows become pairs: the order for GGUF's rotation of llama
     split_qkv,   // rows (head, q/k/v, i) become (q/k/v, head, i)
     transpose,   // the file has columns where GGUF has rows
     plus_one,    // the file has weight - 1; the result is f32
@@ -34,18 +34,18 @@ struct Wanted {
   Shape shape;
   std::vector<std::string> sources;  // in the file; several are stacked along the last dimension
   Change change;
-  std::string fused;          // where the experts of `sources` may be instead, already stacked,
-  Change fused_change;        // and what to do then
-  std::vector<float> values;  // of what is computed from the config and is in no file
+  std::string fused;          // a tensor in the file that may have the experts of `sources` stacked already,
+  Change fused_change;        // and its change
+  std::vector<float> values;  // of a tensor that is computed from the config and in no file
 };
 
 struct Description {
   std::string architecture;
   Metadata metadata;
   std::vector<Wanted> tensors;
-  // How names of some files begin, and what that is on the page.
+  // Prefixes of names in some files, and what they stand for.
   std::vector<std::pair<std::string, std::string>> prefixes;
-  std::vector<std::string> unneeded;  // parts of names of tensors that files have and nobody needs
+  std::vector<std::string> unneeded;  // substrings of the names of tensors that files have and models do not need
 
   explicit Description(std::string_view name);
   void set(std::string_view key, Value value);  // <architecture>.<key>
@@ -55,7 +55,7 @@ struct Description {
   void add(std::string name, std::vector<float> values);
 };
 
-// One layer's tensors: `gguf` and `file` begin their names.
+// The tensors of one layer, whose names begin with `gguf` and `file`.
 struct Layer {
   Description& to;
   std::string gguf, file;
@@ -65,13 +65,13 @@ struct Layer {
   void bias(std::string_view name, std::string_view source, uint64_t size, Change change = {});
 };
 
-// The hyperparameters that nearly all have.
+// The hyperparameters that nearly all models have.
 struct Sizes {
   uint64_t vocabulary, hidden, inner, layers, heads, kv_heads, head_dim, context;
   double epsilon;
   bool tied;
 };
-// Those of `defaults` that config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads.
+// `defaults` are for what config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads.
 Sizes read_sizes(Config& config, const Sizes& defaults);
 void put_sizes(Description& to, const Sizes& sizes);       // all but epsilon
 void put_head_length(Description& to, uint64_t head_dim);  // key_length and value_length
@@ -88,7 +88,7 @@ void add_gated(Layer& layer, const Sizes& sizes, bool bias = false);
 // ffn_gate_exps, ffn_up_exps, ffn_down_exps: `names` are those of gate, up and down in the file.
 void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner, std::string_view folder,
                  const std::vector<std::string>& names);
-// token_embd, output_norm, and output where it is not tied; `always_output` where llama.cpp wants it in any case.
+// token_embd, output_norm, and output where it is not tied; `always_output`: llama.cpp wants it in any case.
 void add_ends(Description& to, const Sizes& sizes, Change norm = {}, bool always_output = false);
 
 // An Error unless no layer of the model has a sliding window.

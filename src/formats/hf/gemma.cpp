@@ -1,11 +1,11 @@
-// Gemma 2 and 3: norms before and after each half of a layer, kept as weight - 1; layers that see a window take turns
-// with layers that see everything.
+// Gemma 2 and 3: norms before and after each sublayer, stored as weight - 1; layers with a window alternate with layers
+// that see everything.
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "base/error.h"
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 #include "formats/hf/rope.h"
 
 namespace heddle::formats::hf {
@@ -30,7 +30,7 @@ void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t us
       if (types[i] != ((i + 1) % period ? "sliding_attention" : "full_attention"))
         config.refuse("layer_types", "windows with one \"full_attention\" at the end of each period");
   }
-  if (period == 1) return;  // no layer slides
+  if (period == 1) return;  // no layer has a window
   to.set("attention.sliding_window", window);
   if (period != usual_period) to.set("attention.sliding_window_pattern", period);
 }
@@ -39,7 +39,7 @@ Description gemma_family(Config& config, std::string_view architecture, const Si
                          uint64_t large_layers) {
   Description to(architecture);
   config.expect("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
-  config.ignore({"hidden_act"});  // hidden_activation took its place, whatever it says
+  config.ignore({"hidden_act"});  // replaced by hidden_activation, whatever its value
   config.expect("attention_bias", {false}, false);
   config.expect("use_bidirectional_attention", {false}, false);
   // Scores are scaled by the size of a head, in the largest model by hidden_size / heads. GGUF has no key for it.
@@ -72,10 +72,10 @@ Sizes gemma_sizes(Config& config, const Sizes& defaults) {
   return sizes;
 }
 
-// Gemma 3 turns its windows by another base than the rest. New spelling: an object for each; old: two numbers and
-// rope_scaling for the rest.
+// Gemma 3 rotates layers with a window by another base. New spelling: an object for each; old: two numbers, and
+// rope_scaling for the other layers.
 void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
-  const RopeDefaults defaults{.theta = 1e6, .types = {"default", "linear"}};
+  const RopeDefaults defaults{.theta = 1e6, .types = {RopeType::usual, RopeType::linear}};
   const double global = rope_base(config, "rope_theta", 1e6);
   double local = rope_base(config, "rope_local_base_freq", 10000);
   const Json* parameters = config.find("rope_parameters");
@@ -85,7 +85,7 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
   if (parameters && parameters->is_object() && parameters->contains("full_attention")) {
     full = read_rope_object(Config((*parameters)["full_attention"], where + "full_attention"), sizes, defaults, global);
     if (parameters->contains("sliding_attention")) {
-      const RopeDefaults plain{.theta = local, .types = {"default"}};
+      const RopeDefaults plain{.theta = local, .types = {RopeType::usual}};
       local =
           read_rope_object(Config((*parameters)["sliding_attention"], where + "sliding_attention"), sizes, plain, local)
               .theta;
@@ -108,13 +108,14 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
 
 }  // namespace
 
-Description gemma2_page(Config& config) {
+Description describe_gemma2(Config& config) {
   const Sizes sizes = gemma_sizes(config, {256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, true});
   if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
   Description to = gemma_family(config, "gemma2", sizes, false, 46);
-  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {"default", "linear"}}), sizes.head_dim);
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {RopeType::usual, RopeType::linear}}),
+           sizes.head_dim);
   put_window(to, config, sizes, 2);
-  // null turns a cap off, and GGUF says that with 0.
+  // null turns a cap off, which is 0 in GGUF.
   const auto cap = [&](const char* key, double fallback) {
     return config.is_null(key) ? 0 : config.number(key, fallback);
   };
@@ -124,7 +125,7 @@ Description gemma2_page(Config& config) {
   return to;
 }
 
-Description gemma3_page(Config& config) {
+Description describe_gemma3(Config& config) {
   const Sizes sizes = gemma_sizes(config, {262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, true});
   Description to = gemma_family(config, "gemma3", sizes, true, 62);
   put_gemma3_rope(to, config, sizes);
@@ -135,11 +136,11 @@ Description gemma3_page(Config& config) {
   return to;
 }
 
-Description gemma3_with_images_page(Config& config) {
+Description describe_gemma3_with_images(Config& config) {
   const Json* text = config.find("text_config");
   if (!text) config.refuse("text_config", "an object");
   Config inner(*text, config.where() + ": text_config");
-  Description to = gemma3_page(inner);
+  Description to = describe_gemma3(inner);
   inner.finish();
   config.ignore({"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
                  "tie_word_embeddings"});

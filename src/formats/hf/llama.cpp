@@ -1,6 +1,6 @@
-// Llama and what shares its layer: Mistral, Mixtral, Granite, SmolLM3. GGUF turns neighbouring values of a head where
-// the file turns values half a head apart, so the rows of q and k are interleaved.
-#include "formats/hf/pages.h"
+// Llama and what shares its layer: Mistral, Mixtral, Granite, SmolLM3; and OLMo 2. GGUF rotates neighbouring values of
+// a head where the file rotates values half a head apart, so the rows of q and k are interleaved (not those of OLMo 2).
+#include "formats/hf/classes.h"
 #include "formats/hf/rope.h"
 
 namespace heddle::formats::hf {
@@ -63,19 +63,19 @@ void put_sliding_window(Description& to, Config& config, uint64_t fallback) {
 
 }  // namespace
 
-Description llama_page(Config& config) {
+Description describe_llama(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, false});
   return llama_family(config, "llama", sizes, biases(config), {});
 }
 
-Description mistral_page(Config& config) {
+Description describe_mistral(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, false});
   Description to = llama_family(config, "llama", sizes, {}, {});
   put_sliding_window(to, config, 4096);
   return to;
 }
 
-Description mixtral_page(Config& config) {
+Description describe_mixtral(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, false});
   Family options;
   options.experts = config.integer("num_local_experts", 8);
@@ -87,7 +87,7 @@ Description mixtral_page(Config& config) {
   return to;
 }
 
-Description granite_page(Config& config) {
+Description describe_granite(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   Description to = llama_family(config, "granite", sizes, biases(config), {});
@@ -98,19 +98,48 @@ Description granite_page(Config& config) {
   return to;
 }
 
-Description smollm3_page(Config& config) {
+Description describe_smollm3(Config& config) {
   const Sizes sizes = llama_sizes(config, {128256, 2048, 11008, 36, 16, 4, 0, 32768, 1e-6, true});
   expect_full_attention(config, sizes);
   config.expect("attention_bias", {false}, false);
   config.expect("mlp_bias", {false}, false);
   config.expect("no_rope_layer_interval", {4}, 4);
-  // GGUF has no key for it: every fourth layer has no rotation.
+  // GGUF has no key for it: every fourth layer is not rotated.
   const std::vector<double> rotated = config.numbers("no_rope_layers");
   for (size_t i = 0; i < rotated.size(); ++i)
     if ((rotated[i] != 0) != ((i + 1) % 4 != 0))
       config.refuse("no_rope_layers", "0 in every fourth layer, 1 elsewhere");
-  const RopeDefaults rope{.theta = 2e6, .types = {"default", "linear", "dynamic", "yarn"}};
+  const RopeDefaults rope{.theta = 2e6,
+                          .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
   return llama_family(config, "smollm3", sizes, {}, rope);
+}
+
+// Norms only after attention and feed-forward, and one over all of q and all of k.
+Description describe_olmo2(Config& config) {
+  Sizes sizes = read_sizes(config, {50304, 4096, 11008, 32, 32, 0, 0, 2048, 1e-5, false});
+  sizes.epsilon = config.number("rms_norm_eps", 1e-5);
+  if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
+  config.expect("hidden_act", {"silu"}, "silu");
+  config.expect("attention_bias", {false}, false);
+
+  Description to("olmo2");
+  put_sizes(to, sizes);
+  put_rms_epsilon(to, sizes);
+  put_rope(to,
+           read_rope(config, sizes,
+                     {.theta = 10000, .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}}),
+           sizes.head_dim);
+  add_ends(to, sizes, {}, true);
+  for (uint64_t i = 0; i < sizes.layers; ++i) {
+    Layer layer(to, "model.layers", i);
+    add_attention(layer, sizes, {});
+    layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.hidden});
+    layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.kv_heads * sizes.head_dim});
+    layer.weight("post_attention_norm", "post_attention_layernorm", {sizes.hidden});
+    add_gated(layer, sizes);
+    layer.weight("post_ffw_norm", "post_feedforward_layernorm", {sizes.hidden});
+  }
+  return to;
 }
 
 }  // namespace heddle::formats::hf

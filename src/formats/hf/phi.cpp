@@ -1,9 +1,9 @@
 // Phi-2: attention and feed-forward side by side. Phi-3 and 4: q, k, v in one matrix, gate and up in another.
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 #include "formats/hf/rope.h"
 
 namespace heddle::formats::hf {
-Description phi2_page(Config& config) {
+Description describe_phi2(Config& config) {
   const Sizes sizes = read_sizes(config, {51200, 2048, 8192, 24, 32, 0, 0, 2048, 1e-5, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   config.expect("hidden_act", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}, "gelu_new");
@@ -12,9 +12,11 @@ Description phi2_page(Config& config) {
   Description to("phi2");
   put_sizes(to, sizes);
   to.set("attention.layer_norm_epsilon", config.number("layer_norm_eps", 1e-5));
-  const Rope rope = read_rope(
-      config, sizes,
-      {.theta = 10000, .partial = 0.5, .may_be_partial = true, .types = {"default", "linear", "dynamic", "yarn"}});
+  const Rope rope = read_rope(config, sizes,
+                              {.theta = 10000,
+                               .partial = 0.5,
+                               .may_be_partial = true,
+                               .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}});
   const uint64_t dimensions = rotated_dimensions(config, rope, sizes);
   to.set("rope.dimension_count", dimensions);
   put_rope(to, rope, dimensions);
@@ -43,7 +45,7 @@ Description phi2_page(Config& config) {
   return to;
 }
 
-Description phi3_page(Config& config) {
+Description describe_phi3(Config& config) {
   Sizes sizes = read_sizes(config, {32064, 3072, 8192, 32, 32, 0, 0, 4096, 1e-5, false});
   sizes.epsilon = config.number("rms_norm_eps", 1e-5);
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
@@ -54,12 +56,13 @@ Description phi3_page(Config& config) {
   put_sizes(to, sizes);
   put_rms_epsilon(to, sizes);
   to.set("rope.scaling.original_context_length", config.integer("original_max_position_embeddings", 4096));
-  Rope rope = read_rope(config, sizes,
-                        {.theta = 10000, .partial = 1, .may_be_partial = true, .types = {"default", "longrope"}});
+  Rope rope =
+      read_rope(config, sizes,
+                {.theta = 10000, .partial = 1, .may_be_partial = true, .types = {RopeType::usual, RopeType::longrope}});
   const uint64_t dimensions = rotated_dimensions(config, rope, sizes);
   to.set("rope.dimension_count", dimensions);
   put_rope(to, rope, dimensions);
-  // 0 stands for none.
+  // 0: no window
   to.set("attention.sliding_window", config.find("sliding_window") ? config.integer("sliding_window", 1) : uint64_t{0});
 
   add_ends(to, sizes);

@@ -1,5 +1,5 @@
 // Qwen2 (biases on q, k and v), Qwen3 (a norm on each head of q and k), and their mixtures of experts.
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 #include "formats/hf/rope.h"
 
 namespace heddle::formats::hf {
@@ -18,7 +18,9 @@ Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& op
   put_sizes(to, sizes);
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
-  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {"default", "linear", "dynamic", "yarn"}}),
+  put_rope(to,
+           read_rope(config, sizes,
+                     {.theta = 10000, .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}}),
            sizes.head_dim);
 
   add_ends(to, sizes, {}, options.shared_inner > 0);
@@ -52,10 +54,10 @@ Sizes qwen_sizes(Config& config, const Sizes& defaults) {
   return sizes;
 }
 
-// Experts in every layer; whether their weights are made to sum to 1 is fixed by the architecture.
+// Experts in every layer; whether their weights are normalised to a sum of 1 is fixed by the architecture.
 void read_experts(Config& config, QwenFamily& options, uint64_t experts, uint64_t inner, bool normalised) {
   options.experts = config.integer("num_experts", config.integer("num_local_experts", experts));
-  config.expect("num_local_experts", {options.experts}, options.experts);  // another name for it
+  config.expect("num_local_experts", {options.experts}, options.experts);  // another name of it
   options.expert_inner = config.integer("moe_intermediate_size", inner);
   config.expect("decoder_sparse_step", {1}, 1);
   config.expect("mlp_only_layers", {Json::array()}, Json::array());
@@ -71,18 +73,18 @@ void put_experts(Description& to, Config& config, const QwenFamily& options, uin
 
 }  // namespace
 
-Description qwen2_page(Config& config) {
+Description describe_qwen2(Config& config) {
   return qwen_family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, false}),
                      {.architecture = "qwen2", .qkv_bias = true});
 }
 
-Description qwen3_page(Config& config) {
+Description describe_qwen3(Config& config) {
   config.expect("attention_bias", {false}, false);
   return qwen_family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, false}),
                      {.architecture = "qwen3", .head_norm = true});
 }
 
-Description qwen2moe_page(Config& config) {
+Description describe_qwen2moe(Config& config) {
   config.expect("qkv_bias", {true}, true);
   QwenFamily options{.architecture = "qwen2moe", .qkv_bias = true};
   read_experts(config, options, 60, 1408, false);
@@ -93,7 +95,7 @@ Description qwen2moe_page(Config& config) {
   return to;
 }
 
-Description qwen3moe_page(Config& config) {
+Description describe_qwen3moe(Config& config) {
   config.expect("attention_bias", {false}, false);
   QwenFamily options{.architecture = "qwen3moe", .head_norm = true};
   read_experts(config, options, 128, 768, true);

@@ -1,4 +1,4 @@
-// Reading follows what transformers makes of missing values; writing follows what llama.cpp reads.
+// Missing values mean what they mean to transformers; what is written is what llama.cpp reads.
 #include "formats/hf/rope.h"
 
 #include <fmt/ranges.h>
@@ -11,6 +11,24 @@
 
 namespace heddle::formats::hf {
 namespace {
+
+constexpr struct {
+  RopeType type;
+  std::string_view name;
+} type_names[] = {{RopeType::usual, "default"}, {RopeType::linear, "linear"}, {RopeType::dynamic, "dynamic"},
+                  {RopeType::yarn, "yarn"},     {RopeType::llama3, "llama3"}, {RopeType::longrope, "longrope"},
+                  {RopeType::longrope, "su"}};  // its first name
+
+RopeType read_rope_type(Config& config, const std::vector<RopeType>& allowed) {
+  const std::string name = config.string("rope_type", config.string("type", "default"));
+  std::vector<std::string_view> names;
+  for (const auto& entry : type_names) {
+    if (std::find(allowed.begin(), allowed.end(), entry.type) == allowed.end()) continue;
+    if (entry.name == name) return entry.type;
+    names.push_back(entry.name);
+  }
+  config.refuse(config.find("rope_type") ? "rope_type" : "type", fmt::format("one of {}", fmt::join(names, ", ")));
+}
 
 std::optional<double> optional_number(Config& config, std::string_view key) {
   if (!config.find(key)) return std::nullopt;
@@ -26,7 +44,7 @@ double partial_of(Config& config, std::string_view key, double fallback, bool ma
 
 double yarn_attention(double factor, double scale = 1) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
 
-// Llama 3.1: long wavelengths are stretched by `factor`, short ones not at all, those between in part.
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones not at all, those between by less.
 std::vector<float> llama3_factors(const Rope& rope, uint64_t dimensions) {
   const double context = static_cast<double>(rope.original_context), factor = rope.factor.value_or(8);
   std::vector<float> factors;
@@ -55,11 +73,7 @@ double rope_base(Config& config, std::string_view key, double fallback) {
 
 Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta) {
   Rope rope;
-  rope.type = config.string("rope_type", config.string("type", "default"));
-  if (rope.type == "su") rope.type = "longrope";  // its first name
-  if (std::find(defaults.types.begin(), defaults.types.end(), rope.type) == defaults.types.end())
-    config.refuse(config.find("rope_type") ? "rope_type" : "type",
-                  fmt::format("one of {}", fmt::join(defaults.types, ", ")));
+  rope.type = read_rope_type(config, defaults.types);
   rope.theta = rope_base(config, "rope_theta", theta);
   rope.partial = partial_of(config, "partial_rotary_factor", defaults.partial, defaults.may_be_partial);
   rope.original_context = config.integer("original_max_position_embeddings", sizes.context);
@@ -67,8 +81,8 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
   if (rope.factor && !(*rope.factor >= 1)) config.refuse("factor", "a number from 1 on");
   const double stretch = static_cast<double>(sizes.context) / static_cast<double>(rope.original_context);
 
-  if (rope.type == "linear" && !rope.factor) config.refuse("factor", "a number");
-  if (rope.type == "yarn") {
+  if (rope.type == RopeType::linear && !rope.factor) config.refuse("factor", "a number");
+  if (rope.type == RopeType::yarn) {
     if (!rope.factor) rope.factor = stretch;
     rope.beta_fast = optional_number(config, "beta_fast");
     rope.beta_slow = optional_number(config, "beta_slow");
@@ -78,14 +92,14 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
       rope.attention_factor = yarn_attention(*rope.factor, *scale) / yarn_attention(*rope.factor, *all);
     config.expect("truncate", {true}, true);
   }
-  if (rope.type == "llama3") {
+  if (rope.type == RopeType::llama3) {
     if (!rope.factor) config.refuse("factor", "a number");
     rope.low_frequency = config.number("low_freq_factor", 1);
     rope.high_frequency = config.number("high_freq_factor", 4);
     if (!(rope.high_frequency > rope.low_frequency && rope.low_frequency > 0))
       config.refuse("high_freq_factor", "more than low_freq_factor");
   }
-  if (rope.type == "longrope") {
+  if (rope.type == RopeType::longrope) {
     rope.long_factors = config.numbers("long_factor");
     rope.short_factors = config.numbers("short_factor");
     if (rope.long_factors.empty()) config.refuse("long_factor", "a list of numbers");
@@ -131,20 +145,20 @@ uint64_t rotated_dimensions(const Config& config, const Rope& rope, const Sizes&
 void put_rope(Description& to, const Rope& rope, uint64_t dimensions) {
   to.set("rope.freq_base", rope.theta);
   // Dynamic scaling begins where the context that the model has ends.
-  if (rope.type == "linear" || rope.type == "yarn") {
-    to.set("rope.scaling.type", Value(rope.type));
+  if (rope.type == RopeType::linear || rope.type == RopeType::yarn) {
+    to.set("rope.scaling.type", Value(std::string(rope.type == RopeType::yarn ? "yarn" : "linear")));
     to.set("rope.scaling.factor", *rope.factor);
   }
-  if (rope.type == "yarn") {
+  if (rope.type == RopeType::yarn) {
     to.set("rope.scaling.original_context_length", rope.original_context);
     if (rope.beta_fast) to.set("rope.scaling.yarn_beta_fast", *rope.beta_fast);
     if (rope.beta_slow) to.set("rope.scaling.yarn_beta_slow", *rope.beta_slow);
-    // The key is what the usual value is multiplied with.
+    // The key multiplies the usual value.
     if (rope.attention_factor && *rope.attention_factor != yarn_attention(*rope.factor))
       to.set("rope.scaling.attn_factor", *rope.attention_factor / yarn_attention(*rope.factor));
   }
-  if (rope.type == "llama3") to.add("rope_freqs.weight", llama3_factors(rope, dimensions));
-  if (rope.type == "longrope") {
+  if (rope.type == RopeType::llama3) to.add("rope_freqs.weight", llama3_factors(rope, dimensions));
+  if (rope.type == RopeType::longrope) {
     if (rope.long_factors.size() != dimensions / 2)
       throw Error("rope_scaling: long_factor: expected {} numbers, one per pair of a head, found {}", dimensions / 2,
                   rope.long_factors.size());

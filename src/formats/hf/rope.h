@@ -9,12 +9,14 @@
 
 namespace heddle::formats::hf {
 
+enum class RopeType : uint8_t { usual, linear, dynamic, yarn, llama3, longrope };
+
 struct Rope {
-  std::string type = "default";
+  RopeType type = RopeType::usual;
   double theta = 10000;
   double partial = 1;  // the share of a head that is rotated: above 0, at most 1
   std::optional<double> factor;
-  std::optional<double> attention_factor;           // what cos and sin are multiplied with, where it is not the usual
+  std::optional<double> attention_factor;           // of cos and sin, where it is not the usual
   std::optional<double> beta_fast, beta_slow;       // yarn
   double low_frequency = 1, high_frequency = 4;     // llama3
   std::vector<double> long_factors, short_factors;  // longrope
@@ -24,13 +26,14 @@ struct Rope {
 struct RopeDefaults {
   double theta = 10000, partial = 1;
   bool may_be_partial = false;  // otherwise `partial` must be 1
-  std::vector<std::string_view> types = {"default", "linear", "dynamic", "yarn", "llama3"};  // those allowed
+  std::vector<RopeType> types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn,
+                                 RopeType::llama3};  // those allowed
 };
 
 // A base of rotation: above 0.
 double rope_base(Config& config, std::string_view key, double fallback);
 Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults);
-// One object of rope_parameters; `theta` where it does not say.
+// One object of rope_parameters; `theta` is for one that names none.
 Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& defaults, double theta);
 
 // How many values of a head are rotated: `partial` of it. An Error where that is not an even number from 2 on.

@@ -1,4 +1,4 @@
-// Blocks of 32 values: q4_0, q4_1, q5_0, q5_1, q8_0, q8_1. quant/blocks_of_32.cpp has the layouts.
+// Blocks of 32 values: q4_0, q4_1, q5_0, q5_1, q8_0, q8_1. quant/decode_blocks.cpp has the layouts.
 #include "kernels/format/block_format.h"
 
 namespace heddle::kernels {

@@ -1,4 +1,4 @@
-// One scale for many values of one or two bits, or of three states: q1_0, q2_0, tq1_0. quant/few_bits.cpp has the
+// One scale for many values of one or two bits, or of three states: q1_0, q2_0, tq1_0. quant/decode_blocks.cpp has the
 // layouts. tq2_0 is in two_bits.cpp.
 #include "base/error.h"
 #include "kernels/format/block_format.h"

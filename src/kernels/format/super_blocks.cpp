@@ -1,5 +1,5 @@
-// Super-blocks of 256 values: q2_k to q6_k, q8_k and tq2_0. quant/super_blocks.cpp has the layouts, few_bits.cpp that
-// of the last.
+// Super-blocks of 256 values: q2_k to q6_k, q8_k and tq2_0. quant/decode_super_blocks.cpp has the layouts, few_bits.cpp
+// that of the last.
 #include "kernels/format/block_format.h"
 
 namespace heddle::kernels {

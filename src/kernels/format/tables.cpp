@@ -1,4 +1,4 @@
-// Nibbles that index a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/tables.cpp has the layouts. The table is four words
+// Nibbles that index a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/decode_blocks.cpp has the layouts. The table is four words
 // of immediates that byte permutes select from, without memory accesses.
 #include "quant/tables.h"
 

@@ -1,5 +1,5 @@
-// Super-blocks of 256 values of two bits, or three: q2_k, q3_k, tq2_0. quant/super_blocks.cpp and few_bits.cpp have the
-// layouts.
+// Super-blocks of 256 values of two bits, or three: q2_k, q3_k, tq2_0. quant/decode_super_blocks.cpp and few_bits.cpp
+// have the layouts.
 #include "kernels/format/block_format.h"
 
 namespace heddle::kernels {

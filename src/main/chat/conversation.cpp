@@ -5,9 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
-#include "base/output_file.h"
 #include "base/utf8.h"
 #include "text/template.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "formats/quantize.h"
+#include "formats/convert.h"
 
 namespace CLI {
 class App;

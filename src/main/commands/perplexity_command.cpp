@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files.h"
 
 namespace heddle {
 namespace {

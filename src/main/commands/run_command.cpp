@@ -12,7 +12,7 @@
 #include <ostream>
 
 #include "base/error.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/utf8.h"
 #include "main/chat/conversation.h"
 #include "main/chat/interrupt.h"

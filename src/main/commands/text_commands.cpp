@@ -11,8 +11,8 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "main/device/open_model.h"
 #include "text/template.h"

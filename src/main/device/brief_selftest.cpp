@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/parallel.h"
-#include "cpu/reference.h"
+#include "cpu/cpu.h"
 #include "engine/sampling/random.h"
 #include "main/device/closeness.h"
 #include "main/device/model_checks.h"

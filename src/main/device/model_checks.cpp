@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "cpu/reference.h"
+#include "cpu/cpu.h"
 #include "model/forward.h"
 #include "model/session.h"
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "cpu/reference.h"
 #include "cuda/context.h"
 #include "gpu/gpu.h"
 #include "main/commands/vocabulary_keys.h"

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine_thread.h"
-#include "formats/gguf_part.h"
+#include "formats/gguf.h"
 #include "main/device/running_model.h"
 #include "main/serve/api_keys.h"
 #include "main/serve/log_writer.h"

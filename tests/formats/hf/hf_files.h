@@ -1,4 +1,4 @@
-// The tensors of a Hugging Face model made up in memory: value i of tensor n is 1000 n + i, so that each can be told.
+// The tensors of a Hugging Face model, invented in memory: value i of tensor n is 1000 n + i, so that no two are equal.
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What every page shares: tensors bound to their places, rows put in order, and options that must not go unnoticed.
+// What all classes share: tensors bound to their names, rows put in order, and options that must not go unnoticed.
 #include "formats/hf.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Hf, LlamaInGgufsTerms) {
 TEST(Hf, RowsOfQAndKAreInterleavedPerHead) {
   const HfFiles files = tiny_llama();
   const Checkpoint model = files.model(tiny_llama_config());
-  // A head's rows 0 1 2 3 become 0 2 1 3: the values that are turned together stand side by side.
+  // A head's rows 0 1 2 3 become 0 2 1 3: the values that are rotated together are neighbours.
   const Tensor& q = model.tensor("blk.0.attn_q.weight");
   EXPECT_TRUE(q.view.empty());
   Values rows;
@@ -107,7 +107,7 @@ TEST(Hf, MissingAndUnexpectedTensorsAreNamed) {
   EXPECT_EQ(files.model(tiny_llama_config()).tensors.size(), 12u);
   files.add("model.layers.0.self_attn.q_proj.bias", {8});
   files.add("model.layers.1.input_layernorm.weight", {4});
-  EXPECT_REFUSED(files.model(tiny_llama_config()), "folder: 2 tensors that the model has no place for: ",
+  EXPECT_REFUSED(files.model(tiny_llama_config()), "folder: 2 tensors that are not part of the model: ",
                  "model.layers.0.self_attn.q_proj.bias, model.layers.1.input_layernorm.weight");
   EXPECT_REFUSED(tiny_llama().without("model.norm.weight").without("lm_head.weight").model(tiny_llama_config()),
                  "2 tensors are missing: model.norm.weight, lm_head.weight");
@@ -125,7 +125,7 @@ TEST(Hf, OtherNumbersThanFloatsAreRefused) {
   EXPECT_REFUSED(files.model(tiny_llama_config(), {{"model.norm.weight", "has the type F8_E4M3"}}),
                  "folder: tensor model.norm.weight has the type F8_E4M3");
   EXPECT_REFUSED(tiny_llama().model(tiny_llama_config(), {{"scale_inv", "has the type F8_E4M3"}}),
-                 "no place for: scale_inv");
+                 "not part of the model: scale_inv");
   const HfFiles whole = tiny_llama();
   EXPECT_TRUE(whole.model(tiny_llama_config(), {{"a.rotary_emb.inv_freq", "has no values"}}).unreadable.empty());
 }

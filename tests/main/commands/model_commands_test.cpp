@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "formats/safetensors.h"
 #include "tests/main/small_model.h"
 #include "tests/support/shared_data.h"

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
 #include "model/load.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "cpu/cpu.h"
-#include "cpu/reference.h"
 #include "main/device/brief_selftest.h"
 #include "main/device/open_model.h"
 #include "model/load.h"

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "main/device/device_memory.h"
 #include "main/device/running_model.h"
 #include "tests/main/small_model.h"

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "formats/mix.h"
 #include "main/commands/perplexity_command.h"
 #include "tests/main/small_model.h"

@@ -1,9 +1,11 @@
-// A temporary name in the same folder, so that the rename is atomic.
-#include "base/output_file.h"
+// Mappings, and temporary names in the same folder, so that the rename is atomic.
+#include "base/files.h"
 
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +21,17 @@
 
 namespace heddle {
 namespace {
+
+[[noreturn]] void refuse_to_read(const std::filesystem::path& path, int error) {
+  throw Error("{}: cannot be read: {}", path.string(), std::generic_category().message(error));
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
 
 // The names of unfinished files, where a signal handler can read them: it may not allocate or lock.
 struct Slot {
@@ -61,6 +74,25 @@ int rename_to_new(const char* from, const char* to) {
 }
 
 }  // namespace
+
+MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe would wait for a writer
+  if (file.number < 0) refuse_to_read(path_, errno);
+  struct stat status {};
+  if (::fstat(file.number, &status) != 0) refuse_to_read(path_, errno);
+  if (!S_ISREG(status.st_mode))
+    throw Error("{}: expected a file, found {}", path_.string(),
+                S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (address == MAP_FAILED) refuse_to_read(path_, errno);
+  data_ = static_cast<const uint8_t*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (size_) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
 
 OutputFile::OutputFile(std::filesystem::path path, Existing existing)
     : path_(std::move(path)), unfinished_(path_), existing_(existing) {

@@ -1,4 +1,4 @@
-// A file that appears whole or not at all: written beside its place under another name, moved there by commit().
+// Files: read through a mapping, and written so that they appear whole or not at all.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +8,26 @@
 
 namespace heddle {
 
+// Nothing is copied, and the size is that of the file when it was opened.
+class MappedFile {
+ public:
+  // Throws an Error that names the file and the reason. A folder, a pipe or a device is refused; an empty file is not.
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  std::filesystem::path path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Written beside its place under another name; commit() moves it there.
 class OutputFile {
  public:
   enum class Existing { replace, refuse };  // a file that has the name already

@@ -10,7 +10,7 @@
 //                                                                             w = d * scale * (q - 32)
 //   q8_k  292 bytes: f32 d | 256 int8 | 16 int16 sums of 16 int8 each         w = d * q
 // Each product of scales is exact in f32; only the last difference rounds (and for q8_k the product).
-#include "quant/blocks.h"
+#include "quant/codecs.h"
 
 namespace heddle::quant {
 namespace {

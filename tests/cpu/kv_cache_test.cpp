@@ -1,9 +1,10 @@
-// The KV cache: blocks that are copied, and what q8 keeps of keys and values.
+// The KV cache: copies of blocks, and what q8 keeps of keys and values.
+#include "cpu/kv_cache.h"
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "cpu/cpu.h"
-#include "cpu/reference.h"
 #include "tests/cpu/small_model.h"
 #include "tests/support/running.h"
 
@@ -30,8 +31,8 @@ std::vector<float> feed_kv(const model::Model& model, model::Backend& backend, c
   return {backend.result().begin(), backend.result().end()};
 }
 
-// Twenty tokens; the block of the last four is copied, and both go on differently, one after the other.
-void expect_copies_to_part(const model::Model& model, const MakeBackend& make, const Limits& limits) {
+// Twenty tokens; the block of the last four is copied, and two sequences continue from there with other tokens.
+void expect_copies_diverge(const model::Model& model, const MakeBackend& make, const Limits& limits) {
   std::vector<uint32_t> tokens(20);
   for (uint32_t i = 0; i < 20; ++i) tokens[i] = i * 37 % model.vocabulary;
   const auto backend = make(model, limits);
@@ -53,16 +54,16 @@ void expect_copies_to_part(const model::Model& model, const MakeBackend& make, c
   EXPECT_THROW(backend->copy_block(limits.kv_blocks, 0), std::logic_error);
 }
 
-TEST(CpuKv, CopiedBlocksGoTheirOwnWays) {
+TEST(CpuKv, CopiedBlocksDiverge) {
   Builder builder({});
   for (const Limits& limits : {in_f16, in_q8}) {
-    expect_copies_to_part(builder.model(), fast(false), limits);
-    expect_copies_to_part(builder.model(), fast(true), limits);
-    expect_copies_to_part(builder.model(), cpu::make_reference, limits);
+    expect_copies_diverge(builder.model(), fast(false), limits);
+    expect_copies_diverge(builder.model(), fast(true), limits);
+    expect_copies_diverge(builder.model(), cpu::make_reference, limits);
   }
 }
 
-// Both keep the same int8: only the order of sums is another.
+// Both keep the same int8; only the order of sums differs.
 TEST(CpuKv, Q8IsThatOfTheReference) {
   for (const uint32_t head : {32u, 64u, 96u, 128u}) {
     Builder builder({.layers = 2, .heads = 6, .kv_heads = 2, .head = head});

@@ -1,5 +1,5 @@
 // Each architecture: the names of its tensors on both sides, and the keys that are its own.
-#include "formats/hf/pages.h"
+#include "formats/hf/classes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -118,21 +118,22 @@ TEST(HfPages, MixtralStacksItsExperts) {
 }
 
 TEST(HfPages, Granite) {
-  const auto page = describe(config_of("GraniteForCausalLM", R"("attention_multiplier": 0.5, "embedding_multiplier": 12,
+  const auto model =
+      describe(config_of("GraniteForCausalLM", R"("attention_multiplier": 0.5, "embedding_multiplier": 12,
     "residual_multiplier": 0.25, "logits_scaling": 8)"));
-  EXPECT_EQ(page.metadata.number("granite.attention.scale"), 0.5);
-  EXPECT_EQ(page.metadata.number("granite.embedding_scale"), 12);
-  EXPECT_EQ(page.metadata.number("granite.residual_scale"), 0.25);
-  EXPECT_EQ(page.metadata.number("granite.logit_scale"), 8);
-  EXPECT_EQ(layer_of(page, "model.layers.0."), all({norms, attention, gated}));
-  EXPECT_EQ(wanted(page, "blk.0.attn_q.weight").change.kind, hf::Change::Kind::interleave);
+  EXPECT_EQ(model.metadata.number("granite.attention.scale"), 0.5);
+  EXPECT_EQ(model.metadata.number("granite.embedding_scale"), 12);
+  EXPECT_EQ(model.metadata.number("granite.residual_scale"), 0.25);
+  EXPECT_EQ(model.metadata.number("granite.logit_scale"), 8);
+  EXPECT_EQ(layer_of(model, "model.layers.0."), all({norms, attention, gated}));
+  EXPECT_EQ(wanted(model, "blk.0.attn_q.weight").change.kind, hf::Change::Kind::interleave);
 }
 
 TEST(HfPages, SmolLM3LeavesEveryFourthLayerUnturned) {
-  const auto page = describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layers": [1, 1, 1, 0])"));
-  EXPECT_EQ(page.architecture, "smollm3");
-  EXPECT_EQ(page.metadata.number("smollm3.rope.freq_base"), 2e6);
-  EXPECT_EQ(layer_of(page, "model.layers.0."), all({norms, attention, gated}));
+  const auto model = describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layers": [1, 1, 1, 0])"));
+  EXPECT_EQ(model.architecture, "smollm3");
+  EXPECT_EQ(model.metadata.number("smollm3.rope.freq_base"), 2e6);
+  EXPECT_EQ(layer_of(model, "model.layers.0."), all({norms, attention, gated}));
   EXPECT_REFUSED(describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layers": [0, 1, 1, 1])")),
                  "no_rope_layers: expected");
   EXPECT_REFUSED(describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layer_interval": 2)")),
@@ -245,10 +246,10 @@ TEST(HfPages, QwenMixtures) {
 }
 
 TEST(HfPages, Phi2HasBiasesEverywhere) {
-  const auto page = describe(R"({"architectures": ["PhiForCausalLM"], "hidden_size": 8, "num_attention_heads": 2,
+  const auto model = describe(R"({"architectures": ["PhiForCausalLM"], "hidden_size": 8, "num_attention_heads": 2,
     "intermediate_size": 6, "num_hidden_layers": 1, "vocab_size": 3})");
-  EXPECT_EQ(page.metadata.integer("phi2.rope.dimension_count"), 2u);
-  EXPECT_EQ(page.metadata.integer("phi2.attention.head_count_kv"), 2u);
+  EXPECT_EQ(model.metadata.integer("phi2.rope.dimension_count"), 2u);
+  EXPECT_EQ(model.metadata.integer("phi2.attention.head_count_kv"), 2u);
   std::vector<std::string> expected;
   for (const std::string end : {"weight", "bias"})
     for (const auto& [name, source] :
@@ -260,19 +261,19 @@ TEST(HfPages, Phi2HasBiasesEverywhere) {
                                                           {"ffn_up", "mlp.fc1"},
                                                           {"ffn_down", "mlp.fc2"}})
       expected.push_back(name + "." + end + "<-" + source + "." + end);
-  EXPECT_EQ(layer_of(page, "model.layers.0."), sorted(expected));
-  EXPECT_EQ(wanted(page, "output.bias").sources[0], "lm_head.bias");
-  EXPECT_EQ(wanted(page, "output_norm.bias").sources[0], "model.final_layernorm.bias");
+  EXPECT_EQ(layer_of(model, "model.layers.0."), sorted(expected));
+  EXPECT_EQ(wanted(model, "output.bias").sources[0], "lm_head.bias");
+  EXPECT_EQ(wanted(model, "output_norm.bias").sources[0], "model.final_layernorm.bias");
   EXPECT_REFUSED(describe(R"({"architectures": ["PhiForCausalLM"], "qk_layernorm": true})"), "qk_layernorm");
 }
 
 TEST(HfPages, Phi3) {
-  const auto page = describe(config_of("Phi3ForCausalLM", R"("sliding_window": null)"));
-  EXPECT_EQ(page.metadata.integer("phi3.attention.sliding_window"), 0u);
-  EXPECT_EQ(page.metadata.integer("phi3.rope.scaling.original_context_length"), 4096u);
-  EXPECT_EQ(wanted(page, "blk.0.attn_qkv.weight").shape, (std::vector<uint64_t>{4, 8}));
-  EXPECT_EQ(wanted(page, "blk.0.ffn_up.weight").shape, (std::vector<uint64_t>{4, 12}));
-  EXPECT_EQ(layer_of(page, "model.layers.0."),
+  const auto model = describe(config_of("Phi3ForCausalLM", R"("sliding_window": null)"));
+  EXPECT_EQ(model.metadata.integer("phi3.attention.sliding_window"), 0u);
+  EXPECT_EQ(model.metadata.integer("phi3.rope.scaling.original_context_length"), 4096u);
+  EXPECT_EQ(wanted(model, "blk.0.attn_qkv.weight").shape, (std::vector<uint64_t>{4, 8}));
+  EXPECT_EQ(wanted(model, "blk.0.ffn_up.weight").shape, (std::vector<uint64_t>{4, 12}));
+  EXPECT_EQ(layer_of(model, "model.layers.0."),
             all({norms,
                  {"attn_qkv.weight<-self_attn.qkv_proj.weight", "attn_output.weight<-self_attn.o_proj.weight",
                   "ffn_up.weight<-mlp.gate_up_proj.weight", "ffn_down.weight<-mlp.down_proj.weight"}}));
@@ -328,12 +329,12 @@ TEST(HfPages, Gemma3Layers) {
     return describe(R"({"architectures": ["Gemma3ForCausalLM"], "hidden_size": 4, "num_hidden_layers": 4, )" + more +
                     "}");
   };
-  const auto page = with(R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0,
+  const auto model = with(R"("rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0,
     "rope_theta": 3e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "rope_theta": null})");
-  EXPECT_EQ(page.metadata.string("gemma3.rope.scaling.type"), "linear");
-  EXPECT_EQ(page.metadata.number("gemma3.rope.freq_base"), 3e6);
-  EXPECT_EQ(page.metadata.number("gemma3.rope.freq_base_swa"), 500);
-  EXPECT_EQ(page.metadata.find("gemma3.attention.sliding_window_pattern"), nullptr);
+  EXPECT_EQ(model.metadata.string("gemma3.rope.scaling.type"), "linear");
+  EXPECT_EQ(model.metadata.number("gemma3.rope.freq_base"), 3e6);
+  EXPECT_EQ(model.metadata.number("gemma3.rope.freq_base_swa"), 500);
+  EXPECT_EQ(model.metadata.find("gemma3.attention.sliding_window_pattern"), nullptr);
   const auto old = with(R"("rope_theta": 2e6, "rope_local_base_freq": 700.0, "rope_scaling": {"rope_type": "linear",
     "factor": 8.0})");
   EXPECT_EQ(old.metadata.number("gemma3.rope.scaling.factor"), 8);
@@ -351,10 +352,10 @@ TEST(HfPages, Gemma3Layers) {
 }
 
 TEST(HfPages, Gemma3WithImagesGivesItsText) {
-  const auto page = describe(R"({"architectures": ["Gemma3ForConditionalGeneration"], "image_token_index": 262144,
+  const auto model = describe(R"({"architectures": ["Gemma3ForConditionalGeneration"], "image_token_index": 262144,
     "vision_config": {"hidden_size": 8}, "text_config": {"hidden_size": 4, "num_hidden_layers": 1}})");
-  EXPECT_EQ(page.metadata.integer("gemma3.vocab_size"), 262208u);
-  EXPECT_EQ(page.prefixes.size(), 2u);
+  EXPECT_EQ(model.metadata.integer("gemma3.vocab_size"), 262208u);
+  EXPECT_EQ(model.prefixes.size(), 2u);
   EXPECT_REFUSED(describe(R"({"architectures": ["Gemma3ForConditionalGeneration"]})"),
                  "text_config: expected an object");
   EXPECT_REFUSED(describe(R"({"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"new": 1}})"),
@@ -362,15 +363,15 @@ TEST(HfPages, Gemma3WithImagesGivesItsText) {
 }
 
 TEST(HfPages, Olmo2HasNormsBehindOnly) {
-  const auto page = describe(config_of("Olmo2ForCausalLM"));
-  EXPECT_EQ(layer_of(page, "model.layers.0."),
+  const auto model = describe(config_of("Olmo2ForCausalLM"));
+  EXPECT_EQ(layer_of(model, "model.layers.0."),
             all({attention,
                  gated,
                  {"attn_q_norm.weight<-self_attn.q_norm.weight", "attn_k_norm.weight<-self_attn.k_norm.weight",
                   "post_attention_norm.weight<-post_attention_layernorm.weight",
                   "post_ffw_norm.weight<-post_feedforward_layernorm.weight"}}));
-  EXPECT_EQ(wanted(page, "blk.0.attn_k_norm.weight").shape, std::vector<uint64_t>{2});
-  EXPECT_EQ(page.metadata.number("olmo2.attention.layer_norm_rms_epsilon"), 1e-5f);
+  EXPECT_EQ(wanted(model, "blk.0.attn_k_norm.weight").shape, std::vector<uint64_t>{2});
+  EXPECT_EQ(model.metadata.number("olmo2.attention.layer_norm_rms_epsilon"), 1e-5f);
   // llama.cpp wants an output also where it is the embedding.
   Json tied = parse_json(config_of("Olmo2ForCausalLM"), "c");
   tied["tie_word_embeddings"] = true;

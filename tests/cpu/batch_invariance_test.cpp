@@ -1,6 +1,6 @@
-// The same answer alone and in a crowd: the logits of a row depend on the tokens before it in its sequence, bit by bit,
-// and on nothing else. Sequences come in random cuts, beside others in any order, in blocks in any order, on teams of
-// any size, with guesses in their places before they come.
+// Batch invariance: the logits of a row depend on the tokens before it in its sequence, bit by bit, and on nothing
+// else. Sequences come in random chunks, beside others in any order, in blocks in any order, on teams of any size, and
+// with wrong tokens in their KV slots before the right ones come.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ using quant::Format;
 struct Sequence {
   std::vector<uint32_t> tokens, blocks;
   uint32_t done = 0;
-  std::vector<float> logits;  // of all tokens that are done
+  std::vector<float> logits;  // of all tokens that were fed
 };
 
 std::vector<Sequence> some_sequences(const model::Model& model, const std::vector<uint32_t>& sizes) {
@@ -29,7 +29,7 @@ std::vector<Sequence> some_sequences(const model::Model& model, const std::vecto
   return all;
 }
 
-// Blocks for all of each, and for some guesses more: `order` says which.
+// Blocks for every sequence and for some guesses behind it, taken from `order`.
 void give_blocks(std::vector<Sequence>& sequences, const Limits& limits, std::vector<uint32_t> order) {
   for (Sequence& sequence : sequences) {
     const size_t count = (sequence.tokens.size() + 8) / limits.block_tokens + 1;
@@ -67,7 +67,7 @@ void feed(const model::Model& model, model::Backend& backend, std::vector<Sequen
   }
 }
 
-// Each alone and at once.
+// Each sequence by itself, in the largest chunks.
 void feed_alone(const model::Model& model, model::Backend& backend, const Limits& limits,
                 std::vector<Sequence>& sequences) {
   for (size_t i = 0; i < sequences.size(); ++i)
@@ -81,7 +81,7 @@ void feed_one_by_one(const model::Model& model, model::Backend& backend, std::ve
     while (sequences[i].done < sequences[i].tokens.size()) feed(model, backend, sequences, {{i, 1, 0}});
 }
 
-// Now one row of each, now many rows of some; some with up to four guesses behind them.
+// Batches of one row of each sequence, or of many rows of some; some with up to four guesses behind them.
 void feed_mixed(const model::Model& model, model::Backend& backend, const Limits& limits,
                 std::vector<Sequence>& sequences, std::mt19937& random) {
   for (;;) {
@@ -90,11 +90,11 @@ void feed_mixed(const model::Model& model, model::Backend& backend, const Limits
     std::vector<size_t> order(sequences.size());
     std::iota(order.begin(), order.end(), size_t(0));
     std::shuffle(order.begin(), order.end(), random);
-    const uint32_t most = random() % 2 ? 1 : 1 + uint32_t(random() % limits.rows);
+    const uint32_t max = random() % 2 ? 1 : 1 + uint32_t(random() % limits.rows);
     for (const size_t i : order) {
       const uint32_t left = uint32_t(sequences[i].tokens.size()) - sequences[i].done;
       if (left == 0 || room < 6 || random() % 4 == 0) continue;
-      const uint32_t right = std::min({left, room - 4, 1 + uint32_t(random() % most)});
+      const uint32_t right = std::min({left, room - 4, 1 + uint32_t(random() % max)});
       rows.push_back({i, right, random() % 2 ? uint32_t(random() % 5) : 0});
       room -= right + rows.back().guessed;
     }
@@ -147,27 +147,28 @@ void expect_the_same(const model::Model& model, const Limits& limits, const std:
 constexpr Limits limits{.rows = 24, .kv_blocks = 14, .block_tokens = 16};
 const std::vector<uint32_t> sizes = {40, 21, 9, 1};
 
-class Crowd : public testing::TestWithParam<Format> {};
-class CrowdOfExperts : public testing::TestWithParam<Format> {};
+class BatchInvariance : public testing::TestWithParam<Format> {};
+class BatchInvarianceOfExperts : public testing::TestWithParam<Format> {};
 
-TEST_P(Crowd, DenseModel) {
+TEST_P(BatchInvariance, DenseModel) {
   Builder builder({.format = GetParam(), .layers = 2, .inner = 256, .vocabulary = 67});
   expect_the_same(builder.model(), limits, sizes);
 }
 
-TEST_P(CrowdOfExperts, Mixture) {
+TEST_P(BatchInvarianceOfExperts, Mixture) {
   Builder builder = mixture(GetParam());
   expect_the_same(builder.model(), limits, {25, 13});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Crowd,
+INSTANTIATE_TEST_SUITE_P(All, BatchInvariance,
                          testing::Values(Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0,
                                          Format::q4_1, Format::q4_k, Format::q6_k, Format::q2_k),
                          [](const auto& one) { return std::string(quant::name(one.param)); });
-INSTANTIATE_TEST_SUITE_P(All, CrowdOfExperts, testing::Values(Format::f32, Format::f16, Format::q8_0, Format::q4_k),
+INSTANTIATE_TEST_SUITE_P(All, BatchInvarianceOfExperts,
+                         testing::Values(Format::f32, Format::f16, Format::q8_0, Format::q4_k),
                          [](const auto& one) { return std::string(quant::name(one.param)); });
 
-TEST(Crowd, OddSizes) {
+TEST(BatchInvariance, OddSizes) {
   for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
     Builder builder(
         {.format = format, .width = 36, .heads = 3, .kv_heads = 1, .head = 10, .inner = 53, .vocabulary = 37});
@@ -175,7 +176,7 @@ TEST(Crowd, OddSizes) {
   }
 }
 
-TEST(Crowd, WindowsSoftcapsAndNorms) {
+TEST(BatchInvariance, WindowsSoftcapsAndNorms) {
   Builder builder({.format = Format::q4_0, .layers = 3, .inner = 256});
   model::Model& model = builder.model();
   model.layers[0].get<model::Attention>().window = 5;
@@ -191,7 +192,7 @@ TEST(Crowd, WindowsSoftcapsAndNorms) {
   expect_the_same(model, limits, sizes);
 }
 
-TEST(Crowd, PositionsBiasesAndParallelLayers) {
+TEST(BatchInvariance, PositionsBiasesAndParallelLayers) {
   Builder builder({.format = Format::q8_0, .inner = 256});
   model::Model& model = builder.model();
   model.positions = builder.matrix(64, 256, 1);
@@ -209,7 +210,7 @@ TEST(Crowd, PositionsBiasesAndParallelLayers) {
   expect_the_same(model, limits, sizes);
 }
 
-TEST(Crowd, CacheInQ8) {
+TEST(BatchInvariance, CacheInQ8) {
   Builder builder({.format = Format::q4_k});
   Limits with = limits;
   with.kv = KvFormat::q8;
@@ -220,7 +221,7 @@ TEST(Crowd, CacheInQ8) {
 }
 
 // Spans of positions, which threads may share.
-TEST(Crowd, LongSequencesSlow) {
+TEST(BatchInvariance, LongSequencesSlow) {
   Builder builder({.layers = 2, .heads = 2, .kv_heads = 1, .head = 32, .inner = 64, .vocabulary = 40});
   builder.model().layers[1].get<model::Attention>().window = 600;
   for (const KvFormat kv : {KvFormat::f16, KvFormat::q8})

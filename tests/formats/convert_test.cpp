@@ -1,12 +1,12 @@
 // Writing a checkpoint in another type: every value, and what is refused.
-#include "formats/quantize.h"
+
+#include "formats/convert.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "formats/convert.h"
 #include "formats/gguf.h"
 #include "tests/formats/hf/hf_files.h"
 #include "tests/support/folder.h"
@@ -24,8 +24,8 @@ using quant::Format;
 class Model {
  public:
   explicit Model(Format format = Format::f32) {
-    checkpoint_.path = "made-up";
-    checkpoint_.metadata = Metadata("made-up");
+    checkpoint_.path = "invented";
+    checkpoint_.metadata = Metadata("invented");
     checkpoint_.metadata.set("general.architecture", std::string("llama"));
     checkpoint_.metadata.set("llama.block_count", uint32_t{1});
     checkpoint_.metadata.set("llama.attention.head_count", uint32_t{4});
@@ -118,7 +118,7 @@ TEST(Quantize, AgainOnlyWhereAllowed) {
   const std::filesystem::path path = folder.path() / "out.gguf";
   Model model(Format::q8_0);
   EXPECT_REFUSED(write_gguf(*model, model->metadata, FileType::q4_0, path),
-                 "made-up: tensor token_embd.weight is q8_0 already", "--allow-requantize");
+                 "invented: tensor token_embd.weight is q8_0 already", "--allow-requantize");
   EXPECT_EQ(folder.files(), 0u);
   write_gguf(*model, model->metadata, FileType::q4_0, path, {.allow_requantize = true, .threads = 1, .progress = {}});
   EXPECT_EQ(read_gguf(path).tensor("blk.0.attn_q.weight").format, Format::q4_0);
@@ -131,12 +131,12 @@ TEST(Quantize, AgainOnlyWhereAllowed) {
 TEST(Quantize, TensorsThatAreMadeAndProgress) {
   Folder folder;
   Model model;
-  Tensor& made = model->tensors[1];
-  const std::vector<float> expected = values_of(made);
-  made.produce = [bytes = std::vector<uint8_t>(made.view.begin(), made.view.end())](std::span<uint8_t> to) {
+  Tensor& produced = model->tensors[1];
+  const std::vector<float> expected = values_of(produced);
+  produced.produce = [bytes = std::vector<uint8_t>(produced.view.begin(), produced.view.end())](std::span<uint8_t> to) {
     std::copy(bytes.begin(), bytes.end(), to.begin());
   };
-  made.view = {};
+  produced.view = {};
   std::vector<size_t> seen;
   uint64_t done = 0;
   const Written written =
@@ -195,7 +195,7 @@ TEST(Convert, KeysOfTheWholeFile) {
   EXPECT_REFUSED(converted_metadata(Checkpoint()), "expected a config.json");
 }
 
-// The reference was made by llama.cpp's converter from the same model.
+// The reference was written by llama.cpp's converter from the same model.
 TEST(Convert, AsLlamaCppDoesIt) {
   SHARED_DATA(folder, "weights/stories260K-hf-f32");
   SHARED_DATA(other, "weights/stories260K-f32.gguf");

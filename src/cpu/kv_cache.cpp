@@ -1,9 +1,10 @@
-// What a position leaves in its block, and where.
+// Where the keys and values of a position lie in its block, as f16 or q8.
+#include "cpu/kv_cache.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
-#include "cpu/attention.h"
 #include "quant/kv_q8.h"
 
 namespace heddle::cpu {
@@ -70,10 +71,10 @@ void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* k
 
 void KvCache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values) {
   isa.f16_of_f32(values, head_.value_head, static_cast<uint16_t*>(to.values) + uint64_t(token) * head_.value_head);
-  constexpr uint32_t some = 64;
-  uint16_t halves[some];
-  for (uint32_t i = 0; i < head_.head; i += some) {
-    const uint32_t count = std::min(some, head_.head - i);
+  constexpr uint32_t at_once = 64;
+  uint16_t halves[at_once];
+  for (uint32_t i = 0; i < head_.head; i += at_once) {
+    const uint32_t count = std::min(at_once, head_.head - i);
     isa.f16_of_f32(keys + i, count, halves);
     uint16_t* at = static_cast<uint16_t*>(to.keys) + uint64_t(i) * head_.stride + token;
     for (uint32_t j = 0; j < count; ++j) at[j * head_.stride] = halves[j];

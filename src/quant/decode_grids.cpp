@@ -7,8 +7,7 @@
 //   iq1_s    50 bytes: f16 d | 32 bytes of entries | 8 u16, one for each 32 values: four times 3 high bits of entries,
 //            3 bits of scale, the sign of the shift                    w = d * (2 * scale + 1) * (entry +- 1/8)
 //   iq1_m    56 bytes: 32 bytes of entries | 16 bytes: 3 high bits and the sign of the shift in each nibble | 4 u16:
-//   four
-//            times 3 bits of scale, one for each 16 values; their high nibbles together are the f16 d
+//            four times 3 bits of scale, one for each 16 values; their high nibbles together are the f16 d
 // In fours of values:
 //   iq3_xxs  98 bytes: f16 d | 64 bytes of entries | 8 u32, one for each 32 values: four times 7 bits of signs, 4 bits
 //            of scale                                                         w = d * (scale + 1/2) / 2 * entry
@@ -17,7 +16,7 @@
 // 7 bits of signs stand for 8: the last one makes their number even. All products are exact in f32.
 #include <array>
 
-#include "quant/blocks.h"
+#include "quant/codecs.h"
 #include "quant/grid_codes.h"
 
 namespace heddle::quant {

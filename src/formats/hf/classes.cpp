@@ -1,0 +1,53 @@
+// The table of classes.
+#include "formats/hf/classes.h"
+
+#include "base/error.h"
+
+namespace heddle::formats::hf {
+namespace {
+
+constexpr struct Class {
+  std::string_view name;
+  Description (*describe)(Config&);
+} table[] = {
+    {"LlamaForCausalLM", describe_llama},
+    {"LLaMAForCausalLM", describe_llama},  // of the first conversions
+    {"MistralForCausalLM", describe_mistral},
+    {"MixtralForCausalLM", describe_mixtral},
+    {"GraniteForCausalLM", describe_granite},
+    {"SmolLM3ForCausalLM", describe_smollm3},
+    {"GPT2LMHeadModel", describe_gpt2},
+    {"GPTNeoXForCausalLM", describe_gptneox},
+    {"Qwen2ForCausalLM", describe_qwen2},
+    {"Qwen3ForCausalLM", describe_qwen3},
+    {"Qwen2MoeForCausalLM", describe_qwen2moe},
+    {"Qwen3MoeForCausalLM", describe_qwen3moe},
+    {"PhiForCausalLM", describe_phi2},
+    {"Phi3ForCausalLM", describe_phi3},
+    {"Gemma2ForCausalLM", describe_gemma2},
+    {"Gemma3ForCausalLM", describe_gemma3},
+    {"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
+    {"Olmo2ForCausalLM", describe_olmo2},
+};
+
+const Class* find_class(std::string_view name) {
+  for (const Class& entry : table)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_known(std::string_view class_name) { return find_class(class_name) != nullptr; }
+
+Description describe(const Json& json, const std::string& where) {
+  Config config(json, where);
+  const std::vector<std::string> classes = config.strings("architectures");
+  const Class* found = classes.empty() ? nullptr : find_class(classes[0]);
+  check(found != nullptr, "a class that is known");
+  Description description = found->describe(config);
+  config.finish();
+  return description;
+}
+
+}  // namespace heddle::formats::hf
