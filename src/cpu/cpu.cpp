@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "cpu/attention.h"
@@ -39,6 +40,7 @@ class Cpu : public model::Backend {
   }
 
   void begin(const model::Batch& batch) override {
+    check(!batch.follows && batch.picking.empty(), "a batch of tokens, whose logits come to the host");
     rows_ = uint32_t(batch.tokens.size());
     check(rows_ <= limits_.rows && batch.positions.size() == rows_ && batch.sequences.size() == rows_,
           "a batch that fits");
@@ -51,6 +53,8 @@ class Cpu : public model::Backend {
     for (const auto* wanted : {&batch.outputs, &batch.states})
       for (const uint32_t row : *wanted) check(row < rows_, "outputs and states of rows of the batch");
     batch_ = &batch;
+    computed_ = false;
+    states_.clear();
     rotations_.begin(batch.positions);
   }
 
@@ -80,9 +84,8 @@ class Cpu : public model::Backend {
       normalise(model_.norm, x_.row(batch_->states[i]), model_.width, states_.data() + i * model_.width);
     });
   }
-  std::span<const float> states() override { return states_; }
 
-  void logits() override {
+  void head() override {
     const uint32_t count = uint32_t(batch_->outputs.size());
     team_.run(count, [&](uint64_t i, uint32_t) {
       normalise(model_.norm, x_.row(batch_->outputs[i]), model_.width, normed_.row(i));
@@ -101,8 +104,12 @@ class Cpu : public model::Backend {
           if (model_.logit_softcap != 0) value = model_.logit_softcap * std::tanh(value / model_.logit_softcap);
         }
     });
+    computed_ = true;
   }
-  std::span<const float> result() override { return logits_; }
+  model::Result result() override {
+    check(std::exchange(computed_, false), "a batch whose result was not taken");
+    return {.picked = {}, .logits = logits_, .states = states_};
+  }
 
   void copy_block(uint32_t from, uint32_t to) override {
     for (KvCache& cache : caches_) cache.copy(from, to);
@@ -348,6 +355,7 @@ class Cpu : public model::Backend {
   std::vector<KvCache> caches_;          // of each attention
   const model::Batch* batch_ = nullptr;  // of the step under way
   uint32_t rows_ = 0;
+  bool computed_ = false;      // a batch whose result was not taken
   Rows x_, normed_;            // (rows, width): the residual, and what the next products read
   Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture

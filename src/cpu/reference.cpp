@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -142,6 +143,7 @@ class Reference : public Backend {
   }
 
   void begin(const Batch& batch) override {
+    check(!batch.follows && batch.picking.empty(), "a batch of tokens, whose logits come to the host");
     const size_t rows = batch.tokens.size();
     check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows,
           "a batch that fits");
@@ -150,6 +152,8 @@ class Reference : public Backend {
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
     batch_ = &batch;
+    computed_ = false;
+    states_.clear();
     x_.assign(rows, Vector(model_.width));
   }
 
@@ -198,15 +202,13 @@ class Reference : public Backend {
   }
 
   void keep_states() override {
-    states_.clear();
     for (uint32_t row : batch_->states) {
       const Vector state = normalised(model_.norm, x_.at(row));
       states_.insert(states_.end(), state.begin(), state.end());
     }
   }
-  std::span<const float> states() override { return states_; }
 
-  void logits() override {
+  void head() override {
     std::vector<Vector> rows, out;
     for (uint32_t row : batch_->outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
     products(model_.output, model_.output_bias, rows, out);
@@ -214,8 +216,12 @@ class Reference : public Backend {
     for (const Vector& row : out)
       for (float value : row)
         logits_.push_back(static_cast<float>(capped(double(value) * model_.logit_scale, model_.logit_softcap)));
+    computed_ = true;
   }
-  std::span<const float> result() override { return logits_; }
+  Result result() override {
+    check(std::exchange(computed_, false), "a batch whose result was not taken");
+    return {.picked = {}, .logits = logits_, .states = states_};
+  }
 
   void copy_block(uint32_t from, uint32_t to) override {
     check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
@@ -333,6 +339,7 @@ class Reference : public Backend {
   std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
   Vector logits_, states_;
+  bool computed_ = false;  // a batch whose result was not taken
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       options_(std::move(options)),
       context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)),
       cache_(limits, options_.prefix_cache),
-      schedule_(limits, options_.max_stall, context_, cache_, pace_, run_pace_) {
+      schedule_(limits, options_.max_stall, context_, cache_, pace_, following_pace_) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
@@ -81,8 +81,10 @@ std::unique_ptr<Task> Engine::State::prepare(Request request) const {
     Sampler own = sampler;
     own.reseed(sampler.seed() + copy);
     task->copies.push_back(std::make_unique<Sequence>(*task, copy, std::move(own)));
-    task->copies.back()->speculates = speculation != Speculation::off;
-    task->copies.back()->always_speculates = speculation == Speculation::on;
+    Sequence& s = *task->copies.back();
+    if (s.picking && !backend_.can_pick(*s.picking)) s.picking.reset();
+    s.speculates = speculation != Speculation::off;
+    s.always_speculates = speculation == Speculation::on;
   }
   task->copies[0]->tokens = task->request.prompt;
   return task;
@@ -142,29 +144,15 @@ bool Engine::State::end_asked() {
   return true;
 }
 
-// --- a step ---------------------------------------------------------------------------------------------------------
-bool Engine::State::step() {
-  const double start = now();
-  telling_ = scoring_ = 0;
-  step_ = {.start = start};
-  bool worked = end_asked();
-  if (run_ && go_on()) {
-    worked = true;
-  } else if (const auto plan = schedule_.plan(); !plan.empty()) {
-    worked = true;
-    if (!run_off(plan) && compute(plan)) pace_.learn(schedule_.load(), now() - start - telling_ - scoring_);
-  }
-  if (worked) metrics_.step_seconds.add(now() - start - telling_);
-  for (Sequence* s : in_step_) leave_step(*s);
-  in_step_.clear();
-  tidy();
-  return worked;
-}
-
+// --- the end --------------------------------------------------------------------------------------------------------
 void Engine::State::end(Sequence& s, FinishReason ending, const std::string& reason) {
   if (s.state == Sequence::State::over) return;
   schedule_.remove(s);
-  leave_run(s);
+  for (Slice& slice : flight_.slices) {
+    if (slice.sequence != &s) continue;
+    slice.sequence = nullptr;
+    flight_.closing = true;
+  }
   leave_step(s);
   s.state = Sequence::State::over;
   const uint32_t reused = s.cached_tokens;
@@ -174,7 +162,7 @@ void Engine::State::end(Sequence& s, FinishReason ending, const std::string& rea
   ++metrics_.ended(ending);
   if (task.answers()) metrics_.answer_tokens.add(double(s.generated));
   const bool embedded = ending == FinishReason::stop && task.request.embed;
-  tell(task, {.request = task.id,
+  emit(task, {.request = task.id,
               .index = s.copy,
               .finish_reason = ending,
               .reason = reason,
@@ -197,7 +185,7 @@ void Engine::State::end_without_answer(Task& task) {
   }
 }
 
-void Engine::State::tell(Task& task, const Event& event) {
+void Engine::State::emit(Task& task, const Event& event) {
   const double start = now();
   try {
     if (task.on_event) task.on_event(event);
@@ -206,7 +194,7 @@ void Engine::State::tell(Task& task, const Event& event) {
   } catch (...) {
     cancel(task.id, "its callback threw something that is no exception");
   }
-  telling_ += now() - start;
+  step_.emitting += now() - start;
 }
 
 // --- what went wrong ------------------------------------------------------------------------------------------------
@@ -220,7 +208,9 @@ void Engine::State::fail(Task& task, const std::string& reason) {
 void Engine::State::fault(const std::string& reason) {
   ++metrics_.faults;
   if (!backend_.usable()) stopped_ = reason.empty() ? "the device has failed" : reason;
-  for (Sequence* s : in_batch_) fail(s->task, reason);
+  for (const Slice& slice : flight_.slices)
+    if (slice.sequence) fail(slice.sequence->task, reason);
+  flight_.launched = flight_.taken;  // what is under way is of no use
   if (stopped_.empty()) return;
   for (const auto& [id, task] : tasks_) fail(*task, stopped_);
 }

@@ -1,9 +1,6 @@
-// The inside of Engine. What it does with requests is in engine.cpp, with a batch in engine_batch.cpp, and where
-// nothing changes from step to step in engine_run.cpp.
+// The inside of Engine. engine.cpp has what it does with requests, engine_step.cpp what it does in a step.
 #pragma once
 #include <atomic>
-#include <optional>
-#include <set>
 #include <unordered_map>
 
 #include "engine/cache.h"
@@ -37,41 +34,43 @@ class Engine::State {
   bool end_asked();
   void end(Sequence& s, FinishReason ending, const std::string& reason = {});
   void end_without_answer(Task& task);
-  void tell(Task& task, const Event& event);
+  void emit(Task& task, const Event& event);
   void fail(Task& task, const std::string& reason);
-  void fault(const std::string& reason);  // of those in_batch_
+  void fault(const std::string& reason);  // of those in the batch
   void count_batch(size_t rows, size_t sequences);
   void join_step(Sequence& s, uint32_t rows);
   void leave_step(Sequence& s);
   void tidy();
   double now() const { return options_.now(); }
 
-  // engine_batch.cpp
-  bool compute(std::span<const Planned> plan);
-  void fill_batch(std::span<const Planned> plan);
-  bool pick_on_device(std::span<const Planned> plan);
-  void give_out(std::span<const Planned> plan);
+  // engine_step.cpp
+  struct Slice;
+  class LentTables;
+  bool in_flight() const;
+  bool plan_batch();
+  uint32_t batches_of(std::span<const Planned> plan);
+  void join_batch();
+  void launch_batches();
+  void launch_planned();
+  void add_rows(Slice& slice, uint32_t sequence);
+  std::optional<model::Picking> picking_of(const Sequence& s, uint32_t guesses) const;
+  void take_result();
+  void use_rows(const Slice& slice, uint32_t output, uint32_t state);
   bool read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state);
   std::span<const float> logits_of(uint32_t output) const {
-    return logits_.subspan(size_t(output) * model_.vocabulary, model_.vocabulary);
+    return result_.logits.subspan(size_t(logits_rows_[output]) * model_.vocabulary, model_.vocabulary);
   }
   void fork(Sequence& first);
   void pick_for(Sequence& s, uint32_t output);
   Pick pick(Sequence& s, uint32_t output);
   bool token(Sequence& s, Pick pick);
 
-  // engine_run.cpp
-  bool run_off(std::span<const Planned> plan);
-  bool go_on();
-  void leave_run(const Sequence& s);
-  void end_run();
-
   const model::Model& model_;
   model::Backend& backend_;
   const model::Limits limits_;
   EngineOptions options_;
   const uint32_t context_;
-  Pace pace_, run_pace_;
+  Pace pace_, following_pace_;  // of batches, and of those that follow one another
   Cache cache_;
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
@@ -79,26 +78,32 @@ class Engine::State {
   std::vector<Sequence*> asked_;  // to end
   std::vector<RequestId> over_;
 
-  // Of the step under way, kept for their memory.
-  std::vector<Sequence*> in_batch_;
-  model::Batch batch_;
-  struct Part {  // of a sequence, told before any of them changes
+  // A sequence's rows in a batch.
+  struct Slice {
+    Sequence* sequence;  // null: it has ended
+    uint32_t rows;       // of known tokens; those that it proposed follow
     uint32_t outputs = 0, states = 0;
-    bool picks = false;
+    bool picks = false;  // a token, after its last row
   };
-  std::vector<Part> parts_;
-  std::vector<model::Picking> pickings_;
-  std::span<const model::Picked> picked_;  // one for each output; none: there are logits
-  std::span<const float> logits_;          // (outputs, vocabulary)
-  std::span<const float> states_;          // (states, width)
+  // The batch that was planned, and those that follow it, each with the token that the one before picked for each row.
+  struct Flight {
+    std::vector<Slice> slices;
+    uint32_t batches = 1;  // that may be launched
+    uint32_t launched = 0, taken = 0;
+    bool closing = false;  // no more are launched
+    Load load;             // of the first
+  } flight_;
+  model::Batch batch_;
+  std::vector<uint32_t> logits_rows_;  // per output: which row of the result's logits it has, unless it is picked
+  uint32_t logits_wanted_ = 0;         // such rows
+  model::Result result_;
   std::vector<Sequence*> forked_;
-  double tokens_at_ = 0;  // when this step's were there
-  double telling_ = 0;    // seconds in callbacks
-  double scoring_ = 0;    // seconds with the logits of prompts
+  double tokens_at_ = 0;  // when the tokens of the last result were there
   struct {
-    double start = 0, device = 0;  // device: seconds in the backend
+    double start = 0;
+    double device = 0, emitting = 0, scoring = 0;  // seconds in the backend, in callbacks, with logits of prompts
     uint32_t rows = 0, sequences = 0;
-  } step_;
+  } step_;  // under way
   std::vector<Sequence*> in_step_;
   // Counts the time in the backend while it is there.
   class OnDevice {
@@ -112,19 +117,6 @@ class Engine::State {
     State& state_;
     const double start_;
   };
-
-  // Streams that the device lets go on by itself.
-  struct Run {
-    std::unique_ptr<model::Steps> steps;
-    std::vector<Sequence*> rows;  // null: it has left
-    uint32_t max_steps = 0;       // steps that there are blocks for
-    uint32_t launched = 0, taken = 0;
-    bool closing = false;  // no more are launched
-    Load load;             // of a step, at the beginning
-  };
-  std::optional<Run> run_;
-  // Of so many rows without biases, with or without a look at texts: the backend cannot.
-  std::set<std::pair<size_t, bool>> no_runs_;
 };
 
 }  // namespace heddle::engine

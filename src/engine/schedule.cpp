@@ -172,7 +172,7 @@ bool Schedule::let_in(Sequence& s) {
 void Schedule::price_guesses() {
   const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
   // without guesses it might go on by itself, and faster
-  const double plain = run_pace_.measured() && quiet() ? std::min(all, run_pace_.usual(load_)) : all;
+  const double plain = following_pace_.measured() && quiet() ? std::min(all, following_pace_.usual(load_)) : all;
   price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
 }
 

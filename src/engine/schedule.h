@@ -27,8 +27,14 @@ struct Planned {
 // all others, and one alone always fits.
 class Schedule {
  public:
-  Schedule(const model::Limits& limits, double max_stall, uint32_t context, Cache& cache, Pace& pace, Pace& run_pace)
-      : limits_(limits), max_stall_(max_stall), context_(context), cache_(cache), pace_(pace), run_pace_(run_pace) {}
+  Schedule(const model::Limits& limits, double max_stall, uint32_t context, Cache& cache, Pace& pace,
+           Pace& following_pace)
+      : limits_(limits),
+        max_stall_(max_stall),
+        context_(context),
+        cache_(cache),
+        pace_(pace),
+        following_pace_(following_pace) {}
 
   void wait(Sequence& s);
   void run(Sequence& s);     // from now on; it has its blocks
@@ -69,7 +75,7 @@ class Schedule {
   const uint32_t context_;
   Cache& cache_;
   Pace& pace_;
-  Pace& run_pace_;  // where a device goes on by itself
+  Pace& following_pace_;  // where a device goes on by itself
 
   std::set<Sequence*, Earlier> waiting_;
   std::vector<Sequence*> running_;

@@ -75,7 +75,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
                                  work_->biases.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(context_, std::max<size_t>(kept_steps * few_rows, rows) * sizeof(kernels::Sampled));
   for (uint32_t i = 0; i < kept_steps; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
-  logits_ = cuda::PinnedBuffer(context_, std::max(work_->logits.bytes(), sizes_.width * size_t(4)));
+  fetched_ = cuda::PinnedBuffer(context_, std::max(work_->logits.bytes(), sizes_.width * size_t(4)));
 }
 
 // The first of each kind: all others have the same kernels.
@@ -147,15 +147,24 @@ void Gpu::load_prompts(const std::vector<uint32_t>& layers) {
   }
 }
 
+void Gpu::record_step(uint32_t rows, uint32_t longest) {
+  phases_->begin({.count = rows, .each_own = true, .row_tables = true, .longest = phases_->attention_class(longest)});
+  phases_->embed();
+  model::run_layers(model_, *phases_);
+  phases_->logits(0, rows, 0);
+  record_pick(rows, 0, 0, {}, true);
+  record_advance(rows);
+}
+
 void Gpu::load_kernels() {
   std::vector<kernels::AnySpec> all;
   phases_->wanted = &all;
   for (uint32_t longest : {1u, short_length + 1, middle_length + 1})
-    if (longest <= std::min(sizes_.context, model_.context)) record_step(1, longest, {});
+    if (longest <= std::min(sizes_.context, model_.context)) record_step(1, longest);
   // the shapes of products that batches of several sequences take
   for (uint32_t rows : {product_rows, product_rows + 1, 16u, 32u})
     if (!options_.exact && rows <= sizes_.rows) {
-      record_step(rows, 1, {});
+      record_step(rows, 1);
       if (rows > product_rows) phases_->logits(0, rows, {});  // of rows here and there
     }
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
@@ -178,76 +187,90 @@ void Gpu::check_batch(const Batch& batch) const {
   for (size_t i = 0; i < rows; ++i)
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
+  check(batch.picking.empty() || batch.picking.size() == batch.outputs.size(), "a picking for every output, or none");
+  for (const auto& picking : batch.picking) {
+    if (!picking) continue;
+    check(can_pick(*picking), "a picking that the device can do");
+    check(!picking->has_penalties() || !picking->text.empty(), "a text for the penalties");
+  }
 }
 
 void Gpu::begin(const Batch& batch) {
-  const size_t rows = batch.tokens.size();
-  check_batch(batch);
-  outputs_ = batch.outputs, wanted_states_ = batch.states;
-  rows_ = send(batch);
-  const bool all = outputs_.size() == rows;
-  replay_ = nullptr;
-  keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && all && rows > 0 &&
-          wanted_states_.empty() && rows <= logit_rows;  // whose logits are all there at once
-  key_ = {uint32_t(rows), phases_->attention_class(rows_.longest), 0};
-  if (!keep_) {
-    phases_->begin(rows_);
-  } else if (auto found = graphs_.find(key_); found != graphs_.end()) {
-    replay_ = &found->second;
+  batch_ = &batch;
+  if (batch.follows) {
+    check(step_ && launched_ > 0, "a batch that can be followed");
+    check(launched_ < max_steps_, "a block for every position to come");
+    check(launched_ - taken_ < kept_steps, "results are taken before so many batches more are begun");
+    ++rows_.longest;
   } else {
-    Rows as_class = rows_;
-    as_class.longest = key_[1];
-    phases_->begin(as_class);
+    step_ = false;  // where something is thrown below, there is nothing to follow
+    check_batch(batch);
+    launched_ = taken_ = 0;
+    fetched_rows_ = 0;
+    logits_.clear();
+    wanted_states_ = batch.states;
+    kind_ = kind_of(batch.picking);
+    picks_.clear();
+    for (const auto& picking : batch.picking) picks_.push_back(picking ? std::optional(model::Picked{}) : std::nullopt);
+    send(batch);
+    keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
+            rows_.count <= logit_rows && batch.outputs.size() == rows_.count && batch.states.empty();
   }
+  key_ = {rows_.count, phases_->attention_class(rows_.longest),
+          step_ ? 1u + (kind_.changing ? 2u : 0u) + (kind_.logprob ? 4u : 0u) : 0u};
+  const auto found = keep_ ? graphs_.find(key_) : graphs_.end();
+  replay_ = found != graphs_.end() ? &found->second : nullptr;
+  if (replay_) return;
+  Rows recorded = rows_;
+  if (keep_ || step_) recorded.longest = key_[1];
+  phases_->begin(recorded);
 }
 
-void Gpu::logits() {
-  there_ = {}, fetched_ = false;
-  if (rows_.count == 0) return;
-  if (keep_) {
-    if (!replay_) {
-      phases_->logits(0, rows_.count, 0);
-      replay_ = &graphs_.emplace(key_, phases_->plan.graph(context_)).first->second;
-    }
-    replay_->launch(stream_);
-    there_ = {0, rows_.count};
-  } else if (outputs_.empty()) {
-    run();
-  } else {
-    compute_part(part_from(0));
+void Gpu::head() {
+  if (rows_.count > 0) step_ ? head_of_step() : head_of_batch();
+  ++launched_;
+  batch_ = nullptr;
+}
+
+void Gpu::head_of_step() {
+  if (!replay_) {
+    phases_->logits(0, rows_.count, 0);
+    record_pick(rows_.count, work_->logits.address(), work_->picked.address(), kind_, true);
+    record_advance(rows_.count);
   }
+  keep_ ? run_graph() : run();
+  const size_t slot = launched_ % kept_steps, bytes = rows_.count * sizeof(kernels::Sampled);
+  cuda::read_device(stream_, picked_.data() + slot * few_rows * sizeof(kernels::Sampled),
+                    work_->history.address() + slot * bytes, bytes);
+  arrived_[slot].record(stream_);
+}
+
+void Gpu::head_of_batch() {
+  const size_t outputs = batch_->outputs.size();
+  if (outputs == 0) run();
+  for (size_t first = 0; first < outputs;) {
+    const Part part = keep_ ? Part{0, outputs, 0} : part_from(first);
+    if (!replay_) phases_->logits(uint32_t(part.first), uint32_t(part.count), part.row);
+    keep_ ? run_graph() : run();
+    phases_->begin(rows_);
+    pick(part);
+    fetch(part);
+    first += part.count;
+  }
+  if (!picks_.empty())
+    cuda::read_device(stream_, picked_.data(), work_->picked.address(), outputs * sizeof(kernels::Sampled));
 }
 
 // As many at once as there is room for, and those that `product` does as far as they follow each other.
 Gpu::Part Gpu::part_from(size_t first) const {
-  Part part{first, std::min<size_t>(logit_rows, outputs_.size() - first)};
-  if (!options_.exact && outputs_.size() > product_rows) return part;
-  part.row = outputs_[first];
+  const std::vector<uint32_t>& outputs = batch_->outputs;
+  Part part{first, std::min<size_t>(logit_rows, outputs.size() - first)};
+  if (!options_.exact && outputs.size() > product_rows) return part;
+  part.row = outputs[first];
   size_t run = 1;
-  while (run < std::min<size_t>(part.count, few_rows) && outputs_[first + run] == *part.row + run) ++run;
+  while (run < std::min<size_t>(part.count, few_rows) && outputs[first + run] == *part.row + run) ++run;
   part.count = run;
   return part;
-}
-
-void Gpu::compute_part(const Part& part) {
-  phases_->logits(uint32_t(part.first), uint32_t(part.count), part.row);
-  run();
-  phases_->begin(rows_);
-  there_ = part;
-}
-
-std::span<const float> Gpu::result() {
-  if (fetched_) return result_;
-  if (outputs_.empty()) stream_.synchronize();
-  const size_t vocabulary = model_.vocabulary;
-  result_.resize(outputs_.size() * vocabulary);
-  each_part([&](const Part& part) {
-    work_->logits.read(stream_, logits_.data(), part.count * vocabulary * 4);
-    stream_.synchronize();
-    std::memcpy(result_.data() + part.first * vocabulary, logits_.data(), part.count * vocabulary * 4);
-  });
-  fetched_ = true;
-  return result_;
 }
 
 void Gpu::copy_block(uint32_t from, uint32_t to) {
@@ -279,6 +302,14 @@ void Gpu::expect_room() {
   throw Error("{}: too little memory on {}: expected {} to be free (weights {}, KV cache {}, workspace {}), found {}",
               model_.name, describe_device(), bytes_text(double(needed.total())), bytes_text(double(needed.weights)),
               bytes_text(double(needed.kv)), bytes_text(double(needed.workspace)), bytes_text(double(free)));
+}
+
+void Gpu::run_graph() {
+  if (!replay_) {
+    replay_ = &graphs_.emplace(key_, phases_->plan.graph(context_)).first->second;
+    replay_->upload(stream_);
+  }
+  replay_->launch(stream_);
 }
 
 void Gpu::run() {

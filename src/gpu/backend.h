@@ -13,7 +13,6 @@
 
 namespace heddle::gpu {
 
-class GpuSteps;
 class Tuner;
 
 class Gpu : public model::Backend {
@@ -45,15 +44,14 @@ class Gpu : public model::Backend {
   void keep_states() override {
     if (rows_.count) phases_->keep_states();
   }
-  void logits() override;
+  void head() override;
+  model::Result result() override;
 
-  std::span<const float> result() override;
-  std::span<const float> states() override;
-  std::span<const model::Picked> pick(std::span<const model::Picking> pickings) override;
+  bool can_pick(const model::Picking& picking) const override;
+  uint32_t max_in_flight() const override { return options_.trace ? 1 : kept_steps; }
+  uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : few_rows; }
   void copy_block(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
-
-  std::unique_ptr<model::Steps> steps(const model::Batch& batch, std::span<const model::Picking> picking) override;
 
   ~Gpu() override;  // waits for what is under way
 
@@ -61,33 +59,34 @@ class Gpu : public model::Backend {
 
  private:
   using Key = std::array<uint32_t, 3>;  // rows, class of length, kind
-  friend class GpuSteps;
   friend class Tuner;
 
   void expect_room();
   void check_batch(const model::Batch& batch) const;
 
-  // The batch to the device, and what kind of rows it has.
-  Rows send(const model::Batch& batch, std::span<const model::Picking> picking = {});
-
+  // The batch to the device. Sets rows_ and step_.
+  void send(const model::Batch& batch);
+  // Whether it is a step: a batch that others can follow, because it ends with what the next one begins with.
+  bool is_step(const model::Batch& batch, const Rows& rows) const;
   // Of each row's sequence, or of each sequence: the blocks up to its last position, or all. What is there already is
   // not sent again.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
 
-  // How a row is picked, as far as kernels and their arguments differ by it.
+  // How rows are picked, as far as kernels and their arguments differ by it.
   struct PickKind {
     bool changing = false, logprob = false;  // changing: some row has biases or penalties
     bool penalties = false;                  // some row has these, which look at the text
   };
-  // Nothing: one of them cannot be done here.
-  std::optional<PickKind> kind_of(std::span<const model::Picking> pickings) const;
-  // `texts`: what was said so far is sent too.
-  void send_picking(std::span<const model::Picking> picking, bool texts);
+  PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;
+  // `texts`: those are sent too. Rows without a picking get the default one.
+  void send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts);
   // A token for each of `rows` rows of logits, by the parameters on the device.
   void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
+  void record_advance(uint32_t rows);  // what was picked becomes the input of the next step
 
-  // What the phases have recorded.
+  // What the phases have recorded: launched one by one, or as the graph of key_.
   void run();
+  void run_graph();
 
   // Logits are computed for some outputs at a time, where there are more than the device has room for.
   struct Part {
@@ -95,26 +94,20 @@ class Gpu : public model::Backend {
     std::optional<uint32_t> row{};  // the first one's, where their rows follow each other and `product` takes them
   };
   Part part_from(size_t first) const;
-  void compute_part(const Part& part);
-  // f(part) for all outputs, with the part's logits on the device.
-  void each_part(auto&& f) {
-    for (size_t first = 0; first < outputs_.size();) {
-      const Part part = keep_ ? there_ : part_from(first);
-      check(part.count > 0, "logits before what is made of them");
-      if (part.first != there_.first || there_.count == 0) compute_part(part);
-      f(part);
-      first += part.count;
-    }
-  }
+  void head_of_step();
+  void head_of_batch();
+  bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
+  void pick(const Part& part);                                                   // what is to be picked of it
+  void fetch(const Part& part);                                                  // its other logits, towards the host
+  void keep_fetched();  // waits for them, and makes room for more
+  void read_states();
 
   // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
   void load_kernels();
   std::vector<uint32_t> kinds_of_layers();
   void load_attention(const DeviceAttention& attention);
   void load_prompts(const std::vector<uint32_t>& layers);
-  void record_step(uint32_t rows, uint32_t longest, const PickKind& kind);
-  // The graph of a step that picks by itself.
-  cuda::Graph& step_graph(uint32_t rows, uint32_t longest, const PickKind& kind);
+  void record_step(uint32_t rows, uint32_t longest);
 
   const model::Model& model_;
   const model::Limits limits_;
@@ -132,38 +125,25 @@ class Gpu : public model::Backend {
   std::optional<Staging> staging_;
   std::vector<std::vector<uint32_t>> tables_;  // as they are on the device
 
+  const model::Batch* batch_ = nullptr;  // until its last verb
   Rows rows_;
-  std::vector<uint32_t> outputs_, wanted_states_;
+  PickKind kind_;
+  std::vector<uint32_t> wanted_states_;
+  bool step_ = false;                  // others can follow this batch,
+  uint32_t max_steps_ = 0;             // this one included, so many: every row has a block for them
+  uint64_t launched_ = 0, taken_ = 0;  // batches since the last that followed none
   Key key_{};
-  bool keep_ = false;              // this step's plan becomes a graph
+  bool keep_ = false;              // this batch's plan becomes a graph
   cuda::Graph* replay_ = nullptr;  // and is one already
   std::map<Key, cuda::Graph> graphs_;
 
-  cuda::PinnedBuffer logits_, picked_;
-  std::vector<cuda::Event> arrived_;
-  Part there_;  // whose logits are on the device; count 0: none
-  bool fetched_ = false;
-  std::vector<float> result_, states_;
-  std::vector<model::Picked> picks_;
+  cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (kept_steps, few_rows)
+  size_t fetched_rows_ = 0;              // of logits, on their way to fetched_
+  std::vector<cuda::Event> arrived_;     // of each step in the ring
+  std::vector<std::optional<model::Picked>> picks_;
+  std::vector<float> logits_, states_;
   std::vector<model::KernelTime> times_;
   double traced_ = 0;
-};
-
-// See model::Steps. The graph writes what it picked into a ring, from which it is copied to the host.
-class GpuSteps : public model::Steps {
- public:
-  // `most`: steps for which every row has a block.
-  GpuSteps(Gpu& gpu, uint32_t rows, uint32_t longest, uint32_t most, const Gpu::PickKind& kind);
-  ~GpuSteps() override;
-  void launch() override;
-  std::span<const model::Picked> take() override;
-
- private:
-  Gpu& gpu_;
-  uint32_t rows_, longest_, most_;
-  Gpu::PickKind kind_;
-  uint64_t launched_ = 0, taken_ = 0;
-  std::vector<model::Picked> last_;
 };
 
 }  // namespace heddle::gpu

@@ -3,18 +3,21 @@
 
 #include "gpu/backend.h"
 #include "kernels/sample/sample.h"
+#include "kernels/sample/step_advance.h"
 
 namespace heddle::gpu {
 
-std::optional<Gpu::PickKind> Gpu::kind_of(std::span<const model::Picking> pickings) const {
-  if (model_.vocabulary > 1u << 18) return {};
+bool Gpu::can_pick(const model::Picking& p) const {
+  return model_.vocabulary <= 1u << 18 && p.biases.size() <= most_biases && p.text.size() <= sizes_.context;
+}
+
+Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickings) const {
   PickKind kind;
-  for (const model::Picking& p : pickings) {
-    if (p.biases.size() > most_biases || p.text.size() > sizes_.context) return {};
-    const bool penalties = p.repetition != 1 || p.presence != 0 || p.frequency != 0;
-    kind.penalties |= penalties;
-    kind.changing |= penalties || !p.biases.empty();
-    kind.logprob |= p.logprob;
+  for (const auto& p : pickings) {
+    if (!p) continue;
+    kind.penalties |= p->has_penalties();
+    kind.changing |= p->has_penalties() || !p->biases.empty();
+    kind.logprob |= p->logprob;
   }
   return kind;
 }
@@ -37,33 +40,36 @@ void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const Pic
                            .capacity = texts ? sizes_.context : 0});
 }
 
-std::span<const model::Picked> Gpu::pick(std::span<const model::Picking> pickings) {
-  check(pickings.size() == outputs_.size(), "a picking for every output");
-  const std::optional<PickKind> kind = kind_of(pickings);
-  if (!kind || pickings.empty()) return {};
-  for (const model::Picking& p : pickings)
-    if (p.text.empty() && (p.repetition != 1 || p.presence != 0 || p.frequency != 0)) return {};
+void Gpu::record_advance(uint32_t rows) {
+  const Work& w = *work_;
+  phases_->launch(kernels::StepAdvance{.chained = 1}, {.picked = {w.picked.address()},
+                                                       .tokens = {w.tokens.address()},
+                                                       .positions = {w.positions.address()},
+                                                       .lengths = {w.lengths.address()},
+                                                       .params = {w.params.address()},
+                                                       .history = {w.history.address()},
+                                                       .step = {w.step.address()},
+                                                       .rows = rows,
+                                                       .ring = kept_steps});
+}
+
+// Rows whose logits go to the host are picked from as well where they stand between others: one launch does them all.
+void Gpu::pick(const Part& part) {
   // rows that change have scratch memory each
-  const size_t at_once = kind->changing ? few_rows : sizes_.picked_at_once();
-  each_part([&](const Part& part) {
-    for (size_t i = 0; i < part.count; i += at_once) {
-      const size_t count = std::min(at_once, part.count - i), first = part.first + i;
-      staging_->wait();
-      send_picking(pickings.subspan(first, count), kind->penalties);
-      staging_->sent(stream_);
-      phases_->begin(rows_);
-      record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull,
-                  work_->picked.address() + first * sizeof(kernels::Sampled), *kind, kind->penalties);
-      run();
-      phases_->begin(rows_);
-    }
-  });
-  cuda::read_device(stream_, picked_.data(), work_->picked.address(), pickings.size() * sizeof(kernels::Sampled));
-  stream_.synchronize();
-  picks_.clear();
-  const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data());
-  for (size_t i = 0; i < pickings.size(); ++i) picks_.push_back({picked[i].id, picked[i].log_probability});
-  return picks_;
+  const size_t at_once = kind_.changing ? few_rows : sizes_.picked_at_once();
+  for (size_t i = 0; i < part.count; i += at_once) {
+    const size_t count = std::min(at_once, part.count - i), first = part.first + i;
+    bool any = false;
+    for (size_t output = first; output < first + count; ++output) any |= picks(output);
+    if (!any) continue;
+    staging_->wait();
+    send_picking(std::span(batch_->picking).subspan(first, count), kind_.penalties);
+    staging_->sent(stream_);
+    record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull,
+                work_->picked.address() + first * sizeof(kernels::Sampled), kind_, kind_.penalties);
+    run();
+    phases_->begin(rows_);
+  }
 }
 
 }  // namespace heddle::gpu

@@ -8,7 +8,13 @@ namespace heddle::gpu {
 
 using model::Batch;
 
-Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
+bool Gpu::is_step(const Batch& batch, const Rows& rows) const {
+  return !options_.trace && rows.each_own && rows.row_tables && rows.count > 0 && rows.count <= few_rows &&
+         batch.outputs.size() == rows.count && batch.states.empty() && !batch.picking.empty() &&
+         std::all_of(batch.picking.begin(), batch.picking.end(), [](const auto& p) { return p.has_value(); });
+}
+
+void Gpu::send(const Batch& batch) {
   const auto count = uint32_t(batch.tokens.size());
   Rows rows{.count = count, .each_own = true, .row_tables = count <= some_rows || options_.deterministic};
   std::vector<uint32_t> lengths(count), sequences(count), rows_of(batch.blocks.size());
@@ -27,6 +33,7 @@ Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
     else
       tiles.push_back({sequences[i], i, 1, position});
   }
+  step_ = is_step(batch, rows);
   rows.tiles = uint32_t(tiles.size());
   if (!rows.row_tables) rows.sequences = sequences;
   Work& w = *work_;
@@ -38,10 +45,20 @@ Rows Gpu::send(const Batch& batch, std::span<const model::Picking> picking) {
   to.send<uint32_t>(stream_, w.sequences.address(), sequences);
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
-  send_tables(batch, rows, !picking.empty());
-  if (!picking.empty()) send_picking(picking, true);
+  send_tables(batch, rows, step_);
+  rows_ = rows;
+  if (step_) {
+    send_picking(batch.picking, true);
+    to.send<uint64_t>(stream_, w.step.address(), std::array{uint64_t(0)});
+    max_steps_ = ~0u;
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto room = uint32_t(batch.blocks[batch.sequences[i]].size() * limits_.block_tokens);
+      max_steps_ = std::min(max_steps_, room - batch.positions[i]);
+    }
+    // no tiles: those on the device do not advance
+    rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
+  }
   to.sent(stream_);
-  return rows;
 }
 
 void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
@@ -61,11 +78,12 @@ void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
   }
 }
 
-void Gpu::send_picking(std::span<const model::Picking> picking, bool texts) {
+void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts) {
+  static const model::Picking greedy;
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::TokenBias> biases;
-  for (size_t i = 0; i < picking.size(); ++i) {
-    const model::Picking& p = picking[i];
+  for (size_t i = 0; i < pickings.size(); ++i) {
+    const model::Picking& p = pickings[i] ? *pickings[i] : greedy;
     kernels::SampleRow& row = rows.emplace_back();
     row.temperature = p.temperature, row.top_k = p.top_k, row.top_p = p.top_p, row.log_min_p = p.log_min_p;
     row.repetition = p.repetition, row.presence = p.presence, row.frequency = p.frequency;

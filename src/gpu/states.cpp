@@ -1,6 +1,4 @@
-// States behind the final norm: those of all rows are made, those asked for come to the host.
-#include <cstring>
-
+// States behind the final norm, of all rows.
 #include "gpu/backend.h"
 #include "kernels/layer/norm.h"
 
@@ -29,20 +27,6 @@ void Phases::keep_states() {
             .rows = rows_.count,
             .cols = model_.width,
             .eps = norm.epsilon});
-}
-
-std::span<const float> Gpu::states() {
-  const size_t row_bytes = model_.width * 4ull, at_once = logits_.bytes() / row_bytes;
-  states_.resize(wanted_states_.size() * model_.width);
-  for (size_t first = 0, count; first < wanted_states_.size(); first += count) {
-    const uint64_t row = wanted_states_[first];
-    for (count = 1; count < at_once && first + count < wanted_states_.size(); ++count)
-      if (wanted_states_[first + count] != row + count) break;
-    cuda::read_device(stream_, logits_.data(), work_->result.address() + row * row_bytes, count * row_bytes);
-    stream_.synchronize();
-    std::memcpy(states_.data() + first * model_.width, logits_.data(), count * row_bytes);
-  }
-  return states_;
 }
 
 }  // namespace heddle::gpu

@@ -70,7 +70,16 @@ class Tuner {
     return sum;
   }
 
+  void forward(const model::Batch& batch) {
+    gpu_.begin(batch);
+    gpu_.embed();
+    model::run_layers(gpu_.model_, gpu_);
+    gpu_.head();
+  }
+
   double time(uint32_t rows, uint32_t position) {
+    if (rows > gpu_.max_followed_rows())
+      throw Error("a vocabulary of {} tokens: steps cannot be timed", gpu_.model_.vocabulary);
     double least = 1e9;
     for (uint32_t round = 0; round < rounds; ++round) {
       model::Batch batch;
@@ -81,16 +90,18 @@ class Tuner {
         std::vector<uint32_t>& own = batch.blocks.emplace_back(blocks);
         std::iota(own.begin(), own.end(), r * blocks);
       }
-      const std::vector<model::Picking> picking(rows);
-      const auto steps = gpu_.steps(batch, picking);
-      if (!steps) throw Error("a vocabulary of {} tokens: steps cannot be timed", gpu_.model_.vocabulary);
-      for (uint32_t i = 0; i < 2; ++i) steps->launch(), steps->take();
+      batch.picking.assign(rows, model::Picking());
+      const model::Batch following{.follows = true};
+      forward(batch);
+      gpu_.result();
+      forward(following);
+      gpu_.result();
       cuda::Event begin(gpu_.context_), end(gpu_.context_);
       begin.record(gpu_.stream_);
       const uint32_t count = std::min(timed_steps, gpu_.limits_.block_tokens * blocks - position - 3);
       for (uint32_t i = 0; i < count; ++i) {
-        if (i >= kept_steps - 1) steps->take();
-        steps->launch();
+        if (i >= kept_steps - 1) gpu_.result();
+        forward(following);
       }
       end.record(gpu_.stream_);
       end.synchronize();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,15 +13,6 @@
 #include "model/model.h"
 
 namespace heddle::model {
-
-// The rows of one step: any mix of sequences, in any lengths. Positions of a sequence ascend; what lies before them is
-// in its KV blocks already.
-struct Batch {
-  std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
-  std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
-  std::vector<uint32_t> outputs;                       // rows whose logits are wanted, ascending
-  std::vector<uint32_t> states;                        // rows whose states are wanted, ascending
-};
 
 // What the KV cache keeps of each value.
 enum class KvFormat : uint8_t {
@@ -59,22 +51,40 @@ struct Picking {
   float repetition = 1, presence = 0, frequency = 0;
   uint32_t repetition_last = 0;                    // ~0: all
   std::vector<std::pair<uint32_t, float>> biases;  // each token once
-  uint64_t seed = 0, picks = 0;                    // picks: made before
-  std::vector<uint32_t> text;                      // the tokens so far
+  uint64_t seed = 0, picks = 0;                    // picks: how many were made before
+  std::vector<uint32_t> text;                      // the tokens so far; may be empty where there are no penalties
   uint32_t prompt = 0;                             // how many of them are the prompt
   bool logprob = false;
+
+  bool has_penalties() const { return repetition != 1 || presence != 0 || frequency != 0; }
 };
 struct Picked {
   uint32_t id;  // ~0: the logits had nothing to pick from
   float log_probability;
 };
 
-// Rows that go on by themselves: what a step picks is what the next one is fed, on the device.
-class Steps {
- public:
-  virtual ~Steps() = default;
-  virtual void launch() = 0;                   // one more step of all rows; does not wait for it
-  virtual std::span<const Picked> take() = 0;  // what the oldest step picked that was launched and not taken; waits
+// The rows of one step: any mix of sequences, in any lengths. Positions of a sequence ascend; what lies before them is
+// in its KV blocks already.
+struct Batch {
+  std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
+  std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
+  std::vector<uint32_t> outputs;                       // rows whose next token or logits are wanted, ascending
+  // One per output: how the device picks its token. Unset: the logits of that row come to the host instead. Empty: the
+  // logits of all outputs do.
+  std::vector<std::optional<Picking>> picking;
+  std::vector<uint32_t> states;  // rows whose states are wanted, ascending
+
+  // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
+  // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
+  // Backend::max_followed_rows() of them; picks a token for every row; and has KV blocks for all positions to come.
+  bool follows = false;
+};
+
+// What a batch gave. Valid until the backend is called again.
+struct Result {
+  std::span<const std::optional<Picked>> picked;  // one per Batch::picking; unset where that is
+  std::span<const float> logits;                  // (outputs without a picking, vocabulary)
+  std::span<const float> states;                  // (Batch::states, width); empty: this backend has none
 };
 
 // How long a kernel took, for those who look.
@@ -85,11 +95,15 @@ struct KernelTime {
   uint64_t bytes;         // of weights and cache
 };
 
+// Verbs may return before the device is done.
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string describe() const = 0;    // "reference (f32)"
-  virtual void begin(const Batch& batch) = 0;  // the batch must stay as it is until the last verb
+  virtual std::string describe() const = 0;  // "reference (f32)"
+
+  // A batch that does not follow the one before it drops the results that were not taken. The batch must stay as it is
+  // until the last verb.
+  virtual void begin(const Batch& batch) = 0;
   virtual void embed() = 0;
   // Two verbs for every kind of sublayer. compute() reads the residual stream and leaves its result in scratch: of an
   // attention norm, q, k and v, rotation, KV cache and attention; of a feed-forward norm, gate and up, activation; of a
@@ -98,21 +112,19 @@ class Backend {
   virtual void add(uint32_t layer, uint32_t sublayer) = 0;
   // Of the rows in Batch::states, what the last layer left and the final norm made of it. Called where there are any.
   virtual void keep_states() {}
-  virtual void logits() = 0;
-  virtual std::span<const float> result() = 0;  // (outputs, vocabulary), until the next begin(); waits for the batch
-  virtual std::span<const float> states() { return {}; }  // (states, width), the same; nothing: this backend cannot
-  // Instead of result(): a token for each output, picked on the device (the texts may be left empty where no penalty
-  // looks at them). Nothing: this backend, or one of these pickings, cannot; result() is still there.
-  virtual std::span<const Picked> pick(std::span<const Picking>) { return {}; }
+  virtual void head() = 0;  // of the outputs: final norm, logits, and a token for those that have a picking
+  // Of the oldest batch whose result was not taken; waits for it.
+  virtual Result result() = 0;
+
+  virtual bool can_pick(const Picking&) const { return false; }  // whether the device can pick a token in this way
+  // Batches begun before the oldest result is taken; those after the first follow one another.
+  virtual uint32_t max_in_flight() const { return 1; }
+  virtual uint32_t max_followed_rows() const { return 0; }  // of a batch that others follow; 0: none can
 
   // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }
-
-  // Steps from these rows on, one per sequence; blocks must be there for all positions to come. Null: this backend, or
-  // this picking, cannot: feed what was picked. The backend does nothing else until they are gone.
-  virtual std::unique_ptr<Steps> steps(const Batch&, std::span<const Picking>) { return nullptr; }
   // Of the kernels since it was last asked, where the backend was told to keep them.
   virtual std::vector<KernelTime> kernel_times() { return {}; }
 };

@@ -8,7 +8,7 @@ void forward(const Model& model, Backend& backend, const Batch& batch) {
   backend.embed();
   run_layers(model, backend);
   if (!batch.states.empty()) backend.keep_states();
-  backend.logits();
+  backend.head();
 }
 
 }  // namespace heddle::model

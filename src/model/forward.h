@@ -4,7 +4,7 @@
 
 namespace heddle::model {
 
-// Runs the batch; result() of the backend then has the logits of its outputs, states() the states.
+// Begins the batch and calls every verb on it. Backend::result() waits for what it gives.
 void forward(const Model& model, Backend& backend, const Batch& batch);
 
 }  // namespace heddle::model

@@ -47,7 +47,7 @@ void Session::expect_takes(std::span<const uint32_t> tokens) const {
 std::span<const float> Session::feed(std::span<const uint32_t> tokens) {
   check(!tokens.empty(), "a token to feed");
   feed_each(tokens, nullptr);
-  return backend_.result();
+  return backend_.result().logits;
 }
 
 void Session::feed_each(std::span<const uint32_t> tokens,
@@ -58,20 +58,28 @@ void Session::feed_each(std::span<const uint32_t> tokens,
     put(tokens.subspan(begin, count), each != nullptr);
     forward(model_, backend_, batch_);
     length_ += static_cast<uint32_t>(count);
-    for (size_t i = 0; each && i < count; ++i)
-      each(begin + i, backend_.result().subspan(i * model_.vocabulary, model_.vocabulary));
+    if (!each) continue;
+    const std::span<const float> logits = backend_.result().logits;
+    for (size_t i = 0; i < count; ++i) each(begin + i, logits.subspan(i * model_.vocabulary, model_.vocabulary));
   }
 }
 
-std::unique_ptr<Steps> Session::steps(uint32_t token, const Picking& picking) {
+bool Session::begin_picking(uint32_t token, const Picking& picking) {
   expect_takes({&token, 1});
+  if (!backend_.can_pick(picking) || backend_.max_followed_rows() == 0) return false;
   put({&token, 1}, false);
-  return backend_.steps(batch_, {&picking, 1});
+  batch_.picking = {picking};
+  forward(model_, backend_, batch_);
+  batch_.picking.clear();
+  return true;
 }
 
-void Session::advance(uint32_t tokens) {
-  check(tokens <= context_ - length_, "steps end with the context");
-  length_ += tokens;
+void Session::follow() { forward(model_, backend_, {.follows = true}); }
+
+Picked Session::take() {
+  check(length_ < context_, "steps end with the context");
+  ++length_;
+  return *backend_.result().picked[0];
 }
 
 void Session::rewind(uint32_t length) {

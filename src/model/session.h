@@ -24,10 +24,12 @@ class Session {
   // The same, with the logits after each token given to `each(index, logits)`.
   void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);
 
-  // Steps that go on from `token`, which comes next, on the device; null where the backend cannot. Nothing is fed until
-  // they are gone, and no more are launched than the context has room for.
-  std::unique_ptr<Steps> steps(uint32_t token, const Picking& picking);
-  void advance(uint32_t tokens);  // so many were computed by steps
+  // Computes `token` and picks the one after it on the device, where that can pick so; false: it cannot. follow()
+  // begins the next step, with the token that was picked; take() waits for the oldest pick, whose token is computed
+  // then.
+  bool begin_picking(uint32_t token, const Picking& picking);
+  void follow();
+  Picked take();
 
   void rewind(uint32_t length);  // forgets what comes after
 

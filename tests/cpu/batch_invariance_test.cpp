@@ -58,7 +58,7 @@ void feed(const model::Model& model, model::Backend& backend, std::vector<Sequen
     }
   }
   model::forward(model, backend, batch);
-  const float* logits = backend.result().data();
+  const float* logits = backend.result().logits.data();
   for (const Rows& rows : batch_of) {
     Sequence& sequence = sequences[rows.sequence];
     sequence.logits.insert(sequence.logits.end(), logits, logits + uint64_t(rows.right) * model.vocabulary);

@@ -28,7 +28,8 @@ std::vector<float> feed_kv(const model::Model& model, model::Backend& backend, c
   batch.blocks = {blocks};
   batch.outputs = {uint32_t(tokens.size()) - 1};
   model::forward(model, backend, batch);
-  return {backend.result().begin(), backend.result().end()};
+  const std::span<const float> logits = backend.result().logits;
+  return {logits.begin(), logits.end()};
 }
 
 // Twenty tokens; the block of the last four is copied, and two sequences continue from there with other tokens.

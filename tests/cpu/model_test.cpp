@@ -268,7 +268,8 @@ TEST(CpuModel, SequencesDoNotMix) {
   batch.blocks = {{3}, {0}, {5}};
   batch.outputs = {24, 25, 26};
   model::forward(model, *backend, batch);
-  const std::vector<float> together(backend->result().begin(), backend->result().end());
+  const std::span<const float> logits = backend->result().logits;
+  const std::vector<float> together(logits.begin(), logits.end());
   for (uint32_t sequence = 0; sequence < 3; ++sequence) {
     model::Batch one;
     for (uint32_t i = 0; i < 9; ++i) {
@@ -279,7 +280,7 @@ TEST(CpuModel, SequencesDoNotMix) {
     one.blocks = {{1}};
     one.outputs = {8};
     model::forward(model, *backend, one);
-    const auto alone = backend->result();
+    const auto alone = backend->result().logits;
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + long(sequence * alone.size())));
   }
 }
@@ -288,7 +289,7 @@ TEST(CpuModel, ABatchWithoutOutputsOrRows) {
   Builder builder({.format = Format::q4_k});
   const auto backend = cpu::make_cpu(builder.model(), model_limits);
   model::forward(builder.model(), *backend, {});
-  EXPECT_TRUE(backend->result().empty());
+  EXPECT_TRUE(backend->result().logits.empty());
   EXPECT_NE(backend->describe().find("int8"), std::string::npos);
 }
 

@@ -124,7 +124,7 @@ inline std::vector<float> run(const model::Model& model, model::Backend& backend
     }
     batch.blocks = {blocks};
     model::forward(model, backend, batch);
-    const auto logits = backend.result();
+    const auto logits = backend.result().logits;
     all.insert(all.end(), logits.begin(), logits.end());
   }
   return all;

@@ -244,11 +244,13 @@ int cuMemFreeHost(void* data) {
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   if (int r = enter("cuMemcpyHtoDAsync_v2")) return r;
+  control->bytes_sent += bytes;
   transfer(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   if (int r = enter("cuMemcpyDtoHAsync_v2")) return r;
+  control->bytes_fetched += bytes;
   transfer(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
   return 0;
 }

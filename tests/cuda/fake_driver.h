@@ -42,6 +42,7 @@ struct Control {
   // --- what it saw
   std::vector<std::string> calls;  // names, in order
   std::vector<LaunchRecord> launches;
+  size_t bytes_sent = 0, bytes_fetched = 0;      // by copies in streams, to and from the device
   std::map<uint64_t, std::string> live;          // handles not given back -> what they are
   int wrong_releases = 0;                        // of what was not live
   std::map<std::string, int> function_settings;  // "kernel attribute" -> value

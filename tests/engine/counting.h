@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "model/backend.h"
+#include "tests/support/backends.h"
 
 namespace heddle::test {
 
@@ -19,7 +19,7 @@ inline model::Model counting_model(uint32_t context = 4096) {
   return model;
 }
 
-class CountingBackend : public model::Backend {
+class CountingBackend : public IdleBackend {
  public:
   std::function<void()> each_batch;  // may wait, or throw
 
@@ -33,13 +33,7 @@ class CountingBackend : public model::Backend {
     for (size_t i = 0; i < batch.states.size(); ++i)
       states_[i * counting_width + batch.tokens[batch.states[i]] % counting_width] = 1;
   }
-  void embed() override {}
-  void compute(uint32_t, uint32_t) override {}
-  void add(uint32_t, uint32_t) override {}
-  void logits() override {}
-  std::span<const float> result() override { return logits_; }
-  std::span<const float> states() override { return states_; }
-  void copy_block(uint32_t, uint32_t) override {}
+  model::Result result() override { return {{}, logits_, states_}; }
 
  private:
   std::vector<float> logits_, states_;

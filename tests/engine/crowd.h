@@ -109,7 +109,8 @@ inline std::vector<float> embedding_alone(World& world, const std::vector<uint32
     batch.tokens = {prompt[position]};
     batch.positions = {position};
     model::forward(world.model, *world.backend, batch);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(world.backend->states()[i]);
+    const std::span<const float> state = world.backend->result().states;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(state[i]);
   }
   double square = 0;
   for (const double value : sum) square += value * value;

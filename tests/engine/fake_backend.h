@@ -8,8 +8,7 @@
 #include <functional>
 #include <random>
 
-#include "engine/sampling/sampler.h"
-#include "model/backend.h"
+#include "tests/support/backends.h"
 
 namespace heddle::test::fake {
 
@@ -68,23 +67,18 @@ struct Cost {  // seconds
   }
 };
 
-class FakeBackend : public model::Backend {
+class FakeBackend : public IdleBackend {
  public:
   FakeBackend(const model::Model& model, const model::Limits& limits, uint64_t seed = 1)
       : model_(model), limits_(limits), cells_(size_t(limits.kv_blocks) * limits.block_tokens), random_(seed) {}
 
   std::string describe() const override { return "fake"; }
   void begin(const model::Batch& batch) override;
-  void embed() override {}
-  void compute(uint32_t, uint32_t) override {}
-  void add(uint32_t, uint32_t) override {}
   void keep_states() override { ++kept_states; }
-  void logits() override {}
-  std::span<const float> result() override {
+  model::Result result() override {
     EXPECT_TRUE(usable_);
-    return logits_;
+    return {{}, logits_, states_};
   }
-  std::span<const float> states() override { return states_; }
   void copy_block(uint32_t from, uint32_t to) override {
     ++copied;
     const size_t size = limits_.block_tokens;
@@ -149,6 +143,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   EXPECT_LE(batch.tokens.size(), limits_.rows);
   EXPECT_EQ(batch.positions.size(), batch.tokens.size());
   EXPECT_EQ(batch.sequences.size(), batch.tokens.size());
+  EXPECT_FALSE(batch.follows || !batch.picking.empty()) << "there is no device";
   ++batches;
   rows += batch.tokens.size();
   pass_time(batch);
@@ -185,5 +180,11 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   EXPECT_EQ(state, batch.states.size()) << "so are states";
   fail_if_due();
 }
+
+// With the model and the limits twice: for what it adds, and for what it stands on.
+struct FakeDevice : DeviceBackend<FakeBackend> {
+  FakeDevice(const model::Model& model, const model::Limits& limits, uint64_t seed = 1)
+      : DeviceBackend(model, model, limits, seed) {}
+};
 
 }  // namespace heddle::test::fake

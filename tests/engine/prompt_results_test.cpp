@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/device_backend.h"
 #include "tests/engine/house.h"
 
 namespace heddle::test::fake {
@@ -154,13 +153,14 @@ TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
 }
 
 TEST(PromptLogprobs, ArePickedBesideByTheHost) {
-  House<DeviceBackend> house(fake_limits(200));
+  House<FakeDevice> house(fake_limits(200), {.speculation = engine::Speculation::off});
   house.submit(greedy(some_tokens(5), 60));
   for (uint32_t i = 0; i < 4; ++i) house.step();
   house.submit(scored(some_tokens(40), 60, 1));
   house.run();
   house.expect_as_alone();
-  EXPECT_GT(house.backend.picked_batches + house.backend.launched, 10u);
+  EXPECT_EQ(house.backend.logits_rows, 39u) << "of the prompt's tokens, and nothing else";
+  EXPECT_EQ(house.backend.picks, 120u);
 }
 
 TEST(PromptLogprobs, OfBadLogitsFailTheirRequestAlone) {
@@ -256,7 +256,7 @@ TEST(Embeddings, OfAModelThatHasNoneAreRefused) {
 
 struct Stateless : FakeBackend {
   using FakeBackend::FakeBackend;
-  std::span<const float> states() override { return {}; }
+  model::Result result() override { return {{}, FakeBackend::result().logits, {}}; }
 };
 TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
   House<Stateless> house(fake_limits(80));

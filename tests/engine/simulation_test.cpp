@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/device_backend.h"
-
 namespace heddle::test::fake {
 namespace {
 
@@ -72,7 +70,7 @@ TEST(Simulation, SlowWithGuesses) {
 void on_a_device(uint32_t requests, uint64_t seed) {  // so few at a time that it goes on by itself now and then
   Traffic traffic{.requests = requests, .open = 6, .repetition = 2, .fault = 0.002, .penalties = seed % 3 != 0};
   traffic.limits = fake_limits(seed % 2 ? 120 : 45, 4, 64);
-  simulate<DeviceBackend>(traffic, seed);
+  simulate<FakeDevice>(traffic, seed);
 }
 TEST(Simulation, OnADevice) { on_a_device(700, 1); }
 TEST(Simulation, SlowOnADevice) {
@@ -102,7 +100,7 @@ void of_every_shape(uint32_t requests, uint64_t seed) {
   traffic.options.max_waiting = uint32_t(1 + random() % 60);
   SCOPED_TRACE(fmt::format("seed {}", seed));
   if (one_of(true, false))
-    Simulation<DeviceBackend>(traffic, seed).run();
+    Simulation<FakeDevice>(traffic, seed).run();
   else
     Simulation<>(traffic, seed).run();
 }
@@ -136,7 +134,7 @@ TEST(Simulation, SlowStalls) {
 TEST(Simulation, TheEndOfTheBackendIsTheEndOfAll) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    Simulation<DeviceBackend> simulation({.open = uint32_t(1 + seed % 8), .unusable = 0.02}, seed);
+    Simulation<FakeDevice> simulation({.open = uint32_t(1 + seed % 8), .unusable = 0.02}, seed);
     const Tally tally = simulation.run();
     EXPECT_EQ(simulation.engine().stopped(), "the end");
     EXPECT_GT(tally.failed, 0u);

@@ -1,7 +1,6 @@
 // Where the time of a request went: on a clock that only the backend moves, so that every figure is known.
 #include <gtest/gtest.h>
 
-#include "tests/engine/device_backend.h"
 #include "tests/engine/house.h"
 
 namespace heddle::test::fake {
@@ -99,11 +98,11 @@ TEST(Timing, OfCopiesAndOfTimeBesideTheDevice) {
 }
 
 TEST(Timing, OfStepsOnTheDevice) {
-  Clocked<DeviceBackend> house(fake_limits(64), plain);
+  Clocked<FakeDevice> house(fake_limits(64), plain);
   const auto id = house.ask(seeded(some_tokens(6), 40, 1));
   house.run();
   const Event& end = house.end(id);
-  EXPECT_GT(house.backend.taken, 30u);
+  EXPECT_GT(house.backend.followed, 30u);
   EXPECT_EQ(end.timing.steps, 40u);
   EXPECT_NEAR(end.timing.device, house.backend.clock, 1e-9);
   EXPECT_NEAR(end.timing.queue + end.timing.prompt + end.timing.making, house.backend.clock, 1e-9);

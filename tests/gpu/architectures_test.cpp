@@ -1,6 +1,7 @@
 // Every architecture that is read can be described for the device, and its steps recorded.
 #include "formats/checkpoint.h"
 #include "gpu/gpu.h"
+#include "model/forward.h"
 #include "model/load.h"
 #include "model/session.h"
 #include "tests/gpu/expect_parts.h"
@@ -64,10 +65,15 @@ void expect_runs(const model::Model& model) {
     const std::vector<uint32_t> tokens(rows, 1);
     EXPECT_EQ(session.feed(tokens).size(), model.vocabulary);
   }
-  std::unique_ptr<model::Steps> steps = session.steps(2, {});
-  ASSERT_NE(steps, nullptr);
-  steps->launch(), steps->launch();
-  EXPECT_EQ(steps->take().size(), 1u);
+  model::forward(model, *backend,
+                 {.tokens = {2},
+                  .positions = {17},
+                  .sequences = {0},
+                  .blocks = {{0}},
+                  .outputs = {0},
+                  .picking = {model::Picking()}});
+  model::forward(model, *backend, {.follows = true});
+  EXPECT_EQ(backend->result().picked.size(), 1u);
 }
 
 class FakeGpuArchitectures : public FakeGpu, public testing::WithParamInterface<std::string> {};

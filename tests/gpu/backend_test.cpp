@@ -40,15 +40,21 @@ TEST_F(FakeGpu, LoadsFeedsAndStepsWithoutAllocatingAgain) {
   EXPECT_EQ(session.feed(std::vector<uint32_t>{7}).size(), model.vocabulary);
   const size_t fed = calls();
 
-  auto steps = session.steps(3, {});
-  ASSERT_NE(steps, nullptr);
-  steps->launch();
-  EXPECT_EQ(steps->take().size(), 1u);
-  const size_t first = calls(), launched = launches();
+  const model::Batch following{.follows = true};
+  model::forward(model, *backend,
+                 {.tokens = {3},
+                  .positions = {41},
+                  .sequences = {0},
+                  .blocks = {{0, 1}},
+                  .outputs = {0},
+                  .picking = {model::Picking()}});
+  EXPECT_EQ(backend->result().picked.size(), 1u);
+  const size_t first = calls(), launched = launches(), sent = control().bytes_sent;
   const Calls of_first = kernels_since(0);
   constexpr size_t more = 5;
-  for (size_t i = 0; i < more; ++i) steps->launch();
-  for (size_t i = 0; i < more; ++i) EXPECT_EQ(steps->take().size(), 1u);
+  for (size_t i = 0; i < more; ++i) model::forward(model, *backend, following);
+  for (size_t i = 0; i < more; ++i) EXPECT_TRUE(backend->result().picked[0]);
+  EXPECT_EQ(control().bytes_sent, sent) << "nothing is sent for a batch that follows";
   Calls expected;
   for (size_t i = 0; i < more; ++i)
     for (const char* call : {"cuGraphLaunch", "cuMemcpyDtoHAsync_v2", "cuEventRecord"}) expected.push_back(call);
@@ -69,7 +75,6 @@ TEST_F(FakeGpu, LoadsFeedsAndStepsWithoutAllocatingAgain) {
   const Calls since = calls_since(loaded);
   EXPECT_EQ(std::count_if(since.begin(), since.end(), is_allocation), 0);
   EXPECT_GT(fed, loaded);
-  steps.reset();
   backend.reset();
 }
 
@@ -83,19 +88,23 @@ TEST_F(FakeGpu, StepsOfSeveralRowsAndOptionsAreGraphsOfTheirOwn) {
     batch.outputs.push_back(i), batch.blocks.push_back({2 * i, 2 * i + 1});
   }
   auto graphs = [&] { return control().count("cuGraphInstantiateWithFlags"); };
+  const model::Batch following{.follows = true};
   auto step = [&](const model::Picking& picking) {
-    const std::vector<model::Picking> all(batch.tokens.size(), picking);
-    auto steps = backend->steps(batch, all);
-    ASSERT_NE(steps, nullptr);
-    for (int i = 0; i < 3; ++i) steps->launch();
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(steps->take().size(), batch.tokens.size());
-    EXPECT_THROW(steps->take(), std::exception);  // nothing was launched
+    batch.picking.assign(batch.tokens.size(), picking);
+    model::forward(small.model, *backend, batch);
+    for (int i = 0; i < 2; ++i) model::forward(small.model, *backend, following);
+    for (int i = 0; i < 3; ++i) {
+      const model::Result result = backend->result();
+      EXPECT_EQ(result.picked.size(), batch.tokens.size());
+      EXPECT_TRUE(result.logits.empty());
+    }
+    EXPECT_THROW(backend->result(), std::logic_error);  // nothing was launched
   };
   step({});
   EXPECT_EQ(graphs(), 1u);
   step({.temperature = 0.5f, .top_k = 4});  // is in the parameters
   EXPECT_EQ(graphs(), 1u);
-  step({.repetition = 1.5f});
+  step({.repetition = 1.5f, .text = {1, 2}});
   EXPECT_EQ(graphs(), 2u);
   step({.logprob = true});
   EXPECT_EQ(graphs(), 3u);
@@ -104,13 +113,61 @@ TEST_F(FakeGpu, StepsOfSeveralRowsAndOptionsAreGraphsOfTheirOwn) {
   EXPECT_EQ(graphs(), 4u);
   step({});
   EXPECT_EQ(graphs(), 4u);
+}
 
-  model::Picking too_many;
-  for (uint32_t i = 0; i < 1025; ++i) too_many.biases.emplace_back(i, 1.0f);
-  const std::vector<model::Picking> both(2, too_many);
-  EXPECT_EQ(backend->steps(batch, both), nullptr);
-  batch.sequences = {0, 0}, batch.positions = {5, 6};  // two rows of one sequence are no step
-  EXPECT_EQ(backend->steps(batch, std::vector<model::Picking>(2)), nullptr);
+TEST_F(FakeGpu, NotEveryBatchCanBeFollowed) {
+  SmallModel small(2);
+  auto backend = make_gpu(small.model, {.rows = 16, .kv_blocks = 32, .block_tokens = 32});
+  const model::Batch following{.follows = true};
+  EXPECT_EQ(backend->max_followed_rows(), 8u);
+  EXPECT_EQ(backend->max_in_flight(), 8u);
+  auto batch_of = [](uint32_t rows) {
+    model::Batch batch;
+    for (uint32_t i = 0; i < rows; ++i) {
+      batch.tokens.push_back(i);
+      batch.positions.push_back(5);
+      batch.sequences.push_back(i);
+      batch.outputs.push_back(i);
+      batch.blocks.push_back({2 * i, 2 * i + 1});
+      batch.picking.emplace_back(model::Picking());
+    }
+    return batch;
+  };
+  auto expect_followed = [&](const model::Batch& batch, bool can) {
+    model::forward(small.model, *backend, batch);
+    if (can)
+      model::forward(small.model, *backend, following);
+    else
+      EXPECT_THROW(backend->begin(following), std::logic_error);
+  };
+  EXPECT_THROW(backend->begin(following), std::logic_error);
+  expect_followed(batch_of(8), true);
+  expect_followed(batch_of(9), false);
+  model::Batch batch = batch_of(2);
+  batch.picking[1].reset();  // the host picks
+  expect_followed(batch, false);
+  batch = batch_of(2);
+  batch.sequences = {0, 0};
+  batch.positions = {5, 6};
+  expect_followed(batch, false);
+  batch = batch_of(2);
+  batch.states = {0};
+  expect_followed(batch, false);
+  // as far as there are blocks, and no more than are kept for the host at a time
+  batch = batch_of(1);
+  batch.positions = {60};
+  model::forward(small.model, *backend, batch);
+  for (uint32_t i = 61; i < 64; ++i) model::forward(small.model, *backend, following);
+  EXPECT_THROW(backend->begin(following), std::logic_error);
+  model::forward(small.model, *backend, batch_of(1));
+  for (uint32_t i = 1; i < backend->max_in_flight(); ++i) model::forward(small.model, *backend, following);
+  EXPECT_THROW(backend->begin(following), std::logic_error);
+  backend->result();
+  model::forward(small.model, *backend, following);
+  // another batch drops what was not taken
+  model::forward(small.model, *backend, batch_of(2));
+  EXPECT_EQ(backend->result().picked.size(), 2u);
+  EXPECT_THROW(backend->result(), std::logic_error);
 }
 
 TEST_F(FakeGpu, ATraceHasEveryKernelOfEveryLayer) {
@@ -130,7 +187,8 @@ TEST_F(FakeGpu, ATraceHasEveryKernelOfEveryLayer) {
   EXPECT_EQ(phases, (Calls{"embed", "qkv 0", "attend 0", "output 0", "ffn_in 0", "ffn_out 0", "qkv 1", "attend 1",
                            "output 1", "ffn_in 1", "ffn_out 1", "head"}));
   EXPECT_TRUE(backend->kernel_times().empty());
-  EXPECT_EQ(session.steps(1, {}), nullptr);
+  EXPECT_EQ(backend->max_followed_rows(), 0u);
+  EXPECT_EQ(backend->max_in_flight(), 1u);
   EXPECT_EQ(control().count("cuGraphLaunch"), 0u);
 }
 
@@ -143,8 +201,12 @@ TEST_F(FakeGpu, WithoutGraphsTheSameKernelsAreLaunched) {
     model::Session session(small.model, *backend, limits);
     const size_t before = launches(), graphs_before = control().count("cuGraphLaunch");
     for (uint32_t i = 0; i < 3; ++i) session.feed(std::vector<uint32_t>{i});
-    auto steps = session.steps(1, {});
-    for (uint32_t i = 0; i < 3; ++i) steps->launch(), steps->take();
+    model::Batch batch{.tokens = {1}, .positions = {3}, .sequences = {0}, .blocks = {{0}}, .outputs = {0}};
+    batch.picking = {model::Picking()};
+    for (uint32_t i = 0; i < 3; ++i) {
+      model::forward(small.model, *backend, i == 0 ? batch : model::Batch{.follows = true});
+      backend->result();
+    }
     kernels.push_back(kernels_since(before));
     EXPECT_EQ(control().count("cuGraphLaunch") - graphs_before, graphs ? 6u : 0u);
   }
@@ -245,7 +307,7 @@ TEST_F(FakeGpu, BatchesOfAnyShapeRun) {
       }
       const size_t before = launches();
       model::forward(m, *backend, batch);
-      EXPECT_EQ(backend->result().size(), batch.outputs.size() * m.vocabulary);
+      EXPECT_EQ(backend->result().logits.size(), batch.outputs.size() * m.vocabulary);
       EXPECT_GT(launches(), before);
     };
     for (uint32_t rows = 1; rows <= 8; ++rows) {
@@ -270,8 +332,9 @@ TEST_F(FakeGpu, StatesComeBesideLogits) {
       batch.outputs = std::move(outputs), batch.states = std::move(states);
       const size_t launched = launches(), called = calls();
       model::forward(small.model, *backend, batch);
-      EXPECT_EQ(backend->states().size(), batch.states.size() * small.model.width);
-      EXPECT_EQ(backend->result().size(), batch.outputs.size() * small.model.vocabulary);
+      const model::Result result = backend->result();
+      EXPECT_EQ(result.states.size(), batch.states.size() * small.model.width);
+      EXPECT_EQ(result.logits.size(), batch.outputs.size() * small.model.vocabulary);
       const Calls done = calls_since(called), launched_kernels = kernels_since(launched);
       EXPECT_EQ(std::count_if(done.begin(), done.end(), is_allocation), 0);
       EXPECT_EQ(std::count_if(done.begin(), done.end(), is_compiling), 0);

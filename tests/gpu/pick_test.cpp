@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "gpu/work.h"
 #include "kernels/sample/sample.h"
+#include "kernels/sample/step_advance.h"
 #include "model/forward.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"
@@ -17,6 +18,7 @@ namespace {
 using kernels::Sample;
 using kernels::Sampled;
 using kernels::SampleRow;
+using kernels::StepAdvance;
 using model::Picking;
 
 // `rows` sequences of one token each, all of them outputs.
@@ -42,6 +44,7 @@ class Picks : public FakeGpu {
   void SetUp() override {
     FakeGpu::SetUp();
     control().on_launch = [this](const fake::LaunchRecord& launch) {
+      if (launch.kernel == "step_advance") return advance(launch);
       if (launch.kernel != "sample") return;
       Sample::Args args;
       ASSERT_EQ(launch.args.size(), sizeof args);
@@ -60,17 +63,42 @@ class Picks : public FakeGpu {
       }
     };
   }
-  static std::vector<Picking> pickings(uint32_t rows) {
-    std::vector<Picking> all(rows);
-    for (uint32_t i = 0; i < rows; ++i) all[i].seed = i + 1, all[i].temperature = 0.5f * float(i);
+  // As the kernel does.
+  static void advance(const fake::LaunchRecord& launch) {
+    StepAdvance::Args args;
+    std::memcpy(&args, launch.args.data(), sizeof args);
+    auto& step = *reinterpret_cast<uint64_t*>(args.step.address);
+    const auto* picked = reinterpret_cast<const Sampled*>(args.picked.address);
+    for (uint32_t i = 0; i < args.rows; ++i) {
+      reinterpret_cast<Sampled*>(args.history.address)[step % args.ring * args.rows + i] = picked[i];
+      reinterpret_cast<uint32_t*>(args.tokens.address)[i] = picked[i].id;
+      ++reinterpret_cast<uint32_t*>(args.positions.address)[i];
+      ++reinterpret_cast<uint32_t*>(args.lengths.address)[i];
+      ++reinterpret_cast<SampleRow*>(args.params.address)[i].step;
+    }
+    ++step;
+  }
+  static std::vector<std::optional<Picking>> pickings(uint32_t rows) {
+    std::vector<std::optional<Picking>> all(rows);
+    for (uint32_t i = 0; i < rows; ++i) all[i] = Picking{.temperature = 0.5f * float(i), .seed = i + 1};
     return all;
   }
-  static void expect_picked(std::span<const model::Picked> got, uint32_t rows) {
-    ASSERT_EQ(got.size(), rows);
-    for (uint32_t i = 0; i < rows; ++i) {
-      EXPECT_EQ(got[i].id, 7 * (i + 1)) << i;
-      EXPECT_EQ(got[i].log_probability, 0.5f * float(i)) << i;
+  // Computes the batch with these, and compares what was picked.
+  void expect_picked(model::Backend& backend, model::Batch batch, std::vector<std::optional<Picking>> picking) {
+    launched_.clear();
+    batch.picking = std::move(picking);
+    model::forward(small_.model, backend, batch);
+    const model::Result result = backend.result();
+    ASSERT_EQ(result.picked.size(), batch.outputs.size());
+    size_t unpicked = 0;
+    for (uint32_t i = 0; i < batch.outputs.size(); ++i) {
+      ASSERT_EQ(result.picked[i].has_value(), batch.picking[i].has_value()) << i;
+      unpicked += !result.picked[i];
+      if (!result.picked[i]) continue;
+      EXPECT_EQ(result.picked[i]->id, 7 * (i + 1)) << i;
+      EXPECT_EQ(result.picked[i]->log_probability, 0.5f * float(i)) << i;
     }
+    EXPECT_EQ(result.logits.size(), unpicked * small_.model.vocabulary);
   }
 
   SmallModel small_{2};
@@ -82,49 +110,105 @@ TEST_F(Picks, EveryOutputOfABatchHasOne) {
   auto backend = make_gpu(small_.model, limits_);
   auto deterministic = make_gpu(small_.model, limits_, {.deterministic = true});
   for (uint32_t rows : {1u, 2u, 64u, 65u, 150u}) {  // no more at once than there is room for
-    launched_.clear();
-    model::forward(small_.model, *deterministic, decode(rows));
-    expect_picked(deterministic->pick(pickings(rows)), rows);
+    expect_picked(*deterministic, decode(rows), pickings(rows));
     for (const Launched& one : launched_) EXPECT_LE(one.rows, logit_rows);
-    EXPECT_EQ(deterministic->result().size(), size_t(rows) * small_.model.vocabulary);
   }
   for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u}) {
-    launched_.clear();
-    const model::Batch batch = decode(rows);
-    model::forward(small_.model, *backend, batch);
-    const size_t before = calls();
-    expect_picked(backend->pick(pickings(rows)), rows);
+    const size_t before = calls(), fetched = control().bytes_fetched;
+    expect_picked(*backend, decode(rows), pickings(rows));
     const Calls since = calls_since(before);
     EXPECT_EQ(std::count(since.begin(), since.end(), "cuMemcpyDtoHAsync_v2"), 1) << rows;  // no logits
+    EXPECT_EQ(control().bytes_fetched - fetched, rows * sizeof(Sampled));
     EXPECT_EQ(std::count_if(since.begin(), since.end(), is_allocation), 0) << rows;
     uint32_t all = 0;
     for (const Launched& one : launched_) {
       all += one.rows;
       EXPECT_LE(one.rows, logit_rows);
-      EXPECT_FALSE(one.biases || one.changed || !one.texts.empty());
+      EXPECT_FALSE(one.biases || one.changed);
     }
     EXPECT_EQ(all, rows);
-    // both ways of asking go together, in any order and number
-    EXPECT_EQ(backend->result().size(), size_t(rows) * small_.model.vocabulary);
-    expect_picked(backend->pick(pickings(rows)), rows);
-    EXPECT_EQ(backend->result().size(), size_t(rows) * small_.model.vocabulary);
   }
   model::forward(small_.model, *backend, {});
-  EXPECT_TRUE(backend->pick({}).empty());
+  EXPECT_TRUE(backend->result().picked.empty());
   model::Batch some = decode(5);
   some.outputs = {1, 4};
-  model::forward(small_.model, *backend, some);
-  expect_picked(backend->pick(pickings(2)), 2);
-  EXPECT_THROW(backend->pick(pickings(3)), std::logic_error);
+  expect_picked(*backend, some, pickings(2));
+  some.picking = pickings(3);
+  EXPECT_THROW(backend->begin(some), std::logic_error);
+}
+
+// Ten batches of three rows, of which the last follow: what each of them picked, in order.
+TEST_F(Picks, BatchesThatFollowAreTakenInOrder) {
+  auto backend = make_gpu(small_.model, limits_);
+  const auto sample = control().on_launch;
+  control().on_launch = [&](const fake::LaunchRecord& launch) {
+    sample(launch);
+    if (launch.kernel != "sample") return;
+    Sample::Args args;
+    std::memcpy(&args, launch.args.data(), sizeof args);
+    for (uint32_t i = 0; i < args.rows; ++i)  // the row's seed, and how many picks came before
+      reinterpret_cast<Sampled*>(args.out.address)[i].id =
+          uint32_t(100 * launched_.back().params[i].seed + launched_.back().params[i].step);
+  };
+  for (uint32_t rows : {3u, 2u}) {  // the second time from the beginning of the ring
+    model::Batch batch = decode(rows);
+    batch.picking = pickings(rows);
+    for (auto& picking : batch.picking) picking->picks = 5;
+    uint64_t launched = 0;
+    auto launch = [&] { model::forward(small_.model, *backend, launched++ ? model::Batch{.follows = true} : batch); };
+    launch();
+    for (uint32_t taken = 0; taken < 20; ++taken) {
+      while (launched < taken + 1 + taken % backend->max_in_flight()) launch();
+      const model::Result result = backend->result();
+      for (uint32_t i = 0; i < rows; ++i) EXPECT_EQ(result.picked[i]->id, 100 * (i + 1) + 5 + taken) << taken;
+    }
+  }
+}
+
+// The rows that the host picks from send their logits, and no others do.
+TEST_F(Picks, OnlyLogitsThatAreAskedForComeBack) {
+  auto backend = make_gpu(small_.model, limits_);
+  const size_t row = small_.model.vocabulary * sizeof(float);
+  for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u})
+    for (const std::vector<uint32_t>& hosts : {std::vector<uint32_t>{0}, {rows - 1}, {rows / 2, rows - 1}}) {
+      auto picking = pickings(rows);
+      for (uint32_t host : hosts) picking[host].reset();
+      const auto picked = size_t(std::count_if(picking.begin(), picking.end(), [](auto& p) { return p.has_value(); }));
+      const size_t before = calls(), fetched = control().bytes_fetched;
+      expect_picked(*backend, decode(rows), picking);
+      EXPECT_EQ(control().bytes_fetched - fetched, rows * sizeof(Sampled) + (rows - picked) * row) << rows;
+      const Calls since = calls_since(before);
+      EXPECT_EQ(std::count_if(since.begin(), since.end(), is_allocation), 0);
+      EXPECT_EQ(launched_.empty(), picked == 0);
+    }
+  // each row's own, also where there are more than the device has room for at once: row i has logits of i
+  uint64_t first_out = 0;
+  control().on_launch = [&](const fake::LaunchRecord& launch) {
+    if (launch.kernel != "sample") return;
+    Sample::Args args;
+    std::memcpy(&args, launch.args.data(), sizeof args);
+    if (first_out == 0) first_out = args.out.address;
+    const uint64_t first = (args.out.address - first_out) / sizeof(Sampled);
+    auto* logits = reinterpret_cast<float*>(args.logits.address);
+    for (uint32_t i = 0; i < args.rows; ++i) std::fill_n(logits + size_t(i) * args.vocab, args.vocab, float(first + i));
+  };
+  model::Batch batch = decode(150);
+  batch.picking = pickings(150);
+  for (uint32_t i = 1; i < 150; i += 2) batch.picking[i].reset();
+  model::forward(small_.model, *backend, batch);
+  const std::span<const float> logits = backend->result().logits;
+  ASSERT_EQ(logits.size(), 75u * small_.model.vocabulary);
+  for (size_t i = 0; i < logits.size(); ++i)
+    ASSERT_EQ(logits[i], float(2 * (i / small_.model.vocabulary) + 1)) << i / small_.model.vocabulary;
 }
 
 TEST_F(Picks, BiasesAndPenaltiesComeWithWhatTheyNeed) {
   auto backend = make_gpu(small_.model, limits_);
   constexpr uint32_t rows = 20;
-  model::forward(small_.model, *backend, decode(rows));
-  std::vector<Picking> all = pickings(rows);
-  all[3].biases = {{5, 1.0f}, {6, 2.0f}}, all[12].biases = {{1, -1.0f}};
-  expect_picked(backend->pick(all), rows);
+  auto all = pickings(rows);
+  all[3]->biases = {{5, 1.0f}, {6, 2.0f}};
+  all[12]->biases = {{1, -1.0f}};
+  expect_picked(*backend, decode(rows), all);
   uint32_t row = 0;
   for (const Launched& one : launched_) {
     EXPECT_LE(one.rows, few_rows);  // that many have room to change
@@ -137,47 +221,45 @@ TEST_F(Picks, BiasesAndPenaltiesComeWithWhatTheyNeed) {
   }
   EXPECT_EQ(row, rows);
 
-  launched_.clear();
-  all[17].repetition = 1.5f, all[17].text = {4, 5, 6}, all[17].prompt = 2;
-  expect_picked(backend->pick(all), rows);
+  all[17]->repetition = 1.5f;
+  all[17]->text = {4, 5, 6};
+  all[17]->prompt = 2;
+  expect_picked(*backend, decode(rows), all);
   row = 0;
   for (const Launched& one : launched_)
     for (size_t i = 0; i < one.rows; ++i, ++row) {
-      EXPECT_EQ(one.texts.at(i), all[row].text) << row;
-      EXPECT_EQ(one.params[i].prompt, all[row].prompt);
+      EXPECT_EQ(one.texts.at(i), all[row]->text) << row;
+      EXPECT_EQ(one.params[i].prompt, all[row]->prompt);
     }
   EXPECT_EQ(row, rows);
 }
 
-TEST_F(Picks, WhatCannotBeDoneIsLeftToTheHost) {
+TEST_F(Picks, WhatCannotBeDoneIsRefused) {
   auto backend = make_gpu(small_.model, limits_);
-  model::forward(small_.model, *backend, decode(2));
   auto refused = [&](auto&& change) {
-    std::vector<Picking> both = pickings(2);
-    change(both[1]);
-    const size_t before = launches();
-    EXPECT_TRUE(backend->pick(both).empty());
-    EXPECT_EQ(launches(), before);
-    EXPECT_EQ(backend->result().size(), 2u * small_.model.vocabulary);
+    model::Batch batch = decode(2);
+    batch.picking = pickings(2);
+    change(*batch.picking[1]);
+    EXPECT_THROW(backend->begin(batch), std::logic_error);
+    return backend->can_pick(*batch.picking[1]);
   };
-  refused([](Picking& p) { p.presence = 1; });  // without its text
-  refused([](Picking& p) { p.frequency = 1; });
-  refused([](Picking& p) { p.repetition = 2; });
-  refused([](Picking& p) { p.text.assign(150 * 32 + 2, 1); });
-  refused([](Picking& p) {
+  EXPECT_TRUE(refused([](Picking& p) { p.presence = 1; }));  // with its text it could be
+  EXPECT_TRUE(refused([](Picking& p) { p.frequency = 1; }));
+  EXPECT_TRUE(refused([](Picking& p) { p.repetition = 2; }));
+  EXPECT_FALSE(refused([](Picking& p) { p.text.assign(150 * 32 + 2, 1); }));
+  EXPECT_FALSE(refused([](Picking& p) {
     for (uint32_t i = 0; i <= most_biases; ++i) p.biases.emplace_back(i, 1.0f);
-  });
+  }));
+  expect_picked(*backend, decode(2), pickings(2));
 }
 
 TEST_F(Picks, ATraceHasThemToo) {
   auto backend = make_gpu(small_.model, limits_, {.trace = true});
-  model::forward(small_.model, *backend, decode(3));
-  backend->kernel_times();
-  expect_picked(backend->pick(pickings(3)), 3);
+  expect_picked(*backend, decode(3), pickings(3));
   const auto times = backend->kernel_times();
-  ASSERT_EQ(times.size(), 1u);
-  EXPECT_EQ(times[0].kernel, "sample");
-  EXPECT_EQ(times[0].phase, "pick");
+  ASSERT_FALSE(times.empty());
+  EXPECT_EQ(times.back().kernel, "sample");
+  EXPECT_EQ(times.back().phase, "pick");
 }
 
 TEST_F(FakeGpu, AFaultIsTheEnd) {
@@ -188,7 +270,8 @@ TEST_F(FakeGpu, AFaultIsTheEnd) {
   control().fail["cuStreamSynchronize"] = 2, control().fail_at["cuStreamSynchronize"] = 1;  // not of that kind
   EXPECT_THROW(backend->result(), cuda::DriverError);
   EXPECT_TRUE(backend->usable());
-  EXPECT_EQ(backend->result().size(), small.model.vocabulary);
+  model::forward(small.model, *backend, decode(1));
+  EXPECT_EQ(backend->result().logits.size(), small.model.vocabulary);
   model::forward(small.model, *backend, decode(1));
   control().fail["cuStreamSynchronize"] = 700, control().fail_at["cuStreamSynchronize"] = 1;
   EXPECT_THROW(backend->result(), cuda::DriverError);

@@ -30,7 +30,8 @@ Computed compute(const model::Model& model, model::Backend& backend, const std::
   batch.blocks.emplace_back(model::limits_for(model.context).kv_blocks);
   std::iota(batch.blocks[0].begin(), batch.blocks[0].end(), 0u);
   model::forward(model, backend, batch);
-  return {{backend.states().begin(), backend.states().end()}, {backend.result().begin(), backend.result().end()}};
+  const model::Result result = backend.result();
+  return {{result.states.begin(), result.states.end()}, {result.logits.begin(), result.logits.end()}};
 }
 
 // The head by hand, in f64.

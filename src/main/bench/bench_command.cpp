@@ -53,9 +53,9 @@ class Bench {
     for (uint32_t run = 0; run < runs; ++run) {
       const auto start = Clock::now();
       feed(0, depth, length);
-      running_.backend->result();  // waits for it
+      const std::span<const float> logits = running_.backend->result().logits;  // waits for it
       row.rates.push_back(length / seconds_since(start));
-      expect_numbers();
+      expect_numbers(logits);
     }
     std::sort(row.rates.begin(), row.rates.end());
     row.products = step_cost(running_, 1).products * row.median();
@@ -81,27 +81,29 @@ class Bench {
   void first_token() {
     begin(1, 16);
     feed(0, 0, 16);
-    expect_numbers();
+    expect_numbers(running_.backend->result().logits);
   }
 
  private:
   // Seconds for so many tokens of all sequences, each step launched before the one before it is read. None where tokens
   // have to be fed.
   std::optional<double> time_steps(uint32_t depth, uint32_t tokens) {
-    put(depth);
-    const std::vector<model::Picking> greedy(batch_.blocks.size());
-    const auto steps = running_.backend->steps(batch_, greedy);
-    if (!steps) return std::nullopt;
+    const auto sequences = uint32_t(batch_.blocks.size());
+    if (!running_.backend->can_pick({}) || sequences > running_.backend->max_followed_rows()) return std::nullopt;
     const auto take = [&] {
-      for (const model::Picked& picked : steps->take())
-        if (picked.id == ~0u) throw Error("{}: there was no token to pick", running_.model.name);
+      for (const auto& picked : running_.backend->result().picked)
+        if (picked->id == ~0u) throw Error("{}: there was no token to pick", running_.model.name);
     };
-    steps->launch();
+    const auto follow = [&] { model::forward(running_.model, *running_.backend, {.follows = true}); };
+    put(depth);
+    batch_.picking.assign(sequences, model::Picking());
+    run();
+    batch_.picking.clear();
     take();
     const auto start = Clock::now();
-    steps->launch();
+    follow();
     for (uint32_t i = 1; i <= tokens; ++i) {
-      if (i < tokens) steps->launch();
+      if (i < tokens) follow();
       take();
     }
     return seconds_since(start);
@@ -109,9 +111,10 @@ class Bench {
   double time_fed(uint32_t depth, uint32_t tokens) {
     step(depth);  // wakes the threads
     const auto start = Clock::now();
-    for (uint32_t i = 0; i < tokens; ++i) step(depth + i);
+    std::span<const float> logits;
+    for (uint32_t i = 0; i < tokens; ++i) logits = step(depth + i);
     const double seconds = seconds_since(start);
-    expect_numbers();
+    expect_numbers(logits);
     return seconds;
   }
 
@@ -137,8 +140,8 @@ class Bench {
     batch_.sequences.push_back(sequence);
   }
   void run() { model::forward(running_.model, *running_.backend, batch_); }
-  void expect_numbers() {
-    for (const float logit : running_.backend->result())
+  void expect_numbers(std::span<const float> logits) {
+    for (const float logit : logits)
       if (!std::isfinite(logit)) throw Error("{}: a logit is {}", running_.model.name, logit);
   }
   void feed(uint32_t sequence, uint32_t first, uint32_t count) {
@@ -157,10 +160,10 @@ class Bench {
     batch_.outputs.resize(batch_.blocks.size());
     std::iota(batch_.outputs.begin(), batch_.outputs.end(), 0u);
   }
-  void step(uint32_t position) {
+  std::span<const float> step(uint32_t position) {
     put(position);
     run();
-    running_.backend->result();
+    return running_.backend->result().logits;
   }
 
   const RunningModel& running_;

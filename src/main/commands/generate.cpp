@@ -86,13 +86,13 @@ class Generator::Next {
 
   engine::Pick after(TokenId id) {
     if (!begun_) begin(id);
-    if (!steps_) return sampler_.pick(generator_.feed({&id, 1}));
-    launch();
-    launch();
-    const model::Picked picked = steps_->take()[0];
-    ++taken_;
+    if (!picking_) return sampler_.pick(generator_.feed({&id, 1}));
+    if (launched_ < most_) {
+      generator_.session_.follow();
+      ++launched_;
+    }
+    const model::Picked picked = generator_.session_.take();
     if (picked.id == ~0u) refuse(id);
-    generator_.session_.advance(1);
     generator_.computed_.push_back(id);
     return {.id = picked.id, .log_probability = picked.log_probability};
   }
@@ -105,15 +105,11 @@ class Generator::Next {
     const auto picking = engine::device_picking(sampler_, text, uint32_t(prompt_.size()));
     if (!picking) return;
     most_ = std::min(most_, generator_.session_.context() - generator_.session_.length());
-    steps_ = generator_.session_.steps(id, *picking);
-  }
-  void launch() {  // up to one step ahead of the one that is taken next
-    if (launched_ == most_ || launched_ > taken_ + 1) return;
-    steps_->launch();
-    ++launched_;
+    picking_ = generator_.session_.begin_picking(id, *picking);
+    launched_ = picking_;
   }
   [[noreturn]] void refuse(TokenId id) {  // in the words of the sampler
-    steps_.reset();
+    generator_.session_.rewind(generator_.session_.length() - 1);
     sampler_.pick(generator_.feed({&id, 1}));
     throw Error("the device found no token to pick, but its logits have one");
   }
@@ -121,9 +117,8 @@ class Generator::Next {
   Generator& generator_;
   engine::Sampler& sampler_;
   std::span<const TokenId> prompt_;
-  uint32_t most_, launched_ = 0, taken_ = 0;
-  bool begun_ = false;
-  std::unique_ptr<model::Steps> steps_;
+  uint32_t most_, launched_ = 0;
+  bool begun_ = false, picking_ = false;
 };
 
 Generator::Generator(const RunningModel& running) : running_(running), session_(running.session()) {}

@@ -86,7 +86,7 @@ void ModelChecks::run(model::Backend& backend, model::Batch& batch, const std::v
   batch.outputs.resize(batch.tokens.size());
   std::iota(batch.outputs.begin(), batch.outputs.end(), 0u);
   model::forward(model_, backend, batch);
-  const std::span<const float> result = backend.result();
+  const std::span<const float> result = backend.result().logits;
   for (size_t row = 0; row < batch.tokens.size(); ++row)
     to.add(right(sequences[batch.sequences[row]].text, batch.positions[row]),
            result.subspan(row * model_.vocabulary, model_.vocabulary));
@@ -165,12 +165,14 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
   batch.outputs.resize(count);
   std::iota(batch.outputs.begin(), batch.outputs.end(), 0u);
   ModelCheck check{fmt::format("{}steps of {}", called_, count), {}, true, {}};
-  if (const auto steps = backend.steps(batch, std::vector<model::Picking>(count))) {
-    steps->launch();
+  if (backend.can_pick({}) && count <= backend.max_followed_rows()) {
+    batch.picking.assign(count, model::Picking());
+    model::forward(model_, backend, batch);
+    batch.picking.clear();
     for (uint32_t step = 0; step < continued; ++step) {
-      if (step + 1 < continued) steps->launch();
-      const std::span<const model::Picked> picked = steps->take();
-      for (uint32_t i = 0; i < count; ++i) fed[i].push_back(picked[i].id);
+      if (step + 1 < continued) model::forward(model_, backend, {.follows = true});
+      const model::Result result = backend.result();
+      for (uint32_t i = 0; i < count; ++i) fed[i].push_back(result.picked[i]->id);
     }
   } else {
     check.note = "this backend has none";
@@ -185,8 +187,9 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
       break;
     }
     model::forward(model_, backend, batch);
+    const std::span<const float> all = backend.result().logits;
     for (uint32_t i = 0; i < count; ++i) {
-      const auto logits = backend.result().subspan(size_t(i) * model_.vocabulary, model_.vocabulary);
+      const auto logits = all.subspan(size_t(i) * model_.vocabulary, model_.vocabulary);
       const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
       const double range = std::max(1e-30, double(*high) - *low);
       ++check.closeness.positions;

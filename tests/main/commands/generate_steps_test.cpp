@@ -3,7 +3,7 @@
 
 #include "main/chat/conversation.h"
 #include "main/commands/generate.h"
-#include "tests/main/device/stepping_backend.h"
+#include "tests/support/backends.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -11,15 +11,17 @@ namespace {
 
 using text::TokenId;
 
+using Device = DeviceBackend<ForwardingBackend>;
+
 struct Stepping : testing::Test {
   std::unique_ptr<RunningModel> fed = open_running(weft, {.device = "cpu"}), stepped = stepping();
   Generator by_feeding{*fed}, by_steps{*stepped};
-  SteppingBackend& backend = static_cast<SteppingBackend&>(*stepped->backend);
+  Device& backend = static_cast<Device&>(*stepped->backend);
   GenerateRequest request{.sampling = {.temperature = 0}};
 
   static std::unique_ptr<RunningModel> stepping() {
     auto running = open_running(weft, {.device = "cpu"});
-    running->backend = std::make_unique<SteppingBackend>(running->model, std::move(running->backend));
+    running->backend = std::make_unique<Device>(running->model, std::move(running->backend));
     return running;
   }
   std::vector<TokenId> ids(const std::string& message) const { return chat_ids(*fed, {{"user", message}}, 0); }
@@ -40,7 +42,6 @@ struct Stepping : testing::Test {
     EXPECT_EQ(found.made, expected.made);
     EXPECT_EQ(found.fed, expected.fed);
     EXPECT_EQ(by_steps.length(), by_feeding.length());
-    EXPECT_FALSE(backend.stepping);
     EXPECT_EQ(picks.size(), expected_picks.size());
     for (size_t i = 0; i < std::min(picks.size(), expected_picks.size()); ++i) {
       EXPECT_EQ(picks[i].id, expected_picks[i].id) << i;
@@ -53,10 +54,9 @@ struct Stepping : testing::Test {
 TEST_F(Stepping, TheSameTextGreedilyAndOneStepAhead) {
   const Generated generated = both(ids("hi"));
   EXPECT_EQ(generated.text, "Hello! I can tell you a little story, or say what heddle is.");
-  EXPECT_EQ(backend.begun, 1u);
-  EXPECT_EQ(backend.taken, generated.made - 1);  // the first is picked here
-  EXPECT_EQ(backend.launched, generated.made);   // one was under way when the model ended
-  const model::Picking& picking = backend.last.at(0);
+  EXPECT_EQ(backend.picks, generated.made);  // the first is picked here, and one was under way at the end
+  EXPECT_EQ(backend.followed, generated.made - 1);
+  const model::Picking& picking = backend.pickings.at(0);
   EXPECT_EQ(picking.temperature, 0);
   EXPECT_EQ(picking.picks, 1u);
   EXPECT_EQ(picking.prompt, generated.prompt);
@@ -67,8 +67,8 @@ TEST_F(Stepping, TheSameTextWithASeed) {
   request.sampling = {.temperature = 0.9f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 7};
   request.tokens = 60;
   both(ids("Tell me a story about a boat."));
-  EXPECT_EQ(backend.begun, 1u);
-  EXPECT_EQ(backend.last.at(0).seed, 7u);
+  EXPECT_EQ(backend.pickings.at(0).seed, 7u);
+  EXPECT_GT(backend.followed, 50u);
 
   request.sampling = {.temperature = 1.2f,
                       .repetition_penalty = 1.3f,
@@ -79,7 +79,7 @@ TEST_F(Stepping, TheSameTextWithASeed) {
                       .seed = 8,
                       .logprobs = 0};
   both(ids("Tell me a story about a dog."));
-  EXPECT_EQ(backend.begun, 2u);
+  EXPECT_EQ(backend.pickings.at(0).seed, 8u);
 }
 
 TEST_F(Stepping, TurnsGoOnWithWhatWasComputed) {
@@ -91,7 +91,6 @@ TEST_F(Stepping, TurnsGoOnWithWhatWasComputed) {
                                          0));
   EXPECT_LT(second.fed, second.prompt);
   both(ids("hi"));
-  EXPECT_EQ(backend.begun, 3u);
 }
 
 TEST_F(Stepping, WhatEndsATextDoesNotShowThatOneMoreWasUnderWay) {
@@ -109,11 +108,10 @@ TEST_F(Stepping, WhatEndsATextDoesNotShowThatOneMoreWasUnderWay) {
 
 TEST_F(Stepping, NoStepIsLaunchedThatNobodyWillTake) {
   for (uint32_t tokens : {1u, 2u, 3u, 7u}) {
-    backend.launched = backend.taken = 0;
+    backend.picks = 0;
     request.tokens = tokens;
     EXPECT_EQ(both(ids("hi")).made, tokens);
-    EXPECT_EQ(backend.launched, tokens - 1);
-    EXPECT_EQ(backend.taken, tokens - 1);
+    EXPECT_EQ(backend.picks, tokens - 1);
   }
 }
 
@@ -122,7 +120,7 @@ TEST_F(Stepping, TheContextIsTheLimit) {
   const Generated generated = both(ids("hi"));
   EXPECT_EQ(generated.ending, Ending::context);
   EXPECT_EQ(by_steps.length(), by_steps.context());
-  EXPECT_EQ(backend.launched, backend.taken);
+  EXPECT_FALSE(backend.waits());
   // nearly full from the beginning
   std::vector<TokenId> prompt(by_steps.context() - 1, 5);
   EXPECT_EQ(both(prompt).made, 2u);
@@ -133,13 +131,12 @@ TEST_F(Stepping, WhatOnlyTheSamplerKnowsIsFed) {
   request.sampling = {.temperature = 0.8f, .typical_p = 0.9f, .seed = 3};
   request.tokens = 10;
   both(ids("hi"));
-  EXPECT_EQ(backend.begun, 0u);
+  EXPECT_EQ(backend.picks, 0u);
 }
 
 TEST_F(Stepping, NothingToPickIsRefused) {
   backend.nothing_at = 3;
   EXPECT_REFUSED(by_steps.generate(ids("hi"), request), "the device found no token to pick");
-  EXPECT_FALSE(backend.stepping);
   backend.nothing_at = ~0u;
   EXPECT_EQ(by_steps.generate(ids("hi"), request).text, by_feeding.generate(ids("hi"), request).text);
 }

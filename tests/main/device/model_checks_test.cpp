@@ -7,8 +7,8 @@
 #include "main/device/brief_selftest.h"
 #include "main/device/open_model.h"
 #include "model/load.h"
-#include "tests/main/device/stepping_backend.h"
 #include "tests/main/small_model.h"
+#include "tests/support/backends.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -37,19 +37,20 @@ TEST(Closeness, OfRows) {
   EXPECT_TRUE(std::isinf(closeness.difference));
 }
 
-// A backend that is wrong where it is told to be.
-class Wrong : public SteppingBackend {
+// A device whose logits are wrong where it is told so, and its picks right.
+class Wrong : public DeviceBackend<ForwardingBackend> {
  public:
-  using SteppingBackend::SteppingBackend;
+  using DeviceBackend::DeviceBackend;
   void begin(const model::Batch& batch) override {
     rows_ = batch.tokens.size();
-    SteppingBackend::begin(batch);
+    DeviceBackend::begin(batch);
   }
-  std::span<const float> result() override {
-    const auto right = SteppingBackend::result();
-    changed_.assign(right.begin(), right.end());
+  model::Result result() override {
+    model::Result result = DeviceBackend::result();
+    changed_.assign(result.logits.begin(), result.logits.end());
     if (wrong && wrong(rows_)) std::reverse(changed_.begin(), changed_.end());
-    return changed_;
+    result.logits = changed_;
+    return result;
   }
   std::function<bool(size_t rows)> wrong;
 
@@ -87,8 +88,8 @@ TEST_F(Checking, WhatIsRightPasses) {
   EXPECT_TRUE(checks.passed()) << table_of(checks.checks());
   EXPECT_EQ(checks.checks().size(), 3u + 2 + 1 + 2);
   EXPECT_EQ(checks.checks()[0].closeness.positions, 60u);
-  EXPECT_EQ(tried->begun, 2u);
-  EXPECT_EQ(tried->taken, 2 * ModelChecks::continued);
+  EXPECT_EQ(tried->followed, 2 * (ModelChecks::continued - 1));
+  EXPECT_EQ(tried->picks, 9 * ModelChecks::continued);
   expect_says(table_of(checks.checks()),
               {"check", "cosine", "steps: prompt at once", "passed", "steps: steps of 8", "0.00e+00  passed\n"});
 }
