@@ -46,8 +46,43 @@ class BesideReference {
   void compare(const model::Batch& batch) {
     model::forward(model_, *reference_, batch);
     model::forward(model_, *backend_, batch);
-    expect_near("logits", reference_->result(), backend_->result());
-    if (!batch.states.empty()) expect_near("states", reference_->states(), backend_->states());
+    const model::Result right = reference_->result(), found = backend_->result();
+    expect_near("logits", right.logits, found.logits);
+    expect_near("states", right.states, found.states);
+  }
+  // A row of each sequence, and `more` batches that follow: what the backend picks is the most likely token by the
+  // reference, as near as its logits are to the reference's. Rows of `for_host` are not picked, and compared.
+  void pick(const std::vector<uint32_t>& sequences, uint32_t more, const std::vector<bool>& for_host = {}) {
+    std::vector<NewRows> rows;
+    for (uint32_t sequence : sequences) rows.push_back({sequence, 1});
+    model::Batch batch = batch_of(rows, all);
+    batch.picking.assign(rows.size(), model::Picking());
+    for (size_t i = 0; i < for_host.size(); ++i)
+      if (for_host[i]) batch.picking[i].reset();
+    for (uint32_t step = 0; step <= more; ++step)
+      model::forward(model_, *backend_, step ? model::Batch{.follows = true} : batch);
+    batch.picking.clear();
+    for (uint32_t step = 0; step <= more; ++step) {
+      const model::Result found = backend_->result();
+      model::forward(model_, *reference_, batch);
+      const std::span<const float> right = reference_->result().logits;
+      size_t at_host = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const auto row = right.subspan(i * model_.vocabulary, model_.vocabulary);
+        ASSERT_NE(found.picked[i].has_value(), i < for_host.size() && for_host[i]);
+        if (!found.picked[i]) {
+          expect_near("logits", row, found.logits.subspan(at_host++ * model_.vocabulary, model_.vocabulary));
+          continue;
+        }
+        const uint32_t id = found.picked[i]->id;
+        ASSERT_LT(id, model_.vocabulary);
+        const auto [low, high] = std::minmax_element(row.begin(), row.end());
+        EXPECT_GE(row[id], *high - 2 * bound_ * (*high - *low)) << "step " << step << ", row " << i;
+        batch.tokens[i] = id;
+        ++batch.positions[i];
+      }
+      EXPECT_EQ(found.logits.size(), at_host * model_.vocabulary);
+    }
   }
 
   model::Backend& backend() { return *backend_; }

@@ -113,5 +113,23 @@ TEST_P(SlowPlansOfAttention, GiveTheReferencesLogits) {
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfAttention, testing::ValuesIn(kinds_of_plans()),
                          [](const auto& one) { return one.param.name(); });
 
+// Steps that follow one another, with and without graphs; then rows of which only some are picked on the device.
+TEST_F(Plans, SlowPicksAreTheReferences) {
+  test::Builder builder = wide_model(64);
+  for (bool graphs : {true, false}) {
+    BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16},
+                         interpreted({.graphs = graphs}), f16_bound);
+    both.feed({{0, 5}, {1, 15}, {2, 1}}, BesideReference::last);
+    both.pick({0}, 3);
+    both.feed({{3, 4}});
+  }
+  BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(), f16_bound);
+  both.feed({{0, 5}, {1, 15}, {2, 1}}, BesideReference::last);
+  both.pick({2, 0, 1}, 2);  // one of them into another block
+  BesideReference mixed(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(), f16_bound);
+  mixed.feed({{0, 5}, {1, 15}, {2, 1}}, BesideReference::last);
+  mixed.pick({2, 0, 1}, 0, {false, true, false});
+}
+
 }  // namespace
 }  // namespace heddle::gpu
