@@ -7,6 +7,11 @@
 #include "base/error.h"
 
 namespace heddle::engine {
+namespace {
+
+constexpr uint32_t max_candidates = 16;  // that find_part() compares: beginnings that many prompts share have many
+
+}  // namespace
 
 uint64_t Blocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
   uint64_t hash = before * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
@@ -75,23 +80,57 @@ std::optional<Blocks::Found> Blocks::find(Link before, std::span<const uint32_t>
   return std::nullopt;
 }
 
+std::optional<Blocks::Part> Blocks::find_part(Link before, std::span<const uint32_t> tokens) const {
+  if (tokens.empty()) return std::nullopt;
+  Part best{0, 0};
+  uint32_t looked_at = 0;
+  const auto [first, last] = by_first_.equal_range(hash_(before, tokens.first(1)));
+  for (auto it = first; it != last && looked_at < max_candidates; ++it, ++looked_at) {
+    if (each_[it->second].before != before) continue;
+    const auto there = tokens_of(it->second);
+    const auto differ = std::mismatch(tokens.begin(), tokens.end(), there.begin(), there.end()).first;
+    const auto same = uint32_t(differ - tokens.begin());
+    if (same > best.tokens) best = {it->second, same};
+  }
+  return best.tokens ? std::optional(best) : std::nullopt;
+}
+
+void Blocks::name(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+  Block& it = each_[block];
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + ptrdiff_t(size_t(block) * block_tokens_));
+  it.tokens = uint32_t(tokens.size());
+  it.before = before;
+  it.first_hash = hash_(before, tokens.first(1));
+  by_first_.emplace(it.first_hash, block);
+}
+
 Blocks::Found Blocks::publish(uint32_t block, Link before, std::span<const uint32_t> tokens) {
   Block& it = each_[block];
   check(it.holders > 0 && !findable(block) && tokens.size() == block_tokens_, "a whole block, for the first time");
   if (const auto found = find(before, tokens)) return *found;
-  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + ptrdiff_t(size_t(block) * block_tokens_));
+  name(block, before, tokens);
   it.link = ++last_link_;
-  it.before = before;
   it.hash = hash_(before, tokens);
   by_hash_.emplace(it.hash, block);
   return {block, it.link};
 }
 
+void Blocks::publish_part(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+  check(each_[block].holders > 0 && !findable(block) && tokens.size() < block_tokens_, "a block that is not whole");
+  const auto found = find_part(before, tokens);
+  if (!tokens.empty() && (!found || found->tokens < tokens.size())) name(block, before, tokens);
+}
+
 void Blocks::forget(uint32_t block) {
   if (!findable(block)) return;
   Block& it = each_[block];
-  const auto [first, last] = by_hash_.equal_range(it.hash);
-  by_hash_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == block; }));
+  const auto erase = [block](auto& map, uint64_t hash) {
+    const auto [first, last] = map.equal_range(hash);
+    map.erase(std::find_if(first, last, [block](const auto& entry) { return entry.second == block; }));
+  };
+  if (whole(block)) erase(by_hash_, it.hash);
+  erase(by_first_, it.first_hash);
+  it.tokens = 0;
   it.link = beginning;
   if (it.holders > 0) return;
   leave_cached(block);
@@ -110,16 +149,18 @@ void Blocks::check_holders(std::span<const uint32_t> holders) const {
     check(++seen[block] == 1, "a block is in one list");
   }
   check(cached == cached_, "as many cached as were counted");
-  size_t findable_ones = 0;
+  size_t findable_ones = 0, whole_ones = 0;
   for (uint32_t block = 0; block < all(); ++block) {
     check(each_[block].holders == holders[block], "a block has as many holders as it was counted");
     check(seen[block] == (holders[block] == 0 ? 1u : 0u), "a block is free, or held");
     if (!findable(block)) continue;
     ++findable_ones;
+    if (!whole(block)) continue;
+    ++whole_ones;
     const auto found = find(each_[block].before, tokens_of(block));
     check(found && found->block == block, "what can be found is found");
   }
-  check(findable_ones == by_hash_.size(), "as many can be found as have a name");
+  check(findable_ones == by_first_.size() && whole_ones == by_hash_.size(), "as many can be found as have a name");
 }
 
 }  // namespace heddle::engine

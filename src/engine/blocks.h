@@ -36,10 +36,17 @@ class Blocks {
   };
   // The block with these tokens after that text. It is not held yet.
   std::optional<Found> find(Link before, std::span<const uint32_t> tokens) const;
+  // The block after that text that begins with the most of these tokens, one at least: what is in it can be copied.
+  struct Part {
+    uint32_t block, tokens;  // so many are the same
+  };
+  std::optional<Part> find_part(Link before, std::span<const uint32_t> tokens) const;
   // From now on this block can be found; or another one, if that was there before with the same.
   Found publish(uint32_t block, Link before, std::span<const uint32_t> tokens);
+  // A block that is not whole: from now on find_part() finds it, unless another one begins with the same.
+  void publish_part(uint32_t block, Link before, std::span<const uint32_t> tokens);
   void forget(uint32_t block);  // what is in it cannot be trusted
-  bool findable(uint32_t block) const { return each_[block].link != beginning; }
+  bool findable(uint32_t block) const { return each_[block].tokens > 0; }
 
   // For tests: throws std::logic_error if anything is counted wrongly. `holders`: of each block, as others count them.
   void check_holders(std::span<const uint32_t> holders) const;
@@ -49,13 +56,16 @@ class Blocks {
   struct Block {
     uint32_t holders = 0;
     uint32_t older = none, newer = none;  // among the cached
+    uint32_t tokens = 0;                  // that it can be found by: all of a block, or fewer; 0: it cannot be found
     Link link = beginning, before = beginning;
-    uint64_t hash = 0;
+    uint64_t hash = 0, first_hash = 0;  // of all its tokens, and of the first
   };
 
   std::span<const uint32_t> tokens_of(uint32_t block) const {
-    return std::span(tokens_).subspan(size_t(block) * block_tokens_, block_tokens_);
+    return std::span(tokens_).subspan(size_t(block) * block_tokens_, each_[block].tokens);
   }
+  bool whole(uint32_t block) const { return each_[block].tokens == block_tokens_; }
+  void name(uint32_t block, Link before, std::span<const uint32_t> tokens);
   void put_among_cached(uint32_t block);
   void leave_cached(uint32_t block);
 
@@ -65,7 +75,8 @@ class Blocks {
   std::vector<uint32_t> tokens_;  // of those that can be found: (all, block_tokens)
   std::vector<uint32_t> empty_;
   uint32_t oldest_ = none, newest_ = none, cached_ = 0;
-  std::unordered_multimap<uint64_t, uint32_t> by_hash_;
+  std::unordered_multimap<uint64_t, uint32_t> by_hash_;   // whole ones
+  std::unordered_multimap<uint64_t, uint32_t> by_first_;  // all that can be found, by their first token
   Link last_link_ = beginning;
 };
 

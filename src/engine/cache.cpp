@@ -6,6 +6,11 @@
 #include "base/error.h"
 
 namespace heddle::engine {
+namespace {
+
+constexpr uint32_t least_part = 4;  // a quarter of a block: less takes about as long to copy as to compute
+
+}  // namespace
 
 bool Cache::grow(Sequence& s, uint32_t tokens) {
   while (room(s) < tokens) {
@@ -22,14 +27,25 @@ void Cache::trim(Sequence& s) {
 }
 
 void Cache::release(Sequence& s) {
+  leave_part(s);
   for (; !s.blocks.empty(); s.blocks.pop_back()) blocks_.drop(s.blocks.back());
   s.computed = s.linked = 0;
   s.link = Blocks::beginning;
   if (s.generated == 0) s.cached_tokens = 0;
 }
 
+// The last block that it computed, where that is not whole: others may copy it.
+void Cache::leave_part(Sequence& s) {
+  if (s.blocks.size() <= s.linked) return;
+  const uint32_t own = s.blocks[s.linked];
+  if (std::erase_if(copies_, [&](const Copy& copy) { return copy.to == own; }) > 0) return;  // there is nothing in it
+  if (!shares(s) || s.computed / block_tokens_ != s.linked) return;
+  blocks_.publish_part(own, s.link, std::span(s.tokens).subspan(s.linked * block_tokens_, s.computed % block_tokens_));
+}
+
 void Cache::forget(Sequence& s) {
   for (const uint32_t block : s.blocks) blocks_.forget(block);
+  s.computed = s.linked * block_tokens_;
 }
 
 bool Cache::could_adopt_next(const Sequence& s) const {
@@ -54,6 +70,22 @@ void Cache::adopt(Sequence& s) {
   }
 }
 
+void Cache::adopt_part(Sequence& s) {
+  if (!shares(s) || s.computed != s.linked * block_tokens_ || s.computed >= s.next_wanted()) return;
+  const uint32_t wanted = std::min(s.next_wanted() - s.computed, block_tokens_);
+  const auto found = blocks_.find_part(s.link, std::span(s.tokens).subspan(s.computed, wanted));
+  if (!found || found->tokens * least_part < block_tokens_) return;
+  if (s.linked == s.blocks.size()) {
+    blocks_.hold(found->block);  // so that it is not the one taken
+    const bool room = grow(s, s.computed + 1);
+    blocks_.drop(found->block);
+    if (!room) return;
+  }
+  copies_.push_back({found->block, s.blocks[s.linked]});
+  s.computed += found->tokens;
+  if (s.generated == 0) s.cached_tokens += found->tokens;
+}
+
 uint64_t Cache::next_block(const Sequence& s) const {
   if (!shares(s) || (s.linked + 1) * block_tokens_ > s.known()) return 0;
   return Blocks::hash_of(s.link, tokens_of(s, s.linked)) | 1;
@@ -73,7 +105,7 @@ void Cache::publish(Sequence& s) {
   }
 }
 
-bool Cache::fork(const Sequence& from, Sequence& to, std::optional<Copied>& copied) {
+bool Cache::fork(const Sequence& from, Sequence& to, std::optional<Copy>& copied) {
   const uint32_t whole = from.computed / block_tokens_;
   copied.reset();
   if (whole * block_tokens_ < from.computed) {

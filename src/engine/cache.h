@@ -1,5 +1,7 @@
 // Sequences and their blocks: growing, sharing, giving back.
 #pragma once
+#include <utility>
+
 #include "engine/blocks.h"
 #include "engine/sequence.h"
 
@@ -28,16 +30,22 @@ class Cache {
   bool could_adopt_next(const Sequence& s) const;  // if somebody had computed it
   void publish(Sequence& s);                       // the whole blocks it has computed
 
-  // `to` begins where `from` stands, with its whole blocks. The last one that is not whole is to be copied: its place
-  // in both, if there is a block for it. False: there is none, and `to` has nothing.
-  struct Copied {
+  // Where no whole block can be taken over: has the beginning of the next one copied from a block that begins alike. The
+  // copies are to be made before anything is computed, in order.
+  void adopt_part(Sequence& s);
+  struct Copy {
     uint32_t from, to;
   };
-  bool fork(const Sequence& from, Sequence& to, std::optional<Copied>& copied);
+  std::vector<Copy> take_copies() { return std::exchange(copies_, {}); }
+
+  // `to` begins where `from` stands, with its whole blocks. The last one that is not whole is to be copied: its place
+  // in both, if there is a block for it. False: there is none, and `to` has nothing.
+  bool fork(const Sequence& from, Sequence& to, std::optional<Copy>& copied);
 
   void check_holders(std::span<const Sequence* const> all) const;
 
  private:
+  void leave_part(Sequence& s);
   bool shares(const Sequence& s) const { return reuse_ && s.task.request.reuse; }
   std::span<const uint32_t> tokens_of(const Sequence& s, uint32_t block) const {
     return std::span(s.tokens).subspan(size_t(block) * block_tokens_, block_tokens_);
@@ -46,6 +54,7 @@ class Cache {
   Blocks blocks_;
   uint32_t block_tokens_;
   bool reuse_;
+  std::vector<Copy> copies_;  // to be made
 };
 
 }  // namespace heddle::engine

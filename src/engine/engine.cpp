@@ -25,10 +25,11 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       options_(std::move(options)),
       context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)),
       cache_(limits, options_.prefix_cache),
-      schedule_(limits, options_.max_stall, context_, cache_, pace_, following_pace_) {
+      schedule_(limits, options_, context_, cache_, pace_, following_pace_) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
+  if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 s, found {}", options_.max_stall);
   if (!options_.now) options_.now = steady_now;
   metrics_.blocks_all = limits.kv_blocks;
@@ -53,6 +54,9 @@ void Engine::State::expect_possible(const Request& request) const {
   if (request.prompt_logprobs > model_.vocabulary)
     throw InvalidRequest("prompt_logprobs", "prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}",
                          model_.vocabulary, *request.prompt_logprobs);
+  if (request.on_prompt_logits && (request.max_tokens > 0 || request.prompt_logprobs || request.embed))
+    throw InvalidRequest("on_prompt_logits",
+                         "on_prompt_logits: expected max_tokens of 0, and neither prompt_logprobs nor an embedding");
   if (request.embed && model_.pooling == model::Pooling::rank)
     throw InvalidRequest("embed", "{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
   try {
@@ -123,6 +127,11 @@ void Engine::State::cancel(RequestId id, const std::string& reason) {
   for (const auto& copy : found->second->copies) ask(*copy, FinishReason::cancelled, reason);
 }
 
+uint32_t Engine::State::prompt_progress(RequestId id) const {
+  const auto found = tasks_.find(id);
+  return found == tasks_.end() ? 0 : std::min(found->second->copies[0]->computed, found->second->prompt());
+}
+
 void Engine::State::finish(RequestId id, uint32_t copy) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end() || copy >= found->second->copies.size()) return;
@@ -155,9 +164,10 @@ void Engine::State::end(Sequence& s, FinishReason ending, const std::string& rea
   }
   leave_step(s);
   s.state = Sequence::State::over;
-  const uint32_t reused = s.cached_tokens;
-  cache_.release(s);
   Task& task = s.task;
+  const uint32_t cached = s.cached_tokens;
+  const uint32_t there = s.generated > 0 ? task.prompt() : std::min(s.computed, task.prompt());
+  cache_.release(s);
   if (--task.open == 0) over_.push_back(task.id);
   ++metrics_.ended(ending);
   if (task.answers()) metrics_.answer_tokens.add(double(s.generated));
@@ -167,7 +177,8 @@ void Engine::State::end(Sequence& s, FinishReason ending, const std::string& rea
               .finish_reason = ending,
               .reason = reason,
               .prompt = task.prompt(),
-              .cached_tokens = reused,
+              .cached_tokens = cached,
+              .computed_tokens = there - std::min(there, cached),
               .generated = s.generated,
               .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
               .embedding = embedded ? task.results.embedding() : std::vector<float>(),
@@ -287,8 +298,10 @@ void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
 void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
 void Engine::finish(RequestId id, uint32_t copy) { state_->finish(id, copy); }
+uint32_t Engine::context() const { return state_->context(); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }
+uint32_t Engine::prompt_progress(RequestId id) const { return state_->prompt_progress(id); }
 const std::string& Engine::stopped() const { return state_->stopped_; }
 const Metrics& Engine::metrics() const { return state_->metrics_; }
 void Engine::check_invariants() const { state_->check_invariants(); }

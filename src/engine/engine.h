@@ -25,7 +25,10 @@ struct Stopped : Error {
 struct Task;
 
 struct EngineOptions {
-  double max_stall = 0.050;  // seconds between two tokens of a running stream that prompts of others may cause
+  // Seconds between two tokens of a running stream that prompts of others may cause. INFINITY: prompts are computed in
+  // batches as large as they can be.
+  double max_stall = 0.050;
+  uint32_t max_prompt_logits = 64;  // rows of a batch that send logits for prompts: each is as long as the vocabulary
   uint32_t max_waiting = 1024;
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // what Request's `automatic` means: automatic, never or always
@@ -56,9 +59,13 @@ class Engine {
   // token yet: nothing, as it may compute the prompt of them all.
   void finish(RequestId id, uint32_t copy);
 
+  uint32_t context() const;  // tokens of one sequence: the model's context, or what the KV cache can hold
+
   // One batch: admits, chooses rows, computes, picks, tells. False if there was nothing to do.
   bool step();
   bool idle() const;  // nothing waits, nothing runs
+  // How far the prompt of a request is, between two steps: tokens that are computed or were found in the KV cache.
+  uint32_t prompt_progress(RequestId id) const;  // 0: it waits, or has ended
   // After a fault of the device: why. Then every request, old or new, fails with it. Empty: all is well.
   const std::string& stopped() const;
 

@@ -24,6 +24,8 @@ class Engine::State {
   void finish(RequestId id, uint32_t copy);
   bool step();
   bool idle() const { return tasks_.empty(); }
+  uint32_t context() const { return context_; }
+  uint32_t prompt_progress(RequestId id) const;
   void check_invariants() const;
 
   std::string stopped_;

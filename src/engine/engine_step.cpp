@@ -129,6 +129,7 @@ void Engine::State::launch_planned() {
   if (logits_wanted_ == batch_.outputs.size()) batch_.picking.clear();  // nothing is picked on the device
   const LentTables lent(*this);
   const OnDevice timed(*this);
+  for (const auto& [from, to] : cache_.take_copies()) backend_.copy_block(from, to);
   model::forward(model_, backend_, batch_);
 }
 
@@ -243,7 +244,7 @@ void Engine::State::fork(Sequence& first) {
     if (copy->state != Sequence::State::unborn) continue;
     copy->share_prompt(first);
     in_step_.push_back(copy.get());
-    std::optional<Cache::Copied> copied;
+    std::optional<Cache::Copy> copied;
     if (cache_.fork(first, *copy, copied))
       schedule_.run(*copy);
     else

@@ -155,6 +155,7 @@ double Pace::excess(uint64_t rows) const {
 }
 
 uint32_t Pace::rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const {
+  if (std::isinf(seconds)) return most;
   const uint64_t rows = std::max(first_rows, 2 * largest_rows_);
   const uint64_t context = std::max(first_context, 4 * largest_context_);
   const auto fits = [&](uint32_t count) {

@@ -28,7 +28,8 @@ class Pace {
   bool measured() const { return !samples_.empty(); }
 
   // How many rows of a sequence, from `position` on, can join this load: `most` at most, so that it takes no longer
-  // than `seconds`, nor goes far beyond what was ever measured (twice the rows, four times the context).
+  // than `seconds`, nor goes far beyond what was ever measured (twice the rows, four times the context). INFINITY: as
+  // many as there are.
   uint32_t rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const;
 
  private:

@@ -8,17 +8,19 @@
 
 namespace heddle::engine {
 
-PromptResults::PromptResults(const Request& request, const model::Model& model)
-    : rows_(uint32_t(request.prompt.size())) {
+PromptResults::PromptResults(const Request& request, const model::Model& model) {
+  const auto rows = uint32_t(request.prompt.size());
   if (request.prompt_logprobs) {
     scores_ = std::make_shared<std::vector<Pick>>();
-    scores_->reserve(rows_);
+    scores_->reserve(rows);
     scores_->push_back({.id = request.prompt[0]});
+    logits_ = {0, rows - 1};
   }
+  if (request.on_prompt_logits) logits_ = {request.logits_from, rows};
   if (!request.embed) return;
   sum_.resize(model.width);
   const bool last = model.pooling == model::Pooling::last, first = model.pooling == model::Pooling::cls;
-  pooled_ = {last ? rows_ - 1 : 0, first ? 1 : rows_};
+  pooled_ = {last ? rows - 1 : 0, first ? 1 : rows};
 }
 
 uint32_t PromptResults::next() const {
@@ -30,8 +32,12 @@ uint32_t PromptResults::next() const {
 }
 
 void PromptResults::add_logits(const Request& request, std::span<const float> logits) {
-  check(!this->logits().empty(), "logits of a row that is wanted");
-  scores_->push_back(score(logits, request.prompt[scores_->size()], *request.prompt_logprobs));
+  check(!logits_.empty(), "logits of a row that is wanted");
+  const uint32_t row = logits_.from++;
+  if (scores_)
+    scores_->push_back(score(logits, request.prompt[row + 1], *request.prompt_logprobs));
+  else
+    request.on_prompt_logits(row, logits);
 }
 
 void PromptResults::add_state(std::span<const float> state) {

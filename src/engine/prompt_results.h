@@ -1,5 +1,5 @@
-// What is made of a prompt beside its KV: log-probabilities of its tokens, and its states pooled to an embedding. Rows
-// are added in order, each once, however often they are computed.
+// What is made of a prompt beside its KV: logits or log-probabilities of its tokens, and its states pooled to an
+// embedding. Rows are added in order, each once, however often they are computed.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,14 +14,14 @@ class PromptResults {
  public:
   PromptResults(const Request& request, const model::Model& model);
 
-  // Rows whose logits, or whose states, are still wanted: from the one on and before the other. The logits of the last
-  // row are those of an answer, and none of these.
+  // Rows whose logits, or whose states, are still wanted: from the one on and before the other. Where an answer follows,
+  // the logits of the last row are those of its first token, and not among these.
   struct Range {
     uint32_t from = 0, to = 0;
     bool contains(uint32_t row) const { return row >= from && row < to; }
     bool empty() const { return from >= to; }
   };
-  Range logits() const { return scores_ ? Range{uint32_t(scores_->size()) - 1, rows_ - 1} : Range{}; }
+  Range logits() const { return logits_; }
   Range states() const { return pooled_; }
   // The first row that is still wanted; UINT32_MAX: none.
   uint32_t next() const;
@@ -30,13 +30,12 @@ class PromptResults {
   void add_state(std::span<const float> state);                            // of row states().from
 
   // For Event::prompt_picks: null where nobody asked for them, or they are not all there yet.
-  std::shared_ptr<const std::vector<Pick>> scores() const { return logits().empty() ? scores_ : nullptr; }
+  std::shared_ptr<const std::vector<Pick>> scores() const { return logits_.empty() ? scores_ : nullptr; }
   std::vector<float> embedding() const;  // of length 1; empty where nobody asked for it
 
  private:
-  uint32_t rows_;
   std::shared_ptr<std::vector<Pick>> scores_;
-  Range pooled_;  // rows that will be added
+  Range logits_, pooled_;  // rows that will be added
   std::vector<double> sum_;
 };
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,10 @@ struct Request {
   bool reuse = true;  // of what others with the same beginning have computed, and by others of what this one computes
   // Set: the log-probability of each token of the prompt after the first, and of so many most likely ones in its place.
   std::optional<uint32_t> prompt_logprobs;
+  // Called from within step() with the logits after token `position` of the prompt, in order, from `logits_from` on.
+  // With max_tokens = 0.
+  std::function<void(uint32_t position, std::span<const float> logits)> on_prompt_logits;
+  uint32_t logits_from = 0;
   bool embed = false;  // instead of an answer, the prompt's state behind the last layer, pooled as the model says
   bool trace = false;  // the end has Event::steps
 };
@@ -82,9 +87,10 @@ struct Event {
   FinishReason finish_reason = FinishReason::none;  // none: a token came
   Pick pick;
   std::string reason;  // failed, cancelled
-  uint32_t prompt = 0,
-           cached_tokens = 0;  // at the end: tokens of the prompt, and those of them that were not computed again
-  uint32_t generated = 0;      // at the end: tokens given out
+  // At the end: tokens of the prompt; those of them that were found in the KV cache, and those that were computed (not
+  // all where it ended before); tokens generated.
+  uint32_t prompt = 0, cached_tokens = 0, computed_tokens = 0;
+  uint32_t generated = 0;
   // With the first event of each copy where Request::prompt_logprobs is set (not if it ends before they are all there):
   // one for each token of the prompt, the first without figures.
   std::shared_ptr<const std::vector<Pick>> prompt_picks;

@@ -13,7 +13,6 @@ constexpr double least_extra = 0.25;    // of the streams' own time is for promp
 constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
 constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels
 constexpr double worth_a_step = 4;      // times a step of one row, at least: less would be mostly its fixed cost
-constexpr uint32_t most_scored = 64;    // rows of prompts with logits in a batch: these are as long as the vocabulary
 constexpr uint32_t first_scored = 8;    // beside streams, before it is known how long that takes
 constexpr uint32_t always_guesses = 8;  // where they were asked for, whether they pay or not
 
@@ -45,7 +44,7 @@ std::span<const Planned> Schedule::plan() {
   const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_share : least_extra;
   const double alone = std::max(without_streams * max_stall_, worth_a_step * pace_.usual(Load().with(1, 0)));
   const double seconds = streams_.empty() ? alone : std::max(part_used * max_stall_, (1 + extra) * streams);
-  scored_left_ = streams_.empty() ? most_scored : scored_within((1 - part_used) * max_stall_);
+  scored_left_ = streams_.empty() ? max_scored_ : scored_within((1 - part_used) * max_stall_);
   plan_prompts(seconds);
   plan_guesses(seconds);
   // Those with one row first: a device has a kernel for them that is faster where they stand together.
@@ -109,6 +108,7 @@ void Schedule::plan_prompts(double seconds) {
     }
     const uint64_t block = cache_.next_block(*s);
     if (block && cache_.could_adopt_next(*s) && others_compute(block)) continue;
+    cache_.adopt_part(*s);
     const uint32_t possible = std::min({s->behind(), rows_left(), rows_with_logits(*s)});
     if (possible == 0) continue;
     uint32_t rows = pace_.rows_within(seconds, load_, s->computed, possible);
@@ -129,7 +129,7 @@ void Schedule::learn_scoring(double seconds, uint32_t rows) {
 
 uint32_t Schedule::scored_within(double seconds) const {
   if (!score_seconds_) return first_scored;
-  return *score_seconds_ * most_scored <= seconds ? most_scored : std::max(1u, uint32_t(seconds / *score_seconds_));
+  return *score_seconds_ * max_scored_ <= seconds ? max_scored_ : std::max(1u, uint32_t(seconds / *score_seconds_));
 }
 
 // How many of its next rows have logits beside those of an answer.

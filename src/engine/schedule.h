@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cache.h"
+#include "engine/engine.h"
 #include "engine/pace.h"
 #include "engine/sequence.h"
 
@@ -27,10 +28,11 @@ struct Planned {
 // all others, and one alone always fits.
 class Schedule {
  public:
-  Schedule(const model::Limits& limits, double max_stall, uint32_t context, Cache& cache, Pace& pace,
+  Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, Cache& cache, Pace& pace,
            Pace& following_pace)
       : limits_(limits),
-        max_stall_(max_stall),
+        max_stall_(options.max_stall),
+        max_scored_(options.max_prompt_logits),
         context_(context),
         cache_(cache),
         pace_(pace),
@@ -72,6 +74,7 @@ class Schedule {
 
   const model::Limits limits_;
   const double max_stall_;
+  const uint32_t max_scored_;
   const uint32_t context_;
   Cache& cache_;
   Pace& pace_;

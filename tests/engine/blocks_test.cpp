@@ -57,6 +57,38 @@ TEST(Blocks, AreFoundByTheirTokensAndAllBefore) {
   EXPECT_THROW(blocks.publish(3, ab.link, Tokens{5}), std::logic_error) << "it is not whole";
 }
 
+TEST(Blocks, TheirBeginningsAreFound) {
+  Blocks blocks(6, 4);
+  for (int i = 0; i < 6; ++i) blocks.take();
+  const auto a = blocks.publish(0, Blocks::beginning, Tokens{1, 2, 3, 4});
+  blocks.publish(1, Blocks::beginning, Tokens{1, 2, 5, 6});
+  blocks.publish(2, a.link, Tokens{1, 2, 5, 7});
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{1, 2, 3, 9})->block, 0u);
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{1, 2, 3, 9})->tokens, 3u);
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{1, 2, 5})->block, 1u);
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{1, 2, 5, 7})->tokens, 3u) << "after other tokens it is another";
+  EXPECT_EQ(blocks.find_part(a.link, Tokens{1, 2, 5, 7})->tokens, 4u);
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{1})->tokens, 1u);
+  EXPECT_FALSE(blocks.find_part(Blocks::beginning, Tokens{2, 2}));
+  EXPECT_FALSE(blocks.find_part(Blocks::beginning, Tokens{}));
+  // blocks that are not whole, which find() does not see
+  blocks.publish_part(3, Blocks::beginning, Tokens{7, 8, 9});
+  EXPECT_TRUE(blocks.findable(3));
+  EXPECT_EQ(blocks.find_part(Blocks::beginning, Tokens{7, 8, 9, 1})->tokens, 3u);
+  EXPECT_FALSE(blocks.find(Blocks::beginning, Tokens{7, 8, 9}));
+  blocks.publish_part(4, Blocks::beginning, Tokens{7, 8});
+  EXPECT_FALSE(blocks.findable(4)) << "there is more of it elsewhere";
+  blocks.publish_part(4, Blocks::beginning, Tokens{});
+  EXPECT_FALSE(blocks.findable(4));
+  EXPECT_THROW(blocks.publish_part(5, Blocks::beginning, Tokens{1, 2, 3, 4}), std::logic_error) << "it is whole";
+  blocks.check_holders(Tokens(6, 1));
+  blocks.drop(3);
+  EXPECT_EQ(blocks.cached(), 1u);
+  blocks.forget(3);
+  EXPECT_FALSE(blocks.find_part(Blocks::beginning, Tokens{7, 8, 9}));
+  EXPECT_EQ(blocks.free(), 1u);
+}
+
 TEST(Blocks, AHashAloneIsNotBelieved) {
   Blocks blocks(4, 2, [](uint64_t, std::span<const uint32_t>) -> uint64_t { return 7; });
   for (int i = 0; i < 4; ++i) blocks.take();
@@ -129,11 +161,11 @@ TEST(Blocks, WhatIsForgottenIsNotFound) {
 
 TEST(Blocks, CountsHoldThroughManyChanges) {
   std::mt19937 random(5);
-  Blocks blocks(20, 1, [](uint64_t before, std::span<const uint32_t> tokens) { return (before + tokens[0]) % 3; });
+  Blocks blocks(20, 2, [](uint64_t before, std::span<const uint32_t> tokens) { return (before + tokens[0]) % 3; });
   std::vector<uint32_t> holders(20);
   for (int i = 0; i < 20000; ++i) {
     const uint32_t block = random() % 20;
-    switch (random() % 5) {
+    switch (random() % 6) {
       case 0:
         if (const auto taken = blocks.take()) ++holders[*taken];
         break;
@@ -145,10 +177,14 @@ TEST(Blocks, CountsHoldThroughManyChanges) {
         break;
       case 3:
         if (holders[block] > 0 && !blocks.findable(block))
-          blocks.publish(block, random() % 4, Tokens{uint32_t(random() % 9)});
+          blocks.publish(block, random() % 4, Tokens{uint32_t(random() % 9), uint32_t(random() % 3)});
         break;
       case 4:
         if (random() % 8 == 0) blocks.forget(block);
+        break;
+      case 5:
+        if (holders[block] > 0 && !blocks.findable(block))
+          blocks.publish_part(block, random() % 4, Tokens(1, uint32_t(random() % 9)));
         break;
     }
     blocks.check_holders(holders);

@@ -156,18 +156,20 @@ TEST(Crowd, ABeginningIsComputedOnce) {
   second[155] ^= 1;
 
   EXPECT_EQ(ask(first), 0u);
-  EXPECT_EQ(ask(second), 144u);  // nine whole blocks of 16
-  EXPECT_EQ(ask(first), 144u);
+  EXPECT_EQ(ask(second), 150u);  // nine whole blocks of 16, and the beginning of the tenth
+  EXPECT_EQ(ask(first), 149u);   // one token must be computed, or there is nothing to pick from
   EXPECT_EQ(ask(first, false), 0u);
   first[15] ^= 1;
-  EXPECT_EQ(ask(first), 0u);  // the first block differs
+  EXPECT_EQ(ask(first), 15u);  // the first block differs in its last token
   first[15] ^= 1;
   first[16] ^= 1;
-  EXPECT_EQ(ask(first), 16u);  // the second one does
+  EXPECT_EQ(ask(first), 16u);  // the second one in its first
   first.resize(10);
-  EXPECT_EQ(ask(first), 0u);  // less than a block
+  EXPECT_EQ(ask(first), 9u);
   second.resize(144);
-  EXPECT_EQ(ask(second), 128u);  // one token must be computed, or there is nothing to pick from
+  EXPECT_EQ(ask(second), 143u);
+  second.resize(4);
+  EXPECT_EQ(ask(second), 0u);  // three tokens are not worth a copy
 }
 
 }  // namespace

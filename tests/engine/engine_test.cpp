@@ -264,18 +264,18 @@ TEST(Engine, ABeginningIsComputedOnce) {
   const auto second = house.submit(greedy(longer, 1));
   house.run();
   EXPECT_EQ(house.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(house.answer(second).cached_tokens, 20u);
-  EXPECT_EQ(house.backend.rows - rows, 3u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 22u);
+  EXPECT_EQ(house.backend.rows - rows, 1u);
   const auto third = house.submit(greedy(some_tokens(20), 1));
   house.run();
-  EXPECT_EQ(house.answer(third).cached_tokens, 16u) << "a token at least is computed";
+  EXPECT_EQ(house.answer(third).cached_tokens, 19u) << "a token at least is computed";
   Request own = greedy(longer, 1);
   own.reuse = false;
   const auto fourth = house.submit(own);
   house.run();
   EXPECT_EQ(house.answer(fourth).cached_tokens, 0u);
-  EXPECT_EQ(house.metrics().prompt_reused, 36u);
-  EXPECT_EQ(house.metrics().prompt_computed, 22u + 3u + 4u + 23u);
+  EXPECT_EQ(house.metrics().prompt_reused, 22u + 19u);
+  EXPECT_EQ(house.metrics().prompt_computed, 22u + 1u + 1u + 23u);
   house.expect_as_alone();
 }
 
@@ -321,6 +321,91 @@ TEST(Engine, WhoComesMeanwhileWaitsForWhatAnotherComputes) {
   EXPECT_EQ(house.answer(second).cached_tokens, 48u);
   EXPECT_EQ(house.answer(third).cached_tokens, 48u);
   EXPECT_EQ(house.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
+}
+
+// A conversation: the next turn begins with what the last one computed, which rarely ends with a block.
+TEST(Engine, TheBeginningOfABlockIsCopied) {
+  House<> house(fake_limits(20, 16));
+  const auto first = house.submit(greedy(some_tokens(20), 8));
+  house.run();
+  std::vector<uint32_t> next = some_tokens(20);
+  for (const uint32_t token : house.answer(first).tokens()) next.push_back(token);
+  next.push_back(3);
+  const uint64_t rows = house.backend.rows;
+  const auto second = house.submit(greedy(next, 1));
+  house.run();
+  EXPECT_EQ(house.answer(second).cached_tokens, 27u) << "a block of 16, and 11 of the next: all that was computed";
+  EXPECT_EQ(house.backend.rows - rows, 2u);
+  EXPECT_EQ(house.backend.copied, 1u);
+  // another text after 20 tokens: what they share of the second block
+  std::vector<uint32_t> other = some_tokens(20);
+  other.push_back((next[20] + 1) % 16);
+  const auto third = house.submit(greedy(other, 1));
+  house.run();
+  EXPECT_EQ(house.answer(third).cached_tokens, 20u);
+  // three tokens of sixteen are not worth a copy
+  other.assign({other[0], other[1], other[2], (other[3] + 1) % 16, 5});
+  const auto fourth = house.submit(greedy(other, 1));
+  house.run();
+  EXPECT_EQ(house.answer(fourth).cached_tokens, 0u);
+  house.expect_as_alone();
+}
+
+TEST(Engine, SaysHowFarAPromptIs) {
+  House<> house(fake_limits(64));
+  const auto id = house.submit(greedy(random_tokens(150, 1), 3));
+  EXPECT_EQ(house.engine->prompt_progress(id), 0u);
+  uint32_t last = 0;
+  while (house.answer(id).picks.empty()) {
+    house.step();
+    const uint32_t now = house.engine->prompt_progress(id);
+    EXPECT_GT(now, last);
+    EXPECT_EQ(now, std::min<uint64_t>(house.backend.rows, 150));
+    last = now;
+  }
+  EXPECT_EQ(last, 150u);
+  house.run();
+  EXPECT_EQ(house.engine->prompt_progress(id), 0u);
+  EXPECT_EQ(house.engine->prompt_progress(99), 0u);
+}
+
+TEST(Engine, TheEndSaysWhatWasComputedOfThePrompt) {
+  House<> house(fake_limits(64));
+  std::vector<engine::Event> ends;
+  const auto note_end = [&](const engine::Event& event) {
+    if (event.finish_reason != FinishReason::none) ends.push_back(event);
+  };
+  Request two = greedy(random_tokens(50, 1), 3);
+  two.n = 2;
+  house.submit(two, note_end);
+  house.run();
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[0].computed_tokens, 50u);
+  EXPECT_EQ(ends[0].cached_tokens, 0u);
+  EXPECT_EQ(ends[1].computed_tokens, 0u);
+  EXPECT_EQ(ends[1].cached_tokens, 50u);
+  house.submit(greedy(random_tokens(50, 1), 3), note_end);
+  house.run();
+  EXPECT_EQ(ends[2].computed_tokens + ends[2].cached_tokens, 50u);
+  EXPECT_GE(ends[2].cached_tokens, 48u);
+  // cancelled within the prompt: only what was done counts
+  const auto cancelled = house.submit(greedy(random_tokens(200, 2), 3), note_end);
+  const uint64_t rows = house.backend.rows;
+  house.step();
+  house.engine->cancel(cancelled);
+  house.run();
+  EXPECT_EQ(ends[3].finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(ends[3].computed_tokens, house.backend.rows - rows);
+  EXPECT_LT(ends[3].computed_tokens, 200u);
+  EXPECT_EQ(ends[3].cached_tokens, 0u);
+}
+
+TEST(Engine, PromptsAreNotCutWhereNothingIsHeldUp) {
+  House<> house(fake_limits(64, 4, 128), {.max_stall = INFINITY});
+  house.submit(greedy(random_tokens(128 + 100, 1), 2));
+  EXPECT_EQ(house.run(), 3u);
+  EXPECT_EQ(house.backend.batches, 3u) << "128, 100 and a token";
+  house.expect_as_alone();
 }
 
 // --- memory ---------------------------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ TEST(NoAnswer, LeavesAPromptForOthers) {
   EXPECT_EQ(house.backend.most_outputs, 0u);
   const auto second = house.submit(greedy(some_tokens(40), 1));
   house.run();
-  EXPECT_EQ(house.answer(second).cached_tokens, 36u);
+  EXPECT_EQ(house.answer(second).cached_tokens, 39u);
   house.expect_as_alone();
 }
 
@@ -230,7 +230,7 @@ TEST(Embeddings, OfTheLastTokenReuseWhatOthersComputed) {
   house.run();
   const auto id = house.submit(embedded(some_tokens(40)));
   house.run();
-  EXPECT_EQ(house.answer(id).cached_tokens, 36u);
+  EXPECT_EQ(house.answer(id).cached_tokens, 39u);
   house.expect_as_alone();
 }
 
@@ -266,6 +266,51 @@ TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
   EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed);
   EXPECT_EQ(house.answer(id).reason, "fake gives no embeddings");
   expect_same(house.answer(other), house.alone(other));
+}
+
+// Of every row from the first wanted on, each once, whatever it takes to compute them.
+TEST(PromptLogits, AreThoseAfterEachToken) {
+  for (const uint32_t blocks : {200u, 24u})  // with room, and with preemptions
+    for (const uint32_t from : {0u, 1u, 30u, 69u}) {
+      House<> house(fake_limits(blocks), {.max_prompt_logits = 16});
+      for (uint32_t i = 0; i < 4; ++i) house.submit(greedy(some_tokens(5, i), 15));
+      for (uint32_t i = 0; i < 5; ++i) house.step();
+      house.submit(greedy(some_tokens(70), 1));  // from which it could take its beginning
+      uint32_t next = from;
+      Request request = greedy(some_tokens(70), 0);
+      request.logits_from = from;
+      request.on_prompt_logits = [&](uint32_t position, std::span<const float> logits) {
+        EXPECT_EQ(position, next++);
+        Reading reading;
+        for (uint32_t i = 0; i <= position; ++i) reading.read(reading.next(some_tokens(70)[i], i));
+        std::vector<float> expected(house.model.vocabulary);
+        reading.logits(house.model, expected);
+        EXPECT_TRUE(std::equal(logits.begin(), logits.end(), expected.begin(), expected.end())) << position;
+      };
+      house.backend.most_outputs = 0;
+      const auto id = house.submit(request);
+      house.run();
+      EXPECT_EQ(next, 70u);
+      EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
+      EXPECT_LE(house.backend.most_outputs, 16u + 6u) << "those, and a row of each request";
+      house.expect_as_alone();
+    }
+}
+
+TEST(PromptLogits, ComeWithoutAnAnswer) {
+  House<> house(fake_limits(64));
+  Request request = greedy(some_tokens(7), 1);
+  request.on_prompt_logits = [](uint32_t, std::span<const float>) { throw std::runtime_error("no more"); };
+  EXPECT_THROW(house.submit(request), Error);
+  request.max_tokens = 0;
+  request.prompt_logprobs = 1;
+  EXPECT_THROW(house.submit(request), Error);
+  request.prompt_logprobs.reset();
+  const auto id = house.submit(request);
+  house.run();
+  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed) << "what it throws ends its request";
+  EXPECT_EQ(house.answer(id).reason, "no more");
+  EXPECT_THROW(House<>(fake_limits(64), {.max_prompt_logits = 0}), Error);
 }
 
 TEST(PromptResults, AreNoneWhereNobodyAsked) {
