@@ -37,7 +37,9 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
 // values that q8 keeps). The model must outlive it.
 std::unique_ptr<model::Backend> make_reference(const model::Model& model, const model::Limits& limits);
 
-// Bytes per second that `threads` threads (0: one per core) read from memory: the limit for decoding one sequence.
-double read_bandwidth(uint32_t threads = 0);
+// Bytes per second at which `threads` threads (0: one per core) read a buffer of `bytes_per_token` over and over: the
+// limit for decoding one sequence of a model that reads that many bytes per token. A small model is read from the
+// caches; the default is more than these hold.
+double read_bandwidth(uint32_t threads = 0, uint64_t bytes_per_token = UINT64_MAX);
 
 }  // namespace heddle::cpu

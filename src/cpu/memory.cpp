@@ -73,20 +73,24 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
           limits.rows * row_bytes(model) + threads * thread_bytes + uint64_t(model.vocabulary) * sizeof(float)};
 }
 
-// Every thread reads its share of memory that no cache holds.
-double read_bandwidth(uint32_t threads) {
-  constexpr uint64_t piece = 4 << 20;
+double read_bandwidth(uint32_t threads, uint64_t bytes_per_token) {
   const Isa& isa = choose_isa("auto");
-  const uint64_t bytes = std::clamp<uint64_t>(available_memory() / 4, 64 << 20, 2ull << 30) / piece * piece;
-  const Pages pages(bytes, Pages::Size::large);
+  const uint64_t limit = std::clamp<uint64_t>(available_memory() / 4, 64 << 20, 2ull << 30);
   Team team(threads);
-  team.run(bytes / piece, [&](uint64_t i, uint32_t) { std::memset(pages.data() + i * piece, 1, piece); });
+  const uint64_t chunks = 16ull * team.threads();
+  const uint64_t chunk = std::max<uint64_t>(std::min(bytes_per_token, limit) / chunks / 4096, 1) * 4096;
+  const uint64_t bytes = chunks * chunk;
+  const Pages pages(bytes, Pages::Size::large);
+  team.run(chunks, [&](uint64_t i, uint32_t) { std::memset(pages.data() + i * chunk, 1, chunk); });
+  constexpr uint64_t min_timed_bytes = 256 << 20;  // 5 ms at 50 GB/s
+  const uint64_t passes = (min_timed_bytes + bytes - 1) / bytes;
   std::atomic<uint64_t> sink{0};
   double best = 0;
   for (int run = 0; run < 5; ++run) {
     const auto start = Clock::now();
-    team.run(bytes / piece, [&](uint64_t i, uint32_t) { sink ^= isa.read_all(pages.data() + i * piece, piece); });
-    best = std::max(best, double(bytes) / seconds_since(start));
+    for (uint64_t pass = 0; pass < passes; ++pass)
+      team.run(chunks, [&](uint64_t i, uint32_t) { sink ^= isa.read_all(pages.data() + i * chunk, chunk); });
+    best = std::max(best, double(bytes * passes) / seconds_since(start));
   }
   return best;
 }

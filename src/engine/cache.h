@@ -30,8 +30,8 @@ class Cache {
   bool could_adopt_next(const Sequence& s) const;  // if somebody had computed it
   void publish(Sequence& s);                       // the whole blocks it has computed
 
-  // Where no whole block can be taken over: has the beginning of the next one copied from a block that begins alike. The
-  // copies are to be made before anything is computed, in order.
+  // Where no whole block can be taken over: has the beginning of the next one copied from a block that begins alike.
+  // The copies are to be made before anything is computed, in order.
   void adopt_part(Sequence& s);
   struct Copy {
     uint32_t from, to;

@@ -14,8 +14,8 @@ class PromptResults {
  public:
   PromptResults(const Request& request, const model::Model& model);
 
-  // Rows whose logits, or whose states, are still wanted: from the one on and before the other. Where an answer follows,
-  // the logits of the last row are those of its first token, and not among these.
+  // Rows whose logits, or whose states, are still wanted: from the one on and before the other. Where an answer
+  // follows, the logits of the last row are those of its first token, and not among these.
   struct Range {
     uint32_t from = 0, to = 0;
     bool contains(uint32_t row) const { return row >= from && row < to; }

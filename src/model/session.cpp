@@ -64,24 +64,6 @@ void Session::feed_each(std::span<const uint32_t> tokens,
   }
 }
 
-bool Session::begin_picking(uint32_t token, const Picking& picking) {
-  expect_takes({&token, 1});
-  if (!backend_.can_pick(picking) || backend_.max_followed_rows() == 0) return false;
-  put({&token, 1}, false);
-  batch_.picking = {picking};
-  forward(model_, backend_, batch_);
-  batch_.picking.clear();
-  return true;
-}
-
-void Session::follow() { forward(model_, backend_, {.follows = true}); }
-
-Picked Session::take() {
-  check(length_ < context_, "steps end with the context");
-  ++length_;
-  return *backend_.result().picked[0];
-}
-
 void Session::rewind(uint32_t length) {
   check(length <= length_, "rewinding goes back");
   length_ = length;

@@ -1,5 +1,4 @@
-// One sequence on a backend: tokens in, logits out. What the program uses for a single user; many at once are the
-// engine's.
+// One sequence on a backend: tokens in, logits out. For checks of a backend by itself; requests are the engine's.
 #pragma once
 #include <functional>
 
@@ -23,13 +22,6 @@ class Session {
   std::span<const float> feed(std::span<const uint32_t> tokens);
   // The same, with the logits after each token given to `each(index, logits)`.
   void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);
-
-  // Computes `token` and picks the one after it on the device, where that can pick so; false: it cannot. follow()
-  // begins the next step, with the token that was picked; take() waits for the oldest pick, whose token is computed
-  // then.
-  bool begin_picking(uint32_t token, const Picking& picking);
-  void follow();
-  Picked take();
 
   void rewind(uint32_t length);  // forgets what comes after
 

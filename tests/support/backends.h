@@ -111,11 +111,6 @@ class DeviceBackend : public Inner {
     ++taken;
     return {taken_.picked, taken_.logits, taken_.states};
   }
-  void copy_block(uint32_t from, uint32_t to) override {
-    EXPECT_TRUE(waiting_.empty()) << "a block is copied while batches are under way";
-    Inner::copy_block(from, to);
-  }
-
   uint32_t followed_rows = 8;                                   // of more rows there are none that follow
   size_t max_biases = SIZE_MAX;                                 // of a picking
   uint32_t nothing_at = ~0u;                                    // the pick, counted from 0, that finds nothing

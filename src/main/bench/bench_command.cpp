@@ -1,5 +1,5 @@
-// Prompts and single tokens of random ids, timed some times each; bytes and products are counted from the model. Where
-// the device picks tokens by itself, it goes on with those.
+// Random tokens through the engine, as a request takes them: prompts to the logits after the last token, answers from
+// the moment that all streams have their first token.
 #include "main/bench/bench_command.h"
 
 #include <fmt/ranges.h>
@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <ostream>
 #include <random>
 
@@ -18,173 +17,25 @@
 #include "base/parallel.h"
 #include "cuda/context.h"
 #include "main/bench/cost.h"
-#include "main/commands/process_start.h"
+#include "main/commands/generate.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
-#include "model/forward.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
+
+using text::TokenId;
 
 struct Row {
   uint32_t prompt = 0, tokens = 0;  // one of them
   uint32_t depth = 0, batch = 1;
   uint32_t threads = 0;       // 0: on a GPU
   std::vector<double> rates;  // tokens per second, ascending
-  double bytes = 0;           // per second, at the median
-  double products = 0;        // the same
-  double limit = 0;           // bytes per second
+  double bytes = 0;           // read per second, at the median; 0: not known
+  double share = 0;           // of the bandwidth; 0: not known
   double median() const { return rates[rates.size() / 2]; }
 };
-
-// Sequences of random tokens on one backend.
-class Bench {
- public:
-  Bench(const RunningModel& running, uint32_t threads)
-      : running_(running), threads_(threads), random_(std::random_device{}()) {}
-
-  double limit = 0;  // of memory, in bytes per second
-
-  // A prompt of so many tokens after `depth` others, which are not timed.
-  Row prompt(uint32_t length, uint32_t depth, uint32_t runs) {
-    Row row{.prompt = length, .depth = depth, .threads = threads_, .limit = limit};
-    begin(1, depth + length);
-    feed(0, 0, depth);
-    for (uint32_t run = 0; run < runs; ++run) {
-      const auto start = Clock::now();
-      feed(0, depth, length);
-      const std::span<const float> logits = running_.backend->result().logits;  // waits for it
-      row.rates.push_back(length / seconds_since(start));
-      expect_numbers(logits);
-    }
-    std::sort(row.rates.begin(), row.rates.end());
-    row.products = step_cost(running_, 1).products * row.median();
-    return row;
-  }
-
-  // `tokens` steps of one token for each of `batch` sequences.
-  Row decode(uint32_t tokens, uint32_t depth, uint32_t batch, uint32_t runs) {
-    Row row{.tokens = tokens, .depth = depth, .batch = batch, .threads = threads_, .limit = limit};
-    begin(batch, depth + tokens + 1);
-    for (uint32_t sequence = 0; sequence < batch; ++sequence) feed(sequence, 0, depth);
-    const bool by_itself = time_steps(depth, tokens).has_value();  // graphs are made on the way
-    for (uint32_t run = 0; run < runs; ++run)
-      row.rates.push_back(double(tokens) * batch / (by_itself ? *time_steps(depth, tokens) : time_fed(depth, tokens)));
-    std::sort(row.rates.begin(), row.rates.end());
-    const StepCost cost = step_cost(running_, batch);
-    const double steps = row.median() / batch;
-    row.bytes = (cost.bytes + batch * cache_bytes(running_, depth + tokens / 2.0)) * steps;
-    row.products = cost.products * row.median();
-    return row;
-  }
-
-  void first_token() {
-    begin(1, 16);
-    feed(0, 0, 16);
-    expect_numbers(running_.backend->result().logits);
-  }
-
- private:
-  // Seconds for so many tokens of all sequences, each step launched before the one before it is read. None where tokens
-  // have to be fed.
-  std::optional<double> time_steps(uint32_t depth, uint32_t tokens) {
-    const auto sequences = uint32_t(batch_.blocks.size());
-    if (!running_.backend->can_pick({}) || sequences > running_.backend->max_followed_rows()) return std::nullopt;
-    const auto take = [&] {
-      for (const auto& picked : running_.backend->result().picked)
-        if (picked->id == ~0u) throw Error("{}: there was no token to pick", running_.model.name);
-    };
-    const auto follow = [&] { model::forward(running_.model, *running_.backend, {.follows = true}); };
-    put(depth);
-    batch_.picking.assign(sequences, model::Picking());
-    run();
-    batch_.picking.clear();
-    take();
-    const auto start = Clock::now();
-    follow();
-    for (uint32_t i = 1; i <= tokens; ++i) {
-      if (i < tokens) follow();
-      take();
-    }
-    return seconds_since(start);
-  }
-  double time_fed(uint32_t depth, uint32_t tokens) {
-    step(depth);  // wakes the threads
-    const auto start = Clock::now();
-    std::span<const float> logits;
-    for (uint32_t i = 0; i < tokens; ++i) logits = step(depth + i);
-    const double seconds = seconds_since(start);
-    expect_numbers(logits);
-    return seconds;
-  }
-
-  uint32_t any_token() { return uint32_t(random_() % running_.model.vocabulary); }
-
-  void begin(uint32_t sequences, uint32_t length) {
-    const uint32_t each = (length + running_.limits.block_tokens - 1) / running_.limits.block_tokens;
-    check(uint64_t(each) * sequences <= running_.limits.kv_blocks, "a cache for all sequences");
-    batch_.blocks.assign(sequences, std::vector<uint32_t>(each));
-    uint32_t next = 0;
-    for (auto& blocks : batch_.blocks)
-      for (uint32_t& block : blocks) block = next++;
-  }
-
-  void clear() {
-    batch_.tokens.clear();
-    batch_.positions.clear();
-    batch_.sequences.clear();
-  }
-  void add(uint32_t sequence, uint32_t position) {
-    batch_.tokens.push_back(any_token());
-    batch_.positions.push_back(position);
-    batch_.sequences.push_back(sequence);
-  }
-  void run() { model::forward(running_.model, *running_.backend, batch_); }
-  void expect_numbers(std::span<const float> logits) {
-    for (const float logit : logits)
-      if (!std::isfinite(logit)) throw Error("{}: a logit is {}", running_.model.name, logit);
-  }
-  void feed(uint32_t sequence, uint32_t first, uint32_t count) {
-    for (uint32_t done = 0; done < count;) {
-      const uint32_t here = std::min(running_.limits.rows, count - done);
-      clear();
-      for (uint32_t i = 0; i < here; ++i) add(sequence, first + done + i);
-      batch_.outputs = {here - 1};
-      run();
-      done += here;
-    }
-  }
-  void put(uint32_t position) {  // a token of each sequence
-    clear();
-    for (uint32_t sequence = 0; sequence < batch_.blocks.size(); ++sequence) add(sequence, position);
-    batch_.outputs.resize(batch_.blocks.size());
-    std::iota(batch_.outputs.begin(), batch_.outputs.end(), 0u);
-  }
-  std::span<const float> step(uint32_t position) {
-    put(position);
-    run();
-    return running_.backend->result().logits;
-  }
-
-  const RunningModel& running_;
-  uint32_t threads_;
-  std::mt19937_64 random_;
-  model::Batch batch_;
-};
-
-uint32_t largest(const std::vector<uint32_t>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
-
-// Tokens that the cache must hold: whole blocks for every sequence.
-uint32_t cache_tokens(const BenchOptions& options) {
-  const uint32_t depth = largest(options.depths), block = model::Limits().block_tokens;
-  const auto whole = [&](uint64_t tokens) { return (tokens + block - 1) / block * block; };
-  const uint64_t most = std::max(whole(uint64_t(depth) + largest(options.prompts)),
-                                 whole(uint64_t(depth) + options.tokens + 1) * largest(options.batches));
-  if (most > UINT32_MAX / 2) throw Error("expected a cache of less than 2^31 tokens, found {} asked for", most);
-  return uint32_t(most);
-}
 
 std::string label_of(const Row& row) {
   std::string name = row.prompt ? fmt::format("prompt {}", row.prompt) : fmt::format("decode {}", row.tokens);
@@ -193,12 +44,163 @@ std::string label_of(const Row& row) {
   return name;
 }
 
+// KV blocks that an engine needs to run `batch` sequences of so many tokens at once: one more each, to grow into.
+uint64_t blocks_needed(uint64_t tokens, uint64_t batch) {
+  const uint64_t block = model::Limits().block_tokens;
+  return ((tokens + block - 1) / block + 1) * batch;
+}
+
+class Bench {
+ public:
+  Bench(const RunningModel& running, uint32_t threads, const std::ostream* err)
+      : running_(running),
+        threads_(threads),
+        err_(err),
+        engine_(running.model, *running.backend, running.limits, single_user(running)),
+        random_(std::random_device{}()) {}
+
+  double bandwidth = 0;  // bytes per second; 0: not known
+
+  void first_token() { generate({random_tokens(16)}, 1); }
+
+  // A prompt of so many tokens after `depth` others, which are computed before.
+  Row prompt(uint32_t length, uint32_t depth, uint32_t runs) {
+    Row row{.prompt = length, .depth = depth, .threads = threads_};
+    expect_room(depth + length, 1);
+    const std::vector<TokenId> before = random_tokens(depth);
+    if (depth) time_prompt(before);
+    Progress progress(err_, label_of(row) + ": run", "runs");
+    for (uint32_t run = 0; run < runs; ++run) {
+      progress.update(run, runs);
+      std::vector<TokenId> text = before;
+      const std::vector<TokenId> own = random_tokens(length);
+      text.insert(text.end(), own.begin(), own.end());
+      row.rates.push_back(time_prompt(text));
+    }
+    std::sort(row.rates.begin(), row.rates.end());
+    return row;
+  }
+
+  // `tokens` for each of `batch` sequences, after `depth` others.
+  Row decode(uint32_t tokens, uint32_t depth, uint32_t batch, uint32_t runs) {
+    Row row{.tokens = tokens, .depth = depth, .batch = batch, .threads = threads_};
+    expect_room(depth + 1 + tokens, batch);
+    std::vector<std::vector<TokenId>> texts;
+    Progress progress(err_, label_of(row) + ": run", "runs");
+    for (uint32_t i = 0; i < batch; ++i) {
+      texts.push_back(random_tokens(depth + 1));
+      time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
+    }
+    if (running_.gpu) generate(texts, tokens + 1);  // graphs are made on the way
+    for (uint32_t run = 0; run < runs; ++run) {
+      progress.update(run, runs);
+      row.rates.push_back(generate(texts, tokens + 1));
+    }
+    std::sort(row.rates.begin(), row.rates.end());
+    const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
+    row.bytes = bytes * row.median() / batch;
+    if (bandwidth > 0) row.share = row.bytes / bandwidth;
+    return row;
+  }
+
+ private:
+  std::vector<TokenId> random_tokens(uint32_t count) {
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = TokenId(random_() % running_.model.vocabulary);
+    return tokens;
+  }
+  void expect_room(uint64_t tokens, uint32_t batch) const {
+    const uint64_t needed = blocks_needed(tokens, batch);
+    if (needed > running_.limits.kv_blocks)
+      throw Error("{}: expected a KV cache of {} tokens for this, found memory for {}", running_.model.name,
+                  needed * running_.limits.block_tokens,
+                  uint64_t(running_.limits.kv_blocks) * running_.limits.block_tokens);
+  }
+
+  // Tokens per second of what of the prompt was not in the KV cache, to the logits after its last token.
+  double time_prompt(const std::vector<TokenId>& text) {
+    std::optional<engine::Event> end;
+    engine_.submit({.prompt = text,
+                    .max_tokens = 0,
+                    .on_prompt_logits =
+                        [this](uint32_t, std::span<const float> logits) {
+                          for (const float logit : logits)
+                            if (!std::isfinite(logit)) throw Error("{}: a logit is {}", running_.model.name, logit);
+                        },
+                    .logits_from = uint32_t(text.size() - 1)},
+                   [&](const engine::Event& event) { end = event; });
+    while (!end) engine_.step();
+    expect_fine(*end);
+    return end->computed_tokens / (end->timing.queue + end->timing.prompt);
+  }
+
+  // Tokens per second of all streams together, in the steps from when all have a token to when the first has ended.
+  double generate(const std::vector<std::vector<TokenId>>& texts, uint32_t tokens) {
+    size_t started = 0, ended = 0, in_step = 0, counted = 0;
+    std::optional<engine::Event> failed;
+    for (const std::vector<TokenId>& text : texts) {
+      engine::Request request{.prompt = text, .max_tokens = tokens};
+      request.sampling.temperature = 0;
+      engine_.submit(std::move(request), [&, first = true](const engine::Event& event) mutable {
+        const bool end = event.finish_reason != engine::FinishReason::none;
+        ended += end;
+        in_step += !end;
+        started += !end && std::exchange(first, false);
+        if (event.finish_reason == engine::FinishReason::failed) failed = event;
+      });
+    }
+    Clock::time_point start, last;
+    while (!engine_.idle()) {
+      const bool all_run = started == texts.size() && ended == 0;
+      in_step = 0;
+      engine_.step();
+      if (!all_run) start = Clock::now();
+      if (!all_run || in_step == 0) continue;
+      counted += in_step;
+      last = Clock::now();
+    }
+    if (failed) expect_fine(*failed);
+    return counted ? double(counted) / std::chrono::duration<double>(last - start).count() : 0;
+  }
+
+  void expect_fine(const engine::Event& event) const {
+    if (event.finish_reason == engine::FinishReason::failed) throw Error("{}", event.reason);
+  }
+
+  const RunningModel& running_;
+  const uint32_t threads_;
+  const std::ostream* err_;
+  engine::Engine engine_;
+  std::mt19937_64 random_;
+};
+
+uint32_t largest(const std::vector<uint32_t>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// One sequence's tokens at most, and those of all at once.
+void set_sizes(const BenchOptions& options, const std::vector<uint32_t>& prompts, const std::vector<uint32_t>& batches,
+               DeviceOptions& device) {
+  const uint64_t depth = largest(options.depths), prompt = depth + largest(prompts),
+                 answer = depth + options.tokens + 1;
+  const uint64_t blocks = std::max(blocks_needed(prompt, 1), blocks_needed(answer, largest(batches)));
+  const uint64_t tokens = blocks * model::Limits().block_tokens;
+  if (tokens > INT32_MAX) throw Error("expected a cache of less than 2^31 tokens, found {} asked for", tokens);
+  device.context = uint32_t(std::max(prompts.empty() ? 0 : prompt, batches.empty() ? 0 : answer));
+  device.cache_tokens = uint32_t(tokens);
+}
+
+void print_header(std::ostream& out) {
+  out << fmt::format("{:<24} {:>7} {:>10} {:>10} {:>10} {:>8} {:>8}\n", "test", "threads", "tok/s", "slowest",
+                     "fastest", "GB/s", "of limit")
+      << std::flush;
+}
 void print_row(const Row& row, std::ostream& out) {
-  out << fmt::format("{:<24} {:>7}  {:>9.2f} ({:.2f} - {:.2f})", label_of(row),
+  out << fmt::format("{:<24} {:>7} {:>10.2f} {:>10.2f} {:>10.2f}", label_of(row),
                      row.threads ? std::to_string(row.threads) : "gpu", row.median(), row.rates.front(),
                      row.rates.back());
-  out << fmt::format("  {:.0f} G products/s", row.products / 1e9);
-  if (row.bytes > 0) out << fmt::format("  {:.1f} GB/s, {:.0f} %", row.bytes / 1e9, 100 * row.bytes / row.limit);
+  if (row.bytes > 0) out << fmt::format(" {:>8.1f}", row.bytes / 1e9);
+  if (row.share > 0) out << fmt::format(" {:>6.0f} %", 100 * row.share);
   out << std::endl;
 }
 
@@ -209,12 +211,9 @@ nlohmann::ordered_json json_of(const Row& row) {
                               {"batch", row.batch},
                               {"threads", row.threads},
                               {"tokens_per_second", row.median()},
-                              {"runs", row.rates},
-                              {"products_per_second", row.products}};
-  if (row.bytes > 0) {
-    json["bytes_per_second"] = row.bytes;
-    json["share_of_limit"] = row.bytes / row.limit;
-  }
+                              {"runs", row.rates}};
+  if (row.bytes > 0) json["bytes_per_second"] = row.bytes;
+  if (row.share > 0) json["share_of_limit"] = row.share;
   return json;
 }
 
@@ -259,25 +258,26 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
   for (const uint32_t threads : options.threads) {
     DeviceOptions device = options.device;
     device.threads = threads;
-    device.context = cache_tokens(options);
+    set_sizes(options, prompts, batches, device);
     forget_peak_memory();
     const auto start = Clock::now();
     const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);
     const double loading = seconds_since(start);
-    const uint32_t used = running->gpu ? 0 : threads ? threads : uint32_t(hardware_threads());
-    Bench bench(*running, used);
+    Bench bench(*running, running->gpu ? 0 : threads ? threads : uint32_t(hardware_threads()), &err);
     bench.first_token();
-    const double first_token = seconds_since_process_start();
+    const double first_token = seconds_since(start);
     peak = std::max(peak, peak_memory());
-    bench.limit = memory_limit(*running, threads);
+    bench.bandwidth = read_bandwidth(*running, threads);
     forget_peak_memory();
-    if (!options.json)
-      out << fmt::format(
-                 "{}: {}, loaded in {:.2f} s, first token {:.2f} s after the start of the program; memory gives {:.1f} "
-                 "GB/s\n{:<24} {:>7}  {:>9}\n",
-                 running->model.name, running->backend->describe(), loading, first_token, bench.limit / 1e9, "test",
-                 "threads", "tok/s")
-          << std::flush;
+    if (!options.json) {
+      out << fmt::format("{}: {}\nloaded in {:.2f} s, first token after {:.2f} s", running->model.name,
+                         running->backend->describe(), loading, first_token);
+      if (bench.bandwidth > 0)
+        out << fmt::format("; {} of weights can be read at {:.1f} GB/s", bytes_text(step_bytes(*running, 1)),
+                           bench.bandwidth / 1e9);
+      out << '\n';
+      print_header(out);
+    }
     const auto done = [&](const Row& row) {
       if (options.json)
         json["results"].push_back(json_of(row));
@@ -288,11 +288,13 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
       for (const uint32_t length : prompts) done(bench.prompt(length, depth, options.runs));
       for (const uint32_t batch : batches) done(bench.decode(options.tokens, depth, batch, options.runs));
     }
-    json["model"] = running->model.name;
-    json["backend"] = running->backend->describe();
-    json["memory_bytes_per_second"] = bench.limit;
-    json["load_seconds"] = loading;
-    if (!json.contains("first_token_seconds")) json["first_token_seconds"] = first_token;
+    if (!json.contains("model")) {  // of the first number of threads
+      json["model"] = running->model.name;
+      json["backend"] = running->backend->describe();
+      if (bench.bandwidth > 0) json["memory_bytes_per_second"] = bench.bandwidth;
+      json["load_seconds"] = loading;
+      json["first_token_seconds"] = first_token;
+    }
     peak = std::max(peak, peak_memory());
     if (running->gpu) {
       const cuda::Context context(*running->gpu);

@@ -12,9 +12,9 @@ class App;
 namespace heddle {
 
 struct BenchClientOptions {
-  std::string url;                               // "http://127.0.0.1:8080"
-  std::string model, api_key;                    // empty: not said
-  std::string prompts = "512", answers = "128";  // lengths
+  std::string url;                                    // "http://127.0.0.1:8080"
+  std::string model, api_key;                         // empty: not said
+  std::string prompts = "16-128", answers = "16-64";  // lengths, as serve-sim's: they fit weft's context of 512
   uint32_t clients = 8, requests = 64;
   uint32_t shared = 0;         // tokens that all prompts begin with
   uint32_t vocabulary = 4000;  // random tokens are below it

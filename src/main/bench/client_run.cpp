@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "main/bench/client_stream.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
@@ -213,9 +215,14 @@ ClientTraffic run_clients(const Place& place, const std::string& api_key, const 
   for (const auto& visitor : visitors) visitor->next();
 
   asio::steady_timer timer(io);
+  Progress progress(&std::cerr, "answered", "requests");
   const std::function<void()> look = [&] {
     bool all = true;
-    for (const auto& visitor : visitors) visitor->cut_if_silent(timeout), all = all && visitor->done();
+    for (const auto& visitor : visitors) {
+      visitor->cut_if_silent(timeout);
+      all = all && visitor->done();
+    }
+    progress.update(job.traffic.answered + job.traffic.refused + job.traffic.failed, bodies.size());
     if (all) return;
     timer.expires_after(std::chrono::milliseconds(100));
     timer.async_wait([&](Failed) { look(); });

@@ -17,16 +17,12 @@ double share_read(uint64_t used, uint64_t experts, uint32_t rows) {
   return 1 - std::pow(1 - double(used) / double(experts), rows);
 }
 
-StepCost cost_in_file(const model::Model& model, uint32_t rows) {
-  StepCost cost;
-  const auto add = [&](const model::SublayerMatrix& m) {
-    cost.bytes += double(m.matrix->data.size()) * share_read(m.used, m.experts, rows);
-    cost.products += double(m.matrix->rows) * double(m.matrix->cols) * double(m.used) / double(m.experts);
-  };
+double bytes_in_file(const model::Model& model, uint32_t rows) {
+  double bytes = double(model.output.data.size());
   for (const model::Layer& layer : model.layers)
-    for (const model::SublayerMatrix& m : model::matrices_of(layer)) add(m);
-  add({&model.output});
-  return cost;
+    for (const model::SublayerMatrix& m : model::matrices_of(layer))
+      bytes += double(m.matrix->data.size()) * share_read(m.used, m.experts, rows);
+  return bytes;
 }
 
 double bytes_on_gpu(const model::Model& model, uint32_t rows) {
@@ -43,10 +39,8 @@ double bytes_on_gpu(const model::Model& model, uint32_t rows) {
 
 }  // namespace
 
-StepCost step_cost(const RunningModel& running, uint32_t rows) {
-  StepCost cost = cost_in_file(running.model, rows);
-  if (running.gpu) cost.bytes = bytes_on_gpu(running.model, rows);
-  return cost;
+double step_bytes(const RunningModel& running, uint32_t rows) {
+  return running.gpu ? bytes_on_gpu(running.model, rows) : bytes_in_file(running.model, rows);
 }
 
 double cache_bytes(const RunningModel& running, double position) {
@@ -58,10 +52,13 @@ double cache_bytes(const RunningModel& running, double position) {
   return values * (running.limits.kv == model::KvFormat::q8 ? 34.0 / 32 : 2);
 }
 
-double memory_limit(const RunningModel& running, uint32_t threads) {
-  if (!running.gpu) return cpu::read_bandwidth(threads);
+double read_bandwidth(const RunningModel& running, uint32_t threads) {
+  const auto bytes = uint64_t(step_bytes(running, 1));
+  if (!running.gpu) return cpu::read_bandwidth(threads, bytes);
+  cuda::Context context(*running.gpu);
+  if (bytes <= context.info().l2_bytes) return 0;
   cuda::Cache cache = cuda::Cache::from_environment();
-  gpu::Library library(cuda::Context(*running.gpu), &cache);
+  gpu::Library library(std::move(context), &cache);
   proof::GpuMachine machine(library);
   return proof::streaming_limit(machine);
 }

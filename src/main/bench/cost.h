@@ -1,20 +1,17 @@
-// What a step must read and multiply, and how fast memory could give it: the measure of heddle bench.
+// What a step must read, and how fast that can be read: the measure of heddle bench.
 #pragma once
 #include "main/device/running_model.h"
 
 namespace heddle {
 
-// Of `rows` tokens at a time.
-struct StepCost {
-  double bytes = 0;     // of weights, as they lie on the device
-  double products = 0;  // of one row
-};
-StepCost step_cost(const RunningModel& running, uint32_t rows);
+// Bytes of weights, as they lie on the device, that a step of `rows` tokens reads.
+double step_bytes(const RunningModel& running, uint32_t rows);
 
 // Bytes of keys and values that a row at `position` reads.
 double cache_bytes(const RunningModel& running, double position);
 
-// Bytes per second that memory gives: the GPU's, or as so many threads of the CPU can read them. Measured.
-double memory_limit(const RunningModel& running, uint32_t threads);
+// Bytes per second at which as many bytes as the weights of a step can be read over and over, measured: from a CPU's
+// caches where they fit into these, by so many threads; from the memory of a GPU. 0: they fit into a GPU's cache.
+double read_bandwidth(const RunningModel& running, uint32_t threads);
 
 }  // namespace heddle

@@ -171,7 +171,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
     out << fmt::format("{}: {}, loaded in {:.2f} s; a KV cache of {} tokens, batches of {} rows\n", running->model.name,
                        running->backend->describe(), loading, tokens, running->limits.rows)
         << std::flush;
-  const Traffic traffic = run_traffic(engine, arrivals, options.at_once, with.speculation);
+  const Traffic traffic = run_traffic(engine, arrivals, options.at_once, with.speculation, &err);
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));

@@ -5,14 +5,20 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
 
 class Run {
  public:
-  Run(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once, engine::Speculation speculation)
-      : engine_(engine), arrivals_(arrivals), at_once_(at_once), speculation_(speculation) {
+  Run(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once, engine::Speculation speculation,
+      const std::ostream* log)
+      : engine_(engine),
+        arrivals_(arrivals),
+        at_once_(at_once),
+        speculation_(speculation),
+        progress_(log, "finished", "requests") {
     traffic_.streams.resize(arrivals.size());
   }
 
@@ -33,6 +39,7 @@ class Run {
       }
       if (engine_.step()) {
         traffic_.most_blocks = std::max(traffic_.most_blocks, engine_.metrics().blocks_in_use);
+        progress_.update(finished_, arrivals_.size());
         continue;
       }
       if (under_way_ > 0) continue;
@@ -88,6 +95,7 @@ class Run {
     }
     if (stream.generated == 0) --without_token_;
     --under_way_;
+    ++finished_;
     stream.finish_reason = event.finish_reason;
     stream.cached_tokens = event.cached_tokens;
     if (event.finish_reason != engine::FinishReason::failed) return;
@@ -103,7 +111,8 @@ class Run {
   uint32_t at_once_;
   engine::Speculation speculation_;
   Clock::time_point start_ = Clock::now();
-  uint32_t under_way_ = 0, without_token_ = 0;  // streams
+  uint32_t under_way_ = 0, without_token_ = 0, finished_ = 0;  // streams
+  Progress progress_;
   std::vector<uint64_t> hashes_ = std::vector<uint64_t>(arrivals_.size());
   Traffic traffic_;
 };
@@ -111,8 +120,8 @@ class Run {
 }  // namespace
 
 Traffic run_traffic(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once,
-                    engine::Speculation speculation) {
-  return Run(engine, arrivals, at_once, speculation).run();
+                    engine::Speculation speculation, const std::ostream* log) {
+  return Run(engine, arrivals, at_once, speculation, log).run();
 }
 
 }  // namespace heddle

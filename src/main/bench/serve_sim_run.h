@@ -1,5 +1,6 @@
 // Traffic on an engine, watched from outside: when each token of each stream came.
 #pragma once
+#include <iosfwd>
 #include <vector>
 
 #include "engine/engine.h"
@@ -25,8 +26,9 @@ struct Traffic {
   engine::Metrics metrics;
 };
 
-// `at_once`: no more streams than that, the next one arrives when another has ended; 0: as they arrive.
+// `at_once`: no more streams than that, the next one arrives when another has ended; 0: as they arrive. `log`: where it
+// says how far it is, see Progress.
 Traffic run_traffic(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once,
-                    engine::Speculation speculation);
+                    engine::Speculation speculation, const std::ostream* log);
 
 }  // namespace heddle

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <ostream>
+#include <iostream>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -61,18 +61,19 @@ void ChatTalk::answer(std::vector<Message> messages) {
   const std::vector<text::TokenId> ids = chat_ids(running_, with_system(messages, settings_), begun_);
   const Interrupt interrupt;
   const GenerateRequest request{.sampling = sampling_,
-                                .stops = settings_.values().sampling.stops,
-                                .tokens = settings_.values().tokens,
+                                .stop_strings = settings_.values().sampling.stops,
+                                .max_tokens = settings_.values().tokens ? settings_.values().tokens : engine::no_limit,
                                 .show = [this](std::string_view text) { show(text); },
-                                .interrupted = &interrupt.flag()};
+                                .interrupted = &interrupt.flag(),
+                                .progress = terminal_ ? &std::cerr : nullptr};
   last_ = generator_.generate(ids, request);
   ++answers_;
   out_ << '\n';
-  if (last_->ending == Ending::interrupted && last_->text.empty()) {
+  if (last_->end == Generated::End::interrupted && last_->text.empty()) {
     out_ << "(stopped before an answer: the conversation is as it was)\n";
     return;
   }
-  if (last_->ending == Ending::context)
+  if (last_->end == Generated::End::context)
     out_ << fmt::format("(the context of {} tokens is full: /reset begins anew, /undo takes the last turn back)\n",
                         generator_.context());
   messages.push_back({"assistant", last_->text});

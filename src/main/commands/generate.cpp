@@ -1,35 +1,33 @@
-// Which tokens the session has seen is remembered here, so that a longer prompt costs only what is new.
+// Events are handled between steps, not within them: whatever showing a text throws reaches the caller.
 #include "main/commands/generate.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
+#include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "engine/sampling/device_picking.h"
+#include "engine/sampling/random.h"
+#include "main/progress.h"
 #include "text/completion_text.h"
 
 namespace heddle {
 namespace {
 
 using text::TokenId;
+using End = Generated::End;
 
-constexpr size_t piece_tokens = 128;  // of a prompt on the CPU: how long an interruption may have to wait
-
-bool interrupted(const GenerateRequest& request) { return request.interrupted && *request.interrupted; }
-
-const char* words_of(Ending ending) {
-  switch (ending) {
-    case Ending::model:
+const char* words_of(End end) {
+  switch (end) {
+    case End::end_token:
       return "the model ended";
-    case Ending::stop_text:
-      return "a stop text came";
-    case Ending::tokens:
+    case End::stop_string:
+      return "a stop string came";
+    case End::max_tokens:
       return "as many as asked for";
-    case Ending::context:
+    case End::context:
       return "the context is full";
-    case Ending::interrupted:
+    case End::interrupted:
       return "interrupted";
   }
   return "";
@@ -37,162 +35,117 @@ const char* words_of(Ending ending) {
 
 double per_second(uint32_t tokens, double seconds) { return tokens == 0 ? 0 : double(tokens) / seconds; }
 
-// From tokens to what is shown: whole characters, and nothing of a stop text.
-class Shown {
- public:
-  Shown(const text::Tokenizer& tokenizer, const GenerateRequest& request, std::string& all)
-      : decoder_(tokenizer), stops_(request.stops), request_(request), all_(all) {}
+// What the text says comes first: its end may be that of the last token that there is room for.
+End end_of(const engine::Event& event, const text::CompletionText& text) {
+  if (text.end() == text::CompletionText::End::stop_string) return End::stop_string;
+  if (text.end() == text::CompletionText::End::end_token) return End::end_token;
+  if (event.finish_reason == engine::FinishReason::length) return End::max_tokens;
+  return event.finish_reason == engine::FinishReason::context ? End::context : End::interrupted;
+}
 
-  bool push(TokenId id) {  // false: a stop text came
-    show(stops_.push(decoder_.push(id)));
-    return !stops_.found();
+// A request under way: its events, and its end where something else ends before it.
+class UnderWay {
+ public:
+  UnderWay(engine::Engine& engine, engine::Request request)
+      : engine_(engine),
+        id_(engine.submit(std::move(request), [this](const engine::Event& event) { events_.push_back(event); })) {}
+  ~UnderWay() {
+    engine_.cancel(id_);
+    while (!engine_.idle()) engine_.step();
   }
-  void finish() {
-    show(stops_.push(decoder_.finish()));
-    show(stops_.finish());
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+
+  engine::RequestId id() const { return id_; }
+  std::vector<engine::Event> step() {
+    engine_.step();
+    return std::exchange(events_, {});
   }
 
  private:
-  void show(const std::string& text) {
-    if (text.empty()) return;
-    all_ += text;
-    if (request_.show) request_.show(text);
-  }
-
-  text::StreamDecoder decoder_;
-  text::StopStrings stops_;
-  const GenerateRequest& request_;
-  std::string& all_;
+  engine::Engine& engine_;
+  std::vector<engine::Event> events_;
+  engine::RequestId id_;
 };
 
 }  // namespace
 
-std::string figures(const Generated& generated) {
-  const uint32_t before = generated.prompt - generated.fed;
-  return fmt::format("prompt {} tokens{}, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); seed {}",
-                     generated.prompt, before ? fmt::format(" ({} computed before)", before) : "",
-                     per_second(generated.fed, generated.feeding), generated.made,
-                     per_second(generated.made, generated.making), words_of(generated.ending), generated.seed);
+std::string figures(const Generated& g) {
+  std::string prompt = fmt::format("prompt {} tokens", g.prompt);
+  if (g.cached) prompt += fmt::format(" ({} cached)", g.cached);
+  if (g.computed + g.cached < g.prompt) prompt += fmt::format(" ({} computed)", g.computed);
+  return fmt::format("{}, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); seed {}", prompt,
+                     per_second(g.computed, g.prompt_seconds), g.generated,
+                     per_second(g.generated, g.generating_seconds), words_of(g.end), g.seed);
 }
 
-// Computes a token and picks the one after it. Where the device can pick, it goes on by itself: a step is launched
-// before the token of the one before is read, so that when this ends, one more than was taken may be under way. What it
-// wrote lies beyond the session's length.
-class Generator::Next {
- public:
-  // `most`: tokens that will be asked for, 0: any number.
-  Next(Generator& generator, engine::Sampler& sampler, std::span<const TokenId> prompt, uint32_t most)
-      : generator_(generator), sampler_(sampler), prompt_(prompt), most_(most ? most : UINT32_MAX) {}
-
-  engine::Pick after(TokenId id) {
-    if (!begun_) begin(id);
-    if (!picking_) return sampler_.pick(generator_.feed({&id, 1}));
-    if (launched_ < most_) {
-      generator_.session_.follow();
-      ++launched_;
-    }
-    const model::Picked picked = generator_.session_.take();
-    if (picked.id == ~0u) refuse(id);
-    generator_.computed_.push_back(id);
-    return {.id = picked.id, .log_probability = picked.log_probability};
-  }
-
- private:
-  void begin(TokenId id) {
-    begun_ = true;
-    std::vector<TokenId> text(prompt_.begin(), prompt_.end());
-    text.push_back(id);
-    const auto picking = engine::device_picking(sampler_, text, uint32_t(prompt_.size()));
-    if (!picking) return;
-    most_ = std::min(most_, generator_.session_.context() - generator_.session_.length());
-    picking_ = generator_.session_.begin_picking(id, *picking);
-    launched_ = picking_;
-  }
-  [[noreturn]] void refuse(TokenId id) {  // in the words of the sampler
-    generator_.session_.rewind(generator_.session_.length() - 1);
-    sampler_.pick(generator_.feed({&id, 1}));
-    throw Error("the device found no token to pick, but its logits have one");
-  }
-
-  Generator& generator_;
-  engine::Sampler& sampler_;
-  std::span<const TokenId> prompt_;
-  uint32_t most_, launched_ = 0;
-  bool begun_ = false, picking_ = false;
-};
-
-Generator::Generator(const RunningModel& running) : running_(running), session_(running.session()) {}
-
-void Generator::expect_fits(size_t tokens) const {
-  if (tokens >= context())
-    throw Error("the prompt is too long: expected fewer than {} tokens, the context, found {}", context(), tokens);
+engine::EngineOptions single_user(const RunningModel& running) {
+  engine::EngineOptions options{.speculation = engine::Speculation::off};
+  // On a CPU a batch takes half a second, so that Ctrl-C is heard; how a prompt is cut does not show in the text. On a
+  // GPU it might, and the largest batch takes less.
+  if (running.gpu) options.max_stall = INFINITY;
+  return options;
 }
 
-std::span<const float> Generator::feed(std::span<const TokenId> ids) {
-  const std::span<const float> logits = session_.feed(ids);
-  computed_.insert(computed_.end(), ids.begin(), ids.end());
-  return logits;
+void compute_logits(engine::Engine& engine, std::vector<TokenId> text, uint32_t from,
+                    const std::function<void(uint32_t, std::span<const float>)>& each,
+                    const std::function<void(uint32_t)>& progress) {
+  UnderWay under_way(
+      engine,
+      {.prompt = std::move(text), .max_tokens = 0, .reuse = false, .on_prompt_logits = each, .logits_from = from});
+  for (std::vector<engine::Event> events; events.empty();) {
+    events = under_way.step();
+    if (progress) progress(engine.prompt_progress(under_way.id()));
+    if (!events.empty() && events[0].finish_reason == engine::FinishReason::failed) throw Error("{}", events[0].reason);
+  }
 }
 
-std::span<const float> Generator::feed_prompt(std::span<const TokenId> prompt, const GenerateRequest& request,
-                                              Generated& result) {
-  const auto differ = std::mismatch(computed_.begin(), computed_.end(), prompt.begin(), prompt.end()).first;
-  // the logits after the last token are needed, so that one at least is computed
-  size_t at = std::min<size_t>(size_t(differ - computed_.begin()), prompt.size() - 1);
-  session_.rewind(uint32_t(at));
-  computed_.resize(at);
-  std::span<const float> logits;
-  const size_t piece = running_.gpu ? running_.limits.rows : piece_tokens;
-  while (at < prompt.size()) {
-    if (interrupted(request)) return {};
-    const size_t count = std::min(piece, prompt.size() - at);
-    logits = feed(prompt.subspan(at, count));
-    result.fed += uint32_t(count);
-    at += count;
-  }
-  return logits;
-}
+Generator::Generator(const RunningModel& running)
+    : running_(running), engine_(running.model, *running.backend, running.limits, single_user(running)) {}
+
+void Generator::expect_fits(size_t tokens) const { engine_.expect_possible({.prompt = std::vector<TokenId>(tokens)}); }
 
 Generated Generator::generate(std::span<const TokenId> prompt, const GenerateRequest& request) {
   if (prompt.empty()) throw Error("expected a text to continue, found an empty one (and the model has no BOS token)");
-  expect_fits(prompt.size());
-  engine::Sampler sampler(request.sampling, running_.model.vocabulary);
-  for (TokenId id : prompt) sampler.accept(id, engine::Origin::prompt);
-  const std::vector<TokenId>& ends = running_.tokenizer().end_tokens();
+  const std::vector<TokenId>& end_tokens = running_.tokenizer().end_tokens();
+  engine::Request wanted{
+      .prompt = {prompt.begin(), prompt.end()}, .sampling = request.sampling, .max_tokens = request.max_tokens};
+  if (!wanted.sampling.seed) wanted.sampling.seed = engine::random_seed();
+  for (const TokenId id : end_tokens) wanted.stops.push_back({id});
+  Generated result{.prompt = uint32_t(prompt.size()), .seed = *wanted.sampling.seed};
+  text::CompletionText text(running_.tokenizer(), end_tokens, request.stop_strings);
+  const auto show = [&](const std::string& piece) {
+    if (piece.empty()) return;
+    result.text += piece;
+    if (request.show) request.show(piece);
+  };
 
-  Generated result{.ending = Ending::interrupted, .prompt = uint32_t(prompt.size()), .seed = sampler.seed()};
-  Shown shown(running_.tokenizer(), request, result.text);
-  const auto start = Clock::now();
-  std::span<const float> logits = feed_prompt(prompt, request, result);
-  result.feeding = seconds_since(start);
-  const auto generating = Clock::now();
-  if (!logits.empty() && !interrupted(request)) {
-    Next next(*this, sampler, prompt, request.tokens ? request.tokens - 1 : 0);
-    engine::Pick pick = sampler.pick(logits);
-    while (true) {
-      sampler.accept(pick.id);
-      ++result.made;
-      if (request.picked) request.picked(pick);
-      std::optional<Ending> ending;
-      if (std::find(ends.begin(), ends.end(), pick.id) != ends.end())
-        ending = Ending::model;
-      else if (!shown.push(pick.id))
-        ending = Ending::stop_text;
-      else if (request.tokens && result.made >= request.tokens)
-        ending = Ending::tokens;
-      else if (session_.length() >= session_.context())
-        ending = Ending::context;
-      else if (interrupted(request))
-        ending = Ending::interrupted;
-      if (ending) {
-        result.ending = *ending;
+  Progress progress(request.progress, "prompt", "tokens");
+  UnderWay under_way(engine_, std::move(wanted));
+  std::optional<engine::Event> end;
+  while (!end) {
+    if (request.interrupted && *request.interrupted) engine_.cancel(under_way.id());
+    for (const engine::Event& event : under_way.step()) {
+      if (event.finish_reason != engine::FinishReason::none) {
+        end = event;
         break;
       }
-      pick = next.after(pick.id);
+      progress.clear();
+      if (request.picked) request.picked(event.pick);
+      show(text.push(event.pick.id));
+      if (text.end() != text::CompletionText::End::none) engine_.finish(under_way.id(), 0);
     }
+    if (!end && text.tokens() == 0) progress.update(engine_.prompt_progress(under_way.id()), result.prompt);
   }
-  shown.finish();
-  result.making = seconds_since(generating);
+  if (end->finish_reason == engine::FinishReason::failed) throw Error("{}", end->reason);
+  result.end = end_of(*end, text);
+  show(text.finish());
+  result.cached = end->cached_tokens;
+  result.computed = end->computed_tokens;
+  result.generated = end->generated;
+  result.prompt_seconds = end->timing.queue + end->timing.prompt;
+  result.generating_seconds = end->timing.making;
+  length_ = result.cached + result.computed + result.generated;
   return result;
 }
 

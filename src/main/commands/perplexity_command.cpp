@@ -3,7 +3,6 @@
 #include "main/commands/perplexity_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +11,15 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "main/commands/generate.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
 
 using text::TokenId;
 
-// Tokens [begin, end) are fed; those from `first` on are scored, by the logits after the token before.
+// Of tokens [begin, end), those from `first` on are scored, by the logits after the token before.
 struct Window {
   size_t begin, first, end;
 };
@@ -58,14 +59,60 @@ void check_options(const PerplexityOptions& options) {
     throw Error("--stride: expected at most the window ({}), found {}", options.window, options.stride);
 }
 
-// The logits of a whole window, row by row.
-std::vector<float> logits_of(model::Session& session, std::span<const TokenId> tokens, uint32_t vocabulary) {
-  std::vector<float> all;
-  all.reserve(tokens.size() * vocabulary);
-  session.rewind(0);
-  session.feed_each(tokens, [&](size_t, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
-  return all;
-}
+// A model and the engine that scores with it.
+struct Scorer {
+  explicit Scorer(std::unique_ptr<RunningModel> opened)
+      : running(std::move(opened)), engine(running->model, *running->backend, running->limits, options()) {}
+
+  std::unique_ptr<RunningModel> running;
+  engine::Engine engine;
+
+ private:
+  engine::EngineOptions options() const {
+    engine::EngineOptions options = single_user(*running);
+    options.max_prompt_logits = running->limits.rows;
+    return options;
+  }
+};
+
+// What the tokens scored so far come to.
+class Sums {
+ public:
+  void add(std::span<const float> logits, TokenId token) {
+    const double loss = log_sum(logits) - logits[token];
+    sum_ += loss;
+    squares_ += loss * loss;
+    ++tokens_;
+  }
+  // The divergence of `logits` from those of the other model.
+  void compare(std::span<const float> logits, std::span<const float> base) {
+    const double norm = log_sum(logits), base_norm = log_sum(base);
+    double distance = 0;
+    for (size_t i = 0; i < logits.size(); ++i)
+      distance += std::exp(base[i] - base_norm) * ((base[i] - base_norm) - (logits[i] - norm));
+    divergence_ += distance;
+    largest_ = std::max(largest_, distance);
+    agreed_ += best(logits) == best(base);
+  }
+  Perplexity result(uint64_t windows) const {
+    const double count = double(tokens_), mean = sum_ / count, value = std::exp(mean);
+    const double variance = std::max(0.0, squares_ / count - mean * mean);
+    return {.tokens = tokens_,
+            .windows = windows,
+            .value = value,
+            .error = tokens_ > 1 ? value * std::sqrt(variance / (count - 1)) : 0,
+            .divergence = divergence_ / count,
+            .largest_divergence = largest_,
+            .top1_agreement = double(agreed_) / count};
+  }
+
+ private:
+  static ptrdiff_t best(std::span<const float> logits) {
+    return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  }
+  uint64_t tokens_ = 0, agreed_ = 0;
+  double sum_ = 0, squares_ = 0, divergence_ = 0, largest_ = 0;
+};
 
 }  // namespace
 
@@ -74,55 +121,36 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
   check_options(options);
   DeviceOptions device = options.device;
   device.context = options.window;
-  const auto running = open_running(options.model, device, log),
-             other = options.other.empty() ? nullptr : open_running(options.other, device, log);
-  const uint32_t vocabulary = running->model.vocabulary;
-  if (other && other->model.vocabulary != vocabulary)
+  Scorer model(open_running(options.model, device, log));
+  std::optional<Scorer> other;
+  if (!options.other.empty()) other.emplace(open_running(options.other, device, log));
+  const uint32_t vocabulary = model.running->model.vocabulary;
+  if (other && other->running->model.vocabulary != vocabulary)
     throw Error("--kl: expected a vocabulary of {}, as in {}, found {} in {}", vocabulary, options.model,
-                other->model.vocabulary, options.other);
-  const text::Tokenizer& tokenizer = running->tokenizer();
-  std::vector<TokenId> tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
+                other->running->model.vocabulary, options.other);
+  const text::Tokenizer& tokenizer = model.running->tokenizer();
+  const std::vector<TokenId> tokens = tokenizer.encode(text, {.add_special = true, .parse_special = false});
   const bool begins = tokenizer.bos() && !tokens.empty() && tokens[0] == *tokenizer.bos();
   const std::vector<Window> windows = windows_of(options, tokens.size());
   if (windows.empty())
     throw Error("{}: expected at least {} tokens, found {}", options.file, options.window, tokens.size());
 
-  model::Session session = running->session();
-  std::optional<model::Session> other_session;
-  if (other) other_session.emplace(other->session());
+  Sums sums;
+  std::vector<float> base;  // logits of the other model, of the rows that are scored
   Perplexity result;
-  double sum = 0, squares = 0, divergence = 0;
-  uint64_t same = 0;
   for (const Window& window : windows) {
-    std::vector<TokenId> fed(tokens.begin() + long(window.begin), tokens.begin() + long(window.end));
-    if (begins && options.method == "windows") fed[0] = *tokenizer.bos();
-    const std::vector<float> logits = logits_of(session, fed, vocabulary);
-    std::vector<float> others;
-    if (other) others = logits_of(*other_session, fed, vocabulary);
-    for (size_t at = window.first; at < window.end; ++at) {
-      const std::span<const float> row(&logits[(at - window.begin - 1) * vocabulary], vocabulary);
-      const double norm = log_sum(row), loss = norm - row[tokens[at]];
-      sum += loss;
-      squares += loss * loss;
-      ++result.tokens;
-      if (!other) continue;
-      const std::span<const float> base(&others[(at - window.begin - 1) * vocabulary], vocabulary);
-      const double base_norm = log_sum(base);
-      double distance = 0;
-      for (uint32_t i = 0; i < vocabulary; ++i)
-        distance += std::exp(base[i] - base_norm) * ((base[i] - base_norm) - (row[i] - norm));
-      divergence += distance;
-      result.largest_divergence = std::max(result.largest_divergence, distance);
-      same += std::max_element(row.begin(), row.end()) - row.begin() ==
-              std::max_element(base.begin(), base.end()) - base.begin();
-    }
-    ++result.windows;
-    const double count = double(result.tokens), mean = sum / count;
-    result.value = std::exp(mean);
-    result.error =
-        result.tokens > 1 ? result.value * std::sqrt(std::max(0.0, squares / count - mean * mean) / (count - 1)) : 0;
-    result.divergence = divergence / count;
-    result.same_best = double(same) / count;
+    std::vector<TokenId> prompt(tokens.begin() + long(window.begin), tokens.begin() + long(window.end) - 1);
+    if (begins && options.method == "windows") prompt[0] = *tokenizer.bos();
+    const auto first = uint32_t(window.first - window.begin - 1);  // its logits are those of the first token scored
+    base.clear();
+    if (other)
+      compute_logits(other->engine, prompt, first,
+                     [&](uint32_t, std::span<const float> row) { base.insert(base.end(), row.begin(), row.end()); });
+    compute_logits(model.engine, prompt, first, [&](uint32_t i, std::span<const float> row) {
+      sums.add(row, tokens[window.begin + i + 1]);
+      if (other) sums.compare(row, std::span(base).subspan(size_t(i - first) * vocabulary, vocabulary));
+    });
+    result = sums.result(result.windows + 1);
     if (progress) progress(result, windows.size());
   }
   return result;
@@ -130,21 +158,20 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
 
 void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostream& err) {
   const MappedFile file(options.file);
-  const bool shown = ::isatty(STDERR_FILENO) == 1;
+  std::optional<Progress> line;  // from when the models are loaded
   const Perplexity result = measure_perplexity(
       options, file.text(),
       [&](const Perplexity& so_far, uint64_t windows) {
-        if (shown)
-          err << fmt::format("\r\x1b[Kwindow {} of {}, perplexity {:.4f}", so_far.windows, windows, so_far.value)
-              << std::flush;
+        if (!line) line.emplace(&err, "perplexity", "windows");
+        line->update(so_far.windows, windows);
       },
       &err);
-  if (shown) err << "\r\x1b[K" << std::flush;
+  line.reset();
   out << fmt::format("perplexity {:.4f} +- {:.4f} ({} tokens scored in {} windows of {})\n", result.value, result.error,
                      result.tokens, result.windows, options.window);
   if (!options.other.empty())
-    out << fmt::format("KL divergence from {}: mean {:.6f}, largest {:.4f}; same favourite {:.2f} %\n", options.other,
-                       result.divergence, result.largest_divergence, 100 * result.same_best);
+    out << fmt::format("KL divergence from {}: mean {:.6f}, largest {:.4f}; top-1 agreement {:.2f} %\n", options.other,
+                       result.divergence, result.largest_divergence, 100 * result.top1_agreement);
 }
 
 }  // namespace heddle

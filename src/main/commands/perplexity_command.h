@@ -1,4 +1,4 @@
-// heddle perplexity: how well a model foretells a text, and how far another is from it.
+// heddle perplexity: perplexity on a text, and the KL divergence from another model.
 #pragma once
 #include <functional>
 #include <iosfwd>
@@ -10,7 +10,7 @@
 namespace heddle {
 
 struct PerplexityOptions {
-  std::string model, file, other;  // `other`: the model to compare with; empty: none
+  std::string model, file, other;  // other: the model to compare with; empty: no comparison
   std::string method = "windows";  // windows or sliding
   uint32_t window = 512;           // tokens
   uint32_t stride = 0;             // of sliding; 0: half a window
@@ -22,7 +22,7 @@ struct Perplexity {
   uint64_t tokens = 0, windows = 0;               // tokens that were scored
   double value = 0, error = 0;                    // `error`: one standard deviation
   double divergence = 0, largest_divergence = 0;  // from `other`: the mean over tokens and the largest, in nats
-  double same_best = 0;                           // share of tokens where both have the same favourite
+  double top1_agreement = 0;                      // share of tokens where both have the same most likely one
 };
 // `text`: the bytes of the file. `progress` is called after each window with what is known so far. `log`: see
 // open_running().

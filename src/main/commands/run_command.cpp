@@ -19,6 +19,7 @@
 #include "main/commands/generate.h"
 #include "main/commands/text_commands.h"
 #include "main/device/kernel_trace.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
@@ -85,9 +86,10 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   const std::vector<TokenId> ids = prompt_ids(*running, options, prompt);
   std::vector<engine::Pick> picks;
   GenerateRequest request{.sampling = sampling_of(options.sampling, tokenizer, running->model.vocabulary),
-                          .stops = options.sampling.stops,
-                          .tokens = options.tokens,
-                          .show = [&out](std::string_view text) { out << text << std::flush; }};
+                          .stop_strings = options.sampling.stops,
+                          .max_tokens = options.tokens ? options.tokens : engine::no_limit,
+                          .show = [&out](std::string_view text) { out << text << std::flush; },
+                          .progress = &err};
   if (options.sampling.chain.logprobs) request.picked = [&picks](const engine::Pick& pick) { picks.push_back(pick); };
   Generator generator(*running);
   const Interrupt interrupt;
@@ -101,7 +103,7 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
     trace->commit();
     err << trace_table(times);
   }
-  return generated.ending == Ending::interrupted ? 128 + SIGINT : 0;
+  return generated.end == Generated::End::interrupted ? 128 + SIGINT : 0;
 }
 
 void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err) {
@@ -119,10 +121,17 @@ void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream&
   OutputFile file(options.out);
   file.write({reinterpret_cast<const uint8_t*>(&length), sizeof length});
   file.write(text);
-  model::Session session = running->session();
-  session.feed_each(ids, [&](size_t, std::span<const float> row) {
-    file.write({reinterpret_cast<const uint8_t*>(row.data()), row.size_bytes()});
-  });
+  engine::EngineOptions with = single_user(*running);
+  with.max_prompt_logits = running->limits.rows;
+  engine::Engine engine(running->model, *running->backend, running->limits, with);
+  Progress progress(&err, "logits of", "tokens");
+  compute_logits(
+      engine, ids, 0,
+      [&](uint32_t, std::span<const float> row) {
+        file.write({reinterpret_cast<const uint8_t*>(row.data()), row.size_bytes()});
+      },
+      [&](uint32_t computed) { progress.update(computed, ids.size()); });
+  progress.clear();
   file.commit();
   out << fmt::format("{}: {} rows of {} logits\n", options.out, ids.size(), running->model.vocabulary);
 }

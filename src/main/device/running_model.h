@@ -7,7 +7,6 @@
 
 #include "main/device/device_options.h"
 #include "model/backend.h"
-#include "model/session.h"
 #include "text/tokenizer.h"
 
 namespace heddle {
@@ -21,7 +20,6 @@ struct RunningModel {
   std::unique_ptr<model::Backend> backend;
 
   const text::Tokenizer& tokenizer() const;  // an Error if there is none
-  model::Session session() const { return {model, *backend, limits}; }
 };
 // An empty path is the program's own model. `rows`: the most tokens of one batch; 0: 512 on a CPU, 2048 on a GPU. Says
 // on `log`, where one is given, which device was found, how far loading is (if that is a terminal) and if the context

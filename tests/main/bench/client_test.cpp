@@ -16,6 +16,7 @@
 #include "server/http/server.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
+#include "tests/support/server_process.h"
 
 namespace heddle::test {
 namespace {
@@ -192,6 +193,14 @@ TEST_F(BenchClientTest, GoesOnWhenAConnectionWasEnded) {
   ::close(listener);
   EXPECT_EQ(traffic.answered, 5u);
   EXPECT_EQ(traffic.failed, 0u) << traffic.reason;
+}
+
+TEST(BenchClient, ItsDefaultsFitTheServersDefaults) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"});
+  ASSERT_TRUE(server.up()) << server.err();
+  const Result result = heddle({"bench", "client", server.address(), "-n", "6"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  expect_says(result.out, {"6 answered in", "0 refused, 0 failed"});
 }
 
 TEST_F(BenchClientTest, RefusesWhatCannotBe) {

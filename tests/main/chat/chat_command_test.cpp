@@ -32,8 +32,8 @@ TEST(ChatCommand, AnswersAndNothingElseGoToThePipe) {
 TEST(ChatCommand, ASecondTurnComputesOnlyWhatIsNew) {
   const Result result = chat("hi\nWho are you?\n/again\n", {"--stats"});
   EXPECT_EQ(result.out, hello + who + who);
-  expect_says(result.err, {"prompt 6 tokens,", "generated 17", "prompt 30 tokens (22 computed before)",
-                           "prompt 30 tokens (29 computed before)"});
+  expect_says(result.err,
+              {"prompt 6 tokens,", "generated 17", "prompt 30 tokens (22 cached)", "prompt 30 tokens (29 cached)"});
 }
 
 TEST(ChatCommand, TurnsAreTakenBack) {
@@ -50,7 +50,7 @@ TEST(ChatCommand, WhatDoesNotFitIsTakenBack) {
   const Result result = chat("hi\n" + long_text + "\nWho are you?\n/stats\n");
   EXPECT_EQ(result.status, 1);
   expect_says(result.err, {"heddle: the prompt is too long: expected fewer than 512 tokens"});
-  expect_says(result.out, {hello + who, "prompt 30 tokens (22 computed before)"});
+  expect_says(result.out, {hello + who, "prompt 30 tokens (22 cached)"});
 }
 
 TEST(ChatCommand, ACommandIsNotSaid) {
@@ -147,7 +147,7 @@ TEST(RunCommand, StopsAndLogProbabilities) {
   const Result result =
       heddle({"run", weft, "--chat", "-p", "hi", "--temp", "0", "--stop", "tell you", "--logprobs", "2"});
   EXPECT_EQ(result.out, "Hello! I can \n");
-  expect_says(result.err, {" \"Hello\"  of -", " \"Hello\", -", "\n", " \" I\"  of", "(a stop text came)"});
+  expect_says(result.err, {" \"Hello\"  of -", " \"Hello\", -", "\n", " \" I\"  of", "(a stop string came)"});
   const Result alone = heddle({"run", weft, "-p", "Once", "--temp", "0", "-n", "1", "--logprobs", "0"});
   expect_says(alone.err, {"-0.", " \" upon\"\nprompt"});
   // the most likely token forbidden: another one

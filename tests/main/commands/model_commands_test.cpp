@@ -72,7 +72,7 @@ TEST_F(ModelCommands, PerplexityOfOneThatKnowsNothingIsTheVocabulary) {
     const Result result = heddle({"perplexity", model, text, "--window", "64", "--method", method, "--kl", model});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("perplexity 265.0000 +- 0.0000"), std::string::npos) << result.out;
-    EXPECT_NE(result.out.find("mean 0.000000, largest 0.0000; same favourite 100.00 %"), std::string::npos)
+    EXPECT_NE(result.out.find("mean 0.000000, largest 0.0000; top-1 agreement 100.00 %"), std::string::npos)
         << result.out;
   }
   EXPECT_NE(heddle({"perplexity", model, text, "--window", "4096"}).err.find("at least 4096 tokens"),

@@ -98,37 +98,5 @@ TEST(Plan, TheLargestContextIsTheLargest) {
   EXPECT_EQ(largest_context(running->model, {}, 512, 512, bytes(32) - 1), 0u);
 }
 
-TEST(Bench, TimesPromptsAndTokens) {
-  const Result result = heddle({"bench", "-p", "16,32", "-n", "4", "-b", "1,3", "-d", "0,40", "-t", "1,2", "-r", "2",
-                                "--json", "--device", "cpu"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json bench = json::parse(result.out);
-  ASSERT_EQ(bench["results"].size(), 2u * 2 * (2 + 2));  // threads, depths, prompts and batches
-  for (const json& row : bench["results"]) {
-    EXPECT_GT(row["tokens_per_second"], 0);
-    ASSERT_EQ(row["runs"].size(), 2u);
-    EXPECT_LE(row["runs"][0], row["runs"][1]);
-    EXPECT_EQ(row.contains("share_of_limit"), row["test"] == "decode");
-    if (row["test"] != "decode") continue;
-    // 8.6 MB of weights for each step, and the cache
-    const double steps = row["tokens_per_second"].get<double>() / row["batch"].get<double>();
-    EXPECT_NEAR(row["bytes_per_second"].get<double>() / steps, 8.6e6, 2e6);
-  }
-  EXPECT_GT(bench["memory_bytes_per_second"], 0);
-  EXPECT_GT(bench["load_seconds"], 0);
-  EXPECT_GT(bench["first_token_seconds"], 0);
-  EXPECT_GT(bench["peak_memory_bytes"], 8'000'000);
-  const Result table = heddle({"bench", "-p", "8", "-n", "2", "-r", "1"});
-  EXPECT_TRUE(has(table.out, "prompt 8")) << table.out;
-  EXPECT_TRUE(has(table.out, "decode 2")) << table.out;
-  EXPECT_TRUE(has(table.out, "peak memory")) << table.out;
-}
-
-TEST(Bench, NothingToTimeIsRefused) {
-  EXPECT_EQ(heddle({"bench", "-p", "0", "-n", "0"}).status, 1);
-  EXPECT_EQ(heddle({"bench", "-r", "0"}).status, 2);
-  EXPECT_EQ(heddle({"bench", "/there/is/none.gguf"}).status, 1);
-}
-
 }  // namespace
 }  // namespace heddle::test
