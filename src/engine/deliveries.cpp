@@ -1,4 +1,4 @@
-// A thread that is about to call back first sees to it that another one waits for work.
+// Before a thread runs a callback, it makes sure that another one waits for work.
 #include "engine/deliveries.h"
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ class Deliveries::Mailbox {
 
   const OnEvent on_event;
   std::vector<Event> events;
-  bool taken = false;  // ready, or with a thread
-  bool threw = false;  // for the thread that has it
+  bool taken = false;  // in ready_, or with a thread
+  bool threw = false;  // used by that thread only
 };
 
 Deliveries::Deliveries(std::function<void(RequestId)> threw, double patience)
@@ -31,11 +31,10 @@ Deliveries::~Deliveries() {
   const auto all_done = [&] { return ready_.empty() && busy_ == 0; };
   for (uint64_t before = delivered_; !done_.wait_for(lock, std::chrono::duration<double>(patience_), all_done);
        before = delivered_) {
-    if (delivered_ != before) continue;  // slow, but it goes on
+    if (delivered_ != before) continue;  // slow, but not stuck
     const std::string text = fmt::format(
         "heddle: callbacks of {} requests have not returned for {} seconds, and what they use is about to be "
-        "destroyed: "
-        "abort\n",
+        "destroyed: abort\n",
         busy_, patience_);
     std::fputs(text.c_str(), stderr);
     std::abort();
@@ -113,7 +112,7 @@ void Deliveries::start_thread() {
     const std::thread::id id = thread.get_id();
     threads_.emplace(id, std::move(thread));
     ++idle_;
-  } catch (const std::system_error&) {  // no more threads: mailboxes wait for those there are
+  } catch (const std::system_error&) {  // no more threads: mailboxes wait for the others
     if (threads_.empty()) throw;
   }
 }

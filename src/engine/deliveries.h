@@ -1,5 +1,5 @@
-// Events to their callbacks: a mailbox per request, and threads that empty them. One thread is always free, so that a
-// callback which blocks holds up its own mailbox only; those that were idle for a second go away.
+// Delivers events to callbacks: a mailbox per request, and threads that empty them. One thread is always idle, so a
+// callback that blocks holds up its own mailbox only; threads that were idle for a second end.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -19,20 +19,19 @@ class Deliveries {
  public:
   class Mailbox;  // of one request
 
-  // `threw` is called, on a thread of these, with a request whose callback threw for the first time. From then on that
-  // callback is told nothing but the ends.
+  // `threw` is called, on one of the threads, when a request's callback throws for the first time. After that the
+  // callback is called with the ends of completions only.
   Deliveries(std::function<void(RequestId)> threw, double patience);
-  // Waits until everything is delivered. When no callback returned for `patience` seconds, it says so on stderr and
-  // aborts.
+  // Waits until everything is delivered. If no callback returns for `patience` seconds, it says so on stderr and aborts.
   ~Deliveries();
 
   std::shared_ptr<Mailbox> open(OnEvent on_event);
-  void post(const std::shared_ptr<Mailbox>& mailbox, Event event);  // from any thread; never waits for a callback
+  void post(const std::shared_ptr<Mailbox>& mailbox, Event event);  // on any thread; never waits for a callback
 
   size_t threads() const;
 
  private:
-  void deliver();  // what a thread does
+  void deliver();  // the loop of a thread
   void empty_one(std::unique_lock<std::mutex>& lock);
   void call(Mailbox& mailbox, const Event& event);
   void start_thread();
@@ -43,12 +42,12 @@ class Deliveries {
   const double patience_;
   std::atomic<uint64_t> delivered_ = 0;
 
-  mutable std::mutex mutex_;  // of all that follows, and of what is in mailboxes
+  mutable std::mutex mutex_;  // guards all members below, and the contents of mailboxes
   std::condition_variable work_, done_;
-  std::deque<std::shared_ptr<Mailbox>> ready_;  // with events, and with no thread
+  std::deque<std::shared_ptr<Mailbox>> ready_;  // with events, and without a thread
   std::unordered_map<std::thread::id, std::thread> threads_;
-  std::vector<std::thread> gone_;  // ended or about to
-  size_t idle_ = 0, busy_ = 0;     // threads that wait for work, threads in a callback
+  std::vector<std::thread> gone_;  // to be joined
+  size_t idle_ = 0, busy_ = 0;     // threads that wait for work, and in a callback
   bool ending_ = false;
 };
 

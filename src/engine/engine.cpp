@@ -1,4 +1,4 @@
-// Requests: taken, begun, told, ended.
+// Requests: checked, taken, cancelled and ended. What happens between is in engine_step.cpp.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace heddle::engine {
 namespace {
 
-constexpr uint32_t most_copies = 1024;
+constexpr uint32_t max_completions = 1024;
 
 double steady_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,13 +42,13 @@ void Engine::State::expect_possible(const Request& request) const {
     if (token >= model_.vocabulary)
       throw InvalidRequest("prompt", "expected tokens below {}, the size of the vocabulary, found {} in the prompt",
                            model_.vocabulary, token);
-  const bool answers = request.max_tokens > 0 && !request.embed;
-  if (request.prompt.size() > context_ - answers)
+  const bool generates = request.max_tokens > 0 && !request.embed;
+  if (request.prompt.size() > context_ - generates)
     throw InvalidRequest(
-        "prompt", "the prompt is too long: expected {} {} tokens, {}, found {}", answers ? "fewer than" : "at most",
+        "prompt", "the prompt is too long: expected {} {} tokens, {}, found {}", generates ? "fewer than" : "at most",
         context_, context_ < model_.context ? "what the KV cache can hold" : "the context", request.prompt.size());
-  if (request.n == 0 || request.n > most_copies)
-    throw InvalidRequest("n", "expected 1 to {} copies, found {}", most_copies, request.n);
+  if (request.n == 0 || request.n > max_completions)
+    throw InvalidRequest("n", "expected 1 to {} completions, found {}", max_completions, request.n);
   for (const auto& stop : request.stops)
     if (stop.empty()) throw InvalidRequest("stops", "expected a token or more in a stop, found none");
   if (request.prompt_logprobs > model_.vocabulary)
@@ -71,29 +71,6 @@ void Engine::State::expect_room(size_t waiting) const {
     throw Busy("{} requests wait already, {} may: try again later", waiting, options_.max_waiting);
 }
 
-std::unique_ptr<Task> Engine::State::prepare(Request request) const {
-  expect_possible(request);
-  Sampler sampler(request.sampling, model_.vocabulary);
-  for (const uint32_t token : request.prompt) sampler.accept(token, Origin::prompt);
-  auto task = std::make_unique<Task>(std::move(request), model_);
-  task->id = ++last_id_;
-  task->arrival = now();
-  task->open = task->request.n;
-  const Speculation asked = task->request.speculation;
-  const Speculation speculation = asked == Speculation::automatic ? options_.speculation : asked;
-  for (uint32_t copy = 0; copy < task->open; ++copy) {
-    Sampler own = sampler;
-    own.reseed(sampler.seed() + copy);
-    task->copies.push_back(std::make_unique<Sequence>(*task, copy, std::move(own)));
-    Sequence& s = *task->copies.back();
-    if (s.picking && !backend_.can_pick(*s.picking)) s.picking.reset();
-    s.speculates = speculation != Speculation::off;
-    s.always_speculates = speculation == Speculation::on;
-  }
-  task->copies[0]->tokens = task->request.prompt;
-  return task;
-}
-
 RequestId Engine::State::submit(Request request, OnEvent on_event) {
   try {
     if (!stopped_.empty()) throw Stopped("{}", stopped_);
@@ -108,54 +85,77 @@ RequestId Engine::State::submit(Request request, OnEvent on_event) {
   }
 }
 
+std::unique_ptr<Task> Engine::State::prepare(Request request) const {
+  expect_possible(request);
+  Sampler sampler(request.sampling, model_.vocabulary);
+  for (const uint32_t token : request.prompt) sampler.accept(token, Origin::prompt);
+  auto task = std::make_unique<Task>(std::move(request), model_);
+  task->id = ++last_id_;
+  task->arrival = now();
+  task->open = task->request.n;
+  const Speculation wanted = task->request.speculation;
+  const Speculation speculation = wanted == Speculation::automatic ? options_.speculation : wanted;
+  for (uint32_t i = 0; i < task->open; ++i) {
+    Sampler own = sampler;
+    own.reseed(sampler.seed() + i);
+    Sequence& s = *task->completions.emplace_back(std::make_unique<Sequence>(*task, i, std::move(own)));
+    if (s.picking && !backend_.can_pick(*s.picking)) s.picking.reset();
+    s.speculates = speculation != Speculation::off;
+    s.always_speculates = speculation == Speculation::on;
+  }
+  task->completions[0]->tokens = task->request.prompt;
+  return task;
+}
+
 void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
   if (!stopped_.empty()) throw Stopped("{}", stopped_);
   task->on_event = std::move(on_event);
-  const double alone = pace_.expect(Load().with(task->prompt(), 0));
+  const double alone = pace_.expect(Load().with(task->prompt_tokens(), 0));
   task->deadline = task->arrival + alone - double(task->request.priority);
   ++metrics_.submitted;
   ++metrics_.waiting;
-  metrics_.prompt_tokens.add(double(task->prompt()));
-  Sequence& first = *task->copies[0];
+  metrics_.prompt_tokens.add(double(task->prompt_tokens()));
+  Sequence& first = *task->completions[0];
   tasks_.emplace(task->id, std::move(task));
   schedule_.wait(first);
 }
 
+uint32_t Engine::State::prompt_progress(RequestId id) const {
+  const auto found = tasks_.find(id);
+  if (found == tasks_.end()) return 0;
+  return std::min(found->second->completions[0]->computed, found->second->prompt_tokens());
+}
+
+// --- ends -----------------------------------------------------------------------------------------------------------
 void Engine::State::cancel(RequestId id, const std::string& reason) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) return;
-  for (const auto& copy : found->second->copies) ask(*copy, FinishReason::cancelled, reason);
+  for (const auto& s : found->second->completions) request_end(*s, FinishReason::cancelled, reason);
 }
 
-uint32_t Engine::State::prompt_progress(RequestId id) const {
+void Engine::State::finish(RequestId id, uint32_t index) {
   const auto found = tasks_.find(id);
-  return found == tasks_.end() ? 0 : std::min(found->second->copies[0]->computed, found->second->prompt());
+  if (found == tasks_.end() || index >= found->second->completions.size()) return;
+  Sequence& s = *found->second->completions[index];
+  if (s.generated > 0) request_end(s, FinishReason::stop, "");
 }
 
-void Engine::State::finish(RequestId id, uint32_t copy) {
-  const auto found = tasks_.find(id);
-  if (found == tasks_.end() || copy >= found->second->copies.size()) return;
-  Sequence& s = *found->second->copies[copy];
-  if (s.generated > 0) ask(s, FinishReason::stop, "");
+void Engine::State::request_end(Sequence& s, FinishReason finish_reason, const std::string& reason) {
+  if (s.state == Sequence::State::finished || s.requested_end) return;
+  s.requested_end = {finish_reason, reason};
+  ending_.push_back(&s);
 }
 
-void Engine::State::ask(Sequence& s, FinishReason ending, const std::string& reason) {
-  if (s.state == Sequence::State::over || s.asked) return;
-  s.asked = {ending, reason};
-  asked_.push_back(&s);
-}
-
-bool Engine::State::end_asked() {
-  if (asked_.empty()) return false;
-  for (size_t i = 0; i < asked_.size(); ++i)  // those told may cancel others
-    end(*asked_[i], asked_[i]->asked->finish_reason, asked_[i]->asked->reason);
-  asked_.clear();
+bool Engine::State::end_requested() {
+  if (ending_.empty()) return false;
+  for (size_t i = 0; i < ending_.size(); ++i)  // a callback may cancel others
+    end(*ending_[i], ending_[i]->requested_end->finish_reason, ending_[i]->requested_end->reason);
+  ending_.clear();
   return true;
 }
 
-// --- the end --------------------------------------------------------------------------------------------------------
-void Engine::State::end(Sequence& s, FinishReason ending, const std::string& reason) {
-  if (s.state == Sequence::State::over) return;
+void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::string& reason) {
+  if (s.state == Sequence::State::finished) return;
   schedule_.remove(s);
   for (Slice& slice : flight_.slices) {
     if (slice.sequence != &s) continue;
@@ -163,20 +163,20 @@ void Engine::State::end(Sequence& s, FinishReason ending, const std::string& rea
     flight_.closing = true;
   }
   leave_step(s);
-  s.state = Sequence::State::over;
+  s.state = Sequence::State::finished;
   Task& task = s.task;
   const uint32_t cached = s.cached_tokens;
-  const uint32_t there = s.generated > 0 ? task.prompt() : std::min(s.computed, task.prompt());
+  const uint32_t there = s.generated > 0 ? task.prompt_tokens() : std::min(s.computed, task.prompt_tokens());
   cache_.release(s);
-  if (--task.open == 0) over_.push_back(task.id);
-  ++metrics_.ended(ending);
-  if (task.answers()) metrics_.answer_tokens.add(double(s.generated));
-  const bool embedded = ending == FinishReason::stop && task.request.embed;
+  if (--task.open == 0) finished_.push_back(task.id);
+  ++metrics_.ended(finish_reason);
+  if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
+  const bool embedded = finish_reason == FinishReason::stop && task.request.embed;
   emit(task, {.request = task.id,
-              .index = s.copy,
-              .finish_reason = ending,
+              .index = s.index,
+              .finish_reason = finish_reason,
               .reason = reason,
-              .prompt = task.prompt(),
+              .prompt_tokens = task.prompt_tokens(),
               .cached_tokens = cached,
               .computed_tokens = there - std::min(there, cached),
               .generated = s.generated,
@@ -186,13 +186,13 @@ void Engine::State::end(Sequence& s, FinishReason ending, const std::string& rea
               .steps = s.steps});
 }
 
-// Its prompt is computed, and that was all.
-void Engine::State::end_without_answer(Task& task) {
-  for (const auto& copy : task.copies) {
-    if (copy->asked) continue;
-    if (copy->state == Sequence::State::unborn) copy->share_prompt(*task.copies[0]);
-    metrics_.prompt_reused += copy->cached_tokens;
-    end(*copy, task.request.embed ? FinishReason::stop : FinishReason::length);
+// Nothing but the prompt was wanted, and it is computed.
+void Engine::State::end_after_prompt(Task& task) {
+  for (const auto& s : task.completions) {
+    if (s->requested_end) continue;
+    if (s->state == Sequence::State::pending) s->share_prompt(*task.completions[0]);
+    metrics_.prompt_cached += s->cached_tokens;
+    end(*s, task.request.embed ? FinishReason::stop : FinishReason::length);
   }
 }
 
@@ -208,11 +208,10 @@ void Engine::State::emit(Task& task, const Event& event) {
   step_.emitting += now() - start;
 }
 
-// --- what went wrong ------------------------------------------------------------------------------------------------
 void Engine::State::fail(Task& task, const std::string& reason) {
-  for (const auto& copy : task.copies) {
-    if (copy->state != Sequence::State::over) cache_.forget(*copy);
-    end(*copy, FinishReason::failed, reason);
+  for (const auto& s : task.completions) {
+    if (s->state != Sequence::State::finished) cache_.forget(*s);
+    end(*s, FinishReason::failed, reason);
   }
 }
 
@@ -221,48 +220,15 @@ void Engine::State::fault(const std::string& reason) {
   if (!backend_.usable()) stopped_ = reason.empty() ? "the device has failed" : reason;
   for (const Slice& slice : flight_.slices)
     if (slice.sequence) fail(slice.sequence->task, reason);
-  flight_.launched = flight_.taken;  // what is under way is of no use
+  flight_.launched = flight_.taken;  // the results of batches in flight are of no use
   if (stopped_.empty()) return;
   for (const auto& [id, task] : tasks_) fail(*task, stopped_);
 }
 
-void Engine::State::count_batch(size_t rows, size_t sequences) {
-  ++metrics_.steps;
-  metrics_.step_rows.add(double(rows));
-  metrics_.step_sequences.add(double(sequences));
-  step_.rows = uint32_t(rows);
-  step_.sequences = uint32_t(sequences);
-}
-
-// --- time -----------------------------------------------------------------------------------------------------------
-void Engine::State::join_step(Sequence& s, uint32_t rows) {
-  s.in_step = true;
-  s.step = {.start = step_.start - s.task.arrival, .rows = rows, .generated = s.generated};
-  in_step_.push_back(&s);
-}
-
-void Engine::State::leave_step(Sequence& s) {
-  if (!std::exchange(s.in_step, false)) return;
-  ++s.timing.steps;
-  s.timing.device += step_.device;
-  if (!s.steps) return;
-  s.step.seconds = now() - step_.start;
-  s.step.device = step_.device;
-  s.step.generated = s.generated - s.step.generated;
-  s.step.all_rows = step_.rows;
-  s.step.sequences = step_.sequences;
-  s.steps->push_back(s.step);
-}
-
-void Engine::State::tidy() {
-  std::erase_if(asked_, [](const Sequence* s) { return s->state == Sequence::State::over; });
-  for (const RequestId id : over_) tasks_.erase(id);
-  over_.clear();
-  metrics_.waiting = schedule_.waiting();
-  metrics_.running = schedule_.running().size();
-  metrics_.preemptions = schedule_.preemptions();
-  metrics_.blocks_cached = cache_.blocks().cached();
-  metrics_.blocks_in_use = cache_.blocks().all() - cache_.blocks().free();
+void Engine::State::remove_ended() {
+  std::erase_if(ending_, [](const Sequence* s) { return s->state == Sequence::State::finished; });
+  for (const RequestId id : finished_) tasks_.erase(id);
+  finished_.clear();
 }
 
 void Engine::State::check_invariants() const {
@@ -270,18 +236,19 @@ void Engine::State::check_invariants() const {
   size_t waiting = 0, running = 0;
   for (const auto& [id, task] : tasks_) {
     uint32_t open = 0;
-    for (const auto& copy : task->copies) {
-      all.push_back(copy.get());
-      open += copy->state != Sequence::State::over;
-      waiting += copy->state == Sequence::State::waiting;
-      running += copy->state == Sequence::State::running;
-      const bool holds = copy->state == Sequence::State::running;
-      check(holds || (copy->blocks.empty() && copy->computed == 0), "only who runs holds blocks");
-      check(!holds || copy->asked || copy->behind() > 0, "there is always a token to compute");
+    for (const auto& s : task->completions) {
+      all.push_back(s.get());
+      open += s->state != Sequence::State::finished;
+      waiting += s->state == Sequence::State::waiting;
+      running += s->state == Sequence::State::running;
+      const bool runs = s->state == Sequence::State::running;
+      check(runs || (s->blocks.empty() && s->computed == 0), "only running sequences hold blocks");
+      check(!runs || s->requested_end || s->behind() > 0, "a running sequence has a token to compute");
     }
-    check(open == task->open && open > 0, "as many copies have ended as were counted");
+    check(open == task->open && open > 0, "as many completions have ended as were counted");
   }
-  check(waiting == schedule_.waiting() && running == schedule_.running().size(), "all who wait or run are scheduled");
+  check(waiting == schedule_.waiting() && running == schedule_.running().size(),
+        "all waiting and running sequences are scheduled");
   cache_.check_holders(all);
 }
 
@@ -293,16 +260,16 @@ RequestId Engine::submit(Request request, OnEvent on_event) {
   return state_->submit(std::move(request), std::move(on_event));
 }
 std::unique_ptr<Task> Engine::prepare(Request request) const { return state_->prepare(std::move(request)); }
+void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::expect_possible(const Request& request) const { state_->expect_possible(request); }
 void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
-void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
-void Engine::finish(RequestId id, uint32_t copy) { state_->finish(id, copy); }
-uint32_t Engine::context() const { return state_->context(); }
+void Engine::finish(RequestId id, uint32_t index) { state_->finish(id, index); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }
 uint32_t Engine::prompt_progress(RequestId id) const { return state_->prompt_progress(id); }
 const std::string& Engine::stopped() const { return state_->stopped_; }
+uint32_t Engine::context() const { return state_->context(); }
 const Metrics& Engine::metrics() const { return state_->metrics_; }
 void Engine::check_invariants() const { state_->check_invariants(); }
 

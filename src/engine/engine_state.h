@@ -3,8 +3,8 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "engine/cache.h"
 #include "engine/engine.h"
+#include "engine/kv_cache.h"
 #include "engine/pace.h"
 #include "engine/schedule.h"
 #include "engine/sequence.h"
@@ -15,57 +15,57 @@ class Engine::State {
  public:
   State(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options);
 
+  RequestId submit(Request request, OnEvent on_event);
   std::unique_ptr<Task> prepare(Request request) const;
+  void take(std::unique_ptr<Task> task, OnEvent on_event);
   void expect_possible(const Request& request) const;
   void expect_room(size_t waiting) const;
-  RequestId submit(Request request, OnEvent on_event);
-  void take(std::unique_ptr<Task> task, OnEvent on_event);
   void cancel(RequestId id, const std::string& reason);
-  void finish(RequestId id, uint32_t copy);
+  void finish(RequestId id, uint32_t index);
   bool step();
   bool idle() const { return tasks_.empty(); }
-  uint32_t context() const { return context_; }
   uint32_t prompt_progress(RequestId id) const;
+  uint32_t context() const { return context_; }
   void check_invariants() const;
 
   std::string stopped_;
   Metrics metrics_;
 
  private:
-  void ask(Sequence& s, FinishReason ending, const std::string& reason);
-  bool end_asked();
-  void end(Sequence& s, FinishReason ending, const std::string& reason = {});
-  void end_without_answer(Task& task);
+  // engine.cpp: how completions end
+  void request_end(Sequence& s, FinishReason finish_reason, const std::string& reason);
+  bool end_requested();
+  void end(Sequence& s, FinishReason finish_reason, const std::string& reason = {});
+  void end_after_prompt(Task& task);
   void emit(Task& task, const Event& event);
   void fail(Task& task, const std::string& reason);
-  void fault(const std::string& reason);  // of those in the batch
-  void count_batch(size_t rows, size_t sequences);
-  void join_step(Sequence& s, uint32_t rows);
-  void leave_step(Sequence& s);
-  void tidy();
-  double now() const { return options_.now(); }
+  void fault(const std::string& reason);  // fails the requests of the batch
+  void remove_ended();
 
-  // engine_step.cpp
+  // engine_step.cpp: how tokens are computed
   struct Slice;
   class LentTables;
   bool in_flight() const;
   bool plan_batch();
-  uint32_t batches_of(std::span<const Planned> plan);
-  void join_batch();
+  uint32_t batches_ahead(std::span<const Planned> plan);
   void launch_batches();
   void launch_planned();
   void add_rows(Slice& slice, uint32_t sequence);
-  std::optional<model::Picking> picking_of(const Sequence& s, uint32_t guesses) const;
+  std::optional<model::Picking> picking_of(const Sequence& s, uint32_t proposals) const;
   void take_result();
   void use_rows(const Slice& slice, uint32_t output, uint32_t state);
   bool read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state);
+  void fork(Sequence& first);
+  void pick_tokens(Sequence& s, uint32_t output);
+  Pick pick(Sequence& s, uint32_t output);
+  bool add_token(Sequence& s, Pick pick);
   std::span<const float> logits_of(uint32_t output) const {
     return result_.logits.subspan(size_t(logits_rows_[output]) * model_.vocabulary, model_.vocabulary);
   }
-  void fork(Sequence& first);
-  void pick_for(Sequence& s, uint32_t output);
-  Pick pick(Sequence& s, uint32_t output);
-  bool token(Sequence& s, Pick pick);
+  void join_batch();
+  void join_step(Sequence& s, uint32_t rows);
+  void leave_step(Sequence& s);
+  double now() const { return options_.now(); }
 
   const model::Model& model_;
   model::Backend& backend_;
@@ -73,41 +73,42 @@ class Engine::State {
   EngineOptions options_;
   const uint32_t context_;
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
-  Cache cache_;
+  KvCache cache_;
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
-  std::vector<Sequence*> asked_;  // to end
-  std::vector<RequestId> over_;
+  std::vector<Sequence*> ending_;   // with a requested end
+  std::vector<RequestId> finished_;  // all completions have ended: to be removed
 
   // A sequence's rows in a batch.
   struct Slice {
     Sequence* sequence;  // null: it has ended
     uint32_t rows;       // of known tokens; those that it proposed follow
     uint32_t outputs = 0, states = 0;
-    bool picks = false;  // a token, after its last row
+    bool picks = false;  // a token after its last row
   };
-  // The batch that was planned, and those that follow it, each with the token that the one before picked for each row.
+  // The batch that was planned and those that follow it, each with the tokens that the one before picked.
   struct Flight {
     std::vector<Slice> slices;
     uint32_t batches = 1;  // that may be launched
     uint32_t launched = 0, taken = 0;
     bool closing = false;  // no more are launched
-    Load load;             // of the first
+    Load load;             // of the planned batch
   } flight_;
-  model::Batch batch_;
+  model::Batch batch_;                 // the planned one
   std::vector<uint32_t> logits_rows_;  // per output: which row of the result's logits it has, unless it is picked
-  uint32_t logits_wanted_ = 0;         // such rows
+  uint32_t logits_wanted_ = 0;         // rows of logits
   model::Result result_;
   std::vector<Sequence*> forked_;
   double tokens_at_ = 0;  // when the tokens of the last result were there
+
   struct {
     double start = 0;
-    double device = 0, emitting = 0, scoring = 0;  // seconds in the backend, in callbacks, with logits of prompts
+    double device = 0, emitting = 0, scoring = 0;  // seconds in the backend, in callbacks, with the logits of prompts
     uint32_t rows = 0, sequences = 0;
-  } step_;  // under way
-  std::vector<Sequence*> in_step_;
-  // Counts the time in the backend while it is there.
+  } step_;                          // in progress
+  std::vector<Sequence*> in_step_;  // with rows in it
+  // Counts its lifetime as time in the backend.
   class OnDevice {
    public:
     explicit OnDevice(State& state) : state_(state), start_(state.now()) {}

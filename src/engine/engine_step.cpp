@@ -1,8 +1,9 @@
-// One step of the engine: a batch is planned and launched, its result taken, tokens are picked and emitted.
+// One step of the engine: a batch is planned and launched, its result taken, and tokens are picked and emitted.
 //
 // Where the running sequences only continue, batches follow one another on the device: the next one is launched before
 // the tokens of the last are read. A sequence that ends meanwhile gives up its blocks while batches that write to them
-// are still under way. That does no harm: the device works in order, so that whatever takes these blocks writes later.
+// are still in flight. That does no harm: the device works in order, so a sequence that is given these blocks writes to
+// them later.
 #include <algorithm>
 #include <utility>
 
@@ -13,14 +14,14 @@
 namespace heddle::engine {
 namespace {
 
-constexpr uint32_t max_following = 64, min_following = 4;  // batches of one plan that follow one another
-constexpr uint32_t launched_ahead = 2;                     // batches under way while the oldest is waited for
+constexpr uint32_t max_following = 64, min_following = 4;  // batches by one plan, where they follow one another
+constexpr uint32_t max_launched = 2;                       // batches in flight while the oldest is waited for
 
 }  // namespace
 
 bool Engine::State::step() {
   step_ = {.start = now()};
-  bool worked = end_asked();
+  bool worked = end_requested();
   if (in_flight() || plan_batch()) {
     worked = true;
     try {
@@ -34,12 +35,17 @@ bool Engine::State::step() {
   if (worked) metrics_.step_seconds.add(now() - step_.start - step_.emitting);
   for (Sequence* s : in_step_) leave_step(*s);
   in_step_.clear();
-  tidy();
+  remove_ended();
+  metrics_.waiting = schedule_.waiting();
+  metrics_.running = schedule_.running().size();
+  metrics_.preemptions = schedule_.preemptions();
+  metrics_.blocks_cached = cache_.blocks().cached();
+  metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
   return worked;
 }
 
 // --- the batch ------------------------------------------------------------------------------------------------------
-// Launched, not taken, and wanted by a sequence that is still there.
+// Whether there is a batch whose result was not taken, of a sequence that has not ended.
 bool Engine::State::in_flight() const {
   return flight_.launched > flight_.taken &&
          std::any_of(flight_.slices.begin(), flight_.slices.end(), [](const Slice& s) { return s.sequence; });
@@ -48,44 +54,34 @@ bool Engine::State::in_flight() const {
 bool Engine::State::plan_batch() {
   const std::span<const Planned> plan = schedule_.plan();
   if (plan.empty()) return false;
-  flight_ = {.slices = std::move(flight_.slices), .batches = batches_of(plan), .load = schedule_.load()};
+  flight_ = {.slices = std::move(flight_.slices), .batches = batches_ahead(plan), .load = schedule_.load()};
   flight_.slices.clear();
   for (const Planned& p : plan) flight_.slices.push_back({.sequence = p.sequence, .rows = p.rows, .picks = p.picks()});
   return true;
 }
 
-// How many batches may follow one another by this plan, with blocks for the tokens that they pick. 1: this one alone.
-uint32_t Engine::State::batches_of(std::span<const Planned> plan) {
+// How many batches may follow one another by this plan. They have blocks for the tokens that they pick. 1: only this.
+uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
   const auto picks_on_device = [](const Planned& p) { return p.sequence->picking.has_value(); };
-  if (plan.size() > backend_.max_followed_rows() || !schedule_.quiet() ||
+  if (plan.size() > backend_.max_followed_rows() || !schedule_.only_streams() ||
       !std::all_of(plan.begin(), plan.end(), picks_on_device))
     return 1;
   uint32_t batches = max_following;
-  const uint32_t each = cache_.blocks().free() / uint32_t(plan.size());  // blocks
+  const uint32_t blocks_each = cache_.blocks().free() / uint32_t(plan.size());
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;
     batches = std::min({batches, s.task.request.max_tokens - s.generated, context_ - s.computed});
-    cache_.grow(s, std::min(s.computed + batches, cache_.room(s) + each * limits_.block_tokens));
-    batches = std::min(batches, cache_.room(s) - s.computed);
+    cache_.grow(s, std::min(s.computed + batches, cache_.capacity(s) + blocks_each * limits_.block_tokens));
+    batches = std::min(batches, cache_.capacity(s) - s.computed);
   }
   if (batches >= min_following) return batches;
   for (const Planned& p : plan) cache_.trim(*p.sequence);
   return 1;
 }
 
-void Engine::State::join_batch() {
-  uint32_t rows = 0;
-  for (const Slice& slice : flight_.slices) {
-    const uint32_t own = slice.rows + (slice.sequence ? uint32_t(slice.sequence->proposed.size()) : 0);
-    rows += own;
-    if (slice.sequence) join_step(*slice.sequence, own);
-  }
-  count_batch(rows, flight_.slices.size());
-}
-
 void Engine::State::launch_batches() {
   flight_.closing |= flight_.launched > 0 && schedule_.waiting() > 0;
-  const uint32_t ahead = std::min(launched_ahead, backend_.max_in_flight());
+  const uint32_t ahead = std::min(max_launched, backend_.max_in_flight());
   while (!flight_.closing && flight_.launched < std::min(flight_.batches, flight_.taken + ahead)) {
     if (flight_.launched == 0) {
       launch_planned();
@@ -135,7 +131,10 @@ void Engine::State::launch_planned() {
 
 void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
   Sequence& s = *slice.sequence;
-  if (!s.task.begun) metrics_.queue_seconds.add(*(s.task.begun = now()) - s.task.arrival);
+  if (!s.task.started) {
+    s.task.started = now();
+    metrics_.queue_seconds.add(*s.task.started - s.task.arrival);
+  }
   const PromptResults::Range scored = s.task.results.logits(), pooled = s.task.results.states();
   const uint32_t first = s.computed, rows = slice.rows + uint32_t(s.proposed.size());
   for (uint32_t row = 0; row < rows; ++row) {
@@ -143,7 +142,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
     batch_.tokens.push_back(row < slice.rows ? s.tokens[position] : s.proposed[row - slice.rows]);
     batch_.positions.push_back(position);
     batch_.sequences.push_back(sequence);
-    const bool picks = s.task.answers() && position + 1 >= s.known();
+    const bool picks = s.task.generates() && position + 1 >= s.known();
     if (picks || scored.contains(position)) {
       batch_.outputs.push_back(here);
       ++slice.outputs;
@@ -156,17 +155,19 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
       ++slice.states;
     }
   }
-  if (first < s.task.prompt()) metrics_.prompt_computed += std::min(slice.rows, s.task.prompt() - first);
+  if (first < s.task.prompt_tokens())
+    metrics_.prompt_computed += std::min(slice.rows, s.task.prompt_tokens() - first);
 }
 
-// How the device picks a sequence's next token, or the one after so many guesses. Unset where the host does, from the
-// row's logits: for samplings that the device has not; for the first token of several completions, which pick from the
-// same logits; and for penalties, where the text would have to be sent for a single batch.
-std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint32_t guesses) const {
+// How the device picks the next token of a sequence, or the one after some proposals. Unset where the host picks from
+// the row's logits: for samplings that the device does not have; for the first token of several completions, which
+// share the logits; and for penalties in a single batch, for which the text would have to be sent.
+std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint32_t proposals) const {
   if (!s.picking || (s.generated == 0 && s.task.request.n > 1)) return std::nullopt;
-  if (s.looks_back && flight_.batches == 1) return std::nullopt;
-  model::Picking picking = s.looks_back ? *device_picking(s.sampler, s.tokens, s.task.prompt()) : *s.picking;
-  picking.picks = s.sampler.picks() + guesses;  // counts only if all guesses before it were right
+  if (s.has_penalties && flight_.batches == 1) return std::nullopt;
+  model::Picking picking =
+      s.has_penalties ? *device_picking(s.sampler, s.tokens, s.task.prompt_tokens()) : *s.picking;
+  picking.picks = s.sampler.picks() + proposals;  // its token counts only if all proposals before it were right
   return picking;
 }
 
@@ -182,7 +183,7 @@ void Engine::State::take_result() {
   for (const Slice& slice : flight_.slices) {
     const uint32_t output = std::exchange(next_output, next_output + slice.outputs);
     const uint32_t state = std::exchange(next_state, next_state + slice.states);
-    if (slice.sequence && !slice.sequence->asked) use_rows(slice, output, state);
+    if (slice.sequence && !slice.sequence->requested_end) use_rows(slice, output, state);
   }
   if (flight_.batches == 1)
     pace_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring);
@@ -193,23 +194,23 @@ void Engine::State::take_result() {
     if (slice.sequence) cache_.trim(*slice.sequence);
 }
 
-// What the rows of a sequence gave, from this output and state of the batch on.
+// What the rows of a sequence gave, from this output and this state of the batch on.
 void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state) {
   Sequence& s = *slice.sequence;
   if (!read_prompt(s, slice.rows, output, state)) return;
   s.computed += slice.rows;
   cache_.publish(s);
   if (!slice.picks) return;
-  if (!s.task.answers()) return end_without_answer(s.task);
+  if (!s.task.generates()) return end_after_prompt(s.task);
   fork(s);
-  pick_for(s, output);
-  for (Sequence* completion : forked_) pick_for(*completion, output);
-  // a guess needs a new plan
-  if (slice.sequence && flight_.batches > 1 && schedule_.guesses(s) > 0 && !s.lookup.propose(1).empty())
+  pick_tokens(s, output);
+  for (Sequence* completion : forked_) pick_tokens(*completion, output);
+  // a proposal needs a new plan
+  if (slice.sequence && flight_.batches > 1 && schedule_.max_proposals(s) > 0 && !s.lookup.propose(1).empty())
     flight_.closing = true;
 }
 
-// Log-probabilities and states of the prompt, from this output and state on. False: it has failed.
+// Logits and states of the prompt, from this output and this state on. False: the request has failed.
 bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state) {
   PromptResults& results = s.task.results;
   if (results.next() >= s.computed + rows) return true;
@@ -235,41 +236,42 @@ bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, ui
   return true;
 }
 
-// The prompt of all copies is computed: they go their own ways. One for whom there is no block waits for it.
+// The first completion has computed the prompt of all. Those for which there is no block wait.
 void Engine::State::fork(Sequence& first) {
   forked_.clear();
-  if (first.generated > 0 || first.copy > 0) return;
-  first.look_up();
-  for (const auto& copy : first.task.copies) {
-    if (copy->state != Sequence::State::unborn) continue;
-    copy->share_prompt(first);
-    in_step_.push_back(copy.get());
-    std::optional<Cache::Copy> copied;
-    if (cache_.fork(first, *copy, copied))
-      schedule_.run(*copy);
+  if (first.generated > 0 || first.index > 0) return;
+  first.index_prompt();
+  for (const auto& s : first.task.completions) {
+    if (s->state != Sequence::State::pending) continue;
+    s->share_prompt(first);
+    in_step_.push_back(s.get());
+    std::optional<KvCache::Copy> copy;
+    if (cache_.fork(first, *s, copy))
+      schedule_.run(*s);
     else
-      schedule_.wait(*copy);
-    if (copied) backend_.copy_block(copied->from, copied->to);
-    forked_.push_back(copy.get());
+      schedule_.wait(*s);
+    if (copy) backend_.copy_block(copy->from, copy->to);
+    forked_.push_back(s.get());
   }
 }
 
-// A token, and as many more as were guessed right.
-void Engine::State::pick_for(Sequence& s, uint32_t output) {
-  if (s.state == Sequence::State::over || s.asked) return;
-  uint32_t right = 0;
+// One token, and one more for each proposal that was right.
+void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
+  if (s.state == Sequence::State::finished || s.requested_end) return;
+  uint32_t accepted = 0;
   try {
-    while (token(s, pick(s, output + right)) && right < s.proposed.size() && s.tokens.back() == s.proposed[right]) {
-      ++right;
+    while (add_token(s, pick(s, output + accepted)) && accepted < s.proposed.size() &&
+           s.tokens.back() == s.proposed[accepted]) {
+      ++accepted;
       ++s.computed;
     }
   } catch (const std::exception& error) {
     fail(s.task, error.what());
   }
   if (s.proposed.empty()) return;
-  s.payoff.add(uint32_t(s.proposed.size()), right);
+  s.payoff.add(uint32_t(s.proposed.size()), accepted);
   metrics_.proposed += s.proposed.size();
-  metrics_.accepted += right;
+  metrics_.accepted += accepted;
 }
 
 Pick Engine::State::pick(Sequence& s, uint32_t output) {
@@ -280,28 +282,61 @@ Pick Engine::State::pick(Sequence& s, uint32_t output) {
   return {.id = picked.id, .log_probability = picked.log_probability};
 }
 
-// False: it was the last one.
-bool Engine::State::token(Sequence& s, Pick pick) {
+// False: it was the last token.
+bool Engine::State::add_token(Sequence& s, Pick pick) {
   Task& task = s.task;
   s.accept(pick.id);
   cache_.publish(s);
   ++metrics_.generated;
   if (s.generated > 1) {
-    metrics_.between_tokens_seconds.add(tokens_at_ - s.told);
+    metrics_.between_tokens_seconds.add(tokens_at_ - s.last_token_at);
   } else {
     metrics_.first_token_seconds.add(tokens_at_ - task.arrival);
-    s.first_told = tokens_at_;
-    metrics_.prompt_reused += s.cached_tokens;
+    s.first_token_at = tokens_at_;
+    metrics_.prompt_cached += s.cached_tokens;
   }
-  s.told = tokens_at_;
+  s.last_token_at = tokens_at_;
   emit(task, {.request = task.id,
-              .index = s.copy,
+              .index = s.index,
               .pick = std::move(pick),
               .prompt_picks = s.generated == 1 ? task.results.scores() : nullptr});
-  if (s.asked) return false;
-  const auto ending = s.ending(context_);
-  if (ending) end(s, *ending);
-  return !ending;
+  if (s.requested_end) return false;
+  const auto finish_reason = s.finish_reason(context_);
+  if (finish_reason) end(s, *finish_reason);
+  return !finish_reason;
+}
+
+// --- its time -------------------------------------------------------------------------------------------------------
+void Engine::State::join_batch() {
+  step_.rows = 0;
+  step_.sequences = uint32_t(flight_.slices.size());
+  for (const Slice& slice : flight_.slices) {
+    const uint32_t rows = slice.rows + (slice.sequence ? uint32_t(slice.sequence->proposed.size()) : 0);
+    step_.rows += rows;
+    if (slice.sequence) join_step(*slice.sequence, rows);
+  }
+  ++metrics_.steps;
+  metrics_.step_rows.add(double(step_.rows));
+  metrics_.step_sequences.add(double(step_.sequences));
+}
+
+void Engine::State::join_step(Sequence& s, uint32_t rows) {
+  s.in_step = true;
+  s.step = {.start = step_.start - s.task.arrival, .rows = rows, .generated = s.generated};
+  in_step_.push_back(&s);
+}
+
+void Engine::State::leave_step(Sequence& s) {
+  if (!std::exchange(s.in_step, false)) return;
+  ++s.timing.steps;
+  s.timing.device += step_.device;
+  if (!s.steps) return;
+  s.step.seconds = now() - step_.start;
+  s.step.device = step_.device;
+  s.step.generated = s.generated - s.step.generated;
+  s.step.all_rows = step_.rows;
+  s.step.sequences = step_.sequences;
+  s.steps->push_back(s.step);
 }
 
 }  // namespace heddle::engine

@@ -1,5 +1,5 @@
-// The engine's thread does what others ask for between two steps. It alone touches the engine, and it never waits for a
-// callback.
+// Other threads leave submissions and ends, which the engine's thread handles between two steps. It alone uses the
+// engine, and it never waits for a callback.
 #include "engine/engine_thread.h"
 
 #include <algorithm>
@@ -52,10 +52,10 @@ class EngineThread::State {
       throw;
     }
   }
-  void end(RequestId id, std::optional<uint32_t> copy = std::nullopt) {
+  void end(RequestId id, std::optional<uint32_t> index = std::nullopt) {
     {
       const std::lock_guard lock(mutex_);
-      ends_.push_back({id, copy});
+      ends_.push_back({id, index});
     }
     work_.notify_one();
   }
@@ -76,37 +76,37 @@ class EngineThread::State {
     std::unique_ptr<Task> task;
     std::shared_ptr<Deliveries::Mailbox> mailbox;
   };
-  struct AskedEnd {
+  struct RequestedEnd {
     RequestId id = 0;
-    std::optional<uint32_t> copy;  // that is finished; none: all are cancelled
+    std::optional<uint32_t> index;  // of the completion to finish; unset: all are cancelled
   };
   struct Open {  // a request that has not ended
     std::shared_ptr<Deliveries::Mailbox> mailbox;
-    std::vector<bool> ended;  // per copy
+    std::vector<bool> ended;  // per completion
   };
 
   void run() {
     bool worked = true, ending = false;
     do {
       std::vector<Submission> submissions;
-      std::vector<AskedEnd> ends;
+      std::vector<RequestedEnd> ends;
       {
         std::unique_lock lock(mutex_);
         metrics_ = engine_.metrics();
         not_counted_ = submissions_.size();
         stopped_ = broken_.empty() ? engine_.stopped() : broken_;
-        const auto asked = [&] { return ending_ || !submissions_.empty() || !ends_.empty(); };
+        const auto has_work = [&] { return ending_ || !submissions_.empty() || !ends_.empty(); };
         if (open_.empty())
-          work_.wait(lock, asked);
+          work_.wait(lock, has_work);
         else if (!worked)
-          work_.wait_for(lock, std::chrono::milliseconds(1), asked);
+          work_.wait_for(lock, std::chrono::milliseconds(1), has_work);
         submissions.swap(submissions_);
         ends.swap(ends_);
         ending = ending_;
       }
       for (Submission& submission : submissions) take(submission);
-      for (const auto& [id, copy] : ends)
-        if (open_.contains(id)) copy ? engine_.finish(id, *copy) : engine_.cancel(id);
+      for (const auto& [id, index] : ends)
+        if (open_.contains(id)) index ? engine_.finish(id, *index) : engine_.cancel(id);
       if (ending)
         for (const auto& [id, open] : open_) engine_.cancel(id);
       if (!open_.empty()) worked = step();
@@ -118,7 +118,7 @@ class EngineThread::State {
     Open open{std::move(submission.mailbox), std::vector<bool>(submission.task->request.n)};
     try {
       if (!broken_.empty()) throw Stopped("{}", broken_);
-      engine_.take(std::move(submission.task), [this](const Event& event) { tell(event); });
+      engine_.take(std::move(submission.task), [this](const Event& event) { post(event); });
       open_[id] = std::move(open);
     } catch (const Stopped& error) {
       fail(id, open, error.what());
@@ -126,18 +126,18 @@ class EngineThread::State {
   }
 
   void fail(RequestId id, const Open& open, const std::string& reason) {
-    for (uint32_t copy = 0; copy < open.ended.size(); ++copy)
-      if (!open.ended[copy])
+    for (uint32_t index = 0; index < open.ended.size(); ++index)
+      if (!open.ended[index])
         deliveries_->post(open.mailbox,
-                          {.request = id, .index = copy, .finish_reason = FinishReason::failed, .reason = reason});
+                          {.request = id, .index = index, .finish_reason = FinishReason::failed, .reason = reason});
   }
 
   bool step() {
     try {
       const bool worked = engine_.step();
-      check(open_.empty() || !engine_.idle(), "every request is told its end");
+      check(open_.empty() || !engine_.idle(), "the end of every request");
       return worked;
-    } catch (const std::exception& error) {  // a bug of ours: nothing can be trusted any more
+    } catch (const std::exception& error) {  // a bug of the engine: its state cannot be trusted
       broken_ = fmt::format("the engine has stopped: {}", error.what());
     }
     const auto open = std::move(open_);
@@ -146,11 +146,11 @@ class EngineThread::State {
     return false;
   }
 
-  void tell(const Event& event) {
+  void post(const Event& event) {
     const auto found = open_.find(event.request);
-    check(found != open_.end() && event.index < found->second.ended.size(), "an event of a request that is there");
+    check(found != open_.end() && event.index < found->second.ended.size(), "an event of an open request");
     Open& open = found->second;
-    check(!open.ended[event.index], "one end of each copy, the last of its events");
+    check(!open.ended[event.index], "one end of each completion, after all its tokens");
     deliveries_->post(open.mailbox, event);
     if (event.finish_reason == FinishReason::none) return;
     open.ended[event.index] = true;
@@ -159,16 +159,16 @@ class EngineThread::State {
 
   Engine& engine_;
   std::unique_ptr<Deliveries> deliveries_;
-  // For the engine's thread alone.
+  // Used by the engine's thread only.
   std::map<RequestId, Open> open_;
-  std::string broken_;  // why the engine cannot be trusted any more
+  std::string broken_;  // why the engine cannot be trusted; empty: it can
 
-  mutable std::mutex mutex_;  // of all that follows
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable work_;
   std::vector<Submission> submissions_;
-  std::vector<AskedEnd> ends_;
+  std::vector<RequestedEnd> ends_;
   Metrics metrics_;
-  size_t not_counted_ = 0;  // requests that came after these
+  size_t not_counted_ = 0;  // requests that arrived after these metrics
   uint64_t refused_ = 0;
   std::string stopped_;
   bool ending_ = false;
@@ -182,7 +182,7 @@ RequestId EngineThread::submit(Request request, OnEvent on_event, bool even_if_f
   return state_->submit(std::move(request), std::move(on_event), even_if_full);
 }
 void EngineThread::cancel(RequestId id) { state_->end(id); }
-void EngineThread::finish(RequestId id, uint32_t copy) { state_->end(id, copy); }
+void EngineThread::finish(RequestId id, uint32_t index) { state_->end(id, index); }
 Metrics EngineThread::metrics() const { return state_->metrics(); }
 std::string EngineThread::stopped() const { return state_->stopped(); }
 

@@ -1,4 +1,4 @@
-// The bounds of histograms, and values between them.
+// The bounds of histograms, and quantiles between them.
 #include "engine/metrics.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ constexpr std::array counts{1.,   2.,    4.,    8.,    16.,   32.,    64.,    12
 std::span<const double> bounds_of_seconds() { return seconds; }
 std::span<const double> bounds_of_counts() { return counts; }
 
-std::string_view name_of(FinishReason ending) {
-  switch (ending) {
+std::string_view name_of(FinishReason finish_reason) {
+  switch (finish_reason) {
     case FinishReason::none:
       return "none";
     case FinishReason::stop:
@@ -36,11 +36,11 @@ std::string_view name_of(FinishReason ending) {
     case FinishReason::failed:
       return "failed";
   }
-  throw std::logic_error("an ending without a name");
+  throw std::logic_error("a finish reason without a name");
 }
 
 Histogram::Histogram(std::span<const double> bounds) : bounds_(bounds) {
-  check(bounds.size() <= most_bounds && std::is_sorted(bounds.begin(), bounds.end()), "few and ascending bounds");
+  check(bounds.size() <= max_bounds && std::is_sorted(bounds.begin(), bounds.end()), "few and ascending bounds");
 }
 
 void Histogram::add(double value) {

@@ -1,5 +1,4 @@
-// What a server should export: counters, gauges and histograms that only the engine's thread writes. Others read
-// copies.
+// What a server exports: counters, gauges and histograms. Only the engine's thread writes them; others read copies.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,10 +9,10 @@
 
 namespace heddle::engine {
 
-// How often values fell between fixed bounds. Plain data: 300 bytes, copied as they are.
+// How often values fell between fixed bounds. Plain data of 300 bytes.
 class Histogram {
  public:
-  static constexpr size_t most_bounds = 32;
+  static constexpr size_t max_bounds = 32;
 
   explicit Histogram(std::span<const double> bounds);  // ascending; must outlive it
 
@@ -21,18 +20,17 @@ class Histogram {
 
   uint64_t count() const { return count_; }
   double sum() const { return sum_; }
-  double largest() const { return largest_; }  // 0 where nothing was added, as all others
+  double largest() const { return largest_; }  // 0 if nothing was added, as the others
   double mean() const { return count_ ? sum_ / double(count_) : 0; }
   // Bucket i counts what is above bound i - 1 and at most bound i; one more counts what is above the last bound.
   std::span<const double> bounds() const { return bounds_; }
   std::span<const uint64_t> counts() const { return std::span(counts_).first(bounds_.size() + 1); }
-  // The value that a part q (0 to 1) of all lies at or below, as if values were spread evenly within their bucket;
-  // never above largest().
+  // The quantile q (0 to 1), as if values were spread evenly within their bucket; never above largest().
   double quantile(double q) const;
 
  private:
   std::span<const double> bounds_;
-  std::array<uint64_t, most_bounds + 1> counts_{};
+  std::array<uint64_t, max_bounds + 1> counts_{};
   uint64_t count_ = 0;
   double sum_ = 0, largest_ = 0;
 };
@@ -41,41 +39,42 @@ std::span<const double> bounds_of_seconds();  // 0.1 ms to 300 s, about 3 to a p
 std::span<const double> bounds_of_counts();   // powers of two, 1 to 65536
 
 constexpr size_t finish_reasons = size_t(FinishReason::failed) + 1;
-std::string_view name_of(FinishReason ending);
+std::string_view name_of(FinishReason finish_reason);
 
 struct Metrics {
-  // Requests. Each that was submitted ends once per copy.
+  // Requests. Each that was submitted ends once per completion.
   uint64_t submitted = 0;
   uint64_t refused = 0;                             // submit() threw; not among those submitted
-  std::array<uint64_t, finish_reasons> finished{};  // copies, by FinishReason
+  std::array<uint64_t, finish_reasons> finished{};  // completions, by FinishReason
   // Tokens.
-  uint64_t prompt_computed = 0, prompt_reused = 0;
+  uint64_t prompt_computed = 0, prompt_cached = 0;
   uint64_t generated = 0;
   uint64_t proposed = 0, accepted = 0;  // by speculation
-  // The work.
+  // Work.
   uint64_t steps = 0, preemptions = 0, faults = 0;
   // Now.
-  uint64_t waiting = 0, running = 0;                              // copies
-  uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: of nobody, kept for reuse
-  Histogram queue_seconds{bounds_of_seconds()};                   // from submit() to the first row computed
-  Histogram first_token_seconds{bounds_of_seconds()};             // from submit() to the first token given out
-  Histogram between_tokens_seconds{bounds_of_seconds()};          // of one copy
+  uint64_t waiting = 0, running = 0;                              // completions
+  uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
+  // Distributions.
+  Histogram queue_seconds{bounds_of_seconds()};           // from submit() to the first row computed
+  Histogram first_token_seconds{bounds_of_seconds()};     // from submit() to the first token emitted
+  Histogram between_tokens_seconds{bounds_of_seconds()};  // of one completion
   Histogram step_seconds{bounds_of_seconds()};
-  Histogram prompt_tokens{bounds_of_counts()},
-      answer_tokens{bounds_of_counts()};  // of requests, and of copies that ended
+  Histogram prompt_tokens{bounds_of_counts()};      // of requests
+  Histogram completion_tokens{bounds_of_counts()};  // of completions that ended
   Histogram step_rows{bounds_of_counts()}, step_sequences{bounds_of_counts()};
 
-  uint64_t& ended(FinishReason ending) { return finished[size_t(ending)]; }
+  uint64_t& ended(FinishReason finish_reason) { return finished[size_t(finish_reason)]; }
 };
 
-// What a metric is called where it is exported, in the manner of Prometheus.
+// The name of a metric as it is exported to Prometheus.
 struct MetricName {
   std::string_view name, help;
-  std::string_view label, value;  // both empty, or one of several of the same name: {label="value"}
+  std::string_view label, value;  // both empty, or one of several metrics of the same name: {label="value"}
 };
 
-// Calls visitor.counter(MetricName, uint64_t), .gauge(MetricName, uint64_t) and .histogram(MetricName, Histogram) for
-// all there is. Those of one name follow each other.
+// Calls visitor.counter(MetricName, uint64_t), .gauge(MetricName, uint64_t) or .histogram(MetricName, Histogram) for
+// each metric. Those of one name are contiguous.
 template <class Visitor>
 void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.counter({"heddle_requests_submitted_total", "Requests that the engine has taken", {}, {}}, metrics.submitted);
@@ -88,7 +87,7 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   constexpr std::string_view prompts = "heddle_prompt_tokens_total",
                              prompts_help = "Prompt tokens computed, and found in the prefix cache";
   visitor.counter({prompts, prompts_help, "source", "computed"}, metrics.prompt_computed);
-  visitor.counter({prompts, prompts_help, "source", "cached"}, metrics.prompt_reused);
+  visitor.counter({prompts, prompts_help, "source", "cached"}, metrics.prompt_cached);
   visitor.counter({"heddle_generated_tokens_total", "Tokens generated", {}, {}}, metrics.generated);
   constexpr std::string_view speculation = "heddle_speculation_tokens_total",
                              speculation_help = "Tokens proposed by speculative decoding, and those of them accepted";
@@ -112,7 +111,7 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.histogram({"heddle_inter_token_seconds", "Time between two tokens of a completion", {}, {}},
                     metrics.between_tokens_seconds);
   visitor.histogram({"heddle_prompt_tokens", "Tokens of a prompt", {}, {}}, metrics.prompt_tokens);
-  visitor.histogram({"heddle_completion_tokens", "Tokens of a completion", {}, {}}, metrics.answer_tokens);
+  visitor.histogram({"heddle_completion_tokens", "Tokens of a completion", {}, {}}, metrics.completion_tokens);
   visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);
   visitor.histogram({"heddle_step_rows", "Tokens computed in a batch", {}, {}}, metrics.step_rows);
   visitor.histogram({"heddle_step_sequences", "Sequences in a batch", {}, {}}, metrics.step_sequences);

@@ -1,4 +1,4 @@
-// Four numbers from at most some dozens of measurements: everything is tried, which of them are above 0 included.
+// Four coefficients from a few dozen measurements. They cannot be negative, so every subset is tried as the ones above 0.
 #include "engine/pace.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t first_rows = 16, first_context = 1 << 16;  // of a batch before anything was measured
 constexpr double half_life = 512;                             // of a measurement, in batches
-constexpr double most_excess = 2, excess_decay = 0.93;
-constexpr double most_surprise = 4;  // times what was expected: more is not the batch's fault
+constexpr double max_excess = 2, excess_decay = 0.93;
+constexpr double max_surprise = 4;  // times what was expected: a longer time is not the batch's own
 
 constexpr int costs = 4;
 using Row = std::array<double, costs>;
@@ -25,7 +25,7 @@ struct Sums {
   double yy = 0;
 };
 
-// The factors that fit best if those that are not in `used` are 0. False: the measurements do not tell.
+// The coefficients that fit best if those that are not in `used` are 0. False: the measurements do not determine them.
 bool solve(const Sums& sums, unsigned used, Row& x) {
   std::array<std::array<double, costs + 1>, costs> m{};
   for (int i = 0; i < costs; ++i) {
@@ -35,7 +35,7 @@ bool solve(const Sums& sums, unsigned used, Row& x) {
   }
   for (int i = 0; i < costs; ++i) {
     const double whole = used >> i & 1 ? sums.xx[i][i] : 1;
-    if (!(m[i][i] > 1e-6 * whole)) return false;  // nothing is left that the others do not explain
+    if (!(m[i][i] > 1e-6 * whole)) return false;  // the others explain all of it
     for (int j = 0; j < costs; ++j) {
       if (j == i) continue;
       const double factor = m[j][i] / m[i][i];
@@ -58,7 +58,7 @@ double error_of(const Sums& sums, const Row& x) {
 }  // namespace
 
 void Pace::fit() {
-  Row scale{1, 1, 1, 1};  // so that numbers are of one size
+  Row scale{1, 1, 1, 1};  // so that all numbers are of the same magnitude
   for (const Sample& s : samples_) {
     scale[1] = std::max(scale[1], s.rows);
     scale[2] = std::max(scale[2], s.context);
@@ -75,7 +75,7 @@ void Pace::fit() {
     }
     sums.yy += age;
   }
-  // By rows alone first: where measurements do not tell more, that errs to the safe side.
+  // By rows alone first: if the measurements do not tell more, that errs on the safe side.
   double best = INFINITY;
   for (const unsigned used : {0b0010u, 0b0001u, 0b0100u, 0b1000u, 0b0011u, 0b0110u, 0b1010u, 0b0101u, 0b1001u, 0b1100u,
                               0b0111u, 0b1011u, 0b1110u, 0b1101u, 0b1111u}) {
@@ -89,7 +89,7 @@ void Pace::fit() {
   fit_rows();
 }
 
-// The mean of what was measured around each power of two, less what context and depth cost.
+// The mean time around each power of two of rows, less what context and depth cost.
 void Pace::fit_rows() {
   struct Mean {
     double weight = 0, rows = 0, seconds = 0;
@@ -123,10 +123,10 @@ void Pace::learn(const Load& load, double seconds) {
   if (load.rows == 0 || !(seconds > 0)) return;
   ++learnt_;
   if (const double expected = expect(load); expected > 0) {
-    seconds = std::min(seconds, most_surprise * expected);
+    seconds = std::min(seconds, max_surprise * expected);
     const double before = excess(load.rows);
     excess_[size_t(std::bit_width(load.rows))] =
-        std::clamp(before * seconds / expected, 1 + (before - 1) * excess_decay, most_excess);
+        std::clamp(before * seconds / expected, 1 + (before - 1) * excess_decay, max_excess);
   }
   largest_rows_ = std::max(largest_rows_, load.rows);
   largest_context_ = std::max(largest_context_, load.context);
@@ -154,15 +154,15 @@ double Pace::excess(uint64_t rows) const {
   return 1;
 }
 
-uint32_t Pace::rows_within(double seconds, const Load& load, uint64_t position, uint32_t most) const {
-  if (std::isinf(seconds)) return most;
+uint32_t Pace::rows_within(double seconds, const Load& load, uint64_t position, uint32_t limit) const {
+  if (std::isinf(seconds)) return limit;
   const uint64_t rows = std::max(first_rows, 2 * largest_rows_);
   const uint64_t context = std::max(first_context, 4 * largest_context_);
   const auto fits = [&](uint32_t count) {
     const Load all = load.with(count, position);
     return all.rows <= rows && all.context <= context && expect(all) <= seconds;
   };
-  uint32_t within = 0, beyond = most + 1;
+  uint32_t within = 0, beyond = limit + 1;
   while (beyond - within > 1) {
     const uint32_t middle = within + (beyond - within) / 2;
     (fits(middle) ? within : beyond) = middle;

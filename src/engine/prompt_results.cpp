@@ -1,4 +1,4 @@
-// Sums in f64, in the order of rows: how the prompt was cut into batches does not show.
+// Sums are f64 and in the order of rows, so the result does not depend on how the prompt was cut into batches.
 #include "engine/prompt_results.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ uint32_t PromptResults::next() const {
 }
 
 void PromptResults::add_logits(const Request& request, std::span<const float> logits) {
-  check(!logits_.empty(), "logits of a row that is wanted");
+  check(!logits_.empty(), "the logits of a wanted row");
   const uint32_t row = logits_.from++;
   if (scores_)
     scores_->push_back(score(logits, request.prompt[row + 1], *request.prompt_logprobs));
@@ -41,13 +41,13 @@ void PromptResults::add_logits(const Request& request, std::span<const float> lo
 }
 
 void PromptResults::add_state(std::span<const float> state) {
-  check(!pooled_.empty() && state.size() == sum_.size(), "the state of a row that is wanted");
+  check(!pooled_.empty() && state.size() == sum_.size(), "the state of a wanted row");
   for (size_t i = 0; i < state.size(); ++i) sum_[i] += double(state[i]);
   ++pooled_.from;
 }
 
 std::vector<float> PromptResults::embedding() const {
-  double square = 0;  // a mean has the direction of its sum, and the length goes
+  double square = 0;  // of the sum, which has the direction of the mean: the length is normalised away
   for (const double value : sum_) square += value * value;
   const double length = square > 0 ? std::sqrt(square) : 1;
   std::vector<float> embedding;

@@ -1,4 +1,5 @@
-// Who has rows in the batch keeps its blocks until that is computed; all others may lose them to who ranks higher.
+// A sequence with rows in the batch keeps its blocks until that is computed. All others may lose theirs to a sequence
+// that ranks higher.
 #include "engine/schedule.h"
 
 #include <algorithm>
@@ -8,13 +9,13 @@
 namespace heddle::engine {
 namespace {
 
-constexpr double part_used = 0.7;       // of the longest stall: batches take now more, now less
-constexpr double least_extra = 0.25;    // of the streams' own time is for prompts, however little is left
-constexpr double equal_share = 1;       // the same where streams alone take longer than they may wait
-constexpr double without_streams = 10;  // times the longest stall: still short for who comes in meanwhile, or cancels
-constexpr double worth_a_step = 4;      // times a step of one row, at least: less would be mostly its fixed cost
-constexpr uint32_t first_scored = 8;    // beside streams, before it is known how long that takes
-constexpr uint32_t always_guesses = 8;  // where they were asked for, whether they pay or not
+constexpr double stall_used = 0.7;        // the share of the longest stall that is planned: batches vary
+constexpr double min_extra = 0.25;        // of the streams' own time goes to prompts, however little is left
+constexpr double equal_extra = 1;         // the same where streams alone take longer than the longest stall
+constexpr double without_streams = 10;    // times the longest stall: still short for a request that arrives or ends
+constexpr double min_prompt_step = 4;     // times a step of one row: a shorter one is mostly its fixed cost
+constexpr uint32_t first_scored = 8;      // rows beside streams, before their time was measured
+constexpr uint32_t forced_proposals = 8;  // with Speculation::on
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
 
@@ -41,26 +42,26 @@ std::span<const Planned> Schedule::plan() {
   load_ = {};
   being_computed_.clear();
   plan_streams();
-  const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_share : least_extra;
-  const double alone = std::max(without_streams * max_stall_, worth_a_step * pace_.usual(Load().with(1, 0)));
-  const double seconds = streams_.empty() ? alone : std::max(part_used * max_stall_, (1 + extra) * streams);
-  scored_left_ = streams_.empty() ? max_scored_ : scored_within((1 - part_used) * max_stall_);
+  const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_extra : min_extra;
+  const double alone = std::max(without_streams * max_stall_, min_prompt_step * pace_.usual(Load().with(1, 0)));
+  const double seconds = streams_.empty() ? alone : std::max(stall_used * max_stall_, (1 + extra) * streams);
+  scored_left_ = streams_.empty() ? max_scored_ : scored_within((1 - stall_used) * max_stall_);
   plan_prompts(seconds);
-  plan_guesses(seconds);
-  // Those with one row first: a device has a kernel for them that is faster where they stand together.
+  plan_proposals(seconds);
+  // Sequences with one row first: a device has a kernel for these, which is faster if they are contiguous.
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
   return plan_;
 }
 
-bool Schedule::quiet() const {
+bool Schedule::only_streams() const {
   return waiting_.empty() && !plan_.empty() && plan_.size() == running_.size() &&
          std::all_of(plan_.begin(), plan_.end(),
                      [](const Planned& p) { return p.sequence->streaming() && p.sequence->proposed.empty(); });
 }
 
 void Schedule::add(Sequence& s, uint32_t rows) {
-  s.planned = step_;
+  s.planned_step = step_;
   load_ = load_.with(rows, s.computed);
   plan_.push_back({&s, rows});
 }
@@ -73,14 +74,14 @@ void Schedule::plan_streams() {
     s->proposed.clear();
     (s->streaming() ? streams_ : prompts_).push_back(s);
   }
-  // Where there are more than fit, they take turns.
+  // If there are more than fit, they take turns.
   const bool others = !prompts_.empty() || !waiting_.empty();
-  const size_t most = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
-  if (streams_.size() > most)
+  const size_t max_streams = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
+  if (streams_.size() > max_streams)
     std::stable_sort(streams_.begin(), streams_.end(),
-                     [](const Sequence* a, const Sequence* b) { return a->planned < b->planned; });
+                     [](const Sequence* a, const Sequence* b) { return a->planned_step < b->planned_step; });
   for (Sequence* s : streams_) {
-    if (plan_.size() == most) return;
+    if (plan_.size() == max_streams) return;
     if (s->state == Sequence::State::running && make_room(*s, s->known())) add(*s, 1);
   }
 }
@@ -91,25 +92,25 @@ void Schedule::plan_prompts(double seconds) {
   const size_t streams = plan_.size();
   const uint64_t preemptions = preemptions_;
   size_t next = 0;
-  bool full = false;  // who lost its blocks does not get others' at once
+  bool full = false;  // a preempted sequence is not given the blocks of others at once
   while (rows_left() > 0) {
-    while (next < prompts_.size() && prompts_[next]->state != Sequence::State::running) ++next;  // lost its blocks
+    while (next < prompts_.size() && prompts_[next]->state != Sequence::State::running) ++next;  // preempted
     Sequence* s = next < prompts_.size() ? prompts_[next] : nullptr;
     full = full || preemptions_ > preemptions;
     if (!full && !waiting_.empty() && (!s || Earlier()(*waiting_.begin(), s))) {
       s = *waiting_.begin();
-      full = !let_in(*s);
+      full = !admit(*s);
       if (full) continue;
     } else if (s) {
       ++next;
-      cache_.adopt(*s);
+      cache_.reuse_blocks(*s);
     } else {
       return;
     }
     const uint64_t block = cache_.next_block(*s);
-    if (block && cache_.could_adopt_next(*s) && others_compute(block)) continue;
-    cache_.adopt_part(*s);
-    const uint32_t possible = std::min({s->behind(), rows_left(), rows_with_logits(*s)});
+    if (block && cache_.can_reuse_next(*s) && is_being_computed(block)) continue;
+    cache_.reuse_beginning(*s);
+    const uint32_t possible = std::min({s->behind(), rows_left(), rows_by_scored(*s)});
     if (possible == 0) continue;
     uint32_t rows = pace_.rows_within(seconds, load_, s->computed, possible);
     if (rows == 0 && plan_.size() > streams) return;  // no time is left
@@ -132,25 +133,26 @@ uint32_t Schedule::scored_within(double seconds) const {
   return *score_seconds_ * max_scored_ <= seconds ? max_scored_ : std::max(1u, uint32_t(seconds / *score_seconds_));
 }
 
-// How many of its next rows have logits beside those of an answer.
+// How many of its next rows send their logits for the prompt.
 uint32_t Schedule::scored_rows(const Sequence& s, uint32_t rows) const {
   const PromptResults::Range scored = s.task.results.logits();
   const uint32_t from = std::max(scored.from, s.computed), to = std::min(scored.to, s.computed + rows);
   return to > from ? to - from : 0;
 }
 
-// How many of its next rows a batch can take by that.
-uint32_t Schedule::rows_with_logits(const Sequence& s) const {
+// How many of its next rows the batch can take, so that no more than scored_left_ send logits.
+uint32_t Schedule::rows_by_scored(const Sequence& s) const {
   const uint32_t scored = scored_rows(s, s.behind());
   return scored <= scored_left_ ? s.behind() : s.task.results.logits().to - (scored - scored_left_) - s.computed;
 }
 
-bool Schedule::others_compute(uint64_t block) const {
+bool Schedule::is_being_computed(uint64_t block) const {
   return std::find(being_computed_.begin(), being_computed_.end(), block) != being_computed_.end();
 }
 
-// Its blocks must be there beside those that others were promised, and one for each of these to grow.
-bool Schedule::let_in(Sequence& s) {
+// There must be blocks for all its known tokens, beside those that the running sequences need for theirs and one more
+// for each of them to grow into.
+bool Schedule::admit(Sequence& s) {
   uint64_t needed = running_.size();
   for (const Sequence* other : running_) {
     const uint32_t promised = cache_.blocks_for(other->known());
@@ -158,7 +160,7 @@ bool Schedule::let_in(Sequence& s) {
   }
   const uint32_t own = cache_.blocks_for(s.known());
   if (!running_.empty() && needed >= cache_.blocks().free()) return false;
-  cache_.adopt(s);
+  cache_.reuse_blocks(s);
   if (!running_.empty() && needed + own - s.blocks.size() > cache_.blocks().free()) {
     cache_.release(s);
     return false;
@@ -168,31 +170,32 @@ bool Schedule::let_in(Sequence& s) {
   return true;
 }
 
-// --- guesses --------------------------------------------------------------------------------------------------------
-void Schedule::price_guesses() {
+// --- proposals ------------------------------------------------------------------------------------------------------
+void Schedule::price_proposals() {
   const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
-  // without guesses it might go on by itself, and faster
-  const double plain = following_pace_.measured() && quiet() ? std::min(all, following_pace_.usual(load_)) : all;
+  // without proposals, batches might follow one another, which is faster
+  const double plain =
+      following_pace_.measured() && only_streams() ? std::min(all, following_pace_.usual(load_)) : all;
   price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
 }
 
-uint32_t Schedule::guesses(Sequence& s) const {
+uint32_t Schedule::max_proposals(Sequence& s) const {
   if (!s.speculates || !s.streaming() || !pace_.measured()) return 0;
   const uint32_t wanted = s.task.request.max_tokens - s.generated;
-  return std::min({s.always_speculates ? always_guesses : s.payoff.next(price_), wanted - 1, context_ - s.known()});
+  return std::min({s.always_speculates ? forced_proposals : s.payoff.next(price_), wanted - 1, context_ - s.known()});
 }
 
-void Schedule::plan_guesses(double seconds) {
-  price_guesses();
+void Schedule::plan_proposals(double seconds) {
+  price_proposals();
   for (Planned& p : plan_) {
     Sequence& s = *p.sequence;
-    uint32_t most = std::min(guesses(s), rows_left());
-    if (most > 0) most = pace_.rows_within(seconds, load_, s.known(), most);
-    if (most == 0) continue;
-    s.proposed = s.lookup.propose(most);
+    uint32_t count = std::min(max_proposals(s), rows_left());
+    if (count > 0) count = pace_.rows_within(seconds, load_, s.known(), count);
+    if (count == 0) continue;
+    s.proposed = s.lookup.propose(count);
     if (s.proposed.empty()) continue;
-    cache_.grow(s, s.known() + most);  // as far as it goes without taking from others
-    s.proposed.resize(std::min(most, cache_.room(s) - s.known()));
+    cache_.grow(s, s.known() + count);  // as far as it goes without a preemption
+    s.proposed.resize(std::min(count, cache_.capacity(s) - s.known()));
     load_ = load_.with(s.proposed.size(), s.known());
   }
 }
@@ -200,7 +203,7 @@ void Schedule::plan_guesses(double seconds) {
 // --- memory ---------------------------------------------------------------------------------------------------------
 bool Schedule::make_room(Sequence& s, uint32_t tokens) {
   while (!cache_.grow(s, tokens)) {
-    // the lowest in rank that has no rows in the batch; itself, at least
+    // the lowest in rank without rows in the batch; at least `s` itself is one
     const auto victim =
         std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* other) { return !is_planned(*other); });
     if (*victim == &s) return false;

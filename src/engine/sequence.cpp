@@ -1,17 +1,17 @@
-// What a new token changes, and when it is the last.
+// What a new token changes, and when it is the last one.
 #include "engine/sequence.h"
 
 #include "engine/sampling/device_picking.h"
 
 namespace heddle::engine {
 
-Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), copy(number), sampler(std::move(its)) {
+Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), index(number), sampler(std::move(its)) {
   if (task.request.trace) steps = std::make_shared<std::vector<StepTime>>();
   picking = device_picking(sampler, {}, 0);
-  looks_back = picking && (picking->repetition != 1 || picking->presence != 0 || picking->frequency != 0);
+  has_penalties = picking && picking->has_penalties();
 }
 
-void Sequence::look_up() {
+void Sequence::index_prompt() {
   if (speculates && generated == 0) lookup.accept(tokens);
 }
 
@@ -32,7 +32,7 @@ void Sequence::accept(uint32_t token) {
   ++generated;
 }
 
-std::optional<FinishReason> Sequence::ending(uint32_t context) const {
+std::optional<FinishReason> Sequence::finish_reason(uint32_t context) const {
   const auto ends_with = [&](const std::vector<uint32_t>& stop) {
     return stop.size() <= generated && std::equal(stop.rbegin(), stop.rend(), tokens.rbegin());
   };
@@ -45,10 +45,10 @@ std::optional<FinishReason> Sequence::ending(uint32_t context) const {
 
 Timing Sequence::timing_at(double end) const {
   Timing all = timing;
-  const double begun = task.begun.value_or(end), first = generated > 0 ? first_told : end;
-  all.queue = begun - task.arrival;
-  all.prompt = first - begun;
-  all.making = end - first;
+  const double started = task.started.value_or(end), first = generated > 0 ? first_token_at : end;
+  all.queue = started - task.arrival;
+  all.prompt = first - started;
+  all.generating = end - first;
   return all;
 }
 

@@ -1,4 +1,5 @@
-// A request while it is there, and its copies: each a text, of which a part is computed.
+// A request in the engine (Task) and its completions (Sequence): each a list of known tokens, of which a part is
+// computed.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -6,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/blocks.h"
-#include "engine/lookup.h"
+#include "engine/kv_blocks.h"
 #include "engine/prompt_results.h"
 #include "engine/request.h"
+#include "engine/speculation.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
@@ -17,88 +18,95 @@ namespace heddle::engine {
 struct Sequence;
 
 struct Task {
-  Task(Request asked, const model::Model& model) : request(std::move(asked)), results(request, model) {}
+  Task(Request wanted, const model::Model& model) : request(std::move(wanted)), results(request, model) {}
 
   RequestId id = 0;
   const Request request;
   PromptResults results;
   OnEvent on_event;
   double arrival = 0;
-  double deadline = 0;          // not a promise: who has the earliest is computed first
-  std::optional<double> begun;  // when its first row was computed
-  std::vector<std::unique_ptr<Sequence>> copies;
-  uint32_t open = 0;  // copies that have not ended
+  double deadline = 0;            // not a promise: the earliest is computed first
+  std::optional<double> started;  // when its first row was computed
+  std::vector<std::unique_ptr<Sequence>> completions;
+  uint32_t open = 0;  // completions that have not ended
 
-  bool answers() const { return request.max_tokens > 0 && !request.embed; }  // or the prompt is all
-  uint32_t prompt() const { return uint32_t(request.prompt.size()); }
+  bool generates() const { return request.max_tokens > 0 && !request.embed; }  // more than the prompt is wanted
+  uint32_t prompt_tokens() const { return uint32_t(request.prompt.size()); }
 };
 
 struct Sequence {
   enum class State : uint8_t {
-    unborn,   // the first copy computes the prompt
-    waiting,  // holds nothing
+    pending,  // until the first completion has computed the prompt
+    waiting,  // holds no blocks
     running,
-    over,
+    finished,
+  };
+  struct End {
+    FinishReason finish_reason;
+    std::string reason;
   };
 
   Sequence(Task& of, uint32_t number, Sampler its);
 
   Task& task;
-  const uint32_t copy;
-  State state = State::unborn;
-  struct End {
-    FinishReason finish_reason;
-    std::string reason;
-  };
-  std::optional<End> asked;  // from without; it is told in the next step
+  const uint32_t index;  // of the completion
+  State state = State::pending;
+  std::optional<End> requested_end;  // by cancel() or finish(); carried out in the next step
+
+  // Picking.
   Sampler sampler;
-  std::optional<model::Picking> picking;  // if a device can do what the sampler does; without a text
-  bool looks_back = false;                // it needs the text
-  std::vector<uint32_t> tokens;           // known
-  uint32_t computed = 0;                  // of them; always fewer
+  std::optional<model::Picking> picking;  // how a device picks what the sampler would; unset: it cannot
+  bool has_penalties = false;             // the picking needs the text, which is not part of `picking` here
+
+  // Tokens.
+  std::vector<uint32_t> tokens;  // known
+  uint32_t computed = 0;         // of them; always fewer
   uint32_t generated = 0, cached_tokens = 0;
-  double told = 0;       // when its last token was given out
-  uint64_t planned = 0;  // the last step it had rows in
+  uint64_t planned_step = 0;  // the last one it had rows in
+
+  // Speculation.
   bool speculates = false, always_speculates = false;
   std::vector<uint32_t> proposed;  // for this step
-  Lookup lookup;
+  PromptLookup lookup;
   Payoff payoff;
 
-  double first_told = 0;                         // when its first token was given out
-  Timing timing;                                 // of the steps so far; the rest follows at the end
-  std::shared_ptr<std::vector<StepTime>> steps;  // where they were asked for
-  StepTime step;                                 // under way
-  bool in_step = false;
+  // KV blocks.
+  std::vector<uint32_t> blocks;                       // the block table
+  uint32_t published = 0;                             // its first blocks, which others can find
+  KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
 
-  std::vector<uint32_t> blocks;           // that hold its positions, in order
-  uint32_t linked = 0;                    // of them can be found
-  Blocks::Link link = Blocks::beginning;  // of the text in these
+  // Times.
+  double first_token_at = 0, last_token_at = 0;
+  Timing timing;                                 // of the steps so far; the rest is filled in at the end
+  std::shared_ptr<std::vector<StepTime>> steps;  // if they were asked for
+  StepTime step;                                 // in progress
+  bool in_step = false;
 
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t behind() const { return known() - computed; }
-  // The first row of which more than its KV is wanted: what comes before it can be taken from others.
+  // The first row of which more than its KV is wanted: rows before it can come from the prefix cache.
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
-  bool streaming() const { return generated > 0 && behind() == 1; }  // someone waits for its next token
+  bool streaming() const { return generated > 0 && behind() == 1; }  // its reader waits for the next token
 
-  void share_prompt(const Sequence& first);  // that has computed it
-  void look_up();                            // so that it can guess; once, before its first token
-  void accept(uint32_t token);               // a new one
-  std::optional<FinishReason> ending(uint32_t context) const;
+  void share_prompt(const Sequence& first);  // which has computed it
+  void index_prompt();                       // for speculation: once, before its first token
+  void accept(uint32_t token);               // a generated one
+  std::optional<FinishReason> finish_reason(uint32_t context) const;
   Timing timing_at(double end) const;
 };
 
-// Who keeps its blocks when there are not enough for all: the higher priority, then whoever came first.
+// Which sequence keeps its blocks when there are not enough for all: the higher priority, then the earlier arrival.
 inline bool outranks(const Sequence& a, const Sequence& b) {
   if (a.task.request.priority != b.task.request.priority) return a.task.request.priority > b.task.request.priority;
   if (a.task.id != b.task.id) return a.task.id < b.task.id;
-  return a.copy < b.copy;
+  return a.index < b.index;
 }
-// Who is computed first when there is not enough time for all.
+// Which sequence is computed first when there is not enough time for all.
 struct Earlier {
   bool operator()(const Sequence* a, const Sequence* b) const {
     if (a->task.deadline != b->task.deadline) return a->task.deadline < b->task.deadline;
     if (a->task.id != b->task.id) return a->task.id < b->task.id;
-    return a->copy < b->copy;
+    return a->index < b->index;
   }
 };
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tests/engine/house.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -15,9 +15,9 @@ using engine::FinishReason;
 using engine::no_limit;
 using engine::Request;
 
-std::string refusal(House<>& house, const Request& request) {
+std::string refusal(EngineFixture<>& fixture, const Request& request) {
   try {
-    house.submit(request);
+    fixture.submit(request);
   } catch (const Error& error) {
     return error.what();
   }
@@ -25,87 +25,87 @@ std::string refusal(House<>& house, const Request& request) {
 }
 
 TEST(Engine, OneRequestAlone) {
-  House<> house(fake_limits(64));
-  const auto id = house.submit(seeded(some_tokens(10), 7, 3));
-  EXPECT_FALSE(house.engine->idle());
-  house.run();
-  house.expect_as_alone();
-  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
-  EXPECT_EQ(house.answer(id).prompt, 10u);
-  EXPECT_EQ(house.answer(id).generated, 7u);
-  EXPECT_EQ(house.answer(id).cached_tokens, 0u);
-  EXPECT_EQ(house.backend.rows, 16u) << "a prompt of 10, and all of 7 tokens but the last";
-  EXPECT_FALSE(house.step()) << "nothing is left to do";
+  EngineFixture<> fixture(fake_limits(64));
+  const auto id = fixture.submit(seeded(some_tokens(10), 7, 3));
+  EXPECT_FALSE(fixture.engine->idle());
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::length);
+  EXPECT_EQ(fixture.answer(id).prompt, 10u);
+  EXPECT_EQ(fixture.answer(id).generated, 7u);
+  EXPECT_EQ(fixture.answer(id).cached_tokens, 0u);
+  EXPECT_EQ(fixture.backend.rows, 16u) << "a prompt of 10, and all of 7 tokens but the last";
+  EXPECT_FALSE(fixture.step()) << "nothing is left to do";
 }
 
 TEST(Engine, ManyAtOnceAreComputedTogether) {
-  House<> house(fake_limits(64));
-  for (uint32_t i = 0; i < 8; ++i) house.submit(seeded(some_tokens(3, i), 10, i));
-  house.run();
-  house.expect_as_alone();
-  EXPECT_LT(house.backend.batches, 16u);
+  EngineFixture<> fixture(fake_limits(64));
+  for (uint32_t i = 0; i < 8; ++i) fixture.submit(seeded(some_tokens(3, i), 10, i));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_LT(fixture.backend.batches, 16u);
 }
 
 TEST(Engine, ASingleTokenIsAPrompt) {
-  House<> house(fake_limits(64));
-  house.submit(greedy({5}, 1));
-  house.submit(greedy({5}, 3));
-  house.run();
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(64));
+  fixture.submit(greedy({5}, 1));
+  fixture.submit(greedy({5}, 3));
+  fixture.run();
+  fixture.expect_as_alone();
 }
 
 TEST(Engine, EndsByStopLengthAndContext) {
-  House<> house(fake_limits(64), {}, fake_model(30));
-  const auto full = house.submit(greedy(some_tokens(9), no_limit));
-  house.run();
-  EXPECT_EQ(house.answer(full).finish_reason, FinishReason::context);
-  EXPECT_EQ(house.answer(full).generated, 22u) << "the last token needs no place";
-  const auto tokens = house.answer(full).tokens();
+  EngineFixture<> fixture(fake_limits(64), {}, fake_model(30));
+  const auto full = fixture.submit(greedy(some_tokens(9), no_limit));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(full).finish_reason, FinishReason::context);
+  EXPECT_EQ(fixture.answer(full).generated, 22u) << "the last token needs no place";
+  const auto tokens = fixture.answer(full).tokens();
   Request request = greedy(some_tokens(9), 15);
   request.stops = {{tokens[5], tokens[5] ^ 1}, {tokens[3], tokens[4]}};
-  const auto stopped = house.submit(request);
-  house.run();
-  EXPECT_EQ(house.answer(stopped).finish_reason, FinishReason::stop);
-  EXPECT_EQ(house.answer(stopped).generated, 5u) << "the stop itself is given out";
+  const auto stopped = fixture.submit(request);
+  fixture.run();
+  EXPECT_EQ(fixture.answer(stopped).finish_reason, FinishReason::stop);
+  EXPECT_EQ(fixture.answer(stopped).generated, 5u) << "the stop itself is given out";
   request.stops = {{some_tokens(9).back(), tokens[0]}};
-  const auto across = house.submit(request);
-  house.run();
-  EXPECT_EQ(house.answer(across).generated, 15u) << "a stop does not begin in the prompt";
-  house.expect_as_alone();
+  const auto across = fixture.submit(request);
+  fixture.run();
+  EXPECT_EQ(fixture.answer(across).generated, 15u) << "a stop does not begin in the prompt";
+  fixture.expect_as_alone();
 }
 
 TEST(Engine, LogprobsAreThoseOfTheRequest) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   Request request = seeded(some_tokens(6), 5, 1);
-  house.submit(request);
+  fixture.submit(request);
   request.sampling.logprobs = 3;
-  const auto with = house.submit(request);
-  house.run();
-  house.expect_as_alone();
-  EXPECT_EQ(house.answer(with).picks[0].top.size(), 3u);
+  const auto with = fixture.submit(request);
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.answer(with).picks[0].top.size(), 3u);
 }
 
 TEST(Engine, RefusesWhatCanNeverBeDone) {
-  House<> house(fake_limits(5));
-  EXPECT_EQ(refusal(house, greedy({}, 3)), "expected a prompt, found none");
-  EXPECT_EQ(refusal(house, greedy({1, 16}, 3)),
+  EngineFixture<> fixture(fake_limits(5));
+  EXPECT_EQ(refusal(fixture, greedy({}, 3)), "expected a prompt, found none");
+  EXPECT_EQ(refusal(fixture, greedy({1, 16}, 3)),
             "expected tokens below 16, the size of the vocabulary, found 16 in the prompt");
-  EXPECT_EQ(refusal(house, greedy(some_tokens(20), 3)),
+  EXPECT_EQ(refusal(fixture, greedy(some_tokens(20), 3)),
             "the prompt is too long: expected fewer than 20 tokens, what the KV cache can hold, found 20");
   Request request = greedy(some_tokens(3), 3);
   request.n = 0;
-  EXPECT_EQ(refusal(house, request), "expected 1 to 1024 copies, found 0");
+  EXPECT_EQ(refusal(fixture, request), "expected 1 to 1024 copies, found 0");
   request.n = 1;
   request.stops = {{1}, {}};
-  EXPECT_EQ(refusal(house, request), "expected a token or more in a stop, found none");
+  EXPECT_EQ(refusal(fixture, request), "expected a token or more in a stop, found none");
   request.stops.clear();
   request.sampling.top_p = 2;
-  EXPECT_NE(refusal(house, request).find("top_p"), std::string::npos);
-  EXPECT_EQ(house.metrics().refused, 6u);
-  EXPECT_EQ(house.metrics().submitted, 0u);
-  EXPECT_TRUE(house.engine->idle());
+  EXPECT_NE(refusal(fixture, request).find("top_p"), std::string::npos);
+  EXPECT_EQ(fixture.metrics().refused, 6u);
+  EXPECT_EQ(fixture.metrics().submitted, 0u);
+  EXPECT_TRUE(fixture.engine->idle());
 
-  House<> short_context(fake_limits(50), {}, fake_model(12));
+  EngineFixture<> short_context(fake_limits(50), {}, fake_model(12));
   EXPECT_EQ(refusal(short_context, greedy(some_tokens(12), 1)),
             "the prompt is too long: expected fewer than 12 tokens, the context, found 12");
 }
@@ -119,316 +119,316 @@ TEST(Engine, RefusesWhatItsLimitsCannotDo) {
 }
 
 TEST(Engine, IsBusyWhenTooManyWait) {
-  House<> house(fake_limits(64), {.max_waiting = 2});
-  house.submit(greedy(some_tokens(3), 3));
-  house.submit(greedy(some_tokens(3), 3));
+  EngineFixture<> fixture(fake_limits(64), {.max_waiting = 2});
+  fixture.submit(greedy(some_tokens(3), 3));
+  fixture.submit(greedy(some_tokens(3), 3));
   try {
-    house.submit(greedy(some_tokens(3), 3));
+    fixture.submit(greedy(some_tokens(3), 3));
     FAIL() << "taken";
   } catch (const engine::Busy& busy) {
     EXPECT_STREQ(busy.what(), "2 requests wait already, 2 may: try again later");
   }
-  house.step();
-  house.submit(greedy(some_tokens(3), 3));
-  house.run();
-  house.expect_as_alone();
+  fixture.step();
+  fixture.submit(greedy(some_tokens(3), 3));
+  fixture.run();
+  fixture.expect_as_alone();
 }
 
 // --- cancelling -----------------------------------------------------------------------------------------------------
 TEST(Engine, CancelsInEveryState) {
-  House<> house(fake_limits(64, 4, 8));
-  const auto queued = house.submit(greedy(some_tokens(40, 1), 9));
-  house.engine->cancel(queued);
-  EXPECT_TRUE(house.answer(queued).reason.empty()) << "it is told in the next step";
-  house.step();
-  EXPECT_EQ(house.answer(queued).finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(house.answer(queued).reason, "cancelled");
-  EXPECT_EQ(house.backend.rows, 0u);
+  EngineFixture<> fixture(fake_limits(64, 4, 8));
+  const auto queued = fixture.submit(greedy(some_tokens(40, 1), 9));
+  fixture.engine->cancel(queued);
+  EXPECT_TRUE(fixture.answer(queued).reason.empty()) << "it is told in the next step";
+  fixture.step();
+  EXPECT_EQ(fixture.answer(queued).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(fixture.answer(queued).reason, "cancelled");
+  EXPECT_EQ(fixture.backend.rows, 0u);
 
-  const auto prompt = house.submit(greedy(some_tokens(40, 2), 9));
-  house.step();
-  house.engine->cancel(prompt);
-  house.engine->cancel(prompt);
-  house.step();
-  EXPECT_EQ(house.answer(prompt).finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(house.backend.rows, 8u);
+  const auto prompt = fixture.submit(greedy(some_tokens(40, 2), 9));
+  fixture.step();
+  fixture.engine->cancel(prompt);
+  fixture.engine->cancel(prompt);
+  fixture.step();
+  EXPECT_EQ(fixture.answer(prompt).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(fixture.backend.rows, 8u);
 
-  const auto generating = house.submit(greedy(some_tokens(4, 3), 9));
-  for (int i = 0; i < 3; ++i) house.step();
-  house.engine->cancel(generating);
-  house.run();
-  EXPECT_EQ(house.answer(generating).finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(house.answer(generating).generated, 3u);
-  house.engine->cancel(generating);
-  house.engine->cancel(12345);
-  EXPECT_FALSE(house.step());
-  EXPECT_EQ(house.metrics().finished[size_t(FinishReason::cancelled)], 3u);
+  const auto generating = fixture.submit(greedy(some_tokens(4, 3), 9));
+  for (int i = 0; i < 3; ++i) fixture.step();
+  fixture.engine->cancel(generating);
+  fixture.run();
+  EXPECT_EQ(fixture.answer(generating).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(fixture.answer(generating).generated, 3u);
+  fixture.engine->cancel(generating);
+  fixture.engine->cancel(12345);
+  EXPECT_FALSE(fixture.step());
+  EXPECT_EQ(fixture.metrics().finished[size_t(FinishReason::cancelled)], 3u);
 }
 
 TEST(Engine, FinishesOneCopyAndTheOthersGoOn) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   engine::Request request = seeded(some_tokens(9), 12, 3);
   request.n = 4;
   engine::RequestId id = 0;
-  id = house.submit(request, [&](const engine::Event& event) {
+  id = fixture.submit(request, [&](const engine::Event& event) {
     if (event.finish_reason != FinishReason::none) return;
     for (const uint32_t copy : {0u, 2u})
-      if (event.index == copy && house.answer(id, copy).picks.size() == 5) house.engine->finish(id, copy);
+      if (event.index == copy && fixture.answer(id, copy).picks.size() == 5) fixture.engine->finish(id, copy);
   });
-  house.engine->finish(id, 1);
-  house.step();
-  house.engine->finish(id, 4);
-  house.run();
+  fixture.engine->finish(id, 1);
+  fixture.step();
+  fixture.engine->finish(id, 4);
+  fixture.run();
   for (uint32_t copy = 0; copy < 4; ++copy) {
     if (copy % 2 == 1) {
-      expect_same(house.answer(id, copy), house.alone(id, copy));
+      expect_same(fixture.answer(id, copy), fixture.alone(id, copy));
       continue;
     }
-    EXPECT_EQ(house.answer(id, copy).finish_reason, FinishReason::stop);
-    EXPECT_EQ(house.answer(id, copy).generated, 5u);
+    EXPECT_EQ(fixture.answer(id, copy).finish_reason, FinishReason::stop);
+    EXPECT_EQ(fixture.answer(id, copy).generated, 5u);
   }
-  EXPECT_EQ(house.metrics().finished[size_t(FinishReason::stop)], 2u);
+  EXPECT_EQ(fixture.metrics().finished[size_t(FinishReason::stop)], 2u);
 }
 
 TEST(Engine, ACallbackMayCancelItselfAndOthersAndSubmit) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   engine::RequestId other = 0, own = 0, late = 0;
-  other = house.submit(greedy(some_tokens(5, 2), 50));
-  own = house.submit(greedy(some_tokens(5), 50), [&](const engine::Event& event) {
-    if (event.finish_reason != FinishReason::none || house.answer(own).picks.size() != 3) return;
-    house.engine->cancel(other);
-    house.engine->cancel(own);
-    late = house.submit(greedy(some_tokens(5, 3), 4));
+  other = fixture.submit(greedy(some_tokens(5, 2), 50));
+  own = fixture.submit(greedy(some_tokens(5), 50), [&](const engine::Event& event) {
+    if (event.finish_reason != FinishReason::none || fixture.answer(own).picks.size() != 3) return;
+    fixture.engine->cancel(other);
+    fixture.engine->cancel(own);
+    late = fixture.submit(greedy(some_tokens(5, 3), 4));
   });
-  house.run();
-  EXPECT_EQ(house.answer(own).generated, 3u);
-  EXPECT_EQ(house.answer(own).finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(house.answer(other).finish_reason, FinishReason::cancelled);
-  expect_same(house.answer(late), house.alone(late));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(own).generated, 3u);
+  EXPECT_EQ(fixture.answer(own).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(fixture.answer(other).finish_reason, FinishReason::cancelled);
+  expect_same(fixture.answer(late), fixture.alone(late));
 }
 
 TEST(Engine, ACallbackThatThrowsEndsItsOwnRequestOnly) {
-  House<> house(fake_limits(64));
-  const auto healthy = house.submit(greedy(some_tokens(5, 2), 20));
-  const auto bad = house.submit(greedy(some_tokens(5), 20), [](const engine::Event& event) {
+  EngineFixture<> fixture(fake_limits(64));
+  const auto healthy = fixture.submit(greedy(some_tokens(5, 2), 20));
+  const auto bad = fixture.submit(greedy(some_tokens(5), 20), [](const engine::Event& event) {
     if (event.finish_reason == FinishReason::none) throw std::runtime_error("the line is closed");
     throw 5;
   });
-  const auto odd = house.submit(greedy(some_tokens(5), 20), [](const engine::Event&) { throw 5; });
-  house.run();
-  EXPECT_EQ(house.answer(bad).finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(house.answer(bad).reason, "its callback threw: the line is closed");
-  EXPECT_EQ(house.answer(bad).generated, 1u);
-  EXPECT_EQ(house.answer(odd).reason, "its callback threw something that is no exception");
-  expect_same(house.answer(healthy), house.alone(healthy));
+  const auto odd = fixture.submit(greedy(some_tokens(5), 20), [](const engine::Event&) { throw 5; });
+  fixture.run();
+  EXPECT_EQ(fixture.answer(bad).finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(fixture.answer(bad).reason, "its callback threw: the line is closed");
+  EXPECT_EQ(fixture.answer(bad).generated, 1u);
+  EXPECT_EQ(fixture.answer(odd).reason, "its callback threw something that is no exception");
+  expect_same(fixture.answer(healthy), fixture.alone(healthy));
 }
 
 // --- copies ---------------------------------------------------------------------------------------------------------
 TEST(Engine, CopiesShareTheirPrompt) {
   for (const uint32_t prompt : {10u, 12u}) {  // with a block that is not whole, and without
-    House<> house(fake_limits(64));
+    EngineFixture<> fixture(fake_limits(64));
     Request request = seeded(some_tokens(prompt), 9, 77);
     request.n = 4;
-    const auto id = house.submit(request);
-    house.run();
-    house.expect_as_alone();
-    EXPECT_NE(house.answer(id, 0).tokens(), house.answer(id, 1).tokens());
-    EXPECT_EQ(house.backend.rows, prompt + 4 * 8);
-    EXPECT_EQ(house.backend.copied, prompt % 4 ? 3u : 0u);
-    EXPECT_EQ(house.answer(id, 0).cached_tokens, 0u);
-    EXPECT_EQ(house.answer(id, 3).cached_tokens, prompt);
+    const auto id = fixture.submit(request);
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_NE(fixture.answer(id, 0).tokens(), fixture.answer(id, 1).tokens());
+    EXPECT_EQ(fixture.backend.rows, prompt + 4 * 8);
+    EXPECT_EQ(fixture.backend.copied, prompt % 4 ? 3u : 0u);
+    EXPECT_EQ(fixture.answer(id, 0).cached_tokens, 0u);
+    EXPECT_EQ(fixture.answer(id, 3).cached_tokens, prompt);
   }
 }
 
 TEST(Engine, CopiesForWhichThereIsNoBlockComeLater) {
   for (const bool reuse : {true, false}) {
-    House<> house(fake_limits(6), {.prefix_cache = reuse});
+    EngineFixture<> fixture(fake_limits(6), {.prefix_cache = reuse});
     Request request = seeded(some_tokens(10), 8, 5);
     request.n = 5;
-    house.submit(request);
-    house.run();
-    house.expect_as_alone();
-    EXPECT_GT(house.backend.batches, 9u) << "they were not all there at once";
+    fixture.submit(request);
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_GT(fixture.backend.batches, 9u) << "they were not all there at once";
   }
 }
 
 // --- what was computed before
 // -----------------------------------------------------------------------------------------
 TEST(Engine, ABeginningIsComputedOnce) {
-  House<> house(fake_limits(64));
-  const auto first = house.submit(greedy(some_tokens(22), 3));
-  house.run();
-  const uint64_t rows = house.backend.rows;
+  EngineFixture<> fixture(fake_limits(64));
+  const auto first = fixture.submit(greedy(some_tokens(22), 3));
+  fixture.run();
+  const uint64_t rows = fixture.backend.rows;
   auto longer = some_tokens(22);
   longer.push_back(9);
-  const auto second = house.submit(greedy(longer, 1));
-  house.run();
-  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(house.answer(second).cached_tokens, 22u);
-  EXPECT_EQ(house.backend.rows - rows, 1u);
-  const auto third = house.submit(greedy(some_tokens(20), 1));
-  house.run();
-  EXPECT_EQ(house.answer(third).cached_tokens, 19u) << "a token at least is computed";
+  const auto second = fixture.submit(greedy(longer, 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 22u);
+  EXPECT_EQ(fixture.backend.rows - rows, 1u);
+  const auto third = fixture.submit(greedy(some_tokens(20), 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(third).cached_tokens, 19u) << "a token at least is computed";
   Request own = greedy(longer, 1);
   own.reuse = false;
-  const auto fourth = house.submit(own);
-  house.run();
-  EXPECT_EQ(house.answer(fourth).cached_tokens, 0u);
-  EXPECT_EQ(house.metrics().prompt_reused, 22u + 19u);
-  EXPECT_EQ(house.metrics().prompt_computed, 22u + 1u + 1u + 23u);
-  house.expect_as_alone();
+  const auto fourth = fixture.submit(own);
+  fixture.run();
+  EXPECT_EQ(fixture.answer(fourth).cached_tokens, 0u);
+  EXPECT_EQ(fixture.metrics().prompt_cached, 22u + 19u);
+  EXPECT_EQ(fixture.metrics().prompt_computed, 22u + 1u + 1u + 23u);
+  fixture.expect_as_alone();
 }
 
 TEST(Engine, AnswersAreABeginningToo) {
-  House<> house(fake_limits(64));
-  const auto first = house.submit(greedy(some_tokens(6), 11));
-  house.run();
+  EngineFixture<> fixture(fake_limits(64));
+  const auto first = fixture.submit(greedy(some_tokens(6), 11));
+  fixture.run();
   auto talk = some_tokens(6);
-  for (const uint32_t token : house.answer(first).tokens()) talk.push_back(token);
+  for (const uint32_t token : fixture.answer(first).tokens()) talk.push_back(token);
   talk.push_back(3);
-  const auto second = house.submit(greedy(talk, 4));
-  house.run();
-  EXPECT_EQ(house.answer(second).cached_tokens, 16u);
-  house.expect_as_alone();
+  const auto second = fixture.submit(greedy(talk, 4));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 16u);
+  fixture.expect_as_alone();
 }
 
 TEST(Engine, NothingIsReusedWithoutThePrefixCache) {
-  House<> house(fake_limits(64), {.prefix_cache = false});
-  house.submit(greedy(some_tokens(22), 3));
-  house.run();
-  const auto second = house.submit(greedy(some_tokens(22), 3));
-  house.run();
-  EXPECT_EQ(house.answer(second).cached_tokens, 0u);
-  EXPECT_EQ(house.metrics().blocks_cached, 0u);
+  EngineFixture<> fixture(fake_limits(64), {.prefix_cache = false});
+  fixture.submit(greedy(some_tokens(22), 3));
+  fixture.run();
+  const auto second = fixture.submit(greedy(some_tokens(22), 3));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 0u);
+  EXPECT_EQ(fixture.metrics().blocks_cached, 0u);
 }
 
 TEST(Engine, WhoComesMeanwhileWaitsForWhatAnotherComputes) {
-  House<> house(fake_limits(200));
+  EngineFixture<> fixture(fake_limits(200));
   for (const uint64_t seed : {1, 2, 3}) {  // until it knows that there is time for more than one
-    house.submit(greedy(random_tokens(60, seed), 1));
-    house.run();
+    fixture.submit(greedy(random_tokens(60, seed), 1));
+    fixture.run();
   }
-  const uint64_t rows = house.backend.rows;
-  const auto first = house.submit(greedy(some_tokens(50), 5));
+  const uint64_t rows = fixture.backend.rows;
+  const auto first = fixture.submit(greedy(some_tokens(50), 5));
   auto other = some_tokens(50);
   other.back() = 0;
-  const auto second = house.submit(greedy(other, 5));
-  house.step();
-  const auto third = house.submit(greedy(some_tokens(50), 5));
-  house.run();
-  house.expect_as_alone();
-  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(house.answer(second).cached_tokens, 48u);
-  EXPECT_EQ(house.answer(third).cached_tokens, 48u);
-  EXPECT_EQ(house.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
+  const auto second = fixture.submit(greedy(other, 5));
+  fixture.step();
+  const auto third = fixture.submit(greedy(some_tokens(50), 5));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 48u);
+  EXPECT_EQ(fixture.answer(third).cached_tokens, 48u);
+  EXPECT_EQ(fixture.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
 }
 
 // A conversation: the next turn begins with what the last one computed, which rarely ends with a block.
 TEST(Engine, TheBeginningOfABlockIsCopied) {
-  House<> house(fake_limits(20, 16));
-  const auto first = house.submit(greedy(some_tokens(20), 8));
-  house.run();
+  EngineFixture<> fixture(fake_limits(20, 16));
+  const auto first = fixture.submit(greedy(some_tokens(20), 8));
+  fixture.run();
   std::vector<uint32_t> next = some_tokens(20);
-  for (const uint32_t token : house.answer(first).tokens()) next.push_back(token);
+  for (const uint32_t token : fixture.answer(first).tokens()) next.push_back(token);
   next.push_back(3);
-  const uint64_t rows = house.backend.rows;
-  const auto second = house.submit(greedy(next, 1));
-  house.run();
-  EXPECT_EQ(house.answer(second).cached_tokens, 27u) << "a block of 16, and 11 of the next: all that was computed";
-  EXPECT_EQ(house.backend.rows - rows, 2u);
-  EXPECT_EQ(house.backend.copied, 1u);
+  const uint64_t rows = fixture.backend.rows;
+  const auto second = fixture.submit(greedy(next, 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 27u) << "a block of 16, and 11 of the next: all that was computed";
+  EXPECT_EQ(fixture.backend.rows - rows, 2u);
+  EXPECT_EQ(fixture.backend.copied, 1u);
   // another text after 20 tokens: what they share of the second block
   std::vector<uint32_t> other = some_tokens(20);
   other.push_back((next[20] + 1) % 16);
-  const auto third = house.submit(greedy(other, 1));
-  house.run();
-  EXPECT_EQ(house.answer(third).cached_tokens, 20u);
+  const auto third = fixture.submit(greedy(other, 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(third).cached_tokens, 20u);
   // three tokens of sixteen are not worth a copy
   other.assign({other[0], other[1], other[2], (other[3] + 1) % 16, 5});
-  const auto fourth = house.submit(greedy(other, 1));
-  house.run();
-  EXPECT_EQ(house.answer(fourth).cached_tokens, 0u);
-  house.expect_as_alone();
+  const auto fourth = fixture.submit(greedy(other, 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(fourth).cached_tokens, 0u);
+  fixture.expect_as_alone();
 }
 
 TEST(Engine, SaysHowFarAPromptIs) {
-  House<> house(fake_limits(64));
-  const auto id = house.submit(greedy(random_tokens(150, 1), 3));
-  EXPECT_EQ(house.engine->prompt_progress(id), 0u);
+  EngineFixture<> fixture(fake_limits(64));
+  const auto id = fixture.submit(greedy(random_tokens(150, 1), 3));
+  EXPECT_EQ(fixture.engine->prompt_progress(id), 0u);
   uint32_t last = 0;
-  while (house.answer(id).picks.empty()) {
-    house.step();
-    const uint32_t now = house.engine->prompt_progress(id);
+  while (fixture.answer(id).picks.empty()) {
+    fixture.step();
+    const uint32_t now = fixture.engine->prompt_progress(id);
     EXPECT_GT(now, last);
-    EXPECT_EQ(now, std::min<uint64_t>(house.backend.rows, 150));
+    EXPECT_EQ(now, std::min<uint64_t>(fixture.backend.rows, 150));
     last = now;
   }
   EXPECT_EQ(last, 150u);
-  house.run();
-  EXPECT_EQ(house.engine->prompt_progress(id), 0u);
-  EXPECT_EQ(house.engine->prompt_progress(99), 0u);
+  fixture.run();
+  EXPECT_EQ(fixture.engine->prompt_progress(id), 0u);
+  EXPECT_EQ(fixture.engine->prompt_progress(99), 0u);
 }
 
 TEST(Engine, TheEndSaysWhatWasComputedOfThePrompt) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   std::vector<engine::Event> ends;
   const auto note_end = [&](const engine::Event& event) {
     if (event.finish_reason != FinishReason::none) ends.push_back(event);
   };
   Request two = greedy(random_tokens(50, 1), 3);
   two.n = 2;
-  house.submit(two, note_end);
-  house.run();
+  fixture.submit(two, note_end);
+  fixture.run();
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends[0].computed_tokens, 50u);
   EXPECT_EQ(ends[0].cached_tokens, 0u);
   EXPECT_EQ(ends[1].computed_tokens, 0u);
   EXPECT_EQ(ends[1].cached_tokens, 50u);
-  house.submit(greedy(random_tokens(50, 1), 3), note_end);
-  house.run();
+  fixture.submit(greedy(random_tokens(50, 1), 3), note_end);
+  fixture.run();
   EXPECT_EQ(ends[2].computed_tokens + ends[2].cached_tokens, 50u);
   EXPECT_GE(ends[2].cached_tokens, 48u);
   // cancelled within the prompt: only what was done counts
-  const auto cancelled = house.submit(greedy(random_tokens(200, 2), 3), note_end);
-  const uint64_t rows = house.backend.rows;
-  house.step();
-  house.engine->cancel(cancelled);
-  house.run();
+  const auto cancelled = fixture.submit(greedy(random_tokens(200, 2), 3), note_end);
+  const uint64_t rows = fixture.backend.rows;
+  fixture.step();
+  fixture.engine->cancel(cancelled);
+  fixture.run();
   EXPECT_EQ(ends[3].finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(ends[3].computed_tokens, house.backend.rows - rows);
+  EXPECT_EQ(ends[3].computed_tokens, fixture.backend.rows - rows);
   EXPECT_LT(ends[3].computed_tokens, 200u);
   EXPECT_EQ(ends[3].cached_tokens, 0u);
 }
 
 TEST(Engine, PromptsAreNotCutWhereNothingIsHeldUp) {
-  House<> house(fake_limits(64, 4, 128), {.max_stall = INFINITY});
-  house.submit(greedy(random_tokens(128 + 100, 1), 2));
-  EXPECT_EQ(house.run(), 3u);
-  EXPECT_EQ(house.backend.batches, 3u) << "128, 100 and a token";
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(64, 4, 128), {.max_stall = INFINITY});
+  fixture.submit(greedy(random_tokens(128 + 100, 1), 2));
+  EXPECT_EQ(fixture.run(), 3u);
+  EXPECT_EQ(fixture.backend.batches, 3u) << "128, 100 and a token";
+  fixture.expect_as_alone();
 }
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 TEST(Engine, PreemptionDoesNotShow) {
   std::vector<uint64_t> rows;
   for (const bool reuse : {true, false}) {
-    House<> house(fake_limits(12), {.prefix_cache = reuse});
+    EngineFixture<> fixture(fake_limits(12), {.prefix_cache = reuse});
     for (uint32_t i = 0; i < 6; ++i) {
       Request request = seeded(some_tokens(5, i), 25, i);
       request.sampling.repetition_penalty = 1.3f;
-      house.submit(request);
+      fixture.submit(request);
     }
-    house.run();
-    house.expect_as_alone();
-    EXPECT_GT(house.metrics().preemptions, 0u);
-    EXPECT_EQ(house.metrics().blocks_in_use, 0u);
-    rows.push_back(house.backend.rows);
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_GT(fixture.metrics().preemptions, 0u);
+    EXPECT_EQ(fixture.metrics().blocks_in_use, 0u);
+    rows.push_back(fixture.backend.rows);
   }
   EXPECT_LT(rows[0], rows[1]) << "what it had computed can be found again";
 }
 
 TEST(Engine, TheLowestPriorityLosesItsBlocks) {
-  House<> house(fake_limits(8));
+  EngineFixture<> fixture(fake_limits(8));
   std::vector<engine::RequestId> order;
   const auto note = [&](const engine::Event& event) {
     if (event.finish_reason != FinishReason::none) order.push_back(event.request);
@@ -437,121 +437,121 @@ TEST(Engine, TheLowestPriorityLosesItsBlocks) {
   for (const int priority : {0, -1, 1}) {
     Request request = greedy(some_tokens(4, uint32_t(5 + priority)), 22);
     request.priority = priority;
-    ids.push_back(house.submit(request, note));
+    ids.push_back(fixture.submit(request, note));
   }
-  house.run();
-  house.expect_as_alone();
-  EXPECT_GT(house.metrics().preemptions, 0u);
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.metrics().preemptions, 0u);
   EXPECT_EQ(order, (std::vector<engine::RequestId>{ids[2], ids[0], ids[1]}));
 }
 
 TEST(Engine, ARequestThatFillsTheCacheCanBeDoneBesideOthers) {
-  House<> house(fake_limits(10));
-  house.submit(greedy(some_tokens(5, 1), 30));
-  house.submit(greedy(some_tokens(38, 2), no_limit));
-  house.submit(greedy(some_tokens(5, 3), 30));
-  house.submit(greedy(some_tokens(1, 4), no_limit));
-  house.run();
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(10));
+  fixture.submit(greedy(some_tokens(5, 1), 30));
+  fixture.submit(greedy(some_tokens(38, 2), no_limit));
+  fixture.submit(greedy(some_tokens(5, 3), 30));
+  fixture.submit(greedy(some_tokens(1, 4), no_limit));
+  fixture.run();
+  fixture.expect_as_alone();
 }
 
 // --- faults ---------------------------------------------------------------------------------------------------------
 TEST(Engine, AFaultFailsThoseInTheBatch) {
-  House<> house(fake_limits(64, 4, 16));
-  const auto a = house.submit(greedy(some_tokens(10, 1), 20));
-  house.step();
-  house.step();
-  house.backend.fault("the bus fell off");
-  const auto waits = house.submit(greedy(some_tokens(10, 1), 5));
-  const auto b = house.submit(greedy(some_tokens(40, 2), 5));
-  house.step();
-  EXPECT_EQ(house.answer(a).finish_reason, FinishReason::failed);
-  EXPECT_EQ(house.answer(a).reason, "the bus fell off");
-  EXPECT_EQ(house.metrics().blocks_cached, 0u) << "nothing of it can be found";
-  EXPECT_EQ(house.metrics().faults, 1u);
-  house.run();
+  EngineFixture<> fixture(fake_limits(64, 4, 16));
+  const auto a = fixture.submit(greedy(some_tokens(10, 1), 20));
+  fixture.step();
+  fixture.step();
+  fixture.backend.fault("the bus fell off");
+  const auto waits = fixture.submit(greedy(some_tokens(10, 1), 5));
+  const auto b = fixture.submit(greedy(some_tokens(40, 2), 5));
+  fixture.step();
+  EXPECT_EQ(fixture.answer(a).finish_reason, FinishReason::failed);
+  EXPECT_EQ(fixture.answer(a).reason, "the bus fell off");
+  EXPECT_EQ(fixture.metrics().blocks_cached, 0u) << "nothing of it can be found";
+  EXPECT_EQ(fixture.metrics().faults, 1u);
+  fixture.run();
   for (const auto id : {waits, b})
-    if (house.answer(id).finish_reason != FinishReason::failed) expect_same(house.answer(id), house.alone(id));
-  const auto after = house.submit(greedy(some_tokens(10, 1), 20));
-  house.run();
-  expect_same(house.answer(after), house.alone(after));
-  EXPECT_EQ(house.engine->stopped(), "");
+    if (fixture.answer(id).finish_reason != FinishReason::failed) expect_same(fixture.answer(id), fixture.alone(id));
+  const auto after = fixture.submit(greedy(some_tokens(10, 1), 20));
+  fixture.run();
+  expect_same(fixture.answer(after), fixture.alone(after));
+  EXPECT_EQ(fixture.engine->stopped(), "");
 }
 
 TEST(Engine, StopsWhereTheBackendIsLost) {
-  House<> house(fake_limits(64, 4, 4));
-  const auto a = house.submit(greedy(some_tokens(20, 1), 20));
-  const auto queued = house.submit(greedy(some_tokens(10, 3), 20));
-  house.step();
-  house.backend.fault("the device is gone", true);
-  EXPECT_TRUE(house.step());
+  EngineFixture<> fixture(fake_limits(64, 4, 4));
+  const auto a = fixture.submit(greedy(some_tokens(20, 1), 20));
+  const auto queued = fixture.submit(greedy(some_tokens(10, 3), 20));
+  fixture.step();
+  fixture.backend.fault("the device is gone", true);
+  EXPECT_TRUE(fixture.step());
   for (const auto id : {a, queued}) {
-    EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed);
-    EXPECT_EQ(house.answer(id).reason, "the device is gone");
+    EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::failed);
+    EXPECT_EQ(fixture.answer(id).reason, "the device is gone");
   }
-  EXPECT_EQ(house.engine->stopped(), "the device is gone");
-  EXPECT_TRUE(house.engine->idle());
-  EXPECT_FALSE(house.step());
-  EXPECT_EQ(refusal(house, greedy(some_tokens(3), 1)), "the device is gone");
+  EXPECT_EQ(fixture.engine->stopped(), "the device is gone");
+  EXPECT_TRUE(fixture.engine->idle());
+  EXPECT_FALSE(fixture.step());
+  EXPECT_EQ(refusal(fixture, greedy(some_tokens(3), 1)), "the device is gone");
 }
 
 TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   Request banned = greedy(some_tokens(5), 5);
   for (uint32_t i = 0; i < 16; ++i) banned.sampling.logit_bias[i] = -INFINITY;
   banned.n = 2;
-  const auto bad = house.submit(banned);
-  const auto good = house.submit(greedy(some_tokens(5), 5));
-  house.run();
-  EXPECT_EQ(house.answer(bad, 0).finish_reason, FinishReason::failed);
-  EXPECT_EQ(house.answer(bad, 1).finish_reason, FinishReason::failed);
-  EXPECT_FALSE(house.answer(bad).reason.empty());
-  expect_same(house.answer(good), house.alone(good));
+  const auto bad = fixture.submit(banned);
+  const auto good = fixture.submit(greedy(some_tokens(5), 5));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(bad, 0).finish_reason, FinishReason::failed);
+  EXPECT_EQ(fixture.answer(bad, 1).finish_reason, FinishReason::failed);
+  EXPECT_FALSE(fixture.answer(bad).reason.empty());
+  expect_same(fixture.answer(good), fixture.alone(good));
 }
 
 TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
   for (uint64_t seed = 1; seed < 11; ++seed) {
-    House<> house(fake_limits(200), {.speculation = engine::Speculation::off});
+    EngineFixture<> fixture(fake_limits(200), {.speculation = engine::Speculation::off});
     Request three = seeded(some_tokens(5), 30, seed);
     three.n = 3;
-    const auto bad = house.submit(three);
-    const auto good = house.submit(seeded(some_tokens(5, 2), 30, seed + 100));
-    for (int i = 0; i < 8; ++i) house.step();
+    const auto bad = fixture.submit(three);
+    const auto good = fixture.submit(seeded(some_tokens(5, 2), 30, seed + 100));
+    for (int i = 0; i < 8; ++i) fixture.step();
     bool once = true;
-    house.backend.change_logits = [&](std::span<float> logits) {
+    fixture.backend.change_logits = [&](std::span<float> logits) {
       if (std::exchange(once, false)) logits[0] = NAN;
     };
-    house.run();
-    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(house.answer(bad, copy).finish_reason, FinishReason::failed);
-    expect_same(house.answer(good), house.alone(good));
+    fixture.run();
+    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(fixture.answer(bad, copy).finish_reason, FinishReason::failed);
+    expect_same(fixture.answer(good), fixture.alone(good));
   }
 }
 
 // --- guesses --------------------------------------------------------------------------------------------------------
 TEST(Engine, GuessesDoNotShow) {
   for (const auto speculation : {engine::Speculation::on, engine::Speculation::automatic, engine::Speculation::off}) {
-    House<> house(fake_limits(200), {.speculation = speculation}, fake_model(256, 16, 5));
+    EngineFixture<> fixture(fake_limits(200), {.speculation = speculation}, fake_model(256, 16, 5));
     for (uint32_t i = 0; i < 6; ++i) {
       Request request = seeded(some_tokens(20, i), 100, i);
       if (i % 2) request.sampling.temperature = 0;
       if (i == 4) request.sampling.presence_penalty = 0.5f;
       if (i == 5) request.sampling.logprobs = 2;
-      house.submit(request);
+      fixture.submit(request);
     }
-    house.run();
-    house.expect_as_alone();
+    fixture.run();
+    fixture.expect_as_alone();
     const bool on = speculation != engine::Speculation::off;
-    EXPECT_EQ(house.metrics().accepted > 100, on) << house.metrics().accepted << " of " << house.metrics().proposed;
-    EXPECT_EQ(house.backend.batches < 95, on);
+    EXPECT_EQ(fixture.metrics().accepted > 100, on) << fixture.metrics().accepted << " of " << fixture.metrics().proposed;
+    EXPECT_EQ(fixture.backend.batches < 95, on);
   }
 }
 
 TEST(Engine, GuessesEndWithTheContextAndTheLength) {
   for (uint32_t most : {0u, 1u, 2u, 3u, 17u, 30u}) {
-    House<> house(fake_limits(50), {.speculation = engine::Speculation::on}, fake_model(41, 16, 9));
-    house.submit(greedy(some_tokens(15), most));
-    house.run();
-    house.expect_as_alone();
+    EngineFixture<> fixture(fake_limits(50), {.speculation = engine::Speculation::on}, fake_model(41, 16, 9));
+    fixture.submit(greedy(some_tokens(15), most));
+    fixture.run();
+    fixture.expect_as_alone();
   }
 }
 

@@ -19,8 +19,8 @@ namespace {
 using namespace std::chrono_literals;
 using test::counting_vocabulary;
 
-// What one request was told, and a way to wait for its ends.
-class Told {
+// What one request was log, and a way to wait for its ends.
+class EventLog {
  public:
   OnEvent callback() {
     return [this](const Event& event) { add(event); };
@@ -113,92 +113,92 @@ class EngineThreads : public testing::Test {
 
 TEST_F(EngineThreads, TellTokensInOrderAndOneEnd) {
   start();
-  Told told;
-  const RequestId id = thread_->submit(request(7, 250), told.callback());
-  ASSERT_TRUE(told.wait_for_ends());
-  EXPECT_EQ(told.tokens(), counted(7, 250));
-  EXPECT_EQ(told.last().finish_reason, FinishReason::length);
-  EXPECT_EQ(told.last().request, id);
-  EXPECT_EQ(told.last().generated, 250u);
+  EventLog log;
+  const RequestId id = thread_->submit(request(7, 250), log.callback());
+  ASSERT_TRUE(log.wait_for_ends());
+  EXPECT_EQ(log.tokens(), counted(7, 250));
+  EXPECT_EQ(log.last().finish_reason, FinishReason::length);
+  EXPECT_EQ(log.last().request, id);
+  EXPECT_EQ(log.last().generated, 250u);
 }
 
 TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
   start();
   constexpr uint32_t users = 8, each = 12;
-  std::array<std::array<Told, each>, users> told;
+  std::array<std::array<EventLog, each>, users> log;
   std::vector<std::thread> threads;
   for (uint32_t user = 0; user < users; ++user)
     threads.emplace_back([&, user] {
       for (uint32_t i = 0; i < each; ++i)
-        thread_->submit(request(user * each + i, 5 + i, 1 + i % 2), told[user][i].callback());
+        thread_->submit(request(user * each + i, 5 + i, 1 + i % 2), log[user][i].callback());
     });
   for (std::thread& thread : threads) thread.join();
   for (uint32_t user = 0; user < users; ++user)
     for (uint32_t i = 0; i < each; ++i) {
-      const Told& one = told[user][i];
+      const EventLog& one = log[user][i];
       ASSERT_TRUE(one.wait_for_ends(1 + i % 2));
       for (uint32_t copy = 0; copy <= i % 2; ++copy)
         EXPECT_EQ(one.tokens(copy), counted(user * each + i, 5 + i)) << user << " " << i;
       EXPECT_EQ(one.ends(FinishReason::length), 1 + i % 2);
     }
   thread_.reset();
-  for (const auto& of_user : told)
+  for (const auto& of_user : log)
     for (uint32_t i = 0; i < each; ++i) EXPECT_EQ(of_user[i].ends(), 1 + i % 2);
 }
 
 TEST_F(EngineThreads, RefuseWhereItIsAsked) {
   start();
-  Told told;
-  EXPECT_THROW(thread_->submit(Request{}, told.callback()), Error);
-  EXPECT_THROW(thread_->submit(request(counting_vocabulary, 1), told.callback()), Error);
+  EventLog log;
+  EXPECT_THROW(thread_->submit(Request{}, log.callback()), Error);
+  EXPECT_THROW(thread_->submit(request(counting_vocabulary, 1), log.callback()), Error);
   Request hot = request(1, 1);
   hot.sampling.temperature = -1;
-  EXPECT_THROW(thread_->submit(hot, told.callback()), Error);
-  EXPECT_EQ(told.ends(), 0u);
+  EXPECT_THROW(thread_->submit(hot, log.callback()), Error);
+  EXPECT_EQ(log.ends(), 0u);
 }
 
 TEST_F(EngineThreads, RefuseWhenTooManyWait) {
   slow_steps();
   Engine narrow(model_, backend_, {.rows = 4, .kv_blocks = 4}, {.max_waiting = 2});
-  std::array<Told, 50> told;
+  std::array<EventLog, 50> log;
   size_t taken = 0;
   {
     EngineThread thread(narrow);
     const auto submit_all = [&] {
-      for (; taken < told.size(); ++taken) thread.submit(request(1, 100), told[taken].callback());
+      for (; taken < log.size(); ++taken) thread.submit(request(1, 100), log[taken].callback());
     };
     EXPECT_THROW(submit_all(), Busy);
   }
   EXPECT_GE(taken, 2u);
-  for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i].ends(), i < taken ? 1u : 0u) << i;
+  for (size_t i = 0; i < log.size(); ++i) EXPECT_EQ(log[i].ends(), i < taken ? 1u : 0u) << i;
 }
 
 TEST_F(EngineThreads, LetNobodyElseWaitForACallbackThatBlocks) {
   start();
   Gate gate;
-  std::array<Told, 12> held;
-  for (Told& told : held)
+  std::array<EventLog, 12> held;
+  for (EventLog& log : held)
     thread_->submit(request(1, 30), [&](const Event& event) {
-      if (told.tokens().empty()) gate.wait();
-      told.add(event);
+      if (log.tokens().empty()) gate.wait();
+      log.add(event);
     });
   ASSERT_TRUE(gate.wait_for_waiting(12));
-  Told free;
+  EventLog free;
   thread_->submit(request(50, 40), free.callback());
   ASSERT_TRUE(free.wait_for_ends());
   EXPECT_EQ(free.tokens(), counted(50, 40));
   EXPECT_EQ(held[0].tokens().size(), 0u);
   gate.open();
-  for (const Told& told : held) {
-    ASSERT_TRUE(told.wait_for_ends());
-    EXPECT_EQ(told.tokens(), counted(1, 30));
+  for (const EventLog& log : held) {
+    ASSERT_TRUE(log.wait_for_ends());
+    EXPECT_EQ(log.tokens(), counted(1, 30));
   }
 }
 
 TEST_F(EngineThreads, CancelTheRequestOfACallbackThatThrows) {
   start();
   slow_steps();
-  Told thrower, other;
+  EventLog thrower, other;
   thread_->submit(request(1, 3000), [&](const Event& event) {
     thrower.add(event);
     if (event.finish_reason != FinishReason::none || thrower.tokens().size() == 3) throw std::runtime_error("no more");
@@ -216,7 +216,7 @@ TEST_F(EngineThreads, CancelTheRequestOfACallbackThatThrows) {
 TEST_F(EngineThreads, CanBeUsedFromCallbacks) {
   start();
   slow_steps();
-  Told first, second;
+  EventLog first, second;
   thread_->submit(request(1, 3000), [&](const Event& event) {
     first.add(event);
     if (first.tokens().size() != 2 || event.finish_reason != FinishReason::none) return;
@@ -234,41 +234,41 @@ TEST_F(EngineThreads, CanBeUsedFromCallbacks) {
 TEST_F(EngineThreads, CancelWhatIsNotThere) {
   start();
   thread_->cancel(12345);
-  Told told;
-  const RequestId id = thread_->submit(request(1, 2), told.callback());
-  ASSERT_TRUE(told.wait_for_ends());
+  EventLog log;
+  const RequestId id = thread_->submit(request(1, 2), log.callback());
+  ASSERT_TRUE(log.wait_for_ends());
   thread_->cancel(id);
   thread_->cancel(id);
   thread_.reset();
-  EXPECT_EQ(told.ends(FinishReason::length), 1u);
-  EXPECT_EQ(told.ends(), 1u);
+  EXPECT_EQ(log.ends(FinishReason::length), 1u);
+  EXPECT_EQ(log.ends(), 1u);
 }
 
 TEST_F(EngineThreads, TellEveryEndOnceWhenTheyGo) {
   start();
   slow_steps();
-  std::array<Told, 40> told;
-  for (uint32_t i = 0; i < told.size(); ++i) thread_->submit(request(i, 3000, 1 + i % 3), told[i].callback());
-  ASSERT_TRUE(told[0].wait_for_events(5));
+  std::array<EventLog, 40> log;
+  for (uint32_t i = 0; i < log.size(); ++i) thread_->submit(request(i, 3000, 1 + i % 3), log[i].callback());
+  ASSERT_TRUE(log[0].wait_for_events(5));
   thread_.reset();
-  for (uint32_t i = 0; i < told.size(); ++i) {
-    EXPECT_EQ(told[i].ends(FinishReason::cancelled), 1 + i % 3) << i;
-    EXPECT_EQ(told[i].ends(), 1 + i % 3) << i;
-    EXPECT_EQ(told[i].tokens(), counted(i, uint32_t(told[i].tokens().size()))) << i;
+  for (uint32_t i = 0; i < log.size(); ++i) {
+    EXPECT_EQ(log[i].ends(FinishReason::cancelled), 1 + i % 3) << i;
+    EXPECT_EQ(log[i].ends(), 1 + i % 3) << i;
+    EXPECT_EQ(log[i].tokens(), counted(i, uint32_t(log[i].tokens().size()))) << i;
   }
 }
 
 TEST_F(EngineThreads, WaitForCallbacksWhenTheyGo) {
   start();
   Gate gate;
-  Told told, late;
+  EventLog log, late;
   thread_->submit(request(1, 5), [&](const Event& event) {
-    if (told.tokens().empty()) {
+    if (log.tokens().empty()) {
       gate.wait();
       EXPECT_THROW(thread_->submit(request(1, 1), late.callback()), Busy);  // too late
       thread_->cancel(event.request);
     }
-    told.add(event);
+    log.add(event);
   });
   ASSERT_TRUE(gate.wait_for_waiting(1));
   std::thread opens([&] {
@@ -277,7 +277,7 @@ TEST_F(EngineThreads, WaitForCallbacksWhenTheyGo) {
   });
   thread_.reset();
   opens.join();
-  EXPECT_EQ(told.ends(), 1u);
+  EXPECT_EQ(log.ends(), 1u);
   EXPECT_EQ(late.ends(), 0u);
 }
 
@@ -288,15 +288,15 @@ TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
     if (++batches > 20) throw Error("the device is on fire");
     std::this_thread::sleep_for(1ms);
   };
-  std::array<Told, 5> told;
-  for (Told& one : told) thread_->submit(request(1, 3000), one.callback());
-  for (const Told& one : told) {
+  std::array<EventLog, 5> log;
+  for (EventLog& one : log) thread_->submit(request(1, 3000), one.callback());
+  for (const EventLog& one : log) {
     ASSERT_TRUE(one.wait_for_ends());
     EXPECT_EQ(one.last().finish_reason, FinishReason::failed);
     EXPECT_NE(one.last().reason.find("on fire"), std::string::npos) << one.last().reason;
   }
   thread_.reset();
-  for (const Told& one : told) EXPECT_EQ(one.ends(), 1u);
+  for (const EventLog& one : log) EXPECT_EQ(one.ends(), 1u);
 }
 
 // A step that takes for ever holds up nobody who submits: what is wrong, and that too many wait, is said at once.
@@ -305,25 +305,25 @@ TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   backend_.each_batch = [&] { gate.wait(); };
   Engine narrow(model_, backend_, {.rows = 64, .kv_blocks = 64}, {.max_waiting = 5});
   EngineThread thread(narrow);
-  std::array<Told, 6> told;
-  RequestId last = thread.submit(request(1, 3), told[0].callback());
+  std::array<EventLog, 6> log;
+  RequestId last = thread.submit(request(1, 3), log[0].callback());
   ASSERT_TRUE(gate.wait_for_waiting(1));
   // the first one was counted when it came, and that is so until its step is over
   for (uint32_t i = 1; i < 5; ++i) {
-    const RequestId id = thread.submit(request(1, 3), told[i].callback());
+    const RequestId id = thread.submit(request(1, 3), log[i].callback());
     EXPECT_GT(id, std::exchange(last, id));
   }
-  EXPECT_THROW(thread.submit(request(1, 3), told[5].callback()), Busy);
-  EXPECT_THROW(thread.submit(Request{}, told[5].callback()), Error);
+  EXPECT_THROW(thread.submit(request(1, 3), log[5].callback()), Busy);
+  EXPECT_THROW(thread.submit(Request{}, log[5].callback()), Error);
   EXPECT_EQ(thread.metrics().refused, 2u);
   EXPECT_EQ(thread.metrics().waiting, 5u);
   thread.cancel(last);  // the engine has not even seen it
   gate.open();
-  for (uint32_t i = 0; i < 5; ++i) ASSERT_TRUE(told[i].wait_for_ends());
-  EXPECT_EQ(told[3].tokens(), counted(1, 3));
-  EXPECT_EQ(told[4].last().finish_reason, FinishReason::cancelled);
-  EXPECT_EQ(told[4].last().request, last);
-  EXPECT_EQ(told[5].ends(), 0u);
+  for (uint32_t i = 0; i < 5; ++i) ASSERT_TRUE(log[i].wait_for_ends());
+  EXPECT_EQ(log[3].tokens(), counted(1, 3));
+  EXPECT_EQ(log[4].last().finish_reason, FinishReason::cancelled);
+  EXPECT_EQ(log[4].last().request, last);
+  EXPECT_EQ(log[5].ends(), 0u);
 }
 
 TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
@@ -340,7 +340,7 @@ TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
   Engine engine(model_, mortal, {.rows = 64, .kv_blocks = 64});
   EngineThread thread(engine);
   EXPECT_EQ(thread.stopped(), "");
-  Told first, second;
+  EventLog first, second;
   thread.submit(request(1, 3), first.callback());
   ASSERT_TRUE(gate.wait_for_waiting(1));
   thread.submit(request(1, 3, 2), second.callback());  // nobody knows yet
@@ -356,7 +356,7 @@ TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
 
 TEST_F(EngineThreads, EmbedAndScore) {
   start();
-  Told embedded, scored;
+  EventLog embedded, scored;
   Request both[] = {request(3, 5), request(3, 0)};
   both[0].prompt = {1, 2, 2, 9};
   both[0].embed = true;
@@ -380,9 +380,9 @@ TEST_F(EngineThreads, EmbedAndScore) {
 
 TEST_F(EngineThreads, ShowMetrics) {
   start();
-  Told told;
-  thread_->submit(request(1, 12), told.callback());
-  ASSERT_TRUE(told.wait_for_ends());
+  EventLog log;
+  thread_->submit(request(1, 12), log.callback());
+  ASSERT_TRUE(log.wait_for_ends());
   Metrics metrics = thread_->metrics();
   for (int i = 0; i < 1000 && metrics.ended(FinishReason::length) == 0; ++i, metrics = thread_->metrics())
     std::this_thread::sleep_for(1ms);
@@ -390,14 +390,14 @@ TEST_F(EngineThreads, ShowMetrics) {
   EXPECT_EQ(metrics.generated, 12u);
   EXPECT_EQ(metrics.ended(FinishReason::length), 1u);
   EXPECT_EQ(metrics.prompt_tokens.sum(), 1);
-  EXPECT_EQ(metrics.answer_tokens.sum(), 12);
+  EXPECT_EQ(metrics.completion_tokens.sum(), 12);
 }
 
 TEST_F(EngineThreads, SleepWhenIdle) {
   start();
-  Told told;
-  thread_->submit(request(1, 3), told.callback());
-  ASSERT_TRUE(told.wait_for_ends());
+  EventLog log;
+  thread_->submit(request(1, 3), log.callback());
+  ASSERT_TRUE(log.wait_for_ends());
   std::this_thread::sleep_for(20ms);
   const std::clock_t before = std::clock();  // of all threads
   std::this_thread::sleep_for(200ms);

@@ -95,7 +95,7 @@ class FakeBackend : public IdleBackend {
   Cost cost;
   std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
   uint32_t copied = 0, kept_states = 0;
-  size_t most_outputs = 0;         // of a batch
+  size_t max_outputs = 0;         // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
  protected:
@@ -149,7 +149,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   pass_time(batch);
   logits_.resize(batch.outputs.size() * model_.vocabulary);
   states_.resize(batch.states.size() * model_.width);
-  most_outputs = std::max(most_outputs, batch.outputs.size());
+  max_outputs = std::max(max_outputs, batch.outputs.size());
   std::vector<uint32_t> rows_of(batch.blocks.size());
   for (const uint32_t sequence : batch.sequences) ++rows_of.at(sequence);
   EXPECT_TRUE(std::is_partitioned(rows_of.begin(), rows_of.end(), [](uint32_t count) { return count == 1; }))

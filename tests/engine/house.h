@@ -37,8 +37,8 @@ inline void expect_same(const Answer& found, const Answer& expected, bool whole 
 }
 
 template <class Backend = FakeBackend>
-struct House {
-  explicit House(model::Limits its_limits, engine::EngineOptions options = {}, model::Model its_model = fake_model(256))
+struct EngineFixture {
+  explicit EngineFixture(model::Limits its_limits, engine::EngineOptions options = {}, model::Model its_model = fake_model(256))
       : model(std::move(its_model)), limits(its_limits), backend(model, limits) {
     options.now = [this] { return backend.clock; };
     engine.emplace(model, backend, limits, options);

@@ -87,7 +87,7 @@ TEST(Metrics, HaveANameEach) {
                           &metrics.ended(FinishReason::cancelled),
                           &metrics.ended(FinishReason::failed),
                           &metrics.prompt_computed,
-                          &metrics.prompt_reused,
+                          &metrics.prompt_cached,
                           &metrics.generated,
                           &metrics.proposed,
                           &metrics.accepted,
@@ -102,7 +102,7 @@ TEST(Metrics, HaveANameEach) {
     *value = uint64_t(next++);
   for (Histogram* value :
        {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
-        &metrics.answer_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
+        &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
     value->add(next++);
   const Metrics copy = metrics;
   metrics.submitted = 999;

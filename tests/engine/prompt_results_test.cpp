@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/house.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -51,46 +51,46 @@ TEST(Score, IsTheLogarithmOfAProbability) {
 }
 
 TEST(PromptLogprobs, ComeWithTheFirstToken) {
-  House<> house(fake_limits(64));
-  const auto id = house.submit(scored(some_tokens(13), 4, 2));
-  house.run();
-  house.expect_as_alone();
-  const std::vector<engine::Pick>& picks = house.answer(id).prompt_picks;
+  EngineFixture<> fixture(fake_limits(64));
+  const auto id = fixture.submit(scored(some_tokens(13), 4, 2));
+  fixture.run();
+  fixture.expect_as_alone();
+  const std::vector<engine::Pick>& picks = fixture.answer(id).prompt_picks;
   ASSERT_EQ(picks.size(), 13u);
   EXPECT_EQ(picks[0].log_probability, 0);
   EXPECT_TRUE(picks[0].top.empty());
   for (size_t i = 0; i < 13; ++i) EXPECT_EQ(picks[i].id, some_tokens(13)[i]);
   for (size_t i = 1; i < 13; ++i) EXPECT_LT(picks[i].log_probability, 0);
   for (size_t i = 1; i < 13; ++i) EXPECT_EQ(picks[i].top.size(), 2u);
-  EXPECT_EQ(house.answer(id).picks.size(), 4u);
+  EXPECT_EQ(fixture.answer(id).picks.size(), 4u);
 }
 
 TEST(PromptLogprobs, ComeWithTheEndWhereThereIsNoToken) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   for (const uint32_t tokens : {1u, 2u, 3u, 64u, 255u, 256u}) {
     Request request = scored(some_tokens(tokens), 0);
     request.n = 1 + tokens % 3;
-    const auto id = house.submit(request);
-    house.run();
-    EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
-    EXPECT_EQ(house.answer(id).prompt_picks.size(), tokens);
+    const auto id = fixture.submit(request);
+    fixture.run();
+    EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::length);
+    EXPECT_EQ(fixture.answer(id).prompt_picks.size(), tokens);
   }
-  house.expect_as_alone();
-  EXPECT_EQ(house.metrics().generated, 0u);
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.metrics().generated, 0u);
 }
 
 // Rows with logits are few in a batch, however long the prompt: others go on beside it.
 TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfABatch) {
-  House<> house(fake_limits(400, 4, 200));
-  for (uint32_t i = 0; i < 40; ++i) house.submit(greedy(some_tokens(100, i), 2));  // it learns
-  house.run();
-  house.backend.most_outputs = 0;
-  for (uint32_t i = 0; i < 3; ++i) house.submit(scored(random_tokens(250, i), 3));
-  house.submit(greedy(some_tokens(20), 30));
-  const uint32_t steps = house.run();
-  house.expect_as_alone();
-  EXPECT_GT(house.backend.most_outputs, 60u);
-  EXPECT_LE(house.backend.most_outputs, 64u + 4u);
+  EngineFixture<> fixture(fake_limits(400, 4, 200));
+  for (uint32_t i = 0; i < 40; ++i) fixture.submit(greedy(some_tokens(100, i), 2));  // it learns
+  fixture.run();
+  fixture.backend.max_outputs = 0;
+  for (uint32_t i = 0; i < 3; ++i) fixture.submit(scored(random_tokens(250, i), 3));
+  fixture.submit(greedy(some_tokens(20), 30));
+  const uint32_t steps = fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.backend.max_outputs, 60u);
+  EXPECT_LE(fixture.backend.max_outputs, 64u + 4u);
   EXPECT_LT(steps, 60u);
 }
 
@@ -108,9 +108,9 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
     bool over = false;
     engine.submit(request, [&](const engine::Event& event) { over = event.finish_reason != FinishReason::none; });
     while (!over) {
-      backend.most_outputs = 0;
+      backend.max_outputs = 0;
       engine.step();
-      each.push_back(backend.most_outputs);
+      each.push_back(backend.max_outputs);
     }
     return *std::max_element(each.begin() + ptrdiff_t(each.size() / 2), each.end());
   };
@@ -125,133 +125,133 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
 
 // What others have computed is of no use to it, but what it computes is to others.
 TEST(PromptLogprobs, AreComputedAnewAndPublished) {
-  House<> house(fake_limits(64));
-  const auto first = house.submit(scored(some_tokens(33), 2));
-  house.run();
-  const auto second = house.submit(scored(some_tokens(33), 2));
-  house.run();
-  const auto third = house.submit(greedy(some_tokens(33), 2));
-  house.run();
-  house.expect_as_alone();
-  EXPECT_EQ(house.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(house.answer(second).cached_tokens, 0u);
-  EXPECT_EQ(house.answer(third).cached_tokens, 32u);
+  EngineFixture<> fixture(fake_limits(64));
+  const auto first = fixture.submit(scored(some_tokens(33), 2));
+  fixture.run();
+  const auto second = fixture.submit(scored(some_tokens(33), 2));
+  fixture.run();
+  const auto third = fixture.submit(greedy(some_tokens(33), 2));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.answer(first).cached_tokens, 0u);
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 0u);
+  EXPECT_EQ(fixture.answer(third).cached_tokens, 32u);
 }
 
 TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
-  House<> house(fake_limits(34, 4, 16), {.prefix_cache = false});
+  EngineFixture<> fixture(fake_limits(34, 4, 16), {.prefix_cache = false});
   for (uint32_t i = 0; i < 6; ++i) {
     Request request = scored(random_tokens(60, i), 20, i % 3);
     request.priority = int(i);  // later ones take the blocks of those before
     request.n = 1 + i % 2;
-    house.submit(request);
-    for (uint32_t step = 0; step < 3; ++step) house.step();
+    fixture.submit(request);
+    for (uint32_t step = 0; step < 3; ++step) fixture.step();
   }
-  house.run();
-  house.expect_as_alone();
-  EXPECT_GT(house.metrics().preemptions, 3u);
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.metrics().preemptions, 3u);
 }
 
 TEST(PromptLogprobs, ArePickedBesideByTheHost) {
-  House<FakeDevice> house(fake_limits(200), {.speculation = engine::Speculation::off});
-  house.submit(greedy(some_tokens(5), 60));
-  for (uint32_t i = 0; i < 4; ++i) house.step();
-  house.submit(scored(some_tokens(40), 60, 1));
-  house.run();
-  house.expect_as_alone();
-  EXPECT_EQ(house.backend.logits_rows, 39u) << "of the prompt's tokens, and nothing else";
-  EXPECT_EQ(house.backend.picks, 120u);
+  EngineFixture<FakeDevice> fixture(fake_limits(200), {.speculation = engine::Speculation::off});
+  fixture.submit(greedy(some_tokens(5), 60));
+  for (uint32_t i = 0; i < 4; ++i) fixture.step();
+  fixture.submit(scored(some_tokens(40), 60, 1));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.backend.logits_rows, 39u) << "of the prompt's tokens, and nothing else";
+  EXPECT_EQ(fixture.backend.picks, 120u);
 }
 
 TEST(PromptLogprobs, OfBadLogitsFailTheirRequestAlone) {
-  House<> house(fake_limits(64));
-  const auto other = house.submit(greedy(some_tokens(5), 30));
-  while (house.answer(other).picks.size() < 3) house.step();
+  EngineFixture<> fixture(fake_limits(64));
+  const auto other = fixture.submit(greedy(some_tokens(5), 30));
+  while (fixture.answer(other).picks.size() < 3) fixture.step();
   uint32_t rows = 0;
-  house.backend.change_logits = [&](std::span<float> logits) {
+  fixture.backend.change_logits = [&](std::span<float> logits) {
     if (++rows == 4) logits[3] = NAN;
   };
-  const auto bad = house.submit(scored(random_tokens(30, 1), 5));
-  house.run();
-  EXPECT_EQ(house.answer(bad).finish_reason, FinishReason::failed);
-  EXPECT_NE(house.answer(bad).reason.find("NaN"), std::string::npos);
-  EXPECT_TRUE(house.answer(bad).prompt_picks.empty());
-  expect_same(house.answer(other), house.alone(other));
+  const auto bad = fixture.submit(scored(random_tokens(30, 1), 5));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(bad).finish_reason, FinishReason::failed);
+  EXPECT_NE(fixture.answer(bad).reason.find("NaN"), std::string::npos);
+  EXPECT_TRUE(fixture.answer(bad).prompt_picks.empty());
+  expect_same(fixture.answer(other), fixture.alone(other));
 }
 
 TEST(PromptLogprobs, AreSharedByCopies) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   std::vector<const void*> lists;
   Request request = scored(some_tokens(9), 3);
   request.n = 3;
-  house.submit(request, [&](const engine::Event& event) {
+  fixture.submit(request, [&](const engine::Event& event) {
     if (event.prompt_picks) lists.push_back(event.prompt_picks.get());
   });
-  house.run();
-  house.expect_as_alone();
+  fixture.run();
+  fixture.expect_as_alone();
   EXPECT_EQ(lists, std::vector<const void*>(3, lists.at(0)));
 }
 
 TEST(NoAnswer, LeavesAPromptForOthers) {
-  House<> house(fake_limits(64));
-  const auto first = house.submit(greedy(some_tokens(40), 0));
-  house.run();
-  EXPECT_EQ(house.answer(first).finish_reason, FinishReason::length);
-  EXPECT_EQ(house.backend.most_outputs, 0u);
-  const auto second = house.submit(greedy(some_tokens(40), 1));
-  house.run();
-  EXPECT_EQ(house.answer(second).cached_tokens, 39u);
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(64));
+  const auto first = fixture.submit(greedy(some_tokens(40), 0));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(first).finish_reason, FinishReason::length);
+  EXPECT_EQ(fixture.backend.max_outputs, 0u);
+  const auto second = fixture.submit(greedy(some_tokens(40), 1));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(second).cached_tokens, 39u);
+  fixture.expect_as_alone();
 }
 
 TEST(Embeddings, ArePooledAsTheModelSays) {
   using model::Pooling;
   for (const Pooling how : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last}) {
-    House<> house(fake_limits(80, 4, 16), {}, pooling(how));
+    EngineFixture<> fixture(fake_limits(80, 4, 16), {}, pooling(how));
     for (const uint32_t tokens : {1u, 2u, 17u, 64u, 256u}) {
-      const auto id = house.submit(embedded(random_tokens(tokens, tokens)));
-      house.submit(scored(some_tokens(20), 7, 1));  // beside it
-      house.run();
-      EXPECT_EQ(house.answer(id).finish_reason, FinishReason::stop);
-      EXPECT_TRUE(house.answer(id).picks.empty());
+      const auto id = fixture.submit(embedded(random_tokens(tokens, tokens)));
+      fixture.submit(scored(some_tokens(20), 7, 1));  // beside it
+      fixture.run();
+      EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::stop);
+      EXPECT_TRUE(fixture.answer(id).picks.empty());
       double square = 0;
-      for (const float value : house.answer(id).embedding) square += double(value) * value;
+      for (const float value : fixture.answer(id).embedding) square += double(value) * value;
       EXPECT_NEAR(square, 1, 1e-6);
     }
-    house.expect_as_alone();
-    EXPECT_GT(house.backend.kept_states, 0u);
+    fixture.expect_as_alone();
+    EXPECT_GT(fixture.backend.kept_states, 0u);
   }
 }
 
 // The last state needs nothing of those before it but their KV.
 TEST(Embeddings, OfTheLastTokenReuseWhatOthersComputed) {
-  House<> house(fake_limits(80), {}, pooling(model::Pooling::last));
-  house.submit(greedy(some_tokens(40), 1));
-  house.run();
-  const auto id = house.submit(embedded(some_tokens(40)));
-  house.run();
-  EXPECT_EQ(house.answer(id).cached_tokens, 39u);
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(80), {}, pooling(model::Pooling::last));
+  fixture.submit(greedy(some_tokens(40), 1));
+  fixture.run();
+  const auto id = fixture.submit(embedded(some_tokens(40)));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(id).cached_tokens, 39u);
+  fixture.expect_as_alone();
 }
 
 // Streams grow into the blocks of a prompt that is computed two rows at a time.
 TEST(Embeddings, SurviveTheLossOfBlocks) {
-  House<> house(fake_limits(40, 4, 5), {.prefix_cache = false, .speculation = engine::Speculation::off});
-  for (uint32_t i = 0; i < 3; ++i) house.submit(greedy(random_tokens(8, i), 60));
-  for (uint32_t step = 0; step < 12; ++step) house.step();
-  for (uint32_t i = 0; i < 2; ++i) house.submit(embedded(random_tokens(90, 7 + i)));
-  house.run();
-  house.expect_as_alone();
-  EXPECT_GT(house.metrics().preemptions, 0u);
-  EXPECT_GT(house.metrics().prompt_computed, 3 * 8 + 2 * 90u);
+  EngineFixture<> fixture(fake_limits(40, 4, 5), {.prefix_cache = false, .speculation = engine::Speculation::off});
+  for (uint32_t i = 0; i < 3; ++i) fixture.submit(greedy(random_tokens(8, i), 60));
+  for (uint32_t step = 0; step < 12; ++step) fixture.step();
+  for (uint32_t i = 0; i < 2; ++i) fixture.submit(embedded(random_tokens(90, 7 + i)));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.metrics().preemptions, 0u);
+  EXPECT_GT(fixture.metrics().prompt_computed, 3 * 8 + 2 * 90u);
 }
 
 TEST(Embeddings, OfAModelThatHasNoneAreRefused) {
-  House<> house(fake_limits(80), {}, pooling(model::Pooling::rank));
-  EXPECT_THROW(house.submit(embedded(some_tokens(4))), Error);
-  house.submit(greedy(some_tokens(4), 3));
-  house.run();
-  house.expect_as_alone();
+  EngineFixture<> fixture(fake_limits(80), {}, pooling(model::Pooling::rank));
+  EXPECT_THROW(fixture.submit(embedded(some_tokens(4))), Error);
+  fixture.submit(greedy(some_tokens(4), 3));
+  fixture.run();
+  fixture.expect_as_alone();
 }
 
 struct Stateless : FakeBackend {
@@ -259,23 +259,23 @@ struct Stateless : FakeBackend {
   model::Result result() override { return {{}, FakeBackend::result().logits, {}}; }
 };
 TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
-  House<Stateless> house(fake_limits(80));
-  const auto other = house.submit(greedy(some_tokens(4), 3));
-  const auto id = house.submit(embedded(some_tokens(4, 2)));
-  house.run();
-  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed);
-  EXPECT_EQ(house.answer(id).reason, "fake gives no embeddings");
-  expect_same(house.answer(other), house.alone(other));
+  EngineFixture<Stateless> fixture(fake_limits(80));
+  const auto other = fixture.submit(greedy(some_tokens(4), 3));
+  const auto id = fixture.submit(embedded(some_tokens(4, 2)));
+  fixture.run();
+  EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::failed);
+  EXPECT_EQ(fixture.answer(id).reason, "fake gives no embeddings");
+  expect_same(fixture.answer(other), fixture.alone(other));
 }
 
 // Of every row from the first wanted on, each once, whatever it takes to compute them.
 TEST(PromptLogits, AreThoseAfterEachToken) {
   for (const uint32_t blocks : {200u, 24u})  // with room, and with preemptions
     for (const uint32_t from : {0u, 1u, 30u, 69u}) {
-      House<> house(fake_limits(blocks), {.max_prompt_logits = 16});
-      for (uint32_t i = 0; i < 4; ++i) house.submit(greedy(some_tokens(5, i), 15));
-      for (uint32_t i = 0; i < 5; ++i) house.step();
-      house.submit(greedy(some_tokens(70), 1));  // from which it could take its beginning
+      EngineFixture<> fixture(fake_limits(blocks), {.max_prompt_logits = 16});
+      for (uint32_t i = 0; i < 4; ++i) fixture.submit(greedy(some_tokens(5, i), 15));
+      for (uint32_t i = 0; i < 5; ++i) fixture.step();
+      fixture.submit(greedy(some_tokens(70), 1));  // from which it could take its beginning
       uint32_t next = from;
       Request request = greedy(some_tokens(70), 0);
       request.logits_from = from;
@@ -283,34 +283,34 @@ TEST(PromptLogits, AreThoseAfterEachToken) {
         EXPECT_EQ(position, next++);
         Reading reading;
         for (uint32_t i = 0; i <= position; ++i) reading.read(reading.next(some_tokens(70)[i], i));
-        std::vector<float> expected(house.model.vocabulary);
-        reading.logits(house.model, expected);
+        std::vector<float> expected(fixture.model.vocabulary);
+        reading.logits(fixture.model, expected);
         EXPECT_TRUE(std::equal(logits.begin(), logits.end(), expected.begin(), expected.end())) << position;
       };
-      house.backend.most_outputs = 0;
-      const auto id = house.submit(request);
-      house.run();
+      fixture.backend.max_outputs = 0;
+      const auto id = fixture.submit(request);
+      fixture.run();
       EXPECT_EQ(next, 70u);
-      EXPECT_EQ(house.answer(id).finish_reason, FinishReason::length);
-      EXPECT_LE(house.backend.most_outputs, 16u + 6u) << "those, and a row of each request";
-      house.expect_as_alone();
+      EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::length);
+      EXPECT_LE(fixture.backend.max_outputs, 16u + 6u) << "those, and a row of each request";
+      fixture.expect_as_alone();
     }
 }
 
 TEST(PromptLogits, ComeWithoutAnAnswer) {
-  House<> house(fake_limits(64));
+  EngineFixture<> fixture(fake_limits(64));
   Request request = greedy(some_tokens(7), 1);
   request.on_prompt_logits = [](uint32_t, std::span<const float>) { throw std::runtime_error("no more"); };
-  EXPECT_THROW(house.submit(request), Error);
+  EXPECT_THROW(fixture.submit(request), Error);
   request.max_tokens = 0;
   request.prompt_logprobs = 1;
-  EXPECT_THROW(house.submit(request), Error);
+  EXPECT_THROW(fixture.submit(request), Error);
   request.prompt_logprobs.reset();
-  const auto id = house.submit(request);
-  house.run();
-  EXPECT_EQ(house.answer(id).finish_reason, FinishReason::failed) << "what it throws ends its request";
-  EXPECT_EQ(house.answer(id).reason, "no more");
-  EXPECT_THROW(House<>(fake_limits(64), {.max_prompt_logits = 0}), Error);
+  const auto id = fixture.submit(request);
+  fixture.run();
+  EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::failed) << "what it throws ends its request";
+  EXPECT_EQ(fixture.answer(id).reason, "no more");
+  EXPECT_THROW(EngineFixture<>(fake_limits(64), {.max_prompt_logits = 0}), Error);
 }
 
 TEST(PromptResults, AreNoneWhereNobodyAsked) {

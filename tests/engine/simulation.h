@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 #include "tests/engine/alone.h"
-#include "tests/engine/house.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace heddle::test::fake {
 
@@ -217,9 +217,9 @@ class Simulation {
 
   void expect_adds_up(const Watched& w, const engine::Event& event) {
     const engine::Timing& t = event.timing;
-    EXPECT_TRUE(t.queue >= 0 && t.prompt >= 0 && t.making >= 0 && t.device >= 0);
-    EXPECT_NEAR(t.queue + t.prompt + t.making, backend_.clock - w.submitted, 1e-9);
-    EXPECT_LE(t.device, t.prompt + t.making + 1e-9);
+    EXPECT_TRUE(t.queue >= 0 && t.prompt >= 0 && t.generating >= 0 && t.device >= 0);
+    EXPECT_NEAR(t.queue + t.prompt + t.generating, backend_.clock - w.submitted, 1e-9);
+    EXPECT_LE(t.device, t.prompt + t.generating + 1e-9);
     if (!event.steps) return;
     EXPECT_EQ(event.steps->size(), t.steps);
     double device = 0, last = 0;
@@ -233,7 +233,7 @@ class Simulation {
       device += step.device, made += step.generated, rows += step.rows;
     }
     EXPECT_NEAR(device, t.device, 1e-9);
-    EXPECT_LE(last, t.queue + t.prompt + t.making + 1e-9);
+    EXPECT_LE(last, t.queue + t.prompt + t.generating + 1e-9);
     EXPECT_EQ(made, event.generated);
     EXPECT_TRUE(event.generated == 0 || rows + event.cached_tokens >= event.prompt + event.generated - 1);
   }

@@ -14,7 +14,7 @@ Tally simulate(const Traffic& traffic, uint64_t seed) {
   const Tally tally = simulation.run();
   EXPECT_GT(tally.whole, traffic.requests / 2);
   EXPECT_GT(tally.cancelled, 0u);
-  EXPECT_GT(tally.metrics.prompt_reused, tally.metrics.prompt_computed / 5);
+  EXPECT_GT(tally.metrics.prompt_cached, tally.metrics.prompt_computed / 5);
   // Priorities differ by up to 4 s. Of those open at a time few take longer than 0.2 s, if each were alone.
   EXPECT_LT(tally.longest_wait, 4 + 0.2 * traffic.open);
   if (::testing::Test::HasFailure()) fmt::print("with seed {}, after {} steps\n", seed, tally.steps);
@@ -77,7 +77,7 @@ TEST(Simulation, SlowOnADevice) {
   for (uint64_t seed = 2; seed <= 4; ++seed) on_a_device(1500, seed);
 }
 
-// Blocks of one token, two rows, a cache that one request fills, hardly any patience: whatever may be asked for.
+// KvBlocks of one token, two rows, a cache that one request fills, hardly any patience: whatever may be asked for.
 void of_every_shape(uint32_t requests, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto one_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };

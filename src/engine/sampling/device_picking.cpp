@@ -1,7 +1,7 @@
-// A step counts only if it is named in the order and would do something.
+// A step matters only if it is named in the order and has an effect.
 #include "engine/sampling/device_picking.h"
 
-#include "engine/sampling/sampling_math.h"
+#include "engine/sampling/numbers.h"
 
 namespace heddle::engine {
 namespace {
@@ -33,7 +33,7 @@ bool is_on(Step step, const Sampling& s) {
   return true;
 }
 
-// False where the device has no such step.
+// False: the device does not have this step.
 bool put(Step step, const Sampling& s, model::Picking& to) {
   switch (step) {
     case Step::logit_bias:

@@ -1,4 +1,4 @@
-// Sampling as a device can do it: what Sampler would pick, as fields of model::Picking.
+// Sampling on a device: what Sampler would pick, as a model::Picking.
 #pragma once
 #include <optional>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace heddle::engine {
 
-// None where the chain has a step, or an order of steps, that only the host's sampler knows. `text`: all tokens so far,
-// the prompt first; those after it were picked.
+// Unset if the chain has a step, or an order of steps, that only the host's sampler has. `text`: all tokens so far, of
+// which the first `prompt` are the prompt.
 std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<const uint32_t> text, uint32_t prompt);
 
 }  // namespace heddle::engine

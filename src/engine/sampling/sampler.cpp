@@ -1,14 +1,13 @@
-// The chain, one step after the other.
+// The chain of steps, then the draw.
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/sampling/random.h"
-#include "engine/sampling/sampling_candidates.h"
-#include "engine/sampling/sampling_math.h"
-#include "engine/sampling/sampling_steps.h"
+#include "engine/sampling/numbers.h"
+#include "engine/sampling/candidates.h"
+#include "engine/sampling/steps.h"
 
 namespace heddle::engine {
 namespace {
@@ -17,13 +16,13 @@ enum Purpose : uint64_t { draw_token, draw_xtc };  // of random bits
 
 bool is_cut(Step step) { return step >= Step::top_n_sigma && step <= Step::xtc; }
 
-// Memory for one pick, kept by the thread: 2 MB at 128256 tokens, too much for every sequence to have its own.
+// Memory for one pick, one per thread: 2 MB at 128256 tokens is too much for one per sequence.
 Candidates& scratch() {
   thread_local Candidates candidates;
   return candidates;
 }
 
-// Log-probability of `token` and of the `count` most likely candidates.
+// Fills in the log-probabilities of the picked token and of the `count` most likely candidates.
 void report(Candidates& candidates, uint32_t count, Pick& pick) {
   const double total = log_of(candidates.weigh());
   const float largest = candidates.largest();
@@ -67,7 +66,7 @@ struct Sampler::Plan {
   uint32_t vocabulary;
   std::vector<Step> steps;
   Breakers breakers;
-  bool repetition, counted, dry;  // what is on, of that which looks at past tokens
+  bool repetition, counted, dry;  // which of the steps that look at earlier tokens are on
 };
 
 Sampler::Sampler(Sampling sampling, uint32_t vocabulary)

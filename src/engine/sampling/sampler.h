@@ -1,4 +1,4 @@
-// One sequence's sampler: from a row of logits and the tokens so far to the next token.
+// The sampler of one sequence: it picks the next token from a row of logits and the tokens so far.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/sampling/sampling.h"
-#include "engine/sampling/sampling_history.h"
+#include "engine/sampling/history.h"
 
 namespace heddle::engine {
 
@@ -19,38 +19,37 @@ struct TokenLogprob {
 
 struct Pick {
   uint32_t id = 0;
-  // Set if Sampling::logprobs is. By default of the model's own distribution, softmax of the logits as given, before
-  // biases, penalties, temperature and cuts (as in OpenAI's API); with logprobs_after of the distribution the token
-  // was drawn from.
+  // Set if Sampling::logprobs is: in the model's own distribution, the softmax of the logits before biases, penalties,
+  // temperature and cuts (as in OpenAI's API), or with logprobs_after in the distribution the token was drawn from.
   float log_probability = 0;
-  std::vector<TokenLogprob> top;  // the most likely first, the lowest id among equals; those of probability 0 left out
+  std::vector<TokenLogprob> top;  // the most likely first, the lowest id among equals; without those of probability 0
 };
 
-// What a Pick says of a token that was given, not picked: its log-probability and the `top` most likely ones, by the
-// model's own distribution. Throws as Sampler::pick does.
+// The Pick of a token that was given, not picked: its log-probability and the `top` most likely ones, in the model's own
+// distribution. Throws as Sampler::pick does.
 Pick score(std::span<const float> logits, uint32_t token, uint32_t top);
 
 enum class Origin { prompt, generated };
 
-// Deterministic: ids depend on Sampling, seed, tokens accepted and logits alone, on every machine and with every
-// compiler: sums of weights are exact, exp and log are heddle's own, and draws are a function of seed and of how many
-// picks came before. Copies are small (the tokens a penalty looks at) and go on alike: reseed() one of them.
+// Deterministic: picks depend on Sampling, seed, accepted tokens and logits only, on every machine and with every
+// compiler. Sums of weights are exact, exp and log are heddle's own, and draws are a function of the seed and of the
+// number of picks before. A copy is small (the tokens that penalties look at) and picks the same: reseed() it.
 class Sampler {
  public:
   Sampler(Sampling sampling, uint32_t vocabulary);  // throws an Error if validate() does
 
-  // Every token of the text, those picked as well. Presence and frequency penalties count generated ones only.
+  // Every token of the text, also those it picked. Presence and frequency penalties count generated ones only.
   void accept(uint32_t token, Origin origin = Origin::generated);
 
-  // `vocabulary` logits. Throws an Error if one is NaN or +infinity, or if all are -infinity (or banned). Nothing is
-  // accepted by it.
+  // From `vocabulary` logits. Throws an Error if one is NaN or +infinity, or if all are -infinity (or banned). Does not
+  // accept the token.
   Pick pick(std::span<const float> logits);
 
   const Sampling& sampling() const;
   uint64_t seed() const { return seed_; }  // as given, or the random one
-  void reseed(uint64_t seed);              // and begins to count picks anew
+  void reseed(uint64_t seed);              // and counts picks from 0
   uint64_t picks() const { return picks_; }
-  void skip_pick() { ++picks_; }  // a device made one in its place
+  void skip_pick() { ++picks_; }  // a device has picked in its place
 
  private:
   struct Plan;
@@ -59,7 +58,7 @@ class Sampler {
   void apply_penalties(Candidates& candidates) const;
   void apply_dry(Candidates& candidates) const;
 
-  std::shared_ptr<const Plan> plan_;  // what does not change, shared by copies
+  std::shared_ptr<const Plan> plan_;  // the constant part, shared by copies
   uint64_t seed_;
   uint64_t picks_ = 0;
   float surprise_limit_;  // mirostat's mu, in bits

@@ -1,4 +1,4 @@
-// What is refused in a Sampling, and the names of the steps.
+// The ranges of sampling parameters, and the names of the steps.
 #include "engine/sampling/sampling.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 10> step_names = {
     "logit_bias", "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"};
 
-// As fields go: both ends may be taken. NaN is in no range. (0.01 as a float is below 0.01.)
+// Both ends are in the range; NaN is in none. The lower end is compared as a float, because 0.01f is below 0.01.
 void in_range(std::string_view field, double found, double low, double high) {
   if (found >= float(low) && found <= high) return;
   const bool open = high >= std::numeric_limits<float>::max();
@@ -22,7 +22,7 @@ void in_range(std::string_view field, double found, double low, double high) {
               open ? fmt::format("a number of at least {}", low) : fmt::format("{} to {}", low, high), found);
 }
 
-constexpr double any = std::numeric_limits<float>::max();  // finite, that is
+constexpr double any = std::numeric_limits<float>::max();  // any finite number
 
 void validate_tokens(const Sampling& s, uint32_t vocabulary) {
   for (const auto& [id, bias] : s.logit_bias) {

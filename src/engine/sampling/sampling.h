@@ -1,4 +1,4 @@
-// How a token is chosen from logits, as plain data. docs/sampling.md says the same for users.
+// The parameters of sampling, as plain data. docs/sampling.md describes them for users.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace heddle::engine {
 
-// The steps of the chain. Those from top_n_sigma to xtc cut the set of candidates, the others change logits.
+// The steps of the chain. Those from top_n_sigma to xtc cut candidates, the others change logits.
 enum class Step { logit_bias, penalties, dry, top_n_sigma, top_k, typical_p, top_p, min_p, xtc, temperature };
 
 std::string_view name_of(Step step);
@@ -27,30 +27,30 @@ struct Sampling {
   float top_n_sigma = 0;            // logits within n standard deviations of the largest; 0 or less: off
   float xtc_probability = 0;        // how often xtc is done; 0: off
   float xtc_threshold = 0.1f;       // of the tokens at least this likely only the least likely stays; above 0.5: off
-  uint32_t min_keep = 1;            // no step that cuts leaves fewer candidates, as far as there are so many
+  uint32_t min_keep = 1;            // a step that cuts leaves at least this many candidates
   int32_t mirostat = 0;             // 2: mirostat 2 in place of the steps that cut; 0: off
   float mirostat_tau = 5;           // the surprise it aims at, in bits
   float mirostat_eta = 0.1f;        // how fast
   float repetition_penalty = 1;     // logits of tokens seen are divided by it, or multiplied if below 0; 1: off
-  int32_t repetition_last_n = 64;   // seen among so many last tokens, prompt included; -1: among all, 0: off
+  int32_t repetition_last_n = 64;   // tokens in which they are seen, prompt included; -1: all, 0: off
   float presence_penalty = 0;       // subtracted from the logits of tokens generated before, prompt not included
-  float frequency_penalty = 0;      // subtracted once for every time
+  float frequency_penalty = 0;      // subtracted once for every occurrence
   float dry_multiplier = 0;         // of the penalty on a token that would prolong a repetition; 0: off
   float dry_base = 1.75f;           // penalty: multiplier * base ^ (length of the repetition - allowed_length)
   uint32_t dry_allowed_length = 2;  // shorter repetitions are free
-  int32_t dry_penalty_last_n = -1;  // repetitions of so many last tokens, prompt included; -1: of all, 0: off
+  int32_t dry_penalty_last_n = -1;  // tokens in which repetitions are looked for, prompt included; -1: all, 0: off
   std::vector<std::vector<uint32_t>> dry_breakers;   // token sequences no repetition reaches across
   std::map<uint32_t, float> logit_bias;              // added to logits; -infinity forbids the token
   std::optional<uint64_t> seed;                      // unset: a random one, see Sampler::seed()
-  std::vector<std::string> order = default_order();  // names of steps; what is not named is not done
-  std::optional<uint32_t> logprobs;  // set: log-probability of the token picked, and of so many most likely ones
-  bool logprobs_after = false;       // as drawn from, after the chain; otherwise those of the logits as given
+  std::vector<std::string> order = default_order();  // names of steps; a step that is not named is not done
+  std::optional<uint32_t> logprobs;  // set: log-probabilities of the token picked and of this many most likely ones
+  bool logprobs_after = false;       // of the distribution after the chain, not of the logits as given
 };
 
 // Throws an Error that names the field, what was expected and what was found.
 void validate(const Sampling& sampling, uint32_t vocabulary);
 
-// order as steps. Throws an Error for a name that is unknown or stands there twice.
+// Sampling::order as steps. Throws an Error for a name that is unknown or occurs twice.
 std::vector<Step> steps_of(const Sampling& sampling);
 
 }  // namespace heddle::engine

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "engine/sampling/random.h"
+#include "engine/sampling/numbers.h"
 
 namespace heddle {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/sampling/random.h"
+#include "engine/sampling/numbers.h"
 #include "main/progress.h"
 #include "text/completion_text.h"
 

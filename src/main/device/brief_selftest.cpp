@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "cpu/cpu.h"
-#include "engine/sampling/random.h"
+#include "engine/sampling/numbers.h"
 #include "main/device/closeness.h"
 #include "main/device/model_checks.h"
 #include "model/session.h"

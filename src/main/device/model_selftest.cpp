@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cpu/cpu.h"
 #include "cuda/context.h"
-#include "engine/sampling/random.h"
+#include "engine/sampling/numbers.h"
 #include "gpu/gpu.h"
 #include "main/commands/vocabulary_keys.h"
 #include "main/device/model_checks.h"

@@ -71,7 +71,7 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
           {"running", metrics.running},
           {"generated_tokens", metrics.generated},
           {"prompt_tokens_computed", metrics.prompt_computed},
-          {"prompt_tokens_cached", metrics.prompt_reused},
+          {"prompt_tokens_cached", metrics.prompt_cached},
           // over all steps, and of one stream
           {"tokens_per_second",
            metrics.step_seconds.sum() > 0 ? double(metrics.generated) / metrics.step_seconds.sum() : 0},

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "engine/sampling/sampling_math.h"
+#include "engine/sampling/numbers.h"
 
 namespace heddle::test {
 namespace {

@@ -5,10 +5,9 @@
 
 #include <limits>
 
-#include "engine/sampling/random.h"
-#include "engine/sampling/sampling_lanes.h"
-#include "engine/sampling/sampling_math.h"
-#include "tests/engine/sampling/sampling_reference.h"
+#include "engine/sampling/numbers.h"
+#include "engine/sampling/lanes.h"
+#include "tests/engine/sampling/reference.h"
 #include "tests/support/refused.h"
 
 namespace heddle::engine {

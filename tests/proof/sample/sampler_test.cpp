@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/sampling/sampling_math.h"
+#include "engine/sampling/numbers.h"
 #include "kernels/sample/argmax.h"
 #include "kernels/sample/sample.h"
 #include "proof/case.h"

@@ -1,7 +1,7 @@
-// The steps that need no tokens of the past. Each does nothing where its parameter says off.
+// The steps that do not look at earlier tokens. Each does nothing if its parameter is off.
 #pragma once
 #include "engine/sampling/sampling.h"
-#include "engine/sampling/sampling_candidates.h"
+#include "engine/sampling/candidates.h"
 
 namespace heddle::engine {
 
@@ -10,8 +10,8 @@ void cut_top_k(Candidates& candidates, const Sampling& sampling);
 void cut_typical_p(Candidates& candidates, const Sampling& sampling);
 void cut_top_p(Candidates& candidates, const Sampling& sampling);
 void cut_min_p(Candidates& candidates, const Sampling& sampling);
-void cut_xtc(Candidates& candidates, const Sampling& sampling, double chance);  // 0 <= chance < 1, a random one
+void cut_xtc(Candidates& candidates, const Sampling& sampling, double random);  // 0 <= random < 1
 void apply_temperature(Candidates& candidates, const Sampling& sampling);
-void cut_surprise(Candidates& candidates, const Sampling& sampling, float bits);  // mirostat: those more surprising
+void cut_surprise(Candidates& candidates, const Sampling& sampling, float bits);  // mirostat: more than these bits
 
 }  // namespace heddle::engine

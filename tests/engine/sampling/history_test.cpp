@@ -1,5 +1,5 @@
 // Penalties on tokens seen before, and on repetitions, by value.
-#include "engine/sampling/sampling_history.h"
+#include "engine/sampling/history.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "engine/sampling/sampler.h"
-#include "tests/engine/sampling/sampling_reference.h"
+#include "tests/engine/sampling/reference.h"
 
 namespace heddle::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/sampling/sampler.h"
-#include "tests/engine/sampling/sampling_reference.h"
+#include "tests/engine/sampling/reference.h"
 
 namespace heddle::engine {
 namespace {

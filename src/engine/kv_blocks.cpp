@@ -1,6 +1,6 @@
-// Blocks that nobody holds are a stack of empty ones and a list of those that can be found, in the order they were
-// left.
-#include "engine/blocks.h"
+// Blocks that no sequence holds are a stack of empty ones, and a list of cached ones in the order in which they were
+// dropped.
+#include "engine/kv_blocks.h"
 
 #include <algorithm>
 
@@ -9,11 +9,11 @@
 namespace heddle::engine {
 namespace {
 
-constexpr uint32_t max_candidates = 16;  // that find_part() compares: beginnings that many prompts share have many
+constexpr uint32_t max_candidates = 16;  // that find_beginning() compares: many prompts begin with the same token
 
 }  // namespace
 
-uint64_t Blocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
+uint64_t KvBlocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
   uint64_t hash = before * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
   for (const uint32_t token : tokens) {
     hash = (hash ^ token) * 0xff51afd7ed558ccdu;
@@ -22,12 +22,12 @@ uint64_t Blocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
   return hash;
 }
 
-Blocks::Blocks(uint32_t count, uint32_t block_tokens, Hash hash)
+KvBlocks::KvBlocks(uint32_t count, uint32_t block_tokens, Hash hash)
     : block_tokens_(block_tokens), hash_(hash), each_(count), tokens_(size_t(count) * block_tokens) {
   for (uint32_t block = count; block > 0; --block) empty_.push_back(block - 1);
 }
 
-void Blocks::put_among_cached(uint32_t block) {
+void KvBlocks::add_to_cached(uint32_t block) {
   Block& it = each_[block];
   it.older = newest_;
   it.newer = none;
@@ -36,14 +36,14 @@ void Blocks::put_among_cached(uint32_t block) {
   ++cached_;
 }
 
-void Blocks::leave_cached(uint32_t block) {
+void KvBlocks::remove_from_cached(uint32_t block) {
   const Block& it = each_[block];
   (it.older == none ? oldest_ : each_[it.older].newer) = it.newer;
   (it.newer == none ? newest_ : each_[it.newer].older) = it.older;
   --cached_;
 }
 
-std::optional<uint32_t> Blocks::take() {
+std::optional<uint32_t> KvBlocks::allocate() {
   if (empty_.empty()) {
     if (oldest_ == none) return std::nullopt;
     forget(oldest_);
@@ -54,38 +54,38 @@ std::optional<uint32_t> Blocks::take() {
   return block;
 }
 
-void Blocks::hold(uint32_t block) {
+void KvBlocks::hold(uint32_t block) {
   Block& it = each_[block];
-  check(it.holders > 0 || findable(block), "an empty block is taken, not held");
-  if (it.holders++ == 0) leave_cached(block);
+  check(it.holders > 0 || findable(block), "an empty block is allocated, not held");
+  if (it.holders++ == 0) remove_from_cached(block);
 }
 
-void Blocks::drop(uint32_t block) {
+void KvBlocks::drop(uint32_t block) {
   check(each_[block].holders > 0, "a block that is held");
   if (--each_[block].holders > 0) return;
   if (findable(block))
-    put_among_cached(block);
+    add_to_cached(block);
   else
     empty_.push_back(block);
 }
 
-std::optional<Blocks::Found> Blocks::find(Link before, std::span<const uint32_t> tokens) const {
+std::optional<KvBlocks::Found> KvBlocks::find(Prefix before, std::span<const uint32_t> tokens) const {
   const auto [first, last] = by_hash_.equal_range(hash_(before, tokens));
   for (auto it = first; it != last; ++it) {
     const uint32_t block = it->second;
     const auto there = tokens_of(block);
     if (each_[block].before == before && std::equal(tokens.begin(), tokens.end(), there.begin(), there.end()))
-      return Found{block, each_[block].link};
+      return Found{block, each_[block].prefix};
   }
   return std::nullopt;
 }
 
-std::optional<Blocks::Part> Blocks::find_part(Link before, std::span<const uint32_t> tokens) const {
+std::optional<KvBlocks::Match> KvBlocks::find_beginning(Prefix before, std::span<const uint32_t> tokens) const {
   if (tokens.empty()) return std::nullopt;
-  Part best{0, 0};
-  uint32_t looked_at = 0;
+  Match best{0, 0};
+  uint32_t compared = 0;
   const auto [first, last] = by_first_.equal_range(hash_(before, tokens.first(1)));
-  for (auto it = first; it != last && looked_at < max_candidates; ++it, ++looked_at) {
+  for (auto it = first; it != last && compared < max_candidates; ++it, ++compared) {
     if (each_[it->second].before != before) continue;
     const auto there = tokens_of(it->second);
     const auto differ = std::mismatch(tokens.begin(), tokens.end(), there.begin(), there.end()).first;
@@ -95,7 +95,7 @@ std::optional<Blocks::Part> Blocks::find_part(Link before, std::span<const uint3
   return best.tokens ? std::optional(best) : std::nullopt;
 }
 
-void Blocks::name(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+void KvBlocks::make_findable(uint32_t block, Prefix before, std::span<const uint32_t> tokens) {
   Block& it = each_[block];
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + ptrdiff_t(size_t(block) * block_tokens_));
   it.tokens = uint32_t(tokens.size());
@@ -104,24 +104,24 @@ void Blocks::name(uint32_t block, Link before, std::span<const uint32_t> tokens)
   by_first_.emplace(it.first_hash, block);
 }
 
-Blocks::Found Blocks::publish(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+KvBlocks::Found KvBlocks::publish(uint32_t block, Prefix before, std::span<const uint32_t> tokens) {
   Block& it = each_[block];
   check(it.holders > 0 && !findable(block) && tokens.size() == block_tokens_, "a whole block, for the first time");
   if (const auto found = find(before, tokens)) return *found;
-  name(block, before, tokens);
-  it.link = ++last_link_;
+  make_findable(block, before, tokens);
+  it.prefix = ++last_prefix_;
   it.hash = hash_(before, tokens);
   by_hash_.emplace(it.hash, block);
-  return {block, it.link};
+  return {block, it.prefix};
 }
 
-void Blocks::publish_part(uint32_t block, Link before, std::span<const uint32_t> tokens) {
+void KvBlocks::publish_partial(uint32_t block, Prefix before, std::span<const uint32_t> tokens) {
   check(each_[block].holders > 0 && !findable(block) && tokens.size() < block_tokens_, "a block that is not whole");
-  const auto found = find_part(before, tokens);
-  if (!tokens.empty() && (!found || found->tokens < tokens.size())) name(block, before, tokens);
+  const auto found = find_beginning(before, tokens);
+  if (!tokens.empty() && (!found || found->tokens < tokens.size())) make_findable(block, before, tokens);
 }
 
-void Blocks::forget(uint32_t block) {
+void KvBlocks::forget(uint32_t block) {
   if (!findable(block)) return;
   Block& it = each_[block];
   const auto erase = [block](auto& map, uint64_t hash) {
@@ -131,36 +131,36 @@ void Blocks::forget(uint32_t block) {
   if (whole(block)) erase(by_hash_, it.hash);
   erase(by_first_, it.first_hash);
   it.tokens = 0;
-  it.link = beginning;
+  it.prefix = empty_prefix;
   if (it.holders > 0) return;
-  leave_cached(block);
+  remove_from_cached(block);
   empty_.push_back(block);
 }
 
-void Blocks::check_holders(std::span<const uint32_t> holders) const {
-  std::vector<uint32_t> seen(all());
+void KvBlocks::check_holders(std::span<const uint32_t> holders) const {
+  std::vector<uint32_t> seen(count());
   for (const uint32_t block : empty_) {
-    check(each_[block].holders == 0 && !findable(block), "empty blocks are nobody's");
+    check(each_[block].holders == 0 && !findable(block), "no sequence holds an empty block");
     ++seen[block];
   }
   uint32_t cached = 0;
   for (uint32_t block = oldest_; block != none; block = each_[block].newer, ++cached) {
-    check(each_[block].holders == 0 && findable(block), "cached blocks are nobody's, and can be found");
+    check(each_[block].holders == 0 && findable(block), "no sequence holds a cached block, and it can be found");
     check(++seen[block] == 1, "a block is in one list");
   }
-  check(cached == cached_, "as many cached as were counted");
-  size_t findable_ones = 0, whole_ones = 0;
-  for (uint32_t block = 0; block < all(); ++block) {
-    check(each_[block].holders == holders[block], "a block has as many holders as it was counted");
-    check(seen[block] == (holders[block] == 0 ? 1u : 0u), "a block is free, or held");
+  check(cached == cached_, "as many are cached as were counted");
+  size_t findable_blocks = 0, whole_blocks = 0;
+  for (uint32_t block = 0; block < count(); ++block) {
+    check(each_[block].holders == holders[block], "a block has as many holders as were counted");
+    check(seen[block] == (holders[block] == 0 ? 1u : 0u), "a block is free or held");
     if (!findable(block)) continue;
-    ++findable_ones;
+    ++findable_blocks;
     if (!whole(block)) continue;
-    ++whole_ones;
+    ++whole_blocks;
     const auto found = find(each_[block].before, tokens_of(block));
-    check(found && found->block == block, "what can be found is found");
+    check(found && found->block == block, "a block that can be found is found");
   }
-  check(findable_ones == by_first_.size() && whole_ones == by_hash_.size(), "as many can be found as have a name");
+  check(findable_blocks == by_first_.size() && whole_blocks == by_hash_.size(), "the indices have no other blocks");
 }
 
 }  // namespace heddle::engine

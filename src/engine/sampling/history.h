@@ -1,4 +1,4 @@
-// The tokens so far, as far as penalties need them: windows, counts, and repetitions (DRY).
+// What penalties need of the tokens so far: windows, counts, and repetitions (DRY).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,17 +15,17 @@ class TokenWindow {
  public:
   explicit TokenWindow(int32_t last_n) : limit_(last_n < 0 ? SIZE_MAX : size_t(last_n)) {}
 
-  std::optional<uint32_t> push(uint32_t token);  // the token that left for it
+  std::optional<uint32_t> push(uint32_t token);  // returns the token that left the window
   std::span<const uint32_t> tokens() const;
 
  private:
   size_t limit_;
-  std::vector<uint32_t> tokens_;  // its end; at most twice the limit, so that a push takes constant time on average
+  std::vector<uint32_t> tokens_;  // the window is its end; up to twice the limit, so a push takes constant time
 };
 
 struct TokenCounts {
   uint32_t seen = 0;       // in the window of the repetition penalty
-  uint32_t generated = 0;  // ever
+  uint32_t generated = 0;  // in the whole text
 };
 using CountOfToken = std::unordered_map<uint32_t, TokenCounts>;
 
@@ -34,15 +34,16 @@ class Breakers {
  public:
   explicit Breakers(const std::vector<std::vector<uint32_t>>& sequences);
 
-  bool is_one(uint32_t token) const;                          // the token alone
-  size_t tokens_after(std::span<const uint32_t> text) const;  // the last breaker; all of them if there is none
+  bool is_one(uint32_t token) const;                          // whether the token alone is a breaker
+  size_t tokens_after(std::span<const uint32_t> text) const;  // the last breaker; the whole text if there is none
 
  private:
   std::unordered_map<uint32_t, std::vector<std::vector<uint32_t>>> by_last_;
 };
 
-// For every token that would prolong a repetition: the length of the longest one it would prolong, if that is at
-// least `allowed`. A repetition is an end of `text` that stands in it before, at most `limit` tokens of it. Linear.
+// For every token that would prolong a repetition: the length of the longest one it would prolong, if that is at least
+// `allowed`. A repetition is an end of `text` that also occurs earlier in it; at most `limit` tokens of it count. Takes
+// linear time.
 std::unordered_map<uint32_t, size_t> prolonged_repetitions(std::span<const uint32_t> text, size_t allowed,
                                                            size_t limit);
 

@@ -1,4 +1,4 @@
-// The tokens that may still be picked, with their logits. Cuts are by value, so nothing is ever sorted as a whole.
+// The tokens that may still be picked, with their logits. Cuts are by value, so the whole list is never sorted.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace heddle::engine {
 
-// Ascending by id, whatever is cut; at first all ids of the vocabulary. Among equals the lowest ids are kept.
+// Always ascending by id; at first the whole vocabulary. Of equal logits, a cut keeps the lowest ids.
 class Candidates {
  public:
   // Throws an Error if a logit is NaN or +infinity. `vocabulary` logits, at most 2^19 of them.
@@ -29,7 +29,7 @@ class Candidates {
 
   void keep_only(size_t i);
   void keep_largest(size_t count);
-  void keep_from(float logit, size_t min_keep);  // those at least so large
+  void keep_from(float logit, size_t min_keep);  // those of at least this logit
   void keep(const std::vector<uint8_t>& which);  // (size)
 
   // e^(logit - largest) of every candidate (see weights_of), and their sum. Holds until the next change.
@@ -39,7 +39,7 @@ class Candidates {
   double entropy() const;          // of the weights, in nats
 
   // After weigh(): the fewest candidates with the smallest keys (lowest id among equals) that weigh at least `weight`,
-  // or more than that where `more` is set.
+  // or, if `more` is set, more than that.
   void keep_first(std::span<const uint32_t> keys, double weight, bool more, size_t min_keep);
   // After weigh(): the same with the largest logits first.
   void keep_most_likely(double weight, size_t min_keep);
@@ -50,7 +50,7 @@ class Candidates {
     size_t count = 0;
   };
 
-  size_t find(uint32_t token) const;  // size(): it is none
+  size_t find(uint32_t token) const;  // size(): it is no candidate
   void set(size_t i, float logit);
   void find_peaks();
   void keep_block(size_t from, size_t to, float logit, size_t& kept);

@@ -1,12 +1,12 @@
-// What each step does.
-#include "engine/sampling/sampling_steps.h"
+// Each step of the chain, on the candidates that the one before left.
+#include "engine/sampling/steps.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "engine/sampling/sampling_math.h"
+#include "engine/sampling/numbers.h"
 
 namespace heddle::engine {
 
@@ -14,7 +14,7 @@ void cut_top_n_sigma(Candidates& candidates, const Sampling& s) {
   if (s.top_n_sigma <= 0 || candidates.size() <= 1) return;
   const float top = candidates.largest();
   const auto logits = candidates.logits();
-  // Distances from the largest, so that squares stay small; -infinity does not count.
+  // Distances from the largest, so that squares are small; -infinity does not count.
   double sum[8] = {}, squares[8] = {};
   for (size_t i = 0; i < logits.size(); ++i) {
     const bool counts = logits[i] >= std::numeric_limits<float>::lowest();
@@ -23,9 +23,13 @@ void cut_top_n_sigma(Candidates& candidates, const Sampling& s) {
     squares[i % 8] += x * x;
   }
   double mean = 0, square = 0;
-  for (size_t i = 0; i < 8; ++i) mean += sum[i], square += squares[i];
+  for (size_t i = 0; i < 8; ++i) {
+    mean += sum[i];
+    square += squares[i];
+  }
   const double count = double(candidates.possible());
-  mean /= count, square /= count;
+  mean /= count;
+  square /= count;
   const double deviation = std::sqrt(std::max(0.0, square - mean * mean));
   candidates.keep_from(float(double(top) - double(s.top_n_sigma) * deviation), s.min_keep);
 }
@@ -55,9 +59,9 @@ void cut_min_p(Candidates& candidates, const Sampling& s) {
   candidates.keep_from(float(double(candidates.largest()) + log_of(double(s.min_p))), s.min_keep);
 }
 
-void cut_xtc(Candidates& candidates, const Sampling& s, double chance) {
+void cut_xtc(Candidates& candidates, const Sampling& s, double random) {
   if (s.xtc_probability <= 0 || s.xtc_threshold > 0.5f || candidates.size() < 2) return;
-  if (chance >= double(s.xtc_probability)) return;
+  if (random >= double(s.xtc_probability)) return;
   const double threshold = double(s.xtc_threshold) * candidates.weigh();
   const auto weights = candidates.weights();
   size_t likely = 0, last = 0;  // the last is the least likely, of equals the one with the highest id
@@ -78,8 +82,8 @@ void apply_temperature(Candidates& candidates, const Sampling& s) {
     const double low = std::max(0.0, temperature - double(s.dynamic_range));
     const double high = temperature + double(s.dynamic_range);
     candidates.weigh();
-    const double part = candidates.entropy() / log_of(double(possible));  // of the entropy they could have
-    temperature = low + (high - low) * power_of(part, double(s.dynamic_exponent));
+    const double share = candidates.entropy() / log_of(double(possible));  // of the largest possible entropy
+    temperature = low + (high - low) * power_of(share, double(s.dynamic_exponent));
   }
   if (temperature <= 0)
     candidates.keep_only(candidates.best());

@@ -1,5 +1,5 @@
 // Windows, breakers, and repetitions by the Z function of the text read backwards.
-#include "engine/sampling/sampling_history.h"
+#include "engine/sampling/history.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ std::optional<uint32_t> TokenWindow::push(uint32_t token) {
   std::optional<uint32_t> leaves;
   if (tokens_.size() >= limit_) leaves = tokens_[tokens_.size() - limit_];
   if (leaves && tokens_.size() >= 2 * limit_)
-    tokens_.erase(tokens_.begin(), tokens_.end() - ptrdiff_t(limit_) + 1);  // with the new token it is full again
+    tokens_.erase(tokens_.begin(), tokens_.end() - ptrdiff_t(limit_) + 1);  // with the new token, the window is full
   tokens_.push_back(token);
   return leaves;
 }
@@ -54,7 +54,10 @@ std::unordered_map<uint32_t, size_t> prolonged_repetitions(std::span<const uint3
     size_t length = k < right ? std::min(right - k, same[k - left]) : 0;
     while (k + length < size && backwards(length) == backwards(k + length)) ++length;
     same[k] = length;
-    if (k + length > right) left = k, right = k + length;
+    if (k + length > right) {
+      left = k;
+      right = k + length;
+    }
     const size_t counted = std::min(length, limit);
     if (counted < allowed) continue;
     size_t& known = longest[backwards(k - 1)];

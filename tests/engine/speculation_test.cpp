@@ -1,4 +1,4 @@
-#include "engine/lookup.h"
+#include "engine/speculation.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using Tokens = std::vector<uint32_t>;
 
-Lookup after(const Tokens& text) {
-  Lookup lookup;
+PromptLookup after(const Tokens& text) {
+  PromptLookup lookup;
   lookup.accept(text);
   return lookup;
 }
@@ -30,14 +30,14 @@ Tokens proposed_slowly(const Tokens& text, uint32_t most) {
   return {};
 }
 
-TEST(Lookup, HasNothingForATextThatIsNew) {
+TEST(PromptLookup, HasNothingForATextThatIsNew) {
   EXPECT_EQ(after({}).propose(4), Tokens());
   EXPECT_EQ(after({7}).propose(4), Tokens());
   EXPECT_EQ(after({1, 2, 3, 4, 5}).propose(4), Tokens());
   EXPECT_EQ(after({5, 1, 5}).propose(4), Tokens());  // one token is not enough
 }
 
-TEST(Lookup, GoesOnAsTheTextDid) {
+TEST(PromptLookup, GoesOnAsTheTextDid) {
   EXPECT_EQ(after({1, 2, 3, 4, 5, 1, 2}).propose(3), Tokens({3, 4, 5}));
   EXPECT_EQ(after({1, 2, 3, 4, 5, 1, 2}).propose(0), Tokens());
   EXPECT_EQ(after({1, 2, 8, 1, 2, 9, 1, 2}).propose(1), Tokens({9}));                 // the latest place
@@ -46,15 +46,15 @@ TEST(Lookup, GoesOnAsTheTextDid) {
   EXPECT_EQ(after({9, 7, 0, 1, 2, 8, 7, 0, 1, 2, 3, 9, 7, 0, 1, 2}).propose(1), Tokens({3}));  // five do not
 }
 
-TEST(Lookup, RepeatsWhatRepeatsItself) {
+TEST(PromptLookup, RepeatsWhatRepeatsItself) {
   EXPECT_EQ(after({6, 6, 6}).propose(5), Tokens({6, 6, 6, 6, 6}));
   EXPECT_EQ(after({1, 2, 3, 1, 2, 3, 1, 2}).propose(8), Tokens({3, 1, 2, 3, 1, 2, 3, 1}));
 }
 
-TEST(Lookup, AgreesWithLookingThroughTheText) {
+TEST(PromptLookup, AgreesWithLookingThroughTheText) {
   for (const uint32_t vocabulary : {1u, 2u, 3u, 7u, 40u}) {
     std::mt19937 random(vocabulary);
-    Lookup lookup;
+    PromptLookup lookup;
     Tokens text;
     for (int i = 0; i < 700; ++i) {
       text.push_back(random() % vocabulary + (i % 2 ? 0xfffffff0u : 0));
@@ -64,8 +64,8 @@ TEST(Lookup, AgreesWithLookingThroughTheText) {
   }
 }
 
-TEST(Lookup, CopiesGoOnByThemselves) {
-  Lookup one = after({1, 2, 3, 4}), other = one;
+TEST(PromptLookup, CopiesGoOnByThemselves) {
+  PromptLookup one = after({1, 2, 3, 4}), other = one;
   one.accept(1);
   one.accept(2);
   other.accept(3);
@@ -75,8 +75,8 @@ TEST(Lookup, CopiesGoOnByThemselves) {
   EXPECT_EQ(after({1, 2, 3, 4}).propose(2), Tokens());
 }
 
-TEST(Lookup, TakesALongText) {
-  Lookup random_text, one_token;
+TEST(PromptLookup, TakesALongText) {
+  PromptLookup random_text, one_token;
   std::mt19937 random(1);
   for (uint32_t i = 0; i < 50'000; ++i) {
     random_text.accept(uint32_t(random()) % 1000);

@@ -1,5 +1,5 @@
-// Positions in open addressing: what a slot stands for is read from the text itself.
-#include "engine/lookup.h"
+// Slots of the tables hold positions; the tokens they stand for are read from the text.
+#include "engine/speculation.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace heddle::engine {
 
-// The slot of the `length` tokens before `after`, or the free one where it belongs.
-uint32_t& Lookup::slot_of(Table& table, uint32_t length, uint32_t after) const {
+// The slot of the `length` tokens before `after`, or the free slot for them.
+uint32_t& PromptLookup::slot_of(Table& table, uint32_t length, uint32_t after) const {
   const auto tokens = std::span(text_).subspan(after - length, length);
   uint64_t hash = 0;
   for (const uint32_t token : tokens) hash = (hash ^ token) * 0x9e3779b97f4a7c15u;
@@ -20,14 +20,14 @@ uint32_t& Lookup::slot_of(Table& table, uint32_t length, uint32_t after) const {
   }
 }
 
-void Lookup::grow(Table& table, uint32_t length) const {
+void PromptLookup::grow(Table& table, uint32_t length) const {
   std::vector<uint32_t> old(std::max<size_t>(64, table.slots.size() * 2));
   old.swap(table.slots);
   for (const uint32_t after : old)
     if (after) slot_of(table, length, after) = after;
 }
 
-void Lookup::accept(uint32_t token) {
+void PromptLookup::accept(uint32_t token) {
   check(text_.size() < UINT32_MAX, "a text whose positions fit into 32 bits");
   text_.push_back(token);
   const uint32_t end = uint32_t(text_.size());
@@ -41,16 +41,16 @@ void Lookup::accept(uint32_t token) {
   }
 }
 
-void Lookup::accept(std::span<const uint32_t> tokens) {
+void PromptLookup::accept(std::span<const uint32_t> tokens) {
   text_.reserve(text_.size() + tokens.size());
   for (const uint32_t token : tokens) accept(token);
 }
 
-std::vector<uint32_t> Lookup::propose(uint32_t most) const {
+std::vector<uint32_t> PromptLookup::propose(uint32_t count) const {
   const auto found = std::find_if(found_.rbegin(), found_.rend(), [](uint32_t after) { return after != 0; });
   if (found == found_.rend()) return {};
-  std::vector<uint32_t> proposed(most);
-  for (size_t i = 0; i < most; ++i) {
+  std::vector<uint32_t> proposed(count);
+  for (size_t i = 0; i < count; ++i) {
     const size_t from = *found + i;
     proposed[i] = from < text_.size() ? text_[from] : proposed[from - text_.size()];
   }
@@ -59,19 +59,19 @@ std::vector<uint32_t> Lookup::propose(uint32_t most) const {
 
 namespace {
 
-constexpr double memory = 0.9;                                // of what was right: the last ten tokens or so count
-constexpr double worth = 1.1;                                 // times the rate of plain steps
-constexpr uint32_t look = 2;                                  // tokens proposed after a pause
-constexpr uint32_t shortest_pause = 16, longest_pause = 512;  // tokens
+constexpr double decay = 0.9;                        // per token: about the last ten count
+constexpr double min_gain = 1.1;                     // over the rate of plain steps
+constexpr uint32_t proposals_after_pause = 2;        // to try again
+constexpr uint32_t min_pause = 16, max_pause = 512;  // tokens
 
-// The number of proposals with the best rate; 0: none is worth it.
-uint32_t best_number(double chance, const Price& price, uint32_t most) {
+// The number of proposals with the best rate; 0: no number pays.
+uint32_t best_count(double probability, const Price& price, uint32_t max_proposals) {
   uint32_t best = 0;
-  double best_rate = worth, made = 1, all_right = 1;
-  for (uint32_t count = 1; count <= most; ++count) {
-    all_right *= chance;
-    made += all_right;
-    const double rate = made / (1 + price.once + count * price.row);
+  double best_rate = min_gain, tokens = 1, all_accepted = 1;
+  for (uint32_t count = 1; count <= max_proposals; ++count) {
+    all_accepted *= probability;
+    tokens += all_accepted;
+    const double rate = tokens / (1 + price.once + count * price.row);
     if (rate < best_rate) continue;
     best = count;
     best_rate = rate;
@@ -83,28 +83,28 @@ uint32_t best_number(double chance, const Price& price, uint32_t most) {
 
 uint32_t Payoff::next(const Price& price) {
   if (pause_left_ > 0) {
-    looking_ = --pause_left_ == 0;
+    trying_ = --pause_left_ == 0;
     return 0;
   }
-  const uint32_t best = best_number(chance(), price, most_);
+  const uint32_t best = best_count(probability(), price, max_proposals_);
   if (best > 0) {
-    pause_ = shortest_pause;
+    pause_ = min_pause;
     return best;
   }
-  if (best_number(1, price, most_) == 0) return 0;  // whatever the text is
-  if (looking_) return std::min(look, most_);
+  if (best_count(1, price, max_proposals_) == 0) return 0;  // at this price it never pays
+  if (trying_) return std::min(proposals_after_pause, max_proposals_);
   pause_left_ = pause_;
-  pause_ = std::min(2 * pause_, longest_pause);
+  pause_ = std::min(2 * pause_, max_pause);
   return 0;
 }
 
 void Payoff::add(uint32_t proposed, uint32_t accepted) {
   check(accepted <= proposed && proposed > 0, "no more accepted than proposed");
   for (uint32_t i = 0; i < std::min(accepted + 1, proposed); ++i) {
-    right_ = right_ * memory + (i < accepted ? 1 : 0);
-    tried_ = tried_ * memory + 1;
+    accepted_ = accepted_ * decay + (i < accepted ? 1 : 0);
+    tried_ = tried_ * decay + 1;
   }
-  looking_ = looking_ && accepted == proposed;  // all right: look on
+  trying_ = trying_ && accepted == proposed;
 }
 
 }  // namespace heddle::engine
