@@ -20,12 +20,12 @@ std::string trimmed(const std::vector<char>& log) {
   return text;
 }
 
-// The lines of the text that the log names ("..., line 12; error : ..."), numbered; at most a few.
+// The first lines of the text that the log names ("..., line 12; error : ..."), numbered.
 std::string named_lines(const std::string& log, const std::string& text) {
-  constexpr size_t most = 5;
+  constexpr size_t max_lines = 5;
   constexpr std::string_view word = "line ";
   std::set<size_t> numbers;
-  for (size_t at = log.find(word); at != std::string::npos && numbers.size() < most; at = log.find(word, at + 1)) {
+  for (size_t at = log.find(word); at != std::string::npos && numbers.size() < max_lines; at = log.find(word, at + 1)) {
     size_t number = 0;
     for (size_t i = at + word.size(); i < log.size() && log[i] >= '0' && log[i] <= '9' && number < 1'000'000; ++i)
       number = 10 * number + size_t(log[i] - '0');
@@ -41,7 +41,7 @@ std::string named_lines(const std::string& log, const std::string& text) {
   return shown;
 }
 
-// The driver's linker, used because only it hands out the cubin; module loading keeps it to itself.
+// The driver's linker, used because only it hands out the cubin: loading a module does not.
 class Linker {
  public:
   explicit Linker(ContextState& s) : s_(s) {
@@ -84,18 +84,18 @@ class Linker {
                       reinterpret_cast<void*>(error_.size() - 1), reinterpret_cast<void*>(1)};
 };
 
-Module load(const Context& context, const Source& source, Cache* cache, std::atomic<bool>& wrote) {
+Module load(const Context& context, const Source& source, CubinCache* cache, std::atomic<bool>& wrote) {
   if (!cache || !cache->is_on()) {
     Cubin cubin = assemble(context, source);
     return {context, cubin.bytes, source.name, std::move(cubin.log)};
   }
-  const CacheKey key =
-      CacheKey::of(source.text, source.target, fmt::format("sm_{}", context.info().sm), context.driver_version());
+  const CubinKey key =
+      CubinKey::of(source.text, source.target, fmt::format("sm_{}", context.info().sm), context.driver_version());
   if (auto kept = cache->get(key)) try {
       return {context, *kept, source.name};
     } catch (const DriverError& e) {
       if (e.context_lost) throw;
-      cache->remove(key);  // whole, and still no use to this driver
+      cache->remove(key);  // intact, but this driver does not load it
     }
   Cubin cubin = assemble(context, source);
   Module module(context, cubin.bytes, source.name, std::move(cubin.log));
@@ -108,7 +108,8 @@ Module load(const Context& context, const Source& source, Cache* cache, std::ato
 
 Cubin assemble(const Context& context, const Source& source) { return Linker(*context.state()).link(source); }
 
-std::vector<Module> compile(const Context& context, std::span<const Source> sources, Cache* cache, uint32_t threads) {
+std::vector<Module> compile(const Context& context, std::span<const Source> sources, CubinCache* cache,
+                            uint32_t threads) {
   std::vector<Module> modules(sources.size());
   std::vector<std::exception_ptr> failures(sources.size());
   std::atomic<size_t> next = 0;
@@ -127,12 +128,12 @@ std::vector<Module> compile(const Context& context, std::span<const Source> sour
   try {
     for (size_t i = 1; i < std::min<size_t>(threads, sources.size()); ++i) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // the system has no more threads: those there are do it all
+    // the system has no more threads: the existing ones do the work
   }
   work();
   for (std::thread& other : others) other.join();
   if (wrote) cache->trim();
-  // taken in order, so the first that is bad was tried, whatever the threads did
+  // sources are taken in order, so the first bad one was tried in any case
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
   return modules;

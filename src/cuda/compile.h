@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/cache.h"
+#include "cuda/cubin_cache.h"
 #include "cuda/module.h"
 
 namespace heddle::cuda {
@@ -16,8 +16,8 @@ struct Source {
 };
 
 // In the order of the sources. Throws a CompileError for the first that does not assemble. `cache` may be null.
-std::vector<Module> compile(const Context& context, std::span<const Source> sources, Cache* cache,
-                            uint32_t threads = 0 /* as many as the machine has */);
+std::vector<Module> compile(const Context& context, std::span<const Source> sources, CubinCache* cache,
+                            uint32_t threads = 0 /* one per core */);
 
 // Assembled, but not loaded; without the cache.
 struct Cubin {

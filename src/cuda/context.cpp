@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cuda/context_state.h"
-#include "cuda/describe.h"
 
 namespace heddle::cuda {
 

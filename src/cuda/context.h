@@ -1,4 +1,4 @@
-// One GPU in use: its primary context, and what everything made in it shares.
+// One GPU in use: its primary context, shared by everything that is created in it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@ namespace heddle::cuda {
 
 class ContextState;
 
-// Copies are the same context. It is released with the last copy and the last thing made in it, in any order.
+// Copies are the same context. It is released with the last copy and the last object created in it, in any order.
 //
 // Any thread may use it: every call makes it current in its thread first. Once an error has lost the context, every
 // further call in it throws a DriverError "the GPU context was lost: <the first reason>"; destructors still work.
@@ -41,7 +41,7 @@ class Context {
   std::shared_ptr<ContextState> state_;
 };
 
-// A thing of the driver's, released exactly once. Releasing never throws, in a lost context neither.
+// A handle of the driver, released exactly once. Releasing never throws, not even in a lost context.
 class Owned {
  public:
   using Release = void (*)(ContextState&, uint64_t handle) noexcept;
@@ -67,7 +67,9 @@ class Owned {
 
  private:
   void swap(Owned& other) noexcept {
-    std::swap(state_, other.state_), std::swap(handle_, other.handle_), std::swap(release_, other.release_);
+    std::swap(state_, other.state_);
+    std::swap(handle_, other.handle_);
+    std::swap(release_, other.release_);
   }
   std::shared_ptr<ContextState> state_;
   uint64_t handle_ = 0;

@@ -27,7 +27,7 @@ class ContextState {
     enter();
     if (const int result = function(args...)) fail(result, function.name);
   }
-  // The same about a kernel, or about something else that the message should name.
+  // The same for a call about a kernel, which the message names.
   template <class... P, class... A>
   void call_for_kernel(const std::string& kernel, const Call<P...>& function, A... args) {
     enter();
@@ -39,7 +39,7 @@ class ContextState {
     enter();
     return function(args...);
   }
-  // For destructors: the result is ignored, because there is nobody to tell and nothing left to do.
+  // For destructors: the result is ignored, because a destructor cannot report it.
   template <class... P, class... A>
   void release(const Call<P...>& function, A... args) noexcept {
     make_current_quietly();

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "cuda/describe.h"
 #include "cuda/driver.h"
 #include "cuda/error.h"
 

@@ -6,6 +6,8 @@
 
 namespace heddle::cuda {
 
+struct Driver;
+
 struct DeviceInfo {
   uint32_t ordinal = 0;  // the driver's number, as CUDA_VISIBLE_DEVICES leaves it
   std::string name;      // "NVIDIA H200"
@@ -13,14 +15,14 @@ struct DeviceInfo {
   uint32_t sms = 0;      // multiprocessors
   uint64_t memory = 0;   // bytes
   uint64_t l2_bytes = 0;
-  uint32_t shared_per_block = 0;        // bytes; what a kernel has without asking
-  uint32_t shared_per_block_optin = 0;  // bytes; the most a kernel can have
+  uint32_t shared_per_block = 0;        // bytes; the default limit of a kernel
+  uint32_t shared_per_block_optin = 0;  // bytes; the limit that a kernel can ask for
   uint32_t shared_per_sm = 0;           // bytes
   uint32_t registers_per_sm = 0;        // of 32 bits
   uint32_t threads_per_sm = 0;
   uint32_t blocks_per_sm = 0;
   uint32_t clock_khz = 0;         // of the multiprocessors; 0 if the driver does not tell
-  uint32_t memory_clock_khz = 0;  // 0 if the driver does not tell
+  uint32_t memory_clock_khz = 0;  // 0: unknown
   uint32_t bus_width = 0;         // bits
   bool integrated = false;        // memory is shared with the host
   bool ecc = false;
@@ -33,6 +35,9 @@ struct DeviceInfo {
 
 // In the driver's order, never empty. Throws NoDriver or NoDevice.
 std::vector<DeviceInfo> devices();
+
+int device_count(const Driver& api);  // at least 1; throws NoDevice
+DeviceInfo describe(const Driver& api, int ordinal);
 
 // The CUDA version that the driver speaks, "13.0". Throws NoDriver.
 std::string driver_version();

@@ -22,7 +22,7 @@ Driver::Library open(const std::string& path) {
   for (const std::string& candidate : candidates) {
     if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       int version = 0;
-      // here already, because the message about a function that is missing says how old the driver is
+      // asked here, because the message about a missing function says how old the driver is
       auto ask = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
       if (!ask || ask(&version) != code::success) version = 0;
       return {candidate, library, version};
@@ -61,7 +61,7 @@ std::string Driver::reason(int code) const {
 
 const Driver& driver() {
   static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Driver>> loaded;  // by path; what failed is tried again
+  static std::map<std::string, std::unique_ptr<Driver>> loaded;  // by path; a path that failed is tried again
   const char* path = getenv("HEDDLE_LIBCUDA");
   std::lock_guard lock(mutex);
   std::unique_ptr<Driver>& found = loaded[path ? path : ""];
@@ -71,7 +71,7 @@ const Driver& driver() {
 
 const Driver& initialised_driver() {
   const Driver& api = driver();
-  const int result = api.init(0);  // once it has succeeded, asking again costs nothing
+  const int result = api.init(0);  // once it has succeeded, calling it again costs nothing
   if (result == code::success) return api;
   const char* visible = getenv("CUDA_VISIBLE_DEVICES");
   throw NoDevice(fmt::format("no GPU: {}: {}{}", api.init.name, api.reason(result),

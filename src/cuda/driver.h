@@ -1,4 +1,4 @@
-// libcuda as a table of functions, found at run time: heddle is built without it and starts without it.
+// libcuda as a table of functions, found at run time: heddle builds and starts without it.
 // Declarations follow the driver's public manual. Handles are void*, addresses uint64_t, enums int, as the ABI has
 // them.
 #pragma once
@@ -15,7 +15,7 @@ struct Driver;
 template <class... Args>
 struct Call {
   const char* name;
-  int (*function)(Args...);  // null only if it is optional and not there
+  int (*function)(Args...);  // null only if it is optional and missing
 
   // `since`: the CUDA version that brought it, 11080 for 11.8.
   Call(Driver& driver, const char* symbol, int since, bool optional = false);
@@ -77,7 +77,7 @@ struct Driver {
   struct Library {
     std::string path;
     void* handle;  // never closed: the driver does not survive it
-    int version;   // 13000 for CUDA 13.0; 0 if it does not say
+    int version;   // 13000 for CUDA 13.0; 0: unknown
   } library;
 
   Call<int*> driver_version{*this, "cuDriverGetVersion", 2020};
@@ -165,7 +165,7 @@ Call<Args...>::Call(Driver& driver, const char* symbol, int since, bool optional
 // The driver of this process, initialised: the library named by HEDDLE_LIBCUDA, or the system's. Loaded by the first
 // call that succeeds. Throws NoDriver, NoDevice.
 const Driver& initialised_driver();
-// The same before it was asked for GPUs. Throws NoDriver.
+// The same, not initialised. Throws NoDriver.
 const Driver& driver();
 
 }  // namespace heddle::cuda

@@ -34,7 +34,7 @@ void read(ContextState& s, void* stream, void* to, uint64_t from, size_t bytes) 
 void fill(ContextState& s, void* stream, uint64_t to, uint8_t value, size_t bytes) {
   if (bytes) s.call(s.api.fill, to, static_cast<unsigned char>(value), bytes, stream);
 }
-// Also behind writes and fills: the driver may return from those before the bytes have arrived.
+// After writes and fills too: the driver may return from them before the bytes have arrived.
 void wait(ContextState& s) { s.call(s.api.stream_synchronize, no_stream); }
 
 }  // namespace
@@ -123,6 +123,21 @@ void fill_device(Stream& stream, uint64_t to, uint8_t value, size_t bytes) {
 void copy_device(Stream& stream, uint64_t to, uint64_t from, size_t bytes) {
   ContextState& s = stream.state();
   if (bytes) s.call(s.api.copy_on_device, to, from, bytes, stream.handle());
+}
+
+// --- tensor maps ----------------------------------------------------------------------------------------------------
+EncodedTensorMap encode_tensor_map(const Context& context, const TensorLayout& layout) {
+  ContextState& s = *context.state();
+  if (!s.api.tensor_map_encode)
+    throw NoDriver(
+        fmt::format("tensor maps need a driver for CUDA 12.0 or newer, this one is for CUDA {}", s.driver_version));
+  const std::array<uint32_t, 5> ones{1, 1, 1, 1, 1};
+  EncodedTensorMap map;
+  // the driver's strides begin with dimension 1; then: no interleaving, the swizzle, no promotion in L2, zeros outside
+  s.call(s.api.tensor_map_encode, static_cast<void*>(map.words.data()), int(layout.type), layout.rank,
+         reinterpret_cast<void*>(layout.address), layout.size.data(), layout.stride.data() + 1, layout.box.data(),
+         ones.data(), 0, int(layout.swizzle), 0, 0);
+  return map;
 }
 
 }  // namespace heddle::cuda

@@ -1,5 +1,7 @@
-// Memory on the device, and memory of the host that the device can copy from without a detour.
+// Memory on the device, memory of the host that the device can copy from without a detour, and descriptions of tensors
+// in device memory for bulk tensor copies.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -11,7 +13,7 @@ namespace heddle::cuda {
 
 // On the device, move-only. Contents are undefined until written.
 //
-// With a stream, a copy is one piece of the stream's work, and host memory must stay until it is done (from memory that
+// With a stream, a copy is part of the stream's work, and host memory must stay until it is done (from memory that
 // is not pinned it may be slow, and may wait). Without a stream, a call returns when it is done, and waits for no
 // stream.
 class Buffer {
@@ -69,7 +71,7 @@ class PinnedBuffer {
   size_t bytes_ = 0;
 };
 
-// Bytes at device addresses that are not the beginning of a Buffer: parts of one, or memory of somebody else's.
+// Bytes at device addresses that are not the beginning of a Buffer: inside one, or memory that is not a Buffer.
 // Without a stream, they return when they are done.
 void write_device(const Context& context, uint64_t to, const void* from, size_t bytes);
 void read_device(const Context& context, void* to, uint64_t from, size_t bytes);
@@ -79,5 +81,27 @@ void write_device(Stream& stream, uint64_t to, const void* from, size_t bytes);
 void read_device(Stream& stream, void* to, uint64_t from, size_t bytes);
 void fill_device(Stream& stream, uint64_t to, uint8_t value, size_t bytes);
 void copy_device(Stream& stream, uint64_t to, uint64_t from, size_t bytes);
+
+// --- tensor maps ----------------------------------------------------------------------------------------------------
+// The numbers are the driver's.
+enum class TensorType : int { u8, u16, u32, s32, u64, s64, f16, f32, f64, bf16 };
+enum class TensorSwizzle : int { none, b32, b64, b128 };
+
+struct TensorLayout {  // dimension 0 is the contiguous one
+  TensorType type = TensorType::f32;
+  uint32_t rank = 1;                 // 1 to 5
+  uint64_t address = 0;              // a multiple of 16
+  std::array<uint64_t, 5> size{};    // elements
+  std::array<uint64_t, 5> stride{};  // bytes between neighbours in dimension i (i >= 1), multiples of 16
+  std::array<uint32_t, 5> box{};     // elements copied at once, each 1 to 256
+  TensorSwizzle swizzle = TensorSwizzle::none;
+};
+
+struct alignas(64) EncodedTensorMap {
+  std::array<uint64_t, 16> words{};
+};
+
+// Zeros are read outside of the tensor. Needs a driver for CUDA 12.0 or newer, and a GPU from sm_90 on.
+EncodedTensorMap encode_tensor_map(const Context& context, const TensorLayout& layout);
 
 }  // namespace heddle::cuda

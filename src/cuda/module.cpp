@@ -1,11 +1,30 @@
 #include "cuda/module.h"
 
-#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "cuda/context_state.h"
-#include "cuda/loaded.h"
 
 namespace heddle::cuda {
+
+// A function lives inside its module, so that holding one holds the other.
+struct LoadedFunction {
+  ContextState* state = nullptr;
+  void* handle = nullptr;
+  const std::string* name = nullptr;  // kept by the context
+  std::optional<size_t> args_bytes;   // unset: unknown
+  uint32_t registers = 0, local_bytes = 0, shared_bytes = 0, max_threads = 0;
+  std::atomic<uint32_t> max_dynamic_shared = 0;
+};
+
+struct LoadedModule {
+  Owned module;
+  std::string name, log;
+  std::mutex mutex;
+  std::map<std::string, LoadedFunction> functions;  // one per kernel, because attributes are the kernel's
+};
 
 namespace {
 
@@ -18,7 +37,8 @@ void set_attribute(const LoadedFunction& f, int which, int value) {
   f.state->call_for_kernel(*f.name, f.state->api.function_set, f.handle, which, value);
 }
 
-// The size of the parameter: a kernel has one, or none. (To ask for a second one is an error to the driver's tools.)
+// The size of the parameter: a kernel has one, or none. (The driver's tools report a query for a second one as an
+// error.)
 std::optional<size_t> parameter_bytes(ContextState& s, const LoadedFunction& f) {
   if (!s.api.parameter_info) return std::nullopt;
   size_t offset = 0, size = 0;
@@ -32,7 +52,7 @@ void fill_in(LoadedFunction& f, ContextState& s, void* module, const std::string
   f.state = &s;
   f.name = s.keep(name);
   s.call_for_kernel(name, s.api.module_function, &f.handle, module, name.c_str());
-  // else the driver may load it at the first launch: late, slow, and perhaps in the middle of capturing a graph
+  // Otherwise the driver may load it at the first launch: slow, and perhaps in the middle of capturing a graph.
   if (s.api.function_load) s.call_for_kernel(name, s.api.function_load, f.handle);
   namespace attr = function_attribute;
   f.args_bytes = parameter_bytes(s, f);
@@ -64,10 +84,10 @@ ContextState& Function::state() const { return *get().state; }
 
 void Function::set_max_dynamic_shared(uint32_t bytes) {
   LoadedFunction& f = get();
-  const uint32_t most = f.state->info.shared_per_block_optin;
-  if (uint64_t(bytes) + f.shared_bytes > most)
+  const uint32_t limit = f.state->info.shared_per_block_optin;
+  if (uint64_t(bytes) + f.shared_bytes > limit)
     throw Error("kernel {}: {} bytes of dynamic and {} of static shared memory, a block of this GPU has at most {}",
-                *f.name, bytes, f.shared_bytes, most);
+                *f.name, bytes, f.shared_bytes, limit);
   set_attribute(f, function_attribute::max_dynamic_shared, int(bytes));
   f.max_dynamic_shared = bytes;
 }

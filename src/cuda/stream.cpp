@@ -29,7 +29,7 @@ bool Stream::done_within(double seconds) {
     if (result != code::not_ready) s.fail(result, s.api.stream_query.name);
     const double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (waited >= seconds) return false;
-    // the first millisecond is spent asking, so that short work is not measured in sleeps
+    // no sleep in the first millisecond: short work must not be measured in sleeps
     if (waited > 1e-3) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

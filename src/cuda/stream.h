@@ -12,10 +12,10 @@ class Stream {
   explicit Stream(const Context& context);
 
   void synchronize();
-  // True when all its work is done; waits at most so long.
+  // Whether all its work is done; waits up to `seconds` for it.
   bool done_within(double seconds);
   bool done() { return done_within(0); }
-  // What is put into the stream after this begins when the event has happened.
+  // Work added to the stream after this starts when the event has happened.
   void wait(const Event& event);
 
   ContextState& state() const { return stream_.state(); }
@@ -31,7 +31,7 @@ class Event {
   explicit Event(const Context& context, Timing timing = timed);
 
   void record(Stream& stream);
-  // Waits until what was in the stream at record() is done. Returns at once if nothing was recorded.
+  // Waits until the work that was in the stream at record() is done. Returns at once if nothing was recorded.
   void synchronize();
   bool done() const;
   // Milliseconds from `start` to this, both recorded, timed and done.

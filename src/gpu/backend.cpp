@@ -41,7 +41,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       limits_(limits),
       options_(options),
       context_(options.device),
-      cache_(cuda::Cache::from_environment()),
+      cache_(cuda::CubinCache::from_environment()),
       library_((expect_capable(context_.info()), context_), &cache_, options.on_kernel),
       tuning_(cache_.is_on() ? tuning_file(cache_.folder().parent_path(), context_.info()) : std::filesystem::path()),
       stream_(context_),

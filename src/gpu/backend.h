@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "cuda/cache.h"
+#include "cuda/cubin_cache.h"
 #include "gpu/gpu.h"
 #include "gpu/phases.h"
 #include "gpu/staging.h"
@@ -113,7 +113,7 @@ class Gpu : public model::Backend {
   const model::Limits limits_;
   const Options options_;
   cuda::Context context_;
-  cuda::Cache cache_;
+  cuda::CubinCache cache_;
   Library library_;
   Tuning tuning_;
   cuda::Stream stream_;

@@ -45,7 +45,7 @@ cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void*
   return l;
 }
 
-Library::Library(cuda::Context context, cuda::Cache* cache, OnKernel on_kernel)
+Library::Library(cuda::Context context, cuda::CubinCache* cache, OnKernel on_kernel)
     : context_(std::move(context)),
       cache_(cache),
       on_kernel_(std::move(on_kernel)),

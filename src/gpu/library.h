@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/compile.h"
-#include "cuda/launch.h"
+#include "cuda/plan.h"
 #include "gpu/gpu.h"
 #include "kernels/spec/any_spec.h"
 #include "ptx/target.h"
@@ -32,7 +32,7 @@ struct Loaded {
 class Library {
  public:
   // `cache` may be null, and must outlive the library.
-  Library(cuda::Context context, cuda::Cache* cache, OnKernel on_kernel = {});
+  Library(cuda::Context context, cuda::CubinCache* cache, OnKernel on_kernel = {});
 
   // Assembles the kernels that are not loaded yet, on all cores.
   void load(const std::vector<kernels::AnySpec>& specs);
@@ -53,7 +53,7 @@ class Library {
   const Loaded* find(const kernels::SpecKey& key);
 
   cuda::Context context_;
-  cuda::Cache* cache_;
+  cuda::CubinCache* cache_;
   const OnKernel on_kernel_;
   const ptx::Target& target_;
   std::mutex mutex_;

@@ -78,7 +78,7 @@ TEST_F(FakeCompile, OtherFailuresOfTheAssemblerNameTheKernelToo) {
 
 TEST_F(FakeCompile, WithACacheEachIsAssembledOnce) {
   Context context;
-  Cache cache(folder_.path() / "cubin");
+  CubinCache cache(folder_.path() / "cubin");
   compile(context, sources(10), &cache, 3);
   EXPECT_EQ(control().count("cuLinkComplete"), 10u);
   EXPECT_EQ(cache.counts().written, 10u);
@@ -93,7 +93,7 @@ TEST_F(FakeCompile, WithACacheEachIsAssembledOnce) {
 }
 
 TEST_F(FakeCompile, TextTargetGpuAndDriverAreTheKey) {
-  Cache cache(folder_.path());
+  CubinCache cache(folder_.path());
   auto assembled = [&](const Source& s) {
     const size_t before = control().count("cuLinkComplete");
     Context context;
@@ -118,9 +118,9 @@ TEST_F(FakeCompile, TextTargetGpuAndDriverAreTheKey) {
 
 TEST_F(FakeCompile, AKeptCubinThatDoesNotLoadIsMadeAnew) {
   Context context;
-  Cache cache(folder_.path());
+  CubinCache cache(folder_.path());
   const Source s = source("k", 8);
-  const CacheKey key = CacheKey::of(s.text, s.target, "sm_90", "13.0");
+  const CubinKey key = CubinKey::of(s.text, s.target, "sm_90", "13.0");
   const std::vector<std::byte> nonsense(100, std::byte('x'));
   cache.put(key, nonsense);
   const Module module = std::move(compile(context, std::span(&s, 1), &cache).at(0));
@@ -132,7 +132,7 @@ TEST_F(FakeCompile, AKeptCubinThatDoesNotLoadIsMadeAnew) {
 
 TEST_F(FakeCompile, WhatDoesNotLoadIsNotKept) {
   Context context;
-  Cache cache(folder_.path());
+  CubinCache cache(folder_.path());
   control().refused_texts = {".entry k("};
   const Source s = source("k", 8);
   expect_says(message<DriverError>([&] { compile(context, std::span(&s, 1), &cache); }),
@@ -143,9 +143,9 @@ TEST_F(FakeCompile, WhatDoesNotLoadIsNotKept) {
 TEST_F(FakeCompile, ACacheThatCannotBeUsedIsNoReasonToFail) {
   Context context;
   std::ofstream(folder_.path() / "file") << "in the way";
-  Cache blocked(folder_.path() / "file" / "cubin");
-  Cache off = Cache::off("not wanted");
-  for (Cache* cache : {&blocked, &off}) EXPECT_EQ(compile(context, sources(2), cache).size(), 2u);
+  CubinCache blocked(folder_.path() / "file" / "cubin");
+  CubinCache off = CubinCache::off("not wanted");
+  for (CubinCache* cache : {&blocked, &off}) EXPECT_EQ(compile(context, sources(2), cache).size(), 2u);
   EXPECT_EQ(control().count("cuLinkComplete"), 4u);
   expect_says(blocked.problem(), {"cannot make the folder", "file"});
   EXPECT_EQ(off.problem(), "not wanted");
@@ -153,7 +153,7 @@ TEST_F(FakeCompile, ACacheThatCannotBeUsedIsNoReasonToFail) {
 
 TEST_F(FakeCompile, TheCapIsKept) {
   Context context;
-  Cache cache(folder_.path(), 500);  // three or four of these
+  CubinCache cache(folder_.path(), 500);  // three or four of these
   compile(context, sources(20), &cache);
   uint64_t total = 0;
   for (auto& file : std::filesystem::directory_iterator(folder_.path())) total += file.file_size();

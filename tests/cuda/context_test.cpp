@@ -52,7 +52,8 @@ TEST_F(FakeContext, TellsMemory) {
 
 TEST_F(FakeContext, IsMadeCurrentOncePerThreadThatUsesIt) {
   Context context;
-  context.synchronize(), context.synchronize();
+  context.synchronize();
+  context.synchronize();
   EXPECT_EQ(control().count("cuCtxSetCurrent"), 1u);
   std::thread other([&] {
     Buffer buffer(context, 16);  // fails unless the context is current here
@@ -68,7 +69,10 @@ TEST_F(FakeContext, TwoInTurnAreEachMadeCurrent) {
   control().devices = 2;
   Context a(0), b(1);
   const size_t before = control().count("cuCtxSetCurrent");
-  a.synchronize(), b.synchronize(), b.synchronize(), a.synchronize();
+  a.synchronize();
+  b.synchronize();
+  b.synchronize();
+  a.synchronize();
   EXPECT_EQ(control().count("cuCtxSetCurrent"), before + 3);
 }
 

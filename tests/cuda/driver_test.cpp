@@ -2,7 +2,7 @@
 #include "cuda/driver.h"
 
 #include "cuda/device.h"
-#include "cuda/tensor_map.h"
+#include "cuda/memory.h"
 #include "tests/cuda/fake_test.h"
 
 namespace heddle::cuda {

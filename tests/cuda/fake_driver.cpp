@@ -1,55 +1,23 @@
-#include "tests/cuda/fake_driver.h"
-
-#include <chrono>
-#include <cstdlib>
+// The fake driver but for code: devices, memory, streams, events and graphs.
 #include <cstring>
-#include <memory>
 
-#include "cuda/driver.h"  // layouts and numbers only
+#include "tests/cuda/fake_objects.h"
 
-using heddle::cuda::LaunchConfig;
-using heddle::fake::Control;
-using heddle::fake::LaunchRecord;
+namespace heddle::fake {
+
+Control* control = new Control;
+thread_local void* current = nullptr;
 
 namespace {
 
-Control* control = new Control;
-thread_local void* current = nullptr;  // context of this thread
-
-constexpr int invalid_image = 200, invalid_context = 201, invalid_handle = 400;
-
 struct Context {
 } the_context;
-using Work = std::function<void()>;
-struct Stream {
-  bool capturing = false;
-  std::vector<Work> captured;
-};
-struct Graph {
-  std::vector<Work> nodes;
-};
-struct Event {
-  std::chrono::steady_clock::time_point when;
-};
-struct Link {
-  char *info = nullptr, *error = nullptr;
-  size_t info_bytes = 0, error_bytes = 0;
-  std::string text, cubin;
-};
-struct Module {
-  std::string text;                              // of the cubin
-  std::shared_ptr<const std::string> assembled;  // what it was made of
-  std::map<std::string, std::unique_ptr<struct Function>> functions;
-};
-struct Function {
-  std::string name;
-  Module* module;
-};
 
 bool sticky(int code) { return code == 214 || code == 700 || (code >= 714 && code <= 719); }
 
-// Every function begins with this: what it returns, unless 0, is the result of the call.
-int enter(const char* name, bool needs_context = true) {
+}  // namespace
+
+int enter(const char* name, bool needs_context) {
   std::lock_guard lock(control->mutex);
   control->calls.push_back(name);
   if (needs_context && control->lost) return control->lost;
@@ -57,7 +25,10 @@ int enter(const char* name, bool needs_context = true) {
     auto at = control->fail_at.find(name);
     if (at == control->fail_at.end() || --at->second == 0) {
       const int code = f->second;
-      if (at != control->fail_at.end()) control->fail_at.erase(at), control->fail.erase(f);
+      if (at != control->fail_at.end()) {
+        control->fail_at.erase(at);
+        control->fail.erase(f);
+      }
       if (sticky(code)) control->lost = code;
       return code;
     }
@@ -71,23 +42,12 @@ uint64_t born(void* handle, const char* what) {
   control->live[reinterpret_cast<uint64_t>(handle)] = what;
   return reinterpret_cast<uint64_t>(handle);
 }
-// True if it was alive.
 bool gone(const void* handle) {
   std::lock_guard lock(control->mutex);
   if (control->live.erase(reinterpret_cast<uint64_t>(handle))) return true;
   ++control->wrong_releases;
   return false;
 }
-// Called in a lost context too: as with the real one, the memory goes with the context.
-template <class T>
-int release(const char* name, void* handle) {
-  const int result = enter(name);
-  if (!gone(handle)) return invalid_handle;
-  delete static_cast<T*>(handle);
-  return result;
-}
-
-// Now, or when the graph that is being captured is launched.
 void put(void* stream, Work work) {
   auto* s = static_cast<Stream*>(stream);
   if (s && s->capturing)
@@ -103,13 +63,9 @@ void transfer(void* stream, Work work) {
   });
 }
 
-// "key N" in a text.
-size_t number_after(const std::string& text, const std::string& key, size_t otherwise) {
-  const size_t at = text.find(key);
-  return at == std::string::npos ? otherwise : size_t(std::atoll(text.c_str() + at + key.size()));
-}
+}  // namespace heddle::fake
 
-}  // namespace
+using namespace heddle::fake;
 
 extern "C" {
 
@@ -327,186 +283,7 @@ int cuEventElapsedTime(float* ms, void* start, void* end) {
   return 0;
 }
 
-// --- the linker: a "cubin" is the text behind a mark and the GPU
-// ------------------------------------------------------
-int cuLinkCreate_v2(unsigned count, int* options, void** values, void** out) {
-  if (int r = enter("cuLinkCreate_v2")) return r;
-  auto link = std::make_unique<Link>();
-  for (unsigned i = 0; i < count; ++i) switch (options[i]) {
-      case 3:
-        link->info = static_cast<char*>(values[i]);
-        break;
-      case 4:
-        link->info_bytes = reinterpret_cast<size_t>(values[i]);
-        break;
-      case 5:
-        link->error = static_cast<char*>(values[i]);
-        break;
-      case 6:
-        link->error_bytes = reinterpret_cast<size_t>(values[i]);
-        break;
-      case 12:
-        break;
-      default:
-        return 1;
-    }
-  *out = link.release();
-  born(*out, "linker");
-  return 0;
-}
-int cuLinkAddData_v2(void* state, int type, void* data, size_t bytes, const char* name, unsigned, int*, void**) {
-  if (int r = enter("cuLinkAddData_v2")) return r;
-  auto* link = static_cast<Link*>(state);
-  const char* text = static_cast<const char*>(data);
-  if (type != 1 || !bytes || text[bytes - 1] != 0 || !name) return 1;
-  link->text = text;
-  if (const size_t at = link->text.find("oops"); at != std::string::npos) {
-    size_t line = 1;
-    for (size_t i = 0; i < at; ++i) line += text[i] == '\n';
-    std::snprintf(link->error, link->error_bytes,
-                  "ptxas application ptx input, line %zu; error   : Unknown symbol 'oops'\n"
-                  "ptxas fatal   : Ptx assembly aborted due to errors\n",
-                  line);
-    return 218;
-  }
-  return 0;
-}
-int cuLinkComplete(void* state, void** cubin, size_t* bytes) {
-  if (int r = enter("cuLinkComplete")) return r;
-  auto* link = static_cast<Link*>(state);
-  uint32_t meet;
-  {
-    std::lock_guard lock(control->mutex);
-    control->linking_threads.insert(std::this_thread::get_id());
-    control->most_linking = std::max(control->most_linking, ++control->linking);
-    meet = control->meet;
-  }
-  for (int i = 0; i < 5000; ++i) {
-    {
-      std::lock_guard lock(control->mutex);
-      if (control->most_linking >= meet) break;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  {
-    std::lock_guard lock(control->mutex);
-    --control->linking;
-  }
-  link->cubin = "CUBIN sm_" + std::to_string(control->sm) + "\n" + link->text;
-  std::snprintf(link->info, link->info_bytes, "ptxas info    : Used 12 registers\n");
-  *cubin = link->cubin.data();
-  *bytes = link->cubin.size() + 1;
-  return 0;
-}
-int cuLinkDestroy(void* state) { return release<Link>("cuLinkDestroy", state); }
-
-// --- modules --------------------------------------------------------------------------------------------------------
-int cuModuleLoadData(void** out, const void* image) {
-  if (int r = enter("cuModuleLoadData")) return r;
-  if (std::memcmp(image, "CUBIN sm_", 9) != 0) return invalid_image;
-  auto module = std::make_unique<Module>();
-  module->text = static_cast<const char*>(image);
-  module->assembled = std::make_shared<const std::string>(module->text.substr(module->text.find('\n') + 1));
-  for (auto& refused : control->refused_texts)
-    if (module->text.find(refused) != std::string::npos) return invalid_image;
-  *out = module.release();
-  born(*out, "module");
-  return 0;
-}
-int cuModuleUnload(void* module) { return release<Module>("cuModuleUnload", module); }
-int cuModuleGetFunction(void** out, void* module, const char* name) {
-  if (int r = enter("cuModuleGetFunction")) return r;
-  auto* m = static_cast<Module*>(module);
-  if (m->text.find(".entry " + std::string(name) + "(") == std::string::npos) return 500;
-  auto& function = m->functions[name];
-  if (!function) function = std::make_unique<Function>(Function{name, m});
-  *out = function.get();
-  return 0;
-}
-int cuFuncGetAttribute(int* value, int which, void* function) {
-  if (int r = enter("cuFuncGetAttribute")) return r;
-  auto* f = static_cast<Function*>(function);
-  const int statics = int(number_after(f->module->text, "shared ", 0));
-  switch (which) {
-    case 0:
-      *value = 1024;
-      return 0;
-    case 1:
-      *value = statics;
-      return 0;
-    case 3:
-      *value = 16;
-      return 0;
-    case 4:
-      *value = 12;
-      return 0;
-    case 8:
-      *value = (48 << 10) - statics;
-      return 0;
-    default:
-      return 1;
-  }
-}
-int cuFuncSetAttribute(void* function, int which, int value) {
-  if (int r = enter("cuFuncSetAttribute")) return r;
-  std::lock_guard lock(control->mutex);
-  control->function_settings[static_cast<Function*>(function)->name + " " + std::to_string(which)] = value;
-  return 0;
-}
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads, size_t shared) {
-  if (int r = enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")) return r;
-  *blocks = std::min(2048 / threads, shared ? int(233472 / shared) : 32);
-  return 0;
-}
-
-// --- launches and graphs --------------------------------------------------------------------------------------------
-#if FAKE_VERSION >= 11080
-int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
-  if (int r = enter("cuLaunchKernelEx")) return r;
-  auto* f = static_cast<Function*>(function);
-  const LaunchConfig& c = *config;
-  LaunchRecord record{.kernel = f->name,
-                      .text = f->module->assembled,
-                      .grid = {c.grid_x, c.grid_y, c.grid_z},
-                      .block = {c.block_x, c.block_y, c.block_z},
-                      .cluster = {},
-                      .shared = c.shared_bytes,
-                      .stream = c.stream};
-  for (uint32_t i = 0; i < c.attribute_count; ++i) {
-    const auto& a = c.attributes[i];
-    if (a.id == 4)
-      record.cluster[0] = a.value.cluster.x, record.cluster[1] = a.value.cluster.y,
-      record.cluster[2] = a.value.cluster.z;
-    else if (a.id == 6)
-      record.overlap = a.value.overlap_with_previous != 0;
-    else
-      return 1;
-  }
-  if (extra) return 1;
-  const std::string& text = f->module->text;  // of a test, or of a kernel
-  if (const size_t bytes = number_after(text, "args[", number_after(text, "args ", 0))) {
-    const auto* from = static_cast<const std::byte*>(parameters[0]);
-    record.args.assign(from, from + bytes);
-  }
-  put(c.stream, [record] {
-    if (control->on_launch) control->on_launch(record);
-    std::lock_guard lock(control->mutex);
-    control->launches.push_back(record);
-  });
-  return 0;
-}
-#endif
-#if FAKE_VERSION >= 12040
-int cuFuncLoad(void*) { return enter("cuFuncLoad"); }
-int cuFuncGetParamInfo(void* function, size_t index, size_t* offset, size_t* bytes) {
-  if (int r = enter("cuFuncGetParamInfo")) return r;
-  const size_t args = number_after(static_cast<Function*>(function)->module->text, "args ", 0);
-  if (index > 0 || !args) return 1;
-  *offset = 48;  // a real driver aligns the parameter
-  *bytes = args;
-  return 0;
-}
-#endif
+// --- graphs ---------------------------------------------------------------------------------------------------------
 int cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long flags) {
   if (int r = enter("cuGraphInstantiateWithFlags")) return r;
   if (flags) return 1;

@@ -92,7 +92,7 @@ TEST_F(OnGpu, TellsWhatItIs) {
 
 TEST_F(OnGpu, AssemblesLaunchesAndKeepsTheCubin) {
   Folder folder;
-  Cache cache(folder.path());
+  CubinCache cache(folder.path());
   const Source s = add("add", "sm_75");
   for (int round = 0; round < 2; ++round) {
     const Module module = std::move(compile(context(), std::span(&s, 1), &cache).at(0));

@@ -89,7 +89,7 @@ TEST_F(FakeLibrary, SeveralAtOnceAndOnlyWhatIsMissing) {
 
 TEST_F(FakeLibrary, ASecondStartTakesThemFromTheCache) {
   cuda::Folder folder;
-  cuda::Cache cache(folder.path());
+  cuda::CubinCache cache(folder.path());
   Library(Context(), &cache).load({AnySpec(RmsNorm{}), AnySpec(Gemv{})});
   EXPECT_EQ(assembled(), 2u);
   Library second(Context(), &cache);

@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "cuda/memory.h"
-#include "cuda/tensor_map.h"
 #include "gpu/library.h"
 #include "ptx/verify.h"
 #include "tests/ptx/cases/run.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cpu/cpu.h"
-#include "cuda/cache.h"
+#include "cuda/cubin_cache.h"
 #include "gpu/weights.h"
 #include "proof/bench.h"
 
@@ -57,7 +57,7 @@ double read_bandwidth(const RunningModel& running, uint32_t threads) {
   if (!running.gpu) return cpu::read_bandwidth(threads, bytes);
   cuda::Context context(*running.gpu);
   if (bytes <= context.info().l2_bytes) return 0;
-  cuda::Cache cache = cuda::Cache::from_environment();
+  cuda::CubinCache cache = cuda::CubinCache::from_environment();
   gpu::Library library(std::move(context), &cache);
   proof::GpuMachine machine(library);
   return proof::streaming_limit(machine);

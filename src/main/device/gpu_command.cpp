@@ -136,7 +136,7 @@ struct DefaultOf {
 };
 
 // Seconds to load every kernel of the catalog that is for this GPU, with its defaults.
-double cold_start(const cuda::Context& context, cuda::Cache* cache, size_t& count) {
+double cold_start(const cuda::Context& context, cuda::CubinCache* cache, size_t& count) {
   gpu::Library library(context, cache);
   std::vector<kernels::AnySpec> all;
   for (const kernels::Entry& entry : kernels::catalog()) {
@@ -165,7 +165,7 @@ void list_devices(std::ostream& out) {
       cuda::Context context(info.ordinal);
       const auto memory = context.memory();
       line("memory", fmt::format("{} ({} free)", gibibytes(memory.total), gibibytes(memory.free)));
-      cuda::Cache cache = cuda::Cache::from_environment();
+      cuda::CubinCache cache = cuda::CubinCache::from_environment();
       gpu::Library library(context, &cache);
       line("kernels for", library.target().name);
       proof::GpuMachine machine(library);
@@ -184,7 +184,7 @@ bool selftest(const SelftestOptions& options, std::ostream& out) {
 
   const auto start = Clock::now();
   cuda::Context context(options.device);
-  cuda::Cache cache = cuda::Cache::from_environment();
+  cuda::CubinCache cache = cuda::CubinCache::from_environment();
   gpu::Library library(context, &cache);
   print_device(context, out);
   const Outcome outcome = run_cases(library, cases, options);
@@ -208,7 +208,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
 
   setenv("CUDA_CACHE_DISABLE", "1", 1);  // the driver's own cache would hide what assembling costs
   cuda::Context context(options.device);
-  cuda::Cache cache = cuda::Cache::from_environment();
+  cuda::CubinCache cache = cuda::CubinCache::from_environment();
   gpu::Library library(context, &cache);
   proof::GpuMachine machine(library);
 

@@ -1,10 +1,11 @@
 // The cache on disk: only whole entries for exactly this key come out of it, whatever happened to the folder.
-#include "cuda/cache.h"
+#include "cuda/cubin_cache.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -21,11 +22,11 @@ std::vector<std::byte> cubin(size_t bytes, uint32_t seed) {
   for (auto& b : data) b = std::byte(random());
   return data;
 }
-CacheKey key(const std::string& text) { return CacheKey::of(text, "sm_90a", "sm_90", "13.0"); }
+CubinKey key(const std::string& text) { return CubinKey::of(text, "sm_90a", "sm_90", "13.0"); }
 
-class CubinCache : public testing::Test {
+class CacheOfCubins : public testing::Test {
  protected:
-  fs::path file(const CacheKey& k) const { return folder_.path() / (k.hash.hex() + ".cubin"); }
+  fs::path file(const CubinKey& k) const { return folder_.path() / (k.hash.hex() + ".cubin"); }
   std::string contents(const fs::path& path) const {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -34,36 +35,36 @@ class CubinCache : public testing::Test {
   Folder folder_;
 };
 
-TEST_F(CubinCache, GivesBackWhatWasPut) {
-  Cache cache(folder_.path() / "made" / "when" / "needed");
+TEST_F(CacheOfCubins, GivesBackWhatWasPut) {
+  CubinCache cache(folder_.path() / "made" / "when" / "needed");
   EXPECT_FALSE(cache.get(key("a")));
   cache.put(key("a"), cubin(5000, 1));
   cache.put(key("b"), cubin(1, 2));
   EXPECT_EQ(cache.get(key("a")), cubin(5000, 1));
   EXPECT_EQ(cache.get(key("b")), cubin(1, 2));
   cache.put(key("a"), cubin(10, 3));
-  EXPECT_EQ(Cache(cache.folder()).get(key("a")), cubin(10, 3));  // as another start sees it
+  EXPECT_EQ(CubinCache(cache.folder()).get(key("a")), cubin(10, 3));  // as another start sees it
   cache.remove(key("a"));
   EXPECT_FALSE(cache.get(key("a")));
-  const Cache::Counts n = cache.counts();
+  const CubinCache::Counts n = cache.counts();
   EXPECT_EQ(n.hits, 2u);
   EXPECT_EQ(n.misses, 2u);
   EXPECT_EQ(n.rejected, 0u);
   EXPECT_EQ(n.written, 3u);
 }
 
-TEST_F(CubinCache, TheKeyKeepsItsPartsApart) {
+TEST_F(CacheOfCubins, TheKeyKeepsItsPartsApart) {
   std::set<std::string> names;
   for (auto& k :
-       {CacheKey::of("ab", "c", "d", "e"), CacheKey::of("a", "bc", "d", "e"), CacheKey::of("ab", "", "cd", "e"),
-        CacheKey::of("ab", "c", "", "de"), CacheKey::of("ab", "c", "de", ""), CacheKey::of("", "", "", "")})
+       {CubinKey::of("ab", "c", "d", "e"), CubinKey::of("a", "bc", "d", "e"), CubinKey::of("ab", "", "cd", "e"),
+        CubinKey::of("ab", "c", "", "de"), CubinKey::of("ab", "c", "de", ""), CubinKey::of("", "", "", "")})
     names.insert(k.hash.hex());
   EXPECT_EQ(names.size(), 6u);
 }
 
 // Every byte of the file matters: any one changed, and the entry is not used, and is then written again.
-TEST_F(CubinCache, AnyChangedByteIsNoticed) {
-  Cache cache(folder_.path());
+TEST_F(CacheOfCubins, AnyChangedByteIsNoticed) {
+  CubinCache cache(folder_.path());
   cache.put(key("a"), cubin(40, 1));
   const std::string good = contents(file(key("a")));
   for (size_t i = 0; i < good.size(); ++i) {
@@ -77,8 +78,8 @@ TEST_F(CubinCache, AnyChangedByteIsNoticed) {
   EXPECT_TRUE(cache.get(key("a")));
 }
 
-TEST_F(CubinCache, CutOrLengthenedFilesAreNoticed) {
-  Cache cache(folder_.path());
+TEST_F(CacheOfCubins, CutOrLengthenedFilesAreNoticed) {
+  CubinCache cache(folder_.path());
   cache.put(key("a"), cubin(40, 1));
   const std::string good = contents(file(key("a")));
   for (size_t length = 0; length < good.size(); ++length) {
@@ -91,14 +92,14 @@ TEST_F(CubinCache, CutOrLengthenedFilesAreNoticed) {
   EXPECT_TRUE(cache.get(key("a")));
 }
 
-TEST_F(CubinCache, AnEntryUnderAnothersNameIsNotUsed) {
-  Cache cache(folder_.path());
+TEST_F(CacheOfCubins, AnEntryUnderAnothersNameIsNotUsed) {
+  CubinCache cache(folder_.path());
   cache.put(key("a"), cubin(40, 1));
   fs::copy_file(file(key("a")), file(key("b")));
   EXPECT_FALSE(cache.get(key("b")));
   EXPECT_EQ(cache.counts().rejected, 1u);
   // the same name, and still another text: the second hash differs
-  CacheKey like_a = key("a");
+  CubinKey like_a = key("a");
   like_a.check ^= 1;
   EXPECT_FALSE(cache.get(like_a));
   like_a = key("a");
@@ -106,8 +107,8 @@ TEST_F(CubinCache, AnEntryUnderAnothersNameIsNotUsed) {
   EXPECT_FALSE(cache.get(like_a));
 }
 
-TEST_F(CubinCache, ForeignThingsAreLeftAlone) {
-  Cache cache(folder_.path(), 1000);
+TEST_F(CacheOfCubins, ForeignThingsAreLeftAlone) {
+  CubinCache cache(folder_.path(), 1000);
   std::ofstream(folder_.path() / "notes.txt") << std::string(5000, 'x');
   std::ofstream(folder_.path() / "0123456789abcdef.cubin") << std::string(5000, 'x');
   std::ofstream(folder_.path() / (std::string(31, 'a') + "X.cubin")) << std::string(5000, 'x');
@@ -121,13 +122,14 @@ TEST_F(CubinCache, ForeignThingsAreLeftAlone) {
   EXPECT_TRUE(cache.get(key("a")));
 }
 
-TEST_F(CubinCache, WhatWasUsedLongestAgoGoesFirst) {
-  Cache cache(folder_.path(), 5 * (100 + 72));
+TEST_F(CacheOfCubins, WhatWasUsedLongestAgoGoesFirst) {
+  CubinCache cache(folder_.path(), 5 * (100 + 72));
   auto age = [&](const std::string& text, int seconds) {
     fs::last_write_time(file(key(text)), fs::file_time_type::clock::now() - std::chrono::seconds(seconds));
   };
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) cache.put(key(name), cubin(100, 1));
-  age("a", 70), age("b", 100), age("c", 50), age("d", 90), age("e", 20), age("f", 80), age("g", 30);
+  const std::map<std::string, int> ages{{"a", 70}, {"b", 100}, {"c", 50}, {"d", 90}, {"e", 20}, {"f", 80}, {"g", 30}};
+  for (const auto& [name, seconds] : ages) age(name, seconds);
   EXPECT_TRUE(cache.get(key("b")));  // the oldest becomes the newest
   cache.trim();
   EXPECT_EQ(cache.counts().evicted, 2u);
@@ -139,15 +141,15 @@ TEST_F(CubinCache, WhatWasUsedLongestAgoGoesFirst) {
   EXPECT_EQ(cache.counts().evicted, 2u);
 }
 
-TEST_F(CubinCache, WhatIsLargerThanAllOfItIsNotKept) {
-  Cache cache(folder_.path(), 1000);
+TEST_F(CacheOfCubins, WhatIsLargerThanAllOfItIsNotKept) {
+  CubinCache cache(folder_.path(), 1000);
   cache.put(key("a"), cubin(1000, 1));
   EXPECT_EQ(files(), 0u);
   expect_says(cache.problem(), {"1000 bytes does not fit"});
 }
 
-TEST_F(CubinCache, LeftoversOfDeadProcessesAreRemovedInTime) {
-  Cache cache(folder_.path());
+TEST_F(CacheOfCubins, LeftoversOfDeadProcessesAreRemovedInTime) {
+  CubinCache cache(folder_.path());
   std::ofstream(folder_.path() / ".tmp-oldone") << "x";
   std::ofstream(folder_.path() / ".tmp-newone") << "x";
   fs::last_write_time(folder_.path() / ".tmp-oldone", fs::file_time_type::clock::now() - std::chrono::hours(2));
@@ -156,9 +158,9 @@ TEST_F(CubinCache, LeftoversOfDeadProcessesAreRemovedInTime) {
   EXPECT_TRUE(fs::exists(folder_.path() / ".tmp-newone"));  // somebody may be writing it
 }
 
-TEST_F(CubinCache, AFolderThatCannotBeIsOnlyNoCache) {
+TEST_F(CacheOfCubins, AFolderThatCannotBeIsOnlyNoCache) {
   std::ofstream(folder_.path() / "file") << "x";
-  Cache cache(folder_.path() / "file" / "cubin");
+  CubinCache cache(folder_.path() / "file" / "cubin");
   cache.put(key("a"), cubin(10, 1));
   EXPECT_FALSE(cache.get(key("a")));
   cache.trim();
@@ -166,9 +168,9 @@ TEST_F(CubinCache, AFolderThatCannotBeIsOnlyNoCache) {
   EXPECT_EQ(cache.counts().written, 0u);
 }
 
-TEST_F(CubinCache, AFolderThatMayNotBeWrittenStillGivesWhatItHas) {
+TEST_F(CacheOfCubins, AFolderThatMayNotBeWrittenStillGivesWhatItHas) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  Cache cache(folder_.path());
+  CubinCache cache(folder_.path());
   cache.put(key("a"), cubin(10, 1));
   fs::permissions(folder_.path(), fs::perms::owner_read | fs::perms::owner_exec);
   cache.put(key("b"), cubin(10, 1));
@@ -180,10 +182,10 @@ TEST_F(CubinCache, AFolderThatMayNotBeWrittenStillGivesWhatItHas) {
 // Writers of the same entries with different contents, readers, and one that trims: every answer is one of the
 // contents.
 void use_hard(const fs::path& folder, uint32_t seed, int rounds, bool& wrong) {
-  Cache cache(folder, 3000);
+  CubinCache cache(folder, 3000);
   std::mt19937 random(seed);
   for (int i = 0; i < rounds; ++i) {
-    const CacheKey k = key(std::to_string(random() % 5));
+    const CubinKey k = key(std::to_string(random() % 5));
     switch (random() % 4) {
       case 0:
         cache.put(k, cubin(500, 1000 + random() % 3));
@@ -199,7 +201,7 @@ void use_hard(const fs::path& folder, uint32_t seed, int rounds, bool& wrong) {
   wrong |= cache.counts().rejected != 0 || !cache.problem().empty();
 }
 
-TEST_F(CubinCache, ProcessesMayShareIt) {
+TEST_F(CacheOfCubins, ProcessesMayShareIt) {
   std::vector<pid_t> children;
   for (uint32_t i = 0; i < 6; ++i) {
     const pid_t child = fork();
@@ -220,8 +222,8 @@ TEST_F(CubinCache, ProcessesMayShareIt) {
     EXPECT_EQ(left.path().extension(), ".cubin") << "left over: " << left.path();
 }
 
-TEST_F(CubinCache, ThreadsMayShareIt) {
-  Cache cache(folder_.path(), 3000);
+TEST_F(CacheOfCubins, ThreadsMayShareIt) {
+  CubinCache cache(folder_.path(), 3000);
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (uint32_t i = 0; i < 6; ++i)
@@ -263,32 +265,63 @@ class CubinCacheFolder : public testing::Test {
 
 TEST_F(CubinCacheFolder, FollowsTheEnvironment) {
   setenv("HOME", "/home/me", 1);
-  EXPECT_EQ(Cache::from_environment().folder(), "/home/me/.cache/heddle/cubin");
+  EXPECT_EQ(CubinCache::from_environment().folder(), "/home/me/.cache/heddle/cubin");
   setenv("XDG_CACHE_HOME", "relative", 1);
-  EXPECT_EQ(Cache::from_environment().folder(), "/home/me/.cache/heddle/cubin");
+  EXPECT_EQ(CubinCache::from_environment().folder(), "/home/me/.cache/heddle/cubin");
   setenv("XDG_CACHE_HOME", "/var/cache", 1);
-  EXPECT_EQ(Cache::from_environment().folder(), "/var/cache/heddle/cubin");
+  EXPECT_EQ(CubinCache::from_environment().folder(), "/var/cache/heddle/cubin");
   setenv("HEDDLE_CACHE_DIR", "/tmp/heddle", 1);
-  EXPECT_EQ(Cache::from_environment().folder(), "/tmp/heddle/cubin");
+  EXPECT_EQ(CubinCache::from_environment().folder(), "/tmp/heddle/cubin");
 }
 
 TEST_F(CubinCacheFolder, CanBeSwitchedOff) {
   setenv("HOME", "/home/me", 1);
   for (const char* value : {"", "off"}) {
     setenv("HEDDLE_CACHE_DIR", value, 1);
-    const Cache cache = Cache::from_environment();
+    const CubinCache cache = CubinCache::from_environment();
     EXPECT_FALSE(cache.is_on());
     expect_says(cache.problem(), {"HEDDLE_CACHE_DIR is"});
   }
 }
 
 TEST_F(CubinCacheFolder, IsOffWhereThereIsNoHome) {
-  Cache cache = Cache::from_environment();
+  CubinCache cache = CubinCache::from_environment();
   EXPECT_FALSE(cache.is_on());
   expect_says(cache.problem(), {"HOME"});
   cache.put(key("a"), cubin(10, 1));
   EXPECT_FALSE(cache.get(key("a")));
   cache.trim(), cache.remove(key("a"));
+}
+
+// --- hashes: known answers ------------------------------------------------------------------------------------------
+std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+TEST(Hash, Murmur3KnownAnswers) {
+  EXPECT_EQ(murmur3({}).hex(), "00000000000000000000000000000000");
+  EXPECT_EQ(murmur3(bytes("hello")).hex(), "cbd8a7b341bd9b025b1e906a48ae1d19");
+  EXPECT_EQ(murmur3(bytes("hello, world")).hex(), "342fac623a5ebc8e4cdcbc079642414d");
+  EXPECT_EQ(murmur3(bytes("The quick brown fox jumps over the lazy dog.")).hex(), "cd99481f9ee902c9695da1a38987b6e7");
+}
+
+TEST(Hash, Fnv1aKnownAnswers) {
+  EXPECT_EQ(fnv1a({}), 0xcbf29ce484222325u);
+  EXPECT_EQ(fnv1a(bytes("a")), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(fnv1a(bytes("foobar")), 0x85944171f73967e8u);
+}
+
+TEST(Hash, EveryBitOfEveryLengthCounts) {
+  std::set<std::string> murmurs;
+  std::set<uint64_t> fnvs;
+  size_t made = 0;
+  for (size_t length = 0; length <= 40; ++length)
+    for (size_t bit = 0; bit <= 8 * length; ++bit, ++made) {  // the last: no bit changed
+      std::vector<std::byte> data(length);
+      if (bit < 8 * length) data[bit / 8] = std::byte(1 << bit % 8);
+      murmurs.insert(murmur3(data, 1).hex());
+      fnvs.insert(fnv1a(data));
+    }
+  EXPECT_EQ(murmurs.size(), made);
+  EXPECT_EQ(fnvs.size(), made);
 }
 
 }  // namespace

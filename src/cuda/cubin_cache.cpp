@@ -1,12 +1,14 @@
-#include "cuda/cache.h"
+#include "cuda/cubin_cache.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -18,6 +20,62 @@ namespace heddle::cuda {
 
 namespace fs = std::filesystem;
 
+// --- hashes ---------------------------------------------------------------------------------------------------------
+namespace {
+
+// Little-endian on every machine, so that a folder can be shared between machines.
+uint64_t word(const std::byte* from, size_t bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value |= uint64_t(from[i]) << (8 * i);
+  return value;
+}
+
+uint64_t finish(uint64_t k) {
+  k = (k ^ k >> 33) * 0xff51afd7ed558ccdull;
+  k = (k ^ k >> 33) * 0xc4ceb9fe1a85ec53ull;
+  return k ^ k >> 33;
+}
+
+}  // namespace
+
+std::string Hash128::hex() const { return fmt::format("{:016x}{:016x}", high, low); }
+
+Hash128 murmur3(std::span<const std::byte> data, uint32_t seed) {
+  constexpr uint64_t c1 = 0x87c37b91114253d5ull, c2 = 0x4cf5ad432745937full;
+  auto mix1 = [](uint64_t k) { return std::rotl(k * c1, 31) * c2; };
+  auto mix2 = [](uint64_t k) { return std::rotl(k * c2, 33) * c1; };
+  uint64_t h1 = seed, h2 = seed;
+  const size_t blocks = data.size() / 16;
+  for (size_t i = 0; i < blocks; ++i) {
+    const std::byte* block = data.data() + 16 * i;
+    h1 ^= mix1(word(block, 8));
+    h1 = (std::rotl(h1, 27) + h2) * 5 + 0x52dce729;
+    h2 ^= mix2(word(block + 8, 8));
+    h2 = (std::rotl(h2, 31) + h1) * 5 + 0x38495ab5;
+  }
+  const std::byte* tail = data.data() + 16 * blocks;
+  const size_t rest = data.size() % 16;
+  if (rest > 8) h2 ^= mix2(word(tail + 8, rest - 8));
+  if (rest > 0) h1 ^= mix1(word(tail, rest < 8 ? rest : 8));
+
+  h1 ^= data.size();
+  h2 ^= data.size();
+  h1 += h2;
+  h2 += h1;
+  h1 = finish(h1);
+  h2 = finish(h2);
+  h1 += h2;
+  h2 += h1;
+  return {h1, h2};
+}
+
+uint64_t fnv1a(std::span<const std::byte> data) {
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (std::byte b : data) h = (h ^ uint64_t(b)) * 0x100000001b3ull;
+  return h;
+}
+
+// --- files ----------------------------------------------------------------------------------------------------------
 namespace {
 
 constexpr uint64_t magic = 0x4e49425543444548;  // "HEDCUBIN"
@@ -32,7 +90,7 @@ struct Header {
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 72);
 
-Header header_for(const CacheKey& key, std::span<const std::byte> cubin) {
+Header header_for(const CubinKey& key, std::span<const std::byte> cubin) {
   const Hash128 hash = murmur3(cubin);
   return {magic,         format_version, key.hash.high, key.hash.low, key.check,
           key.key_bytes, cubin.size(),   hash.high,     hash.low};
@@ -55,7 +113,8 @@ class File {
       const ssize_t n = ::read(fd_, at, bytes);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
-      at += n, bytes -= size_t(n);
+      at += n;
+      bytes -= size_t(n);
     }
     return true;
   }
@@ -64,7 +123,8 @@ class File {
       const ssize_t n = ::write(fd_, at, bytes);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return false;
-      at += n, bytes -= size_t(n);
+      at += n;
+      bytes -= size_t(n);
     }
     return true;
   }
@@ -75,7 +135,7 @@ class File {
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-// 32 hex digits and the suffix: whatever else lies in the folder is not ours.
+// 32 hex digits and the suffix: other files in the folder are not ours.
 bool is_entry(const std::string& name) {
   return name.size() == 32 + suffix.size() && name.ends_with(suffix) &&
          name.find_first_not_of("0123456789abcdef") == 32;
@@ -90,7 +150,7 @@ void append(std::vector<std::byte>& to, const std::string& text) {
 
 }  // namespace
 
-CacheKey CacheKey::of(const std::string& text, const std::string& target, const std::string& gpu,
+CubinKey CubinKey::of(const std::string& text, const std::string& target, const std::string& gpu,
                       const std::string& driver_version) {
   std::vector<std::byte> all;
   for (const std::string& part : {std::to_string(format_version), driver_version, gpu, target, text}) append(all, part);
@@ -98,35 +158,36 @@ CacheKey CacheKey::of(const std::string& text, const std::string& target, const 
 }
 
 // --- which folder ---------------------------------------------------------------------------------------------------
-Cache Cache::from_environment() {
+CubinCache CubinCache::from_environment() {
   if (const char* folder = getenv("HEDDLE_CACHE_DIR")) {
     if (!*folder) return off("HEDDLE_CACHE_DIR is empty");
     if (!std::strcmp(folder, "off")) return off("HEDDLE_CACHE_DIR is \"off\"");
-    return Cache(fs::path(folder) / "cubin");
+    return CubinCache(fs::path(folder) / "cubin");
   }
   // a relative XDG_CACHE_HOME is to be ignored, says its specification
   if (const char* folder = getenv("XDG_CACHE_HOME"); folder && *folder == '/')
-    return Cache(fs::path(folder) / "heddle" / "cubin");
-  if (const char* home = getenv("HOME"); home && *home) return Cache(fs::path(home) / ".cache" / "heddle" / "cubin");
+    return CubinCache(fs::path(folder) / "heddle" / "cubin");
+  if (const char* home = getenv("HOME"); home && *home)
+    return CubinCache(fs::path(home) / ".cache" / "heddle" / "cubin");
   return off("none of HEDDLE_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
 }
 
-Cache::Cache(fs::path folder, uint64_t cap) : folder_(std::move(folder)), cap_(cap) {}
-Cache Cache::off(const std::string& reason) { return Cache(Off{}, reason); }
+CubinCache::CubinCache(fs::path folder, uint64_t cap) : folder_(std::move(folder)), cap_(cap) {}
+CubinCache CubinCache::off(const std::string& reason) { return CubinCache(Off{}, reason); }
 
-std::string Cache::problem() const {
+std::string CubinCache::problem() const {
   std::lock_guard lock(mutex_);
   return problem_;
 }
-void Cache::note(const std::string& problem) {
+void CubinCache::note(const std::string& problem) {
   std::lock_guard lock(mutex_);
   if (problem_.empty()) problem_ = problem;
 }
-Cache::Counts Cache::counts() const { return {hits_, misses_, rejected_, written_, evicted_}; }
-fs::path Cache::path(const CacheKey& key) const { return folder_ / (key.hash.hex() + std::string(suffix)); }
+CubinCache::Counts CubinCache::counts() const { return {hits_, misses_, rejected_, written_, evicted_}; }
+fs::path CubinCache::path(const CubinKey& key) const { return folder_ / (key.hash.hex() + std::string(suffix)); }
 
 // --- entries --------------------------------------------------------------------------------------------------------
-std::optional<std::vector<std::byte>> Cache::get(const CacheKey& key) {
+std::optional<std::vector<std::byte>> CubinCache::get(const CubinKey& key) {
   if (!is_on()) return std::nullopt;
   auto read = [&](File& file) -> std::optional<std::vector<std::byte>> {
     struct stat status {};
@@ -148,11 +209,11 @@ std::optional<std::vector<std::byte>> Cache::get(const CacheKey& key) {
     return cubin;
   }
   ++hits_;
-  futimens(file.fd(), nullptr);  // now: trim() removes what was used longest ago. It may fail; then it is only older
+  futimens(file.fd(), nullptr);  // marks it as used now, for trim(). If that fails, the entry only looks older.
   return cubin;
 }
 
-void Cache::put(const CacheKey& key, std::span<const std::byte> cubin) {
+void CubinCache::put(const CubinKey& key, std::span<const std::byte> cubin) {
   if (!is_on()) return;
   if (cubin.size() + sizeof(Header) > cap_) {
     note(fmt::format("a cubin of {} bytes does not fit a cache of {}", cubin.size(), cap_));
@@ -164,7 +225,7 @@ void Cache::put(const CacheKey& key, std::span<const std::byte> cubin) {
     note(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
     return;
   }
-  // Under another name first: no reader, nor another writer of the same entry, ever sees half a file.
+  // Under another name first: no reader, and no other writer of the same entry, ever sees half a file.
   std::string name = (folder_ / (std::string(temporary) + "XXXXXX")).string();
   File file(mkostemp(name.data(), O_CLOEXEC));
   if (!file) {
@@ -181,13 +242,13 @@ void Cache::put(const CacheKey& key, std::span<const std::byte> cubin) {
   ++written_;
 }
 
-void Cache::remove(const CacheKey& key) {
+void CubinCache::remove(const CubinKey& key) {
   if (!is_on()) return;
   std::error_code ignored;
   fs::remove(path(key), ignored);
 }
 
-void Cache::trim() {
+void CubinCache::trim() {
   if (!is_on()) return;
   struct Entry {
     fs::path path;
@@ -197,7 +258,7 @@ void Cache::trim() {
   std::vector<Entry> entries;
   uint64_t total = 0;
   const time_t now = time(nullptr);
-  std::error_code error;  // other processes write and remove at the same time: what is gone is gone
+  std::error_code error;  // ignored: other processes write and remove at the same time
   for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     struct stat status {};
