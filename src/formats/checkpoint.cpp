@@ -36,6 +36,17 @@ std::span<const uint8_t> Tensor::data(std::vector<uint8_t>& scratch) const {
   return scratch;
 }
 
+std::string Checkpoint::name() const {
+  std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // "folder/"
+  const std::string file = whole.filename().string();
+  // every safetensors file is called model.safetensors, or model-00001-of-00002.safetensors: the folder has the name
+  if (kind == Kind::safetensors) return file.ends_with(".safetensors") ? whole.parent_path().filename().string() : file;
+  std::string_view name = gguf_model_name(file);
+  if (name.ends_with(".gguf")) name.remove_suffix(5);
+  return std::string(name);
+}
+
 uint64_t Checkpoint::file_bytes() const {
   uint64_t sum = 0;
   for (const auto& file : files) sum += file->bytes().size();

@@ -64,6 +64,7 @@ struct Checkpoint {
   std::string unknown_class;
   std::vector<std::shared_ptr<const MappedFile>> files;  // the views are into these
 
+  std::string name() const;  // what people call the model: its file or folder, without extension and number of a part
   uint64_t file_bytes() const;
   std::string_view architecture() const;            // general.architecture; an Error if there is none
   const Tensor* find(std::string_view name) const;  // null where there is none; an Error if it is unreadable

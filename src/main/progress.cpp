@@ -1,18 +1,18 @@
-// The time left is what the work since the first update lets expect.
 #include "main/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
+#include <utility>
 
 #include "base/clock.h"
 
 namespace heddle {
 namespace {
 
-constexpr double first_after = 1, apart = 0.2;  // seconds
+constexpr double first_after = 1, interval = 0.2;  // seconds
+constexpr const char* clear_line = "\r\x1b[K";
 
 double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -25,40 +25,42 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(const std::ostream* out, std::string what, std::string unit)
-    : Progress(std::cerr, std::move(what), std::move(unit), seconds_now) {
-  if (out != &std::cerr || !::isatty(STDERR_FILENO)) out_ = nullptr;
+ProgressLine::ProgressLine(const std::ostream* err) : ProgressLine(std::cerr, seconds_now) {
+  if (!err || err->rdbuf() != std::cerr.rdbuf() || !::isatty(STDERR_FILENO)) err_ = nullptr;
 }
 
-Progress::Progress(std::ostream& out, std::string what, std::string unit, std::function<double()> now)
-    : out_(&out),
-      what_(std::move(what)),
-      unit_(std::move(unit)),
-      now_(std::move(now)),
-      start_(now_()),
-      shown_at_(start_ + first_after - apart) {}
+ProgressLine::ProgressLine(std::ostream& err, std::function<double()> now)
+    : err_(&err), now_(std::move(now)), start_(now_()) {}
 
-Progress::~Progress() { clear(); }
-
-void Progress::clear() {
-  if (std::exchange(shown_, false)) *out_ << "\r\x1b[K" << std::flush;
-}
-
-void Progress::update(uint64_t done, uint64_t total) {
-  if (!out_) return;
+void ProgressLine::show(const std::function<std::string()>& text) {
+  if (!err_) return;
+  const std::lock_guard lock(mutex_);
   const double now = now_();
-  if (!std::exchange(begun_, true)) before_ = done;
-  if (now - shown_at_ < apart) return;
-  shown_at_ = now;
+  if (now - start_ < first_after || (shown_ && now - shown_at_ < interval)) return;
+  *err_ << clear_line << text() << std::flush;
   shown_ = true;
-  *out_ << "\r\x1b[K" << what_ << ' ';
-  if (unit_.empty())
-    *out_ << fmt::format("{} %", total ? 100 * done / total : 100);
-  else
-    *out_ << fmt::format("{} of {} {}", done, total, unit_);
-  if (done > before_ && done < total)
-    *out_ << fmt::format(", {} left", time_text((now - start_) * double(total - done) / double(done - before_)));
-  *out_ << std::flush;
+  shown_at_ = now;
+}
+
+void ProgressLine::count(std::string_view what, uint64_t done, uint64_t total, std::string_view unit) {
+  if (!err_) return;
+  const uint64_t first = [&] {
+    const std::lock_guard lock(mutex_);
+    if (!first_count_) first_count_ = done;
+    return *first_count_;
+  }();
+  show([&] {
+    std::string text = unit.empty() ? fmt::format("{} {} %", what, total ? 100 * done / total : 100)
+                                    : fmt::format("{} {} of {} {}", what, done, total, unit);
+    if (done > first && done < total)
+      text += fmt::format(", {} left", time_text(seconds() * double(total - done) / double(done - first)));
+    return text;
+  });
+}
+
+void ProgressLine::clear() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(shown_, false)) *err_ << clear_line << std::flush;
 }
 
 }  // namespace heddle

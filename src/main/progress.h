@@ -1,34 +1,41 @@
-// One line on the terminal that says how far something is that takes longer than a second.
+// A line on the terminal that says how far something is, and is gone when it is done.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
-class Progress {
+// Shows nothing if `err` is null or not the terminal's standard error, and nothing in the first second: what is quick
+// needs no progress. From then on the line is written five times a second at most. Any thread may call it.
+class ProgressLine {
  public:
-  // "prompt 512 of 2000 tokens, 12 s left"; without a unit "loading 43 %, 3 s left". Nothing is shown unless `out` is
-  // standard error and a terminal.
-  Progress(const std::ostream* out, std::string what, std::string unit = {});
-  // For tests: shown on `out` in any case, by this clock in seconds.
-  Progress(std::ostream& out, std::string what, std::string unit, std::function<double()> now);
-  ~Progress();  // takes the line away
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit ProgressLine(const std::ostream* err);
+  ProgressLine(std::ostream& err, std::function<double()> now);  // for tests: a terminal, and a clock in seconds
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // As often as one likes: the line is written from the first second on, and then five times a second.
-  void update(uint64_t done, uint64_t total);
-  void clear();  // takes the line away until the next update
+  // Replaces the line; `text` is called only if it is shown.
+  void show(const std::function<std::string()>& text);
+  // "prompt 512 of 2000 tokens, 12 s left"; without a unit "loading 43 %, 3 s left".
+  void count(std::string_view what, uint64_t done, uint64_t total, std::string_view unit = {});
+  void clear();  // until the next call
+
+  double seconds() const { return now_() - start_; }  // since it was constructed
 
  private:
-  std::ostream* out_;  // null: nothing is shown
-  std::string what_, unit_;
+  std::ostream* err_;  // null: nothing is shown
   std::function<double()> now_;
-  double start_, shown_at_;
-  uint64_t before_ = 0;  // done at the first update: what is left is reckoned from what came after
-  bool begun_ = false, shown_ = false;
+  double start_;
+  std::mutex mutex_;  // guards what follows
+  bool shown_ = false;
+  double shown_at_ = 0;
+  std::optional<uint64_t> first_count_;  // done at the first count(): the speed is that of what came after
 };
 
 }  // namespace heddle

@@ -297,7 +297,7 @@ Model load(formats::Checkpoint checkpoint, const LoadOptions& options) {
     throw Error("{}: heddle does not know models of the class {}", checkpoint.path.string(), checkpoint.unknown_class);
   const auto kept = std::make_shared<const formats::Checkpoint>(std::move(checkpoint));
   Model model;
-  model.name = kept->metadata.find_string("general.name").value_or(kept->path.filename().string());
+  model.name = kept->name();
   Loader(*kept, options, model).load();
   model.file = kept;
   return model;

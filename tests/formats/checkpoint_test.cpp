@@ -126,6 +126,27 @@ TEST(OpenCheckpoint, OpensAModelOfOthersInBothFormats) {
   }
 }
 
+TEST(Checkpoint, IsCalledByItsFile) {
+  const auto name = [](const char* path, Checkpoint::Kind kind = Checkpoint::Kind::gguf) {
+    Checkpoint checkpoint;
+    checkpoint.path = path;
+    checkpoint.kind = kind;
+    return checkpoint.name();
+  };
+  EXPECT_EQ(name("weft"), "weft");
+  EXPECT_EQ(name("/m/llama-3.1-8B-Q4_K_M.gguf"), "llama-3.1-8B-Q4_K_M");
+  EXPECT_EQ(name("../m/big-00002-of-00005.gguf"), "big");
+  EXPECT_EQ(name("one-of-these.gguf"), "one-of-these");
+  EXPECT_EQ(name("/m/of my own.gguf"), "of my own");
+  EXPECT_EQ(name("."), std::filesystem::current_path().filename().string());
+  constexpr auto folder = Checkpoint::Kind::safetensors;
+  EXPECT_EQ(name("/m/Qwen3-0.6B", folder), "Qwen3-0.6B");
+  EXPECT_EQ(name("/m/Qwen3-0.6B/", folder), "Qwen3-0.6B");
+  EXPECT_EQ(name("/m/Qwen3-0.6B/.", folder), "Qwen3-0.6B");
+  EXPECT_EQ(name("/m/Qwen3-0.6B/model.safetensors", folder), "Qwen3-0.6B");
+  EXPECT_EQ(name("/m/Qwen3-0.6B/model-00001-of-00002.safetensors", folder), "Qwen3-0.6B");
+}
+
 TEST(Checkpoint, FindsTensorsByName) {
   Checkpoint checkpoint;
   checkpoint.path = "m";

@@ -3,65 +3,85 @@
 
 #include <gtest/gtest.h>
 
-#include <iostream>
 #include <sstream>
 
 namespace heddle::test {
 namespace {
 
-struct ProgressLine : testing::Test {
+struct Progress : testing::Test {
   double now = 100;
   std::ostringstream out;
-  std::string since() {  // what was written since it was last asked
+  std::function<double()> clock = [this] { return now; };
+  // What was written since the last call.
+  std::string written() {
     const std::string text = out.str();
     out.str("");
     return text;
   }
 };
 
-TEST_F(ProgressLine, SaysHowFarItIsAndHowLongItTakes) {
+TEST_F(Progress, CountsAndEstimatesTheTimeLeft) {
   {
-    Progress progress(out, "prompt", "tokens", [this] { return now; });
-    progress.update(0, 2000);
+    ProgressLine line(out, clock);
+    line.count("prompt", 0, 2000, "tokens");
     now += 0.9;
-    progress.update(90, 2000);
-    EXPECT_EQ(since(), "") << "what takes less than a second shows nothing";
+    line.count("prompt", 90, 2000, "tokens");
+    EXPECT_EQ(written(), "") << "what takes less than a second shows nothing";
     now += 0.6;
-    progress.update(150, 2000);
-    EXPECT_EQ(since(), "\r\x1b[Kprompt 150 of 2000 tokens, 19 s left");
+    line.count("prompt", 150, 2000, "tokens");
+    EXPECT_EQ(written(), "\r\x1b[Kprompt 150 of 2000 tokens, 19 s left");
     now += 0.1;
-    progress.update(160, 2000);
-    EXPECT_EQ(since(), "") << "five times a second are enough";
+    line.count("prompt", 160, 2000, "tokens");
+    EXPECT_EQ(written(), "") << "five times a second are enough";
     now += 0.2;
-    progress.update(180, 2000);
-    EXPECT_EQ(since(), "\r\x1b[Kprompt 180 of 2000 tokens, 18 s left");
-    progress.clear();
-    progress.clear();
-    EXPECT_EQ(since(), "\r\x1b[K");
+    line.count("prompt", 180, 2000, "tokens");
+    EXPECT_EQ(written(), "\r\x1b[Kprompt 180 of 2000 tokens, 18 s left");
+    line.clear();
+    line.clear();
+    EXPECT_EQ(written(), "\r\x1b[K");
     now += 1;
-    progress.update(2000, 2000);
-    EXPECT_EQ(since(), "\r\x1b[Kprompt 2000 of 2000 tokens");
+    line.count("prompt", 2000, 2000, "tokens");
+    EXPECT_EQ(written(), "\r\x1b[Kprompt 2000 of 2000 tokens");
   }
-  EXPECT_EQ(since(), "\r\x1b[K");
+  EXPECT_EQ(written(), "\r\x1b[K");
 }
 
-TEST_F(ProgressLine, CountsFromWhereItBegan) {
-  Progress progress(out, "loading", "", [this] { return now; });
-  progress.update(500, 1000);  // that was there already
+TEST_F(Progress, TheSpeedIsThatOfWhatCameAfterTheFirstCount) {
+  ProgressLine line(out, clock);
+  line.count("loading", 500, 1000);
   now += 2;
-  progress.update(510, 1000);
-  EXPECT_EQ(since(), "\r\x1b[Kloading 51 %, 1 min 38 s left");
+  line.count("loading", 510, 1000);
+  EXPECT_EQ(written(), "\r\x1b[Kloading 51 %, 1 min 38 s left");
   now += 398;
-  progress.update(511, 1000000);
-  EXPECT_NE(since().find(" h "), std::string::npos);
+  line.count("loading", 511, 1000000);
+  EXPECT_NE(written().find(" h "), std::string::npos);
+  now += 1;
+  line.count("loading", 0, 0);
+  EXPECT_EQ(written(), "\r\x1b[Kloading 100 %");
 }
 
-TEST_F(ProgressLine, IsForTerminals) {
-  std::ostringstream other;
-  Progress none(nullptr, "prompt", "tokens"), elsewhere(&other, "prompt", "tokens");
-  none.update(1, 2);
-  elsewhere.update(1, 2);
-  EXPECT_EQ(other.str(), "");
+TEST_F(Progress, ATextIsFormattedOnlyIfItIsShown) {
+  {
+    ProgressLine line(out, clock);
+    line.show([]() -> std::string { throw std::logic_error("not shown in the first second"); });
+    now += 1.5;
+    line.show([] { return std::string("one"); });
+    line.show([]() -> std::string { throw std::logic_error("too soon"); });
+    now += 0.3;
+    line.show([] { return std::string("two"); });
+    EXPECT_NEAR(line.seconds(), 1.8, 1e-9);
+  }
+  EXPECT_EQ(out.str(), "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K");
+}
+
+TEST_F(Progress, IsForTerminals) {
+  std::ostringstream file;
+  ProgressLine none(nullptr), elsewhere(&file);
+  for (ProgressLine* line : {&none, &elsewhere}) {
+    line->count("prompt", 1, 2, "tokens");
+    line->show([] { return std::string("x"); });
+  }
+  EXPECT_EQ(file.str(), "");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "main/commands/generate.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
+#include "main/process.h"
 #include "main/progress.h"
 
 namespace heddle {
@@ -69,9 +70,9 @@ class Bench {
     expect_room(depth + length, 1);
     const std::vector<TokenId> before = random_tokens(depth);
     if (depth) time_prompt(before);
-    Progress progress(err_, label_of(row) + ": run", "runs");
+    ProgressLine progress(err_);
     for (uint32_t run = 0; run < runs; ++run) {
-      progress.update(run, runs);
+      progress.count(label_of(row) + ": run", run, runs, "runs");
       std::vector<TokenId> text = before;
       const std::vector<TokenId> own = random_tokens(length);
       text.insert(text.end(), own.begin(), own.end());
@@ -86,14 +87,14 @@ class Bench {
     Row row{.tokens = tokens, .depth = depth, .batch = batch, .threads = threads_};
     expect_room(depth + 1 + tokens, batch);
     std::vector<std::vector<TokenId>> texts;
-    Progress progress(err_, label_of(row) + ": run", "runs");
+    ProgressLine progress(err_);
     for (uint32_t i = 0; i < batch; ++i) {
       texts.push_back(random_tokens(depth + 1));
       time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
     }
     if (running_.gpu) generate(texts, tokens + 1);  // graphs are made on the way
     for (uint32_t run = 0; run < runs; ++run) {
-      progress.update(run, runs);
+      progress.count(label_of(row) + ": run", run, runs, "runs");
       row.rates.push_back(generate(texts, tokens + 1));
     }
     std::sort(row.rates.begin(), row.rates.end());
@@ -259,6 +260,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     DeviceOptions device = options.device;
     device.threads = threads;
     set_sizes(options, prompts, batches, device);
+    device.untrained_context = true;
     forget_peak_memory();
     const auto start = Clock::now();
     const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);

@@ -215,14 +215,14 @@ ClientTraffic run_clients(const Place& place, const std::string& api_key, const 
   for (const auto& visitor : visitors) visitor->next();
 
   asio::steady_timer timer(io);
-  Progress progress(&std::cerr, "answered", "requests");
+  ProgressLine progress(&std::cerr);
   const std::function<void()> look = [&] {
     bool all = true;
     for (const auto& visitor : visitors) {
       visitor->cut_if_silent(timeout);
       all = all && visitor->done();
     }
-    progress.update(job.traffic.answered + job.traffic.refused + job.traffic.failed, bodies.size());
+    progress.count("answered", job.traffic.answered + job.traffic.refused + job.traffic.failed, bodies.size(), "requests");
     if (all) return;
     timer.expires_after(std::chrono::milliseconds(100));
     timer.async_wait([&](Failed) { look(); });

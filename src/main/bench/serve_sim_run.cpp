@@ -18,7 +18,7 @@ class Run {
         arrivals_(arrivals),
         at_once_(at_once),
         speculation_(speculation),
-        progress_(log, "finished", "requests") {
+        progress_(log) {
     traffic_.streams.resize(arrivals.size());
   }
 
@@ -39,7 +39,7 @@ class Run {
       }
       if (engine_.step()) {
         traffic_.most_blocks = std::max(traffic_.most_blocks, engine_.metrics().blocks_in_use);
-        progress_.update(finished_, arrivals_.size());
+        progress_.count("finished", finished_, arrivals_.size(), "requests");
         continue;
       }
       if (under_way_ > 0) continue;
@@ -112,7 +112,7 @@ class Run {
   engine::Speculation speculation_;
   Clock::time_point start_ = Clock::now();
   uint32_t under_way_ = 0, without_token_ = 0, finished_ = 0;  // streams
-  Progress progress_;
+  ProgressLine progress_;
   std::vector<uint64_t> hashes_ = std::vector<uint64_t>(arrivals_.size());
   Traffic traffic_;
 };

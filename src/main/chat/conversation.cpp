@@ -1,4 +1,4 @@
-// Fields that are not known are refused and not left out: what was loaded is what was saved.
+// Unknown fields are refused and not ignored: loading and saving a file loses nothing.
 #include "main/chat/conversation.h"
 
 #include <chrono>
@@ -26,7 +26,7 @@ nlohmann::ordered_json message_json(const std::vector<Message>& messages) {
   return list;
 }
 
-// The member of a JSON object that must be there, as a text.
+// A required text member of a JSON object.
 std::string text_of(const Json& object, const char* key, const std::string& where) {
   const auto member = object.find(key);
   if (member == object.end()) throw Error("{}: expected the field {}, found none", where, key);
@@ -45,7 +45,8 @@ void expect_fields(const Json& object, std::initializer_list<const char*> known,
 
 int64_t now_in_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
-std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
+                                    std::string_view begun) {
   if (running.chat_template.empty())
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
   const text::Tokenizer& tokenizer = running.tokenizer();
@@ -54,8 +55,9 @@ std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vect
   if (tokenizer.bos()) input.bos = tokenizer.text(*tokenizer.bos());
   if (tokenizer.eos()) input.eos = tokenizer.text(*tokenizer.eos());
   input.now = now;
-  // the template writes BOS itself
-  return tokenizer.encode(text::ChatTemplate(running.chat_template).render(input), {.add_special = false});
+  // the template adds BOS itself
+  const std::string text = text::ChatTemplate(running.chat_template).render(input);
+  return tokenizer.encode(text + std::string(begun), {.add_special = false});
 }
 
 void save_conversation(const std::filesystem::path& path, const SavedConversation& conversation) {

@@ -1,4 +1,4 @@
-// A conversation: as the model's template writes it, and as a file.
+// A conversation: rendered by the model's chat template, and as a file.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,13 +9,15 @@
 namespace heddle {
 
 struct Message {
-  std::string role, content;  // role: system (the first only), user or assistant
+  std::string role, content;  // role: system (only in the first), user or assistant
   bool operator==(const Message&) const = default;
 };
 
-// With the beginning of an answer. `now`: seconds since 1970, for templates that name the day. An Error if the model
+// The prompt for an answer to `messages`, ending with what the template puts before an answer and with `begun`, the
+// part of it that there is already. `now`: seconds since 1970, for templates that name the date. An Error if the model
 // has no template, or in the template's own words if it refuses a message.
-std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
+                                    std::string_view begun = {});
 int64_t now_in_seconds();
 
 struct SavedConversation {
@@ -24,7 +26,7 @@ struct SavedConversation {
 };
 // JSON: a version, the model's name, and messages as OpenAI's API has them.
 void save_conversation(const std::filesystem::path& path, const SavedConversation& conversation);
-// An Error names the file and what is not as it should be.
+// An Error names the file, what was expected and what was found.
 SavedConversation load_conversation(const std::filesystem::path& path);
 
 }  // namespace heddle

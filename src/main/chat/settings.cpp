@@ -1,10 +1,11 @@
-// Everything goes through the parser of the command line, so that there is one list of names and one way to read them.
+// Everything goes through the parser of the command line, so that there is one list of names and one way to parse them.
 #include "main/chat/settings.h"
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "main/commands/suggestions.h"
 
 namespace heddle {
 namespace {
@@ -21,15 +22,15 @@ struct Parser {
     describe_answers(app, into);
   }
   CLI::Option* find(const std::string& name) { return app.get_option_no_throw("--" + name); }
-  // What the variable behind an option holds now.
+  // The current value of the variable behind an option.
   std::string value(const std::string& name) { return find(name)->capture_default_str()->get_default_str(); }
 };
 
 }  // namespace
 
 void describe_answers(CLI::App& command, AnswerOptions& options) {
-  command.add_option("--system", options.system, "The system message")->type_name("TEXT");
-  command.add_option("-n,--tokens", options.tokens, "Of an answer, at most; 0: until the model ends")->type_name("N");
+  command.add_option("--system", options.system, "System message")->type_name("TEXT");
+  command.add_option("-n,--tokens", options.tokens, "Maximum tokens of an answer; 0: no limit")->type_name("N");
   describe_sampling(command, options.sampling);
 }
 
@@ -37,21 +38,21 @@ ChatSettings::ChatSettings(const CLI::App& command) {
   for (const std::string& name : names()) {
     const CLI::Option* option = command.get_option_no_throw("--" + name);
     check(option != nullptr, "the command has every setting");
-    if (option->count() > 0) said_[name] = option->results();
+    if (option->count() > 0) given_[name] = option->results();
   }
-  read();
+  parse();
 }
 
-void ChatSettings::read() {
+void ChatSettings::parse() {
   values_ = {};
   Parser parser(values_);
   std::vector<std::string> arguments;
-  for (const auto& [name, texts] : said_)
+  for (const auto& [name, texts] : given_)
     for (const std::string& text : texts) arguments.push_back(fmt::format("--{}={}", name, text));
   try {
     parser.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    throw Error("{}", error.what());
+    throw Error("{}", explain_value(error, parser.app));
   }
 }
 
@@ -60,12 +61,13 @@ ChatSettings ChatSettings::with(const std::string& name, const std::string& valu
   Parser parser(any);
   const CLI::Option* option = parser.find(name);
   if (!option || name.empty())
-    throw Error("there is no setting {}; there are {}", in_quotes(name), fmt::join(names(), ", "));
+    throw Error("there is no setting {}; there are {}{}", in_quotes(name), fmt::join(names(), ", "),
+                did_you_mean(name, names()));
   ChatSettings changed = *this;
   const bool list = option->get_expected_max() > 1 && option->get_delimiter() == '\0';
-  if (!list || value.empty()) changed.said_.erase(name);
-  if (!value.empty()) changed.said_[name].push_back(value);
-  changed.read();
+  if (!list || value.empty()) changed.given_.erase(name);
+  if (!value.empty()) changed.given_[name].push_back(value);
+  changed.parse();
   return changed;
 }
 

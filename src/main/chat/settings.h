@@ -1,4 +1,4 @@
-// What can be set in a chat: the options of its command line, by the same names.
+// Settings of a chat: options of its command line, by the same names.
 #pragma once
 #include <map>
 #include <string>
@@ -11,11 +11,11 @@ namespace heddle {
 struct AnswerOptions {
   SamplingOptions sampling;
   std::string system;
-  uint32_t tokens = 0;  // of an answer; 0: until the model ends or the context is full
+  uint32_t tokens = 0;  // maximum of an answer; 0: until the model ends or the context is full
 };
 void describe_answers(CLI::App& command, AnswerOptions& options);
 
-// Remembers what was said, so that a setting can be taken back.
+// Keeps the values that were given, so that a setting can go back to its default.
 class ChatSettings {
  public:
   ChatSettings() = default;
@@ -23,18 +23,18 @@ class ChatSettings {
 
   const AnswerOptions& values() const { return values_; }
 
-  // Names are those of the options without dashes. A list (stop) grows, anything else is replaced; an empty value puts
-  // back the default. Throws an Error for a name or value that there is not; values have still to be validated.
+  // Names are those of the options without dashes. A list (stop) grows, any other value is replaced; an empty value
+  // restores the default. Throws an Error for an unknown name or a value of the wrong kind; ranges are checked later.
   ChatSettings with(const std::string& name, const std::string& value) const;
 
-  std::vector<std::pair<std::string, std::string>> changed() const;  // names and values that are not the default
+  std::vector<std::pair<std::string, std::string>> changed() const;  // names and values that differ from the default
 
   static std::vector<std::string> names();
 
  private:
-  void read();  // said_ into values_
+  void parse();  // given_ into values_
 
-  std::map<std::string, std::vector<std::string>> said_;
+  std::map<std::string, std::vector<std::string>> given_;
   AnswerOptions values_;
 };
 

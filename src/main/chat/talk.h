@@ -1,6 +1,7 @@
 // One conversation with a model. Whatever throws an Error here leaves the conversation as it was.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -8,18 +9,29 @@
 
 #include "main/chat/conversation.h"
 #include "main/chat/settings.h"
+#include "main/chat/word_wrap.h"
 #include "main/commands/generate.h"
 
 namespace heddle {
 
+// Where a chat writes. In a pipe, answers and nothing else go to standard output.
+struct ChatOutput {
+  std::ostream& answers;
+  std::ostream& notices;          // whatever is no answer
+  std::function<size_t()> width;  // of the terminal that `answers` is; empty: it is none
+  bool terminal() const { return bool(width); }
+};
+
 class ChatTalk {
  public:
-  // The model and `out` must outlive it. On a terminal, control characters of an answer are not obeyed. An Error if the
-  // model cannot chat.
-  ChatTalk(const RunningModel& running, ChatSettings settings, std::ostream& out, bool terminal);
+  // The model must outlive it. On a terminal, answers are wrapped at words and their control characters are not obeyed.
+  // An Error if the model cannot chat.
+  ChatTalk(const RunningModel& running, ChatSettings settings, ChatOutput output);
 
   void say(std::string message);  // and stream the answer
   void again();                   // another answer to the last message
+  void go_on();                   // continues the last answer
+  void drop();                    // forgets the oldest turns, and answers the message that did not fit, if there is one
   void undo();                    // takes back the last message and its answer
   void reset();                   // begins anew; settings stay
   void set(const std::string& name, const std::string& value);
@@ -31,23 +43,26 @@ class ChatTalk {
 
   const std::vector<Message>& messages() const { return messages_; }  // without the system message
   const ChatSettings& settings() const { return settings_; }
-  size_t answers() const { return answers_; }  // so far, those taken back as well
+  size_t answers() const { return answers_; }  // generated so far, also those taken back
   const std::optional<Generated>& last() const { return last_; }
 
  private:
   std::vector<Message> with_system(const std::vector<Message>& messages, const ChatSettings& settings) const;
-  void take(ChatSettings settings);            // if they are valid
-  void answer(std::vector<Message> messages);  // which become the conversation, with the answer
-  void show(std::string_view text) const;
+  std::vector<text::TokenId> ids_of(std::vector<Message> messages) const;  // up to where the model goes on
+  void take(ChatSettings settings);                                        // if they are valid
+  // Generates an answer to `messages`, or the rest of it if they end with one; they become the conversation.
+  void answer(std::vector<Message> messages);
+  void explain_ending() const;
+  void notice(std::string_view text) const;  // without control characters on a terminal
 
   const RunningModel& running_;
-  std::ostream& out_;
-  bool terminal_;
-  int64_t begun_;  // the day for the template: if it changed, everything would be computed again
+  ChatOutput output_;
+  int64_t begun_;  // the date for the template: a new date would change the prompt, and all of it be computed again
   Generator generator_;
   ChatSettings settings_;
   engine::Sampling sampling_;      // of the settings
   std::vector<Message> messages_;  // user and assistant
+  std::vector<Message> refused_;   // the same with a message that did not fit; empty: all did
   std::optional<Generated> last_;
   size_t answers_ = 0;
 };

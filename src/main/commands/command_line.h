@@ -1,5 +1,5 @@
-// The program without its main(): what the user typed and piped in, what he sees out, so that tests can try it by
-// value.
+// The program without its main(), so that tests can call it: arguments and standard input in, both outputs and the exit
+// status out.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-// The exit status: 0 done, 1 refused or failed (the reason is on `err`), 2 not understood.
+// The exit status: 0 success, 1 an error (its reason is on `err`), 2 arguments that were not understood.
 int run_command_line(const std::vector<std::string>& arguments, std::istream& in, std::ostream& out, std::ostream& err);
 
 }  // namespace heddle

@@ -120,7 +120,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
     if (request.show) request.show(piece);
   };
 
-  Progress progress(request.progress, "prompt", "tokens");
+  ProgressLine progress(request.progress);
   UnderWay under_way(engine_, std::move(wanted));
   std::optional<engine::Event> end;
   while (!end) {
@@ -135,7 +135,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
       show(text.push(event.pick.id));
       if (text.end() != text::CompletionText::End::none) engine_.finish(under_way.id(), 0);
     }
-    if (!end && text.tokens() == 0) progress.update(engine_.prompt_progress(under_way.id()), result.prompt);
+    if (!end && text.tokens() == 0) progress.count("prompt", engine_.prompt_progress(under_way.id()), result.prompt, "tokens");
   }
   if (end->finish_reason == engine::FinishReason::failed) throw Error("{}", end->reason);
   result.end = end_of(*end, text);

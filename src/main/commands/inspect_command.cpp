@@ -1,9 +1,9 @@
-// Counts what is in a checkpoint, and prints it for people or as JSON.
-#include "main/commands/inspect_command.h"
-
+// heddle inspect: what a model file holds and the memory that running it needs, as text or JSON.
 #include <fmt/ostream.h>
 
+#include <CLI/CLI.hpp>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -11,10 +11,22 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "formats/checkpoint.h"
+#include "main/commands/commands.h"
+#include "main/device/device_memory.h"
 #include "main/device/open_model.h"
+#include "model/load.h"
 
 namespace heddle {
 namespace {
+
+struct InspectOptions {
+  std::string path;
+  bool tensors = false;  // list each of them
+  bool full = false;     // long values whole
+  bool json = false;
+  uint32_t context = 0;  // tokens of the KV cache; 0: the context the model was trained for
+  model::KvFormat kv = model::KvFormat::f16;
+};
 
 using formats::Checkpoint;
 using formats::Tensor;
@@ -37,34 +49,19 @@ struct TypeSum {
   uint64_t tensors = 0, parameters = 0, bytes = 0;
 };
 
-// What the metadata says of the shape; a key that is not there is 0.
+// What the metadata says of the shape; a key that is absent is 0.
 struct Shape {
   uint64_t context = 0, layers = 0, width = 0, heads = 0, vocabulary = 0;
-  uint64_t kv_values = 0;  // of one token, K and V of all layers
 };
-
-// One number per layer, whether the file has one for all or a list.
-std::vector<uint64_t> per_layer(const Checkpoint& checkpoint, const std::string& key, uint64_t layers,
-                                uint64_t otherwise) {
-  const formats::Value* value = checkpoint.metadata.find(key);
-  if (value && std::holds_alternative<formats::Array>(*value)) {
-    std::vector<uint64_t> list;
-    for (int64_t number : std::get<formats::Array>(*value).integers()) list.push_back(uint64_t(number));
-    if (list.size() != layers)
-      throw Error("{}: {}: expected one value per layer ({}), found {}", checkpoint.path.string(), key, layers,
-                  list.size());
-    return list;
-  }
-  return std::vector<uint64_t>(layers, checkpoint.metadata.find_integer(key).value_or(otherwise));
-}
 
 Shape shape_of(const Checkpoint& checkpoint) {
   Shape shape;
   const auto architecture = checkpoint.metadata.find_string("general.architecture");
   if (!architecture) return shape;
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", *architecture, name); };
-  const auto integer = [&](std::string_view name) { return checkpoint.metadata.find_integer(key(name)).value_or(0); };
-  shape.context = integer("context_length");
+  const auto integer = [&](std::string_view name) {
+    return checkpoint.metadata.find_integer(fmt::format("{}.{}", *architecture, name)).value_or(0);
+  };
+  shape.context = trained_context(checkpoint);
   shape.layers = integer("block_count");
   shape.width = integer("embedding_length");
   shape.vocabulary = integer("vocab_size");
@@ -73,43 +70,58 @@ Shape shape_of(const Checkpoint& checkpoint) {
   if (const formats::Array* tokens = checkpoint.metadata.find_array("tokenizer.ggml.tokens");
       tokens && !shape.vocabulary)
     shape.vocabulary = tokens->size();
-  if (shape.layers == 0 || shape.layers > 100'000) return shape;  // what no model has is not worth a list
-
-  const std::vector<uint64_t> heads = per_layer(checkpoint, key("attention.head_count"), shape.layers, 0);
-  shape.heads = heads[0];
-  if (shape.heads == 0) return shape;
-  const uint64_t head = shape.width / shape.heads;
-  const uint64_t k = checkpoint.metadata.find_integer(key("attention.key_length")).value_or(head);
-  const uint64_t v = checkpoint.metadata.find_integer(key("attention.value_length")).value_or(head);
-  for (uint64_t kv : per_layer(checkpoint, key("attention.head_count_kv"), shape.layers, shape.heads))
-    shape.kv_values += kv * (k + v);
+  const formats::Value* heads = checkpoint.metadata.find(fmt::format("{}.attention.head_count", *architecture));
+  const auto* per_layer = heads ? std::get_if<formats::Array>(heads) : nullptr;
+  if (!per_layer)
+    shape.heads = integer("attention.head_count");
+  else if (const std::vector<int64_t> list = per_layer->integers(); !list.empty())
+    shape.heads = uint64_t(list[0]);
   return shape;
+}
+
+// What running it on the CPU takes, as `heddle plan` counts it.
+struct Needs {
+  uint32_t context = 0;
+  model::Memory memory;
+  std::string problem;  // why heddle cannot run it; empty: it can
+};
+
+Needs needs_of(const std::string& name, const InspectOptions& options) {
+  try {
+    const model::Model model = model::load(open_model(name), {.context = options.context});
+    const DeviceOptions device{.device = "cpu", .kv = options.kv};
+    return {model.context, memory_for(model, device, limits_for(device, model.context, cpu_rows)), ""};
+  } catch (const Error& error) {
+    return {0, {}, error.what()};
+  }
 }
 
 struct Summary {
   Shape shape;
-  uint64_t parameters = 0, weight_bytes = 0, context = 0, kv_bytes = 0;
+  Needs needs;
+  uint64_t parameters = 0, tensor_bytes = 0, file_bytes = 0;
   std::map<std::string, TypeSum> types;
 };
 
 Summary summary_of(const Checkpoint& checkpoint, const InspectOptions& options) {
   Summary sum;
   sum.shape = shape_of(checkpoint);
+  sum.needs = needs_of(options.path, options);
   for (const Tensor& tensor : checkpoint.tensors) {
     TypeSum& type = sum.types[upper(quant::name(tensor.format))];
     ++type.tensors;
     type.parameters += tensor.values();
     type.bytes += tensor.bytes();
     sum.parameters += tensor.values();
-    sum.weight_bytes += tensor.bytes();
+    sum.tensor_bytes += tensor.bytes();
   }
-  sum.context = options.context ? options.context : sum.shape.context;
-  sum.kv_bytes = sum.shape.kv_values * 2 * sum.context;  // f16
+  sum.file_bytes = checkpoint.files.empty() ? own_model().size() : checkpoint.file_bytes();
   return sum;
 }
 
 std::string kind_text(const Checkpoint& checkpoint) {
   const std::string kind = checkpoint.kind == Checkpoint::Kind::gguf ? "GGUF" : "safetensors";
+  if (checkpoint.files.empty()) return kind + " in the program";
   return checkpoint.files.size() > 1 ? fmt::format("{}, {} files", kind, checkpoint.files.size()) : kind;
 }
 
@@ -130,8 +142,8 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
     fmt::print(out, "{:<14} {}\n", name, value);
   };
   const Shape& shape = sum.shape;
-  line("file", fmt::format("{} ({}, {})", checkpoint.path.string(), kind_text(checkpoint),
-                           bytes_text(double(checkpoint.file_bytes()))));
+  line("file",
+       fmt::format("{} ({}, {})", checkpoint.path.string(), kind_text(checkpoint), bytes_text(double(sum.file_bytes))));
   if (const auto name = checkpoint.metadata.find_string("general.name")) line("name", replace_invalid_utf8(*name));
   if (!checkpoint.unknown_class.empty())
     line("architecture", checkpoint.unknown_class + " (heddle does not know it: names are those of the files)");
@@ -143,11 +155,14 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   if (shape.context) line("context", fmt::format("{} tokens", shape.context));
   const std::string chat = checkpoint.chat_template();
   line("chat template", chat.empty() ? "none" : fmt::format("{} bytes", chat.size()));
+  const model::Memory& memory = sum.needs.memory;
   line("memory",
-       fmt::format("{} weights", bytes_text(double(sum.weight_bytes))) +
-           (sum.kv_bytes == 0 ? ""
-                              : fmt::format(" + {} KV cache of {} tokens in f16 = {}", bytes_text(double(sum.kv_bytes)),
-                                            sum.context, bytes_text(double(sum.weight_bytes + sum.kv_bytes)))));
+       sum.needs.problem.empty()
+           ? fmt::format("{} on the CPU: weights {}, KV cache of {} tokens in {} {}, workspace {}",
+                         bytes_text(double(memory.total())), bytes_text(double(memory.weights)), sum.needs.context,
+                         name_of(options.kv), bytes_text(double(memory.kv)), bytes_text(double(memory.workspace)))
+           : fmt::format("{} of tensors; heddle cannot run it: {}", bytes_text(double(sum.tensor_bytes)),
+                         sum.needs.problem));
   fmt::print(out, "\ntensors by type\n");
   for (const auto& [type, of] : sum.types)
     fmt::print(out, "  {:<8} {:>6} tensors {:>10} values {:>11}\n", type, of.tensors, count_text(double(of.parameters)),
@@ -186,7 +201,7 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   json["path"] = checkpoint.path.string();
   json["format"] = checkpoint.kind == Checkpoint::Kind::gguf ? "gguf" : "safetensors";
   json["files"] = checkpoint.files.size();
-  json["file_bytes"] = checkpoint.file_bytes();
+  json["file_bytes"] = sum.file_bytes;
   const auto architecture = checkpoint.metadata.find_string("general.architecture");
   json["architecture"] = architecture && checkpoint.unknown_class.empty() ? OrderedJson(*architecture) : OrderedJson();
   if (!checkpoint.unknown_class.empty()) json["unknown_class"] = checkpoint.unknown_class;
@@ -195,11 +210,16 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   json["layers"] = sum.shape.layers;
   json["vocabulary"] = sum.shape.vocabulary;
   json["has_chat_template"] = !checkpoint.chat_template().empty();
-  json["memory"] = {{"weights_bytes", sum.weight_bytes},
-                    {"kv_bytes", sum.kv_bytes},
-                    {"kv_tokens", sum.context},
-                    {"kv_bytes_per_token", sum.shape.kv_values * 2},
-                    {"total_bytes", sum.weight_bytes + sum.kv_bytes}};
+  json["tensor_bytes"] = sum.tensor_bytes;
+  if (sum.needs.problem.empty())
+    json["memory"] = {{"weights_bytes", sum.needs.memory.weights},
+                      {"kv_bytes", sum.needs.memory.kv},
+                      {"kv_tokens", sum.needs.context},
+                      {"kv", name_of(options.kv)},
+                      {"workspace_bytes", sum.needs.memory.workspace},
+                      {"needed_bytes", sum.needs.memory.total()}};
+  else
+    json["problem"] = sum.needs.problem;
   for (const auto& [type, of] : sum.types)
     json["types"][type] = {{"tensors", of.tensors}, {"parameters", of.parameters}, {"bytes", of.bytes}};
   json["metadata"] = OrderedJson::object();
@@ -213,12 +233,29 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   out << json.dump(2) << '\n';
 }
 
-}  // namespace
-
 void inspect(const InspectOptions& options, std::ostream& out) {
   const Checkpoint checkpoint = open_model(options.path);
   const Summary sum = summary_of(checkpoint, options);
   (options.json ? print_json : print_text)(checkpoint, sum, options, out);
+}
+
+}  // namespace
+
+void describe_inspect(CLI::App& program, std::ostream& out) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = program.add_subcommand("inspect", "Show what a model file holds and the memory it needs");
+  describe_model(*command, options->path);
+  command->add_option("--ctx", options->context, "Tokens of the KV cache; 0: the context the model was trained for")
+      ->type_name("N");
+  command
+      ->add_option_function<std::string>(
+          "--kv", [options](const std::string& name) { options->kv = kv_named(name); }, "KV cache format: f16 or q8")
+      ->default_str(name_of(options->kv))
+      ->type_name("FORMAT");
+  command->add_flag("--tensors", options->tensors, "List every tensor");
+  command->add_flag("--full", options->full, "Print long values whole");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, &out] { inspect(*options, out); });
 }
 
 }  // namespace heddle

@@ -1,8 +1,5 @@
-// Opens the model, gathers its metadata, has the file written, and says what became of it.
-#include "main/commands/model_file_commands.h"
-
+// heddle convert, quantize and synth: the commands that write model files.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -12,13 +9,23 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "formats/convert.h"
+#include "formats/quantize.h"
 #include "formats/synth.h"
-#include "main/commands/vocabulary_keys.h"
+#include "main/commands/commands.h"
+#include "main/device/open_model.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct WriteModelOptions {
+  std::string model, output, type;
+  bool allow_requantize = false;
+  size_t threads = 0;
+  bool force = false;  // replace an existing file, but never one that the model is read from
+};
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 
@@ -33,28 +40,10 @@ std::string progress_bar(const formats::Progress& progress, double seconds) {
                      progress.tensor, progress.tensors, static_cast<double>(progress.written) * 1e-6 / seconds);
 }
 
-// The bar on a line of the terminal that is written over; nothing where stderr is a file.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::ostream& err) : err_(err), shown_(::isatty(STDERR_FILENO) == 1) {}
-  ~ProgressLine() {
-    if (begun_) err_ << "\r\x1b[K" << std::flush;
-  }
-  std::function<void(const formats::Progress&)> reporter() {
-    if (!shown_) return {};
-    return [this](const formats::Progress& progress) {
-      if (begun_ && seconds_since(last_) < 0.1) return;
-      begun_ = true;
-      last_ = Clock::now();
-      err_ << "\r\x1b[K" << progress_bar(progress, seconds_since(start_)) << std::flush;
-    };
-  }
-
- private:
-  std::ostream& err_;
-  bool shown_, begun_ = false;
-  Clock::time_point start_ = Clock::now(), last_ = start_;
-};
+std::function<void(const formats::Progress&)> reporter(ProgressLine& line) {
+  return
+      [&line](const formats::Progress& progress) { line.show([&] { return progress_bar(progress, line.seconds()); }); };
+}
 
 std::string summary(const std::string& path, const formats::Written& written, double seconds) {
   return fmt::format("{}: {:.1f} M weights, {} in {:.1f} s ({:.0f} MB/s), {:.2f} bits per weight", path,
@@ -106,9 +95,9 @@ void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata&
   const auto start = Clock::now();
   formats::Written written;
   {
-    ProgressLine line(err);
+    ProgressLine line(&err);
     written = formats::write_gguf(checkpoint, metadata, type, options.output,
-                                  {options.allow_requantize, options.threads, line.reporter(), existing});
+                                  {options.allow_requantize, options.threads, reporter(line), existing});
   }
   if (type == formats::FileType::mxfp4 &&
       !metadata.find_integer(fmt::format("{}.expert_count", metadata.string("general.architecture"))).value_or(0))
@@ -116,25 +105,32 @@ void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata&
   out << summary(options.output, written, seconds_since(start)) << ", was " << megabytes(written.bytes_before) << '\n';
 }
 
-}  // namespace
-
+// A folder of safetensors with its config.json -> a GGUF file. The type "auto" keeps the 16 or 32 bits of the weights.
 void convert_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
   std::optional<formats::FileType> type;
   if (options.type != "auto") type = formats::file_type_named(options.type);
-  const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
+  const formats::Checkpoint checkpoint = open_model(options.model);
   if (checkpoint.kind == formats::Checkpoint::Kind::gguf)
     throw Error("{}: is a GGUF file already; heddle quantize changes its type", options.model);
   expect_no_input(checkpoint, options.output);
   write_model(checkpoint, folder_metadata(checkpoint, err), type, options, out, err);
 }
 
+// A GGUF file or such a folder -> a GGUF file of another type.
 void quantize_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
   const formats::FileType type = formats::file_type_named(options.type);
-  const formats::Checkpoint checkpoint = formats::open_checkpoint(options.model);
+  const formats::Checkpoint checkpoint = open_model(options.model);
   expect_no_input(checkpoint, options.output);
   const bool is_gguf = checkpoint.kind == formats::Checkpoint::Kind::gguf;
   write_model(checkpoint, is_gguf ? checkpoint.metadata : folder_metadata(checkpoint, err), type, options, out, err);
 }
+
+struct SynthModelOptions {
+  std::string shape, type = "Q4_K_M", output;
+  uint64_t seed = 1;
+  bool list = false;
+  bool force = false;  // replace an existing file
+};
 
 void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::ostream& err) {
   if (options.list) {
@@ -148,11 +144,13 @@ void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::
   const auto start = Clock::now();
   formats::Written written;
   {
-    ProgressLine line(err);
-    written = formats::write_synthetic({options.shape, type, options.seed, line.reporter(), existing}, options.output);
+    ProgressLine line(&err);
+    written = formats::write_synthetic({options.shape, type, options.seed, reporter(line), existing}, options.output);
   }
   out << summary(options.output, written, seconds_since(start)) << '\n';
 }
+
+}  // namespace
 
 void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& err) {
   std::string types;

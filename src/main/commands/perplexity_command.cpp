@@ -4,13 +4,16 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <ostream>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "main/commands/commands.h"
 #include "main/commands/generate.h"
 #include "main/progress.h"
 
@@ -158,12 +161,12 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
 
 void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostream& err) {
   const MappedFile file(options.file);
-  std::optional<Progress> line;  // from when the models are loaded
+  std::optional<ProgressLine> line;  // from when the models are loaded
   const Perplexity result = measure_perplexity(
       options, file.text(),
       [&](const Perplexity& so_far, uint64_t windows) {
-        if (!line) line.emplace(&err, "perplexity", "windows");
-        line->update(so_far.windows, windows);
+        if (!line) line.emplace(&err);
+        line->count(fmt::format("perplexity {:.4f},", so_far.value), so_far.windows, windows, "windows");
       },
       &err);
   line.reset();
@@ -172,6 +175,20 @@ void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostrea
   if (!options.other.empty())
     out << fmt::format("KL divergence from {}: mean {:.6f}, largest {:.4f}; top-1 agreement {:.2f} %\n", options.other,
                        result.divergence, result.largest_divergence, 100 * result.top1_agreement);
+}
+
+void describe_perplexity(CLI::App& program, std::ostream& out, std::ostream& err) {
+  const auto options = std::make_shared<PerplexityOptions>();
+  CLI::App* command = program.add_subcommand("perplexity", "Measure perplexity on a text");
+  describe_required_model(*command, options->model);
+  command->add_option("FILE", options->file, "Text file")->required()->type_name("");
+  command->add_option("--method", options->method, "windows (as in llama.cpp) or sliding")->type_name("NAME");
+  command->add_option("--window", options->window, "Tokens in a window")->type_name("N");
+  command->add_option("--stride", options->stride, "Tokens between sliding windows; 0: half a window")->type_name("N");
+  command->add_option("--windows", options->limit, "Maximum number of windows; 0: all")->type_name("N");
+  command->add_option("--kl", options->other, "Also report the KL divergence from this model")->type_name("MODEL");
+  describe_device(*command, options->device);
+  command->callback([options, &out, &err] { perplexity(*options, out, err); });
 }
 
 }  // namespace heddle

@@ -10,11 +10,11 @@
 namespace heddle {
 
 struct PerplexityOptions {
-  std::string model, file, other;  // other: the model to compare with; empty: no comparison
+  std::string model, file, other;  // `other`: model to compare with; empty: no comparison
   std::string method = "windows";  // windows or sliding
   uint32_t window = 512;           // tokens
-  uint32_t stride = 0;             // of sliding; 0: half a window
-  uint32_t limit = 0;              // of windows; 0: all
+  uint32_t stride = 0;             // tokens between sliding windows; 0: half a window
+  uint32_t limit = 0;              // maximum number of windows; 0: all
   DeviceOptions device;
 };
 
@@ -22,7 +22,7 @@ struct Perplexity {
   uint64_t tokens = 0, windows = 0;               // tokens that were scored
   double value = 0, error = 0;                    // `error`: one standard deviation
   double divergence = 0, largest_divergence = 0;  // from `other`: the mean over tokens and the largest, in nats
-  double top1_agreement = 0;                      // share of tokens where both have the same most likely one
+  double top1_agreement = 0;                      // share of positions where both have the same most likely token
 };
 // `text`: the bytes of the file. `progress` is called after each window with what is known so far. `log`: see
 // open_running().

@@ -1,6 +1,4 @@
-// Counts the bytes, asks each device what it has left, and compares.
-#include "main/commands/plan_command.h"
-
+// heddle plan: the memory that a model needs on each device, counted without loading it, and what is free there.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -9,12 +7,22 @@
 #include "base/memory.h"
 #include "cuda/context.h"
 #include "gpu/gpu.h"
+#include "main/commands/commands.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
 #include "model/load.h"
 
 namespace heddle {
 namespace {
+
+struct PlanOptions {
+  std::string model;
+  uint32_t rows = 0;  // maximum tokens in a batch; 0: the default of each device
+  bool json = false;
+  DeviceOptions device;
+};
+
+constexpr uint32_t max_context = 1 << 30;  // tokens; more are not looked for
 
 struct Device {
   std::string name, what;
@@ -28,9 +36,9 @@ struct Device {
 class Plan {
  public:
   explicit Plan(const PlanOptions& options)
-      : options_(options), model(model::load(open_model(options.model), {.context = options.device.context})) {
-    most_ = options.device.context ? model::load(open_model(options.model)).context : model.context;
-    most_ = std::max(most_, model.context);
+      : options_(options),
+        model(model::load(open_model(options.model), {.context = options.device.context})),
+        trained(trained_context(open_model(options.model))) {
     const WantedDevice wanted = wanted_device(options.device);
     if (!wanted.gpu) {
       Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", available_memory()});
@@ -46,8 +54,9 @@ class Plan {
 
  private:
   void count(Device& device, const cuda::DeviceInfo* gpu) {
-    device.needed = memory_for(model, options_.device, limits_for(options_.device, model.context, options_.rows), gpu);
-    device.largest = largest_context(model, options_.device, most_, options_.rows, device.free, gpu);
+    const uint32_t rows = options_.rows ? options_.rows : gpu ? gpu_rows : cpu_rows;
+    device.needed = memory_for(model, options_.device, limits_for(options_.device, model.context, rows), gpu);
+    device.largest = largest_context(model, options_.device, max_context, rows, device.free, gpu);
   }
   void add_gpu(const cuda::Context& context) {
     const cuda::DeviceInfo& info = context.info();
@@ -69,10 +78,10 @@ class Plan {
   }
 
   const PlanOptions& options_;
-  uint32_t most_;  // context that is looked for
 
  public:
   const model::Model model;
+  const uint64_t trained;  // tokens of context; 0: the file does not say
   std::vector<Device> devices;
   std::string no_gpu;  // the reason, where GPUs were looked for and there is none
 };
@@ -89,7 +98,7 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
     out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}; {} ({})\n", d.name, text(d.needed.weights),
                        text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
                        d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
-                       d.largest ? fmt::format("context up to {}", d.largest) : "no context would", d.what);
+                       d.largest ? fmt::format("contexts up to {} tokens fit", d.largest) : "no context fits", d.what);
   }
 }
 
@@ -107,37 +116,41 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                     {"largest_context", d.largest}});
     if (!d.problem.empty()) list.back()["problem"] = d.problem;
   }
-  nlohmann::ordered_json json{
-      {"model", plan.model.name}, {"context", plan.model.context}, {"kv", name_of(kv)}, {"devices", list}};
+  nlohmann::ordered_json json{{"model", plan.model.name},
+                              {"context", plan.model.context},
+                              {"trained_context", plan.trained},
+                              {"kv", name_of(kv)},
+                              {"devices", list}};
   if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
+}
+
+// False if the model fits on no device.
+bool print_plan(const PlanOptions& options, std::ostream& out) {
+  const Plan plan(options);
+  if (options.json) {
+    print_plan_json(plan, options.device.kv, out);
+  } else {
+    out << fmt::format("{}: context of {} tokens ({}), KV cache in {}\n", plan.model.name, plan.model.context,
+                       plan.trained ? fmt::format("trained for {}", plan.trained) : "trained for an unknown one",
+                       name_of(options.device.kv));
+    print_plan_table(plan.devices, out);
+    if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
+  }
+  return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.fits(); });
 }
 
 }  // namespace
 
 void describe_plan(CLI::App& program, std::ostream& out, int& status) {
   const auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = program.add_subcommand("plan", "The memory a model will take, and whether it fits");
+  CLI::App* command = program.add_subcommand("plan", "Show the memory a model needs and whether it fits");
   describe_model(*command, options->model);
-  command->add_option("--rows", options->rows, "The most tokens of one batch")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--rows", options->rows, "Maximum tokens in a batch; 0: 512 on the CPU, 2048 on a GPU")
+      ->type_name("N");
   command->add_flag("--json", options->json, "Print JSON");
   describe_device(*command, options->device);
-  command->callback([options, &out, &status] { status = plan(*options, out) ? 0 : 1; });
-}
-
-bool plan(const PlanOptions& options, std::ostream& out) {
-  const Plan plan(options);
-  if (options.json) {
-    print_plan_json(plan, options.device.kv, out);
-  } else {
-    out << fmt::format("{}: context of {} tokens, KV cache in {}, batches of up to {}\n", plan.model.name,
-                       plan.model.context, name_of(options.device.kv), options.rows);
-    print_plan_table(plan.devices, out);
-    if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
-  }
-  return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.fits(); });
+  command->callback([options, &out, &status] { status = print_plan(*options, out) ? 0 : 1; });
 }
 
 }  // namespace heddle

@@ -1,14 +1,19 @@
 // Builds catalog kernels and hands them to the verifier, the printer and ptxas.
 #include "main/commands/ptx_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <ostream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/ptxas.h"
+#include "main/commands/commands.h"
+#include "main/commands/suggestions.h"
+#include "main/progress.h"
 #include "ptx/print.h"
 #include "ptx/target.h"
 #include "ptx/verify.h"
@@ -19,17 +24,17 @@ namespace {
 const kernels::Entry& find_kernel(const std::vector<kernels::Entry>& catalog, const std::string& name) {
   for (const kernels::Entry& entry : catalog)
     if (entry.name == name) return entry;
-  std::string known;
-  for (const kernels::Entry& entry : catalog) known += (known.empty() ? "" : ", ") + entry.name;
-  throw Error("no kernel is called {}; there are {}", name, known);
+  std::vector<std::string> known;
+  for (const kernels::Entry& entry : catalog) known.push_back(entry.name);
+  throw Error("{}", unknown_kernel(name, known));
 }
 
 // One kernel for one target: a cell of the table.
 struct Cell {
   const kernels::Entry* entry;
   const ptx::Target* target;
-  std::string shown;    // registers per thread, "ok" where it was not assembled, "-" where it is not for the target
-  std::string failure;  // empty: none
+  std::string shown;    // registers per thread, "ok" if it was not assembled, "-" if it is not for the target
+  std::string failure;  // empty: it passed
 };
 
 void check_cell(Cell& cell, bool assembling) {
@@ -53,14 +58,18 @@ void check_cell(Cell& cell, bool assembling) {
   if (!cell.failure.empty()) cell.shown = "FAIL";
 }
 
-// Every cell that is not decided yet. ptxas is a process of its own, so a thread per core keeps all cores busy.
-void check_cells(std::vector<Cell>& cells, bool assembling) {
-  std::atomic<size_t> next = 0;
+// Checks the cells that are still empty. ptxas is a process of its own, so a thread per core keeps all cores busy.
+void check_cells(std::vector<Cell>& cells, bool assembling, std::ostream& err) {
+  std::atomic<size_t> next = 0, done = 0;
+  ProgressLine line(&err);
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
     threads.emplace_back([&] {
-      for (size_t at; (at = next++) < cells.size();)
+      for (size_t at; (at = next++) < cells.size(); ++done) {
+        line.show(
+            [&] { return fmt::format("checked {} of {}: {}", done.load(), cells.size(), cells[at].entry->name); });
         if (cells[at].shown.empty()) check_cell(cells[at], assembling);
+      }
     });
   for (std::thread& thread : threads) thread.join();
 }
@@ -79,7 +88,45 @@ void print_table(const std::vector<Cell>& cells, size_t columns, std::ostream& o
   out << '\n';
 }
 
+struct PtxOptions {
+  std::string name, target;
+  std::vector<std::string> names, targets, settings;
+};
+
 }  // namespace
+
+void describe_ptx(CLI::App& program, std::ostream& out, std::ostream& err, int& status) {
+  const auto options = std::make_shared<PtxOptions>();
+  CLI::App* ptx = program.add_subcommand("ptx", "List, print and check the GPU kernels; needs no GPU");
+  ptx->require_subcommand(0, 1);
+  ptx->callback([ptx] {
+    if (ptx->get_subcommands().empty()) throw CLI::CallForHelp();
+  });
+
+  CLI::App* list = ptx->add_subcommand("list", "List every kernel: lowest target, summary, fields and their defaults");
+  list->callback([&out] { list_kernels(kernels::catalog(), out); });
+
+  CLI::App* show = ptx->add_subcommand("show", "Verify one kernel and print its PTX");
+  show->add_option("NAME", options->name, "A name from `heddle ptx list`")->required()->type_name("");
+  show->add_option("--target", options->target, "GPU target such as sm_90a; default: the kernel's lowest")
+      ->type_name("TARGET");
+  show->add_option("--set", options->settings, "Set a field from `heddle ptx list`; repeatable")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  show->callback([options, &out] {
+    show_kernel(kernels::catalog(), options->name, options->target, parse_settings(options->settings), out);
+  });
+
+  CLI::App* check = ptx->add_subcommand(
+      "check", "Verify kernels and assemble them if ptxas is on PATH; a register spill is a failure");
+  check->add_option("NAME", options->names, "Kernels to check; default: all")->type_name("");
+  check->add_option("--target", options->targets, "Check for this target; repeatable; default: all")
+      ->type_name("TARGET")
+      ->allow_extra_args(false);
+  check->callback([options, &out, &err, &status] {
+    status = check_kernels(kernels::catalog(), options->names, options->targets, out, err) ? 0 : 1;
+  });
+}
 
 void list_kernels(const std::vector<kernels::Entry>& catalog, std::ostream& out) {
   size_t name_width = 0;
@@ -115,7 +162,7 @@ void show_kernel(const std::vector<kernels::Entry>& catalog, const std::string& 
 }
 
 bool check_kernels(const std::vector<kernels::Entry>& catalog, const std::vector<std::string>& names,
-                   const std::vector<std::string>& targets, std::ostream& out) {
+                   const std::vector<std::string>& targets, std::ostream& out, std::ostream& err) {
   std::vector<const kernels::Entry*> rows;
   for (const std::string& name : names) rows.push_back(&find_kernel(catalog, name));
   if (names.empty())
@@ -132,7 +179,7 @@ bool check_kernels(const std::vector<kernels::Entry>& catalog, const std::vector
       cells.push_back({entry, target, kernels::runs_on(entry->lowest_target, *target) ? "" : "-", ""});
 
   const bool assembling = ptxas_found();
-  check_cells(cells, assembling);
+  check_cells(cells, assembling, err);
   print_table(cells, columns.size(), out);
   out << (assembling ? "Numbers are registers per thread; - is a target the kernel is not for.\n"
                      : "ptxas is not on PATH: kernels were verified, NOT assembled.\n");

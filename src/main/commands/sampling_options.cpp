@@ -1,4 +1,4 @@
-// One list of names for the command line and for /set.
+// The same options serve the command line and /set.
 #include "main/commands/sampling_options.h"
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-constexpr const char* group = "Sampling (docs/sampling.md)";
+constexpr const char* group = "Sampling (docs/sampling.md)";  // heading in --help
 
 // ID=VALUE; false forbids the token, as -inf does.
 std::pair<uint32_t, float> bias_of(std::string_view text) {
@@ -40,48 +40,49 @@ void describe_sampling(CLI::App& command, SamplingOptions& options) {
   const auto add = [&command](const char* name, auto& value, const char* text) {
     command.add_option(name, value, text)->type_name("N")->group(group);
   };
-  add("--temp", to.temperature, "Temperature; 0 takes the most likely token");
-  add("--dynatemp-range", to.dynamic_range, "Temperature up and down by this, by entropy");
-  add("--dynatemp-exp", to.dynamic_exponent, "Exponent of the entropy in that");
-  add("--top-k", to.top_k, "The k most likely tokens; 0: all");
-  add("--top-p", to.top_p, "The most likely tokens that come to p");
-  add("--min-p", to.min_p, "Tokens at least this times as likely as the most likely");
-  add("--typical", to.typical_p, "Tokens of typical surprise that come to p");
-  add("--top-nsigma", to.top_n_sigma, "Logits within n standard deviations of the largest");
-  add("--xtc-probability", to.xtc_probability, "How often the likely tokens but the least likely of them are left out");
-  add("--xtc-threshold", to.xtc_threshold, "From what probability on they count as likely");
-  add("--mirostat", to.mirostat, "2: mirostat 2 in place of the cuts");
-  add("--mirostat-tau", to.mirostat_tau, "The surprise it aims at, in bits");
-  add("--mirostat-eta", to.mirostat_eta, "How fast");
-  add("--repeat-penalty", to.repetition_penalty, "On tokens seen lately; 1: none");
-  add("--repeat-last-n", to.repetition_last_n, "How many tokens back that is; -1: all");
-  add("--presence-penalty", to.presence_penalty, "On tokens generated before");
-  add("--frequency-penalty", to.frequency_penalty, "For every time they were");
-  add("--dry-multiplier", to.dry_multiplier, "Penalty on prolonging a repetition; 0: none");
-  add("--dry-base", to.dry_base, "How it grows with the length");
-  add("--dry-allowed-length", to.dry_allowed_length, "Repetitions up to this length are free");
-  add("--dry-penalty-last-n", to.dry_penalty_last_n, "How many tokens back it looks; -1: all");
+  add("--temp", to.temperature, "Temperature; 0: always the most likely token");
+  add("--dynatemp-range", to.dynamic_range, "Dynamic temperature: vary it by this much with the entropy; 0: off");
+  add("--dynatemp-exp", to.dynamic_exponent, "Dynamic temperature: exponent of the entropy");
+  add("--top-k", to.top_k, "Keep the k most likely tokens; 0: all");
+  add("--top-p", to.top_p, "Keep the most likely tokens whose probabilities add up to p");
+  add("--min-p", to.min_p, "Keep tokens at least p times as likely as the most likely one");
+  add("--typical", to.typical_p, "Keep the most typical tokens whose probabilities add up to p");
+  add("--top-nsigma", to.top_n_sigma, "Keep logits within n standard deviations of the largest");
+  add("--xtc-probability", to.xtc_probability, "XTC: probability of removing all likely tokens but the least likely");
+  add("--xtc-threshold", to.xtc_threshold, "XTC: probability from which a token counts as likely");
+  add("--mirostat", to.mirostat, "2: mirostat 2 instead of the steps that keep tokens; 0: off");
+  add("--mirostat-tau", to.mirostat_tau, "Mirostat: target surprise in bits");
+  add("--mirostat-eta", to.mirostat_eta, "Mirostat: learning rate");
+  add("--repeat-penalty", to.repetition_penalty, "Penalty on recent tokens; 1: none");
+  add("--repeat-last-n", to.repetition_last_n, "Tokens that the repeat penalty looks back; -1: all");
+  add("--presence-penalty", to.presence_penalty, "Penalty on tokens generated before");
+  add("--frequency-penalty", to.frequency_penalty, "Penalty on tokens generated before, per occurrence");
+  add("--dry-multiplier", to.dry_multiplier, "DRY: penalty on extending a repetition; 0: off");
+  add("--dry-base", to.dry_base, "DRY: growth of the penalty with the length of the repetition");
+  add("--dry-allowed-length", to.dry_allowed_length, "DRY: length up to which a repetition is free");
+  add("--dry-penalty-last-n", to.dry_penalty_last_n, "DRY: tokens that it looks back; -1: all");
   command
       .add_option_function<uint64_t>(
           "--seed", [&to](uint64_t seed) { to.seed = seed; },
-          "The same seed gives the same text; without it, a random one, printed at the end")
+          "Seed; the same one gives the same text; default: a random one, printed at the end")
       ->type_name("N")
       ->default_function([&to] { return to.seed ? std::to_string(*to.seed) : ""; })
       ->group(group);
-  command.add_option("--samplers", to.order, "The steps, in order, separated by commas")
+  command.add_option("--samplers", to.order, "Sampling steps in order, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES")
       ->group(group);
   const auto add_list = [&command](const char* name, std::vector<std::string>& value, const char* type,
                                    const char* text) {
-    command.add_option(name, value, text)->type_name(type)->allow_extra_args(false)->group(group);
+    return command.add_option(name, value, text)->type_name(type)->allow_extra_args(false)->group(group);
   };
   add_list("--logit-bias", options.biases, "ID=VALUE",
-           "Added to a token's logit; -inf or false forbids it; repeatable");
+           "Add VALUE to the logit of token ID; -inf or false forbids it; repeatable");
   add_list("--dry-sequence-breaker", options.breakers, "TEXT",
-           "No repetition reaches across it; repeatable, in place of newline : \" and *; none: nothing is one");
-  add_list("--stop", options.stops, "TEXT", "Ends the text and is not part of it; repeatable");
+           "DRY: text that no repetition reaches across; repeatable; none: no such text")
+      ->default_str("newline : \" *");
+  add_list("--stop", options.stops, "TEXT", "Stop before this text; repeatable");
 }
 
 engine::Sampling sampling_of(const SamplingOptions& options, const text::Tokenizer& tokenizer, uint32_t vocabulary) {

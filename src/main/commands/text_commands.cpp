@@ -1,11 +1,7 @@
-// The options of the text commands, and what they do with a tokenizer or a template.
-#include "main/commands/text_commands.h"
-
+// heddle tokenize, detokenize and template: texts as a model sees them.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <chrono>
-#include <istream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -14,7 +10,10 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "main/commands/commands.h"
+#include "main/device/device_options.h"
 #include "main/device/open_model.h"
+#include "main/process.h"
 #include "text/template.h"
 
 namespace heddle {
@@ -22,14 +21,12 @@ namespace {
 
 using text::TokenId;
 
-std::string read_all(std::istream& in) { return {std::istreambuf_iterator<char>(in), {}}; }
-
 // A file, or standard input for "-".
-std::string read_text(const std::string& path, std::istream& in) {
-  return path == "-" ? read_all(in) : std::string(MappedFile(path).text());
+std::string read_text(const std::string& path, std::istream& in, std::ostream& err, const char* what) {
+  return path == "-" ? read_all(in, err, what) : std::string(MappedFile(path).text());
 }
 
-// A token's bytes as JSON: a string, or the numbers of the bytes where they are no whole characters.
+// A token's bytes as JSON: a string, or a list of numbers if they are not valid UTF-8.
 Json piece_json(std::string_view bytes) {
   if (is_utf8(bytes)) return std::string(bytes);
   Json numbers = Json::array();
@@ -43,7 +40,7 @@ struct TokenizeOptions {
 };
 
 void tokenize(const TokenizeOptions& options, const std::string& input, std::ostream& out) {
-  const text::Tokenizer tokenizer = open_tokenizer(formats::open_checkpoint(options.model));
+  const text::Tokenizer tokenizer = open_tokenizer(open_model(options.model));
   const std::vector<TokenId> ids =
       tokenizer.encode(input, {.add_special = !options.no_special, .parse_special = !options.plain});
   if (options.json) {
@@ -67,9 +64,9 @@ struct DetokenizeOptions {
   bool special = false, no_special = false;
 };
 
-// The inverse of tokenize: without BOS and EOS where tokenize would have put them.
+// The inverse of tokenize: without the BOS and EOS that it adds.
 std::span<const TokenId> without_added(const text::Tokenizer& tokenizer, std::span<const TokenId> ids) {
-  const std::vector<TokenId> added = tokenizer.encode("", {});  // what stands around every text, and nothing else
+  const std::vector<TokenId> added = tokenizer.encode("", {});  // BOS and EOS alone
   size_t before = 0;
   while (before < std::min(added.size(), ids.size()) && ids[before] == added[before]) ++before;
   ids = ids.subspan(before);
@@ -80,11 +77,11 @@ std::span<const TokenId> without_added(const text::Tokenizer& tokenizer, std::sp
   return ids.first(ids.size() - after);
 }
 
-void detokenize(const DetokenizeOptions& options, std::istream& in, std::ostream& out) {
+void detokenize(const DetokenizeOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   std::vector<TokenId> ids;
-  if (options.ids.empty()) read_ids(read_all(in), ids);
+  if (options.ids.empty()) read_ids(read_all(in, err, "token ids"), ids);
   for (const std::string& word : options.ids) read_ids(word, ids);
-  const text::Tokenizer tokenizer = open_tokenizer(formats::open_checkpoint(options.model));
+  const text::Tokenizer tokenizer = open_tokenizer(open_model(options.model));
   out << (options.special      ? tokenizer.decode(ids, true)
           : options.no_special ? tokenizer.decode(ids, false)
                                : tokenizer.decode(without_added(tokenizer, ids), true));
@@ -106,7 +103,7 @@ int64_t seconds_of(const std::string& date) {
   return std::chrono::sys_seconds(std::chrono::sys_days(given)).time_since_epoch().count();
 }
 
-// NAME=VALUE pairs as one JSON object. A value that is no JSON is a string.
+// NAME=VALUE pairs as one JSON object. A value that is not JSON is a string.
 std::string extra_variables(const std::vector<std::string>& settings) {
   Json extra = Json::object();
   for (const std::string& setting : settings) {
@@ -119,13 +116,13 @@ std::string extra_variables(const std::vector<std::string>& settings) {
   return extra.dump();
 }
 
-void render(const TemplateOptions& options, std::istream& in, std::ostream& out) {
+void render(const TemplateOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   text::TemplateInput input;
   std::string source;
   if (options.source.ends_with(".jinja")) {
     source = MappedFile(options.source).text();
   } else {
-    const formats::Checkpoint checkpoint = formats::open_checkpoint(options.source);
+    const formats::Checkpoint checkpoint = open_model(options.source);
     source = checkpoint.chat_template(options.name);
     if (source.empty()) {
       const std::string which =
@@ -138,8 +135,8 @@ void render(const TemplateOptions& options, std::istream& in, std::ostream& out)
   }
   if (!options.bos.empty()) input.bos = options.bos;
   if (!options.eos.empty()) input.eos = options.eos;
-  input.messages = read_text(options.messages, in);
-  if (!options.tools.empty()) input.tools = read_text(options.tools, in);
+  input.messages = read_text(options.messages, in, err, "a JSON list of messages");
+  if (!options.tools.empty()) input.tools = read_text(options.tools, in, err, "a JSON list of tools");
   input.extra = extra_variables(options.settings);
   input.add_generation_prompt = !options.no_generation_prompt;
   input.now = options.date.empty() ? std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())
@@ -162,52 +159,50 @@ void read_ids(std::string_view list, std::vector<TokenId>& ids) {
   }
 }
 
-void describe_text(CLI::App& program, std::istream& in, std::ostream& out) {
+void describe_text(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err) {
   const auto tokenize_options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = program.add_subcommand("tokenize", "The ids that a model sees of a text");
-  command->add_option("model", tokenize_options->model, "A GGUF file or a folder with a tokenizer.json")
-      ->required()
-      ->type_name("");
+  CLI::App* command = program.add_subcommand("tokenize", "Print the token ids of a text");
+  describe_required_model(*command, tokenize_options->model);
   CLI::Option* given =
-      command->add_option("text", tokenize_options->text, "The text; without it, standard input, byte for byte");
+      command->add_option("TEXT", tokenize_options->text, "Text; default: standard input, byte for byte");
   given->type_name("");
-  command->add_flag("--no-special", tokenize_options->no_special, "Without BOS and EOS");
-  command->add_flag("--plain", tokenize_options->plain, "\"<|eot_id|>\" in the text is text and not a special token");
-  command->add_flag("--pieces", tokenize_options->pieces, "Each id with the text it stands for");
+  command->add_flag("--no-special", tokenize_options->no_special, "Do not add BOS and EOS");
+  command->add_flag("--plain", tokenize_options->plain,
+                    "Take \"<|eot_id|>\" in the text as text, not as a special token");
+  command->add_flag("--pieces", tokenize_options->pieces, "Print each id with the text it stands for");
   command->add_flag("--json", tokenize_options->json, "Print JSON");
-  command->callback([tokenize_options, given, &in, &out] {
-    tokenize(*tokenize_options, given->count() ? tokenize_options->text : read_all(in), out);
+  command->callback([tokenize_options, given, &in, &out, &err] {
+    tokenize(*tokenize_options, given->count() ? tokenize_options->text : read_all(in, err, "a text"), out);
   });
 
   const auto detokenize_options = std::make_shared<DetokenizeOptions>();
-  command = program.add_subcommand("detokenize", "The text of ids: the inverse of tokenize");
-  command->add_option("model", detokenize_options->model, "A GGUF file or a folder with a tokenizer.json")
-      ->required()
-      ->type_name("");
-  command->add_option("ids", detokenize_options->ids, "The ids; without any, standard input")->type_name("");
-  CLI::Option* special = command->add_flag("--special", detokenize_options->special, "Show BOS and EOS too");
-  command->add_flag("--no-special", detokenize_options->no_special, "Leave out every special token")->excludes(special);
-  command->callback([detokenize_options, &in, &out] { detokenize(*detokenize_options, in, out); });
+  command = program.add_subcommand("detokenize", "Print the text of token ids; the inverse of tokenize");
+  describe_required_model(*command, detokenize_options->model);
+  command->add_option("ID", detokenize_options->ids, "Token ids; default: standard input")->type_name("");
+  CLI::Option* special = command->add_flag("--special", detokenize_options->special, "Also print BOS and EOS");
+  command->add_flag("--no-special", detokenize_options->no_special, "Omit every special token")->excludes(special);
+  command->callback([detokenize_options, &in, &out, &err] { detokenize(*detokenize_options, in, out, err); });
 
   const auto template_options = std::make_shared<TemplateOptions>();
-  command = program.add_subcommand("template", "A conversation as a model's chat template writes it");
-  command->add_option("model", template_options->source, "A model, or a template alone in a file that ends with .jinja")
+  command = program.add_subcommand("template", "Render a conversation with a model's chat template");
+  command->add_option("MODEL", template_options->source, "A model, or a template in a file that ends with .jinja")
       ->required()
       ->type_name("");
-  command->add_option("--messages", template_options->messages, "A JSON list of messages; - is standard input")
+  command->add_option("--messages", template_options->messages, "JSON list of messages; - reads standard input")
       ->required()
       ->type_name("FILE");
-  command->add_option("--tools", template_options->tools, "A JSON list of tools")->type_name("FILE");
-  command->add_flag("--no-generation-prompt", template_options->no_generation_prompt, "Do not begin the answer");
-  command->add_option("--name", template_options->name, "Of the model's templates, the one with this name")
+  command->add_option("--tools", template_options->tools, "JSON list of tools")->type_name("FILE");
+  command->add_flag("--no-generation-prompt", template_options->no_generation_prompt, "Do not begin an answer");
+  command->add_option("--name", template_options->name, "Name of the template, if the model has several")
       ->type_name("NAME");
-  command->add_option("--set", template_options->settings, "A variable of the template; VALUE is JSON or a text")
+  command->add_option("--set", template_options->settings, "Set a variable; VALUE is JSON or a text; repeatable")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  command->add_option("--bos", template_options->bos, "The text of BOS; without it, the model's")->type_name("TEXT");
-  command->add_option("--eos", template_options->eos, "The text of EOS; without it, the model's")->type_name("TEXT");
-  command->add_option("--date", template_options->date, "What the template takes for today")->type_name("YYYY-MM-DD");
-  command->callback([template_options, &in, &out] { render(*template_options, in, out); });
+  command->add_option("--bos", template_options->bos, "Text of BOS; default: the model's")->type_name("TEXT");
+  command->add_option("--eos", template_options->eos, "Text of EOS; default: the model's")->type_name("TEXT");
+  command->add_option("--date", template_options->date, "Date given to the template; default: today")
+      ->type_name("YYYY-MM-DD");
+  command->callback([template_options, &in, &out, &err] { render(*template_options, in, out, err); });
 }
 
 }  // namespace heddle

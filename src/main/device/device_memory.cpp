@@ -1,4 +1,4 @@
-// Counted before anything is read or allocated.
+// Everything is counted before weights are read or memory is allocated.
 #include "main/device/device_memory.h"
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 namespace heddle {
 namespace {
 
-constexpr uint32_t least_context = 512;  // below it nobody is served by a cut that was not asked for
+constexpr uint32_t min_context = 512;  // a context is not cut below this unless asked for
 
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
   return uint32_t(std::min<uint64_t>((tokens + block - 1) / block, UINT32_MAX / block));
 }
 
-// With blocks up to those that were asked for, as many as fit beside the rest.
+// With as many of the requested KV blocks as fit.
 model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
                       const cuda::DeviceInfo* gpu) {
   uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
-  if (available == 0) low = high;  // not known
+  if (available == 0) low = high;  // unknown
   while (low < high) {
     limits.kv_blocks = low + (high - low + 1) / 2;
     if (memory_for(model, options, limits, gpu).total() <= available)
@@ -37,7 +37,7 @@ model::Limits widened(const model::Model& model, const DeviceOptions& options, m
   return limits;
 }
 
-// Tokens of a cache for many sequences.
+// Tokens of the KV cache of a server.
 uint32_t tokens_for_many(const model::Model& model, uint64_t available, const DeviceOptions& options, bool gpu) {
   model::Limits block{.kv_blocks = 1};
   block.kv = options.kv;
@@ -75,7 +75,7 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
   if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
   const cpu::Options cpu{.threads = options.threads, .isa = options.isa, .exact = options.exact};
   model::Memory memory = cpu::memory_needed(model, limits, cpu);
-  if (options.backend == "reference") {  // keeps f32
+  if (options.backend == "reference") {  // its cache is f32
     model::Limits halves = limits;
     halves.kv = model::KvFormat::f16;
     memory.kv = model::kv_bytes(model, halves) * 2;
@@ -83,13 +83,13 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
   return memory;
 }
 
-uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t most, uint32_t rows,
+uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t max, uint32_t rows,
                          uint64_t available, const cuda::DeviceInfo* gpu) {
   const auto fits = [&](uint32_t context) {
     return memory_for(model, options, limits_for(options, context, rows), gpu).total() <= available;
   };
-  if (fits(most)) return most;
-  uint32_t low = 0, high = most / 32 + 1;  // in blocks: low fits or is 0, high does not
+  if (fits(max)) return max;
+  uint32_t low = 0, high = max / 32 + 1;  // in blocks: low fits or is 0, high does not
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
     (fits(middle * 32) ? low : high) = middle;
@@ -108,9 +108,9 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
   fit.largest = available == 0 || fit.needed.total() <= available
                     ? model.context
                     : largest_context(model, options, model.context, rows, available, gpu);
-  const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= least_context);
+  const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= min_context);
   fit.context = enough ? fit.largest : 0;
-  // A cache that takes all that is left would leave a GPU nothing for the code and graphs of batches to come.
+  // Leave a GPU some memory for the kernels and graphs of later batches.
   const uint64_t spared = options.many && gpu ? available / 16 : 0;
   if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu);
   return fit;
@@ -119,12 +119,12 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
 std::string fitting_type(const model::Model& model, const Fit& fit) {
   struct Type {
     const char* name;
-    double bits;  // per weight, over all of a model as the usual mixes have it
+    double bits;  // per weight, averaged over a model
   };
   constexpr std::array types = {Type{"Q8_0", 8.5},    Type{"Q6_K", 6.57},   Type{"Q5_K_M", 5.7},
                                 Type{"Q4_K_M", 4.85}, Type{"Q3_K_M", 3.95}, Type{"Q2_K", 3.15}};
   const double count = parameters(model), context = model.context;
-  const double rest = double(fit.needed.workspace) + double(fit.needed.kv) * std::min(1.0, least_context / context);
+  const double rest = double(fit.needed.workspace) + double(fit.needed.kv) * std::min(1.0, min_context / context);
   for (const Type& type : types) {
     const double bytes = count * type.bits / 8;
     if (bytes < 0.95 * double(fit.needed.weights) && bytes + rest <= double(fit.available))

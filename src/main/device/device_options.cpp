@@ -1,4 +1,4 @@
-// Names of devices are read here, once for all commands.
+// Options are described and device names are parsed here, once for all commands.
 #include "main/device/device_options.h"
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "main/device/open_model.h"
 
 namespace heddle {
 
@@ -19,34 +20,36 @@ const char* name_of(model::KvFormat kv) { return kv == model::KvFormat::q8 ? "q8
 void describe_device(CLI::App& command, DeviceOptions& options) {
   command
       .add_option("--device", options.device,
-                  "auto (the default): the first GPU that can run the model, else the CPU; or cpu, or cuda:N")
+                  "auto: the first GPU that can run the model, else the CPU; or cpu, or cuda:N")
       ->type_name("NAME");
-  command.add_option("--ctx", options.context, "Tokens the model may see at once; without it, what it was trained for")
+  command.add_option("--ctx", options.context, "Context length in tokens; 0: as trained, or less if memory is short")
       ->type_name("N");
-  command.add_option("--threads", options.threads, "On the CPU; 0: one per core")->type_name("N");
-  command
-      .add_option("--backend", options.backend,
-                  "On the CPU: cpu, or reference: plain f32, slow, what others are held to")
+  command.add_option("--threads", options.threads, "CPU threads; 0: one per core")->type_name("N");
+  command.add_option("--backend", options.backend, "CPU backend: cpu, or reference (plain f32, slow)")
       ->type_name("NAME");
-  command.add_option("--cpu-isa", options.isa, "Instructions of the cpu backend: auto, or one that this machine has")
+  command.add_option("--cpu-isa", options.isa, "Instruction set of the cpu backend: auto, or one this machine has")
       ->type_name("NAME");
   command.add_flag("--exact", options.exact, "Do not quantise activations");
-  command.add_flag(
-      "--deterministic", options.deterministic,
-      "What is computed for a token does not depend on what is computed beside it, nor on how a prompt was "
-      "cut; slower. On the CPU it is always so");
+  command.add_flag("--deterministic", options.deterministic,
+                   "Make the result of a token independent of the rest of its batch; slower; always so on the CPU");
   command
       .add_option_function<std::string>(
           "--kv", [&options](const std::string& name) { options.kv = kv_named(name); },
-          "What the KV cache keeps: f16 (the default), or q8, about half the bytes")
+          "KV cache format: f16, or q8 with about half the bytes")
+      ->default_str(name_of(options.kv))
       ->type_name("FORMAT");
-  command.add_flag("--no-selftest", options.no_selftest, "Do not try a GPU on a piece of the model before it is used");
+  command.add_flag("--no-selftest", options.no_selftest, "Do not test a GPU on a part of the model before using it");
 }
 
-CLI::Option* describe_model(CLI::App& command, std::string& path) {
-  return command
-      .add_option("model", path, "A GGUF file or a folder of safetensors; without it, weft, which is in the program")
+CLI::Option* describe_model(CLI::App& command, std::string& name) {
+  name = own_model_name;
+  return command.add_option("MODEL", name, "GGUF file, folder of safetensors, or weft, the model in the program")
       ->type_name("");
+}
+CLI::Option* describe_required_model(CLI::App& command, std::string& name) {
+  return command.add_option("MODEL", name, "GGUF file, folder of safetensors, or weft, the model in the program")
+      ->type_name("")
+      ->required();
 }
 
 std::optional<uint32_t> cuda_number(const std::string& device) {

@@ -1,10 +1,12 @@
-// Runs the cases and the benchmarks of src/proof on a GPU and prints tables.
+// Runs the cases and benchmarks of src/proof on a GPU and prints tables; the search for shapes is in src/gpu.
 #include "main/device/gpu_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -12,7 +14,16 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "cuda/device.h"
+#include "gpu/gpu.h"
 #include "kernels/spec/catalog.h"
+#include "main/commands/commands.h"
+#include "main/commands/suggestions.h"
+#include "main/device/device_options.h"
+#include "main/device/open_model.h"
+#include "main/progress.h"
+#include "model/load.h"
 #include "proof/bench.h"
 
 namespace heddle {
@@ -20,23 +31,16 @@ namespace {
 
 std::string gibibytes(uint64_t bytes) { return fmt::format("{:.1f} GiB", double(bytes) / double(1ull << 30)); }
 
-// Throws if a name is not a kernel that has cases or benchmarks.
+// Throws an Error for a name that no case or benchmark has.
 void check_names(const std::vector<std::string>& asked, const std::set<std::string>& known) {
   for (const std::string& name : asked)
-    if (!known.count(name)) throw Error("no kernel is called {}; there are {}", name, fmt::join(known, ", "));
+    if (!known.count(name)) throw Error("{}", unknown_kernel(name, {known.begin(), known.end()}));
 }
 bool chosen(const std::vector<std::string>& asked, const std::string& name) {
   return asked.empty() || std::find(asked.begin(), asked.end(), name) != asked.end();
 }
 
-proof::Sweep sweep_named(const std::string& name) {
-  if (name == "quick") return proof::Sweep::quick;
-  if (name == "normal") return proof::Sweep::normal;
-  if (name == "full") return proof::Sweep::full;
-  throw Error("--sweep {}: it may be quick, normal or full", name);
-}
-
-// What one kernel's cases came to.
+// The results of one kernel's cases.
 struct Tally {
   uint32_t cases = 0, failed = 0, skipped = 0;
   uint64_t compared = 0;
@@ -51,7 +55,8 @@ struct Outcome {
 };
 
 // Host threads share the GPU: each has a stream and buffers of its own, and computes its references.
-Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, const SelftestOptions& options) {
+Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, const SelftestOptions& options,
+                  std::ostream& err) {
   Outcome outcome;
   for (const proof::Case& c : cases)
     if (chosen(options.kernels, c.kernel) && !outcome.by_kernel.count(c.kernel)) {
@@ -60,12 +65,14 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
     }
   std::atomic<size_t> next = 0;
   std::mutex mutex;
-  std::exception_ptr broken;  // what is not a case's failure: the GPU cannot be used
+  ProgressLine line(&err);
+  std::exception_ptr broken;  // an exception that no case caught: the GPU cannot be used
   auto work = [&] {
     proof::GpuMachine machine(library);
     for (size_t i; (i = next++) < cases.size();) {
       const proof::Case& c = cases[i];
       if (!chosen(options.kernels, c.kernel)) continue;
+      line.show([&] { return fmt::format("case {} of {}: {}", i + 1, cases.size(), c.kernel); });
       const bool runs = machine.runs(c.lowest_target);
       const auto start = Clock::now();
       const proof::Check check = runs ? run_case(c, machine, options.seed) : proof::Check();
@@ -151,6 +158,26 @@ double cold_start(const cuda::Context& context, cuda::CubinCache* cache, size_t&
 
 }  // namespace
 
+void describe_devices(CLI::App& program, std::ostream& out) {
+  CLI::App* devices = program.add_subcommand("devices", "List the GPUs and measure their memory bandwidth");
+  devices->callback([&out] { list_devices(out); });
+}
+
+void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& err, int& status) {
+  const auto options = std::make_shared<BenchKernelsOptions>();
+  CLI::App* command = bench.add_subcommand("kernels", "Time the GPU kernels against the streaming limit");
+  command->add_option("KERNEL", options->kernels, "Kernels to time; default: all kernels")->type_name("");
+  command->add_option("--device", options->device, "GPU to use, by its name in `heddle devices`")
+      ->type_name("cuda:N")
+      ->transform([](const std::string& name) {
+        const std::optional<uint32_t> number = cuda_number(name);
+        return number ? std::to_string(*number) : name;  // "3" and "cuda:3" are the same GPU
+      });
+  command->add_option("--shape", options->shape, "Time only shapes that contain this text")->type_name("TEXT");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, &out, &err, &status] { status = bench_kernels(*options, out, err) ? 0 : 1; });
+}
+
 void list_devices(std::ostream& out) {
   for (const cuda::DeviceInfo& info : cuda::devices()) {
     out << fmt::format("cuda:{}  {}\n", info.ordinal, info.name);
@@ -176,8 +203,8 @@ void list_devices(std::ostream& out) {
   }
 }
 
-bool selftest(const SelftestOptions& options, std::ostream& out) {
-  const std::vector<proof::Case> cases = all_cases(sweep_named(options.sweep));
+bool selftest(const SelftestOptions& options, std::ostream& out, std::ostream& err) {
+  const std::vector<proof::Case> cases = all_cases(options.sweep);
   std::set<std::string> known;
   for (const proof::Case& c : cases) known.insert(c.kernel);
   check_names(options.kernels, known);
@@ -187,16 +214,20 @@ bool selftest(const SelftestOptions& options, std::ostream& out) {
   cuda::CubinCache cache = cuda::CubinCache::from_environment();
   gpu::Library library(context, &cache);
   print_device(context, out);
-  const Outcome outcome = run_cases(library, cases, options);
+  const Outcome outcome = run_cases(library, cases, options, err);
   print_outcome(outcome, out);
   uint64_t run = 0, failed = 0, compared = 0;
-  for (auto& [name, t] : outcome.by_kernel) run += t.cases, failed += t.failed, compared += t.compared;
+  for (auto& [name, tally] : outcome.by_kernel) {
+    run += tally.cases;
+    failed += tally.failed;
+    compared += tally.compared;
+  }
   out << fmt::format("{} kernels, {} cases, {} values compared with f64, {} failed, {:.1f} s\n", outcome.order.size(),
                      run, compared, failed, seconds_since(start));
   return failed == 0 && run > 0;
 }
 
-bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
+bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<proof::Bench> benches = proof::all_benches();
   std::set<std::string> known;
   for (const proof::Bench& b : benches) known.insert(b.kernel);
@@ -212,12 +243,12 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   gpu::Library library(context, &cache);
   proof::GpuMachine machine(library);
 
-  // a time counts only for a kernel that is right
-  SelftestOptions check{.device = options.device, .kernels = {}, .sweep = "quick", .seed = options.seed};
+  // time only kernels that compute right results
+  SelftestOptions check{.device = options.device, .kernels = {}, .sweep = proof::Sweep::quick, .seed = options.seed};
   std::set<std::string> timed;
   for (const proof::Bench& b : benches) timed.insert(b.kernel);
   check.kernels.assign(timed.begin(), timed.end());
-  const Outcome proved = run_cases(library, all_cases(proof::Sweep::quick), check);
+  const Outcome proved = run_cases(library, all_cases(proof::Sweep::quick), check, err);
 
   const double limit = proof::streaming_limit(machine);
   size_t kernels = 0;
@@ -226,19 +257,24 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
 
   std::vector<TimeRow> rows;
   bool right = proved.failures.empty();
+  ProgressLine line(&err);
   for (proof::Bench& b : benches) {
     if (!machine.runs(b.lowest_target)) continue;
+    line.show(
+        [&] { return fmt::format("timing {} of {}: {} {}", rows.size() + 1, benches.size(), b.kernel, b.shape); });
     TimeRow row{std::move(b), {}, {}};
     const auto tally = proved.by_kernel.find(row.bench.kernel);
     try {
       if (tally != proved.by_kernel.end() && tally->second.failed) throw Error("{}", tally->second.failure);
       row.timing = time(row.bench, machine, options.seed);
     } catch (const Error& error) {
-      row.failure = error.what(), right = false;
+      row.failure = error.what();
+      right = false;
     }
     rows.push_back(std::move(row));
   }
   machine.clear();
+  line.clear();
 
   auto per_second = [](double amount, const TimeRow& row) { return amount / (row.timing.microseconds * 1e-6); };
   if (options.json) {
@@ -274,9 +310,10 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   out << fmt::format("streaming limit {:.0f} GB/s; {} kernels start in {:.2f} s, from the cache in {:.3f} s\n",
                      limit / 1e9, kernels, cold, cached);
   size_t name_width = 6, shape_width = 5;
-  for (const TimeRow& row : rows)
-    name_width = std::max(name_width, row.bench.kernel.size()),
+  for (const TimeRow& row : rows) {
+    name_width = std::max(name_width, row.bench.kernel.size());
     shape_width = std::max(shape_width, row.bench.shape.size());
+  }
   out << fmt::format("{:{}}  {:{}}  {:>9}  {:>15}  {:>8}  {:>8}  {:>8}\n", "kernel", name_width, "shape", shape_width,
                      "us", "fastest-slowest", "GB/s", "TFLOP/s", "of limit");
   for (const TimeRow& row : rows) {
@@ -291,6 +328,45 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out) {
   }
   for (const std::string& failure : proved.failures) out << "FAILED " << failure << '\n';
   return right;
+}
+
+void describe_tune(CLI::App& program, std::ostream& out) {
+  auto options = std::make_shared<TuneOptions>();
+  CLI::App* command = program.add_subcommand(
+      "tune", "Find the fastest kernel shapes for a model on this GPU and keep them for later runs");
+  describe_model(*command, options->model);
+  command->add_option("--batch", options->batches, "Sequences decoded together, 1 to 8, such as 1,2,4,8")
+      ->delimiter(',')
+      ->type_name("N,N,...");
+  command->add_option("--device", options->device.device, "auto: the first capable GPU; or cuda:N")->type_name("NAME");
+  command->add_flag("--exact", options->device.exact, "Tune for --exact: activations that are not quantised");
+  command->callback([options, &out] { tune(*options, out); });
+}
+
+void tune(const TuneOptions& options, std::ostream& out) {
+  const WantedDevice wanted = wanted_device(options.device);
+  if (wanted.cpu) throw Error("tune is for GPUs: expected --device cuda:N, found \"{}\"", options.device.device);
+  std::optional<uint32_t> device = wanted.gpu;
+  for (const cuda::DeviceInfo& info : device ? std::vector<cuda::DeviceInfo>() : cuda::devices()) {
+    try {
+      gpu::expect_capable(info);
+      device = info.ordinal;
+      break;
+    } catch (const Error& error) {
+      out << error.what() << "\n";
+    }
+  }
+  if (!device) throw Error("no GPU that can run models");
+  const auto start = Clock::now();
+  const model::Model model = model::load(open_model(options.model), {});
+  const gpu::Tuned tuned = gpu::tune(model, {.device = *device, .exact = options.device.exact}, options.batches,
+                                     [&out](const std::string& line) { out << line << std::endl; });
+  out << fmt::format("{} kernels, {} shapes tried in {:.1f} s: {:.1f} -> {:.1f} us for one step of each kind\n",
+                     tuned.kernels, tuned.tried, seconds_since(start), tuned.before * 1e6, tuned.after * 1e6);
+  if (tuned.file.empty())
+    out << "not kept: the cache is off, or its folder cannot be written\n";
+  else
+    out << fmt::format("kept in {}\n", tuned.file);
 }
 
 }  // namespace heddle

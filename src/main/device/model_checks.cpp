@@ -1,52 +1,152 @@
-// Logits after a token depend on what stands before it alone, so that one run of the reference over a text is right for
-// every way in which the text can be fed.
+// The logits after a token depend only on the tokens before it, so that one run of the reference over a text is right
+// for every way in which the text can be split into batches.
 #include "main/device/model_checks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "cpu/cpu.h"
+#include "engine/sampling/numbers.h"
+#include "main/progress.h"
 #include "model/forward.h"
 #include "model/session.h"
 
 namespace heddle {
 namespace {
 
-constexpr double pick_bar = 1e-3;  // how far below the largest logit, of their range, a pick may be: rounding, not more
+constexpr double pick_bar = 1e-3;  // how far below the largest logit a pick may be, as a share of their range: rounding
+
+constexpr size_t reference_chunk = 32;  // tokens between two lines of progress: weights are decoded once for each chunk
 
 uint32_t best(std::span<const float> logits) {
   return uint32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+ModelCheck::Outcome outcome_of(bool passed) {
+  return passed ? ModelCheck::Outcome::passed : ModelCheck::Outcome::failed;
+}
+
+constexpr uint64_t max_logits = 1024;          // rows of the output matrix
+constexpr uint32_t at_once = 16;               // tokens: more than the products for few rows take
+constexpr double products_per_second = 0.8e9;  // of the reference, on one core
+// Lowest cosine that passes. With random tokens and few layers, rounding to int8 weighs more than in a real text; wrong
+// results are far below.
+constexpr double exact_bar = 0.9999, rounded_bar = 0.99;
+constexpr double min_tokens = 3, max_tokens = 12;  // compared
+
+double products_of(const model::Layer& layer) {
+  double sum = 0;
+  for (const model::SublayerMatrix& m : model::matrices_of(layer))
+    sum += double(m.matrix->rows) * double(m.matrix->cols) * double(m.used) / double(m.experts);
+  return sum;
+}
+
+// Layers that compare equal are computed by the same kernels.
+struct MatrixKind {
+  quant::Format format;
+  uint64_t rows, cols;
+  auto operator<=>(const MatrixKind&) const = default;
+};
+struct AttentionKind {
+  uint32_t heads, kv_heads, head;
+  bool windowed;
+  model::Rope::Style rope;
+  auto operator<=>(const AttentionKind&) const = default;
+};
+struct SublayerKind {
+  size_t alternative;  // of model::Sublayer
+  std::optional<AttentionKind> attention;
+  std::vector<MatrixKind> matrices;
+  auto operator<=>(const SublayerKind&) const = default;
+};
+struct LayerKind {
+  bool parallel;
+  std::vector<SublayerKind> sublayers;
+  auto operator<=>(const LayerKind&) const = default;
+};
+
+LayerKind kind_of(const model::Layer& layer) {
+  LayerKind kind{.parallel = layer.parallel, .sublayers = {}};
+  for (const model::Sublayer& sublayer : layer.sublayers) {
+    SublayerKind& one = kind.sublayers.emplace_back(SublayerKind{.alternative = sublayer.index()});
+    if (const auto* a = std::get_if<model::Attention>(&sublayer))
+      one.attention = AttentionKind{a->heads, a->kv_heads, a->head, a->window != 0, a->rope.style};
+    for (const model::SublayerMatrix& m : model::matrices_of(sublayer))
+      one.matrices.push_back({m.matrix->format, m.matrix->rows, m.matrix->cols});
+  }
+  return kind;
+}
+
 }  // namespace
+
+void Closeness::add(std::span<const float> right, std::span<const float> found) {
+  check(right.size() == found.size() && !right.empty(), "logits of one vocabulary");
+  ++positions;
+  double both = 0, of_right = 0, of_found = 0, largest = 0;  // f64: the comparison adds no rounding of its own
+  for (size_t i = 0; i < right.size(); ++i) {
+    const double a = right[i], b = found[i];
+    both += a * b;
+    of_right += a * a;
+    of_found += b * b;
+    largest = std::max(largest, std::abs(a - b));
+  }
+  if (!std::isfinite(both) || !std::isfinite(of_found)) {
+    cosine = -2;
+    difference = std::numeric_limits<double>::infinity();
+    return;
+  }
+  const auto [low, high] = std::minmax_element(right.begin(), right.end());
+  const double range = double(*high) - *low;
+  if (largest > 0)
+    difference = std::max(difference, range > 0 ? largest / range : std::numeric_limits<double>::infinity());
+  if (of_right == 0 && of_found == 0) return;  // both are all zeros
+  cosine = std::min(cosine, of_right > 0 && of_found > 0 ? both / std::sqrt(of_right * of_found) : 0);
+}
 
 std::string table_of(const std::vector<ModelCheck>& checks) {
   size_t width = 5;
   for (const ModelCheck& check : checks) width = std::max(width, check.name.size());
   std::string text = fmt::format("{:{}}  {:>9}  {:>10}  {:>10}\n", "check", width, "positions", "cosine", "difference");
-  for (const ModelCheck& check : checks)
-    text += fmt::format("{:{}}  {:>9}  {:>10.7f}  {:>10.2e}  {}{}{}\n", check.name, width, check.closeness.positions,
-                        check.closeness.cosine, check.closeness.difference,
-                        !check.passed               ? "FAILED"
-                        : check.closeness.positions ? "passed"
-                                                    : "skipped",
+  for (const ModelCheck& check : checks) {
+    const bool skipped = check.outcome == ModelCheck::Outcome::skipped;
+    const Closeness& c = check.closeness;
+    text += fmt::format("{:{}}  {:>9}  {:>10}  {:>10}  {}{}{}\n", check.name, width,
+                        skipped ? "-" : fmt::format("{}", c.positions), skipped ? "-" : fmt::format("{:.7f}", c.cosine),
+                        skipped ? "-" : fmt::format("{:.2e}", c.difference),
+                        skipped                                        ? "skipped"
+                        : check.outcome == ModelCheck::Outcome::passed ? "passed"
+                                                                       : "FAILED",
                         check.note.empty() ? "" : ": ", check.note);
+  }
   return text;
 }
 
-ModelChecks::ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar, model::KvFormat kv)
-    : model_(model), texts_{std::move(first), std::move(second)}, bar_(bar), kv_(kv) {
+ModelChecks::ModelChecks(const model::Model& model, Tokens first, Tokens second, double bar, model::KvFormat kv,
+                         ProgressLine* line)
+    : model_(model), texts_{std::move(first), std::move(second)}, bar_(bar), kv_(kv), line_(line) {
   check(texts_[0].size() == texts_[1].size() && !texts_[0].empty(), "two texts of one length");
   model::Limits limits = model::limits_for(uint32_t(texts_[0].size()));
   limits.kv = kv;
   const auto reference = cpu::make_reference(model, limits);
+  size_t done = 0;
   for (const Tokens& text : texts_) {
     std::vector<float>& all = right_.emplace_back();
     model::Session session(model, *reference, limits);
-    session.feed_each(text, [&](size_t, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
+    for (size_t at = 0; at < text.size(); at += reference_chunk) {
+      if (line_) line_->show([&] { return fmt::format("reference: {} of {} tokens", done, 2 * text.size()); });
+      const std::span<const uint32_t> chunk = std::span(text).subspan(at, std::min(reference_chunk, text.size() - at));
+      session.feed_each(chunk,
+                        [&](size_t, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
+      done += chunk.size();
+    }
   }
 }
 
@@ -57,17 +157,17 @@ std::span<const float> ModelChecks::right(size_t text, uint32_t position) const 
 model::Limits ModelChecks::limits() const {
   model::Limits limits;
   const uint32_t each = uint32_t(texts_[0].size()) + continued + 2;
-  limits.rows = uint32_t(texts_[0].size()) + most_batch;
-  limits.kv_blocks = most_batch * ((each + limits.block_tokens - 1) / limits.block_tokens);
+  limits.rows = uint32_t(texts_[0].size()) + max_batch;
+  limits.kv_blocks = max_batch * ((each + limits.block_tokens - 1) / limits.block_tokens);
   limits.kv = kv_;
   return limits;
 }
 
-// Blocks of the sequences lie between each other.
+// The blocks of the sequences are interleaved.
 model::Batch ModelChecks::empty_batch(uint32_t sequences) const {
   model::Batch batch;
   batch.blocks.resize(sequences);
-  const uint32_t blocks = limits().kv_blocks / most_batch;
+  const uint32_t blocks = limits().kv_blocks / max_batch;
   for (uint32_t i = 0; i < sequences; ++i)
     for (uint32_t block = 0; block < blocks; ++block) batch.blocks[i].push_back(block * sequences + i);
   return batch;
@@ -85,16 +185,19 @@ void ModelChecks::run(model::Backend& backend, model::Batch& batch, const std::v
                       Closeness& to) const {
   batch.outputs.resize(batch.tokens.size());
   std::iota(batch.outputs.begin(), batch.outputs.end(), 0u);
+  if (line_) line_->show([&] { return fmt::format("check {}", checks_.size() + 1); });
   model::forward(model_, backend, batch);
   const std::span<const float> result = backend.result().logits;
   for (size_t row = 0; row < batch.tokens.size(); ++row)
     to.add(right(sequences[batch.sequences[row]].text, batch.positions[row]),
            result.subspan(row * model_.vocabulary, model_.vocabulary));
-  batch.tokens.clear(), batch.positions.clear(), batch.sequences.clear();
+  batch.tokens.clear();
+  batch.positions.clear();
+  batch.sequences.clear();
 }
 
 void ModelChecks::add(const std::string& name, const Closeness& closeness) {
-  checks_.push_back({called_ + name, closeness, closeness.cosine >= bar_, {}});
+  checks_.push_back({called_ + name, closeness, outcome_of(closeness.cosine >= bar_), {}});
 }
 
 void ModelChecks::in_pieces(model::Backend& backend, const std::string& name, const std::vector<uint32_t>& pieces) {
@@ -164,7 +267,7 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) fed.push_back({batch.tokens[i]});
   batch.outputs.resize(count);
   std::iota(batch.outputs.begin(), batch.outputs.end(), 0u);
-  ModelCheck check{fmt::format("{}steps of {}", called_, count), {}, true, {}};
+  ModelCheck check{fmt::format("{}steps of {}", called_, count), {}, ModelCheck::Outcome::passed, {}};
   if (backend.can_pick({}) && count <= backend.max_followed_rows()) {
     batch.picking.assign(count, model::Picking());
     model::forward(model_, backend, batch);
@@ -175,14 +278,18 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
       for (uint32_t i = 0; i < count; ++i) fed[i].push_back(result.picked[i]->id);
     }
   } else {
-    check.note = "this backend has none";
+    check.outcome = ModelCheck::Outcome::skipped;
+    check.note = "this backend picks no tokens";
   }
-  for (uint32_t step = 0; step + 1 < fed[0].size() && check.passed; ++step) {
+  for (uint32_t step = 0; step + 1 < fed[0].size() && check.outcome == ModelCheck::Outcome::passed; ++step) {
+    bool found = true;
     for (uint32_t i = 0; i < count; ++i) {
-      check.passed &= fed[i][step + 1] < model_.vocabulary;
-      batch.tokens[i] = fed[i][step], batch.positions[i] = sequences[i].length + step;
+      found &= fed[i][step + 1] < model_.vocabulary;
+      batch.tokens[i] = fed[i][step];
+      batch.positions[i] = sequences[i].length + step;
     }
-    if (!check.passed) {
+    if (!found) {
+      check.outcome = ModelCheck::Outcome::failed;
       check.note = "there was no token to pick";
       break;
     }
@@ -198,7 +305,7 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
       if (check.note.empty() && fed[i][step + 1] != best(logits))
         check.note = fmt::format("picked {}, logits say {}", fed[i][step + 1], best(logits));
     }
-    check.passed &= check.closeness.difference <= pick_bar;
+    check.outcome = outcome_of(check.closeness.difference <= pick_bar);
   }
   checks_.push_back(check);
 }
@@ -211,8 +318,87 @@ void ModelChecks::all(model::Backend& backend, const std::vector<uint32_t>& batc
   for (const uint32_t count : batches) steps(backend, count);
 }
 
+size_t ModelChecks::count(ModelCheck::Outcome outcome) const {
+  return size_t(std::count_if(checks_.begin(), checks_.end(),
+                              [outcome](const ModelCheck& check) { return check.outcome == outcome; }));
+}
+
 bool ModelChecks::passed() const {
-  return std::all_of(checks_.begin(), checks_.end(), [](const ModelCheck& check) { return check.passed; });
+  return count(ModelCheck::Outcome::failed) == 0 && count(ModelCheck::Outcome::passed) > 0;
+}
+
+model::Model cut_model(const model::Model& model, double products) {
+  model::Model cut{.name = model.name,
+                   .architecture = model.architecture,
+                   .context = model.context,
+                   .width = model.width,
+                   .vocabulary = uint32_t(std::min<uint64_t>(model.vocabulary, max_logits)),
+                   .embedding = {},
+                   .positions = model.positions,
+                   .embedding_scale = model.embedding_scale,
+                   .layers = {},
+                   .norm = model.norm,
+                   .output = {},
+                   .output_bias = model.output_bias,
+                   .logit_scale = model.logit_scale,
+                   .logit_softcap = model.logit_softcap,
+                   .file = model.file,
+                   .storage = {}};
+  cut.embedding = model.embedding.slice(0, cut.vocabulary);
+  cut.output = model.output.slice(0, cut.vocabulary);
+  if (!cut.output_bias.empty()) cut.output_bias.resize(cut.vocabulary);
+  std::set<LayerKind> kinds;
+  double used = 0;
+  for (const model::Layer& layer : model.layers) {
+    const double more = products_of(layer);
+    if ((!cut.layers.empty() && used + more > products) || !kinds.insert(kind_of(layer)).second) continue;
+    cut.layers.push_back(layer);
+    used += more;
+  }
+  return cut;
+}
+
+// A token's logits do not depend on later tokens, so that the device can be given more tokens than the reference
+// computes.
+void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact, model::KvFormat kv,
+                    double seconds) {
+  const double products = seconds * products_per_second * double(hardware_threads());
+  const model::Model cut = cut_model(model, products / min_tokens);
+  double for_one = double(cut.output.rows) * double(cut.output.cols);
+  for (const model::Layer& layer : cut.layers) for_one += products_of(layer);
+  const uint32_t fed = std::min(at_once, model.context);
+  const auto compared = uint32_t(std::min<double>(fed, std::clamp(products / for_one, min_tokens, max_tokens)));
+
+  std::vector<uint32_t> tokens(fed);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = uint32_t(engine::random_bits(6, i) % cut.vocabulary);
+  model::Limits limits = model::limits_for(fed);
+  limits.kv = kv;
+  const auto reference = cpu::make_reference(cut, limits);
+  const auto backend = make(cut, limits);
+  model::Session judge(cut, *reference, limits), session(cut, *backend, limits);
+  std::vector<float> right;
+  judge.feed_each(std::span(tokens).first(compared),
+                  [&](size_t, std::span<const float> row) { right.insert(right.end(), row.begin(), row.end()); });
+  const auto right_at = [&](size_t i) { return std::span(right).subspan(i * cut.vocabulary, cut.vocabulary); };
+
+  const double bar = exact ? exact_bar : rounded_bar;
+  std::vector<ModelCheck> checks{{.name = fmt::format("{} tokens at once", fed)}, {.name = "one by one"}};
+  session.feed_each(tokens, [&](size_t i, std::span<const float> row) {
+    if (i < compared) checks[0].closeness.add(right_at(i), row);
+  });
+  session.rewind(0);
+  for (uint32_t i = 0; i < compared; ++i) checks[1].closeness.add(right_at(i), session.feed({&tokens[i], 1}));
+  bool passed = true;
+  for (ModelCheck& check : checks) {
+    const bool near = check.closeness.cosine >= bar;
+    check.outcome = near ? ModelCheck::Outcome::passed : ModelCheck::Outcome::failed;
+    passed &= near;
+  }
+  if (!passed)
+    throw SelftestFailed(
+        "{}: {} is wrong: expected logits of {} layers with a cosine of at least {} to those of the reference, found\n"
+        "{}--device cpu runs on the CPU, --no-selftest without this check",
+        model.name, backend->describe(), cut.layers.size(), bar, table_of(checks));
 }
 
 }  // namespace heddle

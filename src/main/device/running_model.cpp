@@ -1,48 +1,22 @@
-// Opens the file once, for the weights and for the words; then finds the device.
+// Opens the file once, for the weights and the tokenizer; then finds the device.
 #include "main/device/running_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <iostream>
+#include <ostream>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cuda/context.h"
 #include "gpu/gpu.h"
-#include "main/commands/vocabulary_keys.h"
-#include "main/device/brief_selftest.h"
 #include "main/device/device_memory.h"
+#include "main/device/model_checks.h"
 #include "main/device/open_model.h"
+#include "main/progress.h"
 #include "model/load.h"
 
 namespace heddle {
 namespace {
-
-// "loading 43 %" on a terminal, gone when done. Quick loads show nothing.
-class Progress {
- public:
-  explicit Progress(const std::ostream* log) : shows_(log == &std::cerr && isatty(STDERR_FILENO)) {}
-  ~Progress() {
-    if (percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
-  }
-  void operator()(uint64_t done, uint64_t all) {
-    if (!shows_ || seconds_since(start_) < 0.3) return;
-    const int percent = int(done * 100 / std::max<uint64_t>(all, 1));
-    if (percent != percent_) std::cerr << fmt::format("\rloading {} %", percent) << std::flush;
-    percent_ = percent;
-  }
-
- private:
-  bool shows_;
-  int percent_ = -1;
-  Clock::time_point start_ = Clock::now();
-};
-
-// Of a batch. An H200 takes a prompt of an 8B model at 15 600 tokens per second by 512, at 22 700 by 2048.
-constexpr uint32_t cpu_rows = 512, gpu_rows = 2048;
 
 std::string bytes(uint64_t count) { return bytes_text(double(count)); }
 
@@ -56,6 +30,7 @@ class Opener {
     running_ = std::make_unique<RunningModel>();
     if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
+    trained_ = trained_context(checkpoint);
     running_->model = model::load(std::move(checkpoint), {.context = options_.context});
     context_ = running_->model.context;
     if (wanted_.gpu)
@@ -72,7 +47,7 @@ class Opener {
       for (const cuda::DeviceInfo& info : cuda::devices()) {
         try {
           if (on_gpu(cuda::Context(info.ordinal), true)) return true;
-        } catch (const SelftestFailed&) {  // who has a GPU that computes wrong should know
+        } catch (const SelftestFailed&) {  // a GPU that computes wrong results must not be passed over in silence
           throw;
         } catch (const Error& error) {
           why_not(fmt::format("cuda:{}: {}", info.ordinal, error.what()));
@@ -90,9 +65,9 @@ class Opener {
   }
   void why_not(const std::string& reason) { why_not_ += (why_not_.empty() ? "" : "; ") + reason; }
 
-  // The context stays until the backend has one of its own: to make it takes longer than to load a small model.
+  // `context` stays alive until the backend has its own: creating one takes longer than loading a small model.
   bool on_gpu(const cuda::Context& context, bool found) {
-    whole();
+    restore_context();
     const cuda::DeviceInfo& info = context.info();
     const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
     gpu::expect_capable(info);
@@ -114,49 +89,50 @@ class Opener {
                 {.device = info.ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
           },
           options_.exact, options_.kv);
-    Progress progress(log_);
+    ProgressLine line(log_);
     gpu::Options with{.device = info.ordinal,
                       .exact = options_.exact,
                       .deterministic = options_.deterministic,
                       .trace = options_.trace,
-                      .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+                      .progress = loading(line)};
     running_->backend = gpu::make_gpu(running_->model, running_->limits, with);
     running_->gpu = info.ordinal;
     if (found) say(fmt::format("device: {}, {} free", name, bytes(free)));
-    say_if_cut(fits);
+    say_context(fits);
     return true;
   }
 
   void on_cpu() {
     if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
-    whole();
+    restore_context();
     const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory());
     if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, ""));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
     settle(fits);
-    say_if_cut(fits);
+    say_context(fits);
     if (options_.backend == "reference") {
       running_->backend = cpu::make_reference(running_->model, running_->limits);
       return;
     }
-    Progress progress(log_);
-    const cpu::Options with{.threads = options_.threads,
-                            .isa = options_.isa,
-                            .exact = options_.exact,
-                            .progress = [&progress](uint64_t done, uint64_t all) { progress(done, all); }};
+    ProgressLine line(log_);
+    const cpu::Options with{
+        .threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(line)};
     running_->backend = cpu::make_cpu(running_->model, running_->limits, with);
   }
 
-  // Rotations may depend on the context.
+  // Again with another context, on which the rotary frequencies may depend.
   void load(uint32_t context) { running_->model = model::load(open_model(path_), {.context = context}); }
-  void whole() {  // a device before may have had room for less
+  void restore_context() {  // the device tried before may have had room for less
     if (running_->model.context != context_) load(options_.context);
   }
   void settle(const Fit& fits) {
     if (fits.context != running_->model.context) load(fits.context);
     running_->limits = fits.limits;
   }
-  void say_if_cut(const Fit& fits) {
+  void say_context(const Fit& fits) {
+    if (trained_ && options_.context > trained_ && !options_.untrained_context)
+      say(fmt::format("warning: a context of {} tokens, but {} was trained for {}: expect worse text beyond that",
+                      options_.context, running_->model.name, trained_));
     if (fits.context != context_)
       say(fmt::format("the context is {} tokens of {}: more does not fit into memory", fits.context, context_));
     const uint64_t cache = uint64_t(fits.limits.kv_blocks) * fits.limits.block_tokens;
@@ -166,6 +142,9 @@ class Opener {
   void say(const std::string& line) {
     if (log_) *log_ << line << std::endl;
   }
+  static std::function<void(uint64_t, uint64_t)> loading(ProgressLine& line) {
+    return [&line](uint64_t done, uint64_t all) { line.count("loading", done, all); };
+  }
 
   const std::string& path_;
   const DeviceOptions& options_;
@@ -174,7 +153,8 @@ class Opener {
   WantedDevice wanted_;
   std::unique_ptr<RunningModel> running_;
   uint32_t context_ = 0;  // of the model, before any cut
-  std::string why_not_;   // no GPU is used
+  uint64_t trained_ = 0;  // tokens of context; 0: not known
+  std::string why_not_;   // reasons for which no GPU is used
 };
 
 }  // namespace

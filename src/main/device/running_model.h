@@ -1,4 +1,4 @@
-// A model with its words and the device it runs on: from a path to something that can be fed tokens.
+// A loaded model with its tokenizer and the device it runs on.
 #pragma once
 #include <iosfwd>
 #include <memory>
@@ -13,19 +13,18 @@ namespace heddle {
 
 struct RunningModel {
   model::Model model;
-  std::optional<text::Tokenizer> maybe_tokenizer;  // none where the file has none
+  std::optional<text::Tokenizer> maybe_tokenizer;  // unset if the file has none
   std::string chat_template;
   model::Limits limits;
-  std::optional<uint32_t> gpu;  // the number of the GPU it runs on; none: the CPU
+  std::optional<uint32_t> gpu;  // number of the GPU it runs on; unset: the CPU
   std::unique_ptr<model::Backend> backend;
 
   const text::Tokenizer& tokenizer() const;  // an Error if there is none
 };
-// An empty path is the program's own model. `rows`: the most tokens of one batch; 0: 512 on a CPU, 2048 on a GPU. Says
-// on `log`, where one is given, which device was found, how far loading is (if that is a terminal) and if the context
-// had to be cut. Throws an Error before weights are read if memory is too small, and if a GPU that was asked for cannot
-// run the model.
-std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options,
+// `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is
+// given, which device was chosen, the progress of loading (on a terminal), and whether the context had to be cut.
+// Throws an Error before weights are read if memory is too small, and if a GPU that was asked for cannot run the model.
+std::unique_ptr<RunningModel> open_running(const std::string& name, const DeviceOptions& options,
                                            std::ostream* log = nullptr, uint32_t rows = 0);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Described and read once for all commands.
+// Options that every command with an engine has, described and checked once.
 #include "main/serve/engine_options.h"
 
 #include <CLI/CLI.hpp>
@@ -22,12 +22,12 @@ Speculation speculation_of(const std::string& name) {
 
 void describe_engine(CLI::App& command, EngineChoices& choices) {
   const auto option = [&command](const char* name, auto& value, const char* text, const char* type) {
-    command.add_option(name, value, text)->type_name(type)->capture_default_str();
+    command.add_option(name, value, text)->type_name(type);
   };
-  option("--max-stall-ms", choices.max_stall, "How long prompts may hold up those who get tokens", "MS");
-  command.add_flag("--no-prefix-cache", choices.no_prefix_cache, "Compute every prompt from its beginning");
-  option("--speculate", choices.speculation, "Guess tokens ahead: auto (while it pays), on or off", "WHEN");
-  option("--rows", choices.rows, "Tokens computed at once, at most; 0: 512 on a CPU, 2048 on a GPU", "N");
+  option("--max-stall-ms", choices.max_stall, "Longest pause that prompts may cause in running streams", "MS");
+  command.add_flag("--no-prefix-cache", choices.no_prefix_cache, "Do not reuse the KV cache of equal prompt prefixes");
+  option("--speculate", choices.speculation, "Speculative decoding: auto (while it pays), on or off", "WHEN");
+  option("--rows", choices.rows, "Maximum tokens in a batch; 0: 512 on the CPU, 2048 on a GPU", "N");
 }
 
 engine::EngineOptions engine_options(const EngineChoices& choices) {

@@ -1,4 +1,4 @@
-// What every command that runs an engine can be told about it.
+// Options of every command that runs an engine.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ struct EngineChoices {
   double max_stall = 50;  // ms
   bool no_prefix_cache = false;
   std::string speculation = "auto";
-  uint32_t rows = 0;  // of a batch; 0: as usual on the device
+  uint32_t rows = 0;  // maximum tokens in a batch; 0: the default of the device
 };
 void describe_engine(CLI::App& command, EngineChoices& choices);
 

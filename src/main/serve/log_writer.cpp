@@ -1,4 +1,4 @@
-// The thread of a log that nobody reads cannot be ended: it is left alone with its state.
+// A thread that is blocked by a reader cannot be ended: it is detached and keeps its state.
 #include "main/serve/log_writer.h"
 
 #include <fmt/format.h>
@@ -14,33 +14,33 @@ namespace heddle {
 
 struct LogWriter::State {
   std::ostream& out;
-  const size_t most;
-  std::mutex mutex;  // of all that follows
+  const size_t max_waiting;
+  std::mutex mutex;  // guards everything below
   std::condition_variable changed;
   std::deque<std::string> waiting;
-  size_t lost = 0;
+  size_t dropped = 0;
   bool ending = false, ended = false;
 };
 
 namespace {
 
-// All that waits, with a word about what was lost.
+// All waiting lines, and one that says how many were dropped.
 std::string take_lines(auto& state) {
   std::string text;
   for (const std::string& line : state.waiting) text.append(line).append("\n");
   state.waiting.clear();
-  if (const size_t lost = std::exchange(state.lost, 0)) text += fmt::format("{{\"lost_lines\":{}}}\n", lost);
+  if (const size_t dropped = std::exchange(state.dropped, 0)) text += fmt::format("{{\"lost_lines\":{}}}\n", dropped);
   return text;
 }
 
 }  // namespace
 
-LogWriter::LogWriter(std::ostream& out, size_t most) : state_(new State{out, most}) {
+LogWriter::LogWriter(std::ostream& out, size_t max_waiting) : state_(new State{out, max_waiting}) {
   thread_ = std::thread([state = state_] {
     std::unique_lock lock(state->mutex);
     for (;;) {
       state->changed.wait(lock, [&] { return state->ending || !state->waiting.empty(); });
-      if (state->waiting.empty() && state->lost == 0) break;
+      if (state->waiting.empty() && state->dropped == 0) break;
       const std::string text = take_lines(*state);
       lock.unlock();
       state->out << text << std::flush;
@@ -68,8 +68,8 @@ LogWriter::~LogWriter() {
 void LogWriter::write(std::string line) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->waiting.size() >= state_->most) {
-      ++state_->lost;
+    if (state_->waiting.size() >= state_->max_waiting) {
+      ++state_->dropped;
       return;
     }
     state_->waiting.push_back(std::move(line));

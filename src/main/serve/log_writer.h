@@ -1,4 +1,4 @@
-// Lines for a log, written by a thread of its own: who has something to say does not wait for who reads it.
+// A log written by a thread of its own: whoever logs a line does not wait for the reader of the log.
 #pragma once
 #include <iosfwd>
 #include <memory>
@@ -9,18 +9,18 @@ namespace heddle {
 
 class LogWriter {
  public:
-  // When more than `most` lines wait, further ones are lost; how many is said as soon as there is room again.
-  explicit LogWriter(std::ostream& out, size_t most = 100'000);
-  ~LogWriter();  // writes what waits; a reader who does not read is given `patience` seconds
+  // When `max_waiting` lines wait, further ones are dropped; a line says how many as soon as there is room again.
+  explicit LogWriter(std::ostream& out, size_t max_waiting = 100'000);
+  ~LogWriter();  // writes waiting lines, for up to `patience` seconds
 
-  void write(std::string line);  // without a line end; from any thread
+  void write(std::string line);  // without a line break; from any thread
 
   static constexpr double patience = 2;
 
  private:
   struct State;
 
-  std::shared_ptr<State> state_;  // of the thread too, which may outlive this
+  std::shared_ptr<State> state_;  // shared with the thread, which may outlive this
   std::thread thread_;
 };
 

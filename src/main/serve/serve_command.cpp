@@ -1,27 +1,35 @@
-// The listener first, then the model: who asks meanwhile is told that it is being loaded.
+// The listener starts before the model is loaded, so that early requests are told to come back.
 #include "main/serve/serve_command.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <condition_variable>
 #include <csignal>
-#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/parallel.h"
 #include "base/utf8.h"
+#include "base/version.h"
+#include "cuda/context.h"
 #include "engine/engine_thread.h"
 #include "formats/gguf.h"
+#include "main/commands/commands.h"
+#include "main/device/device_memory.h"
+#include "main/device/open_model.h"
 #include "main/device/running_model.h"
-#include "main/serve/api_keys.h"
+#include "main/process.h"
 #include "main/serve/log_writer.h"
-#include "main/serve/serve_report.h"
-#include "main/serve/stop_signals.h"
 #include "server/http/origins.h"
 #include "server/http/server.h"
 #include "server/service/service.h"
@@ -29,9 +37,9 @@
 namespace heddle {
 namespace {
 
-constexpr double farewell = 3;  // seconds for the last bytes of answers that are made
+constexpr double flush_seconds = 3;  // for the last bytes of responses that are complete
 
-// As many descriptors as the system lets a process have: every connection needs one.
+// Every connection needs a descriptor: allow as many as the system permits.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -39,11 +47,33 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void expect_sendable(const std::string& key, const std::string& where) {
+  const bool good = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
+  if (!good)
+    throw Error("{}: expected a key of printable ASCII characters without spaces, found other characters", where);
+}
+
+std::vector<std::string> keys_in(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error("--api-key-file {}: cannot be read", path);
+  std::vector<std::string> keys;
+  size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    const size_t first = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
+    if (first == line.npos || line[first] == '#') continue;
+    keys.push_back(line.substr(first, last + 1 - first));
+    expect_sendable(keys.back(), path + " line " + std::to_string(number));
+  }
+  if (keys.empty()) throw Error("--api-key-file {}: expected one key per line, found none", path);
+  return keys;
+}
+
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
 }
 
-void expect_possible(const ServeOptions& options) {
+void check_serve_options(const ServeOptions& options) {
   if (!(options.drain_seconds >= 0))
     throw Error("--drain-seconds: expected 0 or more seconds, found {}", options.drain_seconds);
   if (options.max_body_mb == 0 || options.max_body_mb > 4096)
@@ -70,7 +100,114 @@ server::HttpOptions http_options(const ServeOptions& options) {
           .max_connections = options.max_connections};
 }
 
-// Members in the order in which they need each other: what stands last is given up first.
+// Known when the model is loaded.
+struct ServedFacts {
+  const ServeOptions& options;
+  const RunningModel& running;
+  std::string name;     // of the model in the API
+  std::string address;  // "http://127.0.0.1:8080"
+  uint32_t context = 0;
+  double load_seconds = 0;
+
+  uint64_t kv_tokens() const { return uint64_t(running.limits.kv_blocks) * running.limits.block_tokens; }
+};
+
+struct DeviceFacts {
+  std::string name;  // "cpu", "cuda:0 NVIDIA H200"
+  model::Memory memory;
+};
+
+DeviceFacts device_facts(const ServedFacts& facts) {
+  const RunningModel& running = facts.running;
+  const DeviceOptions& options = facts.options.device;
+  if (!running.gpu) return {"cpu", memory_for(running.model, options, running.limits)};
+  const cuda::Context context(*running.gpu);
+  return {fmt::format("cuda:{} {}", *running.gpu, context.info().name),
+          memory_for(running.model, options, running.limits, &context.info())};
+}
+
+std::string file_of(const ServeOptions& options) {
+  return options.model == own_model_name ? "(in the program)" : options.model;
+}
+
+// For people, at the start; each line ends with a line break.
+std::string serve_lines(const ServedFacts& facts) {
+  const RunningModel& running = facts.running;
+  const DeviceFacts device = device_facts(facts);
+  std::string text;
+  const auto row = [&](const char* name, const std::string& what) { text += fmt::format("{:<10} {}\n", name, what); };
+  const auto bytes = [](uint64_t count) { return bytes_text(double(count)); };
+  row("model", fmt::format("{}: {}, {:.1f} M parameters, {}", facts.name, running.model.architecture,
+                           parameters(running.model) / 1e6, file_of(facts.options)));
+  row("device", fmt::format("{}, {}", device.name, running.backend->describe()));
+  row("context", fmt::format("{} tokens", facts.context));
+  row("KV cache",
+      fmt::format("{} tokens, {}, {}", facts.kv_tokens(), bytes(device.memory.kv), name_of(running.limits.kv)));
+  row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
+                            bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
+  row("ready", fmt::format("after {:.2f} s: {}/v1", facts.load_seconds, facts.address));
+  return text;
+}
+
+// A JSON object for /v1/effective-config.
+std::string serve_config(const ServedFacts& facts) {
+  const RunningModel& running = facts.running;
+  const ServeOptions& options = facts.options;
+  const DeviceFacts device = device_facts(facts);
+  const server::HttpOptions http;  // defaults of what has no option here
+  const nlohmann::ordered_json json{
+      {"version", version},
+      {"model",
+       {{"name", facts.name},
+        {"architecture", running.model.architecture},
+        {"file", file_of(options)},
+        {"parameters", uint64_t(parameters(running.model))},
+        {"vocabulary", running.model.vocabulary},
+        {"context", facts.context},
+        {"width", running.model.width},
+        {"chat_template", !running.chat_template.empty()}}},
+      {"device", device.name},
+      {"backend", running.backend->describe()},
+      {"threads", running.gpu              ? 0
+                  : options.device.threads ? options.device.threads
+                                           : hardware_threads()},
+      {"exact", options.device.exact},
+      {"deterministic", !running.gpu || options.device.deterministic},
+      {"kv",
+       {{"format", name_of(running.limits.kv)},
+        {"tokens", facts.kv_tokens()},
+        {"block_tokens", running.limits.block_tokens},
+        {"bytes", device.memory.kv}}},
+      {"rows", running.limits.rows},
+      {"limits",
+       {{"max_queue", options.max_queue},
+        {"max_stall_ms", options.engine.max_stall},
+        {"drain_seconds", options.drain_seconds},
+        {"max_body_bytes", options.max_body_mb << 20},
+        {"max_connections", options.max_connections}}},
+      {"http",
+       {{"tls", !options.tls_certificate.empty()},
+        {"threads", options.http_threads},
+        {"max_header_bytes", http.max_header},
+        {"max_bodies_bytes", http.max_bodies},
+        {"header_seconds", http.header_seconds},
+        {"body_seconds", http.body_seconds},
+        {"idle_seconds", http.idle_seconds},
+        {"write_seconds", http.write_seconds}}},
+      {"prefix_cache", !options.engine.no_prefix_cache},
+      {"speculation", options.engine.speculation},
+      {"log_prompts", options.log_prompts},
+      {"planned_memory",
+       {{"weights", device.memory.weights},
+        {"kv", device.memory.kv},
+        {"workspace", device.memory.workspace},
+        {"total", device.memory.total()}}},
+      {"measured", {{"load_seconds", facts.load_seconds}, {"peak_memory_bytes_at_load", peak_memory()}}},
+  };
+  return json.dump();
+}
+
+// Members are destroyed in reverse order: the listener goes before what its handlers use.
 class Server {
  public:
   Server(const ServeOptions& options, std::ostream& out, std::ostream& err)
@@ -88,7 +225,7 @@ class Server {
     err_ << fmt::format("{:<10} {}\n", "listening", http_.address()) << std::flush;
     if (!is_loopback(options_.host) && options_.api_keys.empty() && options_.api_key_file.empty())
       err_ << "warning: " << options_.host
-           << " may be reached from other machines, and there is no --api-key: whoever reaches it may use it"
+           << " may be reached from other machines, and there is no --api-key: anyone who reaches it may use it"
            << std::endl;
     load();
     wait();
@@ -122,7 +259,7 @@ class Server {
     thread_.emplace(*engine_);
     ServedFacts facts{.options = options_,
                       .running = *running_,
-                      .name = options_.alias.empty() ? model_id(options_.model) : options_.alias,
+                      .name = options_.alias.empty() ? running_->model.name : options_.alias,
                       .address = http_.address()};
     facts.context = uint32_t(std::min<uint64_t>(running_->model.context, facts.kv_tokens()));
     facts.load_seconds = seconds_since(start);
@@ -139,12 +276,12 @@ class Server {
     loaded_ = true;
   }
 
-  // By a signal.
+  // Called by a signal.
   void stop() {
     const std::lock_guard lock(mutex_);
     if (!loaded_) {
-      err_ << "stopped while the model was loaded" << std::endl;
-      ::_exit(0);  // loading cannot be interrupted, and nobody was promised anything
+      err_ << "stopped while loading the model" << std::endl;
+      ::_exit(0);  // loading cannot be interrupted, and no request was accepted yet
     }
     stops_ = true;
     changed_.notify_all();
@@ -155,11 +292,11 @@ class Server {
     while (!stops_ && thread_->stopped().empty()) changed_.wait_for(lock, std::chrono::milliseconds(500));
   }
 
-  // Answers what is under way, for a while.
+  // Finishes running requests, for --drain-seconds.
   int end() {
     const std::string fault = thread_->stopped();
-    if (!fault.empty()) err_ << "the device has failed: " << fault << std::endl;
-    err_ << fmt::format("ending: {} requests under way, up to {} s for them\n", service_.in_progress(),
+    if (!fault.empty()) err_ << "the device failed: " << fault << std::endl;
+    err_ << fmt::format("stopping: {} requests running, up to {} s for them\n", service_.in_progress(),
                         options_.drain_seconds)
          << std::flush;
     service_.drain();
@@ -167,8 +304,8 @@ class Server {
     const bool all = soon(options_.drain_seconds, [this] { return service_.in_progress() == 0; });
     const size_t cut = service_.in_progress();
     if (!all) service_.cancel_all();
-    soon(farewell, [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
-    err_ << (all ? "ended" : fmt::format("ended: {} requests were cut off", cut)) << std::endl;
+    soon(flush_seconds, [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
+    err_ << (all ? "stopped" : fmt::format("stopped: {} requests were cut off", cut)) << std::endl;
     return all && fault.empty() ? 0 : 1;
   }
 
@@ -185,7 +322,7 @@ class Server {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool loaded_ = false, stops_ = false;
-  StopSignals signals_;  // before anything that has a thread: none of them is to be ended by a signal
+  StopSignals signals_;  // before anything that has a thread
   LogWriter log_;
   std::unique_ptr<RunningModel> running_;
   std::optional<engine::Engine> engine_;
@@ -196,58 +333,58 @@ class Server {
 
 }  // namespace
 
+std::vector<std::string> api_keys(const std::vector<std::string>& given, const std::string& file, std::ostream& err) {
+  std::vector<std::string> keys = given;
+  for (const std::string& key : given) expect_sendable(key, "--api-key");
+  if (file.empty()) return keys;
+  for (std::string& key : keys_in(file)) keys.push_back(std::move(key));
+  struct stat about {};
+  if (::stat(file.c_str(), &about) == 0 && (about.st_mode & (S_IRGRP | S_IROTH)))
+    err << "warning: " << file << " is readable by other users: chmod 600 keeps its keys secret" << std::endl;
+  return keys;
+}
+
 void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int& status) {
   const auto options = std::make_shared<ServeOptions>();
-  CLI::App* command = program.add_subcommand("serve", "Serve a model: an API that clients of OpenAI's can use");
+  CLI::App* command = program.add_subcommand("serve", "Serve a model through an OpenAI-compatible API");
   describe_model(*command, options->model);
   const auto option = [command](const char* name, auto& value, const char* text, const char* type) {
-    command->add_option(name, value, text)->type_name(type)->capture_default_str();
+    command->add_option(name, value, text)->type_name(type);
   };
-  option("--host", options->host, "The address to listen on; 0.0.0.0 or :: for all of this machine", "ADDRESS");
-  option("--port", options->port, "0: any that is free", "N");
-  option("--alias", options->alias, "What clients call the model; without it, its own name", "NAME");
-  command
-      ->add_option("--api-key", options->api_keys,
-                   "A key that clients may show; may be repeated; without any, all are served")
+  option("--host", options->host, "Address to listen on; 0.0.0.0 or ::: all interfaces", "ADDRESS");
+  option("--port", options->port, "Port to listen on; 0: any free one", "N");
+  option("--alias", options->alias, "Name of the model in the API; default: its file name", "NAME");
+  command->add_option("--api-key", options->api_keys, "API key that clients must send; repeatable; default: no key")
       ->type_name("KEY")
       ->allow_extra_args(false);
-  option("--api-key-file", options->api_key_file, "Keys, one in each line; lines that begin with # are not", "F");
-  option("--tls-cert", options->tls_certificate, "Serve HTTPS with this certificate, and those it depends on", "F.pem");
-  option("--tls-key", options->tls_key, "The key of the certificate", "F.pem");
-  option("--cors", options->cors_origin, "Pages of this origin, or of all (*), may use it from a browser", "ORIGIN");
+  option("--api-key-file", options->api_key_file, "File of API keys, one per line; # begins a comment line", "F");
+  option("--tls-cert", options->tls_certificate, "Serve HTTPS with this certificate chain", "F.pem");
+  option("--tls-key", options->tls_key, "Private key of the certificate", "F.pem");
+  option("--cors", options->cors_origin, "Origin whose pages may use the API from a browser; *: all", "ORIGIN");
   describe_device(*command, options->device);
   option("--kv-tokens", options->kv_tokens,
-         "Tokens of the KV cache, of all requests together; 0: on a GPU what is free, on the CPU 8 contexts or a "
-         "quarter of what is free",
+         "Tokens of the KV cache, shared by all requests; 0: on a GPU the free memory, on the CPU 8 contexts or a "
+         "quarter of the free memory",
          "N");
   describe_engine(*command, options->engine);
-  option("--max-queue", options->max_queue, "Requests that may wait; more are refused with 429", "N");
-  option("--max-body-mb", options->max_body_mb, "Longer requests are refused with 413", "MB");
-  option("--max-connections", options->max_connections, "More are refused with 503", "N");
-  option("--http-threads", options->http_threads, "That read requests and write answers", "N");
-  option("--drain-seconds", options->drain_seconds, "After a first SIGTERM or SIGINT, for what is under way", "S");
-  command->add_flag("--log-prompts", options->log_prompts, "Write prompts and answers to the log, too");
-  command->add_flag("--no-log", options->no_log, "Do not write a line for each request to standard output");
+  option("--max-queue", options->max_queue, "Maximum waiting requests; more are refused with 429", "N");
+  option("--max-body-mb", options->max_body_mb, "Maximum size of a request; larger ones are refused with 413", "MB");
+  option("--max-connections", options->max_connections, "Maximum connections; more are refused with 503", "N");
+  option("--http-threads", options->http_threads, "Threads that read requests and write responses", "N");
+  option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
+  command->add_flag("--log-prompts", options->log_prompts, "Also log prompts and completions");
+  command->add_flag("--no-log", options->no_log, "Do not log requests to standard output");
   command->footer(
-      "SIGTERM and SIGINT end it: no new requests, those under way are answered. The exit status is then 0, or 1 if\n"
-      "--drain-seconds did not suffice and some were cut off. A second signal ends it at once, with 1.");
+      "SIGTERM or SIGINT stops the server: it accepts no new requests and finishes the running ones. The exit status "
+      "is\n"
+      "0, or 1 if some were cut off after --drain-seconds. A second signal stops it at once, with status 1.");
   command->callback([options, &out, &err, &status] { status = serve(*options, out, err); });
 }
 
-std::string model_id(const std::string& path) {
-  if (path.empty()) return "weft";
-  std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
-  if (!file.has_filename()) file = file.parent_path();  // "folder/"
-  const std::string name = file.filename().string();
-  std::string_view id = formats::gguf_model_name(name);
-  if (id.ends_with(".gguf")) id.remove_suffix(5);
-  return std::string(id);
-}
-
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
-  expect_possible(options);
+  check_serve_options(options);
   raise_descriptor_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read the log may have gone
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
   return Server(options, out, err).run();
 }
 

@@ -1,4 +1,4 @@
-// heddle bench: what it times, and how it says so.
+// heddle bench on weft: what is timed, and what is refused.
 #include "main/bench/bench_command.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "main/bench/cost.h"
-#include "tests/main/small_model.h"
+#include "tests/main/heddle_command.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {

@@ -152,7 +152,7 @@ TEST_F(BenchServe, SaysItInWords) {
   const Result result = heddle({"bench", "serve-sim", model, "--device", "cpu", "-n", "2", "-p", "8", "-m", "3"});
   EXPECT_EQ(result.status, 0) << result.err;
   expect_says(result.out,
-              {"small: CPU", "2 in ", "0 refused", "tokens made", "6, ", "prompt tokens", "16, ", "first token", "p50",
+              {"zero: CPU", "2 in ", "0 refused", "tokens made", "6, ", "prompt tokens", "16, ", "first token", "p50",
                "between tokens", "longest stall", "steps", "KV cache", "0 preemptions", "speculation", "auto: "});
 }
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include "main/chat/conversation.h"
-#include "main/chat/interrupt.h"
+#include "main/process.h"
 #include "tests/main/small_model.h"
 #include "tests/support/backends.h"
 #include "tests/support/refused.h"

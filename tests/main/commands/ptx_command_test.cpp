@@ -100,7 +100,7 @@ Checked check_two(const std::vector<std::string>& names = {},
                   const std::vector<std::string>& targets = {"sm_80", "sm_90", "sm_90a"}) {
   std::ostringstream out;
   const bool passed =
-      check_kernels({empty_kernel("idle", "sm_75"), empty_kernel("resting", "sm_90a")}, names, targets, out);
+      check_kernels({empty_kernel("idle", "sm_75"), empty_kernel("resting", "sm_90a")}, names, targets, out, out);
   return {passed, out.str()};
 }
 
@@ -148,7 +148,7 @@ TEST_F(PtxCheck, FailsOnAKernelThatCannotBeBuilt) {
   Entry broken = empty_kernel("broken", "sm_75");
   broken.build = [](const Settings&) -> ptx::Kernel { throw std::logic_error("two and two are five"); };
   std::ostringstream out;
-  EXPECT_FALSE(check_kernels({broken}, {}, {"sm_75"}, out));
+  EXPECT_FALSE(check_kernels({broken}, {}, {"sm_75"}, out, out));
   EXPECT_NE(out.str().find("broken for sm_75: two and two are five"), std::string::npos) << out.str();
 }
 
@@ -175,7 +175,7 @@ TEST_F(PtxCheck, NamesWhatIsNotKnown) {
 TEST(EveryKernel, AssemblesForEveryTargetWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::ostringstream out;
-  EXPECT_TRUE(check_kernels(kernels::catalog(), {}, {}, out)) << out.str();
+  EXPECT_TRUE(check_kernels(kernels::catalog(), {}, {}, out, out)) << out.str();
 }
 
 }  // namespace

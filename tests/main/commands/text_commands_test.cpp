@@ -1,4 +1,4 @@
-// tokenize, detokenize and template by their words.
+// heddle tokenize, detokenize and template.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

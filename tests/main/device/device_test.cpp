@@ -191,7 +191,7 @@ TEST(FittingType, TheLargestThatFits) {
 }
 
 TEST(FittingType, AContextThatWouldFit) {
-  const model::Model model = model::load(open_model(""));
+  const model::Model model = model::load(open_model("weft"));
   const uint64_t all = memory_for(model, {}, model::limits_for(512)).total();
   const Fit fits = fit(model, {}, 512, all), cut = fit(model, {}, 512, all - 1);
   EXPECT_EQ(fits.context, 512u);

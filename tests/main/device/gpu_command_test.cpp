@@ -49,7 +49,7 @@ TEST_F(WithoutDriver, EveryCommandSaysWhatIsMissing) {
 TEST_F(WithoutDriver, WrongWordsAreNamedBeforeADriverIsLookedFor) {
   expect_refused({"selftest", "rms_norm", "no_such_kernel"}, {"heddle: no kernel is called no_such_kernel; there are ",
                                                               "rms_norm", "incremental_attention", "rope"});
-  expect_refused({"selftest", "--sweep", "some"}, {"heddle: --sweep some: it may be quick, normal or full"});
+  expect_refused({"selftest", "--sweep", "some"}, {"heddle: --sweep: expected quick, normal or full, found \"some\""});
   expect_refused({"bench", "kernels", "no_such_kernel"},
                  {"heddle: no kernel is called no_such_kernel; there are ", "product", "rms_norm"});
   expect_refused({"bench", "kernels", "--shape", "no_such_shape"}, {"heddle: no shape contains \"no_such_shape\""});

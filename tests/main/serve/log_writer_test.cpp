@@ -29,7 +29,7 @@ TEST(LogWriter, WritesAllLinesOfAllThreads) {
   EXPECT_EQ(next, std::vector<int>(4, 500));
 }
 
-// A reader that stops: nobody waits for it, and what is lost is counted.
+// A reader that stops: no writer waits for it, and dropped lines are counted.
 class Stuck : public std::stringbuf {
  public:
   void go_on() {

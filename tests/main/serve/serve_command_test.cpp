@@ -7,7 +7,6 @@
 
 #include "main/device/device_memory.h"
 #include "main/device/running_model.h"
-#include "main/serve/api_keys.h"
 #include "tests/main/small_model.h"
 #include "tests/server/http/http_client.h"
 #include "tests/support/refused.h"
@@ -48,17 +47,6 @@ class Serve : public testing::Test {
   Folder folder_;
 };
 
-TEST(ModelId, IsTheNameOfTheFileOrFolder) {
-  EXPECT_EQ(model_id(""), "weft");
-  EXPECT_EQ(model_id("weft"), "weft");
-  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B-Q8_0.gguf"), "Qwen2.5-0.5B-Q8_0");
-  EXPECT_EQ(model_id("m-00001-of-00003.gguf"), "m");
-  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B"), "Qwen2.5-0.5B");
-  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B/"), "Qwen2.5-0.5B");
-  EXPECT_EQ(model_id("/srv/models/Qwen2.5-0.5B/."), "Qwen2.5-0.5B");
-  EXPECT_EQ(model_id("."), std::filesystem::current_path().filename().string());
-}
-
 TEST_F(Serve, NamesTheModelByItsFile) {
   const auto path = folder_.path() / "of my own.gguf";
   std::filesystem::copy_file(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf", path);
@@ -96,7 +84,7 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
   EXPECT_EQ(server.stop(), 0);
   expect_says(server.err(),
               {"listening  http://127.0.0.1:", "model      spun: llama", "device     cpu", "context    512",
-               "KV cache   1024 tokens", "f16", "memory ", "weights", "ready ", "ending: 0", "ended"});
+               "KV cache   1024 tokens", "f16", "memory ", "weights", "ready ", "stopping: 0", "stopped"});
   const std::string log = server.out();  // a line for each request
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 5) << log;
   for (size_t at = 0; at < log.size(); at = log.find('\n', at) + 1)
@@ -110,7 +98,7 @@ TEST_F(Serve, ASignalLetsAnswersEnd) {
   client.send(long_stream());
   client.until("data: ");
   server.signal(SIGTERM);
-  EXPECT_TRUE(server.says("ending: 1 requests under way"));
+  EXPECT_TRUE(server.says("stopping: 1 requests running"));
   EXPECT_TRUE(idle.at_end());
   EXPECT_FALSE(Client(server.port()).connected());
   const std::string rest = client.all(30);
@@ -128,7 +116,7 @@ TEST_F(Serve, PatienceEnds) {
   client.until("data: ");
   server.signal(SIGINT);
   EXPECT_EQ(server.status(), 1);
-  expect_says(server.err(), {"ending: 1", "ended: 1 requests were cut off"});
+  expect_says(server.err(), {"stopping: 1", "stopped: 1 requests were cut off"});
   client.all();
   EXPECT_TRUE(client.ended());
 }
@@ -143,30 +131,31 @@ TEST_F(Serve, ASecondSignalEndsItAtOnce) {
   }
   clients[0]->until("data: ");
   server.signal(SIGTERM);
-  ASSERT_TRUE(server.says("ending: "));
+  ASSERT_TRUE(server.says("stopping: "));
   server.signal(SIGTERM);
   EXPECT_EQ(server.status(2), 1);
 }
 
 TEST_F(Serve, Keys) {
-  const std::string file = folder_.write("keys", "# those who may\n\n  first \nsecond\r\n");
+  const std::string file = folder_.write("keys", "# keys of the team\n\n  first \nsecond\r\n");
   ::chmod(file.c_str(), 0644);
   ServerProcess server(HEDDLE_PROGRAM,
                        {"--device", "cpu", "--api-key", "third", "--api-key-file", file, "--api-key", "4"});
   ASSERT_TRUE(server.up()) << server.err();
-  EXPECT_NE(server.err().find("keys can be read by others"), std::string::npos);
+  EXPECT_NE(server.err().find("keys is readable by other users"), std::string::npos);
   const auto status = [&](const std::string& key) {
     return ask(server, get("/v1/models", "Authorization: Bearer " + key + "\r\n")).status();
   };
   for (const char* key : {"first", "second", "third", "4"}) EXPECT_EQ(status(key), 200u) << key;
-  for (const char* key : {"", "fifth", "# those who may", "firstsecond", "firs"}) EXPECT_EQ(status(key), 401u) << key;
+  for (const char* key : {"", "fifth", "# keys of the team", "firstsecond", "firs"})
+    EXPECT_EQ(status(key), 401u) << key;
   EXPECT_EQ(ask(server, get("/v1/models")).status(), 401u);
 }
 
 TEST_F(Serve, RefusesKeysThatNobodyCouldSend) {
   std::ostringstream err;
   const std::string empty = folder_.write("empty", "\n# nothing\n"), odd = folder_.write("odd", "good\nwith space\n");
-  EXPECT_REFUSED(api_keys({}, empty, err), "empty", "expected a key in a line of its own, found none");
+  EXPECT_REFUSED(api_keys({}, empty, err), "empty", "expected one key per line, found none");
   EXPECT_REFUSED(api_keys({}, odd, err), "odd line 2", "without spaces");
   EXPECT_REFUSED(api_keys({""}, "", err), "--api-key", "expected a key");
   EXPECT_REFUSED(api_keys({}, folder_.file("none").string(), err), "none", "cannot be read");
@@ -204,7 +193,7 @@ TEST_F(Serve, RefusesWhatCannotBe) {
 }
 
 TEST_F(Serve, ACacheForManyIsWhatCanBeSpared) {
-  const auto running = open_running("", {.device = "cpu"});
+  const auto running = open_running("weft", {.device = "cpu"});
   const model::Model& model = running->model;  // of 512 tokens
   const DeviceOptions many{.device = "cpu", .many = true};
   const uint64_t one = memory_for(model, many, limits_for(many, model.context, 64)).total();
@@ -213,10 +202,10 @@ TEST_F(Serve, ACacheForManyIsWhatCanBeSpared) {
   EXPECT_EQ(fit(model, many, 64, uint64_t(1) << 40).limits.kv_blocks, 8 * 512u / 32);
   EXPECT_EQ(fit(model, many, 64, 4 * 40 * block).limits.kv_blocks, 40u);  // a quarter
   EXPECT_EQ(fit(model, many, 64, one).limits.kv_blocks, 512u / 32);       // not less than one context
-  EXPECT_EQ(fit(model, many, 64, 0).limits.kv_blocks, 512u / 32);         // nobody knows
-  DeviceOptions told = many;
-  told.cache_tokens = 3200;
-  EXPECT_EQ(fit(model, told, 64, uint64_t(1) << 40).limits.kv_blocks, 100u);
+  EXPECT_EQ(fit(model, many, 64, 0).limits.kv_blocks, 512u / 32);         // unknown
+  DeviceOptions given = many;
+  given.cache_tokens = 3200;
+  EXPECT_EQ(fit(model, given, 64, uint64_t(1) << 40).limits.kv_blocks, 100u);
 }
 
 }  // namespace

@@ -1,21 +1,27 @@
-// run, logits and perplexity by their words, on a model whose logits are all 0 and on one that tells stories.
+// heddle run and logits: on a model whose logits are all 0, and on models that were trained.
+#include "main/commands/run_command.h"
+
 #include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/safetensors.h"
 #include "tests/main/small_model.h"
+#include "tests/support/refused.h"
 #include "tests/support/shared_data.h"
 
 namespace heddle::test {
 namespace {
 
-struct ModelCommands : testing::Test {
+struct RunCommand : testing::Test {
   Folder folder;
   std::string model = write_small_model(folder, "zero.gguf", true);
 };
 
-TEST_F(ModelCommands, RunStreamsTextAndEndsWithFigures) {
+TEST_F(RunCommand, RunStreamsTextAndEndsWithFigures) {
   for (const char* backend : {"cpu", "reference"}) {
     // all tokens are equally likely, so that the first is taken: <unk>, which is no text
     const Result greedy = heddle({"run", model, "-p", "hi", "-n", "3", "--temp", "0", "--backend", backend});
@@ -31,7 +37,7 @@ TEST_F(ModelCommands, RunStreamsTextAndEndsWithFigures) {
   }
 }
 
-TEST_F(ModelCommands, WhatDoesNotFitIsSaid) {
+TEST_F(RunCommand, WhatDoesNotFitIsSaid) {
   const std::string long_text(400, 'x');
   const Result too_long = heddle({"run", model, "-p", long_text});
   EXPECT_EQ(too_long.status, 1);
@@ -43,7 +49,7 @@ TEST_F(ModelCommands, WhatDoesNotFitIsSaid) {
   EXPECT_EQ(heddle({"run", folder.file("none.gguf"), "-p", "x"}).status, 1);
 }
 
-TEST_F(ModelCommands, AMessageGoesThroughTheTemplate) {
+TEST_F(RunCommand, AMessageGoesThroughTheTemplate) {
   const Result result = heddle({"run", model, "--chat", "--system", "i", "-p", "hi", "-n", "1", "--temp", "0"});
   EXPECT_EQ(result.status, 0) << result.err;
   const std::string shown = "<s>[system] i</s>\n[user] hi</s>\n[assistant]";
@@ -52,7 +58,7 @@ TEST_F(ModelCommands, AMessageGoesThroughTheTemplate) {
   EXPECT_NE(result.err.find(fmt::format("prompt {} tokens", count)), std::string::npos) << result.err;
 }
 
-TEST_F(ModelCommands, LogitsOfEveryToken) {
+TEST_F(RunCommand, LogitsOfEveryToken) {
   const std::string out = folder.file("l.safetensors");
   const Result result = heddle({"logits", model, "--ids", "1,262 263", "--out", out});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -66,22 +72,8 @@ TEST_F(ModelCommands, LogitsOfEveryToken) {
     EXPECT_EQ(heddle({"logits", model, "--ids", ids, "--out", out}).status, 1) << ids;
 }
 
-TEST_F(ModelCommands, PerplexityOfOneThatKnowsNothingIsTheVocabulary) {
-  const std::string text = folder.write("t.txt", std::string(300, 'h'));
-  for (const char* method : {"windows", "sliding"}) {
-    const Result result = heddle({"perplexity", model, text, "--window", "64", "--method", method, "--kl", model});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("perplexity 265.0000 +- 0.0000"), std::string::npos) << result.out;
-    EXPECT_NE(result.out.find("mean 0.000000, largest 0.0000; top-1 agreement 100.00 %"), std::string::npos)
-        << result.out;
-  }
-  EXPECT_NE(heddle({"perplexity", model, text, "--window", "4096"}).err.find("at least 4096 tokens"),
-            std::string::npos);
-  EXPECT_NE(heddle({"perplexity", model, text, "--method", "x"}).err.find("windows or sliding"), std::string::npos);
-}
-
 // Trained weights that are always there.
-TEST(ModelCommandsOnWeft, SaysWhatHeddleIs) {
+TEST(RunCommandOnWeft, SaysWhatHeddleIs) {
   const std::string weft = std::string(HEDDLE_SOURCE_DIR) + "/models/weft/weft-q8_0.gguf";
   const Result result = heddle({"run", weft, "--chat", "-p", "What is heddle?", "--temp", "0"});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -89,7 +81,7 @@ TEST(ModelCommandsOnWeft, SaysWhatHeddleIs) {
   EXPECT_NE(result.err.find("the model ended"), std::string::npos) << result.err;
 }
 
-TEST(ModelCommandsOnStories, TheTwoHundredStepsOfLlama2c) {
+TEST(RunCommandOnStories, TheTwoHundredStepsOfLlama2c) {
   SHARED_DATA(model, "weights/stories260K-f32.gguf");
   SHARED_DATA(expected, "weights/stories260K.karpathy-expected-200steps.txt");
   std::string text(MappedFile(expected).text());
@@ -102,16 +94,66 @@ TEST(ModelCommandsOnStories, TheTwoHundredStepsOfLlama2c) {
   }
 }
 
-TEST(ModelCommandsOnStories, PerplexityIsTheOneOfLlamaCpp) {
-  SHARED_DATA(model, "weights/stories260K-f32.gguf");
-  SHARED_DATA(book, "text/moby-dick.txt");
-  const Folder folder;
-  const std::string text = folder.write("t.txt", std::string(MappedFile(book).text().substr(0, 100'000)));
-  const Result result = heddle({"perplexity", model.string(), text, "--window", "128", "--windows", "64"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  double value = 0;
-  ASSERT_EQ(std::sscanf(result.out.c_str(), "perplexity %lf", &value), 1) << result.out;
-  EXPECT_NEAR(value, 65.67, 0.05);
+// Raises SIGINT as soon as something is written, as if the user had pressed Ctrl-C then.
+struct Interrupting : std::stringbuf {
+  bool pressed = false;
+  int sync() override { return std::exchange(pressed, true) ? 0 : ::raise(SIGINT); }
+};
+
+TEST_F(RunCommand, CtrlCEndsItWithWhatThereIs) {
+  Interrupting buffer;
+  std::ostream out(&buffer);
+  std::istringstream in;
+  std::ostringstream err;
+  const auto before = ::signal(SIGINT, SIG_DFL);
+  const int status = run_command_line({"run", weft, "--chat", "-p", "hi", "--temp", "0"}, in, out, err);
+  ::signal(SIGINT, before);
+  EXPECT_EQ(status, 130);
+  EXPECT_EQ(buffer.str(), "Hello\n");
+  expect_says(err.str(), {"generated 1 tokens", "(interrupted)"});
+}
+
+TEST_F(RunCommand, StopsAndLogProbabilities) {
+  const Result result =
+      heddle({"run", weft, "--chat", "-p", "hi", "--temp", "0", "--stop", "tell you", "--logprobs", "2"});
+  EXPECT_EQ(result.out, "Hello! I can \n");
+  expect_says(result.err, {" \"Hello\"  of -", " \"Hello\", -", "\n", " \" I\"  of", "(a stop text came)"});
+  const Result alone = heddle({"run", weft, "-p", "Once", "--temp", "0", "-n", "1", "--logprobs", "0"});
+  expect_says(alone.err, {"-0.", " \" upon\"\nprompt"});
+  // the most likely token forbidden: another one
+  const std::string id = heddle({"tokenize", weft, "Hello", "--no-special"}).out;
+  const Result banned = heddle({"run", weft, "--chat", "-p", "hi", "--temp", "0", "-n", "1", "--logit-bias",
+                                id.substr(0, id.find('\n')) + "=false"});
+  EXPECT_EQ(banned.status, 0) << banned.err;
+  EXPECT_NE(banned.out, "Hello\n");
+}
+
+const std::vector<model::KernelTime> times{{"product", "qkv", 0, 0.001, 10e-6, 20'000'000},
+                                           {"attention", "attend", 0, 0.00101, 4e-6, 0},
+                                           {"product", "qkv", 1, 0.00102, 10e-6, 20'000'000},
+                                           {"sample \"x\"", "", -1, 0.00103, 0, 8}};
+
+TEST(KernelTrace, IsJsonForABrowser) {
+  const auto file = nlohmann::json::parse(trace_json(times));
+  const auto& events = file.at("traceEvents");
+  ASSERT_EQ(events.size(), 4u);
+  for (const auto& event : events) EXPECT_EQ(event.at("ph"), "X");
+  EXPECT_EQ(events[0].at("name"), "qkv product");
+  EXPECT_EQ(events[3].at("name"), "sample \"x\"");
+  EXPECT_DOUBLE_EQ(events[1].at("ts"), 1010);
+  EXPECT_DOUBLE_EQ(events[1].at("dur"), 4);
+  EXPECT_EQ(events[2].at("args").at("layer"), 1);
+  EXPECT_EQ(events[2].at("args").at("bytes"), 20'000'000);
+  EXPECT_DOUBLE_EQ(events[2].at("args").at("GB/s"), 2000);
+  EXPECT_EQ(events[3].at("args").at("GB/s"), 0);
+  EXPECT_TRUE(nlohmann::json::parse(trace_json({})).at("traceEvents").empty());
+}
+
+TEST(KernelTrace, ATableByPhase) {
+  const std::string table = trace_table(times);
+  expect_says(table, {"phase", "calls", "GB/s", "\nqkv ", "2 ", "20.0 ", "40000000", "2000", "\nattend ", "\nall ",
+                      "4 ", "24.0", "100.0%", "40000008"});
+  expect_says(trace_table({}), {"\nall ", "0"});
 }
 
 }  // namespace

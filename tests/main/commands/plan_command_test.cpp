@@ -1,14 +1,12 @@
-// What works without a model's name: run, inspect, plan, bench, and the program alone; and what too little memory says.
-#include "main/device/own_model.h"
-
+// heddle plan by value, what too little memory says, and contexts beyond the trained one.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/error.h"
 #include "main/device/device_memory.h"
 #include "main/device/running_model.h"
-#include "tests/main/small_model.h"
+#include "tests/main/heddle_command.h"
 
 namespace heddle::test {
 namespace {
@@ -16,43 +14,6 @@ namespace {
 using nlohmann::json;
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-TEST(OwnModel, IsTheFileInTheRepository) {
-  const MappedFile file(HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf");
-  EXPECT_TRUE(std::ranges::equal(file.bytes(), own_model()));
-}
-
-TEST(OwnModel, RunsWhereNoneIsNamed) {
-  const std::vector<std::string> arguments{"-p", "Once upon a time", "-n", "40", "--temp", "0"};
-  std::vector<std::string> own{"run"}, named{"run", HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf"};
-  own.insert(own.end(), arguments.begin(), arguments.end());
-  named.insert(named.end(), arguments.begin(), arguments.end());
-  const Result result = heddle(own);
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_GT(result.out.size(), 80u);
-  EXPECT_EQ(result.out, heddle(named).out);
-}
-
-TEST(OwnModel, KnowsWhatHeddleIs) {
-  const Result result = heddle({"run", "--chat", "-p", "What is heddle?", "--temp", "0"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "heddle is a program that runs language models")) << result.out;
-}
-
-TEST(OwnModel, TheProgramAloneTellsAStory) {
-  const Result result = heddle({});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(result.out.starts_with("> Tell me a story about ")) << result.out;
-  EXPECT_GT(result.out.find("Try next:"), 200u) << result.out;
-  EXPECT_TRUE(has(result.out, "heddle chat")) << result.out;
-  EXPECT_TRUE(has(result.err, "tok/s")) << result.err;
-}
-
-TEST(OwnModel, CanBeLookedAt) {
-  const Result result = heddle({"inspect"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "weft")) << result.out;
-}
 
 TEST(Plan, AddsUpAndFits) {
   const json plan = json::parse(heddle({"plan", "--ctx", "256", "--json"}).out);
@@ -73,6 +34,27 @@ TEST(Plan, AddsUpAndFits) {
   EXPECT_TRUE(has(heddle({"plan", "--kv", "q4"}).err, "--kv: expected f16 or q8, found \"q4\""));
 }
 
+TEST(Plan, SaysWhatFitsAndWhatTheModelWasTrainedFor) {
+  for (const char* context : {"256", "512", "8192"}) {
+    const std::string text = heddle({"plan", "--ctx", context}).out;
+    EXPECT_TRUE(has(text, fmt::format("weft: context of {} tokens (trained for 512), KV cache in f16\n", context)))
+        << text;
+    const json plan = json::parse(heddle({"plan", "--ctx", context, "--json"}).out);
+    EXPECT_EQ(plan["trained_context"], 512);
+    EXPECT_GT(plan["devices"][0]["largest_context"], 10'000);  // of memory, not of the context asked for
+  }
+}
+
+TEST(Plan, AContextBeyondTheTrainedOneIsWarnedOf) {
+  const std::string warning =
+      "warning: a context of 8192 tokens, but weft was trained for 512: expect worse text beyond that\n";
+  EXPECT_TRUE(has(heddle({"run", "-p", "x", "-n", "1", "--ctx", "8192"}).err, warning));
+  EXPECT_TRUE(has(heddle({"chat", "--ctx", "8192"}).err, warning));
+  EXPECT_FALSE(has(heddle({"run", "-p", "x", "-n", "1", "--ctx", "512"}).err, "warning"));
+  EXPECT_FALSE(has(heddle({"run", "-p", "x", "-n", "1"}).err, "warning"));
+  EXPECT_FALSE(has(heddle({"bench", "-p", "600", "-n", "0", "-r", "1"}).err, "warning"));
+}
+
 TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {
   const Result result = heddle({"plan", "--ctx", "4000000000"});
   EXPECT_EQ(result.status, 1);
@@ -87,7 +69,7 @@ TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {
 }
 
 TEST(Plan, TheLargestContextIsTheLargest) {
-  const auto running = open_running("", {.device = "cpu"});
+  const auto running = open_running("weft", {.device = "cpu"});
   const auto bytes = [&](uint32_t context) {
     return memory_for(running->model, {}, model::limits_for(context, 512)).total();
   };
