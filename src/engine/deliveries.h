@@ -22,7 +22,8 @@ class Deliveries {
   // `threw` is called, on one of the threads, when a request's callback throws for the first time. After that the
   // callback is called with the ends of completions only.
   Deliveries(std::function<void(RequestId)> threw, double patience);
-  // Waits until everything is delivered. If no callback returns for `patience` seconds, it says so on stderr and aborts.
+  // Waits until everything is delivered. If no callback returns for `patience` seconds, it says so on stderr and
+  // aborts.
   ~Deliveries();
 
   std::shared_ptr<Mailbox> open(OnEvent on_event);

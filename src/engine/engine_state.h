@@ -77,7 +77,7 @@ class Engine::State {
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
-  std::vector<Sequence*> ending_;   // with a requested end
+  std::vector<Sequence*> ending_;    // with a requested end
   std::vector<RequestId> finished_;  // all completions have ended: to be removed
 
   // A sequence's rows in a batch.

@@ -155,8 +155,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
       ++slice.states;
     }
   }
-  if (first < s.task.prompt_tokens())
-    metrics_.prompt_computed += std::min(slice.rows, s.task.prompt_tokens() - first);
+  if (first < s.task.prompt_tokens()) metrics_.prompt_computed += std::min(slice.rows, s.task.prompt_tokens() - first);
 }
 
 // How the device picks the next token of a sequence, or the one after some proposals. Unset where the host picks from
@@ -165,8 +164,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
 std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint32_t proposals) const {
   if (!s.picking || (s.generated == 0 && s.task.request.n > 1)) return std::nullopt;
   if (s.has_penalties && flight_.batches == 1) return std::nullopt;
-  model::Picking picking =
-      s.has_penalties ? *device_picking(s.sampler, s.tokens, s.task.prompt_tokens()) : *s.picking;
+  model::Picking picking = s.has_penalties ? *device_picking(s.sampler, s.tokens, s.task.prompt_tokens()) : *s.picking;
   picking.picks = s.sampler.picks() + proposals;  // its token counts only if all proposals before it were right
   return picking;
 }

@@ -9,8 +9,8 @@
 
 namespace heddle::engine {
 
-// A block is held by any number of sequences. One that no sequence holds is empty, or cached: it keeps its contents, and
-// can be found, until it is evicted.
+// A block is held by any number of sequences. One that no sequence holds is empty, or cached: it keeps its contents,
+// and can be found, until it is evicted.
 class KvBlocks {
  public:
   using Hash = uint64_t (*)(uint64_t before, std::span<const uint32_t> tokens);

@@ -1,4 +1,5 @@
-// Four coefficients from a few dozen measurements. They cannot be negative, so every subset is tried as the ones above 0.
+// Four coefficients from a few dozen measurements. They cannot be negative, so every subset is tried as the ones above
+// 0.
 #include "engine/pace.h"
 
 #include <algorithm>

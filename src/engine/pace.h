@@ -16,10 +16,11 @@ struct Load {
   }
 };
 
-// Seconds = a + b * rows + c * context + d * depth, by least squares of relative errors, with a correction by the number
-// of rows: kernels work in tiles, and few rows use other kernels than many. Measurements are kept by size (powers of two
-// of rows and of context per row), so that a thousand small batches do not displace what is known of large ones; older
-// measurements count less. If recent batches of about this size took longer than estimated, so will the next one.
+// Seconds = a + b * rows + c * context + d * depth, by least squares of relative errors, with a correction by the
+// number of rows: kernels work in tiles, and few rows use other kernels than many. Measurements are kept by size
+// (powers of two of rows and of context per row), so that a thousand small batches do not displace what is known of
+// large ones; older measurements count less. If recent batches of about this size took longer than estimated, so will
+// the next one.
 class Pace {
  public:
   void learn(const Load& load, double seconds);
@@ -27,9 +28,9 @@ class Pace {
   double expect(const Load& load) const;  // the same with a margin, as recent batches suggest
   bool measured() const { return !samples_.empty(); }
 
-  // How many rows of a sequence, from `position` on, can be added to this load: up to `limit`, so that it takes no longer
-  // than `seconds` and is not far beyond what was ever measured (twice the rows, four times the context). With INFINITY
-  // seconds, `limit`.
+  // How many rows of a sequence, from `position` on, can be added to this load: up to `limit`, so that it takes no
+  // longer than `seconds` and is not far beyond what was ever measured (twice the rows, four times the context). With
+  // INFINITY seconds, `limit`.
   uint32_t rows_within(double seconds, const Load& load, uint64_t position, uint32_t limit) const;
 
  private:

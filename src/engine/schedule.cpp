@@ -174,8 +174,7 @@ bool Schedule::admit(Sequence& s) {
 void Schedule::price_proposals() {
   const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
   // without proposals, batches might follow one another, which is faster
-  const double plain =
-      following_pace_.measured() && only_streams() ? std::min(all, following_pace_.usual(load_)) : all;
+  const double plain = following_pace_.measured() && only_streams() ? std::min(all, following_pace_.usual(load_)) : all;
   price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
 }
 

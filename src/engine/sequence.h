@@ -71,8 +71,8 @@ struct Sequence {
   Payoff payoff;
 
   // KV blocks.
-  std::vector<uint32_t> blocks;                       // the block table
-  uint32_t published = 0;                             // its first blocks, which others can find
+  std::vector<uint32_t> blocks;                      // the block table
+  uint32_t published = 0;                            // its first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
 
   // Times.

@@ -36,23 +36,23 @@ class PromptLookup {
   std::array<uint32_t, longest - shortest + 1> found_{};  // per length: the position after the earlier place; 0: none
 };
 
-// The cost of a proposal, in units of the time that a token of this sequence takes without any. If a step of 5 sequences
-// takes 10 ms and each row adds 0.1 ms, a row costs 0.1 / (10 / 5) = 0.05.
+// The cost of a proposal, in units of the time that a token of this sequence takes without any. If a step of 5
+// sequences takes 10 ms and each row adds 0.1 ms, a row costs 0.1 / (10 / 5) = 0.05.
 struct Price {
   double row = 0;   // per token proposed
   double once = 0;  // for any number of them
 };
 
-// How many tokens to propose for one sequence, by how many of the last ones were accepted. If the next token is accepted
-// with probability p, k proposals give 1 + p + ... + p^k tokens at the price of 1 + once + k * row. The k with the best
-// rate is taken if that is a tenth better than plain steps. Otherwise it pauses: for 16 tokens at first, and twice as
-// long after every further try that did not pay, up to 512.
+// How many tokens to propose for one sequence, by how many of the last ones were accepted. If the next token is
+// accepted with probability p, k proposals give 1 + p + ... + p^k tokens at the price of 1 + once + k * row. The k with
+// the best rate is taken if that is a tenth better than plain steps. Otherwise it pauses: for 16 tokens at first, and
+// twice as long after every further try that did not pay, up to 512.
 class Payoff {
  public:
   explicit Payoff(uint32_t max_proposals = 8) : max_proposals_(max_proposals) {}
 
-  uint32_t next(const Price& price);                          // before every step: how many to propose
-  void add(uint32_t proposed, uint32_t accepted);             // after every step with proposals
+  uint32_t next(const Price& price);                         // before every step: how many to propose
+  void add(uint32_t proposed, uint32_t accepted);            // after every step with proposals
   double probability() const { return accepted_ / tried_; }  // p
 
  private:

@@ -146,8 +146,8 @@ TEST(Crowd, ABeginningIsComputedOnce) {
     const uint64_t before = engine.metrics().prompt_computed;
     while (!engine.idle()) engine.step();
     EXPECT_EQ(end.finish_reason, FinishReason::length);
-    EXPECT_EQ(end.prompt, prompt.size());
-    EXPECT_EQ(engine.metrics().prompt_computed - before, end.prompt - end.cached_tokens);
+    EXPECT_EQ(end.prompt_tokens, prompt.size());
+    EXPECT_EQ(engine.metrics().prompt_computed - before, end.prompt_tokens - end.cached_tokens);
     return end.cached_tokens;
   };
   std::vector<uint32_t> first(150), second(160);

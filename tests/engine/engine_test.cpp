@@ -541,7 +541,8 @@ TEST(Engine, GuessesDoNotShow) {
     fixture.run();
     fixture.expect_as_alone();
     const bool on = speculation != engine::Speculation::off;
-    EXPECT_EQ(fixture.metrics().accepted > 100, on) << fixture.metrics().accepted << " of " << fixture.metrics().proposed;
+    EXPECT_EQ(fixture.metrics().accepted > 100, on)
+        << fixture.metrics().accepted << " of " << fixture.metrics().proposed;
     EXPECT_EQ(fixture.backend.batches < 95, on);
   }
 }

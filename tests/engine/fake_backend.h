@@ -95,7 +95,7 @@ class FakeBackend : public IdleBackend {
   Cost cost;
   std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
   uint32_t copied = 0, kept_states = 0;
-  size_t max_outputs = 0;         // of a batch
+  size_t max_outputs = 0;          // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
  protected:

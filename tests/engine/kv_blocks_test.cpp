@@ -46,7 +46,7 @@ TEST(KvBlocks, AreFoundByTheirTokensAndAllBefore) {
   EXPECT_EQ(a.block, 0u);
   EXPECT_EQ(blocks.find(KvBlocks::empty_prefix, Tokens{1, 2})->block, 0u);
   EXPECT_EQ(blocks.find(a.prefix, Tokens{3, 4})->block, 1u);
-  EXPECT_EQ(blocks.find(a.prefix, Tokens{3, 4})->link, ab.prefix);
+  EXPECT_EQ(blocks.find(a.prefix, Tokens{3, 4})->prefix, ab.prefix);
   EXPECT_FALSE(blocks.find(KvBlocks::empty_prefix, Tokens{3, 4})) << "after nothing it is another one";
   EXPECT_FALSE(blocks.find(ab.prefix, Tokens{3, 4}));
   EXPECT_FALSE(blocks.find(KvBlocks::empty_prefix, Tokens{2, 1}));
@@ -66,7 +66,8 @@ TEST(KvBlocks, TheirBeginningsAreFound) {
   EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1, 2, 3, 9})->block, 0u);
   EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1, 2, 3, 9})->tokens, 3u);
   EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1, 2, 5})->block, 1u);
-  EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1, 2, 5, 7})->tokens, 3u) << "after other tokens it is another";
+  EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1, 2, 5, 7})->tokens, 3u)
+      << "after other tokens it is another";
   EXPECT_EQ(blocks.find_beginning(a.prefix, Tokens{1, 2, 5, 7})->tokens, 4u);
   EXPECT_EQ(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{1})->tokens, 1u);
   EXPECT_FALSE(blocks.find_beginning(KvBlocks::empty_prefix, Tokens{2, 2}));
@@ -80,7 +81,8 @@ TEST(KvBlocks, TheirBeginningsAreFound) {
   EXPECT_FALSE(blocks.findable(4)) << "there is more of it elsewhere";
   blocks.publish_partial(4, KvBlocks::empty_prefix, Tokens{});
   EXPECT_FALSE(blocks.findable(4));
-  EXPECT_THROW(blocks.publish_partial(5, KvBlocks::empty_prefix, Tokens{1, 2, 3, 4}), std::logic_error) << "it is whole";
+  EXPECT_THROW(blocks.publish_partial(5, KvBlocks::empty_prefix, Tokens{1, 2, 3, 4}), std::logic_error)
+      << "it is whole";
   blocks.check_holders(Tokens(6, 1));
   blocks.drop(3);
   EXPECT_EQ(blocks.cached(), 1u);

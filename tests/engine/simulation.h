@@ -139,7 +139,7 @@ class Simulation {
     if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
     if (chance(traffic_.throwing)) w.throw_at = uint32_t(1 + below(10));
     try {
-      const auto id = engine_->submit(w.request, [this](const engine::Event& event) { told(event); });
+      const auto id = engine_->submit(w.request, [this](const engine::Event& event) { on_event(event); });
       watched_.emplace(id, std::move(w));
       return true;
     } catch (const engine::Busy&) {
@@ -162,7 +162,7 @@ class Simulation {
     if (!w.copies[copy].picks.empty() && !w.cancelled[copy]) w.finished[copy] = true;
   }
 
-  void told(const engine::Event& event) {
+  void on_event(const engine::Event& event) {
     const auto found = watched_.find(event.request);
     ASSERT_NE(found, watched_.end()) << "told of a request that has ended";
     Watched& w = found->second;
@@ -207,8 +207,8 @@ class Simulation {
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
     EXPECT_EQ(event.generated, answer.picks.size());
-    EXPECT_EQ(event.prompt, w.request.prompt.size());
-    EXPECT_LE(event.cached_tokens, event.prompt);
+    EXPECT_EQ(event.prompt_tokens, w.request.prompt.size());
+    EXPECT_LE(event.cached_tokens, event.prompt_tokens);
     expect_adds_up(w, event);
     const auto& limits = traffic_.limits;
     expect_same(answer, answer_alone(model_, w.request, event.index, limits.kv_blocks * limits.block_tokens),
@@ -235,7 +235,7 @@ class Simulation {
     EXPECT_NEAR(device, t.device, 1e-9);
     EXPECT_LE(last, t.queue + t.prompt + t.generating + 1e-9);
     EXPECT_EQ(made, event.generated);
-    EXPECT_TRUE(event.generated == 0 || rows + event.cached_tokens >= event.prompt + event.generated - 1);
+    EXPECT_TRUE(event.generated == 0 || rows + event.cached_tokens >= event.prompt_tokens + event.generated - 1);
   }
 
   const Traffic traffic_;

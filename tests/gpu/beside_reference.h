@@ -2,7 +2,7 @@
 #pragma once
 #include <map>
 
-#include "cpu/reference.h"
+#include "cpu/cpu.h"
 #include "gpu/gpu.h"
 #include "model/forward.h"
 #include "tests/gpu/interpreted_gpu.h"

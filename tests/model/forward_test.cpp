@@ -17,8 +17,8 @@ struct Recorder : Backend {
   }
   void add(uint32_t layer, uint32_t sublayer) override { calls.push_back(fmt::format("add {} {}", layer, sublayer)); }
   void keep_states() override { calls.push_back("states"); }
-  void logits() override { calls.push_back("logits"); }
-  std::span<const float> result() override { return {}; }
+  void head() override { calls.push_back("head"); }
+  Result result() override { return {}; }
   void copy_block(uint32_t, uint32_t) override {}
 };
 
@@ -31,7 +31,7 @@ TEST(Forward, SublayersOfALayerReadWhatTheOneBeforeLeft) {
   Recorder backend;
   forward(model, backend, {});
   EXPECT_EQ(backend.calls, (Calls{"begin", "embed", "compute 0 0", "add 0 0", "compute 0 1", "add 0 1", "compute 0 2",
-                                  "add 0 2", "compute 1 0", "add 1 0", "logits"}));
+                                  "add 0 2", "compute 1 0", "add 1 0", "head"}));
 }
 
 TEST(Forward, SublayersOfAParallelLayerReadItsInput) {
@@ -42,7 +42,7 @@ TEST(Forward, SublayersOfAParallelLayerReadItsInput) {
   batch.states = {0};
   forward(model, backend, batch);
   EXPECT_EQ(backend.calls,
-            (Calls{"begin", "embed", "compute 0 0", "compute 0 1", "add 0 0", "add 0 1", "states", "logits"}));
+            (Calls{"begin", "embed", "compute 0 0", "compute 0 1", "add 0 0", "add 0 1", "states", "head"}));
 }
 
 TEST(Layers, AreAskedForASublayerByItsKind) {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/sampling/numbers.h"
 #include "engine/sampling/candidates.h"
+#include "engine/sampling/numbers.h"
 #include "engine/sampling/steps.h"
 
 namespace heddle::engine {

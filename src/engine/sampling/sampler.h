@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/sampling/sampling.h"
 #include "engine/sampling/history.h"
+#include "engine/sampling/sampling.h"
 
 namespace heddle::engine {
 
@@ -25,8 +25,8 @@ struct Pick {
   std::vector<TokenLogprob> top;  // the most likely first, the lowest id among equals; without those of probability 0
 };
 
-// The Pick of a token that was given, not picked: its log-probability and the `top` most likely ones, in the model's own
-// distribution. Throws as Sampler::pick does.
+// The Pick of a token that was given, not picked: its log-probability and the `top` most likely ones, in the model's
+// own distribution. Throws as Sampler::pick does.
 Pick score(std::span<const float> logits, uint32_t token, uint32_t top);
 
 enum class Origin { prompt, generated };

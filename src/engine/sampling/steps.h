@@ -1,7 +1,7 @@
 // The steps that do not look at earlier tokens. Each does nothing if its parameter is off.
 #pragma once
-#include "engine/sampling/sampling.h"
 #include "engine/sampling/candidates.h"
+#include "engine/sampling/sampling.h"
 
 namespace heddle::engine {
 

@@ -1,5 +1,5 @@
-// Super-blocks of 256 values with quants that index a codebook: iq1_s to iq3_s. quant/decode_grids.cpp has the layouts. Piece
-// l is values 32 l to 32 l + 31, as two adjacent runs of 16.
+// Super-blocks of 256 values with quants that index a codebook: iq1_s to iq3_s. quant/decode_grids.cpp has the layouts.
+// Piece l is values 32 l to 32 l + 31, as two adjacent runs of 16.
 #include "base/error.h"
 #include "kernels/format/block_format.h"
 #include "quant/grid_codes.h"

@@ -1,5 +1,5 @@
-// Nibbles that index a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/decode_blocks.cpp has the layouts. The table is four words
-// of immediates that byte permutes select from, without memory accesses.
+// Nibbles that index a table: iq4_nl, iq4_xs, mxfp4, nvfp4. quant/decode_blocks.cpp has the layouts. The table is four
+// words of immediates that byte permutes select from, without memory accesses.
 #include "quant/tables.h"
 
 #include "base/error.h"

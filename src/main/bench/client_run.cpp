@@ -222,7 +222,8 @@ ClientTraffic run_clients(const Place& place, const std::string& api_key, const 
       visitor->cut_if_silent(timeout);
       all = all && visitor->done();
     }
-    progress.count("answered", job.traffic.answered + job.traffic.refused + job.traffic.failed, bodies.size(), "requests");
+    progress.count("answered", job.traffic.answered + job.traffic.refused + job.traffic.failed, bodies.size(),
+                   "requests");
     if (all) return;
     timer.expires_after(std::chrono::milliseconds(100));
     timer.async_wait([&](Failed) { look(); });

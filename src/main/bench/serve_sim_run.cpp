@@ -14,11 +14,7 @@ class Run {
  public:
   Run(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once, engine::Speculation speculation,
       const std::ostream* log)
-      : engine_(engine),
-        arrivals_(arrivals),
-        at_once_(at_once),
-        speculation_(speculation),
-        progress_(log) {
+      : engine_(engine), arrivals_(arrivals), at_once_(at_once), speculation_(speculation), progress_(log) {
     traffic_.streams.resize(arrivals.size());
   }
 

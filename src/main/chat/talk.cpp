@@ -111,7 +111,7 @@ void ChatTalk::answer(std::vector<Message> messages) {
                                 .max_tokens = settings_.values().tokens ? settings_.values().tokens : engine::no_limit,
                                 .show = [&writer](std::string_view text) { writer.write(text); },
                                 .interrupted = &interrupt.flag(),
-                                .progress = terminal_ ? &std::cerr : nullptr};
+                                .progress = output_.terminal() ? &std::cerr : nullptr};
   last_ = generator_.generate(ids, request);
   ++answers_;
   writer.finish();
@@ -150,7 +150,7 @@ void ChatTalk::again() {
 
 void ChatTalk::go_on() {
   if (!ends_with_answer(messages_)) throw Error("there is no answer to continue");
-  if (last_ && (last_->ending == Ending::model || last_->ending == Ending::stop_text))
+  if (last_ && (last_->end == Generated::End::end_token || last_->end == Generated::End::stop_string))
     throw Error("the answer is complete: /again gives another one");
   answer(messages_);
 }

@@ -135,7 +135,8 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
       show(text.push(event.pick.id));
       if (text.end() != text::CompletionText::End::none) engine_.finish(under_way.id(), 0);
     }
-    if (!end && text.tokens() == 0) progress.count("prompt", engine_.prompt_progress(under_way.id()), result.prompt, "tokens");
+    if (!end && text.tokens() == 0)
+      progress.count("prompt", engine_.prompt_progress(under_way.id()), result.prompt, "tokens");
   }
   if (end->finish_reason == engine::FinishReason::failed) throw Error("{}", end->reason);
   result.end = end_of(*end, text);
@@ -144,7 +145,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
   result.computed = end->computed_tokens;
   result.generated = end->generated;
   result.prompt_seconds = end->timing.queue + end->timing.prompt;
-  result.generating_seconds = end->timing.making;
+  result.generating_seconds = end->timing.generating;
   length_ = result.cached + result.computed + result.generated;
   return result;
 }

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "formats/convert.h"
-#include "formats/quantize.h"
 #include "formats/synth.h"
 #include "main/commands/commands.h"
 #include "main/device/open_model.h"

@@ -20,7 +20,6 @@
 #include "main/chat/conversation.h"
 #include "main/commands/commands.h"
 #include "main/commands/generate.h"
-#include "main/device/kernel_trace.h"
 #include "main/device/open_model.h"
 #include "main/process.h"
 #include "main/progress.h"

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "cpu/cpu.h"
 #include "cuda/context.h"
-#include "engine/sampling/random.h"
+#include "engine/sampling/numbers.h"
 #include "gpu/gpu.h"
 #include "kernels/spec/catalog.h"
 #include "main/commands/commands.h"

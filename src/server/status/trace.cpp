@@ -23,7 +23,7 @@ void append_completion(std::string& out, const CompletionTrace& completion, bool
   fmt::format_to(
       std::back_inserter(out),
       R"({{"index":{},"queue_ms":{:.3f},"prompt_ms":{:.3f},"generation_ms":{:.3f},"device_ms":{:.3f},"steps":{})",
-      completion.index, timing.queue * 1e3, timing.prompt * 1e3, timing.making * 1e3, timing.device * 1e3,
+      completion.index, timing.queue * 1e3, timing.prompt * 1e3, timing.generating * 1e3, timing.device * 1e3,
       timing.steps);
   if (with_steps && completion.steps) {
     out += R"(,"step":)";

@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "engine/sampling/numbers.h"
 #include "engine/sampling/lanes.h"
+#include "engine/sampling/numbers.h"
 #include "tests/engine/sampling/reference.h"
 #include "tests/support/refused.h"
 

@@ -216,7 +216,7 @@ TEST_F(BenchClientTest, RefusesWhatCannotBe) {
 TEST_F(BenchClientTest, AServerThatSaysNothing) {
   server::HttpServer silent({.port = 0}, [](server::HttpRequest, std::shared_ptr<server::Responder> responder) {
     static std::vector<std::shared_ptr<server::Responder>> kept;
-    kept.push_back(std::move(answer));
+    kept.push_back(std::move(responder));
   });
   const Result result = heddle({"bench", "client", silent.address(), "-n", "2", "--timeout", "0.2"});
   EXPECT_EQ(result.status, 1);

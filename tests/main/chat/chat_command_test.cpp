@@ -50,9 +50,8 @@ TEST(ChatCommand, WhatDoesNotFitIsTakenBack) {
   for (int i = 0; i < 600; ++i) long_text += "word ";
   const Result result = chat("hi\n" + long_text + "\nWho are you?\n/stats\n");
   EXPECT_EQ(result.status, 1);
-  expect_says(result.err,
-              {"heddle: the conversation is too long: expected fewer than 512 tokens, the context, found ",
-               "/drop forgets the oldest turns", "/undo", "/reset", "prompt 30 tokens (22 cached)"});
+  expect_says(result.err, {"heddle: the conversation is too long: expected fewer than 512 tokens, the context, found ",
+                           "/drop forgets the oldest turns", "/undo", "/reset", "prompt 30 tokens (22 cached)"});
   EXPECT_EQ(result.out, hello + who);
 }
 

@@ -6,6 +6,7 @@
 
 #include "main/chat/conversation.h"
 #include "main/process.h"
+#include "model/session.h"
 #include "tests/main/small_model.h"
 #include "tests/support/backends.h"
 #include "tests/support/refused.h"

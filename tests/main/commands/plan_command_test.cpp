@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "main/device/device_memory.h"
 #include "main/device/running_model.h"
+#include "model/session.h"
 #include "tests/main/heddle_command.h"
 
 namespace heddle::test {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/mapped_file.h"
+#include "base/files.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
 #include "tests/support/shared_data.h"

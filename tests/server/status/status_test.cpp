@@ -50,7 +50,7 @@ TEST(Traces, KnowTwoLevels) {
 TEST(Traces, AreJsonInMilliseconds) {
   const Preparation preparation{.waiting = 0.001, .parse = 0.002, .render = 0.003, .encode = 0.004};
   CompletionTrace completion{.index = 2,
-                             .timing = {.queue = 0.5, .prompt = 0.25, .making = 1, .device = 0.125, .steps = 7}};
+                             .timing = {.queue = 0.5, .prompt = 0.25, .generating = 1, .device = 0.125, .steps = 7}};
   completion.steps = std::make_shared<std::vector<engine::StepTime>>(
       2, engine::StepTime{
              .start = 0.5, .seconds = 0.01, .device = 0.005, .rows = 3, .generated = 1, .all_rows = 9, .sequences = 4});

@@ -38,7 +38,8 @@ inline void expect_same(const Answer& found, const Answer& expected, bool whole 
 
 template <class Backend = FakeBackend>
 struct EngineFixture {
-  explicit EngineFixture(model::Limits its_limits, engine::EngineOptions options = {}, model::Model its_model = fake_model(256))
+  explicit EngineFixture(model::Limits its_limits, engine::EngineOptions options = {},
+                         model::Model its_model = fake_model(256))
       : model(std::move(its_model)), limits(its_limits), backend(model, limits) {
     options.now = [this] { return backend.clock; };
     engine.emplace(model, backend, limits, options);
@@ -46,14 +47,14 @@ struct EngineFixture {
 
   engine::RequestId submit(const engine::Request& request, std::function<void(const engine::Event&)> then = {}) {
     const auto id = engine->submit(request, [this, then](const engine::Event& event) {
-      told(event);
+      on_event(event);
       if (then) then(event);
     });
     requests[id] = request;
     answers[id].resize(request.n);
     return id;
   }
-  void told(const engine::Event& event) {
+  void on_event(const engine::Event& event) {
     Answer& answer = answers.at(event.request).at(event.index);
     EXPECT_EQ(answer.finish_reason, engine::FinishReason::none) << "nothing comes after the end";
     note(requests.at(event.request), event, answer);
@@ -64,7 +65,7 @@ struct EngineFixture {
     EXPECT_EQ(event.generated, answer.picks.size());
     answer.finish_reason = event.finish_reason;
     answer.reason = event.reason;
-    answer.prompt = event.prompt;
+    answer.prompt = event.prompt_tokens;
     answer.cached_tokens = event.cached_tokens;
     answer.generated = event.generated;
   }
