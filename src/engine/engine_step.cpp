@@ -184,7 +184,7 @@ void Engine::State::take_result() {
     if (slice.sequence && !slice.sequence->requested_end) use_rows(slice, output, state);
   }
   if (flight_.batches == 1)
-    pace_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring);
+    schedule_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring);
   else if (flight_.taken > 1)
     following_pace_.learn(flight_.load, tokens_at_ - before);
   if (flight_.batches == 1 || flight_.taken < flight_.launched) return;

@@ -42,7 +42,11 @@ std::span<const Planned> Schedule::plan() {
   load_ = {};
   being_computed_.clear();
   plan_streams();
-  const double streams = pace_.usual(load_), extra = streams > max_stall_ ? equal_extra : min_extra;
+  const double streams = pace_.usual(load_);
+  // Long streams may be far beyond all that was measured: an estimate that only batches of prompts support must not
+  // give twice its time away.
+  const bool slow_streams = std::min(streams, last_with_streams_) > max_stall_;
+  const double extra = slow_streams ? equal_extra : min_extra;
   const double alone = std::max(without_streams * max_stall_, min_prompt_step * pace_.usual(Load().with(1, 0)));
   const double seconds = streams_.empty() ? alone : std::max(stall_used * max_stall_, (1 + extra) * streams);
   scored_left_ = streams_.empty() ? max_scored_ : scored_within((1 - stall_used) * max_stall_);
@@ -121,6 +125,11 @@ void Schedule::plan_prompts(double seconds) {
     add(*s, rows);
     if (rows < possible) return;
   }
+}
+
+void Schedule::learn(const Load& load, double seconds) {
+  pace_.learn(load, seconds);
+  if (!streams_.empty()) last_with_streams_ = seconds;
 }
 
 void Schedule::learn_scoring(double seconds, uint32_t rows) {

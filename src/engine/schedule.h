@@ -53,6 +53,8 @@ class Schedule {
   bool only_streams() const;
   // How many tokens to propose for it, at the price they have in such a batch.
   uint32_t max_proposals(Sequence& s) const;
+  // How long the plan's batch took.
+  void learn(const Load& load, double seconds);
   // What it took to use the logits of prompt rows, which is not part of the pace of batches.
   void learn_scoring(double seconds, uint32_t rows);
 
@@ -89,6 +91,7 @@ class Schedule {
   Load load_;
   Price price_;                          // of a proposal
   std::optional<double> score_seconds_;  // of a row
+  double last_with_streams_ = 0;         // seconds that the last batch with streams took
   uint32_t scored_left_ = 0;             // rows with logits of prompts that the batch can still take
   std::vector<Sequence*> streams_, prompts_;
   std::vector<uint64_t> being_computed_;  // blocks, by their contents

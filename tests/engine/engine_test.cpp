@@ -94,7 +94,7 @@ TEST(Engine, RefusesWhatCanNeverBeDone) {
             "the prompt is too long: expected fewer than 20 tokens, what the KV cache can hold, found 20");
   Request request = greedy(some_tokens(3), 3);
   request.n = 0;
-  EXPECT_EQ(refusal(fixture, request), "expected 1 to 1024 copies, found 0");
+  EXPECT_EQ(refusal(fixture, request), "expected 1 to 1024 completions, found 0");
   request.n = 1;
   request.stops = {{1}, {}};
   EXPECT_EQ(refusal(fixture, request), "expected a token or more in a stop, found none");

@@ -45,7 +45,7 @@ std::string label_of(const Row& row) {
   return name;
 }
 
-// KV blocks that an engine needs to run `batch` sequences of so many tokens at once: one more each, to grow into.
+// KV blocks that an engine needs to run `batch` sequences of `tokens` at once: one more each, to grow into.
 uint64_t blocks_needed(uint64_t tokens, uint64_t batch) {
   const uint64_t block = model::Limits().block_tokens;
   return ((tokens + block - 1) / block + 1) * batch;
@@ -62,9 +62,10 @@ class Bench {
 
   double bandwidth = 0;  // bytes per second; 0: not known
 
-  void first_token() { generate({random_tokens(16)}, 1); }
+  static constexpr uint32_t first_prompt = 16;  // tokens before the first token that is timed
+  void first_token() { generate({random_tokens(first_prompt)}, 1); }
 
-  // A prompt of so many tokens after `depth` others, which are computed before.
+  // A prompt of `length` tokens after `depth` others, which are computed before.
   Row prompt(uint32_t length, uint32_t depth, uint32_t runs) {
     Row row{.prompt = length, .depth = depth, .threads = threads_};
     expect_room(depth + length, 1);
@@ -100,7 +101,10 @@ class Bench {
     std::sort(row.rates.begin(), row.rates.end());
     const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
     row.bytes = bytes * row.median() / batch;
-    if (bandwidth > 0) row.share = row.bytes / bandwidth;
+    if (bandwidth > 0) {
+      bandwidth = std::max(bandwidth, row.bytes);  // other programs may have run while it was measured
+      row.share = row.bytes / bandwidth;
+    }
     return row;
   }
 
@@ -184,10 +188,12 @@ void set_sizes(const BenchOptions& options, const std::vector<uint32_t>& prompts
                DeviceOptions& device) {
   const uint64_t depth = largest(options.depths), prompt = depth + largest(prompts),
                  answer = depth + options.tokens + 1;
-  const uint64_t blocks = std::max(blocks_needed(prompt, 1), blocks_needed(answer, largest(batches)));
+  const uint64_t first = Bench::first_prompt + 1;
+  const uint64_t blocks =
+      std::max({blocks_needed(first, 1), blocks_needed(prompt, 1), blocks_needed(answer, largest(batches))});
   const uint64_t tokens = blocks * model::Limits().block_tokens;
   if (tokens > INT32_MAX) throw Error("expected a cache of less than 2^31 tokens, found {} asked for", tokens);
-  device.context = uint32_t(std::max(prompts.empty() ? 0 : prompt, batches.empty() ? 0 : answer));
+  device.context = uint32_t(std::max({first, prompts.empty() ? 0 : prompt, batches.empty() ? 0 : answer}));
   device.cache_tokens = uint32_t(tokens);
 }
 

@@ -117,7 +117,7 @@ TEST_F(RunCommand, StopsAndLogProbabilities) {
   const Result result =
       heddle({"run", weft, "--chat", "-p", "hi", "--temp", "0", "--stop", "tell you", "--logprobs", "2"});
   EXPECT_EQ(result.out, "Hello! I can \n");
-  expect_says(result.err, {" \"Hello\"  of -", " \"Hello\", -", "\n", " \" I\"  of", "(a stop text came)"});
+  expect_says(result.err, {" \"Hello\"  of -", " \"Hello\", -", "\n", " \" I\"  of", "(a stop string came)"});
   const Result alone = heddle({"run", weft, "-p", "Once", "--temp", "0", "-n", "1", "--logprobs", "0"});
   expect_says(alone.err, {"-0.", " \" upon\"\nprompt"});
   // the most likely token forbidden: another one
