@@ -1,127 +1,144 @@
-// The backend itself, for the files that make it up: verbs are recorded as a plan, and the plan of a step that comes
-// again is kept as a graph.
+// The backend, for the files that make it up. Verbs are recorded as a plan; the plan of a batch whose like comes again
+// is kept as a graph. A step is a batch that others can follow: it ends by picking the tokens that the next one begins
+// with.
 #pragma once
-#include <array>
 #include <map>
-#include <optional>
 
 #include "cuda/cubin_cache.h"
+#include "gpu/forward.h"
 #include "gpu/gpu.h"
-#include "gpu/phases.h"
-#include "gpu/staging.h"
-#include "kernels/attention/prompt_attention.h"
 
 namespace heddle::gpu {
 
-class Tuner;
+// Pinned memory on the way to the device: what a batch sends, until it has been copied.
+class Staging {
+ public:
+  Staging(const cuda::Context& context, size_t bytes) : pinned_(context, bytes), sent_(context, cuda::Event::untimed) {}
+
+  // Waits for the copies of the last batch.
+  void begin() {
+    sent_.synchronize();
+    used_ = 0;
+  }
+  template <class T>
+  void send(cuda::Stream& stream, uint64_t to, std::span<const T> data) {
+    if (data.empty()) return;
+    check(used_ + data.size_bytes() <= pinned_.bytes(), "room for what a batch has");
+    std::memcpy(pinned_.data() + used_, data.data(), data.size_bytes());
+    cuda::write_device(stream, to, pinned_.data() + used_, data.size_bytes());
+    used_ += (data.size_bytes() + 15) / 16 * 16;
+  }
+  void end(cuda::Stream& stream) { sent_.record(stream); }
+
+ private:
+  cuda::PinnedBuffer pinned_;
+  cuda::Event sent_;
+  size_t used_ = 0;
+};
 
 class Gpu : public model::Backend {
  public:
   Gpu(const model::Model& model, const model::Limits& limits, const Options& options);
+  ~Gpu() override;  // waits for the device
 
-  std::string describe_device() const {
-    const cuda::DeviceInfo& info = context_.info();
-    return fmt::format("cuda:{} {} (sm_{}, {} SMs)", info.ordinal, info.name, info.sm, info.sms);
-  }
-  std::string describe() const override {
-    return fmt::format("{}, {} activations{}{}", describe_device(), options_.exact ? "f32" : "int8 and f16",
-                       limits_.kv == model::KvFormat::q8 ? ", KV cache of q8" : "",
-                       options_.deterministic ? ", deterministic" : "");
-  }
-
+  std::string describe() const override;
   void begin(const model::Batch& batch) override;
-
   void embed() override {
-    if (!replay_ && rows_.count) phases_->embed();
+    if (records()) forward_->embed();
   }
   void compute(uint32_t layer, uint32_t sublayer) override {
-    if (!replay_ && rows_.count) phases_->compute(layer, sublayer);
+    if (records()) forward_->compute(layer, sublayer);
   }
   void add(uint32_t layer, uint32_t sublayer) override {
-    if (!replay_ && rows_.count) phases_->add(layer, sublayer);
+    if (records()) forward_->add(layer, sublayer);
   }
-
   void keep_states() override {
-    if (rows_.count) phases_->keep_states();
+    if (records()) forward_->keep_states();
   }
   void head() override;
   model::Result result() override;
 
   bool can_pick(const model::Picking& picking) const override;
-  uint32_t max_in_flight() const override { return options_.trace ? 1 : kept_steps; }
-  uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : few_rows; }
+  uint32_t max_in_flight() const override { return options_.trace ? 1 : max_steps_in_flight; }
+  uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : max_step_rows; }
   void copy_block(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
-
-  ~Gpu() override;  // waits for what is under way
-
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  private:
-  using Key = std::array<uint32_t, 3>;  // rows, class of length, kind
   friend class Tuner;
-
-  void expect_room();
-  void check_batch(const model::Batch& batch) const;
-
-  // The batch to the device. Sets rows_ and step_.
-  void send(const model::Batch& batch);
-  // Whether it is a step: a batch that others can follow, because it ends with what the next one begins with.
-  bool is_step(const model::Batch& batch, const Rows& rows) const;
-  // Of each row's sequence, or of each sequence: the blocks up to its last position, or all. What is there already is
-  // not sent again.
-  void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
 
   // How rows are picked, as far as kernels and their arguments differ by it.
   struct PickKind {
-    bool changing = false, logprob = false;  // changing: some row has biases or penalties
-    bool penalties = false;                  // some row has these, which look at the text
+    bool changes_logits = false;  // a row has biases or penalties
+    bool penalties = false;       // a row has penalties, which read the text
+    bool logprob = false;
   };
-  PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;
-  // `texts`: those are sent too. Rows without a picking get the default one.
-  void send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts);
-  // A token for each of `rows` rows of logits, by the parameters on the device.
-  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
-  void record_advance(uint32_t rows);  // what was picked becomes the input of the next step
-
-  // What the phases have recorded: launched one by one, or as the graph of key_.
-  void run();
-  void run_graph();
-
-  // Logits are computed for some outputs at a time, where there are more than the device has room for.
-  struct Part {
-    size_t first = 0, count = 0;    // of the outputs
-    std::optional<uint32_t> row{};  // the first one's, where their rows follow each other and `product` takes them
+  // What the graphs of two batches may differ in.
+  struct GraphKey {
+    uint32_t rows = 0;
+    LengthClass length = LengthClass::up_to_short;
+    bool step = false, changes_logits = false, logprob = false;  // the last two of steps only
+    auto operator<=>(const GraphKey&) const = default;
   };
-  Part part_from(size_t first) const;
+  // The head computes some outputs at a time, where there are more than fit on the device.
+  struct OutputRange {
+    size_t first = 0, count = 0;
+    std::optional<uint32_t> row{};  // of the first output, where their rows follow each other
+  };
+
+  std::string describe_device() const;
+  void expect_room();
+  void check_batch(const model::Batch& batch) const;
+  bool records() const { return !replay_ && rows_.count > 0; }
+
+  // --- backend.cpp
   void head_of_step();
   void head_of_batch();
-  bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
-  void pick(const Part& part);                                                   // what is to be picked of it
-  void fetch(const Part& part);                                                  // its other logits, towards the host
-  void keep_fetched();  // waits for them, and makes room for more
+  OutputRange outputs_from(size_t first) const;
+  // Runs what was recorded: launch by launch, or as the graph of key_.
+  void run();
+  void run_graph();
+  void run_traced();
+
+  // --- transfers.cpp
+  void send(const model::Batch& batch);  // sets rows_ and step_
+  bool is_step(const model::Batch& batch, const Rows& rows) const;
+  // The block tables of all rows or sequences as far as they changed: up to the last position, or whole.
+  void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
+  void send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts);
+  void fetch_logits(const OutputRange& range);  // of the outputs that are not picked on the device
+  void wait_for_logits();
   void read_states();
 
-  // Assembles the kernels of the usual steps on all cores, before the first of them is asked for.
+  // --- pick.cpp
+  PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;
+  bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
+  void pick(const OutputRange& range);
+  // A token for each of `rows` rows of logits, by the parameters on the device.
+  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
+  void record_advance(uint32_t rows);  // the tokens picked become the input of the next step
+
+  // --- load_kernels.cpp: assembles the kernels of the usual batches on all cores, before one of them is needed
   void load_kernels();
-  std::vector<uint32_t> kinds_of_layers();
-  void load_attention(const DeviceAttention& attention);
-  void load_prompts(const std::vector<uint32_t>& layers);
-  void record_step(uint32_t rows, uint32_t longest);
+  void list_step(uint32_t rows, uint32_t longest);
+  void list_attention(const DeviceAttention& attention);
+  void list_prompts(const std::vector<uint32_t>& layers);
 
   const model::Model& model_;
   const model::Limits limits_;
   const Options options_;
   cuda::Context context_;
-  cuda::CubinCache cache_;
+  cuda::CubinCache cubins_;
   Library library_;
   Tuning tuning_;
   cuda::Stream stream_;
   WorkSizes sizes_;
   DeviceModel weights_;
   std::optional<Work> work_;
-  std::vector<cuda::Buffer> keys_, values_;  // of each attention
-  std::optional<Phases> phases_;
+  std::vector<KvCache> caches_;  // by DeviceAttention::index
+  Recorder recorder_;
+  std::optional<Forward> forward_;
   std::optional<Staging> staging_;
   std::vector<std::vector<uint32_t>> tables_;  // as they are on the device
 
@@ -129,21 +146,21 @@ class Gpu : public model::Backend {
   Rows rows_;
   PickKind kind_;
   std::vector<uint32_t> wanted_states_;
-  bool step_ = false;                  // others can follow this batch,
-  uint32_t max_steps_ = 0;             // this one included, so many: every row has a block for them
+  bool step_ = false;                  // the batch is a step,
+  uint32_t max_steps_ = 0;             // and every row has KV blocks for this many, itself included
   uint64_t launched_ = 0, taken_ = 0;  // batches since the last that followed none
-  Key key_{};
-  bool keep_ = false;              // this batch's plan becomes a graph
+  GraphKey key_{};
+  bool keep_ = false;              // the plan becomes a graph
   cuda::Graph* replay_ = nullptr;  // and is one already
-  std::map<Key, cuda::Graph> graphs_;
+  std::map<GraphKey, cuda::Graph> graphs_;
 
-  cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (kept_steps, few_rows)
+  cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, max_step_rows)
   size_t fetched_rows_ = 0;              // of logits, on their way to fetched_
   std::vector<cuda::Event> arrived_;     // of each step in the ring
   std::vector<std::optional<model::Picked>> picks_;
   std::vector<float> logits_, states_;
   std::vector<model::KernelTime> times_;
-  double traced_ = 0;
+  double traced_ = 0;  // seconds of the device's clock so far
 };
 
 }  // namespace heddle::gpu

@@ -1,5 +1,5 @@
-// The search: one kernel after the other, each candidate in the whole step, because what counts is how a kernel starts
-// while the one before it still runs.
+// The search for the fastest shapes: one kernel after the other, each candidate timed in the whole step, because what
+// counts is how a kernel starts while the one before it still runs.
 #include <algorithm>
 #include <numeric>
 
@@ -13,14 +13,14 @@ namespace {
 
 constexpr uint32_t positions[] = {256, 4096, 16384};  // one of each class of lengths
 constexpr uint32_t timed_steps = 16, rounds = 2;
-constexpr double worth_it = 0.997;  // of the time before: less is noise
+constexpr double worth_it = 0.997;  // of the time before: smaller gains are noise
 
 model::Limits limits_of(const model::Model& model, const std::vector<uint32_t>& batches) {
-  model::Limits limits{.rows = few_rows};
-  const uint32_t most = *std::max_element(batches.begin(), batches.end());
+  model::Limits limits{.rows = max_step_rows};
+  const uint32_t max_rows = *std::max_element(batches.begin(), batches.end());
   // for the longest, one row is enough
-  const uint32_t context = std::min(model.context, std::max(most * 2 * positions[1], positions[2] + 2048));
-  limits.kv_blocks = std::max(most, (context + limits.block_tokens - 1) / limits.block_tokens);  // one for each row
+  const uint32_t context = std::min(model.context, std::max(max_rows * 2 * positions[1], positions[2] + 2048));
+  limits.kv_blocks = std::max(max_rows, (context + limits.block_tokens - 1) / limits.block_tokens);  // one for each row
   return limits;
 }
 
@@ -42,7 +42,10 @@ class Tuner {
         gpu_.tuning_.set(search.key, i);
         ++result.tried;
         const double seconds = time_all();
-        if (seconds < best * worth_it) best = seconds, chosen = i;
+        if (seconds < best * worth_it) {
+          best = seconds;
+          chosen = i;
+        }
       }
       gpu_.tuning_.set(search.key, chosen);
       ++result.kernels;
@@ -64,7 +67,10 @@ class Tuner {
       const uint32_t room = gpu_.limits_.kv_blocks / rows * gpu_.limits_.block_tokens;
       bool any = false;
       for (uint32_t position : positions)
-        if (position + timed_steps + 4 < room) sum += time(rows, position), any = true;
+        if (position + timed_steps + 4 < room) {
+          sum += time(rows, position);
+          any = true;
+        }
       if (!any) sum += time(rows, 0);
     }
     return sum;
@@ -85,8 +91,10 @@ class Tuner {
       model::Batch batch;
       const uint32_t blocks = gpu_.limits_.kv_blocks / rows;
       for (uint32_t r = 0; r < rows; ++r) {
-        batch.tokens.push_back(r % gpu_.model_.vocabulary), batch.positions.push_back(position);
-        batch.sequences.push_back(r), batch.outputs.push_back(r);
+        batch.tokens.push_back(r % gpu_.model_.vocabulary);
+        batch.positions.push_back(position);
+        batch.sequences.push_back(r);
+        batch.outputs.push_back(r);
         std::vector<uint32_t>& own = batch.blocks.emplace_back(blocks);
         std::iota(own.begin(), own.end(), r * blocks);
       }
@@ -100,7 +108,7 @@ class Tuner {
       begin.record(gpu_.stream_);
       const uint32_t count = std::min(timed_steps, gpu_.limits_.block_tokens * blocks - position - 3);
       for (uint32_t i = 0; i < count; ++i) {
-        if (i >= kept_steps - 1) gpu_.result();
+        if (i >= max_steps_in_flight - 1) gpu_.result();
         forward(following);
       }
       end.record(gpu_.stream_);
@@ -117,7 +125,7 @@ class Tuner {
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
            const std::function<void(const std::string&)>& say) {
   for (uint32_t rows : batches)
-    if (rows == 0 || rows > few_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, few_rows);
+    if (rows == 0 || rows > max_step_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, max_step_rows);
   if (batches.empty()) throw Error("expected a batch to tune for");
   return Tuner(model, options, batches).run(say);
 }

@@ -1,22 +1,22 @@
-// One stream: pieces are copied to pinned slots by several threads, from there to a buffer on the device, and when a
-// part is there whole, a kernel packs it. The next part is read while that happens.
-#include "gpu/upload.h"
-
+// From the file to tiles on the device, in one stream: several threads copy a matrix to pinned slots, these go to a
+// buffer on the device, and a kernel packs it from there. The next matrix is read while that happens.
 #include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
 #include "base/rope_frequencies.h"
+#include "gpu/library.h"
+#include "gpu/weights.h"
 #include "kernels/product/tile_pack.h"
 
 namespace heddle::gpu {
 namespace {
 
-constexpr size_t slot_bytes = 32 << 20, slots = 4, copy_threads = 8, copy_piece = 2 << 20;
+constexpr size_t slot_bytes = 32 << 20, slots = 4, copy_threads = 8, chunk_bytes = 2 << 20;
 
 class Uploader {
  public:
-  Uploader(Library& library, cuda::Stream& stream, uint64_t largest, uint64_t all, const Progress& progress)
+  Uploader(Library& library, cuda::Stream& stream, uint64_t largest, uint64_t all, const UploadProgress& progress)
       : library_(library), stream_(stream), all_(all), progress_(progress) {
     const cuda::Context& context = library.context();
     stage_ = cuda::Buffer(context, largest);
@@ -35,13 +35,13 @@ class Uploader {
       for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[p < w.places.size() ? w.places[p] : p];
       w.packed_bias = vector<float>(packed);
     }
-    const size_t each = w.parts.size() / w.count;
+    const size_t each = w.sources.size() / w.count;
     std::vector<cuda::Buffer> orders;  // the same for every expert
-    for (size_t i = 0; i < each; ++i) orders.push_back(vector<uint32_t>(w.parts[i].rows));
+    for (size_t i = 0; i < each; ++i) orders.push_back(vector<uint32_t>(w.sources[i].rows));
     const kernels::TilePack spec{.format = uint32_t(w.shape.format), .tile_cols = w.shape.tile_cols};
     const Loaded& kernel = library_.get(spec);
-    for (size_t i = 0; i < w.parts.size(); ++i) {
-      bring(w.parts[i].from.data);
+    for (size_t i = 0; i < w.sources.size(); ++i) {
+      send(w.sources[i].from.data);
       const kernels::TilePack::Args args{.to = {w.tiles.address() + i / each * w.shape.bytes()},
                                          .from = {stage_.address()},
                                          .order = {orders[i % each].address()},
@@ -50,7 +50,7 @@ class Uploader {
       cuda::launch(stream_, kernel.launch(spec.grid(args), 0, &args, sizeof args));
     }
     keep_.insert(keep_.end(), std::make_move_iterator(orders.begin()), std::make_move_iterator(orders.end()));
-    w.parts.clear();
+    w.sources.clear();
   }
 
   template <class T>
@@ -65,14 +65,14 @@ class Uploader {
   }
 
  private:
-  void bring(std::span<const uint8_t> data) {
+  void send(std::span<const uint8_t> data) {
     for (size_t at = 0; at < data.size(); at += slot_bytes) {
       const size_t bytes = std::min(slot_bytes, data.size() - at);
       cuda::PinnedBuffer& slot = pinned_[next_];
       free_[next_].synchronize();
-      parallel_for((bytes + copy_piece - 1) / copy_piece, std::min(copy_threads, hardware_threads()), [&](size_t i) {
-        const size_t first = i * copy_piece;
-        std::memcpy(slot.data() + first, data.data() + at + first, std::min(copy_piece, bytes - first));
+      parallel_for((bytes + chunk_bytes - 1) / chunk_bytes, std::min(copy_threads, hardware_threads()), [&](size_t i) {
+        const size_t first = i * chunk_bytes;
+        std::memcpy(slot.data() + first, data.data() + at + first, std::min(chunk_bytes, bytes - first));
       });
       stage_.write(stream_, slot.data(), bytes, at);
       free_[next_].record(stream_);
@@ -85,36 +85,36 @@ class Uploader {
   Library& library_;
   cuda::Stream& stream_;
   uint64_t all_, done_ = 0;
-  const Progress& progress_;
+  const UploadProgress& progress_;
   cuda::Buffer stage_;
   std::vector<cuda::PinnedBuffer> pinned_;
   std::vector<cuda::Event> free_;
-  std::vector<cuda::Buffer> keep_;  // until the stream has used them
+  std::vector<cuda::Buffer> keep_;  // orders, until the stream has used them
   size_t next_ = 0;
 };
 
 }  // namespace
 
-uint64_t upload_bytes(DeviceModel& model) { return model.largest_part(); }
-
-void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Progress& progress) {
-  const bool tied = model.output.parts[0].from.data.data() == model.embedding.parts[0].from.data.data();
+void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const UploadProgress& progress) {
+  const bool tied = model.output.sources[0].from.data.data() == model.embedding.sources[0].from.data.data();
   uint64_t all = 0;
   std::vector<kernels::AnySpec> packers;
   for (Weights* w : model.all()) {
     if (tied && w == &model.output) continue;
-    for (const Part& part : w->parts) all += part.from.data.size();
+    for (const Source& source : w->sources) all += source.from.data.size();
     packers.emplace_back(kernels::TilePack{.format = uint32_t(w->shape.format), .tile_cols = w->shape.tile_cols});
   }
   library.load(packers);
-  Uploader up(library, stream, model.largest_part(), all, progress);
+  Uploader up(library, stream, model.largest_source(), all, progress);
   for (Weights* w : model.all())
     if (!tied || w != &model.output) up.weights(*w);
   if (tied) {
     model.output.tied = model.embedding.tiles.address();
-    model.output.parts.clear();
-    if (!model.output.bias.empty())
-      model.output.placed_bias = up.vector(model.output.bias), model.output.packed_bias = up.vector(model.output.bias);
+    model.output.sources.clear();
+    if (!model.output.bias.empty()) {
+      model.output.placed_bias = up.vector(model.output.bias);
+      model.output.packed_bias = up.vector(model.output.bias);
+    }
   }
   for (DeviceLayer& layer : model.layers)
     for (DeviceNorm* n : layer.norms()) up.norm(*n);
@@ -123,8 +123,8 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Pr
     for (DeviceSublayer& sublayer : layer.sublayers)
       if (auto* a = std::get_if<DeviceAttention>(&sublayer); a && a->rotary)
         a->turns = up.vector(RopeFrequencies{.radians = a->model->rope.radians}.turns());
-  stream.synchronize();  // the pinned slots and the stage end here
-  model.made.clear();
+  stream.synchronize();  // before the pinned slots and the stage are freed
+  model.owned.clear();
 }
 
 }  // namespace heddle::gpu

@@ -24,7 +24,7 @@ kernels::TileShape shape_of(Format format, uint64_t rows, uint64_t cols) {
 
 Weights plain(const Matrix& m, const model::Vector& bias = {}, uint32_t first_place = 0) {
   Weights w{.shape = shape_of(m.format, m.rows, m.cols), .first_place = first_place, .bias = bias};
-  w.parts.push_back({m, {}});
+  w.sources.push_back({m, {}});
   return w;
 }
 
@@ -33,10 +33,10 @@ Weights joined(const std::vector<Matrix>& from, const std::vector<uint32_t>& pla
   Weights w{.shape = shape_of(from[0].format, places.size(), from[0].cols), .places = places};
   uint32_t first = 0;
   for (const Matrix& m : from) {
-    std::vector<uint32_t> rows(places.size(), Part::leave);
+    std::vector<uint32_t> rows(places.size(), Source::skip);
     for (size_t p = 0; p < places.size(); ++p)
       if (places[p] >= first && places[p] - first < m.rows) rows[p] = places[p] - first;
-    w.parts.push_back({m, std::move(rows)});
+    w.sources.push_back({m, std::move(rows)});
     first += uint32_t(m.rows);
   }
   return w;
@@ -74,9 +74,9 @@ DeviceNorm norm_of(const model::Norm& from, uint32_t size) {
 }
 
 void describe_qkv(const model::Attention& a, DeviceAttention& to) {
-  const bool turned = a.rope.style != model::Rope::Style::none;
-  to.rotary = turned ? a.rope.dimensions : 0;
-  to.q_norm = norm_of(a.q_norm, a.head), to.k_norm = norm_of(a.k_norm, a.head);
+  to.rotary = a.rope.style == model::Rope::Style::none ? 0 : a.rope.dimensions;
+  to.q_norm = norm_of(a.q_norm, a.head);
+  to.k_norm = norm_of(a.k_norm, a.head);
   const uint32_t q_rows = uint32_t(a.q.rows), k_rows = uint32_t(a.k.rows), v_rows = uint32_t(a.v.rows);
   const bool any_bias = !a.q_bias.empty() || !a.k_bias.empty() || !a.v_bias.empty();
   const bool same = a.q.format == a.v.format;
@@ -96,7 +96,8 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   if (same)
     for (uint32_t p = 0; p < v_rows; ++p) places.push_back(q_rows + k_rows + p);
   to.qkv.push_back(same ? joined({a.q, a.k, a.v}, places) : joined({a.q, a.k}, places));
-  append_bias(to.qkv[0], a.q_bias, q_rows, any_bias), append_bias(to.qkv[0], a.k_bias, k_rows, any_bias);
+  append_bias(to.qkv[0], a.q_bias, q_rows, any_bias);
+  append_bias(to.qkv[0], a.k_bias, k_rows, any_bias);
   append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);  // of another format too: one product does both
   if (same) return;
   to.qkv.push_back(plain(a.v, {}, q_rows + k_rows));
@@ -147,7 +148,7 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
   // router and shared_router as one matrix of f32
   to.shared_gated = !m.shared_router.empty();
   const uint64_t rows = m.router.rows + (to.shared_gated ? 1 : 0), cols = m.router.cols;
-  std::vector<float>& values = d.made.emplace_back(rows * cols);
+  std::vector<float>& values = d.owned.emplace_back(rows * cols);
   for (uint64_t r = 0; r < m.router.rows; ++r)
     quant::decode(m.router.format, m.router.data.data() + r * m.router.row_bytes(), cols, values.data() + r * cols);
   if (to.shared_gated) std::copy(m.shared_router.begin(), m.shared_router.end(), values.end() - long(cols));
@@ -157,7 +158,7 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
     Weights all = one(0);
     all.count = uint32_t(count);
     for (uint64_t e = 1; e < count; ++e)
-      for (Part& part : one(e).parts) all.parts.push_back(std::move(part));
+      for (Source& source : one(e).sources) all.sources.push_back(std::move(source));
     return all;
   };
   to.joined_experts = can_join_gate(m.gate.expert(0), m.up.expert(0));
@@ -217,22 +218,22 @@ std::vector<Weights*> DeviceModel::all() {
 uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
-    if (w != &output || output.parts[0].from.data.data() != embedding.parts[0].from.data.data())
+    if (w != &output || output.sources[0].from.data.data() != embedding.sources[0].from.data.data())
       total += allocated(w->bytes()) + 12ull * w->shape.rows;
   return total;
 }
 
-uint64_t DeviceModel::largest_part() {
-  uint64_t most = 0;
+uint64_t DeviceModel::largest_source() {
+  uint64_t largest = 0;
   for (Weights* w : all())
-    for (const Part& part : w->parts) most = std::max<uint64_t>(most, part.from.data.size());
-  return most;
+    for (const Source& source : w->sources) largest = std::max<uint64_t>(largest, source.from.data.size());
+  return largest;
 }
 
 DeviceModel describe_weights(const model::Model& model) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
-  d.made.reserve(model.layers.size());  // the matrices point into it
+  d.owned.reserve(model.layers.size());  // the matrices point into it
   d.embedding = plain(model.embedding);
   if (model.positions) d.positions = plain(model.positions);
   for (const model::Layer& layer : model.layers) {

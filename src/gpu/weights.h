@@ -1,6 +1,7 @@
 // The weights of a model as the device has them: which matrices are joined into one, in which order their rows lie, and
 // where they are. Described first, so that memory can be planned; uploaded after.
 #pragma once
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -11,16 +12,18 @@
 
 namespace heddle::gpu {
 
+class Library;
+
 // What a buffer takes of the device's memory: large ones are whole pages.
 constexpr uint64_t allocated(uint64_t bytes) {
   const uint64_t page = bytes >= 1 << 20 ? 2 << 20 : 512;
   return (bytes + page - 1) / page * page;
 }
 
-// Some rows of a packed matrix come from here: rows[p] is the row of `from` that packed row p takes, or `leave`. Empty:
-// all, in order.
-struct Part {
-  static constexpr uint32_t leave = 0xfffffffe;
+// A matrix of the file that fills rows of a packed one: packed row p is row rows[p] of `from`, or is filled by another
+// source (skip). Empty: all rows, in order.
+struct Source {
+  static constexpr uint32_t skip = 0xfffffffe;
   model::Matrix from;
   std::vector<uint32_t> rows;
 };
@@ -29,10 +32,10 @@ struct Part {
 struct Weights {
   kernels::TileShape shape{};
   uint32_t count = 1;
-  std::vector<Part> parts;       // those of an expert follow each other
+  std::vector<Source> sources;   // those of an expert follow each other
   std::vector<uint32_t> places;  // of the packed rows in the result; empty: as they are
   uint32_t first_place = 0;      // where the result begins among those of its neighbours
-  std::vector<float> bias;       // in the order of the result; empty: none
+  std::vector<float> bias;       // in the order of the result; empty: absent
 
   cuda::Buffer tiles;
   cuda::Buffer order;                     // places
@@ -47,8 +50,8 @@ struct Weights {
 struct DeviceNorm {
   model::Norm::Kind kind = model::Norm::Kind::none;
   float epsilon = 0;
-  std::vector<float> weight, bias;  // filled up to a multiple of 8; bias for layer norms only
-  uint32_t size = 0;                // of the weight, before that
+  std::vector<float> weight, bias;  // padded to a multiple of 8; bias for layer norms only
+  uint32_t size = 0;                // of the weight, without padding
 
   cuda::Buffer device_weight, device_bias;
   explicit operator bool() const { return kind != model::Norm::Kind::none; }
@@ -80,7 +83,7 @@ struct DeviceMixture {
   std::vector<Weights> in;  // as in DeviceFeedForward, of all experts
   Weights down;
   std::optional<DeviceFeedForward> shared;
-  bool shared_gated = false;  // the shared expert counts by a sigmoid
+  bool shared_gated = false;  // the shared expert is weighted by a sigmoid
 };
 using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture>;
 
@@ -101,14 +104,18 @@ struct DeviceModel {
   Weights embedding, positions, output;
   DeviceNorm norm;
   std::vector<DeviceLayer> layers;
-  uint32_t attentions = 0;               // of all layers
-  std::vector<std::vector<float>> made;  // matrices that are not in the file
+  uint32_t attentions = 0;                // of all layers
+  std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded
 
   std::vector<Weights*> all();
-  uint64_t bytes();         // of weights on the device
-  uint64_t largest_part();  // of what is uploaded at once
+  uint64_t bytes();           // of weights on the device
+  uint64_t largest_source();  // bytes; the upload has a buffer of this size on the device
 };
 // What would be uploaded. Throws an Error that names what the device cannot do. The model must outlive it.
 DeviceModel describe_weights(const model::Model& model);
+
+using UploadProgress = std::function<void(uint64_t done, uint64_t all)>;  // bytes
+// Allocates the buffers and fills them. The sources are gone afterwards.
+void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const UploadProgress& progress);
 
 }  // namespace heddle::gpu

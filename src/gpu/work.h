@@ -1,4 +1,4 @@
-// The buffers of a step. All are made while loading: a step allocates nothing.
+// The buffers of a batch. All are allocated while loading: a batch allocates nothing.
 #pragma once
 #include <algorithm>
 
@@ -7,46 +7,58 @@
 
 namespace heddle::gpu {
 
-inline constexpr uint32_t few_rows = 8;                  // that pick with biases and penalties, and go on by themselves
-inline constexpr uint32_t product_rows = 2;              // up to so many are done by `product`,
-inline constexpr uint32_t some_rows = 64;                // so many by `mma_product`, more with weights unpacked
-inline constexpr uint32_t prompt_tile = 64;              // tokens of a prompt that attention takes at once
-inline constexpr uint32_t logit_rows = 64;               // whose logits are on the device at once
-inline constexpr uint32_t expert_rows = 64;              // of a mixture at once
-inline constexpr uint64_t scratch_bytes = 256ull << 20;  // weights unpacked at once
-inline constexpr uint32_t kept_steps = 8;                // whose tokens are kept for the host
-inline constexpr uint32_t most_biases = 1024;            // of a row
+inline constexpr uint32_t max_vector_rows = 2;            // rows that `product` takes,
+inline constexpr uint32_t max_few_rows = 64;              // and `mma_product`; more take weights that were unpacked
+inline constexpr uint32_t max_step_rows = 8;              // of a step; also of rows picked with biases or penalties
+inline constexpr uint32_t max_steps_in_flight = 8;        // launched before the result of the first is taken
+inline constexpr uint32_t max_biases = 1024;              // of a row
+inline constexpr uint32_t max_logit_rows = 64;            // whose logits are on the device at once
+inline constexpr uint32_t max_expert_rows = 64;           // that go through the experts of a mixture at once
+inline constexpr uint32_t prompt_tile = 64;               // tokens of a prompt that attention takes at once
+inline constexpr uint64_t max_scratch_bytes = 256 << 20;  // of weights unpacked at once
 
-// Values of a row, with room for vector loads.
+// Values from row to row, with room for vector loads, and of rows of f16.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }
 constexpr uint32_t half_stride(uint64_t values) { return uint32_t((values + 63) / 64 * 64); }
 
-// In values.
+// The dimensions of the buffers, in values.
 struct WorkSizes {
   WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms);
 
-  uint32_t rows, table_stride;
-  uint32_t width, qkv, q, attended, inner, act;  // strides; inner: gate and up before the activation
-  uint32_t half;                                 // of f16 rows
-  uint64_t scratch = 0;                          // f16 values
+  uint32_t rows = 0, table_stride = 0, context = 0, vocabulary = 0;
+  uint32_t width = 0, qkv = 0, q = 0, attended = 0, inner = 0, act = 0;  // strides; inner: gate and up
+  uint32_t half = 0;                                                     // stride of f16 rows
+  uint64_t scratch = 0;
   uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;  // of mixtures
   uint64_t partial = 0, arrived = 0;                                 // of attention
-  uint32_t context, vocabulary;
 
   // Rows that one launch picks for, where none of them has biases or penalties.
-  uint32_t picked_at_once() const { return std::max(std::min(logit_rows, rows), few_rows); }
+  uint32_t picked_at_once() const { return std::max(std::min(max_logit_rows, rows), max_step_rows); }
   uint64_t bytes() const;
 };
 
+// f32 unless said otherwise; a name in a shape is that of WorkSizes.
 struct Work {
   Work(const cuda::Context& context, const WorkSizes& sizes);
 
-  cuda::Buffer h, qkv, q, attended, inner, act, result, shared;  // f32 rows; result: of a product before a norm
-  cuda::Buffer half, half_scale, scratch;
-  cuda::Buffer router, expert_ids, expert_weights, expert_inner, expert_act, expert_result, always;
-  cuda::Buffer logits, partial, arrived;
-  cuda::Buffer tokens, positions, lengths, sequences, table, outputs, tiles;
-  cuda::Buffer picked, params, history, step, texts, biases, changed;
+  cuda::Buffer h;                                   // (rows, width): the residual stream
+  cuda::Buffer qkv, q, attended, inner, act;        // (rows, the size of that name)
+  cuda::Buffer result, shared;                      // (rows, width): a product before its norm; of the shared expert
+  cuda::Buffer half, half_scale;                    // (rows, half) f16, (rows): the input of the matrix units
+  cuda::Buffer scratch;                             // (scratch) f16: unpacked weights
+  cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
+  cuda::Buffer expert_inner, expert_act, expert_result;  // (max_expert_rows * used, expert_inner, expert_act or width)
+  cuda::Buffer always;                                   // scores whose sigmoid is 1
+  cuda::Buffer logits;                                   // (max_logit_rows, vocabulary)
+  cuda::Buffer partial, arrived;                         // of cluster_attention
+  cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
+  cuda::Buffer table;                                           // (rows, table_stride) u32
+  cuda::Buffer tiles;                                           // (rows) PromptTile
+  cuda::Buffer picked, params;                                  // (rows) Sampled; (picked_at_once) SampleRow
+  cuda::Buffer history, step;  // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
+  cuda::Buffer texts;          // (max_step_rows, context) u32
+  cuda::Buffer biases;         // (max_step_rows, max_biases) TokenBias
+  cuda::Buffer changed;        // (max_step_rows, vocabulary)
 };
 
 }  // namespace heddle::gpu

@@ -4,7 +4,7 @@
 #include "model/forward.h"
 #include "model/load.h"
 #include "model/session.h"
-#include "tests/gpu/expect_parts.h"
+#include "tests/gpu/expect_sources.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/model/fixture.h"
 #include "tests/support/reference_models.h"
@@ -14,16 +14,16 @@ namespace {
 
 using quant::Format;
 
-// All rows of the model are among the parts once, whatever its architecture.
+// All rows of the model are among the sources once, whatever its architecture.
 void expect_described(const model::Model& model) {
   DeviceModel d = describe_weights(model);
   ASSERT_EQ(d.layers.size(), model.layers.size());
   for (Weights* w : d.all()) {
-    EXPECT_EQ(w->parts.size() % w->count, 0u);
+    EXPECT_EQ(w->sources.size() % w->count, 0u);
     if (w->places.empty()) {
-      EXPECT_EQ(w->parts.size(), w->count);
+      EXPECT_EQ(w->sources.size(), w->count);
     } else if (w->count == 1) {
-      expect_parts_make_places(*w, w->parts.size());
+      expect_sources_fill_places(*w, w->sources.size());
     }
     EXPECT_TRUE(w->bias.empty() || w->bias.size() >= w->shape.rows);
   }

@@ -111,7 +111,7 @@ TEST_F(Picks, EveryOutputOfABatchHasOne) {
   auto deterministic = make_gpu(small_.model, limits_, {.deterministic = true});
   for (uint32_t rows : {1u, 2u, 64u, 65u, 150u}) {  // no more at once than there is room for
     expect_picked(*deterministic, decode(rows), pickings(rows));
-    for (const Launched& one : launched_) EXPECT_LE(one.rows, logit_rows);
+    for (const Launched& one : launched_) EXPECT_LE(one.rows, max_logit_rows);
   }
   for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u}) {
     const size_t before = calls(), fetched = control().bytes_fetched;
@@ -123,7 +123,7 @@ TEST_F(Picks, EveryOutputOfABatchHasOne) {
     uint32_t all = 0;
     for (const Launched& one : launched_) {
       all += one.rows;
-      EXPECT_LE(one.rows, logit_rows);
+      EXPECT_LE(one.rows, max_logit_rows);
       EXPECT_FALSE(one.biases || one.changed);
     }
     EXPECT_EQ(all, rows);
@@ -211,7 +211,7 @@ TEST_F(Picks, BiasesAndPenaltiesComeWithWhatTheyNeed) {
   expect_picked(*backend, decode(rows), all);
   uint32_t row = 0;
   for (const Launched& one : launched_) {
-    EXPECT_LE(one.rows, few_rows);  // that many have room to change
+    EXPECT_LE(one.rows, max_step_rows);  // that many have room to change
     EXPECT_TRUE(one.biases && one.changed && one.texts.empty());
     for (const SampleRow& p : one.params) {
       EXPECT_EQ(p.seed, row + 1);
@@ -248,7 +248,7 @@ TEST_F(Picks, WhatCannotBeDoneIsRefused) {
   EXPECT_TRUE(refused([](Picking& p) { p.repetition = 2; }));
   EXPECT_FALSE(refused([](Picking& p) { p.text.assign(150 * 32 + 2, 1); }));
   EXPECT_FALSE(refused([](Picking& p) {
-    for (uint32_t i = 0; i <= most_biases; ++i) p.biases.emplace_back(i, 1.0f);
+    for (uint32_t i = 0; i <= max_biases; ++i) p.biases.emplace_back(i, 1.0f);
   }));
   expect_picked(*backend, decode(2), pickings(2));
 }

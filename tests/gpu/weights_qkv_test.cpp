@@ -1,7 +1,7 @@
 // q, k and v on the device: in which order their rows lie, and when they are one matrix.
 #include <numeric>
 
-#include "tests/gpu/expect_parts.h"
+#include "tests/gpu/expect_sources.h"
 #include "tests/gpu/small_model.h"
 
 namespace heddle::gpu {
@@ -35,9 +35,9 @@ TEST(DescribeQkv, NeighboursAreTurnedByFours) {
   // the second head of k, then v as it is
   EXPECT_EQ(Rows(w.places.begin() + 80, w.places.begin() + 84), (Rows{80, 82, 81, 83}));
   EXPECT_EQ(Rows(w.places.begin() + 96, w.places.end()), counting(96, 32));
-  expect_parts_make_places(w, 3);
-  EXPECT_EQ(w.parts[1].from.data.data(), small.attention().k.data.data());
-  EXPECT_EQ(w.parts[1].rows[80], 16u);
+  expect_sources_fill_places(w, 3);
+  EXPECT_EQ(w.sources[1].from.data.data(), small.attention().k.data.data());
+  EXPECT_EQ(w.sources[1].rows[80], 16u);
   EXPECT_TRUE(w.bias.empty());
 }
 
@@ -46,7 +46,7 @@ TEST(DescribeQkv, HalvesAreBroughtTogether) {
   SmallModel::set_rope(small.attention(), Rope::Style::halves, 16);
   DeviceModel d = describe_weights(small.model);
   EXPECT_EQ(first_head(attention_of(d).qkv[0]), (Rows{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}));
-  expect_parts_make_places(attention_of(d).qkv[0], 3);
+  expect_sources_fill_places(attention_of(d).qkv[0], 3);
 }
 
 TEST(DescribeQkv, WhatIsNotTurnedStays) {
@@ -80,7 +80,7 @@ TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
   EXPECT_TRUE(layer.joined_qkv);
   ASSERT_EQ(layer.qkv.size(), 2u);
   EXPECT_EQ(layer.qkv[0].shape.rows, 96u);
-  expect_parts_make_places(layer.qkv[0], 2);
+  expect_sources_fill_places(layer.qkv[0], 2);
   EXPECT_EQ(layer.qkv[1].shape.format, Format::f16);
   EXPECT_EQ(layer.qkv[1].shape.rows, 32u);
   EXPECT_TRUE(layer.qkv[1].places.empty());
@@ -103,8 +103,8 @@ void expect_apart(SmallModel& small, const char* why) {
   EXPECT_EQ(layer.qkv[2].first_place, a.q.rows + a.k.rows) << why;
   for (const Weights& w : layer.qkv) {
     EXPECT_TRUE(w.places.empty()) << why;
-    ASSERT_EQ(w.parts.size(), 1u) << why;
-    EXPECT_TRUE(w.parts[0].rows.empty()) << why;
+    ASSERT_EQ(w.sources.size(), 1u) << why;
+    EXPECT_TRUE(w.sources[0].rows.empty()) << why;
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "kernels/format/known_formats.h"
 #include "tests/cuda/fake_test.h"
-#include "tests/gpu/expect_parts.h"
+#include "tests/gpu/expect_sources.h"
 #include "tests/gpu/small_model.h"
 
 namespace heddle::gpu {
@@ -34,8 +34,8 @@ TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
   EXPECT_EQ(w.shape.rows, 192u);
   EXPECT_EQ(Rows(w.places.begin(), w.places.begin() + 8), (Rows{0, 1, 96, 97, 2, 3, 98, 99}));
   EXPECT_EQ(Rows(w.places.end() - 4, w.places.end()), (Rows{94, 95, 190, 191}));
-  expect_parts_make_places(w, 2);
-  EXPECT_EQ(w.parts[0].from.data.data(), small.ffn().gate.data.data());
+  expect_sources_fill_places(w, 2);
+  EXPECT_EQ(w.sources[0].from.data.data(), small.ffn().gate.data.data());
   EXPECT_EQ(w.bias.at(95), 0.0f);
   EXPECT_EQ(w.bias.at(96), 5.0f);
   EXPECT_FALSE(d.layers[0].find<DeviceMixture>());
@@ -50,7 +50,7 @@ TEST(DescribeFeedForward, GateAndUpApart) {
     const auto& described = of<DeviceFeedForward>(d);
     EXPECT_FALSE(described.joined_gate) << why;
     ASSERT_EQ(described.in.size(), matrices) << why;
-    EXPECT_EQ(described.in[0].parts[0].from.data.data(), f.up.data.data()) << why;
+    EXPECT_EQ(described.in[0].sources[0].from.data.data(), f.up.data.data()) << why;
   };
   f.gate = small.matrix(96, 64, Format::bf16);
   expect(2, "of two formats");
@@ -75,14 +75,14 @@ TEST(DescribeFeedForward, ExpertsFollowEachOther) {
   const Weights& in = mixture.in[0];
   EXPECT_EQ(in.count, 6u);
   EXPECT_EQ(in.shape.rows, 64u);
-  ASSERT_EQ(in.parts.size(), 12u);  // gate and up of each
+  ASSERT_EQ(in.sources.size(), 12u);  // gate and up of each
   const model::Mixture& m = small.mixture();
   for (uint32_t e = 0; e < 6; ++e) {
-    EXPECT_EQ(in.parts[2 * e].from.data.data(), m.gate.expert(e).data.data()) << e;
-    EXPECT_EQ(in.parts[2 * e + 1].from.data.data(), m.up.expert(e).data.data()) << e;
-    EXPECT_EQ(in.parts[2 * e].rows, in.parts[0].rows) << e;  // uploaded once for all
-    EXPECT_EQ(in.parts[2 * e + 1].rows, in.parts[1].rows) << e;
-    EXPECT_EQ(mixture.down.parts.at(e).from.data.data(), m.down.expert(e).data.data()) << e;
+    EXPECT_EQ(in.sources[2 * e].from.data.data(), m.gate.expert(e).data.data()) << e;
+    EXPECT_EQ(in.sources[2 * e + 1].from.data.data(), m.up.expert(e).data.data()) << e;
+    EXPECT_EQ(in.sources[2 * e].rows, in.sources[0].rows) << e;  // uploaded once for all
+    EXPECT_EQ(in.sources[2 * e + 1].rows, in.sources[1].rows) << e;
+    EXPECT_EQ(mixture.down.sources.at(e).from.data.data(), m.down.expert(e).data.data()) << e;
   }
   EXPECT_EQ(mixture.down.count, 6u);
   EXPECT_EQ(mixture.router.shape.rows, 6u);
@@ -99,7 +99,7 @@ TEST(DescribeFeedForward, ExpertsOfTwoFormatsAreApart) {
   ASSERT_EQ(mixture.in.size(), 2u);
   EXPECT_EQ(mixture.in[0].shape.format, Format::f32);  // up
   EXPECT_EQ(mixture.in[1].shape.format, Format::f16);
-  EXPECT_EQ(mixture.in[1].parts.size(), 4u);
+  EXPECT_EQ(mixture.in[1].sources.size(), 4u);
 }
 
 TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
@@ -120,7 +120,7 @@ TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
   EXPECT_TRUE(mixture.shared.value().joined_gate);
   EXPECT_EQ(mixture.router.shape.format, Format::f32);
   EXPECT_EQ(mixture.router.shape.rows, 4u);
-  const model::Matrix& from = mixture.router.parts.at(0).from;
+  const model::Matrix& from = mixture.router.sources.at(0).from;
   ASSERT_EQ(from.data.size(), 4 * 64 * sizeof(float));
   std::vector<float> found(4 * 64), expected = router;
   std::memcpy(found.data(), from.data.data(), from.data.size());
@@ -156,7 +156,7 @@ TEST(DescribeWeights, WeighsTilesAndOrders) {
   EXPECT_EQ(d.embedding.bytes(), 7 * tile);
   const uint64_t layer = (8 + 4 + 12 + 4) * tile + 12 * (128 + 64 + 192 + 64);
   EXPECT_EQ(d.bytes(), layer + 2 * (7 * tile + 12 * 100));
-  EXPECT_EQ(d.largest_part(), 100u * 64 * 4);
+  EXPECT_EQ(d.largest_source(), 100u * 64 * 4);
   EXPECT_EQ(d.all().size(), 6u);
 
   small.model.output = small.model.embedding;  // tied: on the device once

@@ -85,7 +85,7 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
 TEST(WorkSizes, LargeMatricesAreUnpackedInPieces) {
   SmallModel small;
   small.attention().output = {quant::Format::f32, 10'000'000, 64, {}};  // 640 M values of f16 would be 1.28 GB
-  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, scratch_bytes / 2);
+  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, max_scratch_bytes / 2);
   small.ffn().gate = {quant::Format::f32, 4'000'000, 64, {}}, small.ffn().up = small.ffn().gate;
   EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, 8'000'000u * 64);  // those that are joined are not
 }
@@ -100,7 +100,7 @@ TEST(WorkSizes, EveryChoiceOfAttentionFits) {
       const WorkSizes s(small.model, limits, sms);
       Tuning tuning;
       tuning.begin_search();
-      for (uint32_t sequences = 1; sequences <= few_rows; ++sequences)
+      for (uint32_t sequences = 1; sequences <= max_step_rows; ++sequences)
         for (uint32_t length : {1u, 1024u, 1025u, 131'072u}) {
           auto expect = [&] {
             const kernels::ClusterChoice c = tuning.attention(head, kv_heads, sequences, length, sms);

@@ -1,0 +1,131 @@
+// Attention of the rows to the KV cache. Three kernels do it:
+//
+// - cluster_attention takes rows that are the newest of their sequences, and with Options::deterministic all rows;
+// - prompt_attention takes tiles of rows that follow each other in their sequences;
+// - any_attention takes rows and heads of any kind.
+#include <algorithm>
+
+#include "gpu/forward.h"
+#include "kernels/attention/any_attention.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/prompt_attention.h"
+
+namespace heddle::gpu {
+
+namespace {
+
+// The sizes of heads that the two fast kernels are built for.
+bool head_suits(const model::Attention& a) {
+  for (uint32_t size : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+    if (a.head == size && a.value_head == size) return true;
+  return false;
+}
+
+}  // namespace
+
+void Forward::attend(const DeviceAttention& attention) {
+  r_.recorder.set_phase("attend");
+  const model::Attention& a = *attention.model;
+  const bool deterministic = r_.options.deterministic;
+  uint32_t newest = rows_.each_own || deterministic ? rows_.count : rows_.single;
+  if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
+  if (newest) attend_newest(attention, newest);
+  if (newest == rows_.count) return;
+  if (head_suits(a) && rows_.tiles && !deterministic)
+    attend_prompts(attention, newest);
+  else
+    attend_any(attention);
+}
+
+kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention) const {
+  const model::Attention& a = *attention.model;
+  const KvCache& cache = r_.cache(attention);
+  const Path::Queries q = path_->queries(attention);
+  return {.out = {r_.work.attended.address()},
+          .q = {q.address},
+          .k = {cache.keys()},
+          .v = {cache.values()},
+          .k_scale = {cache.key_scales()},
+          .v_scale = {cache.value_scales()},
+          .table = {r_.work.table.address()},
+          .heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .q_stride = q.stride,
+          .out_stride = stride_of(a.heads * a.value_head),
+          .page_size = r_.limits.block_tokens,
+          .table_stride = r_.sizes.table_stride,
+          .window = a.window,
+          .scale = a.scale,
+          .softcap = a.softcap};
+}
+
+uint64_t Forward::cache_bytes(const model::Attention& a) const {
+  const uint64_t values = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
+  return r_.q8() ? values / 32 * 34 : values * 2;
+}
+
+void Forward::attend_newest(const DeviceAttention& attention, uint32_t rows) {
+  const model::Attention& a = *attention.model;
+  const bool deterministic = r_.options.deterministic;
+  const uint32_t sms = r_.recorder.sms();
+  const uint32_t longest = rows == rows_.count ? rows_.longest : rows_.longest_single;
+  kernels::ClusterChoice choice;
+  if (deterministic)
+    choice = kernels::steady_cluster_choice(a.head);
+  else if (rows_.row_tables)
+    choice = r_.tuning.attention(a.head, a.kv_heads, rows, longest_of(length_class(longest)), sms);
+  else
+    choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms);
+
+  kernels::ClusterAttention spec = choice.spec;
+  spec.layout = kernels::kv_paged;
+  spec.length = kernels::length_indirect;
+  if (r_.q8()) spec = kernels::as_q8(spec);
+  spec.mapped = !rows_.row_tables;
+  spec.fresh = deterministic && !rows_.each_own;
+  spec.window = a.window != 0;
+  spec.softcap = a.softcap != 0;
+  kernels::ClusterAttention::Args args{{attention_args(attention)}};
+  args.sequence_of = {r_.work.sequences.address()};
+  args.lengths = {r_.work.lengths.address()};
+  args.partial = {r_.work.partial.address()};
+  args.arrived = {r_.work.arrived.address()};
+  args.sequences = rows;
+  args.clusters = choice.clusters;
+  r_.recorder.launch(spec, args, cache_bytes(a) / rows_.count * rows);
+}
+
+void Forward::attend_prompts(const DeviceAttention& attention, uint32_t first_tile) {
+  const model::Attention& a = *attention.model;
+  const uint32_t tiles = rows_.tiles - first_tile;
+  const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
+  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, r_.options.exact);
+  spec.kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
+  spec.window = a.window != 0;
+  spec.softcap = a.softcap != 0;
+  spec.splits = kernels::prompt_splits(spec, tiles, a.heads, seen, r_.recorder.sms());
+  kernels::PromptAttention::Args args{attention_args(attention)};
+  args.tiles = {r_.work.tiles.address() + first_tile * sizeof(kernels::PromptTile)};
+  args.tile_count = tiles;
+  r_.recorder.launch(spec, args);
+}
+
+void Forward::attend_any(const DeviceAttention& attention) {
+  const model::Attention& a = *attention.model;
+  const uint32_t widest = std::max(a.head, a.value_head);
+  const kernels::AnyAttention spec{.largest = widest <= 128   ? 128u
+                                              : widest <= 256 ? 256u
+                                                              : 512u,
+                                   .vec = a.head % 4 == 0 && a.value_head % 4 == 0 ? 4u : 1u,
+                                   .kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16,
+                                   .softcap = a.softcap != 0};
+  kernels::AnyAttention::Args args{attention_args(attention)};
+  args.positions = {r_.work.positions.address()};
+  args.sequences = {r_.work.sequences.address()};
+  args.rows = rows_.count;
+  args.head = a.head;
+  args.value_head = a.value_head;
+  r_.recorder.launch(spec, args, cache_bytes(a));
+}
+
+}  // namespace heddle::gpu

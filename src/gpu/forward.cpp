@@ -1,0 +1,130 @@
+// The verbs but attention and mixtures.
+#include "gpu/forward.h"
+
+#include "kernels/layer/elementwise.h"
+#include "kernels/layer/embedding.h"
+#include "kernels/layer/norm.h"
+
+namespace heddle::gpu {
+
+void Forward::begin(const Rows& rows) {
+  r_.recorder.begin();
+  paths_.begin();
+  rows_ = rows;
+  path_ = &paths_.path(rows.count);
+}
+
+uint32_t Forward::longest_of(LengthClass length) const {
+  switch (length) {
+    case LengthClass::up_to_short:
+      return short_length;
+    case LengthClass::up_to_middle:
+      return middle_length;
+    case LengthClass::longer:
+      break;
+  }
+  return std::max(r_.model.context, middle_length + 1);
+}
+
+Input Forward::residual(const DeviceNorm& norm, uint32_t first_row) const {
+  return {.address = r_.work.h.address() + uint64_t(first_row) * r_.sizes.width * 4,
+          .stride = r_.sizes.width,
+          .norm = &norm};
+}
+
+void Forward::embed() {
+  r_.recorder.set_phase("embed");
+  auto look_up = [&](const Weights& table, uint64_t ids, float scale, bool add) {
+    r_.recorder.launch(
+        kernels::Embedding{.format = uint32_t(table.shape.format), .tile_cols = table.shape.tile_cols, .add = add},
+        {.y = {r_.work.h.address()},
+         .table = {table.address()},
+         .ids = {ids},
+         .tokens = rows_.count,
+         .cols = r_.model.width,
+         .vocabulary = table.shape.rows,
+         .scale = scale});
+  };
+  look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, false);
+  if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, true);
+}
+
+void Forward::compute(uint32_t layer, uint32_t sublayer) {
+  r_.recorder.set_layer(int(layer));
+  std::visit([&](const auto& kind) { compute(kind); }, r_.weights.layers[layer].sublayers[sublayer]);
+  r_.recorder.set_layer(-1);
+}
+
+void Forward::add(uint32_t layer, uint32_t sublayer) {
+  r_.recorder.set_layer(int(layer));
+  const float scale = r_.model.layers[layer].residual_scale;
+  std::visit([&](const auto& kind) { add(kind, scale); }, r_.weights.layers[layer].sublayers[sublayer]);
+  r_.recorder.set_layer(-1);
+}
+
+void Forward::compute(const DeviceAttention& a) {
+  r_.recorder.set_phase("qkv");
+  path_->qkv(a, rows_);
+  attend(a);
+}
+
+void Forward::add(const DeviceAttention& a, float scale) {
+  r_.recorder.set_phase("output");
+  const Input attended{.address = r_.work.attended.address(),
+                       .stride = stride_of(a.model->heads * a.model->value_head)};
+  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_);
+}
+
+void Forward::compute(const DeviceFeedForward& f) {
+  r_.recorder.set_phase("ffn_in");
+  path_->feed_forward_in(f, residual(f.norm), rows_);
+}
+
+void Forward::add(const DeviceFeedForward& f, float scale) {
+  r_.recorder.set_phase("ffn_out");
+  path_->add_to_residual(f.down, path_->activated(f), f.output_norm, scale, rows_);
+}
+
+// To `result`, which the layers need no longer and the head does not use: the head still reads the residual stream.
+void Forward::keep_states() {
+  r_.recorder.set_phase("states");
+  const DeviceNorm& norm = r_.weights.norm;
+  const uint64_t y = r_.work.result.address(), x = r_.work.h.address();
+  constexpr uint32_t vec = 4;  // a width is a multiple of 8
+  check(norm.kind != model::Norm::Kind::none, "a norm behind the last layer");
+  if (norm.kind == model::Norm::Kind::rms)
+    r_.recorder.launch(kernels::RmsNorm{.vec = vec}, {.y = {y},
+                                                      .x = {x},
+                                                      .w = {norm.device_weight.address()},
+                                                      .rows = rows_.count,
+                                                      .cols = r_.model.width,
+                                                      .eps = norm.epsilon});
+  else
+    r_.recorder.launch(kernels::LayerNorm{.vec = vec, .bias = !norm.bias.empty()}, {.y = {y},
+                                                                                    .x = {x},
+                                                                                    .w = {norm.device_weight.address()},
+                                                                                    .b = {norm.device_bias.address()},
+                                                                                    .rows = rows_.count,
+                                                                                    .cols = r_.model.width,
+                                                                                    .eps = norm.epsilon});
+}
+
+void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row) {
+  r_.recorder.set_phase("head");
+  const uint32_t vocabulary = r_.model.vocabulary;
+  const Weights& w = r_.weights.output;
+  const Output out{.y = r_.work.logits.address(), .stride = vocabulary, .scale = r_.model.logit_scale};
+  if (from_row)
+    paths_.products(count).product(w, nullptr, residual(r_.weights.norm, *from_row), out, {.count = count});
+  else
+    paths_.matrix_units.gathered(w, residual(r_.weights.norm), out, first, count);
+  if (r_.model.logit_softcap != 0)
+    r_.recorder.launch(kernels::SoftcapRows{.cap = 1}, {.y = {out.y},
+                                                        .rows = count,
+                                                        .cols = vocabulary,
+                                                        .stride = vocabulary,
+                                                        .scale = 1,
+                                                        .cap = r_.model.logit_softcap});
+}
+
+}  // namespace heddle::gpu

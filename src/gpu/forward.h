@@ -1,0 +1,51 @@
+// The verbs of a forward pass as launches in a plan; runs nothing.
+#pragma once
+#include "gpu/paths.h"
+#include "kernels/attention/kv_cache.h"
+
+namespace heddle::gpu {
+
+class Forward {
+ public:
+  explicit Forward(const Resources& resources) : r_(resources), paths_(r_) {}
+  Forward(const Forward&) = delete;  // paths point into it
+
+  // A new plan, for these rows.
+  void begin(const Rows& rows);
+  void embed();
+  void compute(uint32_t layer, uint32_t sublayer);
+  void add(uint32_t layer, uint32_t sublayer);
+  void keep_states();  // of all rows, to work.result
+  // The logits of `count` outputs, to work.logits: of the rows from `from_row` on, or of those that work.outputs names
+  // from `first` on.
+  void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
+
+  void attend(const DeviceAttention& attention);  // the part of compute() whose kernel depends on the lengths
+  // The longest sequence of a class: what a graph is recorded for.
+  uint32_t longest_of(LengthClass length) const;
+  const Paths& paths() const { return paths_; }
+
+ private:
+  void compute(const DeviceAttention& a);
+  void compute(const DeviceFeedForward& f);
+  void compute(const DeviceMixture& m);
+  void add(const DeviceAttention& a, float scale);
+  void add(const DeviceFeedForward& f, float scale);
+  void add(const DeviceMixture& m, float scale);
+
+  Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, behind a norm
+  void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
+
+  kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
+  uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads
+  void attend_newest(const DeviceAttention& attention, uint32_t rows);
+  void attend_prompts(const DeviceAttention& attention, uint32_t first_tile);
+  void attend_any(const DeviceAttention& attention);
+
+  const Resources r_;
+  Paths paths_;
+  Rows rows_;
+  Path* path_ = nullptr;  // of these rows
+};
+
+}  // namespace heddle::gpu

@@ -1,0 +1,147 @@
+// The kernels of the usual batches are assembled while loading, so that no stream waits for the assembler later.
+#include <algorithm>
+#include <set>
+
+#include "gpu/backend.h"
+
+namespace heddle::gpu {
+
+namespace {
+
+// What the kernels of a layer depend on.
+struct LayerKind {
+  struct NormKind {
+    model::Norm::Kind kind;
+    bool bias;
+    auto operator<=>(const NormKind&) const = default;
+  };
+  struct MatrixKind {
+    quant::Format format;
+    uint32_t rows, cols;
+    bool bias;
+    auto operator<=>(const MatrixKind&) const = default;
+  };
+  struct AttentionKind {
+    uint32_t head, value_head, heads, kv_heads, window, rotary;
+    bool softcap;
+    auto operator<=>(const AttentionKind&) const = default;
+  };
+  bool parallel;
+  std::vector<size_t> sublayers;  // which alternative of the variant each is
+  std::vector<AttentionKind> attentions;
+  std::vector<NormKind> norms;
+  std::vector<MatrixKind> matrices;
+  auto operator<=>(const LayerKind&) const = default;
+};
+
+LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
+  LayerKind kind{.parallel = parallel};
+  for (const DeviceSublayer& sublayer : layer.sublayers) {
+    kind.sublayers.push_back(sublayer.index());
+    if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
+      const model::Attention& a = *device->model;
+      kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0});
+    }
+  }
+  for (const DeviceNorm* norm : layer.norms()) kind.norms.push_back({norm->kind, !norm->bias.empty()});
+  for (const Weights* w : layer.all())
+    kind.matrices.push_back({w->shape.format, w->shape.rows, w->shape.cols, !w->bias.empty()});
+  return kind;
+}
+
+// The first layer of each kind: all others have the same kernels.
+std::vector<uint32_t> layers_of_each_kind(const model::Model& model, DeviceModel& weights) {
+  std::vector<uint32_t> firsts;
+  std::set<LayerKind> seen;
+  for (uint32_t i = 0; i < model.layers.size(); ++i)
+    if (seen.insert(kind_of_layer(weights.layers[i], model.layers[i].parallel)).second) firsts.push_back(i);
+  return firsts;
+}
+
+}  // namespace
+
+void Gpu::load_kernels() {
+  std::vector<kernels::AnySpec> all;
+  recorder_.wanted = &all;
+  for (uint32_t longest : {1u, short_length + 1, middle_length + 1})
+    if (longest <= std::min(sizes_.context, model_.context)) list_step(1, longest);
+  // the shapes of products that batches of several sequences take
+  for (uint32_t rows : {max_vector_rows, max_vector_rows + 1, 16u, 32u})
+    if (!options_.exact && rows <= sizes_.rows) {
+      list_step(rows, 1);
+      if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
+    }
+  for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
+    for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob}, false);
+  const std::vector<uint32_t> layers = layers_of_each_kind(model_, weights_);
+  for (uint32_t layer : layers)
+    for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)
+      if (const auto* attention = std::get_if<DeviceAttention>(&sublayer)) list_attention(*attention);
+  list_prompts(layers);
+  forward_->keep_states();
+  recorder_.wanted = nullptr;
+  library_.load(all);
+}
+
+void Gpu::list_step(uint32_t rows, uint32_t longest) {
+  forward_->begin(
+      {.count = rows, .each_own = true, .row_tables = true, .longest = forward_->longest_of(length_class(longest))});
+  forward_->embed();
+  model::run_layers(model_, *forward_);
+  forward_->logits(0, rows, 0);
+  record_pick(rows, 0, 0, {}, true);
+  record_advance(rows);
+}
+
+// Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
+void Gpu::list_attention(const DeviceAttention& attention) {
+  if (options_.deterministic || options_.exact) return;  // one shape; or few rows
+  // the shape is the same for more streams than this
+  const uint32_t kv_heads = std::max(attention.model->kv_heads, 1u);
+  const uint32_t max_streams = std::min(std::max(max_few_rows, 2 * recorder_.sms() / kv_heads), sizes_.rows);
+  auto attend = [&](const Rows& rows) {
+    forward_->begin(rows);
+    forward_->attend(attention);
+  };
+  // the lengths where cluster_choice and prompt_splits change
+  for (uint32_t longest : {1u, 129u, 257u, 513u, short_length + 1, 2048u, 4096u, middle_length + 1}) {
+    if (longest > std::min(sizes_.context, model_.context)) continue;
+    for (uint32_t streams = 1; streams <= max_streams; ++streams) {
+      Rows rows{.count = streams,
+                .each_own = true,
+                .single = streams,
+                .longest_single = longest,
+                .row_tables = forward_->paths().tables_by_row(streams),
+                .longest = longest};
+      attend(rows);
+      if (streams == sizes_.rows) continue;
+      // the same beside a prompt
+      rows.count = streams + 1;
+      rows.tiles = streams + 1;
+      rows.each_own = false;
+      for (bool row_tables : {true, false}) {
+        rows.row_tables = row_tables;
+        attend(rows);
+      }
+    }
+    for (uint32_t tiles : {1u, 2u, 4u, 8u}) attend({.count = 2, .longest = longest, .tiles = tiles});
+  }
+}
+
+// Products of many rows have other shapes for other numbers of them, in steps of 16.
+void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
+  const uint32_t max_rows = options_.exact ? std::min(sizes_.rows, max_step_rows + 1) : sizes_.rows;
+  for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 16 * 16) {
+    if (rows <= max_few_rows && rows < max_rows) return;
+    forward_->begin({.count = rows,
+                     .row_tables = options_.deterministic,
+                     .longest = rows,
+                     .tiles = 1,
+                     .sequences = std::vector<uint32_t>(rows)});
+    forward_->embed();
+    for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
+    forward_->logits(0, 1, 0);
+  }
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,118 @@
+// A path: how the products of a layer are computed for the rows of a batch. Which path a batch takes is decided in
+// Paths (paths.h) and nowhere else; a path for another kind of GPU or of matrix unit is a further class here.
+#pragma once
+#include <optional>
+
+#include "gpu/kv_cache.h"
+#include "gpu/recorder.h"
+#include "gpu/tuning.h"
+#include "gpu/work.h"
+#include "kernels/product/product.h"
+
+namespace heddle::gpu {
+
+// The rows of a batch as the kernels see them.
+struct Rows {
+  uint32_t count = 0;
+  bool each_own = false;            // every row is the newest of a sequence of its own
+  uint32_t single = 0;              // the first rows up to here are the only ones of their sequences
+  uint32_t longest_single = 0;      // positions of the longest among these
+  bool row_tables = true;           // block table i is that of row i; otherwise that of sequence i
+  uint32_t longest = 0;             // positions of the longest sequence
+  uint32_t tiles = 0;               // of attention to prompts; the first are those of single rows
+  std::vector<uint32_t> sequences;  // of each row; empty with row_tables
+};
+
+// What launches are recorded from. All of it lives as long as the backend.
+struct Resources {
+  const model::Model& model;
+  const model::Limits& limits;
+  const Options& options;
+  const DeviceModel& weights;
+  const WorkSizes& sizes;
+  const Work& work;
+  const std::vector<KvCache>& caches;  // by DeviceAttention::index
+  Tuning& tuning;
+  Recorder& recorder;
+
+  bool q8() const { return limits.kv == model::KvFormat::q8; }
+  const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.index]; }
+};
+
+// Rows that a product reads.
+struct Input {
+  uint64_t address;
+  uint32_t stride;  // values from row to row
+  bool bf16 = false;
+  const DeviceNorm* norm = nullptr;  // applied first
+};
+// Where a product writes, and what it does before.
+struct Output {
+  uint32_t kind = kernels::Product::store;
+  uint64_t y = 0;
+  uint32_t stride = 0;
+  float scale = 1;
+  uint32_t activation = 0;
+  bool bf16 = false;
+};
+
+// Products with weights as they lie in their tiles: one launch does norm, product and what follows.
+class Products {
+ public:
+  virtual ~Products() = default;
+  // `second`: rows of another format below those of w. `attention`: with Product::qkv.
+  virtual void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
+                       const DeviceAttention* attention = nullptr) = 0;
+  // Whether the product with these weights takes its input as bf16 rather than f32.
+  virtual bool takes_bf16(const Weights& w) const = 0;
+};
+
+// The phases of a layer whose kernels depend on the number of rows.
+class Path {
+ public:
+  virtual ~Path() = default;
+
+  // Norm, q, k and v with biases, norms and rotation; k and v go to the cache.
+  virtual void qkv(const DeviceAttention& attention, const Rows& rows) = 0;
+  // Where qkv() leaves q.
+  struct Queries {
+    uint64_t address;
+    uint32_t stride;
+  };
+  virtual Queries queries(const DeviceAttention& attention) const = 0;
+  // Norm, gate and up, activation.
+  virtual void feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows) = 0;
+  // Where feed_forward_in() leaves its result.
+  virtual Input activated(const DeviceFeedForward& f) const = 0;
+  // y = W x + bias.
+  virtual void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows) = 0;
+  // residual += scale * norm(W x + bias).
+  virtual void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale,
+                               const Rows& rows) = 0;
+};
+
+// --- launches that several paths share ------------------------------------------------------------------------------
+// As the fields `norm` of kernels count them.
+uint32_t norm_field(model::Norm::Kind kind);
+uint32_t activation_field(model::Activation activation);
+
+// The rows as f16 with a scale each, in work.half, for the matrix units: row by row, or in the slices and groups of
+// mma_product. `list`: those that work.outputs names from there on.
+struct HalfLayout {
+  uint32_t slice_cols = 0, group = 0;  // 0: row by row
+  std::optional<uint32_t> list = {};
+};
+void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, const HalfLayout& layout = {});
+// work.act = activation(gate), or activation(gate) * up where up is not 0.
+struct GatedRows {
+  uint64_t y, gate, up;
+  uint32_t y_stride, in_stride, rows, cols;
+};
+void activate(const Resources& r, model::Activation activation, const GatedRows& rows);
+// residual += scale * norm(work.result).
+void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows);
+// Norms and rotation of q and k, then k and v to the cache. `finished`: they only have to go to the cache.
+void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
+                 bool finished);
+
+}  // namespace heddle::gpu

@@ -1,0 +1,191 @@
+#include "gpu/products.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/product/mma_product.h"
+#include "kernels/product/tile_piece.h"
+
+namespace heddle::gpu {
+
+using kernels::Product;
+
+namespace {
+
+// Below this many columns int8 activations gain little and lose more: the fewer the terms of a sum, the less their
+// roundings cancel.
+constexpr uint32_t min_integer_cols = 1024;
+
+// For Product::qkv: where k and v go, and by which position they are rotated. Rows from `first_row` on; block tables
+// from `table_row` on, `table_stride` apart.
+void set_attention(Product::Args& args, const Resources& r, const DeviceAttention& attention, uint32_t first_row,
+                   uint32_t table_row, uint32_t table_stride) {
+  const model::Attention& a = *attention.model;
+  args.turns = {attention.turns.address()};
+  args.positions = {r.work.positions.address() + first_row * 4ull};
+  args.table = {r.work.table.address() + uint64_t(table_row) * r.sizes.table_stride * 4};
+  args.k = {r.cache(attention).keys()};
+  args.v = {r.cache(attention).values()};
+  args.q_rows = uint32_t(a.q.rows);
+  args.k_rows = uint32_t(a.k.rows);
+  args.head = a.head;
+  args.value_head = a.value_head;
+  args.rotary = attention.rotary;
+  args.kv_heads = a.kv_heads;
+  args.page_size = r.limits.block_tokens;
+  args.table_stride = table_stride;
+  args.magnitude = float(a.rope.magnitude);
+}
+
+bool rotates_halves(const DeviceAttention& attention) {
+  return attention.model->rope.style == model::Rope::Style::halves;
+}
+
+void set_norm(Product::Args& args, const Input& in) {
+  if (!in.norm) return;
+  args.norm = {in.norm->device_weight.address()};
+  args.shift = {in.norm->device_bias.address()};
+  args.epsilon = in.norm->epsilon;
+}
+
+}  // namespace
+
+// --- one or a few vectors -------------------------------------------------------------------------------------------
+bool VectorProducts::in_f32(const Weights& w) const {
+  return r_.options.exact || w.shape.cols < min_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
+}
+
+void VectorProducts::launch(const kernels::ProductChoice& choice, const Product::Args& args, uint64_t bytes) {
+  r_.recorder.launch(choice.spec, args, bytes);
+  large_ = !large_;
+}
+
+void VectorProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                             const Rows& rows, const DeviceAttention* attention) {
+  Product what{.format = uint32_t(w.shape.format),
+               .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
+               .norm = in.norm ? norm_field(in.norm->kind) : 0,
+               .exact = in_f32(w) || (second && in_f32(*second)),
+               .out = out.kind,
+               .activation = out.activation,
+               .y_bf16 = out.bf16,
+               .bias = !w.bias.empty(),
+               .chained = r_.recorder.chained()};
+  if (second) {
+    what.second = uint32_t(second->shape.format);
+    what.mixed = 1;
+  }
+  if (attention) {
+    what.halves = rotates_halves(*attention);
+    what.cache = !r_.q8();
+  }
+  const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
+  // vectors that are not aligned are done one by one
+  const uint32_t max_columns = in.stride % 8 ? 1 : kernels::product_max_columns(what, cols);
+  if (max_columns == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
+  const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
+  for (uint32_t first = 0; first < rows.count; first += what.columns) {
+    what.columns = std::min(max_columns, rows.count - first);
+    // the rows of one launch have block tables at equal distances: row by row, or all the same
+    uint32_t table_row = first, table_stride = r_.sizes.table_stride;
+    if (attention && !rows.row_tables) {
+      table_row = rows.sequences[first];
+      table_stride = 0;
+      for (uint32_t i = 1; i < what.columns; ++i)
+        if (rows.sequences[first + i] != table_row) what.columns = i;
+    }
+    const kernels::ProductChoice choice = r_.tuning.product(what, all_rows, cols, large_);
+    Product::Args args{.y = {out.y + uint64_t(first) * out.stride * (out.bf16 ? 2 : 4)},
+                       .x = {in.address + uint64_t(first) * in.stride * (in.bf16 ? 2 : 4)},
+                       .w = {w.address()},
+                       .bias = {w.packed_bias.address()},
+                       .rows = all_rows,
+                       .cols = cols,
+                       .x_stride = in.stride,
+                       .y_stride = out.stride,
+                       .blocks = r_.recorder.sms() * choice.blocks_per_sm,
+                       .x_share = 1,
+                       .scale = out.scale,
+                       .magnitude = 1};
+    args.residual = args.y;
+    set_norm(args, in);
+    if (second) {
+      args.w2 = {second->address()};
+      args.first_rows = w.shape.rows;
+      args.second_blocks = kernels::mixed_blocks(choice.spec, w.shape.rows, second->shape.rows, args.blocks);
+    }
+    if (attention) set_attention(args, r_, *attention, first, table_row, table_stride);
+    launch(choice, args, bytes);
+  }
+}
+
+void VectorProducts::experts(const Weights& w, const Input& in, const Output& out, const Experts& which) {
+  const Product what{.format = uint32_t(w.shape.format),
+                     .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
+                     .norm = in.norm ? norm_field(in.norm->kind) : 0,
+                     .exact = in_f32(w),
+                     .out = out.kind,
+                     .activation = out.activation,
+                     .y_bf16 = out.bf16,
+                     .experts = 1,
+                     .chained = r_.recorder.chained()};
+  const kernels::ProductChoice choice = r_.tuning.product(what, w.shape.rows, w.shape.cols, false);
+  Product::Args args{.y = {out.y},
+                     .x = {in.address},
+                     .w = {w.address()},
+                     .experts = {r_.work.expert_ids.address() + which.first * 4ull},
+                     .expert_bytes = w.shape.bytes(),
+                     .rows = w.shape.rows,
+                     .cols = w.shape.cols,
+                     .x_stride = in.stride,
+                     .y_stride = out.stride,
+                     .blocks = r_.recorder.sms() * choice.blocks_per_sm,
+                     .vectors = which.vectors,
+                     .x_share = which.share,
+                     .scale = out.scale,
+                     .magnitude = 1};
+  set_norm(args, in);
+  launch(choice, args, w.shape.bytes() * which.vectors);
+}
+
+// --- matrix units ---------------------------------------------------------------------------------------------------
+void MatrixProducts::multiply(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                              uint32_t rows, const DeviceAttention* attention, std::optional<uint32_t> list) {
+  const uint32_t cols = w.shape.cols;
+  uint32_t done = 0, grouped = 0;
+  for (const Weights* matrix : {&w, second}) {
+    if (!matrix) continue;
+    kernels::MmaProduct spec{.format = uint32_t(matrix->shape.format),
+                             .out = out.kind,
+                             .activation = out.activation,
+                             .y_bf16 = out.bf16,
+                             .bias = !w.bias.empty(),
+                             .cache = !r_.q8(),
+                             .halves = attention && rotates_halves(*attention),
+                             .chained = r_.recorder.chained()};
+    spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows, r_.recorder.sms());
+    if (spec.columns != grouped) {
+      grouped = spec.columns;
+      to_half(r_, in, cols, rows, {.slice_cols = spec.tile_cols, .group = grouped, .list = list});
+    }
+    Product::Args args{.y = {out.y},
+                       .residual = {out.y},
+                       .x = {r_.work.half.address()},
+                       .w = {matrix->address()},
+                       .bias = {w.packed_bias.address()},
+                       .rows = done + matrix->shape.rows,
+                       .cols = cols,
+                       .first_rows = done,
+                       .y_stride = out.stride,
+                       .blocks = r_.recorder.sms() * spec.resident,
+                       .vectors = rows,
+                       .scale = out.scale,
+                       .magnitude = 1,
+                       .scales = {r_.work.half_scale.address()}};
+    if (attention) set_attention(args, r_, *attention, 0, 0, r_.sizes.table_stride);
+    r_.recorder.launch(spec, args, matrix->bytes());
+    done += matrix->shape.rows;
+  }
+}
+
+}  // namespace heddle::gpu

@@ -1,0 +1,56 @@
+// Where launches are recorded: the kernel of a spec is loaded, and appended to a plan with its arguments.
+#pragma once
+#include "cuda/plan.h"
+#include "gpu/library.h"
+
+namespace heddle::gpu {
+
+// A launch of a plan, for traces.
+struct LaunchNote {
+  std::string kernel;  // "product"
+  std::string phase;   // "qkv"
+  int layer;           // -1: outside the layers
+  uint64_t bytes;      // of weights and KV cache that it reads: nearly all of its traffic
+};
+
+class Recorder {
+ public:
+  explicit Recorder(Library& library) : library_(library) {}
+
+  void begin() {
+    plan = {};
+    notes.clear();
+  }
+  void set_phase(const std::string& phase) { phase_ = phase; }
+  void set_layer(int layer) { layer_ = layer; }
+
+  template <class Spec>
+  void launch(Spec spec, const typename Spec::Args& args, uint64_t bytes = 0) {
+    if constexpr (requires { spec.chained; }) spec.chained = chained();
+    if (wanted) {
+      wanted->emplace_back(spec);
+      return;
+    }
+    uint32_t shared = 0;
+    if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
+    const Loaded& kernel = library_.get(spec);
+    notes.push_back({std::string(Spec::name), phase_, layer_, bytes});
+    plan.launch(kernel.launch(spec.grid(args), shared, &args, sizeof args));
+  }
+
+  uint32_t sms() const { return library_.context().info().sms; }
+  // Whether every kernel waits by itself for the one before it, and so may start early.
+  bool chained() const { return library_.context().info().sm >= 90; }
+
+  cuda::Plan plan;
+  std::vector<LaunchNote> notes;  // one per launch
+  // Set: nothing is launched, and the kernels that would be are listed here.
+  std::vector<kernels::AnySpec>* wanted = nullptr;
+
+ private:
+  Library& library_;
+  std::string phase_;
+  int layer_ = -1;
+};
+
+}  // namespace heddle::gpu

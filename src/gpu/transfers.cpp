@@ -1,0 +1,165 @@
+// What a batch sends to the device (tokens, positions, block tables, how to pick), and what comes back (tokens picked,
+// logits, states).
+#include <algorithm>
+#include <array>
+
+#include "gpu/backend.h"
+#include "kernels/attention/prompt_attention.h"
+#include "kernels/sample/sample.h"
+
+namespace heddle::gpu {
+
+using model::Batch;
+
+// --- to the device --------------------------------------------------------------------------------------------------
+bool Gpu::is_step(const Batch& batch, const Rows& rows) const {
+  return !options_.trace && rows.each_own && rows.row_tables && rows.count > 0 && rows.count <= max_step_rows &&
+         batch.outputs.size() == rows.count && batch.states.empty() && !batch.picking.empty() &&
+         std::all_of(batch.picking.begin(), batch.picking.end(), [](const auto& p) { return p.has_value(); });
+}
+
+void Gpu::send(const Batch& batch) {
+  const auto count = uint32_t(batch.tokens.size());
+  Rows rows{.count = count, .each_own = true, .row_tables = forward_->paths().tables_by_row(count)};
+  std::vector<uint32_t> lengths(count), sequences(count), rows_of(batch.blocks.size());
+  std::vector<kernels::PromptTile> tiles;
+  for (uint32_t sequence : batch.sequences) ++rows_of[sequence];
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t sequence = batch.sequences[i], position = batch.positions[i];
+    rows.each_own &= rows_of[sequence] == 1;
+    if (rows.each_own) {
+      rows.single = i + 1;
+      rows.longest_single = std::max(rows.longest_single, position + 1);
+    }
+    lengths[i] = position + 1;
+    rows.longest = std::max(rows.longest, position + 1);
+    sequences[i] = rows.row_tables ? i : sequence;
+    if (!tiles.empty() && batch.sequences[i - 1] == sequence && batch.positions[i - 1] + 1 == position &&
+        tiles.back().rows < prompt_tile)
+      ++tiles.back().rows;
+    else
+      tiles.push_back({sequences[i], i, 1, position});
+  }
+  rows.tiles = uint32_t(tiles.size());
+  if (!rows.row_tables) rows.sequences = sequences;
+  step_ = is_step(batch, rows);
+  const Work& w = *work_;
+  Staging& to = *staging_;
+  to.begin();
+  to.send<uint32_t>(stream_, w.tokens.address(), batch.tokens);
+  to.send<uint32_t>(stream_, w.positions.address(), batch.positions);
+  to.send<uint32_t>(stream_, w.lengths.address(), lengths);
+  to.send<uint32_t>(stream_, w.sequences.address(), sequences);
+  to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
+  to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
+  send_tables(batch, rows, step_);
+  rows_ = rows;
+  if (step_) {
+    send_picking(batch.picking, true);
+    to.send<uint64_t>(stream_, w.step.address(), std::array{uint64_t(0)});
+    max_steps_ = ~0u;
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto room = uint32_t(batch.blocks[batch.sequences[i]].size() * limits_.block_tokens);
+      max_steps_ = std::min(max_steps_, room - batch.positions[i]);
+    }
+    // no tiles: the positions in those on the device do not advance
+    rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
+  }
+  to.end(stream_);
+}
+
+void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
+  const size_t count = rows.row_tables ? rows.count : batch.blocks.size();
+  check(count <= sizes_.rows, "a table for every sequence");
+  if (tables_.size() < count) tables_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<uint32_t>& blocks = batch.blocks[rows.row_tables ? batch.sequences[i] : i];
+    const size_t needed =
+        std::min<size_t>(blocks.size(), whole ? blocks.size() : rows.longest / limits_.block_tokens + 1);
+    check(needed <= sizes_.table_stride, "blocks of the cache");
+    std::vector<uint32_t>& sent = tables_[i];
+    if (sent.size() >= needed && std::equal(blocks.begin(), blocks.begin() + long(needed), sent.begin())) continue;
+    sent.assign(blocks.begin(), blocks.begin() + long(needed));
+    for (uint32_t block : sent) check(block < limits_.kv_blocks, "blocks of the cache");
+    staging_->send<uint32_t>(stream_, work_->table.address() + i * sizes_.table_stride * 4ull, sent);
+  }
+}
+
+// Rows without a picking get the default one.
+void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts) {
+  static const model::Picking greedy;
+  std::vector<kernels::SampleRow> rows;
+  std::vector<kernels::TokenBias> biases;
+  for (size_t i = 0; i < pickings.size(); ++i) {
+    const model::Picking& p = pickings[i] ? *pickings[i] : greedy;
+    kernels::SampleRow& row = rows.emplace_back();
+    row.temperature = p.temperature;
+    row.top_k = p.top_k;
+    row.top_p = p.top_p;
+    row.log_min_p = p.log_min_p;
+    row.repetition = p.repetition;
+    row.presence = p.presence;
+    row.frequency = p.frequency;
+    row.repetition_last = p.repetition_last;
+    row.length = texts ? uint32_t(p.text.size()) : 0;
+    row.prompt = p.prompt;
+    row.seed = p.seed;
+    row.step = p.picks;
+    row.first_bias = uint32_t(biases.size());
+    row.biases = uint32_t(p.biases.size());
+    for (auto [id, bias] : p.biases) biases.push_back({id, bias});
+    if (texts) staging_->send<uint32_t>(stream_, work_->texts.address() + i * sizes_.context * 4ull, p.text);
+  }
+  staging_->send<kernels::SampleRow>(stream_, work_->params.address(), rows);
+  staging_->send<kernels::TokenBias>(stream_, work_->biases.address(), biases);
+}
+
+// --- from the device ------------------------------------------------------------------------------------------------
+model::Result Gpu::result() {
+  check(taken_ < launched_, "a batch whose result was not taken");
+  const size_t slot = taken_++ % max_steps_in_flight;
+  if (step_)
+    arrived_[slot].synchronize();
+  else
+    wait_for_logits();  // even when nothing comes back: the time of a batch must be its own
+  const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data()) + (step_ ? slot * max_step_rows : 0);
+  for (size_t i = 0; i < picks_.size(); ++i)
+    if (picks_[i]) picks_[i] = model::Picked{picked[i].id, picked[i].log_probability};
+  read_states();
+  return {picks_, logits_, states_};
+}
+
+void Gpu::fetch_logits(const OutputRange& range) {
+  const size_t row_bytes = model_.vocabulary * 4ull, room = fetched_.bytes() / row_bytes;
+  for (size_t i = 0, count; i < range.count; i += count) {
+    count = 1;
+    if (picks(range.first + i)) continue;
+    if (fetched_rows_ == room) wait_for_logits();
+    while (i + count < range.count && fetched_rows_ + count < room && !picks(range.first + i + count)) ++count;
+    cuda::read_device(stream_, fetched_.data() + fetched_rows_ * row_bytes, work_->logits.address() + i * row_bytes,
+                      count * row_bytes);
+    fetched_rows_ += count;
+  }
+}
+
+void Gpu::wait_for_logits() {
+  stream_.synchronize();
+  const std::span<const float> arrived = fetched_.as<float>().first(fetched_rows_ * model_.vocabulary);
+  logits_.insert(logits_.end(), arrived.begin(), arrived.end());
+  fetched_rows_ = 0;
+}
+
+void Gpu::read_states() {
+  const size_t row_bytes = model_.width * 4ull, at_once = fetched_.bytes() / row_bytes;
+  states_.resize(wanted_states_.size() * model_.width);
+  for (size_t first = 0, count; first < wanted_states_.size(); first += count) {
+    const uint64_t row = wanted_states_[first];
+    for (count = 1; count < at_once && first + count < wanted_states_.size(); ++count)
+      if (wanted_states_[first + count] != row + count) break;
+    cuda::read_device(stream_, fetched_.data(), work_->result.address() + row * row_bytes, count * row_bytes);
+    stream_.synchronize();
+    std::memcpy(states_.data() + first * model_.width, fetched_.data(), count * row_bytes);
+  }
+}
+
+}  // namespace heddle::gpu
