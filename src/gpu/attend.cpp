@@ -1,8 +1,5 @@
-// Attention of the rows to the KV cache. Three kernels do it:
-//
-// - cluster_attention takes rows that are the newest of their sequences, and with Options::deterministic all rows;
-// - prompt_attention takes tiles of rows that follow each other in their sequences;
-// - any_attention takes rows and heads of any kind.
+// Attention of the rows to the KV cache: a function for each kernel family that AttentionPath (paths.h) chooses from,
+// and one that fills the arguments they share.
 #include <algorithm>
 
 #include "gpu/forward.h"
@@ -12,29 +9,12 @@
 
 namespace heddle::gpu {
 
-namespace {
-
-// The sizes of heads that the two fast kernels are built for.
-bool head_suits(const model::Attention& a) {
-  for (uint32_t size : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
-    if (a.head == size && a.value_head == size) return true;
-  return false;
-}
-
-}  // namespace
-
 void Forward::attend(const DeviceAttention& attention) {
   r_.recorder.set_phase("attend");
-  const model::Attention& a = *attention.model;
-  const bool deterministic = r_.options.deterministic;
-  uint32_t newest = rows_.each_own || deterministic ? rows_.count : rows_.single;
-  if (!head_suits(a) || a.heads / a.kv_heads > 8) newest = 0;
-  if (newest) attend_newest(attention, newest);
-  if (newest == rows_.count) return;
-  if (head_suits(a) && rows_.tiles && !deterministic)
-    attend_prompts(attention, newest);
-  else
-    attend_any(attention);
+  const AttentionPath path = paths_.attention(*attention.model, rows_);
+  if (path.newest) attend_newest(attention, path);
+  if (path.others == AttentionPath::Others::prompt_tiles) attend_prompts(attention, path);
+  if (path.others == AttentionPath::Others::any) attend_any(attention);
 }
 
 kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention) const {
@@ -64,25 +44,30 @@ uint64_t Forward::cache_bytes(const model::Attention& a) const {
   return r_.q8() ? values / 32 * 34 : values * 2;
 }
 
-void Forward::attend_newest(const DeviceAttention& attention, uint32_t rows) {
+void Forward::attend_newest(const DeviceAttention& attention, const AttentionPath& path) {
+  using Shape = AttentionPath::Shape;
   const model::Attention& a = *attention.model;
-  const bool deterministic = r_.options.deterministic;
-  const uint32_t sms = r_.recorder.sms();
+  const uint32_t sms = r_.recorder.sms(), rows = path.newest;
   const uint32_t longest = rows == rows_.count ? rows_.longest : rows_.longest_single;
   kernels::ClusterChoice choice;
-  if (deterministic)
-    choice = kernels::steady_cluster_choice(a.head);
-  else if (rows_.row_tables)
-    choice = r_.tuning.attention(a.head, a.kv_heads, rows, longest_of(length_class(longest)), sms);
-  else
-    choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms);
+  switch (path.shape) {
+    case Shape::steady:
+      choice = kernels::steady_cluster_choice(a.head);
+      break;
+    case Shape::tuned:
+      choice = r_.tuning.attention(a.head, a.kv_heads, rows, longest_of(length_class(longest)), sms);
+      break;
+    case Shape::by_length:
+      choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms);
+      break;
+  }
 
   kernels::ClusterAttention spec = choice.spec;
   spec.layout = kernels::kv_paged;
   spec.length = kernels::length_indirect;
   if (r_.q8()) spec = kernels::as_q8(spec);
   spec.mapped = !rows_.row_tables;
-  spec.fresh = deterministic && !rows_.each_own;
+  spec.fresh = path.reads_other_rows;
   spec.window = a.window != 0;
   spec.softcap = a.softcap != 0;
   kernels::ClusterAttention::Args args{{attention_args(attention)}};
@@ -95,11 +80,11 @@ void Forward::attend_newest(const DeviceAttention& attention, uint32_t rows) {
   r_.recorder.launch(spec, args, cache_bytes(a) / rows_.count * rows);
 }
 
-void Forward::attend_prompts(const DeviceAttention& attention, uint32_t first_tile) {
+void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPath& path) {
   const model::Attention& a = *attention.model;
-  const uint32_t tiles = rows_.tiles - first_tile;
+  const uint32_t first_tile = path.newest, tiles = rows_.tiles - first_tile;  // the newest rows are tiles of one row
   const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
-  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, r_.options.exact);
+  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, path.exact_queries);
   spec.kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
   spec.window = a.window != 0;
   spec.softcap = a.softcap != 0;

@@ -56,7 +56,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       stream_(context_),
       sizes_(model, limits, context_.info().sms),
       weights_(describe_weights(model)),
-      recorder_(library_) {
+      recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, limits, options);
   expect_room();
   upload(weights_, library_, stream_, options.progress);

@@ -1,4 +1,4 @@
-// The verbs of a forward pass as launches in a plan; runs nothing.
+// A forward pass as launches in a plan: records the verbs of model::Backend for the rows of a batch, and runs nothing.
 #pragma once
 #include "gpu/paths.h"
 #include "kernels/attention/kv_cache.h"
@@ -8,7 +8,7 @@ namespace heddle::gpu {
 class Forward {
  public:
   explicit Forward(const Resources& resources) : r_(resources), paths_(r_) {}
-  Forward(const Forward&) = delete;  // paths point into it
+  Forward(const Forward&) = delete;  // paths refer to its resources
 
   // A new plan, for these rows.
   void begin(const Rows& rows);
@@ -20,8 +20,8 @@ class Forward {
   // from `first` on.
   void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
 
-  void attend(const DeviceAttention& attention);  // the part of compute() whose kernel depends on the lengths
-  // The longest sequence of a class: what a graph is recorded for.
+  void attend(const DeviceAttention& attention);  // the phase of compute() whose kernels depend on the lengths
+  // The longest sequence of a class, for which graphs of that class are recorded.
   uint32_t longest_of(LengthClass length) const;
   const Paths& paths() const { return paths_; }
 
@@ -33,13 +33,13 @@ class Forward {
   void add(const DeviceFeedForward& f, float scale);
   void add(const DeviceMixture& m, float scale);
 
-  Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, behind a norm
+  Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
 
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads
-  void attend_newest(const DeviceAttention& attention, uint32_t rows);
-  void attend_prompts(const DeviceAttention& attention, uint32_t first_tile);
+  void attend_newest(const DeviceAttention& attention, const AttentionPath& path);
+  void attend_prompts(const DeviceAttention& attention, const AttentionPath& path);
   void attend_any(const DeviceAttention& attention);
 
   const Resources r_;

@@ -67,7 +67,7 @@ void Gpu::load_kernels() {
     if (longest <= std::min(sizes_.context, model_.context)) list_step(1, longest);
   // the shapes of products that batches of several sequences take
   for (uint32_t rows : {max_vector_rows, max_vector_rows + 1, 16u, 32u})
-    if (!options_.exact && rows <= sizes_.rows) {
+    if (forward_->paths().expects_many_rows() && rows <= sizes_.rows) {
       list_step(rows, 1);
       if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
     }
@@ -95,7 +95,7 @@ void Gpu::list_step(uint32_t rows, uint32_t longest) {
 
 // Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
 void Gpu::list_attention(const DeviceAttention& attention) {
-  if (options_.deterministic || options_.exact) return;  // one shape; or few rows
+  if (!forward_->paths().attention_shapes_vary()) return;
   // the shape is the same for more streams than this
   const uint32_t kv_heads = std::max(attention.model->kv_heads, 1u);
   const uint32_t max_streams = std::min(std::max(max_few_rows, 2 * recorder_.sms() / kv_heads), sizes_.rows);
@@ -130,11 +130,12 @@ void Gpu::list_attention(const DeviceAttention& attention) {
 
 // Products of many rows have other shapes for other numbers of them, in steps of 16.
 void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
-  const uint32_t max_rows = options_.exact ? std::min(sizes_.rows, max_step_rows + 1) : sizes_.rows;
+  const Paths& paths = forward_->paths();
+  const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, max_step_rows + 1);
   for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 16 * 16) {
     if (rows <= max_few_rows && rows < max_rows) return;
     forward_->begin({.count = rows,
-                     .row_tables = options_.deterministic,
+                     .row_tables = paths.tables_by_row(rows),
                      .longest = rows,
                      .tiles = 1,
                      .sequences = std::vector<uint32_t>(rows)});

@@ -44,7 +44,7 @@ void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, 
   spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
   spec.weight = norm;
   spec.bias = norm && !in.norm->bias.empty();
-  spec.gather = layout.list.has_value();
+  spec.gather = in.list.has_value();
   kernels::HalfRows::Args args{.out = {r.work.half.address()},
                                .scale = {r.work.half_scale.address()},
                                .x = {in.address},
@@ -58,7 +58,7 @@ void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, 
     args.bias = {in.norm->device_bias.address()};
     args.epsilon = in.norm->epsilon;
   }
-  if (layout.list) args.list = {r.work.outputs.address() + *layout.list * 4ull};
+  if (in.list) args.list = {r.work.outputs.address() + *in.list * 4ull};
   r.recorder.launch(spec, args);
 }
 

@@ -1,5 +1,5 @@
-// A path: how the products of a layer are computed for the rows of a batch. Which path a batch takes is decided in
-// Paths (paths.h) and nowhere else; a path for another kind of GPU or of matrix unit is a further class here.
+// A path: how the products of a layer are computed for the rows of a batch. Paths (paths.h) decides which one a batch
+// takes; this file has the interface, and the launches that several paths share.
 #pragma once
 #include <optional>
 
@@ -14,16 +14,16 @@ namespace heddle::gpu {
 // The rows of a batch as the kernels see them.
 struct Rows {
   uint32_t count = 0;
-  bool each_own = false;            // every row is the newest of a sequence of its own
-  uint32_t single = 0;              // the first rows up to here are the only ones of their sequences
-  uint32_t longest_single = 0;      // positions of the longest among these
+  bool each_own = false;            // each row is the only one of its sequence
+  uint32_t single = 0;              // this many rows from the first on are the only ones of their sequences
+  uint32_t longest_single = 0;      // positions of the longest of those sequences
   bool row_tables = true;           // block table i is that of row i; otherwise that of sequence i
   uint32_t longest = 0;             // positions of the longest sequence
-  uint32_t tiles = 0;               // of attention to prompts; the first are those of single rows
+  uint32_t tiles = 0;               // of prompt_attention; the first `single` tiles are the single rows
   std::vector<uint32_t> sequences;  // of each row; empty with row_tables
 };
 
-// What launches are recorded from. All of it lives as long as the backend.
+// Everything that a launch is recorded from. All of it lives as long as the backend.
 struct Resources {
   const model::Model& model;
   const model::Limits& limits;
@@ -39,14 +39,15 @@ struct Resources {
   const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.index]; }
 };
 
-// Rows that a product reads.
+// The rows that a product reads.
 struct Input {
   uint64_t address;
   uint32_t stride;  // values from row to row
   bool bf16 = false;
-  const DeviceNorm* norm = nullptr;  // applied first
+  const DeviceNorm* norm = nullptr;   // applied first
+  std::optional<uint32_t> list = {};  // the rows that work.outputs names from this one on; unset: all in order
 };
-// Where a product writes, and what it does before.
+// Where a product writes, and what it does to the result first.
 struct Output {
   uint32_t kind = kernels::Product::store;
   uint64_t y = 0;
@@ -56,7 +57,7 @@ struct Output {
   bool bf16 = false;
 };
 
-// Products with weights as they lie in their tiles: one launch does norm, product and what follows.
+// Products with weights as they lie in their tiles: one launch computes the norm, the product and its Output.
 class Products {
  public:
   virtual ~Products() = default;
@@ -65,6 +66,16 @@ class Products {
                        const DeviceAttention* attention = nullptr) = 0;
   // Whether the product with these weights takes its input as bf16 rather than f32.
   virtual bool takes_bf16(const Weights& w) const = 0;
+};
+
+// Products with the matrices of experts, a different one for each vector.
+class ExpertProducts : public Products {
+ public:
+  // `vectors` ids of experts from `first` on in work.expert_ids; `share` consecutive vectors have the same input.
+  struct Experts {
+    uint32_t first, vectors, share;
+  };
+  virtual void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which) = 0;
 };
 
 // The phases of a layer whose kernels depend on the number of rows.
@@ -92,18 +103,17 @@ class Path {
 };
 
 // --- launches that several paths share ------------------------------------------------------------------------------
-// As the fields `norm` of kernels count them.
+// The values of the kernels' fields `norm` and `activation`.
 uint32_t norm_field(model::Norm::Kind kind);
 uint32_t activation_field(model::Activation activation);
 
 // The rows as f16 with a scale each, in work.half, for the matrix units: row by row, or in the slices and groups of
-// mma_product. `list`: those that work.outputs names from there on.
+// mma_product.
 struct HalfLayout {
   uint32_t slice_cols = 0, group = 0;  // 0: row by row
-  std::optional<uint32_t> list = {};
 };
 void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, const HalfLayout& layout = {});
-// work.act = activation(gate), or activation(gate) * up where up is not 0.
+// y = activation(gate), or activation(gate) * up where up is not 0.
 struct GatedRows {
   uint64_t y, gate, up;
   uint32_t y_stride, in_stride, rows, cols;
@@ -111,7 +121,7 @@ struct GatedRows {
 void activate(const Resources& r, model::Activation activation, const GatedRows& rows);
 // residual += scale * norm(work.result).
 void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows);
-// Norms and rotation of q and k, then k and v to the cache. `finished`: they only have to go to the cache.
+// Norms and rotation of q and k, then k and v to the cache. `finished`: the product has done norms and rotation.
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished);
 

@@ -1,43 +1,76 @@
 #include "gpu/paths.h"
 
 #include "base/error.h"
+#include "gpu/gpu.h"
 
 namespace heddle::gpu {
 
-Paths::Paths(const Resources& resources)
-    : vectors(resources),
-      matrix_units(resources),
-      exact_(resources.options.exact),
-      deterministic_(resources.options.deterministic),
-      few_by_vectors_(path_of_few_rows(resources, vectors)),
-      few_by_matrix_units_(path_of_few_rows(resources, matrix_units)),
-      many_(path_of_many_rows(resources)) {}
+namespace {
 
-Products& Paths::products(uint32_t rows) {
-  if (exact_ || (rows <= max_vector_rows && !deterministic_)) return vectors;
-  return matrix_units;
+// The sizes of heads that cluster_attention and prompt_attention are built for.
+bool has_usual_heads(const model::Attention& a) {
+  for (uint32_t size : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+    if (a.head == size && a.value_head == size) return true;
+  return false;
 }
 
-Path& Paths::path(uint32_t rows) {
-  if (rows > max_few_rows && !exact_ && !deterministic_) return *many_;
-  return &products(rows) == &vectors ? *few_by_vectors_ : *few_by_matrix_units_;
-}
+constexpr uint32_t max_group = 8;  // query heads of a kv head that cluster_attention computes at once
 
-// With more rows than that, the tables of sequences with many rows would be sent many times over.
-bool Paths::tables_by_row(uint32_t rows) const { return rows <= max_few_rows || deterministic_; }
+}  // namespace
 
-bool Paths::gathers(size_t outputs) const { return !exact_ && outputs > max_vector_rows; }
-
-// The kernels of every path need clusters, bulk copies and launches that overlap, and rings of shared memory this
-// large.
+// --- the GPU --------------------------------------------------------------------------------------------------------
+// The kernels of every path need clusters, bulk copies, launches that overlap, and rings of shared memory this large.
 void expect_capable(const cuda::DeviceInfo& device) {
   if (device.sm < 90)
     throw Error("cuda:{} {} has compute capability {}.{}, but models run on 9.0 and later so far", device.ordinal,
                 device.name, device.sm / 10, device.sm % 10);
   constexpr uint32_t shared = 227 * 1024;
   if (device.shared_per_block_optin < shared)
-    throw Error("cuda:{} {} has {} bytes of shared memory for a block, but models want {} so far", device.ordinal,
+    throw Error("cuda:{} {} has {} bytes of shared memory for a block, but models need {} so far", device.ordinal,
                 device.name, device.shared_per_block_optin, shared);
 }
+
+bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
+
+// --- the rows -------------------------------------------------------------------------------------------------------
+Paths::Paths(const Resources& resources)
+    : exact_(resources.options.exact),
+      deterministic_(resources.options.deterministic),
+      vectors_(resources, exact_),
+      matrix_units_(resources),
+      few_by_vectors_(path_of_few_rows(resources, vectors_)),
+      few_by_matrix_units_(path_of_few_rows(resources, matrix_units_)),
+      many_(path_of_many_rows(resources)) {}
+
+Products& Paths::products(uint32_t rows) {
+  if (exact_ || (rows <= max_vector_rows && !deterministic_)) return vectors_;
+  return matrix_units_;
+}
+
+Path& Paths::path(uint32_t rows) {
+  if (rows > max_few_rows && !exact_ && !deterministic_) return *many_;
+  return &products(rows) == &vectors_ ? *few_by_vectors_ : *few_by_matrix_units_;
+}
+
+AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
+  using Others = AttentionPath::Others;
+  using Shape = AttentionPath::Shape;
+  const bool usual = has_usual_heads(a);
+  AttentionPath path{.shape = deterministic_    ? Shape::steady
+                              : rows.row_tables ? Shape::tuned
+                                                : Shape::by_length,
+                     .reads_other_rows = deterministic_ && !rows.each_own,
+                     .exact_queries = exact_};
+  if (usual && a.heads / a.kv_heads <= max_group)
+    path.newest = rows.each_own || deterministic_ ? rows.count : rows.single;
+  if (path.newest < rows.count)
+    path.others = usual && rows.tiles && !deterministic_ ? Others::prompt_tiles : Others::any;
+  return path;
+}
+
+// With more rows than that, the tables of sequences with many rows would be sent many times over.
+bool Paths::tables_by_row(uint32_t rows) const { return rows <= max_few_rows || deterministic_; }
+
+bool Paths::gathers(size_t outputs) const { return !exact_ && outputs > max_vector_rows; }
 
 }  // namespace heddle::gpu

@@ -1,10 +1,20 @@
-// Which kernels a batch takes: the only place where that is decided.
+// Which kernels a batch takes: the only place where that is decided, by its rows, the options and the GPU.
 //
-// | rows                                         | products         | path      |
-// | -------------------------------------------- | ---------------- | --------- |
-// | 1 or 2; with Options::exact any number       | VectorProducts   | few rows  |
-// | 3 to 64; if Options::deterministic any number | MatrixProducts  | few rows  |
-// | more                                         | unpacked weights | many rows |
+// | rows                                               | products         | path      |
+// | -------------------------------------------------- | ---------------- | --------- |
+// | 1 or 2; with Options::exact any number             | VectorProducts   | few rows  |
+// | 3 to 64; with Options::deterministic any number    | MatrixProducts   | few rows  |
+// | more                                               | unpacked weights | many rows |
+//
+// | attention of                                       | kernel            |
+// | -------------------------------------------------- | ----------------- |
+// | the newest row of a sequence, in its only row;     | cluster_attention |
+// | with Options::deterministic every row              |                   |
+// | other rows, in tiles of consecutive positions      | prompt_attention  |
+// | heads that those two kernels are not built for     | any_attention     |
+//
+// A path for another kind of GPU or of matrix unit is a new file with a class like those of path_few_rows.cpp, a member
+// of Paths, and a line in Paths::path().
 #pragma once
 #include <memory>
 
@@ -15,24 +25,52 @@ namespace heddle::gpu {
 std::unique_ptr<Path> path_of_few_rows(const Resources& resources, Products& products);
 std::unique_ptr<Path> path_of_many_rows(const Resources& resources);
 
+// Whether a kernel may start while the one before it still runs, and wait for it by itself.
+bool can_chain(const cuda::DeviceInfo& device);
+
+// The kernels by which the rows of a batch attend to the KV cache.
+struct AttentionPath {
+  uint32_t newest = 0;  // this many rows from the first on take cluster_attention,
+  enum class Others : uint8_t { none, prompt_tiles, any };
+  Others others = Others::none;  // and the others one of the other two
+  enum class Shape : uint8_t {
+    by_length,  // of the longest sequence
+    tuned,      // the same by classes of lengths, as a search has found it
+    steady,     // one for all batches
+  };
+  Shape shape = Shape::by_length;  // of cluster_attention
+  bool reads_other_rows = false;   // rows of this batch write positions that its other rows read
+  bool exact_queries = false;      // prompt_attention keeps more bits of q than f16 has
+};
+
 class Paths {
  public:
   explicit Paths(const Resources& resources);
 
-  void begin() { vectors.begin(); }  // a new plan
+  void begin() { vectors_.begin(); }  // a new plan
   Path& path(uint32_t rows);
-  // For products outside a path: the head, and the router of a mixture.
+  AttentionPath attention(const model::Attention& a, const Rows& rows) const;
+
+  // Products outside of a path: those of the head and of a mixture's router,
   Products& products(uint32_t rows);
+  // those of the head with Input::list,
+  Products& gathering_products() { return matrix_units_; }
+  // and those of experts.
+  ExpertProducts& expert_products() { return vectors_; }
+
   // Whether a batch has a block table per row, not per sequence.
   bool tables_by_row(uint32_t rows) const;
-  // Whether the head takes outputs whose rows do not follow each other.
+  // Whether the head takes outputs whose rows are not consecutive.
   bool gathers(size_t outputs) const;
-
-  VectorProducts vectors;  // also of experts, whatever the path
-  MatrixProducts matrix_units;
+  // Which kernels are worth loading before a batch needs them: f32 activations are meant for single streams, and
+  // attention that is deterministic has one shape.
+  bool expects_many_rows() const { return !exact_; }
+  bool attention_shapes_vary() const { return !exact_ && !deterministic_; }
 
  private:
   const bool exact_, deterministic_;
+  VectorProducts vectors_;
+  MatrixProducts matrix_units_;
   const std::unique_ptr<Path> few_by_vectors_, few_by_matrix_units_, many_;
 };
 

@@ -12,8 +12,8 @@ using kernels::Product;
 
 namespace {
 
-// Below this many columns int8 activations gain little and lose more: the fewer the terms of a sum, the less their
-// roundings cancel.
+// Below this many columns int8 activations gain little and lose more: the fewer terms a sum has, the less their
+// rounding errors cancel.
 constexpr uint32_t min_integer_cols = 1024;
 
 // For Product::qkv: where k and v go, and by which position they are rotated. Rows from `first_row` on; block tables
@@ -52,7 +52,7 @@ void set_norm(Product::Args& args, const Input& in) {
 
 // --- one or a few vectors -------------------------------------------------------------------------------------------
 bool VectorProducts::in_f32(const Weights& w) const {
-  return r_.options.exact || w.shape.cols < min_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
+  return exact_ || w.shape.cols < min_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
 }
 
 void VectorProducts::launch(const kernels::ProductChoice& choice, const Product::Args& args, uint64_t bytes) {
@@ -62,6 +62,7 @@ void VectorProducts::launch(const kernels::ProductChoice& choice, const Product:
 
 void VectorProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                              const Rows& rows, const DeviceAttention* attention) {
+  check(!in.list, "rows in order");
   Product what{.format = uint32_t(w.shape.format),
                .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
                .norm = in.norm ? norm_field(in.norm->kind) : 0,
@@ -80,13 +81,13 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
     what.cache = !r_.q8();
   }
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
-  // vectors that are not aligned are done one by one
+  // vectors that are not aligned are taken one by one
   const uint32_t max_columns = in.stride % 8 ? 1 : kernels::product_max_columns(what, cols);
   if (max_columns == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
   const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
   for (uint32_t first = 0; first < rows.count; first += what.columns) {
     what.columns = std::min(max_columns, rows.count - first);
-    // the rows of one launch have block tables at equal distances: row by row, or all the same
+    // a launch finds the block tables of its rows at equal distances: a table per row, or one for all
     uint32_t table_row = first, table_stride = r_.sizes.table_stride;
     if (attention && !rows.row_tables) {
       table_row = rows.sequences[first];
@@ -119,7 +120,7 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
   }
 }
 
-void VectorProducts::experts(const Weights& w, const Input& in, const Output& out, const Experts& which) {
+void VectorProducts::expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which) {
   const Product what{.format = uint32_t(w.shape.format),
                      .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
                      .norm = in.norm ? norm_field(in.norm->kind) : 0,
@@ -149,8 +150,8 @@ void VectorProducts::experts(const Weights& w, const Input& in, const Output& ou
 }
 
 // --- matrix units ---------------------------------------------------------------------------------------------------
-void MatrixProducts::multiply(const Weights& w, const Weights* second, const Input& in, const Output& out,
-                              uint32_t rows, const DeviceAttention* attention, std::optional<uint32_t> list) {
+void MatrixProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                             const Rows& rows, const DeviceAttention* attention) {
   const uint32_t cols = w.shape.cols;
   uint32_t done = 0, grouped = 0;
   for (const Weights* matrix : {&w, second}) {
@@ -163,10 +164,10 @@ void MatrixProducts::multiply(const Weights& w, const Weights* second, const Inp
                              .cache = !r_.q8(),
                              .halves = attention && rotates_halves(*attention),
                              .chained = r_.recorder.chained()};
-    spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows, r_.recorder.sms());
+    spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     if (spec.columns != grouped) {
       grouped = spec.columns;
-      to_half(r_, in, cols, rows, {.slice_cols = spec.tile_cols, .group = grouped, .list = list});
+      to_half(r_, in, cols, rows.count, {.slice_cols = spec.tile_cols, .group = grouped});
     }
     Product::Args args{.y = {out.y},
                        .residual = {out.y},
@@ -178,7 +179,7 @@ void MatrixProducts::multiply(const Weights& w, const Weights* second, const Inp
                        .first_rows = done,
                        .y_stride = out.stride,
                        .blocks = r_.recorder.sms() * spec.resident,
-                       .vectors = rows,
+                       .vectors = rows.count,
                        .scale = out.scale,
                        .magnitude = 1,
                        .scales = {r_.work.half_scale.address()}};

@@ -1,21 +1,22 @@
-// Where launches are recorded: the kernel of a spec is loaded, and appended to a plan with its arguments.
+// Records launches: the kernel of a spec is loaded, and appended to a plan with its arguments.
 #pragma once
 #include "cuda/plan.h"
 #include "gpu/library.h"
 
 namespace heddle::gpu {
 
-// A launch of a plan, for traces.
+// What a trace says of a launch.
 struct LaunchNote {
   std::string kernel;  // "product"
   std::string phase;   // "qkv"
   int layer;           // -1: outside the layers
-  uint64_t bytes;      // of weights and KV cache that it reads: nearly all of its traffic
+  uint64_t bytes;      // of weights and KV cache that it reads, which are nearly all of its traffic
 };
 
 class Recorder {
  public:
-  explicit Recorder(Library& library) : library_(library) {}
+  // `chained`: every kernel waits by itself for the one before it, and so may start early.
+  Recorder(Library& library, bool chained) : library_(library), chained_(chained) {}
 
   void begin() {
     plan = {};
@@ -26,7 +27,7 @@ class Recorder {
 
   template <class Spec>
   void launch(Spec spec, const typename Spec::Args& args, uint64_t bytes = 0) {
-    if constexpr (requires { spec.chained; }) spec.chained = chained();
+    if constexpr (requires { spec.chained; }) spec.chained = chained_;
     if (wanted) {
       wanted->emplace_back(spec);
       return;
@@ -39,16 +40,16 @@ class Recorder {
   }
 
   uint32_t sms() const { return library_.context().info().sms; }
-  // Whether every kernel waits by itself for the one before it, and so may start early.
-  bool chained() const { return library_.context().info().sm >= 90; }
+  bool chained() const { return chained_; }
 
   cuda::Plan plan;
   std::vector<LaunchNote> notes;  // one per launch
-  // Set: nothing is launched, and the kernels that would be are listed here.
+  // If set, nothing is recorded: the kernels that a plan would need are listed here.
   std::vector<kernels::AnySpec>* wanted = nullptr;
 
  private:
   Library& library_;
+  const bool chained_;
   std::string phase_;
   int layer_ = -1;
 };
