@@ -290,7 +290,8 @@ TEST_F(CubinCacheFolder, IsOffWhereThereIsNoHome) {
   expect_says(cache.problem(), {"HOME"});
   cache.put(key("a"), cubin(10, 1));
   EXPECT_FALSE(cache.get(key("a")));
-  cache.trim(), cache.remove(key("a"));
+  cache.trim();
+  cache.remove(key("a"));
 }
 
 // --- hashes: known answers ------------------------------------------------------------------------------------------

@@ -1,12 +1,21 @@
 // The fixture of tests that run models on the fake driver, whose kernels compute nothing.
 #pragma once
 #include <algorithm>
+#include <cstring>
 
 #include "tests/cuda/fake_test.h"
 
 namespace heddle::gpu {
 
 using Calls = std::vector<std::string>;
+
+template <class Args>
+Args args_of(const fake::LaunchRecord& launch) {
+  Args args;
+  EXPECT_EQ(launch.args.size(), sizeof args) << launch.kernel;
+  std::memcpy(&args, launch.args.data(), sizeof args);
+  return args;
+}
 
 class FakeGpu : public cuda::Fake {
  protected:
@@ -43,6 +52,14 @@ class FakeGpu : public cuda::Fake {
     return names;
   }
   size_t launches() { return kernels_since(0).size(); }
+  // Those of a kernel that were launched since then.
+  std::vector<fake::LaunchRecord> launched(const std::string& kernel, size_t from) {
+    std::lock_guard lock(control().mutex);
+    std::vector<fake::LaunchRecord> all;
+    for (size_t i = from; i < control().launches.size(); ++i)
+      if (control().launches[i].kernel == kernel) all.push_back(control().launches[i]);
+    return all;
+  }
 };
 
 }  // namespace heddle::gpu

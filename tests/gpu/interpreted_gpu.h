@@ -1,16 +1,20 @@
-// A GPU whose kernels are interpreted: memory is the interpreter's, a launch runs the kernel that the library built for
-// its text, and launches that overlap are held to the rules of ptx/launch_chain.h. It has few SMs, so that grids are
-// small.
+// A GPU whose kernels are interpreted, and whose results are compared with those of the reference backend.
 #pragma once
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
+#include "cpu/cpu.h"
 #include "gpu/gpu.h"
+#include "model/forward.h"
 #include "ptx/launch_chain.h"
 #include "tests/gpu/fake_gpu.h"
+#include "tests/support/closeness.h"
 
 namespace heddle::gpu {
 
+// Memory is the interpreter's, a launch runs the kernel that the library built for its text, and launches that overlap
+// are held to the rules of ptx/launch_chain.h. It has few SMs, so that grids are small.
 class InterpretedGpu : public FakeGpu {
  protected:
   void SetUp() override {
@@ -49,6 +53,106 @@ class InterpretedGpu : public FakeGpu {
   ptx::LaunchChain chain_;
   std::mutex mutex_;
   std::unordered_map<std::string, ptx::Lowered> kernels_;  // by text
+};
+
+// New tokens of a sequence.
+struct NewRows {
+  uint32_t sequence, count;
+};
+
+class BesideReference {
+ public:
+  // `bound`: of the largest difference, as a share of the range of a batch's logits.
+  BesideReference(const model::Model& model, const model::Limits& limits, const Options& options, double bound)
+      : model_(model),
+        limits_(limits),
+        bound_(bound),
+        reference_(cpu::make_reference(model, limits)),
+        backend_(make_gpu(model, limits, options)) {}
+
+  enum Outputs { all, last };  // of each sequence
+  model::Batch batch_of(const std::vector<NewRows>& rows, Outputs outputs) {
+    model::Batch batch;
+    for (const NewRows& one : rows) {
+      for (uint32_t i = 0; i < one.count; ++i) {
+        const uint32_t position = length_[one.sequence]++;
+        if (outputs == all || i + 1 == one.count) batch.outputs.push_back(uint32_t(batch.tokens.size()));
+        batch.tokens.push_back((one.sequence * 31 + position * 17 + 5) % model_.vocabulary);
+        batch.positions.push_back(position);
+        batch.sequences.push_back(uint32_t(batch.blocks.size()));
+      }
+      batch.blocks.push_back(blocks_of(one.sequence));
+    }
+    return batch;
+  }
+
+  // Computes the rows on both and compares.
+  void feed(const std::vector<NewRows>& rows, Outputs outputs = all) { compare(batch_of(rows, outputs)); }
+  void compare(const model::Batch& batch) {
+    model::forward(model_, *reference_, batch);
+    model::forward(model_, *backend_, batch);
+    const model::Result right = reference_->result(), found = backend_->result();
+    expect_near("logits", right.logits, found.logits);
+    expect_near("states", right.states, found.states);
+  }
+  // A row of each sequence, and `more` batches that follow: what the backend picks is the most likely token by the
+  // reference, as near as its logits are to the reference's. Rows of `for_host` are not picked, and compared.
+  void pick(const std::vector<uint32_t>& sequences, uint32_t more, const std::vector<bool>& for_host = {}) {
+    std::vector<NewRows> rows;
+    for (uint32_t sequence : sequences) rows.push_back({sequence, 1});
+    model::Batch batch = batch_of(rows, all);
+    batch.picking.assign(rows.size(), model::Picking());
+    for (size_t i = 0; i < for_host.size(); ++i)
+      if (for_host[i]) batch.picking[i].reset();
+    for (uint32_t step = 0; step <= more; ++step)
+      model::forward(model_, *backend_, step ? model::Batch{.follows = true} : batch);
+    batch.picking.clear();
+    for (uint32_t step = 0; step <= more; ++step) {
+      const model::Result found = backend_->result();
+      model::forward(model_, *reference_, batch);
+      const std::span<const float> right = reference_->result().logits;
+      size_t at_host = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const auto row = right.subspan(i * model_.vocabulary, model_.vocabulary);
+        ASSERT_NE(found.picked[i].has_value(), i < for_host.size() && for_host[i]);
+        if (!found.picked[i]) {
+          expect_near("logits", row, found.logits.subspan(at_host++ * model_.vocabulary, model_.vocabulary));
+          continue;
+        }
+        const uint32_t id = found.picked[i]->id;
+        ASSERT_LT(id, model_.vocabulary);
+        const auto [low, high] = std::minmax_element(row.begin(), row.end());
+        EXPECT_GE(row[id], *high - 2 * bound_ * (*high - *low)) << "step " << step << ", row " << i;
+        batch.tokens[i] = id;
+        ++batch.positions[i];
+      }
+      EXPECT_EQ(found.logits.size(), at_host * model_.vocabulary);
+    }
+  }
+
+  model::Backend& backend() { return *backend_; }
+
+ private:
+  // Its own, in descending order, so that neither a block nor its place in the table is the position's.
+  std::vector<uint32_t> blocks_of(uint32_t sequence) const {
+    const uint32_t each = (model_.context + limits_.block_tokens - 1) / limits_.block_tokens;
+    check((sequence + 1) * each <= limits_.kv_blocks, "blocks for every sequence");
+    std::vector<uint32_t> blocks;
+    for (uint32_t i = 0; i < each; ++i) blocks.push_back((sequence + 1) * each - 1 - i);
+    return blocks;
+  }
+  void expect_near(const char* what, std::span<const float> right, std::span<const float> found) const {
+    const std::vector<float> a(right.begin(), right.end()), b(found.begin(), found.end());
+    if (!a.empty() || !b.empty()) {
+      EXPECT_LE(test::worst(a, b), bound_) << what;
+    }
+  }
+
+  const model::Model& model_;
+  model::Limits limits_;
+  double bound_;
+  std::unique_ptr<model::Backend> reference_, backend_;
+  std::map<uint32_t, uint32_t> length_;  // of each sequence
 };
 
 }  // namespace heddle::gpu

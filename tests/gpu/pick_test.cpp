@@ -1,5 +1,5 @@
-// Picking on the device for whole batches, copies of blocks, and faults: what the driver is asked for, and what comes
-// back from kernels that a test does in their place.
+// Picking on the device for whole batches, and faults: what the driver is asked for, and what comes back when a test
+// stands in for the kernels that pick.
 #include <cstring>
 #include <numeric>
 
@@ -25,8 +25,10 @@ using model::Picking;
 model::Batch decode(uint32_t rows) {
   model::Batch batch;
   for (uint32_t i = 0; i < rows; ++i) {
-    batch.tokens.push_back(i % 100), batch.positions.push_back(3), batch.sequences.push_back(i),
-        batch.outputs.push_back(i);
+    batch.tokens.push_back(i % 100);
+    batch.positions.push_back(3);
+    batch.sequences.push_back(i);
+    batch.outputs.push_back(i);
     batch.blocks.push_back({i});
   }
   return batch;
@@ -50,7 +52,9 @@ class Picks : public FakeGpu {
       ASSERT_EQ(launch.args.size(), sizeof args);
       std::memcpy(&args, launch.args.data(), sizeof args);
       Launched& seen = launched_.emplace_back();
-      seen.rows = args.rows, seen.biases = args.biases.address, seen.changed = args.changed.address;
+      seen.rows = args.rows;
+      seen.biases = args.biases.address;
+      seen.changed = args.changed.address;
       seen.params.resize(args.rows);
       std::memcpy(seen.params.data(), reinterpret_cast<const void*>(args.params.address),
                   args.rows * sizeof(SampleRow));
@@ -267,13 +271,15 @@ TEST_F(FakeGpu, AFaultIsTheEnd) {
   auto backend = make_gpu(small.model, {.rows = 8, .kv_blocks = 8});
   EXPECT_TRUE(backend->usable());
   model::forward(small.model, *backend, decode(1));
-  control().fail["cuStreamSynchronize"] = 2, control().fail_at["cuStreamSynchronize"] = 1;  // not of that kind
+  control().fail["cuStreamSynchronize"] = 2;  // not of that kind
+  control().fail_at["cuStreamSynchronize"] = 1;
   EXPECT_THROW(backend->result(), cuda::DriverError);
   EXPECT_TRUE(backend->usable());
   model::forward(small.model, *backend, decode(1));
   EXPECT_EQ(backend->result().logits.size(), small.model.vocabulary);
   model::forward(small.model, *backend, decode(1));
-  control().fail["cuStreamSynchronize"] = 700, control().fail_at["cuStreamSynchronize"] = 1;
+  control().fail["cuStreamSynchronize"] = 700;
+  control().fail_at["cuStreamSynchronize"] = 1;
   EXPECT_THROW(backend->result(), cuda::DriverError);
   EXPECT_FALSE(backend->usable());
   EXPECT_THROW(model::forward(small.model, *backend, decode(1)), cuda::DriverError);

@@ -1,4 +1,4 @@
-// A model of one layer, made by hand: 4 heads of 16 on 2 kv heads, width 64, inner 96, 100 tokens, all f32.
+// Small models built by hand: 4 heads of 16 on 2 kv heads (or of 64), width 64, inner 96, 100 tokens, all f32.
 #pragma once
 #include <deque>
 
@@ -13,18 +13,28 @@ struct SmallModel {
   explicit SmallModel(uint32_t layers = 1) {
     using quant::Format;
     model.name = "small";
-    model.context = 96, model.width = 64, model.vocabulary = 100;
-    model.embedding = matrix(100, 64), model.output = matrix(100, 64);
+    model.context = 96;
+    model.width = 64;
+    model.vocabulary = 100;
+    model.embedding = matrix(100, 64);
+    model.output = matrix(100, 64);
     model.norm = norm(64);
     for (uint32_t i = 0; i < layers; ++i) {
       model::Attention a;
       a.norm = norm(64);
-      a.heads = 4, a.kv_heads = 2, a.head = a.value_head = 16;
-      a.q = matrix(64, 64), a.k = matrix(32, 64), a.v = matrix(32, 64), a.output = matrix(64, 64);
+      a.heads = 4;
+      a.kv_heads = 2;
+      a.head = a.value_head = 16;
+      a.q = matrix(64, 64);
+      a.k = matrix(32, 64);
+      a.v = matrix(32, 64);
+      a.output = matrix(64, 64);
       set_rope(a, model::Rope::Style::pairs, 16);
       model::FeedForward f;
       f.norm = norm(64);
-      f.gate = matrix(96, 64), f.up = matrix(96, 64), f.down = matrix(64, 96);
+      f.gate = matrix(96, 64);
+      f.up = matrix(96, 64);
+      f.down = matrix(64, 96);
       model.layers.push_back({.sublayers = {std::move(a), std::move(f)}});
     }
   }
@@ -54,5 +64,37 @@ struct SmallModel {
     model.layers[0].sublayers[1] = std::move(m);
   }
 };
+
+// Two layers with heads of 64, which the fast kernels take; `joined`: q, k and v in one product.
+struct WideModel : SmallModel {
+  explicit WideModel(bool joined = true) : SmallModel(2) {
+    for (model::Layer& layer : model.layers) {
+      model::Attention& a = layer.get<model::Attention>();
+      a.head = a.value_head = 64;
+      a.q = matrix(256, 64);
+      a.k = matrix(128, 64);
+      a.v = matrix(128, 64);
+      a.output = matrix(64, 256);
+      set_rope(a, model::Rope::Style::halves, 64);
+      if (!joined) a.q_norm = a.k_norm = norm(64);
+    }
+  }
+};
+
+// A batch of `first` new tokens of each sequence, after `second` that are in the cache.
+inline model::Batch batch_of(const std::vector<std::pair<uint32_t, uint32_t>>& rows_after) {
+  model::Batch batch;
+  for (uint32_t s = 0; s < rows_after.size(); ++s) {
+    const auto [rows, after] = rows_after[s];
+    for (uint32_t i = 0; i < rows; ++i) {
+      batch.tokens.push_back(i % 90);
+      batch.sequences.push_back(s);
+      batch.positions.push_back(after + i);
+    }
+    batch.blocks.push_back({2 * s, 2 * s + 1});
+    if (rows) batch.outputs.push_back(uint32_t(batch.tokens.size() - 1));
+  }
+  return batch;
+}
 
 }  // namespace heddle::gpu

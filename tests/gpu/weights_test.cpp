@@ -1,18 +1,22 @@
-// What would be uploaded: which matrices become one, what it weighs, what is refused.
+// What would be uploaded: which matrices become one, in which order their rows lie, their bytes, and what is refused.
 #include "gpu/weights.h"
 
 #include <cstring>
 #include <numeric>
 
+#include "formats/checkpoint.h"
 #include "kernels/format/known_formats.h"
+#include "model/load.h"
 #include "tests/cuda/fake_test.h"
-#include "tests/gpu/expect_sources.h"
 #include "tests/gpu/small_model.h"
+#include "tests/model/fixture.h"
+#include "tests/support/reference_models.h"
 
 namespace heddle::gpu {
 namespace {
 
 using cuda::message;
+using model::Rope;
 using quant::Format;
 using Rows = std::vector<uint32_t>;
 
@@ -23,6 +27,180 @@ const Kind& of(DeviceModel& d, size_t layer = 0) {
   return *found;
 }
 
+// Each packed row comes from exactly one source, and goes to the place where that row would be with the matrices one
+// below the other.
+void expect_sources_fill_places(const Weights& w, size_t sources) {
+  ASSERT_EQ(w.sources.size(), sources);
+  std::vector<bool> seen(w.shape.rows);
+  for (uint32_t p = 0; p < w.shape.rows; ++p) {
+    uint32_t below = 0, from = 0;
+    for (const Source& source : w.sources) {
+      ASSERT_EQ(source.rows.size(), w.shape.rows);
+      if (source.rows[p] != Source::skip) {
+        EXPECT_LT(source.rows[p], source.from.rows);
+        EXPECT_EQ(w.places[p], below + source.rows[p]) << p;
+        ++from;
+      }
+      below += uint32_t(source.from.rows);
+    }
+    EXPECT_EQ(from, 1u) << p;
+    EXPECT_FALSE(seen.at(w.places[p])) << p;
+    seen[w.places[p]] = true;
+  }
+}
+
+// --- q, k and v ----------------------------------------------------------------------------------------------------
+Rows counting(uint32_t from, uint32_t count) {
+  Rows rows(count);
+  std::iota(rows.begin(), rows.end(), from);
+  return rows;
+}
+// The places of the first rows, one head after the other.
+Rows first_head(const Weights& w) { return {w.places.begin(), w.places.begin() + 16}; }
+
+TEST(DescribeQkv, NeighboursAreTurnedByFours) {
+  SmallModel small;
+  DeviceModel d = describe_weights(small.model);
+  const DeviceAttention& layer = of<DeviceAttention>(d);
+  EXPECT_TRUE(layer.joined_qkv);
+  EXPECT_EQ(layer.rotary, 16u);
+  ASSERT_EQ(layer.qkv.size(), 1u);
+  const Weights& w = layer.qkv[0];
+  EXPECT_EQ(w.shape.rows, 128u);
+  EXPECT_EQ(w.shape.cols, 64u);
+  EXPECT_EQ(w.shape.tile_cols, 256u);
+  EXPECT_EQ(first_head(w), (Rows{0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15}));
+  // the second head of k, then v as it is
+  EXPECT_EQ(Rows(w.places.begin() + 80, w.places.begin() + 84), (Rows{80, 82, 81, 83}));
+  EXPECT_EQ(Rows(w.places.begin() + 96, w.places.end()), counting(96, 32));
+  expect_sources_fill_places(w, 3);
+  EXPECT_EQ(w.sources[1].from.data.data(), small.attention().k.data.data());
+  EXPECT_EQ(w.sources[1].rows[80], 16u);
+  EXPECT_TRUE(w.bias.empty());
+}
+
+TEST(DescribeQkv, HalvesAreBroughtTogether) {
+  SmallModel small;
+  SmallModel::set_rope(small.attention(), Rope::Style::halves, 16);
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_EQ(first_head(of<DeviceAttention>(d).qkv[0]), (Rows{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}));
+  expect_sources_fill_places(of<DeviceAttention>(d).qkv[0], 3);
+}
+
+TEST(DescribeQkv, WhatIsNotTurnedStays) {
+  SmallModel small;
+  SmallModel::set_rope(small.attention(), Rope::Style::halves, 8);
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_EQ(of<DeviceAttention>(d).rotary, 8u);
+  EXPECT_EQ(first_head(of<DeviceAttention>(d).qkv[0]), (Rows{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  small.attention().rope.style = Rope::Style::none;
+  d = describe_weights(small.model);
+  EXPECT_EQ(of<DeviceAttention>(d).rotary, 0u);
+  EXPECT_TRUE(of<DeviceAttention>(d).joined_qkv);
+  EXPECT_EQ(of<DeviceAttention>(d).qkv[0].places, counting(0, 128));
+}
+
+TEST(DescribeQkv, ABiasOfOneGivesTheOthersZeros) {
+  SmallModel small;
+  small.attention().k_bias.assign(32, 2.0f);
+  DeviceModel d = describe_weights(small.model);
+  std::vector<float> expected(128, 0.0f);
+  std::fill(expected.begin() + 64, expected.begin() + 96, 2.0f);
+  EXPECT_EQ(of<DeviceAttention>(d).qkv[0].bias, expected);
+}
+
+TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
+  SmallModel small;
+  small.attention().v = small.matrix(32, 64, Format::f16);
+  small.attention().q_bias.assign(64, 3.0f);
+  small.attention().v_bias.assign(32, 4.0f);
+  DeviceModel d = describe_weights(small.model);
+  const DeviceAttention& layer = of<DeviceAttention>(d);
+  EXPECT_TRUE(layer.joined_qkv);
+  ASSERT_EQ(layer.qkv.size(), 2u);
+  EXPECT_EQ(layer.qkv[0].shape.rows, 96u);
+  expect_sources_fill_places(layer.qkv[0], 2);
+  EXPECT_EQ(layer.qkv[1].shape.format, Format::f16);
+  EXPECT_EQ(layer.qkv[1].shape.rows, 32u);
+  EXPECT_TRUE(layer.qkv[1].places.empty());
+  EXPECT_EQ(layer.qkv[1].first_place, 96u);
+  std::vector<float> all(128, 0.0f);  // one product does both
+  std::fill_n(all.begin(), 64, 3.0f), std::fill_n(all.begin() + 96, 32, 4.0f);
+  EXPECT_EQ(layer.qkv[0].bias, all);
+  EXPECT_EQ(layer.qkv[1].bias, std::vector<float>(32, 4.0f));  // where each is a product of its own
+}
+
+// As the file has them, one after the other in the result.
+void expect_apart(SmallModel& small, const char* why) {
+  DeviceModel d = describe_weights(small.model);
+  const DeviceAttention& layer = of<DeviceAttention>(d);
+  const model::Attention& a = small.attention();
+  EXPECT_FALSE(layer.joined_qkv) << why;
+  ASSERT_EQ(layer.qkv.size(), 3u) << why;
+  EXPECT_EQ(layer.qkv[0].first_place, 0u) << why;
+  EXPECT_EQ(layer.qkv[1].first_place, a.q.rows) << why;
+  EXPECT_EQ(layer.qkv[2].first_place, a.q.rows + a.k.rows) << why;
+  for (const Weights& w : layer.qkv) {
+    EXPECT_TRUE(w.places.empty()) << why;
+    ASSERT_EQ(w.sources.size(), 1u) << why;
+    EXPECT_TRUE(w.sources[0].rows.empty()) << why;
+  }
+}
+
+TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
+  {
+    SmallModel small;
+    small.attention().q_norm = SmallModel::norm(16);
+    expect_apart(small, "a norm of q");
+    small.attention().q_norm = {};
+    small.attention().k_norm = SmallModel::norm(32);
+    expect_apart(small, "a norm of k");
+  }
+  {
+    SmallModel small;
+    small.attention().k = small.matrix(32, 64, Format::f16);
+    expect_apart(small, "k of another format");
+  }
+  {
+    SmallModel small;
+    SmallModel::set_rope(small.attention(), Rope::Style::pairs, 6);
+    expect_apart(small, "6 values turned");
+  }
+  {
+    SmallModel small;
+    model::Attention& a = small.attention();
+    a.head = 6;
+    a.q = small.matrix(24, 64);
+    a.k = small.matrix(12, 64);
+    SmallModel::set_rope(a, Rope::Style::none, 0);
+    expect_apart(small, "heads of 6");
+  }
+  {
+    SmallModel small;
+    model::Attention& a = small.attention();
+    a.value_head = 6;
+    a.v = small.matrix(12, 64);
+    a.output = small.matrix(64, 24);
+    expect_apart(small, "values of 6");
+  }
+  {  // a tile has 16 rows: v would begin within one
+    SmallModel small;
+    model::Attention& a = small.attention();
+    a.heads = 1;
+    a.kv_heads = 1;
+    a.head = 4;
+    a.q = small.matrix(4, 64);
+    a.k = small.matrix(4, 64);
+    a.v = small.matrix(16, 64, Format::f16);
+    SmallModel::set_rope(a, Rope::Style::pairs, 4);
+    expect_apart(small, "8 rows before v");
+    a.v = small.matrix(16, 64);  // of one format it may
+    DeviceModel d = describe_weights(small.model);
+    EXPECT_TRUE(of<DeviceAttention>(d).joined_qkv);
+  }
+}
+
+// --- feed-forward and mixtures -------------------------------------------------------------------------------------
 TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
   SmallModel small;
   small.ffn().up_bias.assign(96, 5.0f);
@@ -54,9 +232,12 @@ TEST(DescribeFeedForward, GateAndUpApart) {
   };
   f.gate = small.matrix(96, 64, Format::bf16);
   expect(2, "of two formats");
-  f.gate = small.matrix(95, 64), f.up = small.matrix(95, 64), f.down = small.matrix(64, 95);
+  f.gate = small.matrix(95, 64);
+  f.up = small.matrix(95, 64);
+  f.down = small.matrix(64, 95);
   expect(2, "an odd number of rows");
-  f.gate = {}, f.up_bias.assign(95, 1.0f);
+  f.gate = {};
+  f.up_bias.assign(95, 1.0f);
   expect(1, "without a gate");
   DeviceModel d = describe_weights(small.model);
   EXPECT_EQ(of<DeviceFeedForward>(d).in[0].bias.size(), 95u);
@@ -113,7 +294,9 @@ TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
     quant::encode(Format::bf16, router.data() + r * 64, 64, small.kept.back().data() + r * m.router.row_bytes());
   m.shared_router.assign(64, -7.0f);
   model::FeedForward& f = m.shared.emplace();
-  f.gate = small.matrix(96, 64), f.up = small.matrix(96, 64), f.down = small.matrix(64, 96);
+  f.gate = small.matrix(96, 64);
+  f.up = small.matrix(96, 64);
+  f.down = small.matrix(64, 96);
   DeviceModel d = describe_weights(small.model);
   const auto& mixture = of<DeviceMixture>(d);
   EXPECT_TRUE(mixture.shared_gated);
@@ -129,6 +312,7 @@ TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
   EXPECT_FALSE(d.layers[1].find<DeviceMixture>());
 }
 
+// --- norms, sizes and refusals ---------------------------------------------------------------------------------------
 TEST(DescribeNorms, AreFilledToEights) {
   SmallModel small;
   model::Attention& a = small.attention();
@@ -204,6 +388,49 @@ TEST(DescribeWeights, TakesEveryFormatThatHasTiles) {
     EXPECT_EQ(describe_weights(small.model).embedding.bytes(), kernels::tile_bytes(format)) << quant::name(format);
   }
 }
+
+// --- every architecture ---------------------------------------------------------------------------------------------
+// All rows of the model are among the sources once, whatever its architecture.
+void expect_described(const model::Model& model) {
+  DeviceModel d = describe_weights(model);
+  ASSERT_EQ(d.layers.size(), model.layers.size());
+  for (Weights* w : d.all()) {
+    EXPECT_EQ(w->sources.size() % w->count, 0u);
+    if (w->places.empty()) {
+      EXPECT_EQ(w->sources.size(), w->count);
+    } else if (w->count == 1) {
+      expect_sources_fill_places(*w, w->sources.size());
+    }
+    EXPECT_TRUE(w->bias.empty() || w->bias.size() >= w->shape.rows);
+  }
+  for (size_t i = 0; i < d.layers.size(); ++i) {
+    const auto& a = model.layers[i].get<model::Attention>();
+    uint64_t rows = 0;
+    for (const Weights& w : d.layers[i].find<DeviceAttention>()->qkv) rows += w.shape.rows;
+    EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
+    EXPECT_EQ(bool(d.layers[i].find<DeviceMixture>()), bool(model.layers[i].find<model::Mixture>()));
+    EXPECT_EQ(d.layers[i].sublayers.size(), model.layers[i].sublayers.size());
+  }
+}
+
+class DescribeArchitectures : public testing::TestWithParam<std::string> {};
+TEST_P(DescribeArchitectures, TheirTensorsAreAllThere) {
+  const test::Fixture fixture(GetParam());
+  const test::Folder folder;
+  for (Format format : {Format::f32, Format::bf16}) {
+    fixture.write(folder, fixture.config, format);
+    expect_described(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures, testing::ValuesIn(test::Fixture::names()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+using test::HfArch;
+TEST_P(HfArch, IsDescribed) {
+  SHARED_DATA(path, folder());
+  expect_described(model::load(formats::open_checkpoint(path)));
+}
+HEDDLE_FOR_ALL_OF_HF_ARCH();
 
 }  // namespace
 }  // namespace heddle::gpu

@@ -50,9 +50,13 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
 TEST(WorkSizes, OddSizesAreFilledUp) {
   SmallModel small(2);
   model::FeedForward& f = small.model.layers[1].get<model::FeedForward>();
-  f.gate = small.matrix(101, 64), f.up = small.matrix(101, 64), f.down = small.matrix(64, 101);
+  f.gate = small.matrix(101, 64);
+  f.up = small.matrix(101, 64);
+  f.down = small.matrix(64, 101);
   model::Attention& a = small.model.layers[1].get<model::Attention>();
-  a.value_head = 9, a.v = small.matrix(18, 64), a.output = small.matrix(64, 36);
+  a.value_head = 9;
+  a.v = small.matrix(18, 64);
+  a.output = small.matrix(64, 36);
   const WorkSizes s(small.model, {.rows = 0, .kv_blocks = 0, .block_tokens = 32}, sms);
   EXPECT_EQ(s.rows, 1u);
   EXPECT_EQ(s.table_stride, 1u);
@@ -86,7 +90,8 @@ TEST(WorkSizes, LargeMatricesAreUnpackedInPieces) {
   SmallModel small;
   small.attention().output = {quant::Format::f32, 10'000'000, 64, {}};  // 640 M values of f16 would be 1.28 GB
   EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, max_scratch_bytes / 2);
-  small.ffn().gate = {quant::Format::f32, 4'000'000, 64, {}}, small.ffn().up = small.ffn().gate;
+  small.ffn().gate = {quant::Format::f32, 4'000'000, 64, {}};
+  small.ffn().up = small.ffn().gate;
   EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, 8'000'000u * 64);  // those that are joined are not
 }
 
@@ -96,7 +101,8 @@ TEST(WorkSizes, EveryChoiceOfAttentionFits) {
     for (uint32_t kv_heads : {1u, 2u, 4u, 8u, 16u, 32u}) {
       SmallModel small;
       model::Attention& a = small.attention();
-      a.heads = a.kv_heads = kv_heads, a.head = a.value_head = head;
+      a.heads = a.kv_heads = kv_heads;
+      a.head = a.value_head = head;
       const WorkSizes s(small.model, limits, sms);
       Tuning tuning;
       tuning.begin_search();
@@ -114,7 +120,10 @@ TEST(WorkSizes, EveryChoiceOfAttentionFits) {
           tuning.begin_search();
           expect();
           for (const Tuning::Search& search : tuning.searches())
-            for (size_t i = 0; i < search.candidates; ++i) tuning.set(search.key, i), expect();
+            for (size_t i = 0; i < search.candidates; ++i) {
+              tuning.set(search.key, i);
+              expect();
+            }
         }
     }
 }

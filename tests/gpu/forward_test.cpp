@@ -3,8 +3,9 @@
 #include "formats/checkpoint.h"
 #include "model/load.h"
 #include "tests/cpu/small_model.h"
-#include "tests/gpu/beside_reference.h"
+#include "tests/gpu/interpreted_gpu.h"
 #include "tests/model/fixture.h"
+#include "tests/support/reference_models.h"
 
 namespace heddle::gpu {
 namespace {

@@ -1,0 +1,56 @@
+// The kernels of the usual batches are loaded before the first of them comes.
+#include <numeric>
+
+#include "gpu/gpu.h"
+#include "model/forward.h"
+#include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/small_model.h"
+
+namespace heddle::gpu {
+namespace {
+
+// A stream must not wait for the assembler.
+TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
+  WideModel wide;
+  wide.model.context = 64 * 32;
+  for (model::Layer& layer : wide.model.layers) {  // gemm has many shapes for these
+    auto& f = layer.get<model::FeedForward>();
+    f.gate = f.up = wide.matrix(6000, 64);
+    f.down = wide.matrix(64, 6000);
+  }
+  auto backend = make_gpu(wide.model, {.rows = 512, .kv_blocks = 256});
+  size_t before = calls();
+  auto expect_nothing_loaded = [&](const std::string& after) {
+    const Calls since = calls_since(before);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_compiling), 0) << after;
+    before = calls();
+  };
+  auto run = [&](const std::vector<std::pair<uint32_t, uint32_t>>& shape, const std::string& name) {
+    model::Batch batch = batch_of(shape);
+    for (auto& blocks : batch.blocks) {
+      blocks.resize(64);
+      std::iota(blocks.begin(), blocks.end(), 0u);
+    }
+    batch.picking.assign(batch.outputs.size(), model::Picking{.logprob = batch.tokens.size() % 3 == 0});
+    model::forward(wide.model, *backend, batch);
+    EXPECT_EQ(backend->result().picked.size(), batch.outputs.size());
+    expect_nothing_loaded(name);
+    batch.picking.back().reset();  // its logits come to the host
+    model::forward(wide.model, *backend, batch);
+    EXPECT_EQ(backend->result().logits.size(), wide.model.vocabulary);
+    expect_nothing_loaded(name + ", one for the host");
+  };
+  for (uint32_t after : {30u, 200u, 300u, 600u, 1000u, 1500u}) {
+    for (uint32_t streams = 1; streams <= 140; streams += streams < 64 ? 1 : 19)
+      run(std::vector<std::pair<uint32_t, uint32_t>>(streams, {1, after}), fmt::format("{} streams", streams));
+    for (uint32_t streams : {0u, 1u, 2u, 4u, 8u, 12u, 20u, 33u, 60u})
+      for (uint32_t rows : {2u, 30u, 64u, 65u, 71u, 90u, 100u, 130u, 175u, 200u, 257u, 310u, 400u, 452u}) {
+        std::vector<std::pair<uint32_t, uint32_t>> shape(streams, {1, after});
+        shape.emplace_back(rows, after);
+        run(shape, fmt::format("{} streams and a prompt of {} after {}", streams, rows, after));
+      }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::gpu

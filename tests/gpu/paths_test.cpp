@@ -1,0 +1,100 @@
+// Which kernels a batch takes, by its rows, the options and the GPU: the tables of paths.h.
+#include "gpu/paths.h"
+
+#include <set>
+
+#include "gpu/gpu.h"
+#include "model/forward.h"
+#include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/small_model.h"
+
+namespace heddle::gpu {
+namespace {
+
+using cuda::message;
+using Names = std::set<std::string>;
+using Shape = std::vector<std::pair<uint32_t, uint32_t>>;  // new tokens of each sequence, and how many came before
+
+class PathsOfBatches : public FakeGpu {
+ protected:
+  // Those of `kernels` that the layers of a model launch for a batch.
+  Names launched_for(const model::Model& model, const Options& options, const Shape& shape, const Names& kernels) {
+    Options lazy = options;
+    lazy.preload = false;
+    auto backend = make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32}, lazy);
+    model::Batch batch = batch_of(shape);
+    batch.outputs.clear();  // no head: it has products of its own
+    const size_t before = launches();
+    model::forward(model, *backend, batch);
+    backend->result();
+    Names found;
+    for (const std::string& kernel : kernels_since(before))
+      if (kernels.contains(kernel)) found.insert(kernel);
+    return found;
+  }
+  Names products(const Options& options, uint32_t rows) {
+    return launched_for(wide_.model, options, Shape(rows, {1, 30}), {"product", "mma_product", "gemm"});
+  }
+  Names attention(const model::Model& model, const Options& options, const Shape& shape) {
+    return launched_for(model, options, shape, {"cluster_attention", "prompt_attention", "any_attention"});
+  }
+
+  WideModel wide_;
+  const Options exact_{.exact = true}, deterministic_{.deterministic = true};
+};
+
+TEST_F(PathsOfBatches, ProductsFollowFromTheNumberOfRows) {
+  for (uint32_t rows : {1u, 2u}) EXPECT_EQ(products({}, rows), Names{"product"}) << rows;
+  for (uint32_t rows : {3u, 8u, 64u}) EXPECT_EQ(products({}, rows), Names{"mma_product"}) << rows;
+  for (uint32_t rows : {65u, 200u}) EXPECT_EQ(products({}, rows), Names{"gemm"}) << rows;
+  for (uint32_t rows : {1u, 3u, 65u}) {
+    EXPECT_EQ(products(exact_, rows), Names{"product"}) << rows;
+    EXPECT_EQ(products(deterministic_, rows), Names{"mma_product"}) << rows;
+  }
+}
+
+TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {
+  const Shape tokens{{1, 3}, {1, 40}}, prompt{{7, 2}}, both{{1, 9}, {20, 3}};
+  for (const Options& options : {Options{}, exact_}) {
+    EXPECT_EQ(attention(wide_.model, options, tokens), Names{"cluster_attention"});
+    EXPECT_EQ(attention(wide_.model, options, prompt), Names{"prompt_attention"});
+    EXPECT_EQ(attention(wide_.model, options, both), (Names{"cluster_attention", "prompt_attention"}));
+  }
+  for (const Shape& shape : {tokens, prompt, both})
+    EXPECT_EQ(attention(wide_.model, deterministic_, shape), Names{"cluster_attention"});
+}
+
+TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
+  const Shape both{{1, 9}, {20, 3}};
+  SmallModel small;  // heads of 16
+  for (const Options& options : {Options{}, exact_, deterministic_})
+    EXPECT_EQ(attention(small.model, options, both), Names{"any_attention"});
+  SmallModel grouped;  // 9 query heads to a kv head
+  model::Attention& a = grouped.attention();
+  a.heads = 9;
+  a.kv_heads = 1;
+  a.head = a.value_head = 64;
+  a.q = grouped.matrix(9 * 64, 64);
+  a.k = a.v = grouped.matrix(64, 64);
+  a.output = grouped.matrix(64, 9 * 64);
+  SmallModel::set_rope(a, model::Rope::Style::halves, 64);
+  EXPECT_EQ(attention(grouped.model, {}, both), Names{"prompt_attention"});
+  EXPECT_EQ(attention(grouped.model, deterministic_, both), Names{"any_attention"});
+}
+
+TEST_F(PathsOfBatches, AnOlderGpuIsRefused) {
+  control().sm = 89;
+  EXPECT_EQ(message<Error>([&] { make_gpu(wide_.model, {.rows = 8, .kv_blocks = 1}); }),
+            "cuda:0 Fake GPU 0 has compute capability 8.9, but models run on 9.0 and later so far");
+}
+
+TEST_F(PathsOfBatches, AGpuWithLittleSharedMemoryIsRefused) {
+  cuda::DeviceInfo device = cuda::devices()[0];
+  EXPECT_NO_THROW(expect_capable(device));
+  device.shared_per_block_optin = 101'376;
+  EXPECT_EQ(message<Error>([&] { expect_capable(device); }),
+            "cuda:0 Fake GPU 0 has 101376 bytes of shared memory for a block, but models need 232448 so far");
+}
+
+}  // namespace
+}  // namespace heddle::gpu
