@@ -21,7 +21,7 @@ struct DeviceInfo {
   uint32_t registers_per_sm = 0;        // of 32 bits
   uint32_t threads_per_sm = 0;
   uint32_t blocks_per_sm = 0;
-  uint32_t clock_khz = 0;         // of the multiprocessors; 0 if the driver does not tell
+  uint32_t clock_khz = 0;         // of the multiprocessors; 0 if the driver does not say
   uint32_t memory_clock_khz = 0;  // 0: unknown
   uint32_t bus_width = 0;         // bits
   bool integrated = false;        // memory is shared with the host

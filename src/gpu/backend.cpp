@@ -1,4 +1,4 @@
-// Loading, and one batch after the other.
+// Loading a model, and running one batch after another.
 #include "gpu/backend.h"
 
 #include <algorithm>
@@ -187,7 +187,7 @@ void Gpu::head_of_batch() {
     cuda::read_device(stream_, picked_.data(), work_->picked.address(), outputs * sizeof(kernels::Sampled));
 }
 
-// As many as there is room for, and where the head does not gather rows, only such as follow each other.
+// As many outputs as there is room for; where the head does not gather rows, only consecutive ones.
 Gpu::OutputRange Gpu::outputs_from(size_t first) const {
   const std::vector<uint32_t>& outputs = batch_->outputs;
   OutputRange range{first, std::min<size_t>(max_logit_rows, outputs.size() - first)};

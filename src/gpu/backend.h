@@ -1,6 +1,6 @@
-// The backend, for the files that make it up. Verbs are recorded as a plan; the plan of a batch whose like comes again
-// is kept as a graph. A step is a batch that others can follow: it ends by picking the tokens that the next one begins
-// with.
+// The class behind make_gpu(), for the files that implement it. A batch is recorded as a plan and run; the plans of
+// batches that recur are kept as graphs. A step is a batch that others can follow: it ends by picking the tokens that
+// the next one starts from.
 #pragma once
 #include <map>
 
@@ -10,7 +10,7 @@
 
 namespace heddle::gpu {
 
-// Pinned memory on the way to the device: what a batch sends, until it has been copied.
+// Pinned memory for what a batch sends to the device, until it has been copied.
 class Staging {
  public:
   Staging(const cuda::Context& context, size_t bytes) : pinned_(context, bytes), sent_(context, cuda::Event::untimed) {}
@@ -23,7 +23,7 @@ class Staging {
   template <class T>
   void send(cuda::Stream& stream, uint64_t to, std::span<const T> data) {
     if (data.empty()) return;
-    check(used_ + data.size_bytes() <= pinned_.bytes(), "room for what a batch has");
+    check(used_ + data.size_bytes() <= pinned_.bytes(), "staging memory for all that a batch sends");
     std::memcpy(pinned_.data() + used_, data.data(), data.size_bytes());
     cuda::write_device(stream, to, pinned_.data() + used_, data.size_bytes());
     used_ += (data.size_bytes() + 15) / 16 * 16;
@@ -68,23 +68,23 @@ class Gpu : public model::Backend {
  private:
   friend class Tuner;
 
-  // How rows are picked, as far as kernels and their arguments differ by it.
+  // What the kernels that pick, and their arguments, depend on.
   struct PickKind {
     bool changes_logits = false;  // a row has biases or penalties
     bool penalties = false;       // a row has penalties, which read the text
     bool logprob = false;
   };
-  // What the graphs of two batches may differ in.
+  // Batches with equal keys run the same graph.
   struct GraphKey {
     uint32_t rows = 0;
     LengthClass length = LengthClass::up_to_short;
     bool step = false, changes_logits = false, logprob = false;  // the last two of steps only
     auto operator<=>(const GraphKey&) const = default;
   };
-  // The head computes some outputs at a time, where there are more than fit on the device.
+  // The outputs whose logits are computed at once: all of a batch, or as many as fit on the device.
   struct OutputRange {
     size_t first = 0, count = 0;
-    std::optional<uint32_t> row{};  // of the first output, where their rows follow each other
+    std::optional<uint32_t> row{};  // of the first output, if their rows are consecutive
   };
 
   std::string describe_device() const;
@@ -96,7 +96,7 @@ class Gpu : public model::Backend {
   void head_of_step();
   void head_of_batch();
   OutputRange outputs_from(size_t first) const;
-  // Runs what was recorded: launch by launch, or as the graph of key_.
+  // Run what was recorded, launch by launch or as the graph of key_.
   void run();
   void run_graph();
   void run_traced();
@@ -104,7 +104,7 @@ class Gpu : public model::Backend {
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
   bool is_step(const model::Batch& batch, const Rows& rows) const;
-  // The block tables of all rows or sequences as far as they changed: up to the last position, or whole.
+  // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
   void send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts);
   void fetch_logits(const OutputRange& range);  // of the outputs that are not picked on the device
@@ -119,7 +119,7 @@ class Gpu : public model::Backend {
   void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
   void record_advance(uint32_t rows);  // the tokens picked become the input of the next step
 
-  // --- load_kernels.cpp: assembles the kernels of the usual batches on all cores, before one of them is needed
+  // --- load_kernels.cpp
   void load_kernels();
   void list_step(uint32_t rows, uint32_t longest);
   void list_attention(const DeviceAttention& attention);
@@ -146,16 +146,16 @@ class Gpu : public model::Backend {
   Rows rows_;
   PickKind kind_;
   std::vector<uint32_t> wanted_states_;
-  bool step_ = false;                  // the batch is a step,
-  uint32_t max_steps_ = 0;             // and every row has KV blocks for this many, itself included
-  uint64_t launched_ = 0, taken_ = 0;  // batches since the last that followed none
+  bool step_ = false;                  // the batch is a step
+  uint32_t max_steps_ = 0;             // that every row has KV blocks for, this one included
+  uint64_t launched_ = 0, taken_ = 0;  // batches and results, counted from the last batch that did not follow another
   GraphKey key_{};
-  bool keep_ = false;              // the plan becomes a graph
-  cuda::Graph* replay_ = nullptr;  // and is one already
+  bool keep_ = false;              // the plan is kept as a graph
+  cuda::Graph* replay_ = nullptr;  // that graph, once it exists
   std::map<GraphKey, cuda::Graph> graphs_;
 
   cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, max_step_rows)
-  size_t fetched_rows_ = 0;              // of logits, on their way to fetched_
+  size_t fetched_rows_ = 0;              // rows of logits that are being copied to fetched_
   std::vector<cuda::Event> arrived_;     // of each step in the ring
   std::vector<std::optional<model::Picked>> picks_;
   std::vector<float> logits_, states_;

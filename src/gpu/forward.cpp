@@ -90,8 +90,8 @@ void Forward::add(const DeviceFeedForward& f, float scale) {
   path_->add_to_residual(f.down, path_->activated(f), f.output_norm, scale, rows_);
 }
 
-// --- mixtures of experts: the router, the experts it picks for each row, and the shared expert
-// ------------------------
+// --- mixtures of experts --------------------------------------------------------------------------------------------
+// The router, the experts it picks for each row, and the shared expert.
 void Forward::compute(const DeviceMixture& m) {
   r_.recorder.set_phase("router");
   const uint32_t stride = stride_of(m.router.shape.rows);
@@ -172,7 +172,7 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
   r_.recorder.launch(kernels::Mix{.add = !norm, .shared = m.shared.has_value()}, mix);
 }
 
-// --- after the layers ----------------------------------------------------------------------------------------------
+// --- after the layers -----------------------------------------------------------------------------------------------
 // The states go to work.result: the layers no longer need it, and the head, which still reads the residual stream, does
 // not use it.
 void Forward::keep_states() {

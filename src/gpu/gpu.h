@@ -32,7 +32,7 @@ struct Options {
 std::unique_ptr<model::Backend> make_gpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options = {});
 
-// What that takes, before anything is read.
+// The memory that make_gpu() would take; nothing is read or allocated.
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const cuda::DeviceInfo& device,
                             const Options& options = {});
 
@@ -45,7 +45,7 @@ void expect_capable(const cuda::DeviceInfo& device);
 struct Tuned {
   double before = 0, after = 0;  // seconds of all steps timed
   uint32_t kernels = 0, tried = 0;
-  std::string file;  // where it is kept; empty: it could not be
+  std::string file;  // where the shapes are kept; empty: the file could not be written
 };
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
            const std::function<void(const std::string&)>& say);

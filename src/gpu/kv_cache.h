@@ -10,7 +10,7 @@ class KvCache {
  public:
   KvCache(const cuda::Context& context, const model::Attention& attention, const model::Limits& limits)
       : blocks_(limits.kv_blocks), q8_(limits.kv == model::KvFormat::q8) {
-    // zeros: kernels may read positions that no token has written, and ignore them
+    // zeros: kernels may read positions that no token has written, and ignore their values
     keys_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.head));
     keys_.fill(0);
     values_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.value_head));
@@ -35,7 +35,7 @@ class KvCache {
     }
   }
 
-  // What the caches of all attentions take of the device's memory.
+  // The device memory of the caches of all attentions.
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;
     model::each_attention(model, [&](const model::Attention& a) {

@@ -1,4 +1,3 @@
-// From spec to function.
 #include "gpu/library.h"
 
 #include <set>
@@ -37,8 +36,8 @@ cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void*
                  .dynamic_shared = shared_bytes + dynamic_shared,
                  .after_previous_starts = dependent};
   if (l.dynamic_shared > 48 * 1024) {
-    static std::mutex asking;  // so that of two threads that ask, the larger wish stays
-    std::lock_guard lock(asking);
+    static std::mutex raising;  // of two threads that raise the limit, the larger value must stay
+    std::lock_guard lock(raising);
     if (l.dynamic_shared > l.function.max_dynamic_shared()) l.function.set_max_dynamic_shared(l.dynamic_shared);
   }
   l.set_args(args, args_bytes);

@@ -28,7 +28,7 @@ struct Loaded {
   cuda::Launch launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const;
 };
 
-// Any thread may ask.
+// Any thread may use it.
 class Library {
  public:
   // `cache` may be null, and must outlive the library.
@@ -40,7 +40,7 @@ class Library {
   const Loaded& get(const kernels::AnySpec& spec);
   template <class Spec>
   const Loaded& get(const Spec& spec) {
-    // No copy of the spec while it is found: a batch asks some hundred times.
+    // Found without a copy of the spec: a batch looks up several hundred.
     const Loaded* loaded = find(kernels::SpecKey(spec));
     return loaded ? *loaded : get(kernels::AnySpec(spec));
   }

@@ -8,7 +8,7 @@ namespace heddle::gpu {
 
 namespace {
 
-// What the kernels of a layer depend on.
+// All that the kernels of a layer depend on.
 struct LayerKind {
   struct NormKind {
     model::Norm::Kind kind;
@@ -93,7 +93,7 @@ void Gpu::list_step(uint32_t rows, uint32_t longest) {
   record_advance(rows);
 }
 
-// Attention has other shapes for other numbers of streams and tiles of prompts, and for other lengths.
+// The shapes of attention differ by the number of streams and of prompt tiles, and by the lengths.
 void Gpu::list_attention(const DeviceAttention& attention) {
   if (!forward_->paths().attention_shapes_vary()) return;
   // the shape is the same for more streams than this
@@ -115,7 +115,7 @@ void Gpu::list_attention(const DeviceAttention& attention) {
                 .longest = longest};
       attend(rows);
       if (streams == sizes_.rows) continue;
-      // the same beside a prompt
+      // the same streams beside a prompt
       rows.count = streams + 1;
       rows.tiles = streams + 1;
       rows.each_own = false;
@@ -128,7 +128,7 @@ void Gpu::list_attention(const DeviceAttention& attention) {
   }
 }
 
-// Products of many rows have other shapes for other numbers of them, in steps of 16.
+// The shapes of products of many rows differ by the number of rows, in steps of 16.
 void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const Paths& paths = forward_->paths();
   const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, max_step_rows + 1);

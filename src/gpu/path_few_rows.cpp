@@ -1,4 +1,4 @@
-// Few rows: a product does a whole phase, from the norm of its input to the residual, the activation or the KV cache.
+// Few rows: one product does a whole phase, from the norm of its input to the residual, the activation or the KV cache.
 #include "gpu/paths.h"
 
 namespace heddle::gpu {
@@ -30,7 +30,7 @@ class FewRows : public Path {
     write_heads(r_, attention, q, rows.count, false);
   }
 
-  // In a buffer of its own, unless the product leaves k and v behind it for a q8 cache.
+  // In a buffer of its own, unless the product leaves k and v after it for a q8 cache.
   Queries queries(const DeviceAttention& attention) const override {
     if (r_.q8() && attention.joined_qkv) return {r_.work.qkv.address(), r_.sizes.qkv};
     return {r_.work.q.address(), uint32_t(attention.model->q.rows)};

@@ -1,4 +1,4 @@
-// Many rows: weights are unpacked to f16, as many rows of them as the scratch memory takes, and multiplied by a plain
+// Many rows: weights are unpacked to f16, as many at once as fit in the scratch memory, and multiplied by a plain
 // matrix product; norms, activations and the KV cache have small kernels of their own.
 #include <algorithm>
 
@@ -69,7 +69,7 @@ class ManyRows : public Path {
   // y = W x + bias, or y += that, of the rows in work.half.
   void multiply(const Weights& w, uint64_t y, uint32_t stride, const Rows& rows, bool add = false) {
     const uint32_t cols = w.shape.cols, ld = half_stride(cols), tile_rows = w.shape.tile_rows();
-    // rows that lie in another order go to their places, so they are unpacked all at once
+    // rows that are packed in another order are unpacked to their places, so all of them at once
     const uint64_t fit =
         w.places.empty() ? std::max<uint64_t>(r_.sizes.scratch / ld / tile_rows, 1) * tile_rows : w.shape.rows;
     for (uint64_t first = 0; first < w.shape.rows; first += fit) {

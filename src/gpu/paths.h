@@ -6,12 +6,14 @@
 // | 3 to 64; with Options::deterministic any number    | MatrixProducts   | few rows  |
 // | more                                               | unpacked weights | many rows |
 //
-// | attention of                                       | kernel            |
-// | -------------------------------------------------- | ----------------- |
-// | the newest row of a sequence, in its only row;     | cluster_attention |
-// | with Options::deterministic every row              |                   |
-// | other rows, in tiles of consecutive positions      | prompt_attention  |
-// | heads that those two kernels are not built for     | any_attention     |
+// | attention of                                        | kernel            |
+// | --------------------------------------------------- | ----------------- |
+// | leading rows that are the only ones of their        | cluster_attention |
+// | sequences; with Options::deterministic all rows     |                   |
+// | other rows, in tiles of consecutive positions       | prompt_attention  |
+// | rows that neither takes: of heads of other sizes;   | any_attention     |
+// | of more than 8 query heads to a kv head in steps    |                   |
+// | and with Options::deterministic                     |                   |
 //
 // A path for another kind of GPU or of matrix unit is a new file with a class like those of path_few_rows.cpp, a member
 // of Paths, and a line in Paths::path().
@@ -30,9 +32,9 @@ bool can_chain(const cuda::DeviceInfo& device);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
-  uint32_t newest = 0;  // this many rows from the first on take cluster_attention,
+  uint32_t newest = 0;  // leading rows that take cluster_attention,
   enum class Others : uint8_t { none, prompt_tiles, any };
-  Others others = Others::none;  // and the others one of the other two
+  Others others = Others::none;  // and the kernel of all others
   enum class Shape : uint8_t {
     by_length,  // of the longest sequence
     tuned,      // the same by classes of lengths, as a search has found it

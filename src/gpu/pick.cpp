@@ -1,4 +1,4 @@
-// Tokens picked on the device from the logits that lie there: ids and log-probabilities are all that comes back.
+// Tokens are picked on the device, where the logits are: only ids and log-probabilities come back.
 #include <algorithm>
 
 #include "gpu/backend.h"
@@ -52,9 +52,9 @@ void Gpu::record_advance(uint32_t rows) {
                                             .ring = max_steps_in_flight});
 }
 
-// Rows whose logits go to the host are picked from as well where they stand between others: one launch does them all.
+// One launch picks for all rows of a range, also for those in between whose logits go to the host.
 void Gpu::pick(const OutputRange& range) {
-  // rows whose logits change need scratch memory, of which there is some for this many
+  // rows whose logits change need scratch memory, which max_step_rows rows have
   const size_t at_once = kind_.changes_logits ? max_step_rows : sizes_.picked_at_once();
   for (size_t i = 0; i < range.count; i += at_once) {
     const size_t count = std::min(at_once, range.count - i), first = range.first + i;

@@ -62,7 +62,7 @@ void Gpu::send(const Batch& batch) {
       const auto room = uint32_t(batch.blocks[batch.sequences[i]].size() * limits_.block_tokens);
       max_steps_ = std::min(max_steps_, room - batch.positions[i]);
     }
-    // no tiles: the positions in those on the device do not advance
+    // no tiles: the positions in the tiles on the device do not advance from step to step
     rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
   }
   to.end(stream_);
@@ -121,7 +121,7 @@ model::Result Gpu::result() {
   if (step_)
     arrived_[slot].synchronize();
   else
-    wait_for_logits();  // even when nothing comes back: the time of a batch must be its own
+    wait_for_logits();  // synchronise even when nothing is read back: the time of a batch must be its own
   const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data()) + (step_ ? slot * max_step_rows : 0);
   for (size_t i = 0; i < picks_.size(); ++i)
     if (picks_[i]) picks_[i] = model::Picked{picked[i].id, picked[i].log_probability};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t positions[] = {256, 4096, 16384};  // one of each class of lengths
 constexpr uint32_t timed_steps = 16, rounds = 2;
-constexpr double worth_it = 0.997;  // of the time before: smaller gains are noise
+constexpr double worth_it = 0.997;  // of the best time so far: smaller gains are noise
 
 model::Limits limits_of(const model::Model& model, const std::vector<uint32_t>& batches) {
   model::Limits limits{.rows = max_step_rows};
@@ -59,7 +59,7 @@ class Tuner {
   }
 
  private:
-  // Of one step of each kind, the fastest of some rounds.
+  // Seconds of one step of each kind, in the fastest of its rounds.
   double time_all() {
     gpu_.graphs_.clear();
     double sum = 0;

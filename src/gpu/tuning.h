@@ -53,10 +53,10 @@ struct ProductShape {
 
 class Tuning {
  public:
-  // Reads the file, if it is there and whole; lines that cannot be read are left out. An empty path: no file.
+  // Reads the file if it exists and is one of ours; lines that cannot be read are ignored. An empty path: no file.
   explicit Tuning(std::filesystem::path file = {});
 
-  // The default where no shape is known, or where the one that is known does not fit.
+  // The default shape if none is known, or if the known one does not fit.
   kernels::ProductChoice product(const kernels::Product& what, uint32_t rows, uint32_t cols, bool large);
   kernels::ClusterChoice attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
 

@@ -1,5 +1,5 @@
-// From the file to tiles on the device, in one stream: several threads copy a matrix to pinned slots, these go to a
-// buffer on the device, and a kernel packs it from there. The next matrix is read while that happens.
+// Weights from the file to tiles on the device, in one stream: several threads copy a matrix to pinned slots, the slots
+// go to a buffer on the device, and a kernel packs the tiles from there while the next matrix is read.
 #include <algorithm>
 #include <cstring>
 

@@ -98,7 +98,7 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   to.qkv.push_back(same ? joined({a.q, a.k, a.v}, places) : joined({a.q, a.k}, places));
   append_bias(to.qkv[0], a.q_bias, q_rows, any_bias);
   append_bias(to.qkv[0], a.k_bias, k_rows, any_bias);
-  append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);  // of another format too: one product does both
+  append_bias(to.qkv[0], a.v_bias, v_rows, any_bias);  // also if v has another format: one product computes both
   if (same) return;
   to.qkv.push_back(plain(a.v, {}, q_rows + k_rows));
   append_bias(to.qkv[1], a.v_bias, v_rows, any_bias);
@@ -107,7 +107,7 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
 DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t width) {
   constexpr uint32_t max_head = 512;  // of AnyAttention
   if (std::max(a.head, a.value_head) > max_head)
-    throw Error("heads of {} and {} values; the GPU does {} at most", a.head, a.value_head, max_head);
+    throw Error("heads of {} and {} values, expected at most {} on the GPU", a.head, a.value_head, max_head);
   DeviceAttention to;
   to.model = &a;
   to.index = d.attentions++;
@@ -139,7 +139,8 @@ DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t w
 
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
   if (m.up.count > 512 || m.routing.used > 32)
-    throw Error("a mixture that picks {} of {} experts; the GPU does 32 of 512 at most", m.routing.used, m.up.count);
+    throw Error("a mixture that picks {} of {} experts, expected at most 32 of 512 on the GPU", m.routing.used,
+                m.up.count);
   DeviceMixture to;
   to.model = &m;
   to.norm = norm_of(m.norm, width);

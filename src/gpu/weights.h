@@ -14,7 +14,7 @@ namespace heddle::gpu {
 
 class Library;
 
-// What a buffer takes of the device's memory: large ones are whole pages.
+// The device memory that a buffer takes: large ones are rounded up to whole pages.
 constexpr uint64_t allocated(uint64_t bytes) {
   const uint64_t page = bytes >= 1 << 20 ? 2 << 20 : 512;
   return (bytes + page - 1) / page * page;
@@ -40,7 +40,7 @@ struct Weights {
   cuda::Buffer tiles;
   cuda::Buffer order;                     // places
   cuda::Buffer packed_bias, placed_bias;  // in the order of the tiles, and of the result
-  uint64_t tied = 0;                      // the tiles of another, where it is the same matrix
+  uint64_t tied = 0;                      // address of the tiles of another that is the same matrix; 0: has its own
 
   explicit operator bool() const { return shape.rows != 0; }
   uint64_t bytes() const { return shape.bytes() * count; }
@@ -57,12 +57,12 @@ struct DeviceNorm {
   explicit operator bool() const { return kind != model::Norm::Kind::none; }
 };
 
-// The weights of a sublayer on the device, beside what the model says of it.
+// The weights of a sublayer on the device, beside the model's description of it.
 struct DeviceAttention {
   const model::Attention* model = nullptr;
   uint32_t index = 0;  // as model::each_attention() counts: its KV cache has the same index
   DeviceNorm norm, q_norm, k_norm, output_norm;
-  bool joined_qkv = false;   // rotation and cache are done by the product; else by a kernel after it
+  bool joined_qkv = false;   // the product rotates and writes the cache; otherwise a kernel after it does
   std::vector<Weights> qkv;  // joined: one, or two where v has another format; else q, k, v
   uint32_t rotary = 0;
   cuda::Buffer turns;

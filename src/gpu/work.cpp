@@ -26,7 +26,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
       vocabulary(model.vocabulary) {
   uint64_t largest = 0, widest = model.width;  // of all matrices: values to unpack at once, columns in whole slices
-  // those that are joined are unpacked whole
+  // joined matrices are unpacked whole
   const auto fit_matrix = [&](uint64_t matrix_rows, uint64_t cols, bool joined) {
     const uint64_t values = matrix_rows * half_stride(cols);
     largest = std::max(largest, joined ? values : std::min(values, max_scratch_bytes / 2));
@@ -46,8 +46,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     attended = std::max(attended, stride_of(uint64_t(a.heads) * a.value_head));
     fit_matrix(qkv_rows, a.q.cols, true);
     fit_matrix(a.output.rows, a.output.cols, false);
-    // A grid that merges has no more blocks than there are SMs, whatever a search found; it leaves most where none of
-    // them share a head.
+    // A grid that merges has at most one block per SM, whatever shape a search has found. Its partial results are
+    // largest when no two blocks share a head.
     const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
     partial = std::max<uint64_t>(partial, alone.partial_count(1, 1, sms));
     arrived = sms;

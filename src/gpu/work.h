@@ -7,17 +7,17 @@
 
 namespace heddle::gpu {
 
-inline constexpr uint32_t max_vector_rows = 2;            // rows that `product` takes,
-inline constexpr uint32_t max_few_rows = 64;              // and `mma_product`; more take weights that were unpacked
-inline constexpr uint32_t max_step_rows = 8;              // of a step; also of rows picked with biases or penalties
-inline constexpr uint32_t max_steps_in_flight = 8;        // launched before the result of the first is taken
-inline constexpr uint32_t max_biases = 1024;              // of a row
-inline constexpr uint32_t max_logit_rows = 64;            // whose logits are on the device at once
-inline constexpr uint32_t max_expert_rows = 64;           // that go through the experts of a mixture at once
-inline constexpr uint32_t prompt_tile = 64;               // tokens of a prompt that attention takes at once
+inline constexpr uint32_t max_vector_rows = 2;      // of VectorProducts: see paths.h
+inline constexpr uint32_t max_few_rows = 64;        // of MatrixProducts; more rows take unpacked weights
+inline constexpr uint32_t max_step_rows = 8;        // of a step; also rows picked at once with biases or penalties
+inline constexpr uint32_t max_steps_in_flight = 8;  // launched before the result of the first is taken
+inline constexpr uint32_t max_biases = 1024;        // of a row
+inline constexpr uint32_t max_logit_rows = 64;      // whose logits are on the device at once
+inline constexpr uint32_t max_expert_rows = 64;     // that go through the experts of a mixture at once
+inline constexpr uint32_t prompt_tile = 64;         // tokens of a prompt that attention takes at once
 inline constexpr uint64_t max_scratch_bytes = 256 << 20;  // of weights unpacked at once
 
-// Values from row to row, with room for vector loads, and of rows of f16.
+// Values from one row to the next, padded for vector loads: rows of f32, and rows of f16.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }
 constexpr uint32_t half_stride(uint64_t values) { return uint32_t((values + 63) / 64 * 64); }
 
@@ -32,12 +32,12 @@ struct WorkSizes {
   uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;  // of mixtures
   uint64_t partial = 0, arrived = 0;                                 // of attention
 
-  // Rows that one launch picks for, where none of them has biases or penalties.
+  // Rows that one launch picks for if none of them has biases or penalties.
   uint32_t picked_at_once() const { return std::max(std::min(max_logit_rows, rows), max_step_rows); }
   uint64_t bytes() const;
 };
 
-// f32 unless said otherwise; a name in a shape is that of WorkSizes.
+// f32 unless another type is given; the names in shapes are those of WorkSizes.
 struct Work {
   Work(const cuda::Context& context, const WorkSizes& sizes);
 

@@ -1,4 +1,4 @@
-// Texts become modules: in parallel, with the assembler's words when one is wrong, and not twice when there is a cache.
+// Texts become modules: in parallel, with the assembler's log when one is wrong, and only once when there is a cache.
 #include "cuda/compile.h"
 
 #include "tests/cuda/fake_test.h"
@@ -32,7 +32,7 @@ TEST_F(FakeCompile, UsesAsManyThreadsAsItMay) {
   Context context;
   control().meet = 4;  // the assembler waits for four at a time
   compile(context, sources(12), nullptr, 4);
-  EXPECT_EQ(control().most_linking, 4u);
+  EXPECT_EQ(control().max_linking, 4u);
   EXPECT_LE(control().linking_threads.size(), 4u);
   control().meet = 0;
   control().linking_threads.clear();
@@ -116,7 +116,7 @@ TEST_F(FakeCompile, TextTargetGpuAndDriverAreTheKey) {
   EXPECT_EQ(assembled(s), 0u);
 }
 
-TEST_F(FakeCompile, AKeptCubinThatDoesNotLoadIsMadeAnew) {
+TEST_F(FakeCompile, AKeptCubinThatDoesNotLoadIsAssembledAgain) {
   Context context;
   CubinCache cache(folder_.path());
   const Source s = source("k", 8);

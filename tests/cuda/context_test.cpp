@@ -1,4 +1,4 @@
-// A context: who holds it, what its errors say, and what is left of it after one that cannot be mended.
+// A context: how long it is held, what its errors say, and what still works after it was lost.
 #include "cuda/context.h"
 
 #include <thread>
@@ -42,7 +42,7 @@ TEST_F(FakeContext, ThatTheDriverRefuses) {
   expect_says(message<NoDevice>([] { Context c; }), {"cuCtxSetCurrent", "CUDA_ERROR_INVALID_CONTEXT"});
 }
 
-TEST_F(FakeContext, TellsMemory) {
+TEST_F(FakeContext, ReportsItsMemory) {
   Context context;
   EXPECT_EQ(context.memory().free, 1u << 20);
   EXPECT_EQ(context.memory().total, 8ull << 30);

@@ -155,7 +155,7 @@ TEST_F(CacheOfCubins, LeftoversOfDeadProcessesAreRemovedInTime) {
   fs::last_write_time(folder_.path() / ".tmp-oldone", fs::file_time_type::clock::now() - std::chrono::hours(2));
   cache.trim();
   EXPECT_FALSE(fs::exists(folder_.path() / ".tmp-oldone"));
-  EXPECT_TRUE(fs::exists(folder_.path() / ".tmp-newone"));  // somebody may be writing it
+  EXPECT_TRUE(fs::exists(folder_.path() / ".tmp-newone"));  // another process may still be writing it
 }
 
 TEST_F(CacheOfCubins, AFolderThatCannotBeIsOnlyNoCache) {

@@ -1,4 +1,4 @@
-// What there is to find: no driver, a driver that is too old, no GPU, several.
+// Finding the driver and its GPUs: no driver, one that is too old, no GPU, several.
 #include "cuda/driver.h"
 
 #include "cuda/device.h"
@@ -72,7 +72,7 @@ TEST_F(FakeDriver, UnknownErrorsKeepTheirNumber) {
   EXPECT_EQ(driver().reason(4711), "unknown error (error 4711)");
 }
 
-TEST_F(FakeDriver, TellsAboutEveryDevice) {
+TEST_F(FakeDriver, DescribesEveryDevice) {
   control().devices = 2;
   control().sm = 121;
   const std::vector<DeviceInfo> all = devices();

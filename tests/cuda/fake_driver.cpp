@@ -1,4 +1,4 @@
-// The fake driver but for code: devices, memory, streams, events and graphs.
+// The fake driver without modules and launches: devices, memory, streams, events and graphs.
 #include <cstring>
 
 #include "tests/cuda/fake_objects.h"

@@ -1,5 +1,5 @@
-// A driver without a GPU, loaded in place of libcuda: memory is the host's, kernels are only recorded. The tests see
-// and steer it through Control.
+// A driver without a GPU, loaded in place of libcuda: memory is the host's, kernels are only recorded. Tests observe
+// and control it through Control.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace heddle::fake {
 struct LaunchRecord {
   std::string kernel;
   std::shared_ptr<const std::string> text;  // that was assembled
-  uint32_t grid[3], block[3], cluster[3];   // cluster: zeros if none was asked for
+  uint32_t grid[3], block[3], cluster[3];   // cluster: zeros without the attribute
   uint32_t shared = 0;
   bool overlap = false;
   void* stream = nullptr;
@@ -25,14 +25,14 @@ struct LaunchRecord {
 };
 
 struct Control {
-  // --- what it is to do
+  // --- how it behaves
   int devices = 1;
   int sm = 90, sms = 132;
   std::map<std::string, int> fail;          // call -> the code it returns from now on
   std::map<std::string, uint64_t> fail_at;  // with fail: only the n-th call counted from now, n = 1, 2, ...
   size_t free_bytes = 1 << 20;              // of device memory
   std::set<std::string> refused_texts;      // cubins of texts that contain one of these do not load
-  uint32_t meet = 0;                        // cuLinkComplete waits (5 s at most) until so many are inside it
+  uint32_t meet = 0;                        // cuLinkComplete waits (at most 5 s) until this many threads are inside it
   bool busy = false;                        // streams and events say that they are not ready
   std::function<void(const LaunchRecord&)> on_launch;
   std::function<void()> on_transfer;         // copies and fills, when they happen
@@ -47,7 +47,7 @@ struct Control {
   int wrong_releases = 0;                        // of what was not live
   std::map<std::string, int> function_settings;  // "kernel attribute" -> value
   std::set<std::thread::id> linking_threads;
-  uint32_t linking = 0, most_linking = 0;
+  uint32_t linking = 0, max_linking = 0;
   int lost = 0;  // the code of a sticky error that was returned
   int retained = 0;
   std::vector<int64_t> tensor_map;  // type, rank, sizes, strides, box, swizzle as received

@@ -1,4 +1,4 @@
-// The fake driver's assembler, modules and launches. A "cubin" is the text behind a mark and the GPU.
+// The fake driver's assembler, modules and launches. Its "cubin" is the PTX text after a line that names the GPU.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -86,13 +86,13 @@ int cuLinkComplete(void* state, void** cubin, size_t* bytes) {
   {
     std::lock_guard lock(control->mutex);
     control->linking_threads.insert(std::this_thread::get_id());
-    control->most_linking = std::max(control->most_linking, ++control->linking);
+    control->max_linking = std::max(control->max_linking, ++control->linking);
     meet = control->meet;
   }
   for (int i = 0; i < 5000; ++i) {
     {
       std::lock_guard lock(control->mutex);
-      if (control->most_linking >= meet) break;
+      if (control->max_linking >= meet) break;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -167,7 +167,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads,
   return 0;
 }
 
-// --- launches and graphs --------------------------------------------------------------------------------------------
+// --- launches -------------------------------------------------------------------------------------------------------
 #if FAKE_VERSION >= 11080
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
   if (int r = enter("cuLaunchKernelEx")) return r;

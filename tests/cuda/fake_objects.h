@@ -23,7 +23,7 @@ struct Event {
   std::chrono::steady_clock::time_point when;
 };
 
-// Every function begins with this: what it returns, unless 0, is the result of the call.
+// Every function begins with this: a result other than 0 is the result of the call.
 int enter(const char* name, bool needs_context = true);
 uint64_t born(void* handle, const char* what);
 bool gone(const void* handle);  // whether it was alive

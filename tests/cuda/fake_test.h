@@ -1,4 +1,4 @@
-// The fixture of tests that run on the fake driver. Each ends with nothing left over and nothing released twice.
+// The fixture of tests that run on the fake driver. Each must end with everything released, and nothing twice.
 #pragma once
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class Fake : public testing::Test {
   void (*reset_)() = nullptr;
 };
 
-// A text that the fake driver takes: a kernel of this name with an argument of so many bytes.
+// A text that the fake driver takes: a kernel of this name with `args_bytes` bytes of arguments.
 inline Source source(const std::string& name, size_t args_bytes = 0, const std::string& more = {}) {
   return {name, fmt::format(".entry {}(\nargs {}\n{}\n", name, args_bytes, more), "sm_90a"};
 }

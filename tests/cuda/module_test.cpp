@@ -1,4 +1,4 @@
-// Modules and functions: what a kernel says of itself, what can be set, and how long it stays loaded.
+// Modules and functions: a kernel's attributes, which can be set, and how long it stays loaded.
 #include "cuda/module.h"
 
 #include "cuda/driver.h"
@@ -9,7 +9,7 @@ namespace {
 
 class FakeModule : public Fake {};
 
-TEST_F(FakeModule, FunctionsTellWhatTheyNeed) {
+TEST_F(FakeModule, FunctionsReportTheirAttributes) {
   Context context;
   const Module module = load(context, source("norm", 24, "shared 1024"));
   EXPECT_EQ(module.name(), "norm");

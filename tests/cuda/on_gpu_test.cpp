@@ -1,4 +1,4 @@
-// The same on a real driver and GPU, by value. Skipped, with the reason, where there is none.
+// The whole room on a real driver and GPU, by value. Skipped, with the reason, where there is none.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -76,7 +76,7 @@ class OnGpu : public testing::Test {
   std::vector<float> x_;
 };
 
-TEST_F(OnGpu, TellsWhatItIs) {
+TEST_F(OnGpu, DescribesItself) {
   const DeviceInfo& info = context().info();
   EXPECT_FALSE(info.name.empty());
   EXPECT_GE(info.sm, 50u);
@@ -145,7 +145,7 @@ TEST_F(OnGpu, PlansAndGraphsDoTheSame) {
   Plan plan;
   plan.fill(b.address(), 0xff, n * 4);
   plan.copy(a.address(), x.address(), n * 4);
-  for (int i = 0; i < 50; ++i)  // there and back, one more each time
+  for (int i = 0; i < 50; ++i)  // from a to b and back, adding 1 each time
     for (auto [to, from] : {std::pair(&b, &a), std::pair(&a, &b)}) {
       Launch l = make_launch(f, {8}, {128}, ScaleArgs{to->address(), from->address(), n, 1.0f});
       l.after_previous_starts = overlap;
@@ -194,7 +194,7 @@ TEST_F(OnGpu, ErrorsSayWhatIsWrong) {
   expect_says(message<DriverError>([&] { module.function("dda"); }), {"cuModuleGetFunction, kernel dda"});
   if (context().driver_version() >= "12.4")
     expect_says(message<Error>([&] { module.function("add", 32); }), {"expected arguments of 32 bytes, it takes 24"});
-  context().synchronize();  // none of it has done any harm
+  context().synchronize();  // the context still works
 }
 
 // In a process of its own, because the context of this one is still needed.
@@ -211,8 +211,13 @@ TEST_F(OnGpu, AnIllegalAddressLosesTheContext) {
     expect_says(first, {"cuStreamSynchronize: ", "launched last: add", "the GPU context is lost"});
     expect_says(second, {"the GPU context was lost: cuStreamSynchronize: "});
   };
-  EXPECT_EXIT((lose(), context_.reset(), std::fflush(nullptr), std::exit(HasFailure() ? 1 : 0)),
-              testing::ExitedWithCode(0), "");
+  auto lose_and_exit = [&] {
+    lose();
+    context_.reset();
+    std::fflush(nullptr);
+    std::exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(lose_and_exit(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -118,8 +118,7 @@ TEST_F(FakeLaunch, KernelAndStreamMustBeOfOneContext) {
 }
 
 // --- plans ----------------------------------------------------------------------------------------------------------
-
-struct Add {  // the fake kernel's: *at += value
+struct Add {  // arguments of the fake kernel, which does *at += value
   uint64_t at;
   int32_t value, unused = 0;
 };
@@ -182,7 +181,7 @@ TEST_F(FakePlan, OverlapsOnlyWithALaunch) {
   plan.launch(l);  // nothing before it
   plan.launch(l);
   plan.fill(a.address(), 0, 4);
-  plan.launch(l);  // behind a fill
+  plan.launch(l);  // after a fill
   plan.launch(l);
   plan.run(stream);
   plan.graph(context).launch(stream);

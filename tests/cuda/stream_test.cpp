@@ -1,4 +1,4 @@
-// Streams and events: waiting, timing, and who owns them.
+// Streams and events: waiting, timing and ownership.
 #include "cuda/stream.h"
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace {
 
 class FakeStream : public Fake {};
 
-TEST_F(FakeStream, WaitsAtMostSoLong) {
+TEST_F(FakeStream, WaitsNoLongerThanAsked) {
   Context context;
   Stream stream(context);
   EXPECT_TRUE(stream.done());

@@ -1,4 +1,4 @@
-// Attention: which kernels the rows of a batch are given to, and with which arguments.
+// Attention: the arguments and shapes of its kernels for batches of all kinds.
 #include <set>
 
 #include "gpu/gpu.h"
@@ -23,7 +23,7 @@ class Attend : public FakeGpu {
   const model::Limits q8_{.rows = 100, .kv_blocks = 64, .block_tokens = 32, .kv = KvFormat::q8};
 };
 
-// All shapes of batches find kernels, and every one of them is told where the scales are.
+// Batches of all shapes find kernels, and every kernel gets the addresses of the scales.
 TEST_F(Attend, Q8GoesThroughTheKernelThatSeesWholeHeads) {
   for (bool joined : {true, false})
     for (bool deterministic : {false, true}) {
@@ -60,7 +60,7 @@ TEST_F(Attend, Q8GoesThroughTheKernelThatSeesWholeHeads) {
     }
 }
 
-// Each row is attended to by the same shape of the same kernel, whatever it comes with.
+// Every row is given to the same shape of the same kernel, whatever else is in the batch.
 TEST_F(Attend, DeterministicAttentionHasOneShape) {
   for (KvFormat kv : {KvFormat::f16, KvFormat::q8}) {
     WideModel wide;
@@ -100,7 +100,7 @@ TEST_F(Attend, DeterministicAttentionHasOneShape) {
   EXPECT_EQ(launched("any_attention", before).size(), 2u);
 }
 
-// Many sequences of one new token each share their positions out as a few do.
+// Many sequences of one new token each take the same kernel as a few do.
 TEST_F(Attend, ManySingleTokensAreNoPrompt) {
   WideModel wide;
   auto backend = make_gpu(wide.model, {.rows = 100, .kv_blocks = 200, .block_tokens = 32});

@@ -1,4 +1,4 @@
-// Models on a GPU that computes nothing: what the driver is asked for, when, and that all of it is given back.
+// Models on a GPU that computes nothing: what the driver is called for and when, and that everything is released.
 #include <algorithm>
 
 #include "formats/checkpoint.h"
@@ -239,7 +239,7 @@ TEST_F(FakeGpu, TooLittleMemoryIsSaidBeforeAnythingIsMade) {
   EXPECT_NO_THROW(make_gpu(small.model, limits));
 }
 
-// What fails on the way leaves nothing behind (the fixture looks), and says what failed.
+// A failure at any call while loading leaves nothing allocated, which the fixture checks too.
 TEST_F(FakeGpu, WhatFailsWhileLoadingIsGivenBack) {
   SmallModel small;
   const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
@@ -283,7 +283,7 @@ TEST_F(FakeGpu, ASearchGoesThroughAllKernelsAndIsKeptOnDisk) {
   EXPECT_EQ(tune_for({8}).kernels, 0u);  // products of more rows, and attention to such small heads, have one shape
 }
 
-// Int8 and exact products of two formats, for every number of rows that products take, and for more.
+// Int8 and exact products of two formats, for every number of rows of the few-rows path, and for more.
 TEST_F(FakeGpu, BatchesOfAnyShapeRun) {
   using quant::Format;
   SmallModel small;
@@ -338,7 +338,7 @@ TEST_F(FakeGpu, BatchesOfAnyShapeRun) {
   }
 }
 
-// The norm of all rows, then those asked for to the host, in pieces where they do not follow each other.
+// The norm of all rows, then the wanted rows to the host, one copy for each range of consecutive rows.
 TEST_F(FakeGpu, StatesComeBesideLogits) {
   SmallModel small;
   const model::Limits limits{.rows = 16, .kv_blocks = 8, .block_tokens = 32};
@@ -374,7 +374,7 @@ TEST_F(FakeGpu, StatesComeBesideLogits) {
   }
 }
 
-// Prompts by the matrix units, a few rows by products, and steps: arguments of every launch suit its kernel.
+// Every architecture: prompts, few rows and steps, where the arguments of every launch suit its kernel.
 void expect_runs(const model::Model& model) {
   const model::Limits limits = model::limits_for(std::min(model.context, 128u), 32);
   auto backend = make_gpu(model, limits);

@@ -33,7 +33,7 @@ class FakeGpu : public cuda::Fake {
   static bool is_allocation(const std::string& call) { return call == "cuMemAlloc_v2" || call == "cuMemHostAlloc"; }
   static bool is_work(const std::string& call) { return call == "cuLaunchKernelEx" || call == "cuGraphLaunch"; }
   static bool is_compiling(const std::string& call) { return call == "cuLinkComplete" || call == "cuModuleLoadData"; }
-  // What the driver was called for since it had been called `from` times, but for what every call begins with.
+  // The driver's calls after the first `from`, without those that make the context current.
   Calls calls_since(size_t from) {
     std::lock_guard lock(control().mutex);
     Calls calls(control().calls.begin() + long(from), control().calls.end());
@@ -44,7 +44,7 @@ class FakeGpu : public cuda::Fake {
     std::lock_guard lock(control().mutex);
     return control().calls.size();
   }
-  // The kernels that were launched since then.
+  // The kernels of all launches after the first `from`.
   Calls kernels_since(size_t from) {
     std::lock_guard lock(control().mutex);
     Calls names;
@@ -52,7 +52,7 @@ class FakeGpu : public cuda::Fake {
     return names;
   }
   size_t launches() { return kernels_since(0).size(); }
-  // Those of a kernel that were launched since then.
+  // The launches of a kernel among those after the first `from`.
   std::vector<fake::LaunchRecord> launched(const std::string& kernel, size_t from) {
     std::lock_guard lock(control().mutex);
     std::vector<fake::LaunchRecord> all;

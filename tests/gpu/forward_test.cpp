@@ -27,7 +27,7 @@ class SlowPlansOfArchitectures : public Plans, public testing::WithParamInterfac
   const model::Limits limits_{.rows = 80, .kv_blocks = 32, .block_tokens = 16};
 };
 
-// One row, two, three, five, nine, 17 and more than 64; prompts in pieces; streams beside prompts; the same step again.
+// One row, two, three, five, nine, 17 and more than 64; prompts in chunks; streams beside prompts; the same step again.
 TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   const test::Folder folder;
   const model::Model model = load(folder);

@@ -42,7 +42,7 @@ class InterpretedGpu : public FakeGpu {
     const ptx::Lowered& lowered = kernels_.at(*launch.text);
     const ptx::Kernel& kernel = lowered.kernel();
     const uint32_t known = kernel.shared_at_launch() ? ptx::dynamic_shared_offset(kernel) : 0;
-    // whatever shared memory holds does not depend on the plan: races in it are the kernels' tests'
+    // races in shared memory do not depend on the plan: the tests of the kernels look for them
     const ptx::InterpretOptions options{.dynamic_shared_bytes = launch.shared - known, .races = false};
     const auto stats = chain_.launch(lowered, {launch.grid[0], launch.grid[1], launch.grid[2]}, launch.args.data(),
                                      launch.args.size(), memory_, launch.overlap, options);
@@ -60,9 +60,10 @@ struct NewRows {
   uint32_t sequence, count;
 };
 
+// The same batches on an interpreted GPU and on the reference backend, whose results must agree.
 class BesideReference {
  public:
-  // `bound`: of the largest difference, as a share of the range of a batch's logits.
+  // `bound`: the largest difference allowed, relative to the range of a batch's logits.
   BesideReference(const model::Model& model, const model::Limits& limits, const Options& options, double bound)
       : model_(model),
         limits_(limits),
@@ -95,8 +96,8 @@ class BesideReference {
     expect_near("logits", right.logits, found.logits);
     expect_near("states", right.states, found.states);
   }
-  // A row of each sequence, and `more` batches that follow: what the backend picks is the most likely token by the
-  // reference, as near as its logits are to the reference's. Rows of `for_host` are not picked, and compared.
+  // A row of each sequence, and `more` batches that follow: the backend must pick the reference's most likely token, or
+  // one as near to it as the bound allows. The logits of rows in `for_host` go to the host and are compared.
   void pick(const std::vector<uint32_t>& sequences, uint32_t more, const std::vector<bool>& for_host = {}) {
     std::vector<NewRows> rows;
     for (uint32_t sequence : sequences) rows.push_back({sequence, 1});
@@ -133,7 +134,7 @@ class BesideReference {
   model::Backend& backend() { return *backend_; }
 
  private:
-  // Its own, in descending order, so that neither a block nor its place in the table is the position's.
+  // Blocks of its own in descending order, so that neither a block nor its place in the table follows the position.
   std::vector<uint32_t> blocks_of(uint32_t sequence) const {
     const uint32_t each = (model_.context + limits_.block_tokens - 1) / limits_.block_tokens;
     check((sequence + 1) * each <= limits_.kv_blocks, "blocks for every sequence");

@@ -1,4 +1,4 @@
-// From spec to launch on a fake driver: what is assembled, how often, and what the driver is asked for.
+// From spec to launch on a fake driver: what is assembled, how often, and which attributes are set.
 #include "gpu/library.h"
 
 #include <thread>
@@ -36,8 +36,8 @@ TEST(TargetFor, RefusesWhatIsOlder) {
                           sm / 10, sm % 10));
 }
 
-// Of CUDA 11.8: newer drivers tell how many bytes of arguments a kernel takes, and the fake one knows only of the texts
-// that the tests of cuda/ write.
+// With the driver of CUDA 11.8: newer ones report how many bytes of arguments a kernel takes, which the fake driver
+// knows only for the texts of tests/cuda.
 class FakeLibrary : public cuda::Fake {
  protected:
   void SetUp() override {

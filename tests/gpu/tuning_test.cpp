@@ -1,4 +1,4 @@
-// What a search finds is kept, comes back, and is left alone where it does not fit.
+// What a search finds is written to a file and read back; shapes that do not fit are ignored.
 #include "gpu/tuning.h"
 
 #include <gtest/gtest.h>

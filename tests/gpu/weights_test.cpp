@@ -49,7 +49,7 @@ void expect_sources_fill_places(const Weights& w, size_t sources) {
   }
 }
 
-// --- q, k and v ----------------------------------------------------------------------------------------------------
+// --- q, k and v -----------------------------------------------------------------------------------------------------
 Rows counting(uint32_t from, uint32_t count) {
   Rows rows(count);
   std::iota(rows.begin(), rows.end(), from);
@@ -200,7 +200,7 @@ TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
   }
 }
 
-// --- feed-forward and mixtures -------------------------------------------------------------------------------------
+// --- feed-forward and mixtures --------------------------------------------------------------------------------------
 TEST(DescribeFeedForward, GateAndUpAlternateByTwos) {
   SmallModel small;
   small.ffn().up_bias.assign(96, 5.0f);
@@ -312,7 +312,7 @@ TEST(DescribeFeedForward, TheRouterIsDecodedAndHasTheSharedExpertsRowLast) {
   EXPECT_FALSE(d.layers[1].find<DeviceMixture>());
 }
 
-// --- norms, sizes and refusals ---------------------------------------------------------------------------------------
+// --- norms, sizes and refusals --------------------------------------------------------------------------------------
 TEST(DescribeNorms, AreFilledToEights) {
   SmallModel small;
   model::Attention& a = small.attention();
@@ -374,9 +374,9 @@ TEST(DescribeWeights, RefusesWithWhatItFound) {
   EXPECT_EQ(refusal(), "a matrix of 4294967281 x 64 is too large for the GPU");
   small.model.embedding = small.matrix(100, 64);
   small.mix(513, 2);
-  EXPECT_EQ(refusal(), "a mixture that picks 2 of 513 experts; the GPU does 32 of 512 at most");
+  EXPECT_EQ(refusal(), "a mixture that picks 2 of 513 experts, expected at most 32 of 512 on the GPU");
   small.mix(64, 33);
-  EXPECT_EQ(refusal(), "a mixture that picks 33 of 64 experts; the GPU does 32 of 512 at most");
+  EXPECT_EQ(refusal(), "a mixture that picks 33 of 64 experts, expected at most 32 of 512 on the GPU");
   small.mix(512, 32);
   EXPECT_NO_THROW(describe_weights(small.model));
 }

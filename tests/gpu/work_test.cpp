@@ -15,7 +15,7 @@ const model::Limits limits{.rows = 10, .kv_blocks = 3, .block_tokens = 32};
 // A buffer begins at a multiple of 512.
 uint64_t rounded(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// Those that only depend on how much a step picks, for 100 tokens and 97 positions.
+// The buffers that depend only on how many tokens a step picks, for 100 tokens and 97 positions.
 uint64_t picking_bytes() {
   const uint64_t picked = 512, params = 8 * 80 + 384, history = 512, step = 512;
   const uint64_t texts = rounded(8 * 97 * 4), biases = 8 * 1024 * 8, changed = rounded(8 * 100 * 4);
@@ -95,7 +95,7 @@ TEST(WorkSizes, LargeMatricesAreUnpackedInPieces) {
   EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, 8'000'000u * 64);  // those that are joined are not
 }
 
-// Whatever attention is chosen, by default or by a search, finds room for what its clusters leave to each other.
+// Every shape of attention, default or found by a search, has room for the partial results of its clusters.
 TEST(WorkSizes, EveryChoiceOfAttentionFits) {
   for (uint32_t head : {64u, 128u, 256u})
     for (uint32_t kv_heads : {1u, 2u, 4u, 8u, 16u, 32u}) {
