@@ -4,6 +4,8 @@ option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
 option(HEDDLE_TEST_QUARTERS "Each test program as four ctests, not one for each test" OFF)
 option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
 option(HEDDLE_TOGETHER "Files are compiled ten at a time, in a third of the time; without, one by one" OFF)
+set(HEDDLE_UNSANITIZED_FROM "" CACHE PATH
+  "With sanitizers: the build of the preset `release`, which has what is compiled without them; empty: it is compiled again")
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(HEDDLE_CCACHE ccache)
