@@ -11,7 +11,7 @@ Limits limits_for(uint32_t context, uint32_t rows = 512);
 
 class Session {
  public:
-  // Both must outlive it; nobody else uses the backend's cache.
+  // Both must outlive it, and only this session may use the backend's cache.
   Session(const Model& model, Backend& backend, const Limits& limits);
 
   uint32_t length() const { return length_; }  // tokens computed

@@ -1,4 +1,4 @@
-// heddle bench MODEL: how fast a model is on this machine, and how near to what its memory can give.
+// heddle bench MODEL: the speed of a model on this machine, and its share of the memory bandwidth.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -25,5 +25,16 @@ struct BenchOptions {
 };
 void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err);
 void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err);
+
+// Bytes of weights, in the device's layout, that a step of `rows` tokens reads. Of a mixture, the experts that a token
+// uses are taken to be any.
+double step_bytes(const RunningModel& running, uint32_t rows);
+
+// Bytes of keys and values that a row at `position` reads.
+double cache_bytes(const RunningModel& running, double position);
+
+// Measured bytes per second of reading as many bytes as a step reads, over and over: by `threads` threads from a CPU's
+// caches if they fit there; from the memory of a GPU. 0: they fit into a GPU's cache.
+double read_bandwidth(const RunningModel& running, uint32_t threads);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// The same made-up traffic as serve-sim's, as requests of the API.
+// The same synthetic traffic as serve-sim's, as requests of the API.
 #include "main/bench/client.h"
 
 #include <CLI/CLI.hpp>
@@ -6,9 +6,7 @@
 #include <ostream>
 
 #include "base/error.h"
-#include "main/bench/client_run.h"
-#include "main/bench/figures.h"
-#include "main/bench/serve_sim_traffic.h"
+#include "main/bench/traffic.h"
 
 namespace heddle {
 namespace {
@@ -53,15 +51,15 @@ nlohmann::ordered_json client_figures(ClientTraffic& traffic, const BenchClientO
       {"failed", traffic.failed},
       {"seconds", traffic.seconds},
       {"requests_per_second", double(traffic.answered) / seconds},
-      {"tokens_made", traffic.generated},
-      {"tokens_made_per_second", double(traffic.generated) / seconds},
+      {"generated_tokens", traffic.generated},
+      {"generated_tokens_per_second", double(traffic.generated) / seconds},
       {"prompt_tokens", traffic.prompt},
-      {"prompt_tokens_reused", traffic.cached},
+      {"cached_tokens", traffic.cached},
       {"prompt_tokens_per_second", double(traffic.prompt) / seconds},
-      {"pieces", traffic.pieces},
-      {"first_token_seconds", spread_of(traffic.first)},
-      {"between_tokens_seconds", spread_of(traffic.gaps)},
-      {"request_seconds", spread_of(traffic.whole)},
+      {"chunks", traffic.chunks},
+      {"first_token_seconds", percentiles(traffic.first)},
+      {"between_tokens_seconds", percentiles(traffic.gaps)},
+      {"request_seconds", percentiles(traffic.whole)},
   };
   if (!traffic.reason.empty()) json["reason"] = traffic.reason;
   return json;
@@ -75,51 +73,51 @@ void print_client(const nlohmann::ordered_json& json, std::ostream& out) {
                               count("answered"), number("seconds"), count("clients"), number("requests_per_second"),
                               count("refused"), count("failed")));
   if (json.contains("reason")) row("", json["reason"].get<std::string>());
-  row("tokens made", fmt::format("{} in {} pieces, {:.1f} per second", count("tokens_made"), count("pieces"),
-                                 number("tokens_made_per_second")));
-  row("prompt tokens", fmt::format("{}, {:.1f} per second; {} reused", count("prompt_tokens"),
-                                   number("prompt_tokens_per_second"), count("prompt_tokens_reused")));
-  row("first token", spread_text(json["first_token_seconds"]));
-  row("between tokens", spread_text(json["between_tokens_seconds"]));
-  row("whole request", spread_text(json["request_seconds"]));
+  row("generated", fmt::format("{} tokens in {} chunks, {:.1f} per second", count("generated_tokens"), count("chunks"),
+                               number("generated_tokens_per_second")));
+  row("prompt tokens", fmt::format("{}, {:.1f} per second; {} cached", count("prompt_tokens"),
+                                   number("prompt_tokens_per_second"), count("cached_tokens")));
+  row("first token", percentiles_text(json["first_token_seconds"]));
+  row("between tokens", percentiles_text(json["between_tokens_seconds"]));
+  row("whole request", percentiles_text(json["request_seconds"]));
 }
 
 }  // namespace
 
 void describe_bench_client(CLI::App& bench, std::ostream& out) {
   const auto options = std::make_shared<BenchClientOptions>();
-  CLI::App* command = bench.add_subcommand(
-      "client", "Many clients of a server with OpenAI's API, heddle's or another: how fast, and how evenly");
+  CLI::App* command =
+      bench.add_subcommand("client", "Throughput and latency of a server with OpenAI's API, heddle's or another");
   command->add_option("url", options->url, "Such as http://127.0.0.1:8080")->required()->type_name("");
   const auto option = [command](const char* name, auto& value, const char* text, const char* type) {
     command->add_option(name, value, text)->type_name(type)->capture_default_str();
   };
-  option("-c,--clients", options->clients, "So many at once, each waits for its answer", "N");
-  option("-n,--requests", options->requests, "How many in all", "N");
+  option("-c,--clients", options->clients, "Clients at once, each of which waits for its response", "N");
+  option("-n,--requests", options->requests, "Number of requests in all", "N");
   option("-p,--prompt", options->prompts, "Lengths of prompts: 512, or 16-512, or 512:0.8,4096:0.2", "MIX");
-  option("-m,--make", options->answers, "Lengths of answers, the same way", "MIX");
+  option("-g,--generate", options->answers, "Lengths of completions, the same way", "MIX");
   option("--shared", options->shared, "Tokens that all prompts begin with, before their own", "N");
-  option("--name", options->model, "The model in the requests; without it, none is named", "NAME");
-  option("--api-key", options->api_key, "For servers that ask for one", "KEY");
+  option("--name", options->model, "Model name in the requests; by default none is sent", "NAME");
+  option("--api-key", options->api_key, "For servers that require one", "KEY");
   option("--vocabulary", options->vocabulary, "Random tokens are below this number", "N");
   command->add_flag("--text", options->text, "Prompts are random words, not random tokens");
-  option("--timeout", options->timeout, "Seconds without a byte after which a request has failed", "S");
-  option("--seed", options->seed, "Of the traffic", "N");
+  option("--timeout", options->timeout, "Seconds without a byte until a request has failed", "S");
+  option("--seed", options->seed, "Seed of the traffic", "N");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out] { bench_client(*options, out); });
 }
 
 void bench_client(const BenchClientOptions& options, std::ostream& out) {
   expect_client_options(options);
-  const Place place = place_of(options.url);
+  const ServerAddress server = parse_url(options.url);
   const TrafficOptions wanted{.prompts = LengthMix("--prompt", options.prompts),
-                              .answers = LengthMix("--make", options.answers),
+                              .answers = LengthMix("--generate", options.answers),
                               .requests = options.requests,
                               .shared = options.shared,
                               .seed = options.seed};
   std::vector<std::string> bodies;
   for (const Arrival& arrival : make_traffic(wanted, options.vocabulary)) bodies.push_back(body_of(arrival, options));
-  ClientTraffic traffic = run_clients(place, options.api_key, bodies, options.clients, options.timeout);
+  ClientTraffic traffic = run_clients(server, options.api_key, bodies, options.clients, options.timeout);
   const nlohmann::ordered_json json = client_figures(traffic, options);
   if (options.json)
     out << json.dump(2) << '\n';

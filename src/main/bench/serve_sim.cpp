@@ -1,16 +1,19 @@
-// Options in, one run, figures out.
+// Options in, one run on one thread, figures out: requests that have arrived are submitted, the engine does a step, and
+// callbacks note the time.
 #include "main/bench/serve_sim.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/utf8.h"
-#include "main/bench/figures.h"
-#include "main/bench/serve_sim_run.h"
+#include "engine/engine.h"
+#include "main/bench/traffic.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
@@ -19,7 +22,7 @@ TrafficOptions traffic_of(const BenchServeOptions& options) {
   if (options.requests == 0 && options.long_one.empty()) throw Error("--requests: expected at least one, found 0");
   if (!(options.rate >= 0)) throw Error("--rate: expected 0 or more requests per second, found {}", options.rate);
   TrafficOptions traffic{.prompts = LengthMix("--prompt", options.prompts),
-                         .answers = LengthMix("--make", options.answers),
+                         .answers = LengthMix("--generate", options.answers),
                          .requests = options.requests,
                          .rate = options.rate,
                          .shared = options.shared,
@@ -41,19 +44,142 @@ uint64_t enough_cache(const TrafficOptions& traffic, uint32_t at_once) {
   return traffic.shared + streams * usual + (traffic.long_one ? longest(traffic) : 0);
 }
 
+// --- the run --------------------------------------------------------------------------------------------------------
+struct Stream {
+  double due = 0;              // seconds; when it arrived, whether or not the engine had time for it
+  double first = 0, last = 0;  // tokens
+  uint32_t prompt = 0, cached_tokens = 0, generated = 0;
+  engine::FinishReason finish_reason = engine::FinishReason::none;  // none: refused
+};
+
+struct Traffic {
+  std::vector<Stream> streams;     // as they arrived
+  std::vector<double> gaps;        // seconds between tokens of a stream, of all of them
+  double seconds = 0;              // from the first arrival to the last token
+  uint64_t answers = 0;            // a hash of all tokens of all streams: equal if all completions are
+  uint64_t max_blocks_in_use = 0;  // of the KV cache
+  uint32_t refused = 0, failed = 0;
+  std::string reason;  // of the first that was refused or failed
+  engine::Metrics metrics;
+};
+
+class Run {
+ public:
+  Run(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once, engine::Speculation speculation,
+      const std::ostream* log)
+      : engine_(engine), arrivals_(arrivals), at_once_(at_once), speculation_(speculation), progress_(log) {
+    traffic_.streams.resize(arrivals.size());
+  }
+
+  Traffic run() {
+    const size_t timed = arrivals_.empty() || arrivals_.back().at ? arrivals_.size() : arrivals_.size() - 1;
+    std::vector<uint32_t> order(timed);  // the long one may come between the others
+    for (uint32_t i = 0; i < timed; ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return arrivals_[a].at < arrivals_[b].at; });
+    bool untimed = timed < arrivals_.size();
+    for (size_t next = 0;;) {
+      for (; next < order.size() && has_room() && *arrivals_[order[next]].at <= now(); ++next)
+        submit(order[next], at_once_ ? now() : *arrivals_[order[next]].at);
+      const bool all_run = in_flight_ > 0 && without_token_ == 0 && (next == order.size() || !has_room());
+      if (untimed && (all_run || (next == order.size() && in_flight_ == 0))) {
+        untimed = false;
+        submit(uint32_t(arrivals_.size() - 1), now());
+      }
+      if (engine_.step()) {
+        traffic_.max_blocks_in_use = std::max(traffic_.max_blocks_in_use, engine_.metrics().blocks_in_use);
+        progress_.count("finished", finished_, arrivals_.size(), "requests");
+        continue;
+      }
+      if (in_flight_ > 0) continue;
+      if (next == order.size()) break;
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0., *arrivals_[order[next]].at - now())));
+    }
+    for (const uint64_t hash : hashes_) traffic_.answers = mixed(traffic_.answers, hash);
+    traffic_.metrics = engine_.metrics();
+    return std::move(traffic_);
+  }
+
+ private:
+  double now() const { return seconds_since(start_); }
+  bool has_room() const { return at_once_ == 0 || in_flight_ < at_once_; }
+  static uint64_t mixed(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 29);
+  }
+
+  void submit(uint32_t index, double due) {
+    const Arrival& arrival = arrivals_[index];
+    Stream& stream = traffic_.streams[index];
+    stream.due = due;
+    stream.prompt = uint32_t(arrival.prompt.size());
+    engine::Request request{.prompt = arrival.prompt, .max_tokens = arrival.answer, .speculation = speculation_};
+    request.sampling.temperature = 0;
+    try {
+      engine_.submit(std::move(request), [this, index](const engine::Event& event) { note(index, event); });
+    } catch (const Error& error) {
+      ++traffic_.refused;
+      say(error.what());
+      return;
+    }
+    ++in_flight_;
+    ++without_token_;
+  }
+
+  void note(uint32_t index, const engine::Event& event) {
+    Stream& stream = traffic_.streams[index];
+    const double time = now();
+    if (event.finish_reason == engine::FinishReason::none) {
+      if (stream.generated == 0) {
+        stream.first = time;
+        --without_token_;
+      } else {
+        traffic_.gaps.push_back(time - stream.last);
+      }
+      ++stream.generated;
+      stream.last = time;
+      hashes_[index] = mixed(hashes_[index], event.pick.id + 1);
+      traffic_.seconds = time;
+      return;
+    }
+    if (stream.generated == 0) --without_token_;
+    --in_flight_;
+    ++finished_;
+    stream.finish_reason = event.finish_reason;
+    stream.cached_tokens = event.cached_tokens;
+    if (event.finish_reason != engine::FinishReason::failed) return;
+    ++traffic_.failed;
+    say(event.reason);
+  }
+  void say(const std::string& reason) {
+    if (traffic_.reason.empty()) traffic_.reason = reason;
+  }
+
+  engine::Engine& engine_;
+  const std::vector<Arrival>& arrivals_;
+  uint32_t at_once_;
+  engine::Speculation speculation_;
+  Clock::time_point start_ = Clock::now();
+  uint32_t in_flight_ = 0, without_token_ = 0, finished_ = 0;  // streams
+  ProgressLine progress_;
+  std::vector<uint64_t> hashes_ = std::vector<uint64_t>(arrivals_.size());
+  Traffic traffic_;
+};
+
+// --- figures --------------------------------------------------------------------------------------------------------
 double share(uint64_t part, uint64_t all) { return all ? double(part) / double(all) : 0; }
 
-// What is said about a run, as JSON and from there as text.
+// The figures of a run as JSON, which the table is printed from.
 nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& options) {
   const engine::Metrics& metrics = traffic.metrics;
   std::vector<double> first, gaps = traffic.gaps;
-  uint64_t made = 0, prompts = 0, reused = 0;
+  uint64_t generated = 0, prompts = 0, cached = 0;
   for (const Stream& stream : traffic.streams) {
     if (stream.finish_reason == engine::FinishReason::none) continue;
     if (stream.generated) first.push_back(stream.first - stream.due);
-    made += stream.generated;
+    generated += stream.generated;
     prompts += stream.prompt;
-    reused += stream.cached_tokens;
+    cached += stream.cached_tokens;
   }
   const double seconds = std::max(traffic.seconds, 1e-9);
   nlohmann::ordered_json json{
@@ -61,19 +187,19 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
       {"refused", traffic.refused},
       {"failed", traffic.failed},
       {"seconds", traffic.seconds},
-      {"tokens_made", made},
-      {"tokens_made_per_second", double(made) / seconds},
+      {"generated_tokens", generated},
+      {"generated_tokens_per_second", double(generated) / seconds},
       {"prompt_tokens", prompts},
-      {"prompt_tokens_reused", reused},
+      {"cached_tokens", cached},
       {"prompt_tokens_per_second", double(prompts) / seconds},
-      {"first_token_seconds", spread_of(first)},
-      {"between_tokens_seconds", spread_of(gaps)},
+      {"first_token_seconds", percentiles(first)},
+      {"between_tokens_seconds", percentiles(gaps)},
       {"max_stall_seconds", options.engine.max_stall / 1000},
       {"steps", metrics.steps},
       {"step_seconds_max", metrics.step_seconds.largest()},
       {"sequences_per_step", {{"mean", metrics.step_sequences.mean()}, {"max", metrics.step_sequences.largest()}}},
       {"rows_per_step", {{"mean", metrics.step_rows.mean()}, {"max", metrics.step_rows.largest()}}},
-      {"kv_blocks", {{"most_in_use", traffic.most_blocks}, {"all", metrics.blocks_all}}},
+      {"kv_blocks", {{"max_in_use", traffic.max_blocks_in_use}, {"all", metrics.blocks_all}}},
       {"preemptions", metrics.preemptions},
       {"speculation", {{"proposed", metrics.proposed}, {"accepted", metrics.accepted}}},
       {"answers", fmt::format("{:016x}", traffic.answers)},
@@ -95,13 +221,13 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
   row("requests", fmt::format("{} in {:.2f} s, {} refused, {} failed", count(json["requests"]), number(json["seconds"]),
                               count(json["refused"]), count(json["failed"])));
   if (json.contains("reason")) row("", json["reason"].get<std::string>());
-  row("tokens made",
-      fmt::format("{}, {:.1f} per second", count(json["tokens_made"]), number(json["tokens_made_per_second"])));
-  const uint64_t prompts = count(json["prompt_tokens"]), reused = count(json["prompt_tokens_reused"]);
-  row("prompt tokens", fmt::format("{}, {:.1f} per second; {} reused ({:.0f} %)", prompts,
-                                   number(json["prompt_tokens_per_second"]), reused, 100 * share(reused, prompts)));
-  row("first token", spread_text(json["first_token_seconds"]));
-  row("between tokens", spread_text(between));
+  row("generated", fmt::format("{} tokens, {:.1f} per second", count(json["generated_tokens"]),
+                               number(json["generated_tokens_per_second"])));
+  const uint64_t prompts = count(json["prompt_tokens"]), cached = count(json["cached_tokens"]);
+  row("prompt tokens", fmt::format("{}, {:.1f} per second; {} cached ({:.0f} %)", prompts,
+                                   number(json["prompt_tokens_per_second"]), cached, 100 * share(cached, prompts)));
+  row("first token", percentiles_text(json["first_token_seconds"]));
+  row("between tokens", percentiles_text(between));
   row("longest stall",
       fmt::format("{} (prompts of others may cause {})", ms(between["max"]), ms(json["max_stall_seconds"])));
   if (json.contains("long_prompt"))
@@ -112,7 +238,7 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
                            number(json["sequences_per_step"]["max"]), number(json["rows_per_step"]["mean"]),
                            number(json["rows_per_step"]["max"]), ms(json["step_seconds_max"])));
   row("KV cache",
-      fmt::format("at most {} of {} blocks in use, {}; {} preemptions", count(json["kv_blocks"]["most_in_use"]),
+      fmt::format("at most {} of {} blocks in use, {}; {} preemptions", count(json["kv_blocks"]["max_in_use"]),
                   count(json["kv_blocks"]["all"]), name_of(options.device.kv), count(json["preemptions"])));
   const auto& speculation = json["speculation"];
   row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.engine.speculation,
@@ -126,24 +252,25 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
 void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err) {
   const auto options = std::make_shared<BenchServeOptions>();
   CLI::App* command =
-      bench.add_subcommand("serve-sim", "Many requests at once, made up by a seed: how fast, and how evenly");
+      bench.add_subcommand("serve-sim", "Throughput and latency of many synthetic requests at once, without a network");
   describe_model(*command, options->model);
   describe_device(*command, options->device);
   const auto option = [command](const char* name, auto& value, const char* text, const char* type) {
     command->add_option(name, value, text)->type_name(type)->capture_default_str();
   };
-  option("-n,--requests", options->requests, "How many", "N");
+  option("-n,--requests", options->requests, "Number of requests", "N");
   option("--rate", options->rate, "Requests per second, at random times; 0: all at once", "R");
   option("-c,--concurrency", options->at_once,
-         "No more than so many at once, the next when one ends; 0: as they arrive", "N");
+         "Maximum number of requests at once, the next when one ends; 0: as they arrive", "N");
   option("-p,--prompt", options->prompts, "Lengths of prompts: 512, or 16-512, or 512:0.8,4096:0.2", "MIX");
-  option("-m,--make", options->answers, "Lengths of answers, the same way", "MIX");
+  option("-g,--generate", options->answers, "Lengths of completions, the same way", "MIX");
   option("--shared", options->shared, "Tokens that all prompts begin with, before their own", "N");
   option("--long", options->long_one, "One more prompt of L tokens after S seconds, or without @S when all streams run",
          "L@S");
   describe_engine(*command, options->engine);
-  option("--kv-tokens", options->cache_tokens, "Tokens of the KV cache; 0: enough for all that are there at once", "N");
-  option("--seed", options->seed, "Of the traffic", "N");
+  option("--kv-tokens", options->cache_tokens, "Tokens of the KV cache; 0: enough for all requests that run at once",
+         "N");
+  option("--seed", options->seed, "Seed of the traffic", "N");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out, &err] { bench_serve(*options, out, err); });
 }
@@ -161,7 +288,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   if (longest(wanted) > running->model.context)
     throw Error(
         "{}: expected streams of at most {} tokens, the context, found {} asked for (--prompt, --shared, --long and "
-        "--make)",
+        "--generate)",
         running->model.name, running->model.context, longest(wanted));
 
   engine::Engine engine(running->model, *running->backend, running->limits, with);
@@ -171,7 +298,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
     out << fmt::format("{}: {}, loaded in {:.2f} s; a KV cache of {} tokens, batches of {} rows\n", running->model.name,
                        running->backend->describe(), loading, tokens, running->limits.rows)
         << std::flush;
-  const Traffic traffic = run_traffic(engine, arrivals, options.at_once, with.speculation, &err);
+  const Traffic traffic = Run(engine, arrivals, options.at_once, with.speculation, &err).run();
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));

@@ -1,4 +1,4 @@
-// heddle bench serve-sim MODEL: many requests at once on this machine, without a network: how fast, and how evenly.
+// heddle bench serve-sim MODEL: throughput and latency of many requests at once on this machine, without a network.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -14,7 +14,7 @@ namespace heddle {
 
 struct BenchServeOptions {
   std::string model;
-  std::string prompts = "16-128", answers = "16-64";  // lengths
+  std::string prompts = "16-128", answers = "16-64";  // lengths; answers: completions
   uint32_t requests = 32;
   uint32_t at_once = 0;  // 0: as they arrive
   double rate = 0;       // per second; 0: all at once

@@ -19,7 +19,7 @@ struct ChatOptions {
   bool no_history = false, stats = false;
 };
 
-// The exit status: 1 if something was refused and nobody was at a terminal to see it.
+// Returns the exit status: 1 if something was refused and the input is not a terminal, where the user sees it.
 int chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
          std::ostream& err);
 

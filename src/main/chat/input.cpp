@@ -84,7 +84,7 @@ void say(const char* text) {
   std::fflush(stdout);
 }
 
-// Tells whoever waits for a key that the terminal has another size. The signal may interrupt any thread, so that the
+// Wakes the wait for a key when the terminal has a new size. The signal may interrupt any thread, so the
 // handler writes into a pipe.
 class Resizes {
  public:

@@ -34,7 +34,7 @@ struct Generated {
 };
 std::string figures(const Generated& generated);  // in one line, for people
 
-// For one user: prompts hold up nobody, and the same seed gives the same text on a GPU, too.
+// For one user: prompts delay no other stream, and the same seed gives the same text on a GPU, too.
 engine::EngineOptions single_user(const RunningModel& running);
 
 // Calls `each` with the logits after token i of the text, in order, for i from `from` on. `engine` does nothing else.

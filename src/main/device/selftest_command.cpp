@@ -28,7 +28,7 @@ constexpr const char* first_text =
     "first thread, passed the shuttle from her right hand to her left, and counted: one, two, three. \"A cloth,\" she "
     "used to say, \"is 4096 threads that agree with each other.\" Outside it rained, but she did not look up.";
 constexpr const char* second_text =
-    "Once upon a time there was a small boat that nobody wanted. It had a blue sail and a hole as big as a coin. One "
+    "Once upon a time there was a small boat that no one wanted. It had a blue sail and a hole as big as a coin. One "
     "day "
     "a girl named Mia found it on the beach. \"You only need a little wood and some glue,\" she said, and she worked "
     "all "

@@ -1,4 +1,4 @@
-// A log written by a thread of its own: whoever logs a line does not wait for the reader of the log.
+// A log written by a thread of its own: a caller that logs a line does not wait for the reader of the log.
 #pragma once
 #include <iosfwd>
 #include <memory>

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "main/bench/cost.h"
 #include "tests/main/heddle_command.h"
 #include "tests/support/refused.h"
 

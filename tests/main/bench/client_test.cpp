@@ -11,8 +11,6 @@
 #include <set>
 #include <thread>
 
-#include "main/bench/client_run.h"
-#include "main/bench/client_stream.h"
 #include "server/http/server.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
@@ -21,14 +19,14 @@
 namespace heddle::test {
 namespace {
 
-TEST(AnswerStream, GivesTheEventsHoweverTheBytesAreCut) {
+TEST(ResponseStream, GivesTheEventsHoweverTheBytesAreCut) {
   const std::string text =
       "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
       "chunked\r\n\r\n"
       "8\r\ndata: a\n\r\n4\r\n\ndat\r\n0a\r\na: b\n\ndata\r\nA;x=y\r\n: [DONE]\n\n\r\n0\r\nLate: 1\r\n\r\n";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
     std::vector<std::string> events;
-    AnswerStream stream([&](std::string_view event) { events.emplace_back(event); });
+    ResponseStream stream([&](std::string_view event) { events.emplace_back(event); });
     for (size_t at = 0; at < text.size(); at += piece)
       ASSERT_EQ(stream.take(std::string_view(text).substr(at, piece)), at + piece >= text.size()) << piece << ' ' << at;
     EXPECT_EQ(events, (std::vector<std::string>{"a", "b", "[DONE]"}));
@@ -37,8 +35,8 @@ TEST(AnswerStream, GivesTheEventsHoweverTheBytesAreCut) {
   }
 }
 
-TEST(AnswerStream, OtherFramings) {
-  AnswerStream counted([](std::string_view) { FAIL(); });
+TEST(ResponseStream, OtherFramings) {
+  ResponseStream counted([](std::string_view) { FAIL(); });
   EXPECT_FALSE(counted.take("HTTP/1.1 429 Too Many\r\nconnection: close\r\ncontent-length: 5\r\n\r\nsor"));
   EXPECT_TRUE(counted.take("ry"));
   EXPECT_EQ(counted.status(), 429u);
@@ -46,32 +44,32 @@ TEST(AnswerStream, OtherFramings) {
   EXPECT_FALSE(counted.keeps_alive());
   EXPECT_FALSE(counted.ends_with_connection());
 
-  AnswerStream empty([](std::string_view) { FAIL(); });
+  ResponseStream empty([](std::string_view) { FAIL(); });
   EXPECT_TRUE(empty.take("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"));
 
   std::string event;
-  AnswerStream open([&](std::string_view one) { event = one; });
+  ResponseStream open([&](std::string_view one) { event = one; });
   EXPECT_FALSE(open.take("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\ndata: x\r\n"));
   EXPECT_EQ(event, "x");
   EXPECT_TRUE(open.ends_with_connection());
   EXPECT_FALSE(open.keeps_alive());
 
-  AnswerStream wrong([](std::string_view) {});
+  ResponseStream wrong([](std::string_view) {});
   EXPECT_REFUSED(wrong.take("SSH-2.0-OpenSSH\r\n\r\n"), "expected HTTP", "SSH-2.0");
-  AnswerStream chunk([](std::string_view) {});
+  ResponseStream chunk([](std::string_view) {});
   EXPECT_REFUSED(chunk.take("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), "chunk", "xyz");
 }
 
 TEST(BenchClient, ReadsUrls) {
-  const auto text = [](const Place& place) { return place.host + "|" + place.port + "|" + place.base; };
-  EXPECT_EQ(text(place_of("http://127.0.0.1:8080")), "127.0.0.1|8080|/v1");
-  EXPECT_EQ(text(place_of("http://localhost:1/v1/")), "localhost|1|/v1");
-  EXPECT_EQ(text(place_of("host:90/api/v2")), "host|90|/api/v2");
-  EXPECT_EQ(text(place_of("http://[::1]:8080")), "::1|8080|/v1");
-  EXPECT_EQ(text(place_of("http://[::1]")), "::1|80|/v1");
+  const auto text = [](const ServerAddress& server) { return server.host + "|" + server.port + "|" + server.base; };
+  EXPECT_EQ(text(parse_url("http://127.0.0.1:8080")), "127.0.0.1|8080|/v1");
+  EXPECT_EQ(text(parse_url("http://localhost:1/v1/")), "localhost|1|/v1");
+  EXPECT_EQ(text(parse_url("host:90/api/v2")), "host|90|/api/v2");
+  EXPECT_EQ(text(parse_url("http://[::1]:8080")), "::1|8080|/v1");
+  EXPECT_EQ(text(parse_url("http://[::1]")), "::1|80|/v1");
   for (const char* url :
        {"", "http://", "http://:80", "http://a:b", "http://a:", "https://a", "http://a b", "http://a?b"})
-    EXPECT_REFUSED(place_of(url), "URL: expected a text such as http://127.0.0.1:8080", url);
+    EXPECT_REFUSED(parse_url(url), "URL: expected a text such as http://127.0.0.1:8080", url);
 }
 
 // A server of the API that answers every prompt with as many pieces as it asks for.
@@ -117,15 +115,15 @@ class BenchClientTest : public testing::Test {
 };
 
 TEST_F(BenchClientTest, CountsWhatCame) {
-  const auto all = json({"-c", "3", "-n", "10", "-p", "4-9", "-m", "5", "--name", "m", "--shared", "2"});
+  const auto all = json({"-c", "3", "-n", "10", "-p", "4-9", "-g", "5", "--name", "m", "--shared", "2"});
   EXPECT_EQ(all["answered"], 10);
   EXPECT_EQ(all["failed"], 0);
-  EXPECT_EQ(all["pieces"], 50);
-  EXPECT_EQ(all["tokens_made"], 70);  // as the server counts them
+  EXPECT_EQ(all["chunks"], 50);
+  EXPECT_EQ(all["generated_tokens"], 70);  // as the server counts them
   EXPECT_EQ(all["prompt_tokens"], 30);
-  EXPECT_EQ(all["prompt_tokens_reused"], 10);
+  EXPECT_EQ(all["cached_tokens"], 10);
   EXPECT_GT(all["first_token_seconds"]["p50"], 0);
-  EXPECT_GT(all["tokens_made_per_second"], 0);
+  EXPECT_GT(all["generated_tokens_per_second"], 0);
   ASSERT_EQ(bodies_.size(), 10u);
   std::set<std::string> prompts;
   for (const auto& body : bodies_) {
@@ -144,25 +142,25 @@ TEST_F(BenchClientTest, CountsWhatCame) {
 
 TEST_F(BenchClientTest, CountsPiecesWhereTheServerDoesNotCount) {
   usage_ = false;
-  const auto all = json({"-n", "4", "-p", "5", "-m", "3", "--text"});
-  EXPECT_EQ(all["tokens_made"], 12);
+  const auto all = json({"-n", "4", "-p", "5", "-g", "3", "--text"});
+  EXPECT_EQ(all["generated_tokens"], 12);
   for (const auto& body : bodies_) EXPECT_TRUE(body["prompt"].is_string());
 }
 
 TEST_F(BenchClientTest, SaysWhatWasNotAnswered) {
   refuses_ = 2;
-  auto all = json({"-n", "6", "-m", "3"});
+  auto all = json({"-n", "6", "-g", "3"});
   EXPECT_EQ(all["answered"], 4);
   EXPECT_EQ(all["refused"], 2);
   EXPECT_EQ(all["reason"], "429: later");
   refuses_ = 0;
   came_ = 0;
   drops_ = 3;
-  all = json({"-n", "6", "-c", "2", "-m", "3"}, 1);
+  all = json({"-n", "6", "-c", "2", "-g", "3"}, 1);
   EXPECT_EQ(all["answered"], 3);
   EXPECT_EQ(all["failed"], 3);
-  expect_says(bench({"-n", "1", "-m", "2"}).out,
-              {"1 answered in", "by 8 clients", "tokens made", "7 in 2 pieces", "first token", "p50", "p99", "max",
+  expect_says(bench({"-n", "1", "-g", "2"}).out,
+              {"1 answered in", "by 8 clients", "generated", "7 tokens in 2 chunks", "first token", "p50", "p99", "max",
                "between tokens", "whole request"});
 }
 
@@ -187,8 +185,8 @@ TEST_F(BenchClientTest, GoesOnWhenAConnectionWasEnded) {
       ::close(client);
     }
   });
-  const Place place{"127.0.0.1", std::to_string(ntohs(address.sin_port)), "/v1"};
-  const ClientTraffic traffic = run_clients(place, "", std::vector<std::string>(5, "{}"), 1, 10);
+  const ServerAddress server{"127.0.0.1", std::to_string(ntohs(address.sin_port)), "/v1"};
+  const ClientTraffic traffic = run_clients(server, "", std::vector<std::string>(5, "{}"), 1, 10);
   rude.join();
   ::close(listener);
   EXPECT_EQ(traffic.answered, 5u);
@@ -208,9 +206,9 @@ TEST_F(BenchClientTest, RefusesWhatCannotBe) {
   expect_says(bench({"-c", "0"}).err, {"--clients"});
   expect_says(bench({"--timeout", "0"}).err, {"--timeout"});
   expect_says(bench({"-p", "x"}).err, {"--prompt"});
-  const Result nobody = heddle({"bench", "client", "http://127.0.0.1:1", "-n", "2"});
-  EXPECT_EQ(nobody.status, 1);
-  expect_says(nobody.err, {"2 requests failed", "127.0.0.1:1"});
+  const Result unreachable = heddle({"bench", "client", "http://127.0.0.1:1", "-n", "2"});
+  EXPECT_EQ(unreachable.status, 1);
+  expect_says(unreachable.err, {"2 requests failed", "127.0.0.1:1"});
 }
 
 TEST_F(BenchClientTest, AServerThatSaysNothing) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "main/bench/serve_sim_traffic.h"
+#include "main/bench/traffic.h"
 #include "main/device/device_memory.h"
 #include "model/session.h"
 #include "tests/main/small_model.h"
@@ -30,7 +30,7 @@ TEST(LengthMix, IsANumberARangeOrAMixture) {
 TEST(LengthMix, RefusesOtherTexts) {
   for (const char* text : {"", "0", "-5", "5-", "9-5", "5,", ",5", "5:0", "5:-1", "5:x", "5:inf", "5:nan", "x", "5 ",
                            "5;6", "99999999999", "16777217"})
-    EXPECT_REFUSED(LengthMix("--make", text), "--make: expected lengths such as 512", "found", text);
+    EXPECT_REFUSED(LengthMix("--generate", text), "--generate: expected lengths such as 512", "found", text);
 }
 
 TEST(LongPrompt, HasATimeOrNone) {
@@ -106,41 +106,41 @@ struct BenchServe : testing::Test {
 };
 
 TEST_F(BenchServe, CountsWhatItMade) {
-  const auto all = json({"-n", "6", "-p", "10", "-m", "5"});
+  const auto all = json({"-n", "6", "-p", "10", "-g", "5"});
   EXPECT_EQ(all["requests"], 6);
   EXPECT_EQ(all["refused"], 0);
   EXPECT_EQ(all["failed"], 0);
-  EXPECT_EQ(all["tokens_made"], 30);
+  EXPECT_EQ(all["generated_tokens"], 30);
   EXPECT_EQ(all["prompt_tokens"], 60);
   EXPECT_GE(all["sequences_per_step"]["max"], 2);
   EXPECT_EQ(all["kv_blocks"]["all"], 6 * (10 + 5 + 32) / 32 + 1);
-  EXPECT_GT(all["tokens_made_per_second"], 0);
+  EXPECT_GT(all["generated_tokens_per_second"], 0);
 }
 
 TEST_F(BenchServe, KeepsToAConcurrencyAndARate) {
-  const auto closed = json({"-n", "6", "-c", "2", "-p", "10", "-m", "5"});
+  const auto closed = json({"-n", "6", "-c", "2", "-p", "10", "-g", "5"});
   EXPECT_EQ(closed["sequences_per_step"]["max"], 2);
-  EXPECT_EQ(closed["tokens_made"], 30);
-  const auto open = json({"-n", "5", "--rate", "100", "-p", "10", "-m", "2"});
-  EXPECT_EQ(open["tokens_made"], 10);
+  EXPECT_EQ(closed["generated_tokens"], 30);
+  const auto open = json({"-n", "5", "--rate", "100", "-p", "10", "-g", "2"});
+  EXPECT_EQ(open["generated_tokens"], 10);
   EXPECT_GT(open["seconds"], 0.01);
 }
 
 TEST_F(BenchServe, AnswersDoNotDependOnTheWay) {
-  const auto plain = json({"-p", "10-30", "-m", "1-9", "--shared", "40", "--no-prefix-cache", "--speculate", "off"});
-  EXPECT_EQ(plain["prompt_tokens_reused"], 0);
+  const auto plain = json({"-p", "10-30", "-g", "1-9", "--shared", "40", "--no-prefix-cache", "--speculate", "off"});
+  EXPECT_EQ(plain["cached_tokens"], 0);
   EXPECT_EQ(plain["speculation"]["proposed"], 0);
-  const auto reused = json({"-p", "10-30", "-m", "1-9", "--shared", "40", "--speculate", "on", "-c", "3"});
-  EXPECT_GT(reused["prompt_tokens_reused"], 0);
+  const auto reused = json({"-p", "10-30", "-g", "1-9", "--shared", "40", "--speculate", "on", "-c", "3"});
+  EXPECT_GT(reused["cached_tokens"], 0);
   EXPECT_GT(reused["speculation"]["accepted"], 0);  // all logits are 0: it is always the same token
   EXPECT_EQ(plain["answers"], reused["answers"]);
-  EXPECT_NE(plain["answers"], json({"-p", "10-30", "-m", "2-9"})["answers"]);
+  EXPECT_NE(plain["answers"], json({"-p", "10-30", "-g", "2-9"})["answers"]);
 }
 
 TEST_F(BenchServe, ALongPromptComesBetween) {
   for (const char* when : {"100", "100@0.001"}) {
     const auto all =
-        json({"-n", "3", "-p", "10", "-m", "20", "--long", when, "--kv-tokens", "300", "--max-stall-ms", "5"});
+        json({"-n", "3", "-p", "10", "-g", "20", "--long", when, "--kv-tokens", "300", "--max-stall-ms", "5"});
     EXPECT_EQ(all["requests"], 4);
     EXPECT_EQ(all["long_prompt"]["tokens"], 100);
     EXPECT_GT(all["long_prompt"]["first_token_seconds"], 0);
@@ -149,11 +149,11 @@ TEST_F(BenchServe, ALongPromptComesBetween) {
 }
 
 TEST_F(BenchServe, SaysItInWords) {
-  const Result result = heddle({"bench", "serve-sim", model, "--device", "cpu", "-n", "2", "-p", "8", "-m", "3"});
+  const Result result = heddle({"bench", "serve-sim", model, "--device", "cpu", "-n", "2", "-p", "8", "-g", "3"});
   EXPECT_EQ(result.status, 0) << result.err;
-  expect_says(result.out,
-              {"zero: CPU", "2 in ", "0 refused", "tokens made", "6, ", "prompt tokens", "16, ", "first token", "p50",
-               "between tokens", "longest stall", "steps", "KV cache", "0 preemptions", "speculation", "auto: "});
+  expect_says(result.out, {"zero: CPU", "2 in ", "0 refused", "generated", "6 tokens, ", "prompt tokens", "16, ",
+                           "first token", "p50", "between tokens", "longest stall", "steps", "KV cache",
+                           "0 preemptions", "speculation", "auto: "});
 }
 
 TEST_F(BenchServe, RefusesWhatCannotBe) {
@@ -163,7 +163,7 @@ TEST_F(BenchServe, RefusesWhatCannotBe) {
     EXPECT_EQ(result.status, 1);
     return result.err;
   };
-  expect_says(refused({"-p", "120", "-m", "9"}), {"expected streams of at most 128 tokens", "found 129"});
+  expect_says(refused({"-p", "120", "-g", "9"}), {"expected streams of at most 128 tokens", "found 129"});
   expect_says(refused({"-n", "0"}), {"--requests"});
   expect_says(refused({"--rate", "-1"}), {"--rate", "found -1"});
   expect_says(refused({"--speculate", "maybe"}), {"--speculate", "maybe"});

@@ -1,9 +1,14 @@
 // Every kind of number has random bits of its own, so that another mix of lengths does not change the arrivals.
-#include "main/bench/serve_sim_traffic.h"
+// Percentiles are of every value, not of a histogram.
+#include "main/bench/traffic.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <ostream>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -56,7 +61,7 @@ LengthMix::LengthMix(const std::string& option, const std::string& text) {
     const std::optional<double> weight = take(rest, ':') ? take_number<double>(rest) : 1.0;
     good = from && to && weight && *from > 0 && *from <= *to && *to <= longest_length && *weight > 0 &&
            std::isfinite(*weight);
-    if (good) parts_.push_back({*from, *to, *weight});
+    if (good) ranges_.push_back({*from, *to, *weight});
   } while (good && take(rest, ','));
   if (!good || !rest.empty())
     throw Error("{}: expected lengths such as 512, 16-512 or 512:0.8,4096:0.2 (1 to {} tokens), found {}", option,
@@ -65,16 +70,16 @@ LengthMix::LengthMix(const std::string& option, const std::string& text) {
 
 uint32_t LengthMix::draw(double which, double within) const {
   double all = 0;
-  for (const Part& part : parts_) all += part.weight;
+  for (const Range& range : ranges_) all += range.weight;
   which *= all;
   size_t i = 0;
-  for (; i + 1 < parts_.size() && which >= parts_[i].weight; ++i) which -= parts_[i].weight;
-  return parts_[i].from + uint32_t(within * double(parts_[i].to - parts_[i].from + 1));
+  for (; i + 1 < ranges_.size() && which >= ranges_[i].weight; ++i) which -= ranges_[i].weight;
+  return ranges_[i].from + uint32_t(within * double(ranges_[i].to - ranges_[i].from + 1));
 }
 
 uint32_t LengthMix::longest() const {
   uint32_t longest = 0;
-  for (const Part& part : parts_) longest = std::max(longest, part.to);
+  for (const Range& range : ranges_) longest = std::max(longest, range.to);
   return longest;
 }
 
@@ -110,6 +115,34 @@ std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabu
   }
   if (options.long_one) add(options.long_one->at, {}, options.long_one->tokens);
   return all;
+}
+
+// --- latencies ------------------------------------------------------------------------------------------------------
+double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  const auto at = values.begin() + long(std::max(1., std::ceil(q * double(values.size()))) - 1);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+nlohmann::ordered_json percentiles(std::vector<double>& seconds) {
+  return {{"p50", quantile(seconds, 0.5)},
+          {"p90", quantile(seconds, 0.9)},
+          {"p99", quantile(seconds, 0.99)},
+          {"max", quantile(seconds, 1)}};
+}
+
+std::string percentiles_text(const nlohmann::ordered_json& percentiles) {
+  std::string text;
+  for (const auto& [name, seconds] : percentiles.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, ms_text(seconds.get<double>()));
+  return text;
+}
+
+std::string ms_text(double seconds) { return fmt::format("{:.1f} ms", 1000 * seconds); }
+
+void print_figure(std::ostream& out, const char* name, const std::string& text) {
+  out << fmt::format("{:<15} {}\n", name, text);
 }
 
 }  // namespace heddle

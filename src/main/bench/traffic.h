@@ -1,6 +1,8 @@
-// Requests that were never made by anybody: lengths, arrivals and random tokens, all a function of the seed.
+// What the benches of many requests share: synthetic traffic, all a function of a seed, and the summary of latencies.
 #pragma once
 #include <cstdint>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +19,11 @@ class LengthMix {
   uint32_t longest() const;
 
  private:
-  struct Part {
+  struct Range {
     uint32_t from, to;
     double weight;
   };
-  std::vector<Part> parts_;
+  std::vector<Range> ranges_;
 };
 
 // "4096@2.5": a prompt of 4096 tokens after 2.5 seconds; "4096": when all streams run.
@@ -41,11 +43,19 @@ struct TrafficOptions {
 };
 
 struct Arrival {
-  std::optional<double> at;  // seconds; none: when all streams run
+  std::optional<double> at;  // seconds; unset: when all streams run
   std::vector<uint32_t> prompt;
-  uint32_t answer = 0;  // tokens
+  uint32_t answer = 0;  // max_tokens
 };
 // In the order of their arrival; the long one, if any, is the last.
 std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabulary);
+
+// --- latencies ------------------------------------------------------------------------------------------------------
+// The smallest value that a share q of all values does not exceed; 0 without values. Reorders them.
+double quantile(std::vector<double>& values, double q);
+nlohmann::ordered_json percentiles(std::vector<double>& seconds);                 // p50, p90, p99 and max
+std::string percentiles_text(const nlohmann::ordered_json& percentiles);          // "p50 1.0 ms, p90 ..."
+std::string ms_text(double seconds);                                              // "1.0 ms"
+void print_figure(std::ostream& out, const char* name, const std::string& text);  // a line of a table
 
 }  // namespace heddle
