@@ -21,6 +21,7 @@ target_compile_options(heddle_options INTERFACE
   $<$<NOT:$<BOOL:${HEDDLE_TOGETHER}>>:-Wshadow>
   $<$<AND:$<BOOL:${HEDDLE_TOGETHER}>,$<CXX_COMPILER_ID:GNU>>:-Wshadow=local>
   $<$<AND:$<BOOL:${HEDDLE_TOGETHER}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>  # nor is it a header
+  $<$<CXX_COMPILER_ID:Clang>:-Wcomma>  # a statement is one expression
   -Wno-missing-field-initializers  # a field not named in {.field = value} has its default: that is why it is not named
   # g++ 12 on x86-64 sees an overlap in `"text" + std::string` and an overflow inside fmt that are not there
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
