@@ -49,6 +49,7 @@ class Responder {
   // it has already.
   virtual void on_disconnect(std::function<void()> callback) = 0;
 };
+// Called by the server's threads, for several connections at the same time.
 using RequestHandler = std::function<void(HttpRequest, std::shared_ptr<Responder>)>;
 
 }  // namespace heddle::server

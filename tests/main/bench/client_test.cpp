@@ -212,8 +212,9 @@ TEST_F(BenchClientTest, RefusesWhatCannotBe) {
 }
 
 TEST_F(BenchClientTest, AServerThatSaysNothing) {
-  server::HttpServer silent({.port = 0}, [](server::HttpRequest, std::shared_ptr<server::Responder> responder) {
-    static std::vector<std::shared_ptr<server::Responder>> kept;
+  std::vector<std::shared_ptr<server::Responder>> kept;  // under mutex_: the server's threads call the handler
+  server::HttpServer silent({.port = 0}, [&](server::HttpRequest, std::shared_ptr<server::Responder> responder) {
+    const std::lock_guard lock(mutex_);
     kept.push_back(std::move(responder));
   });
   const Result result = heddle({"bench", "client", silent.address(), "-n", "2", "--timeout", "0.2"});

@@ -24,7 +24,10 @@ class HttpTest : public testing::Test {
     });
   }
   void TearDown() override {
-    held_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      held_.clear();
+    }
     EXPECT_TRUE(soon([this] { return !server_ || server_->connections() == 0; }));
   }
   Client client(int receive_buffer = 0) { return Client(server_->port(), receive_buffer); }

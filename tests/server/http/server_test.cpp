@@ -218,6 +218,42 @@ TEST_F(HttpServerTest, RespondersMayOutliveTheServer) {
   EXPECT_EQ(gone, 2);  // another callback, and the client disconnected before the end
 }
 
+// A callback may hold its own responder: the cycle is broken when the connection is closed.
+TEST_F(HttpServerTest, FreesUnansweredRequestsWhenItIsDestroyed) {
+  open();
+  Client first = client(), second = client();
+  first.send(get("/hold"));
+  second.send(get("/hold"));
+  std::vector<std::weak_ptr<Responder>> unanswered;
+  for (int i = 0; i < 2; ++i) {
+    auto responder = held();
+    unanswered.push_back(responder);
+    responder->on_disconnect([responder] {});
+  }
+  second.half_close();
+  EXPECT_EQ(second.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");  // probes whether the client still reads
+  server_.reset();
+  for (const auto& responder : unanswered) EXPECT_TRUE(responder.expired());
+}
+
+TEST_F(HttpServerTest, CallsTheHandlerForSeveralConnectionsAtTheSameTime) {
+  std::mutex mutex;
+  std::condition_variable entered;
+  int inside = 0;
+  HttpServer server({.port = 0, .threads = 2}, [&](HttpRequest, const std::shared_ptr<Responder>& responder) {
+    std::unique_lock lock(mutex);
+    ++inside;
+    entered.notify_all();
+    const bool both = entered.wait_for(lock, std::chrono::seconds(10), [&] { return inside == 2; });
+    responder->send({.body = both ? "both" : "alone"});
+  });
+  Client first(server.port()), second(server.port());
+  first.send(get("/"));
+  second.send(get("/"));
+  EXPECT_EQ(response(first).body, "both");
+  EXPECT_EQ(response(second).body, "both");
+}
+
 TEST_F(HttpServerTest, StopsAcceptingAndClosesWhatIsOpen) {
   open();
   Client idle = client(), fresh = client(), busy = client(), half = client();
