@@ -1,4 +1,4 @@
-// Requests: checked, taken, cancelled and ended. What happens between is in engine_step.cpp.
+// Requests: checked, submitted, cancelled and ended. engine_step.cpp computes them in between.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -30,12 +30,11 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
   if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
-  if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 s, found {}", options_.max_stall);
+  if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
   if (!options_.now) options_.now = steady_now;
   metrics_.blocks_all = limits.kv_blocks;
 }
 
-// --- requests -------------------------------------------------------------------------------------------------------
 void Engine::State::expect_possible(const Request& request) const {
   if (request.prompt.empty()) throw InvalidRequest("prompt", "expected a prompt, found none");
   for (const uint32_t token : request.prompt)
@@ -44,13 +43,14 @@ void Engine::State::expect_possible(const Request& request) const {
                            model_.vocabulary, token);
   const bool generates = request.max_tokens > 0 && !request.embed;
   if (request.prompt.size() > context_ - generates)
-    throw InvalidRequest(
-        "prompt", "the prompt is too long: expected {} {} tokens, {}, found {}", generates ? "fewer than" : "at most",
-        context_, context_ < model_.context ? "what the KV cache can hold" : "the context", request.prompt.size());
+    throw InvalidRequest("prompt", "the prompt is too long: expected {} {} tokens, {}, found {}",
+                         generates ? "fewer than" : "at most", context_,
+                         context_ < model_.context ? "the capacity of the KV cache" : "the model's context",
+                         request.prompt.size());
   if (request.n == 0 || request.n > max_completions)
     throw InvalidRequest("n", "expected 1 to {} completions, found {}", max_completions, request.n);
   for (const auto& stop : request.stops)
-    if (stop.empty()) throw InvalidRequest("stops", "expected a token or more in a stop, found none");
+    if (stop.empty()) throw InvalidRequest("stops", "expected at least one token in a stop sequence, found none");
   if (request.prompt_logprobs > model_.vocabulary)
     throw InvalidRequest("prompt_logprobs", "prompt_logprobs: expected 0 to {}, the size of the vocabulary, found {}",
                          model_.vocabulary, *request.prompt_logprobs);
@@ -68,7 +68,7 @@ void Engine::State::expect_possible(const Request& request) const {
 
 void Engine::State::expect_room(size_t waiting) const {
   if (waiting >= options_.max_waiting)
-    throw Busy("{} requests wait already, {} may: try again later", waiting, options_.max_waiting);
+    throw Busy("{} requests are waiting, the limit is {}: try again later", waiting, options_.max_waiting);
 }
 
 RequestId Engine::State::submit(Request request, OnEvent on_event) {
@@ -126,7 +126,6 @@ uint32_t Engine::State::prompt_progress(RequestId id) const {
   return std::min(found->second->completions[0]->computed, found->second->prompt_tokens());
 }
 
-// --- ends -----------------------------------------------------------------------------------------------------------
 void Engine::State::cancel(RequestId id, const std::string& reason) {
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) return;
@@ -166,7 +165,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   s.state = Sequence::State::finished;
   Task& task = s.task;
   const uint32_t cached = s.cached_tokens;
-  const uint32_t there = s.generated > 0 ? task.prompt_tokens() : std::min(s.computed, task.prompt_tokens());
+  const uint32_t known_prompt = s.generated > 0 ? task.prompt_tokens() : std::min(s.computed, task.prompt_tokens());
   cache_.release(s);
   if (--task.open == 0) finished_.push_back(task.id);
   ++metrics_.ended(finish_reason);
@@ -178,7 +177,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .reason = reason,
               .prompt_tokens = task.prompt_tokens(),
               .cached_tokens = cached,
-              .computed_tokens = there - std::min(there, cached),
+              .computed_tokens = known_prompt - std::min(known_prompt, cached),
               .generated = s.generated,
               .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
               .embedding = embedded ? task.results.embedding() : std::vector<float>(),
@@ -186,7 +185,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .steps = s.steps});
 }
 
-// Nothing but the prompt was wanted, and it is computed.
+// The request wanted nothing but its prompt, which is computed.
 void Engine::State::end_after_prompt(Task& task) {
   for (const auto& s : task.completions) {
     if (s->requested_end) continue;
@@ -203,7 +202,7 @@ void Engine::State::emit(Task& task, const Event& event) {
   } catch (const std::exception& error) {
     cancel(task.id, fmt::format("its callback threw: {}", error.what()));
   } catch (...) {
-    cancel(task.id, "its callback threw something that is no exception");
+    cancel(task.id, "its callback threw something other than an exception");
   }
   step_.emitting += now() - start;
 }
@@ -220,7 +219,7 @@ void Engine::State::fault(const std::string& reason) {
   if (!backend_.usable()) stopped_ = reason.empty() ? "the device has failed" : reason;
   for (const Slice& slice : flight_.slices)
     if (slice.sequence) fail(slice.sequence->task, reason);
-  flight_.launched = flight_.taken;  // the results of batches in flight are of no use
+  flight_.launched = flight_.taken;  // the results of batches in flight are invalid
   if (stopped_.empty()) return;
   for (const auto& [id, task] : tasks_) fail(*task, stopped_);
 }
@@ -245,7 +244,7 @@ void Engine::State::check_invariants() const {
       check(runs || (s->blocks.empty() && s->computed == 0), "only running sequences hold blocks");
       check(!runs || s->requested_end || s->behind() > 0, "a running sequence has a token to compute");
     }
-    check(open == task->open && open > 0, "as many completions have ended as were counted");
+    check(open == task->open && open > 0, "the count of open completions is right");
   }
   check(waiting == schedule_.waiting() && running == schedule_.running().size(),
         "all waiting and running sequences are scheduled");

@@ -1,7 +1,7 @@
-// Many requests on one backend. A sequence has known tokens and computed ones; a step lets the second catch up with the
-// first.
+// Many requests on one backend. A sequence is a list of known tokens, of which the first ones are computed: every step
+// computes more of them, and picks a token after the last.
 //
-// One thread calls it; engine_thread.h adds a thread and takes calls from any.
+// An Engine is used by one thread; engine_thread.h gives it one, and takes calls from any other.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ namespace heddle::engine {
 struct Busy : Error {
   using Error::Error;
 };
-// It is refused because the engine has stopped, see Engine::stopped().
+// A request is refused because the engine has stopped, see Engine::stopped().
 struct Stopped : Error {
   using Error::Error;
 };
@@ -28,7 +28,7 @@ struct EngineOptions {
   // Seconds by which prompts may delay the next token of a running stream. INFINITY: prompts are computed in the
   // largest batches.
   double max_stall = 0.050;
-  uint32_t max_prompt_logits = 64;  // rows of a batch that send the logits of prompts, each as long as the vocabulary
+  uint32_t max_prompt_logits = 64;  // rows of a batch that send prompt logits, each as long as the vocabulary
   uint32_t max_waiting = 1024;
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // for requests that leave it automatic
@@ -47,16 +47,17 @@ class Engine {
   // cancel.
   RequestId submit(Request request, OnEvent on_event);
 
-  // submit() in two parts, for engine_thread.h. prepare() checks the request and does what takes long for a long one,
-  // on any thread; the task has its id, and arrives now. take() is for the thread that steps, and throws Stopped only.
+  // submit() in two steps, for engine_thread.h. prepare() may be called on any thread: it checks the request, gives it
+  // its id and time of arrival, and does the work that grows with the prompt. take() is called by the thread that
+  // steps, and throws nothing but Stopped.
   std::unique_ptr<Task> prepare(Request request) const;
   void take(std::unique_ptr<Task> task, OnEvent on_event);
   void expect_possible(const Request& request) const;  // throws what prepare() does
-  void expect_room(size_t waiting) const;              // throws Busy if no more may wait than these
+  void expect_room(size_t waiting) const;              // throws Busy if this many are the limit
 
-  void cancel(RequestId id);  // its completions end in the next step(). No effect on a request that has ended
-  // The reader has all that it wants of this completion: it ends as by a stop, the others go on. No effect before its
-  // first token, as it may compute the prompt of all completions.
+  void cancel(RequestId id);  // its completions end in the next step(); no effect on a request that has ended
+  // Ends one completion as a stop sequence would, because its reader needs no more; the others go on. No effect before
+  // its first token, because it may be computing the prompt of all completions.
   void finish(RequestId id, uint32_t index);
 
   // One batch: admit requests, choose rows, compute, pick, emit. False: there was nothing to do.
@@ -64,7 +65,7 @@ class Engine {
   bool idle() const;  // nothing waits, nothing runs
   // Tokens of a request's prompt that are computed, or were found in the KV cache. 0: it waits, or has ended.
   uint32_t prompt_progress(RequestId id) const;
-  // Why every request, old or new, fails: the device has. Empty: the engine runs.
+  // Why every request fails, submitted or new: the device has failed. Empty: the engine runs.
   const std::string& stopped() const;
 
   uint32_t context() const;  // tokens of one sequence: the model's context, or what the KV cache can hold

@@ -1,4 +1,4 @@
-// The inside of Engine. engine.cpp has what it does with requests, engine_step.cpp what it does in a step.
+// The inside of Engine: engine.cpp defines what it does with requests, engine_step.cpp what it does in a step.
 #pragma once
 #include <atomic>
 #include <unordered_map>
@@ -96,11 +96,11 @@ class Engine::State {
     Load load;             // of the planned batch
   } flight_;
   model::Batch batch_;                 // the planned one
-  std::vector<uint32_t> logits_rows_;  // per output: which row of the result's logits it has, unless it is picked
-  uint32_t logits_wanted_ = 0;         // rows of logits
+  std::vector<uint32_t> logits_rows_;  // per output: its row in the result's logits, unless the device picks
+  uint32_t logits_wanted_ = 0;         // rows of logits that the batch sends
   model::Result result_;
   std::vector<Sequence*> forked_;
-  double tokens_at_ = 0;  // when the tokens of the last result were there
+  double tokens_at_ = 0;  // when the tokens of the last result arrived
 
   struct {
     double start = 0;

@@ -1,4 +1,4 @@
-// One step of the engine: a batch is planned and launched, its result taken, and tokens are picked and emitted.
+// One step of the engine: plan a batch, launch it, take its result, pick tokens and emit them.
 //
 // Where the running sequences only continue, batches follow one another on the device: the next one is launched before
 // the tokens of the last are read. A sequence that ends meanwhile gives up its blocks while batches that write to them
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/engine_state.h"
-#include "engine/sampling/device_picking.h"
+#include "engine/sampling/sampler.h"
 #include "model/forward.h"
 
 namespace heddle::engine {
@@ -44,7 +44,6 @@ bool Engine::State::step() {
   return worked;
 }
 
-// --- the batch ------------------------------------------------------------------------------------------------------
 // Whether there is a batch whose result was not taken, of a sequence that has not ended.
 bool Engine::State::in_flight() const {
   return flight_.launched > flight_.taken &&
@@ -60,7 +59,8 @@ bool Engine::State::plan_batch() {
   return true;
 }
 
-// How many batches may follow one another by this plan. They have blocks for the tokens that they pick. 1: only this.
+// How many batches may follow one another by this plan; blocks for the tokens that they pick are allocated. 1: only
+// this.
 uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
   const auto picks_on_device = [](const Planned& p) { return p.sequence->picking.has_value(); };
   if (plan.size() > backend_.max_followed_rows() || !schedule_.only_streams() ||
@@ -169,7 +169,6 @@ std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint3
   return picking;
 }
 
-// --- its result -----------------------------------------------------------------------------------------------------
 void Engine::State::take_result() {
   {
     const OnDevice timed(*this);
@@ -192,7 +191,7 @@ void Engine::State::take_result() {
     if (slice.sequence) cache_.trim(*slice.sequence);
 }
 
-// What the rows of a sequence gave, from this output and this state of the batch on.
+// Uses the results of a sequence's rows, which begin at this output and this state of the batch.
 void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state) {
   Sequence& s = *slice.sequence;
   if (!read_prompt(s, slice.rows, output, state)) return;
@@ -208,7 +207,7 @@ void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state
     flight_.closing = true;
 }
 
-// Logits and states of the prompt, from this output and this state on. False: the request has failed.
+// Reads the logits and states of a prompt, which begin at this output and this state. False: the request has failed.
 bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state) {
   PromptResults& results = s.task.results;
   if (results.next() >= s.computed + rows) return true;
@@ -234,7 +233,7 @@ bool Engine::State::read_prompt(Sequence& s, uint32_t rows, uint32_t& output, ui
   return true;
 }
 
-// The first completion has computed the prompt of all. Those for which there is no block wait.
+// The first completion has computed the prompt of all: the others begin with its blocks, or wait if there is no block.
 void Engine::State::fork(Sequence& first) {
   forked_.clear();
   if (first.generated > 0 || first.index > 0) return;
@@ -253,7 +252,7 @@ void Engine::State::fork(Sequence& first) {
   }
 }
 
-// One token, and one more for each proposal that was right.
+// Picks one token, and one more for each proposal that was right.
 void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
   if (s.state == Sequence::State::finished || s.requested_end) return;
   uint32_t accepted = 0;
@@ -304,7 +303,6 @@ bool Engine::State::add_token(Sequence& s, Pick pick) {
   return !finish_reason;
 }
 
-// --- its time -------------------------------------------------------------------------------------------------------
 void Engine::State::join_batch() {
   step_.rows = 0;
   step_.sequences = uint32_t(flight_.slices.size());

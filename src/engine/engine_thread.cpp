@@ -1,19 +1,143 @@
 // Other threads leave submissions and ends, which the engine's thread handles between two steps. It alone uses the
-// engine, and it never waits for a callback.
+// engine, and it never waits for a callback: events go to mailboxes, which other threads empty.
 #include "engine/engine_thread.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
-#include "engine/deliveries.h"
 #include "engine/sequence.h"
 
 namespace heddle::engine {
+
+class Deliveries::Mailbox {
+ public:
+  explicit Mailbox(OnEvent callback) : on_event(std::move(callback)) {}
+
+  const OnEvent on_event;
+  std::vector<Event> events;
+  bool taken = false;  // in ready_, or with a thread
+  bool threw = false;  // used by that thread only
+};
+
+Deliveries::Deliveries(std::function<void(RequestId)> threw, double patience)
+    : threw_(std::move(threw)), patience_(patience) {
+  const std::lock_guard lock(mutex_);
+  start_thread();
+}
+
+Deliveries::~Deliveries() {
+  std::unique_lock lock(mutex_);
+  const auto all_done = [&] { return ready_.empty() && busy_ == 0; };
+  for (uint64_t before = delivered_; !done_.wait_for(lock, std::chrono::duration<double>(patience_), all_done);
+       before = delivered_) {
+    if (delivered_ != before) continue;  // slow, but not stuck
+    const std::string text = fmt::format(
+        "heddle: callbacks of {} requests have not returned for {} seconds, and the objects they use are about to be "
+        "destroyed: aborting\n",
+        busy_, patience_);
+    std::fputs(text.c_str(), stderr);
+    std::abort();
+  }
+  ending_ = true;
+  work_.notify_all();
+  done_.wait(lock, [&] { return threads_.empty(); });
+  join_gone();
+}
+
+std::shared_ptr<Deliveries::Mailbox> Deliveries::open(OnEvent on_event) {
+  return std::make_shared<Mailbox>(std::move(on_event));
+}
+
+void Deliveries::post(const std::shared_ptr<Mailbox>& mailbox, Event event) {
+  const std::lock_guard lock(mutex_);
+  mailbox->events.push_back(std::move(event));
+  if (mailbox->taken) return;
+  mailbox->taken = true;
+  ready_.push_back(mailbox);
+  work_.notify_one();
+}
+
+size_t Deliveries::threads() const {
+  const std::lock_guard lock(mutex_);
+  return threads_.size();
+}
+
+void Deliveries::deliver() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (work_.wait_for(lock, std::chrono::seconds(1), [&] { return ending_ || !ready_.empty(); }))
+      empty_one(lock);
+    else if (idle_ > 1)
+      break;
+  }
+  leave();
+}
+
+void Deliveries::empty_one(std::unique_lock<std::mutex>& lock) {
+  if (ready_.empty()) return;
+  const std::shared_ptr<Mailbox> mailbox = std::move(ready_.front());
+  ready_.pop_front();
+  std::vector<Event> events;
+  events.swap(mailbox->events);
+  --idle_;
+  ++busy_;
+  if (idle_ == 0) start_thread();
+  if (!ready_.empty()) work_.notify_one();
+  lock.unlock();
+  for (const Event& event : events) call(*mailbox, event);
+  lock.lock();
+  --busy_;
+  ++idle_;
+  mailbox->taken = !mailbox->events.empty();
+  if (mailbox->taken) ready_.push_back(mailbox);
+  if (ready_.empty() && busy_ == 0) done_.notify_all();
+}
+
+void Deliveries::call(Mailbox& mailbox, const Event& event) {
+  if (mailbox.threw && event.finish_reason == FinishReason::none) return;
+  try {
+    mailbox.on_event(event);
+  } catch (...) {
+    if (!mailbox.threw) threw_(event.request);
+    mailbox.threw = true;
+  }
+  ++delivered_;
+}
+
+void Deliveries::start_thread() {
+  join_gone();
+  try {
+    std::thread thread([this] { deliver(); });
+    const std::thread::id id = thread.get_id();
+    threads_.emplace(id, std::move(thread));
+    ++idle_;
+  } catch (const std::system_error&) {  // no more threads: mailboxes wait for the others
+    if (threads_.empty()) throw;
+  }
+}
+
+void Deliveries::leave() {
+  --idle_;
+  const auto self = threads_.find(std::this_thread::get_id());
+  gone_.push_back(std::move(self->second));
+  threads_.erase(self);
+  done_.notify_all();
+}
+
+void Deliveries::join_gone() {
+  for (std::thread& thread : gone_) thread.join();
+  gone_.clear();
+}
 
 class EngineThread::State {
  public:
@@ -38,7 +162,7 @@ class EngineThread::State {
       const RequestId id = task->id;
       {
         const std::lock_guard lock(mutex_);
-        if (ending_) throw Busy("the engine is about to end");
+        if (ending_) throw Busy("the engine is shutting down");
         if (!stopped_.empty()) throw Stopped("{}", stopped_);
         if (!even_if_full) engine_.expect_room(metrics_.waiting + not_counted_);
         ++not_counted_;
@@ -135,9 +259,9 @@ class EngineThread::State {
   bool step() {
     try {
       const bool worked = engine_.step();
-      check(open_.empty() || !engine_.idle(), "the end of every request");
+      check(open_.empty() || !engine_.idle(), "an idle engine has ended every request");
       return worked;
-    } catch (const std::exception& error) {  // a bug of the engine: its state cannot be trusted
+    } catch (const std::exception& error) {  // a bug in the engine: its state cannot be trusted
       broken_ = fmt::format("the engine has stopped: {}", error.what());
     }
     const auto open = std::move(open_);
@@ -148,9 +272,9 @@ class EngineThread::State {
 
   void post(const Event& event) {
     const auto found = open_.find(event.request);
-    check(found != open_.end() && event.index < found->second.ended.size(), "an event of an open request");
+    check(found != open_.end() && event.index < found->second.ended.size(), "events come for open requests");
     Open& open = found->second;
-    check(!open.ended[event.index], "one end of each completion, after all its tokens");
+    check(!open.ended[event.index], "a completion ends once, after all its tokens");
     deliveries_->post(open.mailbox, event);
     if (event.finish_reason == FinishReason::none) return;
     open.ended[event.index] = true;

@@ -1,12 +1,97 @@
-// The block tables of sequences: grown, shared with sequences that begin alike, and released.
+// The KV cache in blocks. KvBlocks allocates them, shares them by reference counts, and finds them again by the tokens
+// they were computed from; KvCache keeps the block tables of sequences.
 #pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "engine/kv_blocks.h"
-#include "engine/sequence.h"
+#include "model/backend.h"
 
 namespace heddle::engine {
 
+// A block is held by any number of sequences. One that no sequence holds is empty, or cached: it keeps its contents,
+// and can be found, until it is evicted.
+class KvBlocks {
+ public:
+  using Hash = uint64_t (*)(uint64_t before, std::span<const uint32_t> tokens);
+  static uint64_t hash_of(uint64_t before, std::span<const uint32_t> tokens);
+
+  KvBlocks(uint32_t count, uint32_t block_tokens, Hash hash = hash_of);
+
+  uint32_t count() const { return uint32_t(each_.size()); }
+  uint32_t cached() const { return cached_; }
+  uint32_t free() const { return uint32_t(empty_.size()) + cached_; }  // that allocate() can return
+  uint32_t holders(uint32_t block) const { return each_[block].holders; }
+
+  // An empty block, or else the one that was cached first, which is evicted. Held once. Unset: all are held.
+  std::optional<uint32_t> allocate();
+  void hold(uint32_t block);  // adds a holder
+  // Removes a holder. A sequence drops its last block first: the later blocks of a text are then evicted before the
+  // earlier ones, without which they could not be found.
+  void drop(uint32_t block);
+
+  // A number for a text of whole blocks. No two texts have the same number, and no number is used again: a block found
+  // by the prefix before it and by its own tokens follows exactly the text that was asked for.
+  using Prefix = uint64_t;
+  static constexpr Prefix empty_prefix = 0;
+  struct Found {
+    uint32_t block;
+    Prefix prefix;  // that ends with the block
+  };
+  // The whole block with these tokens after that prefix. It is not held yet.
+  std::optional<Found> find(Prefix before, std::span<const uint32_t> tokens) const;
+  // The block after that prefix that shares the most leading tokens with these, at least one: they can be copied.
+  struct Match {
+    uint32_t block, tokens;  // tokens: how many are the same
+  };
+  std::optional<Match> find_partial(Prefix before, std::span<const uint32_t> tokens) const;
+
+  // Makes the block findable. Returns another block if one with the same tokens was published before.
+  Found publish(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
+  // For a block that is not whole: makes it findable by find_partial(), unless another block has as many of its tokens.
+  void publish_partial(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
+  void forget(uint32_t block);  // makes it unfindable: its contents cannot be trusted
+  bool findable(uint32_t block) const { return each_[block].tokens > 0; }
+
+  // For tests: throws std::logic_error if anything is counted wrongly. `holders`: of each block, as the caller counts
+  // them.
+  void check_holders(std::span<const uint32_t> holders) const;
+
+ private:
+  static constexpr uint32_t none = ~0u;
+  struct Block {
+    uint32_t holders = 0;
+    uint32_t older = none, newer = none;  // in the list of cached blocks
+    uint32_t tokens = 0;                  // by which it can be found: a whole block, or fewer; 0: not findable
+    Prefix prefix = empty_prefix, before = empty_prefix;
+    uint64_t hash = 0, first_hash = 0;  // of all its tokens, and of the first
+  };
+
+  std::span<const uint32_t> tokens_of(uint32_t block) const {
+    return std::span(tokens_).subspan(size_t(block) * block_tokens_, each_[block].tokens);
+  }
+  bool whole(uint32_t block) const { return each_[block].tokens == block_tokens_; }
+  void make_findable(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
+  void add_to_cached(uint32_t block);
+  void remove_from_cached(uint32_t block);
+
+  uint32_t block_tokens_;
+  Hash hash_;
+  std::vector<Block> each_;
+  std::vector<uint32_t> tokens_;  // (count, block_tokens), of those that can be found
+  std::vector<uint32_t> empty_;
+  uint32_t oldest_ = none, newest_ = none, cached_ = 0;
+  std::unordered_multimap<uint64_t, uint32_t> by_hash_;   // whole blocks
+  std::unordered_multimap<uint64_t, uint32_t> by_first_;  // all that can be found, by the hash of their first token
+  Prefix last_prefix_ = empty_prefix;
+};
+
+struct Sequence;
+
+// The block tables of sequences: grown, shared with sequences that begin alike, and released.
 class KvCache {
  public:
   // `prefix_cache`: sequences that begin alike share what is computed of them.
@@ -17,41 +102,39 @@ class KvCache {
 
   const KvBlocks& blocks() const { return blocks_; }
   uint32_t blocks_for(uint32_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
-  uint32_t capacity(const Sequence& s) const { return uint32_t(s.blocks.size()) * block_tokens_; }  // positions
+  uint32_t capacity(const Sequence& s) const;  // positions
 
   // To a capacity of `tokens`. False: every block is held; those that could be allocated stay in its table.
   bool grow(Sequence& s, uint32_t tokens);
   void trim(Sequence& s);     // to the blocks that its known tokens need
-  void release(Sequence& s);  // all blocks; nothing of it is computed any more
-  void forget(Sequence& s);   // what it computed cannot be trusted
+  void release(Sequence& s);  // all blocks: none of its tokens is computed any more
+  void forget(Sequence& s);   // its blocks cannot be trusted
 
-  // At the end of a block: takes over the whole blocks that come next, as far as they are in the cache and nothing but
-  // their KV is wanted. One token is left to compute, for its logits.
+  // At the end of a block: shares the whole blocks that come next, as far as they are in the cache and nothing but
+  // their KV is wanted. At least one token is left to compute, for its logits.
   void reuse_blocks(Sequence& s);
-  bool can_reuse_next(const Sequence& s) const;  // whether the next whole block would be taken over if it were there
-  // A number for the contents of the block that it computes next; 0: that is not shared.
+  bool can_reuse_next(const Sequence& s) const;  // whether the next whole block would be shared if it were in the cache
+  // A number for the contents of the block that it computes next; 0: that block is not shared.
   uint64_t next_block(const Sequence& s) const;
-  // Where the next whole block is not in the cache: copies the beginning of a block that begins alike. The copies have
-  // to be made before the next batch, in order.
-  void reuse_beginning(Sequence& s);
+  // If the next whole block is not in the cache: copies the block that shares the most leading tokens with it. The
+  // copies have to be made before the next batch, in order.
+  void reuse_partial(Sequence& s);
   struct Copy {
     uint32_t from, to;
   };
   std::vector<Copy> take_copies() { return std::exchange(copies_, {}); }
   void publish(Sequence& s);  // the whole blocks that it has computed
 
-  // `to` begins where `from` stands and shares its whole blocks. The last block, if it is not whole, has to be copied.
-  // False: there is no block for the copy, and `to` has nothing.
+  // `to` starts with what `from` has computed and shares its whole blocks. A last block that is not whole has to be
+  // copied. False: there is no block for the copy, and `to` is empty.
   bool fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy);
 
   void check_holders(std::span<const Sequence* const> all) const;
 
  private:
   void publish_last(Sequence& s);
-  bool shares(const Sequence& s) const { return prefix_cache_ && s.task.request.reuse; }
-  std::span<const uint32_t> tokens_of(const Sequence& s, uint32_t block) const {
-    return std::span(s.tokens).subspan(size_t(block) * block_tokens_, block_tokens_);
-  }
+  bool shares(const Sequence& s) const;  // takes part in the prefix cache
+  std::span<const uint32_t> tokens_of(const Sequence& s, uint32_t block) const;
 
   KvBlocks blocks_;
   uint32_t block_tokens_;

@@ -1,10 +1,14 @@
 // What a server exports: counters, gauges and histograms. Only the engine's thread writes them; others read copies.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 
+#include "base/error.h"
 #include "engine/request.h"
 
 namespace heddle::engine {
@@ -14,13 +18,15 @@ class Histogram {
  public:
   static constexpr size_t max_bounds = 32;
 
-  explicit Histogram(std::span<const double> bounds);  // ascending; must outlive it
+  explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {  // ascending; must outlive it
+    check(bounds.size() <= max_bounds && std::is_sorted(bounds.begin(), bounds.end()), "few and ascending bounds");
+  }
 
   void add(double value);
 
   uint64_t count() const { return count_; }
   double sum() const { return sum_; }
-  double largest() const { return largest_; }  // 0 if nothing was added, as the others
+  double largest() const { return largest_; }  // 0 if nothing was added
   double mean() const { return count_ ? sum_ / double(count_) : 0; }
   // Bucket i counts what is above bound i - 1 and at most bound i; one more counts what is above the last bound.
   std::span<const double> bounds() const { return bounds_; }
@@ -35,16 +41,61 @@ class Histogram {
   double sum_ = 0, largest_ = 0;
 };
 
-std::span<const double> bounds_of_seconds();  // 0.1 ms to 300 s, about 3 to a power of ten
-std::span<const double> bounds_of_counts();   // powers of two, 1 to 65536
+inline void Histogram::add(double value) {
+  check(std::isfinite(value), "the value is finite");
+  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+  ++counts_[size_t(bound - bounds_.begin())];
+  largest_ = count_ ? std::max(largest_, value) : value;
+  sum_ += value;
+  ++count_;
+}
+
+inline double Histogram::quantile(double q) const {
+  const double wanted = std::clamp(q, 0., 1.) * double(count_);
+  double below = 0;
+  for (size_t i = 0; i <= bounds_.size(); ++i) {
+    const double here = double(counts_[i]);
+    if (here == 0 || below + here < wanted) {
+      below += here;
+      continue;
+    }
+    const double from = i ? bounds_[i - 1] : std::min(0., largest_);
+    const double to = i < bounds_.size() ? std::min(bounds_[i], largest_) : largest_;
+    return from + (to - from) * (wanted - below) / here;
+  }
+  return largest_;
+}
+
+// 0.1 ms to 300 s, about 3 to a power of ten; and powers of two.
+inline constexpr std::array bounds_of_seconds{1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.015, 0.02, 0.025,
+                                              0.03, 0.04, 0.05, 0.06, 0.08, 0.1,  0.15, 0.2,   0.3,  0.5,
+                                              0.7,  1.0,  2.0,  5.0,  10.0, 20.0, 60.0, 120.0, 300.0};
+inline constexpr std::array bounds_of_counts{1.,   2.,    4.,    8.,    16.,   32.,    64.,    128.,  256.,
+                                             512., 1024., 2048., 4096., 8192., 16384., 32768., 65536.};
 
 constexpr size_t finish_reasons = size_t(FinishReason::failed) + 1;
-std::string_view name_of(FinishReason finish_reason);
+inline std::string_view name_of(FinishReason finish_reason) {
+  switch (finish_reason) {
+    case FinishReason::none:
+      return "none";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::context:
+      return "context";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::failed:
+      return "failed";
+  }
+  throw std::logic_error("a finish reason without a name");
+}
 
 struct Metrics {
-  // Requests. Each that was submitted ends once per completion.
+  // Requests. Each completion of a submitted request ends once.
   uint64_t submitted = 0;
-  uint64_t refused = 0;                             // submit() threw; not among those submitted
+  uint64_t refused = 0;                             // submit() threw: not counted as submitted
   std::array<uint64_t, finish_reasons> finished{};  // completions, by FinishReason
   // Tokens.
   uint64_t prompt_computed = 0, prompt_cached = 0;
@@ -56,13 +107,13 @@ struct Metrics {
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
   // Distributions.
-  Histogram queue_seconds{bounds_of_seconds()};           // from submit() to the first row computed
-  Histogram first_token_seconds{bounds_of_seconds()};     // from submit() to the first token emitted
-  Histogram between_tokens_seconds{bounds_of_seconds()};  // of one completion
-  Histogram step_seconds{bounds_of_seconds()};
-  Histogram prompt_tokens{bounds_of_counts()};      // of requests
-  Histogram completion_tokens{bounds_of_counts()};  // of completions that ended
-  Histogram step_rows{bounds_of_counts()}, step_sequences{bounds_of_counts()};
+  Histogram queue_seconds{bounds_of_seconds};           // from submit() to the first row computed
+  Histogram first_token_seconds{bounds_of_seconds};     // from submit() to the first token emitted
+  Histogram between_tokens_seconds{bounds_of_seconds};  // of one completion
+  Histogram step_seconds{bounds_of_seconds};
+  Histogram prompt_tokens{bounds_of_counts};      // of requests
+  Histogram completion_tokens{bounds_of_counts};  // of completions that ended
+  Histogram step_rows{bounds_of_counts}, step_sequences{bounds_of_counts};
 
   uint64_t& ended(FinishReason finish_reason) { return finished[size_t(finish_reason)]; }
 };
@@ -77,7 +128,7 @@ struct MetricName {
 // each metric. Those of one name are contiguous.
 template <class Visitor>
 void for_each(const Metrics& metrics, Visitor&& visitor) {
-  visitor.counter({"heddle_requests_submitted_total", "Requests that the engine has taken", {}, {}}, metrics.submitted);
+  visitor.counter({"heddle_requests_submitted_total", "Requests accepted by the engine", {}, {}}, metrics.submitted);
   visitor.counter({"heddle_requests_refused_total", "Requests refused as invalid or because of a full queue", {}, {}},
                   metrics.refused);
   for (size_t i = size_t(FinishReason::none) + 1; i < finish_reasons; ++i)
@@ -100,7 +151,7 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.gauge({"heddle_requests_waiting", "Completions that wait in the queue", {}, {}}, metrics.waiting);
   visitor.gauge({"heddle_requests_running", "Completions in progress", {}, {}}, metrics.running);
   constexpr std::string_view blocks = "heddle_kv_blocks",
-                             blocks_help = "Blocks of the KV cache: in use, kept for the prefix cache, all there are";
+                             blocks_help = "Blocks of the KV cache: in use, kept for the prefix cache, total";
   visitor.gauge({blocks, blocks_help, "state", "in_use"}, metrics.blocks_in_use);
   visitor.gauge({blocks, blocks_help, "state", "cached"}, metrics.blocks_cached);
   visitor.gauge({blocks, blocks_help, "state", "all"}, metrics.blocks_all);

@@ -1,5 +1,5 @@
-// Four coefficients from a few dozen measurements. They cannot be negative, so every subset is tried as the ones above
-// 0.
+// Least squares: four coefficients from a few dozen measurements. None can be negative, so every subset of them is
+// tried with the others at 0.
 #include "engine/pace.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace heddle::engine {
 namespace {
 
-constexpr uint64_t first_rows = 16, first_context = 1 << 16;  // of a batch before anything was measured
+constexpr uint64_t first_rows = 16, first_context = 1 << 16;  // limits of a batch before anything was measured
 constexpr double half_life = 512;                             // of a measurement, in batches
 constexpr double max_excess = 2, excess_decay = 0.93;
 constexpr double max_surprise = 4;  // times what was expected: a longer time is not the batch's own
@@ -76,7 +76,7 @@ void Pace::fit() {
     }
     sums.yy += age;
   }
-  // By rows alone first: if the measurements do not tell more, that errs on the safe side.
+  // By rows alone first: if the measurements do not determine more, that errs on the safe side.
   double best = INFINITY;
   for (const unsigned used : {0b0010u, 0b0001u, 0b0100u, 0b1000u, 0b0011u, 0b0110u, 0b1010u, 0b0101u, 0b1001u, 0b1100u,
                               0b0111u, 0b1011u, 0b1110u, 0b1101u, 0b1111u}) {

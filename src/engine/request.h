@@ -29,23 +29,25 @@ constexpr uint32_t no_limit = UINT32_MAX;
 struct Request {
   std::vector<uint32_t> prompt;
   Sampling sampling;
-  uint32_t max_tokens = no_limit;            // to generate; no_limit: until the context is full
-  std::vector<std::vector<uint32_t>> stops;  // token sequences that end a completion; they are emitted like all others
-  uint32_t n = 1;                            // completions of the same prompt; completion i has seed + i
-  int priority = 0;                          // higher goes first; no request waits for ever
+  uint32_t max_tokens = no_limit;  // to generate; no_limit: until the context is full
+  std::vector<std::vector<uint32_t>>
+      stops;         // token sequences that end a completion; they are emitted like other tokens
+  uint32_t n = 1;    // completions of the same prompt; completion i has seed + i
+  int priority = 0;  // higher goes first; no request waits forever
   Speculation speculation = Speculation::automatic;
   bool reuse = true;  // takes part in the prefix cache: reads from it, and leaves there what it computes
-  // Set: the log-probability of each prompt token after the first, and of this many most likely ones in its place.
+  // Set: report the log-probability of each prompt token after the first, and of this many most likely ones in its
+  // place.
   std::optional<uint32_t> prompt_logprobs;
   // Called from within step() with the logits after prompt token `position`, in order, from `logits_from` on. Needs
   // max_tokens = 0.
   std::function<void(uint32_t position, std::span<const float> logits)> on_prompt_logits;
   uint32_t logits_from = 0;
-  bool embed = false;  // no completion, but the prompt's states after the last layer, pooled as the model says
+  bool embed = false;  // no completion; the prompt's states after the last layer, pooled as the model says
   bool trace = false;  // the last event has Event::steps
 };
 
-// Thrown for a request that can never be done.
+// Thrown for a request that can never be computed.
 struct InvalidRequest : Error {
   template <class... Args>
   InvalidRequest(std::string which, fmt::format_string<Args...> text, Args&&... args)
@@ -55,7 +57,7 @@ struct InvalidRequest : Error {
 
 enum class FinishReason {
   none,
-  stop,       // one of Request::stops, or finish(); or the embedding is there
+  stop,       // one of Request::stops, or finish(); or the embedding is computed
   length,     // max_tokens
   context,    // the context is full
   cancelled,  // by cancel(), or because its callback threw

@@ -1,5 +1,5 @@
-// A sequence with rows in the batch keeps its blocks until that is computed. All others may lose theirs to a sequence
-// that ranks higher.
+// A sequence with rows in the batch keeps its blocks until the batch is computed. All others may lose theirs to a
+// sequence that ranks higher.
 #include "engine/schedule.h"
 
 #include <algorithm>
@@ -9,12 +9,13 @@
 namespace heddle::engine {
 namespace {
 
-constexpr double stall_used = 0.7;        // the share of the longest stall that is planned: batches vary
-constexpr double min_extra = 0.25;        // of the streams' own time goes to prompts, however little is left
-constexpr double equal_extra = 1;         // the same where streams alone take longer than the longest stall
-constexpr double without_streams = 10;    // times the longest stall: still short for a request that arrives or ends
+constexpr double stall_used = 0.7;  // the share of max_stall that is planned for: batches vary
+constexpr double min_extra = 0.25;  // share of the streams' own time that prompts get, however little is left
+constexpr double equal_extra = 1;   // the same if streams alone take longer than max_stall
+constexpr double without_streams =
+    10;  // times max_stall, if there are no streams: still short for a request that arrives or ends
 constexpr double min_prompt_step = 4;     // times a step of one row: a shorter one is mostly its fixed cost
-constexpr uint32_t first_scored = 8;      // rows beside streams, before their time was measured
+constexpr uint32_t first_scored = 8;      // rows with prompt logits beside streams, before their time was measured
 constexpr uint32_t forced_proposals = 8;  // with Speculation::on
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
@@ -70,7 +71,6 @@ void Schedule::add(Sequence& s, uint32_t rows) {
   plan_.push_back({&s, rows});
 }
 
-// --- streams --------------------------------------------------------------------------------------------------------
 void Schedule::plan_streams() {
   streams_.clear();
   prompts_.clear();
@@ -78,7 +78,7 @@ void Schedule::plan_streams() {
     s->proposed.clear();
     (s->streaming() ? streams_ : prompts_).push_back(s);
   }
-  // If there are more than fit, they take turns.
+  // If there are more streams than rows, they take turns.
   const bool others = !prompts_.empty() || !waiting_.empty();
   const size_t max_streams = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
   if (streams_.size() > max_streams)
@@ -90,13 +90,12 @@ void Schedule::plan_streams() {
   }
 }
 
-// --- prompts --------------------------------------------------------------------------------------------------------
 void Schedule::plan_prompts(double seconds) {
   std::sort(prompts_.begin(), prompts_.end(), Earlier());
   const size_t streams = plan_.size();
   const uint64_t preemptions = preemptions_;
   size_t next = 0;
-  bool full = false;  // a preempted sequence is not given the blocks of others at once
+  bool full = false;  // after a preemption nothing is admitted in the same step
   while (rows_left() > 0) {
     while (next < prompts_.size() && prompts_[next]->state != Sequence::State::running) ++next;  // preempted
     Sequence* s = next < prompts_.size() ? prompts_[next] : nullptr;
@@ -113,7 +112,7 @@ void Schedule::plan_prompts(double seconds) {
     }
     const uint64_t block = cache_.next_block(*s);
     if (block && cache_.can_reuse_next(*s) && is_being_computed(block)) continue;
-    cache_.reuse_beginning(*s);
+    cache_.reuse_partial(*s);
     const uint32_t possible = std::min({s->behind(), rows_left(), rows_by_scored(*s)});
     if (possible == 0) continue;
     uint32_t rows = pace_.rows_within(seconds, load_, s->computed, possible);
@@ -142,7 +141,7 @@ uint32_t Schedule::scored_within(double seconds) const {
   return *score_seconds_ * max_scored_ <= seconds ? max_scored_ : std::max(1u, uint32_t(seconds / *score_seconds_));
 }
 
-// How many of its next rows send their logits for the prompt.
+// How many of its next rows send prompt logits.
 uint32_t Schedule::scored_rows(const Sequence& s, uint32_t rows) const {
   const PromptResults::Range scored = s.task.results.logits();
   const uint32_t from = std::max(scored.from, s.computed), to = std::min(scored.to, s.computed + rows);
@@ -179,7 +178,6 @@ bool Schedule::admit(Sequence& s) {
   return true;
 }
 
-// --- proposals ------------------------------------------------------------------------------------------------------
 void Schedule::price_proposals() {
   const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
   // without proposals, batches might follow one another, which is faster
@@ -208,7 +206,6 @@ void Schedule::plan_proposals(double seconds) {
   }
 }
 
-// --- memory ---------------------------------------------------------------------------------------------------------
 bool Schedule::make_room(Sequence& s, uint32_t tokens) {
   while (!cache_.grow(s, tokens)) {
     // the lowest in rank without rows in the batch; at least `s` itself is one

@@ -23,7 +23,7 @@ struct Planned {
 // stall, the earliest deadline first, whether they are running or waiting; a waiting one is admitted when there is time
 // for it and then memory. Proposals get what prompts leave.
 //
-// No request waits for ever: a deadline does not move, so later requests have later ones; and a request that cannot be
+// No request waits forever: a deadline does not move, so later requests have later ones; and a request that cannot be
 // admitted for lack of memory keeps all behind it waiting. Nor do two wait for each other: the highest in rank may take
 // the blocks of all others, and one sequence alone always fits.
 class Schedule {
@@ -39,23 +39,23 @@ class Schedule {
         following_pace_(following_pace) {}
 
   void wait(Sequence& s);
-  void run(Sequence& s);     // it has its blocks
-  void remove(Sequence& s);  // from the waiting or the running
+  void run(Sequence& s);     // its blocks are allocated
+  void remove(Sequence& s);  // from the waiting or the running sequences
 
   size_t waiting() const { return waiting_.size(); }
   std::span<Sequence* const> running() const { return running_; }  // the highest in rank first
   uint64_t preemptions() const { return preemptions_; }
 
-  // The next batch; its sequences have the blocks for it. Empty: there is nothing to compute.
+  // The next batch, with blocks allocated for it. Empty: there is nothing to compute.
   std::span<const Planned> plan();
   const Load& load() const { return load_; }  // of the plan
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
-  // How many tokens to propose for it, at the price they have in such a batch.
+  // How many tokens to propose for a sequence, at the price they have in such a batch.
   uint32_t max_proposals(Sequence& s) const;
   // How long the plan's batch took.
   void learn(const Load& load, double seconds);
-  // What it took to use the logits of prompt rows, which is not part of the pace of batches.
+  // The time spent on the logits of prompt rows, which is not part of the pace of batches.
   void learn_scoring(double seconds, uint32_t rows);
 
  private:

@@ -1,11 +1,16 @@
-// What a new token changes, and when it is the last one.
+// What a new token changes, and when it is the last one; and the results of prompts. Their sums are f64 and in the
+// order of rows, so they do not depend on how the prompt was cut into batches.
 #include "engine/sequence.h"
 
-#include "engine/sampling/device_picking.h"
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/sampling/sampler.h"
 
 namespace heddle::engine {
 
-Sequence::Sequence(Task& of, uint32_t number, Sampler its) : task(of), index(number), sampler(std::move(its)) {
+Sequence::Sequence(Task& of, uint32_t number, Sampler with) : task(of), index(number), sampler(std::move(with)) {
   if (task.request.trace) steps = std::make_shared<std::vector<StepTime>>();
   picking = device_picking(sampler, {}, 0);
   has_penalties = picking && picking->has_penalties();
@@ -50,6 +55,53 @@ Timing Sequence::timing_at(double end) const {
   all.prompt = first - started;
   all.generating = end - first;
   return all;
+}
+
+PromptResults::PromptResults(const Request& request, const model::Model& model) {
+  const auto rows = uint32_t(request.prompt.size());
+  if (request.prompt_logprobs) {
+    scores_ = std::make_shared<std::vector<Pick>>();
+    scores_->reserve(rows);
+    scores_->push_back({.id = request.prompt[0]});
+    logits_ = {0, rows - 1};
+  }
+  if (request.on_prompt_logits) logits_ = {request.logits_from, rows};
+  if (!request.embed) return;
+  sum_.resize(model.width);
+  const bool last = model.pooling == model::Pooling::last, first = model.pooling == model::Pooling::cls;
+  pooled_ = {last ? rows - 1 : 0, first ? 1 : rows};
+}
+
+uint32_t PromptResults::next() const {
+  const Range both[] = {logits(), states()};
+  uint32_t next = UINT32_MAX;
+  for (const Range& range : both)
+    if (!range.empty()) next = std::min(next, range.from);
+  return next;
+}
+
+void PromptResults::add_logits(const Request& request, std::span<const float> logits) {
+  check(!logits_.empty(), "the logits of a wanted row");
+  const uint32_t row = logits_.from++;
+  if (scores_)
+    scores_->push_back(score(logits, request.prompt[row + 1], *request.prompt_logprobs));
+  else
+    request.on_prompt_logits(row, logits);
+}
+
+void PromptResults::add_state(std::span<const float> state) {
+  check(!pooled_.empty() && state.size() == sum_.size(), "the state of a wanted row");
+  for (size_t i = 0; i < state.size(); ++i) sum_[i] += double(state[i]);
+  ++pooled_.from;
+}
+
+std::vector<float> PromptResults::embedding() const {
+  double square = 0;  // of the sum, which has the direction of the mean: the length is normalised away
+  for (const double value : sum_) square += value * value;
+  const double length = square > 0 ? std::sqrt(square) : 1;
+  std::vector<float> embedding;
+  for (const double value : sum_) embedding.push_back(float(value / length));
+  return embedding;
 }
 
 }  // namespace heddle::engine

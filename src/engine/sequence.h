@@ -1,19 +1,49 @@
-// A request in the engine (Task) and its completions (Sequence): each a list of known tokens, of which a part is
-// computed.
+// A request in the engine (Task), its completions (Sequence: a list of known tokens, of which the first ones are
+// computed), and what it wants of its prompt besides the KV (PromptResults).
 #pragma once
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "engine/kv_blocks.h"
-#include "engine/prompt_results.h"
+#include "engine/kv_cache.h"
 #include "engine/request.h"
 #include "engine/speculation.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
+
+// Rows are added in order, each once, however often they are computed.
+class PromptResults {
+ public:
+  PromptResults(const Request& request, const model::Model& model);
+
+  // Rows whose logits or states are still wanted: [from, to). If tokens are generated, the logits of the last row are
+  // for the first of them, and not among these.
+  struct Range {
+    uint32_t from = 0, to = 0;
+    bool contains(uint32_t row) const { return row >= from && row < to; }
+    bool empty() const { return from >= to; }
+  };
+  Range logits() const { return logits_; }
+  Range states() const { return pooled_; }
+  // The first row that is still wanted; UINT32_MAX: no row is.
+  uint32_t next() const;
+
+  void add_logits(const Request& request, std::span<const float> logits);  // of row logits().from; throws as score()
+  void add_state(std::span<const float> state);                            // of row states().from
+
+  // For Event::prompt_picks: null if they were not asked for, or are incomplete.
+  std::shared_ptr<const std::vector<Pick>> scores() const { return logits_.empty() ? scores_ : nullptr; }
+  std::vector<float> embedding() const;  // normalised; empty if it was not asked for
+
+ private:
+  std::shared_ptr<std::vector<Pick>> scores_;
+  Range logits_, pooled_;  // rows to be added
+  std::vector<double> sum_;
+};
 
 struct Sequence;
 
@@ -25,7 +55,7 @@ struct Task {
   PromptResults results;
   OnEvent on_event;
   double arrival = 0;
-  double deadline = 0;            // not a promise: the earliest is computed first
+  double deadline = 0;            // orders requests, promises nothing: the earliest is computed first
   std::optional<double> started;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> completions;
   uint32_t open = 0;  // completions that have not ended
@@ -36,7 +66,7 @@ struct Task {
 
 struct Sequence {
   enum class State : uint8_t {
-    pending,  // until the first completion has computed the prompt
+    pending,  // waits for the first completion to compute the prompt
     waiting,  // holds no blocks
     running,
     finished,
@@ -46,7 +76,7 @@ struct Sequence {
     std::string reason;
   };
 
-  Sequence(Task& of, uint32_t number, Sampler its);
+  Sequence(Task& of, uint32_t number, Sampler with);
 
   Task& task;
   const uint32_t index;  // of the completion
@@ -55,12 +85,12 @@ struct Sequence {
 
   // Picking.
   Sampler sampler;
-  std::optional<model::Picking> picking;  // how a device picks what the sampler would; unset: it cannot
+  std::optional<model::Picking> picking;  // how a device picks as the sampler would; unset: it cannot
   bool has_penalties = false;             // the picking needs the text, which is not part of `picking` here
 
   // Tokens.
   std::vector<uint32_t> tokens;  // known
-  uint32_t computed = 0;         // of them; always fewer
+  uint32_t computed = 0;         // the first of them; always fewer
   uint32_t generated = 0, cached_tokens = 0;
   uint64_t planned_step = 0;  // the last one it had rows in
 
@@ -72,7 +102,7 @@ struct Sequence {
 
   // KV blocks.
   std::vector<uint32_t> blocks;                      // the block table
-  uint32_t published = 0;                            // its first blocks, which others can find
+  uint32_t published = 0;                            // the first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
 
   // Times.

@@ -1,4 +1,4 @@
-// Slots of the tables hold positions; the tokens they stand for are read from the text.
+// Slots of the tables hold positions: the tokens before a position are read from the text.
 #include "engine/speculation.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void PromptLookup::grow(Table& table, uint32_t length) const {
 }
 
 void PromptLookup::accept(uint32_t token) {
-  check(text_.size() < UINT32_MAX, "a text whose positions fit into 32 bits");
+  check(text_.size() < UINT32_MAX, "positions fit into 32 bits");
   text_.push_back(token);
   const uint32_t end = uint32_t(text_.size());
   for (uint32_t length = shortest; length <= std::min(longest, end); ++length) {

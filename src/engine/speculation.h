@@ -1,5 +1,5 @@
 // Speculative decoding without a second model: a text that repeats itself is expected to go on as it did before.
-// PromptLookup finds the place where it did, Payoff decides whether that is worth trying.
+// PromptLookup finds the place where it did, Payoff decides whether a proposal pays.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace heddle::engine {
 
-// Finds the latest earlier place of the last 4, 3 or 2 tokens of the text, and what followed there. About 30 bytes per
-// token; a token takes constant time on average.
+// Finds the latest earlier occurrence of the last 4, 3 or 2 tokens of the text, and what followed it. About 30 bytes
+// per token; a token takes constant time on average.
 class PromptLookup {
  public:
   void accept(uint32_t token);  // every token of the text, beginning with the prompt
   void accept(std::span<const uint32_t> tokens);
 
-  // `count` tokens; if the earlier place runs into the end of the text, the proposal repeats itself. Empty: the end of
-  // the text is new.
+  // `count` tokens; if the earlier occurrence reaches the end of the text, the proposal repeats itself. Empty: the last
+  // tokens of the text have not occurred before.
   std::vector<uint32_t> propose(uint32_t count) const;
 
  private:

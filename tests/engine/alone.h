@@ -1,4 +1,4 @@
-// What a request gets when it has the fake model for itself: a plain loop, one token after the other.
+// The reference for tests with the fake model: a request computed alone, by a plain loop, one token after another.
 #pragma once
 #include "engine/request.h"
 #include "tests/engine/fake_backend.h"
@@ -20,7 +20,7 @@ struct Answer {
   }
 };
 
-// What comes with an event beside a token: each where it was asked for, and once.
+// Records what comes with an event besides a token, and checks that it comes where it was asked for, and once.
 inline void note(const engine::Request& request, const engine::Event& event, Answer& answer) {
   const bool broken =
       event.finish_reason == engine::FinishReason::cancelled || event.finish_reason == engine::FinishReason::failed;
@@ -46,12 +46,12 @@ inline std::vector<float> pooled_alone(const model::Model& model, const std::vec
   return embedding;
 }
 
-inline Answer answer_alone(const model::Model& model, const engine::Request& request, uint32_t copy = 0,
+inline Answer answer_alone(const model::Model& model, const engine::Request& request, uint32_t index = 0,
                            uint32_t context = ~0u) {
   context = std::min(context, model.context);
   engine::Sampler sampler(request.sampling, model.vocabulary);
   for (const uint32_t token : request.prompt) sampler.accept(token, engine::Origin::prompt);
-  sampler.reseed(sampler.seed() + copy);
+  sampler.reseed(sampler.seed() + index);
   Answer answer;
   Reading reading;
   uint32_t position = 0;
@@ -74,21 +74,22 @@ inline Answer answer_alone(const model::Model& model, const engine::Request& req
     answer.finish_reason = engine::FinishReason::length;
     return answer;
   }
-  std::vector<uint32_t> made;
+  std::vector<uint32_t> generated;
   while (true) {
     reading.logits(model, logits);
     answer.picks.push_back(sampler.pick(logits));
-    made.push_back(answer.picks.back().id);
-    sampler.accept(made.back());
+    generated.push_back(answer.picks.back().id);
+    sampler.accept(generated.back());
     for (const auto& stop : request.stops)
-      if (stop.size() <= made.size() && std::equal(stop.begin(), stop.end(), made.end() - ptrdiff_t(stop.size())))
+      if (stop.size() <= generated.size() &&
+          std::equal(stop.begin(), stop.end(), generated.end() - ptrdiff_t(stop.size())))
         answer.finish_reason = engine::FinishReason::stop;
-    if (answer.finish_reason == engine::FinishReason::none && made.size() == request.max_tokens)
+    if (answer.finish_reason == engine::FinishReason::none && generated.size() == request.max_tokens)
       answer.finish_reason = engine::FinishReason::length;
     if (answer.finish_reason == engine::FinishReason::none && position == context)
       answer.finish_reason = engine::FinishReason::context;
     if (answer.finish_reason != engine::FinishReason::none) return answer;
-    reading.read(reading.next(made.back(), position++));
+    reading.read(reading.next(generated.back(), position++));
   }
 }
 

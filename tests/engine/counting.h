@@ -1,5 +1,5 @@
-// A model that counts: after token n comes n + 1, and its state is 1 at n modulo the width. For tests that are not
-// about what is computed.
+// A model that counts: token n + 1 follows token n, and the state has a 1 at n modulo the width. For tests in which the
+// computed values do not matter.
 #pragma once
 #include <functional>
 #include <vector>

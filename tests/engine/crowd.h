@@ -1,4 +1,4 @@
-// Random requests, and what each of them is answered alone: by a session and a sampler, without an engine.
+// Random requests, each with its reference: what a session and a sampler generate for it alone, without an engine.
 #pragma once
 #include <filesystem>
 #include <random>
@@ -15,7 +15,7 @@ namespace heddle::test {
 
 using engine::FinishReason;
 
-// A model on the CPU with a cache for a crowd.
+// A model on the CPU, with a KV cache for many requests.
 struct World {
   model::Model model;
   model::Limits limits;
@@ -57,7 +57,7 @@ struct Picks {
   }
   bool operator==(const Picks&) const = default;
 };
-// What one copy was told.
+// What one completion received.
 struct Answer : Picks {
   Picks prompt;
   std::vector<float> embedding;
@@ -66,20 +66,20 @@ struct Answer : Picks {
   bool operator==(const Answer&) const = default;
 };
 inline void PrintTo(const Answer& answer, std::ostream* out) {
-  *out << "ending " << int(answer.finish_reason) << ", tokens";
+  *out << "finish reason " << int(answer.finish_reason) << ", tokens";
   for (const uint32_t token : answer.tokens) *out << " " << token;
 }
 
 struct Asked {
   engine::Request request;
-  std::vector<Answer> alone;  // per copy
+  std::vector<Answer> alone;  // per completion
 };
 
-// Of one copy, from the logits after the prompt on, which the session has just been fed.
+// One completion, from the logits after the prompt on, which the session has just been fed.
 inline Answer answer_alone(model::Session& session, std::vector<float> logits, const engine::Request& request,
-                           uint32_t copy) {
+                           uint32_t index) {
   engine::Sampler sampler(request.sampling, uint32_t(logits.size()));
-  sampler.reseed(sampler.seed() + copy);
+  sampler.reseed(sampler.seed() + index);
   for (const uint32_t token : request.prompt) sampler.accept(token, engine::Origin::prompt);
   Answer answer;
   const auto stopped = [&](const std::vector<uint32_t>& stop) {
@@ -136,25 +136,25 @@ inline std::vector<Answer> answers_alone(World& world, const engine::Request& re
     first.finish_reason = request.embed ? FinishReason::stop : FinishReason::length;
   std::vector<Answer> answers(request.n, first);
   if (first.finish_reason != FinishReason::none) return answers;
-  for (uint32_t copy = 0; copy < request.n; ++copy) {
+  for (uint32_t index = 0; index < request.n; ++index) {
     session.rewind(uint32_t(request.prompt.size()));
-    answers[copy] = answer_alone(session, logits, request, copy);
-    answers[copy].prompt = first.prompt;
+    answers[index] = answer_alone(session, logits, request, index);
+    answers[index].prompt = first.prompt;
   }
   return answers;
 }
 
-// Prompts that begin alike or repeat themselves, every kind of sampling, stops that are met, several copies.
+// Prompts that begin alike or repeat themselves, every kind of sampling, stops that are met, several completions.
 class Asker {
  public:
   Asker(World& world, uint32_t seed) : world_(world), random_(seed) {
     for (auto& beginning : beginnings_) beginning = tokens(world.model.context / 4);
   }
 
-  std::vector<Asked> ask(uint32_t count, uint32_t most) {
+  std::vector<Asked> ask(uint32_t count, uint32_t max_tokens) {
     std::vector<Asked> all(count);
     for (uint32_t i = 0; i < count; ++i) {
-      all[i].request = request(i, most);
+      all[i].request = request(i, max_tokens);
       all[i].alone = answers_alone(world_, all[i].request);
       if (i % 4 == 1 && i > 4) stop_within(all[i]);
     }
@@ -198,21 +198,21 @@ class Asker {
     if (below(6) == 0) sampling.mirostat = 2;
     return sampling;
   }
-  engine::Request request(uint32_t i, uint32_t most) {
+  engine::Request request(uint32_t i, uint32_t max_tokens) {
     if (i < 4) return long_answer(i);
     return {.prompt = prompt(i),
             .sampling = sampling(i),
             .max_tokens = i % 16 == 5    ? engine::no_limit
                           : i % 12 == 10 ? 0
-                                         : 1 + below(most),
+                                         : 1 + below(max_tokens),
             .n = i % 3 ? 1 : 1 + below(4),
             .priority = int(below(3)) - 1,
             .reuse = below(8) != 0,
             .prompt_logprobs = i % 3 == 1 ? std::optional(below(3)) : std::nullopt,
             .embed = i % 12 == 7};
   }
-  // Of two words in a row that never ends, or in a random order: guesses are right, or not. Short prompts, so that they
-  // run at once and then need more memory than there is.
+  // Only two tokens are possible, in a repeating or a random order: proposals are right, or not. The prompts are short,
+  // so that all run at once and then need more memory than there is.
   engine::Request long_answer(uint32_t i) {
     engine::Request request{.prompt = tokens(5), .max_tokens = world_.model.context / 2};
     request.sampling.temperature = i % 2 ? 1 : 0;
@@ -222,10 +222,10 @@ class Asker {
   }
   void stop_within(Asked& asked) {
     if (asked.alone[0].tokens.empty()) return;
-    const std::vector<uint32_t> made = asked.alone[0].tokens;
-    const size_t end = 1 + below(uint32_t(made.size()));
+    const std::vector<uint32_t> generated = asked.alone[0].tokens;
+    const size_t end = 1 + below(uint32_t(generated.size()));
     const size_t length = 1 + below(uint32_t(std::min<size_t>(end, 3)));
-    asked.request.stops = {{made.begin() + long(end - length), made.begin() + long(end)}, tokens(2)};
+    asked.request.stops = {{generated.begin() + long(end - length), generated.begin() + long(end)}, tokens(2)};
     asked.alone = answers_alone(world_, asked.request);
   }
 

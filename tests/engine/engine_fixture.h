@@ -1,4 +1,4 @@
-// An engine on the fake backend, with everything it says written down.
+// An engine on the fake backend that records every event.
 #pragma once
 #include <map>
 
@@ -11,7 +11,7 @@ inline model::Limits fake_limits(uint32_t blocks, uint32_t block_tokens = 4, uin
   return {.rows = rows, .kv_blocks = blocks, .block_tokens = block_tokens};
 }
 
-// As many as were found.
+// Compares as many as were found.
 inline void expect_same(const std::vector<engine::Pick>& found, const std::vector<engine::Pick>& expected) {
   ASSERT_LE(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -38,9 +38,9 @@ inline void expect_same(const Answer& found, const Answer& expected, bool whole 
 
 template <class Backend = FakeBackend>
 struct EngineFixture {
-  explicit EngineFixture(model::Limits its_limits, engine::EngineOptions options = {},
-                         model::Model its_model = fake_model(256))
-      : model(std::move(its_model)), limits(its_limits), backend(model, limits) {
+  explicit EngineFixture(model::Limits with_limits, engine::EngineOptions options = {},
+                         model::Model with_model = fake_model(256))
+      : model(std::move(with_model)), limits(with_limits), backend(model, limits) {
     options.now = [this] { return backend.clock; };
     engine.emplace(model, backend, limits, options);
   }
@@ -74,25 +74,25 @@ struct EngineFixture {
     engine->check_invariants();
     return worked;
   }
-  uint32_t run(uint32_t most = 100000) {  // how many steps it took
+  uint32_t run(uint32_t max_steps = 100000) {  // how many steps it took
     uint32_t steps = 0;
     while (step()) {
-      if (++steps < most) continue;
-      ADD_FAILURE() << "it does not end";
+      if (++steps < max_steps) continue;
+      ADD_FAILURE() << "the engine does not become idle";
       break;
     }
     EXPECT_TRUE(engine->idle());
     return steps;
   }
-  Answer& answer(engine::RequestId id, uint32_t copy = 0) { return answers.at(id).at(copy); }
-  Answer alone(engine::RequestId id, uint32_t copy = 0) const {
-    return answer_alone(model, requests.at(id), copy, limits.kv_blocks * limits.block_tokens);
+  Answer& answer(engine::RequestId id, uint32_t index = 0) { return answers.at(id).at(index); }
+  Answer alone(engine::RequestId id, uint32_t index = 0) const {
+    return answer_alone(model, requests.at(id), index, limits.kv_blocks * limits.block_tokens);
   }
   void expect_as_alone() {
-    for (const auto& [id, copies] : answers)
-      for (uint32_t copy = 0; copy < copies.size(); ++copy) {
-        SCOPED_TRACE(fmt::format("request {}, copy {}", id, copy));
-        expect_same(copies[copy], alone(id, copy));
+    for (const auto& [id, completions] : answers)
+      for (uint32_t index = 0; index < completions.size(); ++index) {
+        SCOPED_TRACE(fmt::format("request {}, completion {}", id, index));
+        expect_same(completions[index], alone(id, index));
       }
   }
   const engine::Metrics& metrics() const { return engine->metrics(); }
@@ -111,18 +111,18 @@ inline std::vector<uint32_t> some_tokens(uint32_t count, uint32_t first = 1) {
   for (uint32_t i = 0; i < count; ++i) tokens[i] = (first + i * (1 + first % 3)) % 16;
   return tokens;
 }
-// None of them begins as another does.
+// Prompts of different seeds share no prefix.
 inline std::vector<uint32_t> random_tokens(uint32_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<uint32_t> tokens(count);
   for (uint32_t& token : tokens) token = uint32_t(random() % 16);
   return tokens;
 }
-inline engine::Request greedy(std::vector<uint32_t> prompt, uint32_t most) {
-  return {.prompt = std::move(prompt), .sampling = {.temperature = 0, .seed = 0}, .max_tokens = most};
+inline engine::Request greedy(std::vector<uint32_t> prompt, uint32_t max_tokens) {
+  return {.prompt = std::move(prompt), .sampling = {.temperature = 0, .seed = 0}, .max_tokens = max_tokens};
 }
-inline engine::Request seeded(std::vector<uint32_t> prompt, uint32_t most, uint64_t seed) {
-  return {.prompt = std::move(prompt), .sampling = {.seed = seed}, .max_tokens = most};
+inline engine::Request seeded(std::vector<uint32_t> prompt, uint32_t max_tokens, uint64_t seed) {
+  return {.prompt = std::move(prompt), .sampling = {.seed = seed}, .max_tokens = max_tokens};
 }
 
 }  // namespace heddle::test::fake

@@ -1,5 +1,5 @@
-// Batches that follow one another on a device, and tokens that it picks: nothing of that shows in the answers, and no
-// more than is needed goes to the device and comes back.
+// Batches that follow one another on a device, and tokens that it picks: the completions are the same, and no more than
+// necessary is copied to and from the device.
 #include <gtest/gtest.h>
 
 #include "tests/engine/engine_fixture.h"
@@ -13,7 +13,7 @@ using engine::Request;
 
 using DeviceFixture = EngineFixture<FakeDevice>;
 
-TEST(EngineStep, AStreamAloneIsBatchesThatFollow) {
+TEST(EngineStep, ASingleStreamRunsInBatchesThatFollow) {
   DeviceFixture fixture(fake_limits(64));
   Request request = seeded(some_tokens(10), 150, 3);
   request.sampling.logprobs = 0;
@@ -21,7 +21,7 @@ TEST(EngineStep, AStreamAloneIsBatchesThatFollow) {
   fixture.run();
   fixture.expect_as_alone();
   EXPECT_EQ(fixture.backend.launched, 150u) << "the prompt, and all tokens but the last";
-  EXPECT_EQ(fixture.backend.followed, 149u - 3) << "64, 64 and 21";
+  EXPECT_EQ(fixture.backend.followed, 149u - 3) << "all but the first of 64, 64 and 21";
   EXPECT_EQ(fixture.backend.taken, 150u);
   EXPECT_EQ(fixture.backend.picks, 150u);
   EXPECT_EQ(fixture.backend.logits_rows, 0u);
@@ -46,11 +46,11 @@ TEST(EngineStep, PenaltiesLookAtTheWholeText) {
 TEST(EngineStep, TheNextBatchIsLaunchedBeforeATokenIsRead) {
   DeviceFixture fixture(fake_limits(64));
   fixture.submit(seeded(some_tokens(10), 40, 3), [&](const engine::Event& event) {
-    const uint32_t under_way = fixture.backend.launched - fixture.backend.taken;
+    const uint32_t in_flight = fixture.backend.launched - fixture.backend.taken;
     if (event.finish_reason == FinishReason::none && fixture.backend.followed > 0 && fixture.backend.taken < 39) {
-      EXPECT_EQ(under_way, 1u) << "token " << fixture.backend.taken;
+      EXPECT_EQ(in_flight, 1u) << "token " << fixture.backend.taken;
     }
-    EXPECT_LE(under_way, 1u);
+    EXPECT_LE(in_flight, 1u);
   });
   fixture.run();
   EXPECT_EQ(fixture.backend.taken, 40u);
@@ -78,7 +78,7 @@ TEST(EngineStep, OnlyRowsThatTheHostPicksSendTheirLogits) {
   }
 }
 
-TEST(EngineStep, AnArrivalIsNotKeptWaiting) {
+TEST(EngineStep, ANewRequestDoesNotWaitForBatchesThatFollow) {
   DeviceFixture fixture(fake_limits(64));
   fixture.submit(seeded(some_tokens(10), 60, 3));
   for (int i = 0; i < 10; ++i) fixture.step();
@@ -88,11 +88,11 @@ TEST(EngineStep, AnArrivalIsNotKeptWaiting) {
   EXPECT_GE(fixture.answer(second).picks.size(), 1u);
   fixture.run();
   fixture.expect_as_alone();
-  EXPECT_EQ(fixture.backend.taken, fixture.backend.launched) << "what was under way was given out";
+  EXPECT_EQ(fixture.backend.taken, fixture.backend.launched) << "every launched batch was read";
   EXPECT_EQ(fixture.backend.dropped, 0u);
 }
 
-TEST(EngineStep, WhatWasPickedBeyondAnEndIsNotGivenOut) {
+TEST(EngineStep, TokensPickedAfterTheEndAreNotEmitted) {
   DeviceFixture fixture(fake_limits(64));
   const auto first = fixture.submit(greedy(some_tokens(10), 60));
   fixture.run();
@@ -105,7 +105,7 @@ TEST(EngineStep, WhatWasPickedBeyondAnEndIsNotGivenOut) {
   fixture.expect_as_alone();
 }
 
-TEST(EngineStep, NothingIsComputedForLongAfterItsEnd) {
+TEST(EngineStep, LittleIsComputedAfterTheEnd) {
   DeviceFixture fixture(fake_limits(64));
   fixture.submit(seeded(some_tokens(10, 2), 60, 9));
   const auto first = fixture.submit(greedy(some_tokens(10), 60));
@@ -116,12 +116,12 @@ TEST(EngineStep, NothingIsComputedForLongAfterItsEnd) {
   const auto stopped = fixture.submit(request);
   const auto other = fixture.submit(seeded(some_tokens(10, 2), 60, 9));
   fixture.run();
-  const uint32_t made = fixture.answer(stopped).generated + fixture.answer(other).generated;
+  const uint32_t generated = fixture.answer(stopped).generated + fixture.answer(other).generated;
   EXPECT_LT(fixture.answer(stopped).generated, 20u);
-  EXPECT_LE(fixture.backend.launched_rows - rows, 2 * 10 + made + 2u);
+  EXPECT_LE(fixture.backend.launched_rows - rows, 2 * 10 + generated + 2u);
 }
 
-TEST(EngineStep, TheContextIsTheEnd) {
+TEST(EngineStep, EndsWithTheContext) {
   for (const uint32_t context : {20u, 21u, 22u, 23u, 50u}) {
     DeviceFixture fixture(fake_limits(64), {}, fake_model(context));
     fixture.submit(greedy(some_tokens(3), no_limit));
@@ -162,7 +162,7 @@ TEST(EngineStep, MoreRowsThanCanFollowArePickedBatchByBatch) {
   EXPECT_EQ(fixture.backend.logits_rows, 0u);
 }
 
-TEST(EngineStep, OnlyTheHostCanDoSomeSamplings) {
+TEST(EngineStep, SomeSamplingsRunOnTheHostOnly) {
   DeviceFixture fixture(fake_limits(64));
   Request request = seeded(some_tokens(10), 30, 3);
   request.sampling.typical_p = 0.8f;
@@ -173,7 +173,7 @@ TEST(EngineStep, OnlyTheHostCanDoSomeSamplings) {
   EXPECT_EQ(fixture.backend.followed, 0u);
 }
 
-TEST(EngineStep, FaultsFailTheirRows) {
+TEST(EngineStep, FaultsFailTheRequestsOfTheBatch) {
   DeviceFixture fixture(fake_limits(64));
   const auto first = fixture.submit(seeded(some_tokens(10), 60, 3));
   for (int i = 0; i < 10; ++i) fixture.step();
@@ -193,7 +193,7 @@ TEST(EngineStep, FaultsFailTheirRows) {
   EXPECT_EQ(fixture.engine->stopped(), "gone");
 }
 
-TEST(EngineStep, NothingToPickFailsTheRow) {
+TEST(EngineStep, ARowWithoutAPossibleTokenFailsItsRequest) {
   DeviceFixture fixture(fake_limits(64));
   fixture.backend.nothing_at = 21;
   const auto first = fixture.submit(seeded(some_tokens(10), 60, 3));
@@ -208,7 +208,7 @@ TEST(EngineStep, NothingToPickFailsTheRow) {
   expect_same(fixture.answer(other), fixture.alone(other));
 }
 
-TEST(EngineStep, IsAsGoodWithHardlyAnyMemory) {
+TEST(EngineStep, WorksWithLittleMemory) {
   for (const uint32_t blocks : {6u, 9u, 14u, 30u}) {
     DeviceFixture fixture(fake_limits(blocks));
     for (uint32_t i = 0; i < 4; ++i) fixture.submit(seeded(some_tokens(3, i), 18, i));
@@ -219,7 +219,7 @@ TEST(EngineStep, IsAsGoodWithHardlyAnyMemory) {
   }
 }
 
-TEST(EngineStep, GuessesArePickedOnTheDeviceToo) {
+TEST(EngineStep, ProposalsArePickedOnTheDeviceToo) {
   DeviceFixture fixture(fake_limits(200), {.speculation = engine::Speculation::on}, fake_model(256, 16, 5));
   for (uint32_t i = 0; i < 4; ++i) fixture.submit(seeded(some_tokens(20, i), 100, i));
   fixture.run();
@@ -228,7 +228,7 @@ TEST(EngineStep, GuessesArePickedOnTheDeviceToo) {
   EXPECT_EQ(fixture.backend.logits_rows, 0u);
 }
 
-TEST(EngineStep, TooManyBiasesAreLeftToTheHost) {
+TEST(EngineStep, TooManyBiasesAreAppliedOnTheHost) {
   DeviceFixture fixture(fake_limits(200), {.speculation = engine::Speculation::off});
   fixture.backend.max_biases = 3;
   Request odd = seeded(some_tokens(5), 20, 1);
@@ -241,6 +241,119 @@ TEST(EngineStep, TooManyBiasesAreLeftToTheHost) {
   fixture.run();
   EXPECT_GT(fixture.backend.followed, 50u);
   fixture.expect_as_alone();
+}
+
+// Where the time of a request went, on a clock that only the backend moves, so that every figure is known.
+//
+// Keeps the last event of each completion.
+template <class Backend = FakeBackend>
+struct Clocked : EngineFixture<Backend> {
+  using EngineFixture<Backend>::EngineFixture;
+  engine::RequestId ask(Request request) {
+    request.trace = true;
+    return this->submit(request, [this](const engine::Event& event) { last[{event.request, event.index}] = event; });
+  }
+  const engine::Event& end(engine::RequestId id, uint32_t index = 0) { return last.at({id, index}); }
+  std::map<std::pair<engine::RequestId, uint32_t>, engine::Event> last;
+};
+const engine::EngineOptions plain{.speculation = engine::Speculation::off};
+
+TEST(Timing, IsThatOfEveryStep) {
+  Clocked<> fixture(fake_limits(64), plain);
+  fixture.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  const auto id = fixture.ask(greedy(some_tokens(6), 3));
+  fixture.backend.clock += 5;  // somewhere else
+  fixture.run();
+  const engine::Timing& t = fixture.end(id).timing;
+  EXPECT_EQ(t.queue, 5);
+  EXPECT_EQ(t.prompt, 2.5);
+  EXPECT_EQ(t.generating, 2.5);
+  EXPECT_EQ(t.device, 5);
+  EXPECT_EQ(t.steps, 3u);
+  const std::vector<engine::StepTime>& steps = *fixture.end(id).steps;
+  ASSERT_EQ(steps.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(steps[i].start, i == 0 ? 5 : 7.5 + 1.25 * double(i - 1));
+    EXPECT_EQ(steps[i].seconds, i == 0 ? 2.5 : 1.25);
+    EXPECT_EQ(steps[i].device, steps[i].seconds);
+    EXPECT_EQ(steps[i].rows, i == 0 ? 6u : 1u);
+    EXPECT_EQ(steps[i].generated, 1u);
+    EXPECT_EQ(steps[i].all_rows, steps[i].rows);
+    EXPECT_EQ(steps[i].sequences, 1u);
+  }
+}
+
+TEST(Timing, OfARequestThatNeverBeganIsAllQueue) {
+  Clocked<> fixture(fake_limits(64), plain);
+  const auto id = fixture.ask(greedy(some_tokens(6), 3));
+  fixture.backend.clock += 5;
+  fixture.engine->cancel(id);
+  fixture.run();
+  const engine::Timing& t = fixture.end(id).timing;
+  EXPECT_EQ(t.queue, 5);
+  EXPECT_EQ(t.prompt + t.generating + t.device, 0);
+  EXPECT_EQ(t.steps, 0u);
+  EXPECT_TRUE(fixture.end(id).steps->empty());
+}
+
+TEST(Timing, OfAPromptAloneIsAllPrompt) {
+  Clocked<> fixture(fake_limits(64), plain);
+  fixture.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  const auto id = fixture.ask(greedy(some_tokens(6), 0));
+  fixture.run();
+  const engine::Timing& t = fixture.end(id).timing;
+  EXPECT_EQ(t.prompt, 2.5);
+  EXPECT_EQ(t.generating, 0);
+  EXPECT_EQ(t.device, 2.5);
+}
+
+// All completions have the time of the prompt; callbacks do not count as device time.
+TEST(Timing, OfCompletionsAndOfTimeBesideTheDevice) {
+  Clocked<> fixture(fake_limits(64), plain);
+  fixture.backend.cost = {.step = 1, .row = 0.25, .context = 0};
+  Request request = greedy(some_tokens(6), 2);
+  request.n = 2;
+  request.trace = true;
+  const auto id = fixture.submit(request, [&](const engine::Event& event) {
+    fixture.last[{event.request, event.index}] = event;
+    fixture.backend.clock += 10;
+  });
+  fixture.run();
+  for (uint32_t index = 0; index < 2; ++index) {
+    const engine::Event& end = fixture.end(id, index);
+    EXPECT_EQ(end.timing.steps, 2u);
+    EXPECT_EQ(end.timing.prompt, 2.5);
+    EXPECT_EQ(end.timing.device, 2.5 + 1.5);
+    EXPECT_EQ(end.steps->at(0).rows, 6u);
+    EXPECT_EQ(end.steps->at(1).all_rows, 2u);
+    EXPECT_EQ(end.steps->at(1).sequences, 2u);
+  }
+  // the callbacks of both first tokens, a step, then the callbacks up to its own end
+  EXPECT_EQ(fixture.end(id, 0).timing.generating, 20 + 1.5 + 10);
+  EXPECT_EQ(fixture.end(id, 1).timing.generating, 20 + 1.5 + 30);
+}
+
+TEST(Timing, OfStepsOnTheDevice) {
+  Clocked<FakeDevice> fixture(fake_limits(64), plain);
+  const auto id = fixture.ask(seeded(some_tokens(6), 40, 1));
+  fixture.run();
+  const engine::Event& end = fixture.end(id);
+  EXPECT_GT(fixture.backend.followed, 30u);
+  EXPECT_EQ(end.timing.steps, 40u);
+  EXPECT_NEAR(end.timing.device, fixture.backend.clock, 1e-9);
+  EXPECT_NEAR(end.timing.queue + end.timing.prompt + end.timing.generating, fixture.backend.clock, 1e-9);
+  uint32_t generated = 0;
+  for (const engine::StepTime& step : *end.steps) generated += step.generated;
+  EXPECT_EQ(generated, 40u);
+}
+
+TEST(Timing, HasNoStepsUnlessAskedFor) {
+  EngineFixture<> fixture(fake_limits(64), plain);
+  fixture.submit(greedy(some_tokens(6), 3), [](const engine::Event& event) { EXPECT_EQ(event.steps, nullptr); });
+  fixture.run();
+  EXPECT_EQ(fixture.metrics().prompt_tokens.sum(), 6);
+  EXPECT_EQ(fixture.metrics().completion_tokens.sum(), 3);
+  EXPECT_EQ(fixture.metrics().completion_tokens.count(), 1u);
 }
 
 }  // namespace

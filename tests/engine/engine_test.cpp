@@ -1,4 +1,4 @@
-// What the engine promises to one request, and to several at once.
+// What the engine guarantees to one request, and to several at once: results, ends, cancellation, faults.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -59,14 +59,14 @@ TEST(Engine, EndsByStopLengthAndContext) {
   const auto full = fixture.submit(greedy(some_tokens(9), no_limit));
   fixture.run();
   EXPECT_EQ(fixture.answer(full).finish_reason, FinishReason::context);
-  EXPECT_EQ(fixture.answer(full).generated, 22u) << "the last token needs no place";
+  EXPECT_EQ(fixture.answer(full).generated, 22u) << "the last token takes no position";
   const auto tokens = fixture.answer(full).tokens();
   Request request = greedy(some_tokens(9), 15);
   request.stops = {{tokens[5], tokens[5] ^ 1}, {tokens[3], tokens[4]}};
   const auto stopped = fixture.submit(request);
   fixture.run();
   EXPECT_EQ(fixture.answer(stopped).finish_reason, FinishReason::stop);
-  EXPECT_EQ(fixture.answer(stopped).generated, 5u) << "the stop itself is given out";
+  EXPECT_EQ(fixture.answer(stopped).generated, 5u) << "the stop sequence itself is emitted";
   request.stops = {{some_tokens(9).back(), tokens[0]}};
   const auto across = fixture.submit(request);
   fixture.run();
@@ -85,19 +85,19 @@ TEST(Engine, LogprobsAreThoseOfTheRequest) {
   EXPECT_EQ(fixture.answer(with).picks[0].top.size(), 3u);
 }
 
-TEST(Engine, RefusesWhatCanNeverBeDone) {
+TEST(Engine, RefusesInvalidRequests) {
   EngineFixture<> fixture(fake_limits(5));
   EXPECT_EQ(refusal(fixture, greedy({}, 3)), "expected a prompt, found none");
   EXPECT_EQ(refusal(fixture, greedy({1, 16}, 3)),
             "expected tokens below 16, the size of the vocabulary, found 16 in the prompt");
   EXPECT_EQ(refusal(fixture, greedy(some_tokens(20), 3)),
-            "the prompt is too long: expected fewer than 20 tokens, what the KV cache can hold, found 20");
+            "the prompt is too long: expected fewer than 20 tokens, the capacity of the KV cache, found 20");
   Request request = greedy(some_tokens(3), 3);
   request.n = 0;
   EXPECT_EQ(refusal(fixture, request), "expected 1 to 1024 completions, found 0");
   request.n = 1;
   request.stops = {{1}, {}};
-  EXPECT_EQ(refusal(fixture, request), "expected a token or more in a stop, found none");
+  EXPECT_EQ(refusal(fixture, request), "expected at least one token in a stop sequence, found none");
   request.stops.clear();
   request.sampling.top_p = 2;
   EXPECT_NE(refusal(fixture, request).find("top_p"), std::string::npos);
@@ -107,10 +107,10 @@ TEST(Engine, RefusesWhatCanNeverBeDone) {
 
   EngineFixture<> short_context(fake_limits(50), {}, fake_model(12));
   EXPECT_EQ(refusal(short_context, greedy(some_tokens(12), 1)),
-            "the prompt is too long: expected fewer than 12 tokens, the context, found 12");
+            "the prompt is too long: expected fewer than 12 tokens, the model's context, found 12");
 }
 
-TEST(Engine, RefusesWhatItsLimitsCannotDo) {
+TEST(Engine, RefusesLimitsThatAreTooSmall) {
   const model::Model model = fake_model(16);
   FakeBackend backend(model, fake_limits(1));
   EXPECT_THROW(engine::Engine(model, backend, fake_limits(0)), Error);
@@ -124,9 +124,9 @@ TEST(Engine, IsBusyWhenTooManyWait) {
   fixture.submit(greedy(some_tokens(3), 3));
   try {
     fixture.submit(greedy(some_tokens(3), 3));
-    FAIL() << "taken";
+    FAIL() << "it was not refused";
   } catch (const engine::Busy& busy) {
-    EXPECT_STREQ(busy.what(), "2 requests wait already, 2 may: try again later");
+    EXPECT_STREQ(busy.what(), "2 requests are waiting, the limit is 2: try again later");
   }
   fixture.step();
   fixture.submit(greedy(some_tokens(3), 3));
@@ -134,12 +134,11 @@ TEST(Engine, IsBusyWhenTooManyWait) {
   fixture.expect_as_alone();
 }
 
-// --- cancelling -----------------------------------------------------------------------------------------------------
 TEST(Engine, CancelsInEveryState) {
   EngineFixture<> fixture(fake_limits(64, 4, 8));
   const auto queued = fixture.submit(greedy(some_tokens(40, 1), 9));
   fixture.engine->cancel(queued);
-  EXPECT_TRUE(fixture.answer(queued).reason.empty()) << "it is told in the next step";
+  EXPECT_TRUE(fixture.answer(queued).reason.empty()) << "the event comes in the next step";
   fixture.step();
   EXPECT_EQ(fixture.answer(queued).finish_reason, FinishReason::cancelled);
   EXPECT_EQ(fixture.answer(queued).reason, "cancelled");
@@ -165,27 +164,27 @@ TEST(Engine, CancelsInEveryState) {
   EXPECT_EQ(fixture.metrics().finished[size_t(FinishReason::cancelled)], 3u);
 }
 
-TEST(Engine, FinishesOneCopyAndTheOthersGoOn) {
+TEST(Engine, FinishesOneCompletionAndTheOthersGoOn) {
   EngineFixture<> fixture(fake_limits(64));
   engine::Request request = seeded(some_tokens(9), 12, 3);
   request.n = 4;
   engine::RequestId id = 0;
   id = fixture.submit(request, [&](const engine::Event& event) {
     if (event.finish_reason != FinishReason::none) return;
-    for (const uint32_t copy : {0u, 2u})
-      if (event.index == copy && fixture.answer(id, copy).picks.size() == 5) fixture.engine->finish(id, copy);
+    for (const uint32_t index : {0u, 2u})
+      if (event.index == index && fixture.answer(id, index).picks.size() == 5) fixture.engine->finish(id, index);
   });
   fixture.engine->finish(id, 1);
   fixture.step();
   fixture.engine->finish(id, 4);
   fixture.run();
-  for (uint32_t copy = 0; copy < 4; ++copy) {
-    if (copy % 2 == 1) {
-      expect_same(fixture.answer(id, copy), fixture.alone(id, copy));
+  for (uint32_t index = 0; index < 4; ++index) {
+    if (index % 2 == 1) {
+      expect_same(fixture.answer(id, index), fixture.alone(id, index));
       continue;
     }
-    EXPECT_EQ(fixture.answer(id, copy).finish_reason, FinishReason::stop);
-    EXPECT_EQ(fixture.answer(id, copy).generated, 5u);
+    EXPECT_EQ(fixture.answer(id, index).finish_reason, FinishReason::stop);
+    EXPECT_EQ(fixture.answer(id, index).generated, 5u);
   }
   EXPECT_EQ(fixture.metrics().finished[size_t(FinishReason::stop)], 2u);
 }
@@ -219,12 +218,11 @@ TEST(Engine, ACallbackThatThrowsEndsItsOwnRequestOnly) {
   EXPECT_EQ(fixture.answer(bad).finish_reason, FinishReason::cancelled);
   EXPECT_EQ(fixture.answer(bad).reason, "its callback threw: the line is closed");
   EXPECT_EQ(fixture.answer(bad).generated, 1u);
-  EXPECT_EQ(fixture.answer(odd).reason, "its callback threw something that is no exception");
+  EXPECT_EQ(fixture.answer(odd).reason, "its callback threw something other than an exception");
   expect_same(fixture.answer(healthy), fixture.alone(healthy));
 }
 
-// --- copies ---------------------------------------------------------------------------------------------------------
-TEST(Engine, CopiesShareTheirPrompt) {
+TEST(Engine, CompletionsShareTheirPrompt) {
   for (const uint32_t prompt : {10u, 12u}) {  // with a block that is not whole, and without
     EngineFixture<> fixture(fake_limits(64));
     Request request = seeded(some_tokens(prompt), 9, 77);
@@ -240,7 +238,7 @@ TEST(Engine, CopiesShareTheirPrompt) {
   }
 }
 
-TEST(Engine, CopiesForWhichThereIsNoBlockComeLater) {
+TEST(Engine, CompletionsWithoutABlockComeLater) {
   for (const bool reuse : {true, false}) {
     EngineFixture<> fixture(fake_limits(6), {.prefix_cache = reuse});
     Request request = seeded(some_tokens(10), 8, 5);
@@ -248,110 +246,11 @@ TEST(Engine, CopiesForWhichThereIsNoBlockComeLater) {
     fixture.submit(request);
     fixture.run();
     fixture.expect_as_alone();
-    EXPECT_GT(fixture.backend.batches, 9u) << "they were not all there at once";
+    EXPECT_GT(fixture.backend.batches, 9u) << "not all of them ran at the same time";
   }
 }
 
-// --- what was computed before
-// -----------------------------------------------------------------------------------------
-TEST(Engine, ABeginningIsComputedOnce) {
-  EngineFixture<> fixture(fake_limits(64));
-  const auto first = fixture.submit(greedy(some_tokens(22), 3));
-  fixture.run();
-  const uint64_t rows = fixture.backend.rows;
-  auto longer = some_tokens(22);
-  longer.push_back(9);
-  const auto second = fixture.submit(greedy(longer, 1));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(fixture.answer(second).cached_tokens, 22u);
-  EXPECT_EQ(fixture.backend.rows - rows, 1u);
-  const auto third = fixture.submit(greedy(some_tokens(20), 1));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(third).cached_tokens, 19u) << "a token at least is computed";
-  Request own = greedy(longer, 1);
-  own.reuse = false;
-  const auto fourth = fixture.submit(own);
-  fixture.run();
-  EXPECT_EQ(fixture.answer(fourth).cached_tokens, 0u);
-  EXPECT_EQ(fixture.metrics().prompt_cached, 22u + 19u);
-  EXPECT_EQ(fixture.metrics().prompt_computed, 22u + 1u + 1u + 23u);
-  fixture.expect_as_alone();
-}
-
-TEST(Engine, AnswersAreABeginningToo) {
-  EngineFixture<> fixture(fake_limits(64));
-  const auto first = fixture.submit(greedy(some_tokens(6), 11));
-  fixture.run();
-  auto talk = some_tokens(6);
-  for (const uint32_t token : fixture.answer(first).tokens()) talk.push_back(token);
-  talk.push_back(3);
-  const auto second = fixture.submit(greedy(talk, 4));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(second).cached_tokens, 16u);
-  fixture.expect_as_alone();
-}
-
-TEST(Engine, NothingIsReusedWithoutThePrefixCache) {
-  EngineFixture<> fixture(fake_limits(64), {.prefix_cache = false});
-  fixture.submit(greedy(some_tokens(22), 3));
-  fixture.run();
-  const auto second = fixture.submit(greedy(some_tokens(22), 3));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(second).cached_tokens, 0u);
-  EXPECT_EQ(fixture.metrics().blocks_cached, 0u);
-}
-
-TEST(Engine, WhoComesMeanwhileWaitsForWhatAnotherComputes) {
-  EngineFixture<> fixture(fake_limits(200));
-  for (const uint64_t seed : {1, 2, 3}) {  // until it knows that there is time for more than one
-    fixture.submit(greedy(random_tokens(60, seed), 1));
-    fixture.run();
-  }
-  const uint64_t rows = fixture.backend.rows;
-  const auto first = fixture.submit(greedy(some_tokens(50), 5));
-  auto other = some_tokens(50);
-  other.back() = 0;
-  const auto second = fixture.submit(greedy(other, 5));
-  fixture.step();
-  const auto third = fixture.submit(greedy(some_tokens(50), 5));
-  fixture.run();
-  fixture.expect_as_alone();
-  EXPECT_EQ(fixture.answer(first).cached_tokens, 0u);
-  EXPECT_EQ(fixture.answer(second).cached_tokens, 48u);
-  EXPECT_EQ(fixture.answer(third).cached_tokens, 48u);
-  EXPECT_EQ(fixture.backend.rows - rows, 50u + 2 + 2 + 3 * 4);
-}
-
-// A conversation: the next turn begins with what the last one computed, which rarely ends with a block.
-TEST(Engine, TheBeginningOfABlockIsCopied) {
-  EngineFixture<> fixture(fake_limits(20, 16));
-  const auto first = fixture.submit(greedy(some_tokens(20), 8));
-  fixture.run();
-  std::vector<uint32_t> next = some_tokens(20);
-  for (const uint32_t token : fixture.answer(first).tokens()) next.push_back(token);
-  next.push_back(3);
-  const uint64_t rows = fixture.backend.rows;
-  const auto second = fixture.submit(greedy(next, 1));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(second).cached_tokens, 27u) << "a block of 16, and 11 of the next: all that was computed";
-  EXPECT_EQ(fixture.backend.rows - rows, 2u);
-  EXPECT_EQ(fixture.backend.copied, 1u);
-  // another text after 20 tokens: what they share of the second block
-  std::vector<uint32_t> other = some_tokens(20);
-  other.push_back((next[20] + 1) % 16);
-  const auto third = fixture.submit(greedy(other, 1));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(third).cached_tokens, 20u);
-  // three tokens of sixteen are not worth a copy
-  other.assign({other[0], other[1], other[2], (other[3] + 1) % 16, 5});
-  const auto fourth = fixture.submit(greedy(other, 1));
-  fixture.run();
-  EXPECT_EQ(fixture.answer(fourth).cached_tokens, 0u);
-  fixture.expect_as_alone();
-}
-
-TEST(Engine, SaysHowFarAPromptIs) {
+TEST(Engine, ReportsThePromptProgress) {
   EngineFixture<> fixture(fake_limits(64));
   const auto id = fixture.submit(greedy(random_tokens(150, 1), 3));
   EXPECT_EQ(fixture.engine->prompt_progress(id), 0u);
@@ -369,7 +268,7 @@ TEST(Engine, SaysHowFarAPromptIs) {
   EXPECT_EQ(fixture.engine->prompt_progress(99), 0u);
 }
 
-TEST(Engine, TheEndSaysWhatWasComputedOfThePrompt) {
+TEST(Engine, TheLastEventCountsComputedPromptTokens) {
   EngineFixture<> fixture(fake_limits(64));
   std::vector<engine::Event> ends;
   const auto note_end = [&](const engine::Event& event) {
@@ -400,7 +299,7 @@ TEST(Engine, TheEndSaysWhatWasComputedOfThePrompt) {
   EXPECT_EQ(ends[3].cached_tokens, 0u);
 }
 
-TEST(Engine, PromptsAreNotCutWhereNothingIsHeldUp) {
+TEST(Engine, PromptsAreNotCutIfTheStallIsUnlimited) {
   EngineFixture<> fixture(fake_limits(64, 4, 128), {.max_stall = INFINITY});
   fixture.submit(greedy(random_tokens(128 + 100, 1), 2));
   EXPECT_EQ(fixture.run(), 3u);
@@ -408,55 +307,7 @@ TEST(Engine, PromptsAreNotCutWhereNothingIsHeldUp) {
   fixture.expect_as_alone();
 }
 
-// --- memory ---------------------------------------------------------------------------------------------------------
-TEST(Engine, PreemptionDoesNotShow) {
-  std::vector<uint64_t> rows;
-  for (const bool reuse : {true, false}) {
-    EngineFixture<> fixture(fake_limits(12), {.prefix_cache = reuse});
-    for (uint32_t i = 0; i < 6; ++i) {
-      Request request = seeded(some_tokens(5, i), 25, i);
-      request.sampling.repetition_penalty = 1.3f;
-      fixture.submit(request);
-    }
-    fixture.run();
-    fixture.expect_as_alone();
-    EXPECT_GT(fixture.metrics().preemptions, 0u);
-    EXPECT_EQ(fixture.metrics().blocks_in_use, 0u);
-    rows.push_back(fixture.backend.rows);
-  }
-  EXPECT_LT(rows[0], rows[1]) << "what it had computed can be found again";
-}
-
-TEST(Engine, TheLowestPriorityLosesItsBlocks) {
-  EngineFixture<> fixture(fake_limits(8));
-  std::vector<engine::RequestId> order;
-  const auto note = [&](const engine::Event& event) {
-    if (event.finish_reason != FinishReason::none) order.push_back(event.request);
-  };
-  std::vector<engine::RequestId> ids;
-  for (const int priority : {0, -1, 1}) {
-    Request request = greedy(some_tokens(4, uint32_t(5 + priority)), 22);
-    request.priority = priority;
-    ids.push_back(fixture.submit(request, note));
-  }
-  fixture.run();
-  fixture.expect_as_alone();
-  EXPECT_GT(fixture.metrics().preemptions, 0u);
-  EXPECT_EQ(order, (std::vector<engine::RequestId>{ids[2], ids[0], ids[1]}));
-}
-
-TEST(Engine, ARequestThatFillsTheCacheCanBeDoneBesideOthers) {
-  EngineFixture<> fixture(fake_limits(10));
-  fixture.submit(greedy(some_tokens(5, 1), 30));
-  fixture.submit(greedy(some_tokens(38, 2), no_limit));
-  fixture.submit(greedy(some_tokens(5, 3), 30));
-  fixture.submit(greedy(some_tokens(1, 4), no_limit));
-  fixture.run();
-  fixture.expect_as_alone();
-}
-
-// --- faults ---------------------------------------------------------------------------------------------------------
-TEST(Engine, AFaultFailsThoseInTheBatch) {
+TEST(Engine, AFaultFailsTheRequestsOfTheBatch) {
   EngineFixture<> fixture(fake_limits(64, 4, 16));
   const auto a = fixture.submit(greedy(some_tokens(10, 1), 20));
   fixture.step();
@@ -467,7 +318,7 @@ TEST(Engine, AFaultFailsThoseInTheBatch) {
   fixture.step();
   EXPECT_EQ(fixture.answer(a).finish_reason, FinishReason::failed);
   EXPECT_EQ(fixture.answer(a).reason, "the bus fell off");
-  EXPECT_EQ(fixture.metrics().blocks_cached, 0u) << "nothing of it can be found";
+  EXPECT_EQ(fixture.metrics().blocks_cached, 0u) << "none of its blocks can be found";
   EXPECT_EQ(fixture.metrics().faults, 1u);
   fixture.run();
   for (const auto id : {waits, b})
@@ -478,7 +329,7 @@ TEST(Engine, AFaultFailsThoseInTheBatch) {
   EXPECT_EQ(fixture.engine->stopped(), "");
 }
 
-TEST(Engine, StopsWhereTheBackendIsLost) {
+TEST(Engine, StopsWhenTheBackendIsLost) {
   EngineFixture<> fixture(fake_limits(64, 4, 4));
   const auto a = fixture.submit(greedy(some_tokens(20, 1), 20));
   const auto queued = fixture.submit(greedy(some_tokens(10, 3), 20));
@@ -495,7 +346,7 @@ TEST(Engine, StopsWhereTheBackendIsLost) {
   EXPECT_EQ(refusal(fixture, greedy(some_tokens(3), 1)), "the device is gone");
 }
 
-TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
+TEST(Engine, ARequestWithoutAPossibleTokenFailsAlone) {
   EngineFixture<> fixture(fake_limits(64));
   Request banned = greedy(some_tokens(5), 5);
   for (uint32_t i = 0; i < 16; ++i) banned.sampling.logit_bias[i] = -INFINITY;
@@ -509,7 +360,7 @@ TEST(Engine, LogitsThatAreNoNumbersFailTheirRequestOnly) {
   expect_same(fixture.answer(good), fixture.alone(good));
 }
 
-TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
+TEST(Engine, FailedCompletionsLeaveOthersTheirLogits) {
   for (uint64_t seed = 1; seed < 11; ++seed) {
     EngineFixture<> fixture(fake_limits(200), {.speculation = engine::Speculation::off});
     Request three = seeded(some_tokens(5), 30, seed);
@@ -522,37 +373,9 @@ TEST(Engine, CopiesThatFailLeaveOthersTheirLogits) {
       if (std::exchange(once, false)) logits[0] = NAN;
     };
     fixture.run();
-    for (uint32_t copy = 0; copy < 3; ++copy) EXPECT_EQ(fixture.answer(bad, copy).finish_reason, FinishReason::failed);
+    for (uint32_t index = 0; index < 3; ++index)
+      EXPECT_EQ(fixture.answer(bad, index).finish_reason, FinishReason::failed);
     expect_same(fixture.answer(good), fixture.alone(good));
-  }
-}
-
-// --- guesses --------------------------------------------------------------------------------------------------------
-TEST(Engine, GuessesDoNotShow) {
-  for (const auto speculation : {engine::Speculation::on, engine::Speculation::automatic, engine::Speculation::off}) {
-    EngineFixture<> fixture(fake_limits(200), {.speculation = speculation}, fake_model(256, 16, 5));
-    for (uint32_t i = 0; i < 6; ++i) {
-      Request request = seeded(some_tokens(20, i), 100, i);
-      if (i % 2) request.sampling.temperature = 0;
-      if (i == 4) request.sampling.presence_penalty = 0.5f;
-      if (i == 5) request.sampling.logprobs = 2;
-      fixture.submit(request);
-    }
-    fixture.run();
-    fixture.expect_as_alone();
-    const bool on = speculation != engine::Speculation::off;
-    EXPECT_EQ(fixture.metrics().accepted > 100, on)
-        << fixture.metrics().accepted << " of " << fixture.metrics().proposed;
-    EXPECT_EQ(fixture.backend.batches < 95, on);
-  }
-}
-
-TEST(Engine, GuessesEndWithTheContextAndTheLength) {
-  for (uint32_t most : {0u, 1u, 2u, 3u, 17u, 30u}) {
-    EngineFixture<> fixture(fake_limits(50), {.speculation = engine::Speculation::on}, fake_model(41, 16, 9));
-    fixture.submit(greedy(some_tokens(15), most));
-    fixture.run();
-    fixture.expect_as_alone();
   }
 }
 

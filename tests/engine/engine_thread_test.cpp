@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/deliveries.h"
 #include "tests/engine/counting.h"
 
 namespace heddle::engine {
@@ -19,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::counting_vocabulary;
 
-// What one request was log, and a way to wait for its ends.
+// The events of one request, and a way to wait for its ends.
 class EventLog {
  public:
   OnEvent callback() {
@@ -30,19 +29,19 @@ class EventLog {
     events_.push_back(event);
     changed_.notify_all();
   }
-  size_t ends(FinishReason ending = FinishReason::none) const {  // none: of any kind
+  size_t ends(FinishReason reason = FinishReason::none) const {  // none: of any kind
     const std::lock_guard lock(mutex_);
     size_t count = 0;
     for (const Event& event : events_)
-      if (event.finish_reason != FinishReason::none && (ending == FinishReason::none || event.finish_reason == ending))
+      if (event.finish_reason != FinishReason::none && (reason == FinishReason::none || event.finish_reason == reason))
         ++count;
     return count;
   }
-  std::vector<uint32_t> tokens(uint32_t copy = 0) const {
+  std::vector<uint32_t> tokens(uint32_t index = 0) const {
     const std::lock_guard lock(mutex_);
     std::vector<uint32_t> ids;
     for (const Event& event : events_)
-      if (event.index == copy && event.finish_reason == FinishReason::none) ids.push_back(event.pick.id);
+      if (event.index == index && event.finish_reason == FinishReason::none) ids.push_back(event.pick.id);
     return ids;
   }
   Event last() const {
@@ -87,8 +86,8 @@ class Gate {
   std::atomic<int> waiting_ = 0;
 };
 
-Request request(uint32_t first, uint32_t most, uint32_t copies = 1) {
-  Request request{.prompt = {first}, .max_tokens = most, .n = copies};
+Request request(uint32_t first, uint32_t max_tokens, uint32_t n = 1) {
+  Request request{.prompt = {first}, .max_tokens = max_tokens, .n = n};
   request.sampling.temperature = 0;
   return request;
 }
@@ -111,7 +110,7 @@ class EngineThreads : public testing::Test {
   std::optional<EngineThread> thread_;
 };
 
-TEST_F(EngineThreads, TellTokensInOrderAndOneEnd) {
+TEST_F(EngineThreads, DeliverTokensInOrderAndOneEnd) {
   start();
   EventLog log;
   const RequestId id = thread_->submit(request(7, 250), log.callback());
@@ -137,8 +136,8 @@ TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
     for (uint32_t i = 0; i < each; ++i) {
       const EventLog& one = log[user][i];
       ASSERT_TRUE(one.wait_for_ends(1 + i % 2));
-      for (uint32_t copy = 0; copy <= i % 2; ++copy)
-        EXPECT_EQ(one.tokens(copy), counted(user * each + i, 5 + i)) << user << " " << i;
+      for (uint32_t index = 0; index <= i % 2; ++index)
+        EXPECT_EQ(one.tokens(index), counted(user * each + i, 5 + i)) << user << " " << i;
       EXPECT_EQ(one.ends(FinishReason::length), 1 + i % 2);
     }
   thread_.reset();
@@ -146,7 +145,7 @@ TEST_F(EngineThreads, TakeRequestsOfManyThreads) {
     for (uint32_t i = 0; i < each; ++i) EXPECT_EQ(of_user[i].ends(), 1 + i % 2);
 }
 
-TEST_F(EngineThreads, RefuseWhereItIsAsked) {
+TEST_F(EngineThreads, RefuseInvalidRequestsAtOnce) {
   start();
   EventLog log;
   EXPECT_THROW(thread_->submit(Request{}, log.callback()), Error);
@@ -173,7 +172,7 @@ TEST_F(EngineThreads, RefuseWhenTooManyWait) {
   for (size_t i = 0; i < log.size(); ++i) EXPECT_EQ(log[i].ends(), i < taken ? 1u : 0u) << i;
 }
 
-TEST_F(EngineThreads, LetNobodyElseWaitForACallbackThatBlocks) {
+TEST_F(EngineThreads, IsolateACallbackThatBlocks) {
   start();
   Gate gate;
   std::array<EventLog, 12> held;
@@ -231,7 +230,7 @@ TEST_F(EngineThreads, CanBeUsedFromCallbacks) {
   EXPECT_EQ(second.tokens(), counted(9, 3));
 }
 
-TEST_F(EngineThreads, CancelWhatIsNotThere) {
+TEST_F(EngineThreads, IgnoreACancelAfterTheEnd) {
   start();
   thread_->cancel(12345);
   EventLog log;
@@ -244,7 +243,7 @@ TEST_F(EngineThreads, CancelWhatIsNotThere) {
   EXPECT_EQ(log.ends(), 1u);
 }
 
-TEST_F(EngineThreads, TellEveryEndOnceWhenTheyGo) {
+TEST_F(EngineThreads, DeliverEveryEndOnceWhenDestroyed) {
   start();
   slow_steps();
   std::array<EventLog, 40> log;
@@ -258,7 +257,7 @@ TEST_F(EngineThreads, TellEveryEndOnceWhenTheyGo) {
   }
 }
 
-TEST_F(EngineThreads, WaitForCallbacksWhenTheyGo) {
+TEST_F(EngineThreads, WaitForCallbacksWhenDestroyed) {
   start();
   Gate gate;
   EventLog log, late;
@@ -281,7 +280,7 @@ TEST_F(EngineThreads, WaitForCallbacksWhenTheyGo) {
   EXPECT_EQ(late.ends(), 0u);
 }
 
-TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
+TEST_F(EngineThreads, FailEveryRequestWhenTheDeviceFails) {
   start();
   std::atomic<int> batches = 0;
   backend_.each_batch = [&] {
@@ -299,7 +298,7 @@ TEST_F(EngineThreads, TellEverybodyWhenTheDeviceFails) {
   for (const EventLog& one : log) EXPECT_EQ(one.ends(), 1u);
 }
 
-// A step that takes for ever holds up nobody who submits: what is wrong, and that too many wait, is said at once.
+// submit() does not wait for a step that takes forever: an invalid request and a full queue are reported at once.
 TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   Gate gate;
   backend_.each_batch = [&] { gate.wait(); };
@@ -308,7 +307,7 @@ TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   std::array<EventLog, 6> log;
   RequestId last = thread.submit(request(1, 3), log[0].callback());
   ASSERT_TRUE(gate.wait_for_waiting(1));
-  // the first one was counted when it came, and that is so until its step is over
+  // the first request counts as waiting until its step has ended
   for (uint32_t i = 1; i < 5; ++i) {
     const RequestId id = thread.submit(request(1, 3), log[i].callback());
     EXPECT_GT(id, std::exchange(last, id));
@@ -317,7 +316,7 @@ TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   EXPECT_THROW(thread.submit(Request{}, log[5].callback()), Error);
   EXPECT_EQ(thread.metrics().refused, 2u);
   EXPECT_EQ(thread.metrics().waiting, 5u);
-  thread.cancel(last);  // the engine has not even seen it
+  thread.cancel(last);  // the engine has not seen it yet
   gate.open();
   for (uint32_t i = 0; i < 5; ++i) ASSERT_TRUE(log[i].wait_for_ends());
   EXPECT_EQ(log[3].tokens(), counted(1, 3));
@@ -326,7 +325,7 @@ TEST_F(EngineThreads, SubmitWithoutWaitingForAStep) {
   EXPECT_EQ(log[5].ends(), 0u);
 }
 
-TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
+TEST_F(EngineThreads, ReportWhyTheEngineHasStopped) {
   struct Mortal : test::CountingBackend {
     std::atomic<bool> dead = false;
     bool usable() const override { return !dead; }
@@ -343,7 +342,7 @@ TEST_F(EngineThreads, SayWhyNothingIsDoneAnyMore) {
   EventLog first, second;
   thread.submit(request(1, 3), first.callback());
   ASSERT_TRUE(gate.wait_for_waiting(1));
-  thread.submit(request(1, 3, 2), second.callback());  // nobody knows yet
+  thread.submit(request(1, 3, 2), second.callback());  // the failure is not known yet
   gate.open();
   ASSERT_TRUE(first.wait_for_ends());
   ASSERT_TRUE(second.wait_for_ends(2));
@@ -405,7 +404,7 @@ TEST_F(EngineThreads, SleepWhenIdle) {
 }
 
 #ifndef HEDDLE_SANITIZED
-TEST_F(EngineThreads, EndTheProgramRatherThanWaitForEver) {
+TEST_F(EngineThreads, AbortRatherThanWaitForever) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {

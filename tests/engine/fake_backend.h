@@ -1,5 +1,5 @@
-// A model without layers whose logits are a function of the text it reads through its block table, and nothing else: a
-// block that is shared wrongly, stale or never written changes the tokens. Time is virtual.
+// A model without layers. Its logits are a function of the text that it reads through its block table, and of nothing
+// else: a block that is shared wrongly, stale or never written changes the tokens. Time is virtual.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class Reading {
     std::rotate(recent_.begin(), recent_.begin() + 1, recent_.end());
     recent_.back() = cell.token;
   }
-  // From -2 to 2. The model may like to repeat itself: what came 5 tokens ago has so much more.
+  // From -2 to 2. A model that repeats itself adds to the logit of the token 5 positions back.
   void logits(const model::Model& model, std::span<float> to) const {
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, i) >> 40) * 0x1p-22f - 2;
     if (recent_[0] < to.size()) to[recent_[0]] += model.logit_softcap;
@@ -54,13 +54,13 @@ inline model::Model fake_model(uint32_t context, uint32_t vocabulary = 16, float
   model.context = context;
   model.vocabulary = vocabulary;
   model.width = 3;
-  model.logit_softcap = repetition;  // there is no other use for it here
+  model.logit_softcap = repetition;  // not used otherwise here
   return model;
 }
 
 struct Cost {  // seconds
   double step = 0.004, row = 0.0002, context = 0.0000004, noise = 0;
-  double free_rows = 0;  // so many cost nothing
+  double free_rows = 0;  // the first rows, which cost nothing
 
   double of(double rows, double positions) const {
     return step + row * std::max(0.0, rows - free_rows) + context * positions;
@@ -115,7 +115,7 @@ class FakeBackend : public IdleBackend {
     return reading;
   }
   void pass_time(const model::Batch& batch);
-  void fail_if_due() {  // after it has written: what is in the cache is no use
+  void fail_if_due() {  // after it has written: what is in the cache is invalid
     if (fault_.empty()) return;
     usable_ = !for_good_;
     throw std::runtime_error(std::exchange(fault_, ""));
@@ -143,7 +143,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   EXPECT_LE(batch.tokens.size(), limits_.rows);
   EXPECT_EQ(batch.positions.size(), batch.tokens.size());
   EXPECT_EQ(batch.sequences.size(), batch.tokens.size());
-  EXPECT_FALSE(batch.follows || !batch.picking.empty()) << "there is no device";
+  EXPECT_FALSE(batch.follows || !batch.picking.empty()) << "this backend is not a device";
   ++batches;
   rows += batch.tokens.size();
   pass_time(batch);
@@ -153,7 +153,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   std::vector<uint32_t> rows_of(batch.blocks.size());
   for (const uint32_t sequence : batch.sequences) ++rows_of.at(sequence);
   EXPECT_TRUE(std::is_partitioned(rows_of.begin(), rows_of.end(), [](uint32_t count) { return count == 1; }))
-      << "those with one row come first";
+      << "sequences with one row come first";
   std::vector<bool> seen(batch.blocks.size());
   Reading reading;
   size_t output = 0, state = 0;
@@ -181,7 +181,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   fail_if_due();
 }
 
-// With the model and the limits twice: for what it adds, and for what it stands on.
+// DeviceBackend takes the model for itself, and the arguments of the backend under it.
 struct FakeDevice : DeviceBackend<FakeBackend> {
   FakeDevice(const model::Model& model, const model::Limits& limits, uint64_t seed = 1)
       : DeviceBackend(model, model, limits, seed) {}

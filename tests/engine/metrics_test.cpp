@@ -1,3 +1,4 @@
+// Histograms by value, and every metric under its name.
 #include "engine/metrics.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ TEST(Histogram, FindsQuantilesBetweenBounds) {
 }
 
 TEST(Histogram, IsNearTheTruthOverItsRange) {
-  for (const std::span<const double> all : {bounds_of_seconds(), bounds_of_counts()}) {
+  for (const std::span<const double> all :
+       {std::span<const double>(bounds_of_seconds), std::span<const double>(bounds_of_counts)}) {
     Histogram histogram(all);
     for (int i = 1; i <= 1000; ++i) histogram.add(i * all.back() / 1000);
     EXPECT_NEAR(histogram.quantile(0.5), all.back() / 2, all.back() / 50);
@@ -76,7 +78,7 @@ struct Collected {
   void histogram(const MetricName& name, const Histogram& value) { put(name, value.sum()); }
 };
 
-TEST(Metrics, HaveANameEach) {
+TEST(Metrics, HaveOneNameEach) {
   Metrics metrics;
   double next = 1;
   for (uint64_t* value : {&metrics.submitted,
@@ -140,7 +142,7 @@ TEST(Metrics, HaveANameEach) {
   EXPECT_EQ(found.values, expected);
 }
 
-TEST(Histogram, RefusesBoundsThatAreNone) {
+TEST(Histogram, RefusesInvalidBounds) {
   static constexpr std::array descending{2., 1.};
   static constexpr std::array<double, 33> many{};
   EXPECT_THROW(Histogram{descending}, std::logic_error);

@@ -1,4 +1,4 @@
-// Times of batches are learnt, and prompts cut by them.
+// The times of batches are learnt, and prompts are cut into chunks by them.
 #include "engine/pace.h"
 
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ TEST(Pace, RowsAndWhatTheyRead) {
   EXPECT_EQ(load.with(0, 99).context, 36u);
 }
 
-TEST(Pace, BeginsWithSmallPiecesAndDoublesThem) {
+TEST(Pace, BeginsWithSmallChunksAndDoublesThem) {
   Pace pace;
   EXPECT_FALSE(pace.measured());
   EXPECT_EQ(pace.expect({100, 100}), 0);
   EXPECT_EQ(pace.rows_within(1, {}, 0, 1000), 16u);
   EXPECT_EQ(pace.rows_within(1, {3, 30}, 0, 1000), 13u);
   EXPECT_EQ(pace.rows_within(1, {}, 0, 5), 5u);
-  EXPECT_EQ(pace.rows_within(1, {}, 1 << 20, 1000), 0u) << "so long a context was never seen";
+  EXPECT_EQ(pace.rows_within(1, {}, 1 << 20, 1000), 0u) << "a context this long was never measured";
   uint32_t rows = 16;
   for (; rows < 512; rows *= 2) {
     EXPECT_EQ(pace.rows_within(10, {}, 0, 1000), rows);
@@ -46,7 +46,7 @@ TEST(Pace, OneMeasurementIsTakenAsTimePerRow) {
   EXPECT_NEAR(pace.expect({16, 100}), 0.016, 1e-9);
   pace.learn({0, 0}, 1);
   pace.learn({5, 5}, 0);
-  EXPECT_NEAR(pace.expect({16, 100}), 0.016, 1e-9) << "nothing can be learnt from nothing";
+  EXPECT_NEAR(pace.expect({16, 100}), 0.016, 1e-9) << "neither a batch without rows nor one without time counts";
 }
 
 TEST(Pace, FindsTheCosts) {
@@ -86,7 +86,7 @@ TEST(Pace, FollowsSteps) {
 }
 
 // A prompt reads the keys of its sequence once for all rows, streams read them each for themselves.
-TEST(Pace, TellsPromptsFromStreams) {
+TEST(Pace, DistinguishesPromptsFromStreams) {
   auto cost = [](const Load& load) {
     return 0.002 + 5e-5 * double(load.rows) + 3e-9 * double(load.context) + 3e-8 * double(load.depth);
   };
@@ -115,7 +115,7 @@ TEST(Pace, NoFactorIsNegative) {
   EXPECT_LE(pace.expect({1, 1}), pace.expect({1, 1000000}));
 }
 
-TEST(Pace, LongStretchesOfOneSizeDoNotWashOutTheOthers) {
+TEST(Pace, ManyBatchesOfOneSizeDoNotDisplaceOthers) {
   Pace pace;
   for (const uint64_t rows : {16, 32, 64, 128, 256, 512})
     pace.learn(Load().with(rows, 0), seconds(Load().with(rows, 0)));

@@ -1,5 +1,5 @@
-// Random traffic on the fake backend: arrivals, lengths, priorities, copies, stops, cancellations, faults, callbacks
-// that throw. Everything that is told is compared with what the request would have got alone.
+// Random traffic on the fake backend: arrivals, lengths, priorities, several completions, stops, cancellations, faults,
+// callbacks that throw. Every event is compared with what the request would have got alone.
 #pragma once
 #include <optional>
 #include <unordered_map>
@@ -64,7 +64,7 @@ class Simulation {
       engine_->check_invariants();
       ++tally_.steps;
       if (!worked) backend_.clock += 0.01;
-      if (!engine_->stopped().empty()) break;  // and all were told
+      if (!engine_->stopped().empty()) break;  // and every request has ended
     }
     EXPECT_TRUE(watched_.empty());
     EXPECT_TRUE(engine_->idle());
@@ -79,23 +79,23 @@ class Simulation {
  private:
   struct Watched {
     engine::Request request;
-    std::vector<Answer> copies;
+    std::vector<Answer> completions;
     std::vector<double> last;           // token
     std::vector<uint64_t> preemptions;  // by then
     uint32_t open;
     double submitted;
-    std::vector<bool> cancelled, finished;  // per copy
-    // tokens of all copies
-    uint32_t told = 0, cancel_at = ~0u, finish_copy_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;
+    std::vector<bool> cancelled, finished;  // per completion
+    // tokens of all completions
+    uint32_t received = 0, cancel_at = ~0u, finish_one_at = ~0u, cancel_other_at = ~0u, throw_at = ~0u;
   };
 
   uint64_t below(uint64_t limit) { return random_() % limit; }
   bool one_in(uint64_t n) { return below(n) == 0; }
   bool chance(double part) { return double(random_() >> 11) * 0x1p-53 < part; }
   std::vector<uint32_t> tokens(uint32_t count) {
-    std::vector<uint32_t> made(count);
-    for (uint32_t& token : made) token = uint32_t(below(model_.vocabulary));
-    return made;
+    std::vector<uint32_t> some(count);
+    for (uint32_t& token : some) token = uint32_t(below(model_.vocabulary));
+    return some;
   }
 
   engine::Request request() {
@@ -128,14 +128,14 @@ class Simulation {
 
   bool submit() {
     Watched w{.request = request()};
-    w.copies.resize(w.request.n);
+    w.completions.resize(w.request.n);
     w.last.resize(w.request.n);
     w.preemptions.resize(w.request.n);
     w.cancelled.resize(w.request.n);
     w.finished.resize(w.request.n);
     w.open = w.request.n;
     w.submitted = backend_.clock;
-    if (chance(traffic_.cancelled)) w.finish_copy_at = uint32_t(1 + below(10));
+    if (chance(traffic_.cancelled)) w.finish_one_at = uint32_t(1 + below(10));
     if (chance(traffic_.cancelled)) (one_in(2) ? w.cancel_at : w.cancel_other_at) = uint32_t(1 + below(10));
     if (chance(traffic_.throwing)) w.throw_at = uint32_t(1 + below(10));
     try {
@@ -157,26 +157,26 @@ class Simulation {
     it->second.cancelled.assign(it->second.cancelled.size(), true);
   }
 
-  void finish_copy(engine::RequestId id, Watched& w, uint32_t copy) {
-    engine_->finish(id, copy);
-    if (!w.copies[copy].picks.empty() && !w.cancelled[copy]) w.finished[copy] = true;
+  void finish_one(engine::RequestId id, Watched& w, uint32_t index) {
+    engine_->finish(id, index);
+    if (!w.completions[index].picks.empty() && !w.cancelled[index]) w.finished[index] = true;
   }
 
   void on_event(const engine::Event& event) {
     const auto found = watched_.find(event.request);
-    ASSERT_NE(found, watched_.end()) << "told of a request that has ended";
+    ASSERT_NE(found, watched_.end()) << "an event of a request that has ended";
     Watched& w = found->second;
-    Answer& answer = w.copies.at(event.index);
-    ASSERT_EQ(answer.finish_reason, engine::FinishReason::none) << "told after its end";
+    Answer& answer = w.completions.at(event.index);
+    ASSERT_EQ(answer.finish_reason, engine::FinishReason::none) << "an event after the end";
     note(w.request, event, answer);
     if (event.finish_reason == engine::FinishReason::none) {
       token(w, answer, event);
-      EXPECT_FALSE(w.cancelled[event.index] || w.finished[event.index]) << "a token after it was given up";
-      if (++w.told == w.cancel_at) cancel(found);
-      if (w.told == w.finish_copy_at) finish_copy(found->first, w, uint32_t(below(w.request.n)));
-      if (w.told == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
-      if (w.told == w.throw_at) w.cancelled.assign(w.cancelled.size(), true);
-      if (w.told == w.throw_at) throw std::runtime_error("thrown");
+      EXPECT_FALSE(w.cancelled[event.index] || w.finished[event.index]) << "a token after it was cancelled or finished";
+      if (++w.received == w.cancel_at) cancel(found);
+      if (w.received == w.finish_one_at) finish_one(found->first, w, uint32_t(below(w.request.n)));
+      if (w.received == w.cancel_other_at) cancel(std::next(watched_.begin(), ptrdiff_t(below(watched_.size()))));
+      if (w.received == w.throw_at) w.cancelled.assign(w.cancelled.size(), true);
+      if (w.received == w.throw_at) throw std::runtime_error("thrown");
       return;
     }
     answer.finish_reason = event.finish_reason;
@@ -202,7 +202,8 @@ class Simulation {
                failed = event.finish_reason == engine::FinishReason::failed;
     tally_.cancelled += cancelled;
     const bool finished = w.finished[event.index];
-    EXPECT_TRUE(failed || cancelled == (w.cancelled[event.index] && !finished)) << "who is cancelled, and nobody else";
+    EXPECT_TRUE(failed || cancelled == (w.cancelled[event.index] && !finished))
+        << "cancelled requests, and no others, end as cancelled";
     EXPECT_TRUE(failed || !finished || event.finish_reason == engine::FinishReason::stop);
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
@@ -223,18 +224,20 @@ class Simulation {
     if (!event.steps) return;
     EXPECT_EQ(event.steps->size(), t.steps);
     double device = 0, last = 0;
-    uint32_t made = 0, rows = 0;
+    uint32_t generated = 0, rows = 0;
     for (const engine::StepTime& step : *event.steps) {
       EXPECT_GE(step.start, last - 1e-9);
       EXPECT_LE(step.device, step.seconds + 1e-9);
       EXPECT_GE(step.all_rows, step.rows);
       EXPECT_GE(step.sequences, 1u);
       last = step.start + step.seconds;
-      device += step.device, made += step.generated, rows += step.rows;
+      device += step.device;
+      generated += step.generated;
+      rows += step.rows;
     }
     EXPECT_NEAR(device, t.device, 1e-9);
     EXPECT_LE(last, t.queue + t.prompt + t.generating + 1e-9);
-    EXPECT_EQ(made, event.generated);
+    EXPECT_EQ(generated, event.generated);
     EXPECT_TRUE(event.generated == 0 || rows + event.cached_tokens >= event.prompt_tokens + event.generated - 1);
   }
 

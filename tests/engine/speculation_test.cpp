@@ -1,9 +1,12 @@
+// Proposals from the text so far, when they pay, and that they change nothing but the time.
 #include "engine/speculation.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+
+#include "tests/engine/engine_fixture.h"
 
 namespace heddle::engine {
 namespace {
@@ -16,28 +19,28 @@ PromptLookup after(const Tokens& text) {
   return lookup;
 }
 
-// The same by looking through the whole text.
-Tokens proposed_slowly(const Tokens& text, uint32_t most) {
+// The reference: a search through the whole text.
+Tokens proposed_slowly(const Tokens& text, uint32_t count) {
   for (size_t length = 4; length >= 2; --length) {
     if (text.size() < length) continue;
     for (size_t end = text.size() - 1; end >= length; --end) {
       if (!std::equal(text.end() - long(length), text.end(), text.begin() + long(end - length))) continue;
       Tokens all = text;
-      for (uint32_t i = 0; i < most; ++i) all.push_back(all[end + i]);
-      return {all.end() - most, all.end()};
+      for (uint32_t i = 0; i < count; ++i) all.push_back(all[end + i]);
+      return {all.end() - count, all.end()};
     }
   }
   return {};
 }
 
-TEST(PromptLookup, HasNothingForATextThatIsNew) {
+TEST(PromptLookup, ProposesNothingAfterNewText) {
   EXPECT_EQ(after({}).propose(4), Tokens());
   EXPECT_EQ(after({7}).propose(4), Tokens());
   EXPECT_EQ(after({1, 2, 3, 4, 5}).propose(4), Tokens());
   EXPECT_EQ(after({5, 1, 5}).propose(4), Tokens());  // one token is not enough
 }
 
-TEST(PromptLookup, GoesOnAsTheTextDid) {
+TEST(PromptLookup, ContinuesAsTheTextDid) {
   EXPECT_EQ(after({1, 2, 3, 4, 5, 1, 2}).propose(3), Tokens({3, 4, 5}));
   EXPECT_EQ(after({1, 2, 3, 4, 5, 1, 2}).propose(0), Tokens());
   EXPECT_EQ(after({1, 2, 8, 1, 2, 9, 1, 2}).propose(1), Tokens({9}));                 // the latest place
@@ -51,7 +54,7 @@ TEST(PromptLookup, RepeatsWhatRepeatsItself) {
   EXPECT_EQ(after({1, 2, 3, 1, 2, 3, 1, 2}).propose(8), Tokens({3, 1, 2, 3, 1, 2, 3, 1}));
 }
 
-TEST(PromptLookup, AgreesWithLookingThroughTheText) {
+TEST(PromptLookup, AgreesWithASearchOfTheText) {
   for (const uint32_t vocabulary : {1u, 2u, 3u, 7u, 40u}) {
     std::mt19937 random(vocabulary);
     PromptLookup lookup;
@@ -64,7 +67,7 @@ TEST(PromptLookup, AgreesWithLookingThroughTheText) {
   }
 }
 
-TEST(PromptLookup, CopiesGoOnByThemselves) {
+TEST(PromptLookup, CopiesAreIndependent) {
   PromptLookup one = after({1, 2, 3, 4}), other = one;
   one.accept(1);
   one.accept(2);
@@ -167,3 +170,39 @@ TEST(Payoff, LosesLittle) {
 
 }  // namespace
 }  // namespace heddle::engine
+
+namespace heddle::test::fake {
+namespace {
+
+using engine::Request;
+
+TEST(Speculation, DoesNotChangeTheTokens) {
+  for (const auto speculation : {engine::Speculation::on, engine::Speculation::automatic, engine::Speculation::off}) {
+    EngineFixture<> fixture(fake_limits(200), {.speculation = speculation}, fake_model(256, 16, 5));
+    for (uint32_t i = 0; i < 6; ++i) {
+      Request request = seeded(some_tokens(20, i), 100, i);
+      if (i % 2) request.sampling.temperature = 0;
+      if (i == 4) request.sampling.presence_penalty = 0.5f;
+      if (i == 5) request.sampling.logprobs = 2;
+      fixture.submit(request);
+    }
+    fixture.run();
+    fixture.expect_as_alone();
+    const bool on = speculation != engine::Speculation::off;
+    EXPECT_EQ(fixture.metrics().accepted > 100, on)
+        << fixture.metrics().accepted << " of " << fixture.metrics().proposed;
+    EXPECT_EQ(fixture.backend.batches < 95, on);
+  }
+}
+
+TEST(Speculation, EndsWithTheContextAndTheLength) {
+  for (uint32_t max_tokens : {0u, 1u, 2u, 3u, 17u, 30u}) {
+    EngineFixture<> fixture(fake_limits(50), {.speculation = engine::Speculation::on}, fake_model(41, 16, 9));
+    fixture.submit(greedy(some_tokens(15), max_tokens));
+    fixture.run();
+    fixture.expect_as_alone();
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test::fake

@@ -1,8 +1,11 @@
-// The tokens that may still be picked, with their logits. Cuts are by value, so the whole list is never sorted.
+// The tokens that may still be picked, with their logits, and the steps of the chain that look at nothing else. Cuts
+// are by value, so the whole list is never sorted.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "engine/sampling/sampling.h"
 
 namespace heddle::engine {
 
@@ -19,7 +22,7 @@ class Candidates {
   size_t best() const;      // the first candidate with it
   size_t possible() const;  // how many are above -infinity
 
-  // logit = change(logit), if the token is a candidate
+  // logit = by(logit), if the token is a candidate
   template <class F>
   void change(uint32_t token, F&& by) {
     const size_t i = find(token);
@@ -50,7 +53,7 @@ class Candidates {
     size_t count = 0;
   };
 
-  size_t find(uint32_t token) const;  // size(): it is no candidate
+  size_t find(uint32_t token) const;  // size(): it is not a candidate
   void set(size_t i, float logit);
   void find_peaks();
   void keep_block(size_t from, size_t to, float logit, size_t& kept);
@@ -68,5 +71,15 @@ class Candidates {
   std::vector<Bucket> buckets_;  // scratch
   std::vector<uint8_t> which_;   // scratch
 };
+
+// The steps that do not look at earlier tokens. Each does nothing if its parameter is off.
+void cut_top_n_sigma(Candidates& candidates, const Sampling& sampling);
+void cut_top_k(Candidates& candidates, const Sampling& sampling);
+void cut_typical_p(Candidates& candidates, const Sampling& sampling);
+void cut_top_p(Candidates& candidates, const Sampling& sampling);
+void cut_min_p(Candidates& candidates, const Sampling& sampling);
+void cut_xtc(Candidates& candidates, const Sampling& sampling, double random);  // 0 <= random < 1
+void apply_temperature(Candidates& candidates, const Sampling& sampling);
+void cut_surprise(Candidates& candidates, const Sampling& sampling, float bits);  // mirostat: more than these bits
 
 }  // namespace heddle::engine

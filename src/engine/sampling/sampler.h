@@ -1,12 +1,15 @@
-// The sampler of one sequence: it picks the next token from a row of logits and the tokens so far.
+// The sampler of one sequence: it picks the next token from a row of logits and the tokens so far. device_picking()
+// says how a device would pick the same.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/sampling/history.h"
 #include "engine/sampling/sampling.h"
+#include "model/backend.h"
 
 namespace heddle::engine {
 
@@ -65,5 +68,9 @@ class Sampler {
   TokenWindow repetition_window_, dry_window_;
   CountOfToken counts_;
 };
+
+// What Sampler would pick, for a device. Unset if the chain has a step, or an order of steps, that only the host has.
+// `text`: all tokens so far, of which the first `prompt` are the prompt.
+std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<const uint32_t> text, uint32_t prompt);
 
 }  // namespace heddle::engine

@@ -1,4 +1,4 @@
-// The engine's arithmetic of weights and logarithms (engine/sampling_lanes.h, engine/sampling_math.h) on the device,
+// The engine's arithmetic of weights and logarithms (engine/sampling/numbers.h) on the device,
 // operation by operation, so that both have the same bits.
 #pragma once
 #include "ptx/convert.h"

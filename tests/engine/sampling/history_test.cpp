@@ -105,7 +105,8 @@ TEST(Penalties, PresenceAndFrequencyCountWhatWasGenerated) {
   for (const uint32_t token : {0u, 1u, 1u}) sampler.accept(token, Origin::prompt);
   for (int i = 0; i < 100; ++i) sampler.accept(3);
   sampler.accept(1);
-  sampler.accept(2), sampler.accept(2);
+  sampler.accept(2);
+  sampler.accept(2);
   const auto found = shifts(sampler, {0, 1, 2, 20, 3}, 4);
   const std::vector<double> expected = {0, -0.75, -1, -25.5, 0};
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << i;

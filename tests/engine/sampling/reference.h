@@ -1,4 +1,4 @@
-// The steps of the chain as their definitions read: everything sorted, in doubles, with libm.
+// The reference of the sampling steps, written as they are defined: everything sorted, in doubles, with libm.
 #pragma once
 #include <gtest/gtest.h>
 

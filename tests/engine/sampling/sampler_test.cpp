@@ -1,11 +1,12 @@
-// Picks: their frequencies, what a seed promises, log-probabilities, odd logits, mirostat.
+// Picks: their frequencies, what a seed guarantees, log-probabilities, invalid logits, mirostat; and which samplings a
+// device can do.
 #include "engine/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
-#include "engine/sampling/lanes.h"
 #include "engine/sampling/numbers.h"
 #include "tests/engine/sampling/reference.h"
 #include "tests/support/refused.h"
@@ -29,10 +30,12 @@ void expect_frequencies(const Sampling& s, const std::vector<float>& logits) {
     ++cells;
   };
   for (const auto& [id, p] : expected) {
-    if (p * draws < 10)
-      rare += p * draws, rare_drawn += drawn[id];
-    else
+    if (p * draws < 10) {
+      rare += p * draws;
+      rare_drawn += drawn[id];
+    } else {
       add(drawn[id], p * draws);
+    }
     drawn.erase(id);
   }
   EXPECT_TRUE(drawn.empty()) << "token " << drawn.begin()->first << " is none of the candidates";
@@ -59,7 +62,9 @@ TEST(Sampler, TakesLargeVocabularies) {
     logits[vocabulary - 1] = 20.0f;
     for (float temperature : {0.0f, 1.0f}) {
       Sampling sampling;
-      sampling.temperature = temperature, sampling.seed = 5, sampling.top_p = temperature > 0 ? 0.5f : 1.0f;
+      sampling.temperature = temperature;
+      sampling.seed = 5;
+      sampling.top_p = temperature > 0 ? 0.5f : 1.0f;
       EXPECT_EQ(Sampler(sampling, vocabulary).pick(logits).id, vocabulary - 1);
     }
     // all weigh the same: the sum of their weights is the largest there can be
@@ -70,48 +75,13 @@ TEST(Sampler, TakesLargeVocabularies) {
   }
 }
 
-TEST(Sampler, XtcIsDoneAsOftenAsAsked) {
+TEST(Sampler, XtcIsAppliedAsOftenAsAsked) {
   const std::vector<float> logits = {5, 5, -5, 4};  // 0 and 1 are likely, and 3 (0.16)
   Sampler sampler({.xtc_probability = 0.3f, .seed = 4}, 4);
   int removed = 0;
   for (int i = 0; i < 20'000; ++i) removed += sampler.pick(logits).id == 3;
   // with xtc always 3 (or 2, next to never), without in 0.1554 of the draws
   EXPECT_NEAR(removed / 20'000.0, 0.3 + 0.7 * 0.1554, 0.015);
-}
-
-TEST(Random, IsPhilox) {
-  // the first two words of the published vectors of Philox4x32-10: key and counter all 0, all 1, and digits of pi
-  EXPECT_EQ(random_bits(0, 0, 0), 0xe169c58d6627e8d5u);
-  EXPECT_EQ(random_bits(~uint64_t(0), ~uint64_t(0), ~uint64_t(0)), 0x41c83b0e408f276du);
-  EXPECT_EQ(random_bits(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x0370734413198a2eu), 0x94fdccebd16cfe09u);
-}
-
-TEST(Random, UniformIsBelowOne) {
-  EXPECT_EQ(uniform(0), 0);
-  EXPECT_LT(uniform(~uint64_t(0)), 1);
-  double sum = 0;
-  for (uint64_t i = 0; i < 100'000; ++i) sum += uniform(random_bits(3, i));
-  EXPECT_NEAR(sum / 100'000, 0.5, 0.005);
-  EXPECT_NE(random_bits(1, 2, 0), random_bits(1, 2, 1));
-  EXPECT_NE(random_bits(1, 2, 0), random_bits(2, 1, 0));
-  EXPECT_NE(random_seed(), random_seed());
-}
-
-TEST(SamplingMath, AgreesWithLibm) {
-  const auto weight_of = [](float x) { return weights_of(Floats{} + x)[2]; };
-  for (float x = 0; x > -24; x -= 0.0137f)
-    EXPECT_NEAR(double(weight_of(x)), std::exp(double(x)), 2e-7 * std::exp(double(x)) + 0x1p-35) << x;
-  EXPECT_EQ(weight_of(0), 1);
-  EXPECT_EQ(weight_of(-30), 0);
-  EXPECT_EQ(weight_of(-1e30f), 0);
-  EXPECT_EQ(weight_of(-infinity), 0);
-  for (double x = -600; x < 600; x += 0.731) EXPECT_NEAR(exp_of(x) / std::exp(x), 1, 1e-13) << x;
-  for (double x = 1e-30; x < 1e30; x *= 1.37)
-    EXPECT_NEAR(log_of(x), std::log(x), 1e-15 + 4e-16 * std::abs(std::log(x)));
-  EXPECT_EQ(exp_of(-1e9), 0);
-  EXPECT_EQ(power_of(0, 0), 1);
-  EXPECT_EQ(power_of(0, 2), 0);
-  EXPECT_NEAR(power_of(1.75, 10), std::pow(1.75, 10), 1e-11);
 }
 
 std::vector<uint32_t> picks(Sampler& sampler, int count) {
@@ -135,7 +105,7 @@ TEST(Sampler, TheSameSeedPicksTheSame) {
   EXPECT_NE(picks(c, 30), first);
 }
 
-TEST(Sampler, TheseIdsOnEveryMachine) {
+TEST(Sampler, PicksTheseIdsOnEveryMachine) {
   // Logits of integers, so that nothing but the sampler decides. A change here breaks what a seed promises.
   Sampler sampler({.temperature = 0.9f, .top_k = 50, .top_p = 0.9f, .seed = 7}, 1000);
   std::vector<uint32_t> ids;
@@ -147,7 +117,7 @@ TEST(Sampler, TheseIdsOnEveryMachine) {
   EXPECT_EQ(ids, (std::vector<uint32_t>{694, 672, 8, 139, 982, 280, 450, 381, 953, 18}));
 }
 
-TEST(Sampler, ACopyGoesOnAlikeUntilItIsReseeded) {
+TEST(Sampler, ACopyPicksTheSameUntilItIsReseeded) {
   Sampler a({.repetition_penalty = 1.2f, .repetition_last_n = 5}, 1000);
   picks(a, 7);
   Sampler b = a, c = a;
@@ -237,7 +207,7 @@ TEST(Sampler, BadLogitsAreRefused) {
   EXPECT_THROW(sampler.accept(200), std::logic_error);
 }
 
-TEST(Mirostat, ComesToTheSurpriseItAimsAt) {
+TEST(Mirostat, ReachesTheSurpriseItAimsAt) {
   std::vector<std::vector<float>> source;  // 8.6 bits of entropy, thereabouts
   for (uint32_t i = 0; i < 50; ++i) source.push_back(random_logits(4000, 2, i));
   for (const float tau : {2.f, 4.f, 6.f}) {
@@ -253,12 +223,97 @@ TEST(Mirostat, ComesToTheSurpriseItAimsAt) {
   }
 }
 
-TEST(Mirostat, TakesThePlaceOfTheCutsOnly) {
+TEST(Mirostat, ReplacesTheCutsOnly) {
   Sampling s{.top_k = 1, .mirostat = 2, .mirostat_tau = 100, .logit_bias = {{0, -infinity}}};
   Sampler sampler(with_all_logprobs(s, 100), 100);
   EXPECT_EQ(distribution(sampler, random_logits(100, 1, 1)).size(), 99u);
   Sampler greedy({.temperature = 0, .mirostat = 2}, 3);
   EXPECT_EQ(greedy.pick(std::vector<float>{1, 3, 2}).id, 1u);
+}
+
+std::optional<model::Picking> picking(const Sampling& sampling) {
+  return device_picking(Sampler(sampling, 100), std::vector<uint32_t>{4, 5, 6}, 2);
+}
+
+TEST(DevicePicking, NothingIsOnByDefault) {
+  const auto p = picking({.seed = 9});
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->temperature, 1);
+  EXPECT_EQ(p->top_k, 0u);
+  EXPECT_EQ(p->top_p, 1);
+  EXPECT_EQ(p->log_min_p, -INFINITY);
+  EXPECT_EQ(p->repetition, 1);
+  EXPECT_TRUE(p->biases.empty());
+  EXPECT_EQ(p->seed, 9u);
+  EXPECT_EQ(p->picks, 1u);
+  EXPECT_EQ(p->text, (std::vector<uint32_t>{4, 5, 6}));
+  EXPECT_EQ(p->prompt, 2u);
+  EXPECT_FALSE(p->logprob);
+}
+
+TEST(DevicePicking, FieldsAreThoseOfTheSampling) {
+  const auto p = picking({.temperature = 0.5f,
+                          .top_k = 30,
+                          .top_p = 0.9f,
+                          .min_p = 0.05f,
+                          .repetition_penalty = 1.1f,
+                          .repetition_last_n = -1,
+                          .presence_penalty = 0.5f,
+                          .frequency_penalty = 0.25f,
+                          .logit_bias = {{7, 1.5f}, {8, -INFINITY}},
+                          .logprobs = 0});
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->temperature, 0.5f);
+  EXPECT_EQ(p->top_k, 30u);
+  EXPECT_EQ(p->top_p, 0.9f);
+  EXPECT_EQ(p->log_min_p, log_of(double(0.05f)));
+  EXPECT_EQ(p->repetition, 1.1f);
+  EXPECT_EQ(p->repetition_last, ~0u);
+  EXPECT_EQ(p->presence, 0.5f);
+  EXPECT_EQ(p->frequency, 0.25f);
+  EXPECT_EQ(p->biases, (std::vector<std::pair<uint32_t, float>>{{7, 1.5f}, {8, -INFINITY}}));
+  EXPECT_TRUE(p->logprob);
+  EXPECT_EQ(picking({.top_k = -1})->top_k, 0u);
+  EXPECT_EQ(picking({.repetition_penalty = 2, .repetition_last_n = 0})->repetition, 1);
+}
+
+TEST(DevicePicking, AStepThatIsNotNamedIsNotApplied) {
+  Sampling sampling{.temperature = 0.5f, .top_k = 3, .min_p = 0.1f, .order = {"top_k"}};
+  const auto p = picking(sampling);
+  ASSERT_TRUE(p);
+  EXPECT_EQ(p->temperature, 1);
+  EXPECT_EQ(p->top_k, 3u);
+  EXPECT_EQ(p->log_min_p, -INFINITY);
+}
+
+TEST(DevicePicking, AnotherOrderIsForTheHost) {
+  EXPECT_FALSE(picking({.temperature = 0.5f, .top_k = 3, .order = {"temperature", "top_k"}}));
+  EXPECT_FALSE(picking({.top_p = 0.5f, .min_p = 0.1f, .order = {"min_p", "top_p"}}));
+  // what is off may stand anywhere
+  EXPECT_TRUE(picking({.top_k = 3, .order = {"temperature", "top_k"}}));
+  EXPECT_TRUE(picking({.temperature = 0.5f, .order = {"temperature", "dry", "xtc", "top_k"}}));
+}
+
+TEST(DevicePicking, StepsThatTheDeviceDoesNotHave) {
+  const std::vector<std::function<void(Sampling&)>> changes{
+      [](Sampling& s) { s.dry_multiplier = 0.8f; },
+      [](Sampling& s) { s.xtc_probability = 0.5f; },
+      [](Sampling& s) { s.typical_p = 0.9f; },
+      [](Sampling& s) { s.mirostat = 2; },
+      [](Sampling& s) { s.top_n_sigma = 1; },
+      [](Sampling& s) { s.dynamic_range = 0.2f; },
+      [](Sampling& s) { s.min_keep = 2; },
+      [](Sampling& s) { s.logprobs = 1; },
+      [](Sampling& s) {
+        s.logprobs = 0;
+        s.logprobs_after = true;
+      },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    Sampling sampling;
+    changes[i](sampling);
+    EXPECT_FALSE(picking(sampling)) << i;
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is refused in a Sampling, with field, expectation and find.
+// Which parameters are refused; the message names the field, what was expected and what was found.
 #include "engine/sampling/sampling.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(Sampling, RefusesNumbersOutOfRange) {
   EXPECT_REFUSED(validate({}, 0), "vocabulary", "at least 1");
 }
 
-TEST(Sampling, RefusesTokensThatAreNone) {
+TEST(Sampling, RefusesInvalidTokens) {
   EXPECT_REFUSED(validate({.logit_bias = {{10, 1.f}}}, 10), "logit_bias", "below 10", "found 10");
   EXPECT_REFUSED(validate({.logit_bias = {{3, std::numeric_limits<float>::infinity()}}}, 10), "logit_bias of token 3",
                  "finite number or -infinity", "found inf");

@@ -1,4 +1,6 @@
 // Each step and whole chains by value: the distribution a pick is drawn from is that of the reference.
+#include "engine/sampling/candidates.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +30,7 @@ void expect_as_reference(const Sampling& sampling,
     }
 }
 
-TEST(SamplingSteps, NothingAskedForIsSoftmax) { expect_as_reference({}); }
+TEST(SamplingSteps, DefaultsAreSoftmax) { expect_as_reference({}); }
 
 TEST(SamplingSteps, TopK) {
   for (const int32_t k : {-1, 0, 1, 2, 40, 64, 1000, 100'000}) expect_as_reference({.top_k = k});
@@ -94,9 +96,13 @@ TEST(SamplingSteps, WholeChains) {
   const Sampling usual{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
   expect_as_reference(usual);
   Sampling all = usual;
-  all.typical_p = 0.9f, all.top_n_sigma = 2.1f, all.dynamic_range = 0.3f, all.logit_bias = {{0, 2.f}};
+  all.typical_p = 0.9f;
+  all.top_n_sigma = 2.1f;
+  all.dynamic_range = 0.3f;
+  all.logit_bias = {{0, 2.f}};
   expect_as_reference(all);
-  all.min_keep = 3, all.xtc_probability = 1;
+  all.min_keep = 3;
+  all.xtc_probability = 1;
   expect_as_reference(all, {65, 1000, 5003});
   all.order = {"temperature", "min_p", "top_p", "top_k"};
   expect_as_reference(all);
@@ -144,9 +150,11 @@ TEST(SamplingSteps, TopPTakesTheLargestLogitsFirst) {
     for (const auto& [id, p] : distribution(sampler, logits)) result.push_back(id);
     return result;
   };
-  // all as far below the largest, after rounding, but tokens 1 and 2 are the smallest
+  // after rounding all are equally far below the largest, but tokens 1 and 2 are the smallest
   std::vector<float> logits(600, 0x1p-40f);
-  logits[0] = 1, logits[1] = 0, logits[2] = -0x1p-40f;
+  logits[0] = 1;
+  logits[1] = 0;
+  logits[2] = -0x1p-40f;
   const auto kept = ids(logits);
   EXPECT_EQ(std::count(kept.begin(), kept.end(), 1u) + std::count(kept.begin(), kept.end(), 2u), 0);
   EXPECT_EQ(kept.back(), kept.size() + 1);

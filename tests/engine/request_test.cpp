@@ -1,12 +1,11 @@
-// Nobody's answer depends on the company: what each is answered alone, each is answered in any crowd.
-#include "tests/engine/crowd.h"
-
+// Completions do not depend on the other requests: in any batch a request gets what it gets alone.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <mutex>
 
 #include "engine/engine_thread.h"
+#include "tests/engine/crowd.h"
 
 namespace heddle::test {
 namespace {
@@ -16,7 +15,7 @@ using engine::EngineOptions;
 using engine::Event;
 using engine::Speculation;
 
-using Answers = std::vector<std::vector<Answer>>;  // (requests, copies)
+using Answers = std::vector<std::vector<Answer>>;  // (requests, completions)
 
 Answers room_for(const std::vector<Asked>& all) {
   Answers answers;
@@ -38,8 +37,8 @@ void note(Answer& answer, const Event& event) {
 }
 void expect_as_alone(const Answers& answers, const std::vector<Asked>& all) {
   for (size_t i = 0; i < all.size(); ++i)
-    for (size_t copy = 0; copy < all[i].alone.size(); ++copy)
-      EXPECT_EQ(answers[i][copy], all[i].alone[copy]) << "request " << i << ", copy " << copy;
+    for (size_t index = 0; index < all[i].alone.size(); ++index)
+      EXPECT_EQ(answers[i][index], all[i].alone[index]) << "request " << i << ", completion " << index;
 }
 
 struct Crowd {
@@ -48,7 +47,7 @@ struct Crowd {
   uint32_t blocks = 0;  // 0: all of them
 };
 
-// They come in a random order, some at once and some steps later.
+// Requests arrive in a random order, some at once and some a few steps later.
 engine::Metrics run(World& world, const std::vector<Asked>& all, const Crowd& crowd) {
   SCOPED_TRACE(crowd.name);
   model::Limits limits = world.limits;
@@ -82,13 +81,14 @@ void run_all_crowds(World& world, const std::vector<Asked>& all) {
   const engine::Metrics reused = run(world, all, {"reused", {.max_stall = 0.002, .speculation = Speculation::off}});
   EXPECT_GT(reused.prompt_cached, plain.prompt_cached);
   EXPECT_LT(reused.prompt_computed, plain.prompt_computed);
-  const engine::Metrics guessed =
-      run(world, all, {"guessed", {.max_stall = 10, .prefix_cache = false, .speculation = Speculation::on}});
-  EXPECT_GT(guessed.accepted, 0u);
-  EXPECT_GT(guessed.proposed, guessed.accepted);
+  const engine::Metrics speculating =
+      run(world, all, {"speculating", {.max_stall = 10, .prefix_cache = false, .speculation = Speculation::on}});
+  EXPECT_GT(speculating.accepted, 0u);
+  EXPECT_GT(speculating.proposed, speculating.accepted);
   const engine::Metrics crammed = run(world, all, {"crammed", {.speculation = Speculation::automatic}, few});
   EXPECT_GT(crammed.preemptions, 0u);
-  run(world, all, {"crammed guesses", {.max_stall = 1e-9, .prefix_cache = false, .speculation = Speculation::on}, few});
+  run(world, all,
+      {"crammed and speculating", {.max_stall = 1e-9, .prefix_cache = false, .speculation = Speculation::on}, few});
 }
 
 TEST(Crowd, AnswersAreThoseOfEachAlone) {
@@ -101,7 +101,7 @@ TEST(Crowd, AnswersAreThoseOfEachAloneWithASmallCache) {
   run_all_crowds(world, Asker(world, 2).ask(20, 20));
 }
 
-TEST(Crowd, SlowSixtyFourOfAStoryteller) {
+TEST(Crowd, SlowSixtyFourRequestsToWeft) {
   World world(weft(160), {.rows = 128, .kv_blocks = 1000, .block_tokens = 16});
   run_all_crowds(world, Asker(world, 3).ask(64, 20));
 }
@@ -134,8 +134,8 @@ TEST(Crowd, AnswersAreThoseOfEachAloneThroughThreads) {
   expect_as_alone(answers, all);
 }
 
-// What the second request with the same beginning does not compute again.
-TEST(Crowd, ABeginningIsComputedOnce) {
+// A second request with the same prefix does not compute it again.
+TEST(Crowd, APrefixIsComputedOnce) {
   World world(tiny_model(), {.rows = 48, .kv_blocks = 64, .block_tokens = 16});
   Engine engine(world.model, *world.backend, world.limits, {.speculation = Speculation::off});
   const auto ask = [&](const std::vector<uint32_t>& prompt, bool reuse = true) {
@@ -156,7 +156,7 @@ TEST(Crowd, ABeginningIsComputedOnce) {
   second[155] ^= 1;
 
   EXPECT_EQ(ask(first), 0u);
-  EXPECT_EQ(ask(second), 150u);  // nine whole blocks of 16, and the beginning of the tenth
+  EXPECT_EQ(ask(second), 150u);  // nine whole blocks of 16, and a part of the tenth
   EXPECT_EQ(ask(first), 149u);   // one token must be computed, or there is nothing to pick from
   EXPECT_EQ(ask(first, false), 0u);
   first[15] ^= 1;

@@ -1,5 +1,5 @@
-// Requests that want more of a prompt than an answer, or no answer at all.
-#include "engine/prompt_results.h"
+// Requests that want log-probabilities, logits or an embedding of their prompt, with or without a completion.
+#include "engine/sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@ namespace {
 using engine::FinishReason;
 using engine::Request;
 
-Request scored(std::vector<uint32_t> prompt, uint32_t most, uint32_t top = 0) {
-  Request request = greedy(std::move(prompt), most);
+Request scored(std::vector<uint32_t> prompt, uint32_t max_tokens, uint32_t top = 0) {
+  Request request = greedy(std::move(prompt), max_tokens);
   request.prompt_logprobs = top;
   return request;
 }
@@ -27,7 +27,7 @@ model::Model pooling(model::Pooling pooling) {
   return model;
 }
 
-TEST(Score, IsTheLogarithmOfAProbability) {
+TEST(Score, IsALogProbability) {
   const std::vector<float> logits{1, -2, 3.5f, -INFINITY, 3.5f, 0};
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double(logit));
@@ -65,7 +65,7 @@ TEST(PromptLogprobs, ComeWithTheFirstToken) {
   EXPECT_EQ(fixture.answer(id).picks.size(), 4u);
 }
 
-TEST(PromptLogprobs, ComeWithTheEndWhereThereIsNoToken) {
+TEST(PromptLogprobs, ComeWithTheEndIfThereIsNoToken) {
   EngineFixture<> fixture(fake_limits(64));
   for (const uint32_t tokens : {1u, 2u, 3u, 64u, 255u, 256u}) {
     Request request = scored(some_tokens(tokens), 0);
@@ -79,8 +79,8 @@ TEST(PromptLogprobs, ComeWithTheEndWhereThereIsNoToken) {
   EXPECT_EQ(fixture.metrics().generated, 0u);
 }
 
-// Rows with logits are few in a batch, however long the prompt: others go on beside it.
-TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfABatch) {
+// The rows of a batch that send logits are limited, however long the prompt is: other requests go on beside it.
+TEST(PromptLogprobs, TakeALimitedShareOfABatch) {
   EngineFixture<> fixture(fake_limits(400, 4, 200));
   for (uint32_t i = 0; i < 40; ++i) fixture.submit(greedy(some_tokens(100, i), 2));  // it learns
   fixture.run();
@@ -94,8 +94,8 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfABatch) {
   EXPECT_LT(steps, 60u);
 }
 
-// Nor of the time: on a clock by which all that the host does takes long, they come a few rows at a time.
-TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
+// On a clock on which all work of the host takes long, prompt logits come a few rows at a time.
+TEST(PromptLogprobs, TakeALimitedShareOfTheTime) {
   const model::Model model = fake_model(256);
   const model::Limits limits = fake_limits(400, 4, 200);
   FakeBackend backend(model, limits);
@@ -103,11 +103,11 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
   engine::Engine engine(
       model, backend, limits,
       {.max_stall = 0.008, .speculation = engine::Speculation::off, .now = [&] { return clock += 0.01; }});
-  const auto outputs = [&](const Request& request) {  // at most, of the later half of its batches
+  const auto outputs = [&](const Request& request) {  // at max_tokens, of the later half of its batches
     std::vector<size_t> each;
-    bool over = false;
-    engine.submit(request, [&](const engine::Event& event) { over = event.finish_reason != FinishReason::none; });
-    while (!over) {
+    bool ended = false;
+    engine.submit(request, [&](const engine::Event& event) { ended = event.finish_reason != FinishReason::none; });
+    while (!ended) {
       backend.max_outputs = 0;
       engine.step();
       each.push_back(backend.max_outputs);
@@ -123,7 +123,7 @@ TEST(PromptLogprobs, TakeNoMoreThanTheirPartOfTheTime) {
   EXPECT_TRUE(streams);
 }
 
-// What others have computed is of no use to it, but what it computes is to others.
+// Cached blocks have no logits, so such a prompt is computed again; others can reuse its blocks.
 TEST(PromptLogprobs, AreComputedAnewAndPublished) {
   EngineFixture<> fixture(fake_limits(64));
   const auto first = fixture.submit(scored(some_tokens(33), 2));
@@ -138,7 +138,7 @@ TEST(PromptLogprobs, AreComputedAnewAndPublished) {
   EXPECT_EQ(fixture.answer(third).cached_tokens, 32u);
 }
 
-TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
+TEST(PromptLogprobs, SurvivePreemption) {
   EngineFixture<> fixture(fake_limits(34, 4, 16), {.prefix_cache = false});
   for (uint32_t i = 0; i < 6; ++i) {
     Request request = scored(random_tokens(60, i), 20, i % 3);
@@ -152,14 +152,14 @@ TEST(PromptLogprobs, SurviveTheLossOfBlocks) {
   EXPECT_GT(fixture.metrics().preemptions, 3u);
 }
 
-TEST(PromptLogprobs, ArePickedBesideByTheHost) {
+TEST(PromptLogprobs, NeedLogitsWhileTheDevicePicks) {
   EngineFixture<FakeDevice> fixture(fake_limits(200), {.speculation = engine::Speculation::off});
   fixture.submit(greedy(some_tokens(5), 60));
   for (uint32_t i = 0; i < 4; ++i) fixture.step();
   fixture.submit(scored(some_tokens(40), 60, 1));
   fixture.run();
   fixture.expect_as_alone();
-  EXPECT_EQ(fixture.backend.logits_rows, 39u) << "of the prompt's tokens, and nothing else";
+  EXPECT_EQ(fixture.backend.logits_rows, 39u) << "only those of the prompt's tokens";
   EXPECT_EQ(fixture.backend.picks, 120u);
 }
 
@@ -179,7 +179,7 @@ TEST(PromptLogprobs, OfBadLogitsFailTheirRequestAlone) {
   expect_same(fixture.answer(other), fixture.alone(other));
 }
 
-TEST(PromptLogprobs, AreSharedByCopies) {
+TEST(PromptLogprobs, AreSharedByCompletions) {
   EngineFixture<> fixture(fake_limits(64));
   std::vector<const void*> lists;
   Request request = scored(some_tokens(9), 3);
@@ -192,7 +192,7 @@ TEST(PromptLogprobs, AreSharedByCopies) {
   EXPECT_EQ(lists, std::vector<const void*>(3, lists.at(0)));
 }
 
-TEST(NoAnswer, LeavesAPromptForOthers) {
+TEST(PromptOnly, IsReusedByOthers) {
   EngineFixture<> fixture(fake_limits(64));
   const auto first = fixture.submit(greedy(some_tokens(40), 0));
   fixture.run();
@@ -235,7 +235,7 @@ TEST(Embeddings, OfTheLastTokenReuseWhatOthersComputed) {
 }
 
 // Streams grow into the blocks of a prompt that is computed two rows at a time.
-TEST(Embeddings, SurviveTheLossOfBlocks) {
+TEST(Embeddings, SurvivePreemption) {
   EngineFixture<> fixture(fake_limits(40, 4, 5), {.prefix_cache = false, .speculation = engine::Speculation::off});
   for (uint32_t i = 0; i < 3; ++i) fixture.submit(greedy(random_tokens(8, i), 60));
   for (uint32_t step = 0; step < 12; ++step) fixture.step();
@@ -268,14 +268,14 @@ TEST(Embeddings, OfABackendThatHasNoneFailTheirRequestAlone) {
   expect_same(fixture.answer(other), fixture.alone(other));
 }
 
-// Of every row from the first wanted on, each once, whatever it takes to compute them.
+// The logits of every row from the first wanted on, each once, even after a preemption.
 TEST(PromptLogits, AreThoseAfterEachToken) {
   for (const uint32_t blocks : {200u, 24u})  // with room, and with preemptions
     for (const uint32_t from : {0u, 1u, 30u, 69u}) {
       EngineFixture<> fixture(fake_limits(blocks), {.max_prompt_logits = 16});
       for (uint32_t i = 0; i < 4; ++i) fixture.submit(greedy(some_tokens(5, i), 15));
       for (uint32_t i = 0; i < 5; ++i) fixture.step();
-      fixture.submit(greedy(some_tokens(70), 1));  // from which it could take its beginning
+      fixture.submit(greedy(some_tokens(70), 1));  // whose blocks it could reuse
       uint32_t next = from;
       Request request = greedy(some_tokens(70), 0);
       request.logits_from = from;
@@ -297,7 +297,7 @@ TEST(PromptLogits, AreThoseAfterEachToken) {
     }
 }
 
-TEST(PromptLogits, ComeWithoutAnAnswer) {
+TEST(PromptLogits, ComeWithoutACompletion) {
   EngineFixture<> fixture(fake_limits(64));
   Request request = greedy(some_tokens(7), 1);
   request.on_prompt_logits = [](uint32_t, std::span<const float>) { throw std::runtime_error("no more"); };
@@ -313,7 +313,7 @@ TEST(PromptLogits, ComeWithoutAnAnswer) {
   EXPECT_THROW(EngineFixture<>(fake_limits(64), {.max_prompt_logits = 0}), Error);
 }
 
-TEST(PromptResults, AreNoneWhereNobodyAsked) {
+TEST(PromptResults, AreEmptyUnlessAskedFor) {
   const model::Model model = fake_model(64);
   const engine::PromptResults results(greedy(some_tokens(5), 3), model);
   EXPECT_EQ(results.next(), UINT32_MAX);
