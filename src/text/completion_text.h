@@ -65,7 +65,7 @@ class CompletionText {
   uint32_t tokens() const { return tokens_; }                        // taken, including the one that ended it
   // The text returned so far is that of the first shown_tokens() tokens. A token counts as soon as a part of its text
   // is returned, and one without text together with the text after it; tokens of the stop string and the end token
-  // never do. Whoever reports on tokens (log-probabilities) goes by this count.
+  // never do. Log-probabilities are reported by this count.
   uint32_t shown_tokens() const { return shown_tokens_; }
 
  private:

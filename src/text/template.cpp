@@ -1,6 +1,6 @@
 #include "text/template.h"
 
-#include "text/jinja/json.h"
+#include "text/jinja/functions.h"
 #include "text/jinja/machine.h"
 #include "text/jinja/parser.h"
 

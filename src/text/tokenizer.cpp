@@ -1,7 +1,9 @@
-// Encoding and decoding with a Pipeline.
+// Encoding and decoding with a Pipeline; and the tokens of DRY's sequence breakers.
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -10,7 +12,6 @@
 #include "text/wordpiece.h"
 
 namespace heddle::text {
-
 namespace {
 
 std::vector<AddedToken> added_where(const Pipeline& pipeline, bool normalized) {
@@ -141,5 +142,32 @@ std::optional<TokenId> Tokenizer::bos() const { return impl_->pipeline.bos; }
 std::optional<TokenId> Tokenizer::eos() const { return impl_->pipeline.eos; }
 const std::vector<TokenId>& Tokenizer::end_tokens() const { return impl_->pipeline.end_tokens; }
 const Pipeline& Tokenizer::pipeline() const { return impl_->pipeline; }
+
+std::vector<std::string> default_dry_breakers() { return {"\n", ":", "\"", "*"}; }
+
+std::vector<std::vector<TokenId>> dry_breaker_tokens(const std::vector<std::string>& texts,
+                                                     const Tokenizer& tokenizer) {
+  std::set<std::vector<TokenId>> found;
+  for (const std::string& text : texts) {
+    check(!text.empty(), "a breaker is not empty");
+    std::vector<std::vector<TokenId>> rest(text.size());  // by the length of the prefix; encoded when needed
+    for (TokenId id = 0; id < tokenizer.size(); ++id) {
+      const std::string_view token = tokenizer.bytes(id);
+      if (token.find(text) != token.npos) {
+        found.insert({id});
+        continue;
+      }
+      for (size_t size = std::min(token.size(), text.size() - 1); size > 0; --size) {
+        if (!token.ends_with(std::string_view(text).substr(0, size))) continue;
+        if (rest[size].empty())
+          rest[size] = tokenizer.encode(text.substr(size), {.add_special = false, .parse_special = false});
+        std::vector<TokenId> sequence{id};
+        sequence.insert(sequence.end(), rest[size].begin(), rest[size].end());
+        found.insert(std::move(sequence));
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
 
 }  // namespace heddle::text

@@ -52,4 +52,11 @@ class Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
+// Sequence breakers of DRY sampling: texts that end a repetition, as sequences of tokens.
+std::vector<std::string> default_dry_breakers();  // a newline, ":", "\"" and "*"
+
+// The token sequences in which the texts may occur: a token that contains the text, or one that ends with a prefix of
+// it followed by the tokens of the rest. Each sequence once. No text may be empty. Goes through the whole vocabulary.
+std::vector<std::vector<TokenId>> dry_breaker_tokens(const std::vector<std::string>& texts, const Tokenizer& tokenizer);
+
 }  // namespace heddle::text

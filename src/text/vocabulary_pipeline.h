@@ -28,7 +28,7 @@ void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std:
 
 // The byte that "<0x0A>" names.
 std::optional<uint8_t> named_byte(std::string_view text);
-// The 256 tokens <0x00> to <0xFF>, or nothing when one is missing.
+// The 256 tokens <0x00> to <0xFF>, or empty when one is missing.
 std::vector<TokenId> byte_tokens(const Pipeline& pipeline);
 
 }  // namespace heddle::text

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "tests/text/small_vocabulary.h"
-#include "text/split/pre_tokenizer.h"
 #include "text/split/regex.h"
+#include "text/split/splitters.h"
 #include "text/tokenizer.h"
 
 using namespace heddle;

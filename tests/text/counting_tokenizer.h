@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "text/bpe/byte_level.h"
+#include "text/bpe/bpe.h"
 #include "text/tokenizer.h"
 
 namespace heddle::test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "text/bpe/byte_level.h"
+#include "text/bpe/bpe.h"
 #include "text/tokenizer.h"
 
 namespace heddle::test {

@@ -9,7 +9,7 @@
 
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
-#include "text/bpe/byte_level.h"
+#include "text/bpe/bpe.h"
 #include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
@@ -179,7 +179,7 @@ TEST(Tokenizer, VocabulariesThatAreWrong) {
   using test::expect_says;
   expect_says(refused([](Vocabulary& v) { v.model = "plamo9"; }),
               {"small.gguf", "\"plamo9\"", "gpt2, llama, t5, bert"});
-  expect_says(refused([](Vocabulary& v) { v.pre = "nobody"; }), {"small.gguf", "\"nobody\"", "llama-bpe"});
+  expect_says(refused([](Vocabulary& v) { v.pre = "unheard-of"; }), {"small.gguf", "\"unheard-of\"", "llama-bpe"});
   expect_says(refused([](Vocabulary& v) { v.tokens.clear(); }), {"small.gguf", "empty"});
   expect_says(refused([](Vocabulary& v) { v.types.pop_back(); }), {"token_type has 267 entries for 268 tokens"});
   expect_says(refused([](Vocabulary& v) { v.scores = {1}; }), {"scores has 1 entries for 268 tokens"});

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/sampling/sampling.h"
-#include "text/dry_breakers.h"
 #include "text/tokenizer.h"
 
 namespace CLI {

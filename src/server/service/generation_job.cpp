@@ -9,7 +9,7 @@
 #include "server/service/engine_job.h"
 #include "server/service/routes.h"
 #include "text/completion_text.h"
-#include "text/dry_breakers.h"
+#include "text/tokenizer.h"
 
 namespace heddle::server {
 namespace {

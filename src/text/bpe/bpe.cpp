@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/bpe/bpe_tables.h"
 
 namespace heddle::text {
 

@@ -11,9 +11,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/bpe/bpe.h"
-#include "text/bpe/bpe_tables.h"
-#include "text/bpe/byte_level.h"
-#include "text/split/pre_tokenizer.h"
+#include "text/split/splitters.h"
 #include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {

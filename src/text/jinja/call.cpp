@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "text/jinja/machine.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 

@@ -1,7 +1,11 @@
-// Expressions.
+// Expressions. Operators (+ - * / // % **), equality, order and `in` work as in Python. Values may share parts, so
+// comparisons are counted in steps.
+#include <algorithm>
+
 #include "base/error.h"
+#include "text/jinja/functions.h"
 #include "text/jinja/machine.h"
-#include "text/jinja/number.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 
@@ -197,6 +201,176 @@ Value Machine::evaluate_unary(const Expr& expr, Scope& scope) {
   if (value.is(Kind::real)) return minus ? -value.real() : value.real();
   if (value.is_integer()) return minus ? subtract(0, value.integer()) : value.integer();
   throw Error("the sign {} before a {}", minus ? '-' : '+', type_name(value));
+}
+
+namespace {
+
+Value arithmetic(std::string_view sign, const Value& a, const Value& b) {
+  const bool integers = a.is_integer() && b.is_integer();
+  const int64_t i = integers ? a.integer() : 0, j = integers ? b.integer() : 0;
+  if (sign == "+") return integers ? Value(add(i, j)) : Value(a.real() + b.real());
+  if (sign == "-") return integers ? Value(subtract(i, j)) : Value(a.real() - b.real());
+  if (sign == "*") return integers ? Value(multiply(i, j)) : Value(a.real() * b.real());
+  if (sign == "//") return integers ? Value(floor_divide(i, j)) : Value(floor_divide(a.real(), b.real()));
+  if (sign == "%") return integers ? Value(modulo(i, j)) : Value(modulo(a.real(), b.real()));
+  if (sign == "**") return power(a, b);
+  if (b.real() == 0) throw Error("division by zero");
+  // Through long double, so that a quotient of large integers is rounded once.
+  if (integers) return double(static_cast<long double>(i) / static_cast<long double>(j));
+  return a.real() / b.real();
+}
+
+Value repeat(Machine& machine, const Value& what, int64_t count) {
+  const size_t times = size_t(std::max<int64_t>(count, 0));
+  const size_t size = what.is(Kind::string) ? what.text().size() : what.items().size();
+  size_t total = 0;
+  if (__builtin_mul_overflow(size, times, &total)) total = SIZE_MAX;
+  if (what.is(Kind::string)) {
+    machine.sandbox.bytes(total);
+    std::string text;
+    text.reserve(total);
+    for (size_t i = 0; i < times && size; ++i) text += what.text();
+    return string_value(std::move(text), what.str().markup);
+  }
+  machine.sandbox.items(total);
+  std::vector<Value> items;
+  items.reserve(total);
+  for (size_t i = 0; i < times && size; ++i) items.insert(items.end(), what.items().begin(), what.items().end());
+  return what.is(Kind::list) ? machine.sandbox.list(std::move(items)) : machine.sandbox.tuple(std::move(items));
+}
+
+Value join_texts(Machine& machine, const Value& a, const Value& b) {
+  const bool markup = a.str().markup || b.str().markup;
+  const auto part = [markup](const Value& value) {
+    return markup && !value.str().markup ? escape_markup(value.text()) : value.text();
+  };
+  std::string text;
+  machine.sandbox.bytes(a.text().size() + b.text().size());
+  text.reserve(a.text().size() + b.text().size());
+  text += markup ? part(a) : a.text();
+  text += markup ? part(b) : b.text();
+  return string_value(std::move(text), markup);
+}
+
+}  // namespace
+
+Value Machine::operate(std::string_view sign, const Value& a, const Value& b) {
+  if (sign == "%" && a.is(Kind::string)) return format_percent(*this, a, b);
+  need_defined(a);
+  need_defined(b);
+  if (a.is_number() && b.is_number()) return arithmetic(sign, a, b);
+  if (sign == "+") {
+    if (a.is(Kind::string) && b.is(Kind::string)) return join_texts(*this, a, b);
+    if (a.is_list() && a.kind() == b.kind()) {
+      sandbox.items(a.items().size() + b.items().size());
+      std::vector<Value> items = a.items();
+      items.insert(items.end(), b.items().begin(), b.items().end());
+      return a.is(Kind::list) ? sandbox.list(std::move(items)) : sandbox.tuple(std::move(items));
+    }
+  }
+  const auto repeats = [](const Value& value) { return value.is(Kind::string) || value.is_list(); };
+  if (sign == "*" && repeats(a) && b.is_integer()) return repeat(*this, a, b.integer());
+  if (sign == "*" && repeats(b) && a.is_integer()) return repeat(*this, b, a.integer());
+  if (a.is(Kind::big) || b.is(Kind::big)) throw Error("an integer beyond 64 bits in a computation");
+  throw Error("{} {} {}: no such operation", type_name(a), sign, type_name(b));
+}
+
+namespace {
+
+// Exact for every pair: long double holds 64-bit integers and doubles alike on both of heddle's targets.
+int compare_numbers(const Value& a, const Value& b) {
+  if (a.is_integer() && b.is_integer()) return a.integer() < b.integer() ? -1 : a.integer() > b.integer();
+  const long double x = a.is_integer() ? static_cast<long double>(a.integer()) : a.real();
+  const long double y = b.is_integer() ? static_cast<long double>(b.integer()) : b.real();
+  return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
+}
+
+bool same_range(const Range& a, const Range& b) {
+  const int64_t length = a.length();
+  if (length != b.length()) return false;
+  return length == 0 || (a.start == b.start && (length == 1 || a.step == b.step));
+}
+
+}  // namespace
+
+bool Machine::equal(const Value& a, const Value& b) {
+  sandbox.step();
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case Kind::undefined:
+    case Kind::none:
+      return true;
+    case Kind::big:
+      return a.digits() == b.digits();
+    case Kind::string:
+      sandbox.step(a.text().size() / 1024);
+      return a.text() == b.text();
+    case Kind::list:
+    case Kind::tuple: {
+      const auto &x = a.items(), &y = b.items();
+      if (&x == &y) return true;
+      return x.size() == y.size() &&
+             std::equal(x.begin(), x.end(), y.begin(), [this](const Value& p, const Value& q) { return equal(p, q); });
+    }
+    case Kind::dict: {
+      if (&a.dict() == &b.dict()) return true;
+      if (a.dict().size() != b.dict().size()) return false;
+      return std::all_of(a.dict().items.begin(), a.dict().items.end(), [&](const auto& member) {
+        const Value* other = b.dict().find(member.first);
+        return other && equal(member.second, *other);
+      });
+    }
+    case Kind::range:
+      return same_range(a.range(), b.range());
+    case Kind::view: {
+      if (a.view().of != b.view().of || a.view().of == View::Of::values) return &a.view() == &b.view();
+      const std::vector<Value> items = to_vector(a);  // views of keys and items are sets
+      return length(b) == int64_t(items.size()) &&
+             std::all_of(items.begin(), items.end(), [&](const Value& item) { return contains(b, item); });
+    }
+    case Kind::object:
+      return a.object() == b.object();
+    case Kind::function:
+      return a.function() == b.function() &&
+             (a.bound() == b.bound() || (a.bound() && b.bound() && a.bound()->self.same_as(b.bound()->self)));
+    default:
+      return false;
+  }
+}
+
+bool Machine::less(const Value& a, const Value& b) {
+  sandbox.step();
+  need_defined(a);
+  need_defined(b);
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
+  if (a.is(Kind::string) && b.is(Kind::string)) {
+    sandbox.step(std::min(a.text().size(), b.text().size()) / 1024);
+    return a.text() < b.text();  // the order of UTF-8 is that of code points
+  }
+  if (a.is_list() && a.kind() == b.kind()) {
+    const auto &x = a.items(), &y = b.items();
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
+      if (!equal(x[i], y[i])) return less(x[i], y[i]);
+    return x.size() < y.size();
+  }
+  throw Error("a {} and a {} have no order", type_name(a), type_name(b));
+}
+
+bool Machine::contains(const Value& container, const Value& value) {
+  if (container.is(Kind::string)) {
+    if (!value.is(Kind::string)) throw Error("'in' a string needs a string before it, found {}", type_name(value));
+    sandbox.step(container.text().size() / 64);
+    sandbox.search(container.text(), value.text());
+    return container.text().find(value.text()) != std::string::npos;
+  }
+  if (container.is(Kind::dict)) return container.dict().find(value) != nullptr;
+  if (container.is(Kind::view) && container.view().of == View::Of::keys)
+    return container.view().dict->find(value) != nullptr;
+  Walk walk(*this, container);
+  for (Value item; walk.next(item);)
+    if (equal(item, value)) return true;
+  return false;
 }
 
 }  // namespace heddle::text::jinja

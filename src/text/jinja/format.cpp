@@ -1,12 +1,10 @@
-#include "text/jinja/format.h"
-
 #include <cmath>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/jinja/functions.h"
 #include "text/jinja/machine.h"
-#include "text/jinja/number.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 namespace {

@@ -1,5 +1,7 @@
-// Functions, filters, tests and methods: tables of name, parameters and implementation; and what these share.
+// Functions, filters, tests and methods: tables of name, parameters and implementation; and what these share,
+// formatting and JSON included.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,5 +76,23 @@ class AttributePath {
 };
 
 Value ignore_case(Machine& machine, const Value& value);  // a string in lower case, anything else as it is
+
+// Formatting as in Python: "%s" % value, "{}".format(value), and dates by strftime.
+Value format_percent(Machine& machine, const Value& format, const Value& values);
+Value format_braces(Machine& machine, const Value& format, Args& args);
+// One value by a specification such as ">8.2f".
+std::string format_value(Machine& machine, const Value& value, std::string_view spec);
+
+// A date by strftime's directives, in UTC and English whatever the locale. `seconds`: since 1970.
+std::string strftime_utc(std::string_view format, int64_t seconds);
+
+// Keeps the order of members; of two members of one name the last counts, at the place of the first, as in Python.
+Value parse_json(std::string_view text, std::string_view where, uint32_t max_depth);
+
+struct JsonStyle {
+  bool ascii = false, sorted = false, lines = false;
+  std::string indent, item_separator = ", ", key_separator = ": ";
+};
+std::string to_json(Machine& machine, const Value& value, const JsonStyle& style);
 
 }  // namespace heddle::text::jinja

@@ -4,8 +4,7 @@
 #include <charconv>
 
 #include "base/utf8.h"
-#include "text/jinja/number.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 namespace {

@@ -1,12 +1,13 @@
 // Runs a parsed template once. All state of a rendering is here; the Ast is shared and never changes.
 #pragma once
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/functions.h"
-#include "text/jinja/sandbox.h"
 
 namespace heddle::text::jinja {
 
@@ -140,5 +141,50 @@ inline void need_defined(const Value& value) {
     fail_undefined(value);
 }
 std::string escape_markup(std::string_view text);
+
+// The variable `loop` inside a for.
+class Loop : public Object {
+ public:
+  using Next = std::function<bool(Value&)>;  // the next item that passes the loop's condition
+  Loop(const Stmt& stmt, Scope& scope, int64_t depth, Next next, std::optional<int64_t> length)
+      : stmt_(stmt), scope_(&scope), depth_(depth), length_(length), next_(std::move(next)) {}
+
+  bool advance(Value& item);  // to the next item; false after the last
+  void finish() { next_ = nullptr; }
+
+  std::string_view type() const override { return "LoopContext"; }
+  bool attribute(Machine& machine, std::string_view name, Value& found) override;
+  bool callable() const override { return true; }
+  Value call(Machine& machine, Args& args) override;  // of a recursive loop: the loop over other items
+  Value cycle(const Args& args) const;
+  Value changed(Machine& machine, Args& args);
+
+ private:
+  bool peek();
+  int64_t length();
+
+  const Stmt& stmt_;
+  Scope* scope_;  // around the loop
+  int64_t depth_, index_ = -1;
+  std::optional<int64_t> length_;
+  Next next_;
+  std::vector<Value> ahead_;  // items read before their turn, the next one last
+  Value before_, current_, changed_;
+};
+
+// A macro, with the scope in which it was defined.
+class Macro : public Object {
+ public:
+  Macro(std::shared_ptr<const MacroSpec> spec, Scope& scope) : spec_(std::move(spec)), scope_(&scope) {}
+  std::string_view type() const override { return "Macro"; }
+  bool attribute(Machine& machine, std::string_view name, Value& found) override;
+  bool callable() const override { return true; }
+  Value call(Machine& machine, Args& args) override;
+  std::string print(Machine& machine) const override;
+
+ private:
+  std::shared_ptr<const MacroSpec> spec_;
+  Scope* scope_;  // where it was defined; kept by the machine
+};
 
 }  // namespace heddle::text::jinja

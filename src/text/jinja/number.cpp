@@ -1,5 +1,3 @@
-#include "text/jinja/number.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,7 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "text/jinja/format.h"
+#include "text/jinja/functions.h"
 
 namespace heddle::text::jinja {
 namespace {

@@ -1,5 +1,3 @@
-#include "text/jinja/unicode.h"
-
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "text/jinja/python.h"
 
 namespace heddle::text::jinja {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/bpe/byte_level.h"
-#include "text/json/tokenizer_json_parts.h"
+#include "text/bpe/bpe.h"
+#include "text/json/tokenizer_json.h"
 #include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {

@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/bpe/bpe.h"
-#include "text/bpe/bpe_tables.h"
-#include "text/bpe/byte_level.h"
-#include "text/json/tokenizer_json_parts.h"
+#include "text/json/tokenizer_json.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/json/tokenizer_json_parts.h"
-#include "text/split/pre_tokenizer.h"
-#include "text/split/regex_scanners.h"
+#include "text/json/tokenizer_json.h"
+#include "text/split/regex.h"
+#include "text/split/splitters.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {
@@ -158,7 +158,7 @@ std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<To
   check_pairs(model, types, file);
   constexpr float none = 1;  // scores are at most 0
   std::vector<float> scores(types.size(), none);
-  const std::string* last = nullptr;  // what the merge before makes
+  const std::string* last = nullptr;  // the token of the merge before
   std::string joined;
   for (size_t rank = 0; rank < model.merges.size(); ++rank) {
     joined = model.merges[rank].first + model.merges[rank].second;

@@ -1,17 +1,41 @@
 // Normalizers, which change a text before it is split: those of Hugging Face's tokenizers by their names there, and
 // SentencePiece's as GGUF files describe it. Bytes that are not UTF-8 pass through all of them.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "text/normalize/charsmap.h"
 #include "text/normalize/unicode.h"
 #include "text/pipeline.h"
 #include "text/split/regex.h"
 
 namespace heddle::text {
+
+// SentencePiece's "precompiled_charsmap": strings and their replacements in normalization. A Darts double-array trie
+// (units of 32 bits) of the strings, then the replacements, each ending with a zero byte.
+class Charsmap {
+ public:
+  // Throws an Error that names `source` if this is not a charsmap.
+  Charsmap(std::string_view bytes, const std::string& source);
+
+  struct Match {
+    size_t length = 0;  // of the replaced text
+    std::string_view replacement;
+  };
+  // The shortest and the longest string of the map that `text` begins with.
+  std::optional<Match> shortest(std::string_view text) const;
+  std::optional<Match> longest(std::string_view text) const;
+
+ private:
+  template <class Found>  // bool(Match): whether to continue
+  void walk(std::string_view text, Found found) const;
+
+  std::vector<uint32_t> units_;
+  std::string replacements_;
+};
 
 Normalizer normal_form_normalizer(Form form);
 Normalizer lower_case_normalizer();

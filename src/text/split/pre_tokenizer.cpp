@@ -1,13 +1,11 @@
 // The patterns are those of the models' own tokenizer.json.
-#include "text/split/pre_tokenizer.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "text/split/regex.h"
-#include "text/split/regex_scanners.h"
+#include "text/split/splitters.h"
 
 namespace heddle::text {
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/split/regex_syntax.h"
 
 namespace heddle::text {
 

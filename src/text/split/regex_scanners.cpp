@@ -1,11 +1,11 @@
 // Each scanner tries its pattern's alternatives in their order; tests compare it with PCRE2 on random text.
-#include "text/split/regex_scanners.h"
-
 #include <utf8proc.h>
 
 #include <array>
 #include <cstdint>
 #include <utility>
+
+#include "text/split/regex.h"
 
 namespace heddle::text {
 

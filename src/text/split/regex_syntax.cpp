@@ -1,7 +1,5 @@
 // The same letter means different things: \h is a hex digit there and a space here, \s, \w and \b know other
 // characters, ^ and $ are about lines, x{2}+ is not a possessive repeat, and classes can be nested and intersected.
-#include "text/split/regex_syntax.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/split/regex.h"
 
 namespace heddle::text {
 

@@ -1,7 +1,7 @@
 // Every splitter finds ranges that are delimiters or not; Cutter turns them into pieces.
 #include "text/split/splitters.h"
 
-#include "text/bpe/byte_level.h"
+#include "text/bpe/bpe.h"
 #include "text/normalize/unicode.h"
 
 namespace heddle::text {

@@ -1,8 +1,10 @@
 // Splitters, which split a normalized text into pieces that are encoded one by one: the pre-tokenizers of Hugging
-// Face's tokenizers, by their names there.
+// Face's tokenizers, by their names there; and those of GGUF files (tokenizer.ggml.pre), for byte-level BPE.
 #pragma once
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "text/pipeline.h"
 #include "text/split/regex.h"
@@ -31,5 +33,19 @@ Splitter fixed_length_splitter(size_t characters);
 Splitter byte_level_splitter();
 // A space before a piece that does not begin with one.
 Splitter prefix_space_splitter();
+
+struct PreTokenizer {
+  std::vector<std::string_view> patterns;  // applied in turn; matches and what is between them are pieces
+  bool ignore_merges = false;              // a piece that is a token is not merged
+  bool add_bos = false;                    // the default where the file has none
+  std::vector<std::string_view> names;
+};
+
+const std::vector<PreTokenizer>& pre_tokenizers();
+// Throws an Error that begins with `source` and lists the known names. An empty name is "default": old files
+// have none.
+const PreTokenizer& find_pre_tokenizer(std::string_view name, std::string_view source);
+
+std::vector<Splitter> splitters(const PreTokenizer& pre_tokenizer);
 
 }  // namespace heddle::text

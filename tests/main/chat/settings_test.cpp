@@ -8,7 +8,7 @@
 #include "main/device/running_model.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
-#include "text/dry_breakers.h"
+#include "text/tokenizer.h"
 
 namespace heddle::test {
 namespace {

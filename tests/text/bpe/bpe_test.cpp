@@ -10,7 +10,6 @@
 
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
-#include "text/bpe/bpe_tables.h"
 
 namespace heddle::text {
 namespace {

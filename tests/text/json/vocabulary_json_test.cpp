@@ -6,7 +6,7 @@
 #include "tests/support/shared_data.h"
 #include "tests/text/gguf_vocabulary.h"
 #include "tests/text/json/json_fixture.h"
-#include "text/split/pre_tokenizer.h"
+#include "text/split/splitters.h"
 #include "text/tokenizer.h"
 
 namespace heddle::text {

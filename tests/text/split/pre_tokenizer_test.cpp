@@ -1,5 +1,3 @@
-#include "text/split/pre_tokenizer.h"
-
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -9,6 +7,7 @@
 
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
+#include "text/split/splitters.h"
 
 namespace heddle::text {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
-#include "text/split/regex_syntax.h"
 
 namespace heddle::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "server/api/openai/openai_request.h"
-#include "text/dry_breakers.h"
+#include "text/tokenizer.h"
 
 namespace heddle::server {
 namespace {
