@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/engine_thread.h"
-#include "server/http/server.h"
+#include "server/http/http.h"
 #include "server/service/service.h"
 #include "tests/engine/counting.h"
 #include "tests/server/service/stream_clients.h"

@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "server/api/api_error.h"
+#include "server/http/http.h"
 #include "server/http/request_reader.h"
-#include "server/http/server.h"
 
 namespace {
 

@@ -30,8 +30,7 @@
 #include "main/device/running_model.h"
 #include "main/process.h"
 #include "main/serve/log_writer.h"
-#include "server/http/origins.h"
-#include "server/http/server.h"
+#include "server/http/http.h"
 #include "server/service/service.h"
 
 namespace heddle {

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "engine/metrics.h"
-#include "server/api/json_text.h"
+#include "server/api/json.h"
 
 namespace heddle::server {
 namespace {

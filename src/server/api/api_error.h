@@ -24,7 +24,7 @@ struct ApiError : Error {
         param(std::move(field)) {}
 
   unsigned status;
-  std::string code;                     // OpenAI's word for the reason, "context_length_exceeded"; may be empty
+  std::string code;                     // OpenAI's name of the reason, "context_length_exceeded"; may be empty
   std::string param;                    // the field it is about, "messages[2].content"; may be empty
   std::optional<unsigned> retry_after;  // seconds
 };
@@ -35,7 +35,7 @@ ApiError bad_field(std::string field, fmt::format_string<Args...> text, Args&&..
   return {400, "", std::move(field), text, std::forward<Args>(args)...};
 }
 
-// 400. `completion`: the completion tokens that were asked for; 0: no particular number.
+// 400. `completion`: the completion tokens that were asked for; 0: unspecified.
 ApiError context_exceeded(std::string field, size_t prompt, uint64_t completion, uint32_t context);
 ApiError model_not_found(std::string_view asked, std::string_view served);  // 404
 ApiError busy(std::string_view reason, const engine::Metrics& metrics);     // 429, with an estimate of when to retry

@@ -3,11 +3,10 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "server/api/fields.h"
-#include "server/api/json_text.h"
-#include "server/api/openai/openai_request.h"
+#include "server/api/json.h"
+#include "server/api/openai/openai.h"
 #include "server/service/engine_job.h"
-#include "server/service/routes.h"
+#include "server/service/service_state.h"
 
 namespace heddle::server {
 namespace {

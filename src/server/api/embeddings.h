@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/api/generation.h"
-#include "server/api/prompts.h"
+#include "server/api/tokenize.h"
 
 namespace heddle::server {
 

@@ -1,7 +1,7 @@
 // Text generation as every protocol sees it: the request that a body is read into, and the events that become a
 // response. A protocol is a folder beside this file. It has a handler, which reads the body and calls generate(),
-// and a GenerationWriter, which writes the events in the protocol's own form. Its paths are
-// lines in service/routes.cpp.
+// and a GenerationWriter, which writes the events in the protocol's own form. Its paths are lines in
+// service/routes.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,8 +22,8 @@ struct Preparation;
 struct GenerationRequest {
   std::vector<std::vector<text::TokenId>> prompts;  // at least one; each is completed n times
   std::string prompt_field;                         // the field of the body that the prompts came from, for errors
-  // A chat's reply is a text of its own; any other completion continues the text of its prompt, of which the tokenizer
-  // must know when it decodes.
+  // A chat's reply is a text of its own; any other completion continues the text of its prompt, which the tokenizer
+  // must take into account when it decodes.
   bool continues_prompt = false;
   bool echo = false;                   // the completion's text begins with the prompt's
   std::optional<uint32_t> max_tokens;  // of each completion; unset: until the context is full
@@ -60,7 +60,8 @@ struct TokenLogprobs {  // of one token of a text
   bool in_text = true;            // false: a control token, which is not part of the text
 };
 
-// The next part of a completion's text, with the tokens that begin in it where log-probabilities were asked for.
+// The next piece of a completion's text, with the log-probabilities of the tokens that begin in it if they were asked
+// for.
 struct TextDelta {
   std::string text;
   std::vector<TokenLogprobs> logprobs;
@@ -77,9 +78,9 @@ inline std::string_view openai_name(const Finish& finish) {  // also used in the
   return stopped ? "stop" : "length";
 }
 
-// Writes one generation as the response of one request. Completions are numbered from 0, n of them for each prompt. Of
-// each come any number of texts and one finish, those of different completions in any order; then comes one end, or at
-// any point an error in its place. Called by one thread at a time.
+// Writes one generation as the response of one request. Completions are numbered from 0, n of them for each prompt.
+// Each has any number of texts and then one finish; those of different completions may interleave. Last comes one end;
+// an error may come at any point instead, and ends it too. Called by one thread at a time.
 class GenerationWriter {
  public:
   virtual ~GenerationWriter() = default;

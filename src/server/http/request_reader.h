@@ -1,5 +1,5 @@
-// HTTP requests from a stream of bytes, one after the other. Ambiguous framing is refused: what a proxy and the server
-// understand differently is how requests are smuggled.
+// HTTP requests from a stream of bytes, one after the other. Ambiguous framing is refused: requests are smuggled where
+// a proxy and the server understand it differently.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ class RequestReader {
   // Takes what it can from the front of `bytes`. Throws an ApiError; after that it is unknown where the next request
   // begins, and nothing more can be read.
   Stage read(std::string& bytes);
-  bool begun() const;  // some byte of the request has come
+  bool begun() const;  // a byte of the request has arrived
 
   // As soon as the header is complete:
   struct Framing {
@@ -28,9 +28,9 @@ class RequestReader {
   };
   const Framing& framing() const;
   const HttpRequest& head() const;  // without body and peer
-  size_t body_bytes() const;        // that have come
-  // Then the next request can be read. Trailer fields of a chunked body are not among the headers: they come after
-  // everything was decided.
+  size_t body_bytes() const;        // that have arrived
+  // Then the next request can be read. Trailer fields of a chunked body are not among the headers: they arrive
+  // after the request was admitted by its header.
   HttpRequest take();
 
  private:

@@ -1,6 +1,4 @@
 // Responses as bytes: heads and chunks, in the only order that HTTP allows.
-#include "server/http/response.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "server/http/connection.h"
 
 namespace heddle::server {
 namespace {

@@ -1,6 +1,4 @@
 // The listener, the threads, the open connections, and TLS.
-#include "server/http/server.h"
-
 #include <openssl/err.h>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -15,6 +13,7 @@
 
 #include "base/utf8.h"
 #include "server/http/connection.h"
+#include "server/http/http.h"
 
 namespace heddle::server {
 namespace {

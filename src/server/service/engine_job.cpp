@@ -3,7 +3,7 @@
 namespace heddle::server {
 namespace {
 
-// Completions of one HTTP request in the engine: enough to fill a batch, and other requests get their turn.
+// Completions of one HTTP request in the engine at a time: enough to fill a batch, and other requests get their turn.
 constexpr size_t max_open = 64;
 
 }  // namespace
@@ -23,20 +23,20 @@ void EngineJob::submit(std::vector<engine::Request> requests) {
   } catch (const Error& error) {
     ended_ = true;
     cancel_all();
-    throw not_taken(error);
+    throw refusal(error);
   }
 }
 
-// Why the engine did not take a request, for the client.
-ApiError EngineJob::not_taken(const Error& error) const {
+// Why the engine refused a request, for the client.
+ApiError EngineJob::refusal(const Error& error) const {
   if (dynamic_cast<const engine::Busy*>(&error)) return busy(error.what(), model_->engine().metrics());
   if (const auto* invalid = dynamic_cast<const engine::InvalidRequest*>(&error))
     return bad_field(invalid->field == "prompt" ? prompt_field_ : invalid->field == "n" ? "n" : "", "{}", error.what());
   return server_fault(error.what());
 }
 
-// Requests that the engine has no room for now are given to it when others of this job have ended. A job that was begun
-// is not dropped because others came meanwhile: its next request is taken even if the queue is full.
+// Requests that do not fit into the queue now are submitted when others of this job have ended. A job that has begun is
+// not dropped because the queue has filled up since: its next request is accepted even then.
 void EngineJob::submit_some() {
   try {
     while (!waiting_.empty() && open_ < max_open) submit_next(submitted_ > 0 && open_ == 0);
@@ -83,7 +83,7 @@ void EngineJob::handle(size_t request, const engine::Event& event) {
   try {
     submit_some();
   } catch (const Error& error) {
-    return fail(not_taken(error));
+    return fail(refusal(error));
   }
   if (open_ > 0) return;
   ended_ = true;

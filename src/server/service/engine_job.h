@@ -1,5 +1,5 @@
-// The requests to the engine that one HTTP request leads to: all or none are taken, they are cancelled together, and
-// the response is complete when the last has ended.
+// The engine requests that one HTTP request needs: all or none are accepted, they are cancelled together, and the
+// response is complete when the last has ended.
 #pragma once
 #include <deque>
 #include <memory>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/service/exchange.h"
-#include "server/service/served_model.h"
+#include "server/service/service.h"
 
 namespace heddle::server {
 
@@ -19,7 +19,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model, std::string prompt_field);
   virtual ~EngineJob() = default;
 
-  // Gives the engine the requests, up to 64 completions at a time. Throws an ApiError if one of the first is not taken;
+  // Submits the requests, up to 64 completions at a time. Throws an ApiError if the engine refuses one of the first;
   // those before it are cancelled then.
   void submit(std::vector<engine::Request> requests);
 
@@ -27,7 +27,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   // Called one after the other, never before submit() returns and never after an error.
   virtual void on_event(size_t request, const engine::Event& event) = 0;  // a token, or an end other than a failure
   virtual void on_end() = 0;                                              // after the last event: respond
-  virtual void on_error(const ApiError& error) = 0;                       // respond so
+  virtual void on_error(const ApiError& error) = 0;                       // respond with it
   virtual void summarize(LogEntry& entry) const = 0;                      // before the response, whichever it is
   // Whether a completion has ended for this job, so that it does not matter how the engine ends it.
   virtual bool is_finished(size_t /*request*/, uint32_t /*index*/) const { return false; }
@@ -42,7 +42,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   void handle(size_t request, const engine::Event& event);
   void fail(const ApiError& error);
   void cancel_all();
-  ApiError not_taken(const Error& error) const;
+  ApiError refusal(const Error& error) const;
 
   const std::shared_ptr<Exchange> exchange_;
   const std::shared_ptr<const ServedModel> model_;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "server/service/routes.h"
+#include "server/service/service_state.h"
 
 namespace heddle::server {
 namespace {

@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "server/api/api_error.h"
 #include "server/http/http.h"
-#include "server/status/traffic.h"
+#include "server/status/status.h"
 
 namespace heddle::server {
 
 struct Route;
 
-// Why work is cancelled that nothing is wrong with.
+// Why work is cancelled although nothing has failed.
 enum class Cancelled { no, client_gone, shutdown };
 
 // Responded to once, by one thread at a time; cancel() may come from any thread at any time.
@@ -27,7 +27,7 @@ class Exchange {
   ~Exchange();  // without a response the connection is closed
 
   const HttpRequest& request() const { return request_; }
-  void free_body() { request_.body = {}; }  // it has been read, and may be large
+  void free_body() { request_.body = {}; }  // it has been parsed, and may be large
   const std::string& id() const { return log_.id; }
   double seconds() const { return seconds_since(start_); }  // since the request arrived
   bool logs_prompts() const { return traffic_->logs_prompts(); }
@@ -44,7 +44,7 @@ class Exchange {
   void fail_stream(const ApiError& error, std::string last);  // `last`: what is written before the stream ends
   bool started() const { return started_; }
 
-  // Called once when the response is not wanted any more; at once if that is so already.
+  // `callback` is called once, when the response is no longer wanted; at once if it was cancelled before.
   void on_cancel(std::function<void()> callback);
   void cancel(Cancelled why);
   Cancelled cancelled() const;

@@ -7,7 +7,7 @@
 
 #include "server/api/generation.h"
 #include "server/service/engine_job.h"
-#include "server/service/routes.h"
+#include "server/service/service_state.h"
 #include "text/completion_text.h"
 #include "text/tokenizer.h"
 

@@ -1,10 +1,9 @@
 // Every path of the server and the handler behind it. A new protocol adds its lines to this table.
-#include "server/service/routes.h"
-
 #include "server/api/chat/chat.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/tokenize.h"
+#include "server/service/service_state.h"
 #include "server/status/status.h"
 
 namespace heddle::server {

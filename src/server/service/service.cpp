@@ -1,13 +1,150 @@
-// From a request to the handler of its route, and from what goes wrong to an error response.
+// From a request to the handler of its route, and from what goes wrong to an error response. Before that: API keys,
+// origins, workers, and the model that is served.
 #include "server/service/service.h"
 
-#include <algorithm>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
 #include "base/utf8.h"
-#include "server/http/origins.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
+namespace {
+
+// The key in "Bearer KEY"; the scheme may be in any case.
+std::string_view bearer_key(std::string_view header) {
+  constexpr std::string_view scheme = "bearer";
+  const bool matches =
+      header.size() > scheme.size() && header[scheme.size()] == ' ' &&
+      std::equal(scheme.begin(), scheme.end(), header.begin(), [](char a, char b) { return a == (b | 0x20); });
+  if (!matches) return {};
+  header.remove_prefix(scheme.size());
+  header.remove_prefix(std::min(header.find_first_not_of(' '), header.size()));
+  return header;
+}
+
+}  // namespace
+
+ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (key.empty()) throw Error("API keys: expected a key, found an empty one");
+    digests_.push_back(digest(key));
+  }
+}
+
+// Digests are compared instead of keys: they have one length, whatever a client sends.
+ApiKeys::Digest ApiKeys::digest(std::string_view key) {
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+bool ApiKeys::allow(const std::string* authorization) const {
+  if (digests_.empty()) return true;
+  const Digest given = digest(authorization ? bearer_key(*authorization) : std::string_view{});
+  unsigned found = 0;  // all keys are compared, even after the right one
+  for (const Digest& digest : digests_) found |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0;
+  return found != 0;
+}
+
+bool can_be_rebound(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    std::string_view host = origin.substr(scheme.size());
+    if (host.starts_with('[')) return false;
+    host = host.substr(0, host.find(':'));
+    if (host.find('.') == std::string_view::npos || host.ends_with(".localhost")) return false;
+    return !std::all_of(host.begin(), host.end(), [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+  }
+  return false;
+}
+
+bool is_origin(std::string_view text) {
+  const size_t scheme = text.find("://");
+  if (scheme == 0 || scheme == std::string_view::npos) return false;
+  const std::string_view host = text.substr(scheme + 3);
+  return !host.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; }) &&
+         host.find_first_of("/?#@") == std::string_view::npos;
+}
+
+Workers::Workers(size_t threads, size_t max_waiting, size_t max_bytes)
+    : max_waiting_(max_waiting), max_bytes_(max_bytes) {
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool Workers::push(size_t bytes, std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool fits = waiting_.empty() || (bytes_ <= max_bytes_ && bytes <= max_bytes_ - bytes_);
+    if (waiting_.size() >= max_waiting_ || !fits) return false;
+    waiting_.push_back({bytes, std::move(task)});
+    bytes_ += bytes;
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void Workers::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    bytes_ -= task.bytes;
+    lock.unlock();
+    task.run();
+    task.run = nullptr;  // what it holds is destroyed without the lock
+    lock.lock();
+  }
+}
+
+int64_t unix_time() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
+
+ServedModel::ServedModel(Served served) : served_(std::move(served)), created_(unix_time()) {
+  if (served_.chat_template.empty()) {
+    no_template_ = "the model has no chat template: use /v1/completions";
+    return;
+  }
+  try {
+    template_.emplace(served_.chat_template);
+  } catch (const Error& error) {  // completions work all the same
+    no_template_ = fmt::format("the model's chat template cannot be used: {}", error.what());
+  }
+}
+
+std::string ServedModel::render(const Conversation& conversation) const {
+  if (!template_) throw bad_field(conversation.field, "{}", no_template_);
+  const auto text_of = [&](std::optional<text::TokenId> id) {
+    return id ? std::string(tokenizer().text(*id)) : std::string();
+  };
+  try {
+    return template_->render({.messages = conversation.messages,
+                              .extra = conversation.variables,
+                              .bos = text_of(tokenizer().bos()),
+                              .eos = text_of(tokenizer().eos()),
+                              .add_generation_prompt = conversation.add_generation_prompt,
+                              .now = unix_time()});
+  } catch (const text::TemplateRefused& error) {
+    throw bad_field(conversation.field, "the model's chat template refuses: {}", error.what());
+  } catch (const Error& error) {
+    throw bad_field(conversation.field, "the model's chat template failed: {}", error.what());
+  }
+}
+
 namespace {
 
 constexpr size_t small_body = 8192;  // bytes: read by the network thread, at once
@@ -20,7 +157,8 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 }
 
 // A body is application/json, or has no type. A form is refused although curl -d calls every body one: browsers send
-// forms for the pages of any site without asking the server first. So does a body without a type if it has an origin.
+// forms for the pages of any site without asking the server first. So they do with a body without a type, which is
+// refused if it has an origin.
 void expect_json(const HttpRequest& request) {
   if (const std::string* encoding = request.header("content-encoding");
       encoding && !equal_ignoring_case(*encoding, "identity"))
@@ -38,8 +176,7 @@ void expect_json(const HttpRequest& request) {
                  in_quotes(*type));
 }
 
-// Whatever goes wrong becomes a response. What a request is to blame for is an ApiError; anything else is a fault of
-// the server.
+// Turns every exception into a response: an ApiError is the fault of the request, anything else of the server.
 template <class Work>
 void guarded(Exchange& exchange, Work&& work) {
   try {
@@ -51,7 +188,7 @@ void guarded(Exchange& exchange, Work&& work) {
   }
 }
 
-// What a browser asks before it lets a page of another site send a request.
+// The response to a preflight request, which a browser sends before a page of another site may send its own.
 HttpResponse preflight(const HttpRequest& request, const std::string& allowed) {
   HttpResponse response{.status = 204,
                         .headers = {{"Access-Control-Allow-Methods", allowed}, {"Access-Control-Max-Age", "86400"}}};

@@ -1,13 +1,19 @@
 // One model behind the API: from an HTTP request to the engine and back.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/engine_thread.h"
 #include "server/api/api_error.h"
+#include "server/api/generation.h"
 #include "server/http/http.h"
+#include "text/template.h"
 #include "text/tokenizer.h"
 
 namespace heddle::server {
@@ -53,5 +59,47 @@ class Service {
  private:
   std::unique_ptr<ServiceState> state_;
 };
+
+// A conversation as chat templates take it.
+struct Conversation {
+  std::string messages;   // JSON, a list of objects with role and content
+  std::string variables;  // JSON, an object with further variables for the template; may be empty
+  bool add_generation_prompt = true;
+  std::string field = "messages";  // the field of the body that it came from, for errors
+};
+
+// The model that is served, with its chat template.
+class ServedModel {
+ public:
+  explicit ServedModel(Served served);
+
+  const Served& served() const { return served_; }
+  const text::Tokenizer& tokenizer() const { return served_.tokenizer; }
+  engine::EngineThread& engine() const { return served_.engine; }
+  uint32_t context() const { return served_.context; }
+  RequestRules rules() const { return {served_.tokenizer, served_.vocabulary}; }
+  int64_t created() const { return created_; }               // when it was loaded, in seconds since 1970
+  double seconds() const { return seconds_since(loaded_); }  // since then
+
+  // Throws an ApiError 400 if there is no template, or if the template refuses.
+  std::string render(const Conversation& conversation) const;
+
+ private:
+  Served served_;
+  std::optional<text::ChatTemplate> template_;
+  std::string no_template_;  // the reason
+  int64_t created_;
+  Clock::time_point loaded_ = Clock::now();
+};
+
+int64_t unix_time();  // seconds since 1970
+
+// Whether a page of this origin can reach the server by DNS rebinding. The owner of a public name can make it resolve
+// to the server's address after the page was loaded; then page and server have the same origin, and CORS does not
+// apply. Not possible for addresses, localhost, names without a dot, and schemes other than http and https.
+bool can_be_rebound(std::string_view origin);
+
+// "https://example.org" or "app://name:8080": as browsers write it, without a path.
+bool is_origin(std::string_view text);
 
 }  // namespace heddle::server

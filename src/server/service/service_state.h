@@ -1,17 +1,110 @@
-// What a service knows while it runs: its options, the model, and the requests in progress.
+// The inside of the service: what a handler is called with, what a route is, and the state behind both: the options,
+// the model, the requests in progress, API keys and workers. The table of routes is in routes.cpp.
 #pragma once
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
-#include "server/service/api_keys.h"
-#include "server/service/routes.h"
+#include "server/api/api_error.h"
+#include "server/service/exchange.h"
 #include "server/service/service.h"
-#include "server/service/workers.h"
-#include "server/status/traffic.h"
+#include "server/status/status.h"
 
 namespace heddle::server {
 
+class ServiceState;
+
+// What a handler gets. It throws an ApiError to refuse the request; any other exception is a fault of the server.
+struct Call {
+  ServiceState& service;
+  std::shared_ptr<Exchange> exchange;
+  std::shared_ptr<const ServedModel> model;  // null while it is being loaded, for routes that do not need it
+  TraceLevel trace = TraceLevel::none;
+
+  // Reads the body by read(body, rules), then frees it.
+  template <class Read>
+  auto read(Read&& read) const {
+    auto request = read(exchange->request().body, model->rules());
+    exchange->free_body();
+    return request;
+  }
+  // Throws an ApiError 404 unless this is the model's name, or empty.
+  void expect_model(const std::string& name) const;
+  // Continues on a worker thread, where work may take long. Throws an ApiError 429 if too much work waits there.
+  // `bytes`: memory that is held until then.
+  void on_worker(size_t bytes, std::function<void()> work) const;
+};
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // one that ends with a slash stands for all paths that begin with it
+  void (*handler)(const Call& call);
+  struct Rules {
+    bool needs_key = true;       // if the server has API keys
+    bool needs_model = true;     // 503 while the model is being loaded
+    bool has_body = false;       // JSON; a long one is read by a worker thread
+    bool is_generation = false;  // new work for the engine: 503 while the server drains
+    bool has_trace = false;      // takes X-Trace-Level
+  } rules;
+  ErrorBody error_body = openai_error;  // errors in the form of its protocol
+};
+
+struct FoundRoute {
+  const Route* route = nullptr;
+  std::string allowed;  // the methods that the path has; empty: there is no such path
+};
+FoundRoute find_route(const HttpRequest& request);
+
+// API keys, compared in a time that reveals nothing about them.
+class ApiKeys {
+ public:
+  explicit ApiKeys(const std::vector<std::string>& keys);  // empty: no authentication. Throws an Error for an empty key
+
+  // `authorization`: that header of a request, "Bearer KEY"; null: absent.
+  bool allow(const std::string* authorization) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+  static Digest digest(std::string_view key);
+
+  std::vector<Digest> digests_;
+};
+
+// A few threads for work that would block the network threads: templates and long texts. The queue is bounded.
+class Workers {
+ public:
+  // Limits of the queue: the number of tasks, and their bytes together.
+  Workers(size_t threads, size_t max_waiting, size_t max_bytes);
+  ~Workers();  // runs what waits
+
+  // False: the queue is full. One task is taken whatever its size. `task` must not throw.
+  bool push(size_t bytes, std::function<void()> task);
+
+ private:
+  struct Task {
+    size_t bytes;
+    std::function<void()> run;
+  };
+  void run();
+
+  const size_t max_waiting_, max_bytes_;
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  std::deque<Task> waiting_;
+  size_t bytes_ = 0;  // of the tasks that wait; one large task may take it above the limit
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Everything that handlers may ask of the service; Service is its public face.
 class ServiceState {
  public:
   explicit ServiceState(ServiceOptions options);

@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "server/http/server.h"
+#include "server/http/http.h"
 #include "tests/main/small_model.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"

@@ -1,4 +1,4 @@
-// Errors as clients get them, and small things that responses are written with.
+// Errors as clients get them.
 #include "server/api/api_error.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "engine/metrics.h"
-#include "server/api/json_text.h"
 
 namespace heddle::server {
 namespace {
@@ -77,12 +76,6 @@ TEST(ApiErrors, EstimateWhenToTryAgain) {
   EXPECT_EQ(retry_after(metrics), 25) << "a completion takes 0.5 + 100 * 0.02 s, 10 at a time, 100 wait";
   metrics.waiting = 1'000'000;
   EXPECT_EQ(retry_after(metrics), 600);
-}
-
-TEST(JsonText, Base64) {
-  for (const auto& [bytes, expected] : std::vector<std::pair<std::string_view, std::string_view>>{
-           {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xfb\xff\xfe", "+//+"}})
-    EXPECT_EQ(base64(bytes), expected);
 }
 
 }  // namespace

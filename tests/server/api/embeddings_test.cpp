@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "server/api/json.h"
 #include "tests/server/api/request_fixture.h"
 
 namespace heddle::server {
@@ -69,6 +70,12 @@ TEST(EmbeddingResponse, EveryFloatReadsBack) {
   for (size_t i = 0; i < vectors[0].size(); ++i) EXPECT_EQ(float(back[i].get<double>()), vectors[0][i]);
   const std::vector<std::vector<float>> broken{{std::nanf(""), -std::numeric_limits<float>::infinity()}};
   EXPECT_EQ(parse_reply(embeddings_json("m", broken, false, 0))["data"][0]["embedding"], Json({nullptr, nullptr}));
+}
+
+TEST(EmbeddingResponse, Base64) {
+  for (const auto& [bytes, expected] : std::vector<std::pair<std::string_view, std::string_view>>{
+           {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xfb\xff\xfe", "+//+"}})
+    EXPECT_EQ(base64(bytes), expected);
 }
 
 }  // namespace

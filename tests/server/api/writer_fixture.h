@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "server/api/openai/openai_writer.h"
+#include "server/api/openai/openai.h"
 #include "server/service/exchange.h"
 #include "tests/server/service/recorded_response.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "server/http/server.h"
+#include "server/http/http.h"
 #include "tests/server/http/http_client.h"
 
 namespace heddle::server {

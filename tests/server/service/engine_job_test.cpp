@@ -16,11 +16,11 @@ TEST(ServiceBusy, CompletesABatchThatItBegan) {
   ServiceFixture fixture({}, {.max_waiting = 1});
   fixture.serve();
   fixture.backend.each_batch = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
-  std::atomic<bool> over = false;
+  std::atomic<bool> ended = false;
   std::vector<std::thread> others;
   for (int i = 0; i < 4; ++i)
     others.emplace_back([&] {
-      while (!over) {
+      while (!ended) {
         const Recorded one = fixture.begin("POST", "/v1/completions", R"({"prompt":"a","max_tokens":1})");
         EXPECT_TRUE(one.wait_for_end());
       }
@@ -39,13 +39,13 @@ TEST(ServiceBusy, CompletesABatchThatItBegan) {
     EXPECT_EQ(batch.json().at("choices").size(), 41);
     ++taken;
   }
-  over = true;
+  ended = true;
   for (std::thread& other : others) other.join();
   EXPECT_GT(taken, 0);
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
   for (const Json& line : fixture.log()) {
     if (line.at("status") == 200) continue;
-    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "nothing was generated in vain";
+    EXPECT_EQ(line.value("completion_tokens", 0), 0) << "no token was generated for a request that failed";
   }
 }
 
@@ -59,7 +59,7 @@ TEST(ServiceStops, AreNotCountedAsCancelled) {
   ASSERT_EQ(answer.status(), 200) << answer.response().body;
   const Json json = answer.json();
   for (const Json& choice : json.at("choices")) EXPECT_EQ(choice.at("finish_reason"), "stop");
-  const auto count = [&](engine::FinishReason ending) { return fixture.thread->metrics().finished[size_t(ending)]; };
+  const auto count = [&](engine::FinishReason reason) { return fixture.thread->metrics().finished[size_t(reason)]; };
   for (int i = 0; i < 1000 && count(engine::FinishReason::stop) < 3; ++i)  // they are counted after the response
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(count(engine::FinishReason::stop), 3);
@@ -83,7 +83,7 @@ TEST(ServiceBusy, SaysWhenToRetry) {
   EXPECT_EQ(refused.status(), 429);
   EXPECT_EQ(refused.json().at("error").at("code"), "rate_limit_exceeded");
   EXPECT_EQ(refused.header("Retry-After"), "1");
-  // all of a batch or nothing
+  // a batch is accepted whole or not at all
   const Recorded batch = fixture.ask("POST", "/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":1})");
   EXPECT_EQ(batch.status(), 429);
   fixture.release_steps();

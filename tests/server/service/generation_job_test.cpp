@@ -31,8 +31,8 @@ std::vector<std::string> pieces(const Recorded& answer, int index = 0) {
   for (const Json& chunk : answer.chunks())
     for (const Json& choice : chunk.at("choices")) {
       if (choice.at("index") != index) continue;
-      const Json& its = choice.contains("text") ? choice : choice.at("delta");
-      const std::string text = its.value("text", its.value("content", ""));
+      const Json& part = choice.contains("text") ? choice : choice.at("delta");
+      const std::string text = part.value("text", part.value("content", ""));
       if (!text.empty()) out.push_back(text);
       if (!choice.at("finish_reason").is_null())
         out.push_back("[" + choice.at("finish_reason").get<std::string>() + "]");
@@ -62,7 +62,7 @@ TEST_F(Generation, EndsAtAnEndToken) {
   EXPECT_EQ(answer.at("usage"), usage(2, 9)) << "the end token counts: it was generated";
 }
 
-TEST_F(Generation, IgnoresEndTokensWhereAsked) {
+TEST_F(Generation, IgnoresEndTokensIfAsked) {
   const Json answer = fixture.chat("}", R"("max_tokens":8,"ignore_eos":true)").json();
   EXPECT_EQ(content_of(answer), "~\u00e9 !") << "control tokens are not part of the text";
   EXPECT_EQ(finish_of(answer), "length");
@@ -93,7 +93,7 @@ TEST_F(Generation, StopsAtAStringAcrossTokens) {
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
-TEST_F(Generation, ShowsWhatOnlyBeganAStopString) {
+TEST_F(Generation, ShowsTextThatOnlyBeganAStopString) {
   const Recorded answer = fixture.complete(R"("prompt":"w","max_tokens":4,"stop":["zA","{|}"],"stream":true)");
   EXPECT_EQ(pieces(answer), (Pieces{"x", "y", "z", "{", "[length]"})) << "what was held back comes at the end";
 }
@@ -127,7 +127,7 @@ TEST_F(Generation, StreamsAChat) {
   EXPECT_EQ(chunks[3].at("choices")[0].at("finish_reason"), "length");
 }
 
-TEST_F(Generation, StreamsUsageWhereAsked) {
+TEST_F(Generation, StreamsUsageIfAsked) {
   const std::vector<Json> chunks =
       fixture.complete(R"("prompt":"a","max_tokens":2,"stream":true,"stream_options":{"include_usage":true})").chunks();
   ASSERT_EQ(chunks.size(), 4);
@@ -244,7 +244,7 @@ TEST_F(Generation, ShowsWhatWasCached) {
   EXPECT_EQ(fixture.complete(prompt + R"(,"cache_prompt":false)").json().at("usage"), usage(101, 1));
 }
 
-TEST_F(Generation, RefusesWhatDoesNotFit) {
+TEST_F(Generation, RefusesWhatExceedsTheContext) {
   const auto refused = [&](const Recorded& answer, const std::string& param,
                            std::initializer_list<std::string_view> parts) {
     EXPECT_EQ(answer.status(), 400);

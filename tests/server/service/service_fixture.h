@@ -1,6 +1,7 @@
 // A service with the model that counts, and ways to send it requests.
 #pragma once
 #include <future>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -77,6 +78,17 @@ struct ServiceFixture {
     for (int i = 0; i < 20'000 && service->in_progress() > count; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return service->in_progress() <= count;
+  }
+
+  // The engine publishes its metrics after the step in which a completion ends, which may be after the response.
+  bool wait_until_finished(uint64_t completions) const {
+    const auto finished = [&] {
+      const engine::Metrics metrics = thread->metrics();
+      return std::accumulate(metrics.finished.begin(), metrics.finished.end(), uint64_t(0));
+    };
+    for (int i = 0; i < 20'000 && finished() < completions; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return finished() == completions;
   }
 
   std::vector<Json> log() const {

@@ -118,7 +118,7 @@ TEST(Service, ReportsItsHealth) {
   const Recorded late = fixture.chat("a");
   expect_error(late, 503, "server_error", "service_unavailable", nullptr, {"shutting down"});
   EXPECT_EQ(late.header("Retry-After"), "5");
-  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 200) << "that is no work for the engine";
+  EXPECT_EQ(fixture.post("/tokenize", R"({"content":"a"})").status(), 200) << "it needs no engine";
 }
 
 TEST(Service, ListsItsModel) {
@@ -147,6 +147,7 @@ TEST(Service, ShowsItsConfig) {
   fixture.serve();
   const ServiceFixture::Headers key{{"authorization", "Bearer secret"}};
   EXPECT_EQ(fixture.chat("a", R"("max_tokens":5)", key).status(), 200);
+  EXPECT_TRUE(fixture.wait_until_finished(1));
   const Recorded answer = fixture.get("/v1/effective-config", key);
   EXPECT_EQ(answer.response().body.find("secret"), std::string::npos) << "keys are not shown";
   const Json page = answer.json();
@@ -167,6 +168,7 @@ TEST(Service, CountsForPrometheus) {
   ServiceFixture fixture;
   fixture.serve();
   fixture.chat("a", R"("max_tokens":3)");
+  EXPECT_TRUE(fixture.wait_until_finished(1));
   fixture.get("/whatever/1");
   fixture.get("/whatever/2");
   fixture.get("/v1/models/count/er");
@@ -188,7 +190,7 @@ TEST(Service, AnswersHeadLikeGetAndLogsItAsHead) {
   EXPECT_EQ(fixture.ask("HEAD", "/v1/completions").status(), 405);
 }
 
-// What a request is not to blame for is a fault of the server, and is logged.
+// An error that the request did not cause is a fault of the server, and is logged.
 TEST(Service, RespondsToItsOwnFaultsWith500) {
   struct BrokenModel : text::Model {
     void encode(std::string_view, std::vector<text::TokenId>&) const override { throw Error("a fault in a tokenizer"); }
@@ -206,7 +208,7 @@ TEST(Service, RespondsToItsOwnFaultsWith500) {
   EXPECT_EQ(fixture.last_log().at("error"), "a fault in a tokenizer");
 }
 
-// The engine may refuse what the service did not: it is the request's fault, and the field is named.
+// The engine may refuse a request that the service accepted: the response blames the request and names the field.
 TEST(Service, NamesTheFieldOfWhatTheEngineRefuses) {
   ServiceFixture fixture;
   fixture.serve();
@@ -283,7 +285,7 @@ TEST(Service, LogsRequestsRefusedWhileTheyAreRead) {
             std::string::npos);
 }
 
-TEST(Service, LogsPromptsWhereAsked) {
+TEST(Service, LogsPromptsIfAsked) {
   ServiceFixture fixture({.log_prompts = true});
   fixture.serve();
   for (const bool stream : {false, true}) {

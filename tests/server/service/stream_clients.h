@@ -110,7 +110,7 @@ class StreamClients {
     check(poll_ >= 0, "epoll");
   }
   ~StreamClients() {
-    for (One& one : all_) hang_up(one, false);
+    for (One& one : all_) close_socket(one, false);
     ::close(poll_);
   }
 
@@ -121,7 +121,7 @@ class StreamClients {
     std::vector<epoll_event> events(256);
     while (busy_ > 0 && now() < plan_.seconds + 60) {
       const int count = ::epoll_wait(poll_, events.data(), int(events.size()), 100);
-      for (int i = 0; i < count; ++i) turn(all_[size_t(events[size_t(i)].data.u64)], events[size_t(i)].events);
+      for (int i = 0; i < count; ++i) on_events(all_[size_t(events[size_t(i)].data.u64)], events[size_t(i)].events);
       if (plan_.on_second && now() - last >= 1) {
         last = now();
         plan_.on_second(last);
@@ -143,7 +143,7 @@ class StreamClients {
   double now() const { return seconds_since(start_); }
 
   void begin(One& one) {
-    if (now() >= plan_.seconds) return hang_up(one, false);
+    if (now() >= plan_.seconds) return close_socket(one, false);
     if (one.socket < 0) connect(one);
     ++busy_;
     one.which = random_() % plan_.requests.size();
@@ -166,10 +166,10 @@ class StreamClients {
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.u64 = uint64_t(&one - all_.data())}};
     check(::epoll_ctl(poll_, EPOLL_CTL_ADD, one.socket, &event) == 0, "epoll");
   }
-  void hang_up(One& one, bool harshly) {
+  void close_socket(One& one, bool with_reset) {
     if (one.socket < 0) return;
     const linger now{1, 0};
-    if (harshly) ::setsockopt(one.socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    if (with_reset) ::setsockopt(one.socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     ::close(one.socket);
     one.socket = -1;
   }
@@ -182,7 +182,7 @@ class StreamClients {
       one.sent += size_t(count);
     }
   }
-  void turn(One& one, uint32_t what) {
+  void on_events(One& one, uint32_t what) {
     if (one.socket < 0) return;
     if (what & EPOLLOUT) send(one);
     char bytes[65536];
@@ -191,22 +191,22 @@ class StreamClients {
       if (count < 0 && errno == EAGAIN) return;
       if (count <= 0) {
         ++result_.broken;
-        return again(one, true);
+        return restart(one, true);
       }
       one.response.feed({bytes, size_t(count)});
       if (one.cut_after && one.response.body().size() >= *one.cut_after) {
         ++result_.cut;
-        return again(one, true);
+        return restart(one, true);
       }
       if (!one.response.whole()) continue;
       ++result_.whole;
       if (plan_.on_response) plan_.on_response(one.which, one.response);
-      return again(one, false);
+      return restart(one, false);
     }
   }
-  void again(One& one, bool cut) {
+  void restart(One& one, bool cut) {
     --busy_;
-    if (cut) hang_up(one, random_() % 2);
+    if (cut) close_socket(one, random_() % 2);
     begin(one);
   }
 

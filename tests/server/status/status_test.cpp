@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "server/status/trace.h"
 #include "tests/support/refused.h"
 
 namespace heddle::server {
@@ -57,14 +56,14 @@ TEST(Traces, AreJsonInMilliseconds) {
   EXPECT_EQ(trace_json(TraceLevel::none, preparation, {completion}, 2), "");
   const std::string begin =
       R"({"total_ms":2000.000,"waiting_ms":1.000,"parse_ms":2.000,"template_ms":3.000,"tokenize_ms":4.000,"completions":[)";
-  const std::string its =
+  const std::string timing =
       R"({"index":2,"queue_ms":500.000,"prompt_ms":250.000,"generation_ms":1000.000,"device_ms":125.000,"steps":7)";
   EXPECT_EQ(trace_json(TraceLevel::request, preparation, {completion, completion}, 2),
-            begin + its + "}," + its + "}]}");
+            begin + timing + "}," + timing + "}]}");
   const std::string one =
       R"({"start_ms":500.000,"ms":10.000,"device_ms":5.000,"rows":3,"generated":1,"all_rows":9,"sequences":4})";
   EXPECT_EQ(trace_json(TraceLevel::step, preparation, {completion}, 2),
-            begin + its + ",\"step\":[" + one + "," + one + "]}]}");
+            begin + timing + ",\"step\":[" + one + "," + one + "]}]}");
 }
 
 TEST(MetricsText, IsInPrometheusFormat) {

@@ -4,9 +4,8 @@
 #include <string_view>
 
 #include "server/api/generation.h"
-#include "server/api/openai/openai_request.h"
-#include "server/api/openai/openai_writer.h"
-#include "server/service/served_model.h"
+#include "server/api/openai/openai.h"
+#include "server/service/service.h"
 
 namespace heddle::server {
 

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "server/api/generation.h"
-#include "server/api/openai/openai_request.h"
-#include "server/api/openai/openai_writer.h"
-#include "server/api/prompts.h"
+#include "server/api/openai/openai.h"
+#include "server/api/tokenize.h"
 
 namespace heddle::server {
 

@@ -1,11 +1,184 @@
-#include "server/api/openai/openai_request.h"
-
+// Fields of bodies. Numeric sampling parameters come from one table, then the fields that are more than a number.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <variant>
 
-#include "server/api/prompts.h"
+#include "server/api/openai/openai.h"
+#include "server/api/tokenize.h"
+#include "text/tokenizer.h"
 
 namespace heddle::server {
+namespace {
+
+using engine::Sampling;
+using engine::Step;
+
+constexpr double any = std::numeric_limits<float>::max();
+constexpr double any_whole = std::numeric_limits<int32_t>::max();
+constexpr size_t max_biases = 1024;
+constexpr size_t max_breakers = 16, max_breaker_bytes = 100;  // each is looked for in every token of the vocabulary
+
+// A numeric field, the member it sets, its range, and the step of the chain it is for.
+struct Parameter {
+  std::string_view name;
+  std::variant<float Sampling::*, int32_t Sampling::*, uint32_t Sampling::*> member;
+  double low, high;
+  Step step;
+  std::string_view other_name = {};
+};
+
+constexpr Parameter parameters[] = {
+    {"temperature", &Sampling::temperature, 0, 2, Step::temperature},
+    {"dynatemp_range", &Sampling::dynamic_range, 0, 2, Step::temperature},
+    {"dynatemp_exponent", &Sampling::dynamic_exponent, 0, any, Step::temperature},
+    {"top_k", &Sampling::top_k, -1, any_whole, Step::top_k},
+    {"top_p", &Sampling::top_p, 0, 1, Step::top_p},
+    {"min_p", &Sampling::min_p, 0, 1, Step::min_p},
+    {"typical_p", &Sampling::typical_p, 0, 1, Step::typical_p},
+    {"top_n_sigma", &Sampling::top_n_sigma, -1, any, Step::top_n_sigma},
+    {"xtc_probability", &Sampling::xtc_probability, 0, 1, Step::xtc},
+    {"xtc_threshold", &Sampling::xtc_threshold, 0, 1, Step::xtc},
+    {"repeat_penalty", &Sampling::repetition_penalty, 0.01, 100, Step::penalties, "repetition_penalty"},
+    {"repeat_last_n", &Sampling::repetition_last_n, -1, any_whole, Step::penalties},
+    {"presence_penalty", &Sampling::presence_penalty, -2, 2, Step::penalties},
+    {"frequency_penalty", &Sampling::frequency_penalty, -2, 2, Step::penalties},
+    {"dry_multiplier", &Sampling::dry_multiplier, 0, any, Step::dry},
+    {"dry_base", &Sampling::dry_base, 1, any, Step::dry},
+    {"dry_allowed_length", &Sampling::dry_allowed_length, 1, any_whole, Step::dry},
+    {"dry_penalty_last_n", &Sampling::dry_penalty_last_n, -1, any_whole, Step::dry},
+};
+
+template <class Number>
+void read_parameter(const Parameter& parameter, std::string_view name, Number Sampling::*member, Fields& fields,
+                    Sampling& sampling) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (const auto value = fields.number(name, parameter.low, parameter.high)) sampling.*member = float(*value);
+  } else {
+    const auto value = fields.whole(name, int64_t(parameter.low), int64_t(parameter.high));
+    if (value) sampling.*member = Number(*value);
+  }
+}
+
+// A request that sets a parameter of a step that is not done contradicts itself.
+void refuse_parameters(const Sampling& sampling, auto&& is_done, std::string_view why) {
+  static const Sampling defaults;
+  for (const Parameter& parameter : parameters) {
+    const bool is_set = std::visit([&](auto member) { return sampling.*member != defaults.*member; }, parameter.member);
+    if (is_set && !is_done(parameter.step))
+      throw ApiError(400, "invalid_value", std::string(parameter.name), "{}: is for the step {}, {}", parameter.name,
+                     engine::name_of(parameter.step), why);
+  }
+}
+
+void read_mirostat(Fields& fields, Sampling& sampling) {
+  if (const auto version = fields.whole("mirostat", 0, 2)) {
+    if (*version == 1) throw unexpected("mirostat", "0 (off) or 2", 1, "unsupported_value");
+    sampling.mirostat = int32_t(*version);
+  }
+  sampling.mirostat_tau = float(fields.number("mirostat_tau", 0, any).value_or(sampling.mirostat_tau));
+  sampling.mirostat_eta = float(fields.number("mirostat_eta", 0, 1).value_or(sampling.mirostat_eta));
+}
+
+// The key of a bias.
+uint32_t token_id_of(const std::string& name, uint32_t vocabulary) {
+  uint32_t id = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), id);
+  if (end.ec != std::errc() || end.ptr != name.data() + name.size() || id >= vocabulary)
+    throw unexpected("logit_bias", fmt::format("names that are token ids below {}", vocabulary), name, "invalid_value");
+  return id;
+}
+
+void read_biases(Fields& fields, uint32_t vocabulary, Sampling& sampling) {
+  const Json* biases = fields.find("logit_bias");
+  if (!biases) return;
+  if (!biases->is_object()) throw unexpected("logit_bias", "an object such as {\"42\": -1.5}", *biases);
+  if (biases->size() > max_biases)
+    throw ApiError(400, "invalid_value", "logit_bias", "logit_bias: expected at most {} tokens, found {}", max_biases,
+                   biases->size());
+  for (const auto& [name, bias] : biases->get_ref<const Json::object_t&>()) {
+    const uint32_t id = token_id_of(name, vocabulary);
+    if (!sampling.logit_bias.emplace(id, float(number_at(bias, "logit_bias." + std::to_string(id), -100, 100))).second)
+      throw unexpected("logit_bias", "every token once", name, "invalid_value");  // "7" and "07"
+  }
+}
+
+// All 64-bit numbers are taken, signed and unsigned.
+void read_seed(Fields& fields, Sampling& sampling) {
+  const Json* seed = fields.find("seed");
+  if (!seed) return;
+  if (!seed->is_number_integer() && std::abs(number_at(*seed, "seed", -any, any)) > 0x1p53)
+    throw unexpected("seed", "a whole number of 64 bits", *seed, "invalid_value");
+  sampling.seed =
+      seed->is_number_unsigned() ? seed->get<uint64_t>() : uint64_t(whole_at(*seed, "seed", INT64_MIN, INT64_MAX));
+}
+
+bool read_order(Fields& fields, Sampling& sampling) {
+  const Json* names = fields.find("samplers");
+  if (!names) return false;
+  if (!names->is_array()) throw unexpected("samplers", "a list of names", *names);
+  sampling.order.clear();
+  for (size_t i = 0; i < names->size(); ++i) sampling.order.push_back(text_at((*names)[i], element("samplers", i)));
+  try {
+    engine::steps_of(sampling);
+  } catch (const Error& error) {
+    throw ApiError(400, "invalid_value", "samplers", "samplers: {}", error.what());
+  }
+  return true;
+}
+
+void refuse_left_out(const Sampling& sampling) {
+  const auto has = [&](Step step) {
+    return std::find(sampling.order.begin(), sampling.order.end(), engine::name_of(step)) != sampling.order.end();
+  };
+  refuse_parameters(sampling, has, "which samplers leaves out");
+  if (!sampling.logit_bias.empty() && !has(Step::logit_bias))
+    throw ApiError(400, "invalid_value", "logit_bias",
+                   "logit_bias: is for the step logit_bias, which samplers leaves out");
+}
+
+// Mirostat replaces the steps that cut the set of candidates.
+void refuse_beside_mirostat(const Sampling& sampling) {
+  refuse_parameters(
+      sampling, [](Step step) { return step < Step::top_n_sigma || step > Step::xtc; }, "which mirostat replaces");
+}
+
+void read_breakers(Fields& fields, GenerationRequest& request) {
+  std::vector<std::string> texts = text::default_dry_breakers();
+  if (const Json* list = fields.find("dry_sequence_breakers")) {
+    texts.clear();
+    if (!list->is_array() || !list->empty()) list_at(*list, "dry_sequence_breakers", max_breakers);
+    for (const Json& one : *list) {
+      const std::string place = element("dry_sequence_breakers", texts.size());
+      const std::string& text = texts.emplace_back(text_at(one, place));
+      if (text.empty() || text.size() > max_breaker_bytes)
+        throw unexpected(place, fmt::format("a text of 1 to {} bytes", max_breaker_bytes), one, "invalid_value");
+    }
+  }
+  if (request.sampling.dry_multiplier != 0) request.dry_sequence_breakers = std::move(texts);
+}
+
+}  // namespace
+
+void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest& request) {
+  Sampling& sampling = request.sampling;
+  for (const Parameter& parameter : parameters) {
+    const std::string_view name =
+        parameter.other_name.empty() ? parameter.name : fields.either(parameter.name, parameter.other_name);
+    std::visit([&](auto member) { read_parameter(parameter, name, member, fields, sampling); }, parameter.member);
+  }
+  // other servers take 0 for "no such limit"
+  sampling.min_keep = uint32_t(std::max<int64_t>(1, fields.whole("min_keep", 0, rules.vocabulary).value_or(1)));
+  read_mirostat(fields, sampling);
+  read_biases(fields, rules.vocabulary, sampling);
+  read_seed(fields, sampling);
+  if (read_order(fields, sampling)) refuse_left_out(sampling);
+  if (sampling.mirostat) refuse_beside_mirostat(sampling);
+  read_breakers(fields, request);
+}
+
 namespace {
 
 // Every completion has its own copy of the stop strings and looks for them in every token's text.

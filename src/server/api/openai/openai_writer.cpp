@@ -1,12 +1,11 @@
 // Chunks are written straight into strings: each is a few hundred bytes, and a busy server writes 100 000 per second.
-#include "server/api/openai/openai_writer.h"
-
 #include <cmath>
 #include <iterator>
 
-#include "server/api/json_text.h"
+#include "server/api/json.h"
+#include "server/api/openai/openai.h"
 #include "server/service/exchange.h"
-#include "server/service/served_model.h"
+#include "server/service/service.h"
 
 namespace heddle::server {
 namespace {

@@ -41,7 +41,7 @@ TEST(OpenAiRequest, DefaultsChangeNothing) {
 struct Parameter {
   const char* name;
   std::function<double(const Sampling&)> value;
-  double low, high;  // both are taken; NaN: no limit on that side
+  double low, high;  // both are accepted; NaN: no limit on that side
   bool is_whole = false;
 };
 const double none = std::nan("");
@@ -73,7 +73,7 @@ const std::vector<Parameter>& parameters() {
   return all;
 }
 
-TEST(OpenAiRequest, NumbersAreTakenInTheirRange) {
+TEST(OpenAiRequest, NumbersInTheirRangeAreAccepted) {
   for (const Parameter& parameter : parameters()) {
     SCOPED_TRACE(parameter.name);
     const auto set = [&](const std::string& value) {
@@ -113,7 +113,7 @@ TEST(OpenAiRequest, NumbersOutOfTheirRangeAreRefused) {
   }
 }
 
-TEST(OpenAiRequest, WhatIsTakenIsGoodForTheEngine) {
+TEST(OpenAiRequest, AcceptedValuesAreValidForTheEngine) {
   for (const Parameter& parameter : parameters()) {
     const auto set = [&](double value) { return sampling(fmt::format(R"("{}":{:.17g})", parameter.name, value)); };
     EXPECT_NO_THROW(engine::validate(set(parameter.low), 268)) << parameter.name;
@@ -219,7 +219,7 @@ TEST(OpenAiRequest, Stops) {
   EXPECT_TRUE(generation(R"("ignore_eos":true)").ignore_eos);
 }
 
-TEST(OpenAiRequest, HowItIsAnswered) {
+TEST(OpenAiRequest, HowTheResponseIsSent) {
   EXPECT_EQ(generation(R"("n":128)").n, 128u);
   EXPECT_BAD(generation(R"("n":0)"), "n", "integer_below_min_value", "from 1 to 128");
   EXPECT_BAD(generation(R"("n":129)"), "n", "integer_above_max_value");
@@ -238,7 +238,7 @@ TEST(OpenAiRequest, HowItIsAnswered) {
   EXPECT_BAD(generation(R"("stream":1)"), "stream", "invalid_type");
 }
 
-TEST(OpenAiRequest, ForTheEngineAndTheLog) {
+TEST(OpenAiRequest, FieldsForTheEngineAndTheLog) {
   EXPECT_EQ(generation(R"("priority":-100)").priority, -100);
   EXPECT_BAD(generation(R"("priority":1)"), "priority", "integer_above_max_value");
   EXPECT_EQ(generation(R"("speculate":"on")").speculation, engine::Speculation::on);

@@ -1,21 +1,63 @@
-// Many streams over real sockets, of which one in ten disconnects halfway: every other response is the same as if it
-// had been the only request, and nothing is leaked. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
+// Whole exchanges. Those with weft are compared with what it generates without engine and service. Then many streams
+// over real sockets, of which one in ten disconnects halfway: every other response is the same as if it had been the
+// only request, and nothing is leaked. HEDDLE_CROWD="500 60" is the full size: streams and seconds.
+#include "server/service/exchange.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <regex>
 
-#include "server/http/server.h"
+#include "server/http/http.h"
 #include "tests/engine/counting.h"
 #include "tests/engine/fake_backend.h"
 #include "tests/server/http/http_client.h"
+#include "tests/server/service/recorded_response.h"
 #include "tests/server/service/stream_clients.h"
 #include "tests/server/service/weft_service.h"
 #include "tests/text/counting_tokenizer.h"
 
 namespace heddle::server {
 namespace {
+
+TEST(RandomIds, AreUnique) {
+  const std::string a = random_id("cmpl-"), b = random_id("cmpl-");
+  EXPECT_NE(a, b);
+  EXPECT_EQ(a.size(), 5 + 24);
+  EXPECT_TRUE(a.starts_with("cmpl-"));
+  EXPECT_EQ(a.find_first_not_of("0123456789abcdef", 5), a.npos);
+}
+
+TEST(ServiceWeft, GeneratesWhatTheModelGeneratesAlone) {
+  test::WeftService fixture;
+  const text::Tokenizer& tokenizer = fixture.tokenizer;
+  // as weft's chat template writes it
+  const std::string prompt =
+      std::string(tokenizer.text(*tokenizer.bos())) + "<|user|>tell me a story about a dog<|end|><|assistant|>";
+  engine::Request request{.prompt = tokenizer.encode(prompt, {.add_special = false}), .max_tokens = 40};
+  request.sampling.temperature = 0;
+  for (const text::TokenId id : tokenizer.end_tokens()) request.stops.push_back({id});
+  const test::Answer alone = test::answers_alone(fixture.world, request)[0];
+  std::vector<uint32_t> shown = alone.tokens;
+  if (alone.finish_reason == engine::FinishReason::stop) shown.pop_back();
+
+  test::Recorded recorded;
+  fixture.service->handle(
+      {.method = "POST",
+       .path = "/v1/chat/completions",
+       .body =
+           R"({"messages":[{"role":"user","content":"tell me a story about a dog"}],"temperature":0,"max_tokens":40})"},
+      recorded.responder());
+  ASSERT_TRUE(recorded.wait_for_end());
+  const Json answer = recorded.json();
+  EXPECT_EQ(answer.at("choices")[0].at("message").at("content"), tokenizer.decode(shown));
+  EXPECT_GT(shown.size(), 5);
+  EXPECT_EQ(answer.at("choices")[0].at("finish_reason"),
+            alone.finish_reason == engine::FinishReason::stop ? "stop" : "length");
+  EXPECT_EQ(answer.at("usage").at("prompt_tokens"), request.prompt.size());
+  EXPECT_EQ(answer.at("usage").at("completion_tokens"), alone.tokens.size());
+}
 
 struct Size {
   size_t streams = 40;

@@ -1,11 +1,10 @@
-// The small parts of the service: API keys, workers, random ids.
+// API keys, workers, and the origins of web pages.
+#include "server/service/service_state.h"
+
 #include <gtest/gtest.h>
 
 #include <future>
 
-#include "server/service/api_keys.h"
-#include "server/service/exchange.h"
-#include "server/service/workers.h"
 #include "tests/support/refused.h"
 
 namespace heddle::server {
@@ -86,12 +85,22 @@ TEST(Workers, TakeNothingBesideATaskAboveTheLimit) {
   gate.set_value();
 }
 
-TEST(RandomIds, AreUnique) {
-  const std::string a = random_id("cmpl-"), b = random_id("cmpl-");
-  EXPECT_NE(a, b);
-  EXPECT_EQ(a.size(), 5 + 24);
-  EXPECT_TRUE(a.starts_with("cmpl-"));
-  EXPECT_EQ(a.find_first_not_of("0123456789abcdef", 5), a.npos);
+TEST(Origins, ThatCanBeRebound) {
+  for (const char* origin : {"http://a.example", "https://a.example:8443", "http://127.0.0.1.evil.example",
+                             "http://localhost.evil.example", "http://1.2.3.4e"})
+    EXPECT_TRUE(can_be_rebound(origin)) << origin;
+  for (const char* origin :
+       {"http://127.0.0.1:8080", "http://192.168.1.5", "http://[::1]:8080", "http://localhost:3000",
+        "http://a.localhost", "https://gpubox", "null", "app://a.example", ""})
+    EXPECT_FALSE(can_be_rebound(origin)) << origin;
+}
+
+TEST(Origins, AreRecognized) {
+  for (const char* text : {"https://a.example", "http://localhost:3000", "app://obsidian.md"})
+    EXPECT_TRUE(is_origin(text));
+  for (const char* text :
+       {"", "*", "a.example", "https://", "://a", "https://a.example/", "https://a b", "https://u@a"})
+    EXPECT_FALSE(is_origin(text)) << text;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Reading one JSON object of a body field by field. A field that is missing, of the wrong type, out of range or unknown
-// is an ApiError that names it. A field that is null counts as absent.
+// JSON of requests and responses. Bodies are read field by field: a field that is missing, of the wrong type, out of
+// range or unknown is an ApiError that names it; null counts as absent. Responses are written straight into strings,
+// because a stream has thousands of small documents per second.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -29,7 +30,7 @@ class Fields {
   bool flag_or(std::string_view name, bool otherwise) { return flag(name).value_or(otherwise); }
   std::optional<int64_t> whole(std::string_view name, int64_t low, int64_t high);
   std::optional<double> number(std::string_view name, double low, double high);
-  // Of two names for one field the one that is there, or the first. Both together are refused.
+  // Of two names for one field, the one that is present, or the first if neither is. Both together are refused.
   std::string_view either(std::string_view name, std::string_view other);
 
   void finish() const;  // after the last known field was asked for: refuses all others
@@ -50,5 +51,27 @@ std::string element(const std::string& place, size_t index);                    
 // "<place>: expected <what>, found <value>"; `code` is OpenAI's word for the kind of mistake.
 ApiError unexpected(const std::string& place, std::string_view expected, const Json& found,
                     std::string code = "invalid_type");
+
+// Quoted and escaped. Bytes that are not UTF-8 become U+FFFD.
+void append_json(std::string& out, std::string_view text);
+// The shortest number that reads back as the same float; null for one that is not finite.
+void append_json(std::string& out, float number);
+void append_json(std::string& out, uint64_t number);
+void append_json(std::string& out, int64_t number);
+
+// "[" and "]" around the elements, each written by append(element).
+template <class List, class Append>
+void append_json_list(std::string& out, const List& list, Append&& append) {
+  out += "[";
+  bool first = true;
+  for (const auto& element : list) {
+    if (!first) out += ",";
+    first = false;
+    append(element);
+  }
+  out += "]";
+}
+
+std::string base64(std::string_view bytes);
 
 }  // namespace heddle::server
