@@ -15,7 +15,8 @@
 
 namespace heddle::engine {
 
-// Rows are added in order, each once, however often they are computed.
+// What a request wants of its prompt besides the KV: logits or log-probabilities of its tokens, or its states pooled to
+// an embedding. Rows are added in order, each once, however often they are computed.
 class PromptResults {
  public:
   PromptResults(const Request& request, const model::Model& model);
@@ -47,6 +48,7 @@ class PromptResults {
 
 struct Sequence;
 
+// A request in the engine.
 struct Task {
   Task(Request wanted, const model::Model& model) : request(std::move(wanted)), results(request, model) {}
 
@@ -64,6 +66,7 @@ struct Task {
   uint32_t prompt_tokens() const { return uint32_t(request.prompt.size()); }
 };
 
+// One completion of a request.
 struct Sequence {
   enum class State : uint8_t {
     pending,  // waits for the first completion to compute the prompt

@@ -13,6 +13,8 @@
 
 namespace heddle::server {
 
+struct Call;
+
 using Prompt = std::variant<std::string, std::vector<text::TokenId>>;
 
 // A string, a list of token ids, or a list of such.
@@ -25,8 +27,6 @@ std::vector<text::TokenId> token_ids_at(const Json& list, const std::string& pla
 std::vector<std::vector<text::TokenId>> encode(const ServedModel& model, const std::vector<Prompt>& prompts,
                                                const std::string& field, std::optional<uint32_t> max_tokens);
 void expect_fits(const ServedModel& model, const std::string& field, size_t prompt, std::optional<uint32_t> max_tokens);
-
-struct Call;
 
 struct TokenizeRequest {
   std::string content;

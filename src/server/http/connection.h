@@ -41,12 +41,12 @@ class Outbox {
   // The handler's side, as Responder has it.
   void send(HttpResponse response);
   void start(HttpResponse head);
-  void write(std::string part);
+  void write(std::string chunk);
   void finish();
   void on_disconnect(std::function<void()> callback);
   void drop();  // the responder was destroyed
-  // The handler has failed: sends `instead` if nothing was sent, and closes the connection otherwise. Whatever the
-  // handler does later has no effect.
+  // The handler has failed: sends `instead` if nothing was sent, and closes the connection otherwise. Later calls
+  // of the handler have no effect.
   void fail(HttpResponse instead);
 
   // The connection's side.
@@ -69,7 +69,7 @@ class Outbox {
   bool closed() const { return !connection_ || aborted_ || failed_; }
   void write_head(const HttpResponse& response, bool whole);
   void write_whole(const HttpResponse& response);
-  void write_chunk(std::string_view part);
+  void write_chunk(std::string_view text);
   void wake();
   void abort();
 

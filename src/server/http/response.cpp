@@ -19,7 +19,7 @@ class OutboxResponder : public Responder {
   ~OutboxResponder() override { outbox_->drop(); }
   void send(HttpResponse response) override { outbox_->send(std::move(response)); }
   void start(HttpResponse head) override { outbox_->start(std::move(head)); }
-  void write(std::string part) override { outbox_->write(std::move(part)); }
+  void write(std::string chunk) override { outbox_->write(std::move(chunk)); }
   void finish() override { outbox_->finish(); }
   void on_disconnect(std::function<void()> callback) override { outbox_->on_disconnect(std::move(callback)); }
 
@@ -82,13 +82,13 @@ void Outbox::write_head(const HttpResponse& response, bool whole) {
   phase_ = Phase::streaming;
 }
 
-void Outbox::write_chunk(std::string_view part) {
-  if (part.empty() || framing_.head_only) return;  // an empty chunk would end the body
+void Outbox::write_chunk(std::string_view text) {
+  if (text.empty() || framing_.head_only) return;  // an empty chunk would end the body
   if (framing_.http10) {
-    pending_ += part;
+    pending_ += text;
   } else {
-    fmt::format_to(std::back_inserter(pending_), "{:x}\r\n", part.size());
-    pending_ += part;
+    fmt::format_to(std::back_inserter(pending_), "{:x}\r\n", text.size());
+    pending_ += text;
     pending_ += "\r\n";
   }
 }
@@ -130,12 +130,12 @@ void Outbox::start(HttpResponse head) {
   wake();
 }
 
-void Outbox::write(std::string part) {
+void Outbox::write(std::string chunk) {
   const std::lock_guard lock(mutex_);
   if (closed()) return;
-  check(phase_ == Phase::streaming, "parts come between start() and finish()");
+  check(phase_ == Phase::streaming, "chunks come between start() and finish()");
   if (pending_.size() + unsent_ > max_unsent_) return abort();
-  write_chunk(part);
+  write_chunk(chunk);
   wake();
 }
 

@@ -24,13 +24,15 @@
 namespace heddle::server {
 
 class Exchange;
+struct Call;
 
+// What is logged of a request.
 struct LogEntry {
   std::chrono::system_clock::time_point time;  // when the request arrived
   std::string id, peer, method, path;          // method and path are empty if they could not be read
   unsigned status = 0;                         // 499: the client closed the connection before the end
   double total = 0;                            // seconds
-  // What follows is left out of the line where it is empty.
+  // Empty members are left out of the line.
   std::string model;
   std::optional<Usage> tokens;
   std::vector<std::string> finish_reasons;  // of its completions
@@ -50,6 +52,7 @@ struct TrafficCounts {
   uint64_t in_progress = 0, streams = 0;                           // now
 };
 
+// The requests in progress, for shutting down, and counts of those before.
 class Traffic {
  public:
   Traffic(std::function<void(std::string)> log, bool log_prompts) : log_(std::move(log)), log_prompts_(log_prompts) {}
@@ -74,8 +77,6 @@ class Traffic {
   std::unordered_map<const Exchange*, std::weak_ptr<Exchange>> in_progress_;
   TrafficCounts counts_;
 };
-
-class Exchange;
 
 enum class TraceLevel { none, request, step };
 TraceLevel trace_level(const std::string* header);  // "request" or "step", null: none; anything else is an ApiError
@@ -109,12 +110,10 @@ struct CompletionTrace {
 std::string trace_json(TraceLevel level, const Preparation& preparation,
                        const std::vector<CompletionTrace>& completions, double total);
 
-struct Call;
-
 constexpr std::string_view models_path = "/v1/models/";  // followed by a model's name
 
 void show_live(const Call& call);     // 200 as long as the process responds
-void show_ready(const Call& call);    // 200 if requests are taken, 503 with the reason otherwise
+void show_ready(const Call& call);    // 200 if requests are accepted, 503 with the reason otherwise
 void list_models(const Call& call);   // the model that is served
 void show_model(const Call& call);    // the same by name
 void show_config(const Call& call);   // the settings in force, and what was measured since the model was loaded

@@ -380,14 +380,20 @@ class Percent {
       return read_number(format, at);
     };
     spec.width = number();
-    if (spec.width < 0) spec.align = '<', spec.width = -spec.width;
+    if (spec.width < 0) {
+      spec.align = '<';
+      spec.width = -spec.width;
+    }
     need();
     if (format[at] == '.') {
       ++at;
       spec.precision = std::max<int64_t>(number(), 0);
       need();
     }
-    while (std::string_view("hlL").find(format[at]) != std::string_view::npos) ++at, need();
+    while (std::string_view("hlL").find(format[at]) != std::string_view::npos) {
+      ++at;
+      need();
+    }
     spec.type = format[at++];
     if (spec.type == '%') return "%";
     if (!value.given()) value = next();
@@ -411,7 +417,10 @@ class Percent {
     need_defined(value);
     if (!value.is_number() && !value.is(Kind::big))
       throw Error("%{} needs a number, found {}", spec.type, type_name(value));
-    if (spec.zero && !spec.align) spec.align = '=', spec.fill = "0";
+    if (spec.zero && !spec.align) {
+      spec.align = '=';
+      spec.fill = "0";
+    }
     if (std::string_view("eEfFgG").find(spec.type) != std::string_view::npos)
       return format_real(machine_, value.real(), spec);
     if (std::string_view("diuxXo").find(spec.type) == std::string_view::npos)

@@ -54,7 +54,10 @@ Ids merged_slowly(const MergeTable& merges, Ids tokens) {
     MergeTable::Joined best;
     size_t at = 0;
     for (size_t i = 0; i + 1 < tokens.size(); ++i)
-      if (const auto joined = merges.find(tokens[i], tokens[i + 1]); joined.rank < best.rank) best = joined, at = i;
+      if (const auto joined = merges.find(tokens[i], tokens[i + 1]); joined.rank < best.rank) {
+        best = joined;
+        at = i;
+      }
     if (best.rank == MergeTable::never) return tokens;
     tokens[at] = best.id;
     tokens.erase(tokens.begin() + ptrdiff_t(at) + 1);
