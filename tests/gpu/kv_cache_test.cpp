@@ -12,13 +12,13 @@ using cuda::message;
 using kernels::Heads;
 using model::KvFormat;
 
-class Cache : public FakeGpu {
+class KvCaches : public FakeGpu {
  protected:
   const model::Limits f16_{.rows = 100, .kv_blocks = 64, .block_tokens = 32};
   const model::Limits q8_{.rows = 100, .kv_blocks = 64, .block_tokens = 32, .kv = KvFormat::q8};
 };
 
-TEST_F(Cache, Q8TakesAsMuchAsIsPlanned) {
+TEST_F(KvCaches, Q8TakesAsMuchAsIsPlanned) {
   WideModel wide;
   const cuda::DeviceInfo device = cuda::devices()[0];
   const uint64_t values = 64u * 32 * 2 * (64 + 64) * 2;  // blocks, tokens, heads, K and V, layers
@@ -31,7 +31,7 @@ TEST_F(Cache, Q8TakesAsMuchAsIsPlanned) {
   EXPECT_THROW(make_gpu(wide.model, f16_), Error);
 }
 
-TEST_F(Cache, Q8WantsHeadsOfAMultipleOf32) {
+TEST_F(KvCaches, Q8WantsHeadsOfAMultipleOf32) {
   SmallModel small;  // heads of 16
   EXPECT_EQ(message<Error>([&] { make_gpu(small.model, q8_); }),
             "small: a KV cache of q8 has a scale for each 32 values, but this model's heads have 16");
@@ -41,40 +41,40 @@ TEST_F(Cache, Q8WantsHeadsOfAMultipleOf32) {
   EXPECT_EQ(control().count("cuMemAlloc_v2"), 0u);
 }
 
-TEST_F(Cache, ABlockIsCopiedInAllLayers) {
+TEST_F(KvCaches, ABlockIsCopiedInAllLayers) {
   for (const model::Limits& limits : {f16_, q8_}) {
     WideModel wide(false);  // norms: `heads` tells where the cache is
     auto backend = make_gpu(wide.model, limits);
     const size_t before = launches();
     model::forward(wide.model, *backend, batch_of({{1, 0}}));
     backend->result();
-    struct Part {
+    struct Buffer {
       uint8_t* at;
       size_t block;  // bytes
     };
-    std::vector<Part> parts;
+    std::vector<Buffer> buffers;
     const size_t values = 32u * 2 * 64;  // of a block
     for (const auto& launch : launched("heads", before)) {
       const auto args = args_of<Heads::Args>(launch);
       const bool q8 = limits.kv == KvFormat::q8;
       for (uint64_t address : {args.k_cache.address, args.v_cache.address})
-        parts.push_back({reinterpret_cast<uint8_t*>(address), q8 ? values : values * 2});
+        buffers.push_back({reinterpret_cast<uint8_t*>(address), q8 ? values : values * 2});
       for (uint64_t address : {args.k_scale.address, args.v_scale.address})
-        if (q8) parts.push_back({reinterpret_cast<uint8_t*>(address), values / 16});
+        if (q8) buffers.push_back({reinterpret_cast<uint8_t*>(address), values / 16});
     }
-    ASSERT_EQ(parts.size(), wide.model.layers.size() * (limits.kv == KvFormat::q8 ? 4 : 2));
-    for (size_t i = 0; i < parts.size(); ++i)
-      for (size_t j = 0; j < 64 * parts[i].block; ++j) parts[i].at[j] = uint8_t(j / parts[i].block * 3 + i);
+    ASSERT_EQ(buffers.size(), wide.model.layers.size() * (limits.kv == KvFormat::q8 ? 4 : 2));
+    for (size_t i = 0; i < buffers.size(); ++i)
+      for (size_t j = 0; j < 64 * buffers[i].block; ++j) buffers[i].at[j] = uint8_t(j / buffers[i].block * 3 + i);
     const size_t asked = calls();
     backend->copy_block(5, 63);
     backend->copy_block(0, 1);
     backend->copy_block(7, 7);
     const Calls since = calls_since(asked);
-    EXPECT_EQ(since, Calls(parts.size() * 2, "cuMemcpyDtoDAsync_v2"));
-    for (size_t i = 0; i < parts.size(); ++i)
-      for (size_t j = 0; j < 64 * parts[i].block; ++j) {
-        const size_t block = j / parts[i].block, from = block == 63 ? 5 : block == 1 ? 0 : block;
-        ASSERT_EQ(parts[i].at[j], uint8_t(from * 3 + i)) << i << " " << j;
+    EXPECT_EQ(since, Calls(buffers.size() * 2, "cuMemcpyDtoDAsync_v2"));
+    for (size_t i = 0; i < buffers.size(); ++i)
+      for (size_t j = 0; j < 64 * buffers[i].block; ++j) {
+        const size_t block = j / buffers[i].block, from = block == 63 ? 5 : block == 1 ? 0 : block;
+        ASSERT_EQ(buffers[i].at[j], uint8_t(from * 3 + i)) << i << " " << j;
       }
     EXPECT_THROW(backend->copy_block(64, 0), std::logic_error);
     EXPECT_THROW(backend->copy_block(0, 64), std::logic_error);
