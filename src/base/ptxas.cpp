@@ -15,6 +15,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -92,6 +93,18 @@ std::vector<uint32_t> numbers_before(std::string_view log, std::string_view unit
 
 bool ptxas_found() { return !find_ptxas().empty(); }
 
+Assembled ptxas_result(bool ok, std::string log) {
+  Assembled result{.ok = ok, .log = std::move(log)};
+  while (!result.log.empty() && result.log.back() == '\n') result.log.pop_back();
+  for (uint32_t registers : numbers_before(result.log, " registers"))
+    result.registers = std::max(result.registers, registers);
+  for (const char* unit : {" bytes spill stores", " bytes spill loads"})
+    for (uint32_t bytes : numbers_before(result.log, unit)) result.spill_bytes += bytes;
+  result.serialized =
+      result.log.find("serialized") != result.log.npos || result.log.find("serialization") != result.log.npos;
+  return result;
+}
+
 Assembled assemble(const std::string& text, const std::string& target) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) throw Error("ptxas is not on PATH");
@@ -100,24 +113,15 @@ Assembled assemble(const std::string& text, const std::string& target) {
   const fs::path source = folder.path / "kernel.ptx", log = folder.path / "log";
   if (!(std::ofstream(source, std::ios::binary) << text).flush()) throw Error("cannot write {}", source.string());
 
-  Assembled result;
-  result.ok = run({ptxas, "-v", "--warn-on-spills", "-arch=" + target, "-o", (folder.path / "kernel.cubin").string(),
-                   source.string()},
-                  log) == 0;
+  const bool ok = run({ptxas, "-v", "--warn-on-spills", "-arch=" + target, "-o",
+                       (folder.path / "kernel.cubin").string(), source.string()},
+                      log) == 0;
   std::ifstream in(log, std::ios::binary);
-  result.log.assign(std::istreambuf_iterator<char>(in), {});
-  while (!result.log.empty() && result.log.back() == '\n') result.log.pop_back();
+  std::string written(std::istreambuf_iterator<char>(in), {});
   // messages name the file: "kernel.ptx, line 7" is enough, without the temporary folder
   const std::string prefix = folder.path.string() + "/";
-  for (size_t at; (at = result.log.find(prefix)) != result.log.npos;) result.log.erase(at, prefix.size());
-
-  for (uint32_t registers : numbers_before(result.log, " registers"))
-    result.registers = std::max(result.registers, registers);
-  for (const char* unit : {" bytes spill stores", " bytes spill loads"})
-    for (uint32_t bytes : numbers_before(result.log, unit)) result.spill_bytes += bytes;
-  result.serialized =
-      result.log.find("serialized") != result.log.npos || result.log.find("serialization") != result.log.npos;
-  return result;
+  for (size_t at; (at = written.find(prefix)) != written.npos;) written.erase(at, prefix.size());
+  return ptxas_result(ok, std::move(written));
 }
 
 }  // namespace heddle

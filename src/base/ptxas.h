@@ -16,6 +16,9 @@ struct Assembled {
 
 bool ptxas_found();  // on PATH
 
+// Reads the numbers out of what ptxas wrote, of one entry or of several.
+Assembled ptxas_result(bool ok, std::string log);
+
 // Runs `ptxas -v --warn-on-spills -arch=<target>` on `text` in a temporary folder that is removed afterwards.
 // Safe to call from several threads. A text that does not assemble is a result (ok == false, see log), not an
 // exception; throws Error when ptxas is not on PATH or cannot be run.

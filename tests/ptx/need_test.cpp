@@ -9,8 +9,8 @@
 #include <set>
 #include <span>
 
-#include "base/ptxas.h"
 #include "ptx/print.h"
+#include "tests/ptx/assemble_all.h"
 #include "tests/ptx/cases/case.h"
 #include "tests/ptx/instructions/instructions.h"
 
@@ -105,34 +105,106 @@ const Groups& groups() {
   return all;
 }
 
-// Which single probes of a group ptxas refuses: only asked when the group as a whole was refused.
-std::string culprits(std::span<const Probe> probes, const Target& t) {
-  std::string all;
-  for (const Probe& p : probes) {
-    const Assembled one = assemble(print(kernel_of(p), t, {.lines = false}), t.name);
-    if (!one.ok) all += title(p) + "\n" + one.log.substr(0, 400) + "\n";
+// A kernel of its own for each answer that ptxas can give: accepted, refused, accepted with spills.
+TEST_F(AssembleTest, OneRunAnswersForEveryKernelAsIfAlone) {
+  const std::string head = ".version 7.0\n.target sm_80\n.address_size 64\n";
+  const std::string begin = ".visible .entry k(.param .u64 p)\n", load = ".reg .b64 %d<2>;\nld.param.u64 %d1, [p];\n";
+  const std::string plain =
+      head + ".shared .b8 smem[64];\n" + begin + "{\n" + load + "st.global.u64 [%d1], smem;\nret;\n}\n";
+  const std::string wrong = head + begin + "{\n" + load + "st.global.u32 [%d1], %nothing;\nret;\n}\n";
+  std::string spills = head + begin + ".maxnreg 24\n{\n.reg .b32 %r<65>;\n" + load;
+  for (int i = 1; i <= 64; ++i) spills += fmt::format("ld.volatile.global.u32 %r{}, [%d1 + {}];\n", i, 4 * i);
+  for (int i = 64; i >= 1; --i) spills += fmt::format("st.volatile.global.u32 [%d1 + {}], %r{};\n", 4 * i, i);
+  spills += "ret;\n}\n";
+  const std::string newer = ".version 8.0" + spills.substr(spills.find('\n'));
+
+  const std::vector<std::string> texts{plain, wrong, spills, wrong, newer, plain};
+  const std::vector<Assembled> together = assemble_all(texts, "sm_80");
+  ASSERT_EQ(together.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Assembled alone = assemble(texts[i], "sm_80");
+    EXPECT_EQ(together[i].ok, alone.ok) << i << "\n" << together[i].log;
+    EXPECT_EQ(together[i].registers, alone.registers) << i;
+    EXPECT_EQ(together[i].spill_bytes, alone.spill_bytes) << i;
+    EXPECT_EQ(together[i].log.find("nothing") != std::string::npos, texts[i] == wrong) << i << "\n" << together[i].log;
   }
-  return all;
+  EXPECT_GT(together[2].spill_bytes, 0u);
+  EXPECT_TRUE(assemble_all({}, "sm_80").empty());
 }
 
-void expect_assembles(std::span<const Probe> probes, const Need& n) {
-  const Kernel kernel = kernel_of(probes);
-  for (const Target& t : targets()) {
-    if (!has(t, n)) continue;
-    const std::string text = print(kernel, t, {.lines = false});
-    const Version version = std::max(t.version, n.version);
-    EXPECT_TRUE(text.starts_with(fmt::format(".version {}.{}\n", version / 10, version % 10))) << text.substr(0, 20);
-    EXPECT_TRUE(assemble(text, t.name).ok) << t.name << " with PTX " << version << "\n" << culprits(probes, t);
+// A text for ptxas, and what to call it when the answer is wrong.
+struct Question {
+  std::string title, text;
+};
+using Questions = std::map<std::string, std::vector<Question>>;  // by target
+
+// Hands every question with its answer to `check(question, answer, target)`, one run of ptxas per target and version.
+template <class F>
+void ask(const Questions& questions, F&& check) {
+  for (const auto& [target, of_target] : questions) {
+    std::vector<std::string> texts;
+    for (const Question& q : of_target) texts.push_back(q.text);
+    const std::vector<Assembled> answers = assemble_all(texts, target);
+    for (size_t i = 0; i < answers.size(); ++i) check(of_target[i], answers[i], target);
   }
+}
+
+void expect_refused(const Questions& questions) {
+  ask(questions, [](const Question& q, const Assembled& a, const std::string& target) {
+    EXPECT_FALSE(a.ok) << q.title << ", but it assembles for " << target;
+  });
+}
+
+// Probes that are printed as one kernel: a failure of several is asked again probe by probe.
+struct ProbeKernel {
+  std::span<const Probe> probes;
+  const Target* target;
+  Kernel (*build)(std::span<const Probe>);
+
+  std::string text() const { return print(build(probes), *target, {.lines = false}); }
+};
+
+void expect_assemble(const std::vector<ProbeKernel>& kernels) {
+  std::map<const Target*, std::vector<const ProbeKernel*>> by_target;
+  for (const ProbeKernel& k : kernels) by_target[k.target].push_back(&k);
+  std::vector<ProbeKernel> single;
+  for (const auto& [t, of_target] : by_target) {
+    std::vector<std::string> texts;
+    for (const ProbeKernel* k : of_target) texts.push_back(k->text());
+    const std::vector<Assembled> answers = assemble_all(texts, t->name);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].ok) continue;
+      const ProbeKernel& k = *of_target[i];
+      if (k.probes.size() == 1) {
+        ADD_FAILURE() << title(k.probes[0]) << " for " << t->name << "\n" << answers[i].log.substr(0, 400);
+        continue;
+      }
+      for (const Probe& p : k.probes) single.push_back({std::span(&p, 1), t, k.build});
+      ADD_FAILURE() << k.probes.size() << " probes from " << title(k.probes[0]) << " on do not assemble for " << t->name
+                    << "\n"
+                    << answers[i].log.substr(0, 400);
+    }
+  }
+  if (!single.empty()) expect_assemble(single);
 }
 
 TEST_F(AssembleTest, EveryInstructionAssemblesWhereNeedSaysItDoes) {
   constexpr size_t batch = 64;  // probes per kernel; all of a group in one kernel take ptxas twice as long
+  std::vector<ProbeKernel> kernels;
   for (const auto& [key, probes] : groups()) {
     const auto& [sm, version, only] = key;
-    for (size_t i = 0; i < probes.size(); i += batch)
-      expect_assembles(std::span(probes).subspan(i, std::min(batch, probes.size() - i)), {sm, version, only});
+    for (const Target& t : targets()) {
+      if (!has(t, {sm, version, only})) continue;
+      for (size_t i = 0; i < probes.size(); i += batch) {
+        kernels.push_back({std::span(probes).subspan(i, std::min(batch, probes.size() - i)), &t, kernel_of});
+        const std::string text = kernels.back().text();
+        const Version printed = std::max(t.version, version);
+        EXPECT_TRUE(text.starts_with(fmt::format(".version {}.{}\n", printed / 10, printed % 10)))
+            << text.substr(0, 20);
+      }
+    }
   }
+  expect_assemble(kernels);
 }
 
 // One kernel per distinct instruction and need that is more than the lowest.
@@ -147,6 +219,7 @@ std::map<std::string, Kernel> demanding() {
 }
 
 TEST_F(AssembleTest, TheNextLowerTargetRefuses) {
+  Questions questions;
   for (const auto& [title, kernel] : demanding()) {
     const Need n = need_of(kernel);
     if (n.sm == 75) continue;
@@ -154,12 +227,14 @@ TEST_F(AssembleTest, TheNextLowerTargetRefuses) {
     for (const Target& t : targets())
       if (t.sm < n.sm && !t.specific) below = &t;
     ASSERT_TRUE(below);
-    EXPECT_FALSE(assemble(as(kernel, *below, std::max(n.version, below->version)), below->name).ok)
-        << title << " is said to need sm_" << n.sm << ", but assembles for " << below->name;
+    questions[below->name].push_back({fmt::format("need() says sm_{} for {}", n.sm, title),
+                                      as(kernel, *below, std::max(n.version, below->version))});
   }
+  expect_refused(questions);
 }
 
 TEST_F(AssembleTest, TheNextLowerVersionRefuses) {
+  Questions questions;
   for (const auto& [title, kernel] : demanding()) {
     const Need n = need_of(kernel);
     const Target& t = lowest(n);
@@ -167,22 +242,25 @@ TEST_F(AssembleTest, TheNextLowerVersionRefuses) {
     const auto at = std::find(std::begin(known_versions), std::end(known_versions), n.version);
     ASSERT_NE(at, std::end(known_versions)) << title;
     const Version below = *std::prev(at);
-    EXPECT_FALSE(assemble(as(kernel, t, below), t.name).ok)
-        << title << " is said to need PTX " << n.version << ", but assembles with " << below;
+    questions[t.name].push_back(
+        {fmt::format("need() says PTX {} for {}, asked with {}", n.version, title, below), as(kernel, t, below)});
   }
+  expect_refused(questions);
 }
 
 TEST_F(AssembleTest, OthersRefuseWhatOnlySomeTargetsHave) {
+  Questions questions;
   std::set<std::string> seen;
   for (const auto& [title, kernel] : demanding()) {
     const Need n = need_of(kernel);
     if (n.only.empty() || !seen.insert(title.substr(0, title.find('.', title.find("aligned")))).second) continue;
-    for (const Target& t : targets()) {
-      if (has(t, n)) continue;
-      EXPECT_FALSE(assemble(as(kernel, t, std::max(n.version, t.version)), t.name).ok) << title << " on " << t.name;
-    }
+    for (const Target& t : targets())
+      if (!has(t, n))
+        questions[t.name].push_back(
+            {title + " is for some targets only", as(kernel, t, std::max(n.version, t.version))});
   }
   EXPECT_GE(seen.size(), 5u);
+  expect_refused(questions);
 }
 
 bool takes_address(Op op) {
@@ -209,59 +287,41 @@ void with_constants(Block& out, const Block& block) {
   }
 }
 
+Kernel kernel_with_constants(std::span<const Probe> probes) {
+  Stage s("probe");
+  const size_t stage = s.kernel.body.size();
+  for (const Probe& p : probes) p(s);
+  Block plain(s.kernel.body.begin() + ptrdiff_t(stage), s.kernel.body.end());
+  with_constants(s.kernel.body, plain);
+  return s.finish();
+}
+
 TEST_F(AssembleTest, AnyOperandMayBeAConstant) {
+  std::vector<ProbeKernel> kernels;
   for (const auto& [key, probes] : groups()) {
     const auto& [sm, version, only] = key;
-    const Need need{sm, version, only};
-    const Target& t = lowest(need);
-    const auto constants_of = [](std::span<const Probe> some) {
-      Stage s("probe");
-      const size_t stage = s.kernel.body.size();
-      for (const Probe& p : some) p(s);
-      Block plain(s.kernel.body.begin() + ptrdiff_t(stage), s.kernel.body.end());
-      with_constants(s.kernel.body, plain);
-      return s.finish();
-    };
-    if (assemble(print(constants_of(probes), t, {.lines = false}), t.name).ok) continue;
-    for (const Probe& p : probes) {
-      const Assembled one = assemble(print(constants_of(std::span(&p, 1)), t, {.lines = false}), t.name);
-      EXPECT_TRUE(one.ok) << title(p) << " with constants, " << t.name << "\n" << one.log.substr(0, 400);
-    }
+    kernels.push_back({probes, &lowest({sm, version, only}), kernel_with_constants});
   }
+  expect_assemble(kernels);
 }
 
-void replace_all(std::string& text, std::string_view from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
-// The cases that the interpreter and the GPU run, each where it can run first: all those with the same target and
-// version as one module, because starting ptxas takes longer than assembling a case. The long ones (wgmma, about
-// 1000 lines) take 0.2 to 2 seconds each and differ in layout only, so every eighth must do; the probes above have
-// every shape, and the GPU program loads all of them.
+// The cases that the interpreter and the GPU run, each for the lowest target that has its instructions. The long ones
+// (wgmma, about 1000 lines) take 0.2 to 2 seconds each and differ in layout only, so every eighth must do; the probes
+// above have every shape, and the GPU program loads all of them.
 TEST_F(AssembleTest, EveryCaseAssembles) {
-  std::map<std::string, std::string> modules;  // the first two lines of a text -> the texts without them
-  const std::vector<cases::Case>& all = cases::all_cases();
+  Questions questions;
   size_t long_ones = 0;
-  for (size_t n = 0; n < all.size(); ++n) {
-    Kernel kernel = all[n].build();
+  for (const cases::Case& c : cases::all_cases()) {
+    const Kernel kernel = c.build();
     if (kernel.body.size() > 400 && long_ones++ % 8) continue;
-    kernel.name = fmt::format("case_{}", n);
     Need needs = need_of(kernel);
     if (kernel.cluster() > 1) needs.sm = std::max(needs.sm, 90u);
-    std::string text = print(kernel, lowest(needs), {.lines = false});
-    replace_all(text, "smem", fmt::format("smem_{}", n));
-    replace_all(text, "constants", fmt::format("constants_{}", n));
-    const size_t head = text.find(".address_size");
-    modules[text.substr(0, head)] +=
-        fmt::format("// {} {}\n", all[n].family, all[n].name) + text.substr(text.find('\n', head));
+    const Target& t = lowest(needs);
+    questions[t.name].push_back({c.family + " " + c.name, print(kernel, t, {.lines = false})});
   }
-  for (const auto& [head, text] : modules) {
-    const size_t at = head.find("sm_");
-    const std::string on = head.substr(at, head.find('\n', at) - at);
-    const Assembled a = assemble(head + ".address_size 64\n" + text, on);
-    EXPECT_TRUE(a.ok) << head << a.log.substr(0, 4000);
-  }
+  ask(questions, [](const Question& q, const Assembled& a, const std::string& target) {
+    EXPECT_TRUE(a.ok) << q.title << " for " << target << "\n" << a.log.substr(0, 400);
+  });
 }
 
 TEST(InstructionsTest, EveryOpIsProbed) {
