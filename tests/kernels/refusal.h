@@ -1,14 +1,15 @@
-// What a kernel says to a spec or to arguments that do not suit it, and whether it assembles without spills.
+// How a kernel refuses a wrong spec or wrong arguments, and whether it assembles without spills.
 #pragma once
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
-#include "base/ptxas.h"
 #include "kernels/spec/field.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
+#include "tests/ptx/assemble_all.h"
 
 namespace heddle::kernels {
 
@@ -22,22 +23,28 @@ std::string refused(auto&& f) {
   return "";
 }
 
-// The same of a launch with these arguments.
+// The message with which a launch with these arguments is refused, or "" if it is not.
 template <class Spec>
 std::string refusal(const Spec& spec, const typename Spec::Args& args) {
   return refused([&] { spec.grid(args); });
 }
 
-// Verified, and assembled without spills; only where there is ptxas.
+// Verifies every spec's kernel and expects that it assembles without spills; needs ptxas. Returns the answers in order.
 template <class Spec>
-Assembled expect_no_spills(const Spec& spec, const char* target) {
+std::vector<Assembled> expect_no_spills(const std::vector<Spec>& specs, const char* target) {
   const ptx::Target& t = ptx::target(target);
-  const ptx::Kernel kernel = spec.build();
-  ptx::verify(kernel, t);
-  const Assembled result = assemble(ptx::print(kernel, t), target);
-  EXPECT_TRUE(result.ok) << field_text(spec) << "\n" << result.log;
-  EXPECT_EQ(result.spill_bytes, 0u) << field_text(spec) << " " << target;
-  return result;
+  std::vector<std::string> texts;
+  for (const Spec& spec : specs) {
+    const ptx::Kernel kernel = spec.build();
+    ptx::verify(kernel, t);
+    texts.push_back(ptx::print(kernel, t, {.lines = false}));
+  }
+  const std::vector<Assembled> results = ptx::assemble_all(texts, target);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_TRUE(results[i].ok) << field_text(specs[i]) << "\n" << results[i].log;
+    EXPECT_EQ(results[i].spill_bytes, 0u) << field_text(specs[i]) << " " << target;
+  }
+  return results;
 }
 
 }  // namespace heddle::kernels

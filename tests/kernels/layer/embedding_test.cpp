@@ -27,7 +27,9 @@ TEST(Embedding, RefusesAFormatThatNoKernelReads) {
 
 TEST(Embedding, AssemblesForEveryFormatWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
-  for (Format f : known_formats) expect_no_spills(Embedding{.format = uint32_t(f), .add = 1, .chained = 1}, "sm_90a");
+  std::vector<Embedding> specs;
+  for (Format f : known_formats) specs.push_back({.format = uint32_t(f), .add = 1, .chained = 1});
+  expect_no_spills(specs, "sm_90a");
 }
 
 }  // namespace

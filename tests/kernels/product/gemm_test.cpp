@@ -74,12 +74,11 @@ TEST(Gemm, ChoicesAssembleWithoutSpills) {
   for (uint32_t m : {8u, 20u, 60u, 128u, 500u, 4096u})
     for (uint32_t n : {64u, 1024u, 4096u, 28'672u}) seen.insert(gemm_choice(m, n, 4096, 132));
   EXPECT_GE(seen.size(), 6u);
-  for (Gemm spec : seen) {
-    spec.add = spec.bias = spec.chained = 1;
-    expect_no_spills(spec, "sm_90a");
-  }
-  expect_no_spills(gemm_choice(4096, 4096, 4096, 108, 166'912), "sm_80");
-  expect_no_spills(gemm_choice(4096, 4096, 4096, 128, 101'376), "sm_89");
+  std::vector<Gemm> specs(seen.begin(), seen.end());
+  for (Gemm& spec : specs) spec.add = spec.bias = spec.chained = 1;
+  expect_no_spills(specs, "sm_90a");
+  expect_no_spills(std::vector{gemm_choice(4096, 4096, 4096, 108, 166'912)}, "sm_80");
+  expect_no_spills(std::vector{gemm_choice(4096, 4096, 4096, 128, 101'376)}, "sm_89");
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 
 #include <set>
 
-#include "base/ptxas.h"
 #include "kernels/product/half_rows.h"
-#include "ptx/print.h"
 #include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
@@ -60,7 +58,6 @@ TEST(MmaProduct, LanesReadXWithoutBankConflicts) {
 }
 
 TEST(MmaProduct, ChosenShapesFitAndDoNotSpill) {
-  const bool assembles = ptxas_found();
   std::set<MmaProduct> seen;
   for (Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32, Format::q3_k,
                         Format::iq2_xxs})
@@ -72,13 +69,10 @@ TEST(MmaProduct, ChosenShapesFitAndDoNotSpill) {
         EXPECT_TRUE(s.fits()) << field_text(s);
         EXPECT_GE(s.slices * s.tile_cols, cols);
         if (!seen.insert(s).second) continue;
-        const ptx::Kernel kernel = s.build();
-        EXPECT_LE(kernel.shared_bytes * s.resident, 227u * 1024) << field_text(s);
-        if (!assembles) continue;
-        const Assembled a = assemble(ptx::print(kernel, ptx::target("sm_90a")), "sm_90a");
-        EXPECT_EQ(a.spill_bytes, 0u) << field_text(s) << "\n" << a.log;
+        EXPECT_LE(s.build().shared_bytes * s.resident, 227u * 1024) << field_text(s);
       }
-  if (!assembles) GTEST_SKIP() << "ptxas was not found: shapes were not assembled";
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH: shapes were not assembled";
+  expect_no_spills(std::vector(seen.begin(), seen.end()), "sm_90a");
 }
 
 }  // namespace

@@ -147,29 +147,32 @@ TEST(Product, TwoThatTakeTurnsAssembleToRegistersEnoughSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   const std::vector<Product> layer = layer_of(Format::q4_k, true, 4096, 6144, 14336);
   std::vector<uint32_t> registers;  // of a block; a warp gets them by the 256
-  for (const Product& spec : layer)
-    registers.push_back((expect_no_spills(spec, "sm_90a").registers + 7) / 8 * 256 * spec.warps());
+  const std::vector<Assembled> assembled = expect_no_spills(layer, "sm_90a");
+  for (size_t i = 0; i < layer.size(); ++i)
+    registers.push_back((assembled[i].registers + 7) / 8 * 256 * layer[i].warps());
   for (size_t i = 0; i < layer.size(); ++i)
     EXPECT_LE(registers[i] + registers[(i + 1) % layer.size()], 65536u) << field_text(layer[i]);
 }
 
 TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
-  auto expect = [](Product what, uint32_t rows, uint32_t cols) {
+  std::vector<Product> choices;
+  auto choose = [&](Product what, uint32_t rows, uint32_t cols) {
     what.chained = 1;
-    expect_no_spills(product_choice(what, rows, cols).spec, "sm_90a");
+    choices.push_back(product_choice(what, rows, cols).spec);
   };
   const auto q4_k = uint32_t(Format::q4_k), q6_k = uint32_t(Format::q6_k), f16 = uint32_t(Format::f16);
-  expect({.format = q4_k, .columns = 8, .norm = Product::rms, .out = Product::gate}, 28672, 4096);
-  expect({.format = q4_k, .columns = 8, .out = Product::add}, 8192, 8192);
-  expect({.format = q4_k, .mixed = 1, .columns = 2, .norm = Product::rms, .out = Product::qkv}, 6144, 4096);
-  expect({.format = q4_k, .mixed = 1, .norm = Product::rms, .out = Product::qkv, .bias = 1, .halves = 1}, 2048, 1536);
-  expect({.format = q4_k, .norm = Product::rms, .out = Product::gate, .experts = 1}, 28672, 4096);
-  expect({.format = q6_k, .norm = Product::rms}, 128256, 4096);
-  expect({.format = q6_k, .columns = 8, .norm = Product::rms}, 128256, 4096);
-  expect({.format = q6_k, .x = Product::x_bf16, .out = Product::add}, 4096, 14336);
-  expect({.format = f16, .norm = Product::rms, .exact = 1, .out = Product::qkv}, 6144, 4096);
-  expect({.format = f16, .columns = 2, .exact = 1, .out = Product::add}, 4096, 14336);
+  choose({.format = q4_k, .columns = 8, .norm = Product::rms, .out = Product::gate}, 28672, 4096);
+  choose({.format = q4_k, .columns = 8, .out = Product::add}, 8192, 8192);
+  choose({.format = q4_k, .mixed = 1, .columns = 2, .norm = Product::rms, .out = Product::qkv}, 6144, 4096);
+  choose({.format = q4_k, .mixed = 1, .norm = Product::rms, .out = Product::qkv, .bias = 1, .halves = 1}, 2048, 1536);
+  choose({.format = q4_k, .norm = Product::rms, .out = Product::gate, .experts = 1}, 28672, 4096);
+  choose({.format = q6_k, .norm = Product::rms}, 128256, 4096);
+  choose({.format = q6_k, .columns = 8, .norm = Product::rms}, 128256, 4096);
+  choose({.format = q6_k, .x = Product::x_bf16, .out = Product::add}, 4096, 14336);
+  choose({.format = f16, .norm = Product::rms, .exact = 1, .out = Product::qkv}, 6144, 4096);
+  choose({.format = f16, .columns = 2, .exact = 1, .out = Product::add}, 4096, 14336);
+  expect_no_spills(choices, "sm_90a");
 }
 
 }  // namespace

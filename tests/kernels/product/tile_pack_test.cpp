@@ -12,9 +12,13 @@ using quant::Format;
 
 TEST(TilePack, KernelsAssembleForEveryFormatWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
-  for (Format f : known_formats) expect_no_spills(TileUnpack{.format = uint32_t(f), .chained = 1}, "sm_90a");
+  std::vector<TileUnpack> unpack;
+  for (Format f : known_formats) unpack.push_back({.format = uint32_t(f), .chained = 1});
+  expect_no_spills(unpack, "sm_90a");
+  std::vector<TilePack> pack;
   for (Format f : {Format::f32, Format::f16, Format::q6_k, Format::mxfp4, Format::iq2_s})  // units of 1, 2 and 4 bytes
-    expect_no_spills(TilePack{.format = uint32_t(f)}, "sm_90a");
+    pack.push_back({.format = uint32_t(f)});
+  expect_no_spills(pack, "sm_90a");
 }
 
 TEST(TilePack, RefusesWhatItCannotDo) {

@@ -5,7 +5,6 @@
 
 #include <bit>
 
-#include "base/ptxas.h"
 #include "kernels/format/known_formats.h"
 #include "kernels/product/tile_pack.h"
 #include "proof/format/weights.h"
@@ -13,6 +12,7 @@
 #include "ptx/interpret.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
+#include "tests/ptx/assemble_all.h"
 
 namespace heddle::proof {
 namespace {
@@ -172,10 +172,14 @@ TEST(TileUnpack, ABlockTakesSeveralTiles) {
 
 TEST(TilePiece, AssemblesWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
-  for (Format f : kernels::known_formats) {
-    const Assembled assembled = assemble(print(piece_kernel(f, 1024, true, 1), target("sm_90a")), "sm_90a");
-    EXPECT_TRUE(assembled.ok) << quant::name(f) << assembled.log;
-    EXPECT_EQ(assembled.spill_bytes, 0u) << quant::name(f);
+  std::vector<std::string> texts;
+  for (Format f : kernels::known_formats)
+    texts.push_back(print(piece_kernel(f, 1024, true, 1), target("sm_90a"), {.lines = false}));
+  const std::vector<Assembled> results = assemble_all(texts, "sm_90a");
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto format = quant::name(kernels::known_formats[i]);
+    EXPECT_TRUE(results[i].ok) << format << results[i].log;
+    EXPECT_EQ(results[i].spill_bytes, 0u) << format;
   }
 }
 
