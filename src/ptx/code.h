@@ -84,7 +84,7 @@ struct Code : Recorder {
     kernel.shared_align = kernel.shared_align < align ? align : kernel.shared_align;
     return {{this, emit({.op = Op::shared_address, .type = Type::u32, .src = {immediate(at)}}, Type::u32, l)}};
   }
-  // The part of shared memory whose size the launch says; it follows the parts above.
+  // Shared memory whose size the launch sets; it follows the allocations above.
   template <class T>
   Shared<T> dynamic_shared(Loc l = Loc::current()) {
     kernel.dynamic_shared = true;

@@ -98,7 +98,7 @@ requires(sizeof(R) == sizeof(T)) Val<R> bitcast(Val<T> a, Loc loc = Loc::current
   return detail::unary<R>(a, {.op = Op::bitcast, .type = type_of<R>, .from = type_of<T>}, loc);
 }
 
-// Parts, lowest first, to one register of N times the size, and back.
+// Packs N values, lowest first, into one register of N times the size, and unpacks it.
 template <class R, class T>
 requires(sizeof(R) == 2 * sizeof(T)) Val<R> pack(Val<T> lo, C<T> hi) {
   return {lo.rec, lo.rec->emit({.op = Op::pack, .type = type_of<R>, .from = type_of<T>, .src = {lo.op, hi.op}},

@@ -35,7 +35,7 @@ class Memory {
     if (count) std::memcpy(v.data(), reinterpret_cast<const void*>(p.address), count * sizeof(T));
     return v;
   }
-  // Gives back what begins at this address; false if nothing does.
+  // Frees the buffer that begins at this address; false if there is no such buffer.
   bool free(uint64_t address) { return buffers_.erase(address) > 0; }
   // [begin, end) of every buffer, in order.
   std::vector<std::pair<uint64_t, uint64_t>> regions() const;
@@ -51,13 +51,13 @@ class Memory {
 class LaunchChain;
 
 struct InterpretOptions {
-  uint32_t dynamic_shared_bytes = 0;  // of the run-time sized part
+  uint32_t dynamic_shared_bytes = 0;  // size of the shared memory that the launch sets
   uint32_t resident_blocks =
       16;  // alive at once (a whole number of clusters); blocks that wait for each other must all fit
-  uint64_t max_idle_steps = uint64_t(1) << 26;  // warp steps in which nothing is written and no one arrives anywhere
+  uint64_t max_idle_steps = uint64_t(1) << 26;  // warp steps without a write and without an arrival at a barrier
   uint64_t seed = 0;                            // not 0: warps take turns in a random order
   bool races = true;                            // look for races in shared memory
-  LaunchChain* chain = nullptr;                 // the launch is one of these; see launch_chain.h
+  LaunchChain* chain = nullptr;                 // the chain that this launch belongs to; see launch_chain.h
 };
 
 struct InterpretStats {
@@ -73,11 +73,11 @@ struct Report : Error {
     race,                // two threads touch a shared byte, one writes, nothing orders them
     barrier_divergence,  // a barrier, or another step that needs all lanes, reached by some lanes only
     deadlock,            // warps wait for what can no longer come
-    no_progress,         // max_idle_steps: warps spin on what nobody writes
+    no_progress,         // max_idle_steps: warps spin on memory that no thread writes
     not_waited,          // a copy's data or a matrix unit's registers used before the wait
     no_proxy_fence,      // ordinary writes to shared memory read by a copy or the matrix unit without fence.proxy.async
     not_uniform,         // assume_uniform does not hold
-    bad_operand,         // division by zero, mbarrier misuse, a tensor map that makes no sense, ...
+    bad_operand,         // division by zero, mbarrier misuse, an invalid tensor map, ...
     overlap,  // global memory that an earlier launch, which may still run, writes or reads: see launch_chain.h
     trap,
   } kind;
@@ -91,7 +91,7 @@ struct Report : Error {
 namespace machine {
 struct Program;
 }
-// A kernel made ready for the interpreter, for one that is launched again and again. Keeps the kernel.
+// A kernel lowered once and launched many times. Keeps the kernel.
 class Lowered {
  public:
   explicit Lowered(Kernel kernel);

@@ -67,7 +67,7 @@ enum class Op : uint8_t {
   fence_proxy,    // proxy fence: generic <-> async; `space` shared, global, or param for both
   fence_mbarrier_init,
   shared_address,          // dst u32 = base of the kernel's shared memory + imm src[0]
-  dynamic_shared_address,  // dst u32 = first byte of the run-time sized part
+  dynamic_shared_address,  // dst u32 = first byte of the shared memory that the launch sizes
   constant_address,        // dst u64 = base of the kernel's constant data + imm src[0]
   param_address,           // dst u64 = generic address of the argument at imm src[0] (a tensor map)
   map_shared,              // mapa: dst u32 = the same shared address src[0] in block src[1] of the cluster
@@ -234,14 +234,14 @@ struct Grid {
 struct Kernel {
   std::string name;
   uint32_t threads_x = 0, threads_y = 1, threads_z = 1;  // block size, known when the kernel is built
-  uint32_t min_blocks = 0;                               // per SM; 0: not said
-  uint32_t max_registers = 0;                            // per thread; 0: not said
+  uint32_t min_blocks = 0;                               // per SM; 0: unset
+  uint32_t max_registers = 0;                            // per thread; 0: unset
   uint32_t cluster_x = 1, cluster_y = 1, cluster_z = 1;  // 1 x 1 x 1: no cluster
   uint32_t args_bytes = 0;
   uint32_t args_align = 8;
-  uint32_t shared_bytes = 0;  // the part whose size is known when the kernel is built
+  uint32_t shared_bytes = 0;  // shared memory whose size is known when the kernel is built
   uint32_t shared_align = 16;
-  bool dynamic_shared = false;     // a part follows whose size the launch says
+  bool dynamic_shared = false;     // followed by shared memory whose size the launch sets
   std::vector<uint8_t> constants;  // the kernel's constant space
   std::vector<Type> regs;          // register id -> type
   Block body;

@@ -22,7 +22,7 @@ void each_word(uint64_t address, uint64_t bytes, uint64_t page_bytes, F f) {
 void ByteSet::add(uint64_t address, uint64_t bytes) {
   each_word(address, bytes, page_bytes, [&](uint64_t number, uint64_t word, uint64_t bits) {
     if (number != last_number_) {
-      last_ = &pages_[number];  // stays where it is when others are added
+      last_ = &pages_[number];  // the address stays valid when other pages are added
       last_number_ = number;
     }
     (*last_)[word] |= bits;

@@ -1,6 +1,6 @@
 // The forms of what passes between threads, and of copies that run beside them.
 #include "ptx/spelling.h"
-#include "ptx/verify_form.h"
+#include "ptx/verify_rules.h"
 
 namespace heddle::ptx {
 namespace {

@@ -1,5 +1,5 @@
 // Which types, roundings and modifiers PTX has each arithmetic instruction and conversion for.
-#include "ptx/verify_form.h"
+#include "ptx/verify_rules.h"
 
 namespace heddle::ptx {
 namespace {

@@ -1,5 +1,5 @@
 // Shapes and types of the matrix units, and how many registers each operand takes.
-#include "ptx/verify_form.h"
+#include "ptx/verify_rules.h"
 
 namespace heddle::ptx {
 namespace {

@@ -1,6 +1,6 @@
 // What a load, a store, an atomic or a fence may ask for: types by space, orders with their scopes, cache hints.
 #include "ptx/spelling.h"
-#include "ptx/verify_form.h"
+#include "ptx/verify_rules.h"
 
 namespace heddle::ptx {
 namespace {

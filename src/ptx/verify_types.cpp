@@ -1,6 +1,6 @@
 // Each instruction alone: the number, kind and type of its operands, and the modifiers it may carry.
 #include "ptx/spelling.h"
-#include "ptx/verify_form.h"
+#include "ptx/verify_rules.h"
 
 namespace heddle::ptx {
 

@@ -1,6 +1,7 @@
-// Who agrees on a value, and which instructions therefore may stand under which conditions. A level per register, from
-// Uniform::grid (the same everywhere) to Uniform::lane (assume nothing), raised until nothing changes; the level of a
-// condition is that of everything written under it, because threads that did not come by kept the old value.
+// Which threads agree on a value, and which instructions therefore may stand under which conditions. A level per
+// register, from Uniform::grid (the same everywhere) to Uniform::lane (assume nothing), raised until nothing changes;
+// the level of a condition is that of everything written under it, because threads that did not pass there kept the old
+// value.
 #include <algorithm>
 #include <optional>
 
@@ -9,7 +10,7 @@
 namespace heddle::ptx {
 namespace {
 
-const char* everyone(Uniform u) {
+const char* threads_of(Uniform u) {
   switch (u) {
     case Uniform::grid:
       return "the whole grid";
@@ -44,7 +45,7 @@ const char* difference(Uniform u) {
   return "?";
 }
 
-// Who must reach the instruction together.
+// Which threads must reach the instruction together.
 std::optional<Uniform> together(const Inst& i) {
   switch (i.op) {
     case Op::cluster_arrive:
@@ -133,10 +134,10 @@ class Levels {
     return o.kind == Operand::Kind::special ? level(o.special) : Uniform::grid;
   }
 
-  // Of result `d`, when all who come here agree on the sources up to `sources`.
+  // The level of result `d`, when all threads that come here agree on the sources up to `sources`.
   Uniform result(const Inst& i, size_t d, Uniform sources) const {
     switch (i.op) {
-      case Op::load:  // memory that nobody writes gives equal values for equal addresses
+      case Op::load:  // memory that no thread writes gives equal values for equal addresses
         return i.nc || i.space == Space::param || i.space == Space::constant ? sources : Uniform::lane;
       case Op::shuffle:
         return shuffled(i, d);
@@ -207,7 +208,7 @@ class Levels {
 
   void check(const Block& b, Uniform control) {
     for (const Inst& i : b) {
-      if (const auto who = together(i); who && control > enough(*who)) not_together(i, *who);
+      if (const auto level = together(i); level && control > enough(*level)) not_together(i, *level);
       if (i.op == Op::wgmma) check_operands(i);
       if (i.op != Op::loop && i.op != Op::when) continue;
       const Uniform inner = std::max(control, level(i.src[0]));
@@ -218,19 +219,19 @@ class Levels {
       conditions_.pop_back();
     }
   }
-  [[noreturn]] void not_together(const Inst& i, Uniform who) const {
-    const auto guilty = std::ranges::find_if(conditions_, [&](const Condition& c) { return c.level > enough(who); });
+  [[noreturn]] void not_together(const Inst& i, Uniform level) const {
+    const auto guilty = std::ranges::find_if(conditions_, [&](const Condition& c) { return c.level > enough(level); });
     refuse(
         kernel_, i,
         "must be reached by {}, but the {} at {}:{} may go differently {} (if it cannot, say so with assume_uniform)",
-        everyone(who), name(guilty->inst->op), guilty->inst->file, guilty->inst->line, difference(guilty->level));
+        threads_of(level), name(guilty->inst->op), guilty->inst->file, guilty->inst->line, difference(guilty->level));
   }
   // The matrix unit takes descriptors and the predicate once for the group.
   void check_operands(const Inst& i) const {
     for (size_t s = i.a_shared ? 0 : 4; s < i.src.size(); ++s) {
       const Uniform u = level(i.src[s]);
       if (u > enough(Uniform::group))
-        refuse(kernel_, i, "source {} must be the same for {}, but may differ {}", s, everyone(Uniform::group),
+        refuse(kernel_, i, "source {} must be the same for {}, but may differ {}", s, threads_of(Uniform::group),
                difference(u));
     }
   }

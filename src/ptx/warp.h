@@ -88,7 +88,7 @@ requires(std::same_as<T, uint32_t> || std::same_as<T, int32_t>) Val<T> warp_redu
 // --- written once for every kernel --------------------------------------------------------------------------------
 namespace detail {
 // All lanes of a segment of `width` join their values. Every pair of lanes joins the same two values, so all get the
-// same bits; over a whole warp the verifier is told.
+// same bits; over a whole warp this is declared to the verifier.
 template <class T, class Join>
 Val<T> warp_join(Val<T> v, uint32_t width, Join join, Loc l) {
   Recorder::Pin pin(*v.rec, l);

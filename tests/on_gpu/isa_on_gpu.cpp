@@ -106,7 +106,7 @@ ptx::TensorMap encode(const cuda::Context& context, const ptx::TensorMapSpec& sp
   return {map.words};
 }
 
-// What the GPU makes of the inputs. One kernel at a time, so that a fault is blamed on the right one.
+// Runs the case on the GPU. One kernel at a time, so that a fault is blamed on the right one.
 std::vector<uint8_t> run_on_gpu(const cuda::Context& context, const gpu::Loaded& loaded, const Case& c,
                                 const std::vector<uint8_t>& in, uint32_t items) {
   constexpr size_t guard = 4096;  // bytes behind the output that must stay as they are
@@ -154,7 +154,7 @@ Result run_case(gpu::Library& library, const Case& c, const Options& options, st
     const gpu::Loaded& loaded = library.get(KernelOf{&c});
     r.items = options.items ? options.items : c.fewest_items ? c.fewest_items : usual_items;
     const auto in = ptx::cases::make_inputs(c, r.items, options.seed);
-    // races are the unit tests' business: they cost the interpreter more than the rest
+    // no search for races here: the unit tests do it, and it costs the interpreter more than all else
     const auto want = ptx::cases::interpret_case(c, kernel, in, r.items, {.races = false});
     std::vector<uint8_t> got;
     {

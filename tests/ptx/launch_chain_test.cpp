@@ -91,7 +91,7 @@ TEST_F(ChainTest, AReadBeforeTheWait) {
   EXPECT_LT(line, here);
 }
 
-TEST_F(ChainTest, WhatNobodyWritesMayBeReadEarly) {
+TEST_F(ChainTest, WhatNoLaunchWritesMayBeReadEarly) {
   auto prefetches = [](ChainBuilder& k, Words, Words b, Words c) {
     U32 weight = load(b + k.thread());
     k.grid_wait();

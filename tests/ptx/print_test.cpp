@@ -237,7 +237,7 @@ TEST(Print, MemoryOfTheKernel) {
             ".shared .align 128 .b8 smem[133];\n"
             "  mov.u32 %r0, smem;\n"
             "  mov.u32 %r1, smem+128;\n");
-  // above 48 KB, or with a part that the launch sizes, all of it is asked for at launch
+  // above 48 KB, or with memory that the launch sizes, all of it is requested at launch
   EXPECT_EQ(declared([](auto& k) { k.template shared<uint8_t>(48 * 1024); }),
             ".shared .align 16 .b8 smem[49152];\n  mov.u32 %r0, smem;\n");
   EXPECT_EQ(declared([](auto& k) { k.template shared<uint8_t>(48 * 1024 + 1); }),

@@ -42,7 +42,7 @@ inline Kernel with(Inst i, uint32_t threads = 128, uint32_t cluster = 2) {
   i.file = "table.cpp";
   i.line = 77;
   k.body.push_back(std::move(i));
-  // What must be waited for, is.
+  // Everything that must be waited for is waited for.
   for (Op op : {Op::cp_async_commit, Op::bulk_commit}) k.body.push_back({.op = op});
   for (Op op : {Op::cp_async_wait, Op::bulk_wait}) k.body.push_back({.op = op, .src = {imm(T::u32, 0)}});
   k.regs.push_back(T::pred);

@@ -1,4 +1,4 @@
-// Who must agree on a condition for an instruction to stand under it.
+// Which threads must agree on a condition for an instruction to stand under it.
 #include <functional>
 
 #include "tests/ptx/refused.h"
@@ -212,7 +212,7 @@ TEST(VerifyUniform, ALoopHeadRunsUnderItsOwnCondition) {
 TEST(VerifyUniform, AVarIsAsUniformAsTheConditionsItIsWrittenUnder) {
   Empty k("var", 128);
   auto v = k.var(0u);
-  k.when(k.lane() == 3u, [&] { v = 1u; });  // the value is constant, who writes it is not
+  k.when(k.lane() == 3u, [&] { v = 1u; });  // the value is constant, the set of lanes that write it is not
   k.when(v.get() == 1u, [&] { k.barrier(); });
   EXPECT_TRUE(refused(k.finish(), {at(__LINE__ - 1), "bar.sync", "from lane to lane"}));
 
@@ -249,7 +249,7 @@ TEST(VerifyUniform, LevelsGoAroundLoopsUntilTheySettle) {
   EXPECT_TRUE(refused(k.finish(), {at(__LINE__ - 5), "bar.sync", "from lane to lane"}));
 }
 
-TEST(VerifyUniform, AfterAPollEveryoneIsTogetherAgain) {
+TEST(VerifyUniform, AfterAPollTheThreadsAreTogetherAgain) {
   Empty k("poll", 128);
   auto done = mbarrier(k);
   k.when(k.thread() == 0u, [&] { done.init(1u); });
@@ -308,7 +308,7 @@ TEST(VerifyMistakes, WarpsWithoutARowLeaveBeforeTheBarrier) {
   }
 }
 
-TEST(VerifyMistakes, ASumOverLanesThatAreNotThere) {
+TEST(VerifyMistakes, ASumOverInactiveLanes) {
   for (bool guarded : {true, false}) {
     Builder<Pointers> k("sum", 128);
     U32 i = k.thread();

@@ -157,7 +157,7 @@ void arrive(Warp& w, uint32_t id, uint32_t expected, bool wait) {
   if (b.arrived > b.expected)
     w.fail(Kind::bad_operand, 0,
            fmt::format("barrier {}: {} threads came, {} were expected", id, b.arrived, b.expected));
-  // All are here: everyone who waits knows what everyone who came knew.
+  // All threads have arrived: each one that waits learns what every one that arrived knew.
   ClockPtr all = w.cta->engine->clocks ? b.clocks.take() : nullptr;
   for (Warp* other : b.waiting) {
     other->state = Warp::State::ready;

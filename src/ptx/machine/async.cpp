@@ -1,6 +1,6 @@
 // Asynchronous copies and mbarriers. A copy lands as late as it may: cp.async when its group is waited for, a bulk or
-// tensor load when somebody polls the mbarrier it reports to, a store when its group is waited for. So a kernel that
-// does not wait meets data that is not there, and is told.
+// tensor load when a thread polls the mbarrier it reports to, a store when its group is waited for. So a kernel that
+// does not wait reads bytes that have not landed, which is reported.
 #include <algorithm>
 
 #include "ptx/machine/cta.h"
@@ -145,7 +145,7 @@ void poll(Warp& w, const Step& s) {
     out[lane] = done;
     all &= done;
     if (done && f.barrier.done) w.clock[lane].known = join(w.clock[lane].known, f.barrier.done);
-    if (!done) land(*f.cta, f.offset);  // it comes after the first look, so that the loop around it is used
+    if (!done) land(*f.cta, f.offset);  // lands only after the first poll, so that the loop around it runs
   });
   w.yielded = !all;
 }

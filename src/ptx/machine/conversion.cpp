@@ -2,7 +2,7 @@
 // themselves are defined in numbers.h.
 #ifdef __clang__  // would warn where a row cannot be done in vectors
 #pragma clang diagnostic ignored "-Wpass-failed"
-#else  // nobody reads the exception flags: both sides of a choice may be computed, so that rows are done in vectors
+#else  // the exception flags are never read: both sides of a choice may be computed, so that rows are done in vectors
 #pragma GCC optimize("no-trapping-math")
 #endif
 #include "ptx/machine/bit_numbers.h"
@@ -126,11 +126,11 @@ Exec bitcast(const Inst& inst) {
   return by_size(inst.type, []<class T>(Tag<T>) -> Exec { return unary<Identity, T, T>; });
 }
 
-template <class Wide, class Part>
+template <class Wide, class Narrow>
 void split(Warp& w, const Step& s) {
   const Wide* a = w.read<Wide>(s.src[0]);
-  each_element<1, Part>(w, s.dst[0], [=](uint32_t i) { return Part(a[i]); });
-  each_element<1, Part>(w, s.dst[1], [=](uint32_t i) { return Part(a[i] >> (8 * sizeof(Part))); });
+  each_element<1, Narrow>(w, s.dst[0], [=](uint32_t i) { return Narrow(a[i]); });
+  each_element<1, Narrow>(w, s.dst[1], [=](uint32_t i) { return Narrow(a[i] >> (8 * sizeof(Narrow))); });
 }
 Exec pack(const Inst& inst) {
   if (size_of(inst.type) != 2 * size_of(inst.from)) return nullptr;

@@ -1,21 +1,35 @@
-// What a grid being interpreted consists of: the engine, clusters, thread blocks, their barriers.
+// What a grid being interpreted consists of: the lowered kernel, the engine, clusters, thread blocks, their barriers.
 #pragma once
 #include <deque>
 #include <map>
 #include <random>
 
 #include "ptx/launch_chain.h"
-#include "ptx/machine/program.h"
+#include "ptx/machine/machine.h"
 #include "ptx/machine/shared.h"
 
 namespace heddle::ptx::machine {
+
+// A kernel lowered for the interpreter: a straight list of steps with jumps, operands resolved to register rows.
+
+struct Program {
+  explicit Program(const Kernel& kernel);
+  Program(const Program&) = delete;
+
+  const Kernel& kernel;
+  std::vector<Step> steps;
+  std::vector<uint8_t> constants;                      // rows of immediates
+  std::vector<std::pair<Special, uint32_t>> specials;  // special registers the kernel reads, and their rows
+  uint32_t file_bytes = 0;                             // of a warp's register file
+  std::vector<uint32_t> pool;                          // rows of all operands; the steps point into it
+};
 
 struct Engine;
 struct Cluster;
 
 // A barrier of the block (bar.sync).
 struct Barrier {
-  uint32_t expected = 0, arrived = 0;  // threads; expected 0: nobody is here yet
+  uint32_t expected = 0, arrived = 0;  // threads; expected 0: none has arrived yet
   std::vector<Warp*> waiting;
   ClockSum clocks;
   uint32_t count = 0;  // barrier_reduce: threads whose predicate holds
@@ -26,12 +40,12 @@ struct Mbarrier {
   int64_t pending = 0;    // arrivals still to come in this phase
   int64_t bytes = 0;      // expected bytes that have not landed
   uint32_t phase = 0;
-  uint32_t init_thread = 0, init_count = 0;  // who initialised it, and when
+  uint32_t init_thread = 0, init_count = 0;  // the thread that initialised it, and its count then
   ClockSum clocks;
   ClockPtr done;  // what the last phase published
 };
 
-// A bulk or tensor copy into shared memory under way: it lands when somebody polls the barrier it reports to.
+// A bulk or tensor copy into shared memory under way: it lands when a thread polls the barrier it reports to.
 struct BulkLoad {
   Cta* to;
   struct Piece {
@@ -45,7 +59,7 @@ struct BulkLoad {
   uint32_t bytes = 0;    // credited to the barrier
   uint32_t barrier = 0;  // offset of the barrier in `to`
 };
-// A cp.async.mbarrier.arrive under way: it comes when the copies its thread had begun have landed.
+// A cp.async.mbarrier.arrive under way: it arrives when the copies that its thread had begun have landed.
 struct CopyArrival {
   Warp* warp;
   uint32_t lane;
@@ -124,7 +138,7 @@ struct Engine {
   uint32_t idle_rounds_ = 0;
 };
 
-// Lets the copies and arrivals that report to the mbarrier at this offset come in. True if any did.
+// Completes the copies and arrivals that report to the mbarrier at this offset. True if there were any.
 bool land(Cta& cta, uint32_t barrier);
 
 }  // namespace heddle::ptx::machine

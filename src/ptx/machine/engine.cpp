@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "ptx/machine/cta.h"
-#include "ptx/machine/wgmma_state.h"
+#include "ptx/machine/wgmma.h"
 
 namespace heddle::ptx::machine {
 namespace {
@@ -247,7 +247,7 @@ void Engine::go(Warp& w, uint32_t budget) {
   stats.lane_instructions += lanes;
 }
 
-// One turn for every warp of the cluster; true if one of them did more than poll in vain.
+// One turn for every warp of the cluster; true if one of them did more than an unsuccessful poll.
 bool Engine::turn(Cluster& c) {
   bool busy = false;
   std::vector<Warp*> order;
@@ -281,7 +281,7 @@ void Engine::stuck(const std::deque<Cluster*>& alive, Report::Kind kind) {
         }
       }
   const Warp* w = at_barrier ? at_barrier : poller;
-  std::string what = kind == Report::Kind::no_progress ? "warps run on but nothing is written and nobody arrives"
+  std::string what = kind == Report::Kind::no_progress ? "warps run on but nothing is written and no thread arrives"
                      : at_barrier                      ? "a barrier that some threads never reach"
                                                        : "waits for what never comes";
   w->fail(kind, w->first_active(),
@@ -293,11 +293,11 @@ void Engine::stuck(const std::deque<Cluster*>& alive, Report::Kind kind) {
 void Engine::run() {
   uint64_t clusters = uint64_t(grid.x / kernel.cluster_x) * (grid.y / kernel.cluster_y) * (grid.z / kernel.cluster_z),
            next = 0;
-  size_t most = std::max<size_t>(1, options.resident_blocks / kernel.cluster());
+  size_t max_alive = std::max<size_t>(1, options.resident_blocks / kernel.cluster());
   std::deque<Cluster*> alive;
   std::vector<Cluster*> spare;
   while (next < clusters || !alive.empty()) {
-    while (alive.size() < most && next < clusters) {
+    while (alive.size() < max_alive && next < clusters) {
       if (spare.empty()) spare.push_back(&pool_.emplace_back());
       start(*spare.back(), next++);
       alive.push_back(spare.back());
@@ -326,7 +326,7 @@ void Engine::run() {
         alive.erase(alive.begin() + std::ptrdiff_t(i));
       }
     }
-    // A poll can take several short turns to look again, so only many rounds in vain are a deadlock.
+    // A poll can take several short turns to look again, so only many rounds without progress are a deadlock.
     idle_rounds_ = busy ? 0 : idle_rounds_ + 1;
     if (idle_rounds_ > (options.seed ? 1000u : 4u) && !alive.empty()) stuck(alive, Report::Kind::deadlock);
     if (events != idle_events_) {

@@ -1,18 +1,66 @@
-// What the parts of the interpreter share: a lowered step, a warp's registers, and how an instruction is executed.
-// A register is a row of 32 values, one per lane, in the register file of each warp; predicates are rows of uint32_t
-// holding 0 or 1; 8-bit values are held widened to 32 bits; f16 and bf16 rows hold uint16_t bits, f32 rows float.
-// An immediate is a row of equal values in the program's constant rows.
+// What the files of the interpreter share: a lowered step, a warp's registers, vector clocks, and how an instruction is
+// executed.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "ptx/interpret.h"
 #include "ptx/ir.h"
-#include "ptx/machine/clock.h"
-#include "ptx/machine/wgmma_state.h"
+#include "ptx/machine/wgmma.h"
 
 namespace heddle::ptx::machine {
+
+// Vector clocks: which accesses of other threads a thread knows of. A thread's accesses carry its own count; a barrier
+// or an arrival publishes what a thread knows, a wait learns it. Two accesses are ordered if the later thread knows the
+// earlier.
+
+// Entry per thread of the cluster, then one per block for its copy engine. Shared by all threads that know the same.
+using Clock = std::vector<uint32_t>;
+using ClockPtr = std::shared_ptr<const Clock>;
+
+struct ThreadClock {
+  ClockPtr known;
+  uint32_t own = 1;        // count of the accesses made now
+  ClockPtr fence_known;    // what it knew, and
+  uint32_t fence_own = 0;  // its own count, at its last proxy fence
+  ClockPtr seen;           // published where it read with relaxed order: learnt at the next fence
+  bool fenced = false;     // has executed a fence: its relaxed writes publish
+};
+
+inline void join_into(Clock& a, const Clock& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] = std::max(a[i], b[i]);
+}
+inline ClockPtr join(const ClockPtr& a, const ClockPtr& b) {
+  if (a == b || !b) return a;
+  if (!a) return b;
+  auto sum = std::make_shared<Clock>(*a);
+  join_into(*sum, *b);
+  return sum;
+}
+
+// What several threads publish together.
+struct ClockSum {
+  Clock sum;
+  ClockPtr last;  // merged last: most threads that arrive together know the same
+
+  void add(ThreadClock& t, uint32_t thread) {
+    if (sum.empty()) sum.resize(t.known->size());
+    if (t.known != last) {
+      join_into(sum, *t.known);
+      last = t.known;
+    }
+    sum[thread] = std::max(sum[thread], t.own++);
+  }
+  ClockPtr take() const { return std::make_shared<const Clock>(sum); }
+};
+
+// A register is a row of 32 values, one per lane, in the register file of each warp; predicates are rows of uint32_t
+// holding 0 or 1; 8-bit values are held widened to 32 bits; f16 and bf16 rows hold uint16_t bits, f32 rows float.
+// An immediate is a row of equal values in the program's constant rows.
 
 // An asynchronous copy of one thread: global -> shared (cp.async).
 struct Copy {
@@ -62,7 +110,7 @@ struct Warp {
 
   // Where the warp stands; the engine and the steps that wait use these.
   enum class State : uint8_t { ready, waiting, done } state = State::ready;
-  bool yielded = false;  // polled in vain: let others run
+  bool yielded = false;  // polled without success: let others run
   uint32_t pc = 0;
   struct Frame {
     uint32_t outer, other;  // mask before the region; mask of the else branch

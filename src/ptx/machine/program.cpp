@@ -1,10 +1,9 @@
 // Kernel -> steps. Rows are shared between registers whose lives do not overlap, so that many blocks fit in the cache.
-#include "ptx/machine/program.h"
-
 #include <algorithm>
 #include <map>
 
-#include "ptx/machine/wgmma_state.h"
+#include "ptx/machine/cta.h"
+#include "ptx/machine/wgmma.h"
 
 namespace heddle::ptx::machine {
 namespace {

@@ -7,7 +7,7 @@ namespace {
 
 using Kind = Report::Kind;
 
-std::string who(const Cta& cta, uint32_t thread) {
+std::string thread_name(const Cta& cta, uint32_t thread) {
   uint32_t threads = cta.engine->kernel.threads(), rank = thread / threads;
   if (thread >= threads * uint32_t(cta.cluster->blocks.size())) return "a copy";
   return rank == cta.rank ? fmt::format("thread {}", thread % threads)
@@ -66,7 +66,7 @@ void Shared::check_writer(Warp& w, uint32_t lane, uint32_t offset, const Granule
            fmt::format("shared byte {} was brought by a copy whose mbarrier this thread has not waited for", offset));
   w.fail(Kind::race, lane,
          fmt::format("shared byte {} was written by {} with nothing in between that orders the two", offset,
-                     who(cta, g.writer)));
+                     thread_name(cta, g.writer)));
 }
 
 void Shared::check_readers(Warp& w, uint32_t lane, uint32_t offset, const Granule& g, uint64_t key, Strength s) const {
@@ -79,7 +79,7 @@ void Shared::check_readers(Warp& w, uint32_t lane, uint32_t offset, const Granul
       if (!knows(w.clock[lane], self, t, r.count))
         w.fail(Kind::race, lane,
                fmt::format("shared byte {} is written after {} read it, with nothing in between that orders the two",
-                           offset, who(cta, t)));
+                           offset, thread_name(cta, t)));
     }
   };
   check(g.readers);
@@ -162,7 +162,7 @@ void Shared::note_async_read(Warp& w, uint32_t lane, uint32_t offset, uint32_t b
     w.fail(Kind::no_proxy_fence, lane,
            fmt::format("shared byte {} was written by {} and is read by the copy engine or matrix unit without a "
                        "fence_async_shared in between",
-                       at, who(cta, g.writer)));
+                       at, thread_name(cta, g.writer)));
   });
 }
 

@@ -1,5 +1,5 @@
-// A block's shared memory with a shadow: which bytes were written, by whom, who has read them since, and which belong
-// to a copy under way. A granule is 4 bytes; accesses of 1 or 2 bytes split it into its bytes.
+// A block's shared memory with a shadow: which bytes were written by which thread, which threads have read them
+// since, and which belong to a copy under way. A granule is 4 bytes; accesses of 1 or 2 bytes split it into its bytes.
 #pragma once
 #include <unordered_map>
 
@@ -45,7 +45,7 @@ class Shared {
   void note_async_read(Warp& w, uint32_t lane, uint32_t offset, uint32_t bytes);
   // A copy into [offset, offset + bytes), started by `lane`: checked as a write, then closed to all until landed.
   void begin_copy(Warp& w, uint32_t lane, uint32_t offset, uint32_t bytes);
-  // The copy landed; who knows `count` of `writer` may read it.
+  // The copy landed; a thread that knows `count` of `writer` may read it.
   void end_copy(uint32_t offset, uint32_t bytes, uint32_t writer, uint32_t count);
   // The source of a store under way may not be written.
   void lock(uint32_t offset, uint32_t bytes, int change);

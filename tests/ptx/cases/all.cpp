@@ -1,4 +1,4 @@
-// Every case there is, family by family.
+// All cases, family by family.
 #include <set>
 
 #include "base/error.h"

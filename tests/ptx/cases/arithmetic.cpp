@@ -296,13 +296,13 @@ Reference flushing(Reference f) {
     out[0] = flushed(out[0]);
   };
 }
-Source angles(double most) {
+Source angles(double limit) {
   const Format f = f32_format;
   Source s{special_floats(f),
-           [most](Rng& rng) { return std::bit_cast<uint32_t>(float((double(rng() >> 11) * 0x1p-52 - 1) * most)); }};
+           [limit](Rng& rng) { return std::bit_cast<uint32_t>(float((double(rng() >> 11) * 0x1p-52 - 1) * limit)); }};
   std::erase_if(s.special,
-                [=](uint64_t x) { return decode(f, x).kind == Real::number && std::fabs(value_of(f, x)) > most; });
-  for (double x = 0.25; x * M_PI <= most; x *= 2)
+                [=](uint64_t x) { return decode(f, x).kind == Real::number && std::fabs(value_of(f, x)) > limit; });
+  for (double x = 0.25; x * M_PI <= limit; x *= 2)
     for (double turn : {x, -x}) s.special.push_back(std::bit_cast<uint32_t>(float(turn * M_PI)));
   return s;
 }

@@ -31,7 +31,7 @@ void cp_async(std::vector<Case>& all, Fill fill) {
                                  U32 valid = load(p.in.as<uint32_t>().offset(4)) % (Bytes + 1u);
                                  if (fill == Fill::none) copy_async<Bytes>(mine, p.in);
                                  if (fill == Fill::zeros) copy_async<Bytes>(mine, p.in, valid);
-                                 if (fill == Fill::nothing) {  // an address that is nowhere: no byte of it may be read
+                                 if (fill == Fill::nothing) {  // an invalid address: no byte of it may be read
                                    U32 some = select(valid % 2u == 0u, k.constant(0u), uint32_t(Bytes));
                                    Global<uint8_t> from{
                                        select(some == 0u, p.in.address() + (1ull << 46), p.in.address())};
@@ -271,7 +271,7 @@ void bulk_loads(std::vector<Case>& all) {
       at += part;
     }
   });
-  // bytes told in several steps, one of them after its copy began
+  // expected bytes announced in several steps, one of them after its copy began
   add("cp.async.bulk.load.expect", 2048, [](AsyncTile& t, Shared<uint8_t> tile, Mbarrier& full) {
     full.expect_bytes(1024u);
     bulk_load(tile, t.in, 1024u, full);

@@ -76,7 +76,7 @@ void fill_atomic(Rng& rng, size_t index, T* v) {
     }
     if (index >= 25 && index % 3 == 0) v[1] = T(U(v[0]) + U(rng() % 3) - 1);
   } else if constexpr (std::is_floating_point_v<T>) {
-    // no NaN: which one comes out is not said
+    // no NaN: which one comes out is unspecified
     for (int i = 0; i < 3; ++i) v[i] = T(std::ldexp(double(int64_t(rng())), int(rng() % 40) - 80));
     using Limits = std::numeric_limits<T>;
     const T special[] = {T(0),          T(-0.0),       T(INFINITY),        T(1),

@@ -215,7 +215,7 @@ void add_moves(ArithmeticCases& c) {
   each(Floats(), by_type);
   each(List<bool, tf32, e4m3x2, e5m2x2>(), by_type);
 }
-// A constant as an operand, and as all there is to move.
+// A constant as an operand, and as the source of a move.
 template <class T>
 void add_constant(ArithmeticCases& c, uint64_t bits) {
   constexpr Type t = type_of<T>;

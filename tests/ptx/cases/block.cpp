@@ -152,7 +152,7 @@ void masks(std::vector<Case>& all) {
                                [](const uint32_t* in, uint32_t* out) {
                                  for (uint32_t l = 0; l < 32; ++l) out[l] = ~in[l];
                                }}));
-  // which lane is chosen is not said; exactly one is
+  // which lane is chosen is unspecified; exactly one is
   all.push_back(word_case(
       {.name = "elect.sync",
        .family = "warp",
@@ -168,7 +168,7 @@ void masks(std::vector<Case>& all) {
                            .in = 1,
                            .out = 1,
                            .body = [](Builder<Args>& k, const Words& w) -> Words {
-                             // the first lane's word decides for all, and the verifier is told so
+                             // the first lane's word decides for all, which is declared to the verifier
                              U32 first = k.assume_uniform(shuffle(w[0], 0u), Uniform::warp);
                              auto r = k.var(w[0]);
                              k.when((first & 1u) == 0u, [&] { r = shuffle_xor(w[0], 1u); });
@@ -180,7 +180,7 @@ void masks(std::vector<Case>& all) {
                                }}));
 }
 
-// Where am I. The first word of an item is its index, which is the block's.
+// Special registers. The first word of an item is its index, which is the block's.
 void specials(std::vector<Case>& all) {
   constexpr uint32_t threads = 256;
   all.push_back(word_case({.name = "special",

@@ -36,13 +36,13 @@ struct Case {
   // Empty if `got` is acceptable where `want` is expected, else why not. Null: bit for bit.
   std::function<std::string(const uint8_t* in, const uint8_t* got, const uint8_t* want)> compare;
   std::string bound = "exact";  // in words, for the table: "2 ulp", "2^-22 relative", ...
-  Type result = Type::none;     // of the values in the output, where it is to be said how far apart two are
-  uint32_t fewest_items = 0;    // the least a run on a GPU should do; 0: 10 000
+  Type result = Type::none;     // type of the output's values, to report how far apart two are
+  uint32_t fewest_items = 0;    // the fewest that a run on a GPU should do; 0: 10 000
   // For tensor copies: the maps over the whole input / output buffer.
   std::function<TensorMapSpec(uint64_t address, uint32_t items)> map_in, map_out;
   // Where an item is the work of a cluster: ceil(items / items_per_block) * blocks_per_item blocks are launched.
   uint32_t blocks_per_item = 1;
-  uint32_t dynamic_shared_bytes = 0;  // of the run-time sized part
+  uint32_t dynamic_shared_bytes = 0;  // shared memory that the launch sizes
 };
 
 // Each family in its own file.

@@ -167,7 +167,7 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
       },
       blocks));
 
-  // The cluster barrier in two halves, with work of one's own in between; and who is who.
+  // The cluster barrier in two halves, with other work in between; and the ranks of blocks.
   for (Order order : {Order::release, Order::relaxed})
     all.push_back(block_case(
         fmt::format("barrier.cluster.{}.blocks{}", order == Order::release ? "release" : "relaxed", blocks),

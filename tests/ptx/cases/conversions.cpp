@@ -50,7 +50,7 @@ Source near_integers(Type from, Type to) {
   auto quarters = [f](int128 v) {
     return encode(f, Real{.negative = v < 0, .significand = uint128(v < 0 ? -v : v), .exponent = -2}, Round::rz);
   };
-  for (int128 v : {int128(0), int128(1), int128(2), least(to), most(to), most(to) + 1, int128(65504)})
+  for (int128 v : {int128(0), int128(1), int128(2), lowest(to), highest(to), highest(to) + 1, int128(65504)})
     for (int step : {-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6}) s.special.push_back(quarters(4 * v + step));
   s.random = [=, any_float = s.random](Rng& rng) {
     if (rng() % 4 == 0) return any_float(rng);
@@ -82,7 +82,7 @@ Source near_floats(Type from, Type to) {
 Reference between_integers(Type to, Type from, bool saturate) {
   return [=](const uint64_t* in, uint64_t* out) {
     const int128 v = integer_value(from, in[0]);
-    out[0] = wrapped(to, saturate ? std::min(std::max(v, least(to)), most(to)) : v);
+    out[0] = wrapped(to, saturate ? std::min(std::max(v, lowest(to)), highest(to)) : v);
   };
 }
 Reference integer_to_float(Type to, Type from, Round r) {
@@ -100,7 +100,7 @@ Reference float_to_integer(Type to, Type from, Round r) {
       return;
     }
     const int128 magnitude = x.kind == Real::infinite || x.exponent > 64 ? int128(1) << 100 : int128(round_to(x, 0, r));
-    out[0] = wrapped(to, std::min(std::max(x.negative ? -magnitude : magnitude, least(to)), most(to)));
+    out[0] = wrapped(to, std::min(std::max(x.negative ? -magnitude : magnitude, lowest(to)), highest(to)));
   };
 }
 Reference float_to_float(Type to, Type from, Round r) {
@@ -126,7 +126,8 @@ void add_between_integers(ConversionCases& c) {
       c.add<To, From>(
           {.name = "cvt." + suffix, .sources = {integers(from)}, .reference = between_integers(to, from, false)},
           [](Code&, Val<From> a) { return ptx::to<To>(a); });
-      if (least(from) >= least(to) && most(from) <= most(to)) return;  // PTX refuses .sat where nothing can be clamped
+      if (lowest(from) >= lowest(to) && highest(from) <= highest(to))
+        return;  // PTX refuses .sat where nothing can be clamped
       c.add<To, From>(
           {.name = "cvt.sat." + suffix, .sources = {integers(from)}, .reference = between_integers(to, from, true)},
           [](Code&, Val<From> a) { return to_saturated<To>(a); });
@@ -284,16 +285,16 @@ void add_bitcasts(ConversionCases& c, List<Ts...> types) {
     });
   });
 }
-template <class Whole, class Part>
-void add_parts(ConversionCases& c) {
-  constexpr int bits = 8 * sizeof(Part);
-  const std::string suffix = type_name<Whole>() + "." + type_name<Part>();
-  const Source part = bits_of(type_of<Part>);
-  c.add<Whole, Part, Part>({.name = "pack." + suffix,
+template <class Whole, class Half>
+void add_halves(ConversionCases& c) {
+  constexpr int bits = 8 * sizeof(Half);
+  const std::string suffix = type_name<Whole>() + "." + type_name<Half>();
+  const Source part = bits_of(type_of<Half>);
+  c.add<Whole, Half, Half>({.name = "pack." + suffix,
                             .sources = {part, part},
                             .reference = [](const uint64_t* in, uint64_t* out) { out[0] = in[0] + (in[1] << bits); }},
-                           [](Code&, Val<Part> lo, Val<Part> hi) { return pack<Whole>(lo, hi); });
-  c.add<Part, Whole>(
+                           [](Code&, Val<Half> lo, Val<Half> hi) { return pack<Whole>(lo, hi); });
+  c.add<Half, Whole>(
       {.name = "unpack." + suffix,
        .sources = {bits_of(type_of<Whole>)},
        .reference =
@@ -301,7 +302,7 @@ void add_parts(ConversionCases& c) {
              out[0] = in[0] % (uint64_t(1) << bits);
              out[1] = in[0] / (uint64_t(1) << bits);
            }},
-      [](Code&, Val<Whole> a) { return unpack<Part>(a); }, 2);
+      [](Code&, Val<Whole> a) { return unpack<Half>(a); }, 2);
 }
 
 }  // namespace
@@ -317,21 +318,21 @@ void add_conversions(std::vector<Case>& all) {
   add_bitcasts(c, List<uint16_t, int16_t, heddle::f16, heddle::bf16, e4m3x2, e5m2x2>());
   add_bitcasts(c, List<uint32_t, int32_t, float, f16x2, bf16x2, tf32>());
   add_bitcasts(c, List<uint64_t, int64_t, double>());
-  add_parts<uint32_t, uint16_t>(c);
-  add_parts<int32_t, int16_t>(c);
-  add_parts<f16x2, heddle::f16>(c);
-  add_parts<bf16x2, heddle::bf16>(c);
-  add_parts<uint32_t, e4m3x2>(c);
-  add_parts<uint32_t, e5m2x2>(c);
-  add_parts<uint32_t, heddle::f16>(c);
-  add_parts<uint32_t, heddle::bf16>(c);
-  add_parts<float, uint16_t>(c);
-  add_parts<uint64_t, uint32_t>(c);
-  add_parts<int64_t, int32_t>(c);
-  add_parts<double, uint32_t>(c);
-  add_parts<uint64_t, float>(c);
-  add_parts<uint64_t, f16x2>(c);
-  add_parts<uint64_t, bf16x2>(c);
+  add_halves<uint32_t, uint16_t>(c);
+  add_halves<int32_t, int16_t>(c);
+  add_halves<f16x2, heddle::f16>(c);
+  add_halves<bf16x2, heddle::bf16>(c);
+  add_halves<uint32_t, e4m3x2>(c);
+  add_halves<uint32_t, e5m2x2>(c);
+  add_halves<uint32_t, heddle::f16>(c);
+  add_halves<uint32_t, heddle::bf16>(c);
+  add_halves<float, uint16_t>(c);
+  add_halves<uint64_t, uint32_t>(c);
+  add_halves<int64_t, int32_t>(c);
+  add_halves<double, uint32_t>(c);
+  add_halves<uint64_t, float>(c);
+  add_halves<uint64_t, f16x2>(c);
+  add_halves<uint64_t, bf16x2>(c);
 }
 
 }  // namespace heddle::ptx::cases

@@ -101,13 +101,13 @@ Judge nan_by_class(Type t) {
     return {};
   };
 }
-Judge within_ulps(Type t, int64_t most_ulps) {
-  return [f = format_of(t), most_ulps](uint64_t got, uint64_t want) -> std::string {
+Judge within_ulps(Type t, int64_t max_ulps) {
+  return [f = format_of(t), max_ulps](uint64_t got, uint64_t want) -> std::string {
     if (f.is_nan(got) || f.is_nan(want)) return f.is_nan(got) && f.is_nan(want) ? "" : differ(got, want);
     auto place = [&](uint64_t x) { return x & f.sign() ? -int64_t(x ^ f.sign()) : int64_t(x); };
     if (!place(got) && !place(want)) return got == want ? "" : differ(got, want);  // zeros keep their sign
     const int64_t apart = place(got) - place(want);
-    return apart > most_ulps || apart < -most_ulps ? differ(got, want) : "";
+    return apart > max_ulps || apart < -max_ulps ? differ(got, want) : "";
   };
 }
 Judge within(Type t, double (*tolerance)(double)) {

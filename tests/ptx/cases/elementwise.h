@@ -21,7 +21,7 @@ uint64_t random_integer(Type t, Rng& rng);
 Source integers(Type t);
 Source floats(Type t);           // also pairs of them
 Source any(Type t);              // of the above, or a predicate
-Source bits_of(Type t);          // where the operation does not care what they mean
+Source bits_of(Type t);          // for operations that ignore what the bits mean
 Source amounts(uint32_t width);  // shift amounts, positions and lengths for `width` bits
 // The source without the values that `reject` names.
 Source without(Source s, std::function<bool(uint64_t)> reject);
@@ -34,7 +34,7 @@ std::string differ(uint64_t got, uint64_t want);
 // Bit for bit, but any NaN for a NaN: where PTX leaves the payload open.
 Judge nan_by_class(Type t);
 // Distance in units in the last place: neighbouring codes are 1 apart, across zero and into infinity too.
-Judge within_ulps(Type t, int64_t most_ulps);
+Judge within_ulps(Type t, int64_t max_ulps);
 // Within tolerance(want) and half a unit in the last place of want, which is our own rounding; infinities, NaNs and
 // the sign of zero must be met.
 Judge within(Type t, double (*tolerance)(double));

@@ -279,7 +279,7 @@ void shared_cases(std::vector<Case>& all) {
   };
   add("shared.static", 0, [](Place& p) { reverse_through(p, p.k.shared<uint8_t>(128 * slot)); });
   add("shared.dynamic", 128 * slot, [](Place& p) { reverse_through(p, p.k.dynamic_shared<uint8_t>()); });
-  // a part of known size before it, of an odd number of bytes: neither may touch the other
+  // static shared memory of an odd number of bytes before it: neither may touch the other
   add("shared.both", 128 * slot, [](Place& p) {
     auto fixed = p.k.shared<uint8_t>(128 + 9);
     auto tile = p.k.dynamic_shared<uint8_t>();
@@ -291,7 +291,7 @@ void shared_cases(std::vector<Case>& all) {
       p.k.when(load((fixed + (8u - p.k.thread())).offset(128)) != 208u - p.k.thread(), [&] { p.k.trap(); });
     });
   });
-  // more than the 48 KB that need no asking
+  // more than the 48 KB that a kernel has without opting in
   add("shared.64KB", 0,
       [](Place& p) { reverse_through(p, p.k.shared<uint8_t>(64 * 1024).offset(64 * 1024 - 128 * slot)); });
   add("shared.dynamic.96KB", 96 * 1024,

@@ -119,9 +119,9 @@ std::string compare_products(const Product& p, const uint8_t* in, const uint8_t*
         whole = whole && a == std::floor(a) && b == std::floor(b);
       }
       const double x = read_number(p.sum, got + at), y = read_number(p.sum, want + at);
-      const double most = whole ? 0 : size * ((p.k + p.steps) * bound.per_term + bound.at_end);
-      if (!(std::abs(x - y) <= most))
-        return fmt::format("row {}, column {}: got {}, expected {}, at most {} apart", row, col, x, y, most);
+      const double allowed = whole ? 0 : size * ((p.k + p.steps) * bound.per_term + bound.at_end);
+      if (!(std::abs(x - y) <= allowed))
+        return fmt::format("row {}, column {}: got {}, expected {}, at most {} apart", row, col, x, y, allowed);
     }
   return "";
 }

@@ -260,8 +260,8 @@ inline int128 integer_value(Type t, uint64_t bits) {
   const bool negative = is_signed(t) && bits >> (width - 1) & 1;
   return int128(bits) - (negative ? int128(1) << width : 0);
 }
-inline int128 least(Type t) { return is_signed(t) ? -(int128(1) << (8 * size_of(t) - 1)) : 0; }
-inline int128 most(Type t) { return (int128(1) << (8 * size_of(t) - is_signed(t))) - 1; }
+inline int128 lowest(Type t) { return is_signed(t) ? -(int128(1) << (8 * size_of(t) - 1)) : 0; }
+inline int128 highest(Type t) { return (int128(1) << (8 * size_of(t) - is_signed(t))) - 1; }
 // The value modulo 2^width.
 inline uint64_t wrapped(Type t, int128 v) {
   const uint128 all = uint128(v);

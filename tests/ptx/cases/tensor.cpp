@@ -23,7 +23,7 @@ struct Shape {
 
   uint32_t inner() const { return rank == 1 ? 1 : rank - 1; }  // dimensions of an item
   uint32_t element() const { return size_of(type); }
-  // Rows begin at multiples of 16 bytes: where a row is shorter, bytes that belong to nobody follow.
+  // Rows begin at multiples of 16 bytes: where a row is shorter, unused bytes follow.
   uint32_t stride(uint32_t d) const {
     uint32_t s = element();
     for (uint32_t i = 0; i < d; ++i) s = i == 0 ? (size[0] * s + 15) / 16 * 16 : s * size[i];

@@ -1,5 +1,5 @@
 // Every instruction of the language in every variant, each as a few lines of a kernel written with the builder.
-// need_test.cpp hands them to ptxas.
+// target_test.cpp hands them to ptxas.
 #pragma once
 #include <functional>
 #include <vector>

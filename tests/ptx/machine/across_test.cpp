@@ -69,7 +69,7 @@ TEST(ReportBarrier, ClusterBarrierThatOneBlockMisses) {
                 run_words([](WordBuilder& k, Out) { k.when(k.cluster_rank() == 0u, [&] { k.cluster_barrier(); }); },
                           {.launch = {.threads = 32, .cluster = 2}, .grid = {2}}));
 }
-TEST(ReportProgress, SpinningOnWhatNobodyWrites) {
+TEST(ReportProgress, SpinningOnWhatNoThreadWrites) {
   auto run = [](uint32_t value) {
     return run_words(
         [&](WordBuilder& k, Out out) {

@@ -160,7 +160,7 @@ TEST(ReportMbarrier, PipelineOfTwoStages) {
   };
   EXPECT_CLEAN(run(true));
   EXPECT_EQ(run(true).out[7 * 32], 31u + 7);
-  // The producer runs ahead: the consumer misses phases or meets words that are written under its eyes.
+  // The producer runs ahead: the consumer misses phases or reads words while they are overwritten.
   Outcome o = run(false);
   ASSERT_TRUE(o.report);
   EXPECT_TRUE(o.kind() == Kind::race || o.kind() == Kind::deadlock) << o.what();

@@ -355,7 +355,7 @@ TEST(ReportCluster, MemoryOfAnotherBlock) {
   EXPECT_TRUE(early.kind() == Kind::race || early.kind() == Kind::uninitialised) << early.what();
   EXPECT_REPORT(Kind::bad_operand, exchange(true, true, 3));
 }
-TEST(ReportCluster, BlockThatEndedTookItsMemoryAlong) {
+TEST(ReportCluster, MemoryOfABlockThatHasEnded) {
   auto run = [](bool stay) {
     return run_words(
         [&](WordBuilder& k, Out out) {

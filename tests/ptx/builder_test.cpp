@@ -153,12 +153,12 @@ TEST(Mistakes, TextIsAscii) {
 }
 
 // --- every thread overwrites the reduced maximum ------------------------------------------------------------------
-Outcome broadcast_max(bool everyone) {
+Outcome broadcast_max(bool every_thread) {
   return run_words([&](WordBuilder& k, Global<uint32_t> out) {
     auto top = k.shared<uint32_t>(1);
     U32 v = block_max(k, k.thread());
     auto put = [&] { store(top, v); };
-    everyone ? put() : k.when(k.thread() == 0u, put);
+    every_thread ? put() : k.when(k.thread() == 0u, put);
     k.barrier();
     store(out + k.thread(), load(top));
   });

@@ -172,7 +172,7 @@ TEST(VerifyProperty, LargeKernelsTakeMilliseconds) {
   Random r(1);
   while (r.k.kernel.regs.size() < 20000) r.step(0);
   const Kernel k = r.k.finish();
-  const std::clock_t start = std::clock();  // of the processor: others may be busy too
+  const std::clock_t start = std::clock();  // CPU time, because other processes may be busy
   EXPECT_TRUE(accepted(k, &target("sm_80")));
   const double took = double(std::clock() - start) / CLOCKS_PER_SEC;
   RecordProperty("milliseconds", std::to_string(took * 1000));

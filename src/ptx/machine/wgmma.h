@@ -1,4 +1,4 @@
-// Whose a register is between wgmma and wgmma_wait. The interpreter computes a product at once, but a GPU does not:
+// Which registers a wgmma holds until wgmma_wait. The interpreter computes a product at once, but a GPU does not:
 // until the wait, accumulators may not be touched and A registers not be written; and a wgmma may use registers that
 // other instructions have touched only after a wgmma_fence.
 #pragma once
@@ -6,6 +6,7 @@
 #include <vector>
 
 namespace heddle::ptx {
+
 struct Inst;
 struct Kernel;
 }  // namespace heddle::ptx

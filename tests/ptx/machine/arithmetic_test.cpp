@@ -74,7 +74,7 @@ void execute(machine::Exec exec, const Inst& inst, Registers& r, uint32_t mask) 
 uint32_t width(Type t) { return t == Type::pred ? 4 : register_bytes(t); }
 
 // Active lanes get what they get in a full warp. The others keep their value, and their operands, here all zero, are
-// of no account: a division by them must not stop the process.
+// ignored: a division by them must not stop the process.
 void expect_lanes_apart(machine::Exec exec, const Inst& inst, std::mt19937& rng) {
   for (const uint32_t mask : {0x1u, 0x80000000u, 0x7fffffffu, 0xaaaaaaaau, uint32_t(rng())}) {
     Registers before, full, partial;
