@@ -9,7 +9,7 @@
 #include "cuda/compile.h"
 #include "cuda/plan.h"
 #include "gpu/gpu.h"
-#include "kernels/spec/any_spec.h"
+#include "kernels/spec/field.h"
 #include "ptx/target.h"
 
 namespace heddle::gpu {

@@ -5,7 +5,7 @@
 #include "kernels/attention/heads.h"
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
-#include "kernels/product/half_rows.h"
+#include "kernels/product/activations.h"
 #include "kernels/spec/functions.h"
 
 namespace heddle::gpu {

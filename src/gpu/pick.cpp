@@ -3,7 +3,6 @@
 
 #include "gpu/backend.h"
 #include "kernels/sample/sample.h"
-#include "kernels/sample/step_advance.h"
 
 namespace heddle::gpu {
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/product/mma_product.h"
-#include "kernels/product/tile_piece.h"
+#include "kernels/product/tile.h"
 
 namespace heddle::gpu {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "kernels/format/known_formats.h"
+#include "kernels/format/block_format.h"
 #include "kernels/product/product.h"
 
 namespace heddle::gpu {

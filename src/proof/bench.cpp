@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "kernels/product/stream_read.h"
+#include "kernels/layer/elementwise.h"
 
 namespace heddle::proof {
 

@@ -23,7 +23,7 @@ struct Timing {
 };
 Timing time(const Bench& bench, GpuMachine& machine, uint64_t seed);
 
-// How many inputs of so many bytes it takes to fill the L2 cache of any GPU we know of several times.
+// The number of inputs of this size that fill the L2 cache of any known GPU several times over.
 uint32_t copies(double bytes);
 
 // Several inputs of `count` normals each, in rotation.

@@ -35,7 +35,7 @@ class Random {
 const std::vector<float>& beyond_f16();
 // Each value as f16, where infinities and what is beyond the range become +-65504 and NaN stays NaN.
 std::vector<f16> within_f16(const std::vector<float>& x);
-// With one pattern for all NaNs: which of them a kernel gives is open.
+// With one pattern for all NaNs: a kernel may give any of them.
 std::vector<f16> one_nan(std::vector<f16> x);
 
 // What a case compares. The first difference is kept as text; nothing is thrown, so that a table can show them all.
@@ -70,7 +70,7 @@ class Check {
   const std::string& failure() const { return failure_; }  // empty: none
   double worst() const { return worst_; }                  // largest error / (bound * scale)
   uint64_t compared() const { return compared_; }          // values
-  bool checked() const { return checked_; }                // something was, if only an empty list
+  bool checked() const { return checked_; }                // something was compared, if only an empty list
 
  private:
   template <class T>

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/spec/any_spec.h"
 #include "kernels/spec/field.h"
 
 namespace heddle::proof {

@@ -7,7 +7,6 @@
 #include "gpu/gpu.h"
 #include "gpu/work.h"
 #include "kernels/sample/sample.h"
-#include "kernels/sample/step_advance.h"
 #include "model/forward.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "formats/checkpoint.h"
-#include "kernels/format/known_formats.h"
+#include "kernels/format/block_format.h"
 #include "model/load.h"
 #include "tests/cuda/fake_test.h"
 #include "tests/gpu/small_model.h"

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
@@ -32,26 +34,26 @@ std::string near(const std::vector<float>& got, size_t expected = 3) {
 }
 
 TEST(CheckNear, PassesUpToTheBoundAndNotBeyond) {
-  constexpr float most = 4 * 0x1p-10f, step = 0x1p-20f;
+  constexpr float bound = 4 * 0x1p-10f, step = 0x1p-20f;
   EXPECT_EQ(near({1, 2, 3}), "");
-  EXPECT_EQ(near({1, 2 + most, 3 - most}), "");
-  EXPECT_EQ(near({1, 2, 3 + most + step}).find("y[2] is 3.003907"), 0u) << near({1, 2, 3 + most + step});
-  EXPECT_EQ(near({1 - most - step, 2, 3}).find("y[0] is 0.99609"), 0u) << near({1 - most - step, 2, 3});
+  EXPECT_EQ(near({1, 2 + bound, 3 - bound}), "");
+  EXPECT_EQ(near({1, 2, 3 + bound + step}).find("y[2] is 3.003907"), 0u) << near({1, 2, 3 + bound + step});
+  EXPECT_EQ(near({1 - bound - step, 2, 3}).find("y[0] is 0.99609"), 0u) << near({1 - bound - step, 2, 3});
 }
 
-TEST(CheckNear, FailsOnWhatIsNoNumber) {
+TEST(CheckNear, FailsOnNanAndInfinity) {
   for (float bad : {nan, -nan, infinity, -infinity}) {
     EXPECT_EQ(near({1, bad, 3}).find("y[1] is "), 0u) << bad;
     Check check;
     check.near("y", std::vector{bad}, std::vector{1e300}, std::vector{1e300}, 1e-5);
     EXPECT_NE(check.failure(), "") << bad;
   }
-  Check check;  // a reference that is no number proves nothing either
+  Check check;  // a reference of NaN proves nothing either
   check.near("y", std::vector{1.0f}, std::vector{double(nan)}, std::vector{1.0}, 1);
   EXPECT_NE(check.failure(), "");
 }
 
-TEST(CheckNear, FailsOnAnotherNumberOfValues) {
+TEST(CheckNear, FailsOnADifferentNumberOfValues) {
   EXPECT_EQ(near({1, 2}), "y: 2 values, 3 expected, 3 scales");
   EXPECT_EQ(near({1, 2, 3, 4}), "y: 4 values, 3 expected, 3 scales");
   EXPECT_EQ(near({}), "y: 0 values, 3 expected, 3 scales");
@@ -60,7 +62,7 @@ TEST(CheckNear, FailsOnAnotherNumberOfValues) {
   EXPECT_EQ(check.failure(), "y: 1 values, 1 expected, 0 scales");
 }
 
-TEST(CheckNear, OfNoSizeIsExact) {
+TEST(CheckNear, AScaleOfZeroAsksForEquality) {
   Check check;
   check.near("y", std::vector{0.0f, 5.0f}, std::vector{0.0, 5.0}, std::vector{0.0, 0.0}, 1);
   EXPECT_EQ(check.failure(), "");
@@ -69,7 +71,7 @@ TEST(CheckNear, OfNoSizeIsExact) {
   EXPECT_NE(check.failure(), "");
 }
 
-TEST(CheckNear, TellsTheWorstErrorAndHowManyWereCompared) {
+TEST(CheckNear, ReportsTheWorstErrorAndTheNumberCompared) {
   Check check;
   check.near("y", std::vector{1.0f, 2.5f, 3.25f}, std::vector{1.0, 2.0, 3.0}, std::vector{1.0, 1.0, 1.0}, 1);
   EXPECT_EQ(check.worst(), 0.5);
@@ -131,7 +133,7 @@ TEST(RunCase, AnExceptionIsAFailure) {
             "first");
 }
 
-// Writes the value behind the end.
+// Writes one value past the end.
 struct Beyond {
   static constexpr std::string_view name = "beyond";
   struct Args {
@@ -171,7 +173,7 @@ TEST(RunCase, InputsFollowFromSeedAndNames) {
   EXPECT_NE(first("a", 1), first("a", 2));
 }
 
-// A machine that has nothing but a memory of what it was asked.
+// A machine that only records the calls it gets.
 class Asked : public Machine {
  public:
   std::vector<std::string> calls;
@@ -263,7 +265,7 @@ TEST(AllCases, EachSweepHoldsTheSmallerOne) {
   EXPECT_LT(normal.size(), full.size());
 }
 
-TEST(AllCases, LeaveNoKernelOut) {
+TEST(AllCases, CoverEveryKernel) {
   for (Sweep sweep : {Sweep::quick, Sweep::normal, Sweep::full}) {
     std::set<std::string> covered;
     for (const Case& c : all_cases(sweep)) covered.insert(c.kernel);
@@ -295,4 +297,130 @@ INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(cases()), [](const auto& 
 });
 
 }  // namespace
+
+// Where the files of a kernel are: everything of a kernel in src/kernels/FOLDER/FILE.cpp is found by that path. Its
+// catalogue entry stands in the file itself, its cases in src/proof/FOLDER/FILE_cases.cpp, its tests in
+// tests/kernels/FOLDER/FILE_test.cpp.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Places {
+  std::string entry;            // the file of the catalogue entry
+  std::set<std::string> cases;  // the files of the cases
+};
+
+// The folders of `root / at`, and in each the names of the files that end in `suffix`, without it.
+std::map<std::string, std::set<std::string>> names_in(const fs::path& root, const std::string& at,
+                                                      std::string_view suffix) {
+  std::map<std::string, std::set<std::string>> names;
+  for (const auto& folder : fs::directory_iterator(root / at)) {
+    if (!folder.is_directory()) continue;
+    auto& here = names[folder.path().filename().string()];
+    for (const auto& file : fs::directory_iterator(folder)) {
+      const std::string name = file.path().filename().string();
+      if (name.ends_with(suffix)) here.insert(name.substr(0, name.size() - suffix.size()));
+    }
+  }
+  return names;
+}
+
+// The files that are not where they belong, one line each.
+std::vector<std::string> misplaced(const fs::path& root, const std::map<std::string, Places>& kernels) {
+  std::vector<std::string> wrong;
+  const auto sources = names_in(root, "src/kernels", ".cpp"), headers = names_in(root, "src/kernels", ".h"),
+             cases = names_in(root, "src/proof", "_cases.cpp"), tests = names_in(root, "tests/kernels", "_test.cpp");
+  for (const auto& [kernel, places] : kernels) {
+    const fs::path entry(places.entry);
+    const std::string folder = entry.parent_path().filename().string(), file = entry.stem().string();
+    if (entry != fs::path("src/kernels") / folder / (file + ".cpp")) {
+      wrong.push_back(
+          fmt::format("{}: its catalogue entry is in {}, not in src/kernels/FOLDER/FILE.cpp", kernel, places.entry));
+      continue;
+    }
+    for (const auto& expected : {entry, fs::path(entry).replace_extension(".h")})
+      if (!fs::exists(root / expected)) wrong.push_back(fmt::format("{}: no {}", kernel, expected.string()));
+    const std::string expected = fmt::format("src/proof/{}/{}_cases.cpp", folder, file);
+    if (places.cases != std::set{expected})
+      wrong.push_back(fmt::format("{}: cases in {{{}}}, not in {}", kernel, fmt::join(places.cases, ", "), expected));
+  }
+  for (const auto& [folder, files] : sources)
+    if (!tests.count(folder)) wrong.push_back(fmt::format("tests/kernels/{} is missing", folder));
+  for (const auto& [folder, files] : cases)
+    for (const std::string& file : files)
+      if (!sources.count(folder) || !sources.at(folder).count(file))
+        wrong.push_back(fmt::format("src/proof/{0}/{1}_cases.cpp has no src/kernels/{0}/{1}.cpp", folder, file));
+  for (const auto& [folder, files] : tests)
+    for (const std::string& file : files)
+      if (!headers.count(folder) || !headers.at(folder).count(file))
+        wrong.push_back(fmt::format("tests/kernels/{0}/{1}_test.cpp has no src/kernels/{0}/{1}.h", folder, file));
+  return wrong;
+}
+
+// From the root of the tree: a compiler cache may have made the path relative to the build.
+std::string in_tree(const std::string& file) { return file.substr(file.find("src/")); }
+
+TEST(Places, EveryKernelIsFoundByItsPath) {
+  std::map<std::string, Places> kernels;
+  for (const auto& entry : kernels::catalog()) kernels[entry.name].entry = in_tree(entry.file);
+  for (const Case& c : all_cases(Sweep::full)) kernels[c.kernel].cases.insert(in_tree(c.file));
+  EXPECT_EQ(misplaced(HEDDLE_SOURCE_DIR, kernels), std::vector<std::string>{});
+}
+
+// The check itself: a small tree in which everything is right, and the messages when one thing is not.
+class CheckOfPlaces : public testing::Test {
+ protected:
+  CheckOfPlaces() {
+    for (const char* file : {"src/kernels/layer/norm.h", "src/kernels/layer/norm.cpp", "src/proof/layer/norm_cases.cpp",
+                             "tests/kernels/layer/norm_test.cpp"})
+      touch(file);
+  }
+  ~CheckOfPlaces() override { fs::remove_all(root); }
+  void touch(const std::string& file) {
+    fs::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << "\n";
+  }
+  using Lines = std::vector<std::string>;
+
+  const fs::path root =
+      fs::temp_directory_path() / fmt::format("heddle_places_{}_{}", testing::UnitTest::GetInstance()->random_seed(),
+                                              testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::map<std::string, Places> kernels{
+      {"rms_norm", {"src/kernels/layer/norm.cpp", {"src/proof/layer/norm_cases.cpp"}}}};
+};
+
+TEST_F(CheckOfPlaces, ReportsNothingWhenEverythingIsInPlace) { EXPECT_EQ(misplaced(root, kernels), Lines{}); }
+
+TEST_F(CheckOfPlaces, NamesAnEntryOutsideOfTheKernelsFile) {
+  kernels["rms_norm"].entry = "src/kernels/catalog.cpp";
+  EXPECT_EQ(misplaced(root, kernels),
+            Lines{"rms_norm: its catalogue entry is in src/kernels/catalog.cpp, not in src/kernels/FOLDER/FILE.cpp"});
+  kernels["rms_norm"].entry = "src/kernels/layer/other.cpp";
+  EXPECT_EQ(misplaced(root, kernels),
+            (Lines{"rms_norm: no src/kernels/layer/other.cpp", "rms_norm: no src/kernels/layer/other.h",
+                   "rms_norm: cases in {src/proof/layer/norm_cases.cpp}, not in src/proof/layer/other_cases.cpp"}));
+}
+
+TEST_F(CheckOfPlaces, NamesCasesElsewhere) {
+  kernels["rms_norm"].cases.insert("src/proof/layer/other_cases.cpp");
+  EXPECT_EQ(misplaced(root, kernels),
+            Lines{"rms_norm: cases in {src/proof/layer/norm_cases.cpp, src/proof/layer/other_cases.cpp}, not in "
+                  "src/proof/layer/norm_cases.cpp"});
+  kernels["rms_norm"].cases.clear();
+  EXPECT_EQ(misplaced(root, kernels), Lines{"rms_norm: cases in {}, not in src/proof/layer/norm_cases.cpp"});
+}
+
+TEST_F(CheckOfPlaces, NamesFoldersAndFilesThatMirrorNothing) {
+  touch("src/kernels/state/scan.cpp");
+  EXPECT_EQ(misplaced(root, kernels), Lines{"tests/kernels/state is missing"});
+  touch("tests/kernels/state/step_test.cpp");
+  EXPECT_EQ(misplaced(root, kernels), Lines{"tests/kernels/state/step_test.cpp has no src/kernels/state/step.h"});
+  touch("src/kernels/state/step.h");
+  touch("src/proof/state/step_cases.cpp");
+  EXPECT_EQ(misplaced(root, kernels), Lines{"src/proof/state/step_cases.cpp has no src/kernels/state/step.cpp"});
+}
+
+}  // namespace
+
 }  // namespace heddle::proof

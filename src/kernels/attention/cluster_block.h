@@ -8,7 +8,7 @@
 // rows of a piece, in use or not.
 #pragma once
 #include "kernels/attention/cluster_attention.h"
-#include "kernels/attention/kv_q8.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/attention/online_softmax.h"
 
 namespace heddle::kernels {
@@ -50,11 +50,11 @@ struct ClusterBlock {
 // Sums of weight times V: rows 0 to 7 are the query heads, rows 8 to 15 the rounding errors of the weights in f16.
 using ClusterSums = std::vector<ptx::Acc<float, 16, 8>>;
 
-// The fetching warp: brings K and V of all positions through the ring (cluster_fetch.cpp).
+// The fetching warp: brings K and V of all positions through the ring.
 void cluster_fetch(ClusterBlock& block);
-// The computing warps: scores, weights and sums over all stages (cluster_compute.cpp).
+// The computing warps: scores, weights and sums over all stages.
 void cluster_compute(ClusterBlock& block, OnlineSoftmax& softmax, ClusterSums& sums);
-// Sends a warp's partial results to the blocks that finish them, and merges them (cluster_merge.cpp).
+// Sends a warp's partial results to the blocks that finish them, and merges them (cluster_attention.cpp).
 void cluster_hand_over(ClusterBlock& block, OnlineSoftmax& softmax, const ClusterSums& sums);
 void cluster_finish(ClusterBlock& block);
 

@@ -4,9 +4,7 @@
 #include "kernels/attention/heads.h"
 
 #include "kernels/attention/kv_cache.h"
-#include "kernels/attention/kv_q8.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
 #include "kernels/spec/functions.h"
 
 namespace heddle::kernels {

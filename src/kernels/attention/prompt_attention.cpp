@@ -1,15 +1,15 @@
 // Attention of 16 query rows per warp over steps of K and V that the whole block fetches. The scores stay in the
 // registers where the matrix unit leaves them and become, as weights, the left operand of the second product; only sums
 // and maxima cross lanes (the 4 that share a row). A q8 cache is copied as int8 and becomes f16 in registers, see
-// kv_q8.h.
+// kv_cache.h.
 #include "kernels/attention/prompt_attention.h"
 
 #include <algorithm>
 
-#include "kernels/attention/kv_q8.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/attention/online_softmax.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 

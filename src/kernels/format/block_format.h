@@ -1,18 +1,100 @@
 // How kernels read quantised weights: the only place where a format is decoded on the device. quant/ has the layouts
 // and the scalar reference.
-//
-// A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
-// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are separate, so that all loads of a
-// lane can be issued before the first use; BlockBytes says where the bytes of a block are.
 #pragma once
 #include <array>
+#include <span>
 
 #include "base/error.h"
-#include "kernels/format/block_bytes.h"
+#include "kernels/spec/field.h"
 #include "ptx/code.h"
+#include "ptx/memory.h"
 #include "quant/format.h"
 
 namespace heddle::kernels {
+
+// The formats that kernels read. quant/ knows more: f64 and integers, which a file may hold too.
+
+// Read from tiles (product/tile.h).
+inline constexpr std::array known_formats{
+    quant::Format::f32,    quant::Format::f16,   quant::Format::bf16,    quant::Format::q4_0,   quant::Format::q4_1,
+    quant::Format::q5_0,   quant::Format::q5_1,  quant::Format::q8_0,    quant::Format::q2_k,   quant::Format::q3_k,
+    quant::Format::q4_k,   quant::Format::q5_k,  quant::Format::q6_k,    quant::Format::iq4_nl, quant::Format::iq4_xs,
+    quant::Format::mxfp4,  quant::Format::nvfp4, quant::Format::iq1_s,   quant::Format::iq1_m,  quant::Format::iq2_xxs,
+    quant::Format::iq2_xs, quant::Format::iq2_s, quant::Format::iq3_xxs, quant::Format::iq3_s,  quant::Format::tq1_0,
+    quant::Format::tq2_0,  quant::Format::q1_0,  quant::Format::q2_0,    quant::Format::q8_1,   quant::Format::q8_k};
+
+// Read by gemv in the layout of the file.
+inline constexpr std::array gemv_formats{
+    quant::Format::f32,  quant::Format::f16,    quant::Format::bf16,   quant::Format::q4_0,
+    quant::Format::q4_1, quant::Format::q5_0,   quant::Format::q5_1,   quant::Format::q8_0,
+    quant::Format::q2_k, quant::Format::q3_k,   quant::Format::q4_k,   quant::Format::q5_k,
+    quant::Format::q6_k, quant::Format::iq4_nl, quant::Format::iq4_xs, quant::Format::mxfp4};
+
+// The field `format` of a spec: a quant::Format by its name.
+inline Allowed weight_formats(std::span<const quant::Format> formats = known_formats) {
+  Allowed a;
+  for (quant::Format f : formats) {
+    a.values.push_back(uint32_t(f));
+    a.names.emplace_back(quant::name(f));
+  }
+  a.other_name = [](uint32_t v) { return v < quant::format_count ? quant::name(quant::Format(v)) : ""; };
+  return a;
+}
+
+// Where the bytes of a weight block are: contiguous as in the file, or spread over the planes of a tile. Decoders
+// address them by their place in the file.
+
+// Words of a weight block from an address that is only as aligned as the format makes it. No access is misaligned, and
+// none reaches outside the words, except for up to 3 bytes before them (in the aligned word that holds their first
+// byte).
+
+// n words (1, 2, 4 or 8) at an address that is a multiple of `align` (1, 2, 4, 8 or 16).
+std::vector<ptx::U32> load_words(ptx::Global<uint8_t> at, uint32_t n, uint32_t align, ptx::Access how,
+                                 ptx::Loc loc = ptx::Loc::current());
+// A 16-bit word in a 32-bit register.
+ptx::U32 load_half(ptx::Global<uint8_t> at, ptx::Access how, ptx::Loc loc = ptx::Loc::current());
+
+// `offset` is known at build time and selects the field; `at`, if given, is added to it and stays inside the field.
+class BlockBytes {
+ public:
+  virtual ~BlockBytes() = default;
+  // n = 1, 2 or 4 words, `at` a multiple of their size; or 8 without `at`.
+  virtual std::vector<ptx::U32> words(uint32_t offset, uint32_t n, ptx::U32 at = {}) const = 0;
+  // 16 bits, a byte and an int8 in a 32-bit register.
+  virtual ptx::U32 half(uint32_t offset, ptx::U32 at = {}) const = 0;
+  virtual ptx::U32 byte(uint32_t offset, ptx::U32 at = {}) const = 0;
+  virtual ptx::U32 signed_byte(uint32_t offset, ptx::U32 at = {}) const = 0;
+
+  ptx::U32 word(uint32_t offset, ptx::U32 at = {}) const { return words(offset, 1, at)[0]; }
+};
+
+// As in the file, at an address that is a multiple of `align`.
+class BlockInFile : public BlockBytes {
+ public:
+  BlockInFile(ptx::Global<uint8_t> block, uint32_t align, ptx::Access how) : block_(block), align_(align), how_(how) {}
+
+  std::vector<ptx::U32> words(uint32_t offset, uint32_t n, ptx::U32 at) const override {
+    return load_words(place(offset, at), n, align_, how_);
+  }
+  ptx::U32 half(uint32_t offset, ptx::U32 at) const override { return load_half(place(offset, at), how_); }
+  ptx::U32 byte(uint32_t offset, ptx::U32 at) const override { return load(place(offset, at), how_); }
+  ptx::U32 signed_byte(uint32_t offset, ptx::U32 at) const override {
+    return ptx::bitcast<uint32_t>(load(place(offset, at).as<int8_t>(), how_));
+  }
+
+ private:
+  ptx::Global<uint8_t> place(uint32_t offset, ptx::U32 at) const {
+    return (at.rec ? block_ + at : block_).offset(offset);
+  }
+
+  ptx::Global<uint8_t> block_;
+  uint32_t align_;
+  ptx::Access how_;
+};
+
+// A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
+// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are separate, so that all loads of a
+// lane can be issued before the first use; BlockBytes says where the bytes of a block are.
 
 // The codebook of a format with quants that index one: in constant memory, where lanes with different indices wait for
 // each other, or as a copy in shared memory.

@@ -1,5 +1,5 @@
-// Super-blocks of 256 values: q2_k to q6_k, q8_k and tq2_0. quant/decode_super_blocks.cpp has the layouts, few_bits.cpp
-// that of the last.
+// Super-blocks of 256 values: q2_k to q6_k, q8_k and tq2_0. quant/decode_super_blocks.cpp has the
+// layouts, quant/decode_blocks.cpp that of tq2_0.
 #include "kernels/format/block_format.h"
 
 namespace heddle::kernels {
@@ -178,6 +178,186 @@ const BlockFormat* super_block(Format format) {
       return &q6_k;
     case Format::q8_k:
       return &q8_k;
+    default:
+      return nullptr;
+  }
+}
+
+// Two or three bits: q2_k, q3_k, tq2_0.
+
+namespace {
+
+// Piece l = 4n + 2p + h takes 16 bytes h of half n, and of their four pairs of bits pairs 2p and 2p + 1.
+class TwoBits : public BlockFormat {
+ public:
+  using BlockFormat::BlockFormat;
+
+  U32 first(const Lane& lane) const override {
+    return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
+  }
+
+ protected:
+  static std::vector<U32> pairs(const BlockBytes& block, const Lane& lane, uint32_t offset) {
+    return block.words(offset, lane.words, (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u);
+  }
+  // Of each byte the pair of the first run in bits 0 and 1, that of the second in bits 2 and 3.
+  static U32 both_pairs(U32 word, const Lane& lane) { return word >> ((lane.piece & 2u) << 1u); }
+  static U32 pair(U32 word, const Lane& lane, uint32_t half) {
+    return both_pairs(word, lane) >> 2 * half & 0x03030303u;
+  }
+  // Not shifted: those of the second run are 4 times too large.
+  static void put_pairs(std::array<Run, 2>& runs, const Raw& raw, const Lane& lane) {
+    for (U32 w : raw.quants) {
+      U32 two = both_pairs(w, lane);
+      runs[0].q.push_back(two & 0x03030303u);
+      runs[1].q.push_back(two & 0x0c0c0c0cu);
+    }
+  }
+  // The number of the 16 values of the lane's first run; that of the second is 2 more.
+  static U32 sixteenth(const Lane& lane) { return (lane.piece >> 1u) * 4u + (lane.piece & 1u); }
+};
+
+class Q2K : public TwoBits {
+ public:
+  Q2K()
+      : TwoBits(Format::q2_k,
+                {.align = 4, .values_per_min = 16, .shared_head = 0, .apart = 32, .fields = {16, 64, 4}}) {}
+
+  // d and dmin, the bytes with scale and min of either run
+  std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
+    U32 at = sixteenth(lane);
+    return {block.word(80), block.byte(0, at), block.byte(2, at)};
+  }
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    return pairs(block, lane, 16);
+  }
+  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+    std::array<Run, 2> runs = scales(raw);
+    for (uint32_t half = 0; half < 2; ++half)
+      for (U32 w : raw.quants) runs[half].q.push_back(pair(w, lane, half));
+    return runs;
+  }
+  // Those of the second run are not shifted, so they are 4 times too large.
+  std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
+    std::array<Run, 2> runs = scales(raw);
+    runs[1].scale = runs[1].scale * 0.25f;
+    put_pairs(runs, raw, lane);
+    return runs;
+  }
+
+ private:
+  static std::array<Run, 2> scales(const Raw& raw) {
+    F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
+    std::array<Run, 2> runs;
+    for (uint32_t half = 0; half < 2; ++half) {
+      U32 packed = raw.head[1 + half];
+      runs[half] = {.q = {}, .scale = d * to_f32(packed & 15u), .min = dmin * to_f32(packed >> 4u), .has_min = true};
+    }
+    return runs;
+  }
+};
+
+class Q3K : public TwoBits {
+ public:
+  Q3K()
+      : TwoBits(Format::q3_k,
+                {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 32, .fields = {32, 64, 12, 2}}) {}
+
+  // d, then for either run the byte with the low 4 bits of its scale and the byte with the high 2
+  std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
+    U32 low = sixteenth(lane) & 7u, high = lane.piece & 1u;
+    return {block.half(108), block.byte(96, low), block.byte(98, low), block.byte(104, high), block.byte(106, high)};
+  }
+  // pairs of bits, then the words with the third bits
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    auto words = pairs(block, lane, 32);
+    for (U32 w : block.words(0, lane.words, (lane.piece & 1u) * 16u + lane.quarter * 4u)) words.push_back(w);
+    return words;
+  }
+  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+    std::array<Run, 2> runs = scales(raw, lane);
+    for (uint32_t half = 0; half < 2; ++half)
+      for (uint32_t i = 0; i < lane.words; ++i) {
+        U32 third = raw.quants[lane.words + i] >> (lane.piece & 6u);  // bit 0 is that of the first run
+        U32 q = pair(raw.quants[i], lane, half) | (third << (half ? 1u : 2u) & 0x04040404u);
+        runs[half].q.push_back(less_bias(q, 4));
+      }
+    return runs;
+  }
+  // 0 to 7, and 4 times the scale as the min; in the second run 4 times too large.
+  std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
+    std::array<Run, 2> runs = scales(raw, lane);
+    for (Run& run : runs) {
+      run.min = run.scale * 4.0f;
+      run.has_min = true;
+    }
+    runs[1].scale = runs[1].scale * 0.25f;
+    for (uint32_t i = 0; i < lane.words; ++i) {
+      U32 two = both_pairs(raw.quants[i], lane), third = raw.quants[lane.words + i];
+      for (uint32_t half = 0; half < 2; ++half) {
+        U32 bits = rotate_left(third, 2 + half - (lane.piece & 6u));  // the run's own in bit 2, or 4
+        runs[half].q.push_back(half ? (two & 0x0c0c0c0cu) | (bits & 0x10101010u)
+                                    : (two & 0x03030303u) | (bits & 0x04040404u));
+      }
+    }
+    return runs;
+  }
+
+ private:
+  static std::array<Run, 2> scales(const Raw& raw, const Lane& lane) {
+    F32 d = low_f16(raw.head[0]);
+    std::array<Run, 2> runs;
+    for (uint32_t half = 0; half < 2; ++half) {
+      U32 low = raw.head[1 + half] >> (lane.piece & 4u) & 15u;
+      U32 high = raw.head[3 + half] >> (lane.piece & 6u) & 3u;  // 2 bits for each four scales
+      F32 scale = bitcast<float>(low | high << 4u | 0x4b000000u) - (0x1p23f + 32);
+      runs[half] = {.q = {}, .scale = d * scale, .min = {}, .has_min = false};
+    }
+    return runs;
+  }
+};
+
+// One scale for all values.
+class Tq2_0 : public TwoBits {
+ public:
+  Tq2_0()
+      : TwoBits(Format::tq2_0, {.align = 2, .values_per_min = 0, .shared_head = 1, .apart = 32, .fields = {64, 2}}) {}
+
+  std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(64)}; }
+  std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
+    return pairs(block, lane, 0);
+  }
+  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+    Run run{.q = {}, .scale = low_f16(raw.head[0]), .min = {}, .has_min = false};
+    std::array<Run, 2> runs{run, run};
+    for (uint32_t half = 0; half < 2; ++half)
+      for (U32 w : raw.quants) runs[half].q.push_back(less_bias(pair(w, lane, half), 1));
+    return runs;
+  }
+  // 0 to 3, and the scale as the min; in the second run 4 times too large.
+  std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const override {
+    F32 d = low_f16(raw.head[0]);
+    std::array<Run, 2> runs;
+    runs[0] = {.q = {}, .scale = d, .min = d, .has_min = true};
+    runs[1] = {.q = {}, .scale = d * 0.25f, .min = d, .has_min = true};
+    put_pairs(runs, raw, lane);
+    return runs;
+  }
+};
+
+}  // namespace
+
+const BlockFormat* super_block_of_two_bits(Format format) {
+  static const Q2K q2_k;
+  static const Q3K q3_k;
+  static const Tq2_0 tq2_0;
+  switch (format) {
+    case Format::q2_k:
+      return &q2_k;
+    case Format::q3_k:
+      return &q3_k;
+    case Format::tq2_0:
+      return &tq2_0;
     default:
       return nullptr;
   }

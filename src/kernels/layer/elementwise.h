@@ -1,5 +1,5 @@
-// Kernels in which a thread needs only its own values: activations and gates, the residual add, and the bias, scale and
-// soft-cap of logits.
+// Kernels in which a thread needs only its own values: activations and gates, the residual add, the bias, scale and
+// soft-cap of logits, and the plain read of memory that other kernels are measured against.
 #pragma once
 #include <compare>
 
@@ -9,6 +9,9 @@
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
+
+// Kernels in which a thread needs only its own values: activations and gates, the residual add, and the bias, scale and
+// soft-cap of logits.
 
 // y = act(gate) * up, or act(gate). Rows have strides, so that gate and up may be the halves of one row. y may be gate.
 // With out = bf16 the result goes to `narrow` instead of y, for products that read bf16.
@@ -86,6 +89,30 @@ struct SoftcapRows {
     return std::tuple(F{"threads", &SoftcapRows::threads, range(32, 1024, 32)},
                       F{"bias", &SoftcapRows::bias, yes_or_no()}, F{"cap", &SoftcapRows::cap, yes_or_no()},
                       F{"chained", &SoftcapRows::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// Reads memory at full speed: the limit that every other kernel is measured against.
+
+// sum += all words of data (modulo 2^32). The sum makes the result checkable and keeps the loads from being removed.
+struct StreamRead {
+  static constexpr std::string_view name = "stream_read", summary = "sum of all words: the streaming limit",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint32_t> sum;   // one word, added to
+    ptx::DevicePtr<uint32_t> data;  // 16-byte aligned
+    uint64_t words;                 // a multiple of 4
+    uint32_t blocks;                // of the grid: SMs times blocks per SM
+  };
+  uint32_t threads = 512;
+  uint32_t loads = 8;  // of 16 bytes, in flight per thread
+  auto operator<=>(const StreamRead&) const = default;
+  static auto fields() {
+    return std::tuple(Field<StreamRead>{"threads", &StreamRead::threads, range(32, 1024, 32)},
+                      Field<StreamRead>{"loads", &StreamRead::loads, one_of({1, 2, 4, 8})});
   }
 
   ptx::Kernel build() const;

@@ -1,9 +1,9 @@
 // Embedding lookup: one block per token, a piece of 32 values per thread and step.
 #include "kernels/layer/embedding.h"
 
-#include "kernels/product/tile_piece.h"
+#include "kernels/product/tile.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 

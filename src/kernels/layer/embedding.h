@@ -2,7 +2,7 @@
 #pragma once
 #include <compare>
 
-#include "kernels/format/known_formats.h"
+#include "kernels/format/block_format.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {

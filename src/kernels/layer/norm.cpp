@@ -2,7 +2,7 @@
 #include "kernels/layer/norm.h"
 
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 #include "ptx/memory.h"
 
 namespace heddle::kernels {

@@ -3,7 +3,6 @@
 #include "kernels/mixture/mixture.h"
 
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
 #include "kernels/spec/functions.h"
 #include "kernels/spec/reduce.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 

@@ -3,7 +3,7 @@
 
 #include "kernels/product/gemv_dot.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 #include "quant/q8_1.h"
 
 namespace heddle::kernels {

@@ -1,6 +1,5 @@
 // The dot products of one step of a gemv: a lane's weights times its values of x.
 #pragma once
-#include "kernels/format/block_bytes.h"
 #include "kernels/format/block_format.h"
 #include "kernels/product/gemv.h"
 #include "quant/q8_1.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/product/half_rows.h"
-#include "kernels/product/product_out.h"
-#include "kernels/product/tile_piece.h"
+#include "kernels/product/activations.h"
+#include "kernels/product/product_io.h"
+#include "kernels/product/tile.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 #include "ptx/async.h"
 #include "ptx/matrix.h"
 

@@ -5,11 +5,11 @@
 
 namespace heddle::kernels {
 
-// x is f16 in the order of half_place (see half_rows.h), with the slices of the weights and `columns` rows in a group.
-// A block takes an even share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring of
-// stages of 1024 columns; each warp of a team of eight has the same 128 columns of every stage, for the team's rows and
-// all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its vector alone: not
-// on the other vectors, on `columns`, `band`, or the grid.
+// x is f16 in the order of half_place (see activations.h), with the slices of the weights and `columns` rows in a
+// group. A block takes an even share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring
+// of stages of 1024 columns; each warp of a team of eight has the same 128 columns of every stage, for the team's rows
+// and all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its vector alone:
+// not on the other vectors, on `columns`, `band`, or the grid.
 //
 // Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
 // becomes infinite, where tile_unpack, which serves larger batches, clamps it to 65504: here the clamp would cost two

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "kernels/product/product_out.h"
-#include "kernels/product/product_x.h"
+#include "kernels/product/product_io.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 #include "ptx/async.h"
 
 namespace heddle::kernels {

@@ -3,7 +3,7 @@
 #pragma once
 #include <compare>
 
-#include "kernels/format/known_formats.h"
+#include "kernels/format/block_format.h"
 #include "kernels/product/tile.h"
 #include "kernels/spec/functions.h"
 #include "ptx/builder.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/product/product.h"
-#include "kernels/product/tile_piece.h"
+#include "kernels/product/tile.h"
 
 namespace heddle::kernels {
 

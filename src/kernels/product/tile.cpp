@@ -1,9 +1,13 @@
-// Sizes of tiles and where their planes lie.
+// Sizes of tiles, where their planes lie, and what a lane reads of a tile.
 #include "kernels/product/tile.h"
 
+#include "base/error.h"
 #include "kernels/format/block_format.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
+
+// Sizes of tiles and where their planes lie.
 
 namespace {
 
@@ -52,6 +56,204 @@ uint32_t tile_cols_for(uint32_t cols) {
     }
   }
   return best;
+}
+
+// From a tile to a lane's values, or to its share of dot products.
+
+using namespace ptx;
+
+namespace {
+
+// The bytes of one block, spread over the planes of a tile.
+template <Space S>
+class BlockInTile : public BlockBytes {
+ public:
+  // `block`: of a step; `before`: blocks of the steps before it.
+  BlockInTile(quant::Format format, Ptr<uint8_t, S> tile, uint32_t before, U32 block, Access how)
+      : planes_(tile_planes(format)), tile_(tile), before_(before), block_(block), how_(how) {}
+
+  std::vector<U32> words(uint32_t offset, uint32_t n, U32 at) const override {
+    std::vector<U32> all;
+    if (n == 8)  // of two planes
+      for (uint32_t half : {0u, 16u})
+        for (U32 w : words(offset + half, 4, at)) all.push_back(w);
+    else if (n == 4)
+      for (U32 w : load_vec<4>(place(offset, at).template as<uint32_t>(), how_)) all.push_back(w);
+    else if (n == 2)
+      for (U32 w : load_vec<2>(place(offset, at).template as<uint32_t>(), how_)) all.push_back(w);
+    else
+      all.push_back(load(place(offset, at).template as<uint32_t>(), how_));
+    return all;
+  }
+  U32 half(uint32_t offset, U32 at) const override {
+    return to<uint32_t>(load(place(offset, at).template as<uint16_t>(), how_));
+  }
+  U32 byte(uint32_t offset, U32 at) const override { return load(place(offset, at), how_); }
+  U32 signed_byte(uint32_t offset, U32 at) const override {
+    return bitcast<uint32_t>(load(place(offset, at).template as<int8_t>(), how_));
+  }
+
+ private:
+  Ptr<uint8_t, S> place(uint32_t offset, U32 at) const {
+    for (const TilePlane& plane : planes_)
+      if (offset >= plane.from && offset < plane.from + plane.bytes) {
+        U32 in_plane = block_ * plane.bytes;
+        if (at.rec) in_plane = in_plane + at;
+        return (tile_ + in_plane).offset(plane.at + before_ * plane.bytes + (offset - plane.from));
+      }
+    throw Error("a block has no byte {}", offset);
+  }
+
+  std::vector<TilePlane> planes_;
+  Ptr<uint8_t, S> tile_;
+  uint32_t before_;
+  U32 block_;
+  Access how_;
+};
+
+template <Space S>
+Raw load_blocks(const BlockFormat& format, const BlockInTile<S>& block, const Lane& lane) {
+  auto head = format.load_head(block, lane);
+  return {.head = std::move(head), .quants = format.load_quants(block, lane)};
+}
+template <Space S>
+std::vector<F32> load_plain(quant::Format format, const BlockInTile<S>& block) {
+  const uint32_t bytes = tile_block_bytes(format);
+  std::vector<U32> words;
+  for (uint32_t at = 0; at < bytes; at += 16)
+    for (U32 w : block.words(at, 4, {})) words.push_back(w);
+  return decode_floats(format, words, bytes);
+}
+
+uint32_t blocks_of_step(quant::Format format) { return 1024 / tile_block_values(format); }
+
+}  // namespace
+
+TilePiece::TilePiece(Code& k, quant::Format format, uint32_t tile_cols, U32 lane, Codebook book)
+    : format_(format),
+      blocks_(quant::is_float(format) ? nullptr : &block_format(format)),
+      tile_cols_(tile_cols),
+      index_(lane),
+      block_(blocks_ ? lane / blocks_->pieces() : lane),
+      lane_(lane_of(k, lane, blocks_ ? blocks_->pieces() : 1, false)) {
+  check(tile_cols == 256 || tile_cols == 512 || tile_cols == 1024, "a tile has 256, 512 or 1024 columns");
+  if (!blocks_) return;
+  lane_.book = book;
+  if (const auto words = blocks_->book(); !words.empty() && !book) lane_.book = Codebook(k.constants(words));
+}
+
+Codebook TilePiece::codebook(Code& k, quant::Format format) {
+  if (quant::is_float(format)) return {};
+  const auto words = block_format(format).book();
+  if (words.empty()) return {};
+  auto from = k.constants(words);
+  auto to = k.shared<uint32_t>(uint32_t(words.size()));
+  k.loop(k.thread(), uint32_t(words.size()), k.threads(), [&](U32 i) { store(to + i, load(from + i)); });
+  return Codebook(to);
+}
+
+U32 TilePiece::row_in_step() const { return index_ / (tile_cols_ / 32); }
+
+U32 TilePiece::run(uint32_t i) const {
+  U32 in_row = index_ % (tile_cols_ / 32);
+  if (!blocks_) return in_row * 32u + 16 * i;
+  return in_row / blocks_->pieces() * blocks_->values + blocks_->first(lane_) + i * blocks_->apart;
+}
+
+std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const {
+  check(blocks_, "floats have no integer dot product");
+  const BlockInTile<Space::shared> block(format_, w, step * blocks_of_step(format_), block_, {});
+  const std::array<Run, 2> runs = blocks_->decode_unsigned(load_blocks(*blocks_, block, lane_), lane_);
+  // 2^23 + 2^22 as bits: added to an integer below 2^22 it makes the float 2^23 + 2^22 + integer, without a conversion
+  constexpr int32_t above = 0x4b400000;
+  std::vector<F32> dots;
+  for (const Q8& column : x) {
+    std::vector<F32> parts;
+    for (uint32_t i = 0; i < 2; ++i) {
+      auto product = [&](U32 q, U32 v, Arg<int32_t> sum) {
+        return runs[i].has_min ? dp4a<uint8_t, int8_t>(q, v, sum) : dp4a<int8_t, int8_t>(q, v, sum);
+      };
+      S32 sum = product(runs[i].q[0], column.q[i][0], above);
+      for (uint32_t j = 1; j < 4; ++j) sum = product(runs[i].q[j], column.q[i][j], sum);
+      F32 part = (bitcast<float>(sum) - (0x1p23f + 0x1p22f)) * column.d[i] * runs[i].scale;
+      parts.push_back(runs[i].has_min ? fma(-runs[i].min, column.sum[i], part) : part);
+    }
+    dots.push_back(parts[0] + parts[1]);
+  }
+  return dots;
+}
+
+std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const {
+  const BlockInTile<Space::shared> block(format_, w, step * blocks_of_step(format_), block_, {});
+  std::vector<F32> dots;
+  auto products = [&](const std::vector<F32>& v, uint32_t first, const Floats& column) {
+    F32 sum = v[0] * column.v[first];
+    for (uint32_t i = 1; i < v.size(); ++i) sum = fma(v[i], column.v[first + i], sum);
+    return sum;
+  };
+  if (!blocks_) {
+    const std::vector<F32> v = load_plain(format_, block);
+    for (const Floats& column : x) dots.push_back(products(v, 0, column));
+    return dots;
+  }
+  const std::array<Run, 2> runs = blocks_->decode(load_blocks(*blocks_, block, lane_), lane_);
+  for (uint32_t i = 0; i < 2; ++i) {
+    std::vector<F32> v = to_floats(runs[i]);
+    if (runs[i].has_min)
+      for (F32& value : v) value = fma(value, runs[i].scale, -runs[i].min);
+    for (uint32_t c = 0; c < x.size(); ++c) {
+      F32 sum = products(v, 16 * i, x[c]);
+      if (!runs[i].has_min) sum = sum * runs[i].scale;  // the same for the run
+      if (i)
+        dots[c] = dots[c] + sum;
+      else
+        dots.push_back(sum);
+    }
+  }
+  return dots;
+}
+
+// A byte b in the low half of the f16 1024 is 1024 + b.
+std::vector<U32> TilePiece::halves(Shared<uint8_t> w) const {
+  const BlockInTile<Space::shared> block(format_, w, 0, block_, {});
+  std::vector<U32> all;
+  if (format_ == quant::Format::f16) {
+    for (uint32_t at = 0; at < 64; at += 16)
+      for (U32 word : block.words(at, 4, {})) all.push_back(word);
+    return all;
+  }
+  if (!blocks_) {
+    const std::vector<F32> v = load_plain(format_, block);
+    for (size_t i = 0; i < v.size(); i += 2)
+      all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[i]), within_f16(v[i + 1]))));
+    return all;
+  }
+  auto twice = [](F32 v) { return to_f16x2(v, v); };
+  for (const Run& run : blocks_->decode_unsigned(load_blocks(*blocks_, block, lane_), lane_)) {
+    const float factor = half_factor(format_);
+    F16x2 scale = twice(run.scale * factor), less;
+    if (run.has_min) less = twice(-run.min * factor);
+    for (U32 word : run.q)
+      for (uint32_t selector : {0x4140u, 0x4342u}) {
+        U32 bytes = run.has_min ? word : word ^ 0x80808080u;
+        F16x2 above = bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, selector));
+        F16x2 q = above - f16x2{run.has_min ? 0x64006400u : 0x64806480u};
+        all.push_back(bitcast<uint32_t>(run.has_min ? fma(q, scale, less) : q * scale));
+      }
+  }
+  return all;
+}
+
+std::vector<F32> TilePiece::values(Global<uint8_t> w, uint32_t step) const {
+  const BlockInTile<Space::global> block(format_, w, step * blocks_of_step(format_), block_, {.nc = true});
+  if (!blocks_) return load_plain(format_, block);
+  std::vector<F32> all;
+  for (const Run& run : blocks_->decode(load_blocks(*blocks_, block, lane_), lane_))
+    for (F32 v : to_floats(run)) {
+      F32 scaled = v * run.scale;
+      all.push_back(run.has_min ? scaled - run.min : scaled);
+    }
+  return all;
 }
 
 }  // namespace heddle::kernels

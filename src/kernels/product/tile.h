@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/format/block_format.h"
 #include "quant/format.h"
 
 namespace heddle::kernels {
@@ -37,5 +38,52 @@ struct TileShape {
 // The widest of 1024, 512 and 256 with 3 % of padding or less (8960 columns become 9216), else the one with the least
 // padding.
 uint32_t tile_cols_for(uint32_t cols);
+
+// How a warp reads a tile: in each of four steps the 32 lanes cover 1024 / tile_cols rows, and each lane has 32 values
+// of its row as two runs of 16. BlockFormat decodes them; this file knows where their words lie in the tile.
+
+class TilePiece {
+ public:
+  // `lane` may also be the number of a piece in the tile, 0 to 127, which are in the order of the rows: then step 0
+  // is that piece. `book`: from codebook() below, or empty.
+  TilePiece(ptx::Code& k, quant::Format format, uint32_t tile_cols, ptx::U32 lane, Codebook book = {});
+  // Copies the codebook of a format that has one (iq1_s to iq3_s) to shared memory, by all threads of the block:
+  // lookups there are about five times as fast as in constant memory, which is used without it. A barrier of the block
+  // must follow before the first dot or values. Does nothing for other formats.
+  static Codebook codebook(ptx::Code& k, quant::Format format);
+
+  // This lane's row in step 0; in step s it is s * (1024 / tile_cols) more.
+  ptx::U32 row_in_step() const;
+  // Where in the slice's columns run i (0 or 1) begins: a multiple of 16.
+  ptx::U32 run(uint32_t i) const;
+
+  // A vector's values of this lane's two runs: int8, their scale, and the scale times their sum (blocks of 16).
+  struct Q8 {
+    std::array<ptx::Vec<uint32_t, 4>, 2> q;
+    std::array<ptx::F32, 2> d, sum;
+  };
+  struct Floats {
+    std::vector<ptx::F32> v;  // 32: run 0, then run 1
+  };
+  // This lane's share of the dot products of its row in this step, of the tile at w with every vector.
+  std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const;
+  std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const;
+  static bool has_integer_dot(quant::Format format) { return !quant::is_float(format); }
+  // The 32 values times half_factor as f16, two per word, run 0 then run 1, of a tile in shared memory. f32 and bf16
+  // values are clamped to +-65504, NaN stays NaN. For block formats scale, min and result are each rounded to f16, and
+  // a value beyond 4095 becomes infinite: a clamp would cost two instructions per word in the inner loop.
+  std::vector<ptx::U32> halves(ptx::Shared<uint8_t> w) const;
+  static float half_factor(quant::Format format) { return quant::is_float(format) ? 1 : 16; }
+  // The 32 values as f32, run 0 then run 1, rounded as the format defines.
+  std::vector<ptx::F32> values(ptx::Global<uint8_t> w, uint32_t step) const;
+
+ private:
+  quant::Format format_;
+  const BlockFormat* blocks_;  // null for floats
+  uint32_t tile_cols_;
+  ptx::U32 index_;  // of this lane's piece in the step
+  ptx::U32 block_;  // of the step
+  Lane lane_;
+};
 
 }  // namespace heddle::kernels

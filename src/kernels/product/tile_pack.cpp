@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "kernels/product/tile_piece.h"
+#include "kernels/product/tile.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 

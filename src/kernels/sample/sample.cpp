@@ -1,18 +1,20 @@
-// The chain for one row, by the blocks of a cluster.
+// Sampling, argmax and the advance to the next step.
 #include "kernels/sample/sample.h"
 
 #include <cstddef>
 
-#include "kernels/sample/sample_cut.h"
-#include "kernels/sample/sample_math.h"
-#include "kernels/sample/sample_share.h"
+#include "kernels/attention/kv_cache.h"
+#include "kernels/sample/sample_row.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/chain.h"
+#include "kernels/spec/functions.h"
 #include "kernels/spec/reduce.h"
+#include "ptx/memory.h"
 
 namespace heddle::kernels {
 
 using namespace ptx;
+
+// The chain for one row, by the blocks of a cluster.
 
 static_assert(sizeof(SampleRow) == 80 && offsetof(SampleRow, seed) == 32 && sizeof(Sampled) == 8);
 static_assert(sizeof(TokenBias) == 8);
@@ -243,5 +245,98 @@ void add_sample_kernels(std::vector<Entry>& all) {
   all.push_back(
       preset<Sample>("cluster_sample", "the same, a row shared by a cluster", {.splits = 16, .vec = 4}, "sm_90"));
 }
+
+// Argmax in one launch: blocks join through an atomic maximum of (value, index) keys.
+
+Kernel Argmax::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  chain_wait(k, chained);
+  U32 row = k.block_y(), cols = k.arg(&Args::cols);
+  k.when(row < k.arg(&Args::rows), [&] {
+    auto x = k.arg(&Args::x) + mul_wide(row, cols);
+    auto best = k.var(uint64_t(0));
+    for (uint32_t j = 0; j < loads; ++j) {
+      U32 i = ((k.block_id() * loads + j) * threads + k.thread()) * vec;
+      k.when(i < cols, [&] {
+        auto v = load_wide(x + i, vec);
+        for (uint32_t e = 0; e < vec; ++e) best = max(best.get(), argmax_key(v[e], i + e));
+      });
+    }
+    U64 of_block = block_max(k, best.get());
+    k.when(k.thread() == 0u, [&] {
+      auto all = k.arg(&Args::best) + row;
+      auto arrived = k.arg(&Args::arrived) + row;
+      reduce(Atomic::max, all, of_block);
+      // release: the maximum above comes before; acquire: the last to come sees those of all
+      U32 before = atomic(Atomic::inc, arrived, k.grid_x() - 1u, {.order = Order::acq_rel});
+      k.when(before == k.grid_x() - 1u, [&] {  // the count is 0 again
+        U64 key = atomic(Atomic::exch, all, uint64_t(0));
+        store(k.arg(&Args::ids) + mul_wide(row, k.arg(&Args::stride)), argmax_index(key));
+      });
+    });
+  });
+  return k.finish();
+}
+
+Grid Argmax::grid(const Args& args) const {
+  if (args.cols == 0 || args.cols % vec)
+    throw Error("argmax: {} columns, but with vec = {} they must be a positive multiple of {}", args.cols, vec, vec);
+  if (args.x.address % (4 * vec))
+    throw Error("argmax: x at {:#x}, but with vec = {} it must be {}-byte aligned", args.x.address, vec, 4 * vec);
+  if (args.rows > 65535) throw Error("argmax: {} rows, 65535 at most", args.rows);
+  const uint32_t per_block = threads * vec * loads;
+  if (args.cols > ~0u - per_block) throw Error("argmax: {} columns, {} at most", args.cols, ~0u - per_block);
+  return {.x = args.cols / per_block + (args.cols % per_block != 0), .y = args.rows ? args.rows : 1};
+}
+
+void add_argmax_kernels(std::vector<Entry>& all) { all.push_back(entry<Argmax>()); }
+
+// Threads take rows; the number of the step is written last.
+
+namespace {
+
+constexpr uint32_t step_threads = 128;
+constexpr uint32_t sampled_words = sizeof(Sampled) / 4, params_words = sizeof(SampleRow) / 4;
+static_assert(sampled_words == 2 && offsetof(Sampled, id) == 0 && offsetof(SampleRow, step) % 8 == 0);
+
+}  // namespace
+
+Kernel StepAdvance::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), step_threads);
+  chain_wait(k, chained);  // without chain_start: see the header
+  const U32 rows = k.arg(&Args::rows);
+  const U64 step = load(k.arg(&Args::step));
+  const U64 history_row = step % widen(k.arg(&Args::ring)) * widen(rows);
+  k.loop(k.thread(), rows, step_threads, [&](U32 row) {
+    const auto position = k.arg(&Args::positions) + row, length = k.arg(&Args::lengths) + row;
+    const U32 before = load(position);
+    k.when(before < no_position, [&] {
+      const auto picked = load_vec<2>(k.arg(&Args::picked) + row * sampled_words);
+      store(k.arg(&Args::tokens) + row, select(picked[0] != no_token, picked[0], 0u));
+      store(position, before + 1u);
+      store(length, load(length) + 1u);
+      const auto params = k.arg(&Args::params) + row * params_words;
+      const auto drawn = params.offset(offsetof(SampleRow, step) / 4).template as<uint64_t>();
+      store(drawn, load(drawn) + uint64_t(1));
+      store_vec(k.arg(&Args::history) + (history_row + widen(row)) * uint64_t(sampled_words), picked);
+    });
+  });
+  k.barrier();  // all threads have read the step and written their rows
+  k.when(k.thread() == 0u, [&] { store_release(k.arg(&Args::step), step + uint64_t(1), Scope::sys); });
+  return k.finish();
+}
+
+Grid StepAdvance::grid(const Args& args) const {
+  if (args.ring == 0) throw Error("{}: a history of 0 steps", name);
+  if (args.picked.address % 8 || args.history.address % 8 || args.params.address % 8 || args.step.address % 8)
+    throw Error("{}: picked, history, params and step must be 8-byte aligned", name);
+  if (args.rows > (1u << 24)) throw Error("{}: {} rows, {} at most", name, args.rows, 1u << 24);
+  return {.x = 1};
+}
+
+void add_step_advance_kernels(std::vector<Entry>& all) { all.push_back(entry<StepAdvance>()); }
 
 }  // namespace heddle::kernels

@@ -1,4 +1,4 @@
-// A token picked from each row of logits: the same id that engine::Sampler picks from the same logits.
+// A token picked from each row of logits, by sampling or as the largest logit, and the step to the next position.
 #pragma once
 #include <compare>
 #include <limits>
@@ -7,6 +7,8 @@
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
+
+// A token picked from each row of logits: the same id that engine::Sampler picks from the same logits.
 
 // The sampling options of a row and the length of its text. It lies in device memory, so that a captured graph can be
 // replayed. The fields mean the same as those of engine::Sampling, with min_keep = 1.
@@ -80,5 +82,65 @@ struct Sample {
 
 // The number of blocks to share a row on a GPU with clusters and `sms` SMs: a starting point for tuning.
 uint32_t sample_splits(uint32_t rows, uint32_t sms);
+
+// The largest logit of each row.
+
+// ids[r * stride] = the first index of row r's largest value: what `sample` picks at temperature 0, including no_token
+// where the row has NaN or +infinity, or only -infinity. Several blocks share a row; the last one to finish writes the
+// result and restores the scratch memory.
+struct Argmax {
+  static constexpr std::string_view name = "argmax",
+                                    summary = "index of each row's largest value, several blocks a row",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint32_t> ids;      // (rows, stride), the first of each
+    ptx::DevicePtr<float> x;           // (rows, cols)
+    ptx::DevicePtr<uint64_t> best;     // (rows), scratch: zeros before the first launch, zeros after each
+    ptx::DevicePtr<uint32_t> arrived;  // (rows), the same
+    uint32_t rows, cols;               // cols > 0, rows at most 65535
+    uint32_t stride = 1;               // 2: the ids are those of Sampled
+  };
+  uint32_t threads = 256;
+  uint32_t vec = 1;    // values per load; cols must be a multiple of it
+  uint32_t loads = 4;  // per thread: a block takes threads * vec * loads columns
+  uint32_t chained = 0;
+  auto operator<=>(const Argmax&) const = default;
+  static auto fields() {
+    return std::tuple(Field<Argmax>{"threads", &Argmax::threads, range(32, 1024, 32)},
+                      Field<Argmax>{"vec", &Argmax::vec, one_of({1, 2, 4})},
+                      Field<Argmax>{"loads", &Argmax::loads, range(1, 16)},
+                      Field<Argmax>{"chained", &Argmax::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// Between two steps of a decode batch: the picked tokens become the next step's input, without the host.
+
+// Per row: token = picked id, position + 1, length + 1, sample step + 1, and history[step % ring][row] = picked. Then
+// step + 1, after everything else is visible to the host and to other devices: a reader that sees the new step also
+// sees its row of the history. One block. When chained, it waits but does not let the next kernel start early, because
+// it writes what kernels read before they wait. Rows at positions from 2^31 on are not in use and stay as they are.
+// Where nothing could be picked, the history has no_token and the next token is 0, a valid id.
+struct StepAdvance {
+  static constexpr std::string_view name = "step_advance", summary = "picked tokens become the input of the next step",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint32_t> picked;              // (rows) of Sampled, 8-byte aligned
+    ptx::DevicePtr<uint32_t> tokens;              // (rows)
+    ptx::DevicePtr<uint32_t> positions, lengths;  // (rows)
+    ptx::DevicePtr<uint32_t> params;              // (rows) of SampleRow, 16-byte aligned
+    ptx::DevicePtr<uint32_t> history;             // (ring, rows) of Sampled, 8-byte aligned
+    ptx::DevicePtr<uint64_t> step;                // one number
+    uint32_t rows, ring;                          // ring > 0
+  };
+  uint32_t chained = 0;
+  auto operator<=>(const StepAdvance&) const = default;
+  static auto fields() { return std::tuple(Field<StepAdvance>{"chained", &StepAdvance::chained, yes_or_no()}); }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
 
 }  // namespace heddle::kernels

@@ -1,12 +1,28 @@
-// Functions of f32 that are good to a few units in the last place, where the approximate instruction alone is not.
-// The polynomials are Chebyshev fits; their own error is below 5e-8 of the result.
+// What kernels of several folders emit: the wait of a chained launch, activations and other functions of values.
 #pragma once
 #include <array>
 
 #include "kernels/spec/field.h"
+#include "ptx/code.h"
 #include "ptx/convert.h"
 
 namespace heddle::kernels {
+
+// Kernels that follow each other in a stream or graph with programmatic dependent launch: the next one starts while
+// this one still runs, fetches what no kernel of the chain writes (weights), and waits before it touches anything else.
+// A kernel begins with chain_start and calls chain_wait before its first read of activations and before its first
+// write. Data that another kernel of the chain wrote is read with plain loads, never with .nc.
+
+// `chained`: the spec's field (0 or 1). Chained kernels need sm_90.
+inline void chain_start(ptx::Code& k, uint32_t chained, ptx::Loc l = ptx::Loc::current()) {
+  if (chained) k.grid_launch_dependents(l);
+}
+inline void chain_wait(ptx::Code& k, uint32_t chained, ptx::Loc l = ptx::Loc::current()) {
+  if (chained) k.grid_wait(l);
+}
+
+// Functions of f32 that are good to a few units in the last place, where the approximate instruction alone is not.
+// The polynomials are Chebyshev fits; their own error is below 5e-8 of the result.
 
 // c[0] + x (c[1] + x (c[2] + ...))
 template <size_t N>

@@ -5,8 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "proof/attention/paged_cache.h"
-
 namespace heddle::proof {
 
 std::string AttentionShape::text() const {

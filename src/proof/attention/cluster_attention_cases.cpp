@@ -302,7 +302,7 @@ void add_cluster_attention_benches(std::vector<Bench>& all) {
         kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, 1, length, AttentionBench::sms);
     all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
   }
-  // what there is to choose from where latency and bandwidth count alike
+  // the candidates where latency and bandwidth count alike
   using Choice = std::array<uint32_t, 6>;
   const Choice choices[] = {
       // splits, rows, stages, warps, ahead, clusters

@@ -3,7 +3,7 @@
 
 #include "base/rope_frequencies.h"
 #include "kernels/attention/heads.h"
-#include "proof/attention/paged_cache.h"
+#include "proof/attention/attention_problem.h"
 #include "proof/case.h"
 #include "quant/kv_q8.h"
 
@@ -110,15 +110,15 @@ struct Q8Cache {
     std::vector<float> got;
     std::vector<double> want, bound;
     for (uint32_t b = 0; b < size / 32; ++b) {
-      double most = 0, off = 0;
+      double largest = 0, off = 0;
       for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
-        most = std::max(most, std::abs(value[i]));
+        largest = std::max(largest, std::abs(value[i]));
         off = std::max(off, error[i]);
       }
       const double scale = to_f32(scales[row * (size / 32) + b]);
       got.push_back(float(scale));
-      want.push_back(most / 127);
-      bound.push_back(most / 127 * 0x1.01p-11 + off / 127);
+      want.push_back(largest / 127);
+      bound.push_back(largest / 127 * 0x1.01p-11 + off / 127);
       for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
         got.push_back(float(scale * int8_t(q[row * size + i])));
         want.push_back(value[i]);
@@ -206,7 +206,7 @@ Case heads_case(Heads spec, HeadsShape s) {
     }
     m.launch(spec, args);
 
-    // what is not said below stays as it was
+    // values that are not set below stay as they were
     Numbers want_q{std::vector<double>(q.begin(), q.end()), std::vector<double>(q.size())};
     auto cache = [](const std::vector<f16>& before) {
       Numbers n{std::vector<double>(before.size(), to_f32(f16{0x5a5a})), std::vector<double>(before.size())};

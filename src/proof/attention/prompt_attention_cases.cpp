@@ -1,12 +1,12 @@
 // Cases of prompt_attention. What must not be read (positions behind the last token or before the first one's window,
-// pages of nobody) is NaN, and table entries of pages that do not exist are wild, so that reading them shows.
+// pages of no sequence) is NaN, and table entries of absent pages are out of range, so that reading them shows.
 #include <algorithm>
 #include <limits>
 #include <numbers>
 #include <numeric>
 
 #include "kernels/attention/prompt_attention.h"
-#include "proof/attention/paged_cache.h"
+#include "proof/attention/attention_problem.h"
 #include "proof/bench.h"
 
 namespace heddle::proof {
@@ -80,9 +80,9 @@ class PromptProblem {
   }
 
  private:
-  // Mostly 0, else a whole number up to `most` in magnitude.
-  static float sparse(Random& random, uint32_t most) {
-    return random.below(4) ? 0.0f : float(random.below(2 * most + 1)) - float(most);
+  // Mostly 0, else a whole number up to `limit` in magnitude.
+  static float sparse(Random& random, uint32_t limit) {
+    return random.below(4) ? 0.0f : float(random.below(2 * limit + 1)) - float(limit);
   }
   uint32_t lowest(uint32_t position) const {
     return shape_.window && position + 1 > shape_.window ? position + 1 - shape_.window : 0;
@@ -111,10 +111,10 @@ class PromptProblem {
           v.put(to, &v_[s][from]);
         }
       }
-      // tiles of all sizes, one of nothing among them
+      // tiles of all sizes, one of them empty
       for (uint32_t done = 0; done < rows;) {
-        const uint32_t most = std::min(rows - done, spec_.queries);
-        const uint32_t now = shape_.heads % 2 ? most : 1 + random.below(most);
+        const uint32_t limit = std::min(rows - done, spec_.queries);
+        const uint32_t now = shape_.heads % 2 ? limit : 1 + random.below(limit);
         tiles.push_back({s, row + done, now, before + done});
         done += now;
       }

@@ -101,7 +101,7 @@ std::vector<uint8_t> random_blocks(Random& random, Format format, size_t values,
   };
   for (size_t at = 0; at < bytes; at += block) {
     if (format == Format::mxfp4) w[at] = uint8_t(int(127 + std::log2(size)) + int(random.below(3)) - 2);
-    if (format == Format::nvfp4)  // subnormal and small ones; the sign counts for nothing
+    if (format == Format::nvfp4)  // subnormal and small ones; the sign is ignored
       for (size_t i = 0; i < 4; ++i) w[at + i] = uint8_t(random.below(24) | random.below(2) << 7);
     if (format == Format::iq1_m) {
       const uint16_t bits = to_f16(scale(15)).bits;  // in the high nibbles of four u16
@@ -146,7 +146,7 @@ std::vector<uint8_t> tiles_of(const kernels::TileShape& shape, std::span<const u
   for (uint32_t p = 0; p < shape.row_tiles() * shape.tile_rows(); ++p) {
     const uint32_t row = p >= shape.rows ? kernels::tile_row_zeros : order.empty() ? p : order[p];
     if (row == kernels::tile_row_keep) continue;
-    // a row as in the file, filled up
+    // a row as in the file, padded
     std::vector<uint8_t> filled(uint64_t(shape.slices()) * across * bytes);
     if (row != kernels::tile_row_zeros) std::copy_n(file.begin() + long(row * row_bytes), row_bytes, filled.begin());
     for (uint32_t slice = 0; slice < shape.slices(); ++slice) {

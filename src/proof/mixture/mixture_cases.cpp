@@ -13,7 +13,7 @@ using kernels::Mix;
 using kernels::Route;
 
 // steps: logits are multiples of 1 / steps, so that many are equal; 0: all differ. broken: every third is NaN, the last
-// row all of them, and the row before -infinity; then ids alone are looked at.
+// row all of them, and the row before -infinity; then only ids are compared.
 Case route(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t steps = 0, bool broken = false) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t stride = experts + 1;

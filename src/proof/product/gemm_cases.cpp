@@ -13,7 +13,8 @@ struct Size {
   uint32_t m, n, k;
 };
 
-// `count` rows of `cols` values and zeros up to `stride`; behind the next multiple of 64 lies NaN, which nobody reads.
+// `count` rows of `cols` values and zeros up to `stride`; behind the next multiple of 64 lies NaN, which must not be
+// read.
 std::vector<f16> rows_of(uint32_t count, uint32_t cols, uint32_t stride, auto&& value) {
   std::vector<f16> x(size_t(count) * stride, to_f16(std::numeric_limits<float>::quiet_NaN()));
   for (uint32_t r = 0; r < count; ++r)

@@ -1,5 +1,5 @@
 // Cases of mma_product.
-#include "kernels/product/half_rows.h"
+#include "kernels/product/activations.h"
 #include "kernels/product/mma_product.h"
 #include "proof/product/product_problem.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/rope_frequencies.h"
-#include "kernels/product/half_rows.h"
+#include "kernels/product/activations.h"
 
 namespace heddle::proof {
 

@@ -19,7 +19,7 @@ struct ProductShape {
 struct ProductVectors {
   std::vector<uint8_t> bytes;
   std::vector<std::vector<double>> values;
-  std::vector<std::vector<double>> step;  // the most that the rounding to int8 moves a value
+  std::vector<std::vector<double>> step;  // the largest change of a value by rounding to int8
   uint32_t stride;
 };
 ProductVectors product_vectors(Random& random, const kernels::Product& spec, uint32_t cols, uint32_t count,

@@ -86,7 +86,7 @@ Bench pack(Format format, uint32_t cols, uint32_t rows) {
           prepare};
 }
 
-// All rows; then some, to rows in another order, of which one is nowhere.
+// All rows; then some, to rows in another order, one of which is left out.
 void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& random, Check& check) {
   const uint32_t rows = size.rows, cols = size.cols;
   const auto format = Format(spec.format);
@@ -127,7 +127,7 @@ void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& ra
       const std::vector<f16> same = one_nan(m.get(ptx::DevicePtr<f16>{args.to.address}, want.size() / 2));
       std::memcpy(got.data(), same.data(), got.size());
     }
-    for (uint32_t r = 0; r < out_rows; ++r)  // zeros that fill up may have a sign
+    for (uint32_t r = 0; r < out_rows; ++r)  // padding zeros may have a sign
       for (uint32_t c = cols; c < ld; ++c)
         if (uint8_t& top = got[(size_t(r) * ld + c + 1) * value_bytes - 1]; top == 0x80) top = 0;
     check.equal(what, got, want);
@@ -191,7 +191,7 @@ void add_tile_pack_cases(Sweep sweep, std::vector<Case>& cases) {
   uint32_t turn = 0;
   for (Format f : kernels::known_formats) {
     const uint32_t id = uint32_t(f), width = widths[turn++ % 3], rows = kernels::tile_values / width;
-    // floats may have any length; a row of the tile and a block more; the last rows and columns filled up
+    // floats may have any length; a row of the tile and a block more; the last rows and columns padded
     const uint32_t odd = quant::is_float(f) ? 77 : 3 * quant::block_values(f);
     const uint32_t more = width + (quant::is_float(f) ? 8 : quant::block_values(f));
     cases.push_back(pack({.format = id, .tile_cols = width}, {{rows + 1, more}, {1, odd}}));

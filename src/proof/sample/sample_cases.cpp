@@ -1,11 +1,16 @@
-// Cases of sampling: the ids of the reference, whatever the number of threads and blocks.
+// Cases of sample, argmax and step_advance.
+#include <algorithm>
 #include <set>
 
 #include "kernels/sample/sample.h"
 #include "proof/bench.h"
+#include "proof/case.h"
 #include "proof/sample/sample_reference.h"
 
 namespace heddle::proof {
+
+// Cases of sampling: the ids of the reference, whatever the number of threads and blocks.
+
 namespace {
 
 using kernels::no_token;
@@ -29,7 +34,7 @@ const char* text(Logits l) {
       return "peaked";
     case Logits::low:  // -infinity among them
       return "low";
-    case Logits::zeros:  // of both signs, and the smallest numbers there are
+    case Logits::zeros:  // of both signs, and the smallest numbers
       return "zeros";
     case Logits::bad:  // NaN or +infinity in most rows
       return "bad";
@@ -58,7 +63,7 @@ std::vector<float> make_logits(Random& random, uint32_t rows, uint32_t vocab, Lo
   return x;
 }
 
-// Every row has other logits and the next of these parameters.
+// Every row has its own logits and the next of these parameters.
 std::vector<SampleRow> all_kinds(Random& random, uint32_t rows) {
   const double min_p = std::log(0.05);
   const std::vector<SampleRow> list{{.temperature = 1},
@@ -88,7 +93,7 @@ std::vector<SampleRow> all_kinds(Random& random, uint32_t rows) {
 
 // What rows share: biases of all, and the texts so far.
 struct Past {
-  std::vector<TokenBias> biases{{0, 1000.0f}};  // before the first list lies an entry of nobody
+  std::vector<TokenBias> biases{{0, 1000.0f}};  // the entry before the first list belongs to no row
   std::vector<std::vector<uint32_t>> texts;     // (rows)
   uint32_t capacity = 0;
 };
@@ -173,7 +178,7 @@ Case sample(Sample spec, uint32_t rows, uint32_t vocab, Logits kind, uint32_t ca
         check.near(what + ": log-probability", std::array{picked.log_probability}, std::array{want.log_probability},
                    std::array{std::abs(want.log_probability) * 0x1p-22 + vocab * 0x1p-33 + 1e-6}, 1);
       else
-        check.that(picked.log_probability == 0, what + ": a log-probability nobody asked for");
+        check.that(picked.log_probability == 0, what + ": a log-probability that was not asked for");
       const bool remembered = want.id != no_token;
       check.that(got.params[r].length == row.length + remembered, what + ": length of its text");
       if (!capacity) continue;
@@ -286,6 +291,188 @@ void add_sample_benches(std::vector<Bench>& all) {
         if (splits > 1) bench.lowest_target = "sm_90";
         all.push_back(bench);
       }
+}
+
+// Cases of argmax. Each launches twice with the same scratch memory, which the first must leave as it was.
+
+namespace {
+
+using kernels::Argmax;
+
+enum class Values { normal, few, low, with_nan, infinite, all_low };
+const char* text(Values v) {
+  switch (v) {
+    case Values::normal:
+      return "normal";
+    case Values::few:  // many equal ones, and zeros of both signs
+      return "few";
+    case Values::low:  // -infinity among them
+      return "low";
+    case Values::with_nan:  // in most rows
+      return "with_nan";
+    case Values::infinite:  // one is +infinity
+      return "infinite";
+    case Values::all_low:  // -infinity
+      return "all_low";
+  }
+  return "?";
+}
+
+std::vector<float> logits(Random& random, size_t n, Values values) {
+  std::vector<float> x = random.normals(n, 4);
+  for (float& v : x) {
+    if (values == Values::few) v = random.below(2) ? -0.0f : 0.0f;
+    if (values == Values::low && random.below(3)) v = -INFINITY;
+    if (values == Values::with_nan && random.below(200) == 0) v = random.below(2) ? NAN : -NAN;
+    if (values == Values::all_low) v = -INFINITY;
+  }
+  if (values == Values::infinite && n) x[random.below(uint32_t(n))] = INFINITY;
+  return x;
+}
+
+Case argmax(Argmax spec, uint32_t rows, uint32_t cols, Values values, uint32_t stride = 1) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    Argmax::Args args{.ids = {},
+                      .x = {},
+                      .best = m.put(std::vector<uint64_t>(rows, 0)),
+                      .arrived = m.put(std::vector<uint32_t>(rows, 0)),
+                      .rows = rows,
+                      .cols = cols,
+                      .stride = stride};
+    for (int turn = 0; turn < 2; ++turn) {
+      const std::vector<float> x = logits(random, size_t(rows) * cols, values);
+      args.ids = m.put(std::vector<uint32_t>(size_t(rows) * stride, 77));
+      args.x = m.put(x);
+      m.launch(spec, args);
+      std::vector<uint32_t> want(size_t(rows) * stride, 77);
+      for (uint32_t r = 0; r < rows; ++r) {
+        const float* row = x.data() + size_t(r) * cols;
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < cols; ++i)
+          if (row[i] > row[best]) best = i;
+        const bool bad = std::any_of(row, row + cols, [](float v) { return !(v < INFINITY); });
+        want[r * stride] = bad || row[best] == -INFINITY ? kernels::no_token : best;
+      }
+      check.equal("ids", m.get(args.ids, want.size()), want);
+    }
+    check.equal("best", m.get(args.best, rows), std::vector<uint64_t>(rows, 0));
+    check.equal("arrived", m.get(args.arrived, rows), std::vector<uint32_t>(rows, 0));
+    check.that(cols > 0, "a row has columns");
+  };
+  return {"argmax",
+          fmt::format("{} rows={} cols={} values={} stride={}", field_text(spec), rows, cols, text(values), stride),
+          target_of(spec), run};
+}
+
+}  // namespace
+
+void add_argmax_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(argmax({.threads = 64, .vec = 4, .loads = 2}, 3, 3000, Values::normal));
+  if (sweep == Sweep::quick) return;
+  for (Values values :
+       {Values::normal, Values::few, Values::low, Values::with_nan, Values::infinite, Values::all_low}) {
+    cases.push_back(argmax({.threads = 32, .loads = 1}, 4, 257, values, 2));
+    cases.push_back(argmax({}, 5, 1, values));
+  }
+  cases.push_back(argmax({.vec = 2, .chained = 1}, 2, 32000, Values::normal));
+  cases.push_back(argmax({.threads = 1024, .vec = 4}, 1, 262144, Values::normal));
+  cases.push_back(argmax({}, 0, 100, Values::normal));
+  if (sweep == Sweep::full)
+    for (Values values : {Values::normal, Values::few}) cases.push_back(argmax({.vec = 4}, 30, 262144, values));
+}
+
+void add_argmax_benches(std::vector<Bench>& all) {
+  constexpr uint32_t vocab = 128256;
+  for (uint32_t rows : {1u, 64u}) {
+    const double n = double(rows) * vocab;
+    all.push_back(float_bench(
+        "argmax", fmt::format("{} x {}", rows, vocab), Argmax{.vec = 4, .chained = 1}, size_t(n), n * 4, n,
+        [=](Machine& m, Random&) {
+          return Argmax::Args{.ids = m.poisoned<uint32_t>(rows),
+                              .x = {},
+                              .best = m.put(std::vector<uint64_t>(rows)),
+                              .arrived = m.put(std::vector<uint32_t>(rows)),
+                              .rows = rows,
+                              .cols = vocab};
+        },
+        [](Argmax::Args& a, ptx::DevicePtr<float> x) { a.x = x; }));
+  }
+}
+
+// Cases of step_advance.
+
+namespace {
+
+using kernels::StepAdvance;
+
+template <class T>
+std::vector<uint32_t> words(const std::vector<T>& x) {
+  std::vector<uint32_t> w(x.size() * sizeof(T) / 4);
+  if (!x.empty()) std::memcpy(w.data(), x.data(), w.size() * 4);
+  return w;
+}
+
+// Several steps after one another; every fourth row is not in use, and in the second step nothing could be picked for
+// the first row.
+Case advance(StepAdvance spec, uint32_t rows, uint32_t ring, uint32_t steps, uint64_t first_step = 0) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    std::vector<uint32_t> tokens(rows), positions(rows), lengths(rows);
+    std::vector<SampleRow> params(rows);
+    std::vector<Sampled> history(size_t(ring) * rows, Sampled{7, 0.5f});
+    for (uint32_t r = 0; r < rows; ++r) {
+      tokens[r] = random.below(1000);
+      lengths[r] = random.below(100000);
+      positions[r] = r % 4 == 3 ? ~0u : lengths[r];
+      params[r].temperature = random.uniform(0, 2);
+      params[r].top_k = random.below(100);
+      params[r].seed = random.bits();
+      params[r].step = r == 0 ? 0xffffffff : random.below(1000);  // a carry
+    }
+    StepAdvance::Args args{.tokens = m.put(tokens),
+                           .positions = m.put(positions),
+                           .lengths = m.put(lengths),
+                           .params = m.put(words(params)),
+                           .history = m.put(words(history)),
+                           .step = m.put(std::vector<uint64_t>{first_step}),
+                           .rows = rows,
+                           .ring = ring};
+    for (uint32_t step = 0; step < steps; ++step) {
+      std::vector<Sampled> picked(rows);
+      for (uint32_t r = 0; r < rows; ++r)
+        picked[r] = {step == 1 && r == 0 ? kernels::no_token : random.below(200000), random.normal()};
+      args.picked = m.put(words(picked));
+      m.launch(spec, args);
+      for (uint32_t r = 0; r < rows; ++r) {
+        if (r % 4 == 3) continue;
+        tokens[r] = picked[r].id == kernels::no_token ? 0 : picked[r].id;
+        ++positions[r];
+        ++lengths[r];
+        ++params[r].step;
+        history[(first_step + step) % ring * rows + r] = picked[r];
+      }
+    }
+    check.equal("tokens", m.get(args.tokens, rows), tokens);
+    check.equal("positions", m.get(args.positions, rows), positions);
+    check.equal("lengths", m.get(args.lengths, rows), lengths);
+    check.equal("params", m.get(args.params, words(params).size()), words(params));
+    check.equal("history", m.get(args.history, words(history).size()), words(history));
+    check.equal("step", m.get(args.step, 1), std::vector<uint64_t>{first_step + steps});
+  };
+  return {"step_advance",
+          fmt::format("{} rows={} ring={} steps={}+{}", field_text(spec), rows, ring, first_step, steps),
+          target_of(spec), run};
+}
+
+}  // namespace
+
+void add_step_advance_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(advance({}, 5, 2, 3));
+  if (sweep == Sweep::quick) return;
+  cases.push_back(advance({.chained = 1}, 300, 1, 2));
+  cases.push_back(advance({}, 1, 3, 7, 0xffffffff));
+  cases.push_back(advance({}, 0, 4, 2));
+  if (sweep == Sweep::normal) return;
+  cases.push_back(advance({.chained = 1}, 4096, 16, 40));
 }
 
 }  // namespace heddle::proof

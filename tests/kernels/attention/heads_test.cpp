@@ -65,7 +65,7 @@ TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
   EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 3u);
   a.heads = 32;
   a.q_stride = 2048;
-  EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 9u);  // without a norm all heads are for themselves
+  EXPECT_EQ((Heads{.over = Heads::all_heads}.grid(a).y), 9u);  // without a norm every head is on its own
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads}.grid(a).y), 3u);
   EXPECT_EQ((Heads{.rotation = Heads::none}.grid(a).y), 1u);  // q stays as it is
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads, .rotation = Heads::none}.grid(a).y), 2u);

@@ -9,8 +9,6 @@
 #include <random>
 
 #include "base/error.h"
-#include "kernels/format/block_bytes.h"
-#include "kernels/format/known_formats.h"
 #include "ptx/builder.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
@@ -107,7 +105,7 @@ TEST(BlockFormat, LanesTakeEveryValueOnce) {
   }
 }
 
-TEST(BlockFormat, SaysWhatHasNone) {
+TEST(BlockFormat, RefusesFormatsWithoutBlocks) {
   EXPECT_THROW(block_format(quant::Format::f16), Error);
   for (quant::Format f : quant::all_formats()) {
     const bool known = std::find(known_formats.begin(), known_formats.end(), f) != known_formats.end();

@@ -98,7 +98,7 @@ TEST(RmsNorm, SpecsAreKeys) {
   EXPECT_NE(RmsNorm{}, (RmsNorm{.threads = 256, .vec = 4}));
 }
 
-TEST(NormAdd, RefusesRowsOfNothing) {
+TEST(NormAdd, RefusesEmptyRows) {
   EXPECT_EQ(refusal(NormAdd{}, {.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 2, .cols = 0}),
             "norm_add: rows of 0 columns");
   EXPECT_EQ(NormAdd{}.grid({.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 0, .cols = 8}).x, 1u);

@@ -8,7 +8,7 @@
 namespace heddle::kernels {
 namespace {
 
-TEST(Route, RefusesMoreThanThereAre) {
+TEST(Route, RefusesMoreExpertsThanTheModelHas) {
   auto said = [](uint32_t experts, uint32_t used, uint32_t stride, const Route& spec = {}) {
     return refusal(
         spec,

@@ -70,7 +70,7 @@ TEST(Gemv, WarpsWithoutARowReachEveryBarrier) {
         }
 }
 
-// The copy of x steps by the threads there are: blocks of 32 to 1024 threads, a length that no number of them divides.
+// The copy of x steps by the number of threads: blocks of 32 to 1024 threads, a length that no number of them divides.
 TEST(Gemv, EveryBlockSizeCopiesAllOfX) {
   std::vector<float> x(8192 + 256);
   for (size_t i = 0; i < x.size(); ++i) x[i] = float(i % 7);
@@ -153,7 +153,7 @@ TEST(Gemv, RefusesArgumentsWithExpectedAndFound) {
   EXPECT_EQ(said({.x = Gemv::chunked}, {.rows = 1, .cols = 1u << 20}), "");
 }
 
-TEST(Gemv, RefusesSpecsThatMakeNoSense) {
+TEST(Gemv, RefusesInvalidSpecs) {
   auto said = [](const Gemv& spec) { return refused([&] { spec.build(); }); };
   EXPECT_NE(said({.warps = 33}), "");
   EXPECT_NE(said({.columns = 9}), "");

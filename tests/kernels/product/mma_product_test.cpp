@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "kernels/product/half_rows.h"
+#include "kernels/product/activations.h"
 #include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {

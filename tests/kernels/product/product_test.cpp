@@ -122,8 +122,8 @@ TEST(Product, TheChoiceHasEnoughInFlight) {
 }
 
 // Whatever follows a product finds room beside it; a second block of a large one does not.
-TEST(Product, TwoThatTakeTurnsFitOneSm) {
-  constexpr uint32_t sm = 228 * 1024, system = 1024;  // the latter of each block
+TEST(Product, AlternatingProductsFitOneSm) {
+  constexpr uint32_t sm = 228 * 1024, system = 1024;  // `system`: reserved per block
   for (Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::q8_0})
     for (const auto& [width, qkv, inner] : {std::tuple{1536u, 2048u, 8960u},
                                             {2048u, 3072u, 8192u},
@@ -143,10 +143,10 @@ TEST(Product, TwoThatTakeTurnsFitOneSm) {
     }
 }
 
-TEST(Product, TwoThatTakeTurnsAssembleToRegistersEnoughSlow) {
+TEST(Product, AlternatingProductsFitTheRegistersOfAnSmSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   const std::vector<Product> layer = layer_of(Format::q4_k, true, 4096, 6144, 14336);
-  std::vector<uint32_t> registers;  // of a block; a warp gets them by the 256
+  std::vector<uint32_t> registers;  // of a block; a warp allocates them in units of 256
   const std::vector<Assembled> assembled = expect_no_spills(layer, "sm_90a");
   for (size_t i = 0; i < layer.size(); ++i)
     registers.push_back((assembled[i].registers + 7) / 8 * 256 * layer[i].warps());

@@ -1,10 +1,10 @@
-// Sizes of tiles and of their planes. tests/proof has what is read of them.
+// Sizes of tiles and of their planes. tests/proof/format/weights_test.cpp reads them.
 #include "kernels/product/tile.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernels/format/known_formats.h"
+#include "kernels/format/block_format.h"
 
 namespace heddle::kernels {
 namespace {
@@ -26,7 +26,7 @@ TEST(Tile, AddsNoByteAndPlanesAreAligned) {
   for (Format f : {Format::f64, Format::i8, Format::i64}) EXPECT_THROW(tile_bytes(f), Error) << quant::name(f);
 }
 
-TEST(Tile, ShapesFillUp) {
+TEST(Tile, ShapesArePaddedToWholeTiles) {
   const TileShape shape{Format::q4_k, 17, 4352, 256};
   EXPECT_EQ(shape.tile_rows(), 16u);
   EXPECT_EQ(shape.row_tiles(), 2u);
@@ -38,10 +38,10 @@ TEST(Tile, ShapesFillUp) {
 
 TEST(Tile, AsWideAsTheColumnsAllow) {
   EXPECT_EQ(tile_cols_for(4096), 1024u);
-  EXPECT_EQ(tile_cols_for(8960), 1024u);  // 2.9 % are filled up
+  EXPECT_EQ(tile_cols_for(8960), 1024u);  // 2.9 % are padding
   EXPECT_EQ(tile_cols_for(1536), 512u);
   EXPECT_EQ(tile_cols_for(2816), 256u);
-  EXPECT_EQ(tile_cols_for(896), 1024u);  // each width fills up 128
+  EXPECT_EQ(tile_cols_for(896), 1024u);  // each width adds a padding of 128
   EXPECT_EQ(tile_cols_for(77), 256u);
   EXPECT_EQ(tile_cols_for(0), 1024u);
 }

@@ -1,13 +1,17 @@
-// The random numbers of sampling against known answers, and what the sampling kernels refuse.
+// sample, argmax and step_advance: what they refuse, and the arithmetic of sampling.
 #include "kernels/sample/sample.h"
 
 #include <gtest/gtest.h>
 
-#include "kernels/sample/sample_math.h"
+#include "kernels/sample/sample_row.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
+#include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
+
+// The random numbers of sampling against known answers, and what the sampling kernels refuse.
+
 namespace {
 
 struct SampleTestArgs {
@@ -67,4 +71,40 @@ TEST(Sample, SplitsFillTheGpu) {
 }
 
 }  // namespace
+
+// What argmax refuses.
+
+namespace {
+
+TEST(Argmax, RefusesColumnsAndRows) {
+  const Argmax spec{.vec = 4};
+  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 2, .cols = 8}), "");
+  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 2, .cols = 0}),
+            "argmax: 0 columns, but with vec = 4 they must be a positive multiple of 4");
+  EXPECT_NE(refusal(spec, {.ids = {}, .x = {8}, .best = {}, .arrived = {}, .rows = 2, .cols = 8}), "");
+  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 70000, .cols = 8}),
+            "argmax: 70000 rows, 65535 at most");
+}
+
+}  // namespace
+
+// What step_advance refuses.
+
+namespace {
+
+TEST(StepAdvance, RefusesHistoriesAndAlignments) {
+  StepAdvance::Args a{};
+  a.rows = 3;
+  a.ring = 2;
+  EXPECT_EQ(refusal(StepAdvance{}, a), "");
+  EXPECT_EQ(StepAdvance{}.grid(a).x, 1u);
+  a.history = {4};
+  EXPECT_EQ(refusal(StepAdvance{}, a), "step_advance: picked, history, params and step must be 8-byte aligned");
+  a.history = {};
+  a.ring = 0;
+  EXPECT_EQ(refusal(StepAdvance{}, a), "step_advance: a history of 0 steps");
+}
+
+}  // namespace
+
 }  // namespace heddle::kernels

@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/kv_scatter.h"
-#include "kernels/attention/rope.h"
+#include "kernels/attention/attention_steps.h"
 #include "kernels/layer/norm.h"
 #include "kernels/product/gemv.h"
 #include "ptx/print.h"
@@ -32,7 +31,7 @@ const Entry& find(const std::string& name) {
   throw Error("no kernel {}", name);
 }
 
-TEST(Catalog, NamesAreUniqueAndSaid) {
+TEST(Catalog, NamesAreUniqueAndHaveASummary) {
   std::set<std::string> names;
   for (auto& e : catalog()) {
     EXPECT_TRUE(names.insert(e.name).second) << e.name;
@@ -40,8 +39,8 @@ TEST(Catalog, NamesAreUniqueAndSaid) {
   }
 }
 
-// What a decoder needs, by the names that users know; a preset with the generator it is a point of.
-TEST(Catalog, HasEveryKernelThatIsPromised) {
+// What a decoder needs, by the names that users know; a preset with the generator that it sets the fields of.
+TEST(Catalog, HasEveryKernelThatUsersKnow) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> promised{
       {"attention",
        {"incremental_attention", "incremental_attention_indirect", "multi_warp_attention",
@@ -75,8 +74,8 @@ TEST(Catalog, EveryKernelPrintsForEveryTargetFromItsLowest) {
   }
 }
 
-// The defaults of a preset's fields are those of its point, not of the generator.
-TEST(Catalog, PresetsAreTheirPoint) {
+// The defaults of a preset's fields are its own, not those of the generator.
+TEST(Catalog, PresetsHaveTheirOwnDefaults) {
   auto expect = [](const char* name, const std::map<std::string, std::string>& values) {
     const auto& fields = find(name).fields;
     const std::map<std::string, std::string> all(fields.begin(), fields.end());

@@ -1,4 +1,4 @@
-// What a block finds out together.
+// Reductions and scans over a block.
 #include "kernels/spec/reduce.h"
 
 #include <gtest/gtest.h>

@@ -1,14 +1,13 @@
 // The sampling kernel against engine::Sampler: exactly the same ids and log-probabilities from the same logits, over
 // whole texts.
-#include "engine/sampling/sampler.h"
+#include "proof/sample/sample_reference.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/sampling/numbers.h"
-#include "kernels/sample/argmax.h"
+#include "engine/sampling/sampler.h"
 #include "kernels/sample/sample.h"
 #include "proof/case.h"
-#include "proof/sample/sample_reference.h"
 
 namespace heddle::proof {
 namespace {

@@ -1,0 +1,264 @@
+// Conversion of activations to rows of f16 and to q8_1 blocks.
+#include "kernels/product/activations.h"
+
+#include <algorithm>
+
+#include "kernels/spec/catalog.h"
+#include "kernels/spec/functions.h"
+#include "ptx/memory.h"
+#include "ptx/warp.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+// f32 rows to f16 rows. A thread's values stay in registers from the one load to the store; sums and the largest
+// magnitude go over the block.
+
+namespace {
+
+using HalfRowsArgs = HalfRows::Args;
+
+class Rows {
+ public:
+  explicit Rows(const HalfRows& spec) : s_(spec), k_(std::string(spec.name), spec.threads) {}
+
+  Kernel build() {
+    chain_start(k_, s_.chained);
+    chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
+    row_ = k_.block_id();
+    cols_ = k_.arg(&HalfRowsArgs::cols);
+    k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
+    return k_.finish();
+  }
+
+ private:
+  // f(j, i) for each of this thread's accesses j, at column i.
+  void each(auto&& f) {
+    for (uint32_t j = 0; j < s_.held; ++j) f(j, (k_.thread() + j * s_.threads) * s_.vec);
+  }
+  // The values of a row of f32 at this thread's columns, 0 past the end.
+  std::vector<F32> load_row(Global<float> row) {
+    std::vector<Var<float>> values;
+    each([&](uint32_t, U32 i) {
+      const size_t first = values.size();
+      for (uint32_t c = 0; c < s_.vec; ++c) values.push_back(k_.var(0.0f));
+      k_.when(i < cols_, [&] {
+        const auto loaded = load_wide(row + i, s_.vec);
+        for (uint32_t c = 0; c < s_.vec; ++c) values[first + c] = loaded[c];
+      });
+    });
+    std::vector<F32> v;
+    for (auto& value : values) v.push_back(value.get());
+    return v;
+  }
+  F32 sum_of(const std::vector<F32>& v, bool squares) {
+    auto sum = k_.var(0.0f);
+    for (F32 x : v) squares ? sum.add_product(x, x) : void(sum += x);
+    return block_sum(k_, sum.get());
+  }
+
+  void body() {
+    U32 from = row_;
+    if (s_.gather) from = load(k_.arg(&HalfRowsArgs::list) + row_);
+    std::vector<F32> v = load_row(k_.arg(&HalfRowsArgs::x) + mul_wide(from, k_.arg(&HalfRowsArgs::x_stride)));
+    if (s_.norm == HalfRows::rms) divide(v, sum_of(v, true) / to_f32(cols_));
+    if (s_.norm == HalfRows::layer) center(v);
+    if (s_.weight) {
+      const std::vector<F32> weight = load_row(k_.arg(&HalfRowsArgs::weight));
+      for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] * (s_.plus_one ? weight[i] + 1.0f : weight[i]);
+    }
+    if (s_.bias) {
+      const std::vector<F32> bias = load_row(k_.arg(&HalfRowsArgs::bias));
+      for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] + bias[i];
+    }
+    write(v);
+  }
+  void divide(std::vector<F32>& v, F32 mean_square) {
+    F32 factor = rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon));
+    for (F32& x : v) x = x * factor;
+  }
+  // The mean of large values is off by many units in their last place, so the remaining mean of the differences
+  // corrects it (see LayerNorm). Past the end of the row the differences are 0.
+  void center(std::vector<F32>& v) {
+    F32 part = rcp(to_f32(cols_)), mean = sum_of(v, false) * part;
+    auto less = [&](F32 by) {
+      each([&](uint32_t j, U32 i) {
+        Pred inside = i < cols_;
+        for (uint32_t c = j * s_.vec; c < (j + 1) * s_.vec; ++c) v[c] = select(inside, v[c] - by, 0.0f);
+      });
+    };
+    less(mean);
+    less(sum_of(v, false) * part);
+    divide(v, sum_of(v, true) * part);
+  }
+
+  // The exponent p of the power of two that a row is divided by, from its largest magnitude.
+  S32 power_for(F32 top) {
+    U32 bits = bitcast<uint32_t>(top);
+    S32 above = bitcast<int32_t>((bits - 1u) >> 23) - 140;  // ceil(log2(top)) - 14
+    S32 small = select(above < -17, above + 17, 0);
+    return select(bits == 0u, k_.constant(0), select(above > 0, above, small));
+  }
+
+  void write(const std::vector<F32>& v) {
+    F32 top = abs(v[0]);
+    for (size_t i = 1; i < v.size(); ++i) top = max(top, abs(v[i]));
+    S32 power = power_for(block_max(k_, top));
+    auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
+    k_.when(k_.thread() == 0u, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
+    F32 factor = two_to(-power);
+    U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
+    auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
+    if (s_.slices) {
+      U32 size = k_.arg(&HalfRowsArgs::group), group = row_ / size;
+      in_group = row_ - group * size;
+      out = k_.arg(&HalfRowsArgs::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
+    }
+    // in the order of half_place
+    auto place = [&](U32 i) {
+      if (!s_.slices) return i;
+      U32 slice = i / s_.slices, piece = half_piece<U32>(i % s_.slices / 8u, in_group);
+      return slice * (k_.arg(&HalfRowsArgs::group) * s_.slices) + piece * 8u + i % 8u;
+    };
+    each([&](uint32_t j, U32 i) {
+      auto value = [&](uint32_t c) { return v[j * s_.vec + c] * factor; };
+      auto pair = [&](uint32_t c) { return bitcast<uint32_t>(to_f16x2(value(c), value(c + 1))); };
+      k_.when(i < ld, [&] {
+        auto at = out + place(i);
+        if (s_.vec == 1) store(at, to_f16(value(0)));
+        if (s_.vec == 2) store(at.as<uint32_t>(), pair(0));
+        if (s_.vec == 4) store_vec(at.as<uint32_t>(), Vec<uint32_t, 2>{pair(0), pair(2)});
+      });
+    });
+  }
+
+  const HalfRows& s_;
+  Builder<HalfRowsArgs> k_;
+  U32 row_, cols_;
+};
+
+}  // namespace
+
+Kernel HalfRows::build() const {
+  check_fields(*this);
+  if (vec * held > 64) throw Error("half_rows: {} loads of {} values are more than 64 for a thread", held, vec);
+  if (plus_one && !weight) throw Error("half_rows: plus_one is for a weight, but there is none");
+  return Rows(*this).build();
+}
+
+Grid HalfRows::grid(const HalfRowsArgs& args) const {
+  if (args.cols == 0 || args.cols % vec || args.x_stride % vec || args.x_stride < args.cols)
+    throw Error("half_rows: {} columns every {}, but with vec = {} both must be positive multiples of that", args.cols,
+                args.x_stride, vec);
+  if (args.ld % 64 || args.ld < args.cols)
+    throw Error("half_rows: ld is {}, but it must be a multiple of 64 and at least {}", args.ld, args.cols);
+  if (slices && (args.ld % slices || args.group == 0))
+    throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
+  if (uint64_t(threads) * vec * held < args.ld)
+    throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads, held, vec, args.ld);
+  if (args.out.address % 16) throw Error("half_rows: out must be 16-byte aligned");
+  if (args.x.address % (vec * 4) || (weight && args.weight.address % (vec * 4)) ||
+      (bias && args.bias.address % (vec * 4)))
+    throw Error("half_rows: x, weight and bias must be {}-byte aligned", vec * 4);
+  return {.x = args.rows ? args.rows : 1};  // an empty grid cannot be launched
+}
+
+HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld) {
+  HalfRows spec;
+  spec.vec = 4;
+  while (cols % spec.vec || x_stride % spec.vec) spec.vec /= 2;
+  // 16 values per thread: 4 loads in flight, and 8 blocks of 256 threads on an SM for rows of 4096
+  spec.threads = std::clamp((ld / 16 + 31) / 32 * 32, 64u, 1024u);
+  spec.held = std::max(1u, (ld + spec.threads * spec.vec - 1) / (spec.threads * spec.vec));
+  if (spec.held * spec.vec > 64 || spec.held > 32)
+    throw Error("half_rows: rows of {} are too long with vec = {}", ld, spec.vec);
+  return spec;
+}
+
+void add_half_rows_kernels(std::vector<Entry>& all) { all.push_back(entry<HalfRows>()); }
+
+// Quantisation of activations: a thread takes four values, so that eight lanes share a block.
+
+namespace {
+
+constexpr uint32_t q8_threads = 128;
+
+struct Quantised {
+  U32 word;  // this lane's four int8
+  F32 d, s;  // of the block
+};
+// Four values of each lane. All lanes of the warp must take part.
+Quantised quantise(const Vec<float, 4>& v) {
+  constexpr uint32_t lanes = 8;  // of a block
+  F32 largest = max(max(abs(v[0]), abs(v[1])), max(abs(v[2]), abs(v[3])));
+  F32 d = warp_max(largest, lanes) / 127.0f;
+  F32 divisor = select(d != 0.0f, d, 1.0f);  // d is 0 if all values are 0 or too small
+  std::vector<S32> q;
+  for (F32 x : v) q.push_back(max(min(to<int32_t>(x / divisor, Round::rni), 127), -127));
+  S32 sum = warp_sum(q[0] + q[1] + (q[2] + q[3]), lanes);
+  auto bytes = [](S32 a, S32 b) { return permute_bytes(bitcast<uint32_t>(a), bitcast<uint32_t>(b), 0x0040u); };
+  U32 word = permute_bytes(bytes(q[0], q[1]), bytes(q[2], q[3]), 0x5410u);
+  return {word, d, d * to_f32(sum)};
+}
+
+// v(first column, values): for this thread's four values; columns past the last count as zeros.
+void each_quad(Builder<QuantizeQ8_1::Args>& k, auto&& body) {
+  using Args = QuantizeQ8_1::Args;
+  U32 row = k.block_id(), cols = k.arg(&Args::cols), col = (k.block_y() * q8_threads + k.thread()) * 4u;
+  k.when(row < k.arg(&Args::rows), [&] {
+    std::vector<Var<float>> x;
+    for (int i = 0; i < 4; ++i) x.push_back(k.var(0.0f));
+    Pred inside = col < cols;
+    k.when(inside, [&] {
+      auto v = load_vec<4>(k.arg(&Args::x) + mul_wide(row, cols) + col);
+      for (int i = 0; i < 4; ++i) x[size_t(i)] = v[size_t(i)];
+    });
+    body(row, col, cols, inside, Vec<float, 4>{x[0].get(), x[1].get(), x[2].get(), x[3].get()});
+  });
+}
+
+}  // namespace
+
+size_t QuantizeQ8_1::row_bytes(size_t cols) const {
+  return layout == blocks ? cols / 32 * 36 : (cols + cols / 8 + 15) / 16 * 16;
+}
+
+Kernel QuantizeQ8_1::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), q8_threads);
+  chain_start(k, chained);
+  chain_wait(k, chained);
+  each_quad(k, [&](U32 row, U32 col, U32 cols, Pred inside, const Vec<float, 4>& v) {
+    Quantised block = quantise(v);
+    U32 number = col / 32u;
+    U32 bytes = layout == blocks ? cols / 32u * 36u : (cols + cols / 8u + 15u) & ~15u;
+    auto y = k.arg(&Args::y) + mul_wide(row, bytes);
+    auto ints = layout == blocks ? y + (number * 36u + (col & 31u) + 4u) : y + col;
+    auto head = layout == blocks ? y + number * 36u : y + (cols + number * 4u);
+    k.when(inside, [&] { store(ints.as<uint32_t>(), block.word); });
+    k.when(inside && (col & 31u) == 0u,
+           [&] { store(head.as<f16x2>(), pack<f16x2>(to_f16(block.d), to_f16(block.s))); });
+    if (layout == planes)  // the first block writes the padding at the end of the row
+      k.when(k.block_y() == 0u, [&] {
+        U32 used = cols + cols / 8u, at = used + k.thread() * 4u;
+        k.when(at < bytes, [&] { store((y + at).template as<uint32_t>(), 0u); });
+      });
+  });
+  return k.finish();
+}
+
+Grid QuantizeQ8_1::grid(const Args& args) const {
+  if (args.cols % 32) throw Error("{}: {} columns are not a multiple of its block of 32", name, args.cols);
+  if (const uint32_t align = layout == planes ? 16 : 4; args.x.address % 16 || args.y.address % align)
+    throw Error("{}: x must be 16-byte and y {}-byte aligned, found {:#x} and {:#x}", name, align, args.x.address,
+                args.y.address);
+  // a block of the grid takes per_block columns of one row
+  const uint32_t per_block = 4 * q8_threads, wide = args.cols / per_block + (args.cols % per_block != 0);
+  if (wide > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, 65535 * per_block);
+  return {.x = args.rows ? args.rows : 1, .y = wide ? wide : 1};
+}
+
+void add_quantize_q8_1_kernels(std::vector<Entry>& all) { all.push_back(entry<QuantizeQ8_1>()); }
+
+}  // namespace heddle::kernels

@@ -1,0 +1,109 @@
+// Activations in the form that a product reads: rows of f16 for the matrix units, blocks of int8 for integer dot
+// products.
+#pragma once
+#include <compare>
+
+#include "kernels/spec/field.h"
+#include "ptx/builder.h"
+
+namespace heddle::kernels {
+
+// Converts rows of f32 to the f16 rows that gemm reads, with an optional norm.
+
+// out = the row, normalised, as f16; one block per row, which keeps it in registers. scale[row] is a power of two that
+// the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes infinite;
+// one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
+struct HalfRows {
+  static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
+                                    lowest_target = "sm_80";
+  enum Norm : uint32_t { none, rms, layer };
+  struct Args {
+    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. With slices in the
+                                    // order of half_place
+    ptx::DevicePtr<float> scale;    // (rows)
+    ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
+                                    // than 3e38
+    ptx::DevicePtr<float> weight;   // (cols), aligned as x, read with weight = yes only
+    ptx::DevicePtr<float> bias;     // (cols), aligned as x, read with bias = yes only
+    ptx::DevicePtr<uint32_t> list;  // (rows), read with gather = yes only: which row of x each row of out is
+    uint32_t rows, cols;
+    uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
+    uint32_t ld;        // a multiple of 64 (with slices: of those), not below cols
+    uint32_t group;     // with slices: rows of a group
+    float epsilon;
+  };
+  uint32_t threads = 256;
+  uint32_t vec = 4;   // values per load
+  uint32_t held = 4;  // loads per thread: threads * vec * held must not be below ld
+  uint32_t norm = none;
+  uint32_t weight = 0;    // the normalised row is multiplied with it
+  uint32_t plus_one = 0;  // times (1 + weight), as Gemma stores it
+  uint32_t bias = 0;      // and this is added
+  uint32_t gather = 0;    // rows of x by a list
+  uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
+  uint32_t chained = 0;
+  auto operator<=>(const HalfRows&) const = default;
+  static auto fields() {
+    using S = HalfRows;
+    using F = Field<S>;
+    return std::tuple(F{"threads", &S::threads, range(32, 1024, 32)}, F{"vec", &S::vec, one_of({1, 2, 4})},
+                      F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
+                      F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
+                      F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
+                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"chained", &S::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+// Where a value lies with slices: by group of rows, then by slice of columns, then by row. The 16-byte pieces of a row
+// are swizzled so that the eight pieces of two rows that a warp reads at once, in the order of any weight format, lie
+// in different banks. `group`: rows of a group, `ld`: columns of a row.
+template <class T>
+T half_piece(T piece, T row) {  // of a slice
+  return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
+}
+inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint32_t group, uint32_t ld) {
+  const uint32_t slice = col / slice_cols, piece = half_piece(col % slice_cols / 8, row);
+  return (uint64_t(row / group) * ld + uint64_t(slice) * slice_cols) * group + row % group * slice_cols + piece * 8 +
+         col % 8;
+}
+
+// The spec for rows of this size: threads, vec and held. The caller sets the rest.
+HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld);
+
+// Quantises activations to int8 blocks, for products with integer weights. Per block: d = largest magnitude / 127; each
+// int8 is x / d rounded to nearest even and clamped to +-127 (both divisions correctly rounded, so that host and device
+// agree bit for bit); s = d * (sum of the int8). A block of zeros gives zeros. The result of a block with NaN or
+// infinity is undefined.
+
+// Blocks of 32 with d and s in f16.
+struct QuantizeQ8_1 {
+  static constexpr std::string_view name = "quantize_q8_1",
+                                    summary = "rows of f32 to q8_1: int8, f16 scale and sum per 32",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint8_t> y;  // (rows) of row_bytes(cols), 16-byte aligned
+    ptx::DevicePtr<float> x;    // (rows, cols), 16-byte aligned
+    uint32_t rows, cols;        // cols: a multiple of 32
+  };
+  uint32_t layout = planes;
+  uint32_t chained = 0;
+  enum : uint32_t {
+    planes,  // as in quant/q8_1.h: a row is cols int8, then cols / 32 pairs {d, s}, zeros up to a multiple of 16 bytes
+    blocks,  // GGUF's: {d, s, 32 int8}, 36 bytes a block
+  };
+  auto operator<=>(const QuantizeQ8_1&) const = default;
+  static auto fields() {
+    return std::tuple(Field<QuantizeQ8_1>{"layout", &QuantizeQ8_1::layout, named({"planes", "blocks"})},
+                      Field<QuantizeQ8_1>{"chained", &QuantizeQ8_1::chained, yes_or_no()});
+  }
+  size_t row_bytes(size_t cols) const;
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,79 @@
+// The two ends of a product: how x enters it, and the epilogue that writes its sums.
+#pragma once
+#include "kernels/product/product.h"
+#include "kernels/product/tile.h"
+
+namespace heddle::kernels {
+
+// How x enters a product: read by the whole block, normalised, and kept in shared memory as int8 or f32, from which
+// each computing warp takes its slices.
+
+class ProductX {
+ public:
+  ProductX(ptx::Builder<Product::Args>& k, const Product& spec);
+
+  // Loads the weights of the norm, which do not depend on other kernels.
+  void before_wait();
+  // By all threads of the block, after the wait. `from`: the first vector. Ends with a barrier.
+  void bring(ptx::Global<uint8_t> from);
+  // The factor that is left to apply to the products of each vector: an rms norm's factor is known only when all of x
+  // has been read, so it is applied last. Empty without an rms norm.
+  std::vector<ptx::F32> factors() const;
+
+  // This lane's values of a slice, for every vector.
+  std::vector<TilePiece::Q8> integers(const TilePiece& piece, ptx::U32 slice) const;
+  std::vector<TilePiece::Floats> floats(const TilePiece& piece, ptx::U32 slice) const;
+
+ private:
+  std::vector<ptx::F32> load(ptx::Global<uint8_t> from, uint32_t column, uint32_t round) const;
+  std::vector<ptx::F32> weight(ptx::Global<float> from, uint32_t round) const;
+  std::vector<ptx::F32> totals(uint32_t turn) const;  // of the warps' sums, for every vector
+  ptx::U32 item(uint32_t round) const;
+  void keep(const std::vector<ptx::F32>& v, uint32_t column, uint32_t round);
+
+  ptx::Builder<Product::Args>& k_;
+  const Product& s_;
+  uint32_t per_, rounds_;  // values of a thread in a round
+  ptx::U32 cols_;
+  ptx::Shared<uint8_t> quants_;               // (columns, filled_cols) int8
+  ptx::Shared<float> pairs_;                  // (columns, filled_cols / 16) of {d, d * sum}
+  ptx::Shared<float> floats_;                 // (columns, filled_cols / 32 * 36)
+  ptx::Shared<float> sums_;                   // (columns, warps), twice
+  std::vector<std::vector<ptx::F32>> early_;  // the norm's weight of each round
+};
+
+// The epilogue of a product, done by its finishing warp for the sums of a unit: one row per lane; with 16 rows both
+// halves of the warp do the same.
+
+class ProductOut {
+ public:
+  // To be created after the wait: reads positions and tables. `y`: that of the first vector. With `vector` only that
+  // one is written (and spec.columns is 1).
+  ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {});
+
+  // Loads what can be loaded before the sums are complete. `mine`: this lane has a row to write.
+  void prepare(ptx::U32 row, ptx::Pred mine);
+  // Writes the row's sum for vector v. All lanes must call it.
+  void write(uint32_t v, ptx::F32 sum);
+
+ private:
+  void rotate_and_cache(uint32_t v, ptx::F32 sum);
+  // Where vector v begins, with `stride` from one vector to the next.
+  ptx::U64 start(ptx::U32 stride, uint32_t v) const;
+
+  ptx::Builder<Product::Args>& k_;
+  const Product& s_;
+  ptx::Global<float> y_;
+  ptx::U32 vector_;
+  std::vector<ptx::U64> cache_k_, cache_v_;  // qkv: of each vector, its row in kv head 0
+  std::vector<ptx::U32> positions_;
+  ptx::U32 row_;
+  ptx::Pred mine_;
+  ptx::F32 bias_;
+  std::vector<ptx::F32> before_;     // add: the residual of each vector
+  std::vector<ptx::F32> sin_, cos_;  // qkv: of each vector
+  ptx::U32 head_, place_, second_;   // qkv: where the row belongs
+  ptx::Pred is_q_, is_k_, turned_;
+};
+
+}  // namespace heddle::kernels

@@ -1,0 +1,49 @@
+// The machine whose kernels are interpreted.
+#include "proof/machine.h"
+
+#include <map>
+
+#include "ptx/interpret.h"
+#include "ptx/verify.h"
+
+namespace heddle::proof {
+namespace {
+
+class Interpreter : public Machine {
+ public:
+  explicit Interpreter(uint64_t seed) : seed_(seed) {}
+  bool runs(const std::string&) const override { return true; }
+  uint32_t processors() const override { return 4; }
+  void check_guards() override {}  // the interpreter reports any access outside a buffer
+  void clear() override { memory_ = {}; }
+
+ protected:
+  uint64_t allocate(size_t bytes) override { return memory_.alloc<uint8_t>(bytes).address; }
+  void write(uint64_t to, const void* from, size_t bytes) override {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  }
+  void read(void* to, uint64_t from, size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  }
+  void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
+           size_t args_bytes) override {
+    auto found = kernels_.find(spec);
+    if (found == kernels_.end()) {
+      found = kernels_.emplace(spec, spec.build()).first;
+      ptx::verify(found->second);
+    }
+    const ptx::InterpretOptions options{.dynamic_shared_bytes = dynamic_shared, .seed = seed_};
+    ptx::interpret(found->second, grid, args, args_bytes, memory_, options);
+  }
+
+ private:
+  uint64_t seed_;
+  ptx::Memory memory_;
+  std::map<kernels::AnySpec, ptx::Kernel, kernels::SpecOrder> kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Machine> interpreter(uint64_t seed) { return std::make_unique<Interpreter>(seed); }
+
+}  // namespace heddle::proof

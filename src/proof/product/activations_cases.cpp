@@ -1,0 +1,296 @@
+// Cases of half_rows and quantize_q8_1.
+#include <algorithm>
+
+#include "kernels/product/activations.h"
+#include "proof/bench.h"
+#include "quant/q8_1.h"
+
+namespace heddle::proof {
+
+namespace {
+
+using kernels::HalfRows;
+
+struct Rows {
+  uint32_t rows, cols, x_stride, ld;
+  float mean = 0;
+  uint32_t group = 8;  // with slices
+};
+
+// Rows of every size: zeros, ordinary, and with a largest value from far below the smallest half to far above the
+// largest.
+std::vector<float> make_rows(Random& random, const Rows& s, uint32_t rows, bool squared) {
+  std::vector<float> x(size_t(rows) * s.x_stride, std::numeric_limits<float>::quiet_NaN());
+  const float huge = squared ? 1e13f : 1e30f;  // squares must not overflow
+  const float sizes[] = {1.0f, 0.0f, 1e-3f, 3e4f, 1e-9f, 1e6f, 20.0f, huge, 5000.0f, 1e-18f};
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < s.cols; ++c)
+      x[size_t(r) * s.x_stride + c] = (random.normal() + s.mean) * sizes[r % std::size(sizes)];
+  return x;
+}
+
+struct Wanted {
+  std::vector<double> values, sizes;  // sizes: what rounding errors before that to f16 follow
+};
+Wanted solve(const HalfRows& spec, const float* x, uint32_t cols, const std::vector<float>& weight,
+             const std::vector<float>& bias, float epsilon) {
+  double sum = 0, squares = 0;
+  for (uint32_t c = 0; c < cols; ++c) sum += x[c];
+  const double mean = spec.norm == HalfRows::layer ? sum / cols : 0;
+  for (uint32_t c = 0; c < cols; ++c) squares += (x[c] - mean) * (x[c] - mean);
+  const double spread = std::sqrt(squares / cols);
+  const double factor = spec.norm == HalfRows::none ? 1 : 1 / std::sqrt(squares / cols + double(epsilon));
+  Wanted w;
+  for (uint32_t c = 0; c < cols; ++c) {
+    const double times = spec.weight ? double(weight[c]) + spec.plus_one : 1.0, add = spec.bias ? bias[c] : 0.0;
+    w.values.push_back((x[c] - mean) * factor * times + add);
+    double size = std::abs(x[c] - mean) + (spec.norm == HalfRows::layer ? spread + std::abs(mean) * 0x1p-20 : 0);
+    size *= factor * (spec.weight ? std::abs(double(weight[c])) + spec.plus_one : 1.0);
+    w.sizes.push_back(spec.norm == HalfRows::none && !spec.weight && !spec.bias ? 0 : size + std::abs(add));
+  }
+  return w;
+}
+
+Case half_rows(HalfRows spec, const Rows& s) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const uint32_t rows_of_x = spec.gather ? s.rows + 3 : s.rows;
+    const std::vector<float> x = make_rows(random, s, rows_of_x, spec.norm != HalfRows::none),
+                             weight = random.normals(s.cols), bias = random.normals(s.cols, 0.5f);
+    std::vector<uint32_t> list(s.rows);
+    for (uint32_t r = 0; r < s.rows; ++r) list[r] = spec.gather ? random.below(rows_of_x) : r;
+    const float epsilon = 1e-5f;
+    const uint32_t filled = spec.slices ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
+    const size_t count = size_t(filled) * s.ld;
+    const HalfRows::Args args{.out = m.poisoned<f16>(count),
+                              .scale = m.poisoned<float>(s.rows),
+                              .x = m.put(x),
+                              .weight = m.put(spec.weight ? weight : std::vector<float>{}),
+                              .bias = m.put(spec.bias ? bias : std::vector<float>{}),
+                              .list = m.put(spec.gather ? list : std::vector<uint32_t>{}),
+                              .rows = s.rows,
+                              .cols = s.cols,
+                              .x_stride = s.x_stride,
+                              .ld = s.ld,
+                              .group = s.group,
+                              .epsilon = epsilon};
+    m.launch(spec, args);
+    const std::vector<f16> out = m.get(args.out, count);
+    const std::vector<float> scale = m.get(args.scale, s.rows);
+    auto place = [&](uint32_t r, uint32_t c) {
+      return spec.slices ? kernels::half_place(r, c, spec.slices, s.group, s.ld) : uint64_t(r) * s.ld + c;
+    };
+    // additions on the way into a sum, half of their error in the root, and a few operations more
+    const double additions = spec.held * spec.vec + 5 + spec.threads / 32.0, before = (additions / 2 + 9) * 0x1p-24;
+    for (uint32_t r = 0; r < s.rows; ++r) {
+      const Wanted want = solve(spec, x.data() + size_t(list[r]) * s.x_stride, s.cols, weight, bias, epsilon);
+      double top = 0;
+      for (double v : want.values) top = std::max(top, std::abs(v));
+      int power = 0;
+      check.that(std::frexp(scale[r], &power) == 0.5f, fmt::format("scale[{}] = {} is no power of two", r, scale[r]));
+      const double scaled = top / scale[r], slack = 1 + 1e-5;  // a row at a limit may fall on either side
+      check.that(scaled <= 16384 * slack, fmt::format("row {} is up to {} times {}", r, scaled, scale[r]));
+      check.that(scale[r] <= 1 || scaled * slack > 8192, fmt::format("row {} is divided by {}", r, scale[r]));
+      check.that(top == 0 || scaled * slack > 0x1p-4, fmt::format("row {} is only {}", r, scaled));
+      check.that(scale[r] >= 1 || scaled <= 0x1p-3 * slack, fmt::format("row {} is divided by {}", r, scale[r]));
+      check.that(top > 0 || scale[r] == 1, fmt::format("a row of zeros is divided by {}", scale[r]));
+      std::vector<float> got, zeros;
+      std::vector<double> sizes;
+      for (uint32_t c = 0; c < s.ld; ++c) (c < s.cols ? got : zeros).push_back(to_f32(out[place(r, c)]) * scale[r]);
+      // the rounding to f16 is half a unit in the last place, or of the smallest subnormal
+      for (uint32_t c = 0; c < s.cols; ++c)
+        sizes.push_back(std::abs(want.values[c]) * 0x1p-11 * 1.001 + scale[r] * 0x1p-25 + want.sizes[c] * before);
+      check.near(fmt::format("row {}", r), got, want.values, sizes, 1);
+      check.equal(fmt::format("rest of row {}", r), zeros, std::vector<float>(zeros.size(), 0.0f));
+    }
+    check.equal("rows", std::vector<uint32_t>{uint32_t(scale.size())}, {s.rows});
+  };
+  return {"half_rows",
+          fmt::format("{} rows={} cols={} x_stride={} ld={} mean={}", field_text(spec), s.rows, s.cols, s.x_stride,
+                      s.ld, s.mean),
+          target_of(spec), run};
+}
+
+// As half_rows_choice has it, with other fields set.
+HalfRows chosen(const Rows& s, HalfRows spec) {
+  const HalfRows shape = kernels::half_rows_choice(s.cols, s.x_stride, s.ld);
+  spec.threads = shape.threads;
+  spec.vec = shape.vec;
+  spec.held = shape.held;
+  return spec;
+}
+
+Bench half_rows(uint32_t rows, uint32_t cols, uint32_t norm) {
+  kernels::HalfRows spec = kernels::half_rows_choice(cols, cols, cols);
+  spec.norm = norm;
+  spec.weight = norm != kernels::HalfRows::none;
+  spec.chained = 1;
+  const double bytes = 6.0 * rows * cols;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    std::vector<ptx::DevicePtr<float>> x;
+    const std::vector<float> one = random.normals(size_t(rows) * cols);
+    for (uint32_t i = 0; i < copies(bytes); ++i) x.push_back(m.put(one));
+    kernels::HalfRows::Args args{.out = m.poisoned<f16>(size_t(rows) * cols),
+                                 .scale = m.poisoned<float>(rows),
+                                 .x = {},
+                                 .weight = m.put(random.normals(cols)),
+                                 .bias = {},
+                                 .list = {},
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .x_stride = cols,
+                                 .ld = cols,
+                                 .epsilon = 1e-5f};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.x = x[r % x.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {"half_rows", fmt::format("{}{} x {}", norm ? "rms " : "", rows, cols), "sm_90", bytes, 0, prepare};
+}
+
+}  // namespace
+
+void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
+  auto add = [&](const Rows& s, const HalfRows& spec = {}) { cases.push_back(half_rows(chosen(s, spec), s)); };
+  add({3, 200, 204, 256}, {.norm = HalfRows::rms, .weight = 1});
+  add({3, 63, 65, 64});
+  if (sweep == Sweep::quick) return;
+
+  for (uint32_t norm : {HalfRows::none, HalfRows::rms, HalfRows::layer})
+    for (uint32_t weight : {0u, 1u})
+      for (uint32_t bias : {0u, 1u}) {
+        const HalfRows spec{.norm = norm, .weight = weight, .bias = bias, .chained = weight};
+        add({11, 1000, 1004, 1024}, spec);
+        add({4, 130, 202, 192}, spec);
+        add({10, 77, 77, 192, 3}, spec);
+      }
+  for (uint32_t cols : {1u, 2u, 4u, 63u, 64u, 65u, 128u, 4096u, 4097u}) {
+    const uint32_t ld = (cols + 63) / 64 * 64;
+    add({5, cols, cols, ld}, {.norm = HalfRows::rms, .weight = 1, .plus_one = 1});
+    add({10, cols, cols + 4, ld + 64}, {.gather = 1});
+  }
+  for (uint32_t slices : {256u, 512u, 1024u})
+    for (uint32_t group : {8u, 16u, 32u})
+      add({group + 3, slices * 2 - 51, slices * 2, slices * 2, 0, group}, {.norm = HalfRows::rms, .slices = slices});
+  add({2, 14336, 28672, 14336}, {.chained = 1});
+  for (float mean : {100.0f, -1e4f}) add({2, 2048, 2048, 2048, mean}, {.norm = HalfRows::layer, .weight = 1});
+  add({0, 100, 100, 128});
+  cases.push_back(half_rows({.threads = 32, .vec = 2, .held = 32, .norm = HalfRows::rms}, {3, 2000, 2000, 2048}));
+  if (sweep == Sweep::normal) return;
+
+  add({700, 8192, 8192, 8192}, {.norm = HalfRows::rms, .weight = 1, .gather = 1});
+  add({700, 65536, 65536, 65536});
+  add({70000, 64, 64, 64}, {.norm = HalfRows::layer, .weight = 1, .bias = 1});
+}
+
+void add_half_rows_benches(std::vector<Bench>& all) {
+  all.push_back(half_rows(512, 4096, HalfRows::none));
+  all.push_back(half_rows(512, 4096, HalfRows::rms));
+  all.push_back(half_rows(2048, 14336, HalfRows::none));
+}
+
+// Cases of the quantisation of activations, bit for bit.
+
+namespace {
+
+using kernels::QuantizeQ8_1;
+
+// Blocks of all sizes, some of zeros, some with an outlier, some with values half-way between two int8.
+std::vector<float> activations(Random& random, size_t n) {
+  std::vector<float> x = random.normals(n);
+  for (size_t b = 0; b * 16 < n; ++b) {
+    const float size = std::ldexp(1.0f, int(random.below(24)) - 18);
+    const uint32_t kind = random.below(6);
+    for (size_t i = b * 16; i < std::min(n, b * 16 + 16); ++i) {
+      x[i] *= size;
+      if (kind == 0) x[i] = 0;
+      if (kind == 1) x[i] = (float(random.below(255)) - 127) * 0.5f;
+    }
+    if (kind == 1) x[b * 16] = -127;
+    if (kind == 2) x[b * 16] *= 26;
+  }
+  return x;
+}
+
+struct Block {
+  float d, s;
+  std::vector<int8_t> q;
+};
+// The definition in kernels/product/activations.h.
+Block quantise(const float* x, uint32_t n) {
+  float largest = 0;
+  for (uint32_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  Block b{.d = largest / 127, .s = 0, .q = {}};
+  int sum = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const float ratio = b.d == 0 ? 0 : x[i] / b.d;
+    b.q.push_back(int8_t(std::min(std::max(std::nearbyint(ratio), -127.0f), 127.0f)));
+    sum += b.q.back();
+  }
+  b.s = b.d * float(sum);
+  return b;
+}
+
+template <class T>
+void append(std::vector<uint8_t>& bytes, T v) {
+  bytes.resize(bytes.size() + sizeof v);
+  std::memcpy(bytes.data() + bytes.size() - sizeof v, &v, sizeof v);
+}
+
+Case q8_1(QuantizeQ8_1 spec, uint32_t rows, uint32_t cols) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> x = activations(random, size_t(rows) * cols);
+    const size_t row_bytes = spec.row_bytes(cols);
+    std::vector<uint8_t> want;
+    for (size_t r = 0; r < rows; ++r) {
+      const float* row = x.data() + r * cols;
+      if (spec.layout == QuantizeQ8_1::planes) {
+        std::vector<uint8_t> bytes(quant::q8_1_row_bytes(cols));
+        check.that(bytes.size() == row_bytes, "rows are as long as those of the reference");
+        quant::encode_q8_1(row, cols, bytes.data());
+        want.insert(want.end(), bytes.begin(), bytes.end());
+        continue;
+      }
+      for (uint32_t c = 0; c < cols; c += 32) {
+        const Block b = quantise(row + c, 32);
+        append(want, to_f16(b.d));
+        append(want, to_f16(b.s));
+        for (int8_t q : b.q) append(want, q);
+      }
+    }
+    const QuantizeQ8_1::Args args{
+        .y = m.poisoned<uint8_t>(rows * row_bytes), .x = m.put(x), .rows = rows, .cols = cols};
+    m.launch(spec, args);
+    check.equal("y", m.get(args.y, rows * row_bytes), want);
+    check.that(want.size() == rows * row_bytes, "all bytes");
+  };
+  return {"quantize_q8_1", fmt::format("{} rows={} cols={}", field_text(spec), rows, cols), target_of(spec), run};
+}
+
+}  // namespace
+
+void add_quantize_q8_1_cases(Sweep sweep, std::vector<Case>& cases) {
+  for (uint32_t layout : {QuantizeQ8_1::planes, QuantizeQ8_1::blocks}) {
+    cases.push_back(q8_1({.layout = layout}, 2, 1056));
+    if (sweep == Sweep::quick) continue;
+    for (uint32_t cols : {0u, 32u, 64u, 96u, 480u, 512u, 544u}) cases.push_back(q8_1({.layout = layout}, 3, cols));
+    cases.push_back(q8_1({.layout = layout, .chained = 1}, 8, 4096));
+    cases.push_back(q8_1({.layout = layout}, 0, 64));
+    if (sweep == Sweep::full) cases.push_back(q8_1({.layout = layout}, 500, 14336));
+  }
+}
+
+void add_quantize_q8_1_benches(std::vector<Bench>& all) {
+  for (uint32_t rows : {1u, 512u}) {
+    const double n = double(rows) * 4096;
+    all.push_back(float_bench(
+        "quantize_q8_1", fmt::format("{} x 4096", rows), QuantizeQ8_1{.chained = 1}, size_t(n), n * 5.125, n * 4,
+        [=](Machine& m, Random&) {
+          return QuantizeQ8_1::Args{
+              .y = m.poisoned<uint8_t>(rows * QuantizeQ8_1{}.row_bytes(4096)), .x = {}, .rows = rows, .cols = 4096};
+        },
+        [](QuantizeQ8_1::Args& a, ptx::DevicePtr<float> x) { a.x = x; }));
+  }
+}
+
+}  // namespace heddle::proof

@@ -1,0 +1,65 @@
+// half_rows and quantize_q8_1: what they refuse.
+#include "kernels/product/activations.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/refusal.h"
+
+namespace heddle::kernels {
+
+// What half_rows refuses, and what is chosen for a size.
+
+namespace {
+
+TEST(HalfRows, RefusesWithTheFieldAndWhatItMustBe) {
+  const HalfRows spec;
+  auto grid = [&](auto&& change) {
+    HalfRows::Args args{.rows = 3, .cols = 200, .x_stride = 204, .ld = 256};
+    change(args);
+    return refused([&] { spec.grid(args); });
+  };
+  EXPECT_EQ(grid([](auto&) {}), "");
+  EXPECT_EQ(grid([](auto& a) { a.cols = 202; }),
+            "half_rows: 202 columns every 204, but with vec = 4 both must be positive multiples of that");
+  EXPECT_EQ(grid([](auto& a) { a.x_stride = 100; }),
+            "half_rows: 200 columns every 100, but with vec = 4 both must be positive multiples of that");
+  EXPECT_EQ(grid([](auto& a) { a.ld = 192; }),
+            "half_rows: ld is 192, but it must be a multiple of 64 and at least 200");
+  EXPECT_EQ(grid([](auto& a) { a.ld = 8192; }), "half_rows: 256 threads hold 4 loads of 4 values each, but ld is 8192");
+  EXPECT_EQ(grid([](auto& a) { a.x.address = 8; }), "half_rows: x, weight and bias must be 16-byte aligned");
+  EXPECT_EQ(refused([] { HalfRows{.held = 32}.build(); }),
+            "half_rows: 32 loads of 4 values are more than 64 for a thread");
+  EXPECT_EQ(refused([] { HalfRows{.plus_one = 1}.build(); }), "half_rows: plus_one is for a weight, but there is none");
+}
+
+TEST(HalfRows, ChoosesWhatHoldsTheRow) {
+  for (uint32_t cols : {1u, 2u, 64u, 768u, 4095u, 4096u, 14'336u, 32'768u, 65'536u}) {
+    const uint32_t ld = (cols + 63) / 64 * 64;
+    const HalfRows spec = half_rows_choice(cols, cols, ld);
+    EXPECT_GE(spec.threads * spec.vec * spec.held, ld) << cols;
+    EXPECT_NO_THROW(spec.build()) << cols;
+    EXPECT_NO_THROW(spec.grid({.rows = 1, .cols = cols, .x_stride = cols, .ld = ld})) << cols;
+  }
+  EXPECT_EQ(half_rows_choice(4096, 4098, 4096).vec, 2u);
+  EXPECT_EQ(refused([] { half_rows_choice(65'537, 65'537, 65'600); }),
+            "half_rows: rows of 65600 are too long with vec = 1");
+}
+
+}  // namespace
+
+// What quantize_q8_1 refuses.
+
+namespace {
+
+TEST(Quantize, RefusesPartialBlocks) {
+  EXPECT_EQ(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {16}, .rows = 1, .cols = 96}), "");
+  EXPECT_EQ(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {16}, .rows = 1, .cols = 48}),
+            "quantize_q8_1: 48 columns are not a multiple of its block of 32");
+  EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {8}, .rows = 1, .cols = 96}), "");
+  EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
+  EXPECT_EQ(refusal(QuantizeQ8_1{.layout = QuantizeQ8_1::blocks}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
+}
+
+}  // namespace
+
+}  // namespace heddle::kernels
