@@ -287,7 +287,8 @@ TEST(Simulation, SlowStalls) {
     for (const uint64_t seed : {1, 3, 15, 26}) {
       Simulation<> simulation(traffic, seed);
       const Tally tally = simulation.run();
-      EXPECT_LE(tally.longest_gap, traffic.options.max_stall) << "seed " << seed << ", a row takes " << cost.row << " s";
+      EXPECT_LE(tally.longest_gap, traffic.options.max_stall)
+          << "seed " << seed << ", a row takes " << cost.row << " s";
       EXPECT_EQ(tally.metrics.preemptions, 0u);
     }
   }

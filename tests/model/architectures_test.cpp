@@ -1,9 +1,10 @@
 // Every class and option that heddle reads, as tiny models whose logits transformers computed.
+#include "model/architectures.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "model/architectures.h"
 #include "tests/model/fixture.h"
 #include "tests/support/closeness.h"
 #include "tests/support/reference_models.h"

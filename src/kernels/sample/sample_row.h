@@ -9,7 +9,7 @@
 
 namespace heddle::kernels {
 
-// The engine's arithmetic of weights and logarithms (engine/sampling/lanes.h, engine/sampling/numbers.h) on the device,
+// The engine's arithmetic of weights and logarithms (engine/sampling/numbers.h) on the device,
 // operation by operation, so that both have the same bits.
 
 // e^x for x <= 0 in units of 2^-34: up to 2^18 of them add up exactly in 64 bits (and in a double).
