@@ -2,9 +2,9 @@
 set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
 # Files go to the compiler ten at a time: most of its time is spent on headers and templates that they share. So what stands
-# in unnamed namespaces of a room has names of its own: scripts/check_names sees to it, but for these rooms.
+# in unnamed namespaces of a room has names of its own: scripts/check_names sees to it, but for the tests of ptx.
 function(heddle_together target)
-  if(HEDDLE_TOGETHER AND NOT target MATCHES "^(heddle_ptx|heddle_proof|ptx_tests|ptx_cases)$")
+  if(HEDDLE_TOGETHER AND NOT target MATCHES "^(ptx_tests|ptx_cases)$")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
 endfunction()

@@ -88,12 +88,12 @@ std::string atomic(const char* opcode, const Inst& i) {
 }
 
 // One-way fences begin with PTX 8.6 and sm_90; a two-way one is at least as strong.
-std::string fence(const Inst& i) {
+std::string fence_text(const Inst& i) {
   const bool one_way = i.order == Order::acquire || i.order == Order::release;
   return dotted("fence", one_way ? "acq_rel" : spell(i.order), spell(i.scope));
 }
 
-std::string fence_proxy(const Inst& i) {
+std::string fence_proxy_text(const Inst& i) {
   switch (i.space) {
     case Space::shared:
       return "fence.proxy.async.shared::cta";
@@ -104,7 +104,7 @@ std::string fence_proxy(const Inst& i) {
   }
 }
 
-std::string barrier_reduce(const Inst& i) {
+std::string barrier_reduce_text(const Inst& i) {
   switch (i.reduce) {
     case ReduceMode::popc:
       return "bar.red.popc.u32";
@@ -117,13 +117,13 @@ std::string barrier_reduce(const Inst& i) {
 }
 
 // The type of a bitwise reduction is untyped, that of the others is the operand's.
-std::string redux(const Inst& i) {
+std::string redux_text(const Inst& i) {
   const bool bits = i.atomic == Atomic::bit_and || i.atomic == Atomic::bit_or || i.atomic == Atomic::bit_xor;
   return dotted("redux.sync", spell(i.atomic), bits ? "b32" : name(i.type));
 }
 
 // An mbarrier of another block is in .shared::cluster, and the arrival is ordered for the whole cluster.
-std::string arrive(const Inst& i) {
+std::string arrive_text(const Inst& i) {
   if (i.op == Op::mbarrier_arrive && i.space != Space::cluster) return "mbarrier.arrive.shared.b64";
   return dotted("mbarrier.arrive", when_set(i.op == Op::mbarrier_arrive_expect, "expect_tx"), "release",
                 i.space == Space::cluster ? "cluster.shared::cluster" : "cta.shared::cta", "b64");
@@ -252,9 +252,9 @@ std::string mnemonic(const Inst& i) {
     case Op::create_policy:
       return dotted("createpolicy.fractional", spell(i.l2), "b64");
     case Op::fence:
-      return fence(i);
+      return fence_text(i);
     case Op::fence_proxy:
-      return fence_proxy(i);
+      return fence_proxy_text(i);
     case Op::fence_mbarrier_init:
       return "fence.mbarrier_init.release.cluster";
     case Op::shared_address:
@@ -274,7 +274,7 @@ std::string mnemonic(const Inst& i) {
     case Op::match:
       return dotted(i.match_all ? "match.all.sync" : "match.any.sync", untyped(i.type));
     case Op::redux:
-      return redux(i);
+      return redux_text(i);
     case Op::active_mask:
       return "activemask.b32";
     case Op::elect:
@@ -286,7 +286,7 @@ std::string mnemonic(const Inst& i) {
     case Op::barrier_arrive:
       return "bar.arrive";
     case Op::barrier_reduce:
-      return barrier_reduce(i);
+      return barrier_reduce_text(i);
     case Op::cluster_arrive:
       return dotted("barrier.cluster.arrive", spell(i.order), "aligned");
     case Op::cluster_wait:
@@ -330,7 +330,7 @@ std::string mnemonic(const Inst& i) {
       return "mbarrier.expect_tx.relaxed.cta.shared::cta.b64";
     case Op::mbarrier_arrive:
     case Op::mbarrier_arrive_expect:
-      return arrive(i);
+      return arrive_text(i);
     case Op::mbarrier_test:
       return "mbarrier.test_wait.parity.shared.b64";
     case Op::mbarrier_try:

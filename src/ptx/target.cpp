@@ -76,7 +76,7 @@ Need need_of_convert(const Inst& i) {
   return everywhere;
 }
 
-Need access(const Inst& i) {
+Need access_needs(const Inst& i) {
   Need n;
   if (i.space == Space::cluster || i.scope == Scope::cluster) n = hopper;
   if (i.l1 != L1::normal) n = both(n, {.version = 74});
@@ -85,7 +85,7 @@ Need access(const Inst& i) {
   return n;
 }
 
-Need atomic(const Inst& i) {
+Need atomic_needs(const Inst& i) {
   const bool adds_bf16 = is_bf16(i.type) && i.atomic == Atomic::add;  // a swap moves bits of any type
   return i.space == Space::cluster || i.scope == Scope::cluster || adds_bf16 ? hopper : everywhere;
 }
@@ -96,7 +96,7 @@ Need need_of_arrive(const Inst& i) {
   return {.sm = 80, .version = i.dst.empty() ? Version(71) : Version(70)};  // without a result: 7.1
 }
 
-Need mma(const Inst& i) {
+Need mma_needs(const Inst& i) {
   if (is_fp8(i.a_type)) return {.sm = 89, .version = i.type == Type::f16 || i.k == 16 ? Version(87) : Version(84)};
   if (i.a_type == Type::f16 && i.k == 8) return {.version = 65};
   if (is_integer(i.a_type) && i.m == 8) return {.version = 65};
@@ -173,10 +173,10 @@ Need need(const Inst& i) {
 
     case Op::load:
     case Op::store:
-      return access(i);
+      return access_needs(i);
     case Op::atom:
     case Op::red:
-      return atomic(i);
+      return atomic_needs(i);
     case Op::fence:
       return i.scope == Scope::cluster ? hopper : everywhere;
     case Op::create_policy:
@@ -244,7 +244,7 @@ Need need(const Inst& i) {
     case Op::stmatrix:
       return hopper;
     case Op::mma:
-      return mma(i);
+      return mma_needs(i);
     case Op::wgmma:
       return wgmma(i);
     case Op::wgmma_fence:

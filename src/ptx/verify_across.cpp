@@ -5,7 +5,7 @@
 namespace heddle::ptx {
 namespace {
 
-void shuffle(Form& f) {
+void expect_shuffle(Form& f) {
   const Inst& i = f.inst;
   f.expect(in(i.type, held) && size_of(i.type) == 4, "a shuffle moves 4-byte values, not {}", name(i.type));
   f.dst(i.type);
@@ -37,7 +37,7 @@ void reduce_warp(Form& f) {
   f.src(i.type);
 }
 
-void barrier(Form& f, bool count_needed) {
+void expect_barrier(Form& f, bool count_needed) {
   const uint64_t id = f.src_imm(Type::u32).bits;
   f.expect(id < 16, "barrier {}, a block has 0 to 15", id);
   if (!count_needed && !f.sources_left()) return;
@@ -65,7 +65,7 @@ void mbarrier_count(Form& f, uint64_t least) {
            o.bits, least);
 }
 
-void arrive(Form& f) {
+void expect_arrive(Form& f) {
   const Inst& i = f.inst;
   f.expect(i.space == Space::shared || i.space == Space::cluster, "an mbarrier is not in {} space", spell(i.space));
   if (i.space == Space::cluster) in_cluster(f, "an mbarrier of another block");
@@ -80,7 +80,7 @@ void arrive(Form& f) {
     mbarrier_count(f, 1);
 }
 
-void poll(Form& f) {
+void expect_poll(Form& f) {
   f.dst(Type::pred);
   f.src_reg(Type::u32);
   f.src(Type::u32);
@@ -88,7 +88,7 @@ void poll(Form& f) {
   f.expect(parity.kind != Operand::Kind::imm || parity.bits < 2, "parity {}, expected 0 or 1", parity.bits);
 }
 
-void coordinates(Form& f) {
+void expect_coordinates(Form& f) {
   f.expect(f.sources_left() >= 1 && f.sources_left() <= 5, "{} coordinates, expected 1 to 5", f.sources_left());
   while (f.sources_left()) f.src(Type::s32);
 }
@@ -111,7 +111,7 @@ bool across_form(Form& f) {
   const Inst& i = f.inst;
   switch (i.op) {
     case Op::shuffle:
-      shuffle(f);
+      expect_shuffle(f);
       break;
     case Op::vote:
       f.dst(i.vote == VoteMode::ballot ? Type::u32 : Type::pred);
@@ -135,10 +135,10 @@ bool across_form(Form& f) {
     case Op::warp_sync:
       break;
     case Op::barrier:
-      barrier(f, false);
+      expect_barrier(f, false);
       break;
     case Op::barrier_arrive:
-      barrier(f, true);
+      expect_barrier(f, true);
       break;
     case Op::barrier_reduce:
       f.dst(i.reduce == ReduceMode::popc ? Type::u32 : Type::pred);
@@ -198,12 +198,12 @@ bool across_form(Form& f) {
       f.src_reg(Type::u32);
       f.src_reg(Type::u64);
       f.src_reg(Type::u32);
-      coordinates(f);
+      expect_coordinates(f);
       break;
     case Op::tensor_store:
       f.src_reg(Type::u64);
       f.src_reg(Type::u32);
-      coordinates(f);
+      expect_coordinates(f);
       break;
     case Op::tensor_prefetch:
       f.src_reg(Type::u64);
@@ -221,11 +221,11 @@ bool across_form(Form& f) {
       break;
     case Op::mbarrier_arrive:
     case Op::mbarrier_arrive_expect:
-      arrive(f);
+      expect_arrive(f);
       break;
     case Op::mbarrier_test:
     case Op::mbarrier_try:
-      poll(f);
+      expect_poll(f);
       break;
     default:
       return false;

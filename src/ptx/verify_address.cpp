@@ -38,7 +38,7 @@ Known negated(const Known& a) {
   if (a.base != Base::number) return {Base::opaque, 0, 1};
   return {Base::number, int64_t(0 - uint64_t(a.value)), a.step};
 }
-Known product(Known a, Known b) {
+Known product_of(Known a, Known b) {
   if (a.exact_number()) std::swap(a, b);
   if (a.base != Base::number) a = {Base::number, 0, 1};
   if (!b.exact_number()) return {Base::number, 0, 1};
@@ -119,14 +119,14 @@ class Addresses {
         return held_as(sum(src(0), negated(src(1))), i.type);
       case Op::mul:
       case Op::mul_wide:
-        return held_as(product(src(0), src(1)), i.type);
+        return held_as(product_of(src(0), src(1)), i.type);
       case Op::mad:
       case Op::mad_wide:
-        return held_as(sum(product(src(0), src(1)), src(2)), i.type);
+        return held_as(sum(product_of(src(0), src(1)), src(2)), i.type);
       case Op::shl: {
         const Known n = src(1);
         if (!n.exact_number() || n.value > 31) return {};
-        return held_as(product(src(0), {Base::number, int64_t(1) << n.value, 0}), i.type);
+        return held_as(product_of(src(0), {Base::number, int64_t(1) << n.value, 0}), i.type);
       }
       case Op::bit_and:
         return i.src[1].kind == Operand::Kind::imm ? masked(src(0), src(1)) : Known{};

@@ -15,7 +15,7 @@ void same(Form& f, Types types, int sources) {
 }
 
 // Only f32 and f64 have a choice; it is always written.
-void rounded(Form& f) {
+void expect_rounded(Form& f) {
   f.ftz_for(ftz_types);
   if (in(f.inst.type, wide_floats))
     f.round_in({Round::rn, Round::rz, Round::rm, Round::rp});
@@ -30,10 +30,10 @@ void rounded_or_approximate(Form& f) {
   if (f.inst.approx)
     f.expect(f.inst.type == Type::f32, "only f32 has an approximate form");
   else
-    rounded(f);
+    expect_rounded(f);
 }
 
-void approximate(Form& f, Types types, Types ftz) {
+void expect_approximate(Form& f, Types types, Types ftz) {
   same(f, types, 1);
   f.reads(reads_approx);
   f.expect(f.inst.approx, "there is only an approximate form");
@@ -55,7 +55,7 @@ Type wider(Type t) {
   }
 }
 
-void wide_product(Form& f, bool add) {
+void expect_wide_product(Form& f, bool add) {
   const Inst& i = f.inst;
   f.expect(wider(i.from) != Type::none && wider(i.from) == i.type,
            "{} factors, expected u16, s16, u32 or s32 and a result twice as wide", name(i.from));
@@ -87,7 +87,7 @@ void compare(Form& f) {
   f.src(i.type);
 }
 
-void convert(Form& f) {
+void expect_convert(Form& f) {
   const Inst& i = f.inst;
   const Type to = i.type, from = i.from;
   constexpr Types fp8 = set_of({Type::e4m3x2, Type::e5m2x2});
@@ -160,23 +160,23 @@ bool arithmetic_form(Form& f) {
     case Op::sub:
     case Op::mul:
       same(f, integers | floats, 2);
-      rounded(f);
+      expect_rounded(f);
       break;
     case Op::mul_hi:
       same(f, integers, 2);
       break;
     case Op::mul_wide:
-      wide_product(f, false);
+      expect_wide_product(f, false);
       break;
     case Op::mad:
       same(f, integers, 3);
       break;
     case Op::mad_wide:
-      wide_product(f, true);
+      expect_wide_product(f, true);
       break;
     case Op::fma:
       same(f, floats, 3);
-      rounded(f);
+      expect_rounded(f);
       break;
     case Op::div:
       same(f, integers | wide_floats, 2);
@@ -257,7 +257,7 @@ bool arithmetic_form(Form& f) {
       f.src_reg(Type::pred);
       break;
     case Op::cvt:
-      convert(f);
+      expect_convert(f);
       break;
     case Op::pack:
       halves(f);
@@ -280,13 +280,13 @@ bool arithmetic_form(Form& f) {
     case Op::lg2:
     case Op::sin:
     case Op::cos:
-      approximate(f, set_of({Type::f32}), set_of({Type::f32}));
+      expect_approximate(f, set_of({Type::f32}), set_of({Type::f32}));
       break;
     case Op::ex2:
-      approximate(f, set_of({Type::f32, Type::f16, Type::f16x2}), set_of({Type::f32}));
+      expect_approximate(f, set_of({Type::f32, Type::f16, Type::f16x2}), set_of({Type::f32}));
       break;
     case Op::tanh:
-      approximate(f, set_of({Type::f32}) | set_of({Type::f16, Type::bf16}) | packed, 0);
+      expect_approximate(f, set_of({Type::f32}) | set_of({Type::f16, Type::bf16}) | packed, 0);
       break;
     default:
       return false;

@@ -69,7 +69,7 @@ void group_product(Form& f) {
   f.src(Type::pred);
 }
 
-void matrices(Form& f, bool is_load) {
+void expect_matrices(Form& f, bool is_load) {
   const Inst& i = f.inst;
   f.reads(reads_vec | reads_offset);
   f.expect(i.vec == 1 || i.vec == 2 || i.vec == 4, "{} matrices, expected 1, 2 or 4", i.vec);
@@ -83,10 +83,10 @@ void matrices(Form& f, bool is_load) {
 bool matrix_form(Form& f) {
   switch (f.inst.op) {
     case Op::ldmatrix:
-      matrices(f, true);
+      expect_matrices(f, true);
       break;
     case Op::stmatrix:
-      matrices(f, false);
+      expect_matrices(f, false);
       break;
     case Op::mma:
       warp_product(f);

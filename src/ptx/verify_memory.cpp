@@ -10,7 +10,7 @@ Type loaded(Type t) { return t == Type::u8 ? Type::u32 : t == Type::s8 ? Type::s
 
 bool is_shared(Space s) { return s == Space::shared || s == Space::cluster; }
 
-void address(Form& f) {
+void expect_address(Form& f) {
   if (f.inst.space == Space::param)
     f.expect(f.src_imm(Type::u64).bits == 0, "the address of an argument is 0 plus its offset");
   else
@@ -32,12 +32,12 @@ void ordered(Form& f, std::initializer_list<Order> allowed) {
   f.expect(scoped == (f.inst.scope != Scope::none), "{} {} scope", order, scoped ? "needs a" : "takes no");
 }
 
-void access(Form& f, bool is_load) {
+void expect_access(Form& f, bool is_load) {
   const Inst& i = f.inst;
   const bool global = i.space == Space::global, read_only = i.space == Space::param || i.space == Space::constant;
   f.type_in(held | set_of({Type::u8, Type::s8}));
   f.expect(is_load || !read_only, "{} space cannot be written", spell(i.space));
-  address(f);
+  expect_address(f);
   f.reads(reads_vec | reads_policy);
   f.expect(i.vec == 1 || i.vec == 2 || i.vec == 4, "{} values at once, expected 1, 2 or 4", i.vec);
   f.expect(i.vec * size_of(i.type) <= 16, "{} values of {} bytes; an access has at most 16", i.vec, size_of(i.type));
@@ -78,7 +78,7 @@ Types atomic_types(Atomic a) {
   return 0;
 }
 
-void atomic(Form& f, bool returns) {
+void expect_atomic(Form& f, bool returns) {
   const Inst& i = f.inst;
   f.expect(i.space == Space::global || is_shared(i.space), "{} space has no atomics", spell(i.space));
   f.expect(in(i.type, atomic_types(i.atomic)), "there is no atomic {} on {}", spell(i.atomic), name(i.type));
@@ -89,7 +89,7 @@ void atomic(Form& f, bool returns) {
   else
     ordered(f, {Order::relaxed, Order::release});
   if (returns) f.dst(i.type);
-  address(f);
+  expect_address(f);
   f.src(i.type);
   if (i.atomic == Atomic::cas) f.src(i.type);
 }
@@ -100,21 +100,21 @@ bool memory_form(Form& f) {
   const Inst& i = f.inst;
   switch (i.op) {
     case Op::load:
-      access(f, true);
+      expect_access(f, true);
       break;
     case Op::store:
-      access(f, false);
+      expect_access(f, false);
       break;
     case Op::atom:
-      atomic(f, true);
+      expect_atomic(f, true);
       break;
     case Op::red:
-      atomic(f, false);
+      expect_atomic(f, false);
       break;
     case Op::prefetch:
       f.expect(i.space == Space::global, "only global memory can be prefetched");
       f.expect(i.level == 1 || i.level == 2, "cache level {}, expected 1 or 2", i.level);
-      address(f);
+      expect_address(f);
       break;
     case Op::create_policy:
       f.dst(Type::u64);

@@ -221,7 +221,7 @@ Case prompt(PromptAttention spec, const PromptShape& shape) {
 }
 
 // The last `rows` tokens of `length`, 32 heads over 8 kv heads.
-Bench attention(uint32_t head_dim, uint32_t length, uint32_t rows, uint32_t exact_q) {
+Bench prompt_attention(uint32_t head_dim, uint32_t length, uint32_t rows, uint32_t exact_q) {
   constexpr uint32_t heads = 32, kv_heads = 8, page = 64;
   kernels::PromptAttention spec = kernels::prompt_choice(head_dim, rows, exact_q);
   spec.chained = 1;
@@ -368,10 +368,10 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
 
 void add_prompt_attention_benches(std::vector<Bench>& all) {
   for (uint32_t exact_q : {0u, 1u}) {
-    for (uint32_t length : {512u, 2048u, 8192u}) all.push_back(attention(128, length, length, exact_q));
-    all.push_back(attention(128, 8192, 512, exact_q));
+    for (uint32_t length : {512u, 2048u, 8192u}) all.push_back(prompt_attention(128, length, length, exact_q));
+    all.push_back(prompt_attention(128, 8192, 512, exact_q));
   }
-  for (uint32_t dim : {64u, 80u, 256u}) all.push_back(attention(dim, 4096, 4096, 0));
+  for (uint32_t dim : {64u, 80u, 256u}) all.push_back(prompt_attention(dim, 4096, 4096, 0));
 }
 
 }  // namespace heddle::proof

@@ -12,7 +12,7 @@ namespace {
 using kernels::Product;
 using quant::Format;
 
-std::string text(const Product& spec, const ProductShape& s) {
+std::string product_text(const Product& spec, const ProductShape& s) {
   std::string t = fmt::format("{} {} -> {} blocks={}", kernels::field_text(spec), s.cols, s.rows, s.blocks);
   if (s.heads) t += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
   return t;
@@ -20,7 +20,7 @@ std::string text(const Product& spec, const ProductShape& s) {
 
 Case product(Product spec, const ProductShape& s) {
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols;
-  return {"product", text(spec, s), "sm_90",
+  return {"product", product_text(spec, s), "sm_90",
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
 }
 
@@ -119,7 +119,7 @@ Bench phase(const std::string& label, Product what, Format format, uint32_t cols
   return {"product", shape, "sm_90", double(bytes), 2.0 * rows * cols * spec.columns, prepare};
 }
 
-Case special_sums() {
+Case special_product_sums() {
   const Product spec{.format = uint32_t(Format::f32),
                      .tile_cols = 256,
                      .slices = 1,
@@ -279,7 +279,7 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
                             p.norm = Product::rms;
                           }),
                           {64, 1024, 5}));
-  cases.push_back(special_sums());
+  cases.push_back(special_product_sums());
   cases.push_back(experts(with([](Product& p) { p.exact = 1; }), 40, 512, 6, 2));
   cases.push_back(experts(with([](Product& p) { p.x = Product::x_bf16; }), 24, 1024, 3, 1));
   if (sweep == Sweep::normal) return;

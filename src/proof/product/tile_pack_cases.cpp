@@ -21,7 +21,7 @@ struct RepackShape {
   uint32_t rows, cols;
 };
 template <class Spec>
-std::string text(const Spec& spec, const std::vector<RepackShape>& shapes) {
+std::string pack_text(const Spec& spec, const std::vector<RepackShape>& shapes) {
   std::string all = field_text(spec);
   for (auto [rows, cols] : shapes) all += fmt::format(" {}x{}", rows, cols);
   return all;
@@ -61,7 +61,7 @@ void run_pack(const TilePack& spec, RepackShape size, Machine& m, Random& random
               tiles_of(shape, b, order_b, tiles_of(shape, a, order_a, before)));
 }
 Case pack(const TilePack& spec, const std::vector<RepackShape>& shapes) {
-  return {"tile_pack", text(spec, shapes), "sm_75", [=](Machine& m, Random& random, Check& check) {
+  return {"tile_pack", pack_text(spec, shapes), "sm_75", [=](Machine& m, Random& random, Check& check) {
             for (const RepackShape& s : shapes) {
               m.clear();
               run_pack(spec, s, m, random, check);
@@ -149,7 +149,7 @@ void run_unpack(const TileUnpack& spec, RepackShape size, Machine& m, Random& ra
   compare("rows in another order", out, args.rows);
 }
 Case unpack(const TileUnpack& spec, const std::vector<RepackShape>& shapes) {
-  return {"tile_unpack", text(spec, shapes), spec.chained ? "sm_90" : "sm_80",
+  return {"tile_unpack", pack_text(spec, shapes), spec.chained ? "sm_90" : "sm_80",
           [=](Machine& m, Random& random, Check& check) {
             for (const RepackShape& s : shapes) {
               m.clear();

@@ -81,7 +81,7 @@ void end_phase_if_done(Cta& cta, Mbarrier& b) {
   if (cta.engine->clocks && !b.clocks.sum.empty()) b.done = b.clocks.take();
   ++cta.engine->events;
 }
-void arrive(Warp& w, uint32_t lane, const Found& f, uint32_t count) {
+void arrive_at(Warp& w, uint32_t lane, const Found& f, uint32_t count) {
   if (int64_t(count) > f.barrier.pending)
     w.fail(Kind::bad_operand, lane,
            fmt::format("{} arrivals at the mbarrier at shared offset {}, which expects only {} more in this phase",
@@ -124,14 +124,14 @@ void mbarrier_arrive(Warp& w, const Step& s) {
   active_lanes(w, [&](uint32_t lane) {
     Found f = find(w, lane, u32(w, s, 0, lane), s.inst->space == Space::cluster);
     uint32_t count = s.inst->src.size() > 1 ? u32(w, s, 1, lane) : 1;
-    arrive(w, lane, f, count);
+    arrive_at(w, lane, f, count);
   });
 }
 void mbarrier_arrive_expect(Warp& w, const Step& s) {
   active_lanes(w, [&](uint32_t lane) {
     Found f = find(w, lane, u32(w, s, 0, lane), s.inst->space == Space::cluster);
     f.barrier.bytes += u32(w, s, 1, lane);
-    arrive(w, lane, f, 1);
+    arrive_at(w, lane, f, 1);
   });
 }
 void poll(Warp& w, const Step& s) {

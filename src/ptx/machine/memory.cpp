@@ -10,7 +10,7 @@ namespace {
 using Kind = Report::Kind;
 
 // --- what releases publish and acquires learn, by address ---------------------------------------------------------
-void publish(Warp& w, uint32_t lane, uint64_t key) {
+void publish_stores(Warp& w, uint32_t lane, uint64_t key) {
   ClockSum sum;
   sum.add(w.clock[lane], w.cta->cluster_thread(w, lane));
   ClockPtr& at = w.cta->cluster->published[key];
@@ -19,7 +19,7 @@ void publish(Warp& w, uint32_t lane, uint64_t key) {
 void before_strong_write(Warp& w, uint32_t lane, uint64_t key, Order order) {
   if (!w.cta->engine->clocks) return;
   if (order == Order::release || order == Order::acq_rel || order == Order::seq_cst || w.clock[lane].fenced)
-    publish(w, lane, key);
+    publish_stores(w, lane, key);
 }
 void after_strong_read(Warp& w, uint32_t lane, uint64_t key, Order order) {
   if (!w.cta->engine->clocks) return;

@@ -117,7 +117,7 @@ WgmmaState& state(Warp& w) {
   return *w.wgmma;
 }
 
-std::string place(const Inst* inst) { return fmt::format("{}:{}", inst->file, inst->line); }
+std::string place_in_tile(const Inst* inst) { return fmt::format("{}:{}", inst->file, inst->line); }
 
 bool same_shape(const Inst& a, const Inst& b) { return a.n == b.n && a.k == b.k && a.type == b.type; }
 
@@ -157,17 +157,17 @@ void check_wgmma_access(Warp& w, const Step& step) {
     auto& row = s.row(step.src[i]);
     if (row.sum && s.pending(row.sum_group))
       fail(w, fmt::format("{} reads an accumulator of the wgmma at {} before a wgmma_wait for it", name(inst.op),
-                          place(row.sum)));
+                          place_in_tile(row.sum)));
     row.read = s.epoch;
   }
   for (size_t i = 0; i < inst.dst.size(); ++i) {
     auto& row = s.row(step.dst[i]);
     if (row.sum && s.pending(row.sum_group))
       fail(w, fmt::format("{} writes an accumulator of the wgmma at {} before a wgmma_wait for it", name(inst.op),
-                          place(row.sum)));
+                          place_in_tile(row.sum)));
     if (row.factor && s.pending(row.factor_group))
       fail(w, fmt::format("{} writes a register that the wgmma at {} may still read: no wgmma_wait for it yet",
-                          name(inst.op), place(row.factor)));
+                          name(inst.op), place_in_tile(row.factor)));
     row.written = s.epoch;
   }
 }
@@ -183,7 +183,7 @@ void begin_wgmma(Warp& w, const Step& step) {
     auto& row = s.row(step.src[i]);
     if (row.sum && s.pending(row.sum_group))
       fail(w, fmt::format("wgmma takes A from an accumulator of the wgmma at {} before a wgmma_wait for it",
-                          place(row.sum)));
+                          place_in_tile(row.sum)));
     if (row.written == s.epoch || (row.sum && row.sum_epoch == s.epoch))
       fail(w, "wgmma takes A from a register that was written since the last wgmma_fence");
     row.factor = &inst;
@@ -194,17 +194,17 @@ void begin_wgmma(Warp& w, const Step& step) {
     if (row.factor && s.pending(row.factor_group))
       fail(w,
            fmt::format("wgmma accumulates in a register that the wgmma at {} may still read: no wgmma_wait for it yet",
-                       place(row.factor)));
+                       place_in_tile(row.factor)));
     const bool same = row.sum && row.position == i && same_shape(*row.sum, inst);
     if (row.sum && s.pending(row.sum_group) && !same)
       fail(w,
            fmt::format("wgmma shares an accumulator with the one at {}, which has another shape and no wgmma_wait yet",
-                       place(row.sum)));
+                       place_in_tile(row.sum)));
     if (row.sum && row.sum_epoch == s.epoch && !same)
       fail(w,
            fmt::format(
                "wgmma shares an accumulator with the one at {}, which has another shape, and no wgmma_fence is between",
-               place(row.sum)));
+               place_in_tile(row.sum)));
     if (row.written == s.epoch || row.read == s.epoch)
       fail(w, fmt::format("wgmma accumulates in a register that was {} since the last wgmma_fence",
                           row.written == s.epoch ? "written" : "read"));
@@ -232,7 +232,7 @@ void wgmma_wait(Warp& w, const Step& step) {
   need_all_lanes(w);
   WgmmaState& s = state(w);
   if (s.open)
-    fail(w, fmt::format("wgmma_wait does not wait for the wgmma at {}: no wgmma_commit since", place(s.open)));
+    fail(w, fmt::format("wgmma_wait does not wait for the wgmma at {}: no wgmma_commit since", place_in_tile(s.open)));
   const uint64_t remaining = step.inst->src[0].bits;
   if (s.committed > remaining) s.complete = std::max(s.complete, s.committed - uint32_t(remaining));
   auto done = s.sources.begin();
