@@ -7,7 +7,7 @@
 
 namespace heddle::ptx {
 
-// The parts of verify: each reads a whole kernel and throws at the first thing that breaks its rule.
+// The rules about a kernel: each reads all of it and throws at the first instruction that breaks the rule.
 
 // In the order verify runs them; each may rely on those before it.
 void verify_kernel(const Kernel& kernel);      // verify.cpp: name, block, cluster and memory sizes
