@@ -10,6 +10,7 @@
 #include <span>
 
 #include "ptx/print.h"
+#include "tests/base/fake_ptxas.h"
 #include "tests/ptx/assemble_all.h"
 #include "tests/ptx/cases/case.h"
 #include "tests/ptx/instructions/instructions.h"
@@ -130,6 +131,20 @@ TEST_F(AssembleTest, OneRunAnswersForEveryKernelAsIfAlone) {
   }
   EXPECT_GT(together[2].spill_bytes, 0u);
   EXPECT_TRUE(assemble_all({}, "sm_80").empty());
+}
+
+// A ptxas that crashes on a kernel with "bad" in it, without naming a line: the kernels are then tried one by one.
+TEST_F(FakePtxas, AFailureWithoutALineIsTriedOneByOne) {
+  install("for last; do :; done; if grep -q bad \"$last\"; then exit 139; fi; echo 'Used 8 registers'\n");
+  const auto kernel = [](const char* body) {
+    return fmt::format(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n{}\n}}\n", body);
+  };
+  const std::vector<Assembled> all = assemble_all({kernel("ret;"), kernel("bad;"), kernel("ret;")}, "sm_80");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_TRUE(all[0].ok);
+  EXPECT_FALSE(all[1].ok);
+  EXPECT_TRUE(all[2].ok);
+  EXPECT_EQ(all[2].registers, 8u);
 }
 
 // A text for ptxas, and what to call it when the answer is wrong.
