@@ -216,7 +216,7 @@ void check_gemv_together(const Gemv& s) {
   auto refuse = [&](std::string_view why) { throw Error("gemv: {} ({})", why, field_text(s)); };
   if (s.warps % s.warps_per_row) refuse("warps must be a multiple of warps_per_row");
   if (s.rows == 4 && s.columns > 1) refuse("rows = 4 is for one column, or registers run out");
-  if (s.rows * s.unroll > 8) refuse("rows times unroll may be 8 at most, or registers run out");
+  if (s.rows * s.unroll > 8) refuse("rows times unroll has a limit of 8, or registers run out");
   if (quant::is_float(format)) {
     if (s.x == Gemv::q8_1) refuse("x = q8_1 is for integer formats");
     if (s.load < quant::block_bytes(format)) refuse("a load must hold at least one value");
