@@ -87,7 +87,7 @@ class Builder {
 
   Shape shape_;
   model::Model model_;
-  uint64_t random_ = 7;
+  uint64_t random_ = 9;
 };
 
 // Six experts of which two are used; the second layer has a shared one as well.

@@ -6,14 +6,14 @@ namespace {
 
 using Kind = Report::Kind;
 
-void need_all_lanes(Warp& w) {
+void need_whole_warp(Warp& w) {
   if (w.mask != ~0u)
     w.fail(Kind::barrier_divergence, uint32_t(__builtin_ctz(~w.mask)),
            fmt::format("{} is reached by lanes {:#010x} only, it needs the whole warp", name(w.at->inst->op), w.mask));
 }
 
 void shuffle(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   uint32_t value[32], in_range[32];
   const uint32_t *v = w.read<uint32_t>(s.src[0]), *b = w.read<uint32_t>(s.src[1]), *c = w.read<uint32_t>(s.src[2]);
   for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -46,7 +46,7 @@ void shuffle(Warp& w, const Step& s) {
 }
 
 void vote(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   const uint32_t* p = w.read<uint32_t>(s.src[0]);
   uint32_t bits = 0, r = 0;
   for (uint32_t i = 0; i < 32; ++i) bits |= (p[i] & 1) << i;
@@ -69,7 +69,7 @@ void vote(Warp& w, const Step& s) {
 
 template <class T>
 void match(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   T v[32];
   std::memcpy(v, w.read<T>(s.src[0]), sizeof v);
   uint32_t mask[32]{};
@@ -86,7 +86,7 @@ void match(Warp& w, const Step& s) {
 
 template <class T>
 void redux(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   const T* v = w.read<T>(s.src[0]);
   T r = v[0];
   for (uint32_t i = 1; i < 32; ++i) switch (s.inst->atomic) {
@@ -118,11 +118,11 @@ void active_mask(Warp& w, const Step& s) {
   each_lane<uint32_t>(w, s.dst[0], [&](uint32_t) { return w.mask; });
 }
 void elect(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   each_lane<uint32_t>(w, s.dst[0], [](uint32_t i) { return uint32_t(i == 0); });
 }
 void warp_sync(Warp& w, const Step&) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   if (!w.cta->engine->clocks) return;
   ClockSum sum;
   for (uint32_t i = 0; i < 32; ++i) sum.add(w.clock[i], w.cta->cluster_thread(w, i));
@@ -141,7 +141,7 @@ void learn(Warp& w, const ClockPtr& what) {
 }
 
 void arrive(Warp& w, uint32_t id, uint32_t expected, bool wait) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   Barrier& b = w.cta->barriers[id];
   if (b.expected && b.expected != expected)
     w.fail(Kind::bad_operand, 0,
@@ -180,7 +180,7 @@ void barrier_arrive(Warp& w, const Step& s) {
   arrive(w, uint32_t(s.inst->src[0].bits) & 15, expected(w, *s.inst), false);
 }
 void barrier_reduce(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   const uint32_t* p = w.read<uint32_t>(s.src[0]);
   for (uint32_t i = 0; i < 32; ++i) w.cta->barriers[0].count += p[i] & 1;
   arrive(w, 0, w.cta->engine->kernel.threads(), true);
@@ -188,7 +188,7 @@ void barrier_reduce(Warp& w, const Step& s) {
 
 // --- the cluster barrier ------------------------------------------------------------------------------------------
 void cluster_arrive(Warp& w, const Step& s) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   Cluster& c = *w.cta->cluster;
   if (w.cluster_arrived) w.fail(Kind::bad_operand, 0, "arrives at the cluster barrier twice without waiting");
   w.cluster_arrived = true;
@@ -210,7 +210,7 @@ void cluster_arrive(Warp& w, const Step& s) {
   ++w.cta->engine->events;
 }
 void cluster_wait(Warp& w, const Step&) {
-  need_all_lanes(w);
+  need_whole_warp(w);
   Cluster& c = *w.cta->cluster;
   if (!w.cluster_arrived) w.fail(Kind::bad_operand, 0, "waits at the cluster barrier without having arrived");
   w.cluster_arrived = false;
