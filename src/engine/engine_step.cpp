@@ -14,8 +14,10 @@
 namespace heddle::engine {
 namespace {
 
-constexpr uint32_t max_following = 64, min_following = 4;  // batches by one plan, where they follow one another
-constexpr uint32_t max_launched = 2;                       // batches in flight while the oldest is waited for
+// Batches by one plan, where they follow one another. With each plan the device waits for the host, which takes about 1
+// ms: one stream plans for longer, because its blocks ahead are few.
+constexpr uint32_t min_following = 4, max_following = 64, max_following_alone = 256;
+constexpr uint32_t max_launched = 2;  // batches in flight while the oldest is waited for
 
 }  // namespace
 
@@ -66,7 +68,7 @@ uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
   if (plan.size() > backend_.max_followed_rows() || !schedule_.only_streams() ||
       !std::all_of(plan.begin(), plan.end(), picks_on_device))
     return 1;
-  uint32_t batches = max_following;
+  uint32_t batches = plan.size() == 1 ? max_following_alone : max_following;
   const uint32_t blocks_each = cache_.blocks().free() / uint32_t(plan.size());
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;

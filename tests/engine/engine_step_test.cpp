@@ -21,11 +21,21 @@ TEST(EngineStep, ASingleStreamRunsInBatchesThatFollow) {
   fixture.run();
   fixture.expect_as_alone();
   EXPECT_EQ(fixture.backend.launched, 150u) << "the prompt, and all tokens but the last";
-  EXPECT_EQ(fixture.backend.followed, 149u - 3) << "all but the first of 64, 64 and 21";
+  EXPECT_EQ(fixture.backend.followed, 149u - 1) << "all but the first";
   EXPECT_EQ(fixture.backend.taken, 150u);
   EXPECT_EQ(fixture.backend.picks, 150u);
   EXPECT_EQ(fixture.backend.logits_rows, 0u);
   EXPECT_EQ(fixture.metrics().generated, 150u);
+}
+
+TEST(EngineStep, SeveralStreamsArePlannedAnewAfter64Batches) {
+  DeviceFixture fixture(fake_limits(128), {.speculation = engine::Speculation::off});
+  for (uint64_t seed : {3, 4}) fixture.submit(seeded(some_tokens(10), 150, seed));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.backend.launched, 151u);
+  EXPECT_EQ(fixture.backend.followed, 151u - 6) << "two prompts; 64, 64 and 20 batches; the last token of the second";
+  EXPECT_EQ(fixture.metrics().generated, 300u);
 }
 
 TEST(EngineStep, PenaltiesLookAtTheWholeText) {

@@ -125,7 +125,8 @@ TEST(DescribeQkv, VOfAnotherFormatIsASecondMatrix) {
   EXPECT_TRUE(layer.qkv[1].places.empty());
   EXPECT_EQ(layer.qkv[1].first_place, 96u);
   std::vector<float> all(128, 0.0f);  // one product does both
-  std::fill_n(all.begin(), 64, 3.0f), std::fill_n(all.begin() + 96, 32, 4.0f);
+  std::fill_n(all.begin(), 64, 3.0f);
+  std::fill_n(all.begin() + 96, 32, 4.0f);
   EXPECT_EQ(layer.qkv[0].bias, all);
   EXPECT_EQ(layer.qkv[1].bias, std::vector<float>(32, 4.0f));  // where each is a product of its own
 }

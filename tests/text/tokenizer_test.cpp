@@ -191,9 +191,14 @@ TEST(Tokenizer, VocabulariesThatAreWrong) {
   expect_says(refused([](Vocabulary& v) { v.merges.push_back("hx h"); }), {"\"hx\" is not a token"});
   expect_says(refused([](Vocabulary& v) { v.eos = 268; }), {"eos_token_id is 268, but there are 268 tokens"});
   expect_says(refused([](Vocabulary& v) { v.types[3] = TokenType::byte; }), {"token 3 is a byte", "<0x0A>"});
-  expect_says(refused([](Vocabulary& v) { v.model = "llama", v.scores.clear(); }), {"no tokenizer.ggml.scores"});
-  expect_says(refused([](Vocabulary& v) { v.model = "llama", v.scores.assign(268, NAN); }),
-              {"scores[0] is not a number"});
+  const auto with_scores = [&](std::vector<float> scores) {
+    return refused([&](Vocabulary& v) {
+      v.model = "llama";
+      v.scores = std::move(scores);
+    });
+  };
+  expect_says(with_scores({}), {"no tokenizer.ggml.scores"});
+  expect_says(with_scores(std::vector<float>(268, NAN)), {"scores[0] is not a number"});
 }
 
 TEST(Tokenizer, TypesMayBeMissing) {
