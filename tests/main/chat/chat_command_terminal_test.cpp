@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/ptxas.h"
 #include "tests/main/heddle_command.h"
 #include "tests/support/folder.h"
 
@@ -280,6 +281,16 @@ TEST_F(ChatTerminal, ACommandThatReadsTheTerminalSaysWhatItWaitsFor) {
 }
 
 TEST_F(ChatTerminal, WhatTakesLongShowsItsProgress) {
+  tmux("new-session -d -x 80 -y 24 -s chat " +
+       shell_quoted(test::program + " selftest weft --device cpu --sweep full; exec sleep 1000"));
+  EXPECT_TRUE(wait_until([](const std::string& all) {
+    return all.starts_with("reference: ") && all.find(" of 600 tokens") != all.npos;
+  })) << screen();
+  press("C-c");
+}
+
+TEST_F(ChatTerminal, AssemblingAllKernelsShowsItsProgress) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH: without it this takes less than a second";
   tmux("new-session -d -x 80 -y 24 -s chat " + shell_quoted(test::program + " ptx check; exec sleep 1000"));
   EXPECT_TRUE(wait_until([](const std::string& all) {
     return all.starts_with("checked ") && all.find(" of ") != all.npos;
