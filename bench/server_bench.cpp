@@ -1,4 +1,4 @@
-// The cost of the server without the model: requests over real sockets to an engine whose backend computes
+// The cost of the server without the model: requests over real sockets to an engine with a backend that computes
 // nothing. Client and server share the machine.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

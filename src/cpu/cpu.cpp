@@ -40,7 +40,8 @@ class Cpu : public model::Backend {
   }
 
   void begin(const model::Batch& batch) override {
-    check(!batch.follows && batch.picking.empty(), "a batch of tokens, whose logits come to the host");
+    check(!batch.follows && batch.picking.empty(),
+          "begin() needs a batch that follows no other and picks no tokens on the device");
     rows_ = uint32_t(batch.tokens.size());
     check(rows_ <= limits_.rows && batch.positions.size() == rows_ && batch.sequences.size() == rows_,
           "a batch that fits");
@@ -107,7 +108,7 @@ class Cpu : public model::Backend {
     computed_ = true;
   }
   model::Result result() override {
-    check(std::exchange(computed_, false), "a batch whose result was not taken");
+    check(std::exchange(computed_, false), "result() needs a batch that was computed");
     return {.picked = {}, .logits = logits_, .states = states_};
   }
 
@@ -355,7 +356,7 @@ class Cpu : public model::Backend {
   std::vector<KvCache> caches_;          // of each attention
   const model::Batch* batch_ = nullptr;  // of the step under way
   uint32_t rows_ = 0;
-  bool computed_ = false;      // a batch whose result was not taken
+  bool computed_ = false;      // a result waits for result()
   Rows x_, normed_;            // (rows, width): the residual, and what the next products read
   Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture

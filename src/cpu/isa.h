@@ -49,7 +49,7 @@ struct KvBlock {
 
 enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
 
-// Blocks of a tile whose weights were unpacked to bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a
+// Blocks of a tile with weights unpacked to bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a
 // byte of min for each group; each field interleaved in words of 4 bytes for all rows of the tile.
 struct SlabShape {
   uint32_t values, group;  // of a block; a block without groups has no scale but d

@@ -81,7 +81,7 @@ std::vector<Field> fields(Format format) {
   }
 }
 
-// Blocks whose fields do not begin at bytes are written anew before they are packed: iq2_xxs, iq2_xs and iq3_xxs with
+// Blocks with fields that straddle bytes are rewritten before they are packed: iq2_xxs, iq2_xs and iq3_xxs with
 // all signs written out and each field by itself. See quant/decode_grids.cpp for the files' blocks; the new ones take
 // 70, 78 and 102 bytes, four more.
 uint8_t eight_signs(uint32_t seven) { return uint8_t((seven & 127) | (std::popcount(seven & 127) & 1) << 7); }

@@ -1,4 +1,4 @@
-// Mappings: memory straight from the system, and files whose pages are given back once they were read.
+// Mappings: memory straight from the system, and files that return their pages once they were read.
 #pragma once
 #include <cstdint>
 #include <span>

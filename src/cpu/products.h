@@ -1,5 +1,5 @@
-// Products of weights and rows: of some tiles, and of whole matrices as one phase of the team, whose tiles are dealt
-// out in pieces of about equal bytes.
+// Products of weights and rows: of some tiles, and of whole matrices as one phase of the team, with the tiles divided
+// into chunks of about equal bytes.
 #pragma once
 #include <algorithm>
 #include <deque>

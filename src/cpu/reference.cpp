@@ -143,7 +143,8 @@ class Reference : public Backend {
   }
 
   void begin(const Batch& batch) override {
-    check(!batch.follows && batch.picking.empty(), "a batch of tokens, whose logits come to the host");
+    check(!batch.follows && batch.picking.empty(),
+          "begin() needs a batch that follows no other and picks no tokens on the device");
     const size_t rows = batch.tokens.size();
     check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows,
           "a batch that fits");
@@ -219,7 +220,7 @@ class Reference : public Backend {
     computed_ = true;
   }
   Result result() override {
-    check(std::exchange(computed_, false), "a batch whose result was not taken");
+    check(std::exchange(computed_, false), "result() needs a batch that was computed");
     return {.picked = {}, .logits = logits_, .states = states_};
   }
 
@@ -339,7 +340,7 @@ class Reference : public Backend {
   std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
   Vector logits_, states_;
-  bool computed_ = false;  // a batch whose result was not taken
+  bool computed_ = false;  // a result waits for result()
 };
 
 }  // namespace

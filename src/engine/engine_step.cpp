@@ -46,7 +46,7 @@ bool Engine::State::step() {
   return worked;
 }
 
-// Whether there is a batch whose result was not taken, of a sequence that has not ended.
+// Whether a batch of a sequence that has not ended still has to give its result.
 bool Engine::State::in_flight() const {
   return flight_.launched > flight_.taken &&
          std::any_of(flight_.slices.begin(), flight_.slices.end(), [](const Slice& s) { return s.sequence; });

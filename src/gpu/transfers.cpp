@@ -116,7 +116,7 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings, 
 
 // --- from the device ------------------------------------------------------------------------------------------------
 model::Result Gpu::result() {
-  check(taken_ < launched_, "a batch whose result was not taken");
+  check(taken_ < launched_, "result() needs a batch that was launched");
   const size_t slot = taken_++ % max_steps_in_flight;
   if (step_)
     arrived_[slot].synchronize();

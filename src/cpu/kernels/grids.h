@@ -1,5 +1,5 @@
-// The tiles of the formats whose quants name entries of a codebook: see quant/decode_grids.cpp. Looking them up costs
-// more than the product with one row, so that two rows take a slab.
+// The tiles of formats with quants that index a codebook: see quant/decode_grids.cpp. A lookup costs more than the
+// product with one row, so two rows already take a slab.
 #pragma once
 #include "cpu/grids.h"
 #include "cpu/kernels/formats.h"

@@ -1,4 +1,4 @@
-// Slabs: tiles whose weights were unpacked to one byte each, once for many rows of activations.
+// Slabs: tiles with weights unpacked to one byte each, once for many rows of activations.
 #pragma once
 #include "cpu/kernels/formats.h"
 #include "cpu/kernels/grids.h"
