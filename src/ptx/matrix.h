@@ -100,14 +100,26 @@ struct WgmmaOptions {
   bool transpose_a = false, transpose_b = false;  // MN-major in shared memory (16-bit types)
   bool negate_a = false, negate_b = false;        // floating types
 };
+// A GroupAcc of floats for any number of columns: a multiple of 8 up to 256.
+struct GroupSums {
+  GroupSums(Code& k, uint32_t columns, Loc l = Loc::current()) : n(columns) {
+    for (uint32_t i = 0; i < n / 2; ++i) var.emplace_back(k, Arg<float>(0.0f, l));
+  }
+  F32 get(uint32_t i, Loc l = Loc::current()) const { return var.at(i).get(l); }
+  void set(uint32_t i, Arg<float> v) { var.at(i) = v; }
+
+  uint32_t n;
+  std::vector<Var<float>> var;
+};
 namespace detail {
-template <class AB, class BB, class T, uint32_t N>
-void wgmma(GroupAcc<T, N>& d, std::vector<Operand> a, bool a_shared, U64 b, const Arg<bool>& add, WgmmaOptions o) {
+template <class AB, class BB, class T>
+void wgmma(std::vector<Var<T>>& d, uint32_t n, Type type, std::vector<Operand> a, bool a_shared, U64 b,
+           const Arg<bool>& add, WgmmaOptions o) {
   Inst inst{.op = Op::wgmma,
-            .type = type_of<T>,
+            .type = type,
             .src = std::move(a),
             .m = 64,
-            .n = N,
+            .n = uint16_t(n),
             .k = uint16_t(32 / sizeof(AB)),
             .a_type = type_of<AB>,
             .b_type = type_of<BB>,
@@ -118,18 +130,23 @@ void wgmma(GroupAcc<T, N>& d, std::vector<Operand> a, bool a_shared, U64 b, cons
             .negate_b = o.negate_b};
   inst.src.push_back(b.op);
   inst.src.push_back(add.op);
-  for (auto& v : d.var) inst.dst.push_back(v.reg);
+  for (auto& v : d) inst.dst.push_back(v.reg);
   b.rec->append(std::move(inst), add.loc);
 }
+inline std::vector<Operand> operands(const std::array<U32, 4>& a) { return {a[0].op, a[1].op, a[2].op, a[3].op}; }
 }  // namespace detail
 // d = a * b, plus the old d where `add` holds. Between wgmma_fence and wgmma_wait d belongs to the matrix unit.
 template <class AB, class BB = AB, class T, uint32_t N>
 void wgmma(GroupAcc<T, N>& d, U64 a, U64 b, Arg<bool> add, WgmmaOptions o = {}) {
-  detail::wgmma<AB, BB>(d, {a.op}, true, b, add, o);
+  detail::wgmma<AB, BB>(d.var, N, type_of<T>, {a.op}, true, b, add, o);
 }
 template <class AB, class BB = AB, class T, uint32_t N>
 void wgmma(GroupAcc<T, N>& d, const std::array<U32, 4>& a, U64 b, Arg<bool> add, WgmmaOptions o = {}) {
-  detail::wgmma<AB, BB>(d, {a[0].op, a[1].op, a[2].op, a[3].op}, false, b, add, o);
+  detail::wgmma<AB, BB>(d.var, N, type_of<T>, detail::operands(a), false, b, add, o);
+}
+template <class AB>
+void wgmma(GroupSums& d, const std::array<U32, 4>& a, U64 b, Arg<bool> add, WgmmaOptions o = {}) {
+  detail::wgmma<AB, AB>(d.var, d.n, Type::f32, detail::operands(a), false, b, add, o);
 }
 // Before the first wgmma, and whenever registers it uses were written otherwise.
 inline void wgmma_fence(Code& k, Loc l = Loc::current()) { k.append({.op = Op::wgmma_fence}, l); }

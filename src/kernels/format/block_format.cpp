@@ -114,4 +114,21 @@ Words load_words(Global<uint8_t> at, uint32_t n, uint32_t align, Access how, Loc
   return words;
 }
 
+// A byte b in the low half of the f16 1024 is 1024 + b.
+std::vector<U32> BlockFormat::halves(const Raw& raw, const Lane& lane, float factor) const {
+  std::vector<U32> all;
+  for (const Run& run : decode_unsigned(raw, lane)) {
+    F16x2 scale = twice_f16(run.scale * factor), less;
+    if (run.has_min) less = twice_f16(-run.min * factor);
+    for (U32 word : run.q)
+      for (uint32_t selector : {0x4240u, 0x4341u}) {
+        U32 bytes = run.has_min ? word : word ^ 0x80808080u;
+        F16x2 above = bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, selector));
+        F16x2 q = above - f16x2{run.has_min ? 0x64006400u : 0x64806480u};
+        all.push_back(bitcast<uint32_t>(run.has_min ? fma(q, scale, less) : q * scale));
+      }
+  }
+  return all;
+}
+
 }  // namespace heddle::kernels

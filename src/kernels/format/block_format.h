@@ -165,6 +165,9 @@ class BlockFormat {
   // The same with fewer instructions, for callers that know the sums of the values that the runs are multiplied with:
   // where a run has a min, its q are bytes from 0 to 255.
   virtual std::array<Run, 2> decode_unsigned(const Raw& raw, const Lane& lane) const { return decode(raw, lane); }
+  // The 32 values times `factor` as f16 for the matrix units, run 0 then run 1: of each four values the first and the
+  // third in a word, then the second and the fourth. Scale, min and result are each rounded to f16.
+  virtual std::vector<ptx::U32> halves(const Raw& raw, const Lane& lane, float factor) const;
   // The codebook of a format that has one, else empty.
   virtual std::vector<uint32_t> book() const { return {}; }
 
@@ -207,6 +210,17 @@ inline ptx::U32 pairs_to_bytes(ptx::U32 eight) {
 // 2^23 + byte i of a word. Subtracting 2^23 gives the byte as f32 by a permute and an add, where a conversion is slow.
 inline ptx::F32 byte_above_2_23(ptx::U32 word, uint32_t i) {
   return ptx::bitcast<float>(permute_bytes(word, 0x4b000000u, 0x7440u | i));
+}
+// v as both halves of a word.
+inline ptx::F16x2 twice_f16(ptx::F32 v) { return to_f16x2(v, v); }
+// Bits 0 to 3 (or 4 to 7) of each 16, above 1024 (in units of 1, or 16), as two f16: a nibble n in the low bits of the
+// f16 1024 is 1024 + n.
+inline ptx::F16x2 low_nibbles(ptx::U32 word) {
+  return ptx::bitcast<ptx::f16x2>(lop3(word, 0x000f000fu, 0x64006400u, 0xea)) - ptx::f16x2{0x64006400u};
+}
+inline ptx::F16x2 high_nibbles(ptx::U32 word) {  // (1024 + 16 n) / 16 - 64
+  return fma(ptx::bitcast<ptx::f16x2>(lop3(word, 0x00f000f0u, 0x64006400u, 0xea)), ptx::f16x2{0x2c002c00u},
+             ptx::f16x2{0xd400d400u});
 }
 // The f16 in the low or high half of a word.
 inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }

@@ -69,6 +69,20 @@ class Q4K : public BlockFormat {
     return runs;
   }
 
+  // Four bits straight from the nibbles, without making bytes of them first.
+  std::vector<U32> halves(const Raw& raw, const Lane& lane, float factor) const override {
+    if (five_bits) return BlockFormat::halves(raw, lane, factor);
+    std::vector<U32> all;
+    const std::array<Run, 2> runs = scales(raw, lane);
+    for (uint32_t half = 0; half < 2; ++half) {
+      F16x2 scale = twice_f16(runs[half].scale * factor), less = twice_f16(-runs[half].min * factor);
+      for (U32 word : raw.quants)
+        for (U32 w : {word, word >> 8u})
+          all.push_back(bitcast<uint32_t>(fma(half ? high_nibbles(w) : low_nibbles(w), scale, less)));
+    }
+    return all;
+  }
+
  private:
   // Runs with scale and min.
   static std::array<Run, 2> scales(const Raw& raw, const Lane& lane) {

@@ -35,7 +35,16 @@ class Rows {
  private:
   // f(j, i) for each of this thread's accesses j, at column i.
   void each(auto&& f) {
-    for (uint32_t j = 0; j < s_.held; ++j) f(j, (k_.thread() + j * s_.threads) * s_.vec);
+    for (uint32_t j = 0; j < s_.held; ++j) f(j, s_.apart ? in_step(j) : (k_.thread() + j * s_.threads) * s_.vec);
+  }
+  // With apart a thread has whole steps of the matrix unit, 16 values each.
+  uint32_t accesses() const { return 16 / s_.vec; }  // of a step
+  U32 step(uint32_t n) { return k_.thread() + n * s_.threads; }
+  U32 in_step(uint32_t j) {
+    const uint32_t pieces = s_.apart / 16, value = j % accesses() * s_.vec;
+    U32 at = step(j / accesses()), piece = (at >> 3u) * 4u + value / 4;
+    return piece / pieces * (2 * s_.apart) + (at >> 2u & 1u) * s_.apart + piece % pieces * 16u + (at & 3u) * 4u +
+           value % 4;
   }
   // The values of a row of f32 at this thread's columns, 0 past the end.
   std::vector<F32> load_row(Global<float> row) {
@@ -60,7 +69,13 @@ class Rows {
 
   void body() {
     U32 from = row_;
-    if (s_.gather) from = load(k_.arg(&HalfRowsArgs::list) + row_);
+    if (s_.gather) from = k_.assume_uniform(load(k_.arg(&HalfRowsArgs::list) + row_));
+    if (s_.gather)
+      k_.when(from != HalfRows::no_row, [&] { convert(from); });
+    else
+      convert(from);
+  }
+  void convert(U32 from) {
     std::vector<F32> v = load_row(k_.arg(&HalfRowsArgs::x) + mul_wide(from, k_.arg(&HalfRowsArgs::x_stride)));
     if (s_.norm == HalfRows::rms) divide(v, sum_of(v, true) / to_f32(cols_));
     if (s_.norm == HalfRows::layer) center(v);
@@ -108,6 +123,7 @@ class Rows {
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
     k_.when(k_.thread() == 0u, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
     F32 factor = two_to(-power);
+    if (s_.apart) return write_operand(v, factor);
     U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
     auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
     if (s_.slices) {
@@ -123,14 +139,41 @@ class Rows {
     };
     each([&](uint32_t j, U32 i) {
       auto value = [&](uint32_t c) { return v[j * s_.vec + c] * factor; };
-      auto pair = [&](uint32_t c) { return bitcast<uint32_t>(to_f16x2(value(c), value(c + 1))); };
+      auto pair = [&](uint32_t c, uint32_t d) { return bitcast<uint32_t>(to_f16x2(value(c), value(d))); };
       k_.when(i < ld, [&] {
-        auto at = out + place(i);
-        if (s_.vec == 1) store(at, to_f16(value(0)));
-        if (s_.vec == 2) store(at.as<uint32_t>(), pair(0));
-        if (s_.vec == 4) store_vec(at.as<uint32_t>(), Vec<uint32_t, 2>{pair(0), pair(2)});
+        if (s_.vec == 4) {
+          const auto words =
+              s_.slices ? Vec<uint32_t, 2>{pair(0, 2), pair(1, 3)} : Vec<uint32_t, 2>{pair(0, 1), pair(2, 3)};
+          store_vec((out + place(i)).as<uint32_t>(), words);
+        } else if (s_.slices) {
+          auto at = out + place(i & ~3u);
+          for (uint32_t c = 0; c < s_.vec; ++c) {
+            U32 in = (i & 3u) + c;
+            store(at + ((in & 1u) * 2u + (in >> 1u)), to_f16(value(c)));
+          }
+        } else if (s_.vec == 2) {
+          store((out + place(i)).as<uint32_t>(), pair(0, 1));
+        } else {
+          store(out + place(i), to_f16(value(0)));
+        }
       });
     });
+  }
+  // In the order of operand_place: a step is 16 bytes of each of two core matrices.
+  void write_operand(const std::vector<F32>& v, F32 factor) {
+    U32 ld = k_.arg(&HalfRowsArgs::ld);
+    auto group = k_.arg(&HalfRowsArgs::out) + (mul_wide(row_ >> 3u, ld << 3u) + widen((row_ & 7u) * 8u));
+    for (uint32_t n = 0; n < s_.held / accesses(); ++n)
+      k_.when(step(n) < ld / 16u, [&] {
+        for (uint32_t core = 0; core < 2; ++core) {
+          Vec<uint32_t, 4> words;
+          for (uint32_t piece = 0; piece < 4; ++piece) {
+            const uint32_t at = n * 16 + piece * 4 + core;
+            words[piece] = bitcast<uint32_t>(to_f16x2(v[at] * factor, v[at + 2] * factor));
+          }
+          store_vec((group + step(n) * 128u).offset(core * 64).as<uint32_t>(), words);
+        }
+      });
   }
 
   const HalfRows& s_;
@@ -144,6 +187,8 @@ Kernel HalfRows::build() const {
   check_fields(*this);
   if (vec * held > 64) throw Error("half_rows: {} loads of {} values are more than 64 for a thread", held, vec);
   if (plus_one && !weight) throw Error("half_rows: plus_one is for a weight, but there is none");
+  if (apart && slices) throw Error("half_rows: slices and apart are different orders, expected one of them");
+  if (apart && held * vec % 16) throw Error("half_rows: {} loads of {} values are no whole steps of 16", held, vec);
   return Rows(*this).build();
 }
 
@@ -155,6 +200,8 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
     throw Error("half_rows: ld is {}, but it must be a multiple of 64 and at least {}", args.ld, args.cols);
   if (slices && (args.ld % slices || args.group == 0))
     throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
+  if (apart && args.ld % 256)
+    throw Error("half_rows: ld is {}, but with apart it must be a multiple of 256", args.ld);
   if (uint64_t(threads) * vec * held < args.ld)
     throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads, held, vec, args.ld);
   if (args.out.address % 16) throw Error("half_rows: out must be 16-byte aligned");
@@ -170,7 +217,8 @@ HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld) {
   while (cols % spec.vec || x_stride % spec.vec) spec.vec /= 2;
   // 16 values per thread: 4 loads in flight, and 8 blocks of 256 threads on an SM for rows of 4096
   spec.threads = std::clamp((ld / 16 + 31) / 32 * 32, 64u, 1024u);
-  spec.held = std::max(1u, (ld + spec.threads * spec.vec - 1) / (spec.threads * spec.vec));
+  // whole steps of 16 values
+  spec.held = std::max(1u, (ld + spec.threads * 16 - 1) / (spec.threads * 16)) * 16 / spec.vec;
   if (spec.held * spec.vec > 64 || spec.held > 32)
     throw Error("half_rows: rows of {} are too long with vec = {}", ld, spec.vec);
   return spec;

@@ -17,18 +17,20 @@ struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
                                     lowest_target = "sm_80";
   enum Norm : uint32_t { none, rms, layer };
+  static constexpr uint32_t no_row = 0xffffffff;
   struct Args {
     ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. With slices in the
-                                    // order of half_place
+                                    // order of half_place, with apart in that of operand_place
     ptx::DevicePtr<float> scale;    // (rows)
     ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
                                     // than 3e38
     ptx::DevicePtr<float> weight;   // (cols), aligned as x, read with weight = yes only
     ptx::DevicePtr<float> bias;     // (cols), aligned as x, read with bias = yes only
-    ptx::DevicePtr<uint32_t> list;  // (rows), read with gather = yes only: which row of x each row of out is
+    ptx::DevicePtr<uint32_t> list;  // (rows), read with gather = yes only: which row of x each row of out is;
+                                    // no_row: none, and nothing is written
     uint32_t rows, cols;
     uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
-    uint32_t ld;        // a multiple of 64 (with slices: of those), not below cols
+    uint32_t ld;        // a multiple of 64 (with slices: of those; with apart: of 256), not below cols
     uint32_t group;     // with slices: rows of a group
     float epsilon;
   };
@@ -41,6 +43,7 @@ struct HalfRows {
   uint32_t bias = 0;      // and this is added
   uint32_t gather = 0;    // rows of x by a list
   uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
+  uint32_t apart = 0;     // 0: no; else that of the weights' format, in the order of wgmma_product
   uint32_t chained = 0;
   auto operator<=>(const HalfRows&) const = default;
   static auto fields() {
@@ -50,7 +53,8 @@ struct HalfRows {
                       F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
-                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"chained", &S::chained, yes_or_no()});
+                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})},
+                      F{"apart", &S::apart, one_of({0, 16, 32, 64, 128})}, F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;
@@ -61,6 +65,9 @@ struct HalfRows {
 // Where a value lies with slices: by group of rows, then by slice of columns, then by row. The 16-byte pieces of a row
 // are swizzled so that the eight pieces of two rows that a warp reads at once, in the order of any weight format, lie
 // in different banks. `group`: rows of a group, `ld`: columns of a row.
+// Of each four values the first and the third make a word, then the second and the fourth: that is how a mask takes
+// them out of a word of bytes or nibbles.
+constexpr uint32_t in_pairs(uint32_t col) { return (col & ~3u) | (col & 1u) << 1 | (col >> 1 & 1u); }
 template <class T>
 T half_piece(T piece, T row) {  // of a slice
   return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
@@ -68,7 +75,17 @@ T half_piece(T piece, T row) {  // of a slice
 inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint32_t group, uint32_t ld) {
   const uint32_t slice = col / slice_cols, piece = half_piece(col % slice_cols / 8, row);
   return (uint64_t(row / group) * ld + uint64_t(slice) * slice_cols) * group + row % group * slice_cols + piece * 8 +
-         col % 8;
+         in_pairs(col % 8);
+}
+
+// Where a value lies as operand B of wgmma: rows in groups of eight, of which a step of the matrix unit (16 columns)
+// reads two core matrices of 8 rows x 16 bytes. The four lanes that hold a row of W have a piece of 32 values each, so a
+// step has four values of each of four pieces. `apart`: BlockFormat::apart, 16 for floats.
+inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32_t ld) {
+  const uint32_t in = col % (2 * apart), piece = col / (2 * apart) * (apart / 16) + in % apart / 16;
+  const uint32_t value = in / apart * 16 + in % 16;  // of the piece
+  const uint32_t step = piece / 4 * 8 + value / 4, in_step = in_pairs(value % 4);
+  return (uint64_t(row / 8) * (ld / 8) + step * 2 + in_step / 2) * 64 + row % 8 * 8 + piece % 4 * 2 + in_step % 2;
 }
 
 // The spec for rows of this size: threads, vec and held. The caller sets the rest.

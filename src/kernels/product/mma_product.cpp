@@ -192,8 +192,8 @@ class MmaWriter {
   // 16 rows times all vectors.
   void tile(std::vector<Acc<float, 16, 8>>& acc, uint32_t t, Shared<uint8_t> from, const std::vector<TilePiece>& pieces,
             auto&& weights, const std::vector<U32>& x_at) {
-    const auto upper = pieces[0].halves(weights(0));
-    const auto lower = pieces.back().halves(weights(tile_rows_ == 16 ? 0 : 1));
+    const auto upper = pieces[0].halves(pieces[0].raw(weights(0)));
+    const auto lower = pieces.back().halves(pieces.back().raw(weights(tile_rows_ == 16 ? 0 : 1)));
     const uint32_t along = s_.columns / 8;
     for (uint32_t n = 0; n < along; ++n)
       for (uint32_t c = 0; c < 4; ++c) {

@@ -14,6 +14,15 @@ namespace heddle::kernels {
 // preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in blocks of
 // 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A warp owns
 // per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
+
+// A tile of wgmma_product with experts: rows of x that go to one expert.
+struct ExpertTile {
+  uint32_t expert;
+  uint32_t first;  // row of x and y, a multiple of 8
+  uint32_t rows;
+  uint32_t unused;
+};
+
 struct Product {
   static constexpr std::string_view name = "product",
                                     summary = "a phase of a layer: norm, matrix times 1 to 8 vectors, what follows",
@@ -49,7 +58,10 @@ struct Product {
     uint32_t q_rows, k_rows;             // qkv
     uint32_t head, value_head, rotary, kv_heads, page_size, table_stride;
     float epsilon, scale, magnitude;
-    ptx::DevicePtr<float> scales;  // mma_product: (vectors), factor of each vector
+    ptx::DevicePtr<float> scales;        // mma_product, wgmma_product: (vectors), factor of each vector
+    ptx::DevicePtr<uint32_t> sequences;  // qkv with by_sequence: (vectors), the row of `table` of each vector
+    ptx::DevicePtr<ExpertTile> tiles;    // wgmma_product with experts: (tile_count)
+    ptx::DevicePtr<uint32_t> tile_count;  // the same: one number
   };
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
   uint32_t mixed = 0;  // the last rows are of the second format; a block has rows of one of the two
@@ -67,6 +79,8 @@ struct Product {
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
   uint32_t cache = 1;    // qkv: k and v go to the cache as f16; no: to y after q, for any type of cache
   uint32_t halves = 0;   // qkv: pairs are values rotary / 2 apart, else neighbours
+  // qkv: a table for each sequence, not for each vector. Not a field: only wgmma_product has it.
+  uint32_t by_sequence = 0;
   uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1
   uint32_t chained = 0;
   auto operator<=>(const Product&) const = default;

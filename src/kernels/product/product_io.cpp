@@ -229,22 +229,29 @@ std::vector<TilePiece::Floats> ProductX::floats(const TilePiece& piece, U32 slic
 using Args = Product::Args;
 
 U64 ProductOut::start(U32 stride, uint32_t v) const {
-  return vector_.rec ? mul_wide(stride, vector_) : mul_wide(stride, v);
+  return vector_.rec ? mul_wide(stride, v ? vector_ + v : vector_) : mul_wide(stride, v);
 }
 
-ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U32 vector)
-    : k_(k), s_(spec), y_(y), vector_(vector) {
-  check(!vector.rec || spec.columns == 1, "one vector at a time");
+Pred ProductOut::writes(uint32_t v) const {
+  return end_.rec && v ? mine_ && vector_ + v < end_ : mine_;
+}
+
+ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U32 vector, U32 end)
+    : k_(k), s_(spec), y_(y), vector_(vector), end_(end) {
+  check(spec.columns == 1 || bool(vector.rec) == bool(end.rec), "vectors from a first one on have an end");
   if (s_.out != Product::qkv) return;
   U32 size = k.arg(&Args::page_size);
   Divider pages(k, size);
   for (uint32_t v = 0; v < s_.columns; ++v) {
-    U32 position =
-        vector.rec ? ptx::load(k.arg(&Args::positions) + vector) : ptx::load(k.arg(&Args::positions).offset(v));
+    // beyond the end the last vector's position and table are read, and not used
+    U32 at = vector.rec ? (v ? min(vector + v, end - 1u) : vector) : k.constant(v);
+    U32 position = ptx::load(k.arg(&Args::positions) + at);
     positions_.push_back(position);
     if (!s_.cache) continue;
     U32 slot = pages.divide(position), in_page = position - slot * size;
-    auto table = k.arg(&Args::table) + start(k.arg(&Args::table_stride), v);
+    auto sequence = k.var(at);
+    if (s_.by_sequence) sequence = ptx::load(k.arg(&Args::sequences) + at);
+    auto table = k.arg(&Args::table) + mul_wide(k.arg(&Args::table_stride), sequence.get());
     U64 page = widen(bitcast<uint32_t>(ptx::load(table + slot)));
     U64 first = page * mul_wide(k.arg(&Args::kv_heads), size) + widen(in_page);  // rows of head 0
     cache_k_.push_back(first * widen(k.arg(&Args::head)) * uint64_t(2) + k.arg(&Args::k).address());
@@ -264,7 +271,7 @@ void ProductOut::prepare(U32 row, Pred mine) {
   if (s_.out == Product::add)
     for (uint32_t v = 0; v < s_.columns; ++v) {
       auto value = k_.var(0.0f);
-      k_.when(mine,
+      k_.when(writes(v),
               [&] { value = ptx::load(k_.arg(&Args::residual) + (start(k_.arg(&Args::y_stride), v) + widen(row))); });
       before_.push_back(value.get());
     }
@@ -303,9 +310,9 @@ void ProductOut::rotate_and_cache(uint32_t v, F32 sum) {
     U32 q_rows = k_.arg(&Args::q_rows), k_rows = k_.arg(&Args::k_rows);
     U32 before = select(is_q_, k_.constant(0u), select(is_k_, q_rows, q_rows + k_rows));
     U32 at = before + head_ * select(is_q_ || is_k_, k_.arg(&Args::head), k_.arg(&Args::value_head)) + place_;
-    return k_.when(mine_, [&] { ptx::store(y_ + (start(k_.arg(&Args::y_stride), v) + widen(at)), turned); });
+    return k_.when(writes(v), [&] { ptx::store(y_ + (start(k_.arg(&Args::y_stride), v) + widen(at)), turned); });
   }
-  k_.when(mine_, [&] {
+  k_.when(writes(v), [&] {
     k_.when_else(
         is_q_,
         [&] {
@@ -335,14 +342,14 @@ void ProductOut::write(uint32_t v, F32 sum) {
   };
   switch (s_.out) {
     case Product::store:
-      return put(row_, mine_, sum * k_.arg(&Args::scale));
+      return put(row_, writes(v), sum * k_.arg(&Args::scale));
     case Product::add:
-      return put(row_, mine_, fma(sum, k_.arg(&Args::scale), before_[v]));
+      return put(row_, writes(v), fma(sum, k_.arg(&Args::scale), before_[v]));
     case Product::act:
-      return put(row_, mine_, activate(s_.activation, sum));
+      return put(row_, writes(v), activate(s_.activation, sum));
     default: {  // gate
       F32 up = shuffle_xor(sum, 2u);
-      put((row_ >> 2u) * 2u + (row_ & 1u), mine_ && (row_ & 2u) == 0u, activate(s_.activation, sum) * up);
+      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, activate(s_.activation, sum) * up);
     }
   }
 }

@@ -47,9 +47,10 @@ class ProductX {
 
 class ProductOut {
  public:
-  // To be created after the wait: reads positions and tables. `y`: that of the first vector. With `vector` only that
-  // one is written (and spec.columns is 1).
-  ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {});
+  // To be created after the wait: reads positions and tables. `y`: that of vector 0. With `vector` the vectors from
+  // that one on are written, as far as they are below `end`.
+  ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {},
+             ptx::U32 end = {});
 
   // Loads what can be loaded before the sums are complete. `mine`: this lane has a row to write.
   void prepare(ptx::U32 row, ptx::Pred mine);
@@ -60,11 +61,12 @@ class ProductOut {
   void rotate_and_cache(uint32_t v, ptx::F32 sum);
   // Where vector v begins, with `stride` from one vector to the next.
   ptx::U64 start(ptx::U32 stride, uint32_t v) const;
+  ptx::Pred writes(uint32_t v) const;  // this lane has a row to write, and vector v is one of those to write
 
   ptx::Builder<Product::Args>& k_;
   const Product& s_;
   ptx::Global<float> y_;
-  ptx::U32 vector_;
+  ptx::U32 vector_, end_;
   std::vector<ptx::U64> cache_k_, cache_v_;  // qkv: of each vector, its row in kv head 0
   std::vector<ptx::U32> positions_;
   ptx::U32 row_;

@@ -44,6 +44,8 @@ std::vector<TilePlane> tile_planes(quant::Format format) {
   return planes;
 }
 
+uint32_t tile_apart(quant::Format format) { return is_plain(format) ? 16 : block_format(format).apart; }
+
 uint32_t tile_cols_for(uint32_t cols) {
   uint32_t best = 0;
   uint64_t least = 0;
@@ -117,12 +119,15 @@ Raw load_blocks(const BlockFormat& format, const BlockInTile<S>& block, const La
   return {.head = std::move(head), .quants = format.load_quants(block, lane)};
 }
 template <Space S>
-std::vector<F32> load_plain(quant::Format format, const BlockInTile<S>& block) {
-  const uint32_t bytes = tile_block_bytes(format);
+std::vector<U32> load_float_words(quant::Format format, const BlockInTile<S>& block) {
   std::vector<U32> words;
-  for (uint32_t at = 0; at < bytes; at += 16)
+  for (uint32_t at = 0; at < tile_block_bytes(format); at += 16)
     for (U32 w : block.words(at, 4, {})) words.push_back(w);
-  return decode_floats(format, words, bytes);
+  return words;
+}
+template <Space S>
+std::vector<F32> load_plain(quant::Format format, const BlockInTile<S>& block) {
+  return decode_floats(format, load_float_words(format, block), tile_block_bytes(format));
 }
 
 uint32_t blocks_of_step(quant::Format format) { return 1024 / tile_block_values(format); }
@@ -213,34 +218,28 @@ std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vec
   return dots;
 }
 
-// A byte b in the low half of the f16 1024 is 1024 + b.
-std::vector<U32> TilePiece::halves(Shared<uint8_t> w) const {
-  const BlockInTile<Space::shared> block(format_, w, 0, block_, {});
+template <Space S>
+Raw TilePiece::raw(Ptr<uint8_t, S> w) const {
+  const BlockInTile<S> block(format_, w, 0, block_, {.nc = S == Space::global});
+  if (blocks_) return load_blocks(*blocks_, block, lane_);
+  return {.head = {}, .quants = load_float_words(format_, block)};
+}
+template Raw TilePiece::raw(Shared<uint8_t> w) const;
+template Raw TilePiece::raw(Global<uint8_t> w) const;
+
+std::vector<U32> TilePiece::halves(const Raw& raw) const {
+  if (blocks_) return blocks_->halves(raw, lane_, half_factor(format_));
   std::vector<U32> all;
   if (format_ == quant::Format::f16) {
-    for (uint32_t at = 0; at < 64; at += 16)
-      for (U32 word : block.words(at, 4, {})) all.push_back(word);
+    for (size_t i = 0; i < raw.quants.size(); i += 2)
+      for (uint32_t selector : {0x5410u, 0x7632u})
+        all.push_back(permute_bytes(raw.quants[i], raw.quants[i + 1], selector));
     return all;
   }
-  if (!blocks_) {
-    const std::vector<F32> v = load_plain(format_, block);
-    for (size_t i = 0; i < v.size(); i += 2)
-      all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[i]), within_f16(v[i + 1]))));
-    return all;
-  }
-  auto twice = [](F32 v) { return to_f16x2(v, v); };
-  for (const Run& run : blocks_->decode_unsigned(load_blocks(*blocks_, block, lane_), lane_)) {
-    const float factor = half_factor(format_);
-    F16x2 scale = twice(run.scale * factor), less;
-    if (run.has_min) less = twice(-run.min * factor);
-    for (U32 word : run.q)
-      for (uint32_t selector : {0x4140u, 0x4342u}) {
-        U32 bytes = run.has_min ? word : word ^ 0x80808080u;
-        F16x2 above = bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, selector));
-        F16x2 q = above - f16x2{run.has_min ? 0x64006400u : 0x64806480u};
-        all.push_back(bitcast<uint32_t>(run.has_min ? fma(q, scale, less) : q * scale));
-      }
-  }
+  const std::vector<F32> v = decode_floats(format_, raw.quants, tile_block_bytes(format_));
+  for (size_t i = 0; i < v.size(); i += 4)
+    for (size_t j : {i, i + 1})
+      all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[j]), within_f16(v[j + 2]))));
   return all;
 }
 

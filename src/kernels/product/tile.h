@@ -25,6 +25,7 @@ struct TilePlane {
 std::vector<TilePlane> tile_planes(quant::Format format);  // in the order of the file
 uint32_t tile_block_values(quant::Format format);          // 32 for floats
 uint32_t tile_block_bytes(quant::Format format);
+uint32_t tile_apart(quant::Format format);  // BlockFormat::apart; 16 for floats
 
 struct TileShape {
   quant::Format format;
@@ -69,10 +70,13 @@ class TilePiece {
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const;
   std::vector<ptx::F32> dot(ptx::Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const;
   static bool has_integer_dot(quant::Format format) { return !quant::is_float(format); }
-  // The 32 values times half_factor as f16, two per word, run 0 then run 1, of a tile in shared memory. f32 and bf16
-  // values are clamped to +-65504, NaN stays NaN. For block formats scale, min and result are each rounded to f16, and
-  // a value beyond 4095 becomes infinite: a clamp would cost two instructions per word in the inner loop.
-  std::vector<ptx::U32> halves(ptx::Shared<uint8_t> w) const;
+  // The piece's words as they are in the tile, in global or shared memory.
+  template <ptx::Space S>
+  Raw raw(ptx::Ptr<uint8_t, S> w) const;
+  // The 32 values times half_factor as f16, in the order of BlockFormat::halves. f32 and bf16 values are clamped to
+  // +-65504, NaN stays NaN. For block formats scale, min and result are each rounded to f16, and a value beyond 4095
+  // becomes infinite: a clamp would cost two instructions per word in the inner loop.
+  std::vector<ptx::U32> halves(const Raw& raw) const;
   static float half_factor(quant::Format format) { return quant::is_float(format) ? 1 : 16; }
   // The 32 values as f32, run 0 then run 1, rounded as the format defines.
   std::vector<ptx::F32> values(ptx::Global<uint8_t> w, uint32_t step) const;

@@ -13,23 +13,10 @@ using quant::Format;
 
 Case mma_product(MmaProduct mma, const ProductShape& s, uint32_t vectors, Format second = Format::q6_k) {
   mma.slices = (s.cols + mma.tile_cols - 1) / mma.tile_cols;
-  const Product spec{.format = mma.format,
-                     .second = uint32_t(second),
-                     .mixed = s.second_rows > 0,
-                     .tile_cols = mma.tile_cols,
-                     .slices = mma.slices,
-                     .columns = vectors,
-                     .exact = 1,
-                     .out = mma.out,
-                     .activation = mma.activation,
-                     .y_bf16 = mma.y_bf16,
-                     .bias = mma.bias,
-                     .cache = mma.cache,
-                     .halves = mma.halves};
-  std::string name =
-      fmt::format("{} {} -> {} vectors={} blocks={}", field_text(mma), s.cols, s.rows, vectors, s.blocks);
-  if (s.second_rows) name += fmt::format(" ({} in {})", s.second_rows, quant::name(second));
-  if (s.heads) name += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  Product spec = product_like(mma, vectors);
+  spec.second = uint32_t(second);
+  spec.mixed = s.second_rows > 0;
+  const std::string name = field_text(mma) + " " + shape_text(s, vectors, second);
   return {"mma_product", name, "sm_90",
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check, mma); }};
 }

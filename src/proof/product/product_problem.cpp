@@ -12,6 +12,7 @@ namespace heddle::proof {
 
 using kernels::MmaProduct;
 using kernels::Product;
+using kernels::WgmmaProduct;
 using quant::Format;
 
 ProductVectors product_vectors(Random& random, const Product& spec, uint32_t cols, uint32_t count,
@@ -78,25 +79,33 @@ ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<do
 
 namespace {
 
-// Vectors as mma_product takes them: halves in its order, divided by a power of two.
+// Vectors as the matrix units take them: halves in the kernel's order, divided by a power of two.
 struct HalfVectors {
   std::vector<f16> values;
   std::vector<float> scales;
 };
+// Where a value of x lies, and how many vectors a group has.
+uint32_t group_of(const MmaProduct& s) { return s.columns; }
+uint32_t group_of(const WgmmaProduct&) { return 8; }
+uint64_t place_of(const MmaProduct& s, uint32_t v, uint32_t c) {
+  return kernels::half_place(v, c, s.tile_cols, s.columns, s.slices * s.tile_cols);
+}
+uint64_t place_of(const WgmmaProduct& s, uint32_t v, uint32_t c) {
+  return kernels::operand_place(v, c, kernels::tile_apart(s.weights()), s.filled_cols());
+}
 // The values of x become those of the halves.
-HalfVectors half_vectors(Random& random, const MmaProduct& spec, ProductVectors& x, uint32_t cols) {
-  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size());
-  const uint32_t groups = (count + spec.columns - 1) / spec.columns;
+template <class Spec>
+HalfVectors half_vectors(const Spec& spec, const std::vector<float>& scales, ProductVectors& x, uint32_t cols) {
+  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size()), group = group_of(spec);
   // what is behind the last vector is never zeroed
-  HalfVectors h{.values = std::vector<f16>(size_t(groups) * spec.columns * ld, to_f16(NAN)), .scales = {}};
-  for (uint32_t v = 0; v < count; ++v) {
-    h.scales.push_back(std::ldexp(1.0f, int(random.below(5)) - 2));
+  HalfVectors h{.values = std::vector<f16>(size_t((count + group - 1) / group) * group * ld, to_f16(NAN)),
+                .scales = scales};
+  for (uint32_t v = 0; v < count; ++v)
     for (uint32_t c = 0; c < ld; ++c) {
       const f16 half = to_f16(c < cols ? float(x.values[v][c]) / h.scales[v] : 0.0f);
-      h.values[kernels::half_place(v, c, spec.tile_cols, spec.columns, ld)] = half;
+      h.values[place_of(spec, v, c)] = half;
       if (c < cols) x.values[v][c] = double(to_f32(half)) * h.scales[v];
     }
-  }
   return h;
 }
 
@@ -126,23 +135,15 @@ class ProductProblem {
     set_args(weight, shift);
   }
 
-  void launch(std::optional<MmaProduct> mma) {
-    if (!mma) return m_.launch(spec_, args_);
-    const HalfVectors halves = half_vectors(random_, *mma, x_, s_.cols);
-    args_.x = {m_.put(halves.values).address};
-    args_.scales = m_.put(halves.scales);
-    args_.vectors = count_;
-    args_.rows = first_rows_;
-    args_.first_rows = 0;
-    m_.launch(*mma, args_);
-    // mma_product rounds weights, their scales and mins to f16; the matrix unit's sums are truncated, not rounded
+  void launch(std::optional<MatrixSpec> units) {
+    if (!units) return m_.launch(spec_, args_);
+    // these kernels round weights, their scales and mins to f16; the matrix unit's sums are truncated, not rounded
     halving_ = spec_.weights() == Format::f16 && !spec_.mixed ? 0x1p-18 : 0x1p-10 * 1.01;
-    if (!spec_.mixed) return;
-    args_.rows = s_.rows;
-    args_.first_rows = first_rows_;
-    args_.w = args_.w2;
-    mma->format = spec_.second;
-    m_.launch(*mma, args_);
+    std::vector<float> scales;
+    for (uint32_t v = 0; v < count_; ++v) scales.push_back(std::ldexp(1.0f, int(random_.below(5)) - 2));
+    args_.scales = m_.put(scales);
+    args_.vectors = count_;
+    std::visit([&](auto matrix) { launch_matrix(matrix, scales); }, *units);
   }
 
   void compare(Check& check) {
@@ -154,6 +155,20 @@ class ProductProblem {
  private:
   static constexpr float epsilon = 1e-5f, scale = 0.75f, magnitude = 1.125f;
   static constexpr uint32_t page = 16;  // positions
+
+  void launch_matrix(auto spec, const std::vector<float>& scales) {
+    auto launch_with = [&](uint32_t first, uint32_t end) {
+      args_.x = {m_.put(half_vectors(spec, scales, x_, s_.cols).values).address};
+      args_.first_rows = first;
+      args_.rows = end;
+      m_.launch(spec, args_);
+    };
+    launch_with(0, first_rows_);
+    if (!spec_.mixed) return;
+    args_.w = args_.w2;
+    spec.format = spec_.second;
+    launch_with(first_rows_, s_.rows);
+  }
 
   bool is_qkv() const { return spec_.out == Product::qkv; }
   bool gated() const { return spec_.out == Product::gate; }
@@ -325,13 +340,20 @@ class ProductProblem {
 }  // namespace
 
 void run_product(const Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
-                 std::optional<MmaProduct> mma) {
+                 std::optional<MatrixSpec> units) {
   ProductProblem problem(spec, shape, m, random);
-  problem.launch(mma);
+  problem.launch(units);
   problem.compare(check);
 }
 
-void run_special_sums(const Product& spec, Machine& m, Check& check, std::optional<MmaProduct> mma) {
+std::string shape_text(const ProductShape& s, uint32_t vectors, Format second) {
+  std::string text = fmt::format("{} -> {} vectors={} blocks={}", s.cols, s.rows, vectors, s.blocks);
+  if (s.second_rows) text += fmt::format(" ({} in {})", s.second_rows, quant::name(second));
+  if (s.heads) text += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  return text;
+}
+
+void run_special_sums(const Product& spec, Machine& m, Check& check, std::optional<MatrixSpec> units) {
   const std::vector<float>& specials = beyond_f16();
   const uint32_t head = uint32_t(specials.size()), rows = 3 * head, cols = spec.tile_cols, page = 16, position = 5;
   const kernels::TileShape shape{Format::f32, rows, cols, spec.tile_cols};
@@ -339,7 +361,7 @@ void run_special_sums(const Product& spec, Machine& m, Check& check, std::option
   for (uint32_t part = 0; part < 3; ++part) bias.insert(bias.end(), specials.begin(), specials.end());
   const std::vector<f16> before(page * head, f16{0x5a5a});
   const auto keys = m.put(before), values = m.put(before);
-  const size_t x_bytes = mma ? size_t(mma->columns) * cols * 2 : cols * 4;
+  const size_t x_bytes = size_t(units ? 32 : 1) * cols * 4;  // a group of vectors at least
   const Product::Args args{.y = m.poisoned<float>(head),
                            .x = m.put(std::vector<uint8_t>(x_bytes)),
                            .w = m.put(std::vector<uint8_t>(shape.bytes())),
@@ -365,7 +387,10 @@ void run_special_sums(const Product& spec, Machine& m, Check& check, std::option
                            .scale = 1,
                            .magnitude = 1,
                            .scales = m.put(std::vector<float>{1})};
-  mma ? m.launch(*mma, args) : m.launch(spec, args);
+  if (units)
+    std::visit([&](const auto& matrix) { m.launch(matrix, args); }, *units);
+  else
+    m.launch(spec, args);
   std::vector<f16> want = before;
   std::ranges::copy(within_f16(specials), want.begin() + position * head);
   check.equal("k", one_nan(m.get(keys, before.size())), want);

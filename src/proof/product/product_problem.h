@@ -1,9 +1,11 @@
-// A product with what surrounds it in a layer: inputs, and the f64 reference that `product` and `mma_product` are held
-// to.
+// A product with what surrounds it in a layer: inputs, and the f64 reference that `product`, `mma_product` and
+// `wgmma_product` are held to.
 #pragma once
 #include <optional>
+#include <variant>
 
 #include "kernels/product/mma_product.h"
+#include "kernels/product/wgmma_product.h"
 #include "proof/format/weights.h"
 
 namespace heddle::proof {
@@ -39,14 +41,33 @@ struct ProductSum {
 ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<double>& x,
                        const std::vector<double>& step);
 
-// Launches the product and compares. With `mma` the same is computed by mma_product, for any number of vectors
-// (spec.columns of them); two formats are two launches of it.
+// The kernels of the matrix units.
+using MatrixSpec = std::variant<kernels::MmaProduct, kernels::WgmmaProduct>;
+// The product that computes the same.
+template <class Spec>
+kernels::Product product_like(const Spec& s, uint32_t vectors) {
+  return {.format = s.format,
+          .tile_cols = s.tile_cols,
+          .slices = s.slices,
+          .columns = vectors,
+          .exact = 1,
+          .out = s.out,
+          .activation = s.activation,
+          .y_bf16 = s.y_bf16,
+          .bias = s.bias,
+          .cache = s.cache,
+          .halves = s.halves};
+}
+
+// Launches the product and compares. With `units` the same is computed by a kernel of the matrix units, for any number
+// of vectors (spec.columns of them); two formats are two launches of it.
 void run_product(const kernels::Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
-                 std::optional<kernels::MmaProduct> mma = {});
+                 std::optional<MatrixSpec> units = {});
+// "4096 -> 40 vectors=3 blocks=2", and what else there is of a shape.
+std::string shape_text(const ProductShape& s, uint32_t vectors, quant::Format second);
 
 // Sums that f16 cannot hold on their way into the cache: launches the spec (of f32 weights, out = qkv, with a bias), or
-// `mma` in its place, with weights of 0, so that the sums are the biases.
-void run_special_sums(const kernels::Product& spec, Machine& m, Check& check,
-                      std::optional<kernels::MmaProduct> mma = {});
+// `units` in its place, with weights of 0, so that the sums are the biases.
+void run_special_sums(const kernels::Product& spec, Machine& m, Check& check, std::optional<MatrixSpec> units = {});
 
 }  // namespace heddle::proof

@@ -1,0 +1,455 @@
+// A lane holds a piece (32 values) of rows g and g + 8 of the sixteen of its warp. Eight wgmma multiply 128 columns:
+// each takes four values of every lane's piece, and x lies in shared memory in the order that agrees.
+#include "kernels/product/wgmma_product.h"
+
+#include <algorithm>
+
+#include "kernels/product/product_io.h"
+#include "kernels/product/tile.h"
+#include "kernels/spec/catalog.h"
+#include "kernels/spec/functions.h"
+#include "ptx/async.h"
+#include "ptx/matrix.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using WgmmaArgs = Product::Args;
+
+constexpr uint32_t step_cols = 128;    // of a warp group's eight wgmma
+constexpr uint32_t core = 8;           // vectors of a core matrix
+constexpr uint32_t step_bytes = core * step_cols * 2;  // of eight vectors
+constexpr uint32_t chunk = 32;         // vectors whose sums a warp group finishes at once
+constexpr uint32_t pad = 4;            // floats between the sums of two vectors: lanes store to different banks
+
+// What is left of a product is finished eight vectors at a time, one row per lane.
+Product ending_of(const WgmmaProduct& s) {
+  return {.columns = core,
+          .out = s.out,
+          .activation = s.activation,
+          .y_bf16 = s.y_bf16,
+          .bias = s.bias,
+          .cache = s.cache,
+          .halves = s.halves,
+          .by_sequence = s.by_sequence};
+}
+
+class WgmmaWriter {
+ public:
+  explicit WgmmaWriter(const WgmmaProduct& s)
+      : s_(s),
+        out_(ending_of(s)),
+        groups_(s.row_groups * s.col_groups),
+        k_(std::string(WgmmaProduct::name),
+           Launch{.threads = groups_ * 128 + 32, .min_blocks = 1, .cluster = s.shares}),
+        w_rows_(tile_values / s.tile_cols),
+        tile_(tile_bytes(s.weights())),
+        units_(s.filled_cols() / (step_cols * s.steps)),
+        units_per_slice_(s.tile_cols / (step_cols * s.steps)),
+        unit_count_(units_ / s.shares),
+        alone_(s.col_groups == 1 && s.shares == 1) {}
+
+  Kernel write() {
+    ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
+    sums_ = k_.shared<float>(s_.sums_bytes() / 4);
+    full_ = mbarriers(k_, s_.stages);
+    empty_ = mbarriers(k_, s_.stages);
+    chain_start(k_, s_.chained);
+    k_.when(k_.thread() == groups_ * 128, [&] {
+      for (auto& b : full_) b.init(1u);
+      for (auto& b : empty_) b.init(s_.row_groups * 4);
+      fence_mbarrier_init(k_);
+    });
+    book_ = TilePiece::codebook(k_, s_.weights());
+    k_.barrier();
+    w_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (w_rows_ - 1)) / w_rows_;
+    row_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (s_.tile_rows() - 1)) / s_.tile_rows();
+    U32 rank = s_.shares == 1 ? k_.constant(0u) : k_.cluster_rank();
+    first_unit_ = rank * (units_ / s_.shares);
+    k_.when_else(
+        k_.group() < groups_, [&] { work(); }, [&] { bring(); });
+    if (s_.shares > 1) finish_cluster();
+    return k_.finish();
+  }
+
+ private:
+  // Rows [row, ...) of W times vectors [first, end).
+  struct Tile {
+    U32 row, first, end;
+    Global<uint8_t> w;
+  };
+  // The tiles of this block, the same in all of its warps. `from`: this block's cluster.
+  void each_tile(auto&& body) {
+    U32 cluster = s_.shares == 1 ? k_.block_id() : k_.block_id() / s_.shares;
+    U32 count = row_tiles_ * column_tiles();
+    if (s_.shares > 1) return k_.when(cluster < count, [&] { body(tile(cluster)); });  // one tile each
+    k_.loop(cluster, count, k_.grid_x(), [&](U32 i) { body(tile(i)); });
+  }
+  U32 column_tiles() {
+    if (s_.experts) return k_.assume_uniform(load(k_.arg(&WgmmaArgs::tile_count)), Uniform::grid);
+    return (k_.arg(&WgmmaArgs::vectors) + (s_.columns - 1)) / s_.columns;
+  }
+  Tile tile(U32 i) {
+    Global<uint8_t> w = k_.arg(&WgmmaArgs::w);
+    if (s_.experts) {
+      U32 column = i / row_tiles_;
+      auto at = (k_.arg(&WgmmaArgs::tiles) + column).template as<uint32_t>();
+      auto uniform = [&](U32 v) { return k_.assume_uniform(v, Uniform::cluster); };
+      U32 expert = uniform(load(at)), first = uniform(load(at.offset(1))), rows = uniform(load(at.offset(2)));
+      return {(i - column * row_tiles_) * s_.tile_rows(), first, first + rows,
+              w + widen(expert) * k_.arg(&WgmmaArgs::expert_bytes)};
+    }
+    // neighbouring blocks share weights or x: eight tiles of rows, then the next columns
+    constexpr uint32_t side = 8;
+    U32 columns = column_tiles(), band = i / (columns * side), in = i - band * (columns * side);
+    U32 here = min(row_tiles_ - band * side, side), column = in / here, row = band * side + (in - column * here);
+    U32 first = column * s_.columns;
+    return {row * s_.tile_rows(), first, min(first + s_.columns, k_.arg(&WgmmaArgs::vectors)), w};
+  }
+
+  Shared<uint8_t> stage(U32 index) { return ring_ + index * s_.stage_bytes(); }
+
+  // --- the copying warp ---------------------------------------------------------------------------------------------
+  void bring() {
+    if (!s_.experts && s_.prefetch) {
+      // the first weights are requested before the preceding kernel has ended
+      k_.when(k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
+        Tile t = tile(k_.block_id() / s_.shares);
+        request_weights(t, first_unit_ / units_per_slice_);
+      });
+    }
+    chain_wait(k_, s_.chained);
+    auto before = k_.var(0u);  // stages so far
+    each_tile([&](const Tile& t) {
+      const uint64_t ld = s_.filled_cols();
+      U32 group = min((t.first >> 3u) + k_.lane(), (t.end - 1u) >> 3u);
+      auto from = k_.arg(&WgmmaArgs::x) + widen(group) * (ld * core * 2);
+      k_.loop(0u, unit_count_, 1u, [&](U32 i) {
+        U32 unit = first_unit_ + i, index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
+        if (s_.prefetch)
+          k_.when(unit % units_per_slice_ == 0u || i == 0u, [&] { request_weights(t, unit / units_per_slice_); });
+        k_.when(turn > 0u, [&] { Mbarrier{empty_[0].at + s}.wait(k_, (turn - 1u) & 1u); });
+        Mbarrier full{full_[0].at + s};
+        k_.when(k_.lane() == 0u, [&] { full.arrive_expect_bytes(s_.stage_bytes()); });
+        k_.warp_sync();
+        k_.when(k_.lane() < s_.columns / core, [&] {
+          bulk_load(stage(s) + k_.lane() * (s_.steps * step_bytes), from + unit * (s_.steps * step_bytes),
+                    s_.steps * step_bytes, full);
+        });
+      });
+      before += unit_count_;
+    });
+  }
+  // A slice of the tile's rows to L2, a tile row per lane.
+  void request_weights(const Tile& t, U32 slice) {
+    const uint32_t count = s_.tile_rows() / w_rows_;
+    for (uint32_t first = 0; first < count; first += 32) {
+      U32 i = k_.lane() + first, w_tile = t.row / w_rows_ + i;
+      k_.when(i < count && w_tile < w_tiles_, [&] {
+        auto at = t.w + (mul_wide(w_tile, s_.slices * tile_) + widen(slice * tile_));
+        for (uint32_t line = 0; line < tile_; line += 128) ptx::prefetch(at.offset(line));
+      });
+    }
+  }
+
+  // --- the warp groups ----------------------------------------------------------------------------------------------
+  // This lane's rows of a band: where they are in the matrix, and in their tiles.
+  struct Rows {
+    Global<uint8_t> at[2];  // slice 0
+    U32 piece[2];           // of the tile's pieces, this lane's first
+  };
+  Rows rows_of(const Tile& t, U32 row_in_tile) {
+    const uint32_t row_pieces = s_.tile_cols / 32;
+    Rows rows;
+    for (uint32_t half = 0; half < 2; ++half) {
+      U32 row = t.row + row_in_tile + (k_.lane() >> 2u) + half * 8u;
+      // padding rows read the weights of other rows, and their sums are not used
+      U32 w_tile = min(row / w_rows_, w_tiles_ - 1u);
+      rows.at[half] = t.w + mul_wide(w_tile, s_.slices * tile_);
+      rows.piece[half] = row % w_rows_ * row_pieces + (k_.lane() & 3u);
+    }
+    return rows;
+  }
+  // The pieces of both rows for a step.
+  struct Pieces {
+    std::vector<TilePiece> how;
+    std::vector<Raw> raw;
+  };
+  TilePiece piece(const Rows& rows, uint32_t half, U32 unit, uint32_t step) {
+    U32 first = rows.piece[half] + unit % units_per_slice_ * (s_.steps * 4) + step * 4u;
+    return {k_, s_.weights(), s_.tile_cols, first, book_};
+  }
+  std::vector<Raw> load_step(const std::vector<Rows>& bands, U32 unit, uint32_t step) {
+    std::vector<Raw> all;
+    for (const Rows& rows : bands)
+      for (uint32_t half = 0; half < 2; ++half)
+        all.push_back(piece(rows, half, unit, step).raw(rows.at[half] + unit / units_per_slice_ * tile_));
+    return all;
+  }
+
+  // Words that were loaded for the next step.
+  class Held {
+   public:
+    Held(Code& k, const std::vector<Raw>& raw) {
+      for (const Raw& r : raw) {
+        heads_.push_back(r.head.size());
+        quants_.push_back(r.quants.size());
+        for (const auto& words : {r.head, r.quants})
+          for (U32 w : words) all_.push_back(k.var(w));
+      }
+    }
+    std::vector<Raw> get() const {
+      std::vector<Raw> raw;
+      size_t at = 0;
+      for (size_t i = 0; i < heads_.size(); ++i) {
+        Raw r;
+        for (size_t n = 0; n < heads_[i]; ++n) r.head.push_back(all_[at++].get());
+        for (size_t n = 0; n < quants_[i]; ++n) r.quants.push_back(all_[at++].get());
+        raw.push_back(std::move(r));
+      }
+      return raw;
+    }
+    void set(const std::vector<Raw>& raw) {
+      size_t at = 0;
+      for (const Raw& r : raw)
+        for (const auto& words : {r.head, r.quants})
+          for (U32 w : words) all_[at++] = w;
+    }
+
+   private:
+    std::vector<size_t> heads_, quants_;
+    std::vector<Var<uint32_t>> all_;
+  };
+
+  void work() {
+    if (s_.experts) chain_wait(k_, s_.chained);
+    U32 row_group = s_.row_groups == 1 ? k_.constant(0u) : k_.group() % s_.row_groups;
+    U32 col_group = s_.col_groups == 1 ? k_.constant(0u) : k_.group() / s_.row_groups;
+    std::vector<GroupSums> acc;
+    for (uint32_t b = 0; b < s_.bands; ++b) acc.emplace_back(k_, s_.columns);
+    auto before = k_.var(0u);  // stages so far
+    bool first_tile = true;
+    each_tile([&](const Tile& t) {
+      std::vector<Rows> bands;
+      for (uint32_t b = 0; b < s_.bands; ++b)
+        bands.push_back(rows_of(t, (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u));
+      for (auto& a : acc)
+        for (uint32_t i = 0; i < s_.columns / 2; ++i) a.set(i, 0.0f);
+      Held held(k_, load_step(bands, first_unit_ + col_group, 0));
+      if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
+      first_tile = false;
+      k_.loop(col_group, unit_count_, s_.col_groups, [&](U32 i) {
+        U32 unit = first_unit_ + i, next = first_unit_ + min(i + s_.col_groups, unit_count_ - 1);
+        U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
+        Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
+        U64 x = matrix_descriptor(stage(s), 128, s_.steps * step_bytes, Swizzle::none);
+        std::vector<Raw> now = held.get();
+        for (uint32_t step = 0; step < s_.steps; ++step) {
+          std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
+          for (uint32_t b = 0; b < s_.bands; ++b) multiply(acc[b], bands[b], &now[2 * b], unit, step, x);
+          now = std::move(later);
+        }
+        held.set(now);
+        wgmma_wait(k_, 0);
+        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+      });
+      before += unit_count_;
+      if (alone_)
+        finish_alone(t, acc, row_group);
+      else
+        keep_sums(acc, row_group, col_group);
+      if (!alone_ && s_.shares == 1) {
+        k_.barrier(1, groups_ * 128);
+        finish(t, 0u, s_.tile_rows(), 0u, s_.columns, k_.warp(), groups_ * 4, sums_, s_.tile_rows() + pad);
+        k_.barrier(1, groups_ * 128);
+      }
+    });
+  }
+
+  void multiply(GroupSums& acc, const Rows& rows, const Raw* raw, U32 unit, uint32_t step, U64 x) {
+    std::vector<std::vector<U32>> halves;
+    for (uint32_t half = 0; half < 2; ++half) halves.push_back(piece(rows, half, unit, step).halves(raw[half]));
+    wgmma_fence(k_);
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint64_t at = (step * step_bytes + i * 256) >> 4;
+      wgmma<heddle::f16>(
+          acc, std::array{halves[0][2 * i], halves[1][2 * i], halves[0][2 * i + 1], halves[1][2 * i + 1]},
+          at ? x + at : x, true);
+    }
+    wgmma_commit(k_);
+  }
+
+  // --- endings ------------------------------------------------------------------------------------------------------
+  // The sums of vectors [first, first + count) of a band to shared memory, `stride` floats from vector to vector.
+  void put(const GroupSums& acc, uint32_t first, uint32_t count, Shared<float> to, uint32_t stride) {
+    auto mine = to + (k_.warp() & 3u) * 16u + (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride);
+    for (uint32_t n = 0; n < count; n += 8)
+      for (uint32_t i = 0; i < 4; ++i)
+        store(mine.offset((n + i % 2) * stride + i / 2 * 8), acc.get((first + n) / 2 + i));
+  }
+
+  // Each warp group finishes its own rows, a few vectors at a time.
+  void finish_alone(const Tile& t, const std::vector<GroupSums>& acc, U32 row_group) {
+    const uint32_t count = std::min(chunk, s_.columns), stride = 64 + pad;
+    auto mine = sums_ + row_group * (count * stride);
+    auto meet = [&] {
+      if (s_.row_groups == 1) return k_.barrier(1, 128);
+      for (uint32_t g = 0; g < s_.row_groups; ++g)
+        k_.when(k_.assume_uniform(row_group, Uniform::group) == g, [&] { k_.barrier(1 + g, 128); });
+    };
+    for (uint32_t b = 0; b < s_.bands; ++b)
+      for (uint32_t first = 0; first < s_.columns; first += count) {
+        auto part = [&] {
+          put(acc[b], first, count, mine, stride);
+          meet();
+          finish(t, (row_group * s_.bands + b) * 64u, 64, first, count, k_.warp() & 3u, 4, mine, stride);
+          meet();
+        };
+        first ? k_.when(t.first + first < t.end, part) : part();
+      }
+  }
+
+  // All sums of a tile, the col groups one after the other.
+  void keep_sums(const std::vector<GroupSums>& acc, U32 row_group, U32 col_group) {
+    const uint32_t stride = s_.tile_rows() + pad;
+    for (uint32_t b = 0; b < s_.bands; ++b)
+      put(acc[b], 0, s_.columns, sums_ + (col_group * (s_.columns * stride) + (row_group * s_.bands + b) * 64u),
+          stride);
+  }
+  // Adds up over the blocks of the cluster, each for a part of the vectors, with all warps.
+  void finish_cluster() {
+    k_.cluster_barrier();
+    const uint32_t each = std::max(s_.columns / s_.shares, core);
+    U32 first = k_.cluster_rank() * each;
+    k_.when(first < s_.columns && k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
+      finish(tile(k_.block_id() / s_.shares), 0u, s_.tile_rows(), first, each, k_.warp(), groups_ * 4 + 1, sums_,
+             s_.tile_rows() + pad);
+    });
+    k_.cluster_barrier();  // nothing is read from a block that has ended
+  }
+
+  // The ending of `rows` rows of the tile from `row` on and `count` vectors from `first` on, by `warps` warps of which
+  // this is number `warp`. The sum of row r and vector v is at sums + (v - first_kept) * stride + r, where alone the
+  // first kept are `row` and `first`, else 0.
+  void finish(const Tile& t, U32 row, uint32_t rows, U32 first, uint32_t count, U32 warp, uint32_t warps,
+              Shared<float> sums, uint32_t stride) {
+    const uint32_t groups = rows / 32, turns = count / core * groups;
+    k_.loop(warp, turns, warps, [&](U32 turn) {
+      U32 in_count = turn / groups * core, in_rows = turn % groups * 32u + k_.lane();
+      U32 vector = t.first + first + in_count;
+      k_.when(vector < t.end, [&] {
+        U32 all_rows = k_.arg(&WgmmaArgs::rows), of_w = k_.arg(&WgmmaArgs::first_rows) + t.row + row + in_rows;
+        ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), vector, t.end);
+        out.prepare(of_w, of_w < all_rows);
+        auto at = sums + ((alone_ ? in_count : first + in_count) * stride + in_rows);
+        for (uint32_t v = 0; v < core; ++v) {
+          F32 scale = load(k_.arg(&WgmmaArgs::scales) + min(vector + v, t.end - 1u));
+          F32 sum;
+          for (uint32_t share = 0; share < s_.shares; ++share)
+            for (uint32_t c = 0; c < s_.col_groups; ++c) {
+              auto one = at.offset(v * stride + c * s_.columns * stride);
+              F32 part = s_.shares == 1 ? load(one) : load(in_block(one, share));
+              sum = share + c ? sum + part : part;
+            }
+          out.write(v, sum * (scale * (1 / TilePiece::half_factor(s_.weights()))));
+        }
+      });
+    });
+  }
+  void finish(const Tile& t, U32 row, uint32_t rows, uint32_t first, uint32_t count, U32 warp, uint32_t warps,
+              Shared<float> sums, uint32_t stride) {
+    finish(t, row, rows, k_.constant(first), count, warp, warps, sums, stride);
+  }
+  void finish(const Tile& t, uint32_t row, uint32_t rows, auto first, uint32_t count, U32 warp, uint32_t warps,
+              Shared<float> sums, uint32_t stride) {
+    finish(t, k_.constant(row), rows, first, count, warp, warps, sums, stride);
+  }
+
+  const WgmmaProduct& s_;
+  const Product out_;
+  const uint32_t groups_;  // of four warps that compute
+  Builder<WgmmaArgs> k_;
+  const uint32_t w_rows_, tile_;           // rows and bytes of a tile of weights
+  const uint32_t units_, units_per_slice_, unit_count_;  // stages of all columns, of a slice, and of a block
+  const bool alone_;                       // a warp group has all columns of its rows
+  Shared<uint8_t> ring_;
+  Shared<float> sums_;
+  std::vector<Mbarrier> full_, empty_;
+  U32 w_tiles_, row_tiles_;  // tiles of weights, and of the product, along the rows
+  U32 first_unit_;  // of this block
+  Codebook book_;
+};
+
+}  // namespace
+
+uint32_t WgmmaProduct::sums_bytes() const {
+  if (col_groups == 1 && shares == 1) return row_groups * std::min(chunk, columns) * (64 + pad) * 4;
+  return col_groups * columns * (tile_rows() + pad) * 4;
+}
+
+uint32_t WgmmaProduct::shared_bytes() const {
+  return stages * (stage_bytes() + 16) + sums_bytes() + 1024;
+}
+
+bool WgmmaProduct::divides() const {
+  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
+}
+
+bool WgmmaProduct::fits() const {
+  const uint32_t groups = row_groups * col_groups, threads = groups * 128 + 32;
+  // found by trial: what a lane needs beside its sums and the operands of a step
+  const uint32_t registers = bands * columns / 2 + 88;
+  return steps * step_cols <= tile_cols && groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && registers <= 65536 / threads / 8 * 8;
+}
+
+Kernel WgmmaProduct::build() const {
+  check_fields(*this);
+  if (steps * step_cols > tile_cols)
+    throw Error("wgmma_product: a stage of {} columns is more than a tile of {}", steps * step_cols, tile_cols);
+  if (!divides())
+    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups",
+                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups);
+  if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
+  if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
+  if (experts && out != Product::store && out != Product::gate && out != Product::act)
+    throw Error("wgmma_product: experts have no residual and no cache");
+  if (y_bf16 && out != Product::gate && out != Product::act) throw Error("wgmma_product: y_bf16 is for act and gate");
+  return WgmmaWriter(*this).write();
+}
+
+Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
+  check_fields(*this);
+  if (args.cols == 0 || args.cols > filled_cols())
+    throw Error("wgmma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());
+  for (uint64_t address : {args.w.address, args.x.address})
+    if (address % 16) throw Error("wgmma_product: x and w must be 16-byte aligned, found {:#x}", address);
+  if (args.first_rows > args.rows) throw Error("wgmma_product: rows from {} of {}", args.first_rows, args.rows);
+  if (out == Product::gate && args.rows % 4)
+    throw Error("wgmma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
+  if (out == Product::qkv && args.page_size == 0) throw Error("wgmma_product: pages of 0 positions");
+  if (args.blocks == 0) throw Error("wgmma_product: a grid of 0 blocks");
+  if (experts) return {.x = args.blocks};
+  const uint32_t along = (args.rows - args.first_rows + tile_rows() - 1) / tile_rows();
+  const uint64_t tiles = uint64_t(along) * ((args.vectors + columns - 1) / columns);
+  if (tiles * shares > 0x7fffffff) throw Error("wgmma_product: {} tiles are too many for a grid", tiles);
+  if (shares > 1) return {.x = uint32_t(std::max<uint64_t>(tiles, 1)) * shares};
+  return {.x = std::max(uint32_t(std::min<uint64_t>(args.blocks, tiles)), 1u)};
+}
+
+WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
+                                  uint32_t sms) {
+  WgmmaProduct s = what;
+  s.tile_cols = tile_cols_for(cols);
+  s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
+  (void)rows;
+  (void)vectors;
+  (void)sms;
+  return s;
+}
+
+void add_wgmma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaProduct>()); }
+
+}  // namespace heddle::kernels
