@@ -46,14 +46,10 @@ void warp_product(Form& f) {
 void whole_groups(const Form& f) {
   f.expect(f.kernel.threads() % 128 == 0, "acts on groups of 128 threads, the block has {}", f.kernel.threads());
 }
-// Warps behind the last whole group may do something else.
-void has_a_group(const Form& f) {
-  f.expect(f.kernel.threads() >= 128, "acts on groups of 128 threads, the block has {}", f.kernel.threads());
-}
 
 void group_product(Form& f) {
   const Inst& i = f.inst;
-  has_a_group(f);
+  whole_groups(f);
   f.expect(types_fit(i), "{} += {} * {} does not exist", name(i.type), name(i.a_type), name(i.b_type));
   const bool ints = i.type == Type::s32;
   f.expect(i.m == 64 && i.k * size_of(i.a_type) == 32, "m{}n{}k{} of {}: expected m64 and k{}", i.m, i.n, i.k,
@@ -100,10 +96,10 @@ bool matrix_form(Form& f) {
       break;
     case Op::wgmma_fence:
     case Op::wgmma_commit:
-      has_a_group(f);
+      whole_groups(f);
       break;
     case Op::wgmma_wait:
-      has_a_group(f);
+      whole_groups(f);
       f.src_imm(Type::u32);
       break;
     case Op::setmaxnreg: {

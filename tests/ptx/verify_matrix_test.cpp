@@ -106,7 +106,6 @@ TEST(VerifyMatrix, GroupInstructionsNeedWholeGroups) {
   EXPECT_TRUE(takes(reg_count));
   EXPECT_TRUE(refused(with(reg_count, 160), {"table.cpp:77: ", "groups of 128 threads, the block has 160"}));
   EXPECT_TRUE(refused(with(wgmma(64, T::f32, T::f16, T::f16), 96), {"groups of 128 threads, the block has 96"}));
-  EXPECT_TRUE(accepted(with(wgmma(64, T::f32, T::f16, T::f16), 160)));  // four warps, and one that does something else
   for (uint32_t n : {16u, 44u, 264u})
     EXPECT_TRUE(refuses({.op = Op::setmaxnreg, .src = {imm(T::u32, n)}}, {"expected a multiple of 8 from 24 to 256"}));
 }

@@ -22,6 +22,7 @@ using WgmmaArgs = Product::Args;
 constexpr uint32_t step_cols = 128;    // of a warp group's eight wgmma
 constexpr uint32_t core = 8;           // vectors of a core matrix
 constexpr uint32_t step_bytes = core * step_cols * 2;  // of eight vectors
+constexpr uint32_t few_registers = 24;  // of the copying warp
 constexpr uint32_t chunk = 32;         // vectors whose sums a warp group finishes at once
 constexpr uint32_t pad = 4;            // floats between the sums of two vectors: lanes store to different banks
 
@@ -44,7 +45,7 @@ class WgmmaWriter {
         out_(ending_of(s)),
         groups_(s.row_groups * s.col_groups),
         k_(std::string(WgmmaProduct::name),
-           Launch{.threads = groups_ * 128 + 32, .min_blocks = 1, .cluster = s.shares}),
+           Launch{.threads = (groups_ + 1) * 128, .min_blocks = 1, .cluster = s.shares}),
         w_rows_(tile_values / s.tile_cols),
         tile_(tile_bytes(s.weights())),
         units_(s.filled_cols() / (step_cols * s.steps)),
@@ -69,8 +70,17 @@ class WgmmaWriter {
     row_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (s_.tile_rows() - 1)) / s_.tile_rows();
     U32 rank = s_.shares == 1 ? k_.constant(0u) : k_.cluster_rank();
     first_unit_ = rank * (units_ / s_.shares);
+    // The copying warp needs few registers. They are not moved where all warps go on together.
     k_.when_else(
-        k_.group() < groups_, [&] { work(); }, [&] { bring(); });
+        k_.group() < groups_,
+        [&] {
+          if (s_.shares == 1) take_registers(k_, s_.registers());
+          work();
+        },
+        [&] {
+          if (s_.shares == 1) release_registers(k_, few_registers);
+          k_.when(k_.warp() == groups_ * 4, [&] { bring(); });
+        });
     if (s_.shares > 1) finish_cluster();
     return k_.finish();
   }
@@ -250,10 +260,10 @@ class WgmmaWriter {
         for (uint32_t step = 0; step < s_.steps; ++step) {
           std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
           for (uint32_t b = 0; b < s_.bands; ++b) multiply(acc[b], bands[b], &now[2 * b], unit, step, x);
+          wgmma_wait(k_, 0);  // meanwhile the other groups' products run
           now = std::move(later);
         }
         held.set(now);
-        wgmma_wait(k_, 0);
         k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
       });
       before += unit_count_;
@@ -325,7 +335,7 @@ class WgmmaWriter {
     const uint32_t each = std::max(s_.columns / s_.shares, core);
     U32 first = k_.cluster_rank() * each;
     k_.when(first < s_.columns && k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
-      finish(tile(k_.block_id() / s_.shares), 0u, s_.tile_rows(), first, each, k_.warp(), groups_ * 4 + 1, sums_,
+      finish(tile(k_.block_id() / s_.shares), 0u, s_.tile_rows(), first, each, k_.warp(), groups_ * 4 + 4, sums_,
              s_.tile_rows() + pad);
     });
     k_.cluster_barrier();  // nothing is read from a block that has ended
@@ -398,11 +408,17 @@ bool WgmmaProduct::divides() const {
   return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
 }
 
+uint32_t WgmmaProduct::registers() const {
+  const uint32_t groups = row_groups * col_groups;
+  if (shares > 1) return 65536 / ((groups + 1) * 128) / 8 * 8;
+  return std::min((65536 - few_registers * 128) / (groups * 128) / 8 * 8, 240u);
+}
+
 bool WgmmaProduct::fits() const {
-  const uint32_t groups = row_groups * col_groups, threads = groups * 128 + 32;
+  const uint32_t groups = row_groups * col_groups;
   // found by trial: what a lane needs beside its sums and the operands of a step
-  const uint32_t registers = bands * columns / 2 + 88;
-  return steps * step_cols <= tile_cols && groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && registers <= 65536 / threads / 8 * 8;
+  const uint32_t needed = bands * columns / 2 + 88;
+  return steps * step_cols <= tile_cols && groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && needed <= registers();
 }
 
 Kernel WgmmaProduct::build() const {

@@ -44,6 +44,7 @@ struct WgmmaProduct {
   uint32_t tile_rows() const { return 64 * bands * row_groups; }  // of W that a block has at once
   uint32_t stage_bytes() const { return columns * steps * 256; }
   uint32_t sums_bytes() const;
+  uint32_t registers() const;  // of a thread that computes, at most
   uint32_t shared_bytes() const;
   bool divides() const;  // the stages, by the blocks and warp groups that share them
   bool fits() const;     // shared memory and registers too

@@ -83,9 +83,6 @@ struct Matrix {
 
 void wgmma(Warp& w, const Step& step) {
   need_all_lanes(w);
-  if (w.index / 4 * 4 + 4 > w.cta->warps.size())
-    w.fail(Report::Kind::bad_operand, 0,
-           fmt::format("wgmma: warp {} of {} is not in a whole group of four", w.index, w.cta->warps.size()));
   begin_wgmma(w, step);
   const Inst& inst = *step.inst;
   const uint32_t n = inst.n, k = inst.k, first = w.index % 4 * 16;
