@@ -3,6 +3,7 @@
 #include "kernels/product/wgmma_product.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/product/product_io.h"
 #include "kernels/product/tile.h"
@@ -455,15 +456,58 @@ Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
   return {.x = std::max(uint32_t(std::min<uint64_t>(args.blocks, tiles)), 1u)};
 }
 
-WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
-                                  uint32_t sms) {
-  WgmmaProduct s = what;
+namespace {
+
+// A way to cut a product up; the rest of the shape follows from it.
+struct Cut {
+  uint32_t columns, bands, row_groups, col_groups, shares, steps;
+};
+
+// With as many stages as fit; none if that is not even two.
+std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
+  s.columns = cut.columns;
+  s.bands = cut.bands;
+  s.row_groups = cut.row_groups;
+  s.col_groups = cut.col_groups;
+  s.shares = cut.shares;
+  s.steps = std::min(cut.steps, s.tile_cols / step_cols);
+  for (s.stages = 12; s.stages >= 2; --s.stages)
+    if (s.fits()) return s;
+  return {};
+}
+
+WgmmaProduct in_slices(WgmmaProduct s, uint32_t cols) {
   s.tile_cols = tile_cols_for(cols);
   s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
-  (void)rows;
-  (void)vectors;
-  (void)sms;
   return s;
+}
+
+}  // namespace
+
+WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
+                                  uint32_t sms) {
+  const std::vector<WgmmaProduct> all = wgmma_product_candidates(what, rows, cols, vectors, sms);
+  if (all.empty()) throw Error("wgmma_product: {} vectors of {} values do not fit", vectors, cols);
+  return all[0];
+}
+
+std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uint32_t rows, uint32_t cols,
+                                                   uint32_t vectors, uint32_t sms) {
+  const WgmmaProduct base = in_slices(what, cols);
+  std::vector<WgmmaProduct> all;
+  (void)rows;
+  (void)sms;
+  for (uint32_t columns : {256u, 128u, 64u, 32u, 16u, 8u}) {
+    if (columns / 2 >= vectors && columns > 8) continue;
+    for (const Cut& cut :
+         {Cut{columns, 1, 2, 1, 1, 1}, {columns, 2, 2, 1, 1, 1}, {columns, 1, 3, 1, 1, 1}, {columns, 1, 4, 1, 1, 1},
+          {columns, 1, 4, 1, 1, 2}, {columns, 2, 2, 1, 1, 2}, {columns, 1, 2, 2, 1, 1}, {columns, 1, 1, 2, 1, 1},
+          {columns, 1, 1, 4, 1, 1}, {columns, 1, 1, 4, 1, 2}, {columns, 1, 1, 2, 2, 1}, {columns, 1, 1, 4, 2, 1},
+          {columns, 1, 1, 4, 2, 2}, {columns, 1, 1, 2, 4, 1}, {columns, 1, 2, 1, 4, 1}, {columns, 1, 2, 2, 2, 1},
+          {columns, 1, 1, 3, 2, 1}})
+      if (auto s = cut_up(base, cut)) all.push_back(*s);
+  }
+  return all;
 }
 
 void add_wgmma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaProduct>()); }

@@ -58,6 +58,10 @@ struct WgmmaProduct {
 WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
                                   uint32_t sms);
 
+// Other shapes worth trying, the choice above first: the candidates of a search on another GPU.
+std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uint32_t rows, uint32_t cols,
+                                                   uint32_t vectors, uint32_t sms);
+
 inline auto WgmmaProduct::fields() {
   using S = WgmmaProduct;
   using F = Field<S>;

@@ -187,4 +187,74 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(expert_tiles(gated, 136, 256, {8, 9, 0}));
 }
 
+namespace {
+
+Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
+  const Format format = spec.weights();
+  const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    // values of the usual size, over and over: their bits matter for the power that a GPU draws
+    const std::vector<uint8_t> some = random_blocks(random, format, size_t(1) << 20, 1024);
+    std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
+    while (one.size() < bytes) one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
+    std::vector<ptx::DevicePtr<uint8_t>> w;
+    for (uint32_t i = 0; i < std::min(copies(double(bytes)), 8u); ++i) w.push_back(m.put(one));
+    const uint32_t filled = (vectors + 7) / 8 * 8;
+    Product::Args args{.y = m.poisoned<float>(size_t(rows) * vectors),
+                       .x = {m.put(half_inputs(random, size_t(filled) * spec.filled_cols())).address},
+                       .rows = rows,
+                       .cols = cols,
+                       .y_stride = rows,
+                       .blocks = m.processors(),
+                       .vectors = vectors,
+                       .q_rows = rows / 6 * 4,
+                       .k_rows = rows / 6,
+                       .head = 128,
+                       .value_head = 128,
+                       .rotary = 128,
+                       .kv_heads = rows / 6 / 128,
+                       .page_size = 32,
+                       .table_stride = 1,
+                       .scale = 1,
+                       .magnitude = 1,
+                       .scales = m.put(std::vector<float>(vectors, 1.0f))};
+    args.residual = args.y;
+    args.turns = m.put(std::vector<uint64_t>(64, 0x123456789abcdefull));
+    std::vector<uint32_t> positions;
+    std::vector<int32_t> table;
+    for (uint32_t v = 0; v < vectors; ++v) {
+      positions.push_back(v % 32);
+      table.push_back(int32_t(v / 32));
+    }
+    args.positions = m.put(positions);
+    args.table = m.put(table);
+    const size_t cache = size_t(vectors + 31) / 32 * 32 * (rows / 6) * 2 + 64;
+    args.k = m.poisoned<uint8_t>(cache);
+    args.v = m.poisoned<uint8_t>(cache);
+    return [=](Machine& now, uint32_t r) mutable {
+      args.w = w[r % w.size()];
+      now.launch(spec, args);
+    };
+  };
+  const std::string shape =
+      fmt::format("{} {} -> {} x {} out={} columns={} bands={} groups={}x{} shares={} steps={} stages={}",
+                  quant::name(format), cols, rows, vectors, spec.out, spec.columns, spec.bands, spec.row_groups,
+                  spec.col_groups, spec.shares, spec.steps, spec.stages);
+  return {"wgmma_product", shape, "sm_90a", double(bytes), 2.0 * rows * cols * vectors, prepare};
+}
+
+}  // namespace
+
+void add_wgmma_product_benches(std::vector<Bench>& all) {
+  struct Phase {
+    uint32_t out, rows, cols;
+  };
+  for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
+    for (const Phase& p : {Phase{Product::qkv, 6144, 4096}, {Product::add, 4096, 4096}, {Product::gate, 28672, 4096},
+                           {Product::add, 4096, 14336}})
+      for (const WgmmaProduct& spec : kernels::wgmma_product_candidates(
+               {.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132))
+        all.push_back(wgmma_phase(spec, p.rows, p.cols, vectors));
+}
+
 }  // namespace heddle::proof
