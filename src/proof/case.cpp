@@ -85,7 +85,7 @@ AddCases add_gemv_cases, add_tile_pack_cases, add_gemm_cases, add_half_rows_case
 AddCases add_attention_cases, add_cluster_attention_cases, add_prompt_attention_cases, add_any_attention_cases,
     add_heads_cases, add_rope_cases, add_kv_scatter_cases, add_causal_softmax_cases;
 AddCases add_embedding_cases, add_norm_cases, add_elementwise_cases;
-AddCases add_mixture_cases;
+AddCases add_mixture_cases, add_router_cases, add_group_rows_cases;
 AddCases add_argmax_cases, add_sample_cases, add_step_advance_cases;
 
 std::vector<Case> all_cases(Sweep sweep) {
@@ -111,6 +111,8 @@ std::vector<Case> all_cases(Sweep sweep) {
                         add_norm_cases,
                         add_elementwise_cases,
                         add_mixture_cases,
+                        add_router_cases,
+                        add_group_rows_cases,
                         add_argmax_cases,
                         add_sample_cases,
                         add_step_advance_cases})

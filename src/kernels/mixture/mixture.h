@@ -12,7 +12,7 @@ namespace heddle::kernels {
 // logits are.
 struct Route {
   static constexpr std::string_view name = "route", summary = "the experts of each row and their shares",
-                                    lowest_target = "sm_75";
+                                    lowest_target = "sm_80";
   struct Args {
     ptx::DevicePtr<uint32_t> ids;   // (rows, used)
     ptx::DevicePtr<float> weights;  // (rows, used)
@@ -34,29 +34,34 @@ struct Route {
   ptx::Grid grid(const Args& args) const;
 };
 
-// out = scale * (sum of weights[row, slot] * y[row, slot] [+ sigmoid(shared_gate[row]) * shared[row]]), or out += that.
+// out = scale * (sum of weights[row, j] * y[row, j] [+ sigmoid(shared_gate[row]) * shared[row]]), or out += that, added
+// in the order of j. With by_slot row j of y is y[slots[row, j]]. No j: the shared expert alone.
 struct Mix {
   static constexpr std::string_view name = "mix", summary = "the experts' results by their shares, into h",
                                     lowest_target = "sm_75";
   struct Args {
     ptx::DevicePtr<float> out;          // (rows, cols): h, or a buffer that a norm reads
-    ptx::DevicePtr<float> y;            // (rows, used, cols)
+    ptx::DevicePtr<float> y;            // (rows, used, cols); by_slot: (slots, cols)
     ptx::DevicePtr<float> weights;      // (rows, used)
     ptx::DevicePtr<float> shared;       // (rows, cols); read with a shared expert
     ptx::DevicePtr<float> shared_gate;  // (rows), the same
+    ptx::DevicePtr<uint32_t> slots;     // (rows, used); read with by_slot
     uint32_t rows, cols, used;
     uint32_t gate_stride = 1;  // values from row to row of shared_gate; 0: one for all rows
     float scale = 1;
   };
   uint32_t threads = 256;
-  uint32_t add = 1;     // no: out is written
-  uint32_t shared = 0;  // there is a shared expert
+  uint32_t vec = 1;      // columns of a thread; out, y and shared are aligned to as many values
+  uint32_t add = 1;      // no: out is written
+  uint32_t shared = 0;   // there is a shared expert
+  uint32_t by_slot = 0;  // rows of y lie in the order of group_rows
   uint32_t chained = 0;
   auto operator<=>(const Mix&) const = default;
   static auto fields() {
     using F = Field<Mix>;
-    return std::tuple(F{"threads", &Mix::threads, range(32, 1024, 32)}, F{"add", &Mix::add, yes_or_no()},
-                      F{"shared", &Mix::shared, yes_or_no()}, F{"chained", &Mix::chained, yes_or_no()});
+    return std::tuple(F{"threads", &Mix::threads, range(32, 1024, 32)}, F{"vec", &Mix::vec, one_of({1, 2, 4})},
+                      F{"add", &Mix::add, yes_or_no()}, F{"shared", &Mix::shared, yes_or_no()},
+                      F{"by_slot", &Mix::by_slot, yes_or_no()}, F{"chained", &Mix::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

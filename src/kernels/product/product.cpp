@@ -4,7 +4,9 @@
 #include "kernels/product/product.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "kernels/attention/kv_cache.h"
 #include "kernels/product/product_io.h"
 #include "kernels/spec/catalog.h"
 #include "kernels/spec/functions.h"
@@ -27,7 +29,8 @@ class ProductWriter {
         unit_rows_(s.unit),
         unit_tiles_(unit_rows_ / tile_rows_),
         across_(s.slices / s.per_warp),
-        compute_(across_ * s.groups) {
+        compute_(across_ * s.groups),
+        each_(s.experts && !s.summed) {
     segments_.push_back({s.weights(), tile_bytes(s.weights()), s.groups, s.depth});
     if (s.mixed)
       segments_.push_back({s.second_weights(), tile_bytes(s.second_weights()), s.second_groups, s.second_depth()});
@@ -45,18 +48,24 @@ class ProductWriter {
     if (const uint32_t taken = k_.kernel.shared_bytes; taken < s_.room * 1024)
       k_.shared<uint8_t>(s_.room * 1024 - taken);
 
-    if (!s_.late) chain_start(k_, s_.chained);
-    if (s_.experts) chain_wait(k_, s_.chained);  // the choice of the matrix comes from an earlier kernel
+    if (!s_.late && !each_) chain_start(k_, s_.chained);
     share_out();
-    of_segment([&](const Segment& segment) { start_rings(segment); });
+    if (!each_) of_segment([&](const Segment& segment) { start_rings(segment); });
     x.before_wait();
     for (Segment& segment : segments_) segment.book = TilePiece::codebook(k_, segment.format);
-    k_.barrier();
-    if (!s_.experts) chain_wait(k_, s_.chained);
+    if (!each_) k_.barrier();
+    chain_wait(k_, s_.chained);
     auto from = k_.arg(&Args::x);
     if (s_.experts)
-      from = from + mul_wide(k_.block_y() / k_.arg(&Args::x_share), k_.arg(&Args::x_stride)) *
-                        uint64_t(s_.x == Product::x_bf16 ? 2 : 4);
+      from =
+          from + mul_wide(s_.summed ? k_.block_y() * k_.arg(&Args::x_share) : k_.block_y(), k_.arg(&Args::x_stride)) *
+                     uint64_t(s_.x == Product::x_bf16 ? 2 : 4);
+    x.request(from);
+    if (each_) {  // the choice of the matrices comes from an earlier kernel
+      if (!s_.late) chain_start(k_, s_.chained);
+      ids_ = of_lane(k_.arg(&Args::experts));
+      start_rings(segments_[0]);
+    }
     x.bring(from);
     if (s_.late) chain_start(k_, s_.chained);
     k_.when_else(
@@ -69,7 +78,8 @@ class ProductWriter {
   const Product& s_;
   Builder<Args> k_;
   const uint32_t tile_rows_, unit_rows_, unit_tiles_, across_, compute_;
-  struct Segment {  // rows of one format
+  const bool each_;  // experts with a result each: the tile rows of a row's experts follow each other
+  struct Segment {   // rows of one format
     quant::Format format;
     uint32_t tile, groups, depth;  // tile: bytes
     Codebook book{};
@@ -83,7 +93,11 @@ class ProductWriter {
   U32 row_offset_;                    // of the rows that come before this format's
   Pred second_;                       // this block has rows of the second format
   U32 column_, group_;                // of this warp
-  U64 expert_, policy_;
+  U64 policy_;
+  U32 ids_;                         // experts of the row: lane i has the i-th
+  U32 expert_tiles_;                // each_: tile rows of an expert
+  std::optional<Divider> experts_;  // each_: divides by that
+  std::vector<U64> starts_;         // summed: where each slice of this warp begins
 
   // f(segment) for the format of this block's rows.
   void of_segment(auto&& f) {
@@ -97,6 +111,11 @@ class ProductWriter {
   void share_out() {
     rows_ = k_.arg(&Args::rows);
     U32 tile_rows = (rows_ + (tile_rows_ - 1)) / tile_rows_;
+    if (each_) {
+      expert_tiles_ = tile_rows;
+      experts_.emplace(k_, max(tile_rows, 1u));
+      tile_rows = tile_rows * k_.arg(&Args::x_share);
+    }
     U32 block = k_.block_id(), blocks = k_.grid_x();
     if (s_.mixed) {
       U32 first_blocks = blocks - k_.arg(&Args::second_blocks), of_first = k_.arg(&Args::first_rows) / tile_rows_;
@@ -112,9 +131,13 @@ class ProductWriter {
     units_ = (count_ + (unit_tiles_ - 1)) / unit_tiles_;
     column_ = k_.warp() % across_;
     group_ = k_.warp() / across_;
-    if (s_.experts) {
-      U32 which = k_.assume_uniform(load(k_.arg(&Args::experts) + k_.block_y()));
-      expert_ = widen(which) * k_.arg(&Args::expert_bytes);
+    if (s_.summed) {
+      ids_ = of_lane(k_.arg(&Args::experts));
+      for (uint32_t i = 0; i < s_.per_warp; ++i) {
+        U32 slice = column_ * s_.per_warp + i, expert = slice / s_.expert_slices();
+        starts_.push_back(widen(shuffle(ids_, expert)) * k_.arg(&Args::expert_bytes) +
+                          mul_wide(slice - expert * s_.expert_slices(), segments_[0].tile));
+      }
     }
     // Weights are read once and need not stay in L2, unless two tiles share a cache line.
     if (segments_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
@@ -125,13 +148,29 @@ class ProductWriter {
   Shared<uint8_t> my_ring(const Segment& segment) { return ring_ + k_.warp() * (segment.depth * segment.tile); }
   Shared<uint64_t> my_arrived(const Segment& segment) { return arrived_ + k_.warp() * segment.depth; }
 
-  void fetch(const Segment& segment, Mbarrier done, Shared<uint8_t> to, U32 t) {
-    U32 row = first_ + group_ + t / s_.per_warp * segment.groups, slice = column_ * s_.per_warp + t % s_.per_warp;
+  // Lane i gets what the list has for vector i of this block's row. Around L1, which may hold what the list was: the
+  // wait that makes it visible may be another kernel's.
+  template <class T>
+  Val<T> of_lane(Global<T> list) {
+    auto mine = k_.var(T(0));
+    U32 share = k_.arg(&Args::x_share);
+    k_.when(k_.lane() < share, [&] { mine = load_relaxed(list + (mul_wide(k_.block_y(), share) + widen(k_.lane()))); });
+    return mine.get();
+  }
+
+  // Where this warp's tile t lies, which has slice i of its own. By all lanes.
+  Global<uint8_t> place(const Segment& segment, U32 t, uint32_t i) {
+    U32 row = first_ + group_ + t / s_.per_warp * segment.groups, slice = column_ * s_.per_warp + i;
+    auto w = k_.arg(&segment == &segments_[0] ? &Args::w : &Args::w2);
+    if (s_.summed) return w + (starts_[i] + mul_wide(row * s_.expert_slices(), segment.tile));
+    if (!each_) return w + mul_wide(row * s_.slices + slice, segment.tile);
+    U32 expert = experts_->divide(row);
+    return w + (widen(shuffle(ids_, expert)) * k_.arg(&Args::expert_bytes) +
+                mul_wide((row - expert * expert_tiles_) * s_.slices + slice, segment.tile));
+  }
+  void fetch(const Segment& segment, Mbarrier done, Shared<uint8_t> to, Global<uint8_t> from) {
     done.arrive_expect_bytes(segment.tile);
-    auto at =
-        k_.arg(&segment == &segments_[0] ? &Args::w : &Args::w2) + mul_wide(row * s_.slices + slice, segment.tile);
-    if (s_.experts) at = at + expert_;
-    bulk_load(to, at, segment.tile, done, policy_);
+    bulk_load(to, from, segment.tile, done, policy_);
   }
 
   void start_rings(const Segment& segment) {
@@ -142,14 +181,18 @@ class ProductWriter {
       for (auto& b : empty_) b.init(32u);
       fence_mbarrier_init(k_);
     });
-    k_.when(k_.warp() < compute && k_.lane() == 0u, [&] {
+    k_.when(k_.warp() < compute, [&] {
       auto ring = my_ring(segment);
       auto arrived = my_arrived(segment);
       U32 all = tiles(segment);
-      for (uint32_t i = 0; i < segment.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
-      fence_mbarrier_init(k_);
-      for (uint32_t i = 0; i < segment.depth; ++i)
-        k_.when(all > i, [&] { fetch(segment, {arrived.offset(i)}, ring.offset(i * segment.tile), k_.constant(i)); });
+      std::vector<Global<uint8_t>> from;
+      for (uint32_t i = 0; i < segment.depth; ++i) from.push_back(place(segment, k_.constant(i), i % s_.per_warp));
+      k_.when(k_.lane() == 0u, [&] {
+        for (uint32_t i = 0; i < segment.depth; ++i) Mbarrier{arrived.offset(i)}.init(1u);
+        fence_mbarrier_init(k_);
+        for (uint32_t i = 0; i < segment.depth; ++i)
+          k_.when(all > i, [&] { fetch(segment, {arrived.offset(i)}, ring.offset(i * segment.tile), from[i]); });
+      });
     });
   }
 
@@ -208,7 +251,8 @@ class ProductWriter {
         slice(i, w);
         k_.warp_sync();
         U32 next = t.get() + segment.depth;
-        k_.when(next < all && k_.lane() == 0u, [&] { fetch(segment, here, w, next); });
+        auto from = place(segment, next, (i + segment.depth) % s_.per_warp);
+        k_.when(next < all && k_.lane() == 0u, [&] { fetch(segment, here, w, from); });
         t += 1u;
         Pred wrap = s == segment.depth - 1;
         stage = select(wrap, k_.constant(0u), s + 1u);
@@ -234,9 +278,9 @@ class ProductWriter {
   }
 
   void finish(const ProductX& x) {
-    auto y = k_.arg(&Args::y);
-    if (s_.experts) y = y + mul_wide(k_.block_y(), k_.arg(&Args::y_stride));
-    ProductOut out(k_, s_, y);
+    ProductOut out(k_, s_, k_.arg(&Args::y), s_.experts ? k_.block_y() : U32{});
+    F32 weights;  // lane i has that of vector i
+    if (s_.weighted) weights = of_lane(k_.arg(&Args::scales));
     const std::vector<F32> factors = x.factors();
     // with 16 rows each half of the warp adds every other partial sum
     const bool halves = unit_rows_ == 16;
@@ -244,7 +288,13 @@ class ProductWriter {
     k_.loop(0u, units_, 1u, [&](U32 u) {
       U32 slot = u & 1u, row = (first_ + u * unit_tiles_) * tile_rows_ + in_unit;
       if (s_.mixed) row = row + row_offset_;
-      Pred there = in_unit < (count_ - u * unit_tiles_) * tile_rows_, mine = there && row < rows_;
+      Pred there = in_unit < (count_ - u * unit_tiles_) * tile_rows_;
+      if (each_) {
+        U32 tile_row = first_ + u * unit_tiles_ + in_unit / tile_rows_, expert = experts_->divide(tile_row);
+        row = (tile_row - expert * expert_tiles_) * tile_rows_ + in_unit % tile_rows_;
+        out.set_vector(k_.block_y() * k_.arg(&Args::x_share) + expert, s_.weighted ? shuffle(weights, expert) : F32{});
+      }
+      Pred mine = there && row < rows_;
       out.prepare(row, halves ? mine && k_.lane() < 16u : mine);
       Mbarrier{full_[0].at + slot}.wait(k_, u >> 1u & 1u);
       std::vector<F32> total;
@@ -271,8 +321,12 @@ void check_together(const Product& s) {
   if (s.mixed && s.second_groups > s.groups) refuse("more groups of the second format than of the first");
   if (s.warps() > 32) refuse("more than 31 computing warps");
   if (s.unit % (tile_values / s.tile_cols * s.groups)) refuse("a unit has no such groups of tiles");
-  if (s.experts && (s.columns > 1 || s.mixed || s.out == Product::qkv))
-    refuse("experts have one vector, one format and no rotation");
+  if (s.experts && (s.columns > 1 || s.mixed || s.bias || s.out == Product::qkv))
+    refuse("experts have one vector, one format, no bias and no rotation");
+  if ((s.summed || s.weighted) && !s.experts) refuse("summed and weighted are for experts");
+  if (s.summed && (s.weighted || s.norm || s.slices % s.summed || (s.out != Product::store && s.out != Product::add)))
+    refuse("the sum of experts has whole slices of each, no weights, no norm, and is stored or added");
+  if (s.experts && !s.summed && s.out == Product::add) refuse("results of experts are added when summed");
   if (!s.exact &&
       !(TilePiece::has_integer_dot(s.weights()) && (!s.mixed || TilePiece::has_integer_dot(s.second_weights()))))
     refuse("this format has no integer products: exact = yes");
@@ -290,8 +344,8 @@ Kernel Product::build() const {
 Grid Product::grid(const Args& args) const {
   check_fields(*this);
   check_together(*this);
-  if (args.cols == 0 || args.cols > filled_cols())
-    throw Error("product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());
+  if (const uint32_t filled = expert_slices() * tile_cols; args.cols == 0 || args.cols > filled)
+    throw Error("product: {} columns, but {} slices of {} are {}", args.cols, expert_slices(), tile_cols, filled);
   for (uint64_t address : {args.w.address, args.x.address, mixed ? args.w2.address : 0})
     if (address % 16) throw Error("product: x and w must be 16-byte aligned, found {:#x}", address);
   if ((columns > 1 || experts) && args.x_stride % 8)
@@ -310,9 +364,13 @@ Grid Product::grid(const Args& args) const {
     if (args.page_size == 0) throw Error("product: pages of 0 positions");
   }
   if (args.blocks == 0) throw Error("product: a grid of 0 blocks");
-  if (experts && (args.x_share == 0 || args.vectors > 65535))
-    throw Error("product: {} vectors, {} for each x", args.vectors, args.x_share);
-  return {.x = args.blocks, .y = experts ? std::max(args.vectors, 1u) : 1};
+  if (!experts) return {.x = args.blocks};
+  if (args.x_share == 0 || args.x_share > 32 || args.vectors == 0 || args.vectors % args.x_share ||
+      args.vectors / args.x_share > 65535)
+    throw Error("product: {} vectors, {} for each row; 1 to 32 for each of 1 to 65535 rows expected", args.vectors,
+                args.x_share);
+  if (summed > args.x_share) throw Error("product: a sum of {} experts, but a row has {}", summed, args.x_share);
+  return {.x = args.blocks, .y = args.vectors / args.x_share};
 }
 
 void add_product_kernels(std::vector<Entry>& all) { all.push_back(entry<Product>()); }

@@ -10,12 +10,7 @@
 
 namespace heddle::kernels {
 
-// Bulk copies bring the weights (tiles, see tile.h) through a ring in shared memory; the first are requested before the
-// preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in blocks of
-// 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A warp owns
-// per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
-
-// A tile of wgmma_product with experts: rows of x that go to one expert.
+// A tile of a product with experts: rows of x that go to one expert.
 struct ExpertTile {
   uint32_t expert;
   uint32_t first;  // row of x and y, a multiple of 8
@@ -23,6 +18,14 @@ struct ExpertTile {
   uint32_t unused;
 };
 
+// Bulk copies bring the weights (tiles, see tile.h) through a ring in shared memory; the first are requested before the
+// preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in blocks of
+// 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A warp owns
+// per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
+//
+// Experts: which matrices are read is known when the kernel before has ended, but for `summed`, which reads the list
+// before it waits. A kernel between must therefore let the next one start only after its own wait: a product with
+// experts that is not summed does.
 struct Product {
   static constexpr std::string_view name = "product",
                                     summary = "a phase of a layer: norm, matrix times 1 to 8 vectors, what follows",
@@ -43,7 +46,7 @@ struct Product {
     ptx::DevicePtr<float> norm, shift;  // the norm's weight, and for layer its bias, zeros up to a multiple of 8
     ptx::DevicePtr<uint8_t> w, w2;      // tiles, 16-byte aligned; w2: those of the second format
     ptx::DevicePtr<float> bias;         // (rows)
-    ptx::DevicePtr<uint32_t> experts;   // (vectors): the matrix to use, below the number of experts
+    ptx::DevicePtr<uint32_t> experts;   // (vectors): the matrix to use, below the number of experts; see `summed`
     ptx::DevicePtr<uint64_t> turns;     // qkv: frequency of each pair, see rope_frequencies.h
     ptx::DevicePtr<uint32_t> positions;  // qkv: (columns)
     ptx::DevicePtr<int32_t> table;       // qkv: (columns, table_stride), pages of the cache
@@ -54,13 +57,13 @@ struct Product {
     uint32_t second_blocks;              // mixed: the last blocks of the grid, for the second format; see mixed_blocks
     uint32_t x_stride, y_stride;         // values
     uint32_t blocks;                     // of the grid: the number of SMs times a small number
-    uint32_t vectors, x_share;           // experts: number of results, and how many consecutive ones share an x
+    uint32_t vectors, x_share;           // experts: all vectors, and how many of them belong to one row, 1 to 32
     uint32_t q_rows, k_rows;             // qkv
     uint32_t head, value_head, rotary, kv_heads, page_size, table_stride;
     float epsilon, scale, magnitude;
-    ptx::DevicePtr<float> scales;        // mma_product, wgmma_product: (vectors), factor of each vector
-    ptx::DevicePtr<uint32_t> sequences;  // qkv with by_sequence: (vectors), the row of `table` of each vector
-    ptx::DevicePtr<ExpertTile> tiles;    // wgmma_product with experts: (tile_count)
+    ptx::DevicePtr<float> scales;         // mma_product, wgmma_product, weighted: (vectors), factor of each vector
+    ptx::DevicePtr<uint32_t> sequences;   // qkv with by_sequence: (vectors), the row of `table` of each vector
+    ptx::DevicePtr<ExpertTile> tiles;     // wgmma_product with experts: (tile_count)
     ptx::DevicePtr<uint32_t> tile_count;  // the same: one number
   };
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
@@ -77,11 +80,15 @@ struct Product {
   uint32_t columns = 1;
   uint32_t x = x_f32, norm = no_norm, exact = 0;
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
-  uint32_t cache = 1;    // qkv: k and v go to the cache as f16; no: to y after q, for any type of cache
-  uint32_t halves = 0;   // qkv: pairs are values rotary / 2 apart, else neighbours
+  uint32_t cache = 1;   // qkv: k and v go to the cache as f16; no: to y after q, for any type of cache
+  uint32_t halves = 0;  // qkv: pairs are values rotary / 2 apart, else neighbours
   // qkv: a table for each sequence, not for each vector. Not a field: only wgmma_product has it.
   uint32_t by_sequence = 0;
-  uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1
+  uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1. The vectors of a row share its x
+  // experts: each row has one result, the sum over the first `summed` of its vectors, each with its own x of `cols`
+  // values. 0: a result for each vector.
+  uint32_t summed = 0;
+  uint32_t weighted = 0;  // experts: each result times its vector's factor; for store, act and gate
   uint32_t chained = 0;
   auto operator<=>(const Product&) const = default;
   static auto fields();
@@ -89,6 +96,7 @@ struct Product {
   quant::Format weights() const { return quant::Format(format); }
   quant::Format second_weights() const { return quant::Format(second); }
   uint32_t filled_cols() const { return slices * tile_cols; }
+  uint32_t expert_slices() const { return summed ? slices / summed : slices; }  // of one matrix
   uint32_t warps() const { return slices / per_warp * groups + 1; }
   // Shared memory, known at build time.
   uint32_t x_bytes() const;
@@ -144,6 +152,7 @@ inline auto Product::fields() {
       F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
       F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
       F{"halves", &S::halves, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+      F{"summed", &S::summed, range(0, 32)}, F{"weighted", &S::weighted, yes_or_no()},
       F{"chained", &S::chained, yes_or_no()});
 }
 

@@ -70,7 +70,7 @@ void set_depth(Product& s) {
 
 Product with_tiles(Product s, uint32_t cols) {
   s.tile_cols = tile_cols_for(cols);
-  s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
+  s.slices = (cols + s.tile_cols - 1) / s.tile_cols * std::max(s.summed, 1u);
   return s;
 }
 
@@ -79,7 +79,7 @@ Product with_tiles(Product s, uint32_t cols) {
 ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large) {
   Product s = with_tiles(what, cols);
   // not for the output head, which runs too long for alternating sizes to matter
-  if (s.columns == 1 && !s.experts && rows < 65536) {
+  if (s.columns == 1 && rows < 65536) {
     s.room = large ? large_room : small_room;
     s.depth = 2;
     if (settle(s, 18, 2, 2) && s.warps() > 4) {
@@ -87,7 +87,7 @@ ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, 
       // The first loads of the next kernel would delay x. In a short product they are needed at once anyway, and in a
       // long one they fill the gaps at its end.
       const uint64_t weights = uint64_t(rows) * cols;
-      s.late = weights >= 24'000'000 && weights < 48'000'000;
+      s.late = !s.experts && weights >= 24'000'000 && weights < 48'000'000;
       return {s, 1};
     }
     s.room = 0;

@@ -46,10 +46,17 @@ U32 ProductX::item(uint32_t round) const { return k_.thread() + round * k_.threa
 // counts as 0.
 std::vector<F32> ProductX::load(Global<uint8_t> from, uint32_t column, uint32_t round) const {
   const bool bf16 = s_.x == Product::x_bf16;
-  U32 first = item(round) * per_;
-  Pred inside = first < cols_;
+  U32 first = item(round) * per_, of_vector = k_.constant(column);
+  Pred there;
+  if (s_.summed) {  // a vector per expert, each filled up to whole slices
+    const uint32_t filled = s_.expert_slices() * s_.tile_cols;
+    there = first < s_.filled_cols();
+    of_vector = select(there, first / filled, 0u);
+    first = first - of_vector * filled;
+  }
+  Pred inside = s_.summed ? there && first < cols_ : first < cols_;
   U32 at = select(inside, first, k_.constant(0u));
-  auto row = from + mul_wide(k_.arg(&Product::Args::x_stride), column * (bf16 ? 2u : 4u));
+  auto row = from + mul_wide(k_.arg(&Product::Args::x_stride), of_vector * (bf16 ? 2u : 4u));
   std::vector<F32> values;
   if (bf16) {
     for (U32 word : load_vec<4>((row + at * 2u).as<uint32_t>())) {
@@ -79,17 +86,21 @@ void ProductX::before_wait() {
   for (uint32_t r = 0; r < rounds_; ++r) early_.push_back(weight(k_.arg(&Product::Args::norm), r));
 }
 
+// All loads first, if the registers suffice.
+void ProductX::request(Global<uint8_t> from) {
+  if (rounds_ * per_ * s_.columns > max_held) return;
+  held_.resize(s_.columns);
+  for (uint32_t c = 0; c < s_.columns; ++c)
+    for (uint32_t r = 0; r < rounds_; ++r) held_[c].push_back(load(from, c, r));
+}
+
 void ProductX::bring(Global<uint8_t> from) {
-  // all loads first, if the registers suffice
-  const bool layer = s_.norm == Product::layer, kept = rounds_ * per_ * s_.columns <= max_held;
+  const bool layer = s_.norm == Product::layer;
   const uint32_t warps = s_.warps();
-  std::vector<std::vector<std::vector<F32>>> held(s_.columns);  // of each round
   auto values = [&](uint32_t c, uint32_t r) {
-    if (!kept) return load(from, c, r);
-    return held[c][r];
+    if (held_.empty()) return load(from, c, r);
+    return held_[c][r];
   };
-  for (uint32_t c = 0; kept && c < s_.columns; ++c)
-    for (uint32_t r = 0; r < rounds_; ++r) held[c].push_back(load(from, c, r));
   auto put = [&](uint32_t turn, uint32_t c, F32 mine) {
     F32 total = warp_sum(mine);
     k_.when(k_.lane() == 0u, [&] { store(sums_ + k_.warp() + (turn * s_.columns + c) * warps, total); });
@@ -232,9 +243,7 @@ U64 ProductOut::start(U32 stride, uint32_t v) const {
   return vector_.rec ? mul_wide(stride, v ? vector_ + v : vector_) : mul_wide(stride, v);
 }
 
-Pred ProductOut::writes(uint32_t v) const {
-  return end_.rec && v ? mine_ && vector_ + v < end_ : mine_;
-}
+Pred ProductOut::writes(uint32_t v) const { return end_.rec && v ? mine_ && vector_ + v < end_ : mine_; }
 
 ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U32 vector, U32 end)
     : k_(k), s_(spec), y_(y), vector_(vector), end_(end) {
@@ -331,6 +340,7 @@ void ProductOut::rotate_and_cache(uint32_t v, F32 sum) {
 void ProductOut::write(uint32_t v, F32 sum) {
   if (s_.bias) sum = sum + bias_;
   if (s_.out == Product::qkv) return rotate_and_cache(v, sum);
+  auto weighed = [&](F32 value) { return s_.weighted ? value * weight_ : value; };
   auto put = [&](U32 at, Pred here, F32 value) {
     k_.when(here, [&] {
       U64 place = start(k_.arg(&Args::y_stride), v) + widen(at);
@@ -342,14 +352,14 @@ void ProductOut::write(uint32_t v, F32 sum) {
   };
   switch (s_.out) {
     case Product::store:
-      return put(row_, writes(v), sum * k_.arg(&Args::scale));
+      return put(row_, writes(v), weighed(sum * k_.arg(&Args::scale)));
     case Product::add:
       return put(row_, writes(v), fma(sum, k_.arg(&Args::scale), before_[v]));
     case Product::act:
-      return put(row_, writes(v), activate(s_.activation, sum));
+      return put(row_, writes(v), weighed(activate(s_.activation, sum)));
     default: {  // gate
       F32 up = shuffle_xor(sum, 2u);
-      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, activate(s_.activation, sum) * up);
+      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, weighed(activate(s_.activation, sum) * up));
     }
   }
 }

@@ -14,7 +14,9 @@ class ProductX {
 
   // Loads the weights of the norm, which do not depend on other kernels.
   void before_wait();
-  // By all threads of the block, after the wait. `from`: the first vector. Ends with a barrier.
+  // Starts loading x, as far as registers suffice, after the wait. `from`: the first vector.
+  void request(ptx::Global<uint8_t> from);
+  // By all threads of the block, after request(). Ends with a barrier.
   void bring(ptx::Global<uint8_t> from);
   // The factor that is left to apply to the products of each vector: an rms norm's factor is known only when all of x
   // has been read, so it is applied last. Empty without an rms norm.
@@ -35,11 +37,12 @@ class ProductX {
   const Product& s_;
   uint32_t per_, rounds_;  // values of a thread in a round
   ptx::U32 cols_;
-  ptx::Shared<uint8_t> quants_;               // (columns, filled_cols) int8
-  ptx::Shared<float> pairs_;                  // (columns, filled_cols / 16) of {d, d * sum}
-  ptx::Shared<float> floats_;                 // (columns, filled_cols / 32 * 36)
-  ptx::Shared<float> sums_;                   // (columns, warps), twice
-  std::vector<std::vector<ptx::F32>> early_;  // the norm's weight of each round
+  ptx::Shared<uint8_t> quants_;                           // (columns, filled_cols) int8
+  ptx::Shared<float> pairs_;                              // (columns, filled_cols / 16) of {d, d * sum}
+  ptx::Shared<float> floats_;                             // (columns, filled_cols / 32 * 36)
+  ptx::Shared<float> sums_;                               // (columns, warps), twice
+  std::vector<std::vector<ptx::F32>> early_;              // the norm's weight of each round
+  std::vector<std::vector<std::vector<ptx::F32>>> held_;  // what was requested: of each vector and round
 };
 
 // The epilogue of a product, done by its finishing warp for the sums of a unit: one row per lane; with 16 rows both
@@ -52,6 +55,11 @@ class ProductOut {
   ProductOut(ptx::Builder<Product::Args>& k, const Product& spec, ptx::Global<float> y, ptx::U32 vector = {},
              ptx::U32 end = {});
 
+  // experts: the vector that the lane's next row belongs to, and its factor (weighted).
+  void set_vector(ptx::U32 vector, ptx::F32 weight) {
+    vector_ = vector;
+    weight_ = weight;
+  }
   // Loads what can be loaded before the sums are complete. `mine`: this lane has a row to write.
   void prepare(ptx::U32 row, ptx::Pred mine);
   // Writes the row's sum for vector v. All lanes must call it.
@@ -71,7 +79,7 @@ class ProductOut {
   std::vector<ptx::U32> positions_;
   ptx::U32 row_;
   ptx::Pred mine_;
-  ptx::F32 bias_;
+  ptx::F32 bias_, weight_;
   std::vector<ptx::F32> before_;     // add: the residual of each vector
   std::vector<ptx::F32> sin_, cos_;  // qkv: of each vector
   ptx::U32 head_, place_, second_;   // qkv: where the row belongs

@@ -10,7 +10,7 @@ AddKernels add_gemv_kernels, add_tile_pack_kernels, add_gemm_kernels, add_half_r
 AddKernels add_attention_kernels, add_cluster_attention_kernels, add_prompt_attention_kernels,
     add_any_attention_kernels, add_heads_kernels, add_rope_kernels, add_kv_scatter_kernels, add_causal_softmax_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels;
-AddKernels add_mixture_kernels;
+AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
 AddKernels add_argmax_kernels, add_sample_kernels, add_step_advance_kernels;
 
 const std::vector<Entry>& catalog() {
@@ -37,6 +37,8 @@ const std::vector<Entry>& catalog() {
                             add_norm_kernels,
                             add_elementwise_kernels,
                             add_mixture_kernels,
+                            add_router_kernels,
+                            add_group_rows_kernels,
                             add_argmax_kernels,
                             add_sample_kernels,
                             add_step_advance_kernels})

@@ -1,10 +1,10 @@
-// Cases of route and mix.
+// Cases of route and mix, and their timing.
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "kernels/mixture/mixture.h"
-#include "proof/case.h"
+#include "proof/bench.h"
 
 namespace heddle::proof {
 namespace {
@@ -62,11 +62,14 @@ Case route(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t 
           target_of(spec), run};
 }
 
-// gate_stride: 0 is one gate for all rows, and an open one.
+// gate_stride: 0 is one gate for all rows, and an open one. by_slot: twice as many slots as results, in any order.
 Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1, uint32_t gate_stride = 3) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const std::vector<float> before = random.normals(size_t(rows) * cols), shared = random.normals(before.size());
-    const std::vector<float> y = random.normals(before.size() * used), weights = random.normals(size_t(rows) * used);
+    const uint32_t results = rows * used, slots = spec.by_slot ? 2 * results : results;
+    const std::vector<float> y = random.normals(size_t(slots) * cols), weights = random.normals(results);
+    std::vector<uint32_t> slot_of(results);
+    for (uint32_t i = 0; i < results; ++i) slot_of[i] = spec.by_slot ? 2 * (results - 1 - i) + random.below(2) : i;
     std::vector<float> gates = random.normals(size_t(rows) * gate_stride, 5);
     if (gate_stride == 0) gates = {std::numeric_limits<float>::infinity()};
     Mix::Args args{.out = spec.add ? m.put(before) : m.poisoned<float>(before.size()),
@@ -77,6 +80,7 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
                    .used = used,
                    .gate_stride = gate_stride,
                    .scale = scale};
+    if (spec.by_slot) args.slots = m.put(slot_of);
     if (spec.shared) {
       args.shared = m.put(shared);
       args.shared_gate = m.put(gates);
@@ -90,7 +94,8 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
         sum += part;
         size += std::abs(part);
       };
-      for (size_t j = 0; j < used; ++j) add(double(weights[r * used + j]) * y[(r * used + j) * cols + c]);
+      for (size_t j = 0; j < used; ++j)
+        add(double(weights[r * used + j]) * y[size_t(slot_of[r * used + j]) * cols + c]);
       if (spec.shared) add(shared[i] / (1 + std::exp(-double(gates[r * gate_stride]))));
       want.push_back(sum * scale + (spec.add ? before[i] : 0));
       sizes.push_back(size * scale + (spec.add ? std::abs(before[i]) : 0));
@@ -129,10 +134,55 @@ void add_mixture_cases(Sweep sweep, std::vector<Case>& cases) {
       cases.push_back(mix({.add = add, .shared = shared}, 3, 1, 1));
       cases.push_back(mix({.add = add, .shared = shared}, 0, 64, 2));
       cases.push_back(mix({.add = add, .shared = shared}, 4, 40, 2, 1, 0));
+      for (uint32_t by_slot : {0u, 1u}) {
+        cases.push_back(mix({.threads = 32, .vec = 4, .add = add, .shared = shared, .by_slot = by_slot}, 3, 300, 8));
+        cases.push_back(mix({.threads = 32, .vec = 2, .add = add, .shared = shared, .by_slot = by_slot}, 5, 66, 3));
+      }
+      cases.push_back(mix({.add = add, .shared = shared, .by_slot = 1}, 0, 64, 2));
     }
+  cases.push_back(mix({.vec = 4, .shared = 1}, 3, 40, 0, 0.5f));  // the shared expert alone
   if (sweep == Sweep::normal) return;
   cases.push_back(route({.largest = 128, .sum_to_one = 1, .chained = 1}, 5000, 128, 8));
   cases.push_back(mix({.shared = 1, .chained = 1}, 2000, 2048, 8));
+  cases.push_back(mix({.vec = 4, .shared = 1, .by_slot = 1, .chained = 1}, 2000, 2048, 8));
+}
+
+void add_mixture_benches(std::vector<Bench>& all) {
+  for (uint32_t vec : {1u, 4u})
+    for (uint32_t rows : {64u, 512u, 2048u}) {
+      const uint32_t cols = 2048, used = 8;
+      const Mix spec{.vec = vec, .by_slot = 1, .chained = 1};
+      const size_t count = size_t(rows) * used * cols;
+      all.push_back(float_bench(
+          "mix", fmt::format("{} rows of {}, {} experts, vec {}", rows, cols, used, vec), spec, count,
+          double(count) * 4, 2.0 * double(count),
+          [=](Machine& m, Random& random) {
+            std::vector<uint32_t> slots(rows * used);
+            std::iota(slots.begin(), slots.end(), 0u);
+            for (size_t i = slots.size(); i > 1; --i) std::swap(slots[i - 1], slots[random.below(uint32_t(i))]);
+            return Mix::Args{.out = m.poisoned<float>(size_t(rows) * cols),
+                             .weights = m.put(random.normals(slots.size())),
+                             .slots = m.put(slots),
+                             .rows = rows,
+                             .cols = cols,
+                             .used = used};
+          },
+          [](Mix::Args& args, ptx::DevicePtr<float> y) { args.y = y; }));
+    }
+  for (uint32_t rows : {1u, 64u, 2048u}) {
+    const Route spec{.largest = 128, .sum_to_one = 1, .chained = 1};
+    all.push_back(float_bench(
+        "route", fmt::format("{} rows, 8 of 128 experts", rows), spec, size_t(rows) * 128, rows * 512.0, 0,
+        [=](Machine& m, Random&) {
+          return Route::Args{.ids = m.poisoned<uint32_t>(size_t(rows) * 8),
+                             .weights = m.poisoned<float>(size_t(rows) * 8),
+                             .rows = rows,
+                             .experts = 128,
+                             .used = 8,
+                             .logits_stride = 128};
+        },
+        [](Route::Args& args, ptx::DevicePtr<float> logits) { args.logits = logits; }));
+  }
 }
 
 }  // namespace heddle::proof

@@ -3,6 +3,7 @@
 
 #include "kernels/product/product.h"
 #include "proof/bench.h"
+#include "proof/product/expert_product.h"
 #include "proof/product/product_problem.h"
 
 namespace heddle::proof {
@@ -24,48 +25,80 @@ Case product(Product spec, const ProductShape& s) {
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
 }
 
-// A matrix for each vector, picked by a list, several with the same x.
-Case experts(Product spec, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t share) {
-  spec.slices = (cols + spec.tile_cols - 1) / spec.tile_cols;
+Case expert_product(Product spec, const ExpertShape& s) {
   spec.experts = 1;
-  auto run = [=](Machine& m, Random& random, Check& check) {
-    const uint32_t count = 5;
-    std::vector<ProductWeights> all;
-    std::vector<uint8_t> tiles;
-    for (uint32_t e = 0; e < count; ++e) {
-      all.push_back(product_weights(random, spec.weights(), rows, cols, spec.tile_cols));
-      const std::vector<uint8_t> one = tiles_of(all[e].shape, all[e].file);
-      tiles.insert(tiles.end(), one.begin(), one.end());
-    }
-    const ProductVectors x = product_vectors(random, spec, cols, (vectors + share - 1) / share, {}, {}, 0);
-    std::vector<uint32_t> ids;
-    for (uint32_t v = 0; v < vectors; ++v) ids.push_back(random.below(count));
-    const Product::Args args{.y = m.poisoned<float>(size_t(vectors) * rows),
-                             .x = m.put(x.bytes),
-                             .w = m.put(tiles),
-                             .experts = m.put(ids),
-                             .expert_bytes = all[0].shape.bytes(),
-                             .rows = rows,
-                             .cols = cols,
-                             .x_stride = x.stride,
-                             .y_stride = rows,
-                             .blocks = 2,
-                             .vectors = vectors,
-                             .x_share = share,
-                             .scale = 1};
-    m.launch(spec, args);
-    std::vector<double> want, bound;
-    for (uint32_t v = 0; v < vectors; ++v)
-      for (uint32_t r = 0; r < rows; ++r) {
-        const ProductSum sum = product_sum(all[ids[v]], r, x.values[v / share], x.step[v / share]);
-        want.push_back(sum.value);
-        bound.push_back(sum.scale * (80 + spec.slices) * 0x1p-24);
-      }
-    check.near("y", m.get(args.y, want.size()), want, bound, 1.0);
-  };
+  spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols * std::max(spec.summed, 1u);
   return {"product",
-          fmt::format("{} {} -> {} vectors={} share={}", kernels::field_text(spec), cols, rows, vectors, share),
-          "sm_90", run};
+          fmt::format("{} {} -> {} inputs={} used={} blocks={} one={}", kernels::field_text(spec), s.cols, s.rows,
+                      s.inputs, s.used, s.blocks, s.one_for_all),
+          "sm_90", [=](Machine& m, Random& random, Check& check) { run_expert_product(spec, s, m, random, check); }};
+}
+
+void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
+  auto with = [&](auto&& change) {
+    Product p = plain;
+    change(p);
+    return p;
+  };
+  // a result for each: boundaries between experts inside of a unit and of a block's share
+  cases.push_back(expert_product(with([](Product& p) { p.exact = 1; }), {40, 512, 3, 2}));
+  cases.push_back(expert_product(with([](Product& p) { p.x = Product::x_bf16; }), {24, 1024, 3, 1}));
+  for (uint32_t late : {0u, 1u})
+    cases.push_back(expert_product(with([=](Product& p) {
+                                     p.norm = Product::rms;
+                                     p.out = Product::gate;
+                                     p.y_bf16 = late;
+                                     p.weighted = 1;
+                                     p.late = late;
+                                   }),
+                                   {20, 2048, 2, 8, 3}));
+  cases.push_back(expert_product(with([](Product& p) { p.weighted = 1; }), {21, 1024, 1, 5, 4, true}));
+  cases.push_back(expert_product(with([](Product& p) {
+                                   p.tile_cols = 256;
+                                   p.groups = 1;
+                                   p.weighted = 1;
+                                   p.exact = 1;
+                                   p.format = uint32_t(Format::f32);
+                                 }),
+                                 {17, 60, 2, 3, 3}));
+  cases.push_back(expert_product(with([](Product& p) { p.out = Product::gate; }), {16, 1024, 1, 32, 7}));
+  cases.push_back(expert_product(plain, {3, 1024, 2, 2, 132}));  // most blocks have nothing to do
+  // sums
+  for (uint32_t out : {Product::store, Product::add}) {
+    cases.push_back(expert_product(with([=](Product& p) {
+                                     p.summed = 8;
+                                     p.tile_cols = 256;
+                                     p.groups = 1;
+                                     p.per_warp = 2;
+                                     p.out = out;
+                                     p.x = Product::x_bf16;
+                                   }),
+                                   {37, 768, 1, 8, 3}));
+    cases.push_back(expert_product(with([=](Product& p) {
+                                     p.summed = 3;
+                                     p.exact = 1;
+                                     p.tile_cols = 512;
+                                     p.out = out;
+                                     p.format = uint32_t(Format::q8_0);
+                                   }),
+                                   {50, 544, 3, 4}));  // the fourth is left out
+  }
+  for (uint32_t cols : {4u, 60u, 300u})
+    cases.push_back(expert_product(with([](Product& p) {
+                                     p.summed = 2;
+                                     p.format = uint32_t(Format::f32);
+                                     p.exact = 1;
+                                     p.tile_cols = 256;
+                                     p.groups = 1;
+                                     p.out = Product::add;
+                                   }),
+                                   {33, cols, 2, 2}));
+  cases.push_back(expert_product(with([](Product& p) {
+                                   p.summed = 1;
+                                   p.depth = 3;
+                                   p.groups = 4;
+                                 }),
+                                 {35, 2048, 2, 1, 5, true}));
 }
 
 constexpr uint32_t number(Format format) { return uint32_t(format); }
@@ -280,8 +313,7 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
                           }),
                           {64, 1024, 5}));
   cases.push_back(special_product_sums());
-  cases.push_back(experts(with([](Product& p) { p.exact = 1; }), 40, 512, 6, 2));
-  cases.push_back(experts(with([](Product& p) { p.x = Product::x_bf16; }), 24, 1024, 3, 1));
+  add_expert_cases(plain, cases);
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs}) {
     auto chosen = [&](Product what, ProductShape s) {
@@ -323,6 +355,7 @@ void add_product_benches(std::vector<Bench>& all) {
     if (quant::is_float(f)) wide.x = Product::x_f32;
     all.push_back(phase("1B down", wide, f, 8192, 2048));
   }
+  add_expert_product_benches(all);
   Product exact = gate;
   exact.exact = 1;
   exact.y_bf16 = 0;
