@@ -34,7 +34,9 @@ class Forward {
   void add(const DeviceMixture& m, float scale);
 
   Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
+  void route(const DeviceMixture& m);
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
+  void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
 
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads

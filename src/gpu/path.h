@@ -68,14 +68,20 @@ class Products {
   virtual bool takes_bf16(const Weights& w) const = 0;
 };
 
-// Products with the matrices of experts, a different one for each vector.
+// Products with the matrices of experts, a few for each row.
 class ExpertProducts : public Products {
  public:
-  // `vectors` ids of experts from `first` on in work.expert_ids; `share` consecutive vectors have the same input.
+  // The experts of `rows` rows, `used` for each, from number `first` on in work.expert_ids.
   struct Experts {
-    uint32_t first, vectors, share;
+    uint32_t first, rows, used;
   };
-  virtual void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which) = 0;
+  // A result for each expert of a row, from the row's input. `weighted`: times its weight in work.expert_weights.
+  virtual void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
+                              bool weighted) = 0;
+  // The sum over the experts of a row, each with an input of its own. Before it comes an expert_product.
+  virtual void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) = 0;
+  // Whether that takes its input as bf16 rather than f32.
+  virtual bool sum_takes_bf16(const Weights& w, uint32_t used) const = 0;
 };
 
 // The phases of a layer whose kernels depend on the number of rows.

@@ -15,6 +15,12 @@
 // | of more than 8 query heads to a kv head in steps    |                   |
 // | and with Options::deterministic                     |                   |
 //
+// | experts of a mixture                               | products         |
+// | -------------------------------------------------- | ---------------- |
+// | the choice: 1 to 8 rows, not with deterministic    | router           |
+// | the choice: others                                 | as above, route  |
+// | the experts                                        | VectorProducts   |
+//
 // A path for another kind of GPU or of matrix unit is a new file with a class like those of path_few_rows.cpp, a member
 // of Paths, and a line in Paths::path().
 #pragma once
@@ -59,6 +65,9 @@ class Paths {
   Products& gathering_products() { return matrix_units_; }
   // and those of experts.
   ExpertProducts& expert_products() { return vectors_; }
+
+  // Whether a mixture's router, and the choice of the experts, are one kernel.
+  bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_; }
 
   // Whether a batch has a block table per row, not per sequence.
   bool tables_by_row(uint32_t rows) const;

@@ -51,8 +51,8 @@ void set_norm(Product::Args& args, const Input& in) {
 }  // namespace
 
 // --- one or a few vectors -------------------------------------------------------------------------------------------
-bool VectorProducts::in_f32(const Weights& w) const {
-  return exact_ || w.shape.cols < min_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
+bool VectorProducts::in_f32(const Weights& w, uint32_t vectors) const {
+  return exact_ || w.shape.cols * vectors < min_integer_cols || !kernels::TilePiece::has_integer_dot(w.shape.format);
 }
 
 void VectorProducts::launch(const kernels::ProductChoice& choice, const Product::Args& args, uint64_t bytes) {
@@ -120,18 +120,24 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
   }
 }
 
-void VectorProducts::expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which) {
-  const Product what{.format = uint32_t(w.shape.format),
-                     .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
-                     .norm = in.norm ? norm_field(in.norm->kind) : 0,
-                     .exact = in_f32(w),
-                     .out = out.kind,
-                     .activation = out.activation,
-                     .y_bf16 = out.bf16,
-                     .experts = 1,
-                     .chained = r_.recorder.chained()};
-  const kernels::ProductChoice choice = r_.tuning.product(what, w.shape.rows, w.shape.cols, false);
+Product VectorProducts::expert_spec(const Weights& w, const Input& in, const Output& out, uint32_t vectors) const {
+  return {.format = uint32_t(w.shape.format),
+          .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
+          .norm = in.norm ? norm_field(in.norm->kind) : 0,
+          .exact = in_f32(w, vectors),
+          .out = out.kind,
+          .activation = out.activation,
+          .y_bf16 = out.bf16,
+          .experts = 1,
+          .chained = r_.recorder.chained()};
+}
+
+// `read`: matrices of each row.
+void VectorProducts::launch_experts(const Product& what, const Weights& w, const Input& in, const Output& out,
+                                    const Experts& which, uint32_t read) {
+  const kernels::ProductChoice choice = r_.tuning.product(what, w.shape.rows, w.shape.cols, large_);
   Product::Args args{.y = {out.y},
+                     .residual = {out.y},
                      .x = {in.address},
                      .w = {w.address()},
                      .experts = {r_.work.expert_ids.address() + which.first * 4ull},
@@ -140,13 +146,45 @@ void VectorProducts::expert_product(const Weights& w, const Input& in, const Out
                      .cols = w.shape.cols,
                      .x_stride = in.stride,
                      .y_stride = out.stride,
-                     .blocks = r_.recorder.sms() * choice.blocks_per_sm,
-                     .vectors = which.vectors,
-                     .x_share = which.share,
+                     .blocks = std::max(1u, r_.recorder.sms() * choice.blocks_per_sm / which.rows),
+                     .vectors = which.rows * which.used,
+                     .x_share = which.used,
                      .scale = out.scale,
-                     .magnitude = 1};
+                     .magnitude = 1,
+                     .scales = {r_.work.expert_weights.address() + which.first * 4ull}};
   set_norm(args, in);
-  launch(choice, args, w.shape.bytes() * which.vectors);
+  launch(choice, args, w.shape.bytes() * read * which.rows);
+}
+
+void VectorProducts::expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
+                                    bool weighted) {
+  Product what = expert_spec(w, in, out, 1);
+  what.weighted = weighted;
+  // Large, so that two blocks never share an SM: the kernels before it are small, and leave room for two small ones.
+  large_ = true;
+  launch_experts(what, w, in, out, which, which.used);
+}
+
+// Columns of several experts may not fit the registers and shared memory at once: then the sum is that of a few
+// launches, of which all but the first add to it.
+void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) {
+  Product what = expert_spec(w, in, out, which.used);
+  constexpr uint32_t max_slices = 512;
+  uint32_t parts = 1;
+  for (; parts <= which.used; ++parts) {
+    what.summed = (which.used + parts - 1) / parts;
+    if (w.shape.slices() * what.summed <= max_slices && kernels::product_max_columns(what, w.shape.cols)) break;
+  }
+  if (parts > which.used)
+    throw Error("a product of {} columns does not fit the GPU's registers and shared memory", w.shape.cols);
+  const uint32_t at_once = what.summed;
+  for (uint32_t done = 0; done < which.used; done += at_once) {
+    what.summed = std::min(at_once, which.used - done);
+    Input some = in;
+    some.address += uint64_t(done) * in.stride * (in.bf16 ? 2 : 4);
+    if (done) what.out = Product::add;
+    launch_experts(what, w, some, out, {which.first + done, which.rows, which.used}, what.summed);
+  }
 }
 
 // --- matrix units ---------------------------------------------------------------------------------------------------

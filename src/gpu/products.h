@@ -15,10 +15,17 @@ class VectorProducts : public ExpertProducts {
   void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
                const DeviceAttention* attention = nullptr) override;
   bool takes_bf16(const Weights& w) const override { return !in_f32(w); }
-  void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which) override;
+  void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
+                      bool weighted) override;
+  void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) override;
+  bool sum_takes_bf16(const Weights& w, uint32_t used) const override { return !in_f32(w, used); }
 
  private:
-  bool in_f32(const Weights& w) const;
+  // `vectors`: how many are multiplied with their matrices and added up.
+  bool in_f32(const Weights& w, uint32_t vectors = 1) const;
+  kernels::Product expert_spec(const Weights& w, const Input& in, const Output& out, uint32_t vectors) const;
+  void launch_experts(const kernels::Product& what, const Weights& w, const Input& in, const Output& out,
+                      const Experts& which, uint32_t read);
   void launch(const kernels::ProductChoice& choice, const kernels::Product::Args& args, uint64_t bytes);
 
   const Resources& r_;

@@ -93,7 +93,6 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::expert_weights, mixture_rows * s.used * f);
   allocate(&W::expert_inner, expert_rows * s.used * s.expert_inner * f);
   allocate(&W::expert_act, expert_rows * s.used * s.expert_act * f);
-  allocate(&W::expert_result, expert_rows * s.used * s.width * f);
   allocate(&W::always, s.experts ? 256 : 0);
   allocate(&W::logits, std::min<uint64_t>(max_logit_rows, rows) * s.vocabulary * f);
   allocate(&W::partial, s.partial * f + 256);

@@ -8,6 +8,7 @@
 namespace heddle::gpu {
 
 inline constexpr uint32_t max_vector_rows = 2;      // of VectorProducts: see paths.h
+inline constexpr uint32_t max_router_rows = 8;      // that one launch of `router` takes
 inline constexpr uint32_t max_few_rows = 64;        // of MatrixProducts; more rows take unpacked weights
 inline constexpr uint32_t max_step_rows = 8;        // of a step; also rows picked at once with biases or penalties
 inline constexpr uint32_t max_steps_in_flight = 8;  // launched before the result of the first is taken
@@ -47,10 +48,10 @@ struct Work {
   cuda::Buffer half, half_scale;                    // (rows, half) f16, (rows): the input of the matrix units
   cuda::Buffer scratch;                             // (scratch) f16: unpacked weights
   cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
-  cuda::Buffer expert_inner, expert_act, expert_result;  // (max_expert_rows * used, expert_inner, expert_act or width)
-  cuda::Buffer always;                                   // scores whose sigmoid is 1
-  cuda::Buffer logits;                                   // (max_logit_rows, vocabulary)
-  cuda::Buffer partial, arrived;                         // of cluster_attention
+  cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
+  cuda::Buffer always;                              // scores whose sigmoid is 1
+  cuda::Buffer logits;                              // (max_logit_rows, vocabulary)
+  cuda::Buffer partial, arrived;                    // of cluster_attention
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile

@@ -81,7 +81,7 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 2560 /* result */ +
                         2560 /* shared */ + 16384 /* half */ + 512 /* half_scale */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
-                           5120 /* inner: 20 rows */ + 2560 /* act */ + 5120 /* result */ + 512 /* always: 256 */;
+                           5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
   EXPECT_EQ(s.bytes(),
             rows + experts + 16384 /* scratch */ + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
 }

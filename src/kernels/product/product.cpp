@@ -154,7 +154,8 @@ class ProductWriter {
   Val<T> of_lane(Global<T> list) {
     auto mine = k_.var(T(0));
     U32 share = k_.arg(&Args::x_share);
-    k_.when(k_.lane() < share, [&] { mine = load_relaxed(list + (mul_wide(k_.block_y(), share) + widen(k_.lane()))); });
+    k_.when(s_.summed ? k_.lane() < s_.summed : k_.lane() < share,
+            [&] { mine = load_relaxed(list + (mul_wide(k_.block_y(), share) + widen(k_.lane()))); });
     return mine.get();
   }
 

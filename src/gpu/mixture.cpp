@@ -1,0 +1,134 @@
+// The phases of a mixture of experts.
+#include "kernels/mixture/mixture.h"
+
+#include <algorithm>
+
+#include "gpu/forward.h"
+#include "kernels/mixture/router.h"
+
+namespace heddle::gpu {
+
+using kernels::Product;
+
+// The router, the experts it picks for each row, and the shared expert.
+void Forward::compute(const DeviceMixture& m) {
+  r_.recorder.set_phase("router");
+  route(m);
+  if (!m.shared) return;
+  r_.recorder.set_phase("ffn_in");
+  path_->feed_forward_in(*m.shared, residual(m.norm), rows_);
+}
+
+void Forward::route(const DeviceMixture& m) {
+  const uint32_t stride = stride_of(m.router.shape.rows);
+  const auto experts = uint32_t(m.model->router.rows);
+  const Input in = residual(m.norm);
+  std::optional<kernels::Router> router;
+  if (paths_.fuses_router(rows_.count))
+    router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols);
+  if (router) {
+    router->norm = norm_field(m.norm.kind);
+    router->sum_to_one = m.model->routing.weights_sum_to_one;
+    r_.recorder.launch(*router,
+                       {.ids = {r_.work.expert_ids.address()},
+                        .weights = {r_.work.expert_weights.address()},
+                        .scores = {r_.work.router.address() + experts * 4ull},
+                        .x = {in.address},
+                        .norm = {m.norm.device_weight.address()},
+                        .shift = {m.norm.device_bias.address()},
+                        .w = {m.router.address()},
+                        .rows = rows_.count,
+                        .cols = m.router.shape.cols,
+                        .experts = experts,
+                        .router_rows = m.router.shape.rows,
+                        .used = m.model->routing.used,
+                        .x_stride = in.stride,
+                        .scores_stride = stride,
+                        .epsilon = m.norm.epsilon},
+                       m.router.bytes());
+    return;
+  }
+  paths_.products(rows_.count).product(m.router, nullptr, in, {.y = r_.work.router.address(), .stride = stride}, rows_);
+  kernels::Route route{.largest = 32, .sum_to_one = m.model->routing.weights_sum_to_one};
+  while (route.largest < experts) route.largest *= 2;
+  r_.recorder.launch(route, {.ids = {r_.work.expert_ids.address()},
+                             .weights = {r_.work.expert_weights.address()},
+                             .logits = {r_.work.router.address()},
+                             .rows = rows_.count,
+                             .experts = experts,
+                             .used = m.model->routing.used,
+                             .logits_stride = stride});
+}
+
+// The experts run here and not in compute(), because their buffers have room for `max_expert_rows` rows only: each
+// range of rows must be added before the next is computed. They read the residual stream while it is added to, so a
+// mixture cannot run in parallel with another sublayer.
+void Forward::add(const DeviceMixture& m, float scale) {
+  r_.recorder.set_phase("experts");
+  if (m.shared)
+    path_->store(m.shared->down, path_->activated(*m.shared), r_.work.shared.address(), r_.sizes.width, rows_);
+  for (uint32_t first = 0; first < rows_.count; first += max_expert_rows)
+    add_experts(m, scale, first, std::min(max_expert_rows, rows_.count - first));
+  if (m.output_norm) norm_and_add(r_, m.output_norm, scale, rows_.count);
+}
+
+// Two launches, as a dense layer has: gate and up of all experts of a row, each result times its expert's weight, then
+// one product over the columns of all of them, which adds up.
+void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) {
+  const uint32_t used = m.model->routing.used, inner_cols = m.down.shape.cols;
+  ExpertProducts& products = paths_.expert_products();
+  const ExpertProducts::Experts which{first_row * used, count, used};
+  const Input in = residual(m.norm, first_row);
+  const uint64_t act = r_.work.expert_act.address(), gate = r_.work.expert_inner.address();
+  const bool bf16 = m.in.size() == 1 && products.sum_takes_bf16(m.down, used);
+  if (m.in.size() == 1) {
+    products.expert_product(m.in[0], in,
+                            {.kind = m.joined_experts ? Product::gate : Product::act,
+                             .y = act,
+                             .stride = r_.sizes.expert_act,
+                             .activation = activation_field(m.model->activation),
+                             .bf16 = bf16},
+                            which, true);
+  } else {
+    const uint64_t up = gate + inner_cols * 4ull;
+    products.expert_product(m.in[0], in, {.y = up, .stride = r_.sizes.expert_inner}, which, true);
+    products.expert_product(m.in[1], in, {.y = gate, .stride = r_.sizes.expert_inner}, which, false);
+    activate(r_, m.model->activation,
+             {.y = act,
+              .gate = gate,
+              .up = up,
+              .y_stride = r_.sizes.expert_act,
+              .in_stride = r_.sizes.expert_inner,
+              .rows = count * used,
+              .cols = inner_cols});
+  }
+  const bool norm = bool(m.output_norm);
+  if (m.shared) add_shared(m, scale, first_row, count);
+  const uint64_t y = norm ? r_.work.result.address() : r_.work.h.address();
+  products.expert_sum(m.down, {.address = act, .stride = r_.sizes.expert_act, .bf16 = bf16},
+                      {.kind = norm && !m.shared ? Product::store : Product::add,
+                       .y = y + uint64_t(first_row) * r_.sizes.width * 4,
+                       .stride = r_.sizes.width,
+                       .scale = norm ? 1 : scale},
+                      which);
+}
+
+// What the shared expert gives, before the others: added to the residual stream, or where a norm follows, stored for
+// it.
+void Forward::add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) {
+  const bool norm = bool(m.output_norm);
+  const uint64_t offset = uint64_t(first_row) * r_.sizes.width * 4;
+  kernels::Mix::Args mix{.out = {(norm ? r_.work.result.address() : r_.work.h.address()) + offset},
+                         .shared = {r_.work.shared.address() + offset},
+                         .rows = count,
+                         .cols = r_.model.width,
+                         .scale = norm ? 1 : scale};
+  // the router's last row weighs the shared expert; without such a row its weight is 1
+  const uint32_t stride = stride_of(m.router.shape.rows);
+  const uint64_t score = (uint64_t(first_row) * stride + m.model->router.rows) * 4;
+  mix.shared_gate = {m.shared_gated ? r_.work.router.address() + score : r_.work.always.address()};
+  mix.gate_stride = m.shared_gated ? stride : 0;
+  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !norm, .shared = 1}, mix);
+}
+
+}  // namespace heddle::gpu
