@@ -2,6 +2,8 @@
 #pragma once
 #include "gpu/paths.h"
 #include "kernels/attention/kv_cache.h"
+#include "kernels/mixture/mixture.h"
+#include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
 
@@ -36,7 +38,12 @@ class Forward {
   Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
   void route(const DeviceMixture& m);
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
+  void add_grouped_experts(const DeviceMixture& m, float scale);
+  void grouped_half(const Weights& w, const Input& in, uint32_t slots, uint64_t list);
+  void grouped_product(const kernels::WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride,
+                       uint32_t slots);
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
+  kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads

@@ -1,14 +1,15 @@
 // The phases of a mixture of experts.
-#include "kernels/mixture/mixture.h"
-
 #include <algorithm>
 
 #include "gpu/forward.h"
+#include "kernels/mixture/group_rows.h"
 #include "kernels/mixture/router.h"
+#include "kernels/product/activations.h"
 
 namespace heddle::gpu {
 
 using kernels::Product;
+using kernels::WgmmaProduct;
 
 // The router, the experts it picks for each row, and the shared expert.
 void Forward::compute(const DeviceMixture& m) {
@@ -60,15 +61,20 @@ void Forward::route(const DeviceMixture& m) {
                              .logits_stride = stride});
 }
 
-// The experts run here and not in compute(), because their buffers have room for `max_expert_rows` rows only: each
-// range of rows must be added before the next is computed. They read the residual stream while it is added to, so a
-// mixture cannot run in parallel with another sublayer.
+// The experts run here and not in compute(), because some of their buffers have room for `max_expert_rows` rows only:
+// each range of rows must be added before the next is computed. They read the residual stream while it is added to, so
+// a mixture cannot run in parallel with another sublayer.
 void Forward::add(const DeviceMixture& m, float scale) {
   r_.recorder.set_phase("experts");
   if (m.shared)
     path_->store(m.shared->down, path_->activated(*m.shared), r_.work.shared.address(), r_.sizes.width, rows_);
-  for (uint32_t first = 0; first < rows_.count; first += max_expert_rows)
-    add_experts(m, scale, first, std::min(max_expert_rows, rows_.count - first));
+  // gate and up of different formats would want x in different orders: too rare to be worth it
+  if (paths_.groups_experts(rows_.count) && m.in.size() == 1) {
+    add_grouped_experts(m, scale);
+  } else {
+    for (uint32_t first = 0; first < rows_.count; first += max_expert_rows)
+      add_experts(m, scale, first, std::min(max_expert_rows, rows_.count - first));
+  }
   if (m.output_norm) norm_and_add(r_, m.output_norm, scale, rows_.count);
 }
 
@@ -113,9 +119,99 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
                       which);
 }
 
+// Rows by expert, in slots: x is gathered into them, and the results of a row are added up from its own.
+void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
+  const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
+  const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts), sms = r_.recorder.sms();
+  auto spec_of = [&](const Weights& w, uint32_t out) {
+    const WgmmaProduct what{.format = uint32_t(w.shape.format),
+                            .out = out,
+                            .activation = activation_field(m.model->activation),
+                            .experts = 1};
+    return kernels::wgmma_product_choice(what, w.shape.rows, w.shape.cols, (pairs + experts - 1) / experts, sms);
+  };
+  WgmmaProduct in = spec_of(m.in[0], m.joined_experts ? Product::gate : Product::act);
+  WgmmaProduct down = spec_of(m.down, Product::store);
+  in.columns = down.columns = std::min(in.columns, down.columns);  // the same tiles for both
+  kernels::GroupRows group{.largest = 32};
+  while (group.largest < experts) group.largest *= 2;
+  r_.recorder.launch(group, {.list = {r_.work.expert_list.address()},
+                             .slot_of = {r_.work.expert_slot_of.address()},
+                             .tiles = {r_.work.expert_tiles.address()},
+                             .tile_count = {r_.work.expert_tile_count.address()},
+                             .ids = {r_.work.expert_ids.address()},
+                             .rows = rows_.count,
+                             .used = used,
+                             .experts = experts,
+                             .slots = slots,
+                             .tile_rows = in.columns});
+  const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
+  grouped_half(m.in[0], residual(m.norm), slots, r_.work.expert_list.address());
+  grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
+  grouped_half(m.down, {.address = act, .stride = r_.sizes.expert_act}, slots, 0);
+  grouped_product(down, m.down, result, r_.sizes.width, slots);
+
+  kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);
+  mix.y = {result};
+  mix.weights = {r_.work.expert_weights.address()};
+  mix.slots = {r_.work.expert_slot_of.address()};
+  mix.used = used;
+  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1}, mix);
+}
+
+// The rows of each slot as w's product takes them. `list`: the address of the rows' numbers; 0: slot by slot.
+void Forward::grouped_half(const Weights& w, const Input& in, uint32_t slots, uint64_t list) {
+  const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
+  const bool norm = in.norm && *in.norm;
+  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
+  spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
+  spec.weight = norm;
+  spec.bias = norm && !in.norm->bias.empty();
+  spec.gather = list != 0;
+  spec.apart = kernels::tile_apart(w.shape.format);
+  kernels::HalfRows::Args args{.out = {r_.work.half.address()},
+                               .scale = {r_.work.half_scale.address()},
+                               .x = {in.address},
+                               .list = {list},
+                               .rows = slots,
+                               .cols = cols,
+                               .x_stride = in.stride,
+                               .ld = ld};
+  if (in.norm) {
+    args.weight = {in.norm->device_weight.address()};
+    args.bias = {in.norm->device_bias.address()};
+    args.epsilon = in.norm->epsilon;
+  }
+  r_.recorder.launch(spec, args);
+}
+
+void Forward::grouped_product(const WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots) {
+  r_.recorder.launch(spec,
+                     {.y = {y},
+                      .x = {r_.work.half.address()},
+                      .w = {w.address()},
+                      .expert_bytes = w.shape.bytes(),
+                      .rows = w.shape.rows,
+                      .cols = w.shape.cols,
+                      .y_stride = stride,
+                      .blocks = r_.recorder.sms(),
+                      .vectors = slots,
+                      .scale = 1,
+                      .magnitude = 1,
+                      .scales = {r_.work.half_scale.address()},
+                      .tiles = {r_.work.expert_tiles.address()},
+                      .tile_count = {r_.work.expert_tile_count.address()}},
+                     w.bytes());
+}
+
 // What the shared expert gives, before the others: added to the residual stream, or where a norm follows, stored for
 // it.
 void Forward::add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) {
+  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = 1}, mix_args(m, scale, first_row, count));
+}
+
+// For rows from `first_row` on, with the shared expert alone.
+kernels::Mix::Args Forward::mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const {
   const bool norm = bool(m.output_norm);
   const uint64_t offset = uint64_t(first_row) * r_.sizes.width * 4;
   kernels::Mix::Args mix{.out = {(norm ? r_.work.result.address() : r_.work.h.address()) + offset},
@@ -128,7 +224,7 @@ void Forward::add_shared(const DeviceMixture& m, float scale, uint32_t first_row
   const uint64_t score = (uint64_t(first_row) * stride + m.model->router.rows) * 4;
   mix.shared_gate = {m.shared_gated ? r_.work.router.address() + score : r_.work.always.address()};
   mix.gate_stride = m.shared_gated ? stride : 0;
-  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !norm, .shared = 1}, mix);
+  return mix;
 }
 
 }  // namespace heddle::gpu

@@ -32,10 +32,15 @@ void expect_capable(const cuda::DeviceInfo& device) {
 
 bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
 
+bool can_group_experts(const cuda::DeviceInfo& device, const Options& options) {
+  return device.sm == 90 && !options.exact && !options.deterministic;
+}
+
 // --- the rows -------------------------------------------------------------------------------------------------------
 Paths::Paths(const Resources& resources)
     : exact_(resources.options.exact),
       deterministic_(resources.options.deterministic),
+      grouping_(resources.sizes.expert_slots != 0),
       vectors_(resources, exact_),
       matrix_units_(resources),
       few_by_vectors_(path_of_few_rows(resources, vectors_)),

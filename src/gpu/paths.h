@@ -15,11 +15,14 @@
 // | of more than 8 query heads to a kv head in steps    |                   |
 // | and with Options::deterministic                     |                   |
 //
-// | experts of a mixture                               | products         |
-// | -------------------------------------------------- | ---------------- |
-// | the choice: 1 to 8 rows, not with deterministic    | router           |
-// | the choice: others                                 | as above, route  |
-// | the experts                                        | VectorProducts   |
+// | of a mixture                                       | kernels                         |
+// | -------------------------------------------------- | ------------------------------- |
+// | the choice of experts, 1 to 8 rows; not with       | router                          |
+// | Options::deterministic                             |                                 |
+// | the same, others                                   | product as above, then route    |
+// | experts, 1 to 8 rows; with Options::exact or       | VectorProducts                  |
+// | deterministic, and without wgmma, any number       |                                 |
+// | the same, more rows                                | group_rows, wgmma_product, mix  |
 //
 // A path for another kind of GPU or of matrix unit is a new file with a class like those of path_few_rows.cpp, a member
 // of Paths, and a line in Paths::path().
@@ -35,6 +38,9 @@ std::unique_ptr<Path> path_of_many_rows(const Resources& resources);
 
 // Whether a kernel may start while the one before it still runs, and wait for it by itself.
 bool can_chain(const cuda::DeviceInfo& device);
+// Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs wgmma, and a
+// result that may depend on the number of rows.
+bool can_group_experts(const cuda::DeviceInfo& device, const Options& options);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
@@ -66,6 +72,8 @@ class Paths {
   // and those of experts.
   ExpertProducts& expert_products() { return vectors_; }
 
+  // Whether the experts of a mixture take the rows of a batch grouped by expert.
+  bool groups_experts(uint32_t rows) const { return grouping_ && rows > max_expert_vector_rows; }
   // Whether a mixture's router, and the choice of the experts, are one kernel.
   bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_; }
 
@@ -79,7 +87,7 @@ class Paths {
   bool attention_shapes_vary() const { return !exact_ && !deterministic_; }
 
  private:
-  const bool exact_, deterministic_;
+  const bool exact_, deterministic_, grouping_;
   VectorProducts vectors_;
   MatrixProducts matrix_units_;
   const std::unique_ptr<Path> few_by_vectors_, few_by_matrix_units_, many_;

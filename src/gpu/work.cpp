@@ -5,6 +5,7 @@
 
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/prompt_attention.h"
+#include "kernels/mixture/group_rows.h"
 #include "kernels/product/tile.h"
 #include "kernels/sample/sample.h"
 
@@ -18,9 +19,15 @@ uint32_t blocks_of(uint32_t context, const model::Limits& limits) {
   return std::min(limits.kv_blocks, (context + limits.block_tokens - 1) / limits.block_tokens);
 }
 
+// Columns in whole slices of their tiles.
+uint32_t in_slices(uint64_t cols) {
+  const uint32_t slice = kernels::tile_cols_for(uint32_t(cols));
+  return uint32_t((cols + slice - 1) / slice * slice);
+}
+
 }  // namespace
 
-WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms)
+WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts)
     : rows(std::max(limits.rows, 1u)),
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
@@ -30,8 +37,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   const auto fit_matrix = [&](uint64_t matrix_rows, uint64_t cols, bool joined) {
     const uint64_t values = matrix_rows * half_stride(cols);
     largest = std::max(largest, joined ? values : std::min(values, max_scratch_bytes / 2));
-    const uint32_t slice = kernels::tile_cols_for(uint32_t(cols));
-    widest = std::max(widest, (cols + slice - 1) / slice * slice);
+    widest = std::max<uint64_t>(widest, in_slices(cols));
   };
   const auto fit_feed_forward = [&](const model::FeedForward& f) {
     inner = std::max(inner, 2 * stride_of(f.up.rows));
@@ -58,6 +64,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     used = std::max(used, m.routing.used);
     expert_inner = std::max(expert_inner, stride_of(2 * inner_rows));
     expert_act = std::max(expert_act, stride_of(inner_rows));
+    if (group_experts && rows > max_expert_vector_rows) {
+      expert_slots = std::max(expert_slots, kernels::GroupRows::max_slots(rows * m.routing.used, uint32_t(m.up.count)));
+      expert_half = std::max({expert_half, in_slices(m.up.all.cols), in_slices(inner_rows)});
+    }
     if (m.shared) fit_feed_forward(*m.shared);
   };
   for (const model::Layer& layer : model.layers)
@@ -85,14 +95,24 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::act, rows * s.act * f);
   allocate(&W::result, rows * s.width * f);
   allocate(&W::shared, mixture_rows * s.width * f);
-  allocate(&W::half, grouped_rows * s.half * 2);
-  allocate(&W::half_scale, rows * f);
+  const uint64_t slots = s.expert_slots;
+  allocate(&W::half, std::max(grouped_rows * s.half, slots * s.expert_half) * 2);
+  allocate(&W::half_scale, std::max(rows, slots) * f);
   allocate(&W::scratch, s.scratch * 2);
   allocate(&W::router, mixture_rows * stride_of(s.experts + 1) * f);
   allocate(&W::expert_ids, mixture_rows * s.used * f);
   allocate(&W::expert_weights, mixture_rows * s.used * f);
   allocate(&W::expert_inner, expert_rows * s.used * s.expert_inner * f);
   allocate(&W::expert_act, expert_rows * s.used * s.expert_act * f);
+  allocate(&W::expert_list, slots * 4);
+  allocate(&W::expert_slot_of, slots ? rows * s.used * 4 : 0);
+  allocate(&W::expert_tiles, slots
+                                 ? kernels::GroupRows::max_tiles(uint32_t(rows) * s.used, s.experts, min_expert_tile) *
+                                       sizeof(kernels::ExpertTile)
+                                 : 0);
+  allocate(&W::expert_tile_count, slots ? 4 : 0);
+  allocate(&W::grouped_act, slots * s.expert_act * f);
+  allocate(&W::grouped_result, slots * s.width * f);
   allocate(&W::always, s.experts ? 256 : 0);
   allocate(&W::logits, std::min<uint64_t>(max_logit_rows, rows) * s.vocabulary * f);
   allocate(&W::partial, s.partial * f + 256);
