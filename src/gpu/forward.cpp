@@ -121,8 +121,8 @@ void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> fro
   const Weights& w = r_.weights.output;
   const Output out{.y = r_.work.logits.address(), .stride = vocabulary, .scale = r_.model.logit_scale};
   Input in = residual(r_.weights.norm, from_row.value_or(0));
-  if (!from_row) in.list = first;
-  Products& products = from_row ? paths_.products(count) : paths_.gathering_products();
+  if (!from_row) in.list = r_.work.outputs.address() + first * 4ull;
+  Products& products = from_row ? paths_.products(count) : paths_.gathering_products(count);
   products.product(w, nullptr, in, out, {.count = count});
   if (r_.model.logit_softcap != 0)
     r_.recorder.launch(kernels::SoftcapRows{.cap = 1}, {.y = {out.y},

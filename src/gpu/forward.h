@@ -39,7 +39,6 @@ class Forward {
   void route(const DeviceMixture& m);
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   void add_grouped_experts(const DeviceMixture& m, float scale);
-  void grouped_half(const Weights& w, const Input& in, uint32_t slots, uint64_t list);
   void grouped_product(const kernels::WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride,
                        uint32_t slots);
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);

@@ -4,7 +4,6 @@
 #include "gpu/forward.h"
 #include "kernels/mixture/group_rows.h"
 #include "kernels/mixture/router.h"
-#include "kernels/product/activations.h"
 
 namespace heddle::gpu {
 
@@ -146,9 +145,11 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
                              .slots = slots,
                              .tile_rows = in.columns});
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
-  grouped_half(m.in[0], residual(m.norm), slots, r_.work.expert_list.address());
+  Input gathered = residual(m.norm);
+  gathered.list = r_.work.expert_list.address();
+  to_half(r_, gathered, m.in[0], slots);
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
-  grouped_half(m.down, {.address = act, .stride = r_.sizes.expert_act}, slots, 0);
+  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots);
   grouped_product(down, m.down, result, r_.sizes.width, slots);
 
   kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);
@@ -157,32 +158,6 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   mix.slots = {r_.work.expert_slot_of.address()};
   mix.used = used;
   r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1}, mix);
-}
-
-// The rows of each slot as w's product takes them. `list`: the address of the rows' numbers; 0: slot by slot.
-void Forward::grouped_half(const Weights& w, const Input& in, uint32_t slots, uint64_t list) {
-  const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
-  const bool norm = in.norm && *in.norm;
-  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
-  spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
-  spec.weight = norm;
-  spec.bias = norm && !in.norm->bias.empty();
-  spec.gather = list != 0;
-  spec.apart = kernels::tile_apart(w.shape.format);
-  kernels::HalfRows::Args args{.out = {r_.work.half.address()},
-                               .scale = {r_.work.half_scale.address()},
-                               .x = {in.address},
-                               .list = {list},
-                               .rows = slots,
-                               .cols = cols,
-                               .x_stride = in.stride,
-                               .ld = ld};
-  if (in.norm) {
-    args.weight = {in.norm->device_weight.address()};
-    args.bias = {in.norm->device_bias.address()};
-    args.epsilon = in.norm->epsilon;
-  }
-  r_.recorder.launch(spec, args);
 }
 
 void Forward::grouped_product(const WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots) {

@@ -1,4 +1,4 @@
-// Launches that several paths share.
+// The phases of a layer, and the launches around products.
 #include "gpu/path.h"
 
 #include "base/error.h"
@@ -6,9 +6,12 @@
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
 #include "kernels/product/activations.h"
+#include "kernels/product/tile.h"
 #include "kernels/spec/functions.h"
 
 namespace heddle::gpu {
+
+using kernels::Product;
 
 uint32_t norm_field(model::Norm::Kind kind) {
   switch (kind) {
@@ -34,31 +37,34 @@ uint32_t activation_field(model::Activation activation) {
   return kernels::act_silu;
 }
 
-void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, const HalfLayout& layout) {
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group) {
   check(!in.bf16, "rows of f32");
-  const uint32_t slice = layout.slice_cols;
-  const uint32_t ld = slice ? (cols + slice - 1) / slice * slice : half_stride(cols);
+  const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
   const bool norm = in.norm && *in.norm;
   kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
-  spec.slices = slice;
+  if (group)
+    spec.slices = w.shape.tile_cols;
+  else
+    spec.apart = kernels::tile_apart(w.shape.format);
   spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
   spec.weight = norm;
   spec.bias = norm && !in.norm->bias.empty();
-  spec.gather = in.list.has_value();
+  spec.gather = in.list != 0;
+  spec.chained = r.recorder.chained();
   kernels::HalfRows::Args args{.out = {r.work.half.address()},
                                .scale = {r.work.half_scale.address()},
                                .x = {in.address},
+                               .list = {in.list},
                                .rows = rows,
                                .cols = cols,
                                .x_stride = in.stride,
                                .ld = ld,
-                               .group = layout.group};
+                               .group = group};
   if (in.norm) {
     args.weight = {in.norm->device_weight.address()};
     args.bias = {in.norm->device_bias.address()};
     args.epsilon = in.norm->epsilon;
   }
-  if (in.list) args.list = {r.work.outputs.address() + *in.list * 4ull};
   r.recorder.launch(spec, args);
 }
 
@@ -132,6 +138,79 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
                            .q_epsilon = q_norm.epsilon,
                            .k_epsilon = k_norm.epsilon,
                            .magnitude = float(a.rope.magnitude)});
+}
+
+// --- the phases of a layer ------------------------------------------------------------------------------------------
+void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
+  const Input in{.address = r_.work.h.address(), .stride = r_.sizes.width, .norm = &attention.norm};
+  const Queries q = queries(attention);
+  const std::vector<Weights>& all = attention.qkv;
+  if (attention.joined_qkv) {
+    const Weights* second = all.size() > 1 ? &all[1] : nullptr;
+    products_.product(all[0], second, in, {.kind = Product::qkv, .y = q.address, .stride = q.stride}, rows,
+                      &attention);
+    if (r_.q8()) write_heads(r_, attention, q, rows.count, true);
+    return;
+  }
+  products_.product(all[0], nullptr, in, {.y = q.address, .stride = q.stride}, rows);
+  for (size_t i : {1u, 2u}) {
+    const uint64_t y = r_.work.qkv.address() + all[i].first_place * 4ull;
+    products_.product(all[i], nullptr, in, {.y = y, .stride = r_.sizes.qkv}, rows);
+  }
+  write_heads(r_, attention, q, rows.count, false);
+}
+
+// In a buffer of its own, unless the product leaves k and v after it for a q8 cache.
+Path::Queries Path::queries(const DeviceAttention& attention) const {
+  if (r_.q8() && attention.joined_qkv) return {r_.work.qkv.address(), r_.sizes.qkv};
+  return {r_.work.q.address(), uint32_t(attention.model->q.rows)};
+}
+
+void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows) {
+  if (f.in.size() == 1) {
+    products_.product(f.in[0], nullptr, in,
+                      {.kind = f.joined_gate ? Product::gate : Product::act,
+                       .y = r_.work.act.address(),
+                       .stride = r_.sizes.act,
+                       .activation = activation_field(f.model->activation),
+                       .bf16 = activated(f).bf16},
+                      rows);
+    return;
+  }
+  const auto cols = uint32_t(f.model->up.rows);
+  const uint64_t gate = r_.work.inner.address(), up = gate + stride_of(cols) * 4ull;
+  products_.product(f.in[0], nullptr, in, {.y = up, .stride = r_.sizes.inner}, rows);
+  products_.product(f.in[1], nullptr, in, {.y = gate, .stride = r_.sizes.inner}, rows);
+  activate(r_, f.model->activation,
+           {.y = r_.work.act.address(),
+            .gate = gate,
+            .up = up,
+            .y_stride = r_.sizes.act,
+            .in_stride = r_.sizes.inner,
+            .rows = rows.count,
+            .cols = cols});
+}
+
+Input Path::activated(const DeviceFeedForward& f) const {
+  return {.address = r_.work.act.address(),
+          .stride = r_.sizes.act,
+          .bf16 = f.in.size() == 1 && products_.takes_bf16(f.down)};
+}
+
+void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows) {
+  products_.product(w, nullptr, in, {.y = y, .stride = stride}, rows);
+}
+
+void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale,
+                     const Rows& rows) {
+  const uint32_t stride = r_.sizes.width;
+  if (!norm) {
+    products_.product(w, nullptr, in,
+                      {.kind = Product::add, .y = r_.work.h.address(), .stride = stride, .scale = scale}, rows);
+    return;
+  }
+  products_.product(w, nullptr, in, {.y = r_.work.result.address(), .stride = stride}, rows);
+  norm_and_add(r_, norm, scale, rows.count);
 }
 
 }  // namespace heddle::gpu

@@ -1,5 +1,5 @@
-// A path: how the products of a layer are computed for the rows of a batch. Paths (paths.h) decides which one a batch
-// takes; this file has the interface, and the launches that several paths share.
+// The phases of a layer as products of the rows of a batch. Paths (paths.h) decides which kind of products a batch takes;
+// this file has their interface, and the launches that come before and after them.
 #pragma once
 #include <optional>
 
@@ -44,8 +44,8 @@ struct Input {
   uint64_t address;
   uint32_t stride;  // values from row to row
   bool bf16 = false;
-  const DeviceNorm* norm = nullptr;   // applied first
-  std::optional<uint32_t> list = {};  // the rows that work.outputs names from this one on; unset: all in order
+  const DeviceNorm* norm = nullptr;  // applied first
+  uint64_t list = 0;                 // the address of a list of rows; 0: all in order
 };
 // Where a product writes, and what it does to the result first.
 struct Output {
@@ -84,41 +84,42 @@ class ExpertProducts : public Products {
   virtual bool sum_takes_bf16(const Weights& w, uint32_t used) const = 0;
 };
 
-// The phases of a layer whose kernels depend on the number of rows.
+// The phases of a layer, by some kind of products: one product does a whole phase, from the norm of its input to the
+// residual, the activation or the KV cache.
 class Path {
  public:
-  virtual ~Path() = default;
+  Path(const Resources& resources, Products& products) : r_(resources), products_(products) {}
 
   // Norm, q, k and v with biases, norms and rotation; k and v go to the cache.
-  virtual void qkv(const DeviceAttention& attention, const Rows& rows) = 0;
+  void qkv(const DeviceAttention& attention, const Rows& rows);
   // Where qkv() leaves q.
   struct Queries {
     uint64_t address;
     uint32_t stride;
   };
-  virtual Queries queries(const DeviceAttention& attention) const = 0;
+  Queries queries(const DeviceAttention& attention) const;
   // Norm, gate and up, activation.
-  virtual void feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows) = 0;
+  void feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows);
   // Where feed_forward_in() leaves its result.
-  virtual Input activated(const DeviceFeedForward& f) const = 0;
+  Input activated(const DeviceFeedForward& f) const;
   // y = W x + bias.
-  virtual void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows) = 0;
+  void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows);
   // residual += scale * norm(W x + bias).
-  virtual void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale,
-                               const Rows& rows) = 0;
+  void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows);
+
+ private:
+  const Resources& r_;
+  Products& products_;
 };
 
-// --- launches that several paths share ------------------------------------------------------------------------------
+// --- launches that products, paths and mixtures share ----------------------------------------------------------------
 // The values of the kernels' fields `norm` and `activation`.
 uint32_t norm_field(model::Norm::Kind kind);
 uint32_t activation_field(model::Activation activation);
 
-// The rows as f16 with a scale each, in work.half, for the matrix units: row by row, or in the slices and groups of
-// mma_product.
-struct HalfLayout {
-  uint32_t slice_cols = 0, group = 0;  // 0: row by row
-};
-void to_half(const Resources& r, const Input& in, uint32_t cols, uint32_t rows, const HalfLayout& layout = {});
+// The rows as f16 with a scale each, in work.half, for the product with w on the matrix units: in groups of this many
+// rows for mma_product, in the order of wgmma_product without.
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group = 0);
 // y = activation(gate), or activation(gate) * up where up is not 0.
 struct GatedRows {
   uint64_t y, gate, up;

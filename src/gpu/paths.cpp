@@ -14,7 +14,8 @@ bool has_usual_heads(const model::Attention& a) {
   return false;
 }
 
-constexpr uint32_t max_group = 8;  // query heads of a kv head that cluster_attention computes at once
+constexpr uint32_t max_group = 8;        // query heads of a kv head that cluster_attention computes at once
+constexpr uint32_t max_table_rows = 64;  // with a block table each
 
 }  // namespace
 
@@ -32,8 +33,10 @@ void expect_capable(const cuda::DeviceInfo& device) {
 
 bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
 
+bool has_wgmma(const cuda::DeviceInfo& device) { return device.sm == 90; }
+
 bool can_group_experts(const cuda::DeviceInfo& device, const Options& options) {
-  return device.sm == 90 && !options.exact && !options.deterministic;
+  return has_wgmma(device) && !options.exact && !options.deterministic;
 }
 
 // --- the rows -------------------------------------------------------------------------------------------------------
@@ -41,20 +44,27 @@ Paths::Paths(const Resources& resources)
     : exact_(resources.options.exact),
       deterministic_(resources.options.deterministic),
       grouping_(resources.sizes.expert_slots != 0),
+      wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
       vectors_(resources, exact_),
       matrix_units_(resources),
-      few_by_vectors_(path_of_few_rows(resources, vectors_)),
-      few_by_matrix_units_(path_of_few_rows(resources, matrix_units_)),
-      many_(path_of_many_rows(resources)) {}
+      warp_groups_(resources),
+      by_vectors_(resources, vectors_),
+      by_matrix_units_(resources, matrix_units_),
+      by_warp_groups_(resources, warp_groups_) {}
 
 Products& Paths::products(uint32_t rows) {
   if (exact_ || (rows <= max_vector_rows && !deterministic_)) return vectors_;
+  return gathering_products(rows);
+}
+
+Products& Paths::gathering_products(uint32_t rows) {
+  if (takes_wgmma(rows)) return warp_groups_;
   return matrix_units_;
 }
 
 Path& Paths::path(uint32_t rows) {
-  if (rows > max_few_rows && !exact_ && !deterministic_) return *many_;
-  return &products(rows) == &vectors_ ? *few_by_vectors_ : *few_by_matrix_units_;
+  const Products* taken = &products(rows);
+  return taken == &vectors_ ? by_vectors_ : taken == &matrix_units_ ? by_matrix_units_ : by_warp_groups_;
 }
 
 AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
@@ -73,8 +83,11 @@ AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) cons
   return path;
 }
 
-// With more rows than that, the tables of sequences with many rows would be sent many times over.
-bool Paths::tables_by_row(uint32_t rows) const { return rows <= max_few_rows || deterministic_; }
+// mma_product reads a table for each row. With more rows, the tables of sequences with many rows would be sent many
+// times over.
+bool Paths::tables_by_row(uint32_t rows) const {
+  return rows <= max_table_rows || deterministic_ || (!exact_ && !wgmma_);
+}
 
 bool Paths::gathers(size_t outputs) const { return !exact_ && outputs > max_vector_rows; }
 

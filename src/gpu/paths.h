@@ -1,10 +1,11 @@
 // Which kernels a batch takes: the only place where that is decided, by its rows, the options and the GPU.
 //
-// | rows                                               | products         | path      |
-// | -------------------------------------------------- | ---------------- | --------- |
-// | 1 or 2; with Options::exact any number             | VectorProducts   | few rows  |
-// | 3 to 64; with Options::deterministic any number    | MatrixProducts   | few rows  |
-// | more                                               | unpacked weights | many rows |
+// | rows                                               | products       |
+// | -------------------------------------------------- | -------------- |
+// | 1 or 2; with Options::exact any number             | VectorProducts |
+// | 3 to max_few_rows; with Options::deterministic,    | MatrixProducts |
+// | and on GPUs without wgmma, any number              |                |
+// | more                                               | WgmmaProducts  |
 //
 // | attention of                                        | kernel            |
 // | --------------------------------------------------- | ----------------- |
@@ -24,20 +25,18 @@
 // | deterministic, and without wgmma, any number       |                                 |
 // | the same, more rows                                | group_rows, wgmma_product, mix  |
 //
-// A path for another kind of GPU or of matrix unit is a new file with a class like those of path_few_rows.cpp, a member
-// of Paths, and a line in Paths::path().
+// Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a line
+// in Paths::products().
 #pragma once
-#include <memory>
-
 #include "gpu/products.h"
 
 namespace heddle::gpu {
 
-std::unique_ptr<Path> path_of_few_rows(const Resources& resources, Products& products);
-std::unique_ptr<Path> path_of_many_rows(const Resources& resources);
 
 // Whether a kernel may start while the one before it still runs, and wait for it by itself.
 bool can_chain(const cuda::DeviceInfo& device);
+// Whether the matrix units take warp groups.
+bool has_wgmma(const cuda::DeviceInfo& device);
 // Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs wgmma, and a
 // result that may depend on the number of rows.
 bool can_group_experts(const cuda::DeviceInfo& device, const Options& options);
@@ -68,7 +67,7 @@ class Paths {
   // Products outside of a path: those of the head and of a mixture's router,
   Products& products(uint32_t rows);
   // those of the head with Input::list,
-  Products& gathering_products() { return matrix_units_; }
+  Products& gathering_products(uint32_t rows);
   // and those of experts.
   ExpertProducts& expert_products() { return vectors_; }
 
@@ -87,10 +86,13 @@ class Paths {
   bool attention_shapes_vary() const { return !exact_ && !deterministic_; }
 
  private:
-  const bool exact_, deterministic_, grouping_;
+  bool takes_wgmma(uint32_t rows) const { return wgmma_ && rows > max_few_rows; }
+
+  const bool exact_, deterministic_, grouping_, wgmma_;
   VectorProducts vectors_;
   MatrixProducts matrix_units_;
-  const std::unique_ptr<Path> few_by_vectors_, few_by_matrix_units_, many_;
+  WgmmaProducts warp_groups_;
+  Path by_vectors_, by_matrix_units_, by_warp_groups_;
 };
 
 }  // namespace heddle::gpu

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/product/mma_product.h"
 #include "kernels/product/tile.h"
+#include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
 
@@ -62,7 +63,7 @@ void VectorProducts::launch(const kernels::ProductChoice& choice, const Product:
 
 void VectorProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                              const Rows& rows, const DeviceAttention* attention) {
-  check(!in.list, "rows in order");
+  check(in.list == 0, "rows in order");
   Product what{.format = uint32_t(w.shape.format),
                .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
                .norm = in.norm ? norm_field(in.norm->kind) : 0,
@@ -205,7 +206,7 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
     spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     if (spec.columns != grouped) {
       grouped = spec.columns;
-      to_half(r_, in, cols, rows.count, {.slice_cols = spec.tile_cols, .group = grouped});
+      to_half(r_, in, *matrix, rows.count, grouped);
     }
     Product::Args args{.y = {out.y},
                        .residual = {out.y},
@@ -221,6 +222,48 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
                        .scale = out.scale,
                        .magnitude = 1,
                        .scales = {r_.work.half_scale.address()}};
+    if (attention) set_attention(args, r_, *attention, 0, 0, r_.sizes.table_stride);
+    r_.recorder.launch(spec, args, matrix->bytes());
+    done += matrix->shape.rows;
+  }
+}
+
+void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                            const Rows& rows, const DeviceAttention* attention) {
+  uint32_t done = 0, apart = 0;
+  for (const Weights* matrix : {&w, second}) {
+    if (!matrix) continue;
+    const uint32_t cols = matrix->shape.cols;
+    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format); wanted != apart) {
+      apart = wanted;
+      to_half(r_, in, *matrix, rows.count);
+    }
+    kernels::WgmmaProduct what{.format = uint32_t(matrix->shape.format),
+                               .out = out.kind,
+                               .activation = out.activation,
+                               .y_bf16 = out.bf16,
+                               .bias = !w.bias.empty(),
+                               .cache = !r_.q8(),
+                               .halves = attention && rotates_halves(*attention),
+                               .by_sequence = attention && !rows.row_tables,
+                               .chained = r_.recorder.chained()};
+    const kernels::WgmmaProduct spec =
+        kernels::wgmma_product_choice(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
+    Product::Args args{.y = {out.y},
+                       .residual = {out.y},
+                       .x = {r_.work.half.address()},
+                       .w = {matrix->address()},
+                       .bias = {w.packed_bias.address()},
+                       .rows = done + matrix->shape.rows,
+                       .cols = cols,
+                       .first_rows = done,
+                       .y_stride = out.stride,
+                       .blocks = r_.recorder.sms(),
+                       .vectors = rows.count,
+                       .scale = out.scale,
+                       .magnitude = 1,
+                       .scales = {r_.work.half_scale.address()},
+                       .sequences = {r_.work.sequences.address()}};
     if (attention) set_attention(args, r_, *attention, 0, 0, r_.sizes.table_stride);
     r_.recorder.launch(spec, args, matrix->bytes());
     done += matrix->shape.rows;

@@ -1,4 +1,4 @@
-// The two ways to multiply with weights as they lie in their tiles.
+// The ways to multiply with weights as they lie in their tiles.
 #pragma once
 #include "gpu/path.h"
 
@@ -37,6 +37,19 @@ class VectorProducts : public ExpertProducts {
 class MatrixProducts : public Products {
  public:
   explicit MatrixProducts(const Resources& resources) : r_(resources) {}
+
+  void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
+               const DeviceAttention* attention = nullptr) override;
+  bool takes_bf16(const Weights&) const override { return false; }
+
+ private:
+  const Resources& r_;
+};
+
+// The same with wgmma, for many rows: kernel `wgmma_product`.
+class WgmmaProducts : public Products {
+ public:
+  explicit WgmmaProducts(const Resources& resources) : r_(resources) {}
 
   void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
                const DeviceAttention* attention = nullptr) override;

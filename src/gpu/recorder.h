@@ -39,7 +39,8 @@ class Recorder {
     plan.launch(kernel.launch(spec.grid(args), shared, &args, sizeof args));
   }
 
-  uint32_t sms() const { return library_.context().info().sms; }
+  const cuda::DeviceInfo& device() const { return library_.context().info(); }
+  uint32_t sms() const { return device().sms; }
   bool chained() const { return chained_; }
 
   cuda::Plan plan;

@@ -28,9 +28,7 @@ class Uploader {
 
   void weights(Weights& w) {
     w.tiles = cuda::Buffer(library_.context(), w.bytes());
-    if (!w.places.empty()) w.order = vector<uint32_t>(w.places);
     if (!w.bias.empty()) {
-      w.placed_bias = vector<float>(w.bias);
       std::vector<float> packed(w.bias.size());
       for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[p < w.places.size() ? w.places[p] : p];
       w.packed_bias = vector<float>(packed);
@@ -111,10 +109,7 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
   if (tied) {
     model.output.tied = model.embedding.tiles.address();
     model.output.sources.clear();
-    if (!model.output.bias.empty()) {
-      model.output.placed_bias = up.vector(model.output.bias);
-      model.output.packed_bias = up.vector(model.output.bias);
-    }
+    if (!model.output.bias.empty()) model.output.packed_bias = up.vector(model.output.bias);
   }
   for (DeviceLayer& layer : model.layers)
     for (DeviceNorm* n : layer.norms()) up.norm(*n);

@@ -38,9 +38,8 @@ struct Weights {
   std::vector<float> bias;       // in the order of the result; empty: absent
 
   cuda::Buffer tiles;
-  cuda::Buffer order;                     // places
-  cuda::Buffer packed_bias, placed_bias;  // in the order of the tiles, and of the result
-  uint64_t tied = 0;                      // address of the tiles of another that is the same matrix; 0: has its own
+  cuda::Buffer packed_bias;  // in the order of the tiles
+  uint64_t tied = 0;         // address of the tiles of another that is the same matrix; 0: has its own
 
   explicit operator bool() const { return shape.rows != 0; }
   uint64_t bytes() const { return shape.bytes() * count; }

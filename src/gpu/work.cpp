@@ -32,26 +32,19 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
       vocabulary(model.vocabulary) {
-  uint64_t largest = 0, widest = model.width;  // of all matrices: values to unpack at once, columns in whole slices
-  // joined matrices are unpacked whole
-  const auto fit_matrix = [&](uint64_t matrix_rows, uint64_t cols, bool joined) {
-    const uint64_t values = matrix_rows * half_stride(cols);
-    largest = std::max(largest, joined ? values : std::min(values, max_scratch_bytes / 2));
-    widest = std::max<uint64_t>(widest, in_slices(cols));
-  };
+  half = in_slices(model.width);
+  const auto fit_cols = [&](uint64_t cols) { half = std::max(half, in_slices(cols)); };
   const auto fit_feed_forward = [&](const model::FeedForward& f) {
     inner = std::max(inner, 2 * stride_of(f.up.rows));
     act = std::max(act, stride_of(f.up.rows));
-    fit_matrix(2 * f.up.rows, f.up.cols, true);
-    fit_matrix(f.down.rows, f.down.cols, false);
+    fit_cols(f.down.cols);
   };
   const auto fit_attention = [&](const model::Attention& a) {
     const uint64_t qkv_rows = a.q.rows + a.k.rows + a.v.rows;
     qkv = std::max(qkv, stride_of(qkv_rows));
     q = std::max(q, stride_of(a.q.rows));
     attended = std::max(attended, stride_of(uint64_t(a.heads) * a.value_head));
-    fit_matrix(qkv_rows, a.q.cols, true);
-    fit_matrix(a.output.rows, a.output.cols, false);
+    fit_cols(a.output.cols);
     // A grid that merges has at most one block per SM, whatever shape a search has found. Its partial results are
     // largest when no two blocks share a head.
     const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
@@ -73,10 +66,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture}, sublayer);
-  fit_matrix(0, model.width, false);
   width = stride_of(model.width);
-  half = half_stride(widest);
-  scratch = std::max<uint64_t>(largest, 16ull * half);
 }
 
 namespace {
@@ -98,7 +88,6 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   const uint64_t slots = s.expert_slots;
   allocate(&W::half, std::max(grouped_rows * s.half, slots * s.expert_half) * 2);
   allocate(&W::half_scale, std::max(rows, slots) * f);
-  allocate(&W::scratch, s.scratch * 2);
   allocate(&W::router, mixture_rows * stride_of(s.experts + 1) * f);
   allocate(&W::expert_ids, mixture_rows * s.used * f);
   allocate(&W::expert_weights, mixture_rows * s.used * f);

@@ -9,7 +9,7 @@ namespace heddle::gpu {
 
 inline constexpr uint32_t max_vector_rows = 2;         // of VectorProducts: see paths.h
 inline constexpr uint32_t max_router_rows = 8;         // that one launch of `router` takes
-inline constexpr uint32_t max_few_rows = 64;           // of MatrixProducts; more rows take unpacked weights
+inline constexpr uint32_t max_few_rows = 64;           // of MatrixProducts: see paths.h
 inline constexpr uint32_t max_step_rows = 8;           // of a step; also rows picked at once with biases or penalties
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken
 inline constexpr uint32_t max_biases = 1024;           // of a row
@@ -18,11 +18,9 @@ inline constexpr uint32_t max_expert_rows = 64;        // that go through the ex
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
 inline constexpr uint32_t min_expert_tile = 8;         // rows of an expert in a tile of a grouped product
 inline constexpr uint32_t prompt_tile = 64;            // tokens of a prompt that attention takes at once
-inline constexpr uint64_t max_scratch_bytes = 256 << 20;  // of weights unpacked at once
 
-// Values from one row to the next, padded for vector loads: rows of f32, and rows of f16.
+// Values from one row of f32 to the next, padded for vector loads.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }
-constexpr uint32_t half_stride(uint64_t values) { return uint32_t((values + 63) / 64 * 64); }
 
 // The dimensions of the buffers, in values.
 struct WorkSizes {
@@ -32,7 +30,6 @@ struct WorkSizes {
   uint32_t rows = 0, table_stride = 0, context = 0, vocabulary = 0;
   uint32_t width = 0, qkv = 0, q = 0, attended = 0, inner = 0, act = 0;  // strides; inner: gate and up
   uint32_t half = 0;                                                     // stride of f16 rows
-  uint64_t scratch = 0;
   uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;  // of mixtures
   uint32_t expert_slots = 0, expert_half = 0;  // of rows grouped by expert, and their stride as f16; 0: never grouped
   uint64_t partial = 0, arrived = 0;           // of attention
@@ -51,7 +48,6 @@ struct Work {
   cuda::Buffer result, shared;                      // (rows, width): a product before its norm; of the shared expert
   cuda::Buffer half, half_scale;                    // (rows, half) f16, (rows): the input of the matrix units; or
                                                     // (expert_slots, expert_half), (expert_slots)
-  cuda::Buffer scratch;                             // (scratch) f16: unpacked weights
   cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
   cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
   cuda::Buffer expert_list, expert_slot_of, expert_tiles, expert_tile_count;  // see kernels::GroupRows

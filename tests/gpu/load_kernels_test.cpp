@@ -13,7 +13,7 @@ namespace {
 TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
   WideModel wide;
   wide.model.context = 64 * 32;
-  for (model::Layer& layer : wide.model.layers) {  // gemm has many shapes for these
+  for (model::Layer& layer : wide.model.layers) {  // wgmma_product has many shapes for these
     auto& f = layer.get<model::FeedForward>();
     f.gate = f.up = wide.matrix(6000, 64);
     f.down = wide.matrix(64, 6000);

@@ -33,7 +33,7 @@ class PathsOfBatches : public FakeGpu {
     return found;
   }
   Names products(const Options& options, uint32_t rows) {
-    return launched_for(wide_.model, options, Shape(rows, {1, 30}), {"product", "mma_product", "gemm"});
+    return launched_for(wide_.model, options, Shape(rows, {1, 30}), {"product", "mma_product", "wgmma_product"});
   }
   Names attention(const model::Model& model, const Options& options, const Shape& shape) {
     return launched_for(model, options, shape, {"cluster_attention", "prompt_attention", "any_attention"});
@@ -46,7 +46,7 @@ class PathsOfBatches : public FakeGpu {
 TEST_F(PathsOfBatches, ProductsFollowFromTheNumberOfRows) {
   for (uint32_t rows : {1u, 2u}) EXPECT_EQ(products({}, rows), Names{"product"}) << rows;
   for (uint32_t rows : {3u, 8u, 64u}) EXPECT_EQ(products({}, rows), Names{"mma_product"}) << rows;
-  for (uint32_t rows : {65u, 200u}) EXPECT_EQ(products({}, rows), Names{"gemm"}) << rows;
+  for (uint32_t rows : {65u, 200u}) EXPECT_EQ(products({}, rows), Names{"wgmma_product"}) << rows;
   for (uint32_t rows : {1u, 3u, 65u}) {
     EXPECT_EQ(products(exact_, rows), Names{"product"}) << rows;
     EXPECT_EQ(products(deterministic_, rows), Names{"mma_product"}) << rows;

@@ -37,7 +37,6 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
   EXPECT_EQ(s.inner, 192u);
   EXPECT_EQ(s.act, 96u);
   EXPECT_EQ(s.half, 256u);          // 64 and 96 values, filled up to a slice
-  EXPECT_EQ(s.scratch, 192u * 64);  // gate and up
   EXPECT_EQ(s.experts + s.used + s.expert_inner + s.expert_act, 0u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 7680 /* inner */ +
                         4096 /* act: 3840 */ + 2560 /* result */ + 16384 /* half: 32 rows */ + 512 /* half_scale */;
@@ -77,22 +76,12 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
   EXPECT_EQ(s.expert_act, 32u);
   EXPECT_EQ(s.inner, 0u);
   EXPECT_EQ(s.half, 256u);
-  EXPECT_EQ(s.scratch, 128u * 64);  // q, k and v
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 2560 /* result */ +
                         2560 /* shared */ + 16384 /* half */ + 512 /* half_scale */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
   EXPECT_EQ(s.bytes(),
             rows + experts + 16384 /* scratch */ + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
-}
-
-TEST(WorkSizes, LargeMatricesAreUnpackedInPieces) {
-  SmallModel small;
-  small.attention().output = {quant::Format::f32, 10'000'000, 64, {}};  // 640 M values of f16 would be 1.28 GB
-  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, max_scratch_bytes / 2);
-  small.ffn().gate = {quant::Format::f32, 4'000'000, 64, {}};
-  small.ffn().up = small.ffn().gate;
-  EXPECT_EQ(WorkSizes(small.model, limits, sms).scratch, 8'000'000u * 64);  // those that are joined are not
 }
 
 // Every shape of attention, default or found by a search, has room for the partial results of its clusters.

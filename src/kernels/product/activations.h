@@ -8,7 +8,7 @@
 
 namespace heddle::kernels {
 
-// Converts rows of f32 to the f16 rows that gemm reads, with an optional norm.
+// Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
 // out = the row, normalised, as f16; one block per row, which keeps it in registers. scale[row] is a power of two that
 // the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes infinite;

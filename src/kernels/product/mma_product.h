@@ -12,8 +12,7 @@ namespace heddle::kernels {
 // not on the other vectors, on `columns`, `band`, or the grid.
 //
 // Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
-// becomes infinite, where tile_unpack, which serves larger batches, clamps it to 65504: here the clamp would cost two
-// instructions per word in the inner loop.
+// becomes infinite: a clamp would cost two instructions per word in the inner loop.
 struct MmaProduct {
   static constexpr std::string_view name = "mma_product",
                                     summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",

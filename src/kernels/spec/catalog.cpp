@@ -5,7 +5,7 @@
 namespace heddle::kernels {
 
 using AddKernels = void(std::vector<Entry>& all);
-AddKernels add_gemv_kernels, add_tile_pack_kernels, add_gemm_kernels, add_half_rows_kernels, add_quantize_q8_1_kernels,
+AddKernels add_gemv_kernels, add_tile_pack_kernels, add_half_rows_kernels, add_quantize_q8_1_kernels,
     add_mma_product_kernels, add_wgmma_product_kernels, add_product_kernels, add_stream_read_kernels;
 AddKernels add_attention_kernels, add_cluster_attention_kernels, add_prompt_attention_kernels,
     add_any_attention_kernels, add_heads_kernels, add_rope_kernels, add_kv_scatter_kernels, add_causal_softmax_kernels;
@@ -18,7 +18,6 @@ const std::vector<Entry>& catalog() {
     std::vector<Entry> list;
     for (AddKernels* add : {add_gemv_kernels,
                             add_tile_pack_kernels,
-                            add_gemm_kernels,
                             add_half_rows_kernels,
                             add_quantize_q8_1_kernels,
                             add_mma_product_kernels,

@@ -143,33 +143,6 @@ TEST(TilePiece, ReadsEveryValueOnceAndMultiplies) {
   for (Format f : {Format::iq1_s, Format::iq2_xxs, Format::iq3_s}) expect_pieces(f, 512, false, random);
 }
 
-// With a codebook there are fewer blocks than tiles.
-TEST(TileUnpack, ABlockTakesSeveralTiles) {
-  Random random(4);
-  const uint32_t rows = 35, cols = 256, ld = 256;
-  for (Format f : {Format::iq2_s, Format::iq3_xxs}) {
-    const auto file = random_blocks(random, f, rows * cols, cols);
-    std::vector<float> want(rows * cols);
-    quant::decode(f, file.data(), want.size(), want.data());
-    const kernels::TileUnpack spec{.format = uint32_t(f), .tile_cols = 256, .out = kernels::TileUnpack::to_f32};
-    Memory memory;
-    const auto to = memory.alloc<float>(want.size());
-    const kernels::TileUnpack::Args args{.to = {to.address},
-                                         .w = memory.put(tiles_of({f, rows, cols, 256}, file)),
-                                         .order = {},
-                                         .rows = rows,
-                                         .cols = cols,
-                                         .ld = ld,
-                                         .first = 0};
-    ASSERT_EQ(spec.grid(args).x, 3u);
-    interpret(spec.build(), {.x = 2}, args, memory);
-    EXPECT_EQ(memory.get(to, want.size()), want) << quant::name(f);
-    auto large = args;
-    large.rows = 1'000'000;
-    EXPECT_EQ(spec.grid(large).x, 2048u);
-  }
-}
-
 TEST(TilePiece, AssemblesWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::vector<std::string> texts;
