@@ -17,6 +17,8 @@ using model::Model;
 
 namespace {
 
+constexpr uint32_t max_fetched_rows = 64;  // of logits, in pinned memory at once: 33 MB of a vocabulary of 128256
+
 Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
   // the stage of the upload is freed before the cache is allocated
   const uint64_t work = sizes.bytes(), stage = described.largest_source(), kv = KvCache::bytes(model, limits);
@@ -67,11 +69,12 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
-                                 work_->biases.bytes() + 4096);
-  picked_ = cuda::PinnedBuffer(context_,
-                               std::max<size_t>(max_steps_in_flight * max_step_rows, rows) * sizeof(kernels::Sampled));
+                                 work_->biases.bytes() + sizes_.changed_at_once() * 16 + 4096);
+  picked_ = cuda::PinnedBuffer(
+      context_, std::max<size_t>(max_steps_in_flight * sizes_.picked_at_once(), rows) * sizeof(kernels::Sampled));
   for (uint32_t i = 0; i < max_steps_in_flight; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
-  fetched_ = cuda::PinnedBuffer(context_, std::max(work_->logits.bytes(), sizes_.width * size_t(4)));
+  const size_t fetched_rows = std::min(max_fetched_rows, sizes_.picked_at_once());
+  fetched_ = cuda::PinnedBuffer(context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, sizes_.width) * 4);
 }
 
 Gpu::~Gpu() {
@@ -142,11 +145,14 @@ void Gpu::begin(const Batch& batch) {
   key_ = {.rows = rows_.count,
           .length = length_class(rows_.longest),
           .step = step_,
-          .changes_logits = step_ && kind_.changes_logits,
+          .changes_logits = step_ && kind_.changed > 0,
           .logprob = step_ && kind_.logprob};
   const auto found = keep_ ? graphs_.find(key_) : graphs_.end();
-  replay_ = found != graphs_.end() ? &found->second : nullptr;
-  if (replay_) return;
+  replay_ = found != graphs_.end() ? &found->second.graph : nullptr;
+  if (replay_) {
+    found->second.used = ++graph_uses_;
+    return;
+  }
   Rows recorded = rows_;
   if (keep_ || step_) recorded.longest = forward_->longest_of(key_.length);
   forward_->begin(recorded);
@@ -156,17 +162,18 @@ void Gpu::head() {
   if (rows_.count > 0) step_ ? head_of_step() : head_of_batch();
   ++launched_;
   batch_ = nullptr;
+  if (rows_.count > 0 && keep_ && !replay_) keep_graph();
 }
 
 void Gpu::head_of_step() {
   if (!replay_) {
     forward_->logits(0, rows_.count, 0);
-    record_pick(rows_.count, work_->logits.address(), work_->picked.address(), kind_, true);
+    record_pick(rows_.count, work_->logits.address(), work_->picked.address(), kind_);
     record_advance(rows_.count);
   }
-  keep_ ? run_graph() : run();
+  keep_ ? run_kept() : run();
   const size_t slot = launched_ % max_steps_in_flight, bytes = rows_.count * sizeof(kernels::Sampled);
-  cuda::read_device(stream_, picked_.data() + slot * max_step_rows * sizeof(kernels::Sampled),
+  cuda::read_device(stream_, picked_.data() + slot * sizes_.picked_at_once() * sizeof(kernels::Sampled),
                     work_->history.address() + slot * bytes, bytes);
   arrived_[slot].record(stream_);
 }
@@ -177,7 +184,7 @@ void Gpu::head_of_batch() {
   for (size_t first = 0; first < outputs;) {
     const OutputRange range = keep_ ? OutputRange{0, outputs, 0} : outputs_from(first);
     if (!replay_) forward_->logits(uint32_t(range.first), uint32_t(range.count), range.row);
-    keep_ ? run_graph() : run();
+    keep_ ? run_kept() : run();
     forward_->begin(rows_);
     pick(range);
     fetch_logits(range);
@@ -194,7 +201,7 @@ Gpu::OutputRange Gpu::outputs_from(size_t first) const {
   if (forward_->paths().gathers(outputs.size())) return range;
   range.row = outputs[first];
   size_t count = 1;
-  while (count < std::min<size_t>(range.count, max_step_rows) && outputs[first + count] == *range.row + count) ++count;
+  while (count < range.count && outputs[first + count] == *range.row + count) ++count;
   range.count = count;
   return range;
 }
@@ -206,12 +213,22 @@ void Gpu::copy_block(uint32_t from, uint32_t to) {
 }
 
 // --- running what was recorded --------------------------------------------------------------------------------------
-void Gpu::run_graph() {
-  if (!replay_) {
-    replay_ = &graphs_.emplace(key_, recorder_.plan.graph(context_)).first->second;
-    replay_->upload(stream_);
-  }
-  replay_->launch(stream_);
+// The first batch of its kind is run launch by launch, and made a graph while the device computes it.
+void Gpu::run_kept() {
+  if (replay_) return replay_->launch(stream_);
+  recorder_.plan.run(stream_);
+  ran_ = std::move(recorder_.plan);
+  recorder_.begin();
+}
+
+// The one that gives way was last used many batches ago, and is no longer in flight.
+void Gpu::keep_graph() {
+  if (graphs_.size() >= max_graphs)
+    graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
+                                   [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+  KeptGraph& kept = graphs_[key_] = {ran_.graph(context_), ++graph_uses_};
+  ran_ = {};
+  kept.graph.upload(stream_);
 }
 
 void Gpu::run() {
@@ -219,6 +236,7 @@ void Gpu::run() {
     run_traced();
   else
     recorder_.plan.run(stream_);
+  recorder_.begin();
 }
 
 // Each launch by itself, between two events.

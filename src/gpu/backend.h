@@ -44,16 +44,16 @@ class Gpu : public model::Backend {
   std::string describe() const override;
   void begin(const model::Batch& batch) override;
   void embed() override {
-    if (records()) forward_->embed();
+    record([&] { forward_->embed(); });
   }
   void compute(uint32_t layer, uint32_t sublayer) override {
-    if (records()) forward_->compute(layer, sublayer);
+    record([&] { forward_->compute(layer, sublayer); });
   }
   void add(uint32_t layer, uint32_t sublayer) override {
-    if (records()) forward_->add(layer, sublayer);
+    record([&] { forward_->add(layer, sublayer); });
   }
   void keep_states() override {
-    if (records()) forward_->keep_states();
+    record([&] { forward_->keep_states(); });
   }
   void head() override;
   model::Result result() override;
@@ -61,6 +61,7 @@ class Gpu : public model::Backend {
   bool can_pick(const model::Picking& picking) const override;
   uint32_t max_in_flight() const override { return options_.trace ? 1 : max_steps_in_flight; }
   uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : max_step_rows; }
+  uint32_t max_followed_changes() const override { return sizes_.changed_at_once(); }
   void copy_block(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
@@ -68,10 +69,14 @@ class Gpu : public model::Backend {
  private:
   friend class Tuner;
 
+  static constexpr uint32_t launches_at_once = 64;
+  // One for each number of streams up to a usual crowd, in two classes of lengths. A graph of an 8B model has some 300
+  // launches; one that is missing costs its step about 1 ms.
+  static constexpr size_t max_graphs = 128;
+
   // What the kernels that pick, and their arguments, depend on.
   struct PickKind {
-    bool changes_logits = false;  // a row has biases or penalties
-    bool penalties = false;       // a row has penalties, which read the text
+    uint32_t changed = 0;  // rows with biases or penalties
     bool logprob = false;
   };
   // Batches with equal keys run the same graph.
@@ -80,6 +85,10 @@ class Gpu : public model::Backend {
     LengthClass length = LengthClass::up_to_short;
     bool step = false, changes_logits = false, logprob = false;  // the last two of steps only
     auto operator<=>(const GraphKey&) const = default;
+  };
+  struct KeptGraph {
+    cuda::Graph graph;
+    uint64_t used = 0;  // when, by graph_uses_
   };
   // The outputs whose logits are computed at once: all of a batch, or as many as fit on the device.
   struct OutputRange {
@@ -90,23 +99,30 @@ class Gpu : public model::Backend {
   std::string describe_device() const;
   void expect_room();
   void check_batch(const model::Batch& batch) const;
-  bool records() const { return !replay_ && rows_.count > 0; }
+  // Launches that are part of no graph are run as they are recorded, so that the device does not wait for the last.
+  void record(auto&& launches) {
+    if (replay_ || rows_.count == 0) return;
+    launches();
+    if (!keep_ && !options_.trace && recorder_.plan.size() >= launches_at_once) run();
+  }
 
   // --- backend.cpp
   void head_of_step();
   void head_of_batch();
   OutputRange outputs_from(size_t first) const;
-  // Run what was recorded, launch by launch or as the graph of key_.
+  // Run what was recorded, launch by launch; or the graph of key_, if there is one.
   void run();
-  void run_graph();
+  void run_kept();
   void run_traced();
+  void keep_graph();  // of what run_kept() ran launch by launch
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
   bool is_step(const model::Batch& batch, const Rows& rows) const;
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
-  void send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts);
+  void send_picking(std::span<const std::optional<model::Picking>> pickings);
+  void send_text(const model::Picking& picking, uint32_t place);
   void fetch_logits(const OutputRange& range);  // of the outputs that are not picked on the device
   void wait_for_logits();
   void read_states();
@@ -116,7 +132,7 @@ class Gpu : public model::Backend {
   bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
   void pick(const OutputRange& range);
   // A token for each of `rows` rows of logits, by the parameters on the device.
-  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts);
+  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind);
   void record_advance(uint32_t rows);  // the tokens picked become the input of the next step
 
   // --- load_kernels.cpp
@@ -152,9 +168,11 @@ class Gpu : public model::Backend {
   GraphKey key_{};
   bool keep_ = false;              // the plan is kept as a graph
   cuda::Graph* replay_ = nullptr;  // that graph, once it exists
-  std::map<GraphKey, cuda::Graph> graphs_;
+  cuda::Plan ran_;                 // of a batch that is kept, until it is a graph
+  std::map<GraphKey, KeptGraph> graphs_;
+  uint64_t graph_uses_ = 0;
 
-  cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, max_step_rows)
+  cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, picked_at_once)
   size_t fetched_rows_ = 0;              // rows of logits that are being copied to fetched_
   std::vector<cuda::Event> arrived_;     // of each step in the ring
   std::vector<std::optional<model::Picked>> picks_;

@@ -8,6 +8,8 @@ namespace heddle::gpu {
 
 namespace {
 
+constexpr uint32_t two_products = 9;  // rows: `product` takes up to 8 at once
+
 // All that the kernels of a layer depend on.
 struct LayerKind {
   struct NormKind {
@@ -72,7 +74,7 @@ void Gpu::load_kernels() {
       if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
     }
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
-    for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob}, false);
+    for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob});
   const std::vector<uint32_t> layers = layers_of_each_kind(model_, weights_);
   for (uint32_t layer : layers)
     for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)
@@ -89,7 +91,7 @@ void Gpu::list_step(uint32_t rows, uint32_t longest) {
   forward_->embed();
   model::run_layers(model_, *forward_);
   forward_->logits(0, rows, 0);
-  record_pick(rows, 0, 0, {}, true);
+  record_pick(rows, 0, 0, {});
   record_advance(rows);
 }
 
@@ -111,7 +113,7 @@ void Gpu::list_attention(const DeviceAttention& attention) {
                 .each_own = true,
                 .single = streams,
                 .longest_single = longest,
-                .row_tables = forward_->paths().tables_by_row(streams),
+                .row_tables = true,
                 .longest = longest};
       attend(rows);
       if (streams == sizes_.rows) continue;
@@ -131,7 +133,7 @@ void Gpu::list_attention(const DeviceAttention& attention) {
 // The shapes of products of many rows differ by the number of rows, in steps of 16.
 void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const Paths& paths = forward_->paths();
-  const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, max_step_rows + 1);
+  const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, two_products);
   for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 16 * 16) {
     if (rows <= max_few_rows && rows < max_rows) return;
     forward_->begin({.count = rows,

@@ -14,14 +14,13 @@ Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickin
   PickKind kind;
   for (const auto& p : pickings) {
     if (!p) continue;
-    kind.penalties |= p->has_penalties();
-    kind.changes_logits |= p->has_penalties() || !p->biases.empty();
+    kind.changed += p->changes_logits();
     kind.logprob |= p->logprob;
   }
   return kind;
 }
 
-void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind, bool texts) {
+void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind) {
   recorder_.set_phase("pick");
   const Work& w = *work_;
   const kernels::Sample sample{.splits = kernels::sample_splits(rows, recorder_.sms()),
@@ -30,12 +29,12 @@ void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const Pic
   recorder_.launch(sample, {.out = {picked},
                             .logits = {logits},
                             .params = {w.params.address()},
-                            .biases = {kind.changes_logits ? w.biases.address() : 0},
-                            .texts = {texts ? w.texts.address() : 0},
-                            .changed = {kind.changes_logits ? w.changed.address() : 0},
+                            .biases = {kind.changed ? w.biases.address() : 0},
+                            .texts = {kind.changed ? w.texts.address() : 0},
+                            .changed = {kind.changed ? w.changed.address() : 0},
                             .rows = rows,
                             .vocab = model_.vocabulary,
-                            .capacity = texts ? sizes_.context : 0});
+                            .capacity = kind.changed ? sizes_.context : 0});
 }
 
 void Gpu::record_advance(uint32_t rows) {
@@ -51,22 +50,27 @@ void Gpu::record_advance(uint32_t rows) {
                                             .ring = max_steps_in_flight});
 }
 
-// One launch picks for all rows of a range, also for those in between whose logits go to the host.
+// One launch picks for all rows of a range, also for those in between whose logits go to the host; it ends early where
+// more rows have biases or penalties than there are places.
 void Gpu::pick(const OutputRange& range) {
-  // rows whose logits change need scratch memory, which max_step_rows rows have
-  const size_t at_once = kind_.changes_logits ? max_step_rows : sizes_.picked_at_once();
-  for (size_t i = 0; i < range.count; i += at_once) {
-    const size_t count = std::min(at_once, range.count - i), first = range.first + i;
+  if (batch_->picking.empty()) return;
+  const auto pickings = std::span(batch_->picking).subspan(range.first, range.count);
+  for (size_t i = 0, count; i < pickings.size(); i += count) {
+    uint32_t changed = 0;
     bool any = false;
-    for (size_t output = first; output < first + count; ++output) any |= picks(output);
+    for (count = 0; i + count < pickings.size(); ++count) {
+      const std::optional<model::Picking>& picking = pickings[i + count];
+      if (picking && picking->changes_logits() && ++changed > sizes_.changed_at_once()) break;
+      any |= picking.has_value();
+    }
     if (!any) continue;
+    const auto some = pickings.subspan(i, count);
     staging_->begin();
-    send_picking(std::span(batch_->picking).subspan(first, count), kind_.penalties);
+    send_picking(some);
     staging_->end(stream_);
     record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull,
-                work_->picked.address() + first * sizeof(kernels::Sampled), kind_, kind_.penalties);
+                work_->picked.address() + (range.first + i) * sizeof(kernels::Sampled), kind_of(some));
     run();
-    forward_->begin(rows_);
   }
 }
 

@@ -15,15 +15,17 @@ using model::Batch;
 bool Gpu::is_step(const Batch& batch, const Rows& rows) const {
   return !options_.trace && rows.each_own && rows.row_tables && rows.count > 0 && rows.count <= max_step_rows &&
          batch.outputs.size() == rows.count && batch.states.empty() && !batch.picking.empty() &&
+         kind_.changed <= sizes_.changed_at_once() &&
          std::all_of(batch.picking.begin(), batch.picking.end(), [](const auto& p) { return p.has_value(); });
 }
 
 void Gpu::send(const Batch& batch) {
   const auto count = uint32_t(batch.tokens.size());
-  Rows rows{.count = count, .each_own = true, .row_tables = forward_->paths().tables_by_row(count)};
   std::vector<uint32_t> lengths(count), sequences(count), rows_of(batch.blocks.size());
   std::vector<kernels::PromptTile> tiles;
   for (uint32_t sequence : batch.sequences) ++rows_of[sequence];
+  const bool no_prompt = std::all_of(rows_of.begin(), rows_of.end(), [](uint32_t of) { return of <= 1; });
+  Rows rows{.count = count, .each_own = true, .row_tables = no_prompt || forward_->paths().tables_by_row(count)};
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t sequence = batch.sequences[i], position = batch.positions[i];
     rows.each_own &= rows_of[sequence] == 1;
@@ -55,7 +57,7 @@ void Gpu::send(const Batch& batch) {
   send_tables(batch, rows, step_);
   rows_ = rows;
   if (step_) {
-    send_picking(batch.picking, true);
+    send_picking(batch.picking);
     to.send<uint64_t>(stream_, w.step.address(), std::array{uint64_t(0)});
     max_steps_ = ~0u;
     for (uint32_t i = 0; i < count; ++i) {
@@ -85,13 +87,14 @@ void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
   }
 }
 
-// Rows without a picking get the default one.
-void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings, bool texts) {
+// Rows without a picking get the default one; those with biases or penalties get a place.
+void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings) {
   static const model::Picking greedy;
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::TokenBias> biases;
-  for (size_t i = 0; i < pickings.size(); ++i) {
-    const model::Picking& p = pickings[i] ? *pickings[i] : greedy;
+  uint32_t places = 0;
+  for (const auto& picking : pickings) {
+    const model::Picking& p = picking ? *picking : greedy;
     kernels::SampleRow& row = rows.emplace_back();
     row.temperature = p.temperature;
     row.top_k = p.top_k;
@@ -101,17 +104,29 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings, 
     row.presence = p.presence;
     row.frequency = p.frequency;
     row.repetition_last = p.repetition_last;
-    row.length = texts ? uint32_t(p.text.size()) : 0;
+    row.length = uint32_t(p.text.size());
     row.prompt = p.prompt;
     row.seed = p.seed;
     row.step = p.picks;
     row.first_bias = uint32_t(biases.size());
     row.biases = uint32_t(p.biases.size());
     for (auto [id, bias] : p.biases) biases.push_back({id, bias});
-    if (texts) staging_->send<uint32_t>(stream_, work_->texts.address() + i * sizes_.context * 4ull, p.text);
+    if (!p.changes_logits()) continue;
+    check(places < sizes_.changed_at_once(), "a place for every row with biases or penalties");
+    row.place = places++;
+    if (p.has_penalties()) send_text(p, row.place);
   }
   staging_->send<kernels::SampleRow>(stream_, work_->params.address(), rows);
   staging_->send<kernels::TokenBias>(stream_, work_->biases.address(), biases);
+}
+
+// The part of the text that its penalties look at.
+void Gpu::send_text(const model::Picking& p, uint32_t place) {
+  const size_t all = p.text.size(), seen = p.repetition == 1 ? 0 : std::min<size_t>(p.repetition_last, all);
+  const size_t generated = p.presence == 0 && p.frequency == 0 ? 0 : all - std::min<size_t>(p.prompt, all);
+  const size_t from = all - std::max(seen, generated);
+  staging_->send<uint32_t>(stream_, work_->texts.address() + (uint64_t(place) * sizes_.context + from) * 4,
+                           std::span(p.text).subspan(from));
 }
 
 // --- from the device ------------------------------------------------------------------------------------------------
@@ -122,7 +137,8 @@ model::Result Gpu::result() {
     arrived_[slot].synchronize();
   else
     wait_for_logits();  // synchronise even when nothing is read back: the time of a batch must be its own
-  const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data()) + (step_ ? slot * max_step_rows : 0);
+  const auto* picked =
+      reinterpret_cast<const kernels::Sampled*>(picked_.data()) + (step_ ? slot * sizes_.picked_at_once() : 0);
   for (size_t i = 0; i < picks_.size(); ++i)
     if (picks_[i]) picks_[i] = model::Picked{picked[i].id, picked[i].log_probability};
   read_states();

@@ -103,19 +103,19 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::grouped_act, slots * s.expert_act * f);
   allocate(&W::grouped_result, slots * s.width * f);
   allocate(&W::always, s.experts ? 256 : 0);
-  allocate(&W::logits, std::min<uint64_t>(max_logit_rows, rows) * s.vocabulary * f);
+  allocate(&W::logits, uint64_t(s.picked_at_once()) * s.vocabulary * f);
   allocate(&W::partial, s.partial * f + 256);
   allocate(&W::arrived, s.arrived * f + 256);
   for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));
-  allocate(&W::picked, std::max<uint64_t>(rows, max_step_rows) * sizeof(kernels::Sampled));
+  allocate(&W::picked, rows * sizeof(kernels::Sampled));
   allocate(&W::params, s.picked_at_once() * sizeof(kernels::SampleRow));
-  allocate(&W::history, max_steps_in_flight * max_step_rows * sizeof(kernels::Sampled));
+  allocate(&W::history, max_steps_in_flight * s.picked_at_once() * sizeof(kernels::Sampled));
   allocate(&W::step, 8);
-  allocate(&W::texts, uint64_t(max_step_rows) * s.context * 4);
-  allocate(&W::biases, max_step_rows * max_biases * sizeof(kernels::TokenBias));
-  allocate(&W::changed, max_step_rows * s.vocabulary * f);
+  allocate(&W::texts, uint64_t(s.changed_at_once()) * s.context * 4);
+  allocate(&W::biases, s.changed_at_once() * max_biases * sizeof(kernels::TokenBias));
+  allocate(&W::changed, uint64_t(s.changed_at_once()) * s.vocabulary * f);
 }
 
 }  // namespace

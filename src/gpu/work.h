@@ -10,10 +10,11 @@ namespace heddle::gpu {
 inline constexpr uint32_t max_vector_rows = 2;         // of VectorProducts: see paths.h
 inline constexpr uint32_t max_router_rows = 8;         // that one launch of `router` takes
 inline constexpr uint32_t max_few_rows = 64;           // of MatrixProducts: see paths.h
-inline constexpr uint32_t max_step_rows = 8;           // of a step; also rows picked at once with biases or penalties
+inline constexpr uint32_t max_step_rows = 256;         // of a step
+inline constexpr uint32_t max_changed_rows = 64;       // with biases or penalties, of those that are picked at once
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken
 inline constexpr uint32_t max_biases = 1024;           // of a row
-inline constexpr uint32_t max_logit_rows = 64;         // whose logits are on the device at once
+inline constexpr uint32_t max_logit_rows = 256;        // whose logits are on the device at once
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
 inline constexpr uint32_t min_expert_tile = 8;         // rows of an expert in a tile of a grouped product
@@ -34,8 +35,8 @@ struct WorkSizes {
   uint32_t expert_slots = 0, expert_half = 0;  // of rows grouped by expert, and their stride as f16; 0: never grouped
   uint64_t partial = 0, arrived = 0;           // of attention
 
-  // Rows that one launch picks for if none of them has biases or penalties.
-  uint32_t picked_at_once() const { return std::max(std::min(max_logit_rows, rows), max_step_rows); }
+  uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
+  uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
   uint64_t bytes() const;
 };
 
@@ -60,9 +61,9 @@ struct Work {
   cuda::Buffer tiles;                                                         // (rows) PromptTile
   cuda::Buffer picked, params;  // (rows) Sampled; (picked_at_once) SampleRow
   cuda::Buffer history, step;   // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
-  cuda::Buffer texts;           // (max_step_rows, context) u32
-  cuda::Buffer biases;          // (max_step_rows, max_biases) TokenBias
-  cuda::Buffer changed;         // (max_step_rows, vocabulary)
+  cuda::Buffer texts;           // (changed_at_once, context) u32
+  cuda::Buffer biases;          // (changed_at_once, max_biases) TokenBias
+  cuda::Buffer changed;         // (changed_at_once, vocabulary)
 };
 
 }  // namespace heddle::gpu

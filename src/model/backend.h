@@ -57,6 +57,7 @@ struct Picking {
   bool logprob = false;
 
   bool has_penalties() const { return repetition != 1 || presence != 0 || frequency != 0; }
+  bool changes_logits() const { return has_penalties() || !biases.empty(); }
 };
 struct Picked {
   uint32_t id;  // ~0: the logits had nothing to pick from
@@ -76,7 +77,8 @@ struct Batch {
 
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
   // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
-  // Backend::max_followed_rows() of them; picks a token for every row; and has KV blocks for all positions to come.
+  // Backend::max_followed_rows() of them, of which up to max_followed_changes() have biases or penalties; picks a token
+  // for every row; and has KV blocks for all positions to come.
   bool follows = false;
 };
 
@@ -120,6 +122,9 @@ class Backend {
   // Batches begun before the oldest result is taken; those after the first follow one another.
   virtual uint32_t max_in_flight() const { return 1; }
   virtual uint32_t max_followed_rows() const { return 0; }  // of a batch that others follow; 0: none can
+  virtual uint32_t max_followed_changes() const {
+    return 0;
+  }  // of these rows, those that change logits before they pick
 
   // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;

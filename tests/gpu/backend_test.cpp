@@ -1,5 +1,6 @@
 // Models on a GPU that computes nothing: what the driver is called for and when, and that everything is released.
 #include <algorithm>
+#include <map>
 
 #include "formats/checkpoint.h"
 #include "gpu/gpu.h"
@@ -127,16 +128,65 @@ TEST_F(FakeGpu, StepsOfSeveralRowsAndOptionsAreGraphsOfTheirOwn) {
   EXPECT_EQ(graphs(), 4u);
 }
 
-TEST_F(FakeGpu, NotEveryBatchCanBeFollowed) {
+// A graph for each number of rows, up to a bound; the first step of each is launched kernel by kernel, and its graph
+// is made while the device computes it. Which graphs exist changes nothing but how the kernels are launched.
+TEST_F(FakeGpu, GraphsAreMadeWhileTheDeviceComputesAndTheirNumberIsBounded) {
   SmallModel small(2);
-  auto backend = make_gpu(small.model, {.rows = 16, .kv_blocks = 32, .block_tokens = 32});
-  const model::Batch following{.follows = true};
-  EXPECT_EQ(backend->max_followed_rows(), 8u);
-  EXPECT_EQ(backend->max_in_flight(), 8u);
-  auto batch_of = [](uint32_t rows) {
+  auto backend = make_gpu(small.model, {.rows = 256, .kv_blocks = 256, .block_tokens = 32});
+  auto step = [&](uint32_t rows) {
     model::Batch batch;
     for (uint32_t i = 0; i < rows; ++i) {
-      batch.tokens.push_back(i);
+      batch.tokens.push_back(i % small.model.vocabulary);
+      batch.positions.push_back(3);
+      batch.sequences.push_back(i);
+      batch.outputs.push_back(i);
+      batch.blocks.push_back({i});
+    }
+    batch.picking.assign(rows, model::Picking());
+    const size_t before = calls(), kernels = launches();
+    model::forward(small.model, *backend, batch);
+    EXPECT_EQ(backend->result().picked.size(), rows);
+    Calls since = calls_since(before), work;
+    for (const std::string& call : since)
+      if (is_work(call) || call == "cuMemcpyDtoHAsync_v2" || call == "cuGraphInstantiateWithFlags")
+        if (work.empty() || work.back() != call) work.push_back(call);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_compiling), 0) << rows;
+    return std::pair(work, kernels_since(kernels));
+  };
+  const Calls replayed{"cuGraphLaunch", "cuMemcpyDtoHAsync_v2"};
+  std::map<uint32_t, Calls> kernels;
+  for (uint32_t rows = 1; rows <= 256; ++rows) {
+    const auto [work, launched] = step(rows);
+    ASSERT_GE(work.size(), 3u);
+    EXPECT_EQ(work[0], "cuLaunchKernelEx");
+    EXPECT_EQ(work[1], "cuMemcpyDtoHAsync_v2") << "the result does not wait for the graph";
+    EXPECT_EQ(work.back() == "cuGraphInstantiateWithFlags" || work.back() == "cuLaunchKernelEx", true) << work.back();
+    const auto again = step(rows);
+    EXPECT_EQ(again.first, replayed) << rows;
+    EXPECT_TRUE(std::equal(again.second.begin(), again.second.end(), launched.begin())) << rows;
+    kernels[rows] = again.second;
+  }
+  EXPECT_EQ(step(256).first, replayed);
+  EXPECT_EQ(step(129).first, replayed) << "128 of them are kept";
+  EXPECT_NE(step(128).first, replayed);
+  EXPECT_NE(step(130).first, replayed) << "has made room for the one before";
+  EXPECT_EQ(step(129).first, replayed) << "the one unused for longest gives way";
+  for (uint32_t rows : {1u, 9u, 64u, 65u, 200u}) {
+    step(rows);
+    EXPECT_EQ(step(rows), (std::pair(replayed, kernels[rows]))) << rows;
+  }
+}
+
+TEST_F(FakeGpu, NotEveryBatchCanBeFollowed) {
+  SmallModel small(2);
+  auto backend = make_gpu(small.model, {.rows = 300, .kv_blocks = 600, .block_tokens = 32});
+  const model::Batch following{.follows = true};
+  EXPECT_EQ(backend->max_followed_rows(), 256u);
+  EXPECT_EQ(backend->max_in_flight(), 8u);
+  auto batch_of = [&](uint32_t rows) {
+    model::Batch batch;
+    for (uint32_t i = 0; i < rows; ++i) {
+      batch.tokens.push_back(i % small.model.vocabulary);
       batch.positions.push_back(5);
       batch.sequences.push_back(i);
       batch.outputs.push_back(i);
@@ -153,8 +203,8 @@ TEST_F(FakeGpu, NotEveryBatchCanBeFollowed) {
       EXPECT_THROW(backend->begin(following), std::logic_error);
   };
   EXPECT_THROW(backend->begin(following), std::logic_error);
-  expect_followed(batch_of(8), true);
-  expect_followed(batch_of(9), false);
+  for (uint32_t rows : {8u, 9u, 64u, 65u, 255u, 256u}) expect_followed(batch_of(rows), true);
+  expect_followed(batch_of(257), false);
   model::Batch batch = batch_of(2);
   batch.picking[1].reset();  // the host picks
   expect_followed(batch, false);
@@ -220,7 +270,7 @@ TEST_F(FakeGpu, WithoutGraphsTheSameKernelsAreLaunched) {
       backend->result();
     }
     kernels.push_back(kernels_since(before));
-    EXPECT_EQ(control().count("cuGraphLaunch") - graphs_before, graphs ? 6u : 0u);
+    EXPECT_EQ(control().count("cuGraphLaunch") - graphs_before, graphs ? 4u : 0u);  // not the first of each kind
   }
   EXPECT_EQ(kernels[0], kernels[1]);
 }

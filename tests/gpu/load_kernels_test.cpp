@@ -41,7 +41,7 @@ TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
     expect_nothing_loaded(name + ", one for the host");
   };
   for (uint32_t after : {30u, 200u, 300u, 600u, 1000u, 1500u}) {
-    for (uint32_t streams = 1; streams <= 140; streams += streams < 64 ? 1 : 19)
+    for (uint32_t streams = 1; streams <= 256; streams += streams < 64 ? 1 : 16)
       run(std::vector<std::pair<uint32_t, uint32_t>>(streams, {1, after}), fmt::format("{} streams", streams));
     for (uint32_t streams : {0u, 1u, 2u, 4u, 8u, 12u, 20u, 33u, 60u})
       for (uint32_t rows : {2u, 30u, 64u, 65u, 71u, 90u, 100u, 130u, 175u, 200u, 257u, 310u, 400u, 452u}) {

@@ -38,7 +38,7 @@ class Picks : public FakeGpu {
   struct Launched {
     uint32_t rows;
     std::vector<SampleRow> params;
-    std::vector<std::vector<uint32_t>> texts;  // where there are any
+    std::vector<std::vector<uint32_t>> texts;  // of the rows that have a place; else empty
     bool biases, changed;
   };
   // Picks token 7 * seed of every row, with its temperature as log-probability.
@@ -61,8 +61,12 @@ class Picks : public FakeGpu {
       for (uint32_t i = 0; i < args.rows; ++i) {
         const Sampled picked{uint32_t(7 * seen.params[i].seed), seen.params[i].temperature};
         std::memcpy(reinterpret_cast<Sampled*>(args.out.address) + i, &picked, sizeof picked);
-        if (args.capacity)
-          seen.texts.emplace_back(texts + i * args.capacity, texts + i * args.capacity + seen.params[i].length);
+        const uint32_t place = seen.params[i].place;
+        seen.texts.emplace_back();
+        if (place == SampleRow::no_place) continue;
+        EXPECT_LT(place, max_changed_rows);
+        const uint32_t* text = texts + size_t(place) * args.capacity;
+        seen.texts.back().assign(text, text + seen.params[i].length);
       }
     };
   }
@@ -105,18 +109,18 @@ class Picks : public FakeGpu {
   }
 
   SmallModel small_{2};
-  const model::Limits limits_{.rows = 150, .kv_blocks = 150, .block_tokens = 32};
+  const model::Limits limits_{.rows = 300, .kv_blocks = 300, .block_tokens = 32};
   std::vector<Launched> launched_;
 };
 
 TEST_F(Picks, EveryOutputOfABatchHasOne) {
   auto backend = make_gpu(small_.model, limits_);
   auto deterministic = make_gpu(small_.model, limits_, {.deterministic = true});
-  for (uint32_t rows : {1u, 2u, 64u, 65u, 150u}) {  // no more at once than there is room for
+  for (uint32_t rows : {1u, 2u, 64u, 65u, 256u, 257u, 300u}) {  // no more at once than there is room for
     expect_picked(*deterministic, decode(rows), pickings(rows));
     for (const Launched& one : launched_) EXPECT_LE(one.rows, max_logit_rows);
   }
-  for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u}) {
+  for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u, 256u, 257u, 300u}) {
     const size_t before = calls(), fetched = control().bytes_fetched;
     expect_picked(*backend, decode(rows), pickings(rows));
     const Calls since = calls_since(before);
@@ -153,7 +157,7 @@ TEST_F(Picks, BatchesThatFollowAreTakenInOrder) {
       reinterpret_cast<Sampled*>(args.out.address)[i].id =
           uint32_t(100 * launched_.back().params[i].seed + launched_.back().params[i].step);
   };
-  for (uint32_t rows : {3u, 2u}) {  // the second time from the beginning of the ring
+  for (uint32_t rows : {3u, 2u, 256u, 70u}) {  // the second time from the beginning of the ring
     model::Batch batch = decode(rows);
     batch.picking = pickings(rows);
     for (auto& picking : batch.picking) picking->picks = 5;
@@ -172,7 +176,7 @@ TEST_F(Picks, BatchesThatFollowAreTakenInOrder) {
 TEST_F(Picks, OnlyLogitsThatAreAskedForComeBack) {
   auto backend = make_gpu(small_.model, limits_);
   const size_t row = small_.model.vocabulary * sizeof(float);
-  for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u})
+  for (uint32_t rows : {1u, 2u, 8u, 9u, 64u, 65u, 150u, 257u, 300u})
     for (const std::vector<uint32_t>& hosts : {std::vector<uint32_t>{0}, {rows - 1}, {rows / 2, rows - 1}}) {
       auto picking = pickings(rows);
       for (uint32_t host : hosts) picking[host].reset();
@@ -195,46 +199,84 @@ TEST_F(Picks, OnlyLogitsThatAreAskedForComeBack) {
     auto* logits = reinterpret_cast<float*>(args.logits.address);
     for (uint32_t i = 0; i < args.rows; ++i) std::fill_n(logits + size_t(i) * args.vocab, args.vocab, float(first + i));
   };
-  model::Batch batch = decode(150);
-  batch.picking = pickings(150);
-  for (uint32_t i = 1; i < 150; i += 2) batch.picking[i].reset();
+  model::Batch batch = decode(300);
+  batch.picking = pickings(300);
+  for (uint32_t i = 1; i < 300; i += 2) batch.picking[i].reset();
   model::forward(small_.model, *backend, batch);
   const std::span<const float> logits = backend->result().logits;
-  ASSERT_EQ(logits.size(), 75u * small_.model.vocabulary);
+  ASSERT_EQ(logits.size(), 150u * small_.model.vocabulary);
   for (size_t i = 0; i < logits.size(); ++i)
     ASSERT_EQ(logits[i], float(2 * (i / small_.model.vocabulary) + 1)) << i / small_.model.vocabulary;
 }
 
 TEST_F(Picks, BiasesAndPenaltiesComeWithWhatTheyNeed) {
   auto backend = make_gpu(small_.model, limits_);
-  constexpr uint32_t rows = 20;
-  auto all = pickings(rows);
-  all[3]->biases = {{5, 1.0f}, {6, 2.0f}};
-  all[12]->biases = {{1, -1.0f}};
-  expect_picked(*backend, decode(rows), all);
-  uint32_t row = 0;
-  for (const Launched& one : launched_) {
-    EXPECT_LE(one.rows, max_step_rows);  // that many have room to change
-    EXPECT_TRUE(one.biases && one.changed && one.texts.empty());
-    for (const SampleRow& p : one.params) {
+  for (const uint32_t rows : {20u, 200u}) {
+    SCOPED_TRACE(rows);
+    auto all = pickings(rows);
+    all[3]->biases = {{5, 1.0f}, {6, 2.0f}};
+    all[12]->biases = {{1, -1.0f}};
+    expect_picked(*backend, decode(rows), all);
+    ASSERT_EQ(launched_.size(), 1u);
+    EXPECT_TRUE(launched_[0].biases && launched_[0].changed);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const SampleRow& p = launched_[0].params[row];
       EXPECT_EQ(p.seed, row + 1);
       EXPECT_EQ(p.biases, row == 3 ? 2u : row == 12 ? 1u : 0u) << row;
-      ++row;
+      EXPECT_EQ(p.place, row == 3 ? 0 : row == 12 ? 1 : SampleRow::no_place) << row;
     }
-  }
-  EXPECT_EQ(row, rows);
 
-  all[17]->repetition = 1.5f;
-  all[17]->text = {4, 5, 6};
-  all[17]->prompt = 2;
-  expect_picked(*backend, decode(rows), all);
-  row = 0;
-  for (const Launched& one : launched_)
-    for (size_t i = 0; i < one.rows; ++i, ++row) {
-      EXPECT_EQ(one.texts.at(i), all[row]->text) << row;
-      EXPECT_EQ(one.params[i].prompt, all[row]->prompt);
+    all[17]->repetition = 1.5f;
+    all[17]->repetition_last = ~0u;
+    all[17]->text = {4, 5, 6};
+    all[17]->prompt = 2;
+    const size_t sent = control().bytes_sent;
+    expect_picked(*backend, decode(rows), all);
+    const size_t with_whole_text = control().bytes_sent - sent;
+    ASSERT_EQ(launched_.size(), 1u);
+    EXPECT_EQ(launched_[0].params[17].place, 2u);
+    EXPECT_EQ(launched_[0].params[17].prompt, 2u);
+    EXPECT_EQ(launched_[0].texts[17], all[17]->text);
+    all[17]->repetition_last = 2;  // the rest is not sent
+    expect_picked(*backend, decode(rows), all);
+    EXPECT_EQ(launched_[0].params[17].length, 3u);
+    EXPECT_EQ(control().bytes_sent - sent - with_whole_text, with_whole_text - 4);
+    EXPECT_EQ(std::vector(launched_[0].texts[17].begin() + 1, launched_[0].texts[17].end()),
+              (std::vector<uint32_t>{5, 6}));
+    all[17]->repetition = 1;
+    all[17]->presence = 0.5f;  // looks at what was generated
+    expect_picked(*backend, decode(rows), all);
+    EXPECT_EQ(launched_[0].texts[17].back(), 6u);
+  }
+}
+
+// Where more rows have penalties than there are places, they are picked by several launches, each of its own rows.
+TEST_F(Picks, PenaltiesOfManyRowsTakeTurns) {
+  auto backend = make_gpu(small_.model, limits_);
+  EXPECT_EQ(backend->max_followed_changes(), 64u);
+  for (const uint32_t penalised : {64u, 65u, 200u}) {
+    SCOPED_TRACE(penalised);
+    auto all = pickings(200);
+    for (uint32_t i = 0; i < penalised; ++i) {
+      all[i]->frequency = 1;
+      all[i]->text = {i % 100, 7};
+      all[i]->prompt = 0;
     }
-  EXPECT_EQ(row, rows);
+    expect_picked(*backend, decode(200), all);
+    EXPECT_EQ(launched_.size(), (penalised + 63) / 64);
+    uint32_t row = 0;
+    for (const Launched& one : launched_)
+      for (uint32_t i = 0; i < one.rows; ++i, ++row) {
+        EXPECT_EQ(one.params[i].seed, row + 1);
+        EXPECT_EQ(one.texts[i], row < penalised ? all[row]->text : std::vector<uint32_t>()) << row;
+      }
+    EXPECT_EQ(row, 200u);
+    // as many as have a place can be followed
+    if (penalised == 64)
+      EXPECT_NO_THROW(model::forward(small_.model, *backend, {.follows = true}));
+    else
+      EXPECT_THROW(backend->begin({.follows = true}), std::logic_error);
+  }
 }
 
 TEST_F(Picks, WhatCannotBeDoneIsRefused) {
@@ -249,7 +291,7 @@ TEST_F(Picks, WhatCannotBeDoneIsRefused) {
   EXPECT_TRUE(refused([](Picking& p) { p.presence = 1; }));  // with its text it could be
   EXPECT_TRUE(refused([](Picking& p) { p.frequency = 1; }));
   EXPECT_TRUE(refused([](Picking& p) { p.repetition = 2; }));
-  EXPECT_FALSE(refused([](Picking& p) { p.text.assign(150 * 32 + 2, 1); }));
+  EXPECT_FALSE(refused([](Picking& p) { p.text.assign(300 * 32 + 2, 1); }));
   EXPECT_FALSE(refused([](Picking& p) {
     for (uint32_t i = 0; i <= max_biases; ++i) p.biases.emplace_back(i, 1.0f);
   }));

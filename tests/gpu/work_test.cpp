@@ -15,10 +15,10 @@ const model::Limits limits{.rows = 10, .kv_blocks = 3, .block_tokens = 32};
 // A buffer begins at a multiple of 512.
 uint64_t rounded(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// The buffers that depend only on how many tokens a step picks, for 100 tokens and 97 positions.
+// The buffers for picking, for 10 rows, 100 tokens and 97 positions.
 uint64_t picking_bytes() {
-  const uint64_t picked = 512, params = 8 * 80 + 384, history = 512, step = 512;
-  const uint64_t texts = rounded(8 * 97 * 4), biases = 8 * 1024 * 8, changed = rounded(8 * 100 * 4);
+  const uint64_t picked = 512, params = rounded(10 * 80), history = rounded(8 * 10 * 8), step = 512;
+  const uint64_t texts = rounded(10 * 97 * 4), biases = 10 * 1024 * 8, changed = rounded(10 * 100 * 4);
   return picked + params + history + step + texts + biases + changed;
 }
 uint64_t attention_bytes(const WorkSizes& s) { return rounded(s.partial * 4 + 256) + rounded(s.arrived * 4 + 256); }
@@ -43,7 +43,7 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
   const uint64_t step =
       5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
   EXPECT_EQ(s.bytes(),
-            rows + 24576 /* scratch */ + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
+            rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
 }
 
 TEST(WorkSizes, OddSizesAreFilledUp) {
@@ -81,7 +81,23 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
   EXPECT_EQ(s.bytes(),
-            rows + experts + 16384 /* scratch */ + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+            rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+}
+
+// Rows that pick are many, those that change logits first are few: their texts and logits are as long as the context
+// and the vocabulary.
+TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
+  SmallModel small;
+  auto bytes = [&](uint32_t rows) {
+    const WorkSizes s(small.model, {.rows = rows, .kv_blocks = 3, .block_tokens = 32}, sms);
+    EXPECT_EQ(s.picked_at_once(), std::min(rows, 256u));
+    EXPECT_EQ(s.changed_at_once(), std::min(rows, 64u));
+    return s.bytes();
+  };
+  // 100 logits, and all buffers of a row but those of its place
+  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 4 + 5 * 4 + 3 * 4 + 16 + 8;
+  EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8));
+  EXPECT_EQ(bytes(1024) - bytes(512), 512 * each);
 }
 
 // Every shape of attention, default or found by a search, has room for the partial results of its clusters.

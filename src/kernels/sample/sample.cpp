@@ -127,7 +127,11 @@ class Chain {
     const uint32_t words = Cuts::scratch_words(s_.splits);
     auto scratch = k_.shared<uint32_t>(words);
     logits_ = k_.arg(&SampleArgs::logits) + mul_wide(row_, vocab);
-    text_ = k_.arg(&SampleArgs::texts) + mul_wide(row_, k_.arg(&SampleArgs::capacity));
+    U32 place = param<uint32_t>(offsetof(SampleRow, place));
+    Pred placed = place != SampleRow::no_place;
+    place = select(placed, place, 0u);
+    capacity_ = select(placed, k_.arg(&SampleArgs::capacity), 0u);
+    text_ = k_.arg(&SampleArgs::texts) + mul_wide(place, capacity_);
     length_ = param<uint32_t>(offsetof(SampleRow, length));
     const Penalties penalties{
         .repetition = param<float>(offsetof(SampleRow, repetition)),
@@ -136,11 +140,11 @@ class Chain {
         .repetition_last = param<uint32_t>(offsetof(SampleRow, repetition_last)),
         .length = length_,
         .prompt = param<uint32_t>(offsetof(SampleRow, prompt)),
-        .biases = param<uint32_t>(offsetof(SampleRow, biases)),
+        .biases = select(placed, param<uint32_t>(offsetof(SampleRow, biases)), 0u),
         .bias_entries = k_.arg(&SampleArgs::biases) + mul_wide(param<uint32_t>(offsetof(SampleRow, first_bias)), 2u),
         .text = text_,
-        .capacity = k_.arg(&SampleArgs::capacity)};
-    auto changed = k_.arg(&SampleArgs::changed) + mul_wide(row_, vocab);
+        .capacity = capacity_};
+    auto changed = k_.arg(&SampleArgs::changed) + mul_wide(place, vocab);
     Pred changes = penalties.any();
     k_.when(changes, [&] { penalties.apply(share, logits_, changed, scratch, words); });
     Global<float> row{select(changes, changed.base, logits_.base)};
@@ -194,8 +198,7 @@ class Chain {
     F32 log_probability = k_.constant(0.0f);
     if (s_.logprob) log_probability = to_f32(to_f64(load(logits_ + id) - raw_largest_) - log_total_);
     write(id, log_probability);
-    U32 capacity = k_.arg(&SampleArgs::capacity);
-    k_.when(capacity > 0u, [&] { store(text_ + length_ % capacity, id); });
+    k_.when(capacity_ > 0u, [&] { store(text_ + length_ % capacity_, id); });
     auto params = k_.arg(&SampleArgs::params) + row_ * uint32_t(sizeof(SampleRow) / 4);
     store(params.offset(offsetof(SampleRow, length) / 4), length_ + 1u);
   }
@@ -209,6 +212,7 @@ class Chain {
   U32 row_, length_;
   Global<float> logits_;   // (vocab) as given
   Global<uint32_t> text_;  // (capacity)
+  U32 capacity_;           // 0: the row has no place
   F32 raw_largest_;        // logprob: of the logits as given
   F64 log_total_;          // and the logarithm of their weights' sum
 };

@@ -24,8 +24,10 @@ struct SampleRow {
   double log_min_p = no_min_p;          // log of min_p, as engine's log_of computes it
   uint32_t prompt = 0;                  // tokens of the prompt, which presence and frequency ignore
   uint32_t first_bias = 0, biases = 0;  // entries of Args::biases; each id once
-  uint32_t unused[3] = {};              // to 80 bytes
+  uint32_t place = no_place;  // of its text and of its changed logits: only rows with biases or penalties need one
+  uint32_t unused[2] = {};    // to 80 bytes
 
+  static constexpr uint32_t no_place = ~0u;
   static constexpr double no_min_p = -std::numeric_limits<double>::infinity();
 };
 struct TokenBias {
@@ -44,7 +46,8 @@ constexpr uint32_t no_token = ~0u;
 // One launch runs these steps of the engine's chain, in its default order, and then draws:
 //   logit_bias, penalties (repetition, presence, frequency), top_k, top_p, min_p, temperature
 // Weights are the engine's: integers in units of 2^-34, so that their sums are exact in every order. The picked id
-// therefore depends on logits, SampleRow and text alone, not on threads and splits. It is appended to the row's text.
+// therefore depends on logits, SampleRow and text alone, not on threads and splits. It is appended to the row's text,
+// if it has a place; a row without one is picked for as if it had no biases and penalties.
 //
 // A row is shared by `splits` blocks; several form a cluster (sm_90). sample_splits() chooses their number.
 struct Sample {
@@ -56,9 +59,9 @@ struct Sample {
     ptx::DevicePtr<float> logits;     // (rows, vocab)
     ptx::DevicePtr<uint32_t> params;  // (rows) of SampleRow, 16-byte aligned
     ptx::DevicePtr<uint32_t> biases;  // of TokenBias, 8-byte aligned; null where no row has biases
-    // (rows, capacity): ids of the text, token i at i % capacity. Only the last `capacity` tokens are kept.
+    // (places, capacity): ids of the text, token i at i % capacity. Only the last `capacity` tokens are kept.
     ptx::DevicePtr<uint32_t> texts;
-    ptx::DevicePtr<float> changed;  // (rows, vocab), scratch: null where no row has biases or penalties
+    ptx::DevicePtr<float> changed;  // (places, vocab), scratch: null where no row has a place
     uint32_t rows, vocab;           // 0 < vocab <= 2^18
     uint32_t capacity;              // 0: no texts, so no penalties
   };

@@ -96,13 +96,15 @@ struct Past {
   std::vector<TokenBias> biases{{0, 1000.0f}};  // the entry before the first list belongs to no row
   std::vector<std::vector<uint32_t>> texts;     // (rows)
   uint32_t capacity = 0;
+  uint32_t places = 0;
 };
 
 Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, uint32_t capacity) {
   Past past{.texts = std::vector<std::vector<uint32_t>>(params.size()), .capacity = capacity};
-  for (size_t r = 0; capacity && r < params.size(); ++r) {
+  for (size_t r = params.size(); capacity && r-- > 0;) {
     SampleRow& p = params[r];
     if (r % 5 == 4) continue;  // nothing to change
+    p.place = past.places++;   // not the number of the row
     if (r % 4 != 1) p.repetition = random.uniform(0.8f, 2);
     if (r % 4 != 2) {
       p.presence = random.uniform(-1, 2);
@@ -129,14 +131,15 @@ Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, u
 struct Results {
   std::vector<Sampled> picked;
   std::vector<SampleRow> params;
-  std::vector<uint32_t> texts;  // (rows, capacity)
+  std::vector<uint32_t> texts;  // (places, capacity)
 };
 Results launch(const Sample& spec, Machine& m, const std::vector<float>& logits, const std::vector<SampleRow>& params,
                const Past& past, uint32_t vocab) {
   const auto rows = uint32_t(params.size());
-  std::vector<uint32_t> texts(size_t(rows) * past.capacity, 0xdddddddd);
+  std::vector<uint32_t> texts(size_t(past.places) * past.capacity, 0xdddddddd);
   for (size_t r = 0; r < rows; ++r)
-    std::copy(past.texts[r].begin(), past.texts[r].end(), texts.begin() + ptrdiff_t(r * past.capacity));
+    std::copy(past.texts[r].begin(), past.texts[r].end(),
+              texts.begin() + ptrdiff_t(past.texts[r].empty() ? 0 : params[r].place * past.capacity));
   const auto out = m.poisoned<Sampled>(rows);
   const auto on_device = m.put(params);
   const auto text = m.put(texts);
@@ -145,7 +148,7 @@ Results launch(const Sample& spec, Machine& m, const std::vector<float>& logits,
                               .params = {on_device.address},
                               .biases = {past.capacity ? m.put(past.biases).address : 0},
                               .texts = {past.capacity ? text.address : 0},
-                              .changed = {past.capacity ? m.poisoned<float>(logits.size()).address : 0},
+                              .changed = {past.capacity ? m.poisoned<float>(size_t(past.places) * vocab).address : 0},
                               .rows = rows,
                               .vocab = vocab,
                               .capacity = past.capacity});
@@ -181,11 +184,11 @@ Case sample(Sample spec, uint32_t rows, uint32_t vocab, Logits kind, uint32_t ca
         check.that(picked.log_probability == 0, what + ": a log-probability that was not asked for");
       const bool remembered = want.id != no_token;
       check.that(got.params[r].length == row.length + remembered, what + ": length of its text");
-      if (!capacity) continue;
+      if (row.place == SampleRow::no_place) continue;
       std::vector<uint32_t> text = past.texts[r];
       if (remembered) text.push_back(want.id);
       text.resize(capacity, 0xdddddddd);
-      const auto begin = got.texts.begin() + ptrdiff_t(r) * capacity;
+      const auto begin = got.texts.begin() + ptrdiff_t(row.place) * capacity;
       check.equal(what + ": text", std::vector<uint32_t>(begin, begin + capacity), text);
     }
     check.that(got.picked.size() == rows, "all rows");
@@ -198,10 +201,11 @@ Case around(Sample spec, uint32_t capacity, uint32_t turns) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     constexpr uint32_t vocab = 40;
     SampleRow row{.temperature = 0.9f, .repetition = 1.5f, .frequency = 0.5f, .repetition_last = ~0u, .seed = 7};
+    row.place = 0;
     std::vector<uint32_t> all, ring(capacity);
     for (uint32_t turn = 0; turn < turns; ++turn) {
       const std::vector<float> logits = random.normals(vocab);
-      const Past past{.texts = {ring}, .capacity = capacity};
+      const Past past{.texts = {ring}, .capacity = capacity, .places = 1};
       const Results got = launch(spec, m, logits, {row}, past, vocab);
       SampleRow known = row;  // as if the text began where the ring does
       known.length = std::min(row.length, capacity);
@@ -277,9 +281,11 @@ void add_sample_benches(std::vector<Bench>& all) {
             [=, given = row](Machine& m, Random& random) {
               std::vector<uint32_t> texts(size_t(rows) * capacity);
               for (uint32_t& id : texts) id = random.below(vocab);
+              std::vector<SampleRow> params(rows, given);
+              for (uint32_t r = 0; r < rows; ++r) params[r].place = r;
               return Sample::Args{.out = {m.poisoned<Sampled>(rows).address},
                                   .logits = {},
-                                  .params = {m.put(std::vector<SampleRow>(rows, given)).address},
+                                  .params = {m.put(params).address},
                                   .biases = {},
                                   .texts = m.put(texts),
                                   .changed = m.poisoned<float>(size_t(rows) * vocab),

@@ -92,7 +92,10 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
   constexpr uint32_t capacity = 16;
   std::vector<TokenBias> biases;
   std::vector<Sequence> sequences;
-  for (uint32_t r = 0; r < rows; ++r) sequences.emplace_back(random, vocab, capacity, biases);
+  for (uint32_t r = 0; r < rows; ++r) {
+    sequences.emplace_back(random, vocab, capacity, biases);
+    sequences.back().row.place = r;
+  }
   biases.push_back({0, 0});
   for (uint32_t turn = 0; turn < turns; ++turn) {
     machine.clear();
