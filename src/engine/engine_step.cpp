@@ -16,7 +16,7 @@ namespace {
 
 // Batches by one plan, where they follow one another. With each plan the device waits for the host, which takes about 1
 // ms: one stream plans for longer, because its blocks ahead are few.
-constexpr uint32_t min_following = 4, max_following = 64, max_following_alone = 256;
+constexpr uint32_t min_following = 2, max_following = 64, max_following_alone = 256;
 constexpr uint32_t max_launched = 2;  // batches in flight while the oldest is waited for
 
 }  // namespace
@@ -65,8 +65,10 @@ bool Engine::State::plan_batch() {
 // this.
 uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
   const auto picks_on_device = [](const Planned& p) { return p.sequence->picking.has_value(); };
+  const auto changes_logits = [](const Planned& p) { return p.sequence->picking->changes_logits(); };
   if (plan.size() > backend_.max_followed_rows() || !schedule_.only_streams() ||
-      !std::all_of(plan.begin(), plan.end(), picks_on_device))
+      !std::all_of(plan.begin(), plan.end(), picks_on_device) ||
+      std::count_if(plan.begin(), plan.end(), changes_logits) > backend_.max_followed_changes())
     return 1;
   uint32_t batches = plan.size() == 1 ? max_following_alone : max_following;
   const uint32_t blocks_each = cache_.blocks().free() / uint32_t(plan.size());
@@ -160,14 +162,18 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
   if (first < s.task.prompt_tokens()) metrics_.prompt_computed += std::min(slice.rows, s.task.prompt_tokens() - first);
 }
 
-// How the device picks the next token of a sequence, or the one after some proposals. Unset where the host picks from
-// the row's logits: for samplings that the device does not have; for the first token of several completions, which
-// share the logits; and for penalties in a single batch, for which the text would have to be sent.
+// How the device picks the next token of a sequence, or the one after some proposals, which counts only if these were
+// right. Unset where the host picks from the row's logits: for samplings that the device does not have, and for the
+// first token of several completions, which share the logits.
 std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint32_t proposals) const {
   if (!s.picking || (s.generated == 0 && s.task.request.n > 1)) return std::nullopt;
-  if (s.has_penalties && flight_.batches == 1) return std::nullopt;
-  model::Picking picking = s.has_penalties ? *device_picking(s.sampler, s.tokens, s.task.prompt_tokens()) : *s.picking;
-  picking.picks = s.sampler.picks() + proposals;  // its token counts only if all proposals before it were right
+  model::Picking picking = *s.picking;
+  picking.picks = s.sampler.picks() + proposals;
+  if (!picking.has_penalties()) return picking;
+  picking.text.reserve(s.tokens.size() + proposals);
+  picking.text = s.tokens;
+  picking.text.insert(picking.text.end(), s.proposed.begin(), s.proposed.begin() + proposals);
+  picking.prompt = s.task.prompt_tokens();
   return picking;
 }
 

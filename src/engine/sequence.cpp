@@ -12,8 +12,7 @@ namespace heddle::engine {
 
 Sequence::Sequence(Task& of, uint32_t number, Sampler with) : task(of), index(number), sampler(std::move(with)) {
   if (task.request.trace) steps = std::make_shared<std::vector<StepTime>>();
-  picking = device_picking(sampler, {}, 0);
-  has_penalties = picking && picking->has_penalties();
+  picking = device_picking(sampler);
 }
 
 void Sequence::index_prompt() {

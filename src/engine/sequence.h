@@ -88,8 +88,8 @@ struct Sequence {
 
   // Picking.
   Sampler sampler;
-  std::optional<model::Picking> picking;  // how a device picks as the sampler would; unset: it cannot
-  bool has_penalties = false;             // the picking needs the text, which is not part of `picking` here
+  // How a device picks as the sampler would, without the text and the number of picks; unset: it cannot.
+  std::optional<model::Picking> picking;
 
   // Tokens.
   std::vector<uint32_t> tokens;  // known

@@ -38,6 +38,26 @@ TEST(EngineStep, SeveralStreamsArePlannedAnewAfter64Batches) {
   EXPECT_EQ(fixture.metrics().generated, 300u);
 }
 
+// As `heddle bench -b 256 -d N` runs it: prompts that are in the KV cache, then a token of each at a time.
+TEST(EngineStep, StreamsOfAFullCrowdFollowOneAnother) {
+  constexpr uint32_t streams = 256, length = 70;
+  DeviceFixture fixture({.rows = 2048, .kv_blocks = streams * 14, .block_tokens = 8},
+                        {.max_stall = INFINITY, .speculation = engine::Speculation::off});
+  fixture.backend.followed_rows = streams;
+  for (uint32_t i = 0; i < streams; ++i) fixture.submit(greedy(random_tokens(33, i), 0));
+  fixture.run();
+  const uint32_t before = fixture.backend.launched;
+  const uint64_t rows = fixture.backend.launched_rows;
+  std::vector<engine::RequestId> ids;
+  for (uint32_t i = 0; i < streams; ++i) ids.push_back(fixture.submit(greedy(random_tokens(33, i), length)));
+  fixture.run();
+  EXPECT_EQ(fixture.backend.launched - before, length);
+  EXPECT_EQ(fixture.backend.launched_rows - rows, length * streams) << "all at once, in every batch";
+  EXPECT_EQ(fixture.backend.followed, length - 3) << "the last token of the prompts; 64 batches, then 5";
+  EXPECT_EQ(fixture.backend.logits_rows, 0u);
+  for (const uint32_t i : {0u, 100u, 255u}) expect_same(fixture.answer(ids[i]), fixture.alone(ids[i]));
+}
+
 TEST(EngineStep, PenaltiesLookAtTheWholeText) {
   DeviceFixture fixture(fake_limits(64), {.speculation = engine::Speculation::off});
   for (uint32_t i = 0; i < 3; ++i) {
@@ -49,8 +69,46 @@ TEST(EngineStep, PenaltiesLookAtTheWholeText) {
   fixture.run();
   fixture.expect_as_alone();
   EXPECT_GT(fixture.backend.followed, 25u);
-  EXPECT_EQ(fixture.backend.picks + fixture.backend.logits_rows, 120u);
-  EXPECT_LT(fixture.backend.logits_rows, 20u) << "while others had no token yet";
+  EXPECT_EQ(fixture.backend.picks, 120u);
+  EXPECT_EQ(fixture.backend.logits_rows, 0u);
+}
+
+// In a batch that none follows, with proposals, and beside prompts, the text goes to the device with the batch.
+TEST(EngineStep, PenaltiesArePickedOnTheDeviceInEveryBatch) {
+  for (const auto speculation : {engine::Speculation::off, engine::Speculation::on}) {
+    DeviceFixture fixture(fake_limits(400), {.speculation = speculation}, fake_model(256, 16, 5));
+    fixture.backend.followed_changes = 2;
+    for (uint32_t i = 0; i < 6; ++i) {
+      Request request = seeded(some_tokens(10 + 7 * i, i), 40, i);
+      request.sampling.repetition_penalty = 1.1f;
+      request.sampling.frequency_penalty = 0.1f * float(i);
+      fixture.submit(request);
+      fixture.step();
+    }
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_EQ(fixture.backend.logits_rows, 0u);
+    if (speculation == engine::Speculation::on) {
+      EXPECT_GT(fixture.metrics().accepted, 20u);
+    }
+  }
+}
+
+TEST(EngineStep, BatchesFollowWhereTheDeviceHasRoomForTheRowsThatChangeLogits) {
+  for (const uint32_t room : {2u, 3u}) {
+    DeviceFixture fixture(fake_limits(400), {.speculation = engine::Speculation::off});
+    fixture.backend.followed_changes = room;
+    for (uint32_t i = 0; i < 6; ++i) {
+      Request request = seeded(some_tokens(10, i), 40, i);
+      if (i == 1) request.sampling.logit_bias[3] = 1.0f;
+      if (i == 2 || i == 4) request.sampling.presence_penalty = 0.5f;
+      fixture.submit(request);
+    }
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_EQ(fixture.backend.followed > 0, room == 3);
+    EXPECT_EQ(fixture.backend.logits_rows, 0u);
+  }
 }
 
 TEST(EngineStep, TheNextBatchIsLaunchedBeforeATokenIsRead) {
@@ -66,13 +124,13 @@ TEST(EngineStep, TheNextBatchIsLaunchedBeforeATokenIsRead) {
   EXPECT_EQ(fixture.backend.taken, 40u);
 }
 
-// A request that only the host can sample, or that looks at its text, costs its own logits, not those of all others.
+// A request that only the host can sample costs its own logits, not those of all others.
 TEST(EngineStep, OnlyRowsThatTheHostPicksSendTheirLogits) {
   constexpr uint32_t others = 6, length = 30;
   const std::vector<std::function<void(engine::Sampling&)>> odd = {
-      [](engine::Sampling& s) { s.logprobs = 3; },         [](engine::Sampling& s) { s.dry_multiplier = 0.8f; },
-      [](engine::Sampling& s) { s.typical_p = 0.8f; },     [](engine::Sampling& s) { s.mirostat = 2; },
-      [](engine::Sampling& s) { s.presence_penalty = 1; }, [](engine::Sampling& s) { s.repetition_penalty = 1.2f; }};
+      [](engine::Sampling& s) { s.logprobs = 3; },     [](engine::Sampling& s) { s.dry_multiplier = 0.8f; },
+      [](engine::Sampling& s) { s.typical_p = 0.8f; }, [](engine::Sampling& s) { s.mirostat = 2; },
+      [](engine::Sampling& s) { s.top_n_sigma = 1; },  [](engine::Sampling& s) { s.xtc_probability = 0.5f; }};
   for (size_t i = 0; i < odd.size(); ++i) {
     SCOPED_TRACE(i);
     DeviceFixture fixture(fake_limits(400), {.speculation = engine::Speculation::off});

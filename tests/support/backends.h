@@ -69,6 +69,7 @@ class DeviceBackend : public Inner {
   bool can_pick(const model::Picking& picking) const override { return picking.biases.size() <= max_biases; }
   uint32_t max_in_flight() const override { return 4; }
   uint32_t max_followed_rows() const override { return followed_rows; }
+  uint32_t max_followed_changes() const override { return followed_changes; }
 
   void begin(const model::Batch& batch) override {
     if (batch.follows) {
@@ -112,6 +113,7 @@ class DeviceBackend : public Inner {
     return {taken_.picked, taken_.logits, taken_.states};
   }
   uint32_t followed_rows = 8;                                   // of more rows there are none that follow
+  uint32_t followed_changes = 8;                                // nor of more that change logits
   size_t max_biases = SIZE_MAX;                                 // of a picking
   uint32_t nothing_at = ~0u;                                    // the pick, counted from 0, that finds nothing
   uint32_t launched = 0, followed = 0, taken = 0, dropped = 0;  // batches
@@ -127,15 +129,18 @@ class DeviceBackend : public Inner {
     pickings.clear();
     followable_ = batch.tokens.size() <= followed_rows && batch.outputs.size() == batch.tokens.size();
     followable_ &= batch.picking.size() == batch.outputs.size() && batch.states.empty();
+    uint32_t changes = 0;
     for (const auto& picking : std::exchange(batch_.picking, {})) {
       followable_ &= picking.has_value();
       samplers_.emplace_back();
       if (!picking) continue;
+      changes += picking->changes_logits();
       EXPECT_TRUE(can_pick(*picking));
       EXPECT_TRUE(!picking->has_penalties() || !picking->text.empty()) << "penalties look at the text";
       pickings.push_back(*picking);
       samplers_.back() = sampler_of(*picking, vocabulary_);
     }
+    followable_ &= changes <= followed_changes;
   }
   std::optional<model::Picked> pick(std::optional<engine::Sampler>& sampler, std::span<const float> logits) {
     if (!sampler) return std::nullopt;

@@ -239,7 +239,7 @@ bool put(Step step, const Sampling& s, model::Picking& to) {
 
 }  // namespace
 
-std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<const uint32_t> text, uint32_t prompt) {
+std::optional<model::Picking> device_picking(const Sampler& sampler) {
   const Sampling& s = sampler.sampling();
   if (s.mirostat || s.min_keep > 1) return std::nullopt;
   if (s.logprobs && (*s.logprobs > 0 || s.logprobs_after)) return std::nullopt;
@@ -252,9 +252,6 @@ std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<c
     last = step;
   }
   picking.seed = sampler.seed();
-  picking.picks = text.size() - prompt;
-  picking.text.assign(text.begin(), text.end());
-  picking.prompt = prompt;
   picking.logprob = s.logprobs.has_value();
   return picking;
 }

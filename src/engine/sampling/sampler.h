@@ -70,7 +70,7 @@ class Sampler {
 };
 
 // What Sampler would pick, for a device. Unset if the chain has a step, or an order of steps, that only the host has.
-// `text`: all tokens so far, of which the first `prompt` are the prompt.
-std::optional<model::Picking> device_picking(const Sampler& sampler, std::span<const uint32_t> text, uint32_t prompt);
+// The text, its prompt and the number of picks are for the caller to fill in.
+std::optional<model::Picking> device_picking(const Sampler& sampler);
 
 }  // namespace heddle::engine
