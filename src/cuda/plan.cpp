@@ -107,14 +107,14 @@ size_t Plan::launches() const {
       std::count_if(steps_.begin(), steps_.end(), [](auto& step) { return std::holds_alternative<Launch>(step); }));
 }
 
-void Plan::run(Stream& stream) const {
+void Plan::run(Stream& stream, size_t first) const {
   struct Run {
     Stream& stream;
     void operator()(const Launch& l) const { cuda::launch(stream, l); }
     void operator()(const Fill& f) const { fill_device(stream, f.to, f.value, f.bytes); }
     void operator()(const Copy& c) const { copy_device(stream, c.to, c.from, c.bytes); }
   };
-  for (auto& step : steps_) std::visit(Run{stream}, step);
+  for (size_t i = first; i < steps_.size(); ++i) std::visit(Run{stream}, steps_[i]);
 }
 
 Graph Plan::graph(const Context& context) const {

@@ -64,7 +64,7 @@ class Plan {
   size_t size() const { return steps_.size(); }
   size_t launches() const;
 
-  void run(Stream& stream) const;
+  void run(Stream& stream, size_t first = 0) const;  // from this step on
   Graph graph(const Context& context) const;
 
  private:

@@ -153,6 +153,7 @@ void Gpu::begin(const Batch& batch) {
     found->second.used = ++graph_uses_;
     return;
   }
+  run_launches_ = 0;
   Rows recorded = rows_;
   if (keep_ || step_) recorded.longest = forward_->longest_of(key_.length);
   forward_->begin(recorded);
@@ -231,12 +232,15 @@ void Gpu::keep_graph() {
   kept.graph.upload(stream_);
 }
 
+void Gpu::run_recorded() {
+  recorder_.plan.run(stream_, run_launches_);
+  run_launches_ = recorder_.plan.size();
+}
+
 void Gpu::run() {
-  if (options_.trace)
-    run_traced();
-  else
-    recorder_.plan.run(stream_);
+  options_.trace ? run_traced() : run_recorded();
   recorder_.begin();
+  run_launches_ = 0;
 }
 
 // Each launch by itself, between two events.

@@ -69,7 +69,6 @@ class Gpu : public model::Backend {
  private:
   friend class Tuner;
 
-  static constexpr uint32_t launches_at_once = 64;
   // One for each number of streams up to a usual crowd, in two classes of lengths. A graph of an 8B model has some 300
   // launches; one that is missing costs its step about 1 ms.
   static constexpr size_t max_graphs = 128;
@@ -99,11 +98,12 @@ class Gpu : public model::Backend {
   std::string describe_device() const;
   void expect_room();
   void check_batch(const model::Batch& batch) const;
-  // Launches that are part of no graph are run as they are recorded, so that the device does not wait for the last.
+  // Launches that are to be no graph are run while the next are recorded: the device does not wait for the last of
+  // them.
   void record(auto&& launches) {
     if (replay_ || rows_.count == 0) return;
     launches();
-    if (!keep_ && !options_.trace && recorder_.plan.size() >= launches_at_once) run();
+    if (!keep_ && !options_.trace) run_recorded();
   }
 
   // --- backend.cpp
@@ -112,6 +112,7 @@ class Gpu : public model::Backend {
   OutputRange outputs_from(size_t first) const;
   // Run what was recorded, launch by launch; or the graph of key_, if there is one.
   void run();
+  void run_recorded();  // of a plan that is not complete yet
   void run_kept();
   void run_traced();
   void keep_graph();  // of what run_kept() ran launch by launch
@@ -169,6 +170,7 @@ class Gpu : public model::Backend {
   bool keep_ = false;              // the plan is kept as a graph
   cuda::Graph* replay_ = nullptr;  // that graph, once it exists
   cuda::Plan ran_;                 // of a batch that is kept, until it is a graph
+  size_t run_launches_ = 0;        // of the plan that is recorded
   std::map<GraphKey, KeptGraph> graphs_;
   uint64_t graph_uses_ = 0;
 

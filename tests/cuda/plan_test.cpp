@@ -171,6 +171,30 @@ TEST_F(FakePlan, RunsAndIsAGraph) {
   EXPECT_EQ(control().count("cuModuleUnload"), 1u);
 }
 
+TEST_F(FakePlan, RunsInPieces) {
+  Context context;
+  Stream stream(context);
+  Buffer a(context, 4);
+  a.fill(0);
+  Plan plan;
+  const Function f = load(context, source("add", sizeof(Add))).function("add");
+  auto add = [&](int32_t value) {
+    Launch l = make_launch(f, {1}, {1}, Add{a.address(), value});
+    l.after_previous_starts = true;
+    plan.launch(l);
+  };
+  add(1);
+  add(2);
+  plan.run(stream);
+  EXPECT_EQ(a.get<int32_t>(1).at(0), 3);
+  add(4);
+  plan.run(stream, 2);
+  EXPECT_EQ(a.get<int32_t>(1).at(0), 7);
+  EXPECT_TRUE(control().launches.back().overlap) << "with the last one of the piece before";
+  plan.run(stream, 3);
+  EXPECT_EQ(a.get<int32_t>(1).at(0), 7);
+}
+
 TEST_F(FakePlan, OverlapsOnlyWithALaunch) {
   Context context;
   Stream stream(context);

@@ -132,5 +132,21 @@ TEST_F(Plans, SlowPicksAreTheReferences) {
   mixed.pick({2, 0, 1}, 0, {false, true, false});
 }
 
+// The same of more streams than the path of few rows takes.
+TEST_F(Plans, SlowPicksOfACrowdAreTheReferences) {
+  test::Builder builder = wide_model(64);
+  constexpr uint32_t streams = 66;
+  std::vector<NewRows> first;
+  std::vector<uint32_t> sequences;
+  for (uint32_t i = 0; i < streams; ++i) {
+    first.push_back({i, 1});
+    sequences.push_back(streams - 1 - i);
+  }
+  BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 8 * streams, .block_tokens = 16}, interpreted(),
+                       f16_bound);
+  both.feed(first);
+  both.pick(sequences, 2);
+}
+
 }  // namespace
 }  // namespace heddle::gpu
