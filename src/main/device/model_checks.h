@@ -58,9 +58,9 @@ class ModelChecks {
   size_t count(ModelCheck::Outcome outcome) const;
   bool passed() const;  // some passed and none failed
 
-  static constexpr uint32_t continued = 6;  // tokens of a sequence that come one by one
-  static constexpr uint32_t max_batch = 8;  // sequences
-  static constexpr uint32_t min_text = 24;  // tokens, so that the sequences of such a batch can differ in length
+  static constexpr uint32_t continued = 6;   // tokens of a sequence that come one by one
+  static constexpr uint32_t max_batch = 72;  // sequences
+  static constexpr uint32_t min_text = 24;   // tokens, so that the sequences of such a batch can differ in length
 
  private:
   struct Sequence {
