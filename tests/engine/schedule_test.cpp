@@ -2,6 +2,8 @@
 // kind, at every level of memory, each of which gets what it would have got alone, and none of which waits too long.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/simulation.h"
 
@@ -166,6 +168,118 @@ TEST(Schedule, ARequestThatDoesNotFitKeepsLaterOnesWaiting) {
   fixture.expect_as_alone();
   EXPECT_LT(watch.first.at(first), watch.first.at(large));
   EXPECT_LE(watch.first.at(large), watch.first.at(small));
+}
+
+// A row of a prompt takes 25 us, a batch 2.9 ms: 64 streams get a token every 4.5 ms, a prompt of 2048 has 38000 tokens
+// per second.
+constexpr Cost h200{.step = 2.9e-3, .row = 25e-6, .context = 0};
+
+struct FastDevice : EngineFixture<> {
+  FastDevice()
+      : EngineFixture<>({.rows = 2048, .kv_blocks = 600, .block_tokens = 32}, {.speculation = engine::Speculation::off},
+                        fake_model(4096)) {
+    backend.cost = h200;
+  }
+};
+
+// 0.7 of 50 ms have room for 1284 rows.
+TEST(Schedule, ABatchHasPromptsOfSeveralRequests) {
+  FastDevice fixture;
+  for (uint32_t length : {100u, 300u, 700u, 1500u, 2000u}) {
+    fixture.submit(greedy(random_tokens(length, length), 3));
+    fixture.run();
+  }
+  const auto stream = fixture.submit(greedy(random_tokens(10, 1), 500));
+  for (int i = 0; i < 3; ++i) fixture.step();
+  const auto tokens = [&](RequestId id) { return fixture.answer(id).picks.size(); };
+  std::vector<RequestId> ids;
+  for (uint64_t i = 0; i < 6; ++i) ids.push_back(fixture.submit(greedy(random_tokens(300, 10 + i), 5)));
+  const size_t before = tokens(stream);
+  const double start = fixture.backend.clock;
+  const uint64_t rows = fixture.backend.rows;
+  fixture.step();
+  EXPECT_EQ(tokens(stream), before + 1);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tokens(ids[i]), i < 4 ? 1u : 0u) << "prompt " << i;
+  EXPECT_GT(fixture.backend.rows - rows, 1250u) << "a part of the fifth too";
+  EXPECT_LE(fixture.backend.clock - start, 0.035);
+  fixture.step();
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tokens(ids[i]), i < 4 ? 2u : 1u) << "prompt " << i;
+  fixture.run();
+  fixture.expect_as_alone();
+}
+
+// A device that computes while the host does something else: a result is there when all batches up to it are computed.
+// The host takes time with every batch: more where it plans one than where one follows.
+struct BusyDevice : FakeDevice {
+  using FakeDevice::FakeDevice;
+  void begin(const model::Batch& batch) override {
+    clock += batch.follows ? following : planning;
+    const double now = clock;
+    FakeDevice::begin(batch);
+    ready_ = std::max(ready_, now) + (clock - now);
+    clock = now;
+    results_.push_back(ready_);
+  }
+  model::Result result() override {
+    clock = std::max(clock, results_.front());
+    results_.pop_front();
+    return FakeDevice::result();
+  }
+  double planning = 0.4e-3, following = 0.05e-3;
+
+ private:
+  double ready_ = 0;  // when the device has computed all batches
+  std::deque<double> results_;
+};
+
+// Clients that each send a request of 512 tokens, read 128, and send the next.
+struct ClosedLoop {
+  double rate = 0;                  // tokens per second
+  std::vector<double> first, gaps;  // seconds, ascending
+  uint64_t followed = 0;
+};
+ClosedLoop closed_loop(uint32_t clients, uint32_t requests) {
+  EngineFixture<BusyDevice> fixture({.rows = 2048, .kv_blocks = clients * 22, .block_tokens = 32},
+                                    {.speculation = engine::Speculation::off}, fake_model(1024));
+  fixture.backend.cost = h200;
+  fixture.backend.followed_rows = 256;
+  ClosedLoop loop;
+  uint32_t submitted = 0, open = 0;
+  while (submitted < requests || open > 0) {
+    for (; open < clients && submitted < requests; ++submitted, ++open)
+      fixture.submit(greedy(random_tokens(512, submitted), 128),
+                     [&, due = fixture.backend.clock, last = 0.0](const engine::Event& event) mutable {
+                       if (event.finish_reason != FinishReason::none) {
+                         --open;
+                         return;
+                       }
+                       const double now = fixture.backend.clock;
+                       (last > 0 ? loop.gaps : loop.first).push_back(now - (last > 0 ? last : due));
+                       last = now;
+                     });
+    fixture.engine->step();
+  }
+  loop.rate = 128.0 * requests / fixture.backend.clock;
+  loop.followed = fixture.backend.followed;
+  for (std::vector<double>* times : {&loop.first, &loop.gaps}) std::sort(times->begin(), times->end());
+  return loop;
+}
+
+// Streams alone follow one another: the host's time does not count.
+TEST(Schedule, ACrowdOfStreamsDoesNotWaitForTheHost) {
+  const ClosedLoop loop = closed_loop(64, 64);
+  EXPECT_NEAR(loop.gaps[loop.gaps.size() / 2], h200.of(64, 0), 1e-6);
+}
+
+// If the device were never idle, and prompts and streams shared all batches, 64 streams would have a token, and 256
+// rows of prompts would be computed, in 2.9 + 320 * 0.025 = 10.9 ms: 5870 tokens per second.
+TEST(Schedule, ACrowdKeepsTheDeviceBusy) {
+  const ClosedLoop loop = closed_loop(64, 500);
+  EXPECT_GT(loop.rate, 0.93 * 5870) << "with the beginning and the end, when the crowd is not complete";
+  EXPECT_LE(loop.gaps.back(), 0.05);
+  EXPECT_LT(loop.gaps[loop.gaps.size() / 2], 0.006);
+  EXPECT_LT(loop.first[loop.first.size() / 2], 0.05);
+  EXPECT_GT(loop.followed, 300u);
 }
 
 template <class Backend = FakeBackend>
