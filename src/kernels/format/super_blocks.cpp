@@ -69,13 +69,21 @@ class Q4K : public BlockFormat {
     return runs;
   }
 
-  // Four bits straight from the nibbles, without making bytes of them first.
+  // Four bits straight from the nibbles, without making bytes of them first, and scales of both runs at once in f16.
   std::vector<U32> halves(const Raw& raw, const Lane& lane, float factor) const override {
     if (five_bits) return BlockFormat::halves(raw, lane, factor);
+    const Packed packed = packed_scales(raw, lane);
+    auto above_1024 = [](U32 bytes) { return bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, 0x4140u)); };
+    auto both = [](U32 word, uint32_t half) {
+      return bitcast<f16x2>(permute_bytes(word, word, half ? 0x3232u : 0x1010u));
+    };
+    const uint32_t one = to_f16(factor).bits;
+    F16x2 d = both(raw.head[0], 0) * f16x2{one << 16 | one}, dmin = both(raw.head[0], 1) * f16x2{(one << 16 | one) ^ 0x80008000u};
+    U32 scales = bitcast<uint32_t>((above_1024(packed.scale) - f16x2{0x64006400u}) * d);
+    U32 mins = bitcast<uint32_t>((above_1024(packed.min) - f16x2{0x64006400u}) * dmin);
     std::vector<U32> all;
-    const std::array<Run, 2> runs = scales(raw, lane);
     for (uint32_t half = 0; half < 2; ++half) {
-      F16x2 scale = twice_f16(runs[half].scale * factor), less = twice_f16(-runs[half].min * factor);
+      F16x2 scale = both(scales, half), less = both(mins, half);
       for (U32 word : raw.quants)
         for (U32 w : {word, word >> 8u})
           all.push_back(bitcast<uint32_t>(fma(half ? high_nibbles(w) : low_nibbles(w), scale, less)));
@@ -84,9 +92,12 @@ class Q4K : public BlockFormat {
   }
 
  private:
-  // Runs with scale and min.
-  static std::array<Run, 2> scales(const Raw& raw, const Lane& lane) {
-    // the scales, and the mins, of both sub-blocks side by side in 16 bits; the upper four borrow two bits each
+  // The scales, and the mins, of both sub-blocks side by side in 16 bits.
+  struct Packed {
+    U32 scale, min;
+  };
+  static Packed packed_scales(const Raw& raw, const Lane& lane) {
+    // the upper four borrow two bits each
     U32 shift = (lane.piece & 2u) << 3u;
     U32 a = raw.head[1] >> shift, b = raw.head[2] >> shift, c = raw.head[3] >> shift;
     Pred lower = lane.piece < 4u;
@@ -94,6 +105,11 @@ class Q4K : public BlockFormat {
     U32 own = choose(0x3f3f, 0x0f0f), borrowed = choose(0, 0x3030);
     U32 scale = (select(lower, a, c) & own) | (a >> 2u & borrowed);
     U32 min = (select(lower, b, c >> 4u) & own) | (b >> 2u & borrowed);
+    return {scale, min};
+  }
+  // Runs with scale and min.
+  static std::array<Run, 2> scales(const Raw& raw, const Lane& lane) {
+    const auto [scale, min] = packed_scales(raw, lane);
     F32 d = low_f16(raw.head[0]), dmin = high_f16(raw.head[0]);
     std::array<Run, 2> runs;
     for (uint32_t half = 0; half < 2; ++half)

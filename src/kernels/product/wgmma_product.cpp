@@ -181,7 +181,10 @@ class WgmmaWriter {
       // padding rows read the weights of other rows, and their sums are not used
       U32 w_tile = min(row / w_rows_, w_tiles_ - 1u);
       rows.at[half] = t.w + mul_wide(w_tile, s_.slices * tile_);
-      rows.piece[half] = row % w_rows_ * row_pieces + (k_.lane() & 3u);
+      // a warp's rows begin with a tile
+      U32 in_w_tile = (k_.lane() >> 2u) % w_rows_;
+      if (w_rows_ > 8) in_w_tile = in_w_tile + half * 8u;
+      rows.piece[half] = in_w_tile * row_pieces + (k_.lane() & 3u);
     }
     return rows;
   }
@@ -253,20 +256,34 @@ class WgmmaWriter {
       Held held(k_, load_step(bands, first_unit_ + col_group, 0));
       if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
       first_tile = false;
-      k_.loop(col_group, unit_count_, s_.col_groups, [&](U32 i) {
-        U32 unit = first_unit_ + i, next = first_unit_ + min(i + s_.col_groups, unit_count_ - 1);
-        U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
-        Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
-        U64 x = matrix_descriptor(stage(s), 128, s_.steps * step_bytes, Swizzle::none);
+      // Several stages in a row: while the products of one run, the weights of the next are unpacked.
+      k_.loop(col_group, unit_count_, s_.col_groups * s_.unroll, [&](U32 first) {
         std::vector<Raw> now = held.get();
-        for (uint32_t step = 0; step < s_.steps; ++step) {
-          std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
-          for (uint32_t b = 0; b < s_.bands; ++b) multiply(acc[b], bands[b], &now[2 * b], unit, step, x);
-          wgmma_wait(k_, 0);  // meanwhile the other groups' products run
-          now = std::move(later);
+        U32 freed;  // the stage before
+        for (uint32_t n = 0; n < s_.unroll; ++n) {
+          U32 i = first + n * s_.col_groups, unit = first_unit_ + i;
+          U32 next = first_unit_ + (n + 1 < s_.unroll ? i + s_.col_groups : min(i + s_.col_groups, unit_count_ - 1));
+          U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
+          Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
+          U64 x = matrix_descriptor(stage(s), 128, s_.steps * step_bytes, Swizzle::none);
+          for (uint32_t step = 0; step < s_.steps; ++step) {
+            std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
+            for (uint32_t b = 0; b < s_.bands; ++b) {
+              multiply(acc[b], bands[b], &now[2 * b], unit, step, x);
+              // with `deep` one product is under way, else the other groups' are
+              if (b + 1 == s_.bands || s_.deep) wgmma_wait(k_, s_.deep ? 1 : 0);
+            }
+            now = std::move(later);
+            if (s_.deep && step == 0 && n) release(freed);
+          }
+          if (!s_.deep) release(s);
+          freed = s;
         }
         held.set(now);
-        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+        if (s_.deep) {
+          wgmma_wait(k_, 0);
+          release(freed);
+        }
       });
       before += unit_count_;
       if (alone_)
@@ -279,6 +296,10 @@ class WgmmaWriter {
         k_.barrier(1, groups_ * 128);
       }
     });
+  }
+
+  void release(U32 stage_index) {
+    k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + stage_index}.arrive(); });
   }
 
   void multiply(GroupSums& acc, const Rows& rows, const Raw* raw, U32 unit, uint32_t step, U64 x) {
@@ -407,7 +428,7 @@ uint32_t WgmmaProduct::shared_bytes() const {
 }
 
 bool WgmmaProduct::divides() const {
-  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
+  return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
 }
 
 uint32_t WgmmaProduct::registers() const {
@@ -419,7 +440,7 @@ uint32_t WgmmaProduct::registers() const {
 bool WgmmaProduct::fits() const {
   const uint32_t groups = row_groups * col_groups;
   // found by trial: what a lane needs beside its sums and the operands of a step
-  const uint32_t needed = bands * columns / 2 + 88;
+  const uint32_t needed = bands * columns / 2 + (deep ? 112 : 80);
   return steps * step_cols <= tile_cols && groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && needed <= registers();
 }
 
@@ -428,8 +449,9 @@ Kernel WgmmaProduct::build() const {
   if (steps * step_cols > tile_cols)
     throw Error("wgmma_product: a stage of {} columns is more than a tile of {}", steps * step_cols, tile_cols);
   if (!divides())
-    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups",
-                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups);
+    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups that take {} in "
+                "a row",
+                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups, unroll);
   if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)

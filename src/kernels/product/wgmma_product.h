@@ -31,6 +31,8 @@ struct WgmmaProduct {
   uint32_t shares = 1;                              // blocks of a cluster
   uint32_t steps = 1;                               // of 128 columns in a stage
   uint32_t stages = 3;                              // in flight
+  uint32_t unroll = 1;                              // stages that the loop of a warp group takes at once
+  uint32_t deep = 0;                                // weights are unpacked while the group's own product runs
   uint32_t prefetch = 1;                            // weights to L2
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
   uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
@@ -71,6 +73,7 @@ inline auto WgmmaProduct::fields() {
       F{"bands", &S::bands, range(1, 2)}, F{"row_groups", &S::row_groups, range(1, 4)},
       F{"col_groups", &S::col_groups, range(1, 4)}, F{"shares", &S::shares, one_of({1, 2, 4, 8})},
       F{"steps", &S::steps, one_of({1, 2, 4, 8})}, F{"stages", &S::stages, range(2, 16)},
+      F{"unroll", &S::unroll, one_of({1, 2, 4})}, F{"deep", &S::deep, yes_or_no()},
       F{"prefetch", &S::prefetch, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
       F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
       F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},

@@ -137,6 +137,7 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.tile_cols = tile_cols;
         p.columns = rows == 70 ? 16 : 8;
         p.bands = rows == 200 ? 2 : 1;
+        p.deep = rows == 200 && tile_cols > 256;
         p.row_groups = rows == 70 ? 2 : 1;
         p.steps = tile_cols / 256;
         p.out = Product::add;
@@ -163,6 +164,8 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.row_groups = col_groups == 2 ? 2 : 1;
         p.shares = shares;
         p.stages = 12 / col_groups == 4 ? 3 : 4;
+        p.unroll = col_groups == 4 || shares == 4 ? 1 : 2;
+        p.deep = col_groups < 3;
         p.out = shares == 2 ? Product::add : Product::store;
         p.chained = shares != 2;
       });
@@ -198,7 +201,7 @@ Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32
     std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
     while (one.size() < bytes) one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
     std::vector<ptx::DevicePtr<uint8_t>> w;
-    for (uint32_t i = 0; i < std::min(copies(double(bytes)), 8u); ++i) w.push_back(m.put(one));
+    for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
     const uint32_t filled = (vectors + 7) / 8 * 8;
     Product::Args args{.y = m.poisoned<float>(size_t(rows) * vectors),
                        .x = {m.put(half_inputs(random, size_t(filled) * spec.filled_cols())).address},
@@ -252,9 +255,11 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
   for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
     for (const Phase& p : {Phase{Product::qkv, 6144, 4096}, {Product::add, 4096, 4096}, {Product::gate, 28672, 4096},
                            {Product::add, 4096, 14336}})
-      for (const WgmmaProduct& spec : kernels::wgmma_product_candidates(
-               {.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132))
-        all.push_back(wgmma_phase(spec, p.rows, p.cols, vectors));
+    {
+      auto specs = kernels::wgmma_product_candidates({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
+      for (size_t i = 0; i < std::min<size_t>(specs.size(), 9); ++i)
+        all.push_back(wgmma_phase(specs[i], p.rows, p.cols, vectors));
+    }
 }
 
 }  // namespace heddle::proof
