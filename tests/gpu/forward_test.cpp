@@ -114,6 +114,46 @@ TEST_P(SlowPlansOfAttention, GiveTheReferencesLogits) {
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfAttention, testing::ValuesIn(kinds_of_plans()),
                          [](const auto& one) { return one.param.name(); });
 
+// Mixtures: rows one by one, a few, and grouped by expert, with all that may surround the experts.
+struct KindOfMixture {
+  std::string name;
+  Format format = Format::f16;
+  bool norm = false;   // after the first layer's experts
+  bool apart = false;  // gate and up have different formats
+  uint32_t used = 2;
+  Options options = {};
+};
+std::vector<KindOfMixture> kinds_of_mixtures() {
+  return {{.name = "f16"},
+          {.name = "norm", .norm = true},
+          {.name = "apart", .apart = true},
+          {.name = "int8_sums", .format = Format::q8_0, .used = 5},
+          {.name = "exact", .format = Format::q4_k, .options = {.exact = true}},
+          {.name = "deterministic", .norm = true, .options = {.deterministic = true}}};
+}
+class SlowPlansOfMixtures : public Plans, public testing::WithParamInterface<KindOfMixture> {};
+TEST_P(SlowPlansOfMixtures, GiveTheReferencesLogits) {
+  const KindOfMixture& kind = GetParam();
+  test::Builder builder = test::mixture(kind.format);
+  builder.model().context = 128;
+  for (model::Layer& layer : builder.model().layers) {
+    auto& m = layer.get<model::Mixture>();
+    m.routing.used = kind.used;
+    if (kind.apart) m.gate.all = builder.matrix(Format::f32, 6 * 256, 256, 1 / 16.0);
+  }
+  if (kind.norm) builder.model().layers[0].get<model::Mixture>().output_norm = builder.norm(256);
+  BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(kind.options),
+                       f16_bound);
+  both.feed({{0, 3}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}, {1, 1}});
+  both.feed({{0, 1}, {2, 8}}, BesideReference::last);
+  if (kind.options.exact || kind.options.deterministic) return;
+  both.feed({{1, 60}, {0, 6}, {2, 1}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfMixtures, testing::ValuesIn(kinds_of_mixtures()),
+                         [](const auto& one) { return one.param.name; });
+
 // Steps that follow one another, with and without graphs; then rows of which only some are picked on the device.
 TEST_F(Plans, SlowPicksAreTheReferences) {
   test::Builder builder = wide_model(64);

@@ -53,6 +53,22 @@ TEST_F(PathsOfBatches, ProductsFollowFromTheNumberOfRows) {
   }
 }
 
+TEST_F(PathsOfBatches, ExpertsFollowFromTheNumberOfRows) {
+  SmallModel small;
+  small.mix(6, 2);
+  auto experts = [&](const Options& options, uint32_t rows) {
+    return launched_for(small.model, options, Shape(rows, {1, 30}), {"router", "route", "group_rows", "wgmma_product"});
+  };
+  for (uint32_t rows : {1u, 2u, 8u}) EXPECT_EQ(experts({}, rows), Names{"router"}) << rows;
+  for (uint32_t rows : {9u, 65u, 200u}) {
+    EXPECT_EQ(experts({}, rows), (Names{"route", "group_rows", "wgmma_product"})) << rows;
+    EXPECT_EQ(experts(exact_, rows), Names{"route"}) << rows;
+  }
+  for (uint32_t rows : {1u, 9u}) EXPECT_EQ(experts(deterministic_, rows), Names{"route"}) << rows;
+  control().sm = 100;  // without wgmma
+  EXPECT_EQ(experts({}, 65), Names{"route"});
+}
+
 TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {
   const Shape tokens{{1, 3}, {1, 40}}, prompt{{7, 2}}, both{{1, 9}, {20, 3}};
   for (const Options& options : {Options{}, exact_}) {

@@ -31,6 +31,27 @@ TEST(Product, RefusesWhatItCannotDo) {
             "product: heads of 30 and 0 with 0 turned, expected multiples of 4");
   EXPECT_EQ(with([](auto& a) { a.x_stride = 4100; }, {.columns = 2}),
             "product: vectors 4100 values apart, expected a multiple of 8");
+  const Product experts{.slices = 4, .experts = 1}, sum{.slices = 8, .per_warp = 2, .experts = 1, .summed = 2};
+  auto shared_by = [](uint32_t vectors, uint32_t share) {
+    return [=](auto& a) {
+      a.vectors = vectors;
+      a.x_share = share;
+    };
+  };
+  EXPECT_EQ(with(shared_by(6, 2), experts), "");
+  EXPECT_EQ(with(shared_by(7, 2), experts),
+            "product: 7 vectors, 2 for each row; 1 to 32 for each of 1 to 65535 rows expected");
+  EXPECT_EQ(with(shared_by(0, 2), experts),
+            "product: 0 vectors, 2 for each row; 1 to 32 for each of 1 to 65535 rows expected");
+  EXPECT_EQ(with(shared_by(66, 33), experts),
+            "product: 66 vectors, 33 for each row; 1 to 32 for each of 1 to 65535 rows expected");
+  EXPECT_EQ(with(shared_by(6, 1), sum), "product: a sum of 2 experts, but a row has 1");
+  EXPECT_NE(refused([] { Product{.weighted = 1}.build(); }).find("summed and weighted are for experts"),
+            std::string::npos);
+  EXPECT_NE(refused([] { Product{.experts = 1, .summed = 3}.build(); }).find("whole slices of each"),
+            std::string::npos);
+  EXPECT_NE(refused([] { Product{.out = Product::add, .experts = 1}.build(); }).find("added when summed"),
+            std::string::npos);
   EXPECT_NE(refused([] { Product{.slices = 9, .per_warp = 2}.build(); }).find("slices must be a multiple of per_warp"),
             std::string::npos);
   EXPECT_NE(refused([] { Product{.slices = 16, .groups = 4}.build(); }).find("more than 31 computing warps"),
@@ -154,6 +175,34 @@ TEST(Product, AlternatingProductsFitTheRegistersOfAnSmSlow) {
     EXPECT_LE(registers[i] + registers[(i + 1) % layer.size()], 65536u) << field_text(layer[i]);
 }
 
+// The experts of 128 with 768 inner values: the sum brings its weights while the other product still runs.
+TEST(Product, TheProductsOfExpertsFitOneSmSlow) {
+  constexpr uint32_t sm = 228 * 1024, system = 1024;
+  for (Format format : {Format::q4_k, Format::q6_k}) {
+    const Product in{.format = uint32_t(Format::q4_k),
+                     .norm = Product::rms,
+                     .out = Product::gate,
+                     .y_bf16 = 1,
+                     .experts = 1,
+                     .weighted = 1,
+                     .chained = 1};
+    const Product down{
+        .format = uint32_t(format), .x = Product::x_bf16, .out = Product::add, .experts = 1, .summed = 8, .chained = 1};
+    const std::vector<Product> both{product_choice(in, 1536, 2048, true).spec,
+                                    product_choice(down, 2048, 768, false).spec};
+    EXPECT_GT(2 * (shared_bytes(both[0]) + system), sm) << field_text(both[0]);
+    EXPECT_LE(shared_bytes(both[0]) + shared_bytes(both[1]) + 2 * system, sm) << field_text(both[1]);
+    EXPECT_EQ(both[1].slices, 24u);
+    // all tiles of a block at once: one row of tiles
+    EXPECT_GE(both[1].slices / both[1].per_warp * both[1].depth, 24u) << field_text(both[1]);
+    if (!ptxas_found()) continue;
+    uint32_t registers = 0;
+    const std::vector<Assembled> assembled = expect_no_spills(both, "sm_90a");
+    for (size_t i = 0; i < both.size(); ++i) registers += (assembled[i].registers + 7) / 8 * 256 * both[i].warps();
+    EXPECT_LE(registers, 65536u) << field_text(both[0]) << "\n" << field_text(both[1]);
+  }
+}
+
 TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::vector<Product> choices;
@@ -167,6 +216,10 @@ TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
   choose({.format = q4_k, .mixed = 1, .columns = 2, .norm = Product::rms, .out = Product::qkv}, 6144, 4096);
   choose({.format = q4_k, .mixed = 1, .norm = Product::rms, .out = Product::qkv, .bias = 1, .halves = 1}, 2048, 1536);
   choose({.format = q4_k, .norm = Product::rms, .out = Product::gate, .experts = 1}, 28672, 4096);
+  choose({.format = q4_k, .norm = Product::rms, .out = Product::gate, .y_bf16 = 1, .experts = 1, .weighted = 1}, 1536,
+         2048);
+  for (uint32_t format : {q4_k, q6_k})
+    choose({.format = format, .x = Product::x_bf16, .out = Product::add, .experts = 1, .summed = 8}, 2048, 768);
   choose({.format = q6_k, .norm = Product::rms}, 128256, 4096);
   choose({.format = q6_k, .columns = 8, .norm = Product::rms}, 128256, 4096);
   choose({.format = q6_k, .x = Product::x_bf16, .out = Product::add}, 4096, 14336);
