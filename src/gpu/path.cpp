@@ -145,8 +145,12 @@ void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
   const Input in{.address = r_.work.h.address(), .stride = r_.sizes.width, .norm = &attention.norm};
   const Queries q = queries(attention);
   const std::vector<Weights>& all = attention.qkv;
+  const Weights* second = all.size() > 1 ? &all[1] : nullptr;
+  if (attention.stacked_qkv) {
+    products_.product(all[0], second, in, {.y = q.address, .stride = q.stride}, rows);
+    return write_heads(r_, attention, q, rows.count, false);
+  }
   if (attention.joined_qkv) {
-    const Weights* second = all.size() > 1 ? &all[1] : nullptr;
     products_.product(all[0], second, in, {.kind = Product::qkv, .y = q.address, .stride = q.stride}, rows,
                       &attention);
     if (r_.q8()) write_heads(r_, attention, q, rows.count, true);
@@ -160,9 +164,9 @@ void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
   write_heads(r_, attention, q, rows.count, false);
 }
 
-// In a buffer of its own, unless the product leaves k and v after it for a q8 cache.
+// In a buffer of its own, unless the product leaves k and v after it for another kernel.
 Path::Queries Path::queries(const DeviceAttention& attention) const {
-  if (r_.q8() && attention.joined_qkv) return {r_.work.qkv.address(), r_.sizes.qkv};
+  if (attention.stacked_qkv || (r_.q8() && attention.joined_qkv)) return {r_.work.qkv.address(), r_.sizes.qkv};
   return {r_.work.q.address(), uint32_t(attention.model->q.rows)};
 }
 

@@ -81,9 +81,11 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   const bool any_bias = !a.q_bias.empty() || !a.k_bias.empty() || !a.v_bias.empty();
   const bool same = a.q.format == a.v.format;
   const uint32_t tile_rows = kernels::tile_values / kernels::tile_cols_for(uint32_t(a.q.cols));
-  to.joined_qkv = !to.q_norm && !to.k_norm && a.q.format == a.k.format && a.head % 4 == 0 && a.value_head % 4 == 0 &&
-                  to.rotary % 4 == 0 && (same || (q_rows + k_rows) % tile_rows == 0);
-  if (!to.joined_qkv) {
+  const bool one_product = a.q.format == a.k.format && (same || (q_rows + k_rows) % tile_rows == 0);
+  const bool finishes = !to.q_norm && !to.k_norm && a.head % 4 == 0 && a.value_head % 4 == 0 && to.rotary % 4 == 0;
+  to.joined_qkv = one_product && finishes;
+  to.stacked_qkv = one_product && !finishes;
+  if (!one_product) {
     to.qkv.push_back(plain(a.q, a.q_bias));
     to.qkv.push_back(plain(a.k, a.k_bias, q_rows));
     to.qkv.push_back(plain(a.v, a.v_bias, q_rows + k_rows));
@@ -91,8 +93,9 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   }
   std::vector<uint32_t> places;
   for (uint32_t p = 0; p < q_rows + k_rows; ++p)
-    places.push_back(p / a.head * a.head +
-                     kernels::qkv_row(p % a.head, to.rotary, a.rope.style == model::Rope::Style::halves));
+    places.push_back(finishes ? p / a.head * a.head +
+                                    kernels::qkv_row(p % a.head, to.rotary, a.rope.style == model::Rope::Style::halves)
+                              : p);
   if (same)
     for (uint32_t p = 0; p < v_rows; ++p) places.push_back(q_rows + k_rows + p);
   to.qkv.push_back(same ? joined({a.q, a.k, a.v}, places) : joined({a.q, a.k}, places));

@@ -61,8 +61,9 @@ struct DeviceAttention {
   const model::Attention* model = nullptr;
   uint32_t index = 0;  // as model::each_attention() counts: its KV cache has the same index
   DeviceNorm norm, q_norm, k_norm, output_norm;
-  bool joined_qkv = false;   // the product rotates and writes the cache; otherwise a kernel after it does
-  std::vector<Weights> qkv;  // joined: one, or two where v has another format; else q, k, v
+  bool joined_qkv = false;   // one product, which rotates and writes the cache; otherwise a kernel after it does
+  bool stacked_qkv = false;  // one product, which stores them
+  std::vector<Weights> qkv;  // joined or stacked: one, or two where v has another format; else q, k, v
   uint32_t rotary = 0;
   cuda::Buffer turns;
   Weights output;

@@ -137,6 +137,7 @@ void expect_apart(SmallModel& small, const char* why) {
   const DeviceAttention& layer = of<DeviceAttention>(d);
   const model::Attention& a = small.attention();
   EXPECT_FALSE(layer.joined_qkv) << why;
+  EXPECT_FALSE(layer.stacked_qkv) << why;
   ASSERT_EQ(layer.qkv.size(), 3u) << why;
   EXPECT_EQ(layer.qkv[0].first_place, 0u) << why;
   EXPECT_EQ(layer.qkv[1].first_place, a.q.rows) << why;
@@ -148,24 +149,31 @@ void expect_apart(SmallModel& small, const char* why) {
   }
 }
 
-TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
+TEST(DescribeQkv, IsStackedWhereTheProductCannotDoTheRest) {
+  auto expect_stacked = [](SmallModel& small, const char* why) {
+    DeviceModel d = describe_weights(small.model);
+    const DeviceAttention& layer = of<DeviceAttention>(d);
+    const model::Attention& a = small.attention();
+    EXPECT_FALSE(layer.joined_qkv) << why;
+    EXPECT_TRUE(layer.stacked_qkv) << why;
+    ASSERT_EQ(layer.qkv.size(), 1u) << why;
+    std::vector<uint32_t> in_order(a.q.rows + a.k.rows + a.v.rows);
+    std::iota(in_order.begin(), in_order.end(), 0u);
+    EXPECT_EQ(layer.qkv[0].places, in_order) << why;
+    expect_sources_fill_places(layer.qkv[0], 3);
+  };
   {
     SmallModel small;
     small.attention().q_norm = SmallModel::norm(16);
-    expect_apart(small, "a norm of q");
+    expect_stacked(small, "a norm of q");
     small.attention().q_norm = {};
     small.attention().k_norm = SmallModel::norm(32);
-    expect_apart(small, "a norm of k");
-  }
-  {
-    SmallModel small;
-    small.attention().k = small.matrix(32, 64, Format::f16);
-    expect_apart(small, "k of another format");
+    expect_stacked(small, "a norm of k");
   }
   {
     SmallModel small;
     SmallModel::set_rope(small.attention(), Rope::Style::pairs, 6);
-    expect_apart(small, "6 values turned");
+    expect_stacked(small, "6 values turned");
   }
   {
     SmallModel small;
@@ -174,7 +182,7 @@ TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
     a.q = small.matrix(24, 64);
     a.k = small.matrix(12, 64);
     SmallModel::set_rope(a, Rope::Style::none, 0);
-    expect_apart(small, "heads of 6");
+    expect_stacked(small, "heads of 6");
   }
   {
     SmallModel small;
@@ -182,7 +190,22 @@ TEST(DescribeQkv, IsThreeWhereTheProductCannotDoTheRest) {
     a.value_head = 6;
     a.v = small.matrix(12, 64);
     a.output = small.matrix(64, 24);
-    expect_apart(small, "values of 6");
+    expect_stacked(small, "values of 6");
+  }
+  SmallModel small;  // v of another format is a second matrix, as where the product does the rest
+  small.attention().q_norm = SmallModel::norm(16);
+  small.attention().v = small.matrix(32, 64, Format::f16);
+  DeviceModel d = describe_weights(small.model);
+  EXPECT_TRUE(of<DeviceAttention>(d).stacked_qkv);
+  ASSERT_EQ(of<DeviceAttention>(d).qkv.size(), 2u);
+  EXPECT_EQ(of<DeviceAttention>(d).qkv[1].first_place, 96u);
+}
+
+TEST(DescribeQkv, IsThreeWhereFormatsDoNotAllowOne) {
+  {
+    SmallModel small;
+    small.attention().k = small.matrix(32, 64, Format::f16);
+    expect_apart(small, "k of another format");
   }
   {  // a tile has 16 rows: v would begin within one
     SmallModel small;
