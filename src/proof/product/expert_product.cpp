@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/product/product.h"
+#include "kernels/product/wgmma_product.h"
 #include "proof/product/product_problem.h"
 
 namespace heddle::proof {
@@ -12,6 +12,7 @@ namespace heddle::proof {
 namespace {
 
 using kernels::Product;
+using kernels::WgmmaProduct;
 using quant::Format;
 
 class ExpertProblem {
@@ -166,6 +167,52 @@ Bench expert_phase(const std::string& label, Format format, uint32_t cols, uint3
           prepare};
 }
 
+// One phase of the experts of many rows: 8 of 128 experts for each of `inputs`, grouped in tiles of spec.columns.
+Bench grouped_phase(const std::string& label, const WgmmaProduct& spec, uint32_t cols, uint32_t rows, uint32_t inputs) {
+  constexpr uint32_t count = 128, used = 8;
+  const Format format = spec.weights();
+  const uint64_t one_bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    std::vector<uint32_t> rows_of(count);
+    for (uint32_t i = 0; i < inputs * used; ++i) ++rows_of[random.below(count)];
+    std::vector<uint32_t> tiles;
+    uint32_t slots = 0;
+    for (uint32_t e = 0; e < count; ++e) {
+      for (uint32_t done = 0; done < rows_of[e]; done += spec.columns)
+        tiles.insert(tiles.end(), {e, slots + done, std::min(rows_of[e] - done, spec.columns), 0});
+      slots += (rows_of[e] + 7) / 8 * 8;
+    }
+    const auto tile_count = m.put(std::vector<uint32_t>{uint32_t(tiles.size() / 4)});
+    std::vector<ptx::DevicePtr<uint8_t>> w;  // two layers do not fit the L2 cache
+    for (uint32_t i = 0; i < 2; ++i) w.push_back(m.put(random.bytes(one_bytes * count)));
+    Product::Args args{.y = m.poisoned<float>(size_t(slots) * rows),
+                       .x = {m.put(half_inputs(random, size_t(slots) * spec.filled_cols())).address},
+                       .expert_bytes = one_bytes,
+                       .rows = rows,
+                       .cols = cols,
+                       .y_stride = rows,
+                       .blocks = m.processors(),
+                       .vectors = slots,
+                       .scale = 1,
+                       .scales = m.put(std::vector<float>(slots, 1.0f)),
+                       .tiles = {m.put(tiles).address},
+                       .tile_count = tile_count};
+    return [=](Machine& now, uint32_t r) mutable {
+      args.w = w[r % w.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {"wgmma_product",
+          fmt::format("{} {} {} -> {} x {} experts, rows {}, columns={} bands={} row_groups={} col_groups={} steps={} "
+                      "stages={}",
+                      label, quant::name(format), cols, rows, count, inputs, spec.columns, spec.bands, spec.row_groups,
+                      spec.col_groups, spec.steps, spec.stages),
+          "sm_90a",
+          double(one_bytes) * count,
+          2.0 * rows * cols * inputs * used,
+          prepare};
+}
+
 }  // namespace
 
 void run_expert_product(const Product& spec, const ExpertShape& shape, Machine& m, Random& random, Check& check) {
@@ -190,6 +237,27 @@ void add_expert_product_benches(std::vector<Bench>& all) {
                       s.unit, s.groups, s.per_warp, s.depth, s.resident, s.room, s.late, shapes[i].blocks_per_sm)));
     }
   };
+  auto grouped = [&](const std::string& label, WgmmaProduct what, Format format, uint32_t cols, uint32_t rows) {
+    what.format = uint32_t(format);
+    constexpr uint32_t sms = 132, shapes = 6;
+    // as many rows as the busiest experts have, and half of them
+    for (const auto& [inputs, of_expert] : {std::pair{16u, 8u},
+                                            {64u, 8u},
+                                            {64u, 16u},
+                                            {512u, 32u},
+                                            {512u, 64u},
+                                            {2048u, 64u},
+                                            {2048u, 128u},
+                                            {2048u, 256u}}) {
+      uint32_t taken = 0;
+      for (const WgmmaProduct& spec : kernels::wgmma_product_candidates(what, rows, cols, of_expert, sms))
+        if (spec.columns == of_expert && taken++ < shapes)
+          all.push_back(grouped_phase(label, spec, cols, rows, inputs));
+    }
+  };
+  grouped("30B-A3B gate", {.out = Product::gate, .experts = 1, .chained = 1}, Format::q4_k, 2048, 1536);
+  grouped("30B-A3B down", {.out = Product::store, .experts = 1, .chained = 1}, Format::q4_k, 768, 2048);
+  grouped("30B-A3B down", {.out = Product::store, .experts = 1, .chained = 1}, Format::q6_k, 768, 2048);
   phases("30B-A3B gate", in, Format::q4_k, 2048, 1536, true);
   phases("30B-A3B down", down, Format::q4_k, 768, 2048, false);
   phases("30B-A3B down", down, Format::q6_k, 768, 2048, false);
