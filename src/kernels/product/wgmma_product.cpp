@@ -21,12 +21,12 @@ namespace {
 
 using WgmmaArgs = Product::Args;
 
-constexpr uint32_t step_cols = 128;    // of a warp group's eight wgmma
-constexpr uint32_t core = 8;           // vectors of a core matrix
+constexpr uint32_t step_cols = 128;                    // of a warp group's eight wgmma
+constexpr uint32_t core = 8;                           // vectors of a core matrix
 constexpr uint32_t step_bytes = core * step_cols * 2;  // of eight vectors
-constexpr uint32_t few_registers = 24;  // of the copying warp
-constexpr uint32_t chunk = 32;         // vectors whose sums a warp group finishes at once
-constexpr uint32_t pad = 4;            // floats between the sums of two vectors: lanes store to different banks
+constexpr uint32_t few_registers = 24;                 // of the copying warp
+constexpr uint32_t chunk = 32;                         // vectors whose sums a warp group finishes at once
+constexpr uint32_t pad = 4;  // floats between the sums of two vectors: lanes store to different banks
 
 // What is left of a product is finished eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
@@ -308,9 +308,9 @@ class WgmmaWriter {
     wgmma_fence(k_);
     for (uint32_t i = 0; i < 8; ++i) {
       const uint64_t at = (step * step_bytes + i * 256) >> 4;
-      wgmma<heddle::f16>(
-          acc, std::array{halves[0][2 * i], halves[1][2 * i], halves[0][2 * i + 1], halves[1][2 * i + 1]},
-          at ? x + at : x, true);
+      wgmma<heddle::f16>(acc,
+                         std::array{halves[0][2 * i], halves[1][2 * i], halves[0][2 * i + 1], halves[1][2 * i + 1]},
+                         at ? x + at : x, true);
     }
     wgmma_commit(k_);
   }
@@ -405,14 +405,14 @@ class WgmmaWriter {
   const Product out_;
   const uint32_t groups_;  // of four warps that compute
   Builder<WgmmaArgs> k_;
-  const uint32_t w_rows_, tile_;           // rows and bytes of a tile of weights
+  const uint32_t w_rows_, tile_;                         // rows and bytes of a tile of weights
   const uint32_t units_, units_per_slice_, unit_count_;  // stages of all columns, of a slice, and of a block
-  const bool alone_;                       // a warp group has all columns of its rows
+  const bool alone_;                                     // a warp group has all columns of its rows
   Shared<uint8_t> ring_;
   Shared<float> sums_;
   std::vector<Mbarrier> full_, empty_;
   U32 w_tiles_, row_tiles_;  // tiles of weights, and of the product, along the rows
-  U32 first_unit_;  // of this block
+  U32 first_unit_;           // of this block
   Codebook book_;
 };
 
@@ -423,9 +423,7 @@ uint32_t WgmmaProduct::sums_bytes() const {
   return col_groups * columns * (tile_rows() + pad) * 4;
 }
 
-uint32_t WgmmaProduct::shared_bytes() const {
-  return stages * (stage_bytes() + 16) + sums_bytes() + 1024;
-}
+uint32_t WgmmaProduct::shared_bytes() const { return stages * (stage_bytes() + 16) + sums_bytes() + 1024; }
 
 bool WgmmaProduct::divides() const {
   return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
@@ -509,15 +507,27 @@ WgmmaProduct in_slices(WgmmaProduct s, uint32_t cols) {
 
 namespace {
 
-// Cycles of an SM that a product takes, from what was seen on an H200. Only their order matters.
+// The tiles of an expert, on average, if each of many vectors takes any of many experts: their number has a Poisson
+// distribution around its mean.
+double tiles_of_expert(uint32_t columns, double mean) {
+  const auto end = uint32_t(mean + 8 * std::sqrt(mean) + 8);
+  double tiles = 0;
+  for (uint32_t n = 1; n < end; ++n)
+    tiles += std::exp(n * std::log(mean) - mean - std::lgamma(n + 1.0)) * ((n + columns - 1) / columns);
+  return tiles;
+}
+
+// Cycles of an SM that a product takes, from what was seen on an H200. Only their order matters. Experts: of all tiles
+// of one of them.
 double cycles(const WgmmaProduct& s, uint32_t rows, uint32_t vectors, uint32_t sms) {
   const double bits = double(tile_bytes(s.weights())) * 8 / tile_values;  // of a weight
   const uint32_t groups = s.row_groups * s.col_groups;
-  const double row_tiles = std::ceil(double(rows) / s.tile_rows()), columns = std::ceil(double(vectors) / s.columns);
-  const double waves = std::ceil(row_tiles * columns * s.shares / sms);
+  const double row_tiles = std::ceil(double(rows) / s.tile_rows());
+  const double columns = s.experts ? tiles_of_expert(s.columns, vectors) : std::ceil(double(vectors) / s.columns);
+  const double waves = s.experts ? row_tiles * columns : std::ceil(row_tiles * columns * s.shares / sms);
   // of 64 rows and 128 columns
   const double multiply = 4.0 * std::max(s.columns, 16u), unpack = 200;
-  const double read = 1024 * bits / (columns > 1 ? 40 : 19);
+  const double read = 1024 * bits / (columns > 1.5 ? 40 : 19);
   const double beside = groups == 1 ? 1 : groups == 2 ? 0.3 : 0.15;  // what does not overlap
   const double busy = std::max(multiply, unpack), rest = std::min(multiply, unpack) * beside;
   const double units = double(s.bands) * s.row_groups;
@@ -542,7 +552,8 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
   const WgmmaProduct base = in_slices(what, cols);
   std::vector<WgmmaProduct> all;
   for (uint32_t columns : {256u, 128u, 64u, 32u, 16u, 8u}) {
-    if (columns / 2 >= vectors && columns > 8) continue;
+    // a few more vectors than expected are better than two tiles for many an expert
+    if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
     for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1},
                            {columns, 2, 2, 1, 1, 1},
                            {columns, 1, 3, 1, 1, 1},
