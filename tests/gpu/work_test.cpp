@@ -36,14 +36,13 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
   EXPECT_EQ(s.attended, 64u);
   EXPECT_EQ(s.inner, 192u);
   EXPECT_EQ(s.act, 96u);
-  EXPECT_EQ(s.half, 256u);          // 64 and 96 values, filled up to a slice
+  EXPECT_EQ(s.half, 256u);  // 64 and 96 values, filled up to a slice
   EXPECT_EQ(s.experts + s.used + s.expert_inner + s.expert_act, 0u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 7680 /* inner */ +
                         4096 /* act: 3840 */ + 2560 /* result */ + 16384 /* half: 32 rows */ + 512 /* half_scale */;
   const uint64_t step =
       5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
-  EXPECT_EQ(s.bytes(),
-            rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
+  EXPECT_EQ(s.bytes(), rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
 }
 
 TEST(WorkSizes, OddSizesAreFilledUp) {
@@ -80,8 +79,20 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
                         2560 /* shared */ + 16384 /* half */ + 512 /* half_scale */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
-  EXPECT_EQ(s.bytes(),
-            rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+  EXPECT_EQ(s.bytes(), rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+}
+
+TEST(WorkSizes, RowsGroupedByExpertHaveSlots) {
+  SmallModel small;
+  small.mix(6, 2);
+  const model::Limits many{.rows = 100, .kv_blocks = 4, .block_tokens = 16};
+  const WorkSizes apart(small.model, many, sms), grouped(small.model, many, sms, true);
+  EXPECT_EQ(apart.expert_slots, 0u);
+  EXPECT_EQ(grouped.expert_slots, 248u);  // 200 rows of experts, and up to 7 more for each of 6, in eights
+  EXPECT_EQ(grouped.expert_half, 256u);
+  EXPECT_GT(grouped.bytes(), apart.bytes());
+  const WorkSizes few(small.model, {.rows = max_expert_vector_rows, .kv_blocks = 4, .block_tokens = 16}, sms, true);
+  EXPECT_EQ(few.expert_slots, 0u);  // never grouped
 }
 
 // Rows that pick are many, those that change logits first are few: their texts and logits are as long as the context
