@@ -141,6 +141,7 @@ class Gpu : public model::Backend {
   void list_step(uint32_t rows, uint32_t longest);
   void list_attention(const DeviceAttention& attention);
   void list_prompts(const std::vector<uint32_t>& layers);
+  void list_experts(const std::vector<uint32_t>& layers);
 
   const model::Model& model_;
   const model::Limits limits_;

@@ -80,6 +80,7 @@ void Gpu::load_kernels() {
     for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)
       if (const auto* attention = std::get_if<DeviceAttention>(&sublayer)) list_attention(*attention);
   list_prompts(layers);
+  list_experts(layers);
   forward_->keep_states();
   recorder_.wanted = nullptr;
   library_.load(all);
@@ -145,6 +146,22 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
     for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
     forward_->logits(0, 1, 0);
   }
+}
+
+// The shapes of experts' products differ by the rows that each expert may expect.
+void Gpu::list_experts(const std::vector<uint32_t>& layers) {
+  for (uint32_t i : layers)
+    for (uint32_t s = 0; s < weights_.layers[i].sublayers.size(); ++s) {
+      const auto* mixture = std::get_if<DeviceMixture>(&weights_.layers[i].sublayers[s]);
+      if (!mixture) continue;
+      for (uint32_t rows = max_expert_vector_rows + 1, last = 0; rows <= sizes_.rows; ++rows) {
+        const uint32_t expected = mixture->rows_of_expert(rows);
+        if (expected == last || !forward_->paths().groups_experts(rows)) continue;
+        last = expected;
+        forward_->begin({.count = rows});
+        forward_->add(i, s);
+      }
+    }
 }
 
 }  // namespace heddle::gpu

@@ -127,7 +127,7 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
                             .out = out,
                             .activation = activation_field(m.model->activation),
                             .experts = 1};
-    return kernels::wgmma_product_choice(what, w.shape.rows, w.shape.cols, (pairs + experts - 1) / experts, sms);
+    return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, m.rows_of_expert(rows_.count), sms);
   };
   WgmmaProduct in = spec_of(m.in[0], m.joined_experts ? Product::gate : Product::act);
   WgmmaProduct down = spec_of(m.down, Product::store);

@@ -248,7 +248,7 @@ void WgmmaProducts::product(const Weights& w, const Weights* second, const Input
                                .by_sequence = attention && !rows.row_tables,
                                .chained = r_.recorder.chained()};
     const kernels::WgmmaProduct spec =
-        kernels::wgmma_product_choice(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
+        r_.tuning.many_vectors(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     Product::Args args{.y = {out.y},
                        .residual = {out.y},
                        .x = {r_.work.half.address()},

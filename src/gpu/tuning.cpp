@@ -259,6 +259,14 @@ ProductChoice Tuning::product(const Product& what, uint32_t rows, uint32_t cols,
   return shape ? reshaped(choice, *shape) : choice;
 }
 
+const kernels::WgmmaProduct& Tuning::many_vectors(const kernels::WgmmaProduct& what, uint32_t rows, uint32_t cols,
+                                                  uint32_t vectors, uint32_t sms) {
+  const ManyVectors key{what, rows, cols, vectors};
+  const auto found = many_vectors_.find(key);
+  if (found != many_vectors_.end()) return found->second;
+  return many_vectors_[key] = kernels::wgmma_product_choice(what, rows, cols, vectors, sms);
+}
+
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
   const AttentionKey key{head, kv_heads, sequences, length_class(length)};
   const ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms);

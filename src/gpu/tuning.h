@@ -9,7 +9,7 @@
 
 #include "cuda/device.h"
 #include "kernels/attention/cluster_attention.h"
-#include "kernels/product/product.h"
+#include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
 
@@ -58,6 +58,9 @@ class Tuning {
 
   // The default shape if none is known, or if the known one does not fit.
   kernels::ProductChoice product(const kernels::Product& what, uint32_t rows, uint32_t cols, bool large);
+  // What wgmma_product_choice says, remembered: a batch asks for the same few shapes in every layer.
+  const kernels::WgmmaProduct& many_vectors(const kernels::WgmmaProduct& what, uint32_t rows, uint32_t cols,
+                                            uint32_t vectors, uint32_t sms);
   kernels::ClusterChoice attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
 
   // A search goes through the kernels that were asked for since begin_search(), one after the other: each has
@@ -95,6 +98,12 @@ class Tuning {
   Table<ProductKey, ProductShape> products_;
   Table<AttentionKey, AttentionShape> attentions_;
   bool searching_ = false;
+  struct ManyVectors {
+    kernels::WgmmaProduct what;
+    uint32_t rows, cols, vectors;
+    auto operator<=>(const ManyVectors&) const = default;
+  };
+  std::map<ManyVectors, kernels::WgmmaProduct> many_vectors_;
 };
 
 }  // namespace heddle::gpu

@@ -84,6 +84,9 @@ struct DeviceMixture {
   Weights down;
   std::optional<DeviceFeedForward> shared;
   bool shared_gated = false;  // the shared expert is weighted by a sigmoid
+
+  // What one expert may expect of a batch.
+  uint32_t rows_of_expert(uint32_t rows) const { return (rows * model->routing.used + down.count - 1) / down.count; }
 };
 using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture>;
 

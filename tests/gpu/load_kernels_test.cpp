@@ -52,5 +52,18 @@ TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
   }
 }
 
+TEST_F(FakeGpu, ExpertsOfAnyBatchFindTheirKernelsLoaded) {
+  SmallModel small;
+  small.mix(6, 2);
+  auto backend = make_gpu(small.model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32});
+  for (uint32_t rows : {1u, 2u, 8u, 9u, 12u, 23u, 40u, 64u}) {
+    const size_t before = calls();
+    model::forward(small.model, *backend, batch_of(std::vector<std::pair<uint32_t, uint32_t>>(rows, {1, 30})));
+    backend->result();
+    const Calls since = calls_since(before);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_compiling), 0) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::gpu

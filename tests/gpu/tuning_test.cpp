@@ -245,5 +245,15 @@ TEST(Tuning, DamagedLinesAreIgnored) {
   EXPECT_TRUE(attention(used).spec.merge);
 }
 
+TEST(Tuning, RemembersTheShapesForManyVectors) {
+  Tuning tuning;
+  const kernels::WgmmaProduct what{.out = kernels::Product::add};
+  const kernels::WgmmaProduct& some = tuning.many_vectors(what, 4096, 4096, 512, 132);
+  EXPECT_EQ(some, kernels::wgmma_product_choice(what, 4096, 4096, 512, 132));
+  EXPECT_EQ(&tuning.many_vectors(what, 4096, 4096, 512, 132), &some);
+  EXPECT_EQ(tuning.many_vectors(what, 4096, 4096, 8, 132), kernels::wgmma_product_choice(what, 4096, 4096, 8, 132));
+  EXPECT_NE(tuning.many_vectors(what, 4096, 4096, 8, 132), some);
+}
+
 }  // namespace
 }  // namespace heddle::gpu

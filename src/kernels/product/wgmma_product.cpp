@@ -517,13 +517,12 @@ double tiles_of_expert(uint32_t columns, double mean) {
   return tiles;
 }
 
-// Cycles of an SM that a product takes, from what was seen on an H200. Only their order matters. Experts: of all tiles
-// of one of them.
-double cycles(const WgmmaProduct& s, uint32_t rows, uint32_t vectors, uint32_t sms) {
+// Cycles of an SM that a product takes, from what was seen on an H200. Only their order matters. `columns`: tiles along
+// the vectors. Experts: of one of them, on average.
+double cycles(const WgmmaProduct& s, uint32_t rows, double columns, uint32_t sms) {
   const double bits = double(tile_bytes(s.weights())) * 8 / tile_values;  // of a weight
   const uint32_t groups = s.row_groups * s.col_groups;
   const double row_tiles = std::ceil(double(rows) / s.tile_rows());
-  const double columns = s.experts ? tiles_of_expert(s.columns, vectors) : std::ceil(double(vectors) / s.columns);
   const double waves = s.experts ? row_tiles * columns : std::ceil(row_tiles * columns * s.shares / sms);
   // of 64 rows and 128 columns
   const double multiply = 4.0 * std::max(s.columns, 16u), unpack = 200;
@@ -550,10 +549,11 @@ WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint3
 std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uint32_t rows, uint32_t cols,
                                                    uint32_t vectors, uint32_t sms) {
   const WgmmaProduct base = in_slices(what, cols);
-  std::vector<WgmmaProduct> all;
+  std::vector<std::pair<double, WgmmaProduct>> all;
   for (uint32_t columns : {256u, 128u, 64u, 32u, 16u, 8u}) {
     // a few more vectors than expected are better than two tiles for many an expert
     if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
+    const double tiles = what.experts ? tiles_of_expert(columns, vectors) : std::ceil(double(vectors) / columns);
     for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1},
                            {columns, 2, 2, 1, 1, 1},
                            {columns, 1, 3, 1, 1, 1},
@@ -572,10 +572,13 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
                            {columns, 1, 2, 1, 4, 1},
                            {columns, 1, 2, 2, 2, 1},
                            {columns, 1, 1, 1, 1, 1}})
-      if (auto s = cut_up(base, cut); s && (!what.experts || s->shares == 1)) all.push_back(*s);
+      if (auto s = cut_up(base, cut); s && (!what.experts || s->shares == 1))
+        all.emplace_back(cycles(*s, rows, tiles, sms), *s);
   }
-  std::ranges::stable_sort(all, {}, [&](const WgmmaProduct& s) { return cycles(s, rows, vectors, sms); });
-  return all;
+  std::ranges::stable_sort(all, {}, &std::pair<double, WgmmaProduct>::first);
+  std::vector<WgmmaProduct> sorted;
+  for (const auto& one : all) sorted.push_back(one.second);
+  return sorted;
 }
 
 void add_wgmma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaProduct>()); }
