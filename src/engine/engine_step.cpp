@@ -284,7 +284,13 @@ Pick Engine::State::pick(Sequence& s, uint32_t output) {
   const model::Picked& picked = *result_.picked[output];
   if (picked.id == ~0u) throw Error("the logits have no token that can be picked");
   s.sampler.skip_pick();
-  return {.id = picked.id, .log_probability = picked.log_probability};
+  Pick pick{.id = picked.id, .log_probability = picked.log_probability};
+  for (const auto& [id, log_probability] : picked.top) pick.top.push_back({id, log_probability});
+  // as the sampler has them: of different logits with equal log-probabilities, the lowest id first
+  std::sort(pick.top.begin(), pick.top.end(), [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.log_probability != b.log_probability ? a.log_probability > b.log_probability : a.id < b.id;
+  });
+  return pick;
 }
 
 // False: it was the last token.

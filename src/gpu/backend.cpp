@@ -72,6 +72,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
                                  work_->biases.bytes() + sizes_.changed_at_once() * 16 + 4096);
   picked_ = cuda::PinnedBuffer(
       context_, std::max<size_t>(max_steps_in_flight * sizes_.picked_at_once(), rows) * sizeof(kernels::Sampled));
+  tops_ = cuda::PinnedBuffer(context_, picked_.bytes() * max_top_tokens);
   for (uint32_t i = 0; i < max_steps_in_flight; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
   const size_t fetched_rows = std::min(max_fetched_rows, sizes_.picked_at_once());
   fetched_ = cuda::PinnedBuffer(context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, sizes_.width) * 4);
@@ -137,7 +138,11 @@ void Gpu::begin(const Batch& batch) {
     wanted_states_ = batch.states;
     kind_ = kind_of(batch.picking);
     picks_.clear();
-    for (const auto& picking : batch.picking) picks_.push_back(picking ? std::optional(model::Picked{}) : std::nullopt);
+    wanted_tops_.clear();
+    for (const auto& picking : batch.picking) {
+      picks_.push_back(picking ? std::optional(model::Picked{}) : std::nullopt);
+      wanted_tops_.push_back(picking ? picking->top : 0);
+    }
     send(batch);
     keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
             rows_.count <= max_logit_rows && batch.outputs.size() == rows_.count && batch.states.empty();
@@ -146,7 +151,8 @@ void Gpu::begin(const Batch& batch) {
           .length = length_class(rows_.longest),
           .step = step_,
           .changes_logits = step_ && kind_.changed > 0,
-          .logprob = step_ && kind_.logprob};
+          .logprob = step_ && kind_.logprob,
+          .tops = step_ && kind_.tops};
   const auto found = keep_ ? graphs_.find(key_) : graphs_.end();
   replay_ = found != graphs_.end() ? &found->second.graph : nullptr;
   if (replay_) {
@@ -169,13 +175,12 @@ void Gpu::head() {
 void Gpu::head_of_step() {
   if (!replay_) {
     forward_->logits(0, rows_.count, 0);
-    record_pick(rows_.count, work_->logits.address(), work_->picked.address(), kind_);
+    record_pick(rows_.count, work_->logits.address(), 0, kind_);
     record_advance(rows_.count);
   }
   keep_ ? run_kept() : run();
-  const size_t slot = launched_ % max_steps_in_flight, bytes = rows_.count * sizeof(kernels::Sampled);
-  cuda::read_device(stream_, picked_.data() + slot * sizes_.picked_at_once() * sizeof(kernels::Sampled),
-                    work_->history.address() + slot * bytes, bytes);
+  const size_t slot = launched_ % max_steps_in_flight;
+  fetch_picks(slot, work_->history.address() + slot * rows_.count * sizeof(kernels::Sampled), rows_.count);
   arrived_[slot].record(stream_);
 }
 
@@ -191,8 +196,7 @@ void Gpu::head_of_batch() {
     fetch_logits(range);
     first += range.count;
   }
-  if (!picks_.empty())
-    cuda::read_device(stream_, picked_.data(), work_->picked.address(), outputs * sizeof(kernels::Sampled));
+  if (!picks_.empty()) fetch_picks(0, work_->picked.address(), outputs);
 }
 
 // As many outputs as there is room for; where the head does not gather rows, only consecutive ones.

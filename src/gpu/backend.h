@@ -76,13 +76,14 @@ class Gpu : public model::Backend {
   // What the kernels that pick, and their arguments, depend on.
   struct PickKind {
     uint32_t changed = 0;  // rows with biases or penalties
-    bool logprob = false;
+    bool logprob = false, tops = false;
   };
   // Batches with equal keys run the same graph.
   struct GraphKey {
     uint32_t rows = 0;
     LengthClass length = LengthClass::up_to_short;
-    bool step = false, changes_logits = false, logprob = false;  // the last two of steps only
+    bool step = false;
+    bool changes_logits = false, logprob = false, tops = false;  // of steps only
     auto operator<=>(const GraphKey&) const = default;
   };
   struct KeptGraph {
@@ -124,7 +125,8 @@ class Gpu : public model::Backend {
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
   void send_picking(std::span<const std::optional<model::Picking>> pickings);
   void send_text(const model::Picking& picking, uint32_t place);
-  void fetch_logits(const OutputRange& range);  // of the outputs that are not picked on the device
+  void fetch_picks(size_t slot, uint64_t picked, size_t outputs);  // to a slot of the ring
+  void fetch_logits(const OutputRange& range);                     // of the outputs that are not picked on the device
   void wait_for_logits();
   void read_states();
 
@@ -132,8 +134,8 @@ class Gpu : public model::Backend {
   PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;
   bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
   void pick(const OutputRange& range);
-  // A token for each of `rows` rows of logits, by the parameters on the device.
-  void record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind);
+  // A token for each of `rows` rows of logits, by the parameters on the device: outputs from `first` on.
+  void record_pick(uint32_t rows, uint64_t logits, size_t first, const PickKind& kind);
   void record_advance(uint32_t rows);  // the tokens picked become the input of the next step
 
   // --- load_kernels.cpp
@@ -176,9 +178,11 @@ class Gpu : public model::Backend {
   uint64_t graph_uses_ = 0;
 
   cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, picked_at_once)
+  cuda::PinnedBuffer tops_;              // the same, with max_top_tokens each
   size_t fetched_rows_ = 0;              // rows of logits that are being copied to fetched_
   std::vector<cuda::Event> arrived_;     // of each step in the ring
   std::vector<std::optional<model::Picked>> picks_;
+  std::vector<uint32_t> wanted_tops_;  // of each output
   std::vector<float> logits_, states_;
   std::vector<model::KernelTime> times_;
   double traced_ = 0;  // seconds of the device's clock so far

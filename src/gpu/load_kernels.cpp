@@ -74,7 +74,8 @@ void Gpu::load_kernels() {
       if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
     }
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
-    for (bool logprob : {false, true}) record_pick(rows, 0, 0, {.logprob = logprob});
+    for (const PickKind& kind : {PickKind{}, {.logprob = true}, {.logprob = true, .tops = true}})
+      record_pick(rows, 0, 0, kind);
   const std::vector<uint32_t> layers = layers_of_each_kind(model_, weights_);
   for (uint32_t layer : layers)
     for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)

@@ -7,7 +7,8 @@
 namespace heddle::gpu {
 
 bool Gpu::can_pick(const model::Picking& p) const {
-  return model_.vocabulary <= 1u << 18 && p.biases.size() <= max_biases && p.text.size() <= sizes_.context;
+  return model_.vocabulary <= 1u << 18 && p.biases.size() <= max_biases && p.text.size() <= sizes_.context &&
+         p.top <= max_top_tokens;
 }
 
 Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickings) const {
@@ -16,17 +17,18 @@ Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickin
     if (!p) continue;
     kind.changed += p->changes_logits();
     kind.logprob |= p->logprob;
+    kind.tops |= p->top > 0;
   }
   return kind;
 }
 
-void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const PickKind& kind) {
+void Gpu::record_pick(uint32_t rows, uint64_t logits, size_t first, const PickKind& kind) {
   recorder_.set_phase("pick");
   const Work& w = *work_;
   const kernels::Sample sample{.splits = kernels::sample_splits(rows, recorder_.sms()),
                                .vec = model_.vocabulary % 4 ? 1u : 4u,
                                .logprob = kind.logprob};
-  recorder_.launch(sample, {.out = {picked},
+  recorder_.launch(sample, {.out = {w.picked.address() + first * sizeof(kernels::Sampled)},
                             .logits = {logits},
                             .params = {w.params.address()},
                             .biases = {kind.changed ? w.biases.address() : 0},
@@ -35,6 +37,14 @@ void Gpu::record_pick(uint32_t rows, uint64_t logits, uint64_t picked, const Pic
                             .rows = rows,
                             .vocab = model_.vocabulary,
                             .capacity = kind.changed ? sizes_.context : 0});
+  if (!kind.tops) return;
+  recorder_.launch(kernels::TopTokens{.splits = sample.splits},
+                   {.out = {w.tops.address() + first * max_top_tokens * sizeof(kernels::Sampled)},
+                    .logits = {logits},
+                    .params = {w.params.address()},
+                    .rows = rows,
+                    .vocab = model_.vocabulary,
+                    .most = max_top_tokens});
 }
 
 void Gpu::record_advance(uint32_t rows) {
@@ -68,8 +78,8 @@ void Gpu::pick(const OutputRange& range) {
     staging_->begin();
     send_picking(some);
     staging_->end(stream_);
-    record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull,
-                work_->picked.address() + (range.first + i) * sizeof(kernels::Sampled), kind_of(some));
+    record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull, range.first + i,
+                kind_of(some));
     run();
   }
 }

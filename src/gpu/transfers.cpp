@@ -108,6 +108,7 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings) 
     row.prompt = p.prompt;
     row.seed = p.seed;
     row.step = p.picks;
+    row.top = p.top;
     row.first_bias = uint32_t(biases.size());
     row.biases = uint32_t(p.biases.size());
     for (auto [id, bias] : p.biases) biases.push_back({id, bias});
@@ -137,12 +138,25 @@ model::Result Gpu::result() {
     arrived_[slot].synchronize();
   else
     wait_for_logits();  // synchronise even when nothing is read back: the time of a batch must be its own
-  const auto* picked =
-      reinterpret_cast<const kernels::Sampled*>(picked_.data()) + (step_ ? slot * sizes_.picked_at_once() : 0);
-  for (size_t i = 0; i < picks_.size(); ++i)
-    if (picks_[i]) picks_[i] = model::Picked{picked[i].id, picked[i].log_probability};
+  const size_t first = step_ ? slot * sizes_.picked_at_once() : 0;
+  const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data()) + first;
+  const auto* tops = reinterpret_cast<const kernels::Sampled*>(tops_.data()) + first * max_top_tokens;
+  for (size_t i = 0; i < picks_.size(); ++i) {
+    if (!picks_[i]) continue;
+    picks_[i] = model::Picked{picked[i].id, picked[i].log_probability};
+    for (const kernels::Sampled& top : std::span(tops + i * max_top_tokens, wanted_tops_[i]))
+      if (top.id != kernels::no_token) picks_[i]->top.emplace_back(top.id, top.log_probability);
+  }
   read_states();
   return {picks_, logits_, states_};
+}
+
+void Gpu::fetch_picks(size_t slot, uint64_t picked, size_t outputs) {
+  const size_t first = slot * sizes_.picked_at_once() * sizeof(kernels::Sampled);
+  const size_t bytes = outputs * sizeof(kernels::Sampled);
+  cuda::read_device(stream_, picked_.data() + first, picked, bytes);
+  if (kind_.tops)
+    cuda::read_device(stream_, tops_.data() + first * max_top_tokens, work_->tops.address(), bytes * max_top_tokens);
 }
 
 void Gpu::fetch_logits(const OutputRange& range) {

@@ -110,6 +110,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::table, rows * s.table_stride * 4);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));
   allocate(&W::picked, rows * sizeof(kernels::Sampled));
+  allocate(&W::tops, rows * max_top_tokens * sizeof(kernels::Sampled));
   allocate(&W::params, s.picked_at_once() * sizeof(kernels::SampleRow));
   allocate(&W::history, max_steps_in_flight * s.picked_at_once() * sizeof(kernels::Sampled));
   allocate(&W::step, 8);

@@ -14,6 +14,7 @@ inline constexpr uint32_t max_step_rows = 256;         // of a step
 inline constexpr uint32_t max_changed_rows = 64;       // with biases or penalties, of those that are picked at once
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken
 inline constexpr uint32_t max_biases = 1024;           // of a row
+inline constexpr uint32_t max_top_tokens = 20;         // of a row, with their log-probabilities
 inline constexpr uint32_t max_logit_rows = 256;        // whose logits are on the device at once
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
@@ -60,6 +61,7 @@ struct Work {
   cuda::Buffer table;                                                         // (rows, table_stride) u32
   cuda::Buffer tiles;                                                         // (rows) PromptTile
   cuda::Buffer picked, params;  // (rows) Sampled; (picked_at_once) SampleRow
+  cuda::Buffer tops;            // (rows, max_top_tokens) Sampled
   cuda::Buffer history, step;   // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
   cuda::Buffer texts;           // (changed_at_once, context) u32
   cuda::Buffer biases;          // (changed_at_once, max_biases) TokenBias

@@ -55,6 +55,7 @@ struct Picking {
   std::vector<uint32_t> text;                      // the tokens so far; may be empty where there are no penalties
   uint32_t prompt = 0;                             // how many of them are the prompt
   bool logprob = false;
+  uint32_t top = 0;  // with logprob: how many of the most likely tokens have theirs too
 
   bool has_penalties() const { return repetition != 1 || presence != 0 || frequency != 0; }
   bool changes_logits() const { return has_penalties() || !biases.empty(); }
@@ -62,6 +63,7 @@ struct Picking {
 struct Picked {
   uint32_t id;  // ~0: the logits had nothing to pick from
   float log_probability;
+  std::vector<std::pair<uint32_t, float>> top = {};  // Picking::top tokens; fewer if others have a probability of 0
 };
 
 // The rows of one step: any mix of sequences, in any lengths. Positions of a sequence ascend; what lies before them is

@@ -86,7 +86,7 @@ AddCases add_attention_cases, add_cluster_attention_cases, add_prompt_attention_
     add_heads_cases, add_rope_cases, add_kv_scatter_cases, add_causal_softmax_cases;
 AddCases add_embedding_cases, add_norm_cases, add_elementwise_cases;
 AddCases add_mixture_cases, add_router_cases, add_group_rows_cases;
-AddCases add_argmax_cases, add_sample_cases, add_step_advance_cases;
+AddCases add_argmax_cases, add_sample_cases, add_step_advance_cases, add_top_tokens_cases;
 
 std::vector<Case> all_cases(Sweep sweep) {
   std::vector<Case> cases;
@@ -114,7 +114,8 @@ std::vector<Case> all_cases(Sweep sweep) {
                         add_group_rows_cases,
                         add_argmax_cases,
                         add_sample_cases,
-                        add_step_advance_cases})
+                        add_step_advance_cases,
+                        add_top_tokens_cases})
     add(sweep, cases);
   return cases;
 }

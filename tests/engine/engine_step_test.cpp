@@ -38,6 +38,21 @@ TEST(EngineStep, SeveralStreamsArePlannedAnewAfter64Batches) {
   EXPECT_EQ(fixture.metrics().generated, 300u);
 }
 
+// Log-probabilities, also of the most likely tokens, come from the device.
+TEST(EngineStep, LogProbabilitiesDoNotStopBatchesThatFollow) {
+  DeviceFixture fixture(fake_limits(400), {.speculation = engine::Speculation::off}, fake_model(256, 40));
+  for (uint32_t i = 0; i < 6; ++i) {
+    Request request = seeded(some_tokens(10, i), 40, i);
+    if (i % 2) request.sampling.logprobs = i * 4;
+    if (i == 3) request.sampling.presence_penalty = 0.5f;
+    fixture.submit(request);
+  }
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.backend.followed, 30u);
+  EXPECT_EQ(fixture.backend.logits_rows, 0u);
+}
+
 // As `heddle bench -b 256 -d N` runs it: prompts that are in the KV cache, then a token of each at a time.
 TEST(EngineStep, StreamsOfAFullCrowdFollowOneAnother) {
   constexpr uint32_t streams = 256, length = 70;
@@ -128,13 +143,14 @@ TEST(EngineStep, TheNextBatchIsLaunchedBeforeATokenIsRead) {
 TEST(EngineStep, OnlyRowsThatTheHostPicksSendTheirLogits) {
   constexpr uint32_t others = 6, length = 30;
   const std::vector<std::function<void(engine::Sampling&)>> odd = {
-      [](engine::Sampling& s) { s.logprobs = 3; },     [](engine::Sampling& s) { s.dry_multiplier = 0.8f; },
+      [](engine::Sampling& s) { s.logprobs = 13; },    [](engine::Sampling& s) { s.dry_multiplier = 0.8f; },
       [](engine::Sampling& s) { s.typical_p = 0.8f; }, [](engine::Sampling& s) { s.mirostat = 2; },
       [](engine::Sampling& s) { s.top_n_sigma = 1; },  [](engine::Sampling& s) { s.xtc_probability = 0.5f; }};
   for (size_t i = 0; i < odd.size(); ++i) {
     SCOPED_TRACE(i);
     DeviceFixture fixture(fake_limits(400), {.speculation = engine::Speculation::off});
     fixture.backend.followed_rows = 0;  // as for more rows than a device lets follow
+    fixture.backend.max_top = 12;
     for (uint32_t other = 0; other < others; ++other) fixture.submit(seeded(some_tokens(10, other), length, other));
     Request request = seeded(some_tokens(12), length, 3);
     odd[i](request.sampling);

@@ -118,14 +118,18 @@ TEST_F(FakeGpu, StepsOfSeveralRowsAndOptionsAreGraphsOfTheirOwn) {
   EXPECT_EQ(graphs(), 2u);
   step({.logprob = true});
   EXPECT_EQ(graphs(), 3u);
+  step({.logprob = true, .top = 2});
+  EXPECT_EQ(graphs(), 4u);
+  step({.logprob = true, .top = 20});
+  EXPECT_EQ(graphs(), 4u);
   batch.tokens.pop_back();
   batch.positions.pop_back();
   batch.sequences.pop_back();
   batch.outputs.pop_back();
   step({});
-  EXPECT_EQ(graphs(), 4u);
+  EXPECT_EQ(graphs(), 5u);
   step({});
-  EXPECT_EQ(graphs(), 4u);
+  EXPECT_EQ(graphs(), 5u);
 }
 
 // A graph for each number of rows, up to a bound; the first step of each is launched kernel by kernel, and its graph

@@ -32,6 +32,7 @@ TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
       std::iota(blocks.begin(), blocks.end(), 0u);
     }
     batch.picking.assign(batch.outputs.size(), model::Picking{.logprob = batch.tokens.size() % 3 == 0});
+    if (batch.tokens.size() % 2) batch.picking[0] = model::Picking{.logprob = true, .top = 5};
     model::forward(wide.model, *backend, batch);
     EXPECT_EQ(backend->result().picked.size(), batch.outputs.size());
     expect_nothing_loaded(name);

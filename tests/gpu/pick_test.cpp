@@ -279,6 +279,50 @@ TEST_F(Picks, PenaltiesOfManyRowsTakeTurns) {
   }
 }
 
+// The most likely tokens come with the picks of their row, in single batches and in those that follow one another.
+TEST_F(Picks, TheMostLikelyTokensComeBack) {
+  auto backend = make_gpu(small_.model, limits_);
+  const auto sample = control().on_launch;
+  uint32_t turn = 0;
+  control().on_launch = [&](const fake::LaunchRecord& launch) {
+    sample(launch);
+    if (launch.kernel != "top_tokens") return;
+    const auto args = args_of<kernels::TopTokens::Args>(launch);
+    const auto* params = reinterpret_cast<const SampleRow*>(args.params.address);
+    for (uint32_t r = 0; r < args.rows; ++r)  // of the last token that was asked for there is none
+      for (uint32_t i = 0; i < params[r].top; ++i)
+        reinterpret_cast<Sampled*>(args.out.address)[r * args.most + i] = {
+            i + 1 < params[r].top ? uint32_t(params[r].seed + i + turn) : kernels::no_token, -float(i)};
+  };
+  auto expect_tops = [&](const model::Result& result, const std::vector<std::optional<Picking>>& picking) {
+    for (uint32_t row = 0; row < picking.size(); ++row) {
+      const auto& top = result.picked[row]->top;
+      ASSERT_EQ(top.size(), picking[row]->top ? picking[row]->top - 1 : 0) << row;
+      for (uint32_t i = 0; i < top.size(); ++i) EXPECT_EQ(top[i], std::pair(row + 1 + i + turn, -float(i))) << row;
+    }
+  };
+  for (uint32_t rows : {1u, 70u, 256u, 300u}) {
+    SCOPED_TRACE(rows);
+    model::Batch batch = decode(rows);
+    batch.picking = pickings(rows);
+    for (uint32_t i = 0; i < rows; i += 3) {
+      batch.picking[i]->logprob = true;
+      batch.picking[i]->top = 1 + i % 20;
+    }
+    turn = 10;
+    model::forward(small_.model, *backend, batch);
+    if (rows <= max_step_rows) {
+      turn = 20;
+      model::forward(small_.model, *backend, {.follows = true});
+    }
+    turn = 10;
+    expect_tops(backend->result(), batch.picking);
+    if (rows > max_step_rows) continue;
+    turn = 20;
+    expect_tops(backend->result(), batch.picking);
+  }
+}
+
 TEST_F(Picks, WhatCannotBeDoneIsRefused) {
   auto backend = make_gpu(small_.model, limits_);
   auto refused = [&](auto&& change) {
@@ -291,6 +335,7 @@ TEST_F(Picks, WhatCannotBeDoneIsRefused) {
   EXPECT_TRUE(refused([](Picking& p) { p.presence = 1; }));  // with its text it could be
   EXPECT_TRUE(refused([](Picking& p) { p.frequency = 1; }));
   EXPECT_TRUE(refused([](Picking& p) { p.repetition = 2; }));
+  EXPECT_FALSE(refused([](Picking& p) { p.top = max_top_tokens + 1; }));
   EXPECT_FALSE(refused([](Picking& p) { p.text.assign(300 * 32 + 2, 1); }));
   EXPECT_FALSE(refused([](Picking& p) {
     for (uint32_t i = 0; i <= max_biases; ++i) p.biases.emplace_back(i, 1.0f);

@@ -17,9 +17,10 @@ uint64_t rounded(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 // The buffers for picking, for 10 rows, 100 tokens and 97 positions.
 uint64_t picking_bytes() {
-  const uint64_t picked = 512, params = rounded(10 * 80), history = rounded(8 * 10 * 8), step = 512;
+  const uint64_t picked = 512, tops = rounded(10 * 20 * 8), params = rounded(10 * 80), history = rounded(8 * 10 * 8),
+                 step = 512;
   const uint64_t texts = rounded(10 * 97 * 4), biases = 10 * 1024 * 8, changed = rounded(10 * 100 * 4);
-  return picked + params + history + step + texts + biases + changed;
+  return picked + tops + params + history + step + texts + biases + changed;
 }
 uint64_t attention_bytes(const WorkSizes& s) { return rounded(s.partial * 4 + 256) + rounded(s.arrived * 4 + 256); }
 
@@ -106,7 +107,7 @@ TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
     return s.bytes();
   };
   // 100 logits, and all buffers of a row but those of its place
-  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 4 + 5 * 4 + 3 * 4 + 16 + 8;
+  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 4 + 5 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
   EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8));
   EXPECT_EQ(bytes(1024) - bytes(512), 512 * each);
 }

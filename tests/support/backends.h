@@ -50,7 +50,7 @@ inline engine::Sampler sampler_of(const model::Picking& p, uint32_t vocabulary) 
   s.frequency_penalty = p.frequency;
   s.logit_bias.insert(p.biases.begin(), p.biases.end());
   s.seed = p.seed;
-  if (p.logprob) s.logprobs = 0;
+  if (p.logprob) s.logprobs = p.top;
   engine::Sampler sampler(s, vocabulary);
   for (uint64_t i = 0; i < p.picks; ++i) sampler.skip_pick();
   for (size_t i = 0; i < p.text.size(); ++i)
@@ -66,7 +66,9 @@ class DeviceBackend : public Inner {
   explicit DeviceBackend(const model::Model& model, Args&&... args)
       : Inner(std::forward<Args>(args)...), vocabulary_(model.vocabulary) {}
 
-  bool can_pick(const model::Picking& picking) const override { return picking.biases.size() <= max_biases; }
+  bool can_pick(const model::Picking& picking) const override {
+    return picking.biases.size() <= max_biases && picking.top <= max_top;
+  }
   uint32_t max_in_flight() const override { return 4; }
   uint32_t max_followed_rows() const override { return followed_rows; }
   uint32_t max_followed_changes() const override { return followed_changes; }
@@ -115,6 +117,7 @@ class DeviceBackend : public Inner {
   uint32_t followed_rows = 8;                                   // of more rows there are none that follow
   uint32_t followed_changes = 8;                                // nor of more that change logits
   size_t max_biases = SIZE_MAX;                                 // of a picking
+  uint32_t max_top = 20;                                        // the same
   uint32_t nothing_at = ~0u;                                    // the pick, counted from 0, that finds nothing
   uint32_t launched = 0, followed = 0, taken = 0, dropped = 0;  // batches
   uint64_t launched_rows = 0;
@@ -146,7 +149,9 @@ class DeviceBackend : public Inner {
     if (!sampler) return std::nullopt;
     const engine::Pick pick = sampler->pick(logits);
     sampler->accept(pick.id);
-    return model::Picked{picks++ == nothing_at ? ~0u : pick.id, pick.log_probability};
+    model::Picked picked{picks++ == nothing_at ? ~0u : pick.id, pick.log_probability};
+    for (const engine::TokenLogprob& top : pick.top) picked.top.emplace_back(top.id, top.log_probability);
+    return picked;
   }
 
   struct Waiting {

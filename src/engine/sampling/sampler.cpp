@@ -242,7 +242,7 @@ bool put(Step step, const Sampling& s, model::Picking& to) {
 std::optional<model::Picking> device_picking(const Sampler& sampler) {
   const Sampling& s = sampler.sampling();
   if (s.mirostat || s.min_keep > 1) return std::nullopt;
-  if (s.logprobs && (*s.logprobs > 0 || s.logprobs_after)) return std::nullopt;
+  if (s.logprobs && s.logprobs_after) return std::nullopt;
   model::Picking picking;
   picking.temperature = 1;
   std::optional<Step> last;
@@ -253,6 +253,7 @@ std::optional<model::Picking> device_picking(const Sampler& sampler) {
   }
   picking.seed = sampler.seed();
   picking.logprob = s.logprobs.has_value();
+  picking.top = s.logprobs.value_or(0);
   return picking;
 }
 

@@ -250,6 +250,63 @@ void add_sample_kernels(std::vector<Entry>& all) {
       preset<Sample>("cluster_sample", "the same, a row shared by a cluster", {.splits = 16, .vec = 4}, "sm_90"));
 }
 
+// The most likely tokens: the largest key, then the largest below it, and so on.
+
+Kernel TopTokens::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), {.threads = threads, .min_blocks = 1, .cluster = splits});
+  chain_start(k, chained);
+  chain_wait(k, chained);
+  const U32 row = splits > 1 ? k.special(Special::clusterid_y) : k.block_y();
+  k.when(row < k.arg(&Args::rows), [&] {
+    const auto params = k.arg(&Args::params) + row * uint32_t(sizeof(SampleRow) / 4);
+    const U32 top = k.assume_uniform(load(params.offset(offsetof(SampleRow, top) / 4)), Uniform::cluster);
+    const U32 wanted = min(top, k.arg(&Args::most));
+    k.when(wanted > 0u, [&] {
+      const U32 vocab = k.arg(&Args::vocab);
+      Share share(k, splits, 1, vocab);
+      const auto logits = k.arg(&Args::logits) + mul_wide(row, vocab);
+      const auto largest_below = [&](U64 limit) {
+        auto best = k.var(uint64_t(0));
+        share.each(logits, [&](F32 logit, U32 id) {
+          U64 key = argmax_key(logit, id);
+          best = max(best.get(), select(key < limit, key, uint64_t(0)));
+        });
+        return share.largest(best.get());
+      };
+      share.meet();
+      auto next = k.var(uint64_t(0));
+      next = largest_below(k.constant(~uint64_t(0)));
+      const F32 largest = argmax_value(next.get());
+      auto sum = k.var(uint64_t(0));
+      share.each(logits, [&](F32 logit, U32) { sum += weight_of(logit - largest); });
+      const F64 log_total = log_of(to<double>(share.total(sum.get())) * weight_unit);
+      const auto out = k.arg(&Args::out) + mul_wide(row * k.arg(&Args::most), uint32_t(sizeof(Sampled) / 4));
+      k.loop(0u, wanted, 1u, [&](U32 i) {
+        U64 key = k.assume_uniform(next.get(), Uniform::cluster);
+        k.when(share.rank == 0u && k.thread() == 0u, [&] {
+          F32 log_probability = to_f32(to_f64(argmax_value(key) - largest) - log_total);
+          store_vec(out + i * uint32_t(sizeof(Sampled) / 4),
+                    Vec<uint32_t, 2>{argmax_index(key), bitcast<uint32_t>(log_probability)});
+        });
+        share.barrier();
+        next = largest_below(select(argmax_index(key) != no_token, key, uint64_t(0)));  // then there are no others
+      });
+    });
+  });
+  return k.finish();
+}
+
+Grid TopTokens::grid(const Args& args) const {
+  if (args.vocab == 0 || args.vocab > max_vocab)
+    throw Error("{}: a vocabulary of {}, expected 1 to {}", name, args.vocab, max_vocab);
+  if (args.out.address % 8) throw Error("{}: out must be 8-byte aligned, found {:#x}", name, args.out.address);
+  if (args.rows > 65535) throw Error("{}: {} rows, 65535 at most", name, args.rows);
+  return {.x = splits, .y = args.rows ? args.rows : 1};
+}
+
+void add_top_tokens_kernels(std::vector<Entry>& all) { all.push_back(entry<TopTokens>()); }
+
 // Argmax in one launch: blocks join through an atomic maximum of (value, index) keys.
 
 Kernel Argmax::build() const {

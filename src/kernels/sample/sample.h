@@ -25,7 +25,8 @@ struct SampleRow {
   uint32_t prompt = 0;                  // tokens of the prompt, which presence and frequency ignore
   uint32_t first_bias = 0, biases = 0;  // entries of Args::biases; each id once
   uint32_t place = no_place;  // of its text and of its changed logits: only rows with biases or penalties need one
-  uint32_t unused[2] = {};    // to 80 bytes
+  uint32_t top = 0;           // of top_tokens: how many
+  uint32_t unused = 0;        // to 80 bytes
 
   static constexpr uint32_t no_place = ~0u;
   static constexpr double no_min_p = -std::numeric_limits<double>::infinity();
@@ -85,6 +86,37 @@ struct Sample {
 
 // The number of blocks to share a row on a GPU with clusters and `sms` SMs: a starting point for tuning.
 uint32_t sample_splits(uint32_t rows, uint32_t sms);
+
+// The most likely tokens of a row.
+
+// out[r * most + i] = the token with the i-th largest logit of row r, the lowest id among equals, and its
+// log-probability, for i below the row's SampleRow::top; no_token where there is none with a probability above 0, or
+// where `sample` picks no_token. The rest of `out` stays as it is. One pass over the row for each token, by the blocks
+// of a cluster.
+struct TopTokens {
+  static constexpr std::string_view name = "top_tokens",
+                                    summary = "the most likely tokens of each row, with their log-probabilities",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<uint32_t> out;     // (rows, most) of Sampled, 8-byte aligned
+    ptx::DevicePtr<float> logits;     // (rows, vocab)
+    ptx::DevicePtr<uint32_t> params;  // (rows) of SampleRow
+    uint32_t rows, vocab;             // 0 < vocab <= 2^18
+    uint32_t most;                    // of a row; a larger SampleRow::top counts as this
+  };
+  uint32_t threads = 1024;
+  uint32_t splits = 1;  // blocks per row; 16 must be allowed at launch (non-portable)
+  uint32_t chained = 0;
+  auto operator<=>(const TopTokens&) const = default;
+  static auto fields() {
+    return std::tuple(Field<TopTokens>{"threads", &TopTokens::threads, range(32, 1024, 32)},
+                      Field<TopTokens>{"splits", &TopTokens::splits, one_of({1, 2, 4, 8, 16})},
+                      Field<TopTokens>{"chained", &TopTokens::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
 
 // The largest logit of each row.
 

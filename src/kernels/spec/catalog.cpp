@@ -11,7 +11,7 @@ AddKernels add_attention_kernels, add_cluster_attention_kernels, add_prompt_atte
     add_any_attention_kernels, add_heads_kernels, add_rope_kernels, add_kv_scatter_kernels, add_causal_softmax_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels;
 AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
-AddKernels add_argmax_kernels, add_sample_kernels, add_step_advance_kernels;
+AddKernels add_argmax_kernels, add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
 
 const std::vector<Entry>& catalog() {
   static const std::vector<Entry> all = [] {
@@ -40,7 +40,8 @@ const std::vector<Entry>& catalog() {
                             add_group_rows_kernels,
                             add_argmax_kernels,
                             add_sample_kernels,
-                            add_step_advance_kernels})
+                            add_step_advance_kernels,
+                            add_top_tokens_kernels})
       add(list);
     return list;
   }();

@@ -299,6 +299,77 @@ void add_sample_benches(std::vector<Bench>& all) {
       }
 }
 
+// Cases of top_tokens: the order of the logits, and log-probabilities in f64.
+
+namespace {
+
+using kernels::TopTokens;
+
+Case top_tokens(TopTokens spec, uint32_t rows, uint32_t vocab, Logits kind, uint32_t most) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> logits = make_logits(random, rows, vocab, kind);
+    std::vector<SampleRow> params(rows);
+    for (uint32_t r = 0; r < rows; ++r) params[r].top = r % 4 == 3 ? 0 : r % 4 == 2 ? most + 5 : random.below(most + 1);
+    constexpr Sampled untouched{77, 0.5f};
+    const auto out = m.put(std::vector<Sampled>(size_t(rows) * most, untouched));
+    m.launch(spec, TopTokens::Args{.out = {out.address},
+                                   .logits = m.put(logits),
+                                   .params = {m.put(params).address},
+                                   .rows = rows,
+                                   .vocab = vocab,
+                                   .most = most});
+    const std::vector<Sampled> got = m.get(out, size_t(rows) * most);
+    for (uint32_t r = 0; r < rows; ++r) {
+      const auto row = std::span(logits).subspan(size_t(r) * vocab, vocab);
+      std::vector<uint32_t> order;
+      double largest = -INFINITY, sum = 0;
+      bool bad = false;
+      for (uint32_t id = 0; id < vocab; ++id) {
+        bad |= !(row[id] < INFINITY);
+        if (row[id] > -INFINITY) order.push_back(id);
+        largest = std::max(largest, double(row[id]));
+      }
+      if (bad) order.clear();
+      for (const uint32_t id : order) sum += std::exp(double(row[id]) - largest);
+      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return row[a] > row[b]; });
+      for (uint32_t i = 0; i < most; ++i) {
+        const std::string what = fmt::format("row {}, place {}", r, i);
+        const Sampled& one = got[size_t(r) * most + i];
+        const uint32_t want = i >= params[r].top ? untouched.id : i < order.size() ? order[i] : no_token;
+        check.that(one.id == want, fmt::format("{}: id {}, not {}", what, one.id, want));
+        if (i >= params[r].top) check.that(one.log_probability == untouched.log_probability, what + ": written to");
+        if (i >= params[r].top || want == no_token) continue;
+        const double log_probability = double(row[want]) - largest - std::log(sum);
+        check.near(what + ": log-probability", std::array{one.log_probability}, std::array{log_probability},
+                   std::array{std::abs(log_probability) * 0x1p-22 + vocab * 0x1p-33 + 1e-6}, 1);
+      }
+    }
+    check.that(got.size() == size_t(rows) * most, "all rows");
+  };
+  return {"top_tokens",
+          fmt::format("{} rows={} vocab={} logits={} most={}", field_text(spec), rows, vocab, text(kind), most),
+          spec.splits > 1 ? "sm_90" : target_of(spec), run};
+}
+
+}  // namespace
+
+void add_top_tokens_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(top_tokens({.threads = 64, .splits = 2}, 5, 500, Logits::normal, 6));
+  if (sweep == Sweep::quick) return;
+  for (Logits kind : {Logits::normal, Logits::equal, Logits::few, Logits::near, Logits::peaked, Logits::low,
+                      Logits::zeros, Logits::bad, Logits::nothing}) {
+    cases.push_back(top_tokens({.threads = 64}, 5, 301, kind, 7));
+    cases.push_back(top_tokens({.threads = 32, .splits = 4, .chained = 1}, 5, 13, kind, 20));
+  }
+  cases.push_back(top_tokens({.threads = 32, .splits = 16}, 3, 2000, Logits::low, 3));
+  cases.push_back(top_tokens({.threads = 32}, 3, 1, Logits::normal, 4));
+  cases.push_back(top_tokens({}, 0, 100, Logits::normal, 5));
+  if (sweep == Sweep::normal) return;
+  for (const uint32_t splits : {1u, 2u, 8u, 16u})
+    for (Logits kind : {Logits::normal, Logits::few, Logits::near, Logits::low})
+      cases.push_back(top_tokens({.splits = splits, .chained = 1}, 30, 128256, kind, 20));
+}
+
 // Cases of argmax. Each launches twice with the same scratch memory, which the first must leave as it was.
 
 namespace {

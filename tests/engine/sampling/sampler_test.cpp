@@ -258,7 +258,7 @@ TEST(DevicePicking, FieldsAreThoseOfTheSampling) {
                           .presence_penalty = 0.5f,
                           .frequency_penalty = 0.25f,
                           .logit_bias = {{7, 1.5f}, {8, -INFINITY}},
-                          .logprobs = 0});
+                          .logprobs = 5});
   ASSERT_TRUE(p);
   EXPECT_EQ(p->temperature, 0.5f);
   EXPECT_EQ(p->top_k, 30u);
@@ -270,6 +270,8 @@ TEST(DevicePicking, FieldsAreThoseOfTheSampling) {
   EXPECT_EQ(p->frequency, 0.25f);
   EXPECT_EQ(p->biases, (std::vector<std::pair<uint32_t, float>>{{7, 1.5f}, {8, -INFINITY}}));
   EXPECT_TRUE(p->logprob);
+  EXPECT_EQ(p->top, 5u);
+  EXPECT_EQ(picking({.logprobs = 0})->top, 0u);
   EXPECT_EQ(picking({.top_k = -1})->top_k, 0u);
   EXPECT_EQ(picking({.repetition_penalty = 2, .repetition_last_n = 0})->repetition, 1);
 }
@@ -300,7 +302,7 @@ TEST(DevicePicking, StepsThatTheDeviceDoesNotHave) {
       [](Sampling& s) { s.top_n_sigma = 1; },
       [](Sampling& s) { s.dynamic_range = 0.2f; },
       [](Sampling& s) { s.min_keep = 2; },
-      [](Sampling& s) { s.logprobs = 1; },
+
       [](Sampling& s) {
         s.logprobs = 0;
         s.logprobs_after = true;

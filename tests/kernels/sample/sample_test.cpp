@@ -61,6 +61,25 @@ TEST(Sample, RefusesWhatItCannotDo) {
   EXPECT_THROW(Sample{}.grid(with([](auto& a) { a.vocab = (1 << 18) + 1; })), Error);  // sums would not be exact
 }
 
+TEST(TopTokens, RefusesWhatItCannotDo) {
+  const TopTokens::Args good{.out = {8}, .logits = {16}, .params = {16}, .rows = 2, .vocab = 1024, .most = 5};
+  const TopTokens spec{.threads = 32, .splits = 4};
+  EXPECT_EQ(spec.grid(good).x, 4u);
+  EXPECT_EQ(spec.grid(good).y, 2u);
+  auto with = [&](auto&& change) {
+    TopTokens::Args a = good;
+    change(a);
+    return a;
+  };
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = 0; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.vocab = (1 << 18) + 1; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.out = {4}; })), Error);
+  EXPECT_THROW(spec.grid(with([](auto& a) { a.rows = 65536; })), Error);
+  EXPECT_EQ(spec.grid(with([](auto& a) { a.rows = 0; })).y, 1u);
+  EXPECT_THROW((TopTokens{.threads = 40}.build()), Error);
+  EXPECT_THROW((TopTokens{.splits = 3}.build()), Error);
+}
+
 TEST(Sample, SplitsFillTheGpu) {
   EXPECT_EQ(sample_splits(0, 132), 16u);
   EXPECT_EQ(sample_splits(1, 132), 16u);

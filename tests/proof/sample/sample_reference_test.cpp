@@ -139,6 +139,53 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
   }
 }
 
+// The most likely tokens and their log-probabilities, bit by bit; the engine orders equal log-probabilities by id.
+void compare_tops(Machine& machine, Random& random, kernels::TopTokens spec, uint32_t rows, uint32_t vocab) {
+  constexpr uint32_t most = 20;
+  machine.clear();
+  std::vector<float> logits;
+  std::vector<SampleRow> params(rows);
+  for (SampleRow& row : params) {
+    row.top = random.below(most + 1);
+    for (const float x : random_logits(random, vocab)) logits.push_back(x);
+  }
+  const auto out = machine.poisoned<Sampled>(rows * most);
+  machine.launch(spec, kernels::TopTokens::Args{.out = {out.address},
+                                                .logits = machine.put(logits),
+                                                .params = {machine.put(params).address},
+                                                .rows = rows,
+                                                .vocab = vocab,
+                                                .most = most});
+  const std::vector<Sampled> got = machine.get(out, rows * most);
+  for (uint32_t r = 0; r < rows; ++r) {
+    engine::Pick want;
+    try {
+      want = engine::score(std::span(logits).subspan(size_t(r) * vocab, vocab), 0, std::min(params[r].top, vocab));
+    } catch (const Error&) {  // nothing to pick from
+    }
+    std::vector<engine::TokenLogprob> found;
+    for (uint32_t i = 0; i < params[r].top; ++i)
+      if (const Sampled& one = got[r * most + i]; one.id != kernels::no_token)
+        found.push_back({one.id, one.log_probability});
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a.log_probability != b.log_probability ? a.log_probability > b.log_probability : a.id < b.id;
+    });
+    ASSERT_EQ(found.size(), want.top.size()) << "row " << r;
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].id, want.top[i].id) << "row " << r << ", place " << i;
+      ASSERT_EQ(found[i].log_probability, want.top[i].log_probability);
+    }
+  }
+}
+
+TEST(TopTokensKernel, AreTheEnginesLogprobs) {
+  Random random(6);
+  const auto machine = interpreter();
+  for (uint32_t splits : {1u, 4u})
+    for (uint32_t vocab : {1u, 17u, 300u, 2000u})
+      compare_tops(*machine, random, {.threads = 64, .splits = splits}, 12, vocab);
+}
+
 TEST(SampleKernel, PicksWhatTheEnginePicks) {
   Random random(5);
   auto machine = interpreter();
