@@ -69,8 +69,8 @@ class Gpu : public model::Backend {
  private:
   friend class Tuner;
 
-  // One for each number of streams up to a usual crowd, in two classes of lengths. A graph of an 8B model has some 300
-  // launches; one that is missing costs its step about 1 ms.
+  // One for each number of streams up to a usual crowd of 64, in two classes of lengths. A step without one is launched
+  // kernel by kernel: some 300 launches for an 8B model.
   static constexpr size_t max_graphs = 128;
 
   // What the kernels that pick, and their arguments, depend on.
