@@ -2,6 +2,7 @@
 // Floating operators round to nearest even; add/sub/mul/fma/div take another rounding as a named call.
 #pragma once
 #include <array>
+#include <bit>
 
 #include "ptx/val.h"
 
@@ -21,6 +22,14 @@ template <class R, class T>
 Val<R> binary(Val<T> a, const Arg<T>& b, Inst inst) {
   inst.src = {a.op, b.op};
   return {a.rec, a.rec->emit(std::move(inst), type_of<R>, b.loc)};
+}
+// The exponent where b is a constant power of two of an unsigned type, else -1: ptxas divides by a constant as by any
+// other number, in 20 instructions.
+template <class T>
+int power_of_two(const Arg<T>& b) {
+  if constexpr (std::unsigned_integral<T>)
+    if (b.op.kind == Operand::Kind::imm && std::has_single_bit(b.op.bits)) return std::countr_zero(b.op.bits);
+  return -1;
 }
 template <class T>
 Val<T> constant(Recorder* rec, T v, Loc loc) {
@@ -44,10 +53,15 @@ Val<T> operator*(Val<T> a, C<T> b) {
 template <Number T>
 requires(AnyInt<T> || std::same_as<T, float> || std::same_as<T, double>) Val<T>
 operator/(Val<T> a, C<T> b) {
+  if (const int n = detail::power_of_two(b); n >= 0)
+    return {a.rec,
+            a.rec->emit({.op = Op::shr, .type = type_of<T>, .src = {a.op, immediate(uint32_t(n))}}, type_of<T>, b.loc)};
   return detail::binary<T>(a, b, {.op = Op::div, .type = type_of<T>, .round = detail::rn<T>()});
 }
 template <AnyInt T>
 Val<T> operator%(Val<T> a, C<T> b) {
+  if (const int n = detail::power_of_two(b); n >= 0)
+    return detail::binary<T>(a, Arg<T>(T((T(1) << n) - 1), b.loc), {.op = Op::bit_and, .type = type_of<T>});
   return detail::binary<T>(a, b, {.op = Op::rem, .type = type_of<T>});
 }
 template <Bits T>

@@ -36,6 +36,40 @@ std::vector<float> run(const Kernel& k, const std::vector<float>& in, uint32_t n
   return m.get(out, outs);
 }
 
+// --- division -----------------------------------------------------------------------------------------------------
+// ptxas would compute the quotient of any constant by a reciprocal.
+TEST(Division, ByAConstantPowerOfTwoIsAShift) {
+  struct Args {
+    DevicePtr<uint32_t> out;
+    DevicePtr<uint64_t> wide;
+  };
+  Builder<Args> k("divide", 32);
+  U32 x = k.thread() * 0x01234567u;
+  U64 y = widen(x) * 0x123456789ull;
+  auto out = k.arg(&Args::out) + k.thread() * 4u;
+  store(out, x / 8u);
+  store(out.offset(1), x % 8u);
+  store(out.offset(2), x / 1u);
+  store(out.offset(3), x % 6u);
+  store(k.arg(&Args::wide) + k.thread(), y / uint64_t(1ull << 40));
+  const Kernel kernel = k.finish();
+  const std::string text = print(kernel, target("sm_80"));
+  EXPECT_EQ(text.find("div."), text.npos);
+  EXPECT_EQ(text.find("rem."), text.rfind("rem."));  // by 6
+
+  Memory m;
+  const auto quotients = m.alloc<uint32_t>(4 * 32);
+  const auto wide = m.alloc<uint64_t>(32);
+  interpret(kernel, {}, Args{quotients, wide}, m);
+  const auto got = m.get(quotients, 4 * 32);
+  const auto got_wide = m.get(wide, 32);
+  for (uint32_t t = 0; t < 32; ++t) {
+    const uint32_t v = t * 0x01234567u;
+    EXPECT_EQ(std::vector(got.begin() + t * 4, got.begin() + t * 4 + 4), (std::vector{v / 8, v % 8, v, v % 6}));
+    EXPECT_EQ(got_wide[t], uint64_t(v) * 0x123456789ull >> 40);
+  }
+}
+
 // --- online softmax -----------------------------------------------------------------------------------------------
 // The running maximum's register is copied and then overwritten: the rescale factor is always 1.
 enum class Old { before, after };
