@@ -84,7 +84,23 @@ class Linker {
                       reinterpret_cast<void*>(error_.size() - 1), reinterpret_cast<void*>(1)};
 };
 
+// The linker compiles a text as one of several units, which must agree on registers: it ignores setmaxnreg, so that
+// kernels that need it spill. Those are compiled as a whole, by loading the text: that hands out no cubin, but the
+// driver has a cache of its own.
+bool needs_whole(const Source& source) { return source.text.find("setmaxnreg") != std::string::npos; }
+
+Module load_whole(const Context& context, const Source& source) {
+  try {
+    return {context, std::as_bytes(std::span(source.text.c_str(), source.text.size() + 1)), source.name};
+  } catch (const DriverError& e) {
+    if (e.context_lost) throw;
+    assemble(context, source);  // throws with the log and the line, if the text is wrong
+    throw;
+  }
+}
+
 Module load(const Context& context, const Source& source, CubinCache* cache, std::atomic<bool>& wrote) {
+  if (needs_whole(source)) return load_whole(context, source);
   if (!cache || !cache->is_on()) {
     Cubin cubin = assemble(context, source);
     return {context, cubin.bytes, source.name, std::move(cubin.log)};

@@ -92,6 +92,24 @@ TEST_F(FakeCompile, WithACacheEachIsAssembledOnce) {
   EXPECT_EQ(cache.problem(), "");
 }
 
+// The linker would ignore the instruction.
+TEST_F(FakeCompile, ATextThatMovesRegistersIsLoadedAsAWhole) {
+  Context context;
+  CubinCache cache(folder_.path());
+  const Source s = source("k", 8, "setmaxnreg.inc.sync.aligned.u32 232;");
+  const Module module = std::move(compile(context, std::span(&s, 1), &cache).at(0));
+  EXPECT_EQ(module.function("k").args_bytes(), 8u);
+  EXPECT_EQ(control().count("cuLinkComplete"), 0u);
+  EXPECT_EQ(cache.counts().written, 0u);
+
+  const Source bad = source("k", 8, "setmaxnreg.inc.sync.aligned.u32 oops;");
+  expect_says(message<CompileError>([&] { compile(context, std::span(&bad, 1), &cache); }),
+              {"kernel k for sm_90a", "line 3; error   : Unknown symbol 'oops'", "\n     3 | setmaxnreg"});
+  control().refused_texts = {".entry k("};
+  expect_says(message<DriverError>([&] { compile(context, std::span(&s, 1), &cache); }),
+              {"cuModuleLoadData, kernel k"});
+}
+
 TEST_F(FakeCompile, TextTargetGpuAndDriverAreTheKey) {
   CubinCache cache(folder_.path());
   auto assembled = [&](const Source& s) {
