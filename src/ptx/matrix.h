@@ -145,6 +145,10 @@ void wgmma(GroupAcc<T, N>& d, const std::array<U32, 4>& a, U64 b, Arg<bool> add,
   detail::wgmma<AB, BB>(d.var, N, type_of<T>, detail::operands(a), false, b, add, o);
 }
 template <class AB>
+void wgmma(GroupSums& d, U64 a, U64 b, Arg<bool> add, WgmmaOptions o = {}) {
+  detail::wgmma<AB, AB>(d.var, d.n, Type::f32, {a.op}, true, b, add, o);
+}
+template <class AB>
 void wgmma(GroupSums& d, const std::array<U32, 4>& a, U64 b, Arg<bool> add, WgmmaOptions o = {}) {
   detail::wgmma<AB, AB>(d.var, d.n, Type::f32, detail::operands(a), false, b, add, o);
 }

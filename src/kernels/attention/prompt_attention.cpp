@@ -34,15 +34,22 @@ class Prompt {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
     U32 heads = k_.arg(&PromptArgs::heads), block = s_.splits > 1 ? k_.special(Special::clusterid_x) : k_.block_id();
-    U32 turn = block / heads, count = k_.arg(&PromptArgs::tile_count);
+    U32 turn = block / heads, count = k_.arg(&PromptArgs::tile_count) * s_.parts;
     head_ = block - turn * heads;
     k_.when(turn < count, [&] {
-      auto tile = load_vec<4>((k_.arg(&PromptArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
+      U32 from = count - 1u - turn, number = from / s_.parts;
+      auto tile = load_vec<4>((k_.arg(&PromptArgs::tiles) + number).as<uint32_t>());
       for (U32& v : tile) v = k_.assume_uniform(v, s_.splits > 1 ? Uniform::cluster : Uniform::block);
       sequence_ = tile[0];
       first_row_ = tile[1];
       rows_ = tile[2];
       first_ = tile[3];
+      if (s_.parts > 1) {
+        U32 skipped = min((from - number * s_.parts) * s_.queries, rows_);
+        first_row_ = first_row_ + skipped;
+        first_ = first_ + skipped;
+        rows_ = min(rows_ - skipped, s_.queries);
+      }
       k_.when(rows_ > 0u, [&] { body(); });
     });
     return k_.finish();
@@ -418,23 +425,28 @@ Kernel PromptAttention::build() const {
   return Prompt(*this).build();
 }
 
-Grid PromptAttention::grid(const PromptArgs& args) const {
+void check_prompt_args(std::string_view kernel, const PromptArgs& args, uint32_t head_dim, uint32_t kv,
+                       uint32_t window) {
   if (args.kv_heads == 0 || args.heads == 0 || args.heads % args.kv_heads)
-    throw Error("prompt_attention: {} heads are not a positive multiple of {} kv heads", args.heads, args.kv_heads);
+    throw Error("{}: {} heads are not a positive multiple of {} kv heads", kernel, args.heads, args.kv_heads);
   if (args.page_size == 0 || args.page_size % 16)
-    throw Error("prompt_attention: pages of {} positions, but they must be a positive multiple of 16", args.page_size);
-  if (window && args.window == 0) throw Error("prompt_attention: a window of 0 positions, but a token sees itself");
+    throw Error("{}: pages of {} positions, but they must be a positive multiple of 16", kernel, args.page_size);
+  if (window && args.window == 0) throw Error("{}: a window of 0 positions, but a token sees itself", kernel);
   if (args.k.address % 16 || args.v.address % 16 || args.tiles.address % 16)
-    throw Error("prompt_attention: k, v and tiles must be 16-byte aligned");
+    throw Error("{}: k, v and tiles must be 16-byte aligned", kernel);
   if (kv == kv_q8 && (args.k_scale.address % 16 || args.v_scale.address % 16))
-    throw Error("prompt_attention: k_scale and v_scale must be 16-byte aligned");
+    throw Error("{}: k_scale and v_scale must be 16-byte aligned", kernel);
   if (args.q.address % 8 || args.out.address % 8 || args.q_stride % 2 || args.out_stride % 2)
-    throw Error("prompt_attention: rows of q and out must be 8-byte aligned; strides are {} and {}", args.q_stride,
+    throw Error("{}: rows of q and out must be 8-byte aligned; strides are {} and {}", kernel, args.q_stride,
                 args.out_stride);
   if (uint64_t(args.q_stride) < uint64_t(args.heads) * head_dim || args.out_stride < args.heads * head_dim)
-    throw Error("prompt_attention: strides of {} and {} are too small for {} heads of {}", args.q_stride,
-                args.out_stride, args.heads, head_dim);
-  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads * splits;
+    throw Error("{}: strides of {} and {} are too small for {} heads of {}", kernel, args.q_stride, args.out_stride,
+                args.heads, head_dim);
+}
+
+Grid PromptAttention::grid(const PromptArgs& args) const {
+  check_prompt_args(name, args, head_dim, kv, window);
+  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * parts * args.heads * splits;
   if (blocks > 0x7fffffff) throw Error("prompt_attention: {} blocks, but a grid has at most 2147483647", blocks);
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
 }

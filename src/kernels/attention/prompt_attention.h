@@ -10,14 +10,14 @@ namespace heddle::kernels {
 struct PromptTile {
   uint32_t sequence;        // row of the table
   uint32_t first_row;       // in q and out
-  uint32_t rows;            // up to PromptAttention::queries; 0: nothing to do
+  uint32_t rows;            // up to PromptAttention::tile_rows(); 0: nothing to do
   uint32_t first_position;  // of the first row; the others follow
 };
 
 // out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them.
-// K and V of the new tokens are in the cache already. One block per tile and query head, or a cluster that divides the
-// positions. The last tile of the list starts first, because it has the most positions if the tiles of a sequence are
-// in order.
+// K and V of the new tokens are in the cache already. One block per part of a tile and query head, or a cluster that
+// divides the positions. The last tile of the list starts first, because it has the most positions if the tiles of a
+// sequence are in order.
 struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
                                     summary = "causal attention of many tokens per sequence over a cache in pages",
@@ -29,7 +29,8 @@ struct PromptAttention {
     uint32_t tile_count;
   };
   uint32_t head_dim = 128;
-  uint32_t queries = 64;    // limit of a tile's rows: 16 per warp
+  uint32_t queries = 64;    // rows of a block: 16 per warp
+  uint32_t parts = 1;       // blocks that share the rows of a tile
   uint32_t positions = 64;  // of the cache per step
   uint32_t stages = 2;      // steps in shared memory
   uint32_t resident = 1;    // blocks per SM to leave registers for
@@ -44,7 +45,7 @@ struct PromptAttention {
     using S = PromptAttention;
     using F = Field<S>;
     return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
-                      F{"queries", &S::queries, one_of({16, 32, 64, 128})},
+                      F{"queries", &S::queries, one_of({16, 32, 64, 128})}, F{"parts", &S::parts, range(1, 8)},
                       F{"positions", &S::positions, one_of({16, 32, 64, 128})}, F{"stages", &S::stages, range(2, 4)},
                       F{"resident", &S::resident, range(1, 4)}, F{"splits", &S::splits, one_of({1, 2, 4, 8})},
                       F{"exact_q", &S::exact_q, yes_or_no()}, F{"kv", &S::kv, model_kv_types()},
@@ -53,6 +54,7 @@ struct PromptAttention {
   }
 
   uint32_t threads() const { return queries * 2; }
+  uint32_t tile_rows() const { return queries * parts; }
   // Bytes of a position in shared memory, with 16 bytes of padding so that 8 rows lie in different banks.
   uint32_t row_bytes() const { return data_bytes() + 16; }
   uint32_t data_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
@@ -72,8 +74,12 @@ struct PromptAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
+// Refuses arguments that no kernel for prompts can take; the last three are fields of its spec.
+void check_prompt_args(std::string_view kernel, const PromptAttention::Args& args, uint32_t head_dim, uint32_t kv,
+                       uint32_t window);
+
 // A spec for a batch in which the longest run of new tokens has `rows` rows, for a GPU with `shared_bytes` of shared
-// memory per block. Tiles then have up to `queries` rows. The caller sets kv, window, softcap and chained.
+// memory per block. Tiles then have up to `queries` rows. The caller sets parts, kv, window, softcap and chained.
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes = 232'448);
 // The number of blocks to divide a tile's positions: enough to occupy all SMs, without blocks that have little to do.
 uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms);

@@ -1,0 +1,450 @@
+// Attention of 64 query rows per warp group. Scores of the next step are computed on the matrix units while those of
+// this step, as weights, are multiplied with V; weights stay in the registers where the matrix unit leaves the scores.
+// K and V are copied row by row into the places that a swizzle of 128 bytes wants, so that pages may have any size and
+// positions that do not exist are zeros. A q8 cache becomes f16 on the way.
+#include "kernels/attention/wgmma_attention.h"
+
+#include "kernels/attention/kv_cache.h"
+#include "kernels/attention/online_softmax.h"
+#include "kernels/spec/catalog.h"
+#include "kernels/spec/functions.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using WgmmaArgs = WgmmaAttention::Args;
+
+// Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
+constexpr float wgmma_weight_bias = 14;
+// Of 168 that a thread has at the start: those that copy give theirs to those that compute.
+constexpr uint32_t copier_registers = 40, computer_registers = 232;
+// Named barriers: all that compute; turns of group 0 and 1.
+constexpr uint32_t computers_meet = 1, turn_barrier = 2;
+
+class WgmmaPrompt {
+ public:
+  explicit WgmmaPrompt(const WgmmaAttention& spec)
+      : s_(spec), k_(std::string(spec.name), {.threads = spec.threads, .min_blocks = 1}) {}
+
+  Kernel build() {
+    chain_start(k_, s_.chained);
+    chain_wait(k_, s_.chained);
+    U32 heads = k_.arg(&WgmmaArgs::heads), block = k_.block_id();
+    U32 turn = block / heads, count = k_.arg(&WgmmaArgs::tile_count);
+    head_ = block - turn * heads;
+    k_.when(turn < count, [&] {
+      auto tile = load_vec<4>((k_.arg(&WgmmaArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
+      for (U32& v : tile) v = k_.assume_uniform(v);
+      sequence_ = tile[0];
+      first_row_ = tile[1];
+      rows_ = tile[2];
+      first_ = tile[3];
+      k_.when(rows_ > 0u, [&] { body(); });
+    });
+    return k_.finish();
+  }
+
+ private:
+  bool q8() const { return s_.kv == kv_q8; }
+  uint32_t tile_bytes() const { return s_.tile_bytes(); }
+  uint32_t panel_bytes() const { return s_.positions * 128; }
+  uint32_t group_bytes() const { return s_.panels() * 64 * 128; }  // of a group's q
+
+  void body() {
+    q_ = k_.shared<uint8_t>(WgmmaAttention::groups * group_bytes(), 1024);
+    ring_ = k_.shared<uint8_t>(2 * s_.stages * tile_bytes(), 1024);
+    full_ = k_.shared<uint64_t>(2 * s_.stages, 8);
+    free_ = k_.shared<uint64_t>(2 * s_.stages, 8);
+    if (s_.window) {
+      U32 seen = first_ + 1u;
+      begin_ = seen - min(seen, k_.arg(&WgmmaArgs::window));
+    } else {
+      begin_ = k_.constant(0u);
+    }
+    end_ = first_ + rows_;
+    steps_ = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
+    k_.when(k_.thread() == 0u, [&] {
+      for (uint32_t i = 0; i < 2 * s_.stages; ++i) {
+        Mbarrier{full_.offset(i)}.init(64u);
+        Mbarrier{free_.offset(i)}.init(WgmmaAttention::groups * 4);
+      }
+      fence_mbarrier_init(k_);
+    });
+    k_.barrier();
+    group_ = k_.group();
+    k_.when_else(
+        group_ == WgmmaAttention::groups,
+        [&] {
+          release_registers(k_, copier_registers);
+          copy();
+        },
+        [&] {
+          take_registers(k_, computer_registers);
+          compute();
+        });
+  }
+
+  // --- K and V ---
+  // Two warps copy K, two V, half of a step's rows each. Where the rows lie is looked up a step ahead, each row by one
+  // lane.
+  void copy() {
+    U32 page_size = k_.arg(&WgmmaArgs::page_size), kv_heads = k_.arg(&WgmmaArgs::kv_heads), lane = k_.lane();
+    Pred is_k = k_.warp() % 4u < 2u;
+    U32 first_row = k_.warp() % 2u * own_rows();
+    from_ = {select(is_k, k_.arg(&WgmmaArgs::k).base, k_.arg(&WgmmaArgs::v).base)};
+    if (q8()) scales_ = {select(is_k, k_.arg(&WgmmaArgs::k_scale).base, k_.arg(&WgmmaArgs::v_scale).base)};
+    auto table = k_.arg(&WgmmaArgs::table) + mul_wide(sequence_, k_.arg(&WgmmaArgs::table_stride));
+    const Divider pages(k_, page_size);
+    U32 stage = select(is_k, k_.constant(0u), s_.stages), last = end_ - 1u, page_rows = kv_heads * page_size;
+    U32 head_row = head_ / (k_.arg(&WgmmaArgs::heads) / kv_heads) * page_size;
+    // The row of the cache: 2^32 of them have 256 GB or more. Positions behind the last are read there, and become
+    // zeros.
+    auto look_up = [&](U32 start, uint32_t first) {
+      U32 at = min(start + first_row + lane + first, last), entry = pages.divide(at);
+      U32 page = bitcast<uint32_t>(load(table + entry));
+      return mad(page, page_rows, head_row + (at - entry * page_size));
+    };
+    std::vector<Var<uint32_t>> next;
+    for (uint32_t i = 0; i < own_rows(); i += 32) next.push_back(k_.var(look_up(begin_, i)));
+    auto slot = k_.var(0u), parity = k_.var(1u);  // of the phase in which the stage was given back
+    k_.loop(0u, steps_, 1u, [&](U32 step) {
+      U32 here = slot.get() + stage, start = begin_ + step * s_.positions;
+      rows_at_.clear();
+      for (auto& v : next) rows_at_.push_back(v.get());
+      for (uint32_t i = 0; i < next.size(); ++i) next[i] = look_up(start + s_.positions, i * 32);
+      k_.when(step >= s_.stages, [&] { Mbarrier{free_ + here}.wait(k_, parity.get()); });
+      auto to = ring_ + (here * tile_bytes() + first_row * 128u);
+      if (q8()) {
+        unpack_q8(to, start + first_row);
+        Mbarrier{full_ + here}.arrive();
+      } else {
+        copy_f16(to, start + first_row);
+        Mbarrier{full_ + here}.arrive_after_copies();
+      }
+      advance(slot, parity);
+    });
+    if (q8()) return;
+    copy_commit(k_);
+    copy_wait(k_, 0);
+  }
+  uint32_t own_rows() const { return s_.positions / 2; }  // of a warp
+  // The next stage, and the parity of its phase.
+  void advance(Var<uint32_t>& slot, Var<uint32_t>& parity) {
+    U32 next = slot.get() + 1u;
+    Pred wraps = next == s_.stages;
+    slot = select(wraps, k_.constant(0u), next);
+    parity = select(wraps, parity.get() ^ 1u, parity.get());
+  }
+  // Of the cache: row i of the warp. All lanes ask for rows from `first` to `last`.
+  U32 cache_row(U32 i, uint32_t first, uint32_t last) {
+    U32 row = shuffle(rows_at_[first / 32], i & 31u);
+    if (first / 32 == last / 32) return row;
+    return select(i < last / 32 * 32, row, shuffle(rows_at_[last / 32], i & 31u));
+  }
+
+  // 8 lanes take a row, 128 bytes at a time.
+  void copy_f16(Shared<uint8_t> to, U32 start) {
+    U32 piece = k_.lane() % 8u, row = k_.lane() / 8u;
+    // rows 0 to 3 of each 8, and 4 to 7
+    const std::array<Shared<uint8_t>, 2> place{to + (row * 128u + (piece ^ row) * 16u),
+                                               to + (row * 128u + (piece ^ (row + 4u)) * 16u)};
+    auto from = from_ + piece * 16u;
+    for (uint32_t i = 0; i < own_rows(); i += 4) {
+      U32 valid = select(start + row + i < end_, k_.constant(16u), 0u);
+      auto source = from + mul_wide(cache_row(row + i, i, i + 3), s_.head_dim * 2);
+      for (uint32_t panel = 0; panel < s_.panels(); ++panel) {
+        auto one = [&] {
+          copy_async<16>(place[i / 4 % 2].offset(panel * panel_bytes() + i * 128), source.offset(panel * 128), valid);
+        };
+        const uint32_t left = (s_.head_dim - panel * 64) / 8;  // pieces of the row
+        if (left >= 8)
+          one();
+        else
+          k_.when(piece < left, one);
+      }
+    }
+  }
+  // 16 values at a time; several loads are under way before the first is used.
+  void unpack_q8(Shared<uint8_t> to, U32 start) {
+    const uint32_t pieces = s_.head_dim / 16, rounds = own_rows() * pieces / 32, together = 4;
+    for (uint32_t first = 0; first < rounds; first += together) {
+      std::vector<Vec<uint32_t, 4>> words;
+      std::vector<F16> scale;
+      std::vector<Shared<uint8_t>> place;
+      for (uint32_t i = first; i < std::min(rounds, first + together); ++i) {
+        U32 item = k_.lane() + i * 32, row = item / pieces, piece = item % pieces;
+        U32 from = cache_row(row, i * 32 / pieces, (i * 32 + 31) / pieces);
+        words.push_back(load_vec<4>((from_ + (mul_wide(from, s_.head_dim) + widen(piece * 16u))).as<uint32_t>()));
+        F16 own = load((scales_ + (mul_wide(from, s_.head_dim / 16) + widen(piece / 2u * 2u))).as<heddle::f16>());
+        scale.push_back(select(start + row < end_, own, to_f16(k_.constant(0.0f))));
+        place.push_back(to + (piece / 4u * panel_bytes() + row * 128u + ((piece % 4u * 2u) ^ (row & 7u)) * 16u));
+      }
+      for (size_t i = 0; i < words.size(); ++i) {
+        const F16x2 both = twice(scale[i]);
+        for (uint32_t half = 0; half < 2; ++half) {
+          Vec<uint32_t, 4> v;
+          for (uint32_t j = 0; j < 4; ++j)
+            v[j] = bitcast<uint32_t>(halves_of_bytes(words[i][half * 2 + j / 2])[j % 2] * both);
+          // the next piece of 8 values is the neighbour in an even place
+          auto at = half ? Shared<uint8_t>{place[i].base ^ 16u, place[i].bytes} : place[i];
+          store_vec(at.as<uint32_t>(), v);
+        }
+      }
+    }
+  }
+
+  // --- one warp group ---
+  void compute() {
+    warp_first_ = k_.warp() * 16u;  // groups follow each other
+    if (s_.softcap) {
+      cap_ = k_.arg(&WgmmaArgs::softcap) * float(std::numbers::log2e);
+      to_cap_ = rcp_approx_ftz(cap_);  // from base 2 to fractions of the cap
+    }
+    load_q();
+    fence_async_shared(k_);
+    k_.barrier(computers_meet, WgmmaAttention::groups * 128);
+    q_at_ = matrix_descriptor(q_ + group_ * group_bytes(), 16, 1024, Swizzle::b128);
+    k_at_ = matrix_descriptor(ring_, 16, 1024, Swizzle::b128);
+    v_at_ = matrix_descriptor(ring_.offset(s_.stages * tile_bytes()), panel_bytes(), 1024, Swizzle::b128);
+    for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
+    sums_.emplace(k_, s_.head_dim);
+    scores_.emplace(k_, s_.positions);
+
+    Place key(k_, 0), value(k_, s_.stages);
+    full(key);
+    wgmma_fence(k_);
+    multiply_keys(key);
+    wgmma_wait(k_, 0);
+    release(key);
+    std::vector<Var<uint32_t>> weights;
+    for (U32 w : weigh(begin_).weights) weights.push_back(k_.var(w));
+    auto operands = [&] {
+      std::vector<std::array<U32, 4>> a;
+      for (uint32_t i = 0; i < weights.size(); i += 4)
+        a.push_back({weights[i].get(), weights[i + 1].get(), weights[i + 2].get(), weights[i + 3].get()});
+      return a;
+    };
+
+    if (s_.turns) k_.when(group_ == 1u, [&] { k_.barrier_arrive(turn_barrier, 256); });
+    k_.loop(1u, steps_, 1u, [&](U32 step) {
+      const auto a = operands();
+      full(key);
+      take_turn();
+      wgmma_fence(k_);
+      multiply_keys(key);
+      full(value);
+      wgmma_fence(k_);
+      add_values(a, value);
+      give_turn(step);
+      wgmma_wait(k_, 1);
+      release(key);
+      const Weighed next = weigh(begin_ + step * s_.positions);
+      wgmma_wait(k_, 0);
+      release(value);
+      k_.when(next.raised, [&] {
+        for (size_t i = 0; i < sums_->var.size(); ++i) sums_->var[i] *= next.shrink[i / 2 % 2];
+      });
+      for (size_t i = 0; i < weights.size(); ++i) weights[i] = next.weights[i];
+    });
+    const auto a = operands();
+    full(value);
+    wgmma_fence(k_);
+    add_values(a, value);
+    wgmma_wait(k_, 0);
+    write();
+  }
+
+  // The stage of the next K or V.
+  struct Place {
+    Place(Code& k, uint32_t first_) : first(first_), slot(k.var(0u)), parity(k.var(0u)) {}
+    uint32_t first;
+    Var<uint32_t> slot, parity;
+  };
+  // Waits until it is there, and gives it back.
+  void full(const Place& p) {
+    Mbarrier{(full_ + p.slot.get()).offset(p.first)}.wait(k_, p.parity.get());
+    fence_async_shared(k_);  // the copies were ordinary writes, and the matrix units read them
+  }
+  void release(Place& p) {
+    k_.when(k_.lane() == 0u, [&] { Mbarrier{(free_ + p.slot.get()).offset(p.first)}.arrive(); });
+    advance(p.slot, p.parity);
+  }
+  void take_turn() {
+    if (!s_.turns) return;
+    k_.when_else(
+        group_ == 0u, [&] { k_.barrier(turn_barrier, 256); }, [&] { k_.barrier(turn_barrier + 1, 256); });
+  }
+  void give_turn(U32 step) {
+    if (!s_.turns) return;
+    k_.when_else(
+        group_ == 0u, [&] { k_.barrier_arrive(turn_barrier + 1, 256); },
+        [&] { k_.when(step + 1u < steps_, [&] { k_.barrier_arrive(turn_barrier, 256); }); });
+  }
+
+  // q times the scale in base 2 as f16, 8 values at a time.
+  void load_q() {
+    const F32 factor = k_.arg(&WgmmaArgs::scale) * float(std::numbers::log2e);
+    const uint32_t pieces = s_.head_dim / 8;
+    U32 thread = k_.thread() % 128u;
+    auto to = q_ + group_ * group_bytes();
+    for (uint32_t i = 0; i < 64 * pieces / 128; ++i) {
+      U32 item = thread + i * 128, row = item / pieces, piece = item % pieces;
+      U32 r = min(group_ * 64u + row, rows_ - 1u);  // padding rows read the last one
+      auto from = k_.arg(&WgmmaArgs::q) + mul_wide(first_row_ + r, k_.arg(&WgmmaArgs::q_stride)) +
+                  (head_ * s_.head_dim + piece * 8u);
+      Vec<uint32_t, 4> v;
+      for (uint32_t j = 0; j < 4; ++j) {
+        auto two = load_vec<2>(from.offset(j * 2));
+        v[j] = bitcast<uint32_t>(to_f16x2(two[0] * factor, two[1] * factor));
+      }
+      store_vec((to + (piece / 8u * (64 * 128) + row * 128u + ((piece ^ row) & 7u) * 16u)).as<uint32_t>(), v);
+    }
+  }
+
+  // scores = q K of a step
+  void multiply_keys(const Place& p) {
+    U64 key = k_at_ + widen(p.slot.get() * (tile_bytes() / 16));
+    for (uint32_t d = 0; d < s_.head_dim; d += 16) {
+      const uint32_t panel = d / 64, in_panel = d % 64 * 2;
+      wgmma<heddle::f16>(*scores_, q_at_ + uint64_t((panel * 64 * 128 + in_panel) / 16),
+                         key + uint64_t((panel * panel_bytes() + in_panel) / 16), d > 0);
+    }
+    wgmma_commit(k_);
+  }
+  // sums += weights V of a step
+  void add_values(const std::vector<std::array<U32, 4>>& weights, const Place& p) {
+    U64 value = v_at_ + widen(p.slot.get() * (tile_bytes() / 16));
+    for (uint32_t i = 0; i < weights.size(); ++i)
+      wgmma<heddle::f16>(*sums_, weights[i], value + uint64_t(i * 16 * 128 / 16), true, {.transpose_b = true});
+    wgmma_commit(k_);
+  }
+
+  // --- softmax: of each 4 registers a lane has two neighbours in row lane / 4 and two in the row 8 below ---
+  struct Weighed {
+    std::vector<U32> weights;  // left operands of the products with V, in order
+    Pred raised;               // some maximum of the warp is higher than before
+    std::array<F32, 2> shrink;
+  };
+  Weighed weigh(U32 start) {
+    if (s_.softcap)
+      for (auto& score : scores_->var) score = tanh(score.get() * to_cap_) * cap_;
+    mask(start);
+    Weighed w;
+    std::array<F32, 2> top;
+    for (uint32_t row = 0; row < 2; ++row) {
+      F32 even = softmax_[row].max.get(), odd = scores_->get(row * 2 + 1);
+      for (size_t i = row * 2; i < scores_->var.size(); i += 4) {
+        even = max(even, scores_->get(i));
+        if (i >= 4) odd = max(odd, scores_->get(i + 1));
+      }
+      top[row] = max(even, odd);
+      for (uint32_t distance : {1u, 2u}) top[row] = max(top[row], shuffle_xor(top[row], distance));
+    }
+    w.raised = vote_any(top[0] > softmax_[0].max.get() || top[1] > softmax_[1].max.get());
+    std::array<F32, 2> base;
+    for (uint32_t row = 0; row < 2; ++row) {
+      w.shrink[row] = softmax_[row].raise(top[row]);
+      base[row] = top[row] - wgmma_weight_bias;
+    }
+    std::array<F32, 4> sum;  // two for each row: shorter chains
+    for (uint32_t i = 0; i < scores_->var.size(); i += 2) {
+      const uint32_t row = i / 2 % 2;
+      F32 left = ex2_approx_ftz(scores_->get(i) - base[row]), right = ex2_approx_ftz(scores_->get(i + 1) - base[row]);
+      F32& part = sum[i / 2 % 4];
+      part = i < 8 ? left + right : part + (left + right);
+      w.weights.push_back(bitcast<uint32_t>(to_f16x2(left, right)));
+    }
+    for (uint32_t row = 0; row < 2; ++row) softmax_[row].sum += sum[row] + sum[row + 2];
+    return w;
+  }
+
+  // Masks positions that a row does not see. Only steps at the diagonal and at the window's start have some.
+  void mask(U32 start) {
+    U32 top = first_ + warp_first_;  // the warp's first position
+    Pred some = start + (s_.positions - 1) > top;
+    if (s_.window) some = some || top + 15u - start >= k_.arg(&WgmmaArgs::window);
+    k_.when(some, [&] {
+      // columns up to `high` are not behind the row's position, and those from `low` on are in its window
+      std::array<S32, 2> high, low;
+      for (uint32_t row = 0; row < 2; ++row) {
+        high[row] = bitcast<int32_t>(top + k_.lane() / 4u + row * 8 - start - k_.lane() % 4u * 2u);
+        if (s_.window) low[row] = high[row] - bitcast<int32_t>(min(k_.arg(&WgmmaArgs::window), 0x40000000u)) + 1;
+      }
+      for (uint32_t i = 0; i < scores_->var.size(); ++i) {
+        const uint32_t row = i / 2 % 2;
+        const int32_t column = int32_t(i / 4 * 8 + i % 2);
+        Pred seen = high[row] >= column;
+        if (s_.window) seen = seen && low[row] <= column;
+        scores_->set(i, select(seen, scores_->get(i), OnlineSoftmax::masked));
+      }
+    });
+  }
+
+  void write() {
+    for (uint32_t row = 0; row < 2; ++row) {
+      for (uint32_t distance : {1u, 2u}) softmax_[row].sum += shuffle_xor(softmax_[row].sum.get(), distance);
+      F32 factor = rcp_approx_ftz(softmax_[row].sum.get());  // not of 0: a token sees itself
+      U32 r = warp_first_ + k_.lane() / 4u + row * 8;
+      k_.when(r < rows_, [&] {
+        auto to = k_.arg(&WgmmaArgs::out) + mul_wide(first_row_ + r, k_.arg(&WgmmaArgs::out_stride)) +
+                  (head_ * s_.head_dim + k_.lane() % 4u * 2u);
+        for (uint32_t d = 0; d < s_.head_dim / 8; ++d)
+          store_vec(to.offset(d * 8),
+                    Vec<float, 2>{sums_->get(d * 4 + row * 2) * factor, sums_->get(d * 4 + row * 2 + 1) * factor});
+      });
+    }
+  }
+
+  const WgmmaAttention& s_;
+  Builder<WgmmaArgs> k_;
+  U32 head_, group_;
+  U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
+  U32 begin_, end_, steps_;                  // positions that some row sees, and in how many steps
+  U32 warp_first_;                           // of this warp's rows in the tile
+  Shared<uint8_t> q_;                        // (groups, panels, 64, 128 bytes)
+  Shared<uint8_t> ring_;                     // (K and V, stages, panels, positions, 128 bytes)
+  Shared<uint64_t> full_, free_;             // (K and V, stages) of mbarriers
+  Global<uint8_t> from_, scales_;            // of the cache, K or V
+  std::vector<U32> rows_at_;                 // of the cache, for this step: of row number lane, lane + 32, ...
+  U64 q_at_, k_at_, v_at_;                   // descriptors of the group's q, and of the first stage
+  F32 cap_, to_cap_;                         // in base 2, and its inverse
+  std::vector<OnlineSoftmax> softmax_;       // of the lane's two rows
+  std::optional<GroupSums> scores_, sums_;
+};
+
+}  // namespace
+
+Kernel WgmmaAttention::build() const {
+  check_fields(*this);
+  if (kv == kv_q8) check_q8_heads(name, {head_dim});
+  constexpr uint32_t most = 232'448;
+  if (shared_bytes() > most)
+    throw Error("{}: {} stages of {} positions with heads of {} need {} bytes of shared memory, but a block has {}",
+                name, stages, positions, head_dim, shared_bytes(), most);
+  // what a thread keeps: sums, scores and weights
+  const uint32_t registers = head_dim / 2 + positions / 2 + positions / 4;
+  if (registers > 192)
+    throw Error(
+        "{}: {} positions with heads of {} take {} registers of a thread for sums, scores and weights, but there "
+        "are 192",
+        name, positions, head_dim, registers);
+  return WgmmaPrompt(*this).build();
+}
+
+Grid WgmmaAttention::grid(const WgmmaArgs& args) const {
+  check_prompt_args(name, args, head_dim, kv, window);
+  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads;
+  if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
+  return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
+}
+
+WgmmaAttention wgmma_choice(uint32_t head_dim) {
+  return {.head_dim = head_dim, .positions = head_dim <= 128 ? 128u : head_dim <= 192 ? 96u : 64u};
+}
+
+void add_wgmma_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaAttention>()); }
+
+}  // namespace heddle::kernels

@@ -1,0 +1,49 @@
+// Causal attention of many new tokens per sequence over a paged cache by warp groups (sm_90a): for long prompts.
+#pragma once
+#include "kernels/attention/prompt_attention.h"
+
+namespace heddle::kernels {
+
+// The same as PromptAttention, in tiles of up to 128 rows: one block per tile and query head. Two warp groups compute
+// 64 rows each, while the warps of a third bring K and V to shared memory.
+struct WgmmaAttention {
+  static constexpr std::string_view name = "wgmma_attention",
+                                    summary = "causal attention of many tokens per sequence by warp groups",
+                                    lowest_target = "sm_90a";
+  // As for PromptAttention.
+  using Args = PromptAttention::Args;
+  static constexpr uint32_t groups = 2, queries = 64 * groups;  // warp groups that compute; limit of a tile's rows
+  static constexpr uint32_t threads = (groups + 1) * 128;
+
+  uint32_t head_dim = 128;
+  uint32_t positions = 128;  // of the cache per step
+  uint32_t stages = 2;       // steps in shared memory
+  uint32_t turns = 1;        // the groups take turns at the matrix units, so that one computes weights under the
+                             // products of the other
+  uint32_t kv = kv_f16;      // q8: head_dim must be a multiple of 32
+  uint32_t window = 0, softcap = 0, chained = 0;
+  auto operator<=>(const WgmmaAttention&) const = default;
+  static auto fields() {
+    using S = WgmmaAttention;
+    using F = Field<S>;
+    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+                      F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})},
+                      F{"stages", &S::stages, range(2, 4)}, F{"turns", &S::turns, yes_or_no()},
+                      F{"kv", &S::kv, model_kv_types()}, F{"window", &S::window, yes_or_no()},
+                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+  }
+
+  // Rows lie in panels of 64 values, 128 bytes: what a swizzle of 128 bytes wants.
+  uint32_t panels() const { return (head_dim + 63) / 64; }
+  uint32_t tile_bytes() const { return panels() * positions * 128; }  // of K or V in a stage
+  uint32_t shared_bytes() const { return panels() * queries * 128 + 2 * stages * (tile_bytes() + 16); }
+
+  ptx::Kernel build() const;
+  // For one launch. Throws an Error if the arguments do not suit the spec.
+  ptx::Grid grid(const Args& args) const;
+};
+
+// The spec for a size of heads. The caller sets kv, window, softcap and chained.
+WgmmaAttention wgmma_choice(uint32_t head_dim);
+
+}  // namespace heddle::kernels
