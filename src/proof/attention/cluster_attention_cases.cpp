@@ -1,4 +1,5 @@
 // Cases of cluster_attention, and its timing.
+#include <algorithm>
 #include <array>
 
 #include "kernels/attention/cluster_attention.h"
@@ -146,6 +147,59 @@ void add_cluster_q8(std::vector<Case>& cases) {
   add({.splits = 8, .rows = 8, .stages = 2, .warps = 4},
       {.head_dim = 64, .heads = 7, .lengths = {1000}, .page_size = 32});
   add({.splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = 20, .q_size = 8});
+}
+
+// Streams of these lengths in one launch.
+Bench cluster_streams(ClusterAttention spec, uint32_t clusters, const std::vector<int32_t>& lengths,
+                      std::string shape) {
+  using B = AttentionBench;
+  constexpr uint32_t page = 32;
+  spec.layout = kernels::kv_paged;
+  spec.length = kernels::length_indirect;
+  spec.chained = 1;
+  double positions = 0;
+  for (int32_t length : lengths) positions += length;
+  const bool q8 = spec.kv == kernels::kv_q8;
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    const auto longest = uint32_t(*std::max_element(lengths.begin(), lengths.end()));
+    const auto sequences = uint32_t(lengths.size());
+    ClusterAttention::Args args{};
+    args.table_stride = longest / page + 1;
+    std::vector<int32_t> table(size_t(sequences) * args.table_stride);
+    int32_t pages = 0;
+    for (uint32_t i = 0; i * page < longest; ++i)  // streams grow together, so their pages lie side by side
+      for (uint32_t r = 0; r < sequences; ++r)
+        if (i * page < uint32_t(lengths[r])) table[size_t(r) * args.table_stride + i] = pages++;
+    const size_t values = size_t(pages) * page * B::kv_heads * B::head_dim;
+    const std::vector<f16> block = half_inputs(random, 1 << 20);
+    std::vector<f16> cache;
+    while (cache.size() < (q8 ? values / 2 : values)) cache.insert(cache.end(), block.begin(), block.end());
+    args.k.address = m.put(cache).address;
+    args.v.address = m.put(cache).address;
+    if (q8) args.k_scale = args.v_scale = m.put(std::vector<f16>(values / 32, to_f16(0.01f)));
+    args.table = m.put(table);
+    args.lengths = m.put(lengths);
+    args.q = m.put(random.normals(size_t(sequences) * B::heads * B::head_dim));
+    args.out = m.poisoned<float>(size_t(sequences) * B::heads * B::head_dim);
+    args.sequences = sequences;
+    args.heads = B::heads;
+    args.kv_heads = B::kv_heads;
+    args.page_size = page;
+    args.scale = 1 / std::sqrt(float(B::head_dim));
+    args.clusters = clusters;
+    if (spec.merge) {
+      args.partial = m.poisoned<float>(spec.partial_count(sequences, B::kv_heads, clusters));
+      args.arrived = m.put(std::vector<uint32_t>(spec.arrived_count(sequences, B::kv_heads), 0));
+    }
+    return [=](Machine& now, uint32_t) { now.launch(spec, args); };
+  };
+  const double values = positions * B::kv_heads * B::head_dim;
+  return {"cluster_attention",
+          std::move(shape),
+          "sm_90",
+          values * (q8 ? 2.125 : 4),
+          4.0 * positions * B::heads * B::head_dim,
+          prepare};
 }
 
 }  // namespace
@@ -302,6 +356,19 @@ void add_cluster_attention_benches(std::vector<Bench>& all) {
         kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, 1, length, AttentionBench::sms);
     all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
   }
+  auto streams = [&](uint32_t count, uint32_t shortest, uint32_t longest) {
+    std::vector<int32_t> lengths;
+    for (uint32_t i = 0; i < count; ++i)
+      lengths.push_back(int32_t(shortest + (longest - shortest) * (i * 29 % count) / count));
+    const auto [spec, clusters] = kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, count,
+                                                          longest, AttentionBench::sms);
+    all.push_back(cluster_streams(spec, clusters, lengths,
+                                  fmt::format("{} streams of {} to {} positions", count, shortest, longest)));
+  };
+  streams(64, 576, 577);
+  streams(64, 64, 1088);
+  streams(64, 512, 4608);
+  streams(256, 576, 577);
   // the candidates where latency and bandwidth count alike
   using Choice = std::array<uint32_t, 6>;
   const Choice choices[] = {

@@ -49,6 +49,18 @@ TEST(ClusterAttention, TheChoiceFillsTheGpu) {
   EXPECT_EQ(spec.splits * clusters, 16u);
 }
 
+// Sequences that fill the SMs several times are not split, unless one is so long that it would end long after the
+// others.
+TEST(ClusterAttention, TheChoiceForACrowd) {
+  for (uint32_t length : {576u, 1088u, 4096u}) {
+    const auto [spec, clusters] = cluster_choice(128, 8, 64, length, 132);
+    EXPECT_EQ(spec.splits * clusters, 1u) << length;
+    EXPECT_LE(spec.stages * spec.stage_bytes(), 70u * 1024) << length;  // three blocks on an SM
+  }
+  EXPECT_EQ(cluster_choice(128, 8, 64, 4097, 132).spec.splits, 4u);
+  EXPECT_EQ(cluster_choice(128, 8, 64, 16385, 132).spec.splits, 8u);
+}
+
 // A q8 cache has as many bytes in flight as an f16 one, in pieces whose scales can be copied.
 TEST(ClusterAttention, ShapesForQ8KeepTheirBytes) {
   for (uint32_t size : {64u, 96u, 128u, 160u, 192u, 256u})
