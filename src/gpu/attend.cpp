@@ -6,6 +6,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/prompt_attention.h"
+#include "kernels/attention/wgmma_attention.h"
 
 namespace heddle::gpu {
 
@@ -13,8 +14,17 @@ void Forward::attend(const DeviceAttention& attention) {
   r_.recorder.set_phase("attend");
   const AttentionPath path = paths_.attention(*attention.model, rows_);
   if (path.newest) attend_newest(attention, path);
-  if (path.others == AttentionPath::Others::prompt_tiles) attend_prompts(attention, path);
-  if (path.others == AttentionPath::Others::any) attend_any(attention);
+  switch (path.others) {
+    case AttentionPath::Others::none:
+      break;
+    case AttentionPath::Others::wgmma_tiles:
+    case AttentionPath::Others::prompt_tiles:
+      attend_prompts(attention, path);
+      break;
+    case AttentionPath::Others::any:
+      attend_any(attention);
+      break;
+  }
 }
 
 kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention) const {
@@ -83,16 +93,22 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
 void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPath& path) {
   const model::Attention& a = *attention.model;
   const uint32_t first_tile = path.newest, tiles = rows_.tiles - first_tile;  // the newest rows are tiles of one row
-  const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
-  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, path.exact_queries);
-  spec.kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
-  spec.window = a.window != 0;
-  spec.softcap = a.softcap != 0;
-  spec.splits = kernels::prompt_splits(spec, tiles, a.heads, seen, r_.recorder.sms());
   kernels::PromptAttention::Args args{attention_args(attention)};
   args.tiles = {r_.work.tiles.address() + first_tile * sizeof(kernels::PromptTile)};
   args.tile_count = tiles;
-  r_.recorder.launch(spec, args);
+  auto launch = [&](auto spec) {
+    spec.kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
+    spec.window = a.window != 0;
+    spec.softcap = a.softcap != 0;
+    r_.recorder.launch(spec, args);
+  };
+  static_assert(prompt_tile == kernels::WgmmaAttention::queries);
+  if (path.others == AttentionPath::Others::wgmma_tiles) return launch(kernels::wgmma_choice(a.head));
+  const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
+  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, path.exact_queries);
+  spec.parts = prompt_tile / spec.queries;
+  spec.splits = kernels::prompt_splits(spec, tiles, a.heads, seen, r_.recorder.sms());
+  launch(spec);
 }
 
 void Forward::attend_any(const DeviceAttention& attention) {

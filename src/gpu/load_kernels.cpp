@@ -107,8 +107,11 @@ void Gpu::list_attention(const DeviceAttention& attention) {
     forward_->begin(rows);
     forward_->attend(attention);
   };
+  // tiles that fill the SMs: the shape is the same for all lengths
+  const uint32_t many = recorder_.sms();
+  attend({.count = many * prompt_tile, .longest = 1, .tiles = many});
   // the lengths where cluster_choice and prompt_splits change
-  for (uint32_t longest : {1u, 129u, 257u, 513u, short_length + 1, 2048u, 4096u, middle_length + 1}) {
+  for (uint32_t longest : {1u, 129u, 257u, 513u, short_length + 1, 2048u, 4097u, middle_length + 1, 16385u}) {
     if (longest > std::min(sizes_.context, model_.context)) continue;
     for (uint32_t streams = 1; streams <= max_streams; ++streams) {
       Rows rows{.count = streams,

@@ -45,6 +45,7 @@ Paths::Paths(const Resources& resources)
       deterministic_(resources.options.deterministic),
       grouping_(resources.sizes.expert_slots != 0),
       wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
+      sms_(resources.recorder.sms()),
       vectors_(resources, exact_),
       matrix_units_(resources),
       warp_groups_(resources),
@@ -78,9 +79,17 @@ AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) cons
                      .exact_queries = exact_};
   if (usual && a.heads / a.kv_heads <= max_group)
     path.newest = rows.each_own || deterministic_ ? rows.count : rows.single;
-  if (path.newest < rows.count)
-    path.others = usual && rows.tiles && !deterministic_ ? Others::prompt_tiles : Others::any;
+  if (path.newest == rows.count) return path;
+  path.others = Others::any;
+  if (usual && rows.tiles && !deterministic_)
+    path.others =
+        takes_wgmma(a, rows.count - path.newest, rows.tiles - path.newest) ? Others::wgmma_tiles : Others::prompt_tiles;
   return path;
+}
+
+// wgmma_attention computes whole tiles, however few rows they have, and does not divide their positions among SMs.
+bool Paths::takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const {
+  return wgmma_ && uint64_t(rows) * 8 >= uint64_t(tiles) * prompt_tile * 3 && uint64_t(tiles) * a.heads * 2 >= sms_;
 }
 
 // mma_product reads a table for each row. With more rows, the tables of sequences with many rows would be sent many

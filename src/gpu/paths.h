@@ -11,7 +11,10 @@
 // | --------------------------------------------------- | ----------------- |
 // | leading rows that are the only ones of their        | cluster_attention |
 // | sequences; with Options::deterministic all rows     |                   |
-// | other rows, in tiles of consecutive positions       | prompt_attention  |
+// | other rows, in tiles of consecutive positions,      | wgmma_attention   |
+// | where most tiles are full and fill the SMs; needs   |                   |
+// | wgmma, not with Options::exact                      |                   |
+// | other tiles                                         | prompt_attention  |
 // | rows that neither takes: of heads of other sizes;   | any_attention     |
 // | of more than 8 query heads to a kv head in steps    |                   |
 // | and with Options::deterministic                     |                   |
@@ -25,13 +28,12 @@
 // | deterministic, and without wgmma, any number       |                                 |
 // | the same, more rows                                | group_rows, wgmma_product, mix  |
 //
-// Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a line
-// in Paths::products().
+// Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a
+// line in Paths::products().
 #pragma once
 #include "gpu/products.h"
 
 namespace heddle::gpu {
-
 
 // Whether a kernel may start while the one before it still runs, and wait for it by itself.
 bool can_chain(const cuda::DeviceInfo& device);
@@ -44,7 +46,7 @@ bool can_group_experts(const cuda::DeviceInfo& device, const Options& options);
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
   uint32_t newest = 0;  // leading rows that take cluster_attention,
-  enum class Others : uint8_t { none, prompt_tiles, any };
+  enum class Others : uint8_t { none, wgmma_tiles, prompt_tiles, any };
   Others others = Others::none;  // and the kernel of all others
   enum class Shape : uint8_t {
     by_length,  // of the longest sequence
@@ -88,7 +90,10 @@ class Paths {
  private:
   bool takes_wgmma(uint32_t rows) const { return wgmma_ && rows > max_few_rows; }
 
+  bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
+
   const bool exact_, deterministic_, grouping_, wgmma_;
+  const uint32_t sms_;
   VectorProducts vectors_;
   MatrixProducts matrix_units_;
   WgmmaProducts warp_groups_;

@@ -19,7 +19,7 @@ inline constexpr uint32_t max_logit_rows = 256;        // whose logits are on th
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
 inline constexpr uint32_t min_expert_tile = 8;         // rows of an expert in a tile of a grouped product
-inline constexpr uint32_t prompt_tile = 64;            // tokens of a prompt that attention takes at once
+inline constexpr uint32_t prompt_tile = 128;           // tokens of a prompt that attention takes at once
 
 // Values from one row of f32 to the next, padded for vector loads.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }
@@ -32,7 +32,7 @@ struct WorkSizes {
   uint32_t rows = 0, table_stride = 0, context = 0, vocabulary = 0;
   uint32_t width = 0, qkv = 0, q = 0, attended = 0, inner = 0, act = 0;  // strides; inner: gate and up
   uint32_t half = 0;                                                     // stride of f16 rows
-  uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;  // of mixtures
+  uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;      // of mixtures
   uint32_t expert_slots = 0, expert_half = 0;  // of rows grouped by expert, and their stride as f16; 0: never grouped
   uint64_t partial = 0, arrived = 0;           // of attention
 

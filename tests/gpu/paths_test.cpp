@@ -36,7 +36,8 @@ class PathsOfBatches : public FakeGpu {
     return launched_for(wide_.model, options, Shape(rows, {1, 30}), {"product", "mma_product", "wgmma_product"});
   }
   Names attention(const model::Model& model, const Options& options, const Shape& shape) {
-    return launched_for(model, options, shape, {"cluster_attention", "prompt_attention", "any_attention"});
+    return launched_for(model, options, shape,
+                        {"cluster_attention", "wgmma_attention", "prompt_attention", "any_attention"});
   }
 
   WideModel wide_;
@@ -78,6 +79,20 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {
   }
   for (const Shape& shape : {tokens, prompt, both})
     EXPECT_EQ(attention(wide_.model, deterministic_, shape), Names{"cluster_attention"});
+}
+
+// wgmma_attention computes whole tiles of 128 rows, one block for each and head.
+TEST_F(PathsOfBatches, AttentionToPromptsFollowsFromTheTiles) {
+  const Shape prompt{{150, 0}}, beside{{1, 9}, {1, 4}, {150, 0}}, pieces{{10, 3}, {10, 0}, {10, 8}};
+  EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"prompt_attention"});  // 8 blocks for 132 SMs
+  control().sms = 16;
+  EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"wgmma_attention"});
+  EXPECT_EQ(attention(wide_.model, {}, beside), (Names{"cluster_attention", "wgmma_attention"}));
+  EXPECT_EQ(attention(wide_.model, {}, pieces), Names{"prompt_attention"});
+  EXPECT_EQ(attention(wide_.model, exact_, prompt), Names{"prompt_attention"});
+  EXPECT_EQ(attention(wide_.model, deterministic_, prompt), Names{"cluster_attention"});
+  control().sm = 100;
+  EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"prompt_attention"});
 }
 
 TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
