@@ -15,6 +15,22 @@ double steady_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+EngineOptions with_clock(EngineOptions options) {
+  if (!options.now) options.now = steady_now;
+  return options;
+}
+
+std::unique_ptr<Draft> make_draft(const model::Model& model, const EngineOptions& options) {
+  if (!options.draft) return nullptr;
+  const model::Model& draft = *options.draft->model;
+  if (draft.vocabulary != model.vocabulary)
+    throw Error("{}: expected a draft with the vocabulary of {} tokens that {} has, found {}", draft.name,
+                model.vocabulary, model.name, draft.vocabulary);
+  return std::make_unique<Draft>(*options.draft, options.prefix_cache, options.now);
+}
+
+constexpr double draft_prior = 0.8;  // of a proposal to be right, before any was verified
+
 }  // namespace
 
 Engine::State::State(const model::Model& model, model::Backend& backend, const model::Limits& limits,
@@ -22,16 +38,16 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
     : model_(model),
       backend_(backend),
       limits_(limits),
-      options_(std::move(options)),
+      options_(with_clock(std::move(options))),
       context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)),
       cache_(limits, options_.prefix_cache),
-      schedule_(limits, options_, context_, cache_, pace_, following_pace_) {
+      draft_(make_draft(model, options_)),
+      schedule_(limits, options_, context_, cache_, pace_, following_pace_, draft_.get()) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
   if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
-  if (!options_.now) options_.now = steady_now;
   metrics_.blocks_all = limits.kv_blocks;
 }
 
@@ -102,6 +118,7 @@ std::unique_ptr<Task> Engine::State::prepare(Request request) const {
     if (s.picking && !backend_.can_pick(*s.picking)) s.picking.reset();
     s.speculates = speculation != Speculation::off;
     s.always_speculates = speculation == Speculation::on;
+    if (draft_) s.draft_payoff = Payoff(draft_->max_proposals(), draft_prior);
   }
   task->completions[0]->tokens = task->request.prompt;
   return task;
@@ -167,6 +184,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   const uint32_t cached = s.cached_tokens;
   const uint32_t known_prompt = s.generated > 0 ? task.prompt_tokens() : std::min(s.computed, task.prompt_tokens());
   cache_.release(s);
+  if (draft_) draft_->release(s);
   if (--task.open == 0) finished_.push_back(task.id);
   ++metrics_.ended(finish_reason);
   if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
@@ -249,6 +267,7 @@ void Engine::State::check_invariants() const {
   check(waiting == schedule_.waiting() && running == schedule_.running().size(),
         "all waiting and running sequences are scheduled");
   cache_.check_holders(all);
+  if (draft_) draft_->check_holders(all);
 }
 
 Engine::Engine(const model::Model& model, model::Backend& backend, const model::Limits& limits, EngineOptions options)

@@ -5,6 +5,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "engine/metrics.h"
@@ -24,6 +25,15 @@ struct Stopped : Error {
 
 struct Task;
 
+// A small model that proposes tokens for the large one: of the same vocabulary, on the same device, with a KV cache of
+// its own. Model and backend must outlive the engine, and nothing else uses the backend.
+struct DraftModel {
+  const model::Model* model = nullptr;
+  model::Backend* backend = nullptr;
+  model::Limits limits;
+  uint32_t max_proposals = 8;  // at once
+};
+
 struct EngineOptions {
   // Seconds by which prompts may delay the next token of a running stream. INFINITY: prompts are computed in the
   // largest batches.
@@ -32,6 +42,7 @@ struct EngineOptions {
   uint32_t max_waiting = 1024;
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // for requests that leave it automatic
+  std::optional<DraftModel> draft;                   // speculation is by the draft, too
   std::function<double()> now;                       // seconds, called from any thread; empty: the steady clock
 };
 

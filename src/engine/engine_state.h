@@ -3,6 +3,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
 #include "engine/pace.h"
@@ -74,6 +75,7 @@ class Engine::State {
   const uint32_t context_;
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
   KvCache cache_;
+  std::unique_ptr<Draft> draft_;  // null: there is none
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
@@ -105,6 +107,7 @@ class Engine::State {
   struct {
     double start = 0;
     double device = 0, emitting = 0, scoring = 0;  // seconds in the backend, in callbacks, with the logits of prompts
+    double drafting = 0;  // seconds in the backend of the draft, which are not part of `device`
     uint32_t rows = 0, sequences = 0;
   } step_;                          // in progress
   std::vector<Sequence*> in_step_;  // with rows in it

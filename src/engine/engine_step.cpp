@@ -41,6 +41,7 @@ bool Engine::State::step() {
   metrics_.waiting = schedule_.waiting();
   metrics_.running = schedule_.running().size();
   metrics_.preemptions = schedule_.preemptions();
+  metrics_.draft_faults = draft_ ? draft_->faults() : 0;
   metrics_.blocks_cached = cache_.blocks().cached();
   metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
   return worked;
@@ -54,6 +55,7 @@ bool Engine::State::in_flight() const {
 
 bool Engine::State::plan_batch() {
   const std::span<const Planned> plan = schedule_.plan();
+  step_.drafting = schedule_.drafting();
   if (plan.empty()) return false;
   flight_ = {.slices = std::move(flight_.slices), .batches = batches_ahead(plan), .load = schedule_.load()};
   flight_.slices.clear();
@@ -191,9 +193,9 @@ void Engine::State::take_result() {
     if (slice.sequence && !slice.sequence->requested_end) use_rows(slice, output, state);
   }
   if (flight_.batches == 1)
-    schedule_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring);
+    schedule_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring - step_.drafting);
   else if (flight_.taken > 1)
-    following_pace_.learn(flight_.load, tokens_at_ - before);
+    schedule_.learn_following(flight_.load, tokens_at_ - before);
   if (flight_.batches == 1 || flight_.taken < flight_.launched) return;
   for (const Slice& slice : flight_.slices)
     if (slice.sequence) cache_.trim(*slice.sequence);
@@ -211,8 +213,7 @@ void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state
   pick_tokens(s, output);
   for (Sequence* completion : forked_) pick_tokens(*completion, output);
   // a proposal needs a new plan
-  if (slice.sequence && flight_.batches > 1 && schedule_.max_proposals(s) > 0 && !s.lookup.propose(1).empty())
-    flight_.closing = true;
+  if (slice.sequence && flight_.batches > 1 && schedule_.next_proposals(s).count > 0) flight_.closing = true;
 }
 
 // Reads the logits and states of a prompt, which begin at this output and this state. False: the request has failed.
@@ -274,9 +275,12 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
     fail(s.task, error.what());
   }
   if (s.proposed.empty()) return;
-  s.payoff.add(uint32_t(s.proposed.size()), accepted);
+  (s.by_draft ? s.draft_payoff : s.payoff).add(uint32_t(s.proposed.size()), accepted);
   metrics_.proposed += s.proposed.size();
   metrics_.accepted += accepted;
+  if (!s.by_draft) return;
+  metrics_.draft_proposed += s.proposed.size();
+  metrics_.draft_accepted += accepted;
 }
 
 Pick Engine::State::pick(Sequence& s, uint32_t output) {
@@ -339,10 +343,12 @@ void Engine::State::join_step(Sequence& s, uint32_t rows) {
 void Engine::State::leave_step(Sequence& s) {
   if (!std::exchange(s.in_step, false)) return;
   ++s.timing.steps;
-  s.timing.device += step_.device;
+  const double device =
+      step_.device + (s.step.generated > 0 ? step_.drafting : 0);  // only streams waited for the draft
+  s.timing.device += device;
   if (!s.steps) return;
   s.step.seconds = now() - step_.start;
-  s.step.device = step_.device;
+  s.step.device = device;
   s.step.generated = s.generated - s.step.generated;
   s.step.all_rows = step_.rows;
   s.step.sequences = step_.sequences;

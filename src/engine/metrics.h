@@ -100,9 +100,11 @@ struct Metrics {
   // Tokens.
   uint64_t prompt_computed = 0, prompt_cached = 0;
   uint64_t generated = 0;
-  uint64_t proposed = 0, accepted = 0;  // by speculation
+  uint64_t proposed = 0, accepted = 0;              // by speculation
+  uint64_t draft_proposed = 0, draft_accepted = 0;  // of these, by a draft model
   // Work.
   uint64_t steps = 0, preemptions = 0, faults = 0;
+  uint64_t draft_faults = 0;  // calls of the draft that failed: the requests went on without it
   // Now.
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
@@ -144,10 +146,16 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
                              speculation_help = "Tokens proposed by speculative decoding, and those of them accepted";
   visitor.counter({speculation, speculation_help, "result", "proposed"}, metrics.proposed);
   visitor.counter({speculation, speculation_help, "result", "accepted"}, metrics.accepted);
+  constexpr std::string_view draft = "heddle_draft_tokens_total",
+                             draft_help = "Of the tokens of speculative decoding, those of the draft model";
+  visitor.counter({draft, draft_help, "result", "proposed"}, metrics.draft_proposed);
+  visitor.counter({draft, draft_help, "result", "accepted"}, metrics.draft_accepted);
   visitor.counter({"heddle_steps_total", "Batches computed", {}, {}}, metrics.steps);
   visitor.counter({"heddle_preemptions_total", "Sequences preempted because the KV cache was full", {}, {}},
                   metrics.preemptions);
   visitor.counter({"heddle_faults_total", "Batches that failed", {}, {}}, metrics.faults);
+  visitor.counter({"heddle_draft_faults_total", "Batches of the draft model that failed", {}, {}},
+                  metrics.draft_faults);
   visitor.gauge({"heddle_requests_waiting", "Completions that wait in the queue", {}, {}}, metrics.waiting);
   visitor.gauge({"heddle_requests_running", "Completions in progress", {}, {}}, metrics.running);
   constexpr std::string_view blocks = "heddle_kv_blocks",

@@ -3,6 +3,7 @@
 #include "engine/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -17,6 +18,7 @@ constexpr double without_streams =
 constexpr double min_prompt_step = 4;     // times a step of one row: a shorter one is mostly its fixed cost
 constexpr uint32_t first_scored = 8;      // rows with prompt logits beside streams, before their time was measured
 constexpr uint32_t forced_proposals = 8;  // with Speculation::on
+constexpr uint32_t first_drafted = 8;     // token of a stream, if batches do not follow one another
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
 
@@ -185,25 +187,93 @@ void Schedule::price_proposals() {
   price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
 }
 
-uint32_t Schedule::max_proposals(Sequence& s) const {
-  if (!s.speculates || !s.streaming() || !pace_.measured()) return 0;
-  const uint32_t wanted = s.task.request.max_tokens - s.generated;
-  return std::min({s.always_speculates ? forced_proposals : s.payoff.next(price_), wanted - 1, context_ - s.known()});
+void Schedule::price_draft() {
+  if (!draft_) return;
+  const double single = pace_.usual(plain_.load), row = pace_.usual(plain_.load.with(1, 0)) - single;
+  // Where single batches are taken to be faster than those that follow one another, only prompts were measured.
+  const double plain = plain_.follows && following_pace_.measured() ? following_pace_.usual(plain_.load) : single;
+  draft_price_ = {.row = (row * double(plan_.size()) + draft_->seconds_for(plain_.streams)) / plain,
+                  .once = std::max(single, plain) / plain - 1};
+}
+
+void Schedule::learn_following(const Load& load, double seconds) {
+  following_pace_.learn(load, seconds);
+  price_draft();
+}
+
+Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
+  if (!s.speculates || !s.streaming() || !pace_.measured()) return {};
+  const uint32_t limit = std::min(s.task.request.max_tokens - s.generated - 1, context_ - s.known());
+  if (limit == 0) return {};
+  const auto by_lookup = [&](uint32_t count) -> Proposals {
+    return {count > 0 && !s.lookup.propose(1).empty() ? std::min(count, limit) : 0};
+  };
+  if (!draft_) return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
+  if (s.always_speculates) return {std::min(draft_->max_proposals(), limit), true};
+  const Proposals found = by_lookup(s.payoff.next(price_));
+  // The price is known when plain batches have followed one another, if they can.
+  if (!following_pace_.measured() && s.generated < first_drafted) return found;
+  const Proposals drafted{std::min(s.draft_payoff.next(draft_price_), limit), true};
+  const bool lookup_pays =
+      drafted.count == 0 || s.payoff.rate(found.count, price_) >= s.draft_payoff.rate(drafted.count, draft_price_);
+  return found.count > 0 && lookup_pays ? found : drafted;
 }
 
 void Schedule::plan_proposals(double seconds) {
+  plain_ = {.load = load_, .follows = only_streams()};
+  for (const Planned& p : plan_)
+    if (p.sequence->streaming()) plain_.streams = plain_.streams.with(1, p.sequence->computed);
   price_proposals();
-  for (Planned& p : plan_) {
+  price_draft();
+  drafted_.clear();
+  for (const Planned& p : plan_) {
     Sequence& s = *p.sequence;
-    uint32_t count = std::min(max_proposals(s), rows_left());
-    if (count > 0) count = pace_.rows_within(seconds, load_, s.known(), count);
+    auto [count, by_draft] = next_proposals(s);
+    s.by_draft = by_draft;
     if (count == 0) continue;
+    if (by_draft) {
+      drafted_.push_back({&s, draft_->is_behind(s) ? 1 : count});  // a prompt takes the draft a step or more
+      continue;
+    }
+    count = room_for(s, pace_.rows_within(seconds, load_, s.known(), std::min(count, rows_left())));
     s.proposed = s.lookup.propose(count);
-    if (s.proposed.empty()) continue;
-    cache_.grow(s, s.known() + count);  // as far as it goes without a preemption
-    s.proposed.resize(std::min(count, cache_.capacity(s) - s.known()));
-    load_ = load_.with(s.proposed.size(), s.known());
+    load_ = load_.with(count, s.known());
   }
+  plan_drafted(seconds);
+}
+
+// How many of `count` proposals there are blocks for, without a preemption.
+uint32_t Schedule::room_for(Sequence& s, uint32_t count) {
+  cache_.grow(s, s.known() + count);
+  return std::min(count, cache_.capacity(s) - s.known());
+}
+
+// As many proposals for each as there is time for. A stream alone delays no other: its proposals may take as long as
+// they pay, and only what the draft has to catch up with is bound to the time that a stream may stall.
+void Schedule::plan_drafted(double seconds) {
+  drafting_ = 0;
+  const bool delays_others = plan_.size() > 1;
+  const double each = draft_ ? draft_->seconds_for(plain_.streams) : 0;
+  uint32_t count = 0;
+  for (const Draft::Wanted& w : drafted_) count = std::max(count, w.count);
+  Load all;  // with as many proposals for each
+  for (; count > 0; --count) {
+    const double time = delays_others ? seconds - count * each : INFINITY;
+    all = load_;
+    bool fits = true;
+    for (const Draft::Wanted& w : drafted_) {
+      const uint32_t rows = std::min(w.count, count), known = w.sequence->known();
+      fits = fits && rows <= limits_.rows - all.rows && pace_.rows_within(time, all, known, rows) == rows;
+      all = all.with(rows, known);
+    }
+    if (fits) break;
+  }
+  if (count == 0) return;
+  for (Draft::Wanted& w : drafted_) w.count = room_for(*w.sequence, std::min(w.count, count));
+  std::erase_if(drafted_, [](const Draft::Wanted& w) { return w.count == 0; });
+  const double left = seconds - pace_.expect(all);
+  drafting_ = draft_->propose(drafted_, left, delays_others ? left : INFINITY);
+  for (const Draft::Wanted& w : drafted_) load_ = load_.with(w.sequence->proposed.size(), w.sequence->known());
 }
 
 bool Schedule::make_room(Sequence& s, uint32_t tokens) {
@@ -221,6 +291,7 @@ void Schedule::preempt(Sequence& s) {
   ++preemptions_;
   remove(s);
   cache_.release(s);
+  if (draft_) draft_->release(s);
   wait(s);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
 #include "engine/pace.h"
@@ -29,14 +30,15 @@ struct Planned {
 class Schedule {
  public:
   Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, KvCache& cache, Pace& pace,
-           Pace& following_pace)
+           Pace& following_pace, Draft* draft = nullptr)
       : limits_(limits),
         max_stall_(options.max_stall),
         max_scored_(options.max_prompt_logits),
         context_(context),
         cache_(cache),
         pace_(pace),
-        following_pace_(following_pace) {}
+        following_pace_(following_pace),
+        draft_(draft) {}
 
   void wait(Sequence& s);
   void run(Sequence& s);     // its blocks are allocated
@@ -51,10 +53,16 @@ class Schedule {
   const Load& load() const { return load_; }  // of the plan
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
-  // How many tokens to propose for a sequence, at the price they have in such a batch.
-  uint32_t max_proposals(Sequence& s) const;
+  double drafting() const { return drafting_; }  // seconds that the draft took for the plan
+  // How many tokens to propose for a sequence, at the price they have in such a batch, and whether the draft does.
+  struct Proposals {
+    uint32_t count = 0;
+    bool by_draft = false;
+  };
+  Proposals next_proposals(Sequence& s) const;
   // How long the plan's batch took.
   void learn(const Load& load, double seconds);
+  void learn_following(const Load& load, double seconds);  // of a batch that followed another
   // The time spent on the logits of prompt rows, which is not part of the pace of batches.
   void learn_scoring(double seconds, uint32_t rows);
 
@@ -62,7 +70,10 @@ class Schedule {
   void plan_streams();
   void plan_prompts(double seconds);
   void plan_proposals(double seconds);
+  void plan_drafted(double seconds);
+  uint32_t room_for(Sequence& s, uint32_t count);
   void price_proposals();
+  void price_draft();
   void add(Sequence& s, uint32_t rows);
   uint32_t scored_within(double seconds) const;
   uint32_t scored_rows(const Sequence& s, uint32_t rows) const;
@@ -81,6 +92,7 @@ class Schedule {
   KvCache& cache_;
   Pace& pace_;
   Pace& following_pace_;  // of batches that follow one another
+  Draft* draft_;          // null: there is none
 
   std::set<Sequence*, Earlier> waiting_;
   std::vector<Sequence*> running_;
@@ -89,11 +101,17 @@ class Schedule {
   uint64_t step_ = 0;
   std::vector<Planned> plan_;
   Load load_;
-  Price price_;                          // of a proposal
+  struct {
+    Load load, streams;                  // of all its rows, and of those of streams
+    bool follows = false;                // batches like it may follow it
+  } plain_;                              // the plan without proposals
+  Price price_, draft_price_;            // of a proposal by a lookup, and by the draft
+  double drafting_ = 0;                  // seconds
   std::optional<double> score_seconds_;  // of a row
   double last_with_streams_ = 0;         // seconds that the last batch with streams took
   uint32_t scored_left_ = 0;             // rows with logits of prompts that the batch can still take
   std::vector<Sequence*> streams_, prompts_;
+  std::vector<Draft::Wanted> drafted_;
   std::vector<uint64_t> being_computed_;  // blocks, by their contents
 };
 

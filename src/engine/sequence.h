@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/draft.h"
 #include "engine/kv_cache.h"
 #include "engine/request.h"
 #include "engine/speculation.h"
@@ -100,8 +101,10 @@ struct Sequence {
   // Speculation.
   bool speculates = false, always_speculates = false;
   std::vector<uint32_t> proposed;  // for this step
+  bool by_draft = false;           // these are the draft's
   PromptLookup lookup;
-  Payoff payoff;
+  Payoff payoff, draft_payoff;  // of lookups, and of the draft
+  DraftTable draft;
 
   // KV blocks.
   std::vector<uint32_t> blocks;                      // the block table

@@ -64,14 +64,18 @@ constexpr double min_gain = 1.1;                     // over the rate of plain s
 constexpr uint32_t proposals_after_pause = 2;        // to try again
 constexpr uint32_t min_pause = 16, max_pause = 512;  // tokens
 
+double rate_of(double probability, uint32_t count, const Price& price) {
+  double tokens = 1, all_accepted = 1;
+  for (uint32_t i = 0; i < count; ++i) tokens += all_accepted *= probability;
+  return tokens / (1 + price.once + count * price.row);
+}
+
 // The number of proposals with the best rate; 0: no number pays.
 uint32_t best_count(double probability, const Price& price, uint32_t max_proposals) {
   uint32_t best = 0;
-  double best_rate = min_gain, tokens = 1, all_accepted = 1;
+  double best_rate = min_gain;
   for (uint32_t count = 1; count <= max_proposals; ++count) {
-    all_accepted *= probability;
-    tokens += all_accepted;
-    const double rate = tokens / (1 + price.once + count * price.row);
+    const double rate = rate_of(probability, count, price);
     if (rate < best_rate) continue;
     best = count;
     best_rate = rate;
@@ -97,6 +101,8 @@ uint32_t Payoff::next(const Price& price) {
   pause_ = std::min(2 * pause_, max_pause);
   return 0;
 }
+
+double Payoff::rate(uint32_t count, const Price& price) const { return rate_of(probability(), count, price); }
 
 void Payoff::add(uint32_t proposed, uint32_t accepted) {
   check(accepted <= proposed && proposed > 0, "no more accepted than proposed");

@@ -1,5 +1,5 @@
-// Speculative decoding without a second model: a text that repeats itself is expected to go on as it did before.
-// PromptLookup finds the place where it did, Payoff decides whether a proposal pays.
+// Speculative decoding: PromptLookup proposes tokens without a second model, because a text that repeats itself is
+// expected to go on as it did before. Payoff decides whether a proposal pays, of a lookup or of a draft (draft.h).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -49,15 +49,18 @@ struct Price {
 // twice as long after every further try that did not pay, up to 512.
 class Payoff {
  public:
-  explicit Payoff(uint32_t max_proposals = 8) : max_proposals_(max_proposals) {}
+  // `prior`: the probability before anything was proposed.
+  explicit Payoff(uint32_t max_proposals = 8, double prior = 0.5)
+      : max_proposals_(max_proposals), accepted_(2 * prior) {}
 
   uint32_t next(const Price& price);                         // before every step: how many to propose
   void add(uint32_t proposed, uint32_t accepted);            // after every step with proposals
   double probability() const { return accepted_ / tried_; }  // p
+  double rate(uint32_t count, const Price& price) const;     // tokens per price, of which plain steps have 1
 
  private:
   uint32_t max_proposals_;
-  double accepted_ = 1, tried_ = 2;       // recent proposals
+  double accepted_, tried_ = 2;           // recent proposals
   uint32_t pause_ = 16, pause_left_ = 0;  // tokens
   bool trying_ = false;                   // after a pause, until a proposal is rejected
 };

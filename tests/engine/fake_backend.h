@@ -92,6 +92,7 @@ class FakeBackend : public IdleBackend {
   }
 
   double clock = 0;
+  double* other_clock = nullptr;  // of a backend that waits for this one
   Cost cost;
   std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
   uint32_t copied = 0, kept_states = 0;
@@ -134,7 +135,9 @@ inline void FakeBackend::pass_time(const model::Batch& batch) {
   double positions = 0;
   for (const uint32_t position : batch.positions) positions += position + 1;
   const double noise = 1 + cost.noise * (double(random_() >> 11) * 0x1p-52 - 1);
-  clock += cost.of(double(batch.tokens.size()), positions) * noise;
+  const double seconds = cost.of(double(batch.tokens.size()), positions) * noise;
+  clock += seconds;
+  if (other_clock) *other_clock += seconds;
 }
 
 inline void FakeBackend::begin(const model::Batch& batch) {

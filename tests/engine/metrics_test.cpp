@@ -102,6 +102,9 @@ TEST(Metrics, HaveOneNameEach) {
                           &metrics.blocks_cached,
                           &metrics.blocks_all})
     *value = uint64_t(next++);
+  metrics.draft_proposed = 29;
+  metrics.draft_accepted = 30;
+  metrics.draft_faults = 31;
   for (Histogram* value :
        {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
@@ -123,6 +126,9 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_generated_tokens_total", 10},
                                                {"heddle_speculation_tokens_total:proposed", 11},
                                                {"heddle_speculation_tokens_total:accepted", 12},
+                                               {"heddle_draft_tokens_total:proposed", 29},
+                                               {"heddle_draft_tokens_total:accepted", 30},
+                                               {"heddle_draft_faults_total", 31},
                                                {"heddle_steps_total", 13},
                                                {"heddle_preemptions_total", 14},
                                                {"heddle_faults_total", 15},

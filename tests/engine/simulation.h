@@ -17,12 +17,14 @@ struct Traffic {
   model::Limits limits = fake_limits(300, 4, 64);
   Cost cost{.noise = 0.1};
   engine::EngineOptions options;
-  float repetition = 0;    // of the model
-  double cancelled = 0.1;  // part of requests
-  double throwing = 0.03;  // part of requests
-  double fault = 0;        // chance in a step
-  double unusable = 0;     // the same
-  bool penalties = true;   // in some requests
+  float repetition = 0;                // of the model
+  double cancelled = 0.1;              // part of requests
+  double throwing = 0.03;              // part of requests
+  double fault = 0;                    // chance in a step
+  double unusable = 0;                 // the same
+  bool penalties = true;               // in some requests
+  std::optional<model::Limits> draft;  // of a draft model
+  double draft_right = 1;              // part of its logits that are those of the model
 };
 
 struct Tally {
@@ -43,6 +45,7 @@ class Simulation {
     backend_.cost = traffic.cost;
     engine::EngineOptions options = traffic.options;
     options.now = [this] { return backend_.clock; };
+    if (traffic.draft) add_draft(options, seed);
     engine_.emplace(model_, backend_, traffic.limits, options);
     for (auto& beginning : beginnings_) beginning = tokens(traffic.longest_prompt);
   }
@@ -58,6 +61,7 @@ class Simulation {
       if (one_in(8) && !watched_.empty()) cancel_one();
       if (chance(traffic_.fault)) backend_.fault("a fault");
       if (chance(traffic_.unusable)) backend_.fault("the end", true);
+      if (draft_ && chance(traffic_.fault)) draft_->fault("a fault of the draft");
       const bool idle = engine_->idle();
       const bool worked = engine_->step();
       EXPECT_EQ(worked, !idle);
@@ -77,6 +81,16 @@ class Simulation {
   engine::Engine& engine() { return *engine_; }
 
  private:
+  void add_draft(engine::EngineOptions& options, uint64_t seed) {
+    draft_.emplace(model_, *traffic_.draft, seed);
+    draft_->other_clock = &backend_.clock;
+    draft_->cost = {.step = 0.0005, .row = 0.00004, .noise = 0.1};
+    draft_->change_logits = [this, random = std::mt19937_64(seed)](std::span<float> logits) mutable {
+      if (double(random() >> 11) * 0x1p-53 >= traffic_.draft_right) logits[random() % logits.size()] += 9;
+    };
+    options.draft = {.model = &model_, .backend = &*draft_, .limits = *traffic_.draft};
+  }
+
   struct Watched {
     engine::Request request;
     std::vector<Answer> completions;
@@ -245,6 +259,7 @@ class Simulation {
   std::mt19937_64 random_;
   model::Model model_;
   Backend backend_;
+  std::optional<Backend> draft_;
   std::optional<engine::Engine> engine_;
   std::array<std::vector<uint32_t>, 6> beginnings_;
   std::unordered_map<engine::RequestId, Watched> watched_;
