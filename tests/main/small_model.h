@@ -19,9 +19,10 @@ inline constexpr const char* small_template =
     "{% if add_generation_prompt %}[assistant]{% endif %}";
 
 // Ids: 0 <unk>, 1 <s>, 2 </s>, 3 to 258 the bytes, 259 "_", 260 "h", 261 "i", 262 "_h", 263 "_hi", 264 "<|turn|>".
-// With `layers` it can be run: all weights are 0, so that all logits are.
-inline std::string write_small_model(const Folder& folder, const std::string& name = "small.gguf",
-                                     bool layers = false) {
+// With `layers` it can be run: all weights are 0, so that all logits are. `embedded`: rows of the embedding, at least
+// 265.
+inline std::string write_small_model(const Folder& folder, const std::string& name = "small.gguf", bool layers = false,
+                                     uint64_t embedded = 265) {
   using namespace formats;
   std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
   std::vector<float> scores(3, 0.0f);
@@ -59,7 +60,7 @@ inline std::string write_small_model(const Folder& folder, const std::string& na
   metadata.set("tokenizer.ggml.unknown_token_id", uint32_t(0));
   metadata.set("tokenizer.chat_template", std::string(small_template));
   const std::string path = folder.file(name);
-  std::vector<GgufWriter::Announced> tensors{{"token_embd.weight", {64, 265}, quant::Format::q8_0},
+  std::vector<GgufWriter::Announced> tensors{{"token_embd.weight", {64, embedded}, quant::Format::q8_0},
                                              {"output_norm.weight", {64}, quant::Format::f32}};
   if (layers) {
     metadata.set("llama.feed_forward_length", uint32_t(96));

@@ -19,6 +19,7 @@
 #include "cuda/context.h"
 #include "cuda/cubin_cache.h"
 #include "gpu/weights.h"
+#include "main/bench/forced_acceptance.h"
 #include "main/commands/generate.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
@@ -112,14 +113,17 @@ uint64_t blocks_needed(uint64_t tokens, uint64_t batch) {
 
 class Bench {
  public:
-  Bench(const RunningModel& running, uint32_t threads, const std::ostream* err)
+  Bench(const RunningModel& running, uint32_t threads, const std::ostream* err, std::optional<double> accept)
       : running_(running),
         threads_(threads),
         err_(err),
-        engine_(running.model, *running.backend, running.limits, single_user(running)),
+        forced_(*running.backend, running.model.vocabulary, accept.value_or(0)),
+        engine_(running.model, accept ? forced_ : *running.backend, running.limits, engine_options(running, accept)),
         random_(std::random_device{}()) {}
 
   double bandwidth = 0;  // bytes per second; 0: not known
+
+  const engine::Metrics& metrics() const { return engine_.metrics(); }
 
   static constexpr uint32_t first_prompt = 16;  // tokens before the first token that is timed
   void first_token() { generate({random_tokens(first_prompt)}, 1); }
@@ -152,12 +156,13 @@ class Bench {
       texts.push_back(random_tokens(depth + 1));
       time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
     }
-    if (running_.gpu) generate(texts, tokens + 1);  // graphs are made on the way
+    if (running_.gpu || running_.draft) generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
     for (uint32_t run = 0; run < runs; ++run) {
       progress.count(label_of(row) + ": run", run, runs, "runs");
       row.rates.push_back(generate(texts, tokens + 1));
     }
     std::sort(row.rates.begin(), row.rates.end());
+    if (running_.draft) return row;  // what a step reads depends on the proposals
     const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
     row.bytes = bytes * row.median() / batch;
     if (bandwidth > 0) {
@@ -168,6 +173,12 @@ class Bench {
   }
 
  private:
+  static engine::EngineOptions engine_options(const RunningModel& running, std::optional<double> accept) {
+    engine::EngineOptions options = single_user(running);
+    if (accept) options.speculation = engine::Speculation::on;
+    return options;
+  }
+
   std::vector<TokenId> random_tokens(uint32_t count) {
     std::vector<TokenId> tokens(count);
     for (TokenId& token : tokens) token = TokenId(random_() % running_.model.vocabulary);
@@ -234,6 +245,7 @@ class Bench {
   const RunningModel& running_;
   const uint32_t threads_;
   const std::ostream* err_;
+  ForcedAcceptance forced_;  // used where acceptance is forced
   engine::Engine engine_;
   std::mt19937_64 random_;
 };
@@ -289,6 +301,13 @@ void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
   const auto options = std::make_shared<BenchOptions>();
   describe_model(command, options->model);
   describe_device(command, options->device);
+  describe_draft(command, options->device);
+  command
+      .add_option_function<double>(
+          "--draft-accept", [options](double share) { options->draft_accept = share; },
+          "Take this share of the draft's proposals as right, 0 to 1: for timing random weights")
+      ->type_name("P")
+      ->group("");  // a tool for measuring, not for users
   command.remove_option(command.get_option("--ctx"));
   command.remove_option(command.get_option("--threads"));
   const auto list = [&command](const char* name, std::vector<uint32_t>& values, const char* text) {
@@ -318,6 +337,10 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
   if (options.tokens == 0) batches.clear();
   if (options.runs == 0 || options.depths.empty() || options.threads.empty() || (prompts.empty() && batches.empty()))
     throw Error("nothing to time: expected a prompt or tokens to generate, a depth, threads and a run");
+  if (options.draft_accept && options.device.draft.empty())
+    throw Error("--draft-accept: expected --draft with it, found none");
+  if (options.draft_accept && !(*options.draft_accept >= 0 && *options.draft_accept <= 1))
+    throw Error("--draft-accept: expected a share of 0 to 1, found {}", *options.draft_accept);
   open_model(options.model);  // before minutes are spent: is it one?
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   uint64_t peak = 0;
@@ -330,7 +353,11 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     const auto start = Clock::now();
     const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);
     const double loading = seconds_since(start);
-    Bench bench(*running, running->gpu ? 0 : threads ? threads : uint32_t(hardware_threads()), &err);
+    Bench bench(*running,
+                running->gpu ? 0
+                : threads    ? threads
+                             : uint32_t(hardware_threads()),
+                &err, options.draft_accept);
     bench.first_token();
     const double first_token = seconds_since(start);
     peak = std::max(peak, peak_memory());
@@ -343,6 +370,9 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
         out << fmt::format("; {} of weights can be read at {:.1f} GB/s", bytes_text(step_bytes(*running, 1)),
                            bench.bandwidth / 1e9);
       out << '\n';
+      if (running->draft)
+        out << fmt::format("draft {}: up to {} tokens at once{}\n", running->draft->model.name, running->draft_tokens,
+                           options.draft_accept ? ", of which a share is taken as right: the text is meaningless" : "");
       print_header(out);
     }
     const auto done = [&](const Row& row) {
@@ -363,9 +393,20 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
       json["first_token_seconds"] = first_token;
     }
     peak = std::max(peak, peak_memory());
+    if (running->draft) {
+      const uint64_t proposed = bench.metrics().draft_proposed, accepted = bench.metrics().draft_accepted;
+      json["draft"] = {{"model", running->draft->model.name}, {"proposed", proposed}, {"accepted", accepted}};
+      if (options.draft_accept) json["draft"]["forced_share"] = *options.draft_accept;
+      if (!options.json)
+        out << fmt::format("draft proposed {} tokens, {} accepted ({:.0f} %{})\n", proposed, accepted,
+                           100 * double(accepted) / double(std::max<uint64_t>(proposed, 1)),
+                           options.draft_accept ? ", forced" : "");
+    }
     if (running->gpu) {
       const cuda::Context context(*running->gpu);
-      const uint64_t taken = memory_for(running->model, device, running->limits, &context.info()).total();
+      uint64_t taken = memory_for(running->model, device, running->limits, &context.info()).total();
+      if (running->draft)
+        taken += memory_for(running->draft->model, device, running->draft->limits, &context.info()).total();
       json["device_memory_bytes"] = taken;
       if (!options.json) out << fmt::format("memory on the device {}\n", bytes_text(double(taken)));
       break;  // threads of the CPU do not matter

@@ -1,6 +1,7 @@
 // heddle bench MODEL: the speed of a model on this machine, and its share of the memory bandwidth.
 #pragma once
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct BenchOptions {
   uint32_t runs = 3;
   bool json = false;
   DeviceOptions device;
+  std::optional<double> draft_accept;  // share of the draft's proposals that is taken as right: for timing only
 };
 void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err);
 void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err);

@@ -201,7 +201,11 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
       {"rows_per_step", {{"mean", metrics.step_rows.mean()}, {"max", metrics.step_rows.largest()}}},
       {"kv_blocks", {{"max_in_use", traffic.max_blocks_in_use}, {"all", metrics.blocks_all}}},
       {"preemptions", metrics.preemptions},
-      {"speculation", {{"proposed", metrics.proposed}, {"accepted", metrics.accepted}}},
+      {"speculation",
+       {{"proposed", metrics.proposed},
+        {"accepted", metrics.accepted},
+        {"draft_proposed", metrics.draft_proposed},
+        {"draft_accepted", metrics.draft_accepted}}},
       {"answers", fmt::format("{:016x}", traffic.answers)},
   };
   if (!options.long_one.empty()) {
@@ -244,6 +248,9 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
   row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.engine.speculation,
                                  count(speculation["proposed"]), count(speculation["accepted"]),
                                  100 * share(count(speculation["accepted"]), count(speculation["proposed"]))));
+  const uint64_t drafted = count(speculation["draft_proposed"]), right = count(speculation["draft_accepted"]);
+  if (!options.device.draft.empty())
+    row("draft", fmt::format("{} proposed, {} accepted ({:.0f} %)", drafted, right, 100 * share(right, drafted)));
   row("answers", json["answers"].get<std::string>());
 }
 
@@ -255,6 +262,7 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
       bench.add_subcommand("serve-sim", "Throughput and latency of many synthetic requests at once, without a network");
   describe_model(*command, options->model);
   describe_device(*command, options->device);
+  describe_draft(*command, options->device);
   const auto option = [command](const char* name, auto& value, const char* text, const char* type) {
     command->add_option(name, value, text)->type_name(type)->capture_default_str();
   };
@@ -291,6 +299,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
         "--generate)",
         running->model.name, running->model.context, longest(wanted));
 
+  with.draft = running->draft_model();
   engine::Engine engine(running->model, *running->backend, running->limits, with);
   const std::vector<Arrival> arrivals = make_traffic(wanted, running->model.vocabulary);
   const uint64_t tokens = uint64_t(running->limits.kv_blocks) * running->limits.block_tokens;

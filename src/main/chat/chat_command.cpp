@@ -158,6 +158,7 @@ void describe_chat(CLI::App& program, std::istream& in, std::ostream& out, std::
   command->add_flag("--stats", options->stats, "Print the speed after every answer");
   describe_answers(*command, options->answers);
   describe_device(*command, options->device);
+  describe_draft(*command, options->device);
   command->callback(
       [options, command, &in, &out, &err, &status] { status = chat(*options, ChatSettings(*command), in, out, err); });
 }

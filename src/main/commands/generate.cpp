@@ -74,13 +74,16 @@ std::string figures(const Generated& g) {
   std::string prompt = fmt::format("prompt {} tokens", g.prompt);
   if (g.cached) prompt += fmt::format(" ({} cached)", g.cached);
   if (g.computed + g.cached < g.prompt) prompt += fmt::format(" ({} computed)", g.computed);
-  return fmt::format("{}, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); seed {}", prompt,
+  std::string draft;
+  if (g.drafted) draft = fmt::format("; draft: {} of {} accepted", g.drafted->accepted, g.drafted->proposed);
+  return fmt::format("{}, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}){}; seed {}", prompt,
                      per_second(g.computed, g.prompt_seconds), g.generated,
-                     per_second(g.generated, g.generating_seconds), words_of(g.end), g.seed);
+                     per_second(g.generated, g.generating_seconds), words_of(g.end), draft, g.seed);
 }
 
 engine::EngineOptions single_user(const RunningModel& running) {
-  engine::EngineOptions options{.speculation = engine::Speculation::off};
+  engine::EngineOptions options{.speculation = engine::Speculation::off, .draft = running.draft_model()};
+  if (running.draft) options.speculation = engine::Speculation::automatic;
   // On a CPU a batch takes half a second, so that Ctrl-C is heard; how a prompt is cut does not show in the text. On a
   // GPU it might, and the largest batch takes less.
   if (running.gpu) options.max_stall = INFINITY;
@@ -120,6 +123,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
     if (request.show) request.show(piece);
   };
 
+  const uint64_t proposed = engine_.metrics().draft_proposed, accepted = engine_.metrics().draft_accepted;
   ProgressLine progress(request.progress);
   UnderWay under_way(engine_, std::move(wanted));
   std::optional<engine::Event> end;
@@ -144,6 +148,8 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
   result.cached = end->cached_tokens;
   result.computed = end->computed_tokens;
   result.generated = end->generated;
+  if (running_.draft)
+    result.drafted = {engine_.metrics().draft_proposed - proposed, engine_.metrics().draft_accepted - accepted};
   result.prompt_seconds = end->timing.queue + end->timing.prompt;
   result.generating_seconds = end->timing.generating;
   length_ = result.cached + result.computed + result.generated;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +30,17 @@ struct Generated {
   End end = End::end_token;
   uint32_t prompt = 0, cached = 0, computed = 0;  // tokens of the prompt; fewer are computed where it was interrupted
   uint32_t generated = 0;
+  struct Drafted {
+    uint64_t proposed = 0, accepted = 0;
+  };
+  std::optional<Drafted> drafted;  // unset: without a draft
   double prompt_seconds = 0, generating_seconds = 0;
   uint64_t seed = 0;
 };
 std::string figures(const Generated& generated);  // in one line, for people
 
-// For one user: prompts delay no other stream, and the same seed gives the same text on a GPU, too.
+// For one user: prompts delay no other stream, and the same seed gives the same text on a GPU, too (without a draft, or
+// with --deterministic).
 engine::EngineOptions single_user(const RunningModel& running);
 
 // Calls `each` with the logits after token i of the text, in order, for i from `from` on. `engine` does nothing else.

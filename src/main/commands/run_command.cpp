@@ -86,6 +86,7 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
   command->add_option("--trace", run->trace, "On a GPU: write the time of every kernel to this file")
       ->type_name("F.json");
   describe_device(*command, run->device);
+  describe_draft(*command, run->device);
   describe_sampling(*command, run->sampling);
   command
       ->add_option_function<uint32_t>(

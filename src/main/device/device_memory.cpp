@@ -21,14 +21,21 @@ uint32_t blocks_for(uint64_t tokens) {
   return uint32_t(std::min<uint64_t>((tokens + block - 1) / block, UINT32_MAX / block));
 }
 
+// Of a model and its draft, which may be null.
+uint64_t bytes_for(const model::Model& model, const model::Model* draft, const DeviceOptions& options,
+                   const model::Limits& limits, const cuda::DeviceInfo* gpu) {
+  const uint64_t own = memory_for(model, options, limits, gpu).total();
+  return draft ? own + memory_for(*draft, options, limits, gpu).total() : own;
+}
+
 // With as many of the requested KV blocks as fit.
 model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
-                      const cuda::DeviceInfo* gpu) {
+                      const cuda::DeviceInfo* gpu, const model::Model* draft) {
   uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
   if (available == 0) low = high;  // unknown
   while (low < high) {
     limits.kv_blocks = low + (high - low + 1) / 2;
-    if (memory_for(model, options, limits, gpu).total() <= available)
+    if (bytes_for(model, draft, options, limits, gpu) <= available)
       low = limits.kv_blocks;
     else
       high = limits.kv_blocks - 1;
@@ -84,9 +91,9 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
 }
 
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t max, uint32_t rows,
-                         uint64_t available, const cuda::DeviceInfo* gpu) {
+                         uint64_t available, const cuda::DeviceInfo* gpu, const model::Model* draft) {
   const auto fits = [&](uint32_t context) {
-    return memory_for(model, options, limits_for(options, context, rows), gpu).total() <= available;
+    return bytes_for(model, draft, options, limits_for(options, context, rows), gpu) <= available;
   };
   if (fits(max)) return max;
   uint32_t low = 0, high = max / 32 + 1;  // in blocks: low fits or is 0, high does not
@@ -100,19 +107,21 @@ uint32_t largest_context(const model::Model& model, const DeviceOptions& options
 uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 16, 256 << 20); }
 
 Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, uint64_t available,
-        const cuda::DeviceInfo* gpu) {
+        const cuda::DeviceInfo* gpu, const model::Model* draft) {
   DeviceOptions options = wanted;
   if (options.many && options.cache_tokens == 0)
     options.cache_tokens = tokens_for_many(model, available, options, gpu != nullptr);
   Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
-  fit.largest = available == 0 || fit.needed.total() <= available
+  if (draft) fit.draft = memory_for(*draft, options, limits_for(options, model.context, rows), gpu);
+  fit.largest = available == 0 || fit.total() <= available
                     ? model.context
-                    : largest_context(model, options, model.context, rows, available, gpu);
+                    : largest_context(model, options, model.context, rows, available, gpu, draft);
   const bool enough = fit.largest == model.context || (options.context == 0 && fit.largest >= min_context);
   fit.context = enough ? fit.largest : 0;
   // Leave a GPU some memory for the kernels and graphs of later batches.
   const uint64_t spared = options.many && gpu ? available / 16 : 0;
-  if (enough) fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu);
+  if (enough)
+    fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu, draft);
   return fit;
 }
 
@@ -124,7 +133,8 @@ std::string fitting_type(const model::Model& model, const Fit& fit) {
   constexpr std::array types = {Type{"Q8_0", 8.5},    Type{"Q6_K", 6.57},   Type{"Q5_K_M", 5.7},
                                 Type{"Q4_K_M", 4.85}, Type{"Q3_K_M", 3.95}, Type{"Q2_K", 3.15}};
   const double count = parameters(model), context = model.context;
-  const double rest = double(fit.needed.workspace) + double(fit.needed.kv) * std::min(1.0, min_context / context);
+  const double rest =
+      double(fit.needed.workspace + fit.draft.total()) + double(fit.needed.kv) * std::min(1.0, min_context / context);
   for (const Type& type : types) {
     const double bytes = count * type.bits / 8;
     if (bytes < 0.95 * double(fit.needed.weights) && bytes + rest <= double(fit.available))
@@ -133,7 +143,8 @@ std::string fitting_type(const model::Model& model, const Fit& fit) {
   return {};
 }
 
-std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where) {
+std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where,
+                         const model::Model* draft) {
   const auto text = [](uint64_t bytes) { return bytes_text(double(bytes)); };
   std::string remedy;
   if (fit.largest) {
@@ -143,11 +154,16 @@ std::string does_not_fit(const model::Model& model, const Fit& fit, const std::s
     remedy = "a shorter context does not help";
     if (!type.empty()) remedy += fmt::format(", weights as {} would fit", type);
   }
+  std::string drafts;
+  if (draft)
+    drafts = fmt::format("; draft {}: weights {}, KV cache {}, workspace {}", draft->name, text(fit.draft.weights),
+                         text(fit.draft.kv), text(fit.draft.workspace));
+  if (draft && fit.needed.total() <= fit.available) remedy += "; without --draft the model fits";
   return fmt::format(
-      "{}: too little memory{}: expected {} to be free (weights {}, KV cache of {} tokens {}, workspace {}), found {}, "
-      "{} too little; {}",
-      model.name, where, text(fit.needed.total()), text(fit.needed.weights), model.context, text(fit.needed.kv),
-      text(fit.needed.workspace), text(fit.available), text(fit.needed.total() - fit.available), remedy);
+      "{}: too little memory{}: expected {} to be free (weights {}, KV cache of {} tokens {}, workspace {}{}), found "
+      "{}, {} too little; {}",
+      model.name, where, text(fit.total()), text(fit.needed.weights), model.context, text(fit.needed.kv),
+      text(fit.needed.workspace), drafts, text(fit.available), text(fit.total() - fit.available), remedy);
 }
 
 }  // namespace heddle

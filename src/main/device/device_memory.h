@@ -12,9 +12,10 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
 // For one sequence with this context, or for the cache that `options` ask for if that is smaller.
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows);
 // The largest context up to `max`, a multiple of 32 or `max` itself, that needs no more than `available` bytes; 0 if
-// there is none.
+// there is none. A draft has a KV cache for as many tokens.
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t max, uint32_t rows,
-                         uint64_t available, const cuda::DeviceInfo* gpu = nullptr);
+                         uint64_t available, const cuda::DeviceInfo* gpu = nullptr,
+                         const model::Model* draft = nullptr);
 
 // Tokens of a batch. An H200 takes a prompt of an 8B model at 15 600 tokens per second by 512, at 22 700 by 2048.
 inline constexpr uint32_t cpu_rows = 512, gpu_rows = 2048;
@@ -29,16 +30,19 @@ struct Fit {
   uint32_t context = 0;  // to run with; 0: it does not fit
   uint32_t largest = 0;  // context that would fit; 0: none would
   model::Memory needed;  // for all of the model's context
+  model::Memory draft;   // the same, of the draft
   uint64_t available = 0;
   model::Limits limits;  // with `context`, and with as much of the requested cache as fits
+  uint64_t total() const { return needed.total() + draft.total(); }
 };
 // A context that was asked for is not cut. `available` 0: unknown, everything fits. With DeviceOptions::many the cache
 // takes a GPU's memory up to 256 contexts, or on the CPU 8 contexts but at most a quarter of what is available.
 Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
-        const cuda::DeviceInfo* gpu = nullptr);
+        const cuda::DeviceInfo* gpu = nullptr, const model::Model* draft = nullptr);
 
 // One line: what is missing and what would fit. `where`: " on cuda:0 NVIDIA H200", or nothing for the CPU.
-std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where);
+std::string does_not_fit(const model::Model& model, const Fit& fit, const std::string& where,
+                         const model::Model* draft = nullptr);
 // The largest of the usual GGUF types whose weights are smaller and fit, by bits per weight; empty if there is none.
 std::string fitting_type(const model::Model& model, const Fit& fit);
 

@@ -9,6 +9,11 @@
 #include "main/device/open_model.h"
 
 namespace heddle {
+namespace {
+
+constexpr uint32_t max_draft_tokens = 64;
+
+}  // namespace
 
 model::KvFormat kv_named(const std::string& name) {
   if (name == "f16") return model::KvFormat::f16;
@@ -39,6 +44,17 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
       ->default_str(name_of(options.kv))
       ->type_name("FORMAT");
   command.add_flag("--no-selftest", options.no_selftest, "Do not test a GPU on a part of the model before using it");
+}
+
+void describe_draft(CLI::App& command, DeviceOptions& options) {
+  command
+      .add_option("--draft", options.draft,
+                  "Small model of the same vocabulary that proposes tokens, on the same device; the answers stay the "
+                  "same")
+      ->type_name("MODEL");
+  command.add_option("--draft-tokens", options.draft_tokens, "Maximum tokens that the draft proposes at once")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 CLI::Option* describe_model(CLI::App& command, std::string& name) {
@@ -72,6 +88,8 @@ WantedDevice wanted_device(const DeviceOptions& options) {
   if (gpu && !options.backend.empty())
     throw Error("--backend {} runs on the CPU: expected --device cpu or auto with it, found {}", options.backend,
                 options.device);
+  if (options.draft_tokens == 0 || options.draft_tokens > max_draft_tokens)
+    throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.draft_tokens);
   return {.cpu = options.device == "cpu" || !options.backend.empty(), .gpu = gpu};
 }
 

@@ -27,12 +27,15 @@ struct DeviceOptions {
   bool no_selftest = false;        // a GPU is not tested before it is used
   bool trace = false;              // a GPU keeps the times of its kernels
   bool untrained_context = false;  // a context beyond the trained one is no mistake: only the time counts
+  std::string draft;               // a model that proposes tokens; empty: none
+  uint32_t draft_tokens = 8;       // that it proposes at once
 };
 // "f16" or "q8"; anything else is an Error.
 model::KvFormat kv_named(const std::string& name);
 const char* name_of(model::KvFormat kv);
 
 void describe_device(CLI::App& command, DeviceOptions& options);
+void describe_draft(CLI::App& command, DeviceOptions& options);  // of commands that generate tokens
 // The argument MODEL, with weft as its default.
 CLI::Option* describe_model(CLI::App& command, std::string& name);
 CLI::Option* describe_required_model(CLI::App& command, std::string& name);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "formats/gguf.h"
 #include "text/json/vocabulary_json.h"
 
@@ -198,6 +199,19 @@ Vocabulary vocabulary_of(const formats::Checkpoint& checkpoint) {
       text::vocabulary_from_json(checkpoint.text.tokenizer, checkpoint.text.tokenizer_config, source);
   add_ends(vocabulary, checkpoint.text.generation, source);
   return vocabulary;
+}
+
+void expect_same_vocabulary(const formats::Checkpoint& model, const formats::Checkpoint& draft) {
+  const std::string source = draft.path.string(), other = model.path.string();
+  if (has_vocabulary(model) != has_vocabulary(draft))
+    throw Error("draft {}: expected the tokens of {}, but {} has a tokenizer", source, other,
+                has_vocabulary(model) ? "only the model" : "only the draft");
+  if (!has_vocabulary(model)) return;
+  const std::vector<std::string> expected = vocabulary_of(model).tokens, found = vocabulary_of(draft).tokens;
+  for (size_t id = 0; id < std::min(expected.size(), found.size()); ++id)
+    if (expected[id] != found[id])
+      throw Error("draft {}: expected the vocabulary of {}, where token {} is {}, found {}", source, other, id,
+                  in_quotes(expected[id]), in_quotes(found[id]));
 }
 
 Vocabulary padded(Vocabulary vocabulary, uint64_t rows) {

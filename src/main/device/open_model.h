@@ -34,4 +34,8 @@ void put_vocabulary(formats::Metadata& metadata, const text::Vocabulary& vocabul
 // has more.
 text::Vocabulary padded(text::Vocabulary vocabulary, uint64_t rows);
 
+// Throws an Error that names the first difference if a draft's tokens are not those of the model. Tokens that only one
+// of them has are not compared: the sizes of embeddings are, where both are known.
+void expect_same_vocabulary(const formats::Checkpoint& model, const formats::Checkpoint& draft);
+
 }  // namespace heddle

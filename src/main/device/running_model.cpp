@@ -31,8 +31,12 @@ class Opener {
     if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
     trained_ = trained_context(checkpoint);
+    if (!options_.draft.empty()) open_draft(checkpoint);
     running_->model = model::load(std::move(checkpoint), {.context = options_.context});
     context_ = running_->model.context;
+    if (draft() && draft()->vocabulary != running_->model.vocabulary)
+      throw Error("draft {}: expected the vocabulary of {} with {} tokens, found {}", options_.draft, path_,
+                  running_->model.vocabulary, draft()->vocabulary);
     if (wanted_.gpu)
       on_gpu(cuda::Context(*wanted_.gpu), false);
     else if (wanted_.cpu || !on_any_gpu())
@@ -41,6 +45,15 @@ class Opener {
   }
 
  private:
+  void open_draft(const formats::Checkpoint& of) {
+    formats::Checkpoint checkpoint = open_model(options_.draft);
+    expect_same_vocabulary(of, checkpoint);
+    running_->draft = std::make_unique<RunningModel>();
+    running_->draft->model = model::load(std::move(checkpoint));
+    running_->draft_tokens = options_.draft_tokens;
+  }
+  const model::Model* draft() const { return running_->draft ? &running_->draft->model : nullptr; }
+
   // The first GPU that can run it, or false and the reasons.
   bool on_any_gpu() {
     try {
@@ -72,52 +85,65 @@ class Opener {
     const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
     gpu::expect_capable(info);
     const uint64_t free = context.memory().free;
-    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_memory(free), &info);
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_memory(free), &info, draft());
     if (fits.context == 0) {
-      if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name));
-      why_not(fmt::format("cuda:{}: the model needs {}, {} are free", info.ordinal, bytes(fits.needed.total()),
-                          bytes(fits.available)));
+      if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name, draft()));
+      why_not(fmt::format("cuda:{}: the model{} needs {}, {} are free", info.ordinal, draft() ? " with its draft" : "",
+                          bytes(fits.total()), bytes(fits.available)));
       return false;
     }
     settle(fits);
-    if (!options_.no_selftest)
-      brief_selftest(
-          running_->model,
-          [&](const model::Model& model, const model::Limits& limits) {
-            return gpu::make_gpu(
-                model, limits,
-                {.device = info.ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
-          },
-          options_.exact, options_.kv);
-    ProgressLine line(log_);
-    gpu::Options with{.device = info.ordinal,
-                      .exact = options_.exact,
-                      .deterministic = options_.deterministic,
-                      .trace = options_.trace,
-                      .progress = loading(line)};
-    running_->backend = gpu::make_gpu(running_->model, running_->limits, with);
+    each_model([&](RunningModel& each) { load_on_gpu(each, info.ordinal); });
     running_->gpu = info.ordinal;
     if (found) say(fmt::format("device: {}, {} free", name, bytes(free)));
     say_context(fits);
     return true;
   }
 
+  void load_on_gpu(RunningModel& each, uint32_t ordinal) {
+    if (!options_.no_selftest)
+      brief_selftest(
+          each.model,
+          [&](const model::Model& model, const model::Limits& limits) {
+            return gpu::make_gpu(model, limits,
+                                 {.device = ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
+          },
+          options_.exact, options_.kv);
+    ProgressLine line(log_);
+    gpu::Options with{.device = ordinal,
+                      .exact = options_.exact,
+                      .deterministic = options_.deterministic,
+                      .trace = options_.trace && &each == running_.get(),
+                      .progress = loading(line)};
+    each.backend = gpu::make_gpu(each.model, each.limits, with);
+  }
+
   void on_cpu() {
     if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
     restore_context();
-    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory());
-    if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, ""));
+    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory(), nullptr, draft());
+    if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, "", draft()));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
     settle(fits);
     say_context(fits);
+    each_model([&](RunningModel& each) { load_on_cpu(each); });
+  }
+
+  void load_on_cpu(RunningModel& each) {
     if (options_.backend == "reference") {
-      running_->backend = cpu::make_reference(running_->model, running_->limits);
+      each.backend = cpu::make_reference(each.model, each.limits);
       return;
     }
     ProgressLine line(log_);
     const cpu::Options with{
         .threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(line)};
-    running_->backend = cpu::make_cpu(running_->model, running_->limits, with);
+    each.backend = cpu::make_cpu(each.model, each.limits, with);
+  }
+
+  // The model, then its draft.
+  void each_model(auto&& load) {
+    load(*running_);
+    if (running_->draft) load(*running_->draft);
   }
 
   // Again with another context, on which the rotary frequencies may depend.
@@ -127,7 +153,7 @@ class Opener {
   }
   void settle(const Fit& fits) {
     if (fits.context != running_->model.context) load(fits.context);
-    running_->limits = fits.limits;
+    each_model([&](RunningModel& each) { each.limits = fits.limits; });
   }
   void say_context(const Fit& fits) {
     if (trained_ && options_.context > trained_ && !options_.untrained_context)
@@ -162,6 +188,11 @@ class Opener {
 const text::Tokenizer& RunningModel::tokenizer() const {
   if (!maybe_tokenizer) throw Error("{}: the model has no tokenizer", model.name);
   return *maybe_tokenizer;
+}
+
+std::optional<engine::DraftModel> RunningModel::draft_model() const {
+  if (!draft) return std::nullopt;
+  return engine::DraftModel{&draft->model, draft->backend.get(), draft->limits, draft_tokens};
 }
 
 std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,

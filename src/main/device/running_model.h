@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/engine.h"
 #include "main/device/device_options.h"
 #include "model/backend.h"
 #include "text/tokenizer.h"
@@ -18,12 +19,16 @@ struct RunningModel {
   model::Limits limits;
   std::optional<uint32_t> gpu;  // number of the GPU it runs on; unset: the CPU
   std::unique_ptr<model::Backend> backend;
+  std::unique_ptr<RunningModel> draft;  // null: none was asked for; it has no tokenizer
+  uint32_t draft_tokens = 0;            // that it proposes at once
 
-  const text::Tokenizer& tokenizer() const;  // an Error if there is none
+  const text::Tokenizer& tokenizer() const;               // an Error if there is none
+  std::optional<engine::DraftModel> draft_model() const;  // for the engine
 };
 // `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is
 // given, which device was chosen, the progress of loading (on a terminal), and whether the context had to be cut.
-// Throws an Error before weights are read if memory is too small, and if a GPU that was asked for cannot run the model.
+// Throws an Error before weights are read if memory is too small, if a GPU that was asked for cannot run the model, and
+// if the draft has another vocabulary.
 std::unique_ptr<RunningModel> open_running(const std::string& name, const DeviceOptions& options,
                                            std::ostream* log = nullptr, uint32_t rows = 0);
 

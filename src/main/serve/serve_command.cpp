@@ -114,15 +114,19 @@ struct ServedFacts {
 struct DeviceFacts {
   std::string name;  // "cpu", "cuda:0 NVIDIA H200"
   model::Memory memory;
+  std::optional<model::Memory> draft;  // of the draft
 };
 
 DeviceFacts device_facts(const ServedFacts& facts) {
   const RunningModel& running = facts.running;
-  const DeviceOptions& options = facts.options.device;
-  if (!running.gpu) return {"cpu", memory_for(running.model, options, running.limits)};
-  const cuda::Context context(*running.gpu);
-  return {fmt::format("cuda:{} {}", *running.gpu, context.info().name),
-          memory_for(running.model, options, running.limits, &context.info())};
+  std::optional<cuda::Context> gpu;
+  if (running.gpu) gpu.emplace(*running.gpu);
+  const auto memory = [&](const RunningModel& of) {
+    return memory_for(of.model, facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
+  };
+  DeviceFacts device{gpu ? fmt::format("cuda:{} {}", *running.gpu, gpu->info().name) : "cpu", memory(running), {}};
+  if (running.draft) device.draft = memory(*running.draft);
+  return device;
 }
 
 std::string file_of(const ServeOptions& options) {
@@ -144,6 +148,10 @@ std::string serve_lines(const ServedFacts& facts) {
       fmt::format("{} tokens, {}, {}", facts.kv_tokens(), bytes(device.memory.kv), name_of(running.limits.kv)));
   row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
                             bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
+  if (device.draft)
+    row("draft",
+        fmt::format("{}: {:.1f} M parameters, {}, up to {} tokens at once", running.draft->model.name,
+                    parameters(running.draft->model) / 1e6, bytes(device.draft->total()), running.draft_tokens));
   row("ready", fmt::format("after {:.2f} s: {}/v1", facts.load_seconds, facts.address));
   return text;
 }
@@ -154,6 +162,12 @@ std::string serve_config(const ServedFacts& facts) {
   const ServeOptions& options = facts.options;
   const DeviceFacts device = device_facts(facts);
   const server::HttpOptions http;  // defaults of what has no option here
+  nlohmann::ordered_json draft;    // null: there is none
+  if (device.draft)
+    draft = {{"name", running.draft->model.name},
+             {"file", options.device.draft},
+             {"tokens", running.draft_tokens},
+             {"planned_memory", device.draft->total()}};
   const nlohmann::ordered_json json{
       {"version", version},
       {"model",
@@ -195,6 +209,7 @@ std::string serve_config(const ServedFacts& facts) {
         {"write_seconds", http.write_seconds}}},
       {"prefix_cache", !options.engine.no_prefix_cache},
       {"speculation", options.engine.speculation},
+      {"draft", draft},
       {"log_prompts", options.log_prompts},
       {"planned_memory",
        {{"weights", device.memory.weights},
@@ -254,6 +269,7 @@ class Server {
     device.many = true;
     running_ = open_running(options_.model, device, &err_, options_.engine.rows);
     engine_options_.max_waiting = options_.max_queue;
+    engine_options_.draft = running_->draft_model();
     engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
     thread_.emplace(*engine_);
     ServedFacts facts{.options = options_,
@@ -361,6 +377,7 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--tls-key", options->tls_key, "Private key of the certificate", "F.pem");
   option("--cors", options->cors_origin, "Origin whose pages may use the API from a browser; *: all", "ORIGIN");
   describe_device(*command, options->device);
+  describe_draft(*command, options->device);
   option("--kv-tokens", options->kv_tokens,
          "Tokens of the KV cache, shared by all requests; 0: on a GPU the free memory, on the CPU 8 contexts or a "
          "quarter of the free memory",

@@ -64,6 +64,31 @@ TEST(Bench, TheFirstTokenIsThatOfItsOwnModel) {
   EXPECT_LT(first[1], 0.5 * 6 * 500 / rates[0]) << result.out;
 }
 
+TEST(Bench, TimesADraft) {
+  const std::vector<std::string> arguments{"bench",    "-p",  "8",  "-n",  "60",      "-r",   "1",
+                                           "--device", "cpu", "-b", "1,3", "--draft", "weft", "--json"};
+  const auto bench = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    const Result result = heddle(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  };
+  EXPECT_EQ(bench({})["draft"]["model"], "weft");
+  const json forced = bench({"--draft-accept", "0.7", "--draft-tokens", "4"});
+  const double proposed = forced["draft"]["proposed"], accepted = forced["draft"]["accepted"];
+  EXPECT_GT(proposed, 100);
+  EXPECT_NEAR(accepted / proposed, 0.7, 0.1);
+  EXPECT_EQ(forced["draft"]["forced_share"], 0.7);
+  for (const json& row : forced["results"]) EXPECT_FALSE(row.contains("bytes_per_second"));
+  const Result table =
+      heddle({"bench", "-p", "0", "-n", "30", "-r", "1", "--device", "cpu", "--draft", "weft", "--draft-accept", "1"});
+  expect_says(table.out, {"draft weft: up to 8 tokens at once, of which a share is taken as right: the text is "
+                          "meaningless",
+                          "accepted (100 %, forced)"});
+  expect_says(heddle({"bench", "--draft-accept", "0.5"}).err, {"--draft-accept: expected --draft with it"});
+  expect_says(heddle({"bench", "--draft", "weft", "--draft-accept", "1.5"}).err, {"0 to 1, found 1.5"});
+}
+
 TEST(Bench, NothingToTimeIsRefused) {
   EXPECT_EQ(heddle({"bench", "-p", "0", "-n", "0"}).status, 1);
   EXPECT_EQ(heddle({"bench", "-r", "0"}).status, 2);

@@ -49,6 +49,40 @@ TEST_F(RunCommand, WhatDoesNotFitIsSaid) {
   EXPECT_EQ(heddle({"run", folder.file("none.gguf"), "-p", "x"}).status, 1);
 }
 
+TEST_F(RunCommand, ADraftChangesNothingButTheTime) {
+  const std::string smaller = folder.file("weft-q4.gguf");
+  ASSERT_EQ(heddle({"quantize", weft, smaller, "--type", "Q4_0", "--allow-requantize"}).status, 0);
+  for (const char* temperature : {"0", "0.9"}) {
+    std::vector<std::string> arguments{"run",       "weft",   "-p", "Once upon a time", "-n", "120", "--temp",
+                                       temperature, "--seed", "3",  "--device",         "cpu"};
+    const Result plain = heddle(arguments);
+    EXPECT_EQ(plain.err.find("draft"), std::string::npos) << plain.err;
+    for (const std::string& draft : {std::string("weft"), smaller}) {
+      std::vector<std::string> with = arguments;
+      with.insert(with.end(), {"--draft", draft, "--draft-tokens", "3"});
+      const Result drafted = heddle(with);
+      EXPECT_EQ(drafted.status, 0) << drafted.err;
+      EXPECT_EQ(drafted.out, plain.out);
+      EXPECT_NE(drafted.err.find("; draft: "), std::string::npos) << drafted.err;
+    }
+  }
+}
+
+TEST_F(RunCommand, ADraftOfAnotherVocabularyIsRefused) {
+  const auto refused = [](const std::string& model, const std::string& draft) {
+    const Result result = heddle({"run", model, "-p", "hi", "--draft", draft, "--device", "cpu"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  expect_says(refused("weft", model), {"draft " + model, "expected the vocabulary of weft, where token ", "found \""});
+  const std::string padded = write_small_model(folder, "padded.gguf", true, 320);
+  expect_says(refused(model, padded), {"draft " + padded, "with 265 tokens, found 320"});
+  expect_says(refused(model, folder.file("none.gguf")), {"none.gguf"});
+  expect_says(heddle({"run", model, "-p", "hi", "--draft", model, "--draft-tokens", "0"}).err,
+              {"--draft-tokens: expected 1 to 64, found 0"});
+}
+
 TEST_F(RunCommand, AMessageGoesThroughTheTemplate) {
   const Result result = heddle({"run", model, "--chat", "--system", "i", "-p", "hi", "-n", "1", "--temp", "0"});
   EXPECT_EQ(result.status, 0) << result.err;

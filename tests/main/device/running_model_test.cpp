@@ -168,6 +168,41 @@ TEST_F(OnFakeGpu, CommandsRunOnIt) {
   EXPECT_GT(nlohmann::json::parse(mapped.text()).at("traceEvents").size(), 20u);
 }
 
+// Its batches follow one another there, beside those of the model.
+TEST_F(OnFakeGpu, ADraftRunsOnTheSameGpu) {
+  const Result plain = heddle(run({"--no-selftest"})), drafted = heddle(run({"--no-selftest", "--draft", "weft"}));
+  EXPECT_EQ(drafted.status, 0) << drafted.err;
+  EXPECT_EQ(drafted.out, plain.out);
+
+  std::vector<std::string> bench{"bench", "--no-selftest", "--device", "cuda:0", "-p",      "0",    "-n",    "60",
+                                 "-b",    "1,3,9",         "-r",       "1",      "--draft", "weft", "--json"};
+  uint64_t memory = 0;
+  for (const char* share : {"0", "0.7", "1"}) {
+    std::vector<std::string> forced = bench;
+    forced.insert(forced.end(), {"--draft-accept", share, "--draft-tokens", "11"});
+    const Result result = heddle(forced);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    const double proposed = json["draft"]["proposed"], accepted = json["draft"]["accepted"];
+    EXPECT_GT(proposed, 200);
+    EXPECT_NEAR(accepted / proposed, std::stod(share), 0.1);
+    memory = json["device_memory_bytes"];
+  }
+  bench.erase(bench.end() - 3, bench.end() - 1);
+  const auto alone = nlohmann::json::parse(heddle(bench).out);
+  EXPECT_GT(memory, 2 * alone["device_memory_bytes"].get<uint64_t>() - 1'000'000);
+
+  const Result sim = heddle({"bench", "serve-sim", "--no-selftest", "--device", "cuda:0", "--draft", "weft", "-n", "9",
+                             "--speculate", "on", "-g", "60"});
+  EXPECT_EQ(sim.status, 0) << sim.err;
+  expect_says(sim.out, {" 0 failed", "draft ", " accepted (100 %)"});
+
+  control().free_bytes = size_t(60) << 20;
+  expect_refused_in_a_line(run({"--device", "cuda:0", "--draft", "weft"}),
+                           {"weft: too little memory on cuda:0 Fake GPU 0: expected ", "; draft weft: weights ",
+                            "found ", "; without --draft the model fits"});
+}
+
 // A model of 8e9 weights that no file has.
 TEST(FittingType, TheLargestThatFits) {
   static const uint8_t byte = 0;
@@ -201,6 +236,21 @@ TEST(FittingType, AContextThatWouldFit) {
   EXPECT_EQ(fit(model, {}, 512, 0).context, 512u);  // not known
   EXPECT_EQ(usable_memory(0), 0u);
   EXPECT_EQ(usable_memory(uint64_t(100) << 30), (uint64_t(100) << 30) - (256 << 20));
+}
+
+TEST(FittingType, ADraftNeedsMemoryToo) {
+  const model::Model model = model::load(open_model("weft"));
+  const uint64_t one = memory_for(model, {}, model::limits_for(512)).total();
+  EXPECT_EQ(fit(model, {}, 512, 2 * one, nullptr, &model).context, 512u);
+  const Fit cut = fit(model, {}, 512, 2 * one - 1, nullptr, &model);
+  EXPECT_EQ(cut.context, 0u);
+  EXPECT_EQ(cut.draft.total(), one);
+  expect_says(does_not_fit(model, cut, "", &model),
+              {"weft: too little memory: ", "; draft weft: weights ", "1 B too little; --ctx 480 would fit",
+               "; without --draft the model fits"});
+  DeviceOptions many{.cache_tokens = 64 * 512};
+  const uint64_t some = memory_for(model, many, {.rows = 512, .kv_blocks = 100}).total();
+  EXPECT_EQ(fit(model, many, 512, 2 * some, nullptr, &model).limits.kv_blocks, 100u);
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
   EXPECT_EQ(config["limits"]["max_queue"], 1024);
   EXPECT_EQ(config["limits"]["drain_seconds"], 30);
   EXPECT_EQ(config["prefix_cache"], true);
+  EXPECT_TRUE(config["draft"].is_null());
   EXPECT_EQ(config["deterministic"], true);
   EXPECT_GT(config["measured"]["load_seconds"], 0);
   EXPECT_GT(config["measured"]["peak_memory_bytes_at_load"], 0);
@@ -89,6 +90,33 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 5) << log;
   for (size_t at = 0; at < log.size(); at = log.find('\n', at) + 1)
     EXPECT_EQ(nlohmann::json::parse(log.substr(at, log.find('\n', at) - at))["status"], 200);
+}
+
+TEST_F(Serve, ADraftGivesTheSameAnswers) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--kv-tokens", "2000", "--draft", "weft", "--no-log"});
+  ASSERT_TRUE(server.up()) << server.err();
+  const auto answer = [&](const std::string& speculate) {
+    const Response found =
+        ask(server, post("/v1/completions", R"({"prompt":"Once upon a time","max_tokens":80,"n":3,"seed":5,)"
+                                            R"("ignore_eos":true,"speculate":")" +
+                                                speculate + "\"}"));
+    EXPECT_EQ(found.status(), 200u) << found.body;
+    return nlohmann::json::parse(found.body)["choices"];
+  };
+  const auto counted = [&](const std::string& result) {
+    const std::string text = ask(server, get("/metrics")).body, line = "heddle_draft_tokens_total{result=\"" + result;
+    return std::stod(text.substr(text.find(' ', text.find(line))));
+  };
+  const auto plain = answer("off");
+  EXPECT_EQ(counted("proposed"), 0);
+  EXPECT_EQ(answer("on"), plain);
+  EXPECT_GT(counted("proposed"), 100);
+  EXPECT_EQ(counted("accepted"), counted("proposed"));  // it is the same model
+  const auto config = nlohmann::json::parse(ask(server, get("/v1/effective-config")).body)["config"];
+  EXPECT_EQ(config["draft"]["name"], "weft");
+  EXPECT_EQ(config["draft"]["tokens"], 8);
+  EXPECT_EQ(server.stop(), 0);
+  expect_says(server.err(), {"draft      weft: ", " M parameters", "up to 8 tokens at once"});
 }
 
 TEST_F(Serve, ASignalLetsAnswersEnd) {
