@@ -121,7 +121,7 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
 // Rows by expert, in slots: x is gathered into them, and the results of a row are added up from its own.
 void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
-  const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts), sms = r_.recorder.sms();
+  const uint32_t sms = r_.recorder.sms();
   auto spec_of = [&](const Weights& w, uint32_t out) {
     const WgmmaProduct what{.format = uint32_t(w.shape.format),
                             .out = out,
@@ -131,7 +131,8 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   };
   WgmmaProduct in = spec_of(m.in[0], m.joined_experts ? Product::gate : Product::act);
   WgmmaProduct down = spec_of(m.down, Product::store);
-  in.columns = down.columns = std::min(in.columns, down.columns);  // the same tiles for both
+  in.columns = down.columns = std::min({in.columns, down.columns, max_expert_tile});  // the same tiles for both
+  const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts, in.columns);
   kernels::GroupRows group{.largest = 32};
   while (group.largest < experts) group.largest *= 2;
   r_.recorder.launch(group, {.list = {r_.work.expert_list.address()},
@@ -147,9 +148,9 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
   Input gathered = residual(m.norm);
   gathered.list = r_.work.expert_list.address();
-  to_half(r_, gathered, m.in[0], slots);
+  to_half(r_, gathered, m.in[0], slots, {.operand = in.columns});
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
-  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots);
+  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, {.operand = in.columns});
   grouped_product(down, m.down, result, r_.sizes.width, slots);
 
   kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);

@@ -37,12 +37,12 @@ uint32_t activation_field(model::Activation activation) {
   return kernels::act_silu;
 }
 
-void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group) {
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, const HalfGroups& groups) {
   check(!in.bf16, "rows of f32");
   const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
   const bool norm = in.norm && *in.norm;
   kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
-  if (group)
+  if (groups.slices)
     spec.slices = w.shape.tile_cols;
   else
     spec.apart = kernels::tile_apart(w.shape.format);
@@ -59,7 +59,7 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
                                .cols = cols,
                                .x_stride = in.stride,
                                .ld = ld,
-                               .group = group};
+                               .group = groups.slices + groups.operand};
   if (in.norm) {
     args.weight = {in.norm->device_weight.address()};
     args.bias = {in.norm->device_bias.address()};

@@ -117,9 +117,11 @@ class Path {
 uint32_t norm_field(model::Norm::Kind kind);
 uint32_t activation_field(model::Activation activation);
 
-// The rows as f16 with a scale each, in work.half, for the product with w on the matrix units: in groups of this many
-// rows for mma_product, in the order of wgmma_product without.
-void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group = 0);
+// The rows as f16 with a scale each, in work.half, for the product with w on the matrix units.
+struct HalfGroups {
+  uint32_t slices = 0, operand = 0;  // one of them: the rows of a group of mma_product, or of wgmma_product
+};
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, const HalfGroups& groups);
 // y = activation(gate), or activation(gate) * up where up is not 0.
 struct GatedRows {
   uint64_t y, gate, up;

@@ -206,7 +206,7 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
     spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     if (spec.columns != grouped) {
       grouped = spec.columns;
-      to_half(r_, in, *matrix, rows.count, grouped);
+      to_half(r_, in, *matrix, rows.count, {.slices = grouped});
     }
     Product::Args args{.y = {out.y},
                        .residual = {out.y},
@@ -230,14 +230,10 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
 
 void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                             const Rows& rows, const DeviceAttention* attention) {
-  uint32_t done = 0, apart = 0;
+  uint32_t done = 0, apart = 0, grouped = 0;  // how x lies
   for (const Weights* matrix : {&w, second}) {
     if (!matrix) continue;
     const uint32_t cols = matrix->shape.cols;
-    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format); wanted != apart) {
-      apart = wanted;
-      to_half(r_, in, *matrix, rows.count);
-    }
     kernels::WgmmaProduct what{.format = uint32_t(matrix->shape.format),
                                .out = out.kind,
                                .activation = out.activation,
@@ -249,6 +245,12 @@ void WgmmaProducts::product(const Weights& w, const Weights* second, const Input
                                .chained = r_.recorder.chained()};
     const kernels::WgmmaProduct spec =
         r_.tuning.many_vectors(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
+    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format);
+        wanted != apart || spec.columns != grouped) {
+      apart = wanted;
+      grouped = spec.columns;
+      to_half(r_, in, *matrix, rows.count, {.operand = grouped});
+    }
     Product::Args args{.y = {out.y},
                        .residual = {out.y},
                        .x = {r_.work.half.address()},

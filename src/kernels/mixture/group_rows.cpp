@@ -81,8 +81,9 @@ class GroupWriter {
       for (uint32_t w = 0; w < s_.warps; ++w) of_warps[w] = load(counts_ + (expert + w * s_.largest));
       for (auto& count : of_warps) all += count.get();
     });
-    U32 count = all.get(), filled = (count + 7u) & ~7u, size = k_.arg(&GroupArgs::tile_rows);
-    Scan scan = block_scan(k_, pack<uint64_t>(filled, (count + size - 1u) / size));
+    U32 count = all.get(), size = k_.arg(&GroupArgs::tile_rows), of_expert = (count + size - 1u) / size;
+    U32 filled = of_expert * size;
+    Scan scan = block_scan(k_, pack<uint64_t>(filled, of_expert));
     auto [slot, tile] = unpack<uint32_t>(scan.before);
     auto [slots, tiles] = unpack<uint32_t>(scan.total);
     k_.when(expert == 0u, [&] { store(k_.arg(&GroupArgs::tile_count), tiles); });
@@ -127,7 +128,7 @@ Grid GroupRows::grid(const Args& args) const {
   const uint64_t pairs = uint64_t(args.rows) * args.used;
   if (pairs > 1u << 24)
     throw Error("{}: {} rows with {} experts each are more than {}", name, args.rows, args.used, 1 << 24);
-  if (const uint32_t enough = max_slots(uint32_t(pairs), args.experts); args.slots < enough)
+  if (const uint32_t enough = max_slots(uint32_t(pairs), args.experts, args.tile_rows); args.slots < enough)
     throw Error("{}: {} slots, but {} rows with {} of {} experts each may need {}", name, args.slots, args.rows,
                 args.used, args.experts, enough);
   if (args.tiles.address % 16) throw Error("{}: tiles must be 16-byte aligned", name);

@@ -10,7 +10,7 @@
 namespace heddle::kernels {
 
 // A pair is a row and one of its experts. Each pair gets a slot: those of an expert follow each other in the order of
-// the rows, and begin at a multiple of 8. Slots between two experts, and behind the last one, have no row. An expert's
+// the rows, and begin at a multiple of tile_rows. Slots between two experts, and behind the last one, have no row. An expert's
 // slots are cut into tiles of up to tile_rows. One block, so that nothing has to be cleared or merged.
 struct GroupRows {
   static constexpr std::string_view name = "group_rows", summary = "the rows of a batch by expert, in tiles",
@@ -37,11 +37,12 @@ struct GroupRows {
   }
 
   // The number of slots and tiles that suffice for any choice of experts.
-  static uint32_t max_slots(uint32_t pairs, uint32_t experts) {
-    return (pairs + 7 * std::min(pairs, experts) + 7) / 8 * 8;
+  static uint32_t max_slots(uint32_t pairs, uint32_t experts, uint32_t tile_rows) {
+    return max_tiles(pairs, experts, tile_rows) * tile_rows;
   }
   static uint32_t max_tiles(uint32_t pairs, uint32_t experts, uint32_t tile_rows) {
-    return pairs / tile_rows + std::min(pairs, experts);
+    const uint32_t hit = std::min(pairs, experts);  // experts, each with a tile that is not full
+    return hit + (pairs - hit) / tile_rows;
   }
 
   ptx::Kernel build() const;

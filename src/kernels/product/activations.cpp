@@ -161,8 +161,8 @@ class Rows {
   }
   // In the order of operand_place: a step is 16 bytes of each of two core matrices.
   void write_operand(const std::vector<F32>& v, F32 factor) {
-    U32 ld = k_.arg(&HalfRowsArgs::ld);
-    auto group = k_.arg(&HalfRowsArgs::out) + (mul_wide(row_ >> 3u, ld << 3u) + widen((row_ & 7u) * 8u));
+    U32 ld = k_.arg(&HalfRowsArgs::ld), size = k_.arg(&HalfRowsArgs::group), before = row_ / size * size;
+    auto group = k_.arg(&HalfRowsArgs::out) + (mul_wide(before, ld) + widen((row_ - before) * 8u));
     for (uint32_t n = 0; n < s_.held / accesses(); ++n)
       k_.when(step(n) < ld / 16u, [&] {
         for (uint32_t core = 0; core < 2; ++core) {
@@ -171,7 +171,7 @@ class Rows {
             const uint32_t at = n * 16 + piece * 4 + core;
             words[piece] = bitcast<uint32_t>(to_f16x2(v[at] * factor, v[at + 2] * factor));
           }
-          store_vec((group + step(n) * 128u).offset(core * 64).as<uint32_t>(), words);
+          store_vec((group + mul_wide(step(n) * 2u + core, size * 8u)).as<uint32_t>(), words);
         }
       });
   }
@@ -200,8 +200,8 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
     throw Error("half_rows: ld is {}, but it must be a multiple of 64 and at least {}", args.ld, args.cols);
   if (slices && (args.ld % slices || args.group == 0))
     throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
-  if (apart && args.ld % 256)
-    throw Error("half_rows: ld is {}, but with apart it must be a multiple of 256", args.ld);
+  if (apart && (args.ld % 256 || args.group == 0 || args.group % 8))
+    throw Error("half_rows: groups of {} rows of {} values, expected multiples of 8 and of 256", args.group, args.ld);
   if (uint64_t(threads) * vec * held < args.ld)
     throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads, held, vec, args.ld);
   if (args.out.address % 16) throw Error("half_rows: out must be 16-byte aligned");

@@ -31,7 +31,7 @@ struct HalfRows {
     uint32_t rows, cols;
     uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
     uint32_t ld;        // a multiple of 64 (with slices: of those; with apart: of 256), not below cols
-    uint32_t group;     // with slices: rows of a group
+    uint32_t group;     // with slices or apart: rows of a group; with apart a multiple of 8
     float epsilon;
   };
   uint32_t threads = 256;
@@ -78,14 +78,16 @@ inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint
          in_pairs(col % 8);
 }
 
-// Where a value lies as operand B of wgmma: rows in groups of eight, of which a step of the matrix unit (16 columns)
-// reads two core matrices of 8 rows x 16 bytes. The four lanes that hold a row of W have a piece of 32 values each, so a
-// step has four values of each of four pieces. `apart`: BlockFormat::apart, 16 for floats.
-inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32_t ld) {
+// Where a value lies as operand B of wgmma: rows in groups (those of a tile of wgmma_product), of which a step of the
+// matrix unit (16 columns) reads two rows of core matrices, each 8 rows x 16 bytes. The four lanes that hold a row of W
+// have a piece of 32 values each, so a step has four values of each of four pieces. `apart`: BlockFormat::apart, 16 for
+// floats.
+inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32_t group, uint32_t ld) {
   const uint32_t in = col % (2 * apart), piece = col / (2 * apart) * (apart / 16) + in % apart / 16;
   const uint32_t value = in / apart * 16 + in % 16;  // of the piece
   const uint32_t step = piece / 4 * 8 + value / 4, in_step = in_pairs(value % 4);
-  return (uint64_t(row / 8) * (ld / 8) + step * 2 + in_step / 2) * 64 + row % 8 * 8 + piece % 4 * 2 + in_step % 2;
+  return uint64_t(row / group) * group * ld + (uint64_t(step * 2 + in_step / 2) * group + row % group) * 8 +
+         piece % 4 * 2 + in_step % 2;
 }
 
 // The spec for rows of this size: threads, vec and held. The caller sets the rest.

@@ -13,7 +13,7 @@ namespace heddle::kernels {
 // A tile of a product with experts: rows of x that go to one expert.
 struct ExpertTile {
   uint32_t expert;
-  uint32_t first;  // row of x and y, a multiple of 8
+  uint32_t first;  // row of x and y, a multiple of the spec's columns
   uint32_t rows;
   uint32_t unused;
 };

@@ -243,7 +243,7 @@ U64 ProductOut::start(U32 stride, uint32_t v) const {
   return vector_.rec ? mul_wide(stride, v ? vector_ + v : vector_) : mul_wide(stride, v);
 }
 
-Pred ProductOut::writes(uint32_t v) const { return end_.rec && v ? mine_ && vector_ + v < end_ : mine_; }
+Pred ProductOut::writes(uint32_t v) const { return end_.rec ? mine_ && vector_ + v < end_ : mine_; }
 
 ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U32 vector, U32 end)
     : k_(k), s_(spec), y_(y), vector_(vector), end_(end) {
@@ -253,7 +253,7 @@ ProductOut::ProductOut(Builder<Args>& k, const Product& spec, Global<float> y, U
   Divider pages(k, size);
   for (uint32_t v = 0; v < s_.columns; ++v) {
     // beyond the end the last vector's position and table are read, and not used
-    U32 at = vector.rec ? (v ? min(vector + v, end - 1u) : vector) : k.constant(v);
+    U32 at = !vector.rec ? k.constant(v) : end.rec ? min(vector + v, end - 1u) : vector;
     U32 position = ptx::load(k.arg(&Args::positions) + at);
     positions_.push_back(position);
     if (!s_.cache) continue;

@@ -23,14 +23,14 @@ using WgmmaArgs = Product::Args;
 
 constexpr uint32_t step_cols = 128;                    // of a warp group's eight wgmma
 constexpr uint32_t core = 8;                           // vectors of a core matrix
-constexpr uint32_t step_bytes = core * step_cols * 2;  // of eight vectors
 constexpr uint32_t few_registers = 24;                 // of the copying warp
 constexpr uint32_t chunk = 32;                         // vectors whose sums a warp group finishes at once
+constexpr uint32_t warp_stride = 20;    // floats from vector to vector of a warp's sums: lanes use different banks
 constexpr uint32_t pad = 4;  // floats between the sums of two vectors: lanes store to different banks
 
-// What is left of a product is finished eight vectors at a time, one row per lane.
+// What is left of a product is finished four or eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
-  return {.columns = core,
+  return {.columns = s.col_groups == 1 && s.shares == 1 ? 4 : core,
           .out = s.out,
           .activation = s.activation,
           .y_bf16 = s.y_bf16,
@@ -58,6 +58,7 @@ class WgmmaWriter {
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
     sums_ = k_.shared<float>(s_.sums_bytes() / 4);
+    if (alone_) scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
     full_ = mbarriers(k_, s_.stages);
     empty_ = mbarriers(k_, s_.stages);
     chain_start(k_, s_.chained);
@@ -136,20 +137,16 @@ class WgmmaWriter {
     chain_wait(k_, s_.chained);
     auto before = k_.var(0u);  // stages so far
     each_tile([&](const Tile& t) {
-      const uint64_t ld = s_.filled_cols();
-      U32 group = min((t.first >> 3u) + k_.lane(), (t.end - 1u) >> 3u);
-      auto from = k_.arg(&WgmmaArgs::x) + widen(group) * (ld * core * 2);
+      auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
       k_.loop(0u, unit_count_, 1u, [&](U32 i) {
         U32 unit = first_unit_ + i, index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
         if (s_.prefetch)
           k_.when(unit % units_per_slice_ == 0u || i == 0u, [&] { request_weights(t, unit / units_per_slice_); });
         k_.when(turn > 0u, [&] { Mbarrier{empty_[0].at + s}.wait(k_, (turn - 1u) & 1u); });
-        Mbarrier full{full_[0].at + s};
-        k_.when(k_.lane() == 0u, [&] { full.arrive_expect_bytes(s_.stage_bytes()); });
-        k_.warp_sync();
-        k_.when(k_.lane() < s_.columns / core, [&] {
-          bulk_load(stage(s) + k_.lane() * (s_.steps * step_bytes), from + unit * (s_.steps * step_bytes),
-                    s_.steps * step_bytes, full);
+        k_.when(k_.lane() == 0u, [&] {
+          Mbarrier full{full_[0].at + s};
+          full.arrive_expect_bytes(s_.stage_bytes());
+          bulk_load(stage(s), from + mul_wide(unit, s_.stage_bytes()), s_.stage_bytes(), full);
         });
       });
       before += unit_count_;
@@ -256,6 +253,7 @@ class WgmmaWriter {
       Held held(k_, load_step(bands, first_unit_ + col_group, 0));
       if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
       first_tile = false;
+      bring_scales(t);
       // Several stages in a row: while the products of one run, the weights of the next are unpacked.
       k_.loop(col_group, unit_count_, s_.col_groups * s_.unroll, [&](U32 first) {
         std::vector<Raw> now = held.get();
@@ -265,7 +263,7 @@ class WgmmaWriter {
           U32 next = first_unit_ + (n + 1 < s_.unroll ? i + s_.col_groups : min(i + s_.col_groups, unit_count_ - 1));
           U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
           Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
-          U64 x = matrix_descriptor(stage(s), 128, s_.steps * step_bytes, Swizzle::none);
+          U64 x = matrix_descriptor(stage(s), s_.columns * 16, 128, Swizzle::none);
           for (uint32_t step = 0; step < s_.steps; ++step) {
             std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
             for (uint32_t b = 0; b < s_.bands; ++b) {
@@ -292,7 +290,7 @@ class WgmmaWriter {
         keep_sums(acc, row_group, col_group);
       if (!alone_ && s_.shares == 1) {
         k_.barrier(1, groups_ * 128);
-        finish(t, 0u, s_.tile_rows(), 0u, s_.columns, k_.warp(), groups_ * 4, sums_, s_.tile_rows() + pad);
+        finish(t, k_.constant(0u), s_.columns, groups_ * 4);
         k_.barrier(1, groups_ * 128);
       }
     });
@@ -307,7 +305,7 @@ class WgmmaWriter {
     for (uint32_t half = 0; half < 2; ++half) halves.push_back(piece(rows, half, unit, step).halves(raw[half]));
     wgmma_fence(k_);
     for (uint32_t i = 0; i < 8; ++i) {
-      const uint64_t at = (step * step_bytes + i * 256) >> 4;
+      const uint64_t at = (step * 8 + i) * s_.columns * 32 >> 4;
       wgmma<heddle::f16>(acc,
                          std::array{halves[0][2 * i], halves[1][2 * i], halves[0][2 * i + 1], halves[1][2 * i + 1]},
                          at ? x + at : x, true);
@@ -316,40 +314,62 @@ class WgmmaWriter {
   }
 
   // --- endings ------------------------------------------------------------------------------------------------------
-  // The sums of vectors [first, first + count) of a band to shared memory, `stride` floats from vector to vector.
+  // The sums of vectors [first, first + count) of a band to shared memory, `stride` floats from vector to vector. `to`:
+  // where the sums of this warp's first row go.
   void put(const GroupSums& acc, uint32_t first, uint32_t count, Shared<float> to, uint32_t stride) {
-    auto mine = to + (k_.warp() & 3u) * 16u + (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride);
+    auto mine = to + (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride);
     for (uint32_t n = 0; n < count; n += 8)
       for (uint32_t i = 0; i < 4; ++i)
         store(mine.offset((n + i % 2) * stride + i / 2 * 8), acc.get((first + n) / 2 + i));
   }
 
-  // Each warp group finishes its own rows, a few vectors at a time.
+  // Alone, a warp finishes its sixteen rows by itself, a chunk of vectors at a time: each half of the warp has four
+  // vectors of the sixteen rows. Their factors are brought before the sums are computed.
+  Shared<float> own_scales() { return scales_ + k_.warp() * s_.columns; }
+  void bring_scales(const Tile& t) {
+    if (!alone_) return;
+    for (uint32_t v = 0; v < s_.columns; v += 32) {
+      auto one = [&] {
+        U32 vector = min(t.first + v + k_.lane(), t.end - 1u);
+        F32 scale = load(k_.arg(&WgmmaArgs::scales) + vector) * (1 / TilePiece::half_factor(s_.weights()));
+        store(own_scales() + (k_.lane() + v), scale);
+      };
+      s_.columns < 32 ? k_.when(k_.lane() < s_.columns, one) : one();
+    }
+  }
   void finish_alone(const Tile& t, const std::vector<GroupSums>& acc, U32 row_group) {
-    const uint32_t count = std::min(chunk, s_.columns), stride = 64 + pad;
-    auto mine = sums_ + row_group * (count * stride);
-    auto meet = [&] {
-      if (s_.row_groups == 1) return k_.barrier(1, 128);
-      for (uint32_t g = 0; g < s_.row_groups; ++g)
-        k_.when(k_.assume_uniform(row_group, Uniform::group) == g, [&] { k_.barrier(1 + g, 128); });
-    };
-    for (uint32_t b = 0; b < s_.bands; ++b)
+    const uint32_t count = std::min(chunk, s_.columns);
+    auto mine = sums_ + k_.warp() * (count * warp_stride);
+    U32 half = k_.lane() >> 4u;
+    for (uint32_t b = 0; b < s_.bands; ++b) {
+      U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u +
+                (k_.lane() & 15u);
       for (uint32_t first = 0; first < s_.columns; first += count) {
         auto part = [&] {
-          put(acc[b], first, count, mine, stride);
-          meet();
-          finish(t, (row_group * s_.bands + b) * 64u, 64, first, count, k_.warp() & 3u, 4, mine, stride);
-          meet();
+          put(acc[b], first, count, mine, warp_stride);
+          k_.warp_sync();
+          k_.loop(0u, min(t.end - t.first - first, count), core, [&](U32 v) {
+            U32 in_chunk = v + half * 4u;
+            ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), t.first + first + in_chunk, t.end);
+            out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
+            auto at = mine + (in_chunk * warp_stride + (k_.lane() & 15u));
+            auto scale = own_scales() + (in_chunk + first);
+            for (uint32_t i = 0; i < 4; ++i)
+              out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
+          });
+          k_.warp_sync();
         };
         first ? k_.when(t.first + first < t.end, part) : part();
       }
+    }
   }
 
   // All sums of a tile, the col groups one after the other.
   void keep_sums(const std::vector<GroupSums>& acc, U32 row_group, U32 col_group) {
     const uint32_t stride = s_.tile_rows() + pad;
     for (uint32_t b = 0; b < s_.bands; ++b)
-      put(acc[b], 0, s_.columns, sums_ + (col_group * (s_.columns * stride) + (row_group * s_.bands + b) * 64u),
+      put(acc[b], 0, s_.columns,
+          sums_ + (col_group * (s_.columns * stride) + (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u),
           stride);
   }
   // Adds up over the blocks of the cluster, each for a part of the vectors, with all warps.
@@ -358,26 +378,23 @@ class WgmmaWriter {
     const uint32_t each = std::max(s_.columns / s_.shares, core);
     U32 first = k_.cluster_rank() * each;
     k_.when(first < s_.columns && k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
-      finish(tile(k_.block_id() / s_.shares), 0u, s_.tile_rows(), first, each, k_.warp(), groups_ * 4 + 4, sums_,
-             s_.tile_rows() + pad);
+      finish(tile(k_.block_id() / s_.shares), first, each, groups_ * 4 + 4);
     });
     k_.cluster_barrier();  // nothing is read from a block that has ended
   }
 
-  // The ending of `rows` rows of the tile from `row` on and `count` vectors from `first` on, by `warps` warps of which
-  // this is number `warp`. The sum of row r and vector v is at sums + (v - first_kept) * stride + r, where alone the
-  // first kept are `row` and `first`, else 0.
-  void finish(const Tile& t, U32 row, uint32_t rows, U32 first, uint32_t count, U32 warp, uint32_t warps,
-              Shared<float> sums, uint32_t stride) {
-    const uint32_t groups = rows / 32, turns = count / core * groups;
-    k_.loop(warp, turns, warps, [&](U32 turn) {
-      U32 in_count = turn / groups * core, in_rows = turn % groups * 32u + k_.lane();
-      U32 vector = t.first + first + in_count;
+  // The ending of `count` vectors of the tile from `first` on, by `warps` warps of which this is number `warp`; a warp
+  // takes 32 rows of eight vectors at a time.
+  void finish(const Tile& t, U32 first, uint32_t count, uint32_t warps) {
+    const uint32_t stride = s_.tile_rows() + pad, groups = s_.tile_rows() / 32, turns = count / core * groups;
+    k_.loop(k_.warp(), turns, warps, [&](U32 turn) {
+      U32 in_tile = first + turn / groups * core, in_rows = turn % groups * 32u + k_.lane();
+      U32 vector = t.first + in_tile;
       k_.when(vector < t.end, [&] {
-        U32 all_rows = k_.arg(&WgmmaArgs::rows), of_w = k_.arg(&WgmmaArgs::first_rows) + t.row + row + in_rows;
+        U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + in_rows;
         ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), vector, t.end);
-        out.prepare(of_w, of_w < all_rows);
-        auto at = sums + ((alone_ ? in_count : first + in_count) * stride + in_rows);
+        out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
+        auto at = sums_ + (in_tile * stride + in_rows);
         for (uint32_t v = 0; v < core; ++v) {
           F32 scale = load(k_.arg(&WgmmaArgs::scales) + min(vector + v, t.end - 1u));
           F32 sum;
@@ -392,14 +409,6 @@ class WgmmaWriter {
       });
     });
   }
-  void finish(const Tile& t, U32 row, uint32_t rows, uint32_t first, uint32_t count, U32 warp, uint32_t warps,
-              Shared<float> sums, uint32_t stride) {
-    finish(t, row, rows, k_.constant(first), count, warp, warps, sums, stride);
-  }
-  void finish(const Tile& t, uint32_t row, uint32_t rows, auto first, uint32_t count, U32 warp, uint32_t warps,
-              Shared<float> sums, uint32_t stride) {
-    finish(t, k_.constant(row), rows, first, count, warp, warps, sums, stride);
-  }
 
   const WgmmaProduct& s_;
   const Product out_;
@@ -409,7 +418,7 @@ class WgmmaWriter {
   const uint32_t units_, units_per_slice_, unit_count_;  // stages of all columns, of a slice, and of a block
   const bool alone_;                                     // a warp group has all columns of its rows
   Shared<uint8_t> ring_;
-  Shared<float> sums_;
+  Shared<float> sums_, scales_;
   std::vector<Mbarrier> full_, empty_;
   U32 w_tiles_, row_tiles_;  // tiles of weights, and of the product, along the rows
   U32 first_unit_;           // of this block
@@ -419,11 +428,11 @@ class WgmmaWriter {
 }  // namespace
 
 uint32_t WgmmaProduct::sums_bytes() const {
-  if (col_groups == 1 && shares == 1) return row_groups * std::min(chunk, columns) * (64 + pad) * 4;
+  if (col_groups == 1 && shares == 1) return row_groups * 4 * std::min(chunk, columns) * warp_stride * 4;
   return col_groups * columns * (tile_rows() + pad) * 4;
 }
 
-uint32_t WgmmaProduct::shared_bytes() const { return stages * (stage_bytes() + 16) + sums_bytes() + 1024; }
+uint32_t WgmmaProduct::shared_bytes() const { return stages * (stage_bytes() + 16) + sums_bytes() + row_groups * columns * 16 + 1024; }
 
 bool WgmmaProduct::divides() const {
   return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
@@ -481,7 +490,7 @@ namespace {
 
 // A way to cut a product up; the rest of the shape follows from it.
 struct Cut {
-  uint32_t columns, bands, row_groups, col_groups, shares, steps;
+  uint32_t columns, bands, row_groups, col_groups, shares, steps, deep = 0;
 };
 
 // With as many stages as fit; none if that is not even two.
@@ -492,6 +501,9 @@ std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
   s.col_groups = cut.col_groups;
   s.shares = cut.shares;
   s.steps = std::min(cut.steps, s.tile_cols / step_cols);
+  s.deep = cut.deep;
+  s.unroll = 1;
+  if (cut.deep && s.filled_cols() / (step_cols * s.steps) % (s.shares * s.col_groups * 2) == 0) s.unroll = 2;
   for (s.stages = 12; s.stages >= 2; --s.stages)
     if (s.fits()) return s;
   return {};
@@ -555,6 +567,10 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
     if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
     const double tiles = what.experts ? tiles_of_expert(columns, vectors) : std::ceil(double(vectors) / columns);
     for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1},
+                           {columns, 1, 2, 1, 1, 1, 1},
+                           {columns, 2, 2, 1, 1, 1, 1},
+                           {columns, 1, 3, 1, 1, 1, 1},
+                           {columns, 1, 1, 2, 2, 1, 1},
                            {columns, 2, 2, 1, 1, 1},
                            {columns, 1, 3, 1, 1, 1},
                            {columns, 1, 4, 1, 1, 1},

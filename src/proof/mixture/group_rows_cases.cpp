@@ -29,7 +29,7 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
                 Choice choice = Choice::any, uint32_t more_slots = 0) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const std::vector<uint32_t> ids = picked_experts(random, rows, used, experts, choice);
-    const uint32_t pairs = rows * used, slots = GroupRows::max_slots(pairs, experts) + more_slots;
+    const uint32_t pairs = rows * used, slots = GroupRows::max_slots(pairs, experts, tile_rows) + more_slots;
     const uint32_t max_tiles = GroupRows::max_tiles(pairs, experts, tile_rows);
     const GroupRows::Args args{.list = m.poisoned<uint32_t>(slots),
                                .slot_of = m.poisoned<uint32_t>(pairs),
@@ -53,7 +53,7 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
       const auto end = uint32_t(list.size());
       for (uint32_t at = first; at < end; at += tile_rows)
         tiles.insert(tiles.end(), {e, at, std::min(end - at, tile_rows), 0});
-      list.resize((end + 7) / 8 * 8, GroupRows::no_row);
+      list.resize((end + tile_rows - 1) / tile_rows * tile_rows, GroupRows::no_row);
     }
     check.that(list.size() <= slots, fmt::format("{} of {} slots", list.size(), slots));
     list.resize(slots, GroupRows::no_row);
@@ -72,7 +72,7 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
 Bench group_rows_bench(uint32_t rows, uint32_t used, uint32_t experts, uint32_t tile_rows, uint32_t warps) {
   const uint32_t pairs = rows * used;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    const uint32_t slots = GroupRows::max_slots(pairs, experts);
+    const uint32_t slots = GroupRows::max_slots(pairs, experts, tile_rows);
     const GroupRows::Args args{.list = m.poisoned<uint32_t>(slots),
                                .slot_of = m.poisoned<uint32_t>(pairs),
                                .tiles = m.poisoned<ExpertTile>(GroupRows::max_tiles(pairs, experts, tile_rows)),

@@ -86,12 +86,12 @@ struct HalfVectors {
 };
 // Where a value of x lies, and how many vectors a group has.
 uint32_t group_of(const MmaProduct& s) { return s.columns; }
-uint32_t group_of(const WgmmaProduct&) { return 8; }
+uint32_t group_of(const WgmmaProduct& s) { return s.columns; }
 uint64_t place_of(const MmaProduct& s, uint32_t v, uint32_t c) {
   return kernels::half_place(v, c, s.tile_cols, s.columns, s.slices * s.tile_cols);
 }
 uint64_t place_of(const WgmmaProduct& s, uint32_t v, uint32_t c) {
-  return kernels::operand_place(v, c, kernels::tile_apart(s.weights()), s.filled_cols());
+  return kernels::operand_place(v, c, kernels::tile_apart(s.weights()), s.columns, s.filled_cols());
 }
 // The values of x become those of the halves.
 template <class Spec>

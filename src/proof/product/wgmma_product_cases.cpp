@@ -57,7 +57,7 @@ Case expert_tiles(WgmmaProduct units, uint32_t rows, uint32_t cols, const std::v
         tiles.push_back({e, uint32_t(slots.size()), here, 0});
         slots.insert(slots.end(), here, e);
       }
-      while (slots.size() % 8) slots.push_back(none);
+      while (slots.size() % units.columns) slots.push_back(none);
     }
     std::vector<f16> x(slots.size() * ld, to_f16(NAN));
     std::vector<std::vector<double>> values(slots.size());
@@ -67,7 +67,7 @@ Case expert_tiles(WgmmaProduct units, uint32_t rows, uint32_t cols, const std::v
       scales[v] = std::ldexp(1.0f, int(random.below(5)) - 2);
       for (uint32_t c = 0; c < ld; ++c) {
         const f16 half = to_f16(c < cols ? random.normal() : 0.0f);
-        x[kernels::operand_place(v, c, kernels::tile_apart(format), ld)] = half;
+        x[kernels::operand_place(v, c, kernels::tile_apart(format), units.columns, ld)] = half;
         values[v].push_back(double(to_f32(half)) * scales[v]);
       }
     }
@@ -202,7 +202,7 @@ Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32
     while (one.size() < bytes) one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
     std::vector<ptx::DevicePtr<uint8_t>> w;
     for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
-    const uint32_t filled = (vectors + 7) / 8 * 8;
+    const uint32_t filled = (vectors + spec.columns - 1) / spec.columns * spec.columns;
     Product::Args args{.y = m.poisoned<float>(size_t(rows) * vectors),
                        .x = {m.put(half_inputs(random, size_t(filled) * spec.filled_cols())).address},
                        .rows = rows,
