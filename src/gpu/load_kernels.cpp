@@ -135,20 +135,29 @@ void Gpu::list_attention(const DeviceAttention& attention) {
   }
 }
 
-// The shapes of products of many rows differ by the number of rows, in steps of 16.
+// The shapes of products of many rows differ by the number of rows, in steps of 8; those that write the cache also by
+// whether each row has a block table, as in a step, or each sequence.
 void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const Paths& paths = forward_->paths();
   const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, two_products);
-  for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 16 * 16) {
-    if (rows <= max_few_rows && rows < max_rows) return;
-    forward_->begin({.count = rows,
-                     .row_tables = paths.tables_by_row(rows),
-                     .longest = rows,
-                     .tiles = 1,
-                     .sequences = std::vector<uint32_t>(rows)});
+  auto list = [&](const Rows& rows, uint32_t outputs) {
+    forward_->begin(rows);
     forward_->embed();
     for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
-    forward_->logits(0, 1, 0);
+    forward_->logits(0, outputs, 0);
+    if (paths.gathers(outputs)) forward_->logits(0, outputs, {});
+  };
+  for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 8 * 8) {
+    if (rows <= max_few_rows && rows < max_rows) return;
+    list({.count = rows,
+          .row_tables = paths.tables_by_row(rows),
+          .longest = rows,
+          .tiles = 1,
+          .sequences = std::vector<uint32_t>(rows)},
+         1);
+    if (rows <= max_step_rows && paths.expects_many_rows())
+      list({.count = rows, .each_own = true, .single = rows, .longest_single = 1, .row_tables = true, .longest = 1},
+           rows);
   }
 }
 

@@ -46,8 +46,8 @@ class PathsOfBatches : public FakeGpu {
 
 TEST_F(PathsOfBatches, ProductsFollowFromTheNumberOfRows) {
   for (uint32_t rows : {1u, 2u}) EXPECT_EQ(products({}, rows), Names{"product"}) << rows;
-  for (uint32_t rows : {3u, 8u, 64u}) EXPECT_EQ(products({}, rows), Names{"mma_product"}) << rows;
-  for (uint32_t rows : {65u, 200u}) EXPECT_EQ(products({}, rows), Names{"wgmma_product"}) << rows;
+  for (uint32_t rows : {3u, 8u, max_few_rows}) EXPECT_EQ(products({}, rows), Names{"mma_product"}) << rows;
+  for (uint32_t rows : {max_few_rows + 1, 200u}) EXPECT_EQ(products({}, rows), Names{"wgmma_product"}) << rows;
   for (uint32_t rows : {1u, 3u, 65u}) {
     EXPECT_EQ(products(exact_, rows), Names{"product"}) << rows;
     EXPECT_EQ(products(deterministic_, rows), Names{"mma_product"}) << rows;

@@ -77,11 +77,11 @@ class WgmmaWriter {
     k_.when_else(
         k_.group() < groups_,
         [&] {
-          if (s_.shares == 1) take_registers(k_, s_.registers());
+          if (s_.moves_registers()) take_registers(k_, s_.registers());
           work();
         },
         [&] {
-          if (s_.shares == 1) release_registers(k_, few_registers);
+          if (s_.moves_registers()) release_registers(k_, few_registers);
           k_.when(k_.warp() == groups_ * 4, [&] { bring(); });
         });
     if (s_.shares > 1) finish_cluster();
@@ -438,17 +438,26 @@ bool WgmmaProduct::divides() const {
   return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
 }
 
+// Found by trial: the sums, the operands of a step (with deep, of two), and the words of the next one.
+uint32_t WgmmaProduct::needed_registers() const {
+  const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
+  return bands * columns / 2 + (deep ? 64 : 40) + bands * 3 * words;
+}
+
+uint32_t WgmmaProduct::first_registers() const {
+  return std::min(65536 / ((row_groups * col_groups + 1) * 128) / 8 * 8, 248u);
+}
+
 uint32_t WgmmaProduct::registers() const {
   const uint32_t groups = row_groups * col_groups;
-  if (shares > 1) return 65536 / ((groups + 1) * 128) / 8 * 8;
-  return std::min((65536 - few_registers * 128) / (groups * 128) / 8 * 8, 240u);
+  if (!moves_registers()) return first_registers();
+  // the pool is what all groups have at the start: a group that asks for more waits forever
+  return std::min((first_registers() * (groups + 1) - few_registers) / groups / 8 * 8, 240u);
 }
 
 bool WgmmaProduct::fits() const {
-  const uint32_t groups = row_groups * col_groups;
-  // found by trial: what a lane needs beside its sums and the operands of a step
-  const uint32_t needed = bands * columns / 2 + (deep ? 112 : 80);
-  return steps * step_cols <= tile_cols && groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && needed <= registers();
+  return steps * step_cols <= tile_cols && row_groups * col_groups <= 4 && divides() && shared_bytes() <= 226 * 1024 &&
+         needed_registers() <= registers();
 }
 
 Kernel WgmmaProduct::build() const {

@@ -46,8 +46,13 @@ struct WgmmaProduct {
   uint32_t tile_rows() const { return 64 * bands * row_groups; }  // of W that a block has at once
   uint32_t stage_bytes() const { return columns * steps * 256; }
   uint32_t sums_bytes() const;
-  uint32_t registers() const;  // of a thread that computes, at most
   uint32_t shared_bytes() const;
+  uint32_t registers() const;  // of a thread that computes, at most
+  // Whether the copying group gives registers to the others, where they need more than all have at the start. Not where
+  // all warps go on together. Such texts are not kept in the cache of cubins (see cuda/compile.cpp).
+  bool moves_registers() const { return shares == 1 && needed_registers() > first_registers(); }
+  uint32_t needed_registers() const;
+  uint32_t first_registers() const;  // of every thread, at the start
   bool divides() const;  // the stages, by the blocks and warp groups that share them
   bool fits() const;     // shared memory and registers too
 
