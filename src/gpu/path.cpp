@@ -151,8 +151,7 @@ void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
     return write_heads(r_, attention, q, rows.count, false);
   }
   if (attention.joined_qkv) {
-    products_.product(all[0], second, in, {.kind = Product::qkv, .y = q.address, .stride = q.stride}, rows,
-                      &attention);
+    products_.product(all[0], second, in, {.kind = Product::qkv, .y = q.address, .stride = q.stride}, rows, &attention);
     if (r_.q8()) write_heads(r_, attention, q, rows.count, true);
     return;
   }
@@ -205,8 +204,7 @@ void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride,
   products_.product(w, nullptr, in, {.y = y, .stride = stride}, rows);
 }
 
-void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale,
-                     const Rows& rows) {
+void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows) {
   const uint32_t stride = r_.sizes.width;
   if (!norm) {
     products_.product(w, nullptr, in,

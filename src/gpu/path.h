@@ -1,5 +1,5 @@
-// The phases of a layer as products of the rows of a batch. Paths (paths.h) decides which kind of products a batch takes;
-// this file has their interface, and the launches that come before and after them.
+// The phases of a layer as products of the rows of a batch. Paths (paths.h) decides which kind of products a batch
+// takes; this file has their interface, and the launches that come before and after them.
 #pragma once
 #include <optional>
 

@@ -245,8 +245,7 @@ void WgmmaProducts::product(const Weights& w, const Weights* second, const Input
                                .chained = r_.recorder.chained()};
     const kernels::WgmmaProduct spec =
         r_.tuning.many_vectors(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
-    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format);
-        wanted != apart || spec.columns != grouped) {
+    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format); wanted != apart || spec.columns != grouped) {
       apart = wanted;
       grouped = spec.columns;
       to_half(r_, in, *matrix, rows.count, {.operand = grouped});

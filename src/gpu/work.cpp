@@ -2,6 +2,7 @@
 #include "gpu/work.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/prompt_attention.h"
@@ -58,7 +59,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     expert_inner = std::max(expert_inner, stride_of(2 * inner_rows));
     expert_act = std::max(expert_act, stride_of(inner_rows));
     if (group_experts && rows > max_expert_vector_rows) {
-      expert_slots = std::max(expert_slots, kernels::GroupRows::max_slots(rows * m.routing.used, uint32_t(m.up.count), max_expert_tile));
+      expert_slots = std::max(
+          expert_slots, kernels::GroupRows::max_slots(rows * m.routing.used, uint32_t(m.up.count), max_expert_tile));
       expert_half = std::max({expert_half, in_slices(m.up.all.cols), in_slices(inner_rows)});
     }
     if (m.shared) fit_feed_forward(*m.shared);
@@ -76,7 +78,9 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   using W = Work;
   const uint64_t rows = s.rows, f = 4;
   const uint64_t mixture_rows = s.experts ? rows : 0, expert_rows = std::min<uint64_t>(max_expert_rows, mixture_rows);
-  const uint64_t grouped_rows = (rows + 255) / 256 * 256;  // wgmma_product takes them in groups of up to 256
+  // wgmma_product takes them in groups of up to 256, mma_product of 32; a group has less than twice as many as there
+  // are
+  const uint64_t grouped_rows = rows < 256 ? std::max<uint64_t>(std::bit_ceil(rows), 32) : (rows + 255) / 256 * 256;
   allocate(&W::h, rows * s.width * f);
   allocate(&W::qkv, rows * s.qkv * f);
   allocate(&W::q, rows * s.q * f);

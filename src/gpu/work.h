@@ -19,7 +19,7 @@ inline constexpr uint32_t max_logit_rows = 256;        // whose logits are on th
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
 inline constexpr uint32_t min_expert_tile = 8, max_expert_tile = 64;  // rows of an expert in a tile of a product
-inline constexpr uint32_t prompt_tile = 128;           // tokens of a prompt that attention takes at once
+inline constexpr uint32_t prompt_tile = 128;                          // tokens of a prompt that attention takes at once
 
 // Values from one row of f32 to the next, padded for vector loads.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }

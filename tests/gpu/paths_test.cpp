@@ -83,9 +83,9 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {
 
 // wgmma_attention computes whole tiles of 128 rows, one block for each and head.
 TEST_F(PathsOfBatches, AttentionToPromptsFollowsFromTheTiles) {
-  const Shape prompt{{150, 0}}, beside{{1, 9}, {1, 4}, {150, 0}}, pieces{{10, 3}, {10, 0}, {10, 8}};
-  EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"prompt_attention"});  // 8 blocks for 132 SMs
-  control().sms = 16;
+  const Shape prompt{{60, 0}}, beside{{1, 9}, {1, 4}, {60, 0}}, pieces{{10, 3}, {10, 0}, {10, 8}};
+  EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"prompt_attention"});  // 4 blocks for 132 SMs
+  control().sms = 8;
   EXPECT_EQ(attention(wide_.model, {}, prompt), Names{"wgmma_attention"});
   EXPECT_EQ(attention(wide_.model, {}, beside), (Names{"cluster_attention", "wgmma_attention"}));
   EXPECT_EQ(attention(wide_.model, {}, pieces), Names{"prompt_attention"});

@@ -89,7 +89,7 @@ TEST(WorkSizes, RowsGroupedByExpertHaveSlots) {
   const model::Limits many{.rows = 100, .kv_blocks = 4, .block_tokens = 16};
   const WorkSizes apart(small.model, many, sms), grouped(small.model, many, sms, true);
   EXPECT_EQ(apart.expert_slots, 0u);
-  EXPECT_EQ(grouped.expert_slots, 248u);  // 200 rows of experts, and up to 7 more for each of 6, in eights
+  EXPECT_EQ(grouped.expert_slots, 576u);  // 200 rows: 3 full tiles of 64, and one for each of 6 experts
   EXPECT_EQ(grouped.expert_half, 256u);
   EXPECT_GT(grouped.bytes(), apart.bytes());
   const WorkSizes few(small.model, {.rows = max_expert_vector_rows, .kv_blocks = 4, .block_tokens = 16}, sms, true);

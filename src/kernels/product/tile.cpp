@@ -238,8 +238,7 @@ std::vector<U32> TilePiece::halves(const Raw& raw) const {
   }
   const std::vector<F32> v = decode_floats(format_, raw.quants, tile_block_bytes(format_));
   for (size_t i = 0; i < v.size(); i += 4)
-    for (size_t j : {i, i + 1})
-      all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[j]), within_f16(v[j + 2]))));
+    for (size_t j : {i, i + 1}) all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[j]), within_f16(v[j + 2]))));
   return all;
 }
 

@@ -111,8 +111,6 @@ Grid TilePack::grid(const Args& args) const {
   return {.x = tiles ? uint32_t(tiles) : 1};  // an empty grid cannot be launched
 }
 
-void add_tile_pack_kernels(std::vector<Entry>& all) {
-  all.push_back(entry<TilePack>());
-}
+void add_tile_pack_kernels(std::vector<Entry>& all) { all.push_back(entry<TilePack>()); }
 
 }  // namespace heddle::kernels

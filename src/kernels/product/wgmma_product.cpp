@@ -21,12 +21,12 @@ namespace {
 
 using WgmmaArgs = Product::Args;
 
-constexpr uint32_t step_cols = 128;                    // of a warp group's eight wgmma
-constexpr uint32_t core = 8;                           // vectors of a core matrix
-constexpr uint32_t few_registers = 24;                 // of the copying warp
-constexpr uint32_t chunk = 32;                         // vectors whose sums a warp group finishes at once
+constexpr uint32_t step_cols = 128;     // of a warp group's eight wgmma
+constexpr uint32_t core = 8;            // vectors of a core matrix
+constexpr uint32_t few_registers = 24;  // of the copying warp
+constexpr uint32_t chunk = 32;          // vectors whose sums a warp group finishes at once
 constexpr uint32_t warp_stride = 20;    // floats from vector to vector of a warp's sums: lanes use different banks
-constexpr uint32_t pad = 4;  // floats between the sums of two vectors: lanes store to different banks
+constexpr uint32_t pad = 4;             // floats between the sums of two vectors: lanes store to different banks
 
 // What is left of a product is finished four or eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
@@ -354,8 +354,7 @@ class WgmmaWriter {
             out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
             auto at = mine + (in_chunk * warp_stride + (k_.lane() & 15u));
             auto scale = own_scales() + (in_chunk + first);
-            for (uint32_t i = 0; i < 4; ++i)
-              out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
+            for (uint32_t i = 0; i < 4; ++i) out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
           });
           k_.warp_sync();
         };
@@ -377,9 +376,8 @@ class WgmmaWriter {
     k_.cluster_barrier();
     const uint32_t each = std::max(s_.columns / s_.shares, core);
     U32 first = k_.cluster_rank() * each;
-    k_.when(first < s_.columns && k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
-      finish(tile(k_.block_id() / s_.shares), first, each, groups_ * 4 + 4);
-    });
+    k_.when(first < s_.columns && k_.block_id() / s_.shares < row_tiles_ * column_tiles(),
+            [&] { finish(tile(k_.block_id() / s_.shares), first, each, groups_ * 4 + 4); });
     k_.cluster_barrier();  // nothing is read from a block that has ended
   }
 
@@ -432,7 +430,9 @@ uint32_t WgmmaProduct::sums_bytes() const {
   return col_groups * columns * (tile_rows() + pad) * 4;
 }
 
-uint32_t WgmmaProduct::shared_bytes() const { return stages * (stage_bytes() + 16) + sums_bytes() + row_groups * columns * 16 + 1024; }
+uint32_t WgmmaProduct::shared_bytes() const {
+  return stages * (stage_bytes() + 16) + sums_bytes() + row_groups * columns * 16 + 1024;
+}
 
 bool WgmmaProduct::divides() const {
   return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
@@ -465,9 +465,10 @@ Kernel WgmmaProduct::build() const {
   if (steps * step_cols > tile_cols)
     throw Error("wgmma_product: a stage of {} columns is more than a tile of {}", steps * step_cols, tile_cols);
   if (!divides())
-    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups that take {} in "
-                "a row",
-                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups, unroll);
+    throw Error(
+        "wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups that take {} in "
+        "a row",
+        filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups, unroll);
   if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
@@ -575,27 +576,13 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
     // a few more vectors than expected are better than two tiles for many an expert
     if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
     const double tiles = what.experts ? tiles_of_expert(columns, vectors) : std::ceil(double(vectors) / columns);
-    for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1},
-                           {columns, 1, 2, 1, 1, 1, 1},
-                           {columns, 2, 2, 1, 1, 1, 1},
-                           {columns, 1, 3, 1, 1, 1, 1},
-                           {columns, 1, 1, 2, 2, 1, 1},
-                           {columns, 2, 2, 1, 1, 1},
-                           {columns, 1, 3, 1, 1, 1},
-                           {columns, 1, 4, 1, 1, 1},
-                           {columns, 1, 4, 1, 1, 2},
-                           {columns, 2, 2, 1, 1, 2},
-                           {columns, 1, 2, 2, 1, 1},
-                           {columns, 1, 1, 2, 1, 1},
-                           {columns, 1, 1, 4, 1, 1},
-                           {columns, 1, 1, 4, 1, 2},
-                           {columns, 1, 1, 2, 2, 1},
-                           {columns, 1, 1, 3, 2, 1},
-                           {columns, 1, 1, 4, 2, 1},
-                           {columns, 1, 1, 4, 2, 2},
-                           {columns, 1, 1, 2, 4, 1},
-                           {columns, 1, 2, 1, 4, 1},
-                           {columns, 1, 2, 2, 2, 1},
+    for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1}, {columns, 1, 2, 1, 1, 1, 1}, {columns, 2, 2, 1, 1, 1, 1},
+                           {columns, 1, 3, 1, 1, 1, 1}, {columns, 1, 1, 2, 2, 1, 1}, {columns, 2, 2, 1, 1, 1},
+                           {columns, 1, 3, 1, 1, 1},    {columns, 1, 4, 1, 1, 1},    {columns, 1, 4, 1, 1, 2},
+                           {columns, 2, 2, 1, 1, 2},    {columns, 1, 2, 2, 1, 1},    {columns, 1, 1, 2, 1, 1},
+                           {columns, 1, 1, 4, 1, 1},    {columns, 1, 1, 4, 1, 2},    {columns, 1, 1, 2, 2, 1},
+                           {columns, 1, 1, 3, 2, 1},    {columns, 1, 1, 4, 2, 1},    {columns, 1, 1, 4, 2, 2},
+                           {columns, 1, 1, 2, 4, 1},    {columns, 1, 2, 1, 4, 1},    {columns, 1, 2, 2, 2, 1},
                            {columns, 1, 1, 1, 1, 1}})
       if (auto s = cut_up(base, cut); s && (!what.experts || s->shares == 1))
         all.emplace_back(cycles(*s, rows, tiles, sms), *s);

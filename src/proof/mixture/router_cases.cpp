@@ -62,8 +62,9 @@ class RouterProblem {
     for (uint32_t r = 0; r < s_.rows; ++r) {
       std::vector<double> logits, errors;
       find_logits(r, logits, errors);
-      expect_ids(r, std::span(ids).subspan(size_t(r) * s_.used, s_.used), logits, errors, check);
-      expect_weights(std::span(ids).subspan(size_t(r) * s_.used, s_.used), logits, errors, want, sizes);
+      const auto of_row = std::span(ids).subspan(size_t(r) * s_.used, s_.used);
+      if (!expect_ids(r, of_row, logits, errors, check)) return;
+      expect_weights(of_row, logits, errors, want, sizes);
       if (!s_.shared) continue;
       got_scores.push_back(all_scores[r * 3]);
       scores.push_back(logits.back());
@@ -101,14 +102,14 @@ class RouterProblem {
   }
 
   // Largest first and different ones; none that was left out is larger by more than the errors allow. Equal logits go
-  // by the lower id.
-  void expect_ids(uint32_t row, std::span<const uint32_t> ids, const std::vector<double>& logits,
+  // by the lower id. False if one of them is no expert.
+  bool expect_ids(uint32_t row, std::span<const uint32_t> ids, const std::vector<double>& logits,
                   const std::vector<double>& errors, Check& check) const {
     std::vector<bool> taken(s_.experts);
     for (uint32_t j = 0; j < s_.used; ++j) {
       const uint32_t id = ids[j];
       check.that(id < s_.experts && !taken[id], fmt::format("row {}: expert {} is {}", row, j, id));
-      if (id >= s_.experts) return;
+      if (id >= s_.experts) return false;
       taken[id] = true;
       for (uint32_t e = 0; e < s_.experts; ++e) {
         if (taken[e]) continue;
@@ -117,6 +118,7 @@ class RouterProblem {
         check.that(!better && !tie, fmt::format("row {}: {} before {}", row, id, e));
       }
     }
+    return true;
   }
   void expect_weights(std::span<const uint32_t> ids, const std::vector<double>& logits,
                       const std::vector<double>& errors, std::vector<double>& want, std::vector<double>& sizes) const {

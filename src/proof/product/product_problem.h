@@ -63,7 +63,7 @@ kernels::Product product_like(const Spec& s, uint32_t vectors) {
 // of vectors (spec.columns of them); two formats are two launches of it.
 void run_product(const kernels::Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
                  std::optional<MatrixSpec> units = {});
-// "4096 -> 40 vectors=3 blocks=2", and what else there is of a shape.
+// "4096 -> 40 vectors=3 blocks=2", then the second format and the heads, where a shape has them.
 std::string shape_text(const ProductShape& s, uint32_t vectors, quant::Format second);
 
 // Sums that f16 cannot hold on their way into the cache: launches the spec (of f32 weights, out = qkv, with a bias), or

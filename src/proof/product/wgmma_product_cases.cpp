@@ -199,7 +199,8 @@ Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32
     // values of the usual size, over and over: their bits matter for the power that a GPU draws
     const std::vector<uint8_t> some = random_blocks(random, format, size_t(1) << 20, 1024);
     std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
-    while (one.size() < bytes) one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
+    while (one.size() < bytes)
+      one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
     std::vector<ptx::DevicePtr<uint8_t>> w;
     for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
     const uint32_t filled = (vectors + spec.columns - 1) / spec.columns * spec.columns;
@@ -253,10 +254,12 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
     uint32_t out, rows, cols;
   };
   for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
-    for (const Phase& p : {Phase{Product::qkv, 6144, 4096}, {Product::add, 4096, 4096}, {Product::gate, 28672, 4096},
-                           {Product::add, 4096, 14336}})
-    {
-      auto specs = kernels::wgmma_product_candidates({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
+    for (const Phase& p : {Phase{Product::qkv, 6144, 4096},
+                           {Product::add, 4096, 4096},
+                           {Product::gate, 28672, 4096},
+                           {Product::add, 4096, 14336}}) {
+      auto specs =
+          kernels::wgmma_product_candidates({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
       for (size_t i = 0; i < std::min<size_t>(specs.size(), 9); ++i)
         all.push_back(wgmma_phase(specs[i], p.rows, p.cols, vectors));
     }
