@@ -441,7 +441,10 @@ bool WgmmaProduct::divides() const {
 // Found by trial: the sums, the operands of a step (with deep, of two), and the words of the next one.
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
-  return bands * columns / 2 + (deep ? 64 : 40) + bands * 3 * words;
+  const uint32_t inside = bands * columns / 2 + (deep ? 64 : 40) + bands * 3 * words;
+  // the ending of eight vectors at once, each with its rotation
+  const bool rotates_eight = out == Product::qkv && (col_groups > 1 || shares > 1);
+  return std::max(inside, rotates_eight ? 112u : 0u);
 }
 
 uint32_t WgmmaProduct::first_registers() const {
