@@ -3,8 +3,6 @@
 #include "kernels/product/wgmma_product.h"
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "kernels/product/product_io.h"
 #include "kernels/product/tile.h"
@@ -21,7 +19,7 @@ namespace {
 
 using WgmmaArgs = Product::Args;
 
-constexpr uint32_t step_cols = 128;     // of a warp group's eight wgmma
+constexpr uint32_t step_cols = WgmmaProduct::step_cols;
 constexpr uint32_t core = 8;            // vectors of a core matrix
 constexpr uint32_t few_registers = 24;  // of the copying warp
 constexpr uint32_t chunk = 32;          // vectors whose sums a warp group finishes at once
@@ -194,11 +192,10 @@ class WgmmaWriter {
     U32 first = rows.piece[half] + unit % units_per_slice_ * (s_.steps * 4) + step * 4u;
     return {k_, s_.weights(), s_.tile_cols, first, book_};
   }
-  std::vector<Raw> load_step(const std::vector<Rows>& bands, U32 unit, uint32_t step) {
+  std::vector<Raw> load_step(const Rows& rows, U32 unit, uint32_t step) {
     std::vector<Raw> all;
-    for (const Rows& rows : bands)
-      for (uint32_t half = 0; half < 2; ++half)
-        all.push_back(piece(rows, half, unit, step).raw(rows.at[half] + unit / units_per_slice_ * tile_));
+    for (uint32_t half = 0; half < 2; ++half)
+      all.push_back(piece(rows, half, unit, step).raw(rows.at[half] + unit / units_per_slice_ * tile_));
     return all;
   }
 
@@ -240,48 +237,30 @@ class WgmmaWriter {
     if (s_.experts) chain_wait(k_, s_.chained);
     U32 row_group = s_.row_groups == 1 ? k_.constant(0u) : k_.group() % s_.row_groups;
     U32 col_group = s_.col_groups == 1 ? k_.constant(0u) : k_.group() / s_.row_groups;
-    std::vector<GroupSums> acc;
-    for (uint32_t b = 0; b < s_.bands; ++b) acc.emplace_back(k_, s_.columns);
+    GroupSums acc(k_, s_.columns);
     auto before = k_.var(0u);  // stages so far
     bool first_tile = true;
     each_tile([&](const Tile& t) {
-      std::vector<Rows> bands;
-      for (uint32_t b = 0; b < s_.bands; ++b)
-        bands.push_back(rows_of(t, (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u));
-      for (auto& a : acc)
-        for (uint32_t i = 0; i < s_.columns / 2; ++i) a.set(i, 0.0f);
-      Held held(k_, load_step(bands, first_unit_ + col_group, 0));
+      const Rows rows = rows_of(t, row_group * 64u + (k_.warp() & 3u) * 16u);
+      for (uint32_t i = 0; i < s_.columns / 2; ++i) acc.set(i, 0.0f);
+      Held held(k_, load_step(rows, first_unit_ + col_group, 0));
       if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
       first_tile = false;
       bring_scales(t);
-      // Several stages in a row: while the products of one run, the weights of the next are unpacked.
-      k_.loop(col_group, unit_count_, s_.col_groups * s_.unroll, [&](U32 first) {
+      k_.loop(col_group, unit_count_, s_.col_groups, [&](U32 i) {
+        U32 unit = first_unit_ + i, next = first_unit_ + min(i + s_.col_groups, unit_count_ - 1);
+        U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
         std::vector<Raw> now = held.get();
-        U32 freed;  // the stage before
-        for (uint32_t n = 0; n < s_.unroll; ++n) {
-          U32 i = first + n * s_.col_groups, unit = first_unit_ + i;
-          U32 next = first_unit_ + (n + 1 < s_.unroll ? i + s_.col_groups : min(i + s_.col_groups, unit_count_ - 1));
-          U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
-          Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
-          U64 x = matrix_descriptor(stage(s), s_.columns * 16, 128, Swizzle::none);
-          for (uint32_t step = 0; step < s_.steps; ++step) {
-            std::vector<Raw> later = step + 1 < s_.steps ? load_step(bands, unit, step + 1) : load_step(bands, next, 0);
-            for (uint32_t b = 0; b < s_.bands; ++b) {
-              multiply(acc[b], bands[b], &now[2 * b], unit, step, x);
-              // with `deep` one product is under way, else the other groups' are
-              if (b + 1 == s_.bands || s_.deep) wgmma_wait(k_, s_.deep ? 1 : 0);
-            }
-            now = std::move(later);
-            if (s_.deep && step == 0 && n) release(freed);
-          }
-          if (!s_.deep) release(s);
-          freed = s;
+        Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
+        U64 x = matrix_descriptor(stage(s), s_.columns * 16, 128, Swizzle::none);
+        for (uint32_t step = 0; step < s_.steps; ++step) {
+          std::vector<Raw> later = step + 1 < s_.steps ? load_step(rows, unit, step + 1) : load_step(rows, next, 0);
+          multiply(acc, rows, now.data(), unit, step, x);
+          wgmma_wait(k_, 0);  // meanwhile the other groups' products run
+          now = std::move(later);
         }
+        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
         held.set(now);
-        if (s_.deep) {
-          wgmma_wait(k_, 0);
-          release(freed);
-        }
       });
       before += unit_count_;
       if (alone_)
@@ -294,10 +273,6 @@ class WgmmaWriter {
         k_.barrier(1, groups_ * 128);
       }
     });
-  }
-
-  void release(U32 stage_index) {
-    k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + stage_index}.arrive(); });
   }
 
   void multiply(GroupSums& acc, const Rows& rows, const Raw* raw, U32 unit, uint32_t step, U64 x) {
@@ -337,39 +312,34 @@ class WgmmaWriter {
       s_.columns < 32 ? k_.when(k_.lane() < s_.columns, one) : one();
     }
   }
-  void finish_alone(const Tile& t, const std::vector<GroupSums>& acc, U32 row_group) {
+  void finish_alone(const Tile& t, const GroupSums& acc, U32 row_group) {
     const uint32_t count = std::min(chunk, s_.columns);
     auto mine = sums_ + k_.warp() * (count * warp_stride);
     U32 half = k_.lane() >> 4u;
-    for (uint32_t b = 0; b < s_.bands; ++b) {
-      U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u +
-                (k_.lane() & 15u);
-      for (uint32_t first = 0; first < s_.columns; first += count) {
-        auto part = [&] {
-          put(acc[b], first, count, mine, warp_stride);
-          k_.warp_sync();
-          k_.loop(0u, min(t.end - t.first - first, count), core, [&](U32 v) {
-            U32 in_chunk = v + half * 4u;
-            ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), t.first + first + in_chunk, t.end);
-            out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
-            auto at = mine + (in_chunk * warp_stride + (k_.lane() & 15u));
-            auto scale = own_scales() + (in_chunk + first);
-            for (uint32_t i = 0; i < 4; ++i) out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
-          });
-          k_.warp_sync();
-        };
-        first ? k_.when(t.first + first < t.end, part) : part();
-      }
+    U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u + (k_.lane() & 15u);
+    for (uint32_t first = 0; first < s_.columns; first += count) {
+      auto part = [&] {
+        put(acc, first, count, mine, warp_stride);
+        k_.warp_sync();
+        k_.loop(0u, min(t.end - t.first - first, count), core, [&](U32 v) {
+          U32 in_chunk = v + half * 4u;
+          ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), t.first + first + in_chunk, t.end);
+          out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
+          auto at = mine + (in_chunk * warp_stride + (k_.lane() & 15u));
+          auto scale = own_scales() + (in_chunk + first);
+          for (uint32_t i = 0; i < 4; ++i) out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
+        });
+        k_.warp_sync();
+      };
+      first ? k_.when(t.first + first < t.end, part) : part();
     }
   }
 
   // All sums of a tile, the col groups one after the other.
-  void keep_sums(const std::vector<GroupSums>& acc, U32 row_group, U32 col_group) {
+  void keep_sums(const GroupSums& acc, U32 row_group, U32 col_group) {
     const uint32_t stride = s_.tile_rows() + pad;
-    for (uint32_t b = 0; b < s_.bands; ++b)
-      put(acc[b], 0, s_.columns,
-          sums_ + (col_group * (s_.columns * stride) + (row_group * s_.bands + b) * 64u + (k_.warp() & 3u) * 16u),
-          stride);
+    put(acc, 0, s_.columns, sums_ + (col_group * (s_.columns * stride) + row_group * 64u + (k_.warp() & 3u) * 16u),
+        stride);
   }
   // Adds up over the blocks of the cluster, each for a part of the vectors, with all warps.
   void finish_cluster() {
@@ -435,13 +405,13 @@ uint32_t WgmmaProduct::shared_bytes() const {
 }
 
 bool WgmmaProduct::divides() const {
-  return filled_cols() / (step_cols * steps) % (shares * col_groups * unroll) == 0 && stages % col_groups == 0;
+  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
 }
 
-// Found by trial: the sums, the operands of a step (with deep, of two), and the words of the next one.
+// Found by trial: the sums, the operands of a step, and the words of the next one.
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
-  const uint32_t inside = bands * columns / 2 + (deep ? 64 : 40) + bands * 3 * words;
+  const uint32_t inside = columns / 2 + 40 + 3 * words;
   // the ending of eight vectors at once, each with its rotation
   const bool rotates_eight = out == Product::qkv && (col_groups > 1 || shares > 1);
   return std::max(inside, rotates_eight ? 112u : 0u);
@@ -468,10 +438,8 @@ Kernel WgmmaProduct::build() const {
   if (steps * step_cols > tile_cols)
     throw Error("wgmma_product: a stage of {} columns is more than a tile of {}", steps * step_cols, tile_cols);
   if (!divides())
-    throw Error(
-        "wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups that take {} in "
-        "a row",
-        filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups, unroll);
+    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups",
+                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups);
   if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
@@ -497,103 +465,6 @@ Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
   if (tiles * shares > 0x7fffffff) throw Error("wgmma_product: {} tiles are too many for a grid", tiles);
   if (shares > 1) return {.x = uint32_t(std::max<uint64_t>(tiles, 1)) * shares};
   return {.x = std::max(uint32_t(std::min<uint64_t>(args.blocks, tiles)), 1u)};
-}
-
-namespace {
-
-// A way to cut a product up; the rest of the shape follows from it.
-struct Cut {
-  uint32_t columns, bands, row_groups, col_groups, shares, steps, deep = 0;
-};
-
-// With as many stages as fit; none if that is not even two.
-std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
-  s.columns = cut.columns;
-  s.bands = cut.bands;
-  s.row_groups = cut.row_groups;
-  s.col_groups = cut.col_groups;
-  s.shares = cut.shares;
-  s.steps = std::min(cut.steps, s.tile_cols / step_cols);
-  s.deep = cut.deep;
-  s.unroll = 1;
-  if (cut.deep && s.filled_cols() / (step_cols * s.steps) % (s.shares * s.col_groups * 2) == 0) s.unroll = 2;
-  for (s.stages = 12; s.stages >= 2; --s.stages)
-    if (s.fits()) return s;
-  return {};
-}
-
-WgmmaProduct in_slices(WgmmaProduct s, uint32_t cols) {
-  s.tile_cols = tile_cols_for(cols);
-  s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
-  return s;
-}
-
-}  // namespace
-
-namespace {
-
-// The tiles of an expert, on average, if each of many vectors takes any of many experts: their number has a Poisson
-// distribution around its mean.
-double tiles_of_expert(uint32_t columns, double mean) {
-  const auto end = uint32_t(mean + 8 * std::sqrt(mean) + 8);
-  double tiles = 0;
-  for (uint32_t n = 1; n < end; ++n)
-    tiles += std::exp(n * std::log(mean) - mean - std::lgamma(n + 1.0)) * ((n + columns - 1) / columns);
-  return tiles;
-}
-
-// Cycles of an SM that a product takes, from what was seen on an H200. Only their order matters. `columns`: tiles along
-// the vectors. Experts: of one of them, on average.
-double cycles(const WgmmaProduct& s, uint32_t rows, double columns, uint32_t sms) {
-  const double bits = double(tile_bytes(s.weights())) * 8 / tile_values;  // of a weight
-  const uint32_t groups = s.row_groups * s.col_groups;
-  const double row_tiles = std::ceil(double(rows) / s.tile_rows());
-  const double waves = s.experts ? row_tiles * columns : std::ceil(row_tiles * columns * s.shares / sms);
-  // of 64 rows and 128 columns
-  const double multiply = 4.0 * std::max(s.columns, 16u), unpack = 200;
-  const double read = 1024 * bits / (columns > 1.5 ? 40 : 19);
-  const double beside = groups == 1 ? 1 : groups == 2 ? 0.3 : 0.15;  // what does not overlap
-  const double busy = std::max(multiply, unpack), rest = std::min(multiply, unpack) * beside;
-  const double units = double(s.bands) * s.row_groups;
-  const double x = s.columns * 8.0;
-  const double step = std::max({units * (busy + rest), units * read, x});
-  const double tile = step * s.filled_cols() / step_cols / s.shares + 2500 + 0.08 * s.tile_rows() * s.columns +
-                      (s.shares > 1 ? 1500 : 0) + (s.col_groups > 1 ? 500 : 0);
-  return waves * tile;
-}
-
-}  // namespace
-
-WgmmaProduct wgmma_product_choice(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
-                                  uint32_t sms) {
-  const std::vector<WgmmaProduct> all = wgmma_product_candidates(what, rows, cols, vectors, sms);
-  if (all.empty()) throw Error("wgmma_product: {} vectors of {} values do not fit", vectors, cols);
-  return all[0];
-}
-
-std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uint32_t rows, uint32_t cols,
-                                                   uint32_t vectors, uint32_t sms) {
-  const WgmmaProduct base = in_slices(what, cols);
-  std::vector<std::pair<double, WgmmaProduct>> all;
-  for (uint32_t columns : {256u, 128u, 64u, 32u, 16u, 8u}) {
-    // a few more vectors than expected are better than two tiles for many an expert
-    if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
-    const double tiles = what.experts ? tiles_of_expert(columns, vectors) : std::ceil(double(vectors) / columns);
-    for (const Cut& cut : {Cut{columns, 1, 2, 1, 1, 1}, {columns, 1, 2, 1, 1, 1, 1}, {columns, 2, 2, 1, 1, 1, 1},
-                           {columns, 1, 3, 1, 1, 1, 1}, {columns, 1, 1, 2, 2, 1, 1}, {columns, 2, 2, 1, 1, 1},
-                           {columns, 1, 3, 1, 1, 1},    {columns, 1, 4, 1, 1, 1},    {columns, 1, 4, 1, 1, 2},
-                           {columns, 2, 2, 1, 1, 2},    {columns, 1, 2, 2, 1, 1},    {columns, 1, 1, 2, 1, 1},
-                           {columns, 1, 1, 4, 1, 1},    {columns, 1, 1, 4, 1, 2},    {columns, 1, 1, 2, 2, 1},
-                           {columns, 1, 1, 3, 2, 1},    {columns, 1, 1, 4, 2, 1},    {columns, 1, 1, 4, 2, 2},
-                           {columns, 1, 1, 2, 4, 1},    {columns, 1, 2, 1, 4, 1},    {columns, 1, 2, 2, 2, 1},
-                           {columns, 1, 1, 1, 1, 1}})
-      if (auto s = cut_up(base, cut); s && (!what.experts || s->shares == 1))
-        all.emplace_back(cycles(*s, rows, tiles, sms), *s);
-  }
-  std::ranges::stable_sort(all, {}, &std::pair<double, WgmmaProduct>::first);
-  std::vector<WgmmaProduct> sorted;
-  for (const auto& one : all) sorted.push_back(one.second);
-  return sorted;
 }
 
 void add_wgmma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaProduct>()); }

@@ -6,7 +6,7 @@
 namespace heddle::kernels {
 
 // Weights are unpacked in registers and are operand A of wgmma; x is operand B, in shared memory. A block computes
-// tiles of 64 * bands * row_groups rows of W times `columns` vectors. One warp brings x through a ring of stages of 128
+// tiles of 64 * row_groups rows of W times `columns` vectors. One warp brings x through a ring of stages of 128
 // * steps columns by bulk copies, and requests the weights of stages to come in L2; the warp groups load weights from
 // there, a step ahead of their use. Where tiles are few, the columns of W are shared: by `col_groups` warp groups of a
 // block, which take every col_groups-th stage, and by `shares` blocks of a cluster, which take equal ranges. Their sums
@@ -26,13 +26,10 @@ struct WgmmaProduct {
   uint32_t format = uint32_t(quant::Format::q4_k);
   uint32_t tile_cols = 1024, slices = 4;
   uint32_t columns = 128;                   // vectors of a tile
-  uint32_t bands = 1;                       // of 64 rows that a warp group has
   uint32_t row_groups = 2, col_groups = 1;  // warp groups that share the rows, and the columns, of a tile
   uint32_t shares = 1;                      // blocks of a cluster
   uint32_t steps = 1;                       // of 128 columns in a stage
   uint32_t stages = 3;                      // in flight
-  uint32_t unroll = 1;                      // stages that the loop of a warp group takes at once
-  uint32_t deep = 0;                        // weights are unpacked while the group's own product runs
   uint32_t prefetch = 1;                    // weights to L2
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
   uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
@@ -41,9 +38,10 @@ struct WgmmaProduct {
   auto operator<=>(const WgmmaProduct&) const = default;
   static auto fields();
 
+  static constexpr uint32_t step_cols = 128;  // that eight wgmma of a group multiply
   quant::Format weights() const { return quant::Format(format); }
   uint32_t filled_cols() const { return slices * tile_cols; }
-  uint32_t tile_rows() const { return 64 * bands * row_groups; }  // of W that a block has at once
+  uint32_t tile_rows() const { return 64 * row_groups; }  // of W that a block has at once
   uint32_t stage_bytes() const { return columns * steps * 256; }
   uint32_t sums_bytes() const;
   uint32_t shared_bytes() const;
@@ -73,18 +71,16 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
 inline auto WgmmaProduct::fields() {
   using S = WgmmaProduct;
   using F = Field<S>;
-  return std::tuple(F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
-                    F{"slices", &S::slices, range(1, 512)},
-                    F{"columns", &S::columns, one_of({8, 16, 32, 64, 128, 256})}, F{"bands", &S::bands, range(1, 2)},
-                    F{"row_groups", &S::row_groups, range(1, 4)}, F{"col_groups", &S::col_groups, range(1, 4)},
-                    F{"shares", &S::shares, one_of({1, 2, 4, 8})}, F{"steps", &S::steps, one_of({1, 2, 4, 8})},
-                    F{"stages", &S::stages, range(2, 16)}, F{"unroll", &S::unroll, one_of({1, 2, 4})},
-                    F{"deep", &S::deep, yes_or_no()}, F{"prefetch", &S::prefetch, yes_or_no()},
-                    F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
-                    F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
-                    F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-                    F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
-                    F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+  return std::tuple(
+      F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
+      F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({8, 16, 32, 64, 128, 256})},
+      F{"row_groups", &S::row_groups, range(1, 4)}, F{"col_groups", &S::col_groups, range(1, 4)},
+      F{"shares", &S::shares, one_of({1, 2, 4, 8})}, F{"steps", &S::steps, one_of({1, 2, 4, 8})},
+      F{"stages", &S::stages, range(2, 16)}, F{"prefetch", &S::prefetch, yes_or_no()},
+      F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
+      F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
+      F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
+      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

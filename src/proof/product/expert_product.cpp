@@ -203,9 +203,9 @@ Bench grouped_phase(const std::string& label, const WgmmaProduct& spec, uint32_t
     };
   };
   return {"wgmma_product",
-          fmt::format("{} {} {} -> {} x {} experts, rows {}, columns={} bands={} row_groups={} col_groups={} steps={} "
+          fmt::format("{} {} {} -> {} x {} experts, rows {}, columns={} row_groups={} col_groups={} steps={} "
                       "stages={}",
-                      label, quant::name(format), cols, rows, count, inputs, spec.columns, spec.bands, spec.row_groups,
+                      label, quant::name(format), cols, rows, count, inputs, spec.columns, spec.row_groups,
                       spec.col_groups, spec.steps, spec.stages),
           "sm_90a",
           double(one_bytes) * count,

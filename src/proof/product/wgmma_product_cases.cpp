@@ -136,8 +136,6 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
       add({rows, tile_cols * 5 / 2, 2}, rows == 70 ? 17 : 9, [&](WgmmaProduct& p) {
         p.tile_cols = tile_cols;
         p.columns = rows == 70 ? 16 : 8;
-        p.bands = rows == 200 ? 2 : 1;
-        p.deep = rows == 200 && tile_cols > 256;
         p.row_groups = rows == 70 ? 2 : 1;
         p.steps = tile_cols / 256;
         p.out = Product::add;
@@ -164,8 +162,6 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.row_groups = col_groups == 2 ? 2 : 1;
         p.shares = shares;
         p.stages = 12 / col_groups == 4 ? 3 : 4;
-        p.unroll = col_groups == 4 || shares == 4 ? 1 : 2;
-        p.deep = col_groups < 3;
         p.out = shares == 2 ? Product::add : Product::store;
         p.chained = shares != 2;
       });
@@ -240,10 +236,9 @@ Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32
       now.launch(spec, args);
     };
   };
-  const std::string shape =
-      fmt::format("{} {} -> {} x {} out={} columns={} bands={} groups={}x{} shares={} steps={} stages={}",
-                  quant::name(format), cols, rows, vectors, spec.out, spec.columns, spec.bands, spec.row_groups,
-                  spec.col_groups, spec.shares, spec.steps, spec.stages);
+  const std::string shape = fmt::format("{} {} -> {} x {} out={} columns={} groups={}x{} shares={} steps={} stages={}",
+                                        quant::name(format), cols, rows, vectors, spec.out, spec.columns,
+                                        spec.row_groups, spec.col_groups, spec.shares, spec.steps, spec.stages);
   return {"wgmma_product", shape, "sm_90a", double(bytes), 2.0 * rows * cols * vectors, prepare};
 }
 
@@ -253,14 +248,16 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
   struct Phase {
     uint32_t out, rows, cols;
   };
-  for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
+  // what is chosen, and the two that come next
+  constexpr size_t compared = 3;
+  for (uint32_t vectors : {16u, 32u, 64u, 128u, 256u, 512u, 2048u})
     for (const Phase& p : {Phase{Product::qkv, 6144, 4096},
                            {Product::add, 4096, 4096},
                            {Product::gate, 28672, 4096},
                            {Product::add, 4096, 14336}}) {
-      auto specs =
+      const std::vector<WgmmaProduct> specs =
           kernels::wgmma_product_candidates({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
-      for (size_t i = 0; i < std::min<size_t>(specs.size(), 9); ++i)
+      for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
         all.push_back(wgmma_phase(specs[i], p.rows, p.cols, vectors));
     }
 }
