@@ -13,12 +13,11 @@ namespace {
 
 constexpr uint32_t positions[] = {256, 4096, 16384};  // one of each class of lengths
 constexpr uint32_t timed_steps = 16, rounds = 2;
-constexpr uint32_t max_tuned_rows = 8;  // steps of more rows take kernels that have one shape
-constexpr double worth_it = 0.997;      // of the best time so far: smaller gains are noise
+constexpr double worth_it = 0.997;  // of the best time so far: smaller gains are noise
 
 model::Limits limits_of(const model::Model& model, const std::vector<uint32_t>& batches) {
-  model::Limits limits{.rows = max_tuned_rows};
   const uint32_t max_rows = *std::max_element(batches.begin(), batches.end());
+  model::Limits limits{.rows = std::max(max_rows, 8u)};
   // for the longest, one row is enough
   const uint32_t context = std::min(model.context, std::max(max_rows * 2 * positions[1], positions[2] + 2048));
   limits.kv_blocks = std::max(max_rows, (context + limits.block_tokens - 1) / limits.block_tokens);  // one for each row
@@ -126,7 +125,7 @@ class Tuner {
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
            const std::function<void(const std::string&)>& say) {
   for (uint32_t rows : batches)
-    if (rows == 0 || rows > max_tuned_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, max_tuned_rows);
+    if (rows == 0 || rows > max_step_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, max_step_rows);
   if (batches.empty()) throw Error("expected a batch to tune for");
   return Tuner(model, options, batches).run(say);
 }

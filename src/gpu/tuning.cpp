@@ -1,5 +1,5 @@
-// The file has a line per kernel: "product" or "attention", the key, a tab, the numbers of the shape. Keys and shapes
-// are text there and nowhere else.
+// The file has a line per kernel: "product", "many_vectors" or "attention", the key, a tab, the numbers of the shape.
+// Keys and shapes are text there and nowhere else.
 #include "gpu/tuning.h"
 
 #include <fmt/format.h>
@@ -19,6 +19,7 @@ namespace {
 using kernels::ClusterChoice;
 using kernels::Product;
 using kernels::ProductChoice;
+using kernels::WgmmaProduct;
 
 constexpr std::string_view first_line = "heddle tuning 1";
 
@@ -52,34 +53,59 @@ std::optional<AttentionKey> attention_key(const std::string& text) {
   return {};
 }
 
-// "format=q4_k norm=rms 4096 -> 28672": the format, and the fields that have not their default
-std::string text_of(const ProductKey& key) {
+// "format=q4_k norm=rms ": the format, and the fields that have not their default
+template <class Spec>
+std::string fields_text(const Spec& what) {
   std::string text;
-  kernels::each_field<Product>([&](const auto& field) {
-    const uint32_t value = key.what.*field.member;
-    if (value != Product().*field.member || field.name == "format")
+  kernels::each_field<Spec>([&](const auto& field) {
+    const uint32_t value = what.*field.member;
+    if (value != Spec().*field.member || field.name == "format")
       text += fmt::format("{}={} ", field.name, field.allowed.text(value));
   });
-  return fmt::format("{}{}{} -> {}", text, key.large ? "large " : "", key.cols, key.rows);
+  return text;
 }
-std::optional<ProductKey> product_key(const std::string& text) {
-  std::istringstream in(text);
-  ProductKey key;
+// The fields at the start of a text, and the first word that is none.
+template <class Spec>
+std::string read_fields(std::istream& in, Spec& what) {
   std::string word;
   while (in >> word) {
     const size_t equals = word.find('=');
     if (equals == word.npos) break;
-    kernels::each_field<Product>([&](const auto& field) {
+    kernels::each_field<Spec>([&](const auto& field) {
       if (word.substr(0, equals) == field.name)
-        key.what.*field.member = field.allowed.parse(word.substr(equals + 1)).value_or(key.what.*field.member);
+        what.*field.member = field.allowed.parse(word.substr(equals + 1)).value_or(what.*field.member);
     });
   }
+  return word;
+}
+
+// "format=q4_k norm=rms 4096 -> 28672"
+std::string text_of(const ProductKey& key) {
+  return fmt::format("{}{}{} -> {}", fields_text(key.what), key.large ? "large " : "", key.cols, key.rows);
+}
+std::optional<ProductKey> product_key(const std::string& text) {
+  std::istringstream in(text);
+  ProductKey key;
+  std::string word = read_fields(in, key.what);
   if (word == "large") {
     key.large = true;
     in >> word;
   }
   std::istringstream(word) >> key.cols;
   in >> word >> key.rows;
+  return in && text_of(key) == text ? std::optional(key) : std::nullopt;
+}
+
+// "format=q4_k out=gate 4096 -> 28672 x 64"
+std::string text_of(const ManyVectorsKey& key) {
+  return fmt::format("{}{} -> {} x {}", fields_text(key.what), key.cols, key.rows, key.vectors);
+}
+std::optional<ManyVectorsKey> many_vectors_key(const std::string& text) {
+  std::istringstream in(text);
+  ManyVectorsKey key;
+  std::string word = read_fields(in, key.what);
+  std::istringstream(word) >> key.cols;
+  in >> word >> key.rows >> word >> key.vectors;
   return in && text_of(key) == text ? std::optional(key) : std::nullopt;
 }
 
@@ -113,6 +139,9 @@ ProductKey key_of(Product what, uint32_t rows, uint32_t cols, bool large) {
   return {what, rows, cols, large};
 }
 
+ManyVectorsShape tuned_shape(const WgmmaProduct& s) {
+  return {s.columns, s.row_groups, s.col_groups, s.shares, s.steps, s.stages};
+}
 ProductShape tuned_shape(const ProductChoice& c) {
   const Product& s = c.spec;
   return {s.unit, s.groups, s.per_warp, s.depth, s.resident, s.room, s.late, c.blocks_per_sm};
@@ -135,6 +164,22 @@ ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape) {
   kernels::set_second_groups(spec);
   const bool fits = shape.blocks_per_sm > 0 && shape.blocks_per_sm <= 8 && kernels::product_fits(spec);
   return fits ? ProductChoice{spec, shape.blocks_per_sm} : choice;
+}
+
+WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape) {
+  WgmmaProduct spec = choice;
+  spec.columns = shape.columns;
+  spec.row_groups = shape.row_groups;
+  spec.col_groups = shape.col_groups;
+  spec.shares = shape.shares;
+  spec.steps = shape.steps;
+  spec.stages = shape.stages;
+  try {
+    kernels::check_fields(spec);
+  } catch (const Error&) {  // a file of another version
+    return choice;
+  }
+  return spec.fits() && (!spec.experts || spec.shares == 1) ? spec : choice;
 }
 
 bool cluster_fits(const kernels::ClusterAttention& s) {
@@ -239,6 +284,10 @@ Tuning::Tuning(std::filesystem::path file) : file_(std::move(file)) {
       const auto product = product_key(key);
       const auto shape = shape_from<ProductShape>(numbers);
       if (product && shape) products_.shapes[*product] = *shape;
+    } else if (kind == "many_vectors") {
+      const auto many = many_vectors_key(key);
+      const auto shape = shape_from<ManyVectorsShape>(numbers);
+      if (many && shape) many_.shapes[*many] = *shape;
     } else if (kind == "attention") {
       const auto attention = attention_key(key);
       const auto shape = shape_from<AttentionShape>(numbers);
@@ -259,12 +308,21 @@ ProductChoice Tuning::product(const Product& what, uint32_t rows, uint32_t cols,
   return shape ? reshaped(choice, *shape) : choice;
 }
 
-const kernels::WgmmaProduct& Tuning::many_vectors(const kernels::WgmmaProduct& what, uint32_t rows, uint32_t cols,
-                                                  uint32_t vectors, uint32_t sms) {
-  const ManyVectors key{what, rows, cols, vectors};
-  const auto found = many_vectors_.find(key);
-  if (found != many_vectors_.end()) return found->second;
-  return many_vectors_[key] = kernels::wgmma_product_choice(what, rows, cols, vectors, sms);
+const WgmmaProduct& Tuning::many_vectors(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
+                                         uint32_t sms) {
+  constexpr size_t worth_trying = 8;  // candidates
+  // the shape is the same for each eight vectors
+  const ManyVectorsKey key{what, rows, cols, what.experts ? vectors : (vectors + 7) / 8 * 8};
+  if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
+  if (searching_ && !many_.candidates.contains(key)) {
+    for (const WgmmaProduct& candidate : kernels::wgmma_product_candidates(what, rows, cols, key.vectors, sms))
+      if (many_.candidates[key].shapes.size() < worth_trying)
+        many_.candidates[key].shapes.push_back(tuned_shape(candidate));
+    many_.set(key, 0);
+  }
+  const WgmmaProduct choice = kernels::wgmma_product_choice(what, rows, cols, key.vectors, sms);
+  const ManyVectorsShape* shape = many_.find(key);
+  return chosen_[key] = shape ? reshaped(choice, *shape) : choice;
 }
 
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
@@ -283,16 +341,20 @@ void Tuning::begin_search() {
   searching_ = true;
   products_ = {};
   attentions_ = {};
+  many_ = {};
+  chosen_.clear();
 }
 
 std::vector<Tuning::Search> Tuning::searches() const {
   std::vector<Search> all;
   attentions_.append_searches(all);
   products_.append_searches(all);
+  many_.append_searches(all);
   return all;
 }
 
 void Tuning::set(const TuningKey& key, size_t candidate) {
+  chosen_.clear();
   std::visit([&](const auto& of_kind) { table_of(of_kind).set(of_kind, candidate); }, key);
 }
 
@@ -302,9 +364,12 @@ bool Tuning::save() const {
   Tuning all(file_);
   for (const auto& [key, shape] : products_.shapes) all.products_.shapes[key] = shape;
   for (const auto& [key, shape] : attentions_.shapes) all.attentions_.shapes[key] = shape;
+  for (const auto& [key, shape] : many_.shapes) all.many_.shapes[key] = shape;
   std::string text = std::string(first_line) + "\n";
   for (const auto& [key, shape] : all.products_.shapes)
     text += fmt::format("product {}\t{}\n", text_of(key), numbers_of(shape));
+  for (const auto& [key, shape] : all.many_.shapes)
+    text += fmt::format("many_vectors {}\t{}\n", text_of(key), numbers_of(shape));
   for (const auto& [key, shape] : all.attentions_.shapes)
     text += fmt::format("attention {}\t{}\n", text_of(key), numbers_of(shape));
   std::error_code failed;

@@ -38,7 +38,13 @@ struct ProductKey {
   bool large = false;  // see kernels::product_choice
   auto operator<=>(const ProductKey&) const = default;
 };
-using TuningKey = std::variant<AttentionKey, ProductKey>;
+struct ManyVectorsKey {
+  kernels::WgmmaProduct what;  // the fields that are its shape have their defaults
+  uint32_t rows = 0, cols = 0;
+  uint32_t vectors = 0;  // up to this many; experts: what each may expect
+  auto operator<=>(const ManyVectorsKey&) const = default;
+};
+using TuningKey = std::variant<AttentionKey, ProductKey, ManyVectorsKey>;
 std::string text_of(const TuningKey& key);  // for messages, and in the file
 
 // How it computes it: the numbers that a search varies, in the order of the file.
@@ -51,6 +57,11 @@ struct ProductShape {
   bool operator==(const ProductShape&) const = default;
 };
 
+struct ManyVectorsShape {
+  uint32_t columns, row_groups, col_groups, shares, steps, stages;
+  bool operator==(const ManyVectorsShape&) const = default;
+};
+
 class Tuning {
  public:
   // Reads the file if it exists and is one of ours; lines that cannot be read are ignored. An empty path: no file.
@@ -58,7 +69,7 @@ class Tuning {
 
   // The default shape if none is known, or if the known one does not fit.
   kernels::ProductChoice product(const kernels::Product& what, uint32_t rows, uint32_t cols, bool large);
-  // What wgmma_product_choice says, remembered: a batch asks for the same few shapes in every layer.
+  // Remembered: a batch asks for the same few shapes in every layer.
   const kernels::WgmmaProduct& many_vectors(const kernels::WgmmaProduct& what, uint32_t rows, uint32_t cols,
                                             uint32_t vectors, uint32_t sms);
   kernels::ClusterChoice attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
@@ -76,7 +87,7 @@ class Tuning {
   // Writes what is in force to the file. False if it could not be written.
   bool save() const;
   const std::filesystem::path& file() const { return file_; }
-  size_t known() const { return products_.shapes.size() + attentions_.shapes.size(); }
+  size_t known() const { return products_.shapes.size() + attentions_.shapes.size() + many_.shapes.size(); }
 
  private:
   template <class Key, class Shape>
@@ -93,17 +104,14 @@ class Tuning {
   };
   auto& table_of(const ProductKey&) { return products_; }
   auto& table_of(const AttentionKey&) { return attentions_; }
+  auto& table_of(const ManyVectorsKey&) { return many_; }
 
   std::filesystem::path file_;
   Table<ProductKey, ProductShape> products_;
   Table<AttentionKey, AttentionShape> attentions_;
+  Table<ManyVectorsKey, ManyVectorsShape> many_;
   bool searching_ = false;
-  struct ManyVectors {
-    kernels::WgmmaProduct what;
-    uint32_t rows, cols, vectors;
-    auto operator<=>(const ManyVectors&) const = default;
-  };
-  std::map<ManyVectors, kernels::WgmmaProduct> many_vectors_;
+  std::map<ManyVectorsKey, kernels::WgmmaProduct> chosen_;  // as many_vectors() gave them, until another is in force
 };
 
 }  // namespace heddle::gpu

@@ -326,8 +326,8 @@ TEST_F(FakeGpu, ASearchGoesThroughAllKernelsAndIsKeptOnDisk) {
     return tune(small.model, {}, batches, [&](const std::string& line) { said.push_back(line); });
   };
   EXPECT_EQ(message<Error>([&] { tune_for({}); }), "expected a batch to tune for");
-  EXPECT_EQ(message<Error>([&] { tune_for({1, 9}); }), "a batch of 9 rows, expected 1 to 8");
-  EXPECT_EQ(message<Error>([&] { tune_for({0}); }), "a batch of 0 rows, expected 1 to 8");
+  EXPECT_EQ(message<Error>([&] { tune_for({1, 257}); }), "a batch of 257 rows, expected 1 to 256");
+  EXPECT_EQ(message<Error>([&] { tune_for({0}); }), "a batch of 0 rows, expected 1 to 256");
   EXPECT_EQ(control().count("cuMemAlloc_v2"), 0u);
   const Tuned tuned = tune_for({1});
   EXPECT_EQ(said.size(), tuned.kernels);

@@ -255,5 +255,45 @@ TEST(Tuning, RemembersTheShapesForManyVectors) {
   EXPECT_NE(tuning.many_vectors(what, 4096, 4096, 8, 132), some);
 }
 
+TEST(Tuning, ShapesForManyVectorsAreSearchedAndComeBackFromTheFile) {
+  const Folder folder;
+  const auto path = folder.file("gpu.txt");
+  const kernels::WgmmaProduct what{.out = kernels::Product::gate, .chained = 1};
+  auto ask = [&](Tuning& tuning, uint32_t vectors = 61) {
+    return tuning.many_vectors(what, 28672, 4096, vectors, 132);
+  };
+  Tuning tuning(path);
+  tuning.begin_search();
+  const auto all = kernels::wgmma_product_candidates(what, 28672, 4096, 64, 132);
+  EXPECT_EQ(ask(tuning), all[0]);
+  EXPECT_EQ(ask(tuning, 57), all[0]);  // the same eight
+  const auto searches = tuning.searches();
+  ASSERT_EQ(searches.size(), 1u);
+  EXPECT_EQ(text_of(searches[0].key), "format=q4_k out=gate chained=yes 4096 -> 28672 x 64");
+  ASSERT_GT(searches[0].candidates, 3u);
+  for (size_t i = 0; i < searches[0].candidates; ++i) {
+    tuning.set(searches[0].key, i);
+    EXPECT_EQ(ask(tuning), all[i]);
+    ASSERT_TRUE(tuning.save());
+    Tuning back(path);
+    EXPECT_EQ(back.known(), 1u);
+    EXPECT_EQ(ask(back), all[i]);
+    EXPECT_EQ(ask(back, 65), kernels::wgmma_product_choice(what, 28672, 4096, 72, 132));
+  }
+}
+
+// A shape of another version, or one that does not fit.
+TEST(Tuning, ShapesForManyVectorsThatDoNotFitAreLeftOut) {
+  const kernels::WgmmaProduct what;
+  const kernels::WgmmaProduct choice = kernels::wgmma_product_choice(what, 4096, 4096, 64, 132);
+  for (const char* numbers : {"64 9 1 1 1 4", "256 4 1 1 1 2", "64 1 4 1 2 3", "60 1 1 1 1 4", "64 1 1 1 1"}) {
+    const Folder folder;
+    const auto path = folder.file("gpu.txt");
+    std::ofstream(path) << "heddle tuning 1\nmany_vectors format=q4_k 4096 -> 4096 x 64\t" << numbers << "\n";
+    Tuning tuning(path);
+    EXPECT_EQ(tuning.many_vectors(what, 4096, 4096, 64, 132), choice) << numbers;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::gpu

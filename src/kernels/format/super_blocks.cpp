@@ -78,7 +78,8 @@ class Q4K : public BlockFormat {
       return bitcast<f16x2>(permute_bytes(word, word, half ? 0x3232u : 0x1010u));
     };
     const uint32_t one = to_f16(factor).bits;
-    F16x2 d = both(raw.head[0], 0) * f16x2{one << 16 | one}, dmin = both(raw.head[0], 1) * f16x2{(one << 16 | one) ^ 0x80008000u};
+    F16x2 d = both(raw.head[0], 0) * f16x2{one << 16 | one},
+          dmin = both(raw.head[0], 1) * f16x2{(one << 16 | one) ^ 0x80008000u};
     U32 scales = bitcast<uint32_t>((above_1024(packed.scale) - f16x2{0x64006400u}) * d);
     U32 mins = bitcast<uint32_t>((above_1024(packed.min) - f16x2{0x64006400u}) * dmin);
     std::vector<U32> all;

@@ -10,8 +10,8 @@
 namespace heddle::kernels {
 
 // A pair is a row and one of its experts. Each pair gets a slot: those of an expert follow each other in the order of
-// the rows, and begin at a multiple of tile_rows. Slots between two experts, and behind the last one, have no row. An expert's
-// slots are cut into tiles of up to tile_rows. One block, so that nothing has to be cleared or merged.
+// the rows, and begin at a multiple of tile_rows. Slots between two experts, and behind the last one, have no row. An
+// expert's slots are cut into tiles of up to tile_rows. One block, so that nothing has to be cleared or merged.
 struct GroupRows {
   static constexpr std::string_view name = "group_rows", summary = "the rows of a batch by expert, in tiles",
                                     lowest_target = "sm_75";

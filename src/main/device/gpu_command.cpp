@@ -335,7 +335,7 @@ void describe_tune(CLI::App& program, std::ostream& out) {
   CLI::App* command = program.add_subcommand(
       "tune", "Find the fastest kernel shapes for a model on this GPU and keep them for later runs");
   describe_model(*command, options->model);
-  command->add_option("--batch", options->batches, "Sequences decoded together, 1 to 8, such as 1,2,4,8")
+  command->add_option("--batch", options->batches, "Sequences decoded together, 1 to 256, such as 1,8,64")
       ->delimiter(',')
       ->type_name("N,N,...");
   command->add_option("--device", options->device.device, "auto: the first capable GPU; or cuda:N")->type_name("NAME");
