@@ -4,7 +4,7 @@
     python3 bench/peer_pytorch.py
 
 Prints tokens per second for prompts and for streams after 512 positions; docs/comparing.md says what to hold beside it.
-Needs PyTorch 2.5 or later with CUDA and 24 GB of GPU memory. Weights are random: the time does not depend on them.
+Needs PyTorch 2.5 or later with CUDA and 32 GB of GPU memory. Weights are random: the time does not depend on them.
 """
 import statistics
 
@@ -69,6 +69,7 @@ def main():
         print(f"prompt {length}: {length / seconds(lambda: forward(model, x, [None] * LAYERS)):.0f} tok/s", flush=True)
     for streams in 1, 2, 4, 8, 16, 32, 64, 128:
         x = bf16(streams, 1, WIDTH)
+        caches = None  # frees those before it
         caches = [[bf16(streams, KV_HEADS, DEPTH + 1, HEAD) for _ in "kv"] for _ in range(LAYERS)]
         rate = streams / seconds(lambda: forward(model, x, caches))
         print(f"{streams} streams after {DEPTH}: {rate:.0f} tok/s", flush=True)

@@ -101,6 +101,8 @@ void Draft::reuse_blocks(Sequence& s) {
   }
 }
 
+bool Draft::can_propose(const Sequence& s) const { return backend_.usable() && s.known() <= context_; }
+
 // False: there is no room for it, in the draft's context or in its cache. `count` is cut to what there is room for.
 bool Draft::prepare(Sequence& s, uint32_t& count) {
   DraftTable& t = s.draft;

@@ -40,7 +40,9 @@ class Draft {
   // proposals in a later call. All together takes about `seconds` at most. Returns the seconds it took.
   double propose(std::span<const Wanted> wanted, double catch_up, double seconds);
   bool is_behind(const Sequence& s) const;  // it has to catch up before it can propose
-  void release(Sequence& s);                // its blocks, which others can find until they are evicted
+  // Not if the device has failed, or the sequence is longer than the draft's context.
+  bool can_propose(const Sequence& s) const;
+  void release(Sequence& s);  // its blocks, which others can find until they are evicted
 
   double seconds_for(const Load& streams) const;  // a token of each of these sequences; 0: not measured
   uint32_t max_proposals() const { return max_proposals_; }

@@ -208,7 +208,8 @@ Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
   const auto by_lookup = [&](uint32_t count) -> Proposals {
     return {count > 0 && !s.lookup.propose(1).empty() ? std::min(count, limit) : 0};
   };
-  if (!draft_) return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
+  if (!draft_ || !draft_->can_propose(s))
+    return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
   if (s.always_speculates) return {std::min(draft_->max_proposals(), limit), true};
   const Proposals found = by_lookup(s.payoff.next(price_));
   // The price is known when plain batches have followed one another, if they can.
@@ -228,6 +229,7 @@ void Schedule::plan_proposals(double seconds) {
   drafted_.clear();
   for (const Planned& p : plan_) {
     Sequence& s = *p.sequence;
+    if (draft_ && !draft_->can_propose(s)) draft_->release(s);  // it never will again
     auto [count, by_draft] = next_proposals(s);
     s.by_draft = by_draft;
     if (count == 0) continue;
@@ -272,7 +274,9 @@ void Schedule::plan_drafted(double seconds) {
   for (Draft::Wanted& w : drafted_) w.count = room_for(*w.sequence, std::min(w.count, count));
   std::erase_if(drafted_, [](const Draft::Wanted& w) { return w.count == 0; });
   const double left = seconds - pace_.expect(all);
-  drafting_ = draft_->propose(drafted_, left, delays_others ? left : INFINITY);
+  // alone, it catches up at least as fast as a prompt beside streams would be read
+  const double catch_up = delays_others ? left : std::max(left, min_extra * pace_.usual(plain_.load));
+  drafting_ = draft_->propose(drafted_, catch_up, delays_others ? left : INFINITY);
   for (const Draft::Wanted& w : drafted_) load_ = load_.with(w.sequence->proposed.size(), w.sequence->known());
 }
 

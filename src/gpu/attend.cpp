@@ -107,7 +107,10 @@ void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPa
   const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
   kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, path.exact_queries);
   spec.parts = prompt_tile / spec.queries;
-  spec.splits = kernels::prompt_splits(spec, tiles, a.heads, seen, r_.recorder.sms());
+  // blocks of a tile that have rows, on average
+  const uint32_t each = (rows_.count - path.newest + tiles - 1) / std::max(tiles, 1u);
+  const uint32_t parts = std::clamp((each + spec.queries - 1) / spec.queries, 1u, spec.parts);
+  spec.splits = kernels::prompt_splits(spec, tiles * parts, a.heads, seen, r_.recorder.sms());
   launch(spec);
 }
 

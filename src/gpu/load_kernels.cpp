@@ -131,7 +131,8 @@ void Gpu::list_attention(const DeviceAttention& attention) {
         attend(rows);
       }
     }
-    for (uint32_t tiles : {1u, 2u, 4u, 8u}) attend({.count = 2, .longest = longest, .tiles = tiles});
+    for (uint32_t tiles : {1u, 2u, 4u, 8u})
+      for (uint32_t rows : {2u, tiles * prompt_tile}) attend({.count = rows, .longest = longest, .tiles = tiles});
   }
 }
 

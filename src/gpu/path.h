@@ -19,7 +19,7 @@ struct Rows {
   uint32_t longest_single = 0;      // positions of the longest of those sequences
   bool row_tables = true;           // block table i is that of row i; otherwise that of sequence i
   uint32_t longest = 0;             // positions of the longest sequence
-  uint32_t tiles = 0;               // of prompt_attention; the first `single` tiles are the single rows
+  uint32_t tiles = 0;               // of prompts; the first `single` tiles are the single rows
   std::vector<uint32_t> sequences;  // of each row; empty with row_tables
 };
 

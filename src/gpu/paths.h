@@ -23,9 +23,10 @@
 // | -------------------------------------------------- | ------------------------------- |
 // | the choice of experts, 1 to 8 rows; not with       | router                          |
 // | Options::deterministic                             |                                 |
-// | the same, others                                   | product as above, then route    |
+// | the same, others, and routers that do not fit      | product as above, then route    |
 // | experts, 1 to 8 rows; with Options::exact or       | VectorProducts                  |
-// | deterministic, and without wgmma, any number       |                                 |
+// | deterministic, without wgmma, and where gate and   |                                 |
+// | up have different formats, any number              |                                 |
 // | the same, more rows                                | group_rows, wgmma_product, mix  |
 //
 // Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a

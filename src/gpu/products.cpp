@@ -49,6 +49,29 @@ void set_norm(Product::Args& args, const Input& in) {
   args.epsilon = in.norm->epsilon;
 }
 
+// The arguments that the kernels of the matrix units share. `done`: rows of y before those of this matrix; `first`: the
+// matrix that has the bias of all.
+Product::Args matrix_args(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
+                          const Rows& rows, uint32_t done, const DeviceAttention* attention) {
+  Product::Args args{.y = {out.y},
+                     .residual = {out.y},
+                     .x = {r.work.half.address()},
+                     .w = {matrix.address()},
+                     .bias = {first.packed_bias.address()},
+                     .rows = done + matrix.shape.rows,
+                     .cols = matrix.shape.cols,
+                     .first_rows = done,
+                     .y_stride = out.stride,
+                     .blocks = r.recorder.sms(),
+                     .vectors = rows.count,
+                     .scale = out.scale,
+                     .magnitude = 1,
+                     .scales = {r.work.half_scale.address()},
+                     .sequences = {r.work.sequences.address()}};
+  if (attention) set_attention(args, r, *attention, 0, 0, r.sizes.table_stride);
+  return args;
+}
+
 }  // namespace
 
 // --- one or a few vectors -------------------------------------------------------------------------------------------
@@ -208,21 +231,8 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
       grouped = spec.columns;
       to_half(r_, in, *matrix, rows.count, {.slices = grouped});
     }
-    Product::Args args{.y = {out.y},
-                       .residual = {out.y},
-                       .x = {r_.work.half.address()},
-                       .w = {matrix->address()},
-                       .bias = {w.packed_bias.address()},
-                       .rows = done + matrix->shape.rows,
-                       .cols = cols,
-                       .first_rows = done,
-                       .y_stride = out.stride,
-                       .blocks = r_.recorder.sms() * spec.resident,
-                       .vectors = rows.count,
-                       .scale = out.scale,
-                       .magnitude = 1,
-                       .scales = {r_.work.half_scale.address()}};
-    if (attention) set_attention(args, r_, *attention, 0, 0, r_.sizes.table_stride);
+    Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
+    args.blocks = r_.recorder.sms() * spec.resident;
     r_.recorder.launch(spec, args, matrix->bytes());
     done += matrix->shape.rows;
   }
@@ -250,22 +260,7 @@ void WgmmaProducts::product(const Weights& w, const Weights* second, const Input
       grouped = spec.columns;
       to_half(r_, in, *matrix, rows.count, {.operand = grouped});
     }
-    Product::Args args{.y = {out.y},
-                       .residual = {out.y},
-                       .x = {r_.work.half.address()},
-                       .w = {matrix->address()},
-                       .bias = {w.packed_bias.address()},
-                       .rows = done + matrix->shape.rows,
-                       .cols = cols,
-                       .first_rows = done,
-                       .y_stride = out.stride,
-                       .blocks = r_.recorder.sms(),
-                       .vectors = rows.count,
-                       .scale = out.scale,
-                       .magnitude = 1,
-                       .scales = {r_.work.half_scale.address()},
-                       .sequences = {r_.work.sequences.address()}};
-    if (attention) set_attention(args, r_, *attention, 0, 0, r_.sizes.table_stride);
+    const Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
     r_.recorder.launch(spec, args, matrix->bytes());
     done += matrix->shape.rows;
   }

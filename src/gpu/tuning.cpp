@@ -166,7 +166,7 @@ ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape) {
   return fits ? ProductChoice{spec, shape.blocks_per_sm} : choice;
 }
 
-WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape) {
+WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape, uint32_t vectors) {
   WgmmaProduct spec = choice;
   spec.columns = shape.columns;
   spec.row_groups = shape.row_groups;
@@ -179,7 +179,9 @@ WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape)
   } catch (const Error&) {  // a file of another version
     return choice;
   }
-  return spec.fits() && (!spec.experts || spec.shares == 1) ? spec : choice;
+  // buffers have room for groups of less than twice as many vectors as there are (see work.cpp)
+  const bool has_room = spec.experts ? spec.shares == 1 : spec.columns == 8 || spec.columns < 2 * vectors;
+  return spec.fits() && has_room ? spec : choice;
 }
 
 bool cluster_fits(const kernels::ClusterAttention& s) {
@@ -314,15 +316,15 @@ const WgmmaProduct& Tuning::many_vectors(const WgmmaProduct& what, uint32_t rows
   // the shape is the same for each eight vectors
   const ManyVectorsKey key{what, rows, cols, what.experts ? vectors : (vectors + 7) / 8 * 8};
   if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
+  const WgmmaProduct choice = kernels::wgmma_product_choice(what, rows, cols, key.vectors, sms);
   if (searching_ && !many_.candidates.contains(key)) {
     for (const WgmmaProduct& candidate : kernels::wgmma_product_candidates(what, rows, cols, key.vectors, sms))
       if (many_.candidates[key].shapes.size() < worth_trying)
         many_.candidates[key].shapes.push_back(tuned_shape(candidate));
     many_.set(key, 0);
   }
-  const WgmmaProduct choice = kernels::wgmma_product_choice(what, rows, cols, key.vectors, sms);
   const ManyVectorsShape* shape = many_.find(key);
-  return chosen_[key] = shape ? reshaped(choice, *shape) : choice;
+  return chosen_[key] = shape ? reshaped(choice, *shape, key.vectors) : choice;
 }
 
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {

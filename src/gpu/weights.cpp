@@ -223,7 +223,7 @@ uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
     if (w != &output || output.sources[0].from.data.data() != embedding.sources[0].from.data.data())
-      total += allocated(w->bytes()) + 12ull * w->shape.rows;
+      total += allocated(w->bytes()) + 4ull * w->shape.rows;
   return total;
 }
 

@@ -222,6 +222,31 @@ TYPED_TEST(DraftTest, RequestsSurviveItsFaults) {
   }
 }
 
+// Beyond its context, and after its device has failed, lookups are used as without it.
+TYPED_TEST(DraftTest, LeavesTheTextToLookupsWhereItCanProposeNothing) {
+  for (const bool fails : {false, true}) {
+    DraftFixture<TypeParam> fixture({.draft_context = fails ? 256u : 64u, .repetition = 20});
+    uint32_t tokens = 0;
+    fixture.submit(greedy(some_tokens(20), 200), [&](const engine::Event&) {
+      if (fails && ++tokens == 10) fixture.draft.fault("a fault", true);
+    });
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_GT(fixture.metrics().proposed, 0u) << fails;
+    EXPECT_LT(fixture.metrics().draft_proposed, 70u) << fails;
+  }
+}
+
+// A second row that costs a quarter of a step and more must not keep the draft from reading the prompt.
+TYPED_TEST(DraftTest, ReadsThePromptOfALoneStreamWhereRowsAreExpensive) {
+  DraftFixture<TypeParam> fixture({.engine = {}});
+  fixture.backend.cost = {.step = 0.03, .row = 0.012};
+  fixture.submit(greedy(some_tokens(30), 200));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_GT(fixture.metrics().draft_accepted, 20u);
+}
+
 TYPED_TEST(DraftTest, ComputesACommonPromptOnce) {
   DraftFixture<TypeParam> fixture;
   Request request = greedy(some_tokens(100), 12);

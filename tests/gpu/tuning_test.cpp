@@ -286,7 +286,8 @@ TEST(Tuning, ShapesForManyVectorsAreSearchedAndComeBackFromTheFile) {
 TEST(Tuning, ShapesForManyVectorsThatDoNotFitAreLeftOut) {
   const kernels::WgmmaProduct what;
   const kernels::WgmmaProduct choice = kernels::wgmma_product_choice(what, 4096, 4096, 64, 132);
-  for (const char* numbers : {"64 9 1 1 1 4", "256 4 1 1 1 2", "64 1 4 1 2 3", "60 1 1 1 1 4", "64 1 1 1 1"}) {
+  for (const char* numbers :
+       {"64 9 1 1 1 4", "256 4 1 1 1 2", "64 1 4 1 2 3", "60 1 1 1 1 4", "64 1 1 1 1", "128 2 1 1 1 4"}) {
     const Folder folder;
     const auto path = folder.file("gpu.txt");
     std::ofstream(path) << "heddle tuning 1\nmany_vectors format=q4_k 4096 -> 4096 x 64\t" << numbers << "\n";

@@ -356,25 +356,25 @@ TEST(DescribeNorms, AreFilledToEights) {
   EXPECT_TRUE(attention.output_norm.weight.empty());
 }
 
-// A tile of f32 is 16 KB, here 16 rows of up to 256 columns; 12 bytes a row are for order and biases.
-TEST(DescribeWeights, WeighsTilesAndOrders) {
+// A tile of f32 is 16 KB, here 16 rows of up to 256 columns; 4 bytes a row are for biases.
+TEST(DescribeWeights, WeighsTilesAndBiases) {
   constexpr uint64_t tile = 16384;
   SmallModel small;
   DeviceModel d = describe_weights(small.model);
   EXPECT_EQ(d.embedding.bytes(), 7 * tile);
-  const uint64_t layer = (8 + 4 + 12 + 4) * tile + 12 * (128 + 64 + 192 + 64);
-  EXPECT_EQ(d.bytes(), layer + 2 * (7 * tile + 12 * 100));
+  const uint64_t layer = (8 + 4 + 12 + 4) * tile + 4 * (128 + 64 + 192 + 64);
+  EXPECT_EQ(d.bytes(), layer + 2 * (7 * tile + 4 * 100));
   EXPECT_EQ(d.largest_source(), 100u * 64 * 4);
   EXPECT_EQ(d.all().size(), 6u);
 
   small.model.output = small.model.embedding;  // tied: on the device once
   d = describe_weights(small.model);
-  EXPECT_EQ(d.bytes(), layer + 7 * tile + 12 * 100);
+  EXPECT_EQ(d.bytes(), layer + 7 * tile + 4 * 100);
 
   small.model.positions = small.matrix(96, 64, Format::q8_0);  // a tile of q8_0 is 128 blocks of 34 bytes
   d = describe_weights(small.model);
   EXPECT_EQ(d.all().size(), 7u);
-  EXPECT_EQ(d.bytes(), layer + 7 * tile + 12 * 100 + 6 * 128 * 34 + 12 * 96);
+  EXPECT_EQ(d.bytes(), layer + 7 * tile + 4 * 100 + 6 * 128 * 34 + 4 * 96);
 
   small.mix(6, 2);
   d = describe_weights(small.model);

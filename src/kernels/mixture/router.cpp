@@ -25,6 +25,13 @@ uint32_t router_rounds(const Router& s) {
   return (s.slices * s.tile_cols / 4 + threads - 1) / threads;
 }
 
+// What write() allocates, and room for its alignment.
+uint32_t router_shared_bytes(const Router& s) {
+  const uint32_t ring = s.warps * s.depth * (tile_bytes(router_format) + 8), x = s.slices * s.tile_cols / 32 * 36 * 4;
+  return ring + x + s.slices * (s.largest + tile_values / s.tile_cols) * 4 + 1024;
+}
+constexpr uint32_t max_router_shared = 226 * 1024;
+
 class RouterWriter {
  public:
   explicit RouterWriter(const Router& s)
@@ -241,7 +248,9 @@ std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint
   for (s.splits = 16; s.splits > 2 && s.splits > tiles;) s.splits /= 2;
   for (s.warps = 4; s.warps < 8 && router_rounds(s) * 4 > max_router_x;) s.warps *= 2;
   s.depth = std::clamp((tiles + s.splits * s.warps - 1) / (s.splits * s.warps), 1u, 12 / s.warps);
-  if (experts > s.largest || router_rounds(s) * 4 > max_router_x) return {};
+  while (s.depth > 1 && router_shared_bytes(s) > max_router_shared) --s.depth;
+  if (experts > s.largest || router_rounds(s) * 4 > max_router_x || router_shared_bytes(s) > max_router_shared)
+    return {};
   return s;
 }
 

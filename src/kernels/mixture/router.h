@@ -51,7 +51,8 @@ struct Router {
   ptx::Grid grid(const Args& args) const;
 };
 
-// A shape for a router of this size; the caller sets norm and sum_to_one. Nothing if x does not fit the registers.
+// A shape for a router of this size; the caller sets norm and sum_to_one. Nothing if x does not fit the registers or
+// the shared memory.
 std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols);
 
 }  // namespace heddle::kernels

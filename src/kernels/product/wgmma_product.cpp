@@ -92,7 +92,7 @@ class WgmmaWriter {
     U32 row, first, end;
     Global<uint8_t> w;
   };
-  // The tiles of this block, the same in all of its warps. `from`: this block's cluster.
+  // The tiles of this block, the same in all of its warps.
   void each_tile(auto&& body) {
     U32 cluster = s_.shares == 1 ? k_.block_id() : k_.block_id() / s_.shares;
     U32 count = row_tiles_ * column_tiles();
@@ -183,11 +183,7 @@ class WgmmaWriter {
     }
     return rows;
   }
-  // The pieces of both rows for a step.
-  struct Pieces {
-    std::vector<TilePiece> how;
-    std::vector<Raw> raw;
-  };
+  // How this lane reads one of its rows in a step.
   TilePiece piece(const Rows& rows, uint32_t half, U32 unit, uint32_t step) {
     U32 first = rows.piece[half] + unit % units_per_slice_ * (s_.steps * 4) + step * 4u;
     return {k_, s_.weights(), s_.tile_cols, first, book_};
@@ -351,8 +347,8 @@ class WgmmaWriter {
     k_.cluster_barrier();  // nothing is read from a block that has ended
   }
 
-  // The ending of `count` vectors of the tile from `first` on, by `warps` warps of which this is number `warp`; a warp
-  // takes 32 rows of eight vectors at a time.
+  // The ending of `count` vectors of the tile from `first` on, by the first `warps` warps of the block; each takes 32
+  // rows of eight vectors at a time.
   void finish(const Tile& t, U32 first, uint32_t count, uint32_t warps) {
     const uint32_t stride = s_.tile_rows() + pad, groups = s_.tile_rows() / 32, turns = count / core * groups;
     k_.loop(k_.warp(), turns, warps, [&](U32 turn) {
@@ -401,7 +397,9 @@ uint32_t WgmmaProduct::sums_bytes() const {
 }
 
 uint32_t WgmmaProduct::shared_bytes() const {
-  return stages * (stage_bytes() + 16) + sums_bytes() + row_groups * columns * 16 + 1024;
+  const size_t book = quant::is_float(weights()) ? 0 : block_format(weights()).book().size() * 4;
+  const uint32_t factors = row_groups * columns * 16;  // of the vectors, for each warp
+  return stages * (stage_bytes() + 16) + sums_bytes() + factors + uint32_t(book) + 1024;
 }
 
 bool WgmmaProduct::divides() const {

@@ -91,7 +91,7 @@ uint32_t sample_splits(uint32_t rows, uint32_t sms);
 
 // out[r * most + i] = the token with the i-th largest logit of row r, the lowest id among equals, and its
 // log-probability, for i below the row's SampleRow::top; no_token where there is none with a probability above 0, or
-// where `sample` picks no_token. The rest of `out` stays as it is. One pass over the row for each token, by the blocks
+// where no logit can be picked. The rest of `out` stays as it is. One pass over the row for each token, by the blocks
 // of a cluster.
 struct TopTokens {
   static constexpr std::string_view name = "top_tokens",

@@ -44,11 +44,13 @@ model::Limits widened(const model::Model& model, const DeviceOptions& options, m
   return limits;
 }
 
-// Tokens of the KV cache of a server.
-uint32_t tokens_for_many(const model::Model& model, uint64_t available, const DeviceOptions& options, bool gpu) {
+// Tokens of the KV cache of a server, and of that of its draft, which may be null.
+uint32_t tokens_for_many(const model::Model& model, const model::Model* draft, uint64_t available,
+                         const DeviceOptions& options, bool gpu) {
   model::Limits block{.kv_blocks = 1};
   block.kv = options.kv;
-  const uint64_t token = std::max<uint64_t>(1, model::kv_bytes(model, block) / block.block_tokens);
+  const uint64_t both = model::kv_bytes(model, block) + (draft ? model::kv_bytes(*draft, block) : 0);
+  const uint64_t token = std::max<uint64_t>(1, both / block.block_tokens);
   uint64_t tokens = model.context * uint64_t(gpu ? 256 : 8);
   if (!gpu) tokens = std::min(tokens, available / 4 / token);
   return uint32_t(std::clamp<uint64_t>(tokens, model.context, INT32_MAX));
@@ -110,7 +112,7 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
         const cuda::DeviceInfo* gpu, const model::Model* draft) {
   DeviceOptions options = wanted;
   if (options.many && options.cache_tokens == 0)
-    options.cache_tokens = tokens_for_many(model, available, options, gpu != nullptr);
+    options.cache_tokens = tokens_for_many(model, draft, available, options, gpu != nullptr);
   Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
   if (draft) fit.draft = memory_for(*draft, options, limits_for(options, model.context, rows), gpu);
   fit.largest = available == 0 || fit.total() <= available

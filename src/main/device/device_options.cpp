@@ -47,12 +47,19 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
 }
 
 void describe_draft(CLI::App& command, DeviceOptions& options) {
-  command
-      .add_option("--draft", options.draft,
-                  "Small model of the same vocabulary that proposes tokens, on the same device; the answers stay the "
-                  "same")
-      ->type_name("MODEL");
+  CLI::Option* draft =
+      command
+          .add_option_function<std::string>(
+              "--draft",
+              [&options](const std::string& name) {
+                if (name.empty()) throw CLI::ValidationError("--draft", "expected a model, found an empty name");
+                options.draft = name;
+              },
+              "Small model of the same vocabulary that proposes tokens, on the same device; the answers stay the same "
+              "(on a GPU: with --deterministic)")
+          ->type_name("MODEL");
   command.add_option("--draft-tokens", options.draft_tokens, "Maximum tokens that the draft proposes at once")
+      ->needs(draft)
       ->type_name("N")
       ->capture_default_str();
 }

@@ -207,11 +207,11 @@ void expect_same_vocabulary(const formats::Checkpoint& model, const formats::Che
     throw Error("draft {}: expected the tokens of {}, but {} has a tokenizer", source, other,
                 has_vocabulary(model) ? "only the model" : "only the draft");
   if (!has_vocabulary(model)) return;
-  const std::vector<std::string> expected = vocabulary_of(model).tokens, found = vocabulary_of(draft).tokens;
-  for (size_t id = 0; id < std::min(expected.size(), found.size()); ++id)
-    if (expected[id] != found[id])
+  const text::Tokenizer expected = open_tokenizer(model), found = open_tokenizer(draft);
+  for (text::TokenId id = 0; id < std::min(expected.size(), found.size()); ++id)
+    if (expected.text(id) != found.text(id))
       throw Error("draft {}: expected the vocabulary of {}, where token {} is {}, found {}", source, other, id,
-                  in_quotes(expected[id]), in_quotes(found[id]));
+                  in_quotes(std::string(expected.text(id))), in_quotes(std::string(found.text(id))));
 }
 
 Vocabulary padded(Vocabulary vocabulary, uint64_t rows) {

@@ -215,7 +215,8 @@ std::string serve_config(const ServedFacts& facts) {
        {{"weights", device.memory.weights},
         {"kv", device.memory.kv},
         {"workspace", device.memory.workspace},
-        {"total", device.memory.total()}}},
+        {"draft", device.draft ? device.draft->total() : 0},
+        {"total", device.memory.total() + (device.draft ? device.draft->total() : 0)}}},
       {"measured", {{"load_seconds", facts.load_seconds}, {"peak_memory_bytes_at_load", peak_memory()}}},
   };
   return json.dump();

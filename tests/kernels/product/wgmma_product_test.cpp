@@ -49,7 +49,7 @@ TEST(WgmmaProduct, TheGridHasABlockForEachTileUpToTheSms) {
 // Every shape that may be chosen: shared memory, stages that divide, and registers. A group that asks for more of them
 // than the block has would wait forever.
 TEST(WgmmaProduct, ShapesFitTheSm) {
-  for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32})
+  for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32, Format::iq2_s})
     for (uint32_t cols : {256u, 768u, 1536u, 4096u, 8960u, 14336u})
       for (uint32_t vectors : {1u, 9u, 17u, 64u, 130u, 600u, 2048u})
         for (const WgmmaProduct& s : wgmma_product_candidates({.format = uint32_t(format)}, 4096, cols, vectors, 132)) {
@@ -59,6 +59,14 @@ TEST(WgmmaProduct, ShapesFitTheSm) {
           if (!s.moves_registers()) continue;
           EXPECT_LE(s.registers() * groups + 24, s.first_registers() * (groups + 1)) << field_text(s);
         }
+}
+
+// iq2_s has the largest codebook, which lies in shared memory too.
+TEST(WgmmaProduct, SharedMemoryIsNoMoreThanItSays) {
+  for (Format format : {Format::q4_k, Format::iq2_s})
+    for (uint32_t vectors : {40u, 136u, 256u, 2048u})
+      for (const WgmmaProduct& s : wgmma_product_candidates({.format = uint32_t(format)}, 28672, 4096, vectors, 132))
+        EXPECT_LE(s.build().shared_bytes, s.shared_bytes()) << field_text(s);
 }
 
 TEST(WgmmaProduct, ChosenShapesAssembleWithoutSpills) {
