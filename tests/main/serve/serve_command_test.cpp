@@ -93,7 +93,9 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
 }
 
 TEST_F(Serve, ADraftGivesTheSameAnswers) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--kv-tokens", "2000", "--draft", "weft", "--no-log"});
+  // with time for all proposals, however slow the machine is
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--kv-tokens", "2000", "--draft", "weft", "--no-log",
+                                        "--max-stall-ms", "60000"});
   ASSERT_TRUE(server.up()) << server.err();
   const auto answer = [&](const std::string& speculate) {
     const Response found =
