@@ -103,13 +103,10 @@ void Draft::reuse_blocks(Sequence& s) {
 
 bool Draft::can_propose(const Sequence& s) const { return backend_.usable() && s.known() <= context_; }
 
-// False: there is no room for it, in the draft's context or in its cache. `count` is cut to what there is room for.
+// False: the draft cannot propose for it, or its cache has no room. `count` is cut to what there is room for.
 bool Draft::prepare(Sequence& s, uint32_t& count) {
   DraftTable& t = s.draft;
-  if (s.known() > context_) {
-    release(s);
-    return false;
-  }
+  if (!can_propose(s)) return false;
   keep_right(s);
   publish(s);
   reuse_blocks(s);
@@ -144,7 +141,6 @@ void Draft::check_holders(std::span<const Sequence* const> all) const {
 
 // --- proposing ------------------------------------------------------------------------------------------------------
 double Draft::propose(std::span<const Wanted> wanted, double catch_up, double seconds) {
-  if (!backend_.usable()) return 0;
   const double start = now_();
   active_.clear();
   for (auto [sequence, count] : wanted)
@@ -243,13 +239,7 @@ void Draft::add_rows(Active& a, uint32_t sequence) {
 // to be picked from both.
 std::optional<model::Picking> Draft::picking_of(const Sequence& s) const {
   if (!s.picking) return std::nullopt;
-  model::Picking picking = *s.picking;
-  if (picking.has_penalties()) {
-    picking.text = s.tokens;
-    picking.text.insert(picking.text.end(), s.proposed.begin(), s.proposed.end());
-    picking.prompt = s.task.prompt_tokens();
-  }
-  picking.picks = s.sampler.picks() + s.proposed.size();
+  model::Picking picking = s.picking_after(uint32_t(s.proposed.size()));
   picking.logprob = false;
   picking.top = 0;
   if (!backend_.can_pick(picking)) return std::nullopt;

@@ -169,14 +169,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
 // first token of several completions, which share the logits.
 std::optional<model::Picking> Engine::State::picking_of(const Sequence& s, uint32_t proposals) const {
   if (!s.picking || (s.generated == 0 && s.task.request.n > 1)) return std::nullopt;
-  model::Picking picking = *s.picking;
-  picking.picks = s.sampler.picks() + proposals;
-  if (!picking.has_penalties()) return picking;
-  picking.text.reserve(s.tokens.size() + proposals);
-  picking.text = s.tokens;
-  picking.text.insert(picking.text.end(), s.proposed.begin(), s.proposed.begin() + proposals);
-  picking.prompt = s.task.prompt_tokens();
-  return picking;
+  return s.picking_after(proposals);
 }
 
 void Engine::State::take_result() {

@@ -36,6 +36,17 @@ void Sequence::accept(uint32_t token) {
   ++generated;
 }
 
+model::Picking Sequence::picking_after(uint32_t proposals) const {
+  model::Picking after = *picking;
+  after.picks = sampler.picks() + proposals;
+  if (!after.has_penalties()) return after;
+  after.text.reserve(tokens.size() + proposals);
+  after.text = tokens;
+  after.text.insert(after.text.end(), proposed.begin(), proposed.begin() + proposals);
+  after.prompt = task.prompt_tokens();
+  return after;
+}
+
 std::optional<FinishReason> Sequence::finish_reason(uint32_t context) const {
   const auto ends_with = [&](const std::vector<uint32_t>& stop) {
     return stop.size() <= generated && std::equal(stop.rbegin(), stop.rend(), tokens.rbegin());

@@ -127,6 +127,8 @@ struct Sequence {
   void share_prompt(const Sequence& first);  // which has computed it
   void index_prompt();                       // for speculation: once, before its first token
   void accept(uint32_t token);               // a generated one
+  // Where `picking` is set: how a device picks the token after the first `proposals` of those proposed.
+  model::Picking picking_after(uint32_t proposals) const;
   std::optional<FinishReason> finish_reason(uint32_t context) const;
   Timing timing_at(double end) const;
 };

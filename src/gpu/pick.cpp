@@ -60,8 +60,8 @@ void Gpu::record_advance(uint32_t rows) {
                                             .ring = max_steps_in_flight});
 }
 
-// One launch picks for all rows of a range, also for those in between whose logits go to the host; it ends early where
-// more rows have biases or penalties than there are places.
+// One launch picks for all rows of a range, including the rows in between that the host picks for. A range ends early
+// when more rows have biases or penalties than there are places.
 void Gpu::pick(const OutputRange& range) {
   if (batch_->picking.empty()) return;
   const auto pickings = std::span(batch_->picking).subspan(range.first, range.count);

@@ -49,6 +49,20 @@ void set_norm(Product::Args& args, const Input& in) {
   args.epsilon = in.norm->epsilon;
 }
 
+// The fields of mma_product and wgmma_product that say what is computed. `first`: the matrix that has the bias of all.
+template <class Spec>
+Spec matrix_spec(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
+                 const DeviceAttention* attention) {
+  return {.format = uint32_t(matrix.shape.format),
+          .out = out.kind,
+          .activation = out.activation,
+          .y_bf16 = out.bf16,
+          .bias = !first.bias.empty(),
+          .cache = !r.q8(),
+          .halves = attention && rotates_halves(*attention),
+          .chained = r.recorder.chained()};
+}
+
 // The arguments that the kernels of the matrix units share. `done`: rows of y before those of this matrix; `first`: the
 // matrix that has the bias of all.
 Product::Args matrix_args(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
@@ -218,15 +232,9 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
   uint32_t done = 0, grouped = 0;
   for (const Weights* matrix : {&w, second}) {
     if (!matrix) continue;
-    kernels::MmaProduct spec{.format = uint32_t(matrix->shape.format),
-                             .out = out.kind,
-                             .activation = out.activation,
-                             .y_bf16 = out.bf16,
-                             .bias = !w.bias.empty(),
-                             .cache = !r_.q8(),
-                             .halves = attention && rotates_halves(*attention),
-                             .chained = r_.recorder.chained()};
-    spec = kernels::mma_product_choice(spec, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
+    const auto what = matrix_spec<kernels::MmaProduct>(r_, *matrix, w, out, attention);
+    const kernels::MmaProduct spec =
+        kernels::mma_product_choice(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     if (spec.columns != grouped) {
       grouped = spec.columns;
       to_half(r_, in, *matrix, rows.count, {.slices = grouped});
@@ -244,15 +252,8 @@ void WgmmaProducts::product(const Weights& w, const Weights* second, const Input
   for (const Weights* matrix : {&w, second}) {
     if (!matrix) continue;
     const uint32_t cols = matrix->shape.cols;
-    kernels::WgmmaProduct what{.format = uint32_t(matrix->shape.format),
-                               .out = out.kind,
-                               .activation = out.activation,
-                               .y_bf16 = out.bf16,
-                               .bias = !w.bias.empty(),
-                               .cache = !r_.q8(),
-                               .halves = attention && rotates_halves(*attention),
-                               .by_sequence = attention && !rows.row_tables,
-                               .chained = r_.recorder.chained()};
+    auto what = matrix_spec<kernels::WgmmaProduct>(r_, *matrix, w, out, attention);
+    what.by_sequence = attention && !rows.row_tables;
     const kernels::WgmmaProduct spec =
         r_.tuning.many_vectors(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
     if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format); wanted != apart || spec.columns != grouped) {

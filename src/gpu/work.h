@@ -15,7 +15,7 @@ inline constexpr uint32_t max_changed_rows = 64;       // with biases or penalti
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken
 inline constexpr uint32_t max_biases = 1024;           // of a row
 inline constexpr uint32_t max_top_tokens = 20;         // of a row, with their log-probabilities
-inline constexpr uint32_t max_logit_rows = 256;        // whose logits are on the device at once
+inline constexpr uint32_t max_logit_rows = 256;        // with logits on the device at once
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
 inline constexpr uint32_t min_expert_tile = 8, max_expert_tile = 64;  // rows of an expert in a tile of a product
@@ -54,7 +54,7 @@ struct Work {
   cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
   cuda::Buffer expert_list, expert_slot_of, expert_tiles, expert_tile_count;  // see kernels::GroupRows
   cuda::Buffer grouped_act, grouped_result;                                   // (expert_slots, expert_act or width)
-  cuda::Buffer always;                                                        // scores whose sigmoid is 1
+  cuda::Buffer always;                                                        // scores with a sigmoid of 1
   cuda::Buffer logits;                                                        // (max_logit_rows, vocabulary)
   cuda::Buffer partial, arrived;                                              // of cluster_attention
   cuda::Buffer tokens, positions, lengths, sequences, outputs;                // (rows) u32

@@ -22,13 +22,13 @@ using WgmmaArgs = Product::Args;
 constexpr uint32_t step_cols = WgmmaProduct::step_cols;
 constexpr uint32_t core = 8;            // vectors of a core matrix
 constexpr uint32_t few_registers = 24;  // of the copying warp
-constexpr uint32_t chunk = 32;          // vectors whose sums a warp group finishes at once
+constexpr uint32_t chunk = 32;          // vectors that a warp finishes at once
 constexpr uint32_t warp_stride = 20;    // floats from vector to vector of a warp's sums: lanes use different banks
 constexpr uint32_t pad = 4;             // floats between the sums of two vectors: lanes store to different banks
 
 // What is left of a product is finished four or eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
-  return {.columns = s.col_groups == 1 && s.shares == 1 ? 4 : core,
+  return {.columns = s.alone() ? 4 : core,
           .out = s.out,
           .activation = s.activation,
           .y_bf16 = s.y_bf16,
@@ -50,13 +50,12 @@ class WgmmaWriter {
         tile_(tile_bytes(s.weights())),
         units_(s.filled_cols() / (step_cols * s.steps)),
         units_per_slice_(s.tile_cols / (step_cols * s.steps)),
-        unit_count_(units_ / s.shares),
-        alone_(s.col_groups == 1 && s.shares == 1) {}
+        unit_count_(units_ / s.shares) {}
 
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
     sums_ = k_.shared<float>(s_.sums_bytes() / 4);
-    if (alone_) scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
+    if (s_.alone()) scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
     full_ = mbarriers(k_, s_.stages);
     empty_ = mbarriers(k_, s_.stages);
     chain_start(k_, s_.chained);
@@ -70,7 +69,7 @@ class WgmmaWriter {
     w_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (w_rows_ - 1)) / w_rows_;
     row_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (s_.tile_rows() - 1)) / s_.tile_rows();
     U32 rank = s_.shares == 1 ? k_.constant(0u) : k_.cluster_rank();
-    first_unit_ = rank * (units_ / s_.shares);
+    first_unit_ = rank * unit_count_;
     // The copying warp needs few registers. They are not moved where all warps go on together.
     k_.when_else(
         k_.group() < groups_,
@@ -163,7 +162,7 @@ class WgmmaWriter {
   }
 
   // --- the warp groups ----------------------------------------------------------------------------------------------
-  // This lane's rows of a band: where they are in the matrix, and in their tiles.
+  // This lane's two rows: where they are in the matrix, and in their tiles.
   struct Rows {
     Global<uint8_t> at[2];  // slice 0
     U32 piece[2];           // of the tile's pieces, this lane's first
@@ -259,11 +258,11 @@ class WgmmaWriter {
         held.set(now);
       });
       before += unit_count_;
-      if (alone_)
+      if (s_.alone())
         finish_alone(t, acc, row_group);
       else
         keep_sums(acc, row_group, col_group);
-      if (!alone_ && s_.shares == 1) {
+      if (!s_.alone() && s_.shares == 1) {
         k_.barrier(1, groups_ * 128);
         finish(t, k_.constant(0u), s_.columns, groups_ * 4);
         k_.barrier(1, groups_ * 128);
@@ -285,8 +284,8 @@ class WgmmaWriter {
   }
 
   // --- endings ------------------------------------------------------------------------------------------------------
-  // The sums of vectors [first, first + count) of a band to shared memory, `stride` floats from vector to vector. `to`:
-  // where the sums of this warp's first row go.
+  // The sums of vectors [first, first + count) to shared memory, `stride` floats from vector to vector. `to`: where the
+  // sums of this warp's first row go.
   void put(const GroupSums& acc, uint32_t first, uint32_t count, Shared<float> to, uint32_t stride) {
     auto mine = to + (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride);
     for (uint32_t n = 0; n < count; n += 8)
@@ -298,7 +297,7 @@ class WgmmaWriter {
   // vectors of the sixteen rows. Their factors are brought before the sums are computed.
   Shared<float> own_scales() { return scales_ + k_.warp() * s_.columns; }
   void bring_scales(const Tile& t) {
-    if (!alone_) return;
+    if (!s_.alone()) return;
     for (uint32_t v = 0; v < s_.columns; v += 32) {
       auto one = [&] {
         U32 vector = min(t.first + v + k_.lane(), t.end - 1u);
@@ -380,7 +379,6 @@ class WgmmaWriter {
   Builder<WgmmaArgs> k_;
   const uint32_t w_rows_, tile_;                         // rows and bytes of a tile of weights
   const uint32_t units_, units_per_slice_, unit_count_;  // stages of all columns, of a slice, and of a block
-  const bool alone_;                                     // a warp group has all columns of its rows
   Shared<uint8_t> ring_;
   Shared<float> sums_, scales_;
   std::vector<Mbarrier> full_, empty_;
@@ -392,7 +390,7 @@ class WgmmaWriter {
 }  // namespace
 
 uint32_t WgmmaProduct::sums_bytes() const {
-  if (col_groups == 1 && shares == 1) return row_groups * 4 * std::min(chunk, columns) * warp_stride * 4;
+  if (alone()) return row_groups * 4 * std::min(chunk, columns) * warp_stride * 4;
   return col_groups * columns * (tile_rows() + pad) * 4;
 }
 
@@ -411,7 +409,7 @@ uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
   const uint32_t inside = columns / 2 + 40 + 3 * words;
   // the ending of eight vectors at once, each with its rotation
-  const bool rotates_eight = out == Product::qkv && (col_groups > 1 || shares > 1);
+  const bool rotates_eight = out == Product::qkv && !alone();
   return std::max(inside, rotates_eight ? 112u : 0u);
 }
 

@@ -43,6 +43,7 @@ struct WgmmaProduct {
   uint32_t filled_cols() const { return slices * tile_cols; }
   uint32_t tile_rows() const { return 64 * row_groups; }  // of W that a block has at once
   uint32_t stage_bytes() const { return columns * steps * 256; }
+  bool alone() const { return col_groups == 1 && shares == 1; }  // a warp group has all columns of its rows
   uint32_t sums_bytes() const;
   uint32_t shared_bytes() const;
   uint32_t registers() const;  // of a thread that computes, at most

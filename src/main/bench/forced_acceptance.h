@@ -1,5 +1,5 @@
-// For timing speculative decoding with random weights, which agree on no token: a backend whose picks are changed, so
-// that a given share of proposals is right. The text is then not one that a model would write.
+// For timing speculative decoding with random weights, which agree on no token: a backend that changes picks so that a
+// given share of proposals is accepted. The generated text is meaningless.
 #pragma once
 #include <random>
 
