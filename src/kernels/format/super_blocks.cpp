@@ -74,8 +74,10 @@ class Q4K : public BlockFormat {
     if (five_bits) return BlockFormat::halves(raw, lane, factor);
     const Packed packed = packed_scales(raw, lane);
     auto above_1024 = [](U32 bytes) { return bitcast<f16x2>(permute_bytes(bytes, 0x64646464u, 0x4140u)); };
+    // not by a permute: an operand of f16x2 arithmetic may be either half twice
     auto both = [](U32 word, uint32_t half) {
-      return bitcast<f16x2>(permute_bytes(word, word, half ? 0x3232u : 0x1010u));
+      F16 one = unpack<f16>(word)[half];
+      return pack<f16x2>(one, one);
     };
     const uint32_t one = to_f16(factor).bits;
     F16x2 d = both(raw.head[0], 0) * f16x2{one << 16 | one},

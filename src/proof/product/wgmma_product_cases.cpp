@@ -1,6 +1,5 @@
 // Cases of wgmma_product.
 #include "kernels/product/activations.h"
-#include "proof/bench.h"
 #include "proof/product/product_problem.h"
 
 namespace heddle::proof {
@@ -142,7 +141,7 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.bias = rows == 70;
         p.stages = 3;
         p.format = uint32_t(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
-        p.prefetch = rows != 1;
+        p.ahead = rows == 1 ? 3 : 2;
       });
   for (uint32_t columns : {32u, 64u, 128u, 256u})
     add({68, 256, 2}, columns + 1, [&](WgmmaProduct& p) {
@@ -184,82 +183,6 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   gated.columns = 8;
   gated.chained = 1;
   cases.push_back(expert_tiles(gated, 136, 256, {8, 9, 0}));
-}
-
-namespace {
-
-Bench wgmma_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
-  const Format format = spec.weights();
-  const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
-  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
-    // values of the usual size, over and over: their bits matter for the power that a GPU draws
-    const std::vector<uint8_t> some = random_blocks(random, format, size_t(1) << 20, 1024);
-    std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
-    while (one.size() < bytes)
-      one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
-    std::vector<ptx::DevicePtr<uint8_t>> w;
-    for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
-    const uint32_t filled = (vectors + spec.columns - 1) / spec.columns * spec.columns;
-    Product::Args args{.y = m.poisoned<float>(size_t(rows) * vectors),
-                       .x = {m.put(half_inputs(random, size_t(filled) * spec.filled_cols())).address},
-                       .rows = rows,
-                       .cols = cols,
-                       .y_stride = rows,
-                       .blocks = m.processors(),
-                       .vectors = vectors,
-                       .q_rows = rows / 6 * 4,
-                       .k_rows = rows / 6,
-                       .head = 128,
-                       .value_head = 128,
-                       .rotary = 128,
-                       .kv_heads = rows / 6 / 128,
-                       .page_size = 32,
-                       .table_stride = 1,
-                       .scale = 1,
-                       .magnitude = 1,
-                       .scales = m.put(std::vector<float>(vectors, 1.0f))};
-    args.residual = args.y;
-    args.turns = m.put(std::vector<uint64_t>(64, 0x123456789abcdefull));
-    std::vector<uint32_t> positions;
-    std::vector<int32_t> table;
-    for (uint32_t v = 0; v < vectors; ++v) {
-      positions.push_back(v % 32);
-      table.push_back(int32_t(v / 32));
-    }
-    args.positions = m.put(positions);
-    args.table = m.put(table);
-    const size_t cache = size_t(vectors + 31) / 32 * 32 * (rows / 6) * 2 + 64;
-    args.k = m.poisoned<uint8_t>(cache);
-    args.v = m.poisoned<uint8_t>(cache);
-    return [=](Machine& now, uint32_t r) mutable {
-      args.w = w[r % w.size()];
-      now.launch(spec, args);
-    };
-  };
-  const std::string shape = fmt::format("{} {} -> {} x {} out={} columns={} groups={}x{} shares={} steps={} stages={}",
-                                        quant::name(format), cols, rows, vectors, spec.out, spec.columns,
-                                        spec.row_groups, spec.col_groups, spec.shares, spec.steps, spec.stages);
-  return {"wgmma_product", shape, "sm_90a", double(bytes), 2.0 * rows * cols * vectors, prepare};
-}
-
-}  // namespace
-
-void add_wgmma_product_benches(std::vector<Bench>& all) {
-  struct Phase {
-    uint32_t out, rows, cols;
-  };
-  // what is chosen, and the two that come next
-  constexpr size_t compared = 3;
-  for (uint32_t vectors : {16u, 32u, 64u, 128u, 256u, 512u, 2048u})
-    for (const Phase& p : {Phase{Product::qkv, 6144, 4096},
-                           {Product::add, 4096, 4096},
-                           {Product::gate, 28672, 4096},
-                           {Product::add, 4096, 14336}}) {
-      const std::vector<WgmmaProduct> specs =
-          kernels::wgmma_product_candidates({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
-      for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
-        all.push_back(wgmma_phase(specs[i], p.rows, p.cols, vectors));
-    }
 }
 
 }  // namespace heddle::proof

@@ -1,0 +1,114 @@
+// Benches of the kernels for several and for many vectors, in the shapes of a layer of an 8B model.
+#include "kernels/product/mma_product.h"
+#include "kernels/product/wgmma_product.h"
+#include "proof/bench.h"
+#include "proof/product/product_problem.h"
+
+namespace heddle::proof {
+
+namespace {
+
+using kernels::MmaProduct;
+using kernels::Product;
+using kernels::WgmmaProduct;
+using quant::Format;
+
+uint32_t resident(const MmaProduct& s) { return s.resident; }
+uint32_t resident(const WgmmaProduct&) { return 1; }
+
+std::string cut_of(const MmaProduct& s) {
+  return fmt::format("columns={} band={} teams={} resident={} stages={}", s.columns, s.band, s.teams, s.resident,
+                     s.stages);
+}
+std::string cut_of(const WgmmaProduct& s) {
+  return fmt::format("columns={} groups={}x{} shares={} steps={} stages={} ahead={}", s.columns, s.row_groups,
+                     s.col_groups, s.shares, s.steps, s.stages, s.ahead);
+}
+
+template <class Spec>
+Bench phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
+  const Format format = spec.weights();
+  const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    // values of the usual size, over and over: their bits matter for the power that a GPU draws
+    const std::vector<uint8_t> some = random_blocks(random, format, size_t(1) << 20, 1024);
+    std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
+    while (one.size() < bytes)
+      one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
+    std::vector<ptx::DevicePtr<uint8_t>> w;
+    for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
+    const uint32_t filled = (vectors + spec.columns - 1) / spec.columns * spec.columns;
+    Product::Args args{.y = m.poisoned<float>(size_t(rows) * vectors),
+                       .x = {m.put(half_inputs(random, size_t(filled) * spec.slices * spec.tile_cols)).address},
+                       .rows = rows,
+                       .cols = cols,
+                       .y_stride = rows,
+                       .blocks = m.processors() * resident(spec),
+                       .vectors = vectors,
+                       .q_rows = rows / 6 * 4,
+                       .k_rows = rows / 6,
+                       .head = 128,
+                       .value_head = 128,
+                       .rotary = 128,
+                       .kv_heads = rows / 6 / 128,
+                       .page_size = 32,
+                       .table_stride = 1,
+                       .scale = 1,
+                       .magnitude = 1,
+                       .scales = m.put(std::vector<float>(vectors, 1.0f))};
+    args.residual = args.y;
+    args.turns = m.put(std::vector<uint64_t>(64, 0x123456789abcdefull));
+    std::vector<uint32_t> positions;
+    std::vector<int32_t> table;
+    for (uint32_t v = 0; v < vectors; ++v) {
+      positions.push_back(v % 32);
+      table.push_back(int32_t(v / 32));
+    }
+    args.positions = m.put(positions);
+    args.table = m.put(table);
+    const size_t cache = size_t(vectors + 31) / 32 * 32 * (rows / 6) * 2 + 64;
+    args.k = m.poisoned<uint8_t>(cache);
+    args.v = m.poisoned<uint8_t>(cache);
+    return [=](Machine& now, uint32_t r) mutable {
+      args.w = w[r % w.size()];
+      now.launch(spec, args);
+    };
+  };
+  return {std::string(Spec::name),
+          fmt::format("{} {} -> {} x {} out={} {}", quant::name(format), cols, rows, vectors, spec.out, cut_of(spec)),
+          std::string(Spec::lowest_target),
+          double(bytes),
+          2.0 * rows * cols * vectors,
+          prepare};
+}
+
+struct Phase {
+  uint32_t out, rows, cols;
+};
+constexpr Phase phases[] = {
+    {Product::qkv, 6144, 4096}, {Product::add, 4096, 4096}, {Product::gate, 28672, 4096}, {Product::add, 4096, 14336}};
+
+}  // namespace
+
+void add_mma_product_benches(std::vector<Bench>& all) {
+  for (uint32_t vectors : {4u, 8u, 16u, 32u})
+    for (const Phase& p : phases)
+      all.push_back(phase(
+          kernels::mma_product_choice({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132), p.rows,
+          p.cols, vectors));
+}
+
+void add_wgmma_product_benches(std::vector<Bench>& all) {
+  // what is chosen, and some that come next
+  constexpr size_t compared = 6;
+  for (Format format : {Format::q4_k, Format::q6_k})
+    for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
+      for (const Phase& p : phases) {
+        const std::vector<WgmmaProduct> specs = kernels::wgmma_product_candidates(
+            {.format = uint32_t(format), .out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
+        for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
+          all.push_back(phase(specs[i], p.rows, p.cols, vectors));
+      }
+}
+
+}  // namespace heddle::proof
