@@ -124,7 +124,7 @@ class WgmmaWriter {
 
   // --- the copying warp ---------------------------------------------------------------------------------------------
   void bring() {
-    if (!s_.experts && s_.prefetch) {
+    if (!s_.experts) {
       // the first weights are requested before the preceding kernel has ended
       k_.when(k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
         Tile t = tile(k_.block_id() / s_.shares);
@@ -137,8 +137,7 @@ class WgmmaWriter {
       auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
       k_.loop(0u, unit_count_, 1u, [&](U32 i) {
         U32 unit = first_unit_ + i, index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
-        if (s_.prefetch)
-          k_.when(unit % units_per_slice_ == 0u || i == 0u, [&] { request_weights(t, unit / units_per_slice_); });
+        k_.when(unit % units_per_slice_ == 0u || i == 0u, [&] { request_weights(t, unit / units_per_slice_); });
         k_.when(turn > 0u, [&] { Mbarrier{empty_[0].at + s}.wait(k_, (turn - 1u) & 1u); });
         k_.when(k_.lane() == 0u, [&] {
           Mbarrier full{full_[0].at + s};
@@ -233,31 +232,46 @@ class WgmmaWriter {
     U32 row_group = s_.row_groups == 1 ? k_.constant(0u) : k_.group() % s_.row_groups;
     U32 col_group = s_.col_groups == 1 ? k_.constant(0u) : k_.group() / s_.row_groups;
     GroupSums acc(k_, s_.columns);
-    auto before = k_.var(0u);  // stages so far
+    Pred first_lane = k_.lane() == 0u;
+    auto x_stage = k_.var(col_group), parity = k_.var(0u);  // that this group reads next
     bool first_tile = true;
     each_tile([&](const Tile& t) {
       const Rows rows = rows_of(t, row_group * 64u + (k_.warp() & 3u) * 16u);
       for (uint32_t i = 0; i < s_.columns / 2; ++i) acc.set(i, 0.0f);
-      Held held(k_, load_step(rows, first_unit_ + col_group, 0));
+      // the weights of step n from stage i on; past the end any other
+      auto load_ahead = [&](U32 i, uint32_t n) {
+        U32 unit = first_unit_ + min(i + n / s_.steps * s_.col_groups, unit_count_ - 1);
+        return load_step(rows, unit, n % s_.steps);
+      };
+      std::vector<Held> held;
+      for (uint32_t n = 0; n < s_.ahead; ++n) held.emplace_back(k_, load_ahead(col_group, n));
       if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
       first_tile = false;
       bring_scales(t);
-      k_.loop(col_group, unit_count_, s_.col_groups, [&](U32 i) {
-        U32 unit = first_unit_ + i, next = first_unit_ + min(i + s_.col_groups, unit_count_ - 1);
-        U32 index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
-        std::vector<Raw> now = held.get();
-        Mbarrier{full_[0].at + s}.wait(k_, turn & 1u);
+      auto one_stage = [&](U32 i, uint32_t first_held) {
+        U32 s = x_stage.get(), unit = first_unit_ + i;
+        Mbarrier{full_[0].at + s}.wait(k_, parity.get());
         U64 x = matrix_descriptor(stage(s), s_.columns * 16, 128, Swizzle::none);
         for (uint32_t step = 0; step < s_.steps; ++step) {
-          std::vector<Raw> later = step + 1 < s_.steps ? load_step(rows, unit, step + 1) : load_step(rows, next, 0);
-          multiply(acc, rows, now.data(), unit, step, x);
+          Held& own = held[(first_held + step) % s_.ahead];
+          multiply(acc, rows, own.get().data(), unit, step, x);
+          own.set(load_ahead(i, step + s_.ahead));
           wgmma_wait(k_, 0);  // meanwhile the other groups' products run
-          now = std::move(later);
         }
-        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
-        held.set(now);
+        k_.when(first_lane, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+        U32 next = s + s_.col_groups;
+        Pred wraps = next >= s_.stages;
+        x_stage = select(wraps, next - s_.stages, next);
+        parity = parity.get() ^ select(wraps, k_.constant(1u), 0u);
+      };
+      // words that were loaded for different steps stay in different registers
+      const uint32_t stages = std::max(s_.ahead / s_.steps, 1u);
+      k_.loop(col_group, unit_count_, s_.col_groups * stages, [&](U32 i) {
+        one_stage(i, 0);
+        if (stages == 1) return;
+        U32 second = i + s_.col_groups;
+        k_.when(second < unit_count_, [&] { one_stage(second, 1); });
       });
-      before += unit_count_;
       if (s_.alone())
         finish_alone(t, acc, row_group);
       else
@@ -401,13 +415,13 @@ uint32_t WgmmaProduct::shared_bytes() const {
 }
 
 bool WgmmaProduct::divides() const {
-  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
+  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages >= col_groups;
 }
 
 // Found by trial: the sums, the operands of a step, and the words of the next one.
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
-  const uint32_t inside = columns / 2 + 40 + 3 * words;
+  const uint32_t inside = columns / 2 + 40 + (1 + 2 * ahead) * words;
   // the ending of eight vectors at once, each with its rotation
   const bool rotates_eight = out == Product::qkv && !alone();
   return std::max(inside, rotates_eight ? 112u : 0u);

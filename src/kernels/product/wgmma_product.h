@@ -30,7 +30,7 @@ struct WgmmaProduct {
   uint32_t shares = 1;                      // blocks of a cluster
   uint32_t steps = 1;                       // of 128 columns in a stage
   uint32_t stages = 3;                      // in flight
-  uint32_t prefetch = 1;                    // weights to L2
+  uint32_t ahead = 2;                       // steps whose weights are loaded before their use
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
   uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
   uint32_t experts = 0;      // tiles are read from the device
@@ -77,7 +77,7 @@ inline auto WgmmaProduct::fields() {
       F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({8, 16, 32, 64, 128, 256})},
       F{"row_groups", &S::row_groups, range(1, 4)}, F{"col_groups", &S::col_groups, range(1, 4)},
       F{"shares", &S::shares, one_of({1, 2, 4, 8})}, F{"steps", &S::steps, one_of({1, 2, 4, 8})},
-      F{"stages", &S::stages, range(2, 16)}, F{"prefetch", &S::prefetch, yes_or_no()},
+      F{"stages", &S::stages, range(2, 16)}, F{"ahead", &S::ahead, one_of({1, 2})},
       F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
       F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
       F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},

@@ -24,8 +24,9 @@ std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
   s.col_groups = cut.col_groups;
   s.shares = cut.shares;
   s.steps = std::min(cut.steps, s.tile_cols / WgmmaProduct::step_cols);
-  for (s.stages = 12; s.stages >= 2; --s.stages)
-    if (s.fits()) return s;
+  for (s.ahead = 2; s.ahead >= 1; --s.ahead)
+    for (s.stages = 12; s.stages >= 2; --s.stages)
+      if (s.fits()) return s;
   return {};
 }
 

@@ -141,7 +141,7 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.bias = rows == 70;
         p.stages = 3;
         p.format = uint32_t(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
-        p.ahead = rows == 1 ? 3 : 2;
+        p.ahead = rows == 1 ? 1 : 2;
       });
   for (uint32_t columns : {32u, 64u, 128u, 256u})
     add({68, 256, 2}, columns + 1, [&](WgmmaProduct& p) {
