@@ -41,7 +41,8 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
   check(!in.bf16, "rows of f32");
   const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
   const bool norm = in.norm && *in.norm;
-  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld);
+  const uint32_t together = groups.slices ? 1 : kernels::half_rows_together(ld, rows, r.recorder.sms());
+  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld, together);
   if (groups.slices)
     spec.slices = w.shape.tile_cols;
   else

@@ -21,14 +21,22 @@ using HalfRowsArgs = HalfRows::Args;
 
 class Rows {
  public:
-  explicit Rows(const HalfRows& spec) : s_(spec), k_(std::string(spec.name), spec.threads) {}
+  explicit Rows(const HalfRows& spec)
+      : s_(spec), lanes_(32 / spec.together), k_(std::string(spec.name), spec.threads) {}
 
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-    row_ = k_.block_id();
     cols_ = k_.arg(&HalfRowsArgs::cols);
-    k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
+    if (s_.together == 1) {
+      row_ = k_.block_id();
+      in_row_ = k_.thread();
+      k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
+    } else {
+      row_ = k_.block_id() * s_.together + k_.lane() / lanes_;
+      in_row_ = k_.warp() * lanes_ + k_.lane() % lanes_;
+      k_.when(k_.arg(&HalfRowsArgs::rows) > 0u, [&] { body(); });
+    }
     return k_.finish();
   }
 
@@ -39,7 +47,7 @@ class Rows {
   }
   // With apart a thread has whole steps of the matrix unit, 16 values each.
   uint32_t accesses() const { return 16 / s_.vec; }  // of a step
-  U32 step(uint32_t n) { return k_.thread() + n * s_.threads; }
+  U32 step(uint32_t n) { return in_row_ + n * (s_.threads / s_.together); }
   U32 in_step(uint32_t j) {
     const uint32_t pieces = s_.apart / 16, value = j % accesses() * s_.vec;
     U32 at = step(j / accesses()), piece = (at >> 3u) * 4u + value / 4;
@@ -61,23 +69,58 @@ class Rows {
     for (auto& value : values) v.push_back(value.get());
     return v;
   }
+  // Over the threads of a row: a sum, a largest value, or both at the price of one.
+  struct Reduced {
+    F32 sum, top;
+  };
+  Reduced over_row(const Reduced& own) {
+    const uint32_t warps = s_.threads / 32;
+    auto parts = k_.shared<float>(warps * s_.together * 2, 8);
+    U32 row = k_.lane() / lanes_;
+    F32 sum = own.sum.rec ? warp_sum(own.sum, lanes_) : k_.constant(0.0f);
+    F32 top = own.top.rec ? warp_max(own.top, lanes_) : k_.constant(0.0f);
+    k_.when(k_.lane() % lanes_ == 0u,
+            [&] { store_vec(parts + (k_.warp() * s_.together + row) * 2u, Vec<float, 2>{sum, top}); });
+    k_.barrier();
+    auto of_row = parts + row * 2u;
+    for (uint32_t w = 0; w < warps; ++w) {
+      const auto part = load_vec<2>(of_row.offset(w * s_.together * 2));
+      sum = w ? sum + part[0] : part[0];
+      top = w ? max(top, part[1]) : part[1];
+    }
+    return {sum, top};
+  }
   F32 sum_of(const std::vector<F32>& v, bool squares) {
     auto sum = k_.var(0.0f);
     for (F32 x : v) squares ? sum.add_product(x, x) : void(sum += x);
-    return block_sum(k_, sum.get());
+    return sum.get();
+  }
+  F32 largest_of(const std::vector<F32>& v) {
+    F32 top = abs(v[0]);
+    for (size_t i = 1; i < v.size(); ++i) top = max(top, abs(v[i]));
+    return top;
   }
 
   void body() {
-    U32 from = row_;
-    if (s_.gather) from = k_.assume_uniform(load(k_.arg(&HalfRowsArgs::list) + row_));
-    if (s_.gather)
+    U32 from = min(row_, k_.arg(&HalfRowsArgs::rows) - 1u);
+    real_ = row_ < k_.arg(&HalfRowsArgs::rows);
+    if (!s_.gather) return convert(from);
+    from = load(k_.arg(&HalfRowsArgs::list) + from);
+    if (s_.together == 1) {
+      from = k_.assume_uniform(from);
       k_.when(from != HalfRows::no_row, [&] { convert(from); });
-    else
-      convert(from);
+    } else {
+      real_ = real_ && from != HalfRows::no_row;
+      convert(select(real_, from, k_.constant(0u)));
+    }
   }
   void convert(U32 from) {
     std::vector<F32> v = load_row(k_.arg(&HalfRowsArgs::x) + mul_wide(from, k_.arg(&HalfRowsArgs::x_stride)));
-    if (s_.norm == HalfRows::rms) divide(v, sum_of(v, true) / to_f32(cols_));
+    // without a bias the root's factor can wait until the largest value is known too
+    const bool late = s_.norm == HalfRows::rms && !s_.bias;
+    F32 squares;
+    if (late) squares = sum_of(v, true);
+    if (s_.norm == HalfRows::rms && !late) divide(v, over_row({.sum = sum_of(v, true)}).sum / to_f32(cols_));
     if (s_.norm == HalfRows::layer) center(v);
     if (s_.weight) {
       const std::vector<F32> weight = load_row(k_.arg(&HalfRowsArgs::weight));
@@ -87,16 +130,20 @@ class Rows {
       const std::vector<F32> bias = load_row(k_.arg(&HalfRowsArgs::bias));
       for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] + bias[i];
     }
-    write(v);
+    const Reduced all = over_row({.sum = squares, .top = largest_of(v)});
+    if (!late) return write(v, all.top, {});
+    F32 factor = root_factor(all.sum / to_f32(cols_));
+    write(v, all.top * factor, factor);
   }
+  F32 root_factor(F32 mean_square) { return rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon)); }
   void divide(std::vector<F32>& v, F32 mean_square) {
-    F32 factor = rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon));
+    F32 factor = root_factor(mean_square);
     for (F32& x : v) x = x * factor;
   }
   // The mean of large values is off by many units in their last place, so the remaining mean of the differences
   // corrects it (see LayerNorm). Past the end of the row the differences are 0.
   void center(std::vector<F32>& v) {
-    F32 part = rcp(to_f32(cols_)), mean = sum_of(v, false) * part;
+    F32 part = rcp(to_f32(cols_)), mean = over_row({.sum = sum_of(v, false)}).sum * part;
     auto less = [&](F32 by) {
       each([&](uint32_t j, U32 i) {
         Pred inside = i < cols_;
@@ -104,8 +151,8 @@ class Rows {
       });
     };
     less(mean);
-    less(sum_of(v, false) * part);
-    divide(v, sum_of(v, true) * part);
+    less(over_row({.sum = sum_of(v, false)}).sum * part);
+    divide(v, over_row({.sum = sum_of(v, true)}).sum * part);
   }
 
   // The exponent p of the power of two that a row is divided by, from its largest magnitude.
@@ -116,13 +163,12 @@ class Rows {
     return select(bits == 0u, k_.constant(0), select(above > 0, above, small));
   }
 
-  void write(const std::vector<F32>& v) {
-    F32 top = abs(v[0]);
-    for (size_t i = 1; i < v.size(); ++i) top = max(top, abs(v[i]));
-    S32 power = power_for(block_max(k_, top));
+  // v times `times`, where that is given; `top`: the largest magnitude.
+  void write(const std::vector<F32>& v, F32 top, F32 times) {
+    S32 power = power_for(top);
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
-    k_.when(k_.thread() == 0u, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
-    F32 factor = two_to(-power);
+    k_.when(in_row_ == 0u && real_, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
+    F32 factor = times.rec ? times * two_to(-power) : two_to(-power);
     if (s_.apart) return write_operand(v, factor);
     U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
     auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
@@ -164,7 +210,7 @@ class Rows {
     U32 ld = k_.arg(&HalfRowsArgs::ld), size = k_.arg(&HalfRowsArgs::group), before = row_ / size * size;
     auto group = k_.arg(&HalfRowsArgs::out) + (mul_wide(before, ld) + widen((row_ - before) * 8u));
     for (uint32_t n = 0; n < s_.held / accesses(); ++n)
-      k_.when(step(n) < ld / 16u, [&] {
+      k_.when(step(n) < ld / 16u && real_, [&] {
         for (uint32_t core = 0; core < 2; ++core) {
           Vec<uint32_t, 4> words;
           for (uint32_t piece = 0; piece < 4; ++piece) {
@@ -177,8 +223,11 @@ class Rows {
   }
 
   const HalfRows& s_;
+  const uint32_t lanes_;  // of a row in a warp
   Builder<HalfRowsArgs> k_;
   U32 row_, cols_;
+  U32 in_row_;  // this thread's number among those of the row
+  Pred real_;   // the row is there
 };
 
 }  // namespace
@@ -188,6 +237,7 @@ Kernel HalfRows::build() const {
   if (vec * held > 64) throw Error("half_rows: {} loads of {} values are more than 64 for a thread", held, vec);
   if (plus_one && !weight) throw Error("half_rows: plus_one is for a weight, but there is none");
   if (apart && slices) throw Error("half_rows: slices and apart are different orders, expected one of them");
+  if (together > 1 && !apart) throw Error("half_rows: {} rows of a block are for apart", together);
   if (apart && held * vec % 16) throw Error("half_rows: {} loads of {} values are no whole steps of 16", held, vec);
   return Rows(*this).build();
 }
@@ -202,26 +252,37 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
     throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
   if (apart && (args.ld % 256 || args.group == 0 || args.group % 8))
     throw Error("half_rows: groups of {} rows of {} values, expected multiples of 8 and of 256", args.group, args.ld);
-  if (uint64_t(threads) * vec * held < args.ld)
-    throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads, held, vec, args.ld);
+  if (uint64_t(threads) / together * vec * held < args.ld)
+    throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads / together, held, vec,
+                args.ld);
   if (args.out.address % 16) throw Error("half_rows: out must be 16-byte aligned");
   if (args.x.address % (vec * 4) || (weight && args.weight.address % (vec * 4)) ||
       (bias && args.bias.address % (vec * 4)))
     throw Error("half_rows: x, weight and bias must be {}-byte aligned", vec * 4);
-  return {.x = args.rows ? args.rows : 1};  // an empty grid cannot be launched
+  return {.x = args.rows ? (args.rows - 1) / together + 1 : 1};  // an empty grid cannot be launched
 }
 
-HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld) {
+HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld, uint32_t together) {
   HalfRows spec;
+  spec.together = together;
   spec.vec = 4;
   while (cols % spec.vec || x_stride % spec.vec) spec.vec /= 2;
-  // 16 values per thread: 4 loads in flight, and 8 blocks of 256 threads on an SM for rows of 4096
-  spec.threads = std::clamp((ld / 16 + 31) / 32 * 32, 64u, 1024u);
+  // 16 values per thread: 4 loads in flight, and 8 blocks of 256 threads on an SM for rows of 4096; several rows: 64
+  const uint32_t values = together > 1 ? 64 : 16;
+  spec.threads = std::clamp((ld * together / values + 31) / 32 * 32, 64u, 1024u);
   // whole steps of 16 values
-  spec.held = std::max(1u, (ld + spec.threads * 16 - 1) / (spec.threads * 16)) * 16 / spec.vec;
+  const uint32_t step = spec.threads / together * 16;
+  spec.held = std::max(1u, (ld + step - 1) / step) * 16 / spec.vec;
   if (spec.held * spec.vec > 64 || spec.held > 32)
     throw Error("half_rows: rows of {} are too long with vec = {}", ld, spec.vec);
   return spec;
+}
+
+uint32_t half_rows_together(uint32_t ld, uint32_t rows, uint32_t sms) {
+  constexpr uint32_t most = 64 * 512;  // values of a block
+  for (uint32_t n : {8u, 4u, 2u})
+    if (n * ld <= most && n * sms <= rows) return n;
+  return 1;
 }
 
 void add_half_rows_kernels(std::vector<Entry>& all) { all.push_back(entry<HalfRows>()); }

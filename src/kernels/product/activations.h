@@ -10,7 +10,7 @@ namespace heddle::kernels {
 
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
-// out = the row, normalised, as f16; one block per row, which keeps it in registers. scale[row] is a power of two that
+// out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two that
 // the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes infinite;
 // one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
 struct HalfRows {
@@ -44,6 +44,8 @@ struct HalfRows {
   uint32_t gather = 0;    // rows of x by a list
   uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
   uint32_t apart = 0;     // 0: no; else that of the weights' format, in the order of wgmma_product
+  // Rows of a block, with apart: 16 bytes of each lie side by side.
+  uint32_t together = 1;
   uint32_t chained = 0;
   auto operator<=>(const HalfRows&) const = default;
   static auto fields() {
@@ -54,7 +56,8 @@ struct HalfRows {
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
                       F{"slices", &S::slices, one_of({0, 256, 512, 1024})},
-                      F{"apart", &S::apart, one_of({0, 16, 32, 64, 128})}, F{"chained", &S::chained, yes_or_no()});
+                      F{"apart", &S::apart, one_of({0, 16, 32, 64, 128})},
+                      F{"together", &S::together, one_of({1, 2, 4, 8})}, F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;
@@ -91,7 +94,9 @@ inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32
 }
 
 // The spec for rows of this size: threads, vec and held. The caller sets the rest.
-HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld);
+HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld, uint32_t together = 1);
+// How many rows a block takes with apart, so that there are still blocks for all SMs.
+uint32_t half_rows_together(uint32_t ld, uint32_t rows, uint32_t sms);
 
 // Quantises activations to int8 blocks, for products with integer weights. Per block: d = largest magnitude / 127; each
 // int8 is x / d rounded to nearest even and clamped to +-127 (both divisions correctly rounded, so that host and device

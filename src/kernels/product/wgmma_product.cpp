@@ -414,8 +414,9 @@ uint32_t WgmmaProduct::shared_bytes() const {
   return stages * (stage_bytes() + 16) + sums_bytes() + factors + uint32_t(book) + 1024;
 }
 
+// A stage is always the same group's: the parity of a barrier tells it from the stage before, not from earlier ones.
 bool WgmmaProduct::divides() const {
-  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages >= col_groups;
+  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
 }
 
 // Found by trial: the sums, the operands of a step, and the words of the next one.

@@ -83,6 +83,7 @@ std::vector<Cut> for_few_vectors(uint32_t rows, uint32_t vectors, uint32_t sms) 
   const uint32_t all = tiles * ((vectors + columns - 1) / columns);
   if (all > sms) return {{columns, 2, 2, 1, 1}, {columns, 2, 1, 1, 1}};
   std::vector<Cut> ways;
+  if (vectors > 64 && 2 * tiles <= sms) ways = {{128, 1, 2, 2, 1}};
   if (2 * all <= sms) ways = {{columns, 1, 4, 2, 2}, {columns, 1, 2, 2, 1}};
   ways.push_back({columns, 1, 4, 1, 2});
   ways.push_back({columns, 1, 2, 1, 1});

@@ -59,7 +59,8 @@ Case half_rows(HalfRows spec, const Rows& s) {
     std::vector<uint32_t> list(s.rows);
     for (uint32_t r = 0; r < s.rows; ++r) list[r] = spec.gather ? random.below(rows_of_x) : r;
     const float epsilon = 1e-5f;
-    const uint32_t filled = spec.slices ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
+    const bool grouped = spec.slices || spec.apart;
+    const uint32_t filled = grouped ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
     const size_t count = size_t(filled) * s.ld;
     const HalfRows::Args args{.out = m.poisoned<f16>(count),
                               .scale = m.poisoned<float>(s.rows),
@@ -77,6 +78,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
     const std::vector<f16> out = m.get(args.out, count);
     const std::vector<float> scale = m.get(args.scale, s.rows);
     auto place = [&](uint32_t r, uint32_t c) {
+      if (spec.apart) return kernels::operand_place(r, c, spec.apart, s.group, s.ld);
       return spec.slices ? kernels::half_place(r, c, spec.slices, s.group, s.ld) : uint64_t(r) * s.ld + c;
     };
     // additions on the way into a sum, half of their error in the root, and a few operations more
@@ -112,7 +114,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
 
 // As half_rows_choice has it, with other fields set.
 HalfRows chosen(const Rows& s, HalfRows spec) {
-  const HalfRows shape = kernels::half_rows_choice(s.cols, s.x_stride, s.ld);
+  const HalfRows shape = kernels::half_rows_choice(s.cols, s.x_stride, s.ld, spec.together);
   spec.threads = shape.threads;
   spec.vec = shape.vec;
   spec.held = shape.held;
@@ -120,9 +122,11 @@ HalfRows chosen(const Rows& s, HalfRows spec) {
 }
 
 Bench half_rows(uint32_t rows, uint32_t cols, uint32_t norm) {
-  kernels::HalfRows spec = kernels::half_rows_choice(cols, cols, cols);
+  const uint32_t group = rows < 256 ? rows : 256;
+  HalfRows spec = kernels::half_rows_choice(cols, cols, cols, kernels::half_rows_together(cols, rows, 132));
   spec.norm = norm;
-  spec.weight = norm != kernels::HalfRows::none;
+  spec.weight = norm != HalfRows::none;
+  spec.apart = 32;
   spec.chained = 1;
   const double bytes = 6.0 * rows * cols;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
@@ -139,6 +143,7 @@ Bench half_rows(uint32_t rows, uint32_t cols, uint32_t norm) {
                                  .cols = cols,
                                  .x_stride = cols,
                                  .ld = cols,
+                                 .group = group,
                                  .epsilon = 1e-5f};
     return [=](Machine& now, uint32_t r) mutable {
       args.x = x[r % x.size()];
@@ -173,6 +178,22 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t group : {8u, 16u, 32u})
       add({group + 3, slices * 2 - 51, slices * 2, slices * 2, 0, group}, {.norm = HalfRows::rms, .slices = slices});
   add({2, 14336, 28672, 14336}, {.chained = 1});
+  // the order of wgmma_product
+  for (uint32_t together : {1u, 2u, 4u, 8u})
+    for (uint32_t apart : {16u, 32u, 64u, 128u}) {
+      HalfRows spec{.norm = apart == 16   ? HalfRows::none
+                            : apart == 32 ? HalfRows::layer
+                                          : HalfRows::rms,
+                    .weight = apart != 16,
+                    .bias = apart == 64,
+                    .gather = together == 4,
+                    .apart = apart,
+                    .together = together,
+                    .chained = together == 2};
+      add({21, 900, 900, 1024, 0, 16}, spec);
+      add({together, 256, 260, 256, 0, 8}, spec);
+    }
+  add({0, 256, 256, 256}, {.apart = 32, .together = 8});
   for (float mean : {100.0f, -1e4f}) add({2, 2048, 2048, 2048, mean}, {.norm = HalfRows::layer, .weight = 1});
   add({0, 100, 100, 128});
   cases.push_back(half_rows({.threads = 32, .vec = 2, .held = 32, .norm = HalfRows::rms}, {3, 2000, 2000, 2048}));
@@ -184,9 +205,9 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
 }
 
 void add_half_rows_benches(std::vector<Bench>& all) {
-  all.push_back(half_rows(512, 4096, HalfRows::none));
-  all.push_back(half_rows(512, 4096, HalfRows::rms));
-  all.push_back(half_rows(2048, 14336, HalfRows::none));
+  for (uint32_t rows : {64u, 512u, 2048u})
+    for (uint32_t cols : {4096u, 14336u})
+      all.push_back(half_rows(rows, cols, cols == 4096 ? HalfRows::rms : HalfRows::none));
 }
 
 // Cases of the quantisation of activations, bit for bit.

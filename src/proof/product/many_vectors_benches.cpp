@@ -100,7 +100,7 @@ void add_mma_product_benches(std::vector<Bench>& all) {
 
 void add_wgmma_product_benches(std::vector<Bench>& all) {
   // what is chosen, and some that come next
-  constexpr size_t compared = 6;
+  constexpr size_t compared = 3;
   for (Format format : {Format::q4_k, Format::q6_k})
     for (uint32_t vectors : {8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u})
       for (const Phase& p : phases) {
