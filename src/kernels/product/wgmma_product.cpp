@@ -95,8 +95,8 @@ class WgmmaWriter {
   void each_tile(auto&& body) {
     U32 cluster = s_.shares == 1 ? k_.block_id() : k_.block_id() / s_.shares;
     U32 count = row_tiles_ * column_tiles();
-    if (s_.shares > 1) return k_.when(cluster < count, [&] { body(tile(cluster)); });  // one tile each
-    k_.loop(cluster, count, k_.grid_x(), [&](U32 i) { body(tile(i)); });
+    if (s_.shares > 1) return k_.when(cluster < count, [&] { body(tile(cluster), cluster); });  // one tile each
+    k_.loop(cluster, count, k_.grid_x(), [&](U32 i) { body(tile(i), i); });
   }
   U32 column_tiles() {
     if (s_.experts) return k_.assume_uniform(load(k_.arg(&WgmmaArgs::tile_count)), Uniform::grid);
@@ -114,7 +114,7 @@ class WgmmaWriter {
     }
     // neighbouring blocks share weights or x: eight tiles of rows, then the next columns
     constexpr uint32_t side = 8;
-    U32 columns = column_tiles(), band = i / (columns * side), in = i - band * (columns * side);
+    U32 columns = max(column_tiles(), 1u), band = i / (columns * side), in = i - band * (columns * side);
     U32 here = min(row_tiles_ - band * side, side), column = in / here, row = band * side + (in - column * here);
     U32 first = column * s_.columns;
     return {row * s_.tile_rows(), first, min(first + s_.columns, k_.arg(&WgmmaArgs::vectors)), w};
@@ -133,7 +133,7 @@ class WgmmaWriter {
     }
     chain_wait(k_, s_.chained);
     auto before = k_.var(0u);  // stages so far
-    each_tile([&](const Tile& t) {
+    each_tile([&](const Tile& t, U32) {
       auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
       k_.loop(0u, unit_count_, 1u, [&](U32 i) {
         U32 unit = first_unit_ + i, index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
@@ -234,19 +234,27 @@ class WgmmaWriter {
     GroupSums acc(k_, s_.columns);
     Pred first_lane = k_.lane() == 0u;
     auto x_stage = k_.var(col_group), parity = k_.var(0u);  // that this group reads next
-    bool first_tile = true;
-    each_tile([&](const Tile& t) {
-      const Rows rows = rows_of(t, row_group * 64u + (k_.warp() & 3u) * 16u);
+    auto rows_in = [&](const Tile& t) { return rows_of(t, row_group * 64u + (k_.warp() & 3u) * 16u); };
+    // the weights of step n from stage i on; past the end any other
+    auto load_ahead = [&](const Rows& rows, U32 i, uint32_t n) {
+      U32 unit = first_unit_ + min(i + n / s_.steps * s_.col_groups, unit_count_ - 1);
+      return load_step(rows, unit, n % s_.steps);
+    };
+    // The first steps of a tile: experts have many small ones, and load them before the ending of the one before.
+    const bool early = s_.experts && s_.columns <= 32;
+    std::vector<Held> held;
+    auto load_first = [&](const Rows& rows) {
+      const bool again = !held.empty();
+      for (uint32_t n = 0; n < s_.ahead; ++n)
+        again ? held[n].set(load_ahead(rows, col_group, n)) : void(held.emplace_back(k_, load_ahead(rows, col_group, n)));
+    };
+    U32 last_tile = max(row_tiles_ * column_tiles(), 1u) - 1u;
+    if (early) load_first(rows_in(tile(min(k_.block_id(), last_tile))));
+    each_tile([&](const Tile& t, U32 number) {
+      const Rows rows = rows_in(t);
       for (uint32_t i = 0; i < s_.columns / 2; ++i) acc.set(i, 0.0f);
-      // the weights of step n from stage i on; past the end any other
-      auto load_ahead = [&](U32 i, uint32_t n) {
-        U32 unit = first_unit_ + min(i + n / s_.steps * s_.col_groups, unit_count_ - 1);
-        return load_step(rows, unit, n % s_.steps);
-      };
-      std::vector<Held> held;
-      for (uint32_t n = 0; n < s_.ahead; ++n) held.emplace_back(k_, load_ahead(col_group, n));
-      if (first_tile && !s_.experts) chain_wait(k_, s_.chained);
-      first_tile = false;
+      if (!early) load_first(rows);
+      if (!s_.experts) chain_wait(k_, s_.chained);
       bring_scales(t);
       auto one_stage = [&](U32 i, uint32_t first_held) {
         U32 s = x_stage.get(), unit = first_unit_ + i;
@@ -255,7 +263,7 @@ class WgmmaWriter {
         for (uint32_t step = 0; step < s_.steps; ++step) {
           Held& own = held[(first_held + step) % s_.ahead];
           multiply(acc, rows, own.get().data(), unit, step, x);
-          own.set(load_ahead(i, step + s_.ahead));
+          own.set(load_ahead(rows, i, step + s_.ahead));
           wgmma_wait(k_, 0);  // meanwhile the other groups' products run
         }
         k_.when(first_lane, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
@@ -272,6 +280,7 @@ class WgmmaWriter {
         U32 second = i + s_.col_groups;
         k_.when(second < unit_count_, [&] { one_stage(second, 1); });
       });
+      if (early) load_first(rows_in(tile(min(number + k_.grid_x(), last_tile))));
       if (s_.alone())
         finish_alone(t, acc, row_group);
       else

@@ -17,6 +17,9 @@ struct Cut {
   uint32_t columns, row_groups, col_groups, shares, steps;
 };
 
+// ptxas runs the wgmma of others one after the other.
+bool can_overlap(const Cut& cut) { return cut.columns != 16 || cut.steps == 1; }
+
 // With as many stages as fit; none if that is not even two.
 std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
   s.columns = cut.columns;
@@ -75,17 +78,18 @@ namespace {
 // their small tiles take longer. Clusters of more than two never paid.
 std::vector<Cut> for_few_vectors(uint32_t rows, uint32_t vectors, uint32_t sms) {
   const uint32_t columns = std::clamp(std::bit_ceil(vectors), 8u, 64u), tiles = (rows + 63) / 64;
+  const uint32_t steps = columns == 16 ? 1 : 2;  // see can_overlap
   if (tiles >= 2 * sms) {
     if (vectors > 64) return {{128, 2, 1, 1, 1}};
     if (vectors > 32) return {{64, 2, 2, 1, 1}};
-    return {{columns, 1, 4, 1, 2}, {columns, 2, 2, 1, 1}};
+    return {{columns, 2, 2, 1, 1}, {columns, 1, 4, 1, steps}};
   }
   const uint32_t all = tiles * ((vectors + columns - 1) / columns);
   if (all > sms) return {{columns, 2, 2, 1, 1}, {columns, 2, 1, 1, 1}};
   std::vector<Cut> ways;
   if (vectors > 64 && 2 * tiles <= sms) ways = {{128, 1, 2, 2, 1}};
-  if (2 * all <= sms) ways = {{columns, 1, 4, 2, 2}, {columns, 1, 2, 2, 1}};
-  ways.push_back({columns, 1, 4, 1, 2});
+  if (2 * all <= sms) ways = {{columns, 1, 4, 2, steps}, {columns, 1, 2, 2, 1}};
+  ways.push_back({columns, 1, 4, 1, steps});
   ways.push_back({columns, 1, 2, 1, 1});
   return ways;
 }
@@ -125,7 +129,7 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
                            {columns, 1, 4, 2, 2},
                            {columns, 1, 1, 1, 1}})
       if (auto s = cut_up(base, cut);
-          s && (!what.experts || s->shares == 1) && std::ranges::find(sorted, *s) == sorted.end())
+          s && can_overlap(cut) && (!what.experts || s->shares == 1) && std::ranges::find(sorted, *s) == sorted.end())
         all.emplace_back(cycles(*s, rows, tiles, sms), *s);
   }
   std::ranges::stable_sort(all, {}, &std::pair<double, WgmmaProduct>::first);

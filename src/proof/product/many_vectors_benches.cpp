@@ -82,6 +82,41 @@ Bench phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
           prepare};
 }
 
+// Experts of a mixture with a few vectors each.
+Bench experts(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t count, uint32_t vectors) {
+  const Format format = spec.weights();
+  const kernels::TileShape shape{format, rows, cols, spec.tile_cols};
+  auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
+    std::vector<uint8_t> all;
+    const std::vector<uint8_t> one = tiles_of(shape, random_blocks(random, format, size_t(rows) * cols, cols));
+    for (uint32_t e = 0; e < count; ++e) all.insert(all.end(), one.begin(), one.end());
+    std::vector<kernels::ExpertTile> tiles;
+    for (uint32_t e = 0; e < count; ++e) tiles.push_back({e, e * spec.columns, vectors, 0});
+    const uint32_t slots = count * spec.columns;
+    const Product::Args args{.y = m.poisoned<float>(size_t(slots) * rows),
+                             .x = {m.put(half_inputs(random, size_t(slots) * spec.filled_cols())).address},
+                             .w = m.put(all),
+                             .expert_bytes = shape.bytes(),
+                             .rows = rows,
+                             .cols = cols,
+                             .y_stride = rows,
+                             .blocks = m.processors(),
+                             .vectors = slots,
+                             .scale = 1,
+                             .scales = m.put(std::vector<float>(slots, 1.0f)),
+                             .tiles = m.put(tiles),
+                             .tile_count = m.put(std::vector<uint32_t>{count})};
+    return [=](Machine& now, uint32_t) { now.launch(spec, args); };
+  };
+  return {std::string(spec.name),
+          fmt::format("{} experts {} -> {} x {} out={} {}", quant::name(format), cols, rows, vectors, spec.out,
+                      cut_of(spec)),
+          std::string(spec.lowest_target),
+          double(shape.bytes()) * count,
+          2.0 * rows * cols * vectors * count,
+          prepare};
+}
+
 struct Phase {
   uint32_t out, rows, cols;
 };
@@ -109,6 +144,14 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
         for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
           all.push_back(phase(specs[i], p.rows, p.cols, vectors));
       }
+  // those of Qwen3-30B-A3B, 110 of its 128 experts
+  for (uint32_t vectors : {2u, 4u})
+    for (const Phase& p : {Phase{Product::gate, 1536, 2048}, {Product::store, 2048, 768}}) {
+      const std::vector<WgmmaProduct> specs =
+          kernels::wgmma_product_candidates({.out = p.out, .experts = 1}, p.rows, p.cols, vectors, 132);
+      for (size_t i = 0; i < std::min(specs.size(), size_t(10)); ++i)
+        all.push_back(experts(specs[i], p.rows, p.cols, 110, vectors));
+    }
 }
 
 }  // namespace heddle::proof

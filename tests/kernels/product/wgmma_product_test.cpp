@@ -69,17 +69,22 @@ TEST(WgmmaProduct, SharedMemoryIsNoMoreThanItSays) {
         EXPECT_LE(s.build().shared_bytes, s.shared_bytes()) << field_text(s);
 }
 
-TEST(WgmmaProduct, ChosenShapesAssembleWithoutSpills) {
+TEST(WgmmaProduct, ChosenShapesAssembleWithoutSpillsOrSerialisation) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::vector<WgmmaProduct> specs;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16})
-    for (uint32_t vectors : {24u, 64u, 512u, 2048u})
+    for (uint32_t vectors : {16u, 24u, 64u, 512u, 2048u})
       for (uint32_t out : {Product::gate, Product::qkv})
         specs.push_back(wgmma_product_choice({.format = uint32_t(format), .out = out, .halves = 1, .chained = 1}, 6144,
                                              4096, vectors, 132));
   for (uint32_t vectors : {24u, 64u, 128u})
     specs.push_back(wgmma_product_choice({.out = Product::add, .chained = 1}, 4096, 14336, vectors, 132));
-  expect_no_spills(specs, "sm_90a");
+  for (Format format : {Format::q4_k, Format::q6_k})
+    for (uint32_t vectors : {1u, 4u, 12u, 40u})
+      specs.push_back(
+          wgmma_product_choice({.format = uint32_t(format), .out = Product::gate, .experts = 1}, 1536, 2048, vectors, 132));
+  const std::vector<Assembled> all = expect_no_spills(specs, "sm_90a");
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(all[i].serialized) << field_text(specs[i]) << "\n" << all[i].log;
 }
 
 }  // namespace
