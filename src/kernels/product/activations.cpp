@@ -79,8 +79,9 @@ class Rows {
     U32 row = k_.lane() / lanes_;
     F32 sum = own.sum.rec ? warp_sum(own.sum, lanes_) : k_.constant(0.0f);
     F32 top = own.top.rec ? warp_max(own.top, lanes_) : k_.constant(0.0f);
-    k_.when(k_.lane() % lanes_ == 0u,
-            [&] { store_vec(parts + (k_.warp() * s_.together + row) * 2u, Vec<float, 2>{sum, top}); });
+    k_.when(k_.lane() % lanes_ == 0u, [&] {
+      store_vec(parts + (k_.warp() * s_.together + row) * 2u, Vec<float, 2>{sum, top});
+    });
     k_.barrier();
     auto of_row = parts + row * 2u;
     for (uint32_t w = 0; w < warps; ++w) {

@@ -10,9 +10,9 @@ namespace heddle::kernels {
 
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
-// out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two that
-// the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes infinite;
-// one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
+// out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two
+// that the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes
+// infinite; one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
 struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
                                     lowest_target = "sm_80";

@@ -246,7 +246,8 @@ class WgmmaWriter {
     auto load_first = [&](const Rows& rows) {
       const bool again = !held.empty();
       for (uint32_t n = 0; n < s_.ahead; ++n)
-        again ? held[n].set(load_ahead(rows, col_group, n)) : void(held.emplace_back(k_, load_ahead(rows, col_group, n)));
+        again ? held[n].set(load_ahead(rows, col_group, n))
+              : void(held.emplace_back(k_, load_ahead(rows, col_group, n)));
     };
     U32 last_tile = max(row_tiles_ * column_tiles(), 1u) - 1u;
     if (early) load_first(rows_in(tile(min(k_.block_id(), last_tile))));
@@ -431,7 +432,8 @@ bool WgmmaProduct::divides() const {
 // Found by trial: the sums, the operands of a step, and the words of the next one.
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
-  const uint32_t inside = columns / 2 + 40 + (1 + 2 * ahead) * words;
+  // those of the next tile are there during the ending of an expert's
+  const uint32_t inside = columns / 2 + 40 + (1 + 2 * ahead) * words + (experts ? 8 : 0);
   // the ending of eight vectors at once, each with its rotation
   const bool rotates_eight = out == Product::qkv && !alone();
   return std::max(inside, rotates_eight ? 112u : 0u);

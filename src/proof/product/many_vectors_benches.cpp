@@ -26,7 +26,7 @@ std::string cut_of(const WgmmaProduct& s) {
 }
 
 template <class Spec>
-Bench phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
+Bench matrix_phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
   const Format format = spec.weights();
   const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
@@ -83,7 +83,7 @@ Bench phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vectors) {
 }
 
 // Experts of a mixture with a few vectors each.
-Bench experts(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t count, uint32_t vectors) {
+Bench expert_tiles_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t count, uint32_t vectors) {
   const Format format = spec.weights();
   const kernels::TileShape shape{format, rows, cols, spec.tile_cols};
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
@@ -128,7 +128,7 @@ constexpr Phase phases[] = {
 void add_mma_product_benches(std::vector<Bench>& all) {
   for (uint32_t vectors : {4u, 8u, 16u, 32u})
     for (const Phase& p : phases)
-      all.push_back(phase(
+      all.push_back(matrix_phase(
           kernels::mma_product_choice({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132), p.rows,
           p.cols, vectors));
 }
@@ -142,15 +142,15 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
         const std::vector<WgmmaProduct> specs = kernels::wgmma_product_candidates(
             {.format = uint32_t(format), .out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132);
         for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
-          all.push_back(phase(specs[i], p.rows, p.cols, vectors));
+          all.push_back(matrix_phase(specs[i], p.rows, p.cols, vectors));
       }
   // those of Qwen3-30B-A3B, 110 of its 128 experts
   for (uint32_t vectors : {2u, 4u})
     for (const Phase& p : {Phase{Product::gate, 1536, 2048}, {Product::store, 2048, 768}}) {
       const std::vector<WgmmaProduct> specs =
           kernels::wgmma_product_candidates({.out = p.out, .experts = 1}, p.rows, p.cols, vectors, 132);
-      for (size_t i = 0; i < std::min(specs.size(), size_t(10)); ++i)
-        all.push_back(experts(specs[i], p.rows, p.cols, 110, vectors));
+      for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
+        all.push_back(expert_tiles_phase(specs[i], p.rows, p.cols, 110, vectors));
     }
 }
 

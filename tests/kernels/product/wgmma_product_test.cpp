@@ -81,8 +81,8 @@ TEST(WgmmaProduct, ChosenShapesAssembleWithoutSpillsOrSerialisation) {
     specs.push_back(wgmma_product_choice({.out = Product::add, .chained = 1}, 4096, 14336, vectors, 132));
   for (Format format : {Format::q4_k, Format::q6_k})
     for (uint32_t vectors : {1u, 4u, 12u, 40u})
-      specs.push_back(
-          wgmma_product_choice({.format = uint32_t(format), .out = Product::gate, .experts = 1}, 1536, 2048, vectors, 132));
+      specs.push_back(wgmma_product_choice({.format = uint32_t(format), .out = Product::gate, .experts = 1}, 1536, 2048,
+                                           vectors, 132));
   const std::vector<Assembled> all = expect_no_spills(specs, "sm_90a");
   for (size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(all[i].serialized) << field_text(specs[i]) << "\n" << all[i].log;
 }
