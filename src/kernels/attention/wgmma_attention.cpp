@@ -21,8 +21,7 @@ using WgmmaArgs = WgmmaAttention::Args;
 constexpr float wgmma_weight_bias = 14;
 // Of 168 that a thread has at the start: those that copy give theirs to those that compute.
 constexpr uint32_t copier_registers = 40, computer_registers = 232;
-// Named barriers: all that compute; turns of group 0 and 1.
-constexpr uint32_t computers_meet = 1, turn_barrier = 2;
+constexpr uint32_t computers_meet = 1;  // the named barrier of all that compute
 
 class WgmmaPrompt {
  public:
@@ -228,17 +227,14 @@ class WgmmaPrompt {
       return a;
     };
 
-    if (s_.turns) k_.when(group_ == 1u, [&] { k_.barrier_arrive(turn_barrier, 256); });
     k_.loop(1u, steps_, 1u, [&](U32 step) {
       const auto a = operands();
       full(key);
-      take_turn();
       wgmma_fence(k_);
       multiply_keys(key);
       full(value);
       wgmma_fence(k_);
       add_values(a, value);
-      give_turn(step);
       wgmma_wait(k_, 1);
       release(key);
       const Weighed next = weigh(begin_ + step * s_.positions);
@@ -271,17 +267,6 @@ class WgmmaPrompt {
   void release(Place& p) {
     k_.when(k_.lane() == 0u, [&] { Mbarrier{(free_ + p.slot.get()).offset(p.first)}.arrive(); });
     advance(p.slot, p.parity);
-  }
-  void take_turn() {
-    if (!s_.turns) return;
-    k_.when_else(
-        group_ == 0u, [&] { k_.barrier(turn_barrier, 256); }, [&] { k_.barrier(turn_barrier + 1, 256); });
-  }
-  void give_turn(U32 step) {
-    if (!s_.turns) return;
-    k_.when_else(
-        group_ == 0u, [&] { k_.barrier_arrive(turn_barrier + 1, 256); },
-        [&] { k_.when(step + 1u < steps_, [&] { k_.barrier_arrive(turn_barrier, 256); }); });
   }
 
   // q times the scale in base 2 as f16, 8 values at a time.

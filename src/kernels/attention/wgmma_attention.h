@@ -18,8 +18,6 @@ struct WgmmaAttention {
   uint32_t head_dim = 128;
   uint32_t positions = 128;  // of the cache per step
   uint32_t stages = 2;       // steps in shared memory
-  uint32_t turns = 1;        // the groups take turns at the matrix units, so that one computes weights under the
-                             // products of the other
   uint32_t kv = kv_f16;      // q8: head_dim must be a multiple of 32
   uint32_t window = 0, softcap = 0, chained = 0;
   auto operator<=>(const WgmmaAttention&) const = default;
@@ -28,9 +26,9 @@ struct WgmmaAttention {
     using F = Field<S>;
     return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
                       F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})},
-                      F{"stages", &S::stages, range(2, 4)}, F{"turns", &S::turns, yes_or_no()},
-                      F{"kv", &S::kv, model_kv_types()}, F{"window", &S::window, yes_or_no()},
-                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+                      F{"stages", &S::stages, range(2, 4)}, F{"kv", &S::kv, model_kv_types()},
+                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
   // Rows lie in panels of 64 values, 128 bytes: what a swizzle of 128 bytes wants.

@@ -27,7 +27,7 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
 
   for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u}) {
     add(kernels::wgmma_choice(dim), {.heads = 3, .pieces = {{9, 150}}});
-    add({.head_dim = dim, .positions = 32, .stages = 3, .turns = 0, .chained = 1},
+    add({.head_dim = dim, .positions = 32, .stages = 3, .chained = 1},
         {.heads = 2, .kv_heads = 2, .pieces = {{20, 19}}, .whole = true});
     if (dim % 32) continue;
     WgmmaAttention q8 = kernels::wgmma_choice(dim);
@@ -39,7 +39,6 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t rows : {1u, 16u, 17u, 63u, 64u, 65u, 128u, 129u}) {
       WgmmaAttention spec = small;
       spec.stages = 2 + (before + rows) % 3;
-      spec.turns = before % 2;
       spec.chained = rows % 2;
       spec.kv = rows % 16 ? kernels::kv_f16 : kernels::kv_q8;
       add(spec, {.heads = 1, .pieces = {{before, rows}}, .whole = spec.kv == kernels::kv_f16});
@@ -83,12 +82,8 @@ void add_wgmma_attention_benches(std::vector<Bench>& all) {
   };
   for (uint32_t length : {512u, 2048u, 8192u}) add(kernels::wgmma_choice(128), length, length);
   // the candidates
-  for (uint32_t turns : {0u, 1u})
-    for (auto [positions, stages] :
-         {std::pair{128u, 2u}, std::pair{128u, 3u}, std::pair{96u, 3u}, std::pair{160u, 2u}}) {
-      const WgmmaAttention spec{.head_dim = 128, .positions = positions, .stages = stages, .turns = turns};
-      if (spec != kernels::wgmma_choice(128)) add(spec, 8192, 8192);
-    }
+  for (auto [positions, stages] : {std::pair{128u, 3u}, std::pair{96u, 3u}, std::pair{160u, 2u}})
+    add({.head_dim = 128, .positions = positions, .stages = stages}, 8192, 8192);
   WgmmaAttention q8 = kernels::wgmma_choice(128);
   q8.kv = kernels::kv_q8;
   add(q8, 8192, 8192);
