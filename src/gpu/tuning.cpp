@@ -174,11 +174,13 @@ WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape,
   spec.shares = shape.shares;
   spec.steps = shape.steps;
   spec.stages = shape.stages;
+  spec.ahead = 2;
   try {
     kernels::check_fields(spec);
   } catch (const Error&) {  // a file of another version
     return choice;
   }
+  if (!spec.fits()) spec.ahead = 1;  // as the search has it
   // buffers have room for groups of less than twice as many vectors as there are (see work.cpp)
   const bool has_room = spec.experts ? spec.shares == 1 : spec.columns == 8 || spec.columns < 2 * vectors;
   return spec.fits() && has_room ? spec : choice;

@@ -282,6 +282,28 @@ TEST(Tuning, ShapesForManyVectorsAreSearchedAndComeBackFromTheFile) {
   }
 }
 
+// Weights of many bits: some shapes have registers for one step of them only.
+TEST(Tuning, ShapesForManyVectorsComeBackWithTheStepsThatFit) {
+  const Folder folder;
+  const auto path = folder.file("gpu.txt");
+  const kernels::WgmmaProduct what{.format = uint32_t(quant::Format::f16)};
+  Tuning tuning(path);
+  tuning.begin_search();
+  const auto all = kernels::wgmma_product_candidates(what, 28672, 4096, 64, 132);
+  tuning.many_vectors(what, 28672, 4096, 64, 132);
+  const auto searches = tuning.searches();
+  ASSERT_EQ(searches.size(), 1u);
+  bool of_one = false;
+  for (size_t i = 0; i < searches[0].candidates; ++i) {
+    of_one = of_one || all[i].ahead == 1;
+    tuning.set(searches[0].key, i);
+    ASSERT_TRUE(tuning.save());
+    Tuning back(path);
+    EXPECT_EQ(back.many_vectors(what, 28672, 4096, 64, 132), all[i]);
+  }
+  EXPECT_TRUE(of_one);
+}
+
 // A shape of another version, or one that does not fit.
 TEST(Tuning, ShapesForManyVectorsThatDoNotFitAreLeftOut) {
   const kernels::WgmmaProduct what;
