@@ -39,8 +39,10 @@ class Forward {
   void route(const DeviceMixture& m);
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   void add_grouped_experts(const DeviceMixture& m, float scale);
-  void grouped_product(const kernels::WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride,
-                       uint32_t slots);
+  template <class Spec>
+  void add_grouped_experts(const DeviceMixture& m, float scale, const Spec& in, const Spec& down);
+  template <class Spec>
+  void grouped_product(const Spec& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots);
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 

@@ -4,6 +4,7 @@
 #include "gpu/forward.h"
 #include "kernels/mixture/group_rows.h"
 #include "kernels/mixture/router.h"
+#include "kernels/product/mma_product.h"
 
 namespace heddle::gpu {
 
@@ -121,17 +122,29 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
 // Rows by expert, in slots: x is gathered into them, and the results of a row are added up from its own.
 void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
-  const uint32_t sms = r_.recorder.sms();
-  auto spec_of = [&](const Weights& w, uint32_t out) {
-    const WgmmaProduct what{.format = uint32_t(w.shape.format),
-                            .out = out,
-                            .activation = activation_field(m.model->activation),
-                            .experts = 1};
-    return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, m.rows_of_expert(rows_.count), sms);
+  const uint32_t sms = r_.recorder.sms(), expected = m.rows_of_expert(rows_.count);
+  const uint32_t out = m.joined_experts ? Product::gate : Product::act;
+  const uint32_t activation = activation_field(m.model->activation);
+  auto few_rows = [&](const Weights& w, uint32_t kind) {
+    const kernels::MmaProduct what{
+        .format = uint32_t(w.shape.format), .out = kind, .activation = activation, .experts = 1};
+    const uint32_t all = w.shape.rows * std::min(pairs, experts);
+    return kernels::mma_product_choice(what, all, w.shape.cols, min_expert_tile, sms);
   };
-  WgmmaProduct in = spec_of(m.in[0], m.joined_experts ? Product::gate : Product::act);
-  WgmmaProduct down = spec_of(m.down, Product::store);
+  auto many_rows = [&](const Weights& w, uint32_t kind) {
+    const WgmmaProduct what{.format = uint32_t(w.shape.format), .out = kind, .activation = activation, .experts = 1};
+    return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, expected, sms);
+  };
+  if (expected <= max_few_expert_rows)
+    return add_grouped_experts(m, scale, few_rows(m.in[0], out), few_rows(m.down, Product::store));
+  WgmmaProduct in = many_rows(m.in[0], out), down = many_rows(m.down, Product::store);
   in.columns = down.columns = std::min({in.columns, down.columns, max_expert_tile});  // the same tiles for both
+  add_grouped_experts(m, scale, in, down);
+}
+
+template <class Spec>
+void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spec& in, const Spec& down) {
+  const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
   const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts, in.columns);
   kernels::GroupRows group{.largest = 32};
   while (group.largest < experts) group.largest *= 2;
@@ -148,9 +161,11 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
   Input gathered = residual(m.norm);
   gathered.list = r_.work.expert_list.address();
-  to_half(r_, gathered, m.in[0], slots, {.operand = in.columns});
+  const HalfGroups groups =
+      std::is_same_v<Spec, WgmmaProduct> ? HalfGroups{.operand = in.columns} : HalfGroups{.slices = in.columns};
+  to_half(r_, gathered, m.in[0], slots, groups);
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
-  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, {.operand = in.columns});
+  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, groups);
   grouped_product(down, m.down, result, r_.sizes.width, slots);
 
   kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);
@@ -161,7 +176,10 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1}, mix);
 }
 
-void Forward::grouped_product(const WgmmaProduct& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots) {
+template <class Spec>
+void Forward::grouped_product(const Spec& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots) {
+  uint32_t resident = 1;
+  if constexpr (std::is_same_v<Spec, kernels::MmaProduct>) resident = spec.resident;
   r_.recorder.launch(spec,
                      {.y = {y},
                       .x = {r_.work.half.address()},
@@ -170,7 +188,7 @@ void Forward::grouped_product(const WgmmaProduct& spec, const Weights& w, uint64
                       .rows = w.shape.rows,
                       .cols = w.shape.cols,
                       .y_stride = stride,
-                      .blocks = r_.recorder.sms(),
+                      .blocks = r_.recorder.sms() * resident,
                       .vectors = slots,
                       .scale = 1,
                       .magnitude = 1,

@@ -27,7 +27,9 @@
 // | experts, 1 to 8 rows; with Options::exact or       | VectorProducts                  |
 // | deterministic, without wgmma, and where gate and   |                                 |
 // | up have different formats, any number              |                                 |
-// | the same, more rows                                | group_rows, wgmma_product, mix  |
+// | the same, more rows, of which an expert expects    | group_rows, mma_product, mix    |
+// | up to max_few_expert_rows                          |                                 |
+// | the same, more                                     | group_rows, wgmma_product, mix  |
 //
 // Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a
 // line in Paths::products().

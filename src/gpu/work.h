@@ -18,6 +18,7 @@ inline constexpr uint32_t max_top_tokens = 20;         // of a row, with their l
 inline constexpr uint32_t max_logit_rows = 256;        // with logits on the device at once
 inline constexpr uint32_t max_expert_rows = 64;        // that go through the experts of a mixture at once, row by row
 inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by expert, where the GPU can
+inline constexpr uint32_t max_few_expert_rows = 4;     // expected of an expert: these take mma_product
 inline constexpr uint32_t min_expert_tile = 8, max_expert_tile = 64;  // rows of an expert in a tile of a product
 inline constexpr uint32_t prompt_tile = 128;                          // tokens of a prompt that attention takes at once
 

@@ -57,6 +57,7 @@ class MmaWriter {
     full_ = mbarriers(k_, s_.stages);
     empty_ = mbarriers(k_, s_.stages);
     chain_start(k_, s_.chained);
+    if (s_.experts) chain_wait(k_, s_.chained);  // the tiles are another kernel's
     share_out();
     k_.when(k_.thread() == compute_ * 32, [&] {
       for (auto& b : full_) b.init(1u);
@@ -71,13 +72,41 @@ class MmaWriter {
   }
 
  private:
+  // Of the tile rows of the matrix, or with experts of the bands of all tiles.
   void share_out() {
-    U32 rows = k_.arg(&MmaArgs::rows) - k_.arg(&MmaArgs::first_rows),
-        tile_rows = (rows + (tile_rows_ - 1)) / tile_rows_;
-    U32 each = tile_rows / k_.grid_x(), more = tile_rows % k_.grid_x();
+    U32 rows = k_.arg(&MmaArgs::rows) - k_.arg(&MmaArgs::first_rows);
+    w_tiles_ = (rows + (tile_rows_ - 1)) / tile_rows_;
+    U32 all = w_tiles_;
+    if (s_.experts) {
+      matrix_bands_ = (w_tiles_ + (band_tiles_ - 1)) / band_tiles_;
+      all = matrix_bands_ * k_.assume_uniform(load(k_.arg(&MmaArgs::tile_count)), Uniform::grid);
+    }
+    U32 each = all / k_.grid_x(), more = all % k_.grid_x();
     first_ = k_.block_id() * each + min(k_.block_id(), more);
     count_ = each + select(k_.block_id() < more, k_.constant(1u), 0u);
-    bands_ = (count_ + (band_tiles_ - 1)) / band_tiles_;
+    bands_ = s_.experts ? count_ : (count_ + (band_tiles_ - 1)) / band_tiles_;
+  }
+  // A band of this block, and the vectors [begin, end) that it is multiplied with.
+  struct Band {
+    Global<uint8_t> w;  // the matrix
+    U32 first, tiles;   // tile rows; `tiles` may be more than a band's
+    U32 group;          // of vectors
+    U32 begin, end;
+  };
+  Band band_at(U32 number) {
+    if (!s_.experts)
+      return {k_.arg(&MmaArgs::w), first_ + number * band_tiles_, count_ - number * band_tiles_,
+              k_.block_y(),        k_.block_y() * s_.columns,     k_.arg(&MmaArgs::vectors)};
+    U32 tile = (first_ + number) / matrix_bands_, first = (first_ + number - tile * matrix_bands_) * band_tiles_;
+    auto at = (k_.arg(&MmaArgs::tiles) + tile).template as<uint32_t>();
+    auto uniform = [&](U32 v) { return k_.assume_uniform(v); };
+    U32 expert = uniform(load(at)), begin = uniform(load(at.offset(1))), vectors = uniform(load(at.offset(2)));
+    return {k_.arg(&MmaArgs::w) + widen(expert) * k_.arg(&MmaArgs::expert_bytes),
+            first,
+            w_tiles_ - first,
+            begin / s_.columns,
+            begin,
+            begin + vectors};
   }
 
   // The stages in order: all of a band, then the next band's.
@@ -97,17 +126,18 @@ class MmaWriter {
 
   void bring_weights(U32 s, U32 band, U32 step) {
     Mbarrier full{full_[0].at + s};
-    U32 here = min(count_ - band * band_tiles_, band_tiles_), slices = slices_of(step);
+    const Band b = band_at(band);
+    U32 here = min(b.tiles, band_tiles_), slices = slices_of(step);
     U32 bytes = slices * tile_;
     full.arrive_expect_bytes(here * bytes + slices * (s_.columns * s_.tile_cols * 2));
     k_.loop(0u, here, 1u, [&](U32 i) {
-      U32 tile = (first_ + band * band_tiles_ + i) * s_.slices + step * s_.slices_per_stage();
-      bulk_load(stage(s) + i * row_bytes_, k_.arg(&MmaArgs::w) + mul_wide(tile, tile_), bytes, full);
+      U32 tile = (b.first + i) * s_.slices + step * s_.slices_per_stage();
+      bulk_load(stage(s) + i * row_bytes_, b.w + mul_wide(tile, tile_), bytes, full);
     });
   }
-  void bring_x(U32 s, U32 step) {
+  void bring_x(U32 s, U32 band, U32 step) {
     const uint64_t group = uint64_t(s_.slices) * s_.tile_cols * s_.columns * 2;
-    auto from = k_.arg(&MmaArgs::x) + (widen(k_.block_y()) * group + widen(step * x_bytes_));
+    auto from = k_.arg(&MmaArgs::x) + (widen(band_at(band).group) * group + widen(step * x_bytes_));
     bulk_load((stage(s)).offset(weight_bytes_), from, slices_of(step) * (s_.columns * s_.tile_cols * 2),
               Mbarrier{full_[0].at + s});
   }
@@ -117,20 +147,21 @@ class MmaWriter {
     // the weights of the first stages are requested before the preceding kernel has ended
     for (uint32_t i = 0; i < s_.stages; ++i)
       k_.when(all > i, [&] { bring_weights(k_.constant(i), k_.constant(i / steps), k_.constant(i % steps)); });
-    chain_wait(k_, s_.chained);
-    for (uint32_t i = 0; i < s_.stages; ++i) k_.when(all > i, [&] { bring_x(k_.constant(i), k_.constant(i % steps)); });
+    if (!s_.experts) chain_wait(k_, s_.chained);
+    for (uint32_t i = 0; i < s_.stages; ++i)
+      k_.when(all > i, [&] { bring_x(k_.constant(i), k_.constant(i / steps), k_.constant(i % steps)); });
     Place at = place();
     k_.loop(k_.constant(s_.stages), all, 1u, [&](U32 i) {
       U32 s = at.stage.get(), band = i / steps, step = i % steps;
       Mbarrier{empty_[0].at + s}.wait(k_, at.parity.get());
       bring_weights(s, band, step);
-      bring_x(s, step);
+      bring_x(s, band, step);
       go_on(at);
     });
   }
 
   void work() {
-    chain_wait(k_, s_.chained);
+    if (!s_.experts) chain_wait(k_, s_.chained);
     const uint32_t tiles = s_.band / 16 / s_.teams, along = s_.columns / 8;  // tiles: 16 rows, every teams-th
     U32 part = k_.warp() & (team - 1), mine = k_.warp() / team;
     std::vector<Acc<float, 16, 8>> acc;
@@ -155,11 +186,12 @@ class MmaWriter {
         x_at.push_back(x_of_lane(run, half) + slice * (s_.columns * s_.tile_cols * 2) + weight_bytes_);
 
     Place at = place();
-    k_.loop(0u, bands_, 1u, [&](U32 band) {
+    k_.loop(0u, bands_, 1u, [&](U32 number) {
       for (auto& a : acc)
         for (uint32_t i = 0; i < 4; ++i) a.set(i, 0.0f);
-      U32 here = (count_ - band * band_tiles_) * tile_rows_;  // rows, may be more than the band
-      U32 last = min(count_ - band * band_tiles_, band_tiles_) - 1u;
+      const Band band = band_at(number);
+      U32 here = band.tiles * tile_rows_;  // rows, may be more than the band
+      U32 last = min(band.tiles, band_tiles_) - 1u;
       k_.loop(0u, s_.steps(), 1u, [&](U32 step) {
         U32 s = at.stage.get();
         Mbarrier{full_[0].at + s}.wait(k_, at.parity.get());
@@ -223,17 +255,17 @@ class MmaWriter {
     k_.barrier(1, compute_ * 32);
   }
 
-  void finish(U32 band, U32 here) {
+  void finish(const Band& band, U32 here) {
     auto scales = k_.arg(&MmaArgs::scales);
     // a warp takes 32 rows of a vector at a time
     const uint32_t groups = (s_.band + 31) / 32, turns = s_.columns * groups;
     for (uint32_t c = 0; c < turns; c += compute_) {
-      U32 turn = k_.warp() + c, column = turn / groups, vector = k_.block_y() * s_.columns + column;
-      k_.when(turn < turns && vector < k_.arg(&MmaArgs::vectors), [&] {
+      U32 turn = k_.warp() + c, column = turn / groups, vector = band.begin + column;
+      k_.when(turn < turns && vector < band.end, [&] {
         ProductOut out(k_, out_, k_.arg(&MmaArgs::y), vector);
         F32 factor = load(scales + vector) * (1 / TilePiece::half_factor(s_.weights()));
         U32 in_band = k_.lane() + turn % groups * 32u;
-        U32 row = k_.arg(&MmaArgs::first_rows) + (first_ + band * band_tiles_) * tile_rows_ + in_band;
+        U32 row = k_.arg(&MmaArgs::first_rows) + band.first * tile_rows_ + in_band;
         Pred mine = in_band < min(here, s_.band) && row < k_.arg(&MmaArgs::rows);
         out.prepare(row, mine);
         auto sum = k_.var(0.0f);
@@ -256,7 +288,8 @@ class MmaWriter {
   Shared<uint8_t> ring_;
   Shared<float> sums_;
   std::vector<Mbarrier> full_, empty_;
-  U32 first_, count_, bands_;  // tile rows of this block
+  U32 first_, count_, bands_;   // of this block: tile rows, or with experts bands, and the number of bands
+  U32 w_tiles_, matrix_bands_;  // tile rows and bands of a matrix
   Codebook book_;
 };
 
@@ -282,6 +315,8 @@ Kernel MmaProduct::build() const {
   if (band / 16 % teams) throw Error("mma_product: {} teams share {} rows by sixteens", teams, band);
   if (band % (tile_values / tile_cols)) throw Error("mma_product: bands of {} rows are no whole tiles", band);
   if (y_bf16 && out != Product::gate && out != Product::act) throw Error("mma_product: y_bf16 is for act and gate");
+  if (experts && out != Product::store && out != Product::gate && out != Product::act)
+    throw Error("mma_product: experts have no residual and no cache");
   return MmaWriter(*this).write();
 }
 
@@ -297,7 +332,7 @@ Grid MmaProduct::grid(const MmaArgs& args) const {
     throw Error("mma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
   if (out == Product::qkv && args.page_size == 0) throw Error("mma_product: pages of 0 positions");
   if (args.blocks == 0) throw Error("mma_product: a grid of 0 blocks");
-  return {.x = args.blocks, .y = std::max((args.vectors + columns - 1) / columns, 1u)};
+  return {.x = args.blocks, .y = experts ? 1 : std::max((args.vectors + columns - 1) / columns, 1u)};
 }
 
 MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms) {

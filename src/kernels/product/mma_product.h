@@ -1,5 +1,5 @@
 // Matrix times 8 to 32 vectors at once on the matrix units, straight from the tiles of the weights, with the epilogue
-// of its phase of a layer: for batches of several sequences.
+// of its phase of a layer: for batches of several sequences, and for experts of a mixture with a few rows each.
 #pragma once
 #include "kernels/product/product.h"
 
@@ -9,7 +9,8 @@ namespace heddle::kernels {
 // group. A block takes an even share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring
 // of stages of 1024 columns; each warp of a team of eight has the same 128 columns of every stage, for the team's rows
 // and all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its vector alone:
-// not on the other vectors, on `columns`, `band`, or the grid.
+// not on the other vectors, on `columns`, `band`, or the grid. With experts, blocks share the bands of all tiles: of
+// the expert's matrix times the vectors of the tile.
 //
 // Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
 // becomes infinite: a clamp would cost two instructions per word in the inner loop.
@@ -18,7 +19,8 @@ struct MmaProduct {
                                     summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",
                                     lowest_target = "sm_90";
   // Those of Product. x: see above. `rows` counts all rows of y, of which w has those from `first_rows` on; `vectors`
-  // may be fewer than `columns`, or many times that. norm, shift, w2 and the arguments of experts are not read.
+  // may be fewer than `columns`, or many times that. norm, shift and w2 are not read; with experts neither is
+  // `vectors`: the vectors are those of the tiles.
   using Args = Product::Args;
 
   uint32_t format = uint32_t(quant::Format::q4_k);
@@ -29,6 +31,7 @@ struct MmaProduct {
   uint32_t teams = 1;   // of eight warps; they divide a band into tiles of 16 rows
   uint32_t resident = 1;
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
+  uint32_t experts = 0;  // tiles are read from the device
   uint32_t chained = 0;
   auto operator<=>(const MmaProduct&) const = default;
   static auto fields();
@@ -45,7 +48,8 @@ struct MmaProduct {
 };
 
 // A spec for the product of a matrix of `rows` x `cols` with `vectors` vectors on `sms` SMs; its grid has
-// sms * resident blocks. The caller sets the fields that say what is computed.
+// sms * resident blocks. The caller sets the fields that say what is computed. With what.experts, `rows` are those of
+// all experts that vectors go to.
 MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms);
 
 inline auto MmaProduct::fields() {
@@ -58,7 +62,8 @@ inline auto MmaProduct::fields() {
                     F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
                     F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
                     F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-                    F{"halves", &S::halves, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+                    F{"halves", &S::halves, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+                    F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

@@ -83,7 +83,8 @@ Bench matrix_phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vect
 }
 
 // Experts of a mixture with a few vectors each.
-Bench expert_tiles_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols, uint32_t count, uint32_t vectors) {
+template <class Spec>
+Bench expert_tiles_phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t count, uint32_t vectors) {
   const Format format = spec.weights();
   const kernels::TileShape shape{format, rows, cols, spec.tile_cols};
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
@@ -94,13 +95,13 @@ Bench expert_tiles_phase(const WgmmaProduct& spec, uint32_t rows, uint32_t cols,
     for (uint32_t e = 0; e < count; ++e) tiles.push_back({e, e * spec.columns, vectors, 0});
     const uint32_t slots = count * spec.columns;
     const Product::Args args{.y = m.poisoned<float>(size_t(slots) * rows),
-                             .x = {m.put(half_inputs(random, size_t(slots) * spec.filled_cols())).address},
+                             .x = {m.put(half_inputs(random, size_t(slots) * spec.slices * spec.tile_cols)).address},
                              .w = m.put(all),
                              .expert_bytes = shape.bytes(),
                              .rows = rows,
                              .cols = cols,
                              .y_stride = rows,
-                             .blocks = m.processors(),
+                             .blocks = m.processors() * resident(spec),
                              .vectors = slots,
                              .scale = 1,
                              .scales = m.put(std::vector<float>(slots, 1.0f)),
@@ -122,6 +123,9 @@ struct Phase {
 };
 constexpr Phase phases[] = {
     {Product::qkv, 6144, 4096}, {Product::add, 4096, 4096}, {Product::gate, 28672, 4096}, {Product::add, 4096, 14336}};
+// those of Qwen3-30B-A3B, and how many of its 128 experts 32 streams use
+constexpr Phase expert_phases[] = {{Product::gate, 1536, 2048}, {Product::store, 2048, 768}};
+constexpr uint32_t experts_used = 110;
 
 }  // namespace
 
@@ -131,6 +135,10 @@ void add_mma_product_benches(std::vector<Bench>& all) {
       all.push_back(matrix_phase(
           kernels::mma_product_choice({.out = p.out, .halves = 1, .chained = 1}, p.rows, p.cols, vectors, 132), p.rows,
           p.cols, vectors));
+  for (const Phase& p : expert_phases)
+    all.push_back(expert_tiles_phase(
+        kernels::mma_product_choice({.out = p.out, .experts = 1}, p.rows * experts_used, p.cols, 8, 132), p.rows,
+        p.cols, experts_used, 2));
 }
 
 void add_wgmma_product_benches(std::vector<Bench>& all) {
@@ -144,13 +152,12 @@ void add_wgmma_product_benches(std::vector<Bench>& all) {
         for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
           all.push_back(matrix_phase(specs[i], p.rows, p.cols, vectors));
       }
-  // those of Qwen3-30B-A3B, 110 of its 128 experts
   for (uint32_t vectors : {2u, 4u})
-    for (const Phase& p : {Phase{Product::gate, 1536, 2048}, {Product::store, 2048, 768}}) {
+    for (const Phase& p : expert_phases) {
       const std::vector<WgmmaProduct> specs =
           kernels::wgmma_product_candidates({.out = p.out, .experts = 1}, p.rows, p.cols, vectors, 132);
       for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
-        all.push_back(expert_tiles_phase(specs[i], p.rows, p.cols, 110, vectors));
+        all.push_back(expert_tiles_phase(specs[i], p.rows, p.cols, experts_used, vectors));
     }
 }
 

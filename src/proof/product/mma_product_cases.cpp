@@ -1,7 +1,7 @@
 // Cases of mma_product.
 #include "kernels/product/activations.h"
 #include "kernels/product/mma_product.h"
-#include "proof/product/product_problem.h"
+#include "proof/product/expert_tiles.h"
 
 namespace heddle::proof {
 
@@ -123,6 +123,16 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
       p.columns = columns;
       p.out = Product::add;
     });
+  for (uint32_t band : {16u, 32u, 64u}) {
+    MmaProduct of_experts{.tile_cols = 256, .columns = band == 32 ? 16u : 8u, .band = band, .experts = 1};
+    cases.push_back(expert_tiles(of_experts, 72, 512, {3, 0, 17, 1}));
+    of_experts.out = Product::gate;
+    of_experts.chained = 1;
+    cases.push_back(expert_tiles(of_experts, 136, 768, {8, 9, 0}));
+    of_experts.tile_cols = 1024;
+    of_experts.format = uint32_t(Format::q6_k);
+    cases.push_back(expert_tiles(of_experts, 64, 2048, {1}));
+  }
   if (sweep == Sweep::normal) return;
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::q5_k, Format::iq2_xxs})
     for (uint32_t vectors : {8u, 13u, 32u, 70u}) {
