@@ -102,7 +102,7 @@ void Gpu::list_attention(const DeviceAttention& attention) {
   if (!forward_->paths().attention_shapes_vary()) return;
   // the shape is the same for more streams than this
   const uint32_t kv_heads = std::max(attention.model->kv_heads, 1u);
-  const uint32_t max_streams = std::min(std::max(max_few_rows, 2 * recorder_.sms() / kv_heads), sizes_.rows);
+  const uint32_t max_streams = std::min(std::max(32u, 2 * recorder_.sms() / kv_heads), sizes_.rows);
   auto attend = [&](const Rows& rows) {
     forward_->begin(rows);
     forward_->attend(attention);

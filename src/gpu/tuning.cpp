@@ -140,7 +140,7 @@ ProductKey key_of(Product what, uint32_t rows, uint32_t cols, bool large) {
 }
 
 ManyVectorsShape tuned_shape(const WgmmaProduct& s) {
-  return {s.columns, s.row_groups, s.col_groups, s.shares, s.steps, s.stages};
+  return {s.columns, s.row_groups, s.col_groups, s.shares, s.stage_cols, s.run, s.stages, s.runs, s.early};
 }
 ProductShape tuned_shape(const ProductChoice& c) {
   const Product& s = c.spec;
@@ -172,15 +172,16 @@ WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape,
   spec.row_groups = shape.row_groups;
   spec.col_groups = shape.col_groups;
   spec.shares = shape.shares;
-  spec.steps = shape.steps;
+  spec.stage_cols = shape.stage_cols;
   spec.stages = shape.stages;
-  spec.ahead = 2;
+  spec.run = shape.run;
+  spec.runs = shape.runs;
+  spec.early = shape.early;
   try {
     kernels::check_fields(spec);
   } catch (const Error&) {  // a file of another version
     return choice;
   }
-  if (!spec.fits()) spec.ahead = 1;  // as the search has it
   // buffers have room for groups of less than twice as many vectors as there are (see work.cpp)
   const bool has_room = spec.experts ? spec.shares == 1 : spec.columns == 8 || spec.columns < 2 * vectors;
   return spec.fits() && has_room ? spec : choice;

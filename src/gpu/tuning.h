@@ -58,7 +58,7 @@ struct ProductShape {
 };
 
 struct ManyVectorsShape {
-  uint32_t columns, row_groups, col_groups, shares, steps, stages;
+  uint32_t columns, row_groups, col_groups, shares, stage_cols, run, stages, runs, early;
   bool operator==(const ManyVectorsShape&) const = default;
 };
 

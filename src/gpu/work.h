@@ -9,7 +9,7 @@ namespace heddle::gpu {
 
 inline constexpr uint32_t max_vector_rows = 2;         // of VectorProducts: see paths.h
 inline constexpr uint32_t max_router_rows = 8;         // that one launch of `router` takes
-inline constexpr uint32_t max_few_rows = 32;           // of MatrixProducts: see paths.h
+inline constexpr uint32_t max_few_rows = 16;           // of MatrixProducts: see paths.h
 inline constexpr uint32_t max_step_rows = 256;         // of a step
 inline constexpr uint32_t max_changed_rows = 64;       // with biases or penalties, of those that are picked at once
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken

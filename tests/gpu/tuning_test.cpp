@@ -282,34 +282,12 @@ TEST(Tuning, ShapesForManyVectorsAreSearchedAndComeBackFromTheFile) {
   }
 }
 
-// Weights of many bits: some shapes have registers for one step of them only.
-TEST(Tuning, ShapesForManyVectorsComeBackWithTheStepsThatFit) {
-  const Folder folder;
-  const auto path = folder.file("gpu.txt");
-  const kernels::WgmmaProduct what{.format = uint32_t(quant::Format::f16)};
-  Tuning tuning(path);
-  tuning.begin_search();
-  const auto all = kernels::wgmma_product_candidates(what, 28672, 4096, 64, 132);
-  tuning.many_vectors(what, 28672, 4096, 64, 132);
-  const auto searches = tuning.searches();
-  ASSERT_EQ(searches.size(), 1u);
-  bool of_one = false;
-  for (size_t i = 0; i < searches[0].candidates; ++i) {
-    of_one = of_one || all[i].ahead == 1;
-    tuning.set(searches[0].key, i);
-    ASSERT_TRUE(tuning.save());
-    Tuning back(path);
-    EXPECT_EQ(back.many_vectors(what, 28672, 4096, 64, 132), all[i]);
-  }
-  EXPECT_TRUE(of_one);
-}
-
 // A shape of another version, or one that does not fit.
 TEST(Tuning, ShapesForManyVectorsThatDoNotFitAreLeftOut) {
   const kernels::WgmmaProduct what;
   const kernels::WgmmaProduct choice = kernels::wgmma_product_choice(what, 4096, 4096, 64, 132);
-  for (const char* numbers :
-       {"64 9 1 1 1 4", "256 4 1 1 1 2", "64 1 4 1 2 3", "60 1 1 1 1 4", "64 1 1 1 1", "128 2 1 1 1 4"}) {
+  for (const char* numbers : {"64 9 1 1 128 1 4 2 0", "256 4 1 1 64 1 2 2 0", "64 1 4 1 128 1 3 4 0",
+                              "60 1 1 1 128 1 4 2 0", "64 1 1 1 1 4", "128 2 1 1 128 1 2 2 0"}) {
     const Folder folder;
     const auto path = folder.file("gpu.txt");
     std::ofstream(path) << "heddle tuning 1\nmany_vectors format=q4_k 4096 -> 4096 x 64\t" << numbers << "\n";

@@ -1,6 +1,8 @@
 // Sizes of tiles, where their planes lie, and what a lane reads of a tile.
 #include "kernels/product/tile.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/format/block_format.h"
 #include "kernels/spec/functions.h"
@@ -28,8 +30,9 @@ uint32_t tile_block_bytes(quant::Format format) {
 
 uint32_t tile_bytes(quant::Format format) { return tile_values / tile_block_values(format) * tile_block_bytes(format); }
 
-std::vector<TilePlane> tile_planes(quant::Format format) {
-  const uint32_t blocks = tile_values / tile_block_values(format);
+namespace {
+
+std::vector<TilePlane> planes_of(quant::Format format, uint32_t blocks) {
   std::vector<uint32_t> fields;
   if (is_plain(format))
     fields.assign(tile_block_bytes(format) / 16, 16);
@@ -42,6 +45,22 @@ std::vector<TilePlane> tile_planes(quant::Format format) {
     from += bytes;
   }
   return planes;
+}
+
+}  // namespace
+
+TileStrip tile_strip(quant::Format format, uint32_t tile_cols) {
+  const uint32_t rows = tile_values / tile_cols, values = tile_block_values(format);
+  for (uint32_t cols = std::max(values, 128u);; cols *= 2) {
+    const TileStrip strip{
+        .rows = rows, .cols = cols, .across = cols / values, .bytes = rows * cols / values * tile_block_bytes(format)};
+    auto aligned = [](const TilePlane& plane) { return plane.at % 16 == 0; };
+    if (strip.bytes % 16 == 0 && std::ranges::all_of(planes_of(format, strip.blocks()), aligned)) return strip;
+  }
+}
+
+std::vector<TilePlane> tile_planes(quant::Format format, uint32_t tile_cols) {
+  return planes_of(format, tile_strip(format, tile_cols).blocks());
 }
 
 uint32_t tile_apart(quant::Format format) { return is_plain(format) ? 16 : block_format(format).apart; }
@@ -64,15 +83,13 @@ uint32_t tile_cols_for(uint32_t cols) {
 
 using namespace ptx;
 
-namespace {
-
-// The bytes of one block, spread over the planes of a tile.
+// The bytes of one block, spread over the planes of a strip.
 template <Space S>
 class BlockInTile : public BlockBytes {
  public:
-  // `block`: of a step; `before`: blocks of the steps before it.
-  BlockInTile(quant::Format format, Ptr<uint8_t, S> tile, uint32_t before, U32 block, Access how)
-      : planes_(tile_planes(format)), tile_(tile), before_(before), block_(block), how_(how) {}
+  // `block`: of a strip; `before`: blocks of the steps before it.
+  BlockInTile(std::vector<TilePlane> planes, Ptr<uint8_t, S> strip, uint32_t before, U32 block, Access how)
+      : planes_(std::move(planes)), strip_(strip), before_(before), block_(block), how_(how) {}
 
   std::vector<U32> words(uint32_t offset, uint32_t n, U32 at) const override {
     std::vector<U32> all;
@@ -101,17 +118,19 @@ class BlockInTile : public BlockBytes {
       if (offset >= plane.from && offset < plane.from + plane.bytes) {
         U32 in_plane = block_ * plane.bytes;
         if (at.rec) in_plane = in_plane + at;
-        return (tile_ + in_plane).offset(plane.at + before_ * plane.bytes + (offset - plane.from));
+        return (strip_ + in_plane).offset(plane.at + before_ * plane.bytes + (offset - plane.from));
       }
     throw Error("a block has no byte {}", offset);
   }
 
   std::vector<TilePlane> planes_;
-  Ptr<uint8_t, S> tile_;
+  Ptr<uint8_t, S> strip_;
   uint32_t before_;
   U32 block_;
   Access how_;
 };
+
+namespace {
 
 template <Space S>
 Raw load_blocks(const BlockFormat& format, const BlockInTile<S>& block, const Lane& lane) {
@@ -130,18 +149,39 @@ std::vector<F32> load_plain(quant::Format format, const BlockInTile<S>& block) {
   return decode_floats(format, load_float_words(format, block), tile_block_bytes(format));
 }
 
-uint32_t blocks_of_step(quant::Format format) { return 1024 / tile_block_values(format); }
-
 }  // namespace
 
+// The block of this lane's piece in a step, of the tile or strip at w.
+template <Space S>
+BlockInTile<S> TilePiece::block_in(Ptr<uint8_t, S> w, uint32_t step, Access how) const {
+  const uint32_t rows = step * 1024 / row_cols_;
+  return {tile_planes(format_, tile_values / strip_.rows), before_.rec ? w + before_ : w, rows * strip_.across, block_,
+          how};
+}
+
 TilePiece::TilePiece(Code& k, quant::Format format, uint32_t tile_cols, U32 lane, Codebook book)
+    : TilePiece(k, format, tile_cols, tile_cols, lane / (tile_cols / 32), lane % (tile_cols / 32), book) {}
+
+TilePiece TilePiece::in_strip(Code& k, quant::Format format, uint32_t tile_cols, U32 row, U32 piece, Codebook book) {
+  return {k, format, tile_cols, tile_strip(format, tile_cols).cols, row, piece, book};
+}
+
+TilePiece::TilePiece(Code& k, quant::Format format, uint32_t tile_cols, uint32_t row_cols, U32 row, U32 in_row,
+                     Codebook book)
     : format_(format),
       blocks_(quant::is_float(format) ? nullptr : &block_format(format)),
-      tile_cols_(tile_cols),
-      index_(lane),
-      block_(blocks_ ? lane / blocks_->pieces() : lane),
-      lane_(lane_of(k, lane, blocks_ ? blocks_->pieces() : 1, false)) {
+      strip_(tile_strip(format, tile_cols)),
+      row_cols_(row_cols),
+      row_(row),
+      in_row_(in_row),
+      lane_(lane_of(k, in_row, blocks_ ? blocks_->pieces() : 1, false)) {
   check(tile_cols == 256 || tile_cols == 512 || tile_cols == 1024, "a tile has 256, 512 or 1024 columns");
+  U32 block = blocks_ ? in_row / blocks_->pieces() : in_row;
+  if (row_cols > strip_.cols) {
+    before_ = block / strip_.across * strip_.bytes;
+    block = block % strip_.across;
+  }
+  block_ = row * strip_.across + block;
   if (!blocks_) return;
   lane_.book = book;
   if (const auto words = blocks_->book(); !words.empty() && !book) lane_.book = Codebook(k.constants(words));
@@ -157,17 +197,16 @@ Codebook TilePiece::codebook(Code& k, quant::Format format) {
   return Codebook(to);
 }
 
-U32 TilePiece::row_in_step() const { return index_ / (tile_cols_ / 32); }
+U32 TilePiece::row_in_step() const { return row_; }
 
 U32 TilePiece::run(uint32_t i) const {
-  U32 in_row = index_ % (tile_cols_ / 32);
-  if (!blocks_) return in_row * 32u + 16 * i;
-  return in_row / blocks_->pieces() * blocks_->values + blocks_->first(lane_) + i * blocks_->apart;
+  if (!blocks_) return in_row_ * 32u + 16 * i;
+  return in_row_ / blocks_->pieces() * blocks_->values + blocks_->first(lane_) + i * blocks_->apart;
 }
 
 std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vector<Q8>& x) const {
   check(blocks_, "floats have no integer dot product");
-  const BlockInTile<Space::shared> block(format_, w, step * blocks_of_step(format_), block_, {});
+  const BlockInTile<Space::shared> block = block_in(w, step, {});
   const std::array<Run, 2> runs = blocks_->decode_unsigned(load_blocks(*blocks_, block, lane_), lane_);
   // 2^23 + 2^22 as bits: added to an integer below 2^22 it makes the float 2^23 + 2^22 + integer, without a conversion
   constexpr int32_t above = 0x4b400000;
@@ -189,7 +228,7 @@ std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vec
 }
 
 std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vector<Floats>& x) const {
-  const BlockInTile<Space::shared> block(format_, w, step * blocks_of_step(format_), block_, {});
+  const BlockInTile<Space::shared> block = block_in(w, step, {});
   std::vector<F32> dots;
   auto products = [&](const std::vector<F32>& v, uint32_t first, const Floats& column) {
     F32 sum = v[0] * column.v[first];
@@ -220,7 +259,7 @@ std::vector<F32> TilePiece::dot(Shared<uint8_t> w, uint32_t step, const std::vec
 
 template <Space S>
 Raw TilePiece::raw(Ptr<uint8_t, S> w) const {
-  const BlockInTile<S> block(format_, w, 0, block_, {.nc = S == Space::global});
+  const BlockInTile<S> block = block_in(w, 0, {.nc = S == Space::global});
   if (blocks_) return load_blocks(*blocks_, block, lane_);
   return {.head = {}, .quants = load_float_words(format_, block)};
 }
@@ -243,7 +282,7 @@ std::vector<U32> TilePiece::halves(const Raw& raw) const {
 }
 
 std::vector<F32> TilePiece::values(Global<uint8_t> w, uint32_t step) const {
-  const BlockInTile<Space::global> block(format_, w, step * blocks_of_step(format_), block_, {.nc = true});
+  const BlockInTile<Space::global> block = block_in(w, step, {.nc = true});
   if (!blocks_) return load_plain(format_, block);
   std::vector<F32> all;
   for (const Run& run : blocks_->decode(load_blocks(*blocks_, block, lane_), lane_))

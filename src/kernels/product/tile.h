@@ -1,10 +1,12 @@
 // Tiles: the layout of weights that GPU kernels read, whatever their format.
 //
 // A tile is 4096 values: 4, 8 or 16 rows x 1024, 512 or 256 columns. A matrix is padded with zeros to whole tiles;
-// tile (tile_row, slice) lies at (tile_row * slices + slice) * tile_bytes(format). Inside a tile each field of the
-// format's blocks (scales, quants, ...) is a plane of its own, in the order row, block within the row: all but the
-// small fields can be read 16 bytes at a time, and no byte is added to what the file has. f32, f16 and bf16 count as
-// blocks of 32 values whose fields are 16 bytes each.
+// tile (tile_row, slice) lies at (tile_row * slices + slice) * tile_bytes(format). A tile is strips of 128 columns one
+// after the other (256 or 512 where a block has more values or fewer columns would not be a multiple of 16 bytes), so
+// that kernels can copy a strip of many rows at once. Inside a strip each field of the format's blocks (scales, quants,
+// ...) is a plane of its own, in the order row, block within the row: all but the small fields can be read 16 bytes at
+// a time, and no byte is added to what the file has. f32, f16 and bf16 count as blocks of 32 values whose fields are 16
+// bytes each.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,13 +19,21 @@ namespace heddle::kernels {
 inline constexpr uint32_t tile_values = 4096;
 uint32_t tile_bytes(quant::Format format);  // a multiple of 16. Throws an Error for what is not among known_formats.
 
-// A field of a block: where it lies in the block as the file has it, and in a tile.
+struct TileStrip {
+  uint32_t rows, cols;
+  uint32_t across;  // blocks of a row
+  uint32_t bytes;   // a multiple of 16
+  uint32_t blocks() const { return rows * across; }
+};
+TileStrip tile_strip(quant::Format format, uint32_t tile_cols);
+
+// A field of a block: where it lies in the block as the file has it, and in a strip.
 struct TilePlane {
   uint32_t from, bytes;  // of a block
-  uint32_t at;           // where the plane begins in a tile
+  uint32_t at;           // where the plane begins in a strip
 };
-std::vector<TilePlane> tile_planes(quant::Format format);  // in the order of the file
-uint32_t tile_block_values(quant::Format format);          // 32 for floats
+std::vector<TilePlane> tile_planes(quant::Format format, uint32_t tile_cols);  // in the order of the file
+uint32_t tile_block_values(quant::Format format);                              // 32 for floats
 uint32_t tile_block_bytes(quant::Format format);
 uint32_t tile_apart(quant::Format format);  // BlockFormat::apart; 16 for floats
 
@@ -43,11 +53,17 @@ uint32_t tile_cols_for(uint32_t cols);
 // How a warp reads a tile: in each of four steps the 32 lanes cover 1024 / tile_cols rows, and each lane has 32 values
 // of its row as two runs of 16. BlockFormat decodes them; this file knows where their words lie in the tile.
 
+template <ptx::Space S>
+class BlockInTile;
+
 class TilePiece {
  public:
   // `lane` may also be the number of a piece in the tile, 0 to 127, which are in the order of the rows: then step 0
   // is that piece. `book`: from codebook() below, or empty.
   TilePiece(ptx::Code& k, quant::Format format, uint32_t tile_cols, ptx::U32 lane, Codebook book = {});
+  // Piece `piece` of row `row` of a strip by itself. For raw and halves.
+  static TilePiece in_strip(ptx::Code& k, quant::Format format, uint32_t tile_cols, ptx::U32 row, ptx::U32 piece,
+                            Codebook book);
   // Copies the codebook of a format that has one (iq1_s to iq3_s) to shared memory, by all threads of the block:
   // lookups there are about five times as fast as in constant memory, which is used without it. A barrier of the block
   // must follow before the first dot or values. Does nothing for other formats.
@@ -82,11 +98,18 @@ class TilePiece {
   std::vector<ptx::F32> values(ptx::Global<uint8_t> w, uint32_t step) const;
 
  private:
+  TilePiece(ptx::Code& k, quant::Format format, uint32_t tile_cols, uint32_t row_cols, ptx::U32 row, ptx::U32 in_row,
+            Codebook book);
+  template <ptx::Space S>
+  BlockInTile<S> block_in(ptx::Ptr<uint8_t, S> w, uint32_t step, ptx::Access how) const;
+
   quant::Format format_;
   const BlockFormat* blocks_;  // null for floats
-  uint32_t tile_cols_;
-  ptx::U32 index_;  // of this lane's piece in the step
-  ptx::U32 block_;  // of the step
+  TileStrip strip_;
+  uint32_t row_cols_;      // of the tile, or of the strip
+  ptx::U32 row_, in_row_;  // of this lane's piece in step 0
+  ptx::U32 block_;         // of the strip, in step 0
+  ptx::U32 before_;        // bytes of the strips before it; not set where there is one strip
   Lane lane_;
 };
 

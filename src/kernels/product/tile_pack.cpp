@@ -22,7 +22,7 @@ struct PackWriter {
   const quant::Format format = quant::Format(spec.format);
   const TileShape shape{format, 0, 0, spec.tile_cols};
   const uint32_t block_bytes = tile_block_bytes(format);
-  const uint32_t across = spec.tile_cols / tile_block_values(format);  // blocks of a row of the tile
+  const TileStrip strip = tile_strip(format, spec.tile_cols);
 
   // The row of `from` for packed row p.
   U32 source(U32 p) {
@@ -38,15 +38,18 @@ struct PackWriter {
   void move(const TilePlane& plane, Global<uint8_t> to, U32 first_row, U32 slice, U32 row_bytes) {
     const uint32_t units = plane.bytes / uint32_t(sizeof(T));  // of a block
     k.loop(k.thread(), tile_values / tile_block_values(format) * units, pack_threads, [&](U32 i) {
-      U32 block = i / units, unit = i % units;
-      U32 row = source(first_row + block / across);
-      U32 at = (slice * across + block % across) * block_bytes + unit * uint32_t(sizeof(T)) + plane.from;
+      U32 number = i / (strip.blocks() * units), in_strip = i - number * (strip.blocks() * units);
+      U32 block = in_strip / units, unit = in_strip % units;
+      U32 row = source(first_row + block / strip.across);
+      U32 col = slice * (spec.tile_cols / tile_block_values(format)) + number * strip.across + block % strip.across;
+      U32 at = col * block_bytes + unit * uint32_t(sizeof(T)) + plane.from;
       auto value = k.var(Loaded<T>(0));
       k.when(row < tile_row_keep && at < row_bytes, [&] {
         auto from = k.arg(&TilePack::Args::from) + (mul_wide(row, row_bytes) + widen(at));
         value = load(from.template as<T>(), {.nc = true});
       });
-      k.when(row != tile_row_keep, [&] { store(to.offset(plane.at).template as<T>() + i, value.get()); });
+      k.when(row != tile_row_keep,
+             [&] { store((to + number * strip.bytes).offset(plane.at).template as<T>() + in_strip, value.get()); });
     });
   }
 
@@ -58,7 +61,7 @@ struct PackWriter {
     U32 first_row = tile_row * shape.tile_rows();
     auto to = k.arg(&TilePack::Args::to) + mul_wide(k.block_id(), tile_bytes(format));
     k.when(first_row < rows, [&] {
-      for (const TilePlane& plane : tile_planes(format)) switch (spec.from_align()) {
+      for (const TilePlane& plane : tile_planes(format, spec.tile_cols)) switch (spec.from_align()) {
           case 1:
             move<uint8_t>(plane, to, first_row, slice, row_bytes);
             break;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/product/group_ending.h"
 #include "kernels/product/product_io.h"
-#include "kernels/product/tile.h"
 #include "kernels/spec/catalog.h"
 #include "kernels/spec/functions.h"
 #include "ptx/async.h"
@@ -21,14 +21,13 @@ using WgmmaArgs = Product::Args;
 
 constexpr uint32_t step_cols = WgmmaProduct::step_cols;
 constexpr uint32_t core = 8;            // vectors of a core matrix
-constexpr uint32_t few_registers = 24;  // of the copying warp
-constexpr uint32_t chunk = 32;          // vectors that a warp finishes at once
-constexpr uint32_t warp_stride = 20;    // floats from vector to vector of a warp's sums: lanes use different banks
+constexpr uint32_t few_registers = 24;  // of the copying warps
+constexpr uint32_t weight_warps = 3;    // that copy weights: each copy is an instruction of its own
 constexpr uint32_t pad = 4;             // floats between the sums of two vectors: lanes store to different banks
 
-// What is left of a product is finished four or eight vectors at a time, one row per lane.
+// What is left of a product whose columns are shared is finished eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
-  return {.columns = s.alone() ? 4 : core,
+  return {.columns = core,
           .out = s.out,
           .activation = s.activation,
           .y_bf16 = s.y_bf16,
@@ -46,31 +45,37 @@ class WgmmaWriter {
         groups_(s.row_groups * s.col_groups),
         k_(std::string(WgmmaProduct::name),
            Launch{.threads = (groups_ + 1) * 128, .min_blocks = 1, .cluster = s.shares}),
-        w_rows_(tile_values / s.tile_cols),
+        strip_(s.strip()),
         tile_(tile_bytes(s.weights())),
-        units_(s.filled_cols() / (step_cols * s.steps)),
-        units_per_slice_(s.tile_cols / (step_cols * s.steps)),
-        unit_count_(units_ / s.shares) {}
+        run_bytes_(strip_.bytes * s.run),
+        run_count_(s.filled_cols() / s.run_cols() / s.shares) {}
 
   Kernel write() {
-    ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
-    sums_ = k_.shared<float>(s_.sums_bytes() / 4);
-    if (s_.alone()) scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
-    full_ = mbarriers(k_, s_.stages);
-    empty_ = mbarriers(k_, s_.stages);
+    x_ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
+    w_ring_ = k_.shared<uint8_t>(s_.runs * s_.run_bytes(), 128);
+    if (s_.alone())
+      scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
+    else
+      sums_ = k_.shared<float>(s_.sums_bytes() / 4);
+    for (Ring* ring : {&x_, &w_}) {
+      const uint32_t count = ring == &x_ ? s_.stages : s_.runs;
+      *ring = {mbarriers(k_, count), mbarriers(k_, count), count / s_.col_groups};
+    }
     chain_start(k_, s_.chained);
     k_.when(k_.thread() == groups_ * 128, [&] {
-      for (auto& b : full_) b.init(1u);
-      for (auto& b : empty_) b.init(s_.row_groups * 4);
+      for (Mbarrier b : x_.full) b.init(1u);
+      for (Mbarrier b : w_.full) b.init(weight_warps);
+      for (const Ring* ring : {&x_, &w_})
+        for (Mbarrier b : ring->empty) b.init(s_.row_groups * 4);
       fence_mbarrier_init(k_);
     });
     book_ = TilePiece::codebook(k_, s_.weights());
     k_.barrier();
-    w_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (w_rows_ - 1)) / w_rows_;
+    w_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (strip_.rows - 1)) / strip_.rows;
     row_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (s_.tile_rows() - 1)) / s_.tile_rows();
     U32 rank = s_.shares == 1 ? k_.constant(0u) : k_.cluster_rank();
-    first_unit_ = rank * unit_count_;
-    // The copying warp needs few registers. They are not moved where all warps go on together.
+    first_run_ = rank * run_count_;
+    // The copying warps need few registers. They are not moved where all warps go on together.
     k_.when_else(
         k_.group() < groups_,
         [&] {
@@ -79,7 +84,8 @@ class WgmmaWriter {
         },
         [&] {
           if (s_.moves_registers()) release_registers(k_, few_registers);
-          k_.when(k_.warp() == groups_ * 4, [&] { bring(); });
+          k_.when(k_.warp() == groups_ * 4, [&] { bring_x(); });
+          k_.when(k_.warp() > groups_ * 4, [&] { bring_weights(); });
         });
     if (s_.shares > 1) finish_cluster();
     return k_.finish();
@@ -120,111 +126,102 @@ class WgmmaWriter {
     return {row * s_.tile_rows(), first, min(first + s_.columns, k_.arg(&WgmmaArgs::vectors)), w};
   }
 
-  Shared<uint8_t> stage(U32 index) { return ring_ + index * s_.stage_bytes(); }
+  // Copies in flight, of which each warp group that shares the columns has its own.
+  struct Ring {
+    std::vector<Mbarrier> full, empty;
+    uint32_t each = 0;  // of a group
+  };
+  // Number `number` of a group in its ring.
+  struct Slot {
+    U32 index, turn;
+  };
+  static Slot slot(const Ring& ring, U32 group, U32 number) {
+    U32 turn = number / ring.each;
+    return {group * ring.each + (number - turn * ring.each), turn};
+  }
+  Shared<uint8_t> x_at(U32 index) { return x_ring_ + index * s_.stage_bytes(); }
+  Shared<uint8_t> w_at(U32 index) { return w_ring_ + index * s_.run_bytes(); }
 
-  // --- the copying warp ---------------------------------------------------------------------------------------------
-  void bring() {
-    if (!s_.experts) {
-      // the first weights are requested before the preceding kernel has ended
-      k_.when(k_.block_id() / s_.shares < row_tiles_ * column_tiles(), [&] {
-        Tile t = tile(k_.block_id() / s_.shares);
-        request_weights(t, first_unit_ / units_per_slice_);
-      });
-    }
-    chain_wait(k_, s_.chained);
-    auto before = k_.var(0u);  // stages so far
+  // --- the copying warps --------------------------------------------------------------------------------------------
+  // f(tile, part, slot, full) for all `parts` of all runs, in the order of the groups, when there is room for
+  // `bytes`.
+  void each_copy(const Ring& ring, uint32_t parts, Arg<uint32_t> bytes, auto&& f) {
+    auto before = k_.var(0u);  // copies so far, of each group
     each_tile([&](const Tile& t, U32) {
-      auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
-      k_.loop(0u, unit_count_, 1u, [&](U32 i) {
-        U32 unit = first_unit_ + i, index = before.get() + i, turn = index / s_.stages, s = index - turn * s_.stages;
-        k_.when(unit % units_per_slice_ == 0u || i == 0u, [&] { request_weights(t, unit / units_per_slice_); });
-        k_.when(turn > 0u, [&] { Mbarrier{empty_[0].at + s}.wait(k_, (turn - 1u) & 1u); });
-        k_.when(k_.lane() == 0u, [&] {
-          Mbarrier full{full_[0].at + s};
-          full.arrive_expect_bytes(s_.stage_bytes());
-          bulk_load(stage(s), from + mul_wide(unit, s_.stage_bytes()), s_.stage_bytes(), full);
-        });
+      k_.loop(0u, run_count_ * parts, 1u, [&](U32 i) {
+        U32 run = i / parts, number = run / s_.col_groups, part = i - run * parts;
+        U32 group = run - number * s_.col_groups;
+        const Slot to = slot(ring, group, before.get() + number * parts + part);
+        k_.when(to.turn > 0u, [&] { Mbarrier{ring.empty[0].at + to.index}.wait(k_, (to.turn - 1u) & 1u); });
+        Mbarrier full{ring.full[0].at + to.index};
+        k_.when(k_.lane() == 0u, [&] { full.arrive_expect_bytes(bytes); });
+        k_.warp_sync();
+        f(t, first_run_ * parts + i, to.index, full);
       });
-      before += unit_count_;
+      before += run_count_ / s_.col_groups * parts;
     });
   }
-  // A slice of the tile's rows to L2, a tile row per lane.
-  void request_weights(const Tile& t, U32 slice) {
-    const uint32_t count = s_.tile_rows() / w_rows_;
-    for (uint32_t first = 0; first < count; first += 32) {
-      U32 i = k_.lane() + first, w_tile = t.row / w_rows_ + i;
-      k_.when(i < count && w_tile < w_tiles_, [&] {
-        auto at = t.w + (mul_wide(w_tile, s_.slices * tile_) + widen(slice * tile_));
-        for (uint32_t line = 0; line < tile_; line += 128) ptx::prefetch(at.offset(line));
+  void bring_x() {
+    chain_wait(k_, s_.chained);
+    each_copy(
+        x_, s_.run_cols() / s_.stage_cols, s_.stage_bytes(), [&](const Tile& t, U32 stage, U32 index, Mbarrier full) {
+          auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
+          k_.when(k_.lane() == 0u,
+                  [&] { bulk_load(x_at(index), from + mul_wide(stage, s_.stage_bytes()), s_.stage_bytes(), full); });
+        });
+  }
+  // Before the preceding kernel has ended, unless it says which weights. A run of each tile row, one per lane; the
+  // warps share the tile rows.
+  void bring_weights() {
+    if (s_.experts) chain_wait(k_, s_.chained);
+    const uint32_t count = s_.tile_rows() / strip_.rows, in_slice = s_.tile_cols / s_.run_cols();
+    U32 warp = k_.warp() - (groups_ * 4 + 1);
+    U32 begin = warp * count / weight_warps, end = (warp + 1u) * count / weight_warps;
+    each_copy(w_, 1, (end - begin) * run_bytes_, [&](const Tile& t, U32 run, U32 index, Mbarrier full) {
+      U32 slice = run / in_slice, at = slice * tile_ + (run - slice * in_slice) * run_bytes_;
+      k_.loop(begin + k_.lane(), end, 32u, [&](U32 i) {
+        // padding rows have the weights of other rows, and their sums are not used
+        U32 w_tile = min(t.row / strip_.rows + i, w_tiles_ - 1u);
+        bulk_load(w_at(index) + i * run_bytes_, t.w + (mul_wide(w_tile, s_.slices * tile_) + widen(at)), run_bytes_,
+                  full);
       });
-    }
+    });
   }
 
   // --- the warp groups ----------------------------------------------------------------------------------------------
-  // This lane's two rows: where they are in the matrix, and in their tiles.
+  // This lane's piece of rows g and g + 8 of its warp's sixteen, in a step of 128 columns of a run.
   struct Rows {
-    Global<uint8_t> at[2];  // slice 0
-    U32 piece[2];           // of the tile's pieces, this lane's first
+    U32 row[2];   // in its tile of weights
+    U32 tile[2];  // bytes of a run before it
   };
-  Rows rows_of(const Tile& t, U32 row_in_tile) {
-    const uint32_t row_pieces = s_.tile_cols / 32;
+  Rows rows_of_lane(U32 row_group) {
     Rows rows;
     for (uint32_t half = 0; half < 2; ++half) {
-      U32 row = t.row + row_in_tile + (k_.lane() >> 2u) + half * 8u;
-      // padding rows read the weights of other rows, and their sums are not used
-      U32 w_tile = min(row / w_rows_, w_tiles_ - 1u);
-      rows.at[half] = t.w + mul_wide(w_tile, s_.slices * tile_);
-      // a warp's rows begin with a tile
-      U32 in_w_tile = (k_.lane() >> 2u) % w_rows_;
-      if (w_rows_ > 8) in_w_tile = in_w_tile + half * 8u;
-      rows.piece[half] = in_w_tile * row_pieces + (k_.lane() & 3u);
+      U32 row = row_group * 64u + (k_.warp() & 3u) * 16u + (k_.lane() >> 2u) + half * 8u;
+      rows.row[half] = row % strip_.rows;
+      rows.tile[half] = row / strip_.rows * run_bytes_;
     }
     return rows;
   }
-  // How this lane reads one of its rows in a step.
-  TilePiece piece(const Rows& rows, uint32_t half, U32 unit, uint32_t step) {
-    U32 first = rows.piece[half] + unit % units_per_slice_ * (s_.steps * 4) + step * 4u;
-    return {k_, s_.weights(), s_.tile_cols, first, book_};
+  TilePiece piece(const Rows& rows, uint32_t half, uint32_t step) {
+    return TilePiece::in_strip(k_, s_.weights(), s_.tile_cols, rows.row[half], (k_.lane() & 3u) + step * 4u, book_);
   }
-  std::vector<Raw> load_step(const Rows& rows, U32 unit, uint32_t step) {
-    std::vector<Raw> all;
-    for (uint32_t half = 0; half < 2; ++half)
-      all.push_back(piece(rows, half, unit, step).raw(rows.at[half] + unit / units_per_slice_ * tile_));
-    return all;
-  }
-
-  // Words that were loaded for the next step.
-  class Held {
+  // Both rows' values of a step.
+  class Operands {
    public:
-    Held(Code& k, const std::vector<Raw>& raw) {
-      for (const Raw& r : raw) {
-        heads_.push_back(r.head.size());
-        quants_.push_back(r.quants.size());
-        for (const auto& words : {r.head, r.quants})
-          for (U32 w : words) all_.push_back(k.var(w));
-      }
+    explicit Operands(Code& k) {
+      for (uint32_t i = 0; i < 32; ++i) words_.push_back(k.var(0u));
     }
-    std::vector<Raw> get() const {
-      std::vector<Raw> raw;
-      size_t at = 0;
-      for (size_t i = 0; i < heads_.size(); ++i) {
-        Raw r;
-        for (size_t n = 0; n < heads_[i]; ++n) r.head.push_back(all_[at++].get());
-        for (size_t n = 0; n < quants_[i]; ++n) r.quants.push_back(all_[at++].get());
-        raw.push_back(std::move(r));
-      }
-      return raw;
+    void set(uint32_t half, const std::vector<U32>& halves) {
+      for (uint32_t i = 0; i < 16; ++i) words_[half * 16 + i] = halves[i];
     }
-    void set(const std::vector<Raw>& raw) {
-      size_t at = 0;
-      for (const Raw& r : raw)
-        for (const auto& words : {r.head, r.quants})
-          for (U32 w : words) all_[at++] = w;
+    void set(const Operands& other) {
+      for (uint32_t i = 0; i < 32; ++i) words_[i] = other.words_[i].get();
     }
+    U32 get(uint32_t half, uint32_t i) const { return words_[half * 16 + i].get(); }
 
    private:
-    std::vector<size_t> heads_, quants_;
-    std::vector<Var<uint32_t>> all_;
+    std::vector<Var<uint32_t>> words_;
   };
 
   void work() {
@@ -232,56 +229,72 @@ class WgmmaWriter {
     U32 row_group = s_.row_groups == 1 ? k_.constant(0u) : k_.group() % s_.row_groups;
     U32 col_group = s_.col_groups == 1 ? k_.constant(0u) : k_.group() / s_.row_groups;
     GroupSums acc(k_, s_.columns);
+    const Rows rows = rows_of_lane(row_group);
     Pred first_lane = k_.lane() == 0u;
-    auto x_stage = k_.var(col_group), parity = k_.var(0u);  // that this group reads next
-    auto rows_in = [&](const Tile& t) { return rows_of(t, row_group * 64u + (k_.warp() & 3u) * 16u); };
-    // the weights of step n from stage i on; past the end any other
-    auto load_ahead = [&](const Rows& rows, U32 i, uint32_t n) {
-      U32 unit = first_unit_ + min(i + n / s_.steps * s_.col_groups, unit_count_ - 1);
-      return load_step(rows, unit, n % s_.steps);
+    auto release = [&](const Ring& ring, U32 index) {
+      k_.when(first_lane, [&] { Mbarrier{ring.empty[0].at + index}.arrive(); });
     };
-    // The first steps of a tile: experts have many small ones, and load them before the ending of the one before.
-    const bool early = s_.experts && s_.columns <= 32;
-    std::vector<Held> held;
-    auto load_first = [&](const Rows& rows) {
-      const bool again = !held.empty();
-      for (uint32_t n = 0; n < s_.ahead; ++n)
-        again ? held[n].set(load_ahead(rows, col_group, n))
-              : void(held.emplace_back(k_, load_ahead(rows, col_group, n)));
+    // what this group reads next
+    struct Reading {
+      Var<uint32_t> index, parity;
     };
-    U32 last_tile = max(row_tiles_ * column_tiles(), 1u) - 1u;
-    if (early) load_first(rows_in(tile(min(k_.block_id(), last_tile))));
-    each_tile([&](const Tile& t, U32 number) {
-      const Rows rows = rows_in(t);
+    Reading x{k_.var(col_group * x_.each), k_.var(0u)}, w{k_.var(col_group * w_.each), k_.var(0u)};
+    auto await = [&](const Ring& ring, Reading& at) {
+      U32 index = at.index.get();
+      Mbarrier{ring.full[0].at + index}.wait(k_, at.parity.get());
+      U32 next = index + 1u, end = (col_group + 1u) * ring.each;
+      Pred wraps = next == end;
+      at.index = select(wraps, end - ring.each, next);
+      at.parity = at.parity.get() ^ select(wraps, k_.constant(1u), 0u);
+      return index;
+    };
+    const uint32_t steps = s_.run_cols() / step_cols, count = run_count_ / s_.col_groups;
+    auto w_index = k_.var(0u);
+    std::vector<Operands> operands;
+    for (uint32_t i = 0; i <= s_.early; ++i) operands.emplace_back(k_);
+    auto unpack = [&](uint32_t step, Operands& to) {
+      if (step == 0) w_index = await(w_, w);
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t strip_steps = strip_.cols / step_cols;
+        const TilePiece own = piece(rows, half, step % strip_steps);
+        auto strip = (w_at(w_index.get()) + rows.tile[half]).offset(step / strip_steps * strip_.bytes);
+        to.set(half, own.halves(own.raw(strip)));
+      }
+      if (step + 1 < steps) return;
+      k_.warp_sync();  // all lanes have their words of the run
+      release(w_, w_index.get());
+    };
+    each_tile([&](const Tile& t, U32) {
       for (uint32_t i = 0; i < s_.columns / 2; ++i) acc.set(i, 0.0f);
-      if (!early) load_first(rows);
+      if (s_.early) unpack(0, operands[0]);
       if (!s_.experts) chain_wait(k_, s_.chained);
       bring_scales(t);
-      auto one_stage = [&](U32 i, uint32_t first_held) {
-        U32 s = x_stage.get(), unit = first_unit_ + i;
-        Mbarrier{full_[0].at + s}.wait(k_, parity.get());
-        U64 x = matrix_descriptor(stage(s), s_.columns * 16, 128, Swizzle::none);
-        for (uint32_t step = 0; step < s_.steps; ++step) {
-          Held& own = held[(first_held + step) % s_.ahead];
-          multiply(acc, rows, own.get().data(), unit, step, x);
-          own.set(load_ahead(rows, i, step + s_.ahead));
-          wgmma_wait(k_, 0);  // meanwhile the other groups' products run
+      k_.loop(0u, count, 1u, [&](U32 number) {
+        U32 x_index;
+        for (uint32_t step = 0; step < steps; ++step) {
+          Operands& now = operands[s_.early ? step % 2 : 0];
+          if (!s_.early) unpack(step, now);
+          // a stage is a part of a step, or has several
+          const uint32_t parts = std::max(step_cols / s_.stage_cols, 1u), products = 8 / parts;
+          std::vector<U32> used;
+          for (uint32_t part = 0; part < parts; ++part) {
+            if (step * step_cols % s_.stage_cols == 0) x_index = await(x_, x);
+            used.push_back(x_index);
+            multiply(acc, now, part * products, products, x_index, step * step_cols % s_.stage_cols / 16);
+          }
+          if (s_.early) {
+            const uint32_t next = (step + 1) % steps;
+            Operands& then = operands[(step + 1) % 2];
+            next ? unpack(next, then) : k_.when(number + 1u < count, [&] { unpack(next, then); });
+          }
+          const bool ends = (step + 1) * step_cols % s_.stage_cols == 0;
+          for (uint32_t part = 0; part < parts; ++part) {
+            wgmma_wait(k_, parts - 1 - part);  // meanwhile the other groups' products run
+            if (ends) release(x_, used[part]);
+          }
         }
-        k_.when(first_lane, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
-        U32 next = s + s_.col_groups;
-        Pred wraps = next >= s_.stages;
-        x_stage = select(wraps, next - s_.stages, next);
-        parity = parity.get() ^ select(wraps, k_.constant(1u), 0u);
-      };
-      // words that were loaded for different steps stay in different registers
-      const uint32_t stages = std::max(s_.ahead / s_.steps, 1u);
-      k_.loop(col_group, unit_count_, s_.col_groups * stages, [&](U32 i) {
-        one_stage(i, 0);
-        if (stages == 1) return;
-        U32 second = i + s_.col_groups;
-        k_.when(second < unit_count_, [&] { one_stage(second, 1); });
+        if (s_.early && steps % 2) operands[0].set(operands[1]);
       });
-      if (early) load_first(rows_in(tile(min(number + k_.grid_x(), last_tile))));
       if (s_.alone())
         finish_alone(t, acc, row_group);
       else
@@ -293,32 +306,22 @@ class WgmmaWriter {
       }
     });
   }
-
-  void multiply(GroupSums& acc, const Rows& rows, const Raw* raw, U32 unit, uint32_t step, U64 x) {
-    std::vector<std::vector<U32>> halves;
-    for (uint32_t half = 0; half < 2; ++half) halves.push_back(piece(rows, half, unit, step).halves(raw[half]));
+  // Products first to first + count of a step's eight, with x from product `in_stage` of its stage on.
+  void multiply(GroupSums& acc, const Operands& w, uint32_t first, uint32_t count, U32 x_index, uint32_t in_stage) {
+    U64 x = matrix_descriptor(x_at(x_index), s_.columns * 16, 128, Swizzle::none);
+    std::vector<std::array<U32, 4>> a;
+    for (uint32_t i = first; i < first + count; ++i)
+      a.push_back({w.get(0, 2 * i), w.get(1, 2 * i), w.get(0, 2 * i + 1), w.get(1, 2 * i + 1)});
     wgmma_fence(k_);
-    for (uint32_t i = 0; i < 8; ++i) {
-      const uint64_t at = (step * 8 + i) * s_.columns * 32 >> 4;
-      wgmma<heddle::f16>(acc,
-                         std::array{halves[0][2 * i], halves[1][2 * i], halves[0][2 * i + 1], halves[1][2 * i + 1]},
-                         at ? x + at : x, true);
+    for (uint32_t n = 0; n < count; ++n) {
+      const uint64_t at = uint64_t(in_stage + n) * s_.columns * 32 >> 4;
+      wgmma<heddle::f16>(acc, a[n], at ? x + at : x, true);
     }
     wgmma_commit(k_);
   }
 
   // --- endings ------------------------------------------------------------------------------------------------------
-  // The sums of vectors [first, first + count) to shared memory, `stride` floats from vector to vector. `to`: where the
-  // sums of this warp's first row go.
-  void put(const GroupSums& acc, uint32_t first, uint32_t count, Shared<float> to, uint32_t stride) {
-    auto mine = to + (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride);
-    for (uint32_t n = 0; n < count; n += 8)
-      for (uint32_t i = 0; i < 4; ++i)
-        store(mine.offset((n + i % 2) * stride + i / 2 * 8), acc.get((first + n) / 2 + i));
-  }
-
-  // Alone, a warp finishes its sixteen rows by itself, a chunk of vectors at a time: each half of the warp has four
-  // vectors of the sixteen rows. Their factors are brought before the sums are computed.
+  // Alone, a warp finishes its sixteen rows by itself. The vectors' factors are brought before the sums are computed.
   Shared<float> own_scales() { return scales_ + k_.warp() * s_.columns; }
   void bring_scales(const Tile& t) {
     if (!s_.alone()) return;
@@ -332,33 +335,19 @@ class WgmmaWriter {
     }
   }
   void finish_alone(const Tile& t, const GroupSums& acc, U32 row_group) {
-    const uint32_t count = std::min(chunk, s_.columns);
-    auto mine = sums_ + k_.warp() * (count * warp_stride);
-    U32 half = k_.lane() >> 4u;
-    U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u + (k_.lane() & 15u);
-    for (uint32_t first = 0; first < s_.columns; first += count) {
-      auto part = [&] {
-        put(acc, first, count, mine, warp_stride);
-        k_.warp_sync();
-        k_.loop(0u, min(t.end - t.first - first, count), core, [&](U32 v) {
-          U32 in_chunk = v + half * 4u;
-          ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), t.first + first + in_chunk, t.end);
-          out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
-          auto at = mine + (in_chunk * warp_stride + (k_.lane() & 15u));
-          auto scale = own_scales() + (in_chunk + first);
-          for (uint32_t i = 0; i < 4; ++i) out.write(i, load(at.offset(i * warp_stride)) * load(scale.offset(i)));
-        });
-        k_.warp_sync();
-      };
-      first ? k_.when(t.first + first < t.end, part) : part();
-    }
+    U32 first_row = k_.arg(&WgmmaArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u;
+    k_.warp_sync();  // other lanes brought the factors
+    GroupEnding(k_, out_, own_scales()).write(acc, s_.columns, first_row, t.first, t.end);
+    k_.warp_sync();
   }
 
   // All sums of a tile, the col groups one after the other.
   void keep_sums(const GroupSums& acc, U32 row_group, U32 col_group) {
     const uint32_t stride = s_.tile_rows() + pad;
-    put(acc, 0, s_.columns, sums_ + (col_group * (s_.columns * stride) + row_group * 64u + (k_.warp() & 3u) * 16u),
-        stride);
+    auto mine = sums_ + (col_group * (s_.columns * stride) + row_group * 64u + (k_.warp() & 3u) * 16u +
+                         (k_.lane() >> 2u) + (k_.lane() & 3u) * (2 * stride));
+    for (uint32_t n = 0; n < s_.columns; n += 8)
+      for (uint32_t i = 0; i < 4; ++i) store(mine.offset((n + i % 2) * stride + i / 2 * 8), acc.get(n / 2 + i));
   }
   // Adds up over the blocks of the cluster, each for a part of the vectors, with all warps.
   void finish_cluster() {
@@ -401,39 +390,40 @@ class WgmmaWriter {
   const Product out_;
   const uint32_t groups_;  // of four warps that compute
   Builder<WgmmaArgs> k_;
-  const uint32_t w_rows_, tile_;                         // rows and bytes of a tile of weights
-  const uint32_t units_, units_per_slice_, unit_count_;  // stages of all columns, of a slice, and of a block
-  Shared<uint8_t> ring_;
+  const TileStrip strip_;
+  const uint32_t tile_, run_bytes_;  // a run of one tile row
+  const uint32_t run_count_;         // of a block
+  Shared<uint8_t> x_ring_, w_ring_;
   Shared<float> sums_, scales_;
-  std::vector<Mbarrier> full_, empty_;
+  Ring x_, w_;
   U32 w_tiles_, row_tiles_;  // tiles of weights, and of the product, along the rows
-  U32 first_unit_;           // of this block
+  U32 first_run_;            // of this block
   Codebook book_;
 };
 
 }  // namespace
 
 uint32_t WgmmaProduct::sums_bytes() const {
-  if (alone()) return row_groups * 4 * std::min(chunk, columns) * warp_stride * 4;
+  if (alone()) return 0;
   return col_groups * columns * (tile_rows() + pad) * 4;
 }
 
 uint32_t WgmmaProduct::shared_bytes() const {
   const size_t book = quant::is_float(weights()) ? 0 : block_format(weights()).book().size() * 4;
   const uint32_t factors = row_groups * columns * 16;  // of the vectors, for each warp
-  return stages * (stage_bytes() + 16) + sums_bytes() + factors + uint32_t(book) + 1024;
+  return stages * (stage_bytes() + 16) + runs * (run_bytes() + 16) + sums_bytes() + factors + uint32_t(book) + 1024;
 }
 
-// A stage is always the same group's: the parity of a barrier tells it from the stage before, not from earlier ones.
 bool WgmmaProduct::divides() const {
-  return filled_cols() / (step_cols * steps) % (shares * col_groups) == 0 && stages % col_groups == 0;
+  return strip().cols % stage_cols == 0 && tile_cols % run_cols() == 0 &&
+         filled_cols() / run_cols() % (shares * col_groups) == 0 && stages % col_groups == 0 && runs % col_groups == 0;
 }
 
 // Found by trial: the sums, the operands of a step, and the words of the next one.
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
   // those of the next tile are there during the ending of an expert's
-  const uint32_t inside = columns / 2 + 40 + (1 + 2 * ahead) * words + (experts ? 8 : 0);
+  const uint32_t inside = columns / 2 + 56 + 2 * words + early * 32;
   // the ending of eight vectors at once, each with its rotation
   const bool rotates_eight = out == Product::qkv && !alone();
   return std::max(inside, rotates_eight ? 112u : 0u);
@@ -451,17 +441,18 @@ uint32_t WgmmaProduct::registers() const {
 }
 
 bool WgmmaProduct::fits() const {
-  return steps * step_cols <= tile_cols && row_groups * col_groups <= 4 && divides() && shared_bytes() <= 226 * 1024 &&
-         needed_registers() <= registers();
+  return row_groups * col_groups <= 4 && divides() && shared_bytes() <= 226 * 1024 && needed_registers() <= registers();
 }
 
 Kernel WgmmaProduct::build() const {
   check_fields(*this);
-  if (steps * step_cols > tile_cols)
-    throw Error("wgmma_product: a stage of {} columns is more than a tile of {}", steps * step_cols, tile_cols);
+  if (strip().cols % stage_cols)
+    throw Error("wgmma_product: strips of {} columns are not stages of {}", strip().cols, stage_cols);
+  if (tile_cols % run_cols())
+    throw Error("wgmma_product: runs of {} columns do not divide a tile of {}", run_cols(), tile_cols);
   if (!divides())
-    throw Error("wgmma_product: {} stages of {} columns, {} in flight, do not divide by {} blocks of {} groups",
-                filled_cols() / (steps * step_cols), steps * step_cols, stages, shares, col_groups);
+    throw Error("wgmma_product: {} runs, {} of them and {} stages in flight, do not divide by {} blocks of {} groups",
+                filled_cols() / run_cols(), runs, stages, shares, col_groups);
   if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)

@@ -2,16 +2,16 @@
 // the epilogue of its phase of a layer: for prompts, for batches of many sequences, and for the experts of a mixture.
 #pragma once
 #include "kernels/product/product.h"
+#include "kernels/product/tile.h"
 
 namespace heddle::kernels {
 
 // Weights are unpacked in registers and are operand A of wgmma; x is operand B, in shared memory. A block computes
-// tiles of 64 * row_groups rows of W times `columns` vectors. One warp brings x through a ring of stages of 128
-// * steps columns by bulk copies, and requests the weights of stages to come in L2; the warp groups load weights from
-// there, a step ahead of their use. Where tiles are few, the columns of W are shared: by `col_groups` warp groups of a
-// block, which take every col_groups-th stage, and by `shares` blocks of a cluster, which take equal ranges. Their sums
-// are added in shared memory in a fixed order. So a result depends on its row, its vector and the spec: not on the
-// other vectors or the grid.
+// tiles of 64 * row_groups rows of W times `columns` vectors. Four warps bring x and weights by bulk copies through
+// rings of their own: x in stages of `stage_cols` columns, weights in runs of strips (see tile.h). Where tiles are few,
+// the columns of W are shared: by `col_groups` warp groups of a block, which take every col_groups-th run, and by
+// `shares` blocks of a cluster, which take equal ranges. Their sums are added in shared memory in a fixed order. So a
+// result depends on its row, its vector and the spec: not on the other vectors or the grid.
 //
 // Weights are multiplied as f16, as in mma_product.
 struct WgmmaProduct {
@@ -28,9 +28,10 @@ struct WgmmaProduct {
   uint32_t columns = 128;                   // vectors of a tile
   uint32_t row_groups = 2, col_groups = 1;  // warp groups that share the rows, and the columns, of a tile
   uint32_t shares = 1;                      // blocks of a cluster
-  uint32_t steps = 1;                       // of 128 columns in a stage
-  uint32_t stages = 3;                      // in flight
-  uint32_t ahead = 2;                       // steps whose weights are loaded before their use
+  uint32_t stage_cols = 128;                // of x in a stage
+  uint32_t run = 1;                         // strips of weights that are copied at once
+  uint32_t stages = 3, runs = 2;            // of x and of weights, in flight
+  uint32_t early = 0;                       // a step's weights are unpacked while the product of the one before runs
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
   uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
   uint32_t experts = 0;      // tiles are read from the device
@@ -42,7 +43,10 @@ struct WgmmaProduct {
   quant::Format weights() const { return quant::Format(format); }
   uint32_t filled_cols() const { return slices * tile_cols; }
   uint32_t tile_rows() const { return 64 * row_groups; }  // of W that a block has at once
-  uint32_t stage_bytes() const { return columns * steps * 256; }
+  uint32_t stage_bytes() const { return columns * stage_cols * 2; }
+  TileStrip strip() const { return tile_strip(weights(), tile_cols); }
+  uint32_t run_cols() const { return strip().cols * run; }
+  uint32_t run_bytes() const { return tile_rows() / strip().rows * strip().bytes * run; }  // of all rows of a block
   bool alone() const { return col_groups == 1 && shares == 1; }  // a warp group has all columns of its rows
   uint32_t sums_bytes() const;
   uint32_t shared_bytes() const;
@@ -52,7 +56,7 @@ struct WgmmaProduct {
   bool moves_registers() const { return shares == 1 && needed_registers() > first_registers(); }
   uint32_t needed_registers() const;
   uint32_t first_registers() const;  // of every thread, at the start
-  bool divides() const;              // the stages, by the blocks and warp groups that share them
+  bool divides() const;              // runs into stages, and both by the blocks and warp groups that share them
   bool fits() const;                 // shared memory and registers too
 
   ptx::Kernel build() const;
@@ -76,12 +80,13 @@ inline auto WgmmaProduct::fields() {
       F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
       F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({8, 16, 32, 64, 128, 256})},
       F{"row_groups", &S::row_groups, range(1, 4)}, F{"col_groups", &S::col_groups, range(1, 4)},
-      F{"shares", &S::shares, one_of({1, 2, 4, 8})}, F{"steps", &S::steps, one_of({1, 2, 4, 8})},
-      F{"stages", &S::stages, range(2, 16)}, F{"ahead", &S::ahead, one_of({1, 2})},
-      F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
-      F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-      F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
-      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+      F{"shares", &S::shares, one_of({1, 2, 4, 8})}, F{"stage_cols", &S::stage_cols, one_of({64, 128, 256, 512})},
+      F{"stages", &S::stages, range(1, 32)}, F{"run", &S::run, one_of({1, 2, 4})}, F{"runs", &S::runs, range(1, 32)},
+      F{"early", &S::early, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
+      F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
+      F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
+      F{"by_sequence", &S::by_sequence, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+      F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

@@ -14,23 +14,34 @@ namespace {
 
 // A way to cut a product up; the rest of the shape follows from it.
 struct Cut {
-  uint32_t columns, row_groups, col_groups, shares, steps;
+  uint32_t columns, row_groups, col_groups, shares;
 };
 
-// ptxas runs the wgmma of others one after the other.
-bool can_overlap(const Cut& cut) { return cut.columns != 16 || cut.steps == 1; }
-
-// With as many stages as fit; none if that is not even two.
+// With as many columns of x and of weights in flight as fit; none if that is not even two stages and two runs of each
+// group. The copy engine takes about 60 cycles for a copy however short it is: with few vectors runs of two strips.
 std::optional<WgmmaProduct> cut_up(WgmmaProduct s, const Cut& cut) {
   s.columns = cut.columns;
   s.row_groups = cut.row_groups;
   s.col_groups = cut.col_groups;
   s.shares = cut.shares;
-  s.steps = std::min(cut.steps, s.tile_cols / WgmmaProduct::step_cols);
-  for (s.ahead = 2; s.ahead >= 1; --s.ahead)
-    for (s.stages = 12; s.stages >= 2; --s.stages)
-      if (s.fits()) return s;
-  return {};
+  s.stage_cols = cut.columns == 256 ? 64 : 128;
+  s.early = s.columns == 128;
+  s.stages = s.runs = 2 * s.col_groups;
+  s.run = s.columns <= 64 && s.col_groups == 1 ? 2 : 1;
+  if (!s.fits()) s.run = 1;
+  if (!s.fits()) s.early = 0;
+  std::optional<WgmmaProduct> best;
+  uint32_t most = 0;
+  for (; s.runs <= 16; s.runs += s.col_groups)
+    for (s.stages = 2 * s.col_groups; s.stages <= 24; s.stages += s.col_groups) {
+      if (!s.fits()) break;
+      const uint32_t columns = std::min(s.runs * s.run_cols(), s.stages * s.stage_cols);
+      if (columns > most) {
+        best = s;
+        most = columns;
+      }
+    }
+  return best;
 }
 
 WgmmaProduct in_slices(WgmmaProduct s, uint32_t cols) {
@@ -73,24 +84,22 @@ double cycles(const WgmmaProduct& s, uint32_t rows, double columns, uint32_t sms
 
 namespace {
 
-// The ways that were fastest on an H200 for up to 128 vectors, in the order of preference. Four groups that share the
-// columns beat four that share the rows, because they do not wait for the same stage; with many rows the endings of
-// their small tiles take longer. Clusters of more than two never paid.
+// The ways that were fastest on an H200 for up to 128 vectors, in the order of preference. Where there are enough rows,
+// four groups share them, so that each stage of x serves 256; else groups and clusters share the columns. Clusters of
+// more than two never paid.
 std::vector<Cut> for_few_vectors(uint32_t rows, uint32_t vectors, uint32_t sms) {
   const uint32_t columns = std::clamp(std::bit_ceil(vectors), 8u, 64u), tiles = (rows + 63) / 64;
-  const uint32_t steps = columns == 16 ? 1 : 2;  // see can_overlap
   if (tiles >= 2 * sms) {
-    if (vectors > 64) return {{128, 2, 1, 1, 1}};
-    if (vectors > 32) return {{64, 2, 2, 1, 1}};
-    return {{columns, 2, 2, 1, 1}, {columns, 1, 4, 1, steps}};
+    if (vectors > 64) return {{128, 2, 1, 1}};
+    return {{columns, 4, 1, 1}, {columns, 2, 2, 1}};
   }
   const uint32_t all = tiles * ((vectors + columns - 1) / columns);
-  if (all > sms) return {{columns, 2, 2, 1, 1}, {columns, 2, 1, 1, 1}};
+  if (all > sms) return {{columns, 2, 2, 1}, {columns, 2, 1, 1}};
   std::vector<Cut> ways;
-  if (vectors > 64 && 2 * tiles <= sms) ways = {{128, 1, 2, 2, 1}};
-  if (2 * all <= sms) ways = {{columns, 1, 4, 2, steps}, {columns, 1, 2, 2, 1}};
-  ways.push_back({columns, 1, 4, 1, steps});
-  ways.push_back({columns, 1, 2, 1, 1});
+  if (vectors > 64 && 2 * tiles <= sms) ways = {{128, 1, 2, 2}};
+  if (2 * all <= sms) ways = {{columns, 1, 4, 2}, {columns, 1, 2, 2}};
+  ways.push_back({columns, 1, 4, 1});
+  ways.push_back({columns, 1, 2, 1});
   return ways;
 }
 
@@ -116,20 +125,17 @@ std::vector<WgmmaProduct> wgmma_product_candidates(const WgmmaProduct& what, uin
     // a few more vectors than expected are better than two tiles for many an expert
     if (columns / (what.experts ? 4 : 2) >= vectors && columns > 8) continue;
     const double tiles = what.experts ? tiles_of_expert(columns, vectors) : std::ceil(double(vectors) / columns);
-    for (const Cut& cut : {Cut{columns, 2, 1, 1, 1},
-                           {columns, 3, 1, 1, 1},
-                           {columns, 4, 1, 1, 1},
-                           {columns, 4, 1, 1, 2},
-                           {columns, 2, 2, 1, 1},
-                           {columns, 1, 2, 1, 1},
-                           {columns, 1, 4, 1, 1},
-                           {columns, 1, 4, 1, 2},
-                           {columns, 1, 2, 2, 1},
-                           {columns, 1, 4, 2, 1},
-                           {columns, 1, 4, 2, 2},
-                           {columns, 1, 1, 1, 1}})
+    for (const Cut& cut : {Cut{columns, 2, 1, 1},
+                           {columns, 3, 1, 1},
+                           {columns, 4, 1, 1},
+                           {columns, 2, 2, 1},
+                           {columns, 1, 2, 1},
+                           {columns, 1, 4, 1},
+                           {columns, 1, 2, 2},
+                           {columns, 1, 4, 2},
+                           {columns, 1, 1, 1}})
       if (auto s = cut_up(base, cut);
-          s && can_overlap(cut) && (!what.experts || s->shares == 1) && std::ranges::find(sorted, *s) == sorted.end())
+          s && (!what.experts || s->shares == 1) && std::ranges::find(sorted, *s) == sorted.end())
         all.emplace_back(cycles(*s, rows, tiles, sms), *s);
   }
   std::ranges::stable_sort(all, {}, &std::pair<double, WgmmaProduct>::first);

@@ -140,7 +140,8 @@ std::vector<uint8_t> tiles_of(const kernels::TileShape& shape, std::span<const u
   const uint32_t values = kernels::tile_block_values(shape.format), bytes = kernels::tile_block_bytes(shape.format);
   const uint32_t across = shape.tile_cols / values, tile_bytes = kernels::tile_bytes(shape.format);
   const uint64_t row_bytes = quant::row_bytes(shape.format, shape.cols);
-  const std::vector<kernels::TilePlane> planes = kernels::tile_planes(shape.format);
+  const kernels::TileStrip strip = kernels::tile_strip(shape.format, shape.tile_cols);
+  const std::vector<kernels::TilePlane> planes = kernels::tile_planes(shape.format, shape.tile_cols);
   std::vector<uint8_t> tiles = std::move(before);
   tiles.resize(shape.bytes());
   for (uint32_t p = 0; p < shape.row_tiles() * shape.tile_rows(); ++p) {
@@ -154,7 +155,8 @@ std::vector<uint8_t> tiles_of(const kernels::TileShape& shape, std::span<const u
       for (uint32_t b = 0; b < across; ++b)
         for (const kernels::TilePlane& plane : planes)
           std::copy_n(filled.begin() + long((uint64_t(slice) * across + b) * bytes + plane.from), plane.bytes,
-                      tiles.begin() + long(tile + plane.at + (p % shape.tile_rows() * across + b) * plane.bytes));
+                      tiles.begin() + long(tile + b / strip.across * strip.bytes + plane.at +
+                                           (p % shape.tile_rows() * strip.across + b % strip.across) * plane.bytes));
     }
   }
   return tiles;

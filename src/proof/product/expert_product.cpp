@@ -203,10 +203,10 @@ Bench grouped_phase(const std::string& label, const WgmmaProduct& spec, uint32_t
     };
   };
   return {"wgmma_product",
-          fmt::format("{} {} {} -> {} x {} experts, rows {}, columns={} row_groups={} col_groups={} steps={} "
-                      "stages={}",
+          fmt::format("{} {} {} -> {} x {} experts, rows {}, columns={} row_groups={} col_groups={} stages={} "
+                      "runs={}",
                       label, quant::name(format), cols, rows, count, inputs, spec.columns, spec.row_groups,
-                      spec.col_groups, spec.steps, spec.stages),
+                      spec.col_groups, spec.stages, spec.runs),
           "sm_90a",
           double(one_bytes) * count,
           2.0 * rows * cols * inputs * used,

@@ -103,8 +103,11 @@ Case case_of(Spec units, uint32_t rows, uint32_t cols, const std::vector<uint32_
 
 }  // namespace
 
-Case expert_tiles(const MatrixSpec& units, uint32_t rows, uint32_t cols, const std::vector<uint32_t>& rows_of_expert) {
-  return std::visit([&](const auto& spec) { return case_of(spec, rows, cols, rows_of_expert); }, units);
+Case expert_tiles(const MatrixSpec& units, uint32_t rows, uint32_t cols, const std::vector<uint32_t>& rows_of_expert,
+                  const char* file) {
+  Case c = std::visit([&](const auto& spec) { return case_of(spec, rows, cols, rows_of_expert); }, units);
+  c.file = file;
+  return c;
 }
 
 }  // namespace heddle::proof

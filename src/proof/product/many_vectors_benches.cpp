@@ -21,8 +21,8 @@ std::string cut_of(const MmaProduct& s) {
                      s.stages);
 }
 std::string cut_of(const WgmmaProduct& s) {
-  return fmt::format("columns={} groups={}x{} shares={} steps={} stages={} ahead={}", s.columns, s.row_groups,
-                     s.col_groups, s.shares, s.steps, s.stages, s.ahead);
+  return fmt::format("columns={} groups={}x{} shares={} stage_cols={} run={} stages={} runs={} early={}", s.columns,
+                     s.row_groups, s.col_groups, s.shares, s.stage_cols, s.run, s.stages, s.runs, s.early);
 }
 
 template <class Spec>

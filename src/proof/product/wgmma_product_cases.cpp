@@ -44,10 +44,11 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   if (sweep == Sweep::quick) return;
   cases.push_back(special_sums_of_wgmma());
   for (Format format : kernels::known_formats)
-    add({35, 1024, 2}, 5, [&](WgmmaProduct& p) {
-      p.format = uint32_t(format);
-      p.steps = 2;
-    });
+    for (uint32_t early : {0u, 1u})
+      add({35, 1024, 2}, 5, [&](WgmmaProduct& p) {
+        p.format = uint32_t(format);
+        p.early = early;
+      });
   add({64, 1024, 2}, 0, [](WgmmaProduct&) {});
   for (uint32_t tile_cols : {256u, 512u, 1024u})
     for (uint32_t rows : {1u, 70u, 200u})
@@ -55,12 +56,14 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.tile_cols = tile_cols;
         p.columns = rows == 70 ? 16 : 8;
         p.row_groups = rows == 70 ? 2 : 1;
-        p.steps = tile_cols / 256;
         p.out = Product::add;
         p.bias = rows == 70;
-        p.stages = 3;
         p.format = uint32_t(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
-        p.ahead = rows == 1 ? 1 : 2;
+        p.stage_cols = rows == 1 ? 64 : tile_cols == 256 || rows == 70 ? 128 : 256;
+        p.stages = rows == 200 ? 1 : 3;
+        p.runs = rows == 70 ? 1 : 3;
+        p.early = rows == 70 || tile_cols == 256;
+        p.run = tile_cols == 256 ? rows == 70 ? 2 : 1 : tile_cols == 512 ? rows == 200 ? 2 : 1 : rows == 1 ? 4 : 2;
       });
   for (uint32_t columns : {32u, 64u, 128u, 256u})
     add({68, 256, 2}, columns + 1, [&](WgmmaProduct& p) {
@@ -74,12 +77,15 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   // columns shared by warp groups, and by blocks
   for (uint32_t col_groups : {1u, 2u, 3u, 4u})
     for (uint32_t shares : {1u, 2u, 4u})
-      add({100, 6144, 2}, 11, [&](WgmmaProduct& p) {
+      add({100, col_groups == 4 ? 12288u : 6144u, 2}, 11, [&](WgmmaProduct& p) {
         p.tile_cols = 512;
         p.col_groups = col_groups;
         p.row_groups = col_groups == 2 ? 2 : 1;
         p.shares = shares;
-        p.stages = 12 / col_groups == 4 ? 3 : 4;
+        p.stages = col_groups * (shares == 4 ? 1 : 2);
+        p.runs = col_groups * (shares == 2 ? 2 : 1);
+        p.early = shares == 1;
+        p.run = col_groups < 3 && shares < 4 ? 2 : 1;
         p.out = shares == 2 ? Product::add : Product::store;
         p.chained = shares != 2;
       });

@@ -15,13 +15,20 @@ TEST(Tile, AddsNoByteAndPlanesAreAligned) {
   for (Format f : known_formats) {
     EXPECT_EQ(tile_bytes(f), quant::row_bytes(f, tile_values)) << quant::name(f);
     EXPECT_EQ(tile_bytes(f) % 16, 0u) << quant::name(f);
-    uint32_t from = 0;
-    for (const TilePlane& plane : tile_planes(f)) {
-      EXPECT_EQ(plane.from, from) << quant::name(f);
-      EXPECT_EQ(plane.at % 16, 0u) << quant::name(f);
-      from += plane.bytes;
+    for (uint32_t cols : {256u, 512u, 1024u}) {
+      uint32_t from = 0;
+      for (const TilePlane& plane : tile_planes(f, cols)) {
+        EXPECT_EQ(plane.from, from) << quant::name(f);
+        EXPECT_EQ(plane.at % 16, 0u) << quant::name(f);
+        from += plane.bytes;
+      }
+      EXPECT_EQ(from, tile_block_bytes(f)) << quant::name(f);
+      const TileStrip strip = tile_strip(f, cols);
+      EXPECT_EQ(strip.bytes * (cols / strip.cols), tile_bytes(f)) << quant::name(f);
+      EXPECT_EQ(strip.bytes % 16, 0u) << quant::name(f);
+      EXPECT_EQ(strip.rows * cols, tile_values) << quant::name(f);
+      EXPECT_LE(strip.cols, std::min(cols, 512u)) << quant::name(f);
     }
-    EXPECT_EQ(from, tile_block_bytes(f)) << quant::name(f);
   }
   for (Format f : {Format::f64, Format::i8, Format::i64}) EXPECT_THROW(tile_bytes(f), Error) << quant::name(f);
 }

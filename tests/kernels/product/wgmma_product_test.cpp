@@ -24,12 +24,14 @@ TEST(WgmmaProduct, RefusesWhatItCannotDo) {
   EXPECT_EQ(with([](auto&) {}, {.out = Product::gate}),
             "wgmma_product: 7 rows of gate and up, expected a multiple of 4");
   EXPECT_EQ(with([](auto&) {}, {.out = Product::qkv}), "wgmma_product: pages of 0 positions");
-  EXPECT_EQ(refused([] { WgmmaProduct{.tile_cols = 256, .steps = 4}.build(); }),
-            "wgmma_product: a stage of 512 columns is more than a tile of 256");
+  EXPECT_EQ(refused([] { WgmmaProduct{.stage_cols = 512}.build(); }),
+            "wgmma_product: strips of 256 columns are not stages of 512");
   EXPECT_EQ(refused([] { WgmmaProduct{.slices = 3, .shares = 16}.build(); }).substr(0, 28),
             "wgmma_product: shares = 16 i");
   EXPECT_EQ(refused([] { WgmmaProduct{.slices = 3, .col_groups = 2, .shares = 8}.build(); }),
-            "wgmma_product: 24 stages of 128 columns, 3 in flight, do not divide by 8 blocks of 2 groups");
+            "wgmma_product: 12 runs, 2 of them and 3 stages in flight, do not divide by 8 blocks of 2 groups");
+  EXPECT_EQ(refused([] { WgmmaProduct{.tile_cols = 512, .run = 4}.build(); }),
+            "wgmma_product: runs of 1024 columns do not divide a tile of 512");
   EXPECT_EQ(refused([] { WgmmaProduct{.shares = 2, .experts = 1}.build(); }),
             "wgmma_product: experts are not shared by a cluster");
   EXPECT_EQ(refused([] { WgmmaProduct{.out = Product::add, .experts = 1}.build(); }),

@@ -1,0 +1,192 @@
+#include "kernels/product/group_ending.h"
+
+#include <algorithm>
+
+#include "kernels/attention/kv_cache.h"
+#include "kernels/spec/functions.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using EndingArgs = Product::Args;
+
+constexpr uint32_t eights_at_once = 8;  // of vectors: 32 loads of a residual
+
+}  // namespace
+
+void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 first, U32 end) {
+  low_ = row + (k_.lane() >> 2u);
+  first_ = first + (k_.lane() & 3u) * 2u;
+  end_ = end;
+  if (s_.bias)
+    for (uint32_t half = 0; half < 2; ++half) {
+      auto bias = k_.var(0.0f);
+      U32 own = low_ + 8 * half;
+      k_.when(own < k_.arg(&EndingArgs::rows), [&] { bias = load(k_.arg(&EndingArgs::bias) + own, {.nc = true}); });
+      bias_[half] = bias.get();
+    }
+  for (uint32_t begin = 0; begin < columns / 8; begin += eights_at_once) {
+    const uint32_t end_of_part = std::min(begin + eights_at_once, columns / 8);
+    auto part = [&] {
+      s_.out == Product::gate || s_.out == Product::qkv ? pairs(acc, begin, end_of_part) : add(acc, begin, end_of_part);
+    };
+    begin ? k_.when(first + begin * 8 < end, part) : part();
+  }
+}
+
+GroupEnding::Four GroupEnding::scaled(const GroupSums& acc, uint32_t eight) {
+  auto scales = load_vec<2>(scales_ + ((k_.lane() & 3u) * 2u + 8 * eight));
+  Four four;
+  for (uint32_t i = 0; i < 2; ++i) {
+    four.low[i] = acc.get(eight * 4 + i) * scales[i];
+    four.high[i] = acc.get(eight * 4 + 2 + i) * scales[i];
+    if (!s_.bias) continue;
+    four.low[i] = four.low[i] + bias_[0];
+    four.high[i] = four.high[i] + bias_[1];
+  }
+  return four;
+}
+
+U64 GroupEnding::place(U32 vector, U32 row) { return mul_wide(k_.arg(&EndingArgs::y_stride), vector) + widen(row); }
+
+void GroupEnding::store_at(U32 vector, U32 row, Pred here, F32 value) {
+  k_.when(here, [&] {
+    if (s_.y_bf16)
+      store(k_.arg(&EndingArgs::y).as<bf16>() + place(vector, row), to_bf16(value));
+    else
+      store(k_.arg(&EndingArgs::y) + place(vector, row), value);
+  });
+}
+
+void GroupEnding::each(uint32_t begin, uint32_t end, auto&& f) {
+  for (uint32_t n = begin; n < end; ++n)
+    for (uint32_t i = 0; i < 2; ++i) f(n, i);
+}
+
+void GroupEnding::add(const GroupSums& acc, uint32_t begin, uint32_t end) {
+  U32 rows = k_.arg(&EndingArgs::rows);
+  const std::array<U32, 2> own{low_, low_ + 8u};
+  const std::array<Pred, 2> here{own[0] < rows, own[1] < rows};
+  std::vector<F32> before;
+  if (s_.out == Product::add)
+    each(begin, end, [&](uint32_t n, uint32_t i) {
+      for (uint32_t half = 0; half < 2; ++half) {
+        auto value = k_.var(0.0f);
+        k_.when(below_end(n, i) && here[half],
+                [&] { value = load(k_.arg(&EndingArgs::residual) + place(vector(n, i), own[half])); });
+        before.push_back(value.get());
+      }
+    });
+  size_t at = 0;
+  Four four;
+  each(begin, end, [&](uint32_t n, uint32_t i) {
+    if (i == 0) four = scaled(acc, n);
+    for (uint32_t half = 0; half < 2; ++half) {
+      F32 sum = half ? four.high[i] : four.low[i], value;
+      if (s_.out == Product::add)
+        value = fma(sum, k_.arg(&EndingArgs::scale), before[at++]);
+      else
+        value = s_.out == Product::act ? activate(s_.activation, sum) : sum * k_.arg(&EndingArgs::scale);
+      store_at(vector(n, i), own[half], below_end(n, i) && here[half], value);
+    }
+  });
+}
+
+// A pair of rows to turn: r and r + 2.
+struct GroupEnding::Turn {
+  U32 row;
+  Pred here, is_q, is_k, turned;
+  U32 head, first, second;  // where the pair belongs
+  U64 frequency;
+  std::vector<U32> positions, slots, pages;  // of this lane's vectors; slots: of the table
+};
+
+// Rows r and r + 2 are a pair, a gate and its up or two values that turn, in lanes 8 apart: the lower lane has that of
+// row g, the upper one that of row g + 6.
+void GroupEnding::pairs(const GroupSums& acc, uint32_t begin, uint32_t end) {
+  Pred upper = (k_.lane() & 8u) != 0u;
+  U32 row = select(upper, low_ + 6u, low_);
+  Pred here = row < k_.arg(&EndingArgs::rows);
+  Turn turn{.row = row, .here = here};
+  if (s_.out == Product::qkv) {
+    U32 q_rows = k_.arg(&EndingArgs::q_rows), k_rows = k_.arg(&EndingArgs::k_rows);
+    turn.is_q = row < q_rows;
+    turn.is_k = !turn.is_q && row < q_rows + k_rows;
+    U32 local = select(turn.is_q, row, select(turn.is_k, row - q_rows, row - q_rows - k_rows));
+    U32 size = select(turn.is_q || turn.is_k, k_.arg(&EndingArgs::head), k_.arg(&EndingArgs::value_head));
+    turn.head = local / size;
+    U32 in_head = local - turn.head * size, pair = (in_head >> 2u) * 2u + (in_head & 1u);
+    turn.turned = (turn.is_q || turn.is_k) && in_head < k_.arg(&EndingArgs::rotary);
+    U32 half = k_.arg(&EndingArgs::rotary) >> 1u;
+    turn.first = select(turn.turned, s_.halves ? pair : pair * 2u, in_head);
+    turn.second = select(turn.turned, s_.halves ? pair + half : pair * 2u + 1u, in_head + 2u);
+    auto frequency = k_.var(uint64_t(0));
+    k_.when(turn.turned && here, [&] { frequency = load(k_.arg(&EndingArgs::turns) + pair, {.nc = true}); });
+    turn.frequency = frequency.get();
+    // beyond the end the last vector's position and table are read, and not used
+    auto known = [&](uint32_t n, uint32_t i) { return min(vector(n, i), end_ - 1u); };
+    each(begin, end,
+         [&](uint32_t n, uint32_t i) { turn.positions.push_back(load(k_.arg(&EndingArgs::positions) + known(n, i))); });
+    Divider size_of_page(k_, k_.arg(&EndingArgs::page_size));
+    if (s_.cache)
+      each(begin, end, [&](uint32_t n, uint32_t i) {
+        U32 sequence = known(n, i);
+        if (s_.by_sequence) sequence = load(k_.arg(&EndingArgs::sequences) + sequence);
+        auto table = k_.arg(&EndingArgs::table) + mul_wide(k_.arg(&EndingArgs::table_stride), sequence);
+        turn.slots.push_back(size_of_page.divide(turn.positions[turn.slots.size()]));
+        turn.pages.push_back(bitcast<uint32_t>(load(table + turn.slots.back())));
+      });
+  }
+  U32 at = (row >> 2u) * 2u + (row & 1u);
+  size_t number = 0;
+  Four four;
+  each(begin, end, [&](uint32_t n, uint32_t i) {
+    if (i == 0) four = scaled(acc, n);
+    F32 other = shuffle_xor(select(upper, four.low[i], four.high[i]), 8u);
+    F32 first = select(upper, other, four.low[i]), second = select(upper, four.high[i], other);
+    if (s_.out == Product::gate)
+      return store_at(vector(n, i), at, below_end(n, i) && here, activate(s_.activation, first) * second);
+    turn_and_cache(turn, number++, vector(n, i), below_end(n, i), first, second);
+  });
+}
+
+void GroupEnding::turn_and_cache(const Turn& turn, size_t number, U32 vector, Pred below_end, F32 first, F32 second) {
+  auto [sin, cos] = sin_cos_of_turns(widen(turn.positions[number]) * turn.frequency);
+  F32 m = k_.arg(&EndingArgs::magnitude);
+  sin = select(turn.turned, sin * m, 0.0f);
+  cos = select(turn.turned, cos * m, 1.0f);
+  F32 a = select(turn.turned, fma(second, -sin, first * cos), first);
+  F32 b = select(turn.turned, fma(first, sin, second * cos), second);
+  U32 q_rows = k_.arg(&EndingArgs::q_rows), rows = k_.arg(&EndingArgs::rows), head = k_.arg(&EndingArgs::head);
+  U32 size = select(turn.is_q || turn.is_k, head, k_.arg(&EndingArgs::value_head));
+  Pred has_second = turn.row + 2u < rows;
+  auto to_y = [&](U32 before) {
+    auto y = k_.arg(&EndingArgs::y) + place(vector, before + turn.head * size);
+    store(y + turn.first, a);
+    k_.when(has_second, [&] { store(y + turn.second, b); });
+  };
+  k_.when(turn.here && below_end, [&] {
+    if (!s_.cache) {
+      U32 k_rows = k_.arg(&EndingArgs::k_rows);
+      return to_y(select(turn.is_q, k_.constant(0u), select(turn.is_k, q_rows, q_rows + k_rows)));
+    }
+    k_.when_else(
+        turn.is_q, [&] { to_y(k_.constant(0u)); },
+        [&] {
+          U32 positions = k_.arg(&EndingArgs::page_size);
+          U32 in_page = turn.positions[number] - turn.slots[number] * positions;
+          // rows of head 0, then of this one
+          U64 at = widen(turn.pages[number]) * mul_wide(k_.arg(&EndingArgs::kv_heads), positions) + widen(in_page) +
+                   mul_wide(turn.head, positions);
+          U64 base = select(turn.is_k, k_.arg(&EndingArgs::k).address(), k_.arg(&EndingArgs::v).address());
+          Global<heddle::f16> to{base + at * widen(size) * uint64_t(2)};
+          store(to + turn.first, to_f16(within_f16(a)));
+          k_.when(has_second, [&] { store(to + turn.second, to_f16(within_f16(b))); });
+        });
+  });
+}
+
+}  // namespace heddle::kernels
