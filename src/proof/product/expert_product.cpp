@@ -180,7 +180,7 @@ Bench grouped_phase(const std::string& label, const WgmmaProduct& spec, uint32_t
     for (uint32_t e = 0; e < count; ++e) {
       for (uint32_t done = 0; done < rows_of[e]; done += spec.columns)
         tiles.insert(tiles.end(), {e, slots + done, std::min(rows_of[e] - done, spec.columns), 0});
-      slots += (rows_of[e] + 7) / 8 * 8;
+      slots += (rows_of[e] + spec.columns - 1) / spec.columns * spec.columns;  // tiles are read whole
     }
     const auto tile_count = m.put(std::vector<uint32_t>{uint32_t(tiles.size() / 4)});
     std::vector<ptx::DevicePtr<uint8_t>> w;  // two layers do not fit the L2 cache

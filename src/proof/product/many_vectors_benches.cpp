@@ -32,9 +32,9 @@ Bench matrix_phase(const Spec& spec, uint32_t rows, uint32_t cols, uint32_t vect
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
     // values of the usual size, over and over: their bits matter for the power that a GPU draws
     const std::vector<uint8_t> some = random_blocks(random, format, size_t(1) << 20, 1024);
-    std::vector<uint8_t> one = tiles_of({format, 1024, 1024, 1024}, some);
-    while (one.size() < bytes)
-      one.insert(one.end(), one.begin(), one.begin() + std::min(one.size(), bytes - one.size()));
+    const std::vector<uint8_t> tiles = tiles_of({format, 1024, 1024, 1024}, some);
+    std::vector<uint8_t> one(bytes);
+    for (size_t i = 0; i < bytes; ++i) one[i] = tiles[i % tiles.size()];
     std::vector<ptx::DevicePtr<uint8_t>> w;
     for (uint32_t i = 0; i < std::min(copies(double(bytes)), 4u); ++i) w.push_back(m.put(one));
     const uint32_t filled = (vectors + spec.columns - 1) / spec.columns * spec.columns;
