@@ -1,0 +1,81 @@
+// Regular languages of bytes, as values that share their parts: equal ones mostly have equal numbers, so a language is
+// the state of its own automaton, and taking a byte leads to the number of another.
+#pragma once
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle::grammar {
+
+using Bytes = std::bitset<256>;
+using Language = uint32_t;  // in a Languages
+
+// All languages of a grammar. What is never asked for is never computed: derivatives are taken one kind of byte at a
+// time, and kept.
+class Languages {
+ public:
+  Languages();
+
+  static constexpr Language nothing = 0;  // no text at all
+  static constexpr Language empty = 1;    // the empty text alone
+  static constexpr Language anything = 2;
+
+  Language bytes(const Bytes& set);  // a text of one of these bytes
+  Language text(std::string_view text);
+  Language sequence(Language first, Language second);
+  Language sequence(std::span<const Language> parts);
+  Language any_of(std::vector<Language> choices);  // union
+  Language all_of(std::vector<Language> limits);   // intersection
+  Language without(Language a);                    // every text that is not in it
+  Language repeat(Language a, uint32_t least, uint32_t most = unbounded);
+  static constexpr uint32_t unbounded = 0xffffffff;
+
+  bool has_empty(Language a) const { return nodes_[a].has_empty; }
+  // What may follow this byte.
+  Language after(Language a, uint8_t byte);
+  Language after(Language a, std::string_view text);
+  bool contains(Language a, std::string_view text) { return has_empty(after(a, text)); }
+  // Bytes of one set lead to the same language; the sets are disjoint and have all bytes.
+  const std::vector<Bytes>& kinds(Language a);
+  // Whether no text is in it. Looks at no more than `most` states: then an Error that says so.
+  bool is_nothing(Language a, size_t most = 100'000);
+
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  enum class Kind : uint8_t { nothing, empty, anything, bytes, sequence, any_of, all_of, without, repeat };
+  struct Node {
+    Kind kind;
+    bool has_empty;
+    uint32_t set = 0;               // bytes
+    uint32_t least = 0, most = 0;   // repeat
+    std::vector<Language> parts{};  // sequence: two; without, repeat: one
+    auto operator<=>(const Node&) const = default;
+  };
+  struct Moves {
+    std::vector<Bytes> kinds;
+    std::vector<Language> after;       // by kind, or unknown
+    std::array<uint16_t, 256> of{};  // the kind of each byte
+  };
+  static constexpr Language unknown = 0xffffffff;
+
+  Language add(Node node);
+  Language derive(Language a, uint8_t byte);
+  Moves& moves(Language a);
+  std::vector<Bytes> find_kinds(Language a);
+
+  std::vector<Node> nodes_;
+  std::map<Node, Language> numbers_;
+  std::vector<Bytes> sets_;
+  std::map<std::string, uint32_t> set_numbers_;
+  std::vector<std::unique_ptr<Moves>> moves_;  // by language
+  std::vector<int8_t> known_nothing_;          // -1: not known
+};
+
+}  // namespace heddle::grammar
