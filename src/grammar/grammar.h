@@ -1,0 +1,49 @@
+// Context-free grammars of bytes: rules over terminals, which are regular languages.
+#pragma once
+#include <vector>
+
+#include "grammar/language.h"
+
+namespace heddle::grammar {
+
+struct Symbol {
+  enum class Kind : uint8_t { terminal, rule };
+  Kind kind;
+  uint32_t number;
+  auto operator<=>(const Symbol&) const = default;
+};
+
+class Grammar {
+ public:
+  // Terminals have no empty text: what may be left out is a choice of rules.
+  Symbol terminal(Language language);
+  Symbol rule();  // without choices, which follow
+  void add_choice(Symbol rule, std::vector<Symbol> symbols);
+  void set_start(Symbol rule) { start_ = rule.number; }
+
+  // For the parser: the choices of all rules one after the other, each with a place before each symbol and one at its
+  // end.
+  struct Place {
+    bool ends;
+    Symbol next;    // unless it ends
+    uint32_t rule;  // that the choice is of
+  };
+  struct Parts {
+    std::vector<Place> places;
+    std::vector<std::vector<uint32_t>> choices;  // of each rule: the first place
+    std::vector<bool> has_empty;                 // rules with the empty text
+    uint32_t start;
+  };
+  // An Error for a rule without choices, and without a start.
+  Parts parts() const;
+
+  Languages languages;
+  const std::vector<Language>& terminals() const { return terminals_; }
+
+ private:
+  std::vector<Language> terminals_;
+  std::vector<std::vector<std::vector<Symbol>>> rules_;
+  uint32_t start_ = 0xffffffff;
+};
+
+}  // namespace heddle::grammar

@@ -1,0 +1,65 @@
+// Parses a text byte by byte: which bytes may follow, and whether it may end here.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "grammar/grammar.h"
+
+namespace heddle::grammar {
+
+// A grammar that texts are parsed with. Languages are computed when they are first needed, so that a grammar is used by
+// one thread at a time.
+class CompiledGrammar {
+ public:
+  explicit CompiledGrammar(Grammar grammar) : grammar_(std::move(grammar)), parts_(grammar_.parts()) {}
+
+  Languages& languages() { return grammar_.languages; }
+  const Grammar& grammar() const { return grammar_; }
+  const Grammar::Parts& parts() const { return parts_; }
+
+ private:
+  Grammar grammar_;
+  Grammar::Parts parts_;
+};
+
+// Where a text stands. A value: a copy is cheap and goes its own way. Earley's sets, of those positions where a
+// terminal may have ended, are never changed and shared by all that follow from them; the terminals that may be going
+// on are states of their languages.
+class Position {
+ public:
+  explicit Position(std::shared_ptr<CompiledGrammar> grammar);
+
+  // False, and as it was, if the byte, or one of the text, cannot follow.
+  bool take(uint8_t byte);
+  bool take(std::string_view text);
+  bool may_end() const { return may_end_; }
+  bool must_end() const { return live_.empty(); }  // nothing can follow
+  Bytes next_bytes() const;
+
+ private:
+  struct Set;
+  struct Item {
+    uint32_t place;
+    const Set* origin;
+    auto operator<=>(const Item&) const = default;
+  };
+  struct Set {
+    std::vector<Item> items;                          // sorted
+    std::vector<std::shared_ptr<const Set>> origins;  // that items refer to, but for itself
+    bool ends = false;                                // the start rule may end here
+  };
+  struct Live {
+    std::shared_ptr<const Set> set;  // in which it began
+    uint32_t terminal;
+    Language state;
+  };
+
+  std::shared_ptr<const Set> closed(std::vector<Item> kernel, std::vector<std::shared_ptr<const Set>> origins) const;
+  void begin_terminals(const std::shared_ptr<const Set>& set, std::vector<Live>& live) const;
+
+  std::shared_ptr<CompiledGrammar> grammar_;
+  std::vector<Live> live_;
+  bool may_end_ = false;
+};
+
+}  // namespace heddle::grammar

@@ -1,0 +1,127 @@
+#include "grammar/parser.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "base/error.h"
+
+namespace heddle::grammar {
+namespace {
+
+bool parses(const std::shared_ptr<CompiledGrammar>& grammar, std::string_view text) {
+  Position at(grammar);
+  return at.take(text) && at.may_end();
+}
+
+// Choices of each rule as texts of a, b and of rules as capital letters.
+using Rules = std::vector<std::vector<std::string>>;
+
+std::shared_ptr<CompiledGrammar> compiled(const Rules& rules) {
+  Grammar g;
+  std::vector<Symbol> symbols;
+  for (size_t i = 0; i < rules.size(); ++i) symbols.push_back(g.rule());
+  for (size_t i = 0; i < rules.size(); ++i)
+    for (const std::string& choice : rules[i]) {
+      std::vector<Symbol> all;
+      for (char c : choice)
+        all.push_back(c >= 'A' && c <= 'Z' ? symbols[size_t(c - 'A')] : g.terminal(g.languages.text(std::string(1, c))));
+      g.add_choice(symbols[i], all);
+    }
+  g.set_start(symbols[0]);
+  return std::make_shared<CompiledGrammar>(std::move(g));
+}
+
+constexpr size_t longest = 4;
+
+// The texts of each rule up to that length, by adding until nothing is new.
+std::set<std::string> texts_of(const Rules& rules) {
+  std::vector<std::set<std::string>> texts(rules.size());
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t r = 0; r < rules.size(); ++r)
+      for (const std::string& choice : rules[r]) {
+        std::set<std::string> all{""};
+        for (char c : choice) {
+          const std::set<std::string> next = c >= 'A' && c <= 'Z' ? texts[size_t(c - 'A')] : std::set{std::string(1, c)};
+          std::set<std::string> longer;
+          for (const std::string& x : all)
+            for (const std::string& y : next)
+              if (x.size() + y.size() <= longest) longer.insert(x + y);
+          all = std::move(longer);
+        }
+        for (const std::string& text : all) changed = texts[r].insert(text).second || changed;
+      }
+  }
+  return texts[0];
+}
+
+// Ambiguous ones, left and right recursion, cycles and rules that are empty among them.
+TEST(Parser, TakesTheTextsOfRandomGrammars) {
+  std::mt19937 random(5);
+  std::vector<std::string> all{""};
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].size() < longest)
+      for (char c : {'a', 'b'}) all.push_back(all[i] + c);
+  for (int round = 0; round < 3000; ++round) {
+    Rules rules(1 + random() % 3);
+    std::string text;
+    for (auto& rule : rules) {
+      for (uint32_t n = 1 + random() % 3; n > 0; --n) {
+        std::string choice;
+        for (uint32_t k = random() % 4; k > 0; --k)
+          choice += random() % 2 ? "ab"[random() % 2] : char('A' + random() % rules.size());
+        rule.push_back(choice);
+        text += choice + "|";
+      }
+      text += ";";
+    }
+    const std::set<std::string> wanted = texts_of(rules);
+    const auto grammar = compiled(rules);
+    for (const std::string& t : all) ASSERT_EQ(parses(grammar, t), wanted.contains(t)) << text << " " << t;
+  }
+}
+
+TEST(Parser, TerminalsMayEndOrGoOn) {
+  Grammar g;
+  Languages& l = g.languages;
+  Bytes digits;
+  for (char c = '0'; c <= '9'; ++c) digits.set(uint8_t(c));
+  const Symbol number = g.terminal(l.repeat(l.bytes(digits), 1)), comma = g.terminal(l.text(",")), list = g.rule();
+  g.add_choice(list, {number});
+  g.add_choice(list, {list, comma, number});
+  g.set_start(list);
+  const auto grammar = std::make_shared<CompiledGrammar>(std::move(g));
+  EXPECT_TRUE(parses(grammar, "12,3,456"));
+  EXPECT_FALSE(parses(grammar, "12,,3") || parses(grammar, "1,") || parses(grammar, ""));
+  Position at(grammar);
+  EXPECT_EQ(at.next_bytes(), digits);
+  EXPECT_TRUE(at.take("12"));
+  EXPECT_EQ(at.next_bytes(), Bytes(digits).set(','));
+  Position other = at;
+  EXPECT_FALSE(at.take(",,"));
+  EXPECT_TRUE(at.take(",1") && other.take("3"));
+}
+
+TEST(Parser, MemoryOfALongListIsBounded) {
+  Grammar g;
+  Languages& l = g.languages;
+  const Symbol item = g.terminal(l.text("x")), list = g.rule();
+  g.add_choice(list, {item});
+  g.add_choice(list, {list, item});
+  g.set_start(list);
+  Position at(std::make_shared<CompiledGrammar>(std::move(g)));
+  for (int i = 0; i < 20'000; ++i) ASSERT_TRUE(at.take('x'));
+  EXPECT_TRUE(at.may_end());
+}
+
+TEST(Parser, RefusesGrammarsThatAreNone) {
+  EXPECT_THROW(CompiledGrammar{Grammar()}, Error);
+  Grammar g;
+  g.set_start(g.rule());
+  EXPECT_THROW(CompiledGrammar{std::move(g)}, Error);
+}
+
+}  // namespace
+}  // namespace heddle::grammar
