@@ -73,36 +73,51 @@ Position::Position(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::mov
   begin_terminals(set, live_);
 }
 
-bool Position::take(uint8_t byte) {
-  const Grammar::Parts& parts = grammar_->parts();
-  Languages& languages = grammar_->languages();
-  std::vector<Live> live;
-  std::vector<Item> kernel;
-  std::vector<std::shared_ptr<const Set>> origins;
-  for (const Live& l : live_) {
-    const Language next = languages.after(l.state, byte);
-    if (languages.is_nothing(next)) continue;
-    if (languages.has_empty(next)) {  // the terminal may end here
-      for (const Item& item : l.set->items)
-        if (const Grammar::Place& place = parts.places[item.place];
-            !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal})
-          kernel.push_back({item.place + 1, item.origin});
-      origins.push_back(l.set);
-      origins.insert(origins.end(), l.set->origins.begin(), l.set->origins.end());
-    }
-    if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
-  }
+void Position::end_terminal(const Live& l, Ended& ended) const {
+  for (const Item& item : l.set->items)
+    if (const Grammar::Place& place = grammar_->parts().places[item.place];
+        !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal})
+      ended.kernel.push_back({item.place + 1, item.origin});
+  ended.origins.push_back(l.set);
+  ended.origins.insert(ended.origins.end(), l.set->origins.begin(), l.set->origins.end());
+}
+
+bool Position::go_on(Ended ended, std::vector<Live> live) {
   bool ends = false;
-  if (!kernel.empty()) {
-    const auto set = closed(std::move(kernel), std::move(origins));
-    ends = std::ranges::any_of(
-        set->items, [&](const Item& i) { return i.origin == nullptr && parts.places[i.place].ends; });
+  if (!ended.kernel.empty()) {
+    const auto set = closed(std::move(ended.kernel), std::move(ended.origins));
+    ends = std::ranges::any_of(set->items, [&](const Item& i) {
+      return i.origin == nullptr && grammar_->parts().places[i.place].ends;
+    });
     begin_terminals(set, live);
   }
   if (live.empty() && !ends) return false;
   live_ = std::move(live);
   may_end_ = ends;
   return true;
+}
+
+bool Position::take(uint8_t byte) {
+  Languages& languages = grammar_->languages();
+  std::vector<Live> live;
+  Ended ended;
+  for (const Live& l : live_) {
+    const Language next = languages.after(l.state, byte);
+    if (languages.is_nothing(next)) continue;
+    if (languages.has_empty(next)) end_terminal(l, ended);
+    if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
+  }
+  return go_on(std::move(ended), std::move(live));
+}
+
+Position Position::ended(size_t live) const {
+  Position next = *this;
+  Ended ended;
+  end_terminal(live_[live], ended);
+  next.live_.clear();
+  next.may_end_ = false;
+  next.go_on(std::move(ended), {});
+  return next;
 }
 
 bool Position::take(std::string_view text) {

@@ -36,6 +36,12 @@ class Position {
   bool must_end() const { return live_.empty(); }  // nothing can follow
   Bytes next_bytes() const;
 
+  // The terminals that may be going on, for masks: their languages' states, and the position behind one that ends here,
+  // as if no other went on.
+  size_t live() const { return live_.size(); }
+  Language state(size_t live) const { return live_[live].state; }
+  Position ended(size_t live) const;
+
  private:
   struct Set;
   struct Item {
@@ -56,6 +62,13 @@ class Position {
 
   std::shared_ptr<const Set> closed(std::vector<Item> kernel, std::vector<std::shared_ptr<const Set>> origins) const;
   void begin_terminals(const std::shared_ptr<const Set>& set, std::vector<Live>& live) const;
+  // Sets behind terminals that have ended.
+  struct Ended {
+    std::vector<Item> kernel;
+    std::vector<std::shared_ptr<const Set>> origins;
+  };
+  void end_terminal(const Live& l, Ended& ended) const;
+  bool go_on(Ended ended, std::vector<Live> live);
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::vector<Live> live_;

@@ -1,0 +1,79 @@
+#include "grammar/token_masks.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "grammar/pattern.h"
+
+namespace heddle::grammar {
+namespace {
+
+// Objects, lists, strings, numbers: JSON, with at most one space where it may stand.
+std::shared_ptr<CompiledGrammar> json() {
+  Grammar g;
+  auto pattern = [&](std::string_view text) { return g.terminal(whole_pattern(g.languages, text, Writing::utf8)); };
+  const Symbol string = pattern("\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/bfnrt]|u[0-9a-fA-F]{4}))*\""),
+               number = pattern("-?(0|[1-9]\\d*)(\\.\\d+)?([eE][+-]?\\d+)?"), word = pattern("true|false|null"),
+               comma = pattern(", ?"), colon = pattern(": ?");
+  const Symbol value = g.rule(), members = g.rule(), items = g.rule();
+  for (const Symbol& s : {string, number, word}) g.add_choice(value, {s});
+  g.add_choice(value, {pattern("\\{"), pattern("\\}")});
+  g.add_choice(value, {pattern("\\{"), members, pattern("\\}")});
+  g.add_choice(value, {pattern("\\["), pattern("\\]")});
+  g.add_choice(value, {pattern("\\["), items, pattern("\\]")});
+  g.add_choice(members, {string, colon, value});
+  g.add_choice(members, {members, comma, string, colon, value});
+  g.add_choice(items, {value});
+  g.add_choice(items, {items, comma, value});
+  g.set_start(value);
+  return std::make_shared<CompiledGrammar>(std::move(g));
+}
+
+std::vector<std::string> random_vocabulary(std::mt19937& random) {
+  const std::vector<std::string> pieces{"{", "}", "[", "]", "\"", ",", ":", " ", "a", "b", "\\", "n", "1", "0", ".",
+                                        "e", "-", "true", "null", "\xc3", "\xa4", "\n"};
+  std::vector<std::string> all{""};
+  for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, char(byte));
+  for (int i = 0; i < 400; ++i) {
+    std::string text;
+    for (uint32_t n = 1 + random() % 5; n > 0; --n) text += pieces[random() % pieces.size()];
+    all.push_back(text);
+  }
+  return all;
+}
+
+// At every position of random walks, a token is allowed exactly if its bytes can be taken.
+TEST(TokenMasks, AllowWhatCanBeTaken) {
+  std::mt19937 random(2);
+  const auto grammar = json();
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<std::string> tokens = random_vocabulary(random);
+    TokenMasks masks(grammar, tokens);
+    Position at(grammar);
+    for (int step = 0; step < 40 && !at.must_end(); ++step) {
+      const TokenMask mask = masks.mask(at);
+      std::vector<uint32_t> allowed;
+      for (uint32_t t = 0; t < tokens.size(); ++t) {
+        Position next = at;
+        ASSERT_EQ(mask[t], !tokens[t].empty() && next.take(tokens[t])) << tokens[t] << " in step " << step;
+        if (mask[t]) allowed.push_back(t);
+      }
+      ASSERT_EQ(mask.count(), allowed.size());
+      ASSERT_FALSE(allowed.empty());
+      at.take(tokens[allowed[random() % allowed.size()]]);
+    }
+  }
+}
+
+TEST(TokenMasks, OfTheEnd) {
+  const auto grammar = json();
+  TokenMasks masks(grammar, {"true", "}", " "});
+  Position at(grammar);
+  EXPECT_TRUE(at.take("true"));
+  EXPECT_TRUE(at.may_end() && at.must_end());
+  EXPECT_EQ(masks.mask(at).count(), 0u);
+}
+
+}  // namespace
+}  // namespace heddle::grammar
