@@ -129,6 +129,17 @@ Language Languages::repeat(Language a, uint32_t least, uint32_t most) {
   return add({.kind = Kind::repeat, .has_empty = least == 0, .least = least, .most = most, .parts = {a}});
 }
 
+Language Languages::accepted(Automaton automaton, uint32_t state) {
+  check(automaton.next.size() == automaton.ends.size() && state < automaton.next.size(), "a state of the automaton");
+  automata_.push_back(std::move(automaton));
+  return in_state(uint32_t(automata_.size() - 1), state);
+}
+
+Language Languages::in_state(uint32_t automaton, uint32_t state) {
+  if (state == Automaton::none) return nothing;
+  return add({.kind = Kind::automaton, .has_empty = automata_[automaton].ends[state], .set = automaton, .least = state});
+}
+
 // --- derivatives ----------------------------------------------------------------------------------------------------
 Language Languages::derive(Language a, uint8_t byte) {
   const Node n = nodes_[a];  // a copy: others are added
@@ -152,6 +163,8 @@ Language Languages::derive(Language a, uint8_t byte) {
     }
     case Kind::without:
       return without(after(n.parts[0], byte));
+    case Kind::automaton:
+      return in_state(n.set, automata_[n.set].next[n.least][byte]);
     case Kind::repeat: {
       // an inner text that is empty brings nothing, so the first one that takes the byte counts as the first of all
       const uint32_t most = n.most == unbounded ? unbounded : n.most - 1;
@@ -189,6 +202,13 @@ std::vector<Bytes> Languages::find_kinds(Language a) {
       return {sets_[n.set], ~sets_[n.set]};
     case Kind::sequence:
       return has_empty(n.parts[0]) ? refine(kinds(n.parts[0]), kinds(n.parts[1])) : kinds(n.parts[0]);
+    case Kind::automaton: {
+      std::map<uint32_t, Bytes> by_next;
+      for (size_t byte = 0; byte < 256; ++byte) by_next[automata_[n.set].next[n.least][byte]].set(byte);
+      std::vector<Bytes> all;
+      for (const auto& [next, bytes] : by_next) all.push_back(bytes);
+      return all;
+    }
     case Kind::any_of:
     case Kind::all_of:
     case Kind::without:

@@ -35,6 +35,13 @@ class Languages {
   Language without(Language a);                    // every text that is not in it
   Language repeat(Language a, uint32_t least, uint32_t most = unbounded);
   static constexpr uint32_t unbounded = 0xffffffff;
+  // Given by an automaton: after state s and byte b comes next[s][b], or none.
+  struct Automaton {
+    static constexpr uint32_t none = 0xffffffff;
+    std::vector<std::array<uint32_t, 256>> next;
+    std::vector<bool> ends;
+  };
+  Language accepted(Automaton automaton, uint32_t state = 0);
 
   bool has_empty(Language a) const { return nodes_[a].has_empty; }
   // What may follow this byte.
@@ -49,12 +56,12 @@ class Languages {
   size_t size() const { return nodes_.size(); }
 
  private:
-  enum class Kind : uint8_t { nothing, empty, anything, bytes, sequence, any_of, all_of, without, repeat };
+  enum class Kind : uint8_t { nothing, empty, anything, bytes, sequence, any_of, all_of, without, repeat, automaton };
   struct Node {
     Kind kind;
     bool has_empty;
-    uint32_t set = 0;               // bytes
-    uint32_t least = 0, most = 0;   // repeat
+    uint32_t set = 0;               // bytes; of an automaton its number
+    uint32_t least = 0, most = 0;   // repeat; of an automaton `least` is the state
     std::vector<Language> parts{};  // sequence: two; without, repeat: one
     auto operator<=>(const Node&) const = default;
   };
@@ -66,6 +73,7 @@ class Languages {
   static constexpr Language unknown = 0xffffffff;
 
   Language add(Node node);
+  Language in_state(uint32_t automaton, uint32_t state);
   Language derive(Language a, uint8_t byte);
   Moves& moves(Language a);
   std::vector<Bytes> find_kinds(Language a);
@@ -74,6 +82,7 @@ class Languages {
   std::map<Node, Language> numbers_;
   std::vector<Bytes> sets_;
   std::map<std::string, uint32_t> set_numbers_;
+  std::vector<Automaton> automata_;
   std::vector<std::unique_ptr<Moves>> moves_;  // by language
   std::vector<int8_t> known_nothing_;          // -1: not known
 };
