@@ -168,8 +168,8 @@ Language written(Languages& all, const CodePoints& set, Writing how) {
   }
   const CodePoints as_it_is = real.common(CodePoints{{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}.complement());
   for (const auto& r : as_it_is.ranges()) ways.push_back(utf8_range(all, r.first, r.last));
-  for (const auto& [letter, c] : {std::pair{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', '\b'}, {'f', '\f'}, {'n', '\n'},
-                                  {'r', '\r'}, {'t', '\t'}})
+  for (const auto& [letter, c] :
+       {std::pair{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', '\b'}, {'f', '\f'}, {'n', '\n'}, {'r', '\r'}, {'t', '\t'}})
     if (real.contains(char32_t(c))) ways.push_back(all.text(std::string("\\") + letter));
   for (const auto& r : real.ranges()) {
     if (r.first < 0x10000) ways.push_back(hex_escape(all, r.first, std::min<uint32_t>(r.last, 0xffff)));

@@ -137,7 +137,8 @@ Language Languages::accepted(Automaton automaton, uint32_t state) {
 
 Language Languages::in_state(uint32_t automaton, uint32_t state) {
   if (state == Automaton::none) return nothing;
-  return add({.kind = Kind::automaton, .has_empty = automata_[automaton].ends[state], .set = automaton, .least = state});
+  return add(
+      {.kind = Kind::automaton, .has_empty = automata_[automaton].ends[state], .set = automaton, .least = state});
 }
 
 // --- derivatives ----------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Languages {
   };
   struct Moves {
     std::vector<Bytes> kinds;
-    std::vector<Language> after;       // by kind, or unknown
+    std::vector<Language> after;     // by kind, or unknown
     std::array<uint16_t, 256> of{};  // the kind of each byte
   };
   static constexpr Language unknown = 0xffffffff;

@@ -83,13 +83,12 @@ class NumberWriter {
     std::vector<Language> ways;
     const std::string& w = d.whole;
     // a longer whole part, or a larger one of the same length
-    ways.push_back(all_.sequence(
-        std::vector{range('1', '9'), all_.repeat(digit_, uint32_t(w.size())), fraction_}));
+    ways.push_back(all_.sequence(std::vector{range('1', '9'), all_.repeat(digit_, uint32_t(w.size())), fraction_}));
     for (size_t i = 0; i < w.size(); ++i)
       if (w[i] < '9')
-        ways.push_back(all_.sequence(std::vector{all_.text(w.substr(0, i)), range(char(w[i] + 1), '9'),
-                                                 all_.repeat(digit_, uint32_t(w.size() - i - 1), uint32_t(w.size() - i - 1)),
-                                                 fraction_}));
+        ways.push_back(all_.sequence(
+            std::vector{all_.text(w.substr(0, i)), range(char(w[i] + 1), '9'),
+                        all_.repeat(digit_, uint32_t(w.size() - i - 1), uint32_t(w.size() - i - 1)), fraction_}));
     // the same whole part
     const Language rest = above ? all_.sequence(std::vector{digits_, range('1', '9'), digits_}) : digits_;
     if (d.fraction.empty()) {
@@ -110,15 +109,15 @@ class NumberWriter {
     const std::string& w = d.whole;
     if (w.size() > 1) {
       ways.push_back(all_.sequence(all_.text("0"), fraction_));
-      ways.push_back(all_.sequence(
-          std::vector{range('1', '9'), all_.repeat(digit_, 0, uint32_t(w.size() - 2)), fraction_}));
+      ways.push_back(
+          all_.sequence(std::vector{range('1', '9'), all_.repeat(digit_, 0, uint32_t(w.size() - 2)), fraction_}));
     }
     for (size_t i = 0; i < w.size(); ++i) {
       const char least = i == 0 && w.size() > 1 ? '1' : '0';
       if (w[i] > least)
-        ways.push_back(all_.sequence(std::vector{all_.text(w.substr(0, i)), range(least, char(w[i] - 1)),
-                                                 all_.repeat(digit_, uint32_t(w.size() - i - 1), uint32_t(w.size() - i - 1)),
-                                                 fraction_}));
+        ways.push_back(all_.sequence(
+            std::vector{all_.text(w.substr(0, i)), range(least, char(w[i] - 1)),
+                        all_.repeat(digit_, uint32_t(w.size() - i - 1), uint32_t(w.size() - i - 1)), fraction_}));
     }
     if (d.fraction.empty()) {
       if (!below) ways.push_back(all_.sequence(all_.text(w), no_fraction_));

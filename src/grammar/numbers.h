@@ -14,9 +14,9 @@ class Decimal {
   // As JSON writes numbers. An Error for others, and for exponents beyond 400.
   explicit Decimal(std::string_view text);
 
-  bool negative = false;           // never of zero
-  std::string whole = "0";         // digits without leading zeros
-  std::string fraction;            // digits without trailing zeros
+  bool negative = false;    // never of zero
+  std::string whole = "0";  // digits without leading zeros
+  std::string fraction;     // digits without trailing zeros
   bool is_zero() const { return whole == "0" && fraction.empty(); }
   bool is_whole() const { return fraction.empty(); }
   std::string text() const;

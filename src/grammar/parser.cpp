@@ -68,8 +68,8 @@ Position::Position(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::mov
   std::vector<Item> kernel;
   for (uint32_t first : parts.choices[parts.start]) kernel.push_back({first, nullptr});
   const auto set = closed(std::move(kernel), {});
-  may_end_ = std::ranges::any_of(
-      set->items, [&](const Item& i) { return i.origin == nullptr && parts.places[i.place].ends; });
+  may_end_ =
+      std::ranges::any_of(set->items, [&](const Item& i) { return i.origin == nullptr && parts.places[i.place].ends; });
   begin_terminals(set, live_);
 }
 
@@ -86,9 +86,8 @@ bool Position::go_on(Ended ended, std::vector<Live> live) {
   bool ends = false;
   if (!ended.kernel.empty()) {
     const auto set = closed(std::move(ended.kernel), std::move(ended.origins));
-    ends = std::ranges::any_of(set->items, [&](const Item& i) {
-      return i.origin == nullptr && grammar_->parts().places[i.place].ends;
-    });
+    ends = std::ranges::any_of(
+        set->items, [&](const Item& i) { return i.origin == nullptr && grammar_->parts().places[i.place].ends; });
     begin_terminals(set, live);
   }
   if (live.empty() && !ends) return false;

@@ -165,7 +165,8 @@ class PatternReader {
   std::optional<uint32_t> number() {
     uint64_t value = 0;
     const size_t begin = at_;
-    for (; peek() >= '0' && peek() <= '9'; ++at_) value = std::min<uint64_t>(value * 10 + uint64_t(peek() - '0'), 1'000'001);
+    for (; peek() >= '0' && peek() <= '9'; ++at_)
+      value = std::min<uint64_t>(value * 10 + uint64_t(peek() - '0'), 1'000'001);
     if (at_ == begin) return {};
     if (value > 1'000'000) fail("a repetition of more than a million");
     return uint32_t(value);
@@ -175,7 +176,10 @@ class PatternReader {
     uint32_t value = 0;
     for (uint32_t i = 0; i < digits_wanted; ++i) {
       const char c = peek();
-      const int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int d = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
       if (d < 0) fail(fmt::format("{} hexadecimal digits expected", digits_wanted));
       value = value * 16 + uint32_t(d);
       ++at_;
@@ -213,9 +217,18 @@ class PatternReader {
     struct Long {
       std::string_view name, category;
     };
-    for (const Long& l : {Long{"Letter", "L"}, {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"}, {"Mark", "M"},
-                          {"Number", "N"}, {"Decimal_Number", "Nd"}, {"Punctuation", "P"}, {"Symbol", "S"},
-                          {"Separator", "Z"}, {"Space_Separator", "Zs"}, {"Other", "C"}, {"Control", "Cc"}})
+    for (const Long& l : {Long{"Letter", "L"},
+                          {"Uppercase_Letter", "Lu"},
+                          {"Lowercase_Letter", "Ll"},
+                          {"Mark", "M"},
+                          {"Number", "N"},
+                          {"Decimal_Number", "Nd"},
+                          {"Punctuation", "P"},
+                          {"Symbol", "S"},
+                          {"Separator", "Z"},
+                          {"Space_Separator", "Zs"},
+                          {"Other", "C"},
+                          {"Control", "Cc"}})
       if (name == l.name) name = l.category;
     CodePoints found;
     if (name == "Any") {
@@ -270,7 +283,8 @@ class PatternReader {
         return one(unicode());
       case 'c': {
         const char32_t letter = at_end() ? 0 : next();
-        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'))) fail("a letter expected after \\c");
+        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')))
+          fail("a letter expected after \\c");
         return one(letter % 32);
       }
       case 'b':

@@ -87,10 +87,12 @@ TEST(Written, InAJsonString) {
           check(fmt::format("\\u{:04x}", uint32_t(c)));
           check(fmt::format("\\u{:04X}", uint32_t(c)));
         } else {
-          check(fmt::format("\\u{:04x}\\u{:04X}", 0xd800 + ((uint32_t(c) - 0x10000) >> 10), 0xdc00 + (uint32_t(c) & 0x3ff)));
+          check(fmt::format("\\u{:04x}\\u{:04X}", 0xd800 + ((uint32_t(c) - 0x10000) >> 10),
+                            0xdc00 + (uint32_t(c) & 0x3ff)));
         }
       }
-    for (const char* text : {"\\n", "\\t", "\\\"", "\\\\", "\\/", "/", "\"", "\\", "\\b", "\\f", "\\r", "\\x", ""}) check(text);
+    for (const char* text : {"\\n", "\\t", "\\\"", "\\\\", "\\/", "/", "\"", "\\", "\\b", "\\f", "\\r", "\\x", ""})
+      check(text);
   }
 }
 

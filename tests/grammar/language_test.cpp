@@ -134,7 +134,8 @@ TEST(Languages, NothingIsFoundByLooking) {
   Languages all;
   const Language a = all.text("a"), many = all.repeat(a, 0);
   EXPECT_TRUE(all.is_nothing(all.all_of({all.sequence(many, all.text("b")), many})));
-  EXPECT_TRUE(all.is_nothing(all.all_of({all.repeat(all.text("aa"), 1), all.sequence(all.repeat(all.text("aa"), 0), a)})));
+  EXPECT_TRUE(
+      all.is_nothing(all.all_of({all.repeat(all.text("aa"), 1), all.sequence(all.repeat(all.text("aa"), 0), a)})));
   EXPECT_FALSE(all.is_nothing(all.all_of({all.repeat(all.text("aa"), 1), all.repeat(all.text("aaa"), 1)})));
   EXPECT_TRUE(all.is_nothing(Languages::nothing));
   const Language far = all.repeat(all.text("a"), 5000, 5000);

@@ -21,7 +21,8 @@ TEST(Decimal, IsExact) {
 
 // Thousandths, so that sums are exact.
 std::string text_of(int64_t thousandths) {
-  std::string text = fmt::format("{}{}.{:03}", thousandths < 0 ? "-" : "", std::abs(thousandths) / 1000, std::abs(thousandths) % 1000);
+  std::string text =
+      fmt::format("{}{}.{:03}", thousandths < 0 ? "-" : "", std::abs(thousandths) / 1000, std::abs(thousandths) % 1000);
   return text;
 }
 
@@ -75,7 +76,8 @@ TEST(Numbers, BetweenBounds) {
 TEST(Numbers, WithoutLimitsInEveryForm) {
   Languages all;
   const Language any = numbers(all, {}), whole = numbers(all, {.whole = true});
-  for (const char* text : {"0", "-1", "12.5", "1e5", "1.5E-10", "-0.0e+1"}) EXPECT_TRUE(all.contains(any, text)) << text;
+  for (const char* text : {"0", "-1", "12.5", "1e5", "1.5E-10", "-0.0e+1"})
+    EXPECT_TRUE(all.contains(any, text)) << text;
   for (const char* text : {"0", "-1", "100", "1.0"}) EXPECT_TRUE(all.contains(whole, text)) << text;
   for (const char* text : {"1.5", "1e", "e", "01"}) EXPECT_FALSE(all.contains(whole, text)) << text;
 }

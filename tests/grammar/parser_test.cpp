@@ -26,7 +26,8 @@ std::shared_ptr<CompiledGrammar> compiled(const Rules& rules) {
     for (const std::string& choice : rules[i]) {
       std::vector<Symbol> all;
       for (char c : choice)
-        all.push_back(c >= 'A' && c <= 'Z' ? symbols[size_t(c - 'A')] : g.terminal(g.languages.text(std::string(1, c))));
+        all.push_back(c >= 'A' && c <= 'Z' ? symbols[size_t(c - 'A')]
+                                           : g.terminal(g.languages.text(std::string(1, c))));
       g.add_choice(symbols[i], all);
     }
   g.set_start(symbols[0]);
@@ -44,7 +45,8 @@ std::set<std::string> texts_of(const Rules& rules) {
       for (const std::string& choice : rules[r]) {
         std::set<std::string> all{""};
         for (char c : choice) {
-          const std::set<std::string> next = c >= 'A' && c <= 'Z' ? texts[size_t(c - 'A')] : std::set{std::string(1, c)};
+          const std::set<std::string> next =
+              c >= 'A' && c <= 'Z' ? texts[size_t(c - 'A')] : std::set{std::string(1, c)};
           std::set<std::string> longer;
           for (const std::string& x : all)
             for (const std::string& y : next)

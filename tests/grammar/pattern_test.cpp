@@ -22,7 +22,8 @@ bool found_by_pcre(const std::string& pattern, const std::string& text) {
   if (!code) throw Error("pcre2: error {} at {} of {}", error, at, pattern);
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
       pcre2_match_data_create_from_pattern(code.get(), nullptr), pcre2_match_data_free);
-  return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match.get(), nullptr) >= 0;
+  return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match.get(), nullptr) >=
+         0;
 }
 
 std::string random_pattern(std::mt19937& random, int depth) {

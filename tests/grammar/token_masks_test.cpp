@@ -31,8 +31,8 @@ std::shared_ptr<CompiledGrammar> json() {
 }
 
 std::vector<std::string> random_vocabulary(std::mt19937& random) {
-  const std::vector<std::string> pieces{"{", "}", "[", "]", "\"", ",", ":", " ", "a", "b", "\\", "n", "1", "0", ".",
-                                        "e", "-", "true", "null", "\xc3", "\xa4", "\n"};
+  const std::vector<std::string> pieces{"{", "}", "[", "]", "\"", ",", ":",    " ",    "a",    "b",    "\\",
+                                        "n", "1", "0", ".", "e",  "-", "true", "null", "\xc3", "\xa4", "\n"};
   std::vector<std::string> all{""};
   for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, char(byte));
   for (int i = 0; i < 400; ++i) {

@@ -1,0 +1,101 @@
+#include "grammar/json_schema.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "grammar/parser.h"
+
+namespace heddle::grammar {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Schema {
+  explicit Schema(const char* text) : grammar(std::make_shared<CompiledGrammar>(json_schema(Json::parse(text)))) {}
+  bool takes(std::string_view text) const {
+    Position at(grammar);
+    return at.take(text) && at.may_end();
+  }
+  std::shared_ptr<CompiledGrammar> grammar;
+};
+
+std::string refused(const char* text) {
+  try {
+    json_schema(Json::parse(text));
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(JsonSchema, Objects) {
+  const Schema s(R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}},
+                     "required": ["b"], "additionalProperties": false})");
+  EXPECT_TRUE(s.takes(R"({"a": 1, "b": "x"})") && s.takes(R"({"b":"x","c":[null,{"d":1.5e3}]})") &&
+              s.takes("{ \"\\u0062\" : \"\" }"));
+  EXPECT_FALSE(s.takes("{}") || s.takes(R"({"a": 1})") || s.takes(R"({"b": 1})") || s.takes(R"({"b": "x", "d": 1})"));
+  EXPECT_FALSE(s.takes(R"({"b": "x", "b": "y"})") || s.takes(R"({"b": "x",})") || s.takes(R"({,"b": "x"})"));
+  const Schema others(
+      R"({"properties": {"a": {"const": 1}}, "patternProperties": {"^x": {"type": "null"}}, "additionalProperties": {"type": "boolean"}})");
+  EXPECT_TRUE(others.takes(R"({"a": 1, "x1": null, "y": true})") && others.takes("[]") &&
+              others.takes(R"({"y": false, "x": null})"));
+  EXPECT_FALSE(others.takes(R"({"x1": true})") || others.takes(R"({"y": null})") ||
+               others.takes(R"({"y": true, "a": 1})"));
+}
+
+TEST(JsonSchema, ListsAndNumbers) {
+  const Schema s(
+      R"({"type": "array", "prefixItems": [{"type": "string"}], "items": {"minimum": 2, "maximum": 5, "type": "number"}, "minItems": 1, "maxItems": 3})");
+  EXPECT_TRUE(s.takes(R"(["x"])") && s.takes(R"(["x", 2, 4.5])"));
+  EXPECT_FALSE(s.takes("[]") || s.takes(R"(["x", 1])") || s.takes(R"(["x", 2, 3, 4])") || s.takes("[2]"));
+  const Schema upto(R"({"maxItems": 2, "type": "array"})");
+  EXPECT_TRUE(upto.takes("[]") && upto.takes("[1]") && upto.takes("[1, 2]") && !upto.takes("[1,2,3]"));
+}
+
+TEST(JsonSchema, ReferencesAndRecursion) {
+  const Schema s(
+      R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}, "additionalProperties": false}}})");
+  EXPECT_TRUE(s.takes(R"({"next": {"next": {}}})") && s.takes("{}"));
+  EXPECT_FALSE(s.takes(R"({"next": 1})"));
+}
+
+TEST(JsonSchema, Combinations) {
+  const Schema all(
+      R"({"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"minLength": 2}}, "required": ["a"]}], "type": "object"})");
+  EXPECT_TRUE(all.takes(R"({"a": "xy"})"));
+  EXPECT_FALSE(all.takes(R"({"a": "x"})") || all.takes("{}"));
+  const Schema any(
+      R"({"anyOf": [{"type": "string", "maxLength": 1}, {"type": "integer"}], "enum": ["a", "bb", 3, 3.5]})");
+  EXPECT_TRUE(any.takes("\"a\"") && any.takes("3"));
+  EXPECT_FALSE(any.takes("\"bb\"") || any.takes("3.5"));
+  const Schema one(
+      R"({"oneOf": [{"properties": {"k": {"const": "a"}, "v": {"type": "string"}}, "required": ["k"], "type": "object"},
+                                 {"properties": {"k": {"const": "b"}, "v": {"type": "number"}}, "required": ["k"], "type": "object"}]})");
+  EXPECT_TRUE(one.takes(R"({"k": "b", "v": 1})"));
+  EXPECT_FALSE(one.takes(R"({"k": "a", "v": 1})"));
+  const Schema apart(
+      R"({"allOf": [{"properties": {"foo": {}}}], "properties": {"bar": {}}, "additionalProperties": {"type": "boolean"}})");
+  EXPECT_FALSE(apart.takes(R"({"foo": 1, "bar": true})"));
+}
+
+TEST(JsonSchema, Formats) {
+  const Schema s(R"({"format": "date", "type": "string"})");
+  EXPECT_TRUE(s.takes("\"2024-02-29\"") && s.takes("\"2000-02-29\"") && s.takes("\"2023-12-31\""));
+  EXPECT_FALSE(s.takes("\"2023-02-29\"") || s.takes("\"1900-02-29\"") || s.takes("\"2023-04-31\"") || s.takes("\"x\""));
+}
+
+TEST(JsonSchema, RefusesByPointer) {
+  EXPECT_EQ(refused(R"({"properties": {"a/b": {"not": {}}}})"), "#/properties/a~1b/not: this keyword cannot be kept");
+  EXPECT_EQ(refused(R"({"oneOf": [{"type": "integer"}, {"minimum": 2}]})"),
+            "#/oneOf: choices 0 and 1 may both be valid, which cannot be kept");
+  EXPECT_EQ(refused(R"({"$ref": "#/$defs/x"})"), "#/$ref: nothing is at \"#/$defs/x\"");
+  EXPECT_EQ(refused(R"({"$ref": "http://x/y"})"), "#/$ref: only references inside of the schema can be followed");
+  EXPECT_EQ(refused(R"({"type": "text"})"), "#/type: there is no type \"text\"");
+  EXPECT_EQ(refused(R"({"items": 3})"), "#/items: a schema is an object or a boolean");
+  EXPECT_EQ(refused(R"({"minLength": -1})"), "#/minLength: expected a whole number of 0 or more");
+}
+
+}  // namespace
+}  // namespace heddle::grammar
