@@ -34,14 +34,16 @@ size_t TokenMask::count() const {
   return all;
 }
 
-TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, const std::vector<std::string>& tokens)
-    : grammar_(std::move(grammar)), count_(tokens.size()) {
-  for (uint32_t i = 0; i < tokens.size(); ++i)
-    if (!tokens[i].empty()) tokens_.add(tokens[i], i);
+Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+  for (uint32_t i = 0; i < tokens_.size(); ++i)
+    if (!tokens_[i].empty()) trie_.add(tokens_[i], i);
 }
 
+TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
+    : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {}
+
 TokenMask TokenMasks::mask(const Position& at) {
-  TokenMask mask(count_);
+  TokenMask mask(vocabulary_->size());
   for (size_t i = 0; i < at.live(); ++i) {
     const Inside& found = inside(at.state(i));
     mask |= found.stay;
@@ -65,7 +67,7 @@ const TokenMasks::Inside& TokenMasks::inside(Language state) {
   std::unique_ptr<Inside>& found = inside_[state];
   if (!found) {
     found = std::make_unique<Inside>();
-    found->stay = TokenMask(count_);
+    found->stay = TokenMask(vocabulary_->size());
     walk_inside(state, 0, *found);
   }
   return *found;
@@ -73,10 +75,10 @@ const TokenMasks::Inside& TokenMasks::inside(Language state) {
 
 void TokenMasks::walk_inside(Language state, uint32_t node, Inside& found) {
   Languages& languages = grammar_->languages();
-  for (const auto& [byte, next] : tokens_.node(node).next) {
+  for (const auto& [byte, next] : vocabulary_->trie().node(node).next) {
     const Language behind = languages.after(state, byte);
     if (languages.is_nothing(behind)) continue;
-    for (uint32_t token : tokens_.node(next).tokens) found.stay.set(token);
+    for (uint32_t token : vocabulary_->trie().node(next).tokens) found.stay.set(token);
     if (languages.has_empty(behind)) {
       std::string text;
       add_rest(next, text, found.leave);
@@ -87,9 +89,9 @@ void TokenMasks::walk_inside(Language state, uint32_t node, Inside& found) {
 
 // What longer tokens have behind a node.
 void TokenMasks::add_rest(uint32_t node, std::string& text, Trie& to) {
-  for (const auto& [byte, next] : tokens_.node(node).next) {
+  for (const auto& [byte, next] : vocabulary_->trie().node(node).next) {
     text.push_back(char(byte));
-    for (uint32_t token : tokens_.node(next).tokens) to.add(text, token);
+    for (uint32_t token : vocabulary_->trie().node(next).tokens) to.add(text, token);
     add_rest(next, text, to);
     text.pop_back();
   }

@@ -37,12 +37,28 @@ class TokenMask {
   std::vector<uint32_t> words_;
 };
 
+// The bytes of each token, made once for a model and shared by all grammars; tokens without any, such as the end of the
+// text, are never allowed.
+class Vocabulary {
+ public:
+  explicit Vocabulary(std::vector<std::string> tokens);
+  size_t size() const { return tokens_.size(); }
+  const std::string& operator[](uint32_t token) const { return tokens_[token]; }
+  const Trie& trie() const { return trie_; }
+
+ private:
+  std::vector<std::string> tokens_;
+  Trie trie_;
+};
+
 // Masks of one grammar over one vocabulary. What tokens do to a terminal is found once for each state of its language,
 // whatever the rest of the parse: most tokens of a long terminal, such as a string, stay inside of it.
 class TokenMasks {
  public:
-  // The bytes of each token; tokens without any are never allowed.
-  TokenMasks(std::shared_ptr<CompiledGrammar> grammar, const std::vector<std::string>& tokens);
+  TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr<const Vocabulary> vocabulary);
+
+  const std::shared_ptr<CompiledGrammar>& grammar() const { return grammar_; }
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
 
   TokenMask mask(const Position& at);
 
@@ -57,8 +73,7 @@ class TokenMasks {
   void add_rest(uint32_t node, std::string& text, Trie& to);
 
   std::shared_ptr<CompiledGrammar> grammar_;
-  size_t count_;
-  Trie tokens_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
   std::unordered_map<Language, std::unique_ptr<Inside>> inside_;
 };
 

@@ -49,7 +49,7 @@ TEST(TokenMasks, AllowWhatCanBeTaken) {
   const auto grammar = json();
   for (int round = 0; round < 20; ++round) {
     const std::vector<std::string> tokens = random_vocabulary(random);
-    TokenMasks masks(grammar, tokens);
+    TokenMasks masks(grammar, std::make_shared<Vocabulary>(tokens));
     Position at(grammar);
     for (int step = 0; step < 40 && !at.must_end(); ++step) {
       const TokenMask mask = masks.mask(at);
@@ -68,7 +68,7 @@ TEST(TokenMasks, AllowWhatCanBeTaken) {
 
 TEST(TokenMasks, OfTheEnd) {
   const auto grammar = json();
-  TokenMasks masks(grammar, {"true", "}", " "});
+  TokenMasks masks(grammar, std::make_shared<Vocabulary>(std::vector<std::string>{"true", "}", " "}));
   Position at(grammar);
   EXPECT_TRUE(at.take("true"));
   EXPECT_TRUE(at.may_end() && at.must_end());
