@@ -8,9 +8,9 @@ namespace heddle::grammar {
 
 Symbol Grammar::terminal(Language language) {
   check(!languages.has_empty(language), "a terminal is not empty");
-  const auto found = std::ranges::find(terminals_, language);
-  if (found == terminals_.end()) terminals_.push_back(language);
-  return {Symbol::Kind::terminal, uint32_t(std::ranges::find(terminals_, language) - terminals_.begin())};
+  const auto [found, is_new] = terminal_numbers_.try_emplace(language, uint32_t(terminals_.size()));
+  if (is_new) terminals_.push_back(language);
+  return {Symbol::Kind::terminal, found->second};
 }
 
 Symbol Grammar::rule() {
@@ -23,30 +23,51 @@ void Grammar::add_choice(Symbol rule, std::vector<Symbol> symbols) {
   rules_[rule.number].push_back(std::move(symbols));
 }
 
-Grammar::Parts Grammar::parts() const {
+// Rules with a choice of which every symbol has a text, or the empty text: each symbol is looked at once.
+std::vector<bool> Grammar::rules_where(bool empty_only) {
+  std::vector<bool> found(rules_.size());
+  std::vector<uint32_t> work;
+  std::vector<std::vector<uint32_t>> uses(rules_.size());  // choices in which a rule stands
+  std::vector<std::pair<uint32_t, uint32_t>> choices;      // rule, symbols that are still open
+  auto add = [&](uint32_t rule) {
+    if (!found[rule]) work.push_back(rule);
+    found[rule] = true;
+  };
+  for (uint32_t r = 0; r < rules_.size(); ++r)
+    for (const auto& choice : rules_[r]) {
+      uint32_t open = 0;
+      for (const Symbol& s : choice) {
+        if (s.kind == Symbol::Kind::rule) uses[s.number].push_back(uint32_t(choices.size()));
+        if (s.kind == Symbol::Kind::rule || empty_only || languages.is_nothing(terminals_[s.number])) ++open;
+      }
+      choices.push_back({r, open});
+      if (open == 0) add(r);
+    }
+  for (size_t i = 0; i < work.size(); ++i)  // grows
+    for (uint32_t c : uses[work[i]])
+      if (--choices[c].second == 0) add(choices[c].first);
+  return found;
+}
+
+bool Grammar::has_text() { return start_ < rules_.size() && rules_where(false)[start_]; }
+
+Grammar::Parts Grammar::parts() {
   if (start_ >= rules_.size()) throw Error("a grammar without a start");
-  Parts all{.places = {}, .choices = {}, .has_empty = std::vector<bool>(rules_.size()), .start = start_};
+  const std::vector<bool> has_text = rules_where(false);
+  Parts all{.places = {}, .choices = {}, .has_empty = rules_where(true), .start = start_};
   for (uint32_t r = 0; r < rules_.size(); ++r) {
     if (rules_[r].empty()) throw Error("rule {} has no choices", r);
     std::vector<uint32_t> firsts;
     for (const auto& choice : rules_[r]) {
+      if (!std::ranges::all_of(choice, [&](const Symbol& s) {
+            return s.kind == Symbol::Kind::rule ? has_text[s.number] : !languages.is_nothing(terminals_[s.number]);
+          }))
+        continue;
       firsts.push_back(uint32_t(all.places.size()));
       for (const Symbol& s : choice) all.places.push_back({.ends = false, .next = s, .rule = r});
       all.places.push_back({.ends = true, .next = {}, .rule = r});
     }
     all.choices.push_back(std::move(firsts));
-  }
-  // until nothing changes: a rule has the empty text if all symbols of a choice have
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (uint32_t r = 0; r < rules_.size(); ++r) {
-      if (all.has_empty[r]) continue;
-      all.has_empty[r] = std::ranges::any_of(rules_[r], [&](const auto& choice) {
-        return std::ranges::all_of(
-            choice, [&](const Symbol& s) { return s.kind == Symbol::Kind::rule && all.has_empty[s.number]; });
-      });
-      changed = changed || all.has_empty[r];
-    }
   }
   return all;
 }

@@ -1,5 +1,6 @@
 // Context-free grammars of bytes: rules over terminals, which are regular languages.
 #pragma once
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/language.h"
@@ -34,14 +35,18 @@ class Grammar {
     std::vector<bool> has_empty;                 // rules with the empty text
     uint32_t start;
   };
-  // An Error for a rule without choices, and without a start.
-  Parts parts() const;
+  // Choices that no text can go through are left out. An Error for a rule without choices, and without a start.
+  Parts parts();
+  bool has_text();  // any at all
 
   Languages languages;
   const std::vector<Language>& terminals() const { return terminals_; }
 
  private:
+  std::vector<bool> rules_where(bool empty_only);
+
   std::vector<Language> terminals_;
+  std::unordered_map<Language, uint32_t> terminal_numbers_;
   std::vector<std::vector<std::vector<Symbol>>> rules_;
   uint32_t start_ = 0xffffffff;
 };

@@ -54,6 +54,14 @@ Decimal::Decimal(std::string_view text) {
 
 std::string Decimal::text() const { return (negative ? "-" : "") + whole + (fraction.empty() ? "" : "." + fraction); }
 
+int Decimal::compare(const Decimal& other) const {
+  if (negative != other.negative) return negative ? -1 : 1;
+  const int sign = negative ? -1 : 1;
+  if (whole.size() != other.whole.size()) return whole.size() < other.whole.size() ? -sign : sign;
+  const int by_whole = whole.compare(other.whole);
+  return (by_whole != 0 ? by_whole : fraction.compare(other.fraction)) * sign;
+}
+
 namespace {
 
 class NumberWriter {
@@ -202,7 +210,7 @@ Language numbers(Languages& all, const NumberLimits& limits) {
   const bool bounded = limits.least || limits.most || limits.multiple_of;
   const Language plain = all.sequence(write.whole_part(), limits.whole ? write.no_fraction() : write.fraction());
   if (!bounded) {
-    if (limits.whole) return write.signed_numbers(plain);
+    if (limits.whole || limits.plain) return write.signed_numbers(plain);
     return write.signed_numbers(all.sequence(plain, write.optional(write.exponent())));
   }
   const Decimal zero("0");

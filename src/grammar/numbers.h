@@ -20,6 +20,8 @@ class Decimal {
   bool is_zero() const { return whole == "0" && fraction.empty(); }
   bool is_whole() const { return fraction.empty(); }
   std::string text() const;
+  // Below zero, zero or above zero as this number is less than the other, the same or greater.
+  int compare(const Decimal& other) const;
 };
 
 struct NumberLimits {
@@ -27,6 +29,7 @@ struct NumberLimits {
   bool above_least = false, below_most = false;  // not the bound itself
   std::optional<Decimal> multiple_of;            // above zero
   bool whole = false;                            // without a fraction, or one of zeros
+  bool plain = false;                            // without an exponent
 };
 // Without limits in every form that JSON has; with bounds or multiple_of without exponents. An Error if multiple_of is
 // not a whole number up to 10000 times a power of ten.

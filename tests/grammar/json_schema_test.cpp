@@ -87,11 +87,14 @@ TEST(JsonSchema, Formats) {
 }
 
 TEST(JsonSchema, RefusesByPointer) {
-  EXPECT_EQ(refused(R"({"properties": {"a/b": {"not": {}}}})"), "#/properties/a~1b/not: this keyword cannot be kept");
-  EXPECT_EQ(refused(R"({"oneOf": [{"type": "integer"}, {"minimum": 2}]})"),
-            "#/oneOf: choices 0 and 1 may both be valid, which cannot be kept");
+  EXPECT_EQ(refused(R"({"properties": {"a/b": {"unevaluatedProperties": false}}})"),
+            "#/properties/a~1b/unevaluatedProperties: this keyword cannot be kept");
+  EXPECT_EQ(refused(R"({"oneOf": [{"type": "array", "minItems": 2}, {"uniqueItems": true}]})"),
+            "#/oneOf/1/uniqueItems: inside of a negation this keyword cannot be kept");
+  EXPECT_EQ(refused("false"), "#: no value is valid");
   EXPECT_EQ(refused(R"({"$ref": "#/$defs/x"})"), "#/$ref: nothing is at \"#/$defs/x\"");
-  EXPECT_EQ(refused(R"({"$ref": "http://x/y"})"), "#/$ref: only references inside of the schema can be followed");
+  EXPECT_EQ(refused(R"({"$ref": "http://x/y"})"),
+            "#/$ref: \"http://x/y\": only references inside of the schema can be followed");
   EXPECT_EQ(refused(R"({"type": "text"})"), "#/type: there is no type \"text\"");
   EXPECT_EQ(refused(R"({"items": 3})"), "#/items: a schema is an object or a boolean");
   EXPECT_EQ(refused(R"({"minLength": -1})"), "#/minLength: expected a whole number of 0 or more");

@@ -1,0 +1,178 @@
+// Scalars as regular languages: numbers, and strings in any escape form.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "grammar/code_points.h"
+#include "grammar/json_schema_writer.h"
+
+namespace heddle::grammar {
+
+// Formats are annotations in the standard: those that are known are kept all the same.
+std::optional<std::string> format_pattern(const std::string& name) {
+  static const std::map<std::string, std::string> known = [] {
+    const std::string leap = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
+    const std::string date =
+        "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|"
+        "1\\d|2[0-8]))|" +
+        leap + "-02-29)";
+    const std::string time = "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)";
+    const std::string byte = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)", ipv4 = byte + "(?:\\." + byte + "){3}";
+    // groups of hexadecimal digits, of which one run of zeros may be left out
+    const std::string group = "[0-9a-fA-F]{1,4}", last = "(?:" + group + ":" + group + "|" + ipv4 + ")";
+    std::string ipv6 = "(?:" + group + ":){6}" + last;
+    for (int before = 0; before <= 7; ++before) {
+      const std::string left =
+          before == 0 ? "" : group + fmt::format("(?::{}){{0,{}}}", group, before - 1);  // up to `before` groups
+      const int rest = 7 - before;
+      if (rest >= 1) ipv6 += "|(?:" + left + ")?::" + fmt::format("(?:{}(?::{}){{0,{}}})?", group, group, rest - 1);
+      if (rest >= 2) ipv6 += "|(?:" + left + ")?::" + fmt::format("(?:{}:){{0,{}}}{}", group, rest - 2, ipv4);
+      if (rest == 0) ipv6 += "|" + group + fmt::format("(?::{}){{0,6}}::", group);
+    }
+    const std::string letter = "[A-Za-z0-9]", label = letter + "(?:[A-Za-z0-9-]{0,61}" + letter + ")?";
+    const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
+    return std::map<std::string, std::string>{
+        {"date", "^" + date + "$"},
+        {"time", "^" + time + "$"},
+        {"date-time", "^" + date + "T" + time + "$"},
+        {"duration",
+         "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)"
+         "?|\\d+S))?|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
+        {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
+        {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\\[\\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*$"},
+        {"hostname", "^" + label + "(?:\\." + label + ")*$"},
+        {"ipv4", "^" + ipv4 + "$"},
+        {"ipv6", "^(?:" + ipv6 + ")$"},
+        {"email", "^" + atom + "(?:\\." + atom + ")*@" + label + "(?:\\." + label + ")*$"}};
+  }();
+  const auto found = known.find(name);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+Language SchemaWriter::scalars(const Shape& s) {
+  Languages& l = g_.languages;
+  std::vector<Language> all;
+  auto add = [&](uint32_t type, const SchemaJson& v) {
+    const auto is_it = [&](const SchemaJson* one) { return *one == v; };
+    if (s.types & type && std::ranges::none_of(s.excluded, is_it)) all.push_back(l.text(v.dump()));
+  };
+  add(null_type, nullptr);
+  add(boolean_type, true);
+  add(boolean_type, false);
+  if (s.types & number_type) all.push_back(number_language(s));
+  if (s.types & string_type) all.push_back(quoted(string_language(s)));
+  return l.any_of(std::move(all));
+}
+
+Language SchemaWriter::numbers_at(const NumberLimits& limits, const std::string& pointer) {
+  try {
+    return numbers(g_.languages, limits);
+  } catch (const Error& e) {
+    refuse_schema(pointer, e.what());
+  }
+}
+
+Language SchemaWriter::number_language(const Shape& s) {
+  Languages& l = g_.languages;
+  std::vector<Language> without;
+  for (const NumberLimits& limits : s.not_numbers) without.push_back(numbers_at(limits, s.pointer));
+  for (const SchemaJson* one : s.excluded)
+    if (one->is_number()) {
+      const Decimal d(one->dump());
+      without.push_back(numbers(l, {.least = d, .most = d}));
+    }
+  NumberLimits limits = s.numbers;
+  // numbers with exponents are not in the languages that are left out
+  limits.plain = !without.empty() || !s.more_numbers.empty();
+  std::vector<Language> all{numbers_at(limits, s.pointer)};
+  for (const NumberLimits& more : s.more_numbers) all.push_back(numbers_at(more, s.pointer));
+  if (!without.empty()) all.push_back(l.without(l.any_of(std::move(without))));
+  return l.all_of(std::move(all));
+}
+
+Language SchemaWriter::string_language(const Shape& s) {
+  Languages& l = g_.languages;
+  if (s.min_length > s.max_length) return Languages::nothing;
+  std::vector<Language> all = s.strings;
+  std::vector<std::string> without;
+  for (const SchemaJson* one : s.excluded)
+    if (one->is_string()) without.push_back(one->get<std::string>());
+  if (!without.empty()) all.push_back(l.without(texts_inside(std::move(without))));
+  all.push_back(l.repeat(any_char_, s.min_length, s.max_length));
+  return l.all_of(std::move(all));
+}
+
+Language SchemaWriter::names_of(const Literals& all) {
+  std::vector<Language> names;
+  for (const Shape& s : shapes_of(all)) {
+    if (!s.constants) {
+      if (s.types & string_type) names.push_back(string_language(s));
+      continue;
+    }
+    std::vector<std::string> values;
+    for (const SchemaJson* one : *s.constants)
+      if (one->is_string() && is_valid(*one, all)) values.push_back(one->get<std::string>());
+    names.push_back(texts_inside(std::move(values)));
+  }
+  return g_.languages.any_of(std::move(names));
+}
+
+bool SchemaWriter::contains_name(Language names, const std::string& name) {
+  const std::string text = SchemaJson(name).dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+  return g_.languages.contains(names, std::string_view(text).substr(1, text.size() - 2));
+}
+
+Language SchemaWriter::quoted(Language inside) {
+  Languages& l = g_.languages;
+  return l.sequence(std::vector{l.text("\""), inside, l.text("\"")});
+}
+
+Language SchemaWriter::text_inside(std::string_view value) {
+  std::vector<Language> parts;
+  for (size_t i = 0; i < value.size();) {
+    const CodePoint c = code_point_at(value, i);
+    auto [found, is_new] = letters_.try_emplace(c.value, Languages::nothing);
+    if (is_new) found->second = written(g_.languages, {{c.value, c.value}}, Writing::json_string);
+    parts.push_back(found->second);
+    i += c.bytes;
+  }
+  return g_.languages.sequence(parts);
+}
+
+// By their beginnings, so that only those go on together that have begun alike.
+Language SchemaWriter::texts_inside(std::vector<std::string> values) {
+  std::ranges::sort(values);
+  Languages& l = g_.languages;
+  auto group = [&](auto&& self, size_t first, size_t last, size_t at, int depth) -> Language {
+    if (last - first == 1 || depth == 100) {
+      std::vector<Language> all;
+      for (size_t i = first; i < last; ++i) all.push_back(text_inside(std::string_view(values[i]).substr(at)));
+      return l.any_of(std::move(all));
+    }
+    std::vector<Language> ways;
+    for (size_t i = first; i < last;) {
+      if (values[i].size() == at) {
+        ways.push_back(Languages::empty);
+        ++i;
+        continue;
+      }
+      const size_t bytes = std::min<size_t>(code_point_at(values[i], at).bytes, values[i].size() - at);
+      const std::string letter = values[i].substr(at, bytes);
+      size_t end = i + 1;
+      while (end < last && values[end].compare(at, bytes, letter) == 0) ++end;
+      ways.push_back(l.sequence(text_inside(letter), self(self, i, end, at + bytes, depth + 1)));
+      i = end;
+    }
+    return l.any_of(std::move(ways));
+  };
+  return values.empty() ? Languages::nothing : group(group, 0, values.size(), 0, 0);
+}
+
+Language SchemaWriter::constant_language(const SchemaJson& v) {
+  if (v.is_string()) return quoted(text_inside(v.get<std::string>()));
+  if (!v.is_number()) return g_.languages.text(v.dump());
+  const Decimal d(v.dump());
+  return numbers(g_.languages, {.least = d, .most = d});
+}
+
+}  // namespace heddle::grammar
