@@ -156,7 +156,7 @@ function(heddle_all_benchmarks)
   foreach(source ${sources})
     cmake_path(GET source STEM name)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_model heddle_formats heddle_text
+    target_link_libraries(${name} PRIVATE heddle_kernels heddle_cuda heddle_gpu heddle_cpu heddle_model heddle_formats heddle_text heddle_grammar
       heddle_engine heddle_server
       benchmark::benchmark benchmark::benchmark_main)
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})  # helpers of tests

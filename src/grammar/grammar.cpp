@@ -49,7 +49,7 @@ std::vector<bool> Grammar::rules_where(bool empty_only) {
   return found;
 }
 
-bool Grammar::has_text() { return start_ < rules_.size() && rules_where(false)[start_]; }
+bool Grammar::has_text(Symbol rule) { return rules_where(false)[rule.number]; }
 
 Grammar::Parts Grammar::parts() {
   if (start_ >= rules_.size()) throw Error("a grammar without a start");

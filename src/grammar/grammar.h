@@ -37,7 +37,7 @@ class Grammar {
   };
   // Choices that no text can go through are left out. An Error for a rule without choices, and without a start.
   Parts parts();
-  bool has_text();  // any at all
+  bool has_text(Symbol rule);  // any at all
 
   Languages languages;
   const std::vector<Language>& terminals() const { return terminals_; }

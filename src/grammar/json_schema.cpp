@@ -4,34 +4,24 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "grammar/code_points.h"
 #include "grammar/json_schema_writer.h"
 
 namespace heddle::grammar {
 
-SchemaWriter::SchemaWriter(const SchemaJson& root) : references_(root) {
-  Languages& l = g_.languages;
-  space_ = l.repeat(l.bytes(Bytes().set(' ').set('\n').set('\r').set('\t')), 0, 64);
-  any_char_ = written(l, CodePoints::all(), Writing::json_string);
-}
-
-Grammar SchemaWriter::write() {
+Symbol SchemaWriter::write() {
   const SchemaReferences::Target& root = references_.root();
-  g_.set_start(rule_of({literal(*root.schema, root.pointer, root.base)}));
+  const Symbol start = rule_of({literal(*root.schema, root.pointer, root.base)});
   while (!pending_.empty()) {  // grows
     const auto [rule, all] = std::move(pending_.front());
     pending_.pop_front();
     write_rule(rule, all);
   }
-  if (!g_.has_text()) refuse_schema("#", "no value is valid");
-  return std::move(g_);
+  if (!g_.has_text(start)) refuse_schema("#", "no value is valid");
+  return start;
 }
 
-// A sign with the space that may stand around it.
-Symbol SchemaWriter::sign(std::string_view t, bool before, bool after) {
-  Languages& l = g_.languages;
-  return g_.terminal(
-      l.sequence(std::vector{before ? space_ : Languages::empty, l.text(t), after ? space_ : Languages::empty}));
+Symbol SchemaWriter::sign(std::string_view mark, bool before, bool after) {
+  return g_.terminal(json_.sign(g_.languages, mark, before, after));
 }
 
 Symbol SchemaWriter::new_rule(const std::string& pointer) {
@@ -118,6 +108,14 @@ Symbol SchemaWriter::constant(const SchemaJson& v) {
   return rule;
 }
 
-Grammar json_schema(const nlohmann::ordered_json& schema) { return SchemaWriter(schema).write(); }
+Symbol add_json_schema(Grammar& grammar, const nlohmann::ordered_json& schema) {
+  return SchemaWriter(grammar, schema).write();
+}
+
+Grammar json_schema(const nlohmann::ordered_json& schema) {
+  Grammar grammar;
+  grammar.set_start(add_json_schema(grammar, schema));
+  return grammar;
+}
 
 }  // namespace heddle::grammar

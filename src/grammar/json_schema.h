@@ -9,5 +9,7 @@ namespace heddle::grammar {
 // Properties come in the order of the schema, then others. A keyword that cannot be kept is an Error that begins with
 // its JSON pointer, such as "#/properties/a/not: ...".
 Grammar json_schema(const nlohmann::ordered_json& schema);
+// The same as a rule of a larger grammar.
+Symbol add_json_schema(Grammar& grammar, const nlohmann::ordered_json& schema);
 
 }  // namespace heddle::grammar

@@ -65,7 +65,7 @@ void SchemaWriter::split_names(const Shape& s, Members& members) {
     std::set<Language> in;
   };
   std::vector<Language> limits = s.names;
-  limits.push_back(l.repeat(any_char_, 0));
+  limits.push_back(l.repeat(json_.any_char, 0));
   if (!s.order.empty()) limits.push_back(l.without(texts_inside(s.order)));
   std::vector<Part> parts{{l.all_of(limits), {}}};
   std::set<Language> patterns;

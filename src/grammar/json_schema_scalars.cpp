@@ -98,7 +98,7 @@ Language SchemaWriter::string_language(const Shape& s) {
   for (const SchemaJson* one : s.excluded)
     if (one->is_string()) without.push_back(one->get<std::string>());
   if (!without.empty()) all.push_back(l.without(texts_inside(std::move(without))));
-  all.push_back(l.repeat(any_char_, s.min_length, s.max_length));
+  all.push_back(l.repeat(json_.any_char, s.min_length, s.max_length));
   return l.all_of(std::move(all));
 }
 
@@ -122,10 +122,7 @@ bool SchemaWriter::contains_name(Language names, const std::string& name) {
   return g_.languages.contains(names, std::string_view(text).substr(1, text.size() - 2));
 }
 
-Language SchemaWriter::quoted(Language inside) {
-  Languages& l = g_.languages;
-  return l.sequence(std::vector{l.text("\""), inside, l.text("\"")});
-}
+Language SchemaWriter::quoted(Language inside) { return json_.quoted(g_.languages, inside); }
 
 Language SchemaWriter::text_inside(std::string_view value) {
   std::vector<Language> parts;

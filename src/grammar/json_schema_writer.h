@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "grammar/grammar.h"
+#include "grammar/json_text.h"
 #include "grammar/numbers.h"
 
 namespace heddle::grammar {
@@ -115,8 +116,8 @@ struct Shape {
 
 class SchemaWriter {
  public:
-  explicit SchemaWriter(const SchemaJson& root);
-  Grammar write();
+  SchemaWriter(Grammar& grammar, const SchemaJson& root) : references_(root), g_(grammar), json_(grammar.languages) {}
+  Symbol write();
 
  private:
   // --- literals and shapes: json_schema_shapes.cpp
@@ -225,8 +226,8 @@ class SchemaWriter {
   Symbol impossible() { return g_.terminal(Languages::nothing); }
 
   const SchemaReferences references_;
-  Grammar g_;
-  Language space_, any_char_;
+  Grammar& g_;
+  const JsonText json_;
   std::vector<Place> places_;
   std::unordered_map<const SchemaJson*, uint32_t> place_numbers_;
   std::deque<SchemaJson> made_;

@@ -3,31 +3,90 @@
 #include "grammar/language.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 
 namespace heddle::grammar {
 
-Languages::Languages() {
-  nodes_ = {{.kind = Kind::nothing, .has_empty = false},
-            {.kind = Kind::empty, .has_empty = true},
-            {.kind = Kind::anything, .has_empty = true}};
-  for (Language i = 0; i < nodes_.size(); ++i) numbers_.emplace(nodes_[i], i);
+Languages::Languages(const Languages* base) : base_(base) {
+  if (base) {
+    first_ = Language(base->nodes_.size());
+    first_set_ = uint32_t(base->sets_.size());
+    return;
+  }
+  add({.kind = Kind::nothing, .has_empty = false});
+  add({.kind = Kind::empty, .has_empty = true});
+  add({.kind = Kind::anything, .has_empty = true});
 }
 
-Language Languages::add(Node node) {
-  const auto [found, is_new] = numbers_.try_emplace(node, Language(nodes_.size()));
-  if (is_new) nodes_.push_back(std::move(node));
-  return found->second;
+size_t Languages::hash(const Node& n) {
+  size_t h = size_t(n.kind) + 1;
+  auto mix = [&](size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u + (h >> 29); };
+  mix(n.set);
+  mix(n.least);
+  mix(n.most);
+  for (Language part : n.parts) mix(part);
+  return h;
+}
+
+Language Languages::find(size_t hash, const Node& n) const {
+  if (base_)
+    if (const Language found = base_->find(hash, n); found != unknown) return found;
+  if (const auto bucket = numbers_.find(hash); bucket != numbers_.end())
+    for (Language a : bucket->second)
+      if (node(a) == n) return a;
+  return unknown;
+}
+
+bool Languages::has_text(const Node& n) const {
+  auto part_has = [&](Language a) { return node(a).has_text; };
+  switch (n.kind) {
+    case Kind::nothing:
+      return false;
+    case Kind::empty:
+    case Kind::anything:
+    case Kind::bytes:
+      return true;
+    case Kind::sequence:
+      return std::ranges::all_of(n.parts, part_has);
+    case Kind::any_of:
+      return std::ranges::any_of(n.parts, part_has);
+    case Kind::repeat:
+      return n.least == 0 || part_has(n.parts[0]);
+    case Kind::all_of:
+    case Kind::without:
+    case Kind::automaton:
+      return n.has_empty;
+  }
+  return false;
+}
+
+Language Languages::add(Node n) {
+  n.has_text = n.has_empty || has_text(n);
+  const size_t by = hash(n);
+  if (const Language found = find(by, n); found != unknown) return found;
+  const auto added = Language(size());
+  nodes_.push_back(std::move(n));
+  numbers_[by].push_back(added);
+  return added;
 }
 
 // --- construction ---------------------------------------------------------------------------------------------------
 Language Languages::bytes(const Bytes& set) {
   if (set.none()) return nothing;
-  const auto [found, is_new] = set_numbers_.try_emplace(set.to_string(), uint32_t(sets_.size()));
-  if (is_new) sets_.push_back(set);
-  return add({.kind = Kind::bytes, .has_empty = false, .set = found->second});
+  uint32_t number = 0;
+  if (const auto common = base_ ? base_->set_numbers_.find(set) : set_numbers_.end();
+      base_ && common != base_->set_numbers_.end()) {
+    number = common->second;
+  } else {
+    const auto [found, is_new] = set_numbers_.try_emplace(set, first_set_ + uint32_t(sets_.size()));
+    if (is_new) sets_.push_back(set);
+    number = found->second;
+  }
+  return add({.kind = Kind::bytes, .has_empty = false, .set = number});
 }
 
 Language Languages::text(std::string_view text) {
@@ -42,8 +101,8 @@ Language Languages::sequence(Language first, Language second) {
   if (first == empty) return second;
   if (second == empty) return first;
   if (first == anything && second == anything) return anything;
-  if (nodes_[first].kind == Kind::sequence) {
-    const std::vector<Language> parts = nodes_[first].parts;
+  if (node(first).kind == Kind::sequence) {
+    const std::vector<Language>& parts = node(first).parts;
     return sequence(parts[0], sequence(parts[1], second));
   }
   return add({.kind = Kind::sequence, .has_empty = has_empty(first) && has_empty(second), .parts = {first, second}});
@@ -59,13 +118,13 @@ Language Languages::any_of(std::vector<Language> choices) {
   std::vector<Language> flat;
   Bytes single;
   for (size_t i = 0; i < choices.size(); ++i) {  // grows
-    const Node& n = nodes_[choices[i]];
+    const Node& n = node(choices[i]);
     if (n.kind == Kind::anything) return anything;
     if (n.kind == Kind::any_of) {
       const std::vector<Language> parts = n.parts;
       choices.insert(choices.end(), parts.begin(), parts.end());
     } else if (n.kind == Kind::bytes) {
-      single |= sets_[n.set];
+      single |= set(n.set);
     } else if (n.kind != Kind::nothing) {
       flat.push_back(choices[i]);
     }
@@ -86,7 +145,7 @@ Language Languages::any_of(std::vector<Language> choices) {
 Language Languages::all_of(std::vector<Language> limits) {
   std::vector<Language> flat;
   for (size_t i = 0; i < limits.size(); ++i) {  // grows
-    const Node& n = nodes_[limits[i]];
+    const Node& n = node(limits[i]);
     if (n.kind == Kind::nothing) return nothing;
     if (n.kind == Kind::all_of) {
       const std::vector<Language> parts = n.parts;
@@ -102,9 +161,9 @@ Language Languages::all_of(std::vector<Language> limits) {
   const bool with_empty = std::ranges::all_of(flat, [&](Language a) { return has_empty(a); });
   if (flat[0] == empty) return with_empty ? empty : nothing;
   // one byte long: the bytes in all of them
-  if (std::ranges::all_of(flat, [&](Language a) { return nodes_[a].kind == Kind::bytes; })) {
-    Bytes common = sets_[nodes_[flat[0]].set];
-    for (Language a : flat) common &= sets_[nodes_[a].set];
+  if (std::ranges::all_of(flat, [&](Language a) { return node(a).kind == Kind::bytes; })) {
+    Bytes common = set(node(flat[0]).set);
+    for (Language a : flat) common &= set(node(a).set);
     return bytes(common);
   }
   return add({.kind = Kind::all_of, .has_empty = with_empty, .parts = std::move(flat)});
@@ -113,7 +172,7 @@ Language Languages::all_of(std::vector<Language> limits) {
 Language Languages::without(Language a) {
   if (a == nothing) return anything;
   if (a == anything) return nothing;
-  if (nodes_[a].kind == Kind::without) return nodes_[a].parts[0];
+  if (node(a).kind == Kind::without) return node(a).parts[0];
   return add({.kind = Kind::without, .has_empty = !has_empty(a), .parts = {a}});
 }
 
@@ -124,7 +183,7 @@ Language Languages::repeat(Language a, uint32_t least, uint32_t most) {
   if (least == 1 && most == 1) return a;
   if (a == anything) return anything;
   if (has_empty(a)) least = 0;  // as many empty ones as need be
-  const Node& inner = nodes_[a];
+  const Node& inner = node(a);
   if (inner.kind == Kind::repeat && inner.least == 0 && inner.most == unbounded) return a;  // (x*)* and the like
   return add({.kind = Kind::repeat, .has_empty = least == 0, .least = least, .most = most, .parts = {a}});
 }
@@ -141,9 +200,19 @@ Language Languages::in_state(uint32_t automaton, uint32_t state) {
       {.kind = Kind::automaton, .has_empty = automata_[automaton].ends[state], .set = automaton, .least = state});
 }
 
+std::optional<Languages::Count> Languages::counted(Language a, Language unit, Language end) const {
+  if (a == end) return Count{0, 0};
+  const Node& n = node(a);
+  if (n.kind != Kind::sequence || n.parts[1] != end) return {};
+  if (n.parts[0] == unit) return Count{1, 1};
+  const Node& units = node(n.parts[0]);
+  if (units.kind != Kind::repeat || units.parts[0] != unit) return {};
+  return Count{units.least, units.most};
+}
+
 // --- derivatives ----------------------------------------------------------------------------------------------------
 Language Languages::derive(Language a, uint8_t byte) {
-  const Node n = nodes_[a];  // a copy: others are added
+  const Node& n = node(a);
   switch (n.kind) {
     case Kind::nothing:
     case Kind::empty:
@@ -151,25 +220,25 @@ Language Languages::derive(Language a, uint8_t byte) {
     case Kind::anything:
       return anything;
     case Kind::bytes:
-      return sets_[n.set][byte] ? empty : nothing;
+      return set(n.set)[byte] ? empty : nothing;
     case Kind::sequence: {
-      const Language first = sequence(after(n.parts[0], byte), n.parts[1]);
-      return has_empty(n.parts[0]) ? any_of({first, after(n.parts[1], byte)}) : first;
+      const Language first = sequence(step(n.parts[0], byte), n.parts[1]);
+      return has_empty(n.parts[0]) ? any_of({first, step(n.parts[1], byte)}) : first;
     }
     case Kind::any_of:
     case Kind::all_of: {
       std::vector<Language> parts;
-      for (Language part : n.parts) parts.push_back(after(part, byte));
+      for (Language part : n.parts) parts.push_back(step(part, byte));
       return n.kind == Kind::any_of ? any_of(std::move(parts)) : all_of(std::move(parts));
     }
     case Kind::without:
-      return without(after(n.parts[0], byte));
+      return without(step(n.parts[0], byte));
     case Kind::automaton:
       return in_state(n.set, automata_[n.set].next[n.least][byte]);
     case Kind::repeat: {
       // an inner text that is empty brings nothing, so the first one that takes the byte counts as the first of all
       const uint32_t most = n.most == unbounded ? unbounded : n.most - 1;
-      return sequence(after(n.parts[0], byte), repeat(n.parts[0], n.least ? n.least - 1 : 0, most));
+      return sequence(step(n.parts[0], byte), repeat(n.parts[0], n.least ? n.least - 1 : 0, most));
     }
   }
   return nothing;
@@ -191,7 +260,7 @@ std::vector<Bytes> refine(const std::vector<Bytes>& a, const std::vector<Bytes>&
 }  // namespace
 
 std::vector<Bytes> Languages::find_kinds(Language a) {
-  const Node n = nodes_[a];
+  const Node& n = node(a);
   const std::vector<Bytes> all_alike{Bytes().set()};
   switch (n.kind) {
     case Kind::nothing:
@@ -199,8 +268,8 @@ std::vector<Bytes> Languages::find_kinds(Language a) {
     case Kind::anything:
       return all_alike;
     case Kind::bytes:
-      if (sets_[n.set].all()) return all_alike;
-      return {sets_[n.set], ~sets_[n.set]};
+      if (set(n.set).all()) return all_alike;
+      return {set(n.set), ~set(n.set)};
     case Kind::sequence:
       return has_empty(n.parts[0]) ? refine(kinds(n.parts[0]), kinds(n.parts[1])) : kinds(n.parts[0]);
     case Kind::automaton: {
@@ -223,30 +292,44 @@ std::vector<Bytes> Languages::find_kinds(Language a) {
 }
 
 Languages::Moves& Languages::moves(Language a) {
-  if (a >= moves_.size()) moves_.resize(std::max<size_t>(nodes_.size(), a + 1));
-  if (moves_[a]) return *moves_[a];
+  if (is_common(a)) return *base_->moves_[a];
+  const Language own = a - first_;
+  if (own >= moves_.size()) moves_.resize(nodes_.size());
+  if (moves_[own]) return *moves_[own];
   auto found = std::make_unique<Moves>();
   found->kinds = find_kinds(a);
   found->after.assign(found->kinds.size(), unknown);
+  found->is_resolved.assign(found->kinds.size(), false);
   for (size_t k = 0; k < found->kinds.size(); ++k)
     for (size_t byte = 0; byte < 256; ++byte)
-      if (found->kinds[k][byte]) found->of[byte] = uint16_t(k);
-  if (a >= moves_.size()) moves_.resize(nodes_.size());
-  moves_[a] = std::move(found);
-  return *moves_[a];
+      if (found->kinds[k][byte]) found->of[byte] = uint8_t(k);
+  if (own >= moves_.size()) moves_.resize(nodes_.size());
+  moves_[own] = std::move(found);
+  return *moves_[own];
 }
 
 const std::vector<Bytes>& Languages::kinds(Language a) { return moves(a).kinds; }
 
+Language Languages::step(Language a, uint8_t byte) {
+  Moves& m = moves(a);  // stays where it is
+  Language& next = m.after[m.of[byte]];
+  if (next == unknown) next = derive(a, byte);
+  return next;
+}
+
 Language Languages::after(Language a, uint8_t byte) {
   Moves& m = moves(a);
-  const uint16_t kind = m.of[byte];
-  if (m.after[kind] == unknown) {
-    const Language next = derive(a, byte);
-    moves(a).after[kind] = next;
-    return next;
+  const uint8_t kind = m.of[byte];
+  if (m.is_resolved[kind]) return m.after[kind];
+  Language next = step(a, byte);
+  try {
+    if (is_nothing(next)) next = nothing;
+  } catch (const Error&) {
+    // too large to be sure: it is gone on with, as grammars with it are refused when they are compiled
   }
-  return m.after[kind];
+  m.after[kind] = next;
+  m.is_resolved[kind] = true;
+  return next;
 }
 
 Language Languages::after(Language a, std::string_view text) {
@@ -254,32 +337,63 @@ Language Languages::after(Language a, std::string_view text) {
   return a;
 }
 
-// By the states that can be reached: none has the empty text.
+// Depth first, by the states that can be reached: none has a text. Quotation marks come first, since they end most
+// languages in which this is in question.
 bool Languages::is_nothing(Language a, size_t most) {
-  if (a < known_nothing_.size() && known_nothing_[a] >= 0) return known_nothing_[a];
-  std::vector<Language> reached{a};
-  std::vector<bool> seen;
-  bool found = false;
-  for (size_t i = 0; i < reached.size() && !found; ++i) {
-    const Language at = reached[i];
-    if (has_empty(at) || (at < known_nothing_.size() && known_nothing_[at] == 0)) {
-      found = true;
-      break;
-    }
+  if (node(a).has_text) return false;
+  if (a == nothing) return true;
+  auto known = [&](Language x) -> int8_t {
+    if (node(x).has_text) return 0;
+    if (is_common(x)) return base_->known_nothing_[x];
+    return x - first_ < known_nothing_.size() ? known_nothing_[x - first_] : int8_t(-1);
+  };
+  auto set_known = [&](Language x, bool is) {
+    if (is_common(x)) return;
+    if (x - first_ >= known_nothing_.size()) known_nothing_.resize(nodes_.size(), -1);
+    known_nothing_[x - first_] = is;
+  };
+  if (known(a) >= 0) return known(a);
+  struct Reached {
+    Language at;
+    size_t from;  // in the list
+  };
+  std::vector<Reached> reached{{a, 0}};
+  std::vector<size_t> open{0};
+  std::unordered_set<Language> seen{a};
+  while (!open.empty()) {
+    const size_t at = open.back();
+    open.pop_back();
     if (reached.size() > most) throw Error("a language has more than {} states", most);
-    const std::vector<Bytes> all = kinds(at);
-    for (const Bytes& kind : all) {
-      const Language next = after(at, uint8_t(kind._Find_first()));
-      if (next >= seen.size()) seen.resize(nodes_.size());
-      if (!seen[next]) reached.push_back(next);
-      seen[next] = true;
+    const Moves& m = moves(reached[at].at);
+    for (size_t k = 0; k <= m.kinds.size(); ++k) {
+      // the kind of the quotation mark is last, and so is looked at first
+      if (k < m.kinds.size() && k == m.of['"']) continue;
+      const size_t kind = k < m.kinds.size() ? k : m.of['"'];
+      const Language next = step(reached[at].at, uint8_t(m.kinds[kind]._Find_first()));
+      if (known(next) == 0) {
+        for (size_t i = at;; i = reached[i].from) {
+          set_known(reached[i].at, false);
+          if (i == 0) return false;
+        }
+      }
+      if (next == nothing || known(next) == 1 || !seen.insert(next).second) continue;
+      open.push_back(reached.size());
+      reached.push_back({next, at});
     }
   }
-  known_nothing_.resize(nodes_.size(), -1);
-  // without one that has a text, none of the states has
-  for (Language at : reached)
-    if (!found || at == a) known_nothing_[at] = !found;
-  return !found;
+  for (const Reached& r : reached) set_known(r.at, true);
+  return true;
+}
+
+// Everything that can follow from what is here.
+void Languages::complete() {
+  for (Language a = 0; a < size(); ++a) {  // grows
+    const size_t kinds = moves(a).kinds.size();
+    for (size_t k = 0; k < kinds; ++k) after(a, uint8_t(moves(a).kinds[k]._Find_first()));
+    is_nothing(a);
+  }
+  moves_.resize(size());
+  known_nothing_.resize(size(), -1);
 }
 
 }  // namespace heddle::grammar

@@ -4,11 +4,13 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace heddle::grammar {
@@ -17,10 +19,17 @@ using Bytes = std::bitset<256>;
 using Language = uint32_t;  // in a Languages
 
 // All languages of a grammar. What is never asked for is never computed: derivatives are taken one kind of byte at a
-// time, and kept.
+// time, and kept. Languages that most grammars need (JSON's strings, numbers and signs) are there from the beginning,
+// with all that follows from them, under the same numbers in every Languages.
 class Languages {
  public:
-  Languages();
+  Languages() : Languages(&common()) {}
+  Languages(Languages&&) = default;
+  Languages& operator=(Languages&&) = default;
+
+  // Never changes.
+  static const Languages& common();
+  bool is_common(Language a) const { return a < first_; }
 
   static constexpr Language nothing = 0;  // no text at all
   static constexpr Language empty = 1;    // the empty text alone
@@ -43,47 +52,69 @@ class Languages {
   };
   Language accepted(Automaton automaton, uint32_t state = 0);
 
-  bool has_empty(Language a) const { return nodes_[a].has_empty; }
-  // What may follow this byte.
+  bool has_empty(Language a) const { return node(a).has_empty; }
+  // What may follow this byte: `nothing` itself if no text can.
   Language after(Language a, uint8_t byte);
   Language after(Language a, std::string_view text);
   bool contains(Language a, std::string_view text) { return has_empty(after(a, text)); }
   // Bytes of one set lead to the same language; the sets are disjoint and have all bytes.
   const std::vector<Bytes>& kinds(Language a);
   // Whether no text is in it. Looks at no more than `most` states: then an Error that says so.
-  bool is_nothing(Language a, size_t most = 100'000);
+  bool is_nothing(Language a, size_t most = 20'000);
 
-  size_t size() const { return nodes_.size(); }
+  // If it is a number of texts of `unit` and then `end`: how many.
+  struct Count {
+    uint32_t least, most;
+  };
+  std::optional<Count> counted(Language a, Language unit, Language end) const;
+
+  size_t size() const { return first_ + nodes_.size(); }
 
  private:
   enum class Kind : uint8_t { nothing, empty, anything, bytes, sequence, any_of, all_of, without, repeat, automaton };
   struct Node {
     Kind kind;
     bool has_empty;
+    bool has_text = false;          // for certain: seen from its parts
     uint32_t set = 0;               // bytes; of an automaton its number
     uint32_t least = 0, most = 0;   // repeat; of an automaton `least` is the state
     std::vector<Language> parts{};  // sequence: two; without, repeat: one
-    auto operator<=>(const Node&) const = default;
+    bool operator==(const Node&) const = default;
   };
   struct Moves {
     std::vector<Bytes> kinds;
-    std::vector<Language> after;     // by kind, or unknown
-    std::array<uint16_t, 256> of{};  // the kind of each byte
+    std::vector<Language> after;    // by kind, or unknown
+    std::vector<bool> is_resolved;  // by kind: where no text can follow, `nothing` itself
+    std::array<uint8_t, 256> of{};  // the kind of each byte
   };
   static constexpr Language unknown = 0xffffffff;
 
+  explicit Languages(const Languages* base);
+  const Node& node(Language a) const { return a < first_ ? base_->nodes_[a] : nodes_[a - first_]; }
+  const Bytes& set(uint32_t number) const {
+    return number < first_set_ ? base_->sets_[number] : sets_[number - first_set_];
+  }
+  static size_t hash(const Node& node);
+  Language find(size_t hash, const Node& node) const;  // or unknown
+  bool has_text(const Node& node) const;
   Language add(Node node);
   Language in_state(uint32_t automaton, uint32_t state);
   Language derive(Language a, uint8_t byte);
+  // After a byte, in whatever form.
+  Language step(Language a, uint8_t byte);
   Moves& moves(Language a);
   std::vector<Bytes> find_kinds(Language a);
+  void complete();
 
-  std::vector<Node> nodes_;
-  std::map<Node, Language> numbers_;
+  const Languages* base_ = nullptr;
+  Language first_ = 0;  // those of the base come before
+  uint32_t first_set_ = 0;
+  std::deque<Node> nodes_;
+  std::unordered_map<size_t, std::vector<Language>> numbers_;  // by hash
   std::vector<Bytes> sets_;
-  std::map<std::string, uint32_t> set_numbers_;
+  std::unordered_map<Bytes, uint32_t> set_numbers_;
   std::vector<Automaton> automata_;
-  std::vector<std::unique_ptr<Moves>> moves_;  // by language
+  std::vector<std::unique_ptr<Moves>> moves_;  // by language, of those that the base does not have
   std::vector<int8_t> known_nothing_;          // -1: not known
 };
 

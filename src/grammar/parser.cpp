@@ -57,9 +57,7 @@ void Position::begin_terminals(const std::shared_ptr<const Set>& set, std::vecto
   }
   std::ranges::sort(terminals);
   terminals.erase(std::unique(terminals.begin(), terminals.end()), terminals.end());
-  for (uint32_t t : terminals)
-    if (const Language all = grammar_->grammar().terminals()[t]; !grammar_->languages().is_nothing(all))
-      live.push_back({set, t, all});
+  for (uint32_t t : terminals) live.push_back({set, t, grammar_->grammar().terminals()[t]});
 }
 
 Position::Position(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::move(grammar)) {
@@ -102,7 +100,7 @@ bool Position::take(uint8_t byte) {
   Ended ended;
   for (const Live& l : live_) {
     const Language next = languages.after(l.state, byte);
-    if (languages.is_nothing(next)) continue;
+    if (next == Languages::nothing) continue;
     if (languages.has_empty(next)) end_terminal(l, ended);
     if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
   }
@@ -131,9 +129,8 @@ Bytes Position::next_bytes() const {
   Bytes all;
   Languages& languages = grammar_->languages();
   for (const Live& l : live_) {
-    const std::vector<Bytes> kinds = languages.kinds(l.state);
-    for (const Bytes& kind : kinds)
-      if (!languages.is_nothing(languages.after(l.state, uint8_t(kind._Find_first())))) all |= kind;
+    for (const Bytes& kind : languages.kinds(l.state))
+      if (languages.after(l.state, uint8_t(kind._Find_first())) != Languages::nothing) all |= kind;
   }
   return all;
 }

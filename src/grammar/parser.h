@@ -40,6 +40,8 @@ class Position {
   // as if no other went on.
   size_t live() const { return live_.size(); }
   Language state(size_t live) const { return live_[live].state; }
+  uint32_t terminal(size_t live) const { return live_[live].terminal; }
+  std::shared_ptr<const void> began_in(size_t live) const { return live_[live].set; }  // what may follow depends on
   Position ended(size_t live) const;
 
  private:

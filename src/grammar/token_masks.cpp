@@ -1,43 +1,8 @@
 #include "grammar/token_masks.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace heddle::grammar {
-
-void Trie::add(std::string_view text, uint32_t token) {
-  uint32_t at = 0;
-  for (char c : text) {
-    const auto byte = uint8_t(c);
-    const auto by_byte = &std::pair<uint8_t, uint32_t>::first;
-    const auto found = std::ranges::lower_bound(nodes_[at].next, byte, {}, by_byte);
-    if (found != nodes_[at].next.end() && found->first == byte) {
-      at = found->second;
-      continue;
-    }
-    const auto added = uint32_t(nodes_.size());
-    nodes_[at].next.insert(found, {byte, added});
-    nodes_.emplace_back();
-    at = added;
-  }
-  nodes_[at].tokens.push_back(token);
-}
-
-TokenMask& TokenMask::operator|=(const TokenMask& other) {
-  for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
-  return *this;
-}
-
-size_t TokenMask::count() const {
-  size_t all = 0;
-  for (uint32_t w : words_) all += size_t(std::popcount(w));
-  return all;
-}
-
-Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
-  for (uint32_t i = 0; i < tokens_.size(); ++i)
-    if (!tokens_[i].empty()) trie_.add(tokens_[i], i);
-}
 
 TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {}
@@ -45,55 +10,53 @@ TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr
 TokenMask TokenMasks::mask(const Position& at) {
   TokenMask mask(vocabulary_->size());
   for (size_t i = 0; i < at.live(); ++i) {
-    const Inside& found = inside(at.state(i));
-    mask |= found.stay;
-    if (!found.leave.empty()) walk(at.ended(i), found.leave, 0, mask);
+    const TokensInside& found = inside(at.state(i));
+    if (found.shared) mask |= *found.shared;
+    if (!found.many.empty()) mask |= found.many;
+    for (uint32_t token : found.few) mask.set(token);
+    for (const auto& leave : found.leave)
+      for (uint32_t token : behind(at, i, leave))
+        if (!std::ranges::binary_search(found.blocked, token)) mask.set(token);
   }
   return mask;
 }
 
-void TokenMasks::walk(const Position& at, const Trie& trie, uint32_t node, TokenMask& mask) {
+const TokensInside& TokenMasks::inside(Language state) {
+  const auto found = inside_.find(state);
+  if (found != inside_.end()) return *found->second;
+  if (inside_bytes_ > most_bytes) {
+    inside_.clear();
+    inside_bytes_ = 0;
+  }
+  const auto& added = inside_[state] = vocabulary_->inside(grammar_->languages(), state);
+  inside_bytes_ += added->bytes();
+  return *added;
+}
+
+const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
+                                                const std::shared_ptr<const Trie>& leave) {
+  const auto set = at.began_in(live);
+  const uint32_t terminal = at.terminal(live);
+  const auto found = std::ranges::find_if(
+      behind_, [&](const Behind& b) { return b.set == set && b.terminal == terminal && b.leave == leave; });
+  if (found != behind_.end()) return found->tokens;
+  Behind added{set, terminal, leave, {}};
+  walk(at.ended(live), *leave, 0, added.tokens);
+  if (behind_.size() < most_behind) return behind_.emplace_back(std::move(added)).tokens;
+  Behind& oldest = behind_[next_behind_++ % most_behind];
+  oldest = std::move(added);
+  return oldest.tokens;
+}
+
+void TokenMasks::walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens) {
   const Bytes allowed = at.next_bytes();
   for (const auto& [byte, next] : trie.node(node).next) {
     if (!allowed[byte]) continue;
+    const Trie::Node there = trie.node(next);
+    tokens.insert(tokens.end(), there.tokens.begin(), there.tokens.end());
+    if (there.next.empty()) continue;
     Position behind = at;
-    if (!behind.take(byte)) continue;
-    for (uint32_t token : trie.node(next).tokens) mask.set(token);
-    walk(behind, trie, next, mask);
-  }
-}
-
-const TokenMasks::Inside& TokenMasks::inside(Language state) {
-  std::unique_ptr<Inside>& found = inside_[state];
-  if (!found) {
-    found = std::make_unique<Inside>();
-    found->stay = TokenMask(vocabulary_->size());
-    walk_inside(state, 0, *found);
-  }
-  return *found;
-}
-
-void TokenMasks::walk_inside(Language state, uint32_t node, Inside& found) {
-  Languages& languages = grammar_->languages();
-  for (const auto& [byte, next] : vocabulary_->trie().node(node).next) {
-    const Language behind = languages.after(state, byte);
-    if (languages.is_nothing(behind)) continue;
-    for (uint32_t token : vocabulary_->trie().node(next).tokens) found.stay.set(token);
-    if (languages.has_empty(behind)) {
-      std::string text;
-      add_rest(next, text, found.leave);
-    }
-    walk_inside(behind, next, found);
-  }
-}
-
-// What longer tokens have behind a node.
-void TokenMasks::add_rest(uint32_t node, std::string& text, Trie& to) {
-  for (const auto& [byte, next] : vocabulary_->trie().node(node).next) {
-    text.push_back(char(byte));
-    for (uint32_t token : vocabulary_->trie().node(next).tokens) to.add(text, token);
-    add_rest(next, text, to);
-    text.pop_back();
+    if (behind.take(byte)) walk(behind, trie, next, tokens);
   }
 }
 

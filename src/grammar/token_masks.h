@@ -1,55 +1,11 @@
 // Which tokens of a vocabulary may follow.
 #pragma once
-#include <string>
 #include <unordered_map>
 
 #include "grammar/parser.h"
+#include "grammar/vocabulary.h"
 
 namespace heddle::grammar {
-
-// Texts by their beginnings.
-class Trie {
- public:
-  struct Node {
-    std::vector<std::pair<uint8_t, uint32_t>> next;  // by byte, in order
-    std::vector<uint32_t> tokens;                    // that end here
-  };
-  Trie() : nodes_(1) {}
-  void add(std::string_view text, uint32_t token);
-  const Node& node(uint32_t number) const { return nodes_[number]; }
-  bool empty() const { return nodes_.size() == 1 && nodes_[0].tokens.empty(); }
-
- private:
-  std::vector<Node> nodes_;
-};
-
-// A bit for each token.
-class TokenMask {
- public:
-  explicit TokenMask(size_t tokens = 0) : words_((tokens + 31) / 32) {}
-  void set(uint32_t token) { words_[token / 32] |= 1u << token % 32; }
-  bool operator[](uint32_t token) const { return words_[token / 32] >> token % 32 & 1; }
-  TokenMask& operator|=(const TokenMask& other);
-  size_t count() const;
-  const std::vector<uint32_t>& words() const { return words_; }
-
- private:
-  std::vector<uint32_t> words_;
-};
-
-// The bytes of each token, made once for a model and shared by all grammars; tokens without any, such as the end of the
-// text, are never allowed.
-class Vocabulary {
- public:
-  explicit Vocabulary(std::vector<std::string> tokens);
-  size_t size() const { return tokens_.size(); }
-  const std::string& operator[](uint32_t token) const { return tokens_[token]; }
-  const Trie& trie() const { return trie_; }
-
- private:
-  std::vector<std::string> tokens_;
-  Trie trie_;
-};
 
 // Masks of one grammar over one vocabulary. What tokens do to a terminal is found once for each state of its language,
 // whatever the rest of the parse: most tokens of a long terminal, such as a string, stay inside of it.
@@ -63,18 +19,27 @@ class TokenMasks {
   TokenMask mask(const Position& at);
 
  private:
-  struct Inside {
-    TokenMask stay;  // tokens that end inside of the terminal, or with it
-    Trie leave;      // what other tokens have behind its end
-  };
-  const Inside& inside(Language state);
-  void walk(const Position& at, const Trie& trie, uint32_t node, TokenMask& mask);
-  void walk_inside(Language state, uint32_t node, Inside& found);
-  void add_rest(uint32_t node, std::string& text, Trie& to);
+  // States and positions that are kept: more are found again.
+  static constexpr size_t most_bytes = 64u << 20, most_behind = 256;
+
+  const TokensInside& inside(Language state);
+  // Tokens of the trie that may follow behind the end of a terminal.
+  const std::vector<uint32_t>& behind(const Position& at, size_t live, const std::shared_ptr<const Trie>& leave);
+  void walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens);
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::shared_ptr<const Vocabulary> vocabulary_;
-  std::unordered_map<Language, std::unique_ptr<Inside>> inside_;
+  std::unordered_map<Language, std::shared_ptr<const TokensInside>> inside_;
+  size_t inside_bytes_ = 0;
+  // The same terminal goes on for many tokens: what may come behind it is found once.
+  struct Behind {
+    std::shared_ptr<const void> set;  // that the terminal began in
+    uint32_t terminal;
+    std::shared_ptr<const Trie> leave;
+    std::vector<uint32_t> tokens;
+  };
+  std::vector<Behind> behind_;
+  size_t next_behind_ = 0;
 };
 
 }  // namespace heddle::grammar

@@ -1,0 +1,182 @@
+#include "grammar/vocabulary.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "grammar/json_text.h"
+
+namespace heddle::grammar {
+
+TokenMask& TokenMask::operator|=(const TokenMask& other) {
+  for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
+  return *this;
+}
+
+size_t TokenMask::count() const {
+  size_t all = 0;
+  for (uint32_t w : words_) all += size_t(std::popcount(w));
+  return all;
+}
+
+// Of a walk: tokens that stay, those that do not unlike in a state that is known, and what leaves.
+struct Vocabulary::Found {
+  std::vector<uint32_t> stay, gone;
+  std::vector<Trie::Entry> leave;
+  std::vector<uint32_t> blocked;
+};
+
+Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)), leaving_(tokens_.size()) {
+  Languages all;
+  const JsonText json(all);
+  character_ = json.any_char;
+  mark_ = all.text("\"");
+  free_string_ = all.sequence(all.repeat(character_, 0), mark_);
+  std::vector<Trie::Entry> entries;
+  std::map<uint32_t, std::vector<uint32_t>> within{{0, {}}};
+  for (uint32_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i].empty()) continue;
+    entries.push_back({tokens_[i], i});
+    sort_token(i, all, within);
+  }
+  trie_ = Trie(std::move(entries));
+  TokenMask up_to(tokens_.size());
+  for (const auto& [length, list] : within) {
+    for (uint32_t token : list) up_to.set(token);
+    within_.push_back({length, up_to});
+  }
+  std::ranges::stable_sort(endings_, {}, [](const Ending& e) { return e.behind.text; });
+  for (const Ending& e : endings_) lengths_.push_back(e.length);
+  std::ranges::sort(lengths_);
+  lengths_.erase(std::unique(lengths_.begin(), lengths_.end()), lengths_.end());
+  // what all grammars have in common is found now
+  std::vector<std::shared_ptr<const TokensInside>> found;
+  for (Language a = 0; all.is_common(a); ++a) found.push_back(inside(all, a));
+  common_ = std::move(found);
+}
+
+void Vocabulary::sort_token(uint32_t token, Languages& all, std::map<uint32_t, std::vector<uint32_t>>& within) {
+  const std::string& text = tokens_[token];
+  uint32_t length = 0;
+  Language at = character_;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (at == character_ && text[i] == '"') {
+      endings_.push_back({length, {std::string_view(text).substr(i + 1), token}});
+      if (i + 1 < text.size()) leaving_.set(token);
+      return;
+    }
+    at = all.after(at, uint8_t(text[i]));
+    if (at == Languages::nothing) return;
+    if (at != Languages::empty) continue;
+    at = character_;
+    ++length;
+  }
+  // a part of a character needs room for all of it
+  within[at == character_ ? length : length + 1].push_back(token);
+}
+
+Vocabulary::InString Vocabulary::in_string(uint32_t least, uint32_t most) const {
+  const auto up_to = size_t(std::ranges::upper_bound(within_, most, {}, &UpTo::length) - within_.begin()) - 1;
+  const auto first = size_t(std::ranges::lower_bound(lengths_, least) - lengths_.begin()),
+             last = size_t(std::ranges::upper_bound(lengths_, most) - lengths_.begin());
+  const std::lock_guard lock(mutex_);
+  if (in_string_.size() > 500) in_string_.clear();
+  InString& found = in_string_[{up_to, first, last}];
+  if (found.stay) return found;
+  TokenMask stay = within_[up_to].tokens;
+  std::vector<Trie::Entry> leave;
+  for (const auto& [length, behind] : endings_) {
+    if (length < least || length > most) continue;
+    if (behind.text.empty())
+      stay.set(behind.token);
+    else
+      leave.push_back(behind);
+  }
+  found = {std::make_shared<const TokenMask>(std::move(stay)), std::make_shared<const Trie>(std::move(leave))};
+  return found;
+}
+
+std::shared_ptr<const TokensInside> Vocabulary::inside(Languages& all, Language state) const {
+  if (state < common_.size()) return common_[state];
+  auto inside = std::make_shared<TokensInside>();
+  // in a string that only has a length, the number of characters decides
+  if (const auto counted = all.counted(state, character_, mark_)) {
+    const InString tokens = in_string(counted->least, counted->most);
+    inside->shared = tokens.stay;
+    if (!tokens.leave->empty()) inside->leave.push_back(tokens.leave);
+    return inside;
+  }
+  Found found;
+  // a string with other limits, such as a name that is not one of some: mostly as a free one
+  size_t alike = 0;
+  for (uint32_t byte = 0x20; byte < 0x80; ++byte)
+    alike += all.after(state, uint8_t(byte)) == all.after(free_string_, uint8_t(byte));
+  if (alike < 48) {
+    walk(all, state, 0, 0, found);
+    keep(std::move(found), *inside);
+    return inside;
+  }
+  walk_difference(all, state, free_string_, 0, 0, found);
+  const InString free = in_string(0, Languages::unbounded);
+  inside->many = *free.stay;
+  for (uint32_t token : found.stay) inside->many.set(token);
+  for (uint32_t token : found.gone) inside->many.reset(token);
+  inside->leave.push_back(free.leave);
+  if (!found.leave.empty()) inside->leave.push_back(std::make_shared<const Trie>(std::move(found.leave)));
+  std::ranges::sort(found.blocked);
+  inside->blocked = std::move(found.blocked);
+  return inside;
+}
+
+// What longer tokens have behind this node.
+void Vocabulary::add_leaving(uint32_t node, size_t depth, Found& found) const {
+  for (uint32_t token : trie_.tokens_from(node))
+    if (tokens_[token].size() > depth) found.leave.push_back({std::string_view(tokens_[token]).substr(depth), token});
+}
+
+void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t depth, Found& found) const {
+  for (const auto& [byte, next] : trie_.node(node).next) {
+    const Language behind = all.after(state, byte);
+    if (behind == Languages::nothing) continue;
+    const Trie::Node at = trie_.node(next);
+    found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
+    if (at.next.empty()) continue;
+    if (all.has_empty(behind)) add_leaving(next, depth + 1, found);
+    if (behind != Languages::empty) walk(all, behind, next, depth + 1, found);
+  }
+}
+
+// Only what differs from a free string, of which the tokens are known: below where both are in the same state, nothing
+// does.
+void Vocabulary::walk_difference(Languages& all, Language state, Language known, uint32_t node, size_t depth,
+                                 Found& found) const {
+  for (const auto& [byte, next] : trie_.node(node).next) {
+    const Language behind = all.after(state, byte), other = all.after(known, byte);
+    if (behind == other) continue;
+    if (behind == Languages::nothing) {
+      for (uint32_t token : trie_.tokens_from(next)) {
+        found.gone.push_back(token);
+        if (leaving_[token]) found.blocked.push_back(token);
+      }
+      continue;
+    }
+    const Trie::Node at = trie_.node(next);
+    if (other == Languages::nothing) found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
+    if (all.has_empty(behind) && !all.has_empty(other)) add_leaving(next, depth + 1, found);
+    if (all.has_empty(other) && !all.has_empty(behind))
+      for (uint32_t token : trie_.tokens_from(next))
+        if (leaving_[token]) found.blocked.push_back(token);
+    walk_difference(all, behind, other, next, depth + 1, found);
+  }
+}
+
+void Vocabulary::keep(Found walked, TokensInside& found) const {
+  if (!walked.leave.empty()) found.leave.push_back(std::make_shared<const Trie>(std::move(walked.leave)));
+  if (walked.stay.size() < tokens_.size() / 64) {
+    found.few = std::move(walked.stay);
+    return;
+  }
+  found.many = TokenMask(tokens_.size());
+  for (uint32_t token : walked.stay) found.many.set(token);
+}
+
+}  // namespace heddle::grammar
