@@ -359,6 +359,7 @@ Alternatives SchemaWriter::one_of(const Place& at) {
   Alternatives exact = plain;
   for (size_t i = 0; i < count; ++i)
     for (size_t j = i + 1; j < count; ++j) {
+      work(at.pointer + "/oneOf", 5);
       const Literal a = plain[i][0], b = plain[j][0];
       if (a != b && is_unsatisfiable({std::min(a, b), std::max(a, b)}, 3)) continue;
       exact[i].push_back(negation(b));

@@ -13,7 +13,8 @@ struct SchemaWriter::Members {
     bool required, never;
     uint32_t meets;  // which of the shape's `members` it may be, by bits
   };
-  std::vector<Named> named;
+  std::vector<Named> named;  // in the order of the schema
+  std::vector<Named> free;   // required, but not described: anywhere behind those
   struct Others {
     Language names;
     Literals value;
@@ -51,7 +52,13 @@ SchemaWriter::Members SchemaWriter::members_of(const Shape& s) {
     one.value = literals_for(s, name, one.never);
     for (size_t i = 0; i < s.members.size(); ++i)
       if (contains_name(s.members[i].first, name)) one.meets |= 1u << i;
-    all.named.push_back(std::move(one));
+    const bool described =
+        std::ranges::any_of(s.objects, [&](const auto& clause) { return clause->properties.contains(name); });
+    (described ? all.named : all.free).push_back(std::move(one));
+  }
+  if (s.members.size() + all.free.size() > 5) {  // a rule for each set of them would be too many
+    std::ranges::move(all.free, std::back_inserter(all.named));
+    all.free.clear();
   }
   split_names(s, all);
   return all;
@@ -107,25 +114,27 @@ void SchemaWriter::split_names(const Shape& s, Members& members) {
 void SchemaWriter::write_object(Symbol rule, const Shape& s) {
   const Members members = members_of(s);
   if (s.required.size() > s.max_properties || s.min_properties > s.max_properties) return;
-  if (std::ranges::any_of(members.named, [](const auto& m) { return m.required && m.never; })) return;
+  auto is_impossible = [](const Members::Named& m) { return m.required && m.never; };
+  if (std::ranges::any_of(members.named, is_impossible) || std::ranges::any_of(members.free, is_impossible)) return;
   choice(rule, {sign("{", false, true), write_members(s, members), sign("}", true, false)});
 }
 
-// A rule for each place in the order, number of members so far, and set of `members` that were met: what may follow.
+// A rule for each place in the order, number of members so far, and set of `members` and free names that were met: what
+// may follow.
 Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
   const Symbol comma = sign(",", true, true), colon = sign(":", true, true);
   const bool at_least = s.min_properties > s.required.size(),
-             at_most = s.max_properties < all.named.size() ||
+             at_most = s.max_properties < all.named.size() + all.free.size() ||
                        (s.max_properties != Languages::unbounded && !all.others.empty());
   // members are counted as far as it matters; the first has no comma before it
   const uint32_t last_count = std::max({1u, at_least ? s.min_properties : 0, at_most ? s.max_properties : 0});
-  const uint32_t met_all = (1u << s.members.size()) - 1, states = (last_count + 1) * (met_all + 1);
+  const uint32_t met_all = (1u << (s.members.size() + all.free.size())) - 1, states = (last_count + 1) * (met_all + 1);
   if (uint64_t(states) * (all.named.size() + 1) > 50'000 || last_count > 10'000)
     refuse_schema(s.pointer, "so many properties cannot be counted");
   auto state = [&](uint32_t count, uint32_t met) { return count * (met_all + 1) + met; };
   // a member in state (count, met), for each set of those that it meets
-  auto add_member = [&](Symbol from, uint32_t count, uint32_t met, Symbol name, const Literals& value, uint32_t meets,
-                        const std::vector<Symbol>& next) {
+  auto add_member = [&](Symbol from, uint32_t count, uint32_t met, uint32_t own, Symbol name, const Literals& value,
+                        uint32_t meets, const std::vector<Symbol>& next) {
     if (at_most && count == s.max_properties) return;
     for (uint32_t set = 0; set <= met_all; ++set) {
       if ((set & meets) != set || (set & met) != 0) continue;
@@ -133,7 +142,7 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
       for (size_t i = 0; i < s.members.size(); ++i)
         if (set >> i & 1) with.push_back(s.members[i].second);
       std::vector<Symbol> symbols{name, colon, rule_of(std::move(with)),
-                                  next[state(std::min(count + 1, last_count), met | set)]};
+                                  next[state(std::min(count + 1, last_count), met | own | set)]};
       if (count > 0) symbols.insert(symbols.begin(), comma);
       choice(from, std::move(symbols));
     }
@@ -154,12 +163,18 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
       const Symbol from = next[state(count, met)];
       const bool may_end = met == met_all && (!at_least || count >= s.min_properties);
       choice(from, may_end ? std::vector<Symbol>{} : std::vector{impossible()});
+      for (size_t i = 0; i < all.free.size(); ++i) {
+        const uint32_t bit = 1u << (s.members.size() + i);
+        const Members::Named& one = all.free[i];
+        if (!(met & bit))
+          add_member(from, count, met, bit, g_.terminal(quoted(text_inside(one.name))), one.value, one.meets, next);
+      }
       if (!more) continue;
       if (may_end && !at_most)
         choice(from, count == 0 ? std::vector{*more} : std::vector{comma, *more});
       else
         for (const auto& other : all.others)
-          add_member(from, count, met, g_.terminal(quoted(other.names)), other.value, other.meets, next);
+          add_member(from, count, met, 0, g_.terminal(quoted(other.names)), other.value, other.meets, next);
     }
   for (size_t i = all.named.size(); i-- > 0;) {
     const Members::Named& one = all.named[i];
@@ -170,7 +185,7 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
       for (uint32_t met = 0; met <= met_all; ++met) {
         here.push_back(new_rule(s.pointer));
         choice(here.back(), {one.required ? impossible() : next[state(count, met)]});
-        if (count <= i || count == last_count) add_member(here.back(), count, met, name, one.value, one.meets, next);
+        if (count <= i || count == last_count) add_member(here.back(), count, met, 0, name, one.value, one.meets, next);
       }
     next = std::move(here);
   }

@@ -81,12 +81,14 @@ SchemaReferences::SchemaReferences(const SchemaJson& root) : root_{&root, "#", b
     const SchemaJson* schema;
     std::string pointer, base;
     bool is_map;  // of names to schemas
+    int depth;
   };
   by_address_[""] = root_;
-  std::vector<Open> open{{&root, "#", "", false}};
+  std::vector<Open> open{{&root, "#", "", false, 0}};
   while (!open.empty()) {
     Open at = std::move(open.back());
     open.pop_back();
+    if (at.depth > 500) refuse_schema("#", "schemas are nested deeper than 500");
     if (!at.is_map) {
       add(*at.schema, at.pointer, at.base);
       at.base = base_of(*at.schema, at.base);
@@ -95,13 +97,13 @@ SchemaReferences::SchemaReferences(const SchemaJson& root) : root_{&root, "#", b
     size_t i = 0;
     for (const auto& [key, v] : at.schema->items()) {
       if (at.schema->is_array()) {
-        open.push_back({&v, fmt::format("{}/{}", at.pointer, i++), at.base, false});
+        open.push_back({&v, fmt::format("{}/{}", at.pointer, i++), at.base, false, at.depth + 1});
         continue;
       }
       if (!at.is_map && (key == "enum" || key == "const" || key == "default" || key == "examples")) continue;
       const bool is_map = !at.is_map && (key == "properties" || key == "patternProperties" || key == "$defs" ||
                                          key == "definitions" || key == "dependentSchemas" || key == "dependencies");
-      if (v.is_structured()) open.push_back({&v, at.pointer + "/" + pointer_part(key), at.base, is_map});
+      if (v.is_structured()) open.push_back({&v, at.pointer + "/" + pointer_part(key), at.base, is_map, at.depth + 1});
     }
   }
 }

@@ -48,9 +48,11 @@ bool SchemaWriter::is_valid(const SchemaJson& v, Literal l, int depth) {
 bool SchemaWriter::is_valid_keyword(const SchemaJson& v, const Place& at, const std::string& key, const SchemaJson& k,
                                     int depth) {
   if (key == "enum" || key == "const") {
-    const std::string wanted = canonical_value(v);
-    if (key == "const") return canonical_value(k) == wanted;
-    return std::ranges::any_of(k, [&](const SchemaJson& one) { return canonical_value(one) == wanted; });
+    auto [found, is_new] = listed_.try_emplace(&k);
+    if (is_new && key == "const") found->second.insert(canonical_value(k));
+    if (is_new && key == "enum")
+      for (const SchemaJson& one : k) found->second.insert(canonical_value(one));
+    return found->second.contains(canonical_value(v));
   }
   if (key == "oneOf")
     return [&] {

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "grammar/grammar.h"
 #include "grammar/json_text.h"
@@ -236,6 +237,7 @@ class SchemaWriter {
   std::map<uint32_t, Alternatives> one_of_;
   std::map<uint32_t, std::shared_ptr<const ObjectClause>> object_clauses_;
   std::map<uint32_t, std::shared_ptr<const ArrayClause>> array_clauses_;
+  std::unordered_map<const SchemaJson*, std::unordered_set<std::string>> listed_;  // values of enum and const
   std::map<std::string, Language> patterns_;
   std::unordered_map<char32_t, Language> letters_;  // in every form they can be written
   std::map<Literals, Symbol> rules_;

@@ -29,16 +29,22 @@ size_t Languages::hash(const Node& n) {
   mix(n.least);
   mix(n.most);
   for (Language part : n.parts) mix(part);
-  return h;
+  return h ^ h >> 32;
 }
 
 Language Languages::find(size_t hash, const Node& n) const {
   if (base_)
     if (const Language found = base_->find(hash, n); found != unknown) return found;
-  if (const auto bucket = numbers_.find(hash); bucket != numbers_.end())
-    for (Language a : bucket->second)
-      if (node(a) == n) return a;
+  if (slots_.empty()) return unknown;
+  for (size_t at = hash & (slots_.size() - 1); slots_[at]; at = (at + 1) & (slots_.size() - 1))
+    if (nodes_[slots_[at] - 1] == n) return first_ + slots_[at] - 1;
   return unknown;
+}
+
+void Languages::keep_slot(size_t hash, Language own) {
+  size_t at = hash & (slots_.size() - 1);
+  while (slots_[at]) at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = own + 1;
 }
 
 bool Languages::has_text(const Node& n) const {
@@ -70,7 +76,12 @@ Language Languages::add(Node n) {
   if (const Language found = find(by, n); found != unknown) return found;
   const auto added = Language(size());
   nodes_.push_back(std::move(n));
-  numbers_[by].push_back(added);
+  if (2 * nodes_.size() > slots_.size()) {
+    slots_.assign(std::max<size_t>(64, 2 * slots_.size()), 0);
+    for (Language own = 0; own < nodes_.size(); ++own) keep_slot(hash(nodes_[own]), own);
+  } else {
+    keep_slot(by, added - first_);
+  }
   return added;
 }
 
@@ -100,12 +111,15 @@ Language Languages::sequence(Language first, Language second) {
   if (first == nothing || second == nothing) return nothing;
   if (first == empty) return second;
   if (second == empty) return first;
-  if (first == anything && second == anything) return anything;
-  if (node(first).kind == Kind::sequence) {
-    const std::vector<Language>& parts = node(first).parts;
-    return sequence(parts[0], sequence(parts[1], second));
+  std::vector<Language> firsts;
+  for (; node(first).kind == Kind::sequence; first = node(first).parts[1]) firsts.push_back(node(first).parts[0]);
+  firsts.push_back(first);
+  for (; !firsts.empty(); firsts.pop_back()) {
+    const Language one = firsts.back();
+    if (one == anything && second == anything) continue;
+    second = add({.kind = Kind::sequence, .has_empty = has_empty(one) && has_empty(second), .parts = {one, second}});
   }
-  return add({.kind = Kind::sequence, .has_empty = has_empty(first) && has_empty(second), .parts = {first, second}});
+  return second;
 }
 
 Language Languages::sequence(std::span<const Language> parts) {

@@ -96,6 +96,7 @@ class Languages {
   }
   static size_t hash(const Node& node);
   Language find(size_t hash, const Node& node) const;  // or unknown
+  void keep_slot(size_t hash, Language own);
   bool has_text(const Node& node) const;
   Language add(Node node);
   Language in_state(uint32_t automaton, uint32_t state);
@@ -110,7 +111,7 @@ class Languages {
   Language first_ = 0;  // those of the base come before
   uint32_t first_set_ = 0;
   std::deque<Node> nodes_;
-  std::unordered_map<size_t, std::vector<Language>> numbers_;  // by hash
+  std::vector<Language> slots_;  // by hash, open addressing: own numbers plus one, or 0
   std::vector<Bytes> sets_;
   std::unordered_map<Bytes, uint32_t> set_numbers_;
   std::vector<Automaton> automata_;

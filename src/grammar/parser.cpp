@@ -1,55 +1,158 @@
 #include "grammar/parser.h"
 
 #include <algorithm>
-#include <set>
 
 namespace heddle::grammar {
 
+namespace {
+
+// The numbers of items in a list, by their contents.
+class ItemTable {
+ public:
+  template <typename Item>
+  bool insert(std::vector<Item>& items, const Item& item) {
+    if (2 * (items.size() + 1) > slots_.size()) grow(items);
+    uint32_t& slot = find(items, item);
+    if (slot) return false;
+    items.push_back(item);
+    slot = uint32_t(items.size());
+    return true;
+  }
+
+ private:
+  template <typename Item>
+  uint32_t& find(const std::vector<Item>& items, const Item& item) {
+    size_t at = (item.place * 0x9e3779b1u ^ (size_t(item.origin) >> 4) * 0x85ebca6bu) & (slots_.size() - 1);
+    while (slots_[at] && !(items[slots_[at] - 1] == item)) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  template <typename Item>
+  void grow(const std::vector<Item>& items) {
+    slots_.assign(std::max<size_t>(32, slots_.size() * 4), 0);
+    for (uint32_t i = 0; i < items.size(); ++i) find(items, items[i]) = i + 1;
+  }
+  std::vector<uint32_t> slots_;  // 0, or the number plus one
+};
+
+}  // namespace
+
+// One after the other: a set refers to the one before, and so on for as long as the text is.
+Position::Set::~Set() {
+  std::vector<SetPointer> open = std::move(origins);
+  for (auto& [rule, top] : tops) open.push_back(std::move(top.origin));
+  while (!open.empty()) {
+    const SetPointer last = std::move(open.back());
+    open.pop_back();
+    if (!last || last.use_count() > 1) continue;
+    auto& set = const_cast<Set&>(*last);  // which is about to go
+    std::ranges::move(set.origins, std::back_inserter(open));
+    set.origins.clear();
+    for (auto& [rule, top] : set.tops) open.push_back(std::move(top.origin));
+    set.tops.clear();
+  }
+}
+
+std::span<const std::pair<uint32_t, uint32_t>> Position::Set::waiting_for(uint32_t rule,
+                                                                          const Grammar::Parts& parts) const {
+  if (!is_indexed) {
+    for (uint32_t i = 0; i < items.size(); ++i)
+      if (const Grammar::Place& place = parts.places[items[i].place];
+          !place.ends && place.next.kind == Symbol::Kind::rule)
+        waiting.push_back({place.next.number, i});
+    std::ranges::sort(waiting);
+    is_indexed = true;
+  }
+  const auto [first, last] = std::ranges::equal_range(waiting, rule, {}, &std::pair<uint32_t, uint32_t>::first);
+  return {first, last};
+}
+
+Position::SetPointer Position::Set::origin_of(const Item& item, const SetPointer& self) const {
+  if (!item.origin) return nullptr;
+  if (item.origin == self.get()) return self;
+  return *std::ranges::find(origins, item.origin, &SetPointer::get);
+}
+
+// If just one item waits for the rule and ends with it, and so on: the end of the last one. Without this, each item of
+// a list of at most n would end all before it.
+std::optional<Position::Top> Position::top(const SetPointer& set, uint32_t rule) const {
+  const Grammar::Parts& parts = grammar_->parts();
+  std::optional<Top> found;
+  std::vector<std::pair<SetPointer, uint32_t>> passed;
+  SetPointer at = set;
+  while (at) {
+    const auto known = std::ranges::find(at->tops, rule, &std::pair<uint32_t, Top>::first);
+    if (known != at->tops.end()) {
+      found = known->second;
+      break;
+    }
+    const auto waiting = at->waiting_for(rule, parts);
+    if (waiting.size() != 1) break;
+    const Item& item = at->items[waiting[0].second];
+    const Item behind{item.place + 1, item.origin};
+    // one that began here would make the set its own owner
+    if (!parts.places[behind.place].ends || !item.origin || item.origin == at.get()) break;
+    found = Top{behind, at->origin_of(item, at)};
+    passed.push_back({at, rule});
+    rule = parts.places[behind.place].rule;
+    at = found->origin;
+  }
+  for (const auto& [passed_set, passed_rule] : passed) passed_set->tops.push_back({passed_rule, *found});
+  return found;
+}
+
 // Items that follow from the kernel: the beginnings of rules that are expected, and what goes on behind rules that have
 // ended. A rule with the empty text is also gone past when it is expected, so that its end need not be waited for.
-std::shared_ptr<const Position::Set> Position::closed(std::vector<Item> kernel,
-                                                      std::vector<std::shared_ptr<const Set>> origins) const {
+Position::SetPointer Position::closed(std::vector<Item> kernel, std::vector<SetPointer> origins) const {
   const Grammar::Parts& parts = grammar_->parts();
   auto set = std::make_shared<Set>();
   const Set* self = set.get();
-  std::set<Item> seen(kernel.begin(), kernel.end());
-  std::vector<Item> work(seen.begin(), seen.end());
+  std::vector<Item>& items = set->items;
+  ItemTable seen;
   std::vector<bool> expected(parts.choices.size());
-  auto add = [&](Item item) {
-    if (seen.insert(item).second) work.push_back(item);
-  };
-  for (size_t i = 0; i < work.size(); ++i) {
-    const Item item = work[i];
+  std::vector<std::pair<const Set*, uint32_t>> ended;  // rules, by where they began
+  for (const Item& item : kernel) seen.insert(items, item);
+  for (size_t i = 0; i < items.size(); ++i) {  // grows
+    const Item item = items[i];
     const Grammar::Place& place = parts.places[item.place];
     if (place.ends) {
-      if (!item.origin) continue;  // the start
+      // the start; and a rule that is empty here, which was gone past
+      if (!item.origin || item.origin == self) continue;
+      if (std::ranges::find(ended, std::pair{item.origin, place.rule}) != ended.end()) continue;
+      ended.push_back({item.origin, place.rule});
       // those that waited for this rule where it began; the sets where they began are in that set's care
-      const bool here = item.origin == self;
-      if (!here) origins.insert(origins.end(), item.origin->origins.begin(), item.origin->origins.end());
-      const std::vector<Item> waiting = here ? std::vector<Item>(seen.begin(), seen.end()) : item.origin->items;
-      for (const Item& w : waiting) {
-        const Grammar::Place& before = parts.places[w.place];
-        if (!before.ends && before.next == Symbol{Symbol::Kind::rule, place.rule}) add({w.place + 1, w.origin});
+      const SetPointer origin = *std::ranges::find(origins, item.origin, &SetPointer::get);
+      auto keep = [&](const SetPointer& one) {
+        if (one && std::ranges::find(origins, one) == origins.end()) origins.push_back(one);
+      };
+      if (const auto last = top(origin, place.rule)) {
+        if (seen.insert(items, last->item)) keep(last->origin);
+        continue;
+      }
+      for (const auto& [rule, number] : origin->waiting_for(place.rule, parts)) {
+        const Item& w = origin->items[number];
+        if (seen.insert(items, Item{w.place + 1, w.origin})) keep(origin->origin_of(w, origin));
       }
       continue;
     }
     if (place.next.kind != Symbol::Kind::rule) continue;
     const uint32_t rule = place.next.number;
-    if (parts.has_empty[rule]) add({item.place + 1, item.origin});
+    if (parts.has_empty[rule]) seen.insert(items, Item{item.place + 1, item.origin});
     if (expected[rule]) continue;
     expected[rule] = true;
-    for (uint32_t first : parts.choices[rule]) add({first, self});
+    for (uint32_t first : parts.choices[rule]) seen.insert(items, Item{first, self});
   }
-  set->items.assign(seen.begin(), seen.end());
-  // only sets that an item still refers to are kept
-  for (const auto& origin : origins)
-    if (std::ranges::find(set->origins, origin) == set->origins.end() &&
-        std::ranges::any_of(set->items, [&](const Item& i) { return i.origin == origin.get(); }))
-      set->origins.push_back(origin);
+  // ends have done their work, but for that of the start; only sets that an item still refers to are kept
+  set->ends = std::ranges::any_of(items, [&](const Item& i) { return !i.origin && parts.places[i.place].ends; });
+  std::erase_if(items, [&](const Item& i) { return parts.places[i.place].ends; });
+  std::vector<const Set*> used;
+  for (const Item& i : items) used.push_back(i.origin);
+  std::ranges::sort(used);
+  for (SetPointer& origin : origins)
+    if (std::ranges::binary_search(used, origin.get())) set->origins.push_back(std::move(origin));
   return set;
 }
 
-void Position::begin_terminals(const std::shared_ptr<const Set>& set, std::vector<Live>& live) const {
+void Position::begin_terminals(const SetPointer& set, std::vector<Live>& live) const {
   std::vector<uint32_t> terminals;
   for (const Item& item : set->items) {
     const Grammar::Place& place = grammar_->parts().places[item.place];
@@ -66,26 +169,27 @@ Position::Position(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::mov
   std::vector<Item> kernel;
   for (uint32_t first : parts.choices[parts.start]) kernel.push_back({first, nullptr});
   const auto set = closed(std::move(kernel), {});
-  may_end_ =
-      std::ranges::any_of(set->items, [&](const Item& i) { return i.origin == nullptr && parts.places[i.place].ends; });
+  may_end_ = set->ends;
   begin_terminals(set, live_);
 }
 
 void Position::end_terminal(const Live& l, Ended& ended) const {
+  auto keep = [&](const SetPointer& one) {
+    if (one && std::ranges::find(ended.origins, one) == ended.origins.end()) ended.origins.push_back(one);
+  };
   for (const Item& item : l.set->items)
     if (const Grammar::Place& place = grammar_->parts().places[item.place];
-        !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal})
+        !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal}) {
       ended.kernel.push_back({item.place + 1, item.origin});
-  ended.origins.push_back(l.set);
-  ended.origins.insert(ended.origins.end(), l.set->origins.begin(), l.set->origins.end());
+      keep(l.set->origin_of(item, l.set));
+    }
 }
 
 bool Position::go_on(Ended ended, std::vector<Live> live) {
   bool ends = false;
   if (!ended.kernel.empty()) {
     const auto set = closed(std::move(ended.kernel), std::move(ended.origins));
-    ends = std::ranges::any_of(
-        set->items, [&](const Item& i) { return i.origin == nullptr && grammar_->parts().places[i.place].ends; });
+    ends = set->ends;
     begin_terminals(set, live);
   }
   if (live.empty() && !ends) return false;
@@ -94,26 +198,42 @@ bool Position::go_on(Ended ended, std::vector<Live> live) {
   return true;
 }
 
-bool Position::take(uint8_t byte) {
+void Position::step(uint8_t byte, std::vector<Live>& live, Ended& ended) const {
   Languages& languages = grammar_->languages();
-  std::vector<Live> live;
-  Ended ended;
   for (const Live& l : live_) {
     const Language next = languages.after(l.state, byte);
     if (next == Languages::nothing) continue;
     if (languages.has_empty(next)) end_terminal(l, ended);
     if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
   }
+}
+
+bool Position::take(uint8_t byte) {
+  std::vector<Live> live;
+  Ended ended;
+  step(byte, live, ended);
   return go_on(std::move(ended), std::move(live));
 }
 
 Position Position::ended(size_t live) const {
-  Position next = *this;
+  Position next(*this, {});
   Ended ended;
   end_terminal(live_[live], ended);
-  next.live_.clear();
-  next.may_end_ = false;
   next.go_on(std::move(ended), {});
+  return next;
+}
+
+bool Position::can_take(uint8_t byte) const {
+  return std::ranges::any_of(
+      live_, [&](const Live& l) { return grammar_->languages().after(l.state, byte) != Languages::nothing; });
+}
+
+Position Position::after(uint8_t byte) const {
+  Position next(*this, {});
+  std::vector<Live> live;
+  Ended ended;
+  step(byte, live, ended);
+  next.go_on(std::move(ended), std::move(live));
   return next;
 }
 

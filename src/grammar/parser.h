@@ -1,6 +1,8 @@
 // Parses a text byte by byte: which bytes may follow, and whether it may end here.
 #pragma once
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include "grammar/grammar.h"
@@ -35,6 +37,8 @@ class Position {
   bool may_end() const { return may_end_; }
   bool must_end() const { return live_.empty(); }  // nothing can follow
   Bytes next_bytes() const;
+  bool can_take(uint8_t byte) const;
+  Position after(uint8_t byte) const;  // that can be taken
 
   // The terminals that may be going on, for masks: their languages' states, and the position behind one that ends here,
   // as if no other went on.
@@ -49,28 +53,47 @@ class Position {
   struct Item {
     uint32_t place;
     const Set* origin;
-    auto operator<=>(const Item&) const = default;
+    bool operator==(const Item&) const = default;
+  };
+  using SetPointer = std::shared_ptr<const Set>;
+  // Where rules end that end one another: at the last one of the chain.
+  struct Top {
+    Item item;
+    SetPointer origin;
   };
   struct Set {
-    std::vector<Item> items;                          // sorted
-    std::vector<std::shared_ptr<const Set>> origins;  // that items refer to, but for itself
-    bool ends = false;                                // the start rule may end here
+    std::vector<Item> items;
+    std::vector<SetPointer> origins;  // that items refer to, but for itself
+    bool ends = false;                // the start rule may end here
+    // Found when first asked for: items by the rule that they wait for, and the tops of their chains.
+    mutable bool is_indexed = false;
+    mutable std::vector<std::pair<uint32_t, uint32_t>> waiting;
+    mutable std::vector<std::pair<uint32_t, Top>> tops;
+
+    Set() = default;
+    Set(const Set&) = delete;
+    ~Set();
+    std::span<const std::pair<uint32_t, uint32_t>> waiting_for(uint32_t rule, const Grammar::Parts& parts) const;
+    SetPointer origin_of(const Item& item, const SetPointer& self) const;
   };
   struct Live {
-    std::shared_ptr<const Set> set;  // in which it began
+    SetPointer set;  // in which it began
     uint32_t terminal;
     Language state;
   };
 
-  std::shared_ptr<const Set> closed(std::vector<Item> kernel, std::vector<std::shared_ptr<const Set>> origins) const;
-  void begin_terminals(const std::shared_ptr<const Set>& set, std::vector<Live>& live) const;
+  SetPointer closed(std::vector<Item> kernel, std::vector<SetPointer> origins) const;
+  std::optional<Top> top(const SetPointer& set, uint32_t rule) const;
+  void begin_terminals(const SetPointer& set, std::vector<Live>& live) const;
   // Sets behind terminals that have ended.
   struct Ended {
     std::vector<Item> kernel;
-    std::vector<std::shared_ptr<const Set>> origins;
+    std::vector<SetPointer> origins;
   };
   void end_terminal(const Live& l, Ended& ended) const;
+  void step(uint8_t byte, std::vector<Live>& live, Ended& ended) const;
   bool go_on(Ended ended, std::vector<Live> live);
+  Position(const Position& other, std::vector<Live> live) : grammar_(other.grammar_), live_(std::move(live)) {}
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::vector<Live> live_;

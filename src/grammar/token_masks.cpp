@@ -49,14 +49,11 @@ const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
 }
 
 void TokenMasks::walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens) {
-  const Bytes allowed = at.next_bytes();
   for (const auto& [byte, next] : trie.node(node).next) {
-    if (!allowed[byte]) continue;
+    if (!at.can_take(byte)) continue;
     const Trie::Node there = trie.node(next);
     tokens.insert(tokens.end(), there.tokens.begin(), there.tokens.end());
-    if (there.next.empty()) continue;
-    Position behind = at;
-    if (behind.take(byte)) walk(behind, trie, next, tokens);
+    if (!there.next.empty()) walk(at.after(byte), trie, next, tokens);
   }
 }
 

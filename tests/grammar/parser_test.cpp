@@ -125,5 +125,52 @@ TEST(Parser, RefusesGrammarsThatAreNone) {
   EXPECT_THROW(CompiledGrammar{std::move(g)}, Error);
 }
 
+// Sets refer to those before them: neither depth nor length may end in recursion, and a list with a largest length
+// costs the same at its end as at its beginning.
+TEST(Parser, DeepAndLongTexts) {
+  Grammar g;
+  const Symbol open = g.terminal(g.languages.text("[")), close = g.terminal(g.languages.text("]")), list = g.rule();
+  g.add_choice(list, {open, close});
+  g.add_choice(list, {open, list, close});
+  g.set_start(list);
+  const auto nested = std::make_shared<CompiledGrammar>(std::move(g));
+  {
+    Position at(nested);
+    for (int i = 0; i < 200'000; ++i) ASSERT_TRUE(at.take('['));
+    Position copy = at;
+    for (int i = 0; i < 200'000; ++i) ASSERT_TRUE(copy.take(']'));
+    EXPECT_TRUE(copy.may_end() && !at.may_end());
+  }
+  Grammar counted;
+  const Symbol item = counted.terminal(counted.languages.text("a,"));
+  Symbol rest = counted.rule();
+  counted.add_choice(rest, {});
+  for (int i = 0; i < 5000; ++i) {
+    const Symbol before = counted.rule();
+    counted.add_choice(before, {});
+    counted.add_choice(before, {item, rest});
+    rest = before;
+  }
+  const Symbol start = counted.rule();
+  counted.add_choice(start, {rest, counted.terminal(counted.languages.text("."))});
+  counted.set_start(start);
+  Position at(std::make_shared<CompiledGrammar>(std::move(counted)));
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(at.take("a,"));
+  EXPECT_FALSE(at.take('a'));
+  EXPECT_TRUE(at.take('.') && at.may_end());
+}
+
+TEST(Parser, LeavesOutWhatHasNoText) {
+  Grammar g;
+  const Symbol start = g.rule(), dead = g.rule();
+  g.add_choice(dead, {g.terminal(g.languages.text("x")), dead});
+  g.add_choice(start, {g.terminal(g.languages.text("a")), dead});
+  g.add_choice(start, {g.terminal(g.languages.text("b"))});
+  g.set_start(start);
+  EXPECT_TRUE(g.has_text(start) && !g.has_text(dead));
+  const Position at(std::make_shared<CompiledGrammar>(std::move(g)));
+  EXPECT_EQ(at.next_bytes(), Bytes().set('b'));
+}
+
 }  // namespace
 }  // namespace heddle::grammar

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 
+#include "grammar/json_schema.h"
 #include "grammar/pattern.h"
 
 namespace heddle::grammar {
@@ -62,6 +64,51 @@ TEST(TokenMasks, AllowWhatCanBeTaken) {
       ASSERT_EQ(mask.count(), allowed.size());
       ASSERT_FALSE(allowed.empty());
       at.take(tokens[allowed[random() % allowed.size()]]);
+    }
+  }
+}
+
+// The same where strings have limits: lengths, patterns, names that are not some others; with pieces of escapes and of
+// characters in the vocabulary.
+TEST(TokenMasks, OfSchemas) {
+  const std::vector<std::string> pieces{"a",    "b",    "name",     "na",      "\"",  "\":",  ", \"", " ",    "\\",
+                                        "\\n",  "\\u0", "061",      "\\ud83d", "\\u", "de00", "\n",   "\xc3", "\xa4",
+                                        "\xf0", "\x9f", "\x98\x80", "}",       "]",   "1",    "{",    "["};
+  std::mt19937 random(7);
+  for (
+      const char* schema :
+      {R"({"type": "string", "maxLength": 3})", R"({"type": "string", "minLength": 2, "maxLength": 40})",
+       R"({"properties": {"name": {"type": "string", "maxLength": 5}, "nab": {}}, "required": ["name"], "type": "object"})",
+       R"({"type": "object", "propertyNames": {"pattern": "^[an]"}, "additionalProperties": {"pattern": "a.*b"}})",
+       R"({"type": "array", "items": {"not": {"enum": ["a", "ab", "name"]}, "type": "string"}})",
+       R"({"enum": ["a\n", "name", 1, 11, {"a": [1]}]})", "{}"}) {
+    const auto grammar = std::make_shared<CompiledGrammar>(json_schema(nlohmann::ordered_json::parse(schema)));
+    std::vector<std::string> tokens{""};
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, char(byte));
+    for (int i = 0; i < 600; ++i) {
+      std::string text;
+      for (uint32_t n = 1 + random() % 6; n > 0; --n) text += pieces[random() % pieces.size()];
+      tokens.push_back(text);
+    }
+    TokenMasks masks(grammar, std::make_shared<Vocabulary>(tokens));
+    for (int round = 0; round < 5; ++round) {
+      Position at(grammar);
+      for (int step = 0; step < 25 && !at.must_end(); ++step) {
+        const TokenMask mask = masks.mask(at);
+        std::vector<uint32_t> allowed;
+        for (uint32_t t = 0; t < tokens.size(); ++t) {
+          Position next = at;
+          ASSERT_EQ(mask[t], !tokens[t].empty() && next.take(tokens[t]))
+              << schema << ", token " << tokens[t] << " in step " << step;
+          if (mask[t]) allowed.push_back(t);
+        }
+        ASSERT_FALSE(allowed.empty());
+        // longer tokens are the more interesting ones
+        uint32_t chosen = allowed[random() % allowed.size()];
+        if (const uint32_t other = allowed[random() % allowed.size()]; tokens[other].size() > tokens[chosen].size())
+          chosen = other;
+        at.take(tokens[chosen]);
+      }
     }
   }
 }
