@@ -77,9 +77,10 @@ Symbol SchemaWriter::write_items(const Shape& s, uint32_t max_items) {
     last = std::max(last, c.from);
     counted.push_back(c.most == Languages::unbounded ? c.least : c.most);
     states *= counted.back() + 1;
-    if (states > 50'000 || s.contains.size() > 4) refuse_schema(s.pointer, "so many items cannot be counted");
+    if (states > 50'000 || s.contains.size() > 4)
+      refuse_schema(s.pointer, "counting its items would need more than 50000 rules");
   }
-  if (states * last > 50'000) refuse_schema(s.pointer, "so many items cannot be counted");
+  if (states * last > 50'000) refuse_schema(s.pointer, "counting its items would need more than 50000 rules");
   auto ends = [&](std::vector<uint32_t>& found) {
     for (size_t k = 0; k < found.size(); ++k)
       if (found[k] < s.contains[k].least) return false;
@@ -170,7 +171,7 @@ bool SchemaWriter::write_unique_items(Symbol rule, const Shape& s, uint32_t max_
   }
   // of more values, only in the order of the list: a rule for each value and count
   const uint32_t last = std::max({1u, s.min_items, max_items < n ? max_items : 0});
-  if (uint64_t(last) * n > 50'000) refuse_schema(s.unique_at, "so many items cannot be counted");
+  if (uint64_t(last) * n > 50'000) refuse_schema(s.unique_at, "counting its items would need more than 50000 rules");
   std::vector<Symbol> next;
   for (uint32_t count = 0; count <= last; ++count) {
     next.push_back(new_rule(s.unique_at));

@@ -130,7 +130,7 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
   const uint32_t last_count = std::max({1u, at_least ? s.min_properties : 0, at_most ? s.max_properties : 0});
   const uint32_t met_all = (1u << (s.members.size() + all.free.size())) - 1, states = (last_count + 1) * (met_all + 1);
   if (uint64_t(states) * (all.named.size() + 1) > 50'000 || last_count > 10'000)
-    refuse_schema(s.pointer, "so many properties cannot be counted");
+    refuse_schema(s.pointer, "counting its properties would need more than 50000 rules");
   auto state = [&](uint32_t count, uint32_t met) { return count * (met_all + 1) + met; };
   // a member in state (count, met), for each set of those that it meets
   auto add_member = [&](Symbol from, uint32_t count, uint32_t met, uint32_t own, Symbol name, const Literals& value,

@@ -1,6 +1,7 @@
 #include "grammar/json_text.h"
 
 #include "grammar/code_points.h"
+#include "grammar/numbers.h"
 
 namespace heddle::grammar {
 
@@ -16,6 +17,21 @@ Language JsonText::sign(Languages& all, std::string_view mark, bool space_before
 Language JsonText::quoted(Languages& all, Language inside) const {
   const Language mark = all.text("\"");
   return all.sequence(std::vector{mark, inside, mark});
+}
+
+std::vector<Language> JsonText::terminals(Languages& all) const {
+  const Language string = quoted(all, all.repeat(any_char, 0)), number = numbers(all, {}),
+                 whole = numbers(all, {.whole = true}), null = all.text("null"),
+                 boolean = all.any_of({all.text("true"), all.text("false")});
+  std::vector<Language> found{string, number, whole, boolean, null};
+  for (Language scalar : {string, number, whole, boolean}) found.push_back(all.any_of({scalar, null}));
+  found.push_back(all.any_of({string, number}));
+  found.push_back(all.any_of({string, whole}));
+  found.push_back(all.any_of({null, boolean, number, string}));
+  for (const char* mark : {"{", "}", "[", "]", ",", ":"})
+    for (const bool before : {false, true})
+      for (const bool after : {false, true}) found.push_back(sign(all, mark, before, after));
+  return found;
 }
 
 }  // namespace heddle::grammar

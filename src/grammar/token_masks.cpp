@@ -33,15 +33,14 @@ const TokensInside& TokenMasks::inside(Language state) {
   return *added;
 }
 
-const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
-                                                const std::shared_ptr<const Trie>& leave) {
+const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live, const TokensInside::Leave& leave) {
   const auto set = at.began_in(live);
   const uint32_t terminal = at.terminal(live);
   const auto found = std::ranges::find_if(
       behind_, [&](const Behind& b) { return b.set == set && b.terminal == terminal && b.leave == leave; });
   if (found != behind_.end()) return found->tokens;
   Behind added{set, terminal, leave, {}};
-  walk(at.ended(live), *leave, 0, added.tokens);
+  walk(at.ended(live), *leave.trie, leave.node, added.tokens);
   if (behind_.size() < most_behind) return behind_.emplace_back(std::move(added)).tokens;
   Behind& oldest = behind_[next_behind_++ % most_behind];
   oldest = std::move(added);

@@ -24,7 +24,7 @@ class TokenMasks {
 
   const TokensInside& inside(Language state);
   // Tokens of the trie that may follow behind the end of a terminal.
-  const std::vector<uint32_t>& behind(const Position& at, size_t live, const std::shared_ptr<const Trie>& leave);
+  const std::vector<uint32_t>& behind(const Position& at, size_t live, const TokensInside::Leave& leave);
   void walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens);
 
   std::shared_ptr<CompiledGrammar> grammar_;
@@ -35,7 +35,7 @@ class TokenMasks {
   struct Behind {
     std::shared_ptr<const void> set;  // that the terminal began in
     uint32_t terminal;
-    std::shared_ptr<const Trie> leave;
+    TokensInside::Leave leave;
     std::vector<uint32_t> tokens;
   };
   std::vector<Behind> behind_;

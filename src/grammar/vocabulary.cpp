@@ -8,13 +8,13 @@
 namespace heddle::grammar {
 
 TokenMask& TokenMask::operator|=(const TokenMask& other) {
-  for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
+  for (size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
   return *this;
 }
 
 size_t TokenMask::count() const {
   size_t all = 0;
-  for (uint32_t w : words_) all += size_t(std::popcount(w));
+  for (uint32_t w : bits_) all += size_t(std::popcount(w));
   return all;
 }
 
@@ -22,6 +22,7 @@ size_t TokenMask::count() const {
 struct Vocabulary::Found {
   std::vector<uint32_t> stay, gone;
   std::vector<Trie::Entry> leave;
+  std::vector<uint32_t> leave_nodes;  // with many tokens behind them
   std::vector<uint32_t> blocked;
 };
 
@@ -38,7 +39,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
     entries.push_back({tokens_[i], i});
     sort_token(i, all, within);
   }
-  trie_ = Trie(std::move(entries));
+  trie_ = std::make_shared<const Trie>(std::move(entries));
   TokenMask up_to(tokens_.size());
   for (const auto& [length, list] : within) {
     for (uint32_t token : list) up_to.set(token);
@@ -49,9 +50,15 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
   std::ranges::sort(lengths_);
   lengths_.erase(std::unique(lengths_.begin(), lengths_.end()), lengths_.end());
   // what all grammars have in common is found now
-  std::vector<std::shared_ptr<const TokensInside>> found;
-  for (Language a = 0; all.is_common(a); ++a) found.push_back(inside(all, a));
-  common_ = std::move(found);
+  std::vector<Language> states = json.terminals(all);
+  std::map<Language, std::shared_ptr<const TokensInside>> found;
+  for (size_t i = 0; i < states.size(); ++i) {  // grows
+    const Language state = states[i];
+    if (state == Languages::nothing || state == Languages::empty || found.contains(state)) continue;
+    found.emplace(state, inside(all, state));
+    for (const Bytes& kind : all.kinds(state)) states.push_back(all.after(state, uint8_t(kind._Find_first())));
+  }
+  common_.insert(found.begin(), found.end());
 }
 
 void Vocabulary::sort_token(uint32_t token, Languages& all, std::map<uint32_t, std::vector<uint32_t>>& within) {
@@ -96,13 +103,13 @@ Vocabulary::InString Vocabulary::in_string(uint32_t least, uint32_t most) const 
 }
 
 std::shared_ptr<const TokensInside> Vocabulary::inside(Languages& all, Language state) const {
-  if (state < common_.size()) return common_[state];
+  if (const auto found = common_.find(state); found != common_.end()) return found->second;
   auto inside = std::make_shared<TokensInside>();
   // in a string that only has a length, the number of characters decides
   if (const auto counted = all.counted(state, character_, mark_)) {
     const InString tokens = in_string(counted->least, counted->most);
     inside->shared = tokens.stay;
-    if (!tokens.leave->empty()) inside->leave.push_back(tokens.leave);
+    if (!tokens.leave->empty()) inside->leave.push_back({tokens.leave, 0});
     return inside;
   }
   Found found;
@@ -120,24 +127,26 @@ std::shared_ptr<const TokensInside> Vocabulary::inside(Languages& all, Language 
   inside->many = *free.stay;
   for (uint32_t token : found.stay) inside->many.set(token);
   for (uint32_t token : found.gone) inside->many.reset(token);
-  inside->leave.push_back(free.leave);
-  if (!found.leave.empty()) inside->leave.push_back(std::make_shared<const Trie>(std::move(found.leave)));
+  inside->leave.push_back({free.leave, 0});
   std::ranges::sort(found.blocked);
   inside->blocked = std::move(found.blocked);
+  keep_leaving(found, *inside);
   return inside;
 }
 
 // What longer tokens have behind this node.
 void Vocabulary::add_leaving(uint32_t node, size_t depth, Found& found) const {
-  for (uint32_t token : trie_.tokens_from(node))
+  const auto tokens = trie_->tokens_from(node);
+  if (tokens.size() > 256) return found.leave_nodes.push_back(node);
+  for (uint32_t token : tokens)
     if (tokens_[token].size() > depth) found.leave.push_back({std::string_view(tokens_[token]).substr(depth), token});
 }
 
 void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t depth, Found& found) const {
-  for (const auto& [byte, next] : trie_.node(node).next) {
+  for (const auto& [byte, next] : trie_->node(node).next) {
     const Language behind = all.after(state, byte);
     if (behind == Languages::nothing) continue;
-    const Trie::Node at = trie_.node(next);
+    const Trie::Node at = trie_->node(next);
     found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
     if (at.next.empty()) continue;
     if (all.has_empty(behind)) add_leaving(next, depth + 1, found);
@@ -149,28 +158,33 @@ void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t dept
 // does.
 void Vocabulary::walk_difference(Languages& all, Language state, Language known, uint32_t node, size_t depth,
                                  Found& found) const {
-  for (const auto& [byte, next] : trie_.node(node).next) {
+  for (const auto& [byte, next] : trie_->node(node).next) {
     const Language behind = all.after(state, byte), other = all.after(known, byte);
     if (behind == other) continue;
     if (behind == Languages::nothing) {
-      for (uint32_t token : trie_.tokens_from(next)) {
+      for (uint32_t token : trie_->tokens_from(next)) {
         found.gone.push_back(token);
         if (leaving_[token]) found.blocked.push_back(token);
       }
       continue;
     }
-    const Trie::Node at = trie_.node(next);
+    const Trie::Node at = trie_->node(next);
     if (other == Languages::nothing) found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
     if (all.has_empty(behind) && !all.has_empty(other)) add_leaving(next, depth + 1, found);
     if (all.has_empty(other) && !all.has_empty(behind))
-      for (uint32_t token : trie_.tokens_from(next))
+      for (uint32_t token : trie_->tokens_from(next))
         if (leaving_[token]) found.blocked.push_back(token);
     walk_difference(all, behind, other, next, depth + 1, found);
   }
 }
 
+void Vocabulary::keep_leaving(Found& walked, TokensInside& found) const {
+  if (!walked.leave.empty()) found.leave.push_back({std::make_shared<const Trie>(std::move(walked.leave)), 0});
+  for (uint32_t node : walked.leave_nodes) found.leave.push_back({trie_, node});
+}
+
 void Vocabulary::keep(Found walked, TokensInside& found) const {
-  if (!walked.leave.empty()) found.leave.push_back(std::make_shared<const Trie>(std::move(walked.leave)));
+  keep_leaving(walked, found);
   if (walked.stay.size() < tokens_.size() / 64) {
     found.few = std::move(walked.stay);
     return;

@@ -17,7 +17,7 @@ TEST(Constraint, EndsWhereTheTextMayEnd) {
   const uint32_t end = 3;
 
   Constraint at(masks, {end});
-  auto allowed = [](const Constraint& c) { return c.mask().words()[0]; };
+  auto allowed = [](const Constraint& c) { return c.mask().bits()[0]; };
   EXPECT_EQ(allowed(at), 0b00101u);
   EXPECT_FALSE(at.take(end));
   EXPECT_FALSE(at.take(4));
