@@ -67,32 +67,32 @@ SchemaWriter::Members SchemaWriter::members_of(const Shape& s) {
 // Names that are not in the schema, by the patterns that they match.
 void SchemaWriter::split_names(const Shape& s, Members& members) {
   Languages& l = g_.languages;
-  struct Part {
+  struct Segment {
     Language names;
     std::set<Language> in;
   };
   std::vector<Language> limits = s.names;
   limits.push_back(l.repeat(json_.any_char, 0));
   if (!s.order.empty()) limits.push_back(l.without(texts_inside(s.order)));
-  std::vector<Part> parts{{l.all_of(limits), {}}};
+  std::vector<Segment> parts{{l.all_of(limits), {}}};
   std::set<Language> patterns;
   for (const auto& clause : s.objects)
     for (const auto& [names, value] : clause->patterns) patterns.insert(names);
   for (const auto& [names, value] : s.members) patterns.insert(names);
   for (Language p : patterns) {
-    std::vector<Part> next;
-    for (const Part& part : parts) {
+    std::vector<Segment> next;
+    for (const Segment& part : parts) {
       work(s.pointer, 10);
-      Part with{l.all_of({part.names, p}), part.in};
+      Segment with{l.all_of({part.names, p}), part.in};
       with.in.insert(p);
-      const Part without{l.all_of({part.names, l.without(p)}), part.in};
-      for (const Part& one : {with, without})
+      const Segment without{l.all_of({part.names, l.without(p)}), part.in};
+      for (const Segment& one : {with, without})
         if (!l.is_nothing(one.names)) next.push_back(one);
     }
     parts = std::move(next);
     if (parts.size() > 200) refuse_schema(s.pointer, "patterns of names overlap in more than 200 ways");
   }
-  for (const Part& part : parts) {
+  for (const Segment& part : parts) {
     Members::Others one{part.names, {}, 0};
     for (const auto& clause : s.objects) {
       bool matched = false;

@@ -24,7 +24,7 @@ TokenMask TokenMasks::mask(const Position& at) {
 const TokensInside& TokenMasks::inside(Language state) {
   const auto found = inside_.find(state);
   if (found != inside_.end()) return *found->second;
-  if (inside_bytes_ > most_bytes) {
+  if (inside_bytes_ > max_bytes) {
     inside_.clear();
     inside_bytes_ = 0;
   }
@@ -41,8 +41,8 @@ const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
   if (found != behind_.end()) return found->tokens;
   Behind added{set, terminal, leave, {}};
   walk(at.ended(live), *leave.trie, leave.node, added.tokens);
-  if (behind_.size() < most_behind) return behind_.emplace_back(std::move(added)).tokens;
-  Behind& oldest = behind_[next_behind_++ % most_behind];
+  if (behind_.size() < max_behind) return behind_.emplace_back(std::move(added)).tokens;
+  Behind& oldest = behind_[next_behind_++ % max_behind];
   oldest = std::move(added);
   return oldest.tokens;
 }

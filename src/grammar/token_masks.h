@@ -20,7 +20,7 @@ class TokenMasks {
 
  private:
   // States and positions that are kept: more are found again.
-  static constexpr size_t most_bytes = 64u << 20, most_behind = 256;
+  static constexpr size_t max_bytes = 64u << 20, max_behind = 256;
 
   const TokensInside& inside(Language state);
   // Tokens of the trie that may follow behind the end of a terminal.
