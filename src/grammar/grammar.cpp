@@ -13,6 +13,15 @@ Symbol Grammar::terminal(Language language) {
   return {Symbol::Kind::terminal, found->second};
 }
 
+Symbol Grammar::symbol_of(Language language) {
+  if (!languages.has_empty(language)) return terminal(language);
+  const Symbol either = rule();
+  add_choice(either, {});
+  if (language != Languages::empty)
+    add_choice(either, {terminal(languages.all_of({language, languages.without(Languages::empty)}))});
+  return either;
+}
+
 Symbol Grammar::rule() {
   rules_.emplace_back();
   return {Symbol::Kind::rule, uint32_t(rules_.size() - 1)};
@@ -21,6 +30,15 @@ Symbol Grammar::rule() {
 void Grammar::add_choice(Symbol rule, std::vector<Symbol> symbols) {
   check(rule.kind == Symbol::Kind::rule, "choices are those of rules");
   rules_[rule.number].push_back(std::move(symbols));
+}
+
+void Grammar::set_start(Symbol symbol) {
+  if (symbol.kind == Symbol::Kind::terminal) {
+    const Symbol start = rule();
+    add_choice(start, {symbol});
+    symbol = start;
+  }
+  start_ = symbol.number;
 }
 
 // Rules with a choice of which every symbol has a text, or the empty text: each symbol is looked at once.

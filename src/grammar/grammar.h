@@ -18,9 +18,10 @@ class Grammar {
  public:
   // Terminals have no empty text: what may be left out is a choice of rules.
   Symbol terminal(Language language);
-  Symbol rule();  // without choices, which follow
+  Symbol symbol_of(Language language);  // a terminal, or a rule if the language has the empty text
+  Symbol rule();                        // without choices, which follow
   void add_choice(Symbol rule, std::vector<Symbol> symbols);
-  void set_start(Symbol rule) { start_ = rule.number; }
+  void set_start(Symbol symbol);  // for a terminal, a rule is added
 
   // For the parser: the choices of all rules one after the other, each with a place before each symbol and one at its
   // end.
