@@ -49,6 +49,28 @@ CodePoints CodePoints::common(const CodePoints& other) const {
   return both.complement();
 }
 
+CodePoints CodePoints::in_any_case() const {
+  static const auto pairs = [] {
+    std::vector<std::pair<char32_t, char32_t>> all;
+    for (utf8proc_int32_t c = 0; c <= utf8proc_int32_t(largest); ++c)
+      for (utf8proc_int32_t other : {utf8proc_tolower(c), utf8proc_toupper(c)})
+        if (other != c) all.emplace_back(char32_t(c), char32_t(other));
+    return all;
+  }();
+  CodePoints all = *this;
+  // until nothing is new: a letter may have three forms, such as the Kelvin sign, K and k
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [a, b] : pairs) {
+      if (all.contains(a) == all.contains(b)) continue;
+      all.add(a, a);
+      all.add(b, b);
+      changed = true;
+    }
+  }
+  return all;
+}
+
 bool CodePoints::contains(char32_t c) const {
   const auto at = std::ranges::lower_bound(ranges_, c, {}, &Range::last);
   return at != ranges_.end() && at->first <= c;

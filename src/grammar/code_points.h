@@ -25,6 +25,7 @@ class CodePoints {
   void add(const CodePoints& other);
   CodePoints complement() const;
   CodePoints common(const CodePoints& other) const;
+  CodePoints in_any_case() const;  // with the lower and upper case of each, one code point for one
   bool contains(char32_t c) const;
   bool empty() const { return ranges_.empty(); }
   const std::vector<Range>& ranges() const { return ranges_; }  // in order, neither touching nor overlapping

@@ -2,11 +2,13 @@
 // the text, a part can say $ and look ahead.
 #include "grammar/pattern.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "grammar/expression.h"
 
 namespace heddle::grammar {
 
@@ -57,7 +59,7 @@ const CodePoints& spaces() {
 
 class PatternReader {
  public:
-  explicit PatternReader(std::string_view pattern) : text_(pattern) {
+  explicit PatternReader(std::string_view pattern, PatternFlags flags = {}) : text_(pattern), flags_(flags) {
     if (const size_t bad = find_invalid_utf8(pattern); bad != std::string_view::npos)
       throw Error("the pattern is no valid UTF-8 from byte {} on", bad);
   }
@@ -67,6 +69,7 @@ class PatternReader {
     if (!at_end()) fail("an unexpected )");
     return tree;
   }
+  bool has_lazy() const { return lazy_; }
 
  private:
   [[noreturn]] void fail(std::string_view what) const {
@@ -115,13 +118,14 @@ class PatternReader {
     if (takes("(?:")) return group();
     if (text_.substr(at_).starts_with("(?")) fail("a group that cannot be kept");
     if (takes("(")) return group();
-    if (takes(".")) return set(line_ends().complement());
+    if (takes(".")) return set(flags_.dot_all ? CodePoints::all() : line_ends().complement());
     if (takes("[")) return set(character_class());
-    if (takes("\\")) return set(escape(false));
+    if (takes("\\")) return set(in_case(escape(false)));
     if (peek() == '*' || peek() == '+' || peek() == '?') fail("nothing to repeat");
     const char32_t c = next();
-    return set({{c, c}});
+    return set(in_case({{c, c}}));
   }
+  CodePoints in_case(const CodePoints& points) const { return flags_.ignore_case ? points.in_any_case() : points; }
   static Tree set(CodePoints points) { return {.kind = Tree::Kind::set, .set = std::move(points)}; }
   Tree group(std::optional<Tree::Kind> assertion = {}) {
     Tree inside = choice();
@@ -141,7 +145,7 @@ class PatternReader {
       at_ = begin;  // a brace that stands for itself
       return tree;
     }
-    takes("?");  // lazy: the same texts
+    if (takes("?")) lazy_ = true;  // the same texts
     if (peek() == '*' || peek() == '+' || peek() == '?') fail("nothing to repeat");
     if (tree.asserts && most > 1) {
       at_ = begin;
@@ -332,12 +336,15 @@ class PatternReader {
       }
       all.add(first);
     }
+    all = in_case(all);
     return others ? all.complement() : all;
   }
 
   std::string_view text_;
+  PatternFlags flags_;
   size_t at_ = 0;
   uint32_t depth_ = 0;
+  bool lazy_ = false;
 };
 
 class PatternLanguage {
@@ -428,10 +435,31 @@ Language search_pattern(Languages& all, std::string_view pattern, Writing how) {
   return all.any_of({at_begin, all.sequence(some, language.with(tree, rest, false))});
 }
 
-Language whole_pattern(Languages& all, std::string_view pattern, Writing how) {
-  const Tree tree = PatternReader(pattern).read();
+Language whole_pattern(Languages& all, std::string_view pattern, Writing how, PatternFlags flags) {
+  const Tree tree = PatternReader(pattern, flags).read();
   PatternLanguage language(all, how);
+  if (!tree.asserts) return language.with(tree, Languages::empty, true);
   return all.all_of({language.any_text(), language.with(tree, Languages::empty, true)});
+}
+
+namespace {
+
+bool has_wide_set(const Tree& t) {
+  size_t count = 0;
+  for (const CodePoints::Range& r : t.set.ranges()) count += r.last - r.first + 1;
+  return count > wide_set_size || std::ranges::any_of(t.parts, has_wide_set);
+}
+bool has_wide_loop(const Tree& t) {
+  if (t.kind == Tree::Kind::repeat && t.most > wide_loop_count && has_wide_set(t.parts[0])) return true;
+  return std::ranges::any_of(t.parts, has_wide_loop);
+}
+
+}  // namespace
+
+PatternTraits pattern_traits(std::string_view pattern) {
+  PatternReader reader(pattern);
+  const Tree tree = reader.read();
+  return {.asserts = tree.asserts, .lazy = reader.has_lazy(), .wide_loop = has_wide_loop(tree)};
 }
 
 }  // namespace heddle::grammar

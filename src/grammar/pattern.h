@@ -10,7 +10,19 @@ namespace heddle::grammar {
 // pattern, and for what no automaton can keep: backreferences, lookbehind, word boundaries, ^ or $ inside repetitions.
 // Letters that a pattern would accept without the flag (such as \- or a lone brace) are taken as themselves.
 Language search_pattern(Languages& all, std::string_view pattern, Writing how);
+struct PatternFlags {
+  bool ignore_case = false;
+  bool dot_all = false;  // a dot is also the end of a line
+};
 // The same for the whole text.
-Language whole_pattern(Languages& all, std::string_view pattern, Writing how);
+Language whole_pattern(Languages& all, std::string_view pattern, Writing how, PatternFlags flags = {});
+
+// What a pattern has, for those that cannot keep all of it.
+struct PatternTraits {
+  bool asserts = false;    // ^, $, lookahead
+  bool lazy = false;       // repetitions such as *?, which tell which text is found, not which texts there are
+  bool wide_loop = false;  // repeats a set of many characters, such as [^"]*
+};
+PatternTraits pattern_traits(std::string_view pattern);
 
 }  // namespace heddle::grammar
