@@ -17,6 +17,11 @@ TokenMask Constraint::mask() const {
   return mask;
 }
 
+std::vector<uint32_t> Constraint::forced_tokens(const Tokenize& tokenize, std::string_view before) const {
+  if (ended_) return {};
+  return grammar::forced_tokens(at_, masks_->vocabulary(), tokenize, before);
+}
+
 bool Constraint::take(uint32_t token) {
   if (ended_ || token >= masks_->vocabulary().size()) return false;
   if (ends(token)) return ended_ = at_.may_end();

@@ -1,5 +1,6 @@
 // What a sequence may still generate: a grammar, the vocabulary of the model, and where the text stands.
 #pragma once
+#include "grammar/forced.h"
 #include "grammar/token_masks.h"
 
 namespace heddle::grammar {
@@ -16,6 +17,9 @@ class Constraint {
   bool take(uint32_t token);
   bool may_end() const { return ended_ || at_.may_end(); }
   bool must_end() const { return ended_ || at_.must_end(); }
+  // Tokens that must follow, as the model's tokenizer would write them; `before` is the text that precedes. None where
+  // the end of the text is allowed. Each can be taken in turn.
+  std::vector<uint32_t> forced_tokens(const Tokenize& tokenize, std::string_view before) const;
 
  private:
   bool ends(uint32_t token) const;
