@@ -42,6 +42,7 @@ constexpr const char* examples =
     "  heddle tokenize MODEL \"Hello\"          token ids of a text\n"
     "  heddle template MODEL --messages F.json\n"
     "                                         a conversation rendered by the model's chat template\n"
+    "  heddle grammar check F.json            whether a schema or a grammar can be kept, and why not\n"
     "  heddle convert FOLDER OUT.gguf         a folder of safetensors as one GGUF file\n"
     "  heddle quantize IN OUT.gguf --type Q4_K_M\n"
     "                                         a smaller model from a larger one\n"
@@ -122,6 +123,7 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_inspect(program, out);
   describe_plan(program, out, status);
   describe_text(program, in, out, err);
+  describe_grammar(program, in, out, err);
   describe_model_files(program, out, err);
   describe_ptx(program, out, err, status);
   describe_devices(program, out);

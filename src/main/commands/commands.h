@@ -21,7 +21,8 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
 void describe_inspect(CLI::App& program, std::ostream& out);
 void describe_plan(CLI::App& program, std::ostream& out, int& status);
 void describe_text(CLI::App& program, std::istream& in, std::ostream& out,
-                   std::ostream& err);                                               // tokenize, detokenize, template
+                   std::ostream& err);  // tokenize, detokenize, template
+void describe_grammar(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err);  // grammar check
 void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& err);  // convert, quantize, synth
 void describe_ptx(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
 void describe_devices(CLI::App& program, std::ostream& out);
