@@ -1,0 +1,13 @@
+// Any bytes as a JSON Schema: a grammar or refused, and texts parsed with it.
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "grammar/json_schema.h"
+#include "tests/fuzz/grammar_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return heddle::fuzz::try_grammar(data, size, [](std::string_view text) {
+    heddle::parse_json(text, "input");
+    return heddle::grammar::json_schema(nlohmann::ordered_json::parse(text));
+  });
+}

@@ -1,0 +1,13 @@
+// Any bytes as structural tags: a grammar or refused, and texts parsed with it.
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "grammar/tags.h"
+#include "tests/fuzz/grammar_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return heddle::fuzz::try_grammar(data, size, [](std::string_view text) {
+    heddle::parse_json(text, "input");
+    return heddle::grammar::structural_tag(nlohmann::ordered_json::parse(text));
+  });
+}
