@@ -19,8 +19,8 @@ Expression Expression::of_set(Languages& all, const CodePoints& set) {
   for (const CodePoints::Range& r : set.ranges()) count += r.last - r.first + 1;
   return of_language(written(all, set, Writing::utf8), count > wide_set_size ? Width::wide_set : Width::narrow, 1);
 }
-Expression Expression::of_language(Language language, Width width, size_t size) {
-  return {.kind = Kind::language, .language = language, .width = width, .size = size};
+Expression Expression::of_language(Language language, Width width, size_t size, uint64_t counts) {
+  return {.kind = Kind::language, .language = language, .width = width, .size = size, .counts = counts};
 }
 Expression Expression::of_rule(uint32_t rule) { return {.kind = Kind::rule, .rule = rule}; }
 Expression Expression::sequence_of(std::vector<Expression> parts) {
@@ -35,6 +35,11 @@ Expression Expression::repeated(Expression part, uint32_t least, uint32_t most) 
   Expression all{.kind = Kind::repeat, .least = least, .most = most};
   all.parts.push_back(std::move(part));
   return all;
+}
+
+uint64_t nested_counts(uint64_t inner, uint32_t least, uint32_t most) {
+  const uint64_t count = most == Languages::unbounded ? least : most;
+  return count > 1 ? count * std::max<uint64_t>(inner, 1) : inner;
 }
 
 namespace {
@@ -68,6 +73,7 @@ class RuleWriter {
     Language language;
     Width width;
     size_t size;
+    uint64_t counts = 0;
   };
 
   template <class See>
@@ -159,7 +165,7 @@ class RuleWriter {
     using Kind = Expression::Kind;
     switch (e.kind) {
       case Kind::language:
-        return Regular{e.language, e.width, e.size};
+        return Regular{e.language, e.width, e.size, e.counts};
       case Kind::rule:
         return is_shared(e.rule) ? std::nullopt : known_[e.rule];
       case Kind::sequence: {
@@ -172,15 +178,18 @@ class RuleWriter {
       case Kind::repeat: {
         std::optional<Regular> all = regular(e.parts[0]);
         if (!all) return {};
+        const uint64_t counts = nested_counts(all->counts, e.least, e.most);
+        if (all->counts && counts > max_nested_counts) return {};
         if (all->width == Width::wide_set && e.most > wide_loop_count) all->width = Width::wide_loop;
-        return Regular{g_.languages.repeat(all->language, e.least, e.most), all->width, all->size + 1};
+        return Regular{g_.languages.repeat(all->language, e.least, e.most), all->width, all->size + 1, counts};
       }
     }
     return {};
   }
   std::optional<Regular> joined(const std::optional<Regular>& a, const std::optional<Regular>& b) {
     if (!a || !b || a->size + b->size > max_terminal_size) return {};
-    return Regular{g_.languages.sequence(a->language, b->language), std::max(a->width, b->width), a->size + b->size};
+    return Regular{g_.languages.sequence(a->language, b->language), std::max(a->width, b->width), a->size + b->size,
+                   a->counts + b->counts};
   }
   std::optional<Regular> united(const std::vector<Expression>& choices) {
     Regular all{Languages::nothing, Width::narrow, 1};
@@ -191,6 +200,7 @@ class RuleWriter {
       languages.push_back(one->language);
       all.width = std::max(all.width, one->width);
       all.size += one->size;
+      all.counts += one->counts;
     }
     all.language = g_.languages.any_of(std::move(languages));
     return all;

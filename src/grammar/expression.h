@@ -19,13 +19,14 @@ struct Expression {
   Language language = Languages::empty;
   Width width = Width::narrow;   // of a language
   size_t size = 1;               // of a language: roughly the parts that it was written with
+  uint64_t counts = 0;           // of a language: what its repetitions count to, 0 without any
   uint32_t rule = 0;             // in the list of rules
   uint32_t least = 0, most = 0;  // repeat, of one part
   std::vector<Expression> parts{};
 
   static Expression of_text(Languages& all, std::string_view text);
   static Expression of_set(Languages& all, const CodePoints& set);  // one of these, as UTF-8
-  static Expression of_language(Language language, Width width, size_t size);
+  static Expression of_language(Language language, Width width, size_t size, uint64_t counts = 0);
   static Expression of_rule(uint32_t rule);
   static Expression sequence_of(std::vector<Expression> parts);
   static Expression choice_of(std::vector<Expression> parts);
@@ -34,6 +35,12 @@ struct Expression {
 
 constexpr size_t wide_set_size = 64;  // code points: more than the letters of an alphabet, fewer than any complement
 constexpr uint32_t wide_loop_count = 16;
+// What nested repetitions may count to together, such as 100 times 100: a text can be in that many states of them at
+// once, and each byte leads them all on.
+constexpr uint64_t max_nested_counts = 20'000;
+
+// What a repetition of `least` to `most` times counts to, with those that are in it.
+uint64_t nested_counts(uint64_t inner, uint32_t least, uint32_t most);
 
 struct NamedExpression {
   std::string name;  // for errors

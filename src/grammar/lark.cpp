@@ -41,7 +41,7 @@ class LarkReader {
         continue;
       }
       const Terminal& t = terminal(i);
-      rules.back().body = Expression::of_language(l.sequence(whole(i), gap), t.width, t.size);
+      rules.back().body = Expression::of_language(l.sequence(whole(i), gap), t.width, t.size, t.counts);
     }
     rules.push_back({"start", Expression::sequence_of({Expression::of_language(gap, Expression::Width::narrow, 1),
                                                        Expression::of_rule(start->second)})});
@@ -53,6 +53,7 @@ class LarkReader {
     Language language;
     Expression::Width width;
     size_t size;
+    uint64_t counts;
     bool lazy;
   };
   struct Definition {
@@ -383,7 +384,7 @@ class LarkReader {
     lazy = traits.lazy;
     return Expression::of_language(whole_pattern(g_.languages, read, Writing::utf8, flags),
                                    traits.wide_loop ? Expression::Width::wide_loop : Expression::Width::narrow,
-                                   read.size());
+                                   read.size(), traits.counts);
   }
   // Python names groups by (?P<name>, and its dot is anything but a newline.
   static std::string without_python(std::string_view pattern, PatternFlags flags) {
@@ -438,17 +439,25 @@ class LarkReader {
     using Kind = Expression::Kind;
     using Width = Expression::Width;
     Languages& l = g_.languages;
-    if (e.kind == Kind::language) return {e.language, e.width, e.size, false};
+    if (e.kind == Kind::language) return {e.language, e.width, e.size, e.counts, false};
     if (e.kind == Kind::rule) return terminal(e.rule);
-    Terminal all{Languages::empty, Width::narrow, 1, false};
+    Terminal all{Languages::empty, Width::narrow, 1, 0, false};
     std::vector<Language> parts;
     for (const Expression& part : e.parts) {
       const Terminal one = terminal_of(part, d);
       parts.push_back(one.language);
       all.width = std::max(all.width, one.width);
       all.size += one.size;
+      all.counts += one.counts;
       all.lazy = all.lazy || one.lazy;
       if (all.size > max_lark_terminal) in_.fail_at(d.at, fmt::format("terminal {} is too large", in_quotes(d.name)));
+    }
+    if (e.kind == Kind::repeat) {
+      const uint64_t counts = nested_counts(all.counts, e.least, e.most);
+      if (all.counts && counts > max_nested_counts)
+        in_.fail_at(d.at, fmt::format("terminal {} has repetitions of repetitions that count to more than {}",
+                                      in_quotes(d.name), max_nested_counts));
+      all.counts = counts;
     }
     if (e.kind == Kind::repeat && all.width == Width::wide_set && e.most > wide_loop_count)
       all.width = Width::wide_loop;

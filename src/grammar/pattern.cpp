@@ -21,6 +21,7 @@ struct Tree {
   std::vector<Tree> parts{};
   uint32_t least = 0, most = 0;
   bool asserts = false;  // it, or a part of it, says where it is
+  uint64_t counts = 0;   // what its repetitions count to
 };
 
 bool is_assertion(Tree::Kind kind) {
@@ -31,7 +32,10 @@ bool is_assertion(Tree::Kind kind) {
 Tree tree_of(Tree::Kind kind, std::vector<Tree> parts) {
   Tree t{.kind = kind, .parts = std::move(parts)};
   t.asserts = is_assertion(kind);
-  for (const Tree& part : t.parts) t.asserts = t.asserts || part.asserts;
+  for (const Tree& part : t.parts) {
+    t.asserts = t.asserts || part.asserts;
+    t.counts += part.counts;
+  }
   return t;
 }
 
@@ -151,7 +155,13 @@ class PatternReader {
       at_ = begin;
       fail("a repetition of what says where it is, which cannot be kept,");
     }
+    const uint64_t counts = nested_counts(tree.counts, least, most);
+    if (tree.counts && counts > max_nested_counts) {
+      at_ = begin;
+      fail(fmt::format("a repetition of repetitions that counts to more than {}", max_nested_counts));
+    }
     Tree repeat = tree_of(Tree::Kind::repeat, {std::move(tree)});
+    repeat.counts = counts;
     repeat.least = least;
     repeat.most = most;
     return repeat;
@@ -459,7 +469,7 @@ bool has_wide_loop(const Tree& t) {
 PatternTraits pattern_traits(std::string_view pattern) {
   PatternReader reader(pattern);
   const Tree tree = reader.read();
-  return {.asserts = tree.asserts, .lazy = reader.has_lazy(), .wide_loop = has_wide_loop(tree)};
+  return {.asserts = tree.asserts, .lazy = reader.has_lazy(), .wide_loop = has_wide_loop(tree), .counts = tree.counts};
 }
 
 }  // namespace heddle::grammar

@@ -7,8 +7,9 @@
 namespace heddle::grammar {
 
 // The texts in which the pattern is found, anywhere unless it says ^ and $. An Error, with the place, for what is no
-// pattern, and for what no automaton can keep: backreferences, lookbehind, word boundaries, ^ or $ inside repetitions.
-// Letters that a pattern would accept without the flag (such as \- or a lone brace) are taken as themselves.
+// pattern, and for what no automaton can keep: backreferences, lookbehind, word boundaries, ^ or $ inside repetitions,
+// and nested repetitions that count too far. Letters that a pattern would accept without the flag (such as \- or a lone
+// brace) are taken as themselves.
 Language search_pattern(Languages& all, std::string_view pattern, Writing how);
 struct PatternFlags {
   bool ignore_case = false;
@@ -22,6 +23,7 @@ struct PatternTraits {
   bool asserts = false;    // ^, $, lookahead
   bool lazy = false;       // repetitions such as *?, which tell which text is found, not which texts there are
   bool wide_loop = false;  // repeats a set of many characters, such as [^"]*
+  uint64_t counts = 0;     // what repetitions count to, 0 without any
 };
 PatternTraits pattern_traits(std::string_view pattern);
 

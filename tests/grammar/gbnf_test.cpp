@@ -23,7 +23,7 @@ std::string gbnf_error(std::string_view text) {
 TEST(Gbnf, RandomGrammarsHaveTheTextsThatTheyShould) {
   const auto texts = test::all_texts(test::alphabet, 4);
   size_t endless = 0, accepted = 0;
-  for (uint32_t seed = 0; seed < 1500; ++seed) {
+  for (uint32_t seed = 0; seed < 700; ++seed) {
     test::RandomGrammar random(seed);
     std::shared_ptr<CompiledGrammar> grammar;
     try {
@@ -39,8 +39,8 @@ TEST(Gbnf, RandomGrammarsHaveTheTextsThatTheyShould) {
       ASSERT_EQ(accepts(grammar, test::utf8(text)), should) << test::utf8(text) << "\n" << random.gbnf();
     }
   }
-  EXPECT_LT(endless, 500u);
-  EXPECT_GT(accepted, 5'000u);
+  EXPECT_LT(endless, 250u);
+  EXPECT_GT(accepted, 2'500u);
 }
 
 TEST(Gbnf, ARuleThatNeverEndsIsAnError) {

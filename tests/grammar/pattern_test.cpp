@@ -139,5 +139,30 @@ TEST(Pattern, RefusesWithThePlaceAndTheReason) {
   EXPECT_NE(refused(std::string(1000, '(')).find("200 deep"), std::string::npos);
 }
 
+TEST(Pattern, NestedRepetitionsAreBounded) {
+  Languages all;
+  EXPECT_NO_THROW(whole_pattern(all, "(?:[a-z]{1,63}\\.){1,127}[a-z]{2,63}", Writing::utf8));
+  EXPECT_NO_THROW(whole_pattern(all, "a{1000000}b*", Writing::utf8));
+  for (const char* pattern : {"((a{1000}){1000}){1000}", "(([ab]{1,100}){1,100}){1,100}", "((a?b{0,200})*c?){0,200}"})
+    EXPECT_THROW(whole_pattern(all, pattern, Writing::utf8), Error) << pattern;
+}
+
+TEST(Pattern, FlagsAndTraits) {
+  Languages all;
+  const Language cased = whole_pattern(all, "a[^b]\\x63", Writing::utf8, {.ignore_case = true});
+  EXPECT_TRUE(all.contains(cased, "AxC"));
+  EXPECT_FALSE(all.contains(cased, "ABc"));
+  EXPECT_TRUE(
+      all.contains(whole_pattern(all, "k", Writing::utf8, {.ignore_case = true}), "\u212a"));  // the Kelvin sign
+  EXPECT_FALSE(all.contains(whole_pattern(all, ".", Writing::utf8), "\n"));
+  EXPECT_TRUE(all.contains(whole_pattern(all, ".", Writing::utf8, {.dot_all = true}), "\n"));
+  EXPECT_TRUE(pattern_traits("a$").asserts);
+  EXPECT_TRUE(pattern_traits("(a*?)").lazy);
+  EXPECT_TRUE(pattern_traits("\"[^\"]*\"").wide_loop);
+  const PatternTraits plain = pattern_traits("[a-z]+.{3}");
+  EXPECT_FALSE(plain.asserts || plain.lazy || plain.wide_loop);
+  EXPECT_EQ(plain.counts, 3u);
+}
+
 }  // namespace
 }  // namespace heddle::grammar
