@@ -132,6 +132,8 @@ class PatternReader {
   CodePoints in_case(const CodePoints& points) const { return flags_.ignore_case ? points.in_any_case() : points; }
   static Tree set(CodePoints points) { return {.kind = Tree::Kind::set, .set = std::move(points)}; }
   Tree group(std::optional<Tree::Kind> assertion = {}) {
+    // each is an automaton beside the others, and their states multiply
+    if (assertion && ++lookaheads_ > 16) fail("more than 16 lookaheads");
     Tree inside = choice();
     if (!takes(")")) fail("a group without )");
     return assertion ? tree_of(*assertion, {std::move(inside)}) : inside;
@@ -353,7 +355,7 @@ class PatternReader {
   std::string_view text_;
   PatternFlags flags_;
   size_t at_ = 0;
-  uint32_t depth_ = 0;
+  uint32_t depth_ = 0, lookaheads_ = 0;
   bool lazy_ = false;
 };
 

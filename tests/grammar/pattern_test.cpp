@@ -147,6 +147,14 @@ TEST(Pattern, NestedRepetitionsAreBounded) {
     EXPECT_THROW(whole_pattern(all, pattern, Writing::utf8), Error) << pattern;
 }
 
+TEST(Pattern, LookaheadsAreBounded) {
+  Languages all;
+  std::string pattern = ".*";
+  for (int i = 0; i < 16; ++i) pattern = "(?=.*a)" + pattern;
+  EXPECT_NO_THROW(whole_pattern(all, pattern, Writing::utf8));
+  EXPECT_THROW(whole_pattern(all, "(?!b)" + pattern, Writing::utf8), Error);
+}
+
 TEST(Pattern, FlagsAndTraits) {
   Languages all;
   const Language cased = whole_pattern(all, "a[^b]\\x63", Writing::utf8, {.ignore_case = true});
