@@ -35,7 +35,7 @@ class Position {
   bool take(uint8_t byte);
   bool take(std::string_view text);
   bool may_end() const { return may_end_; }
-  bool must_end() const { return live_.empty(); }  // nothing can follow
+  bool must_end() const { return live_.empty() || (may_end_ && next_bytes().none()); }  // nothing can follow
   Bytes next_bytes() const;
   bool can_take(uint8_t byte) const;
   Position after(uint8_t byte) const;  // that can be taken

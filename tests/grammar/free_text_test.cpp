@@ -117,6 +117,17 @@ TEST(FreeText, OnceAtLeastOnceAndWithEnds) {
   EXPECT_FALSE(accepts(one_end, "a<n>n b."));
 }
 
+TEST(FreeText, BehindItsEndNothingFollows) {
+  Grammar g;
+  g.set_start(add_free_text(g, {.triggers = {}, .ends = {"."}}));
+  Position at(compile(std::move(g)));
+  EXPECT_TRUE(at.take("ab"));
+  EXPECT_FALSE(at.must_end());
+  EXPECT_TRUE(at.take("."));
+  EXPECT_TRUE(at.may_end());
+  EXPECT_TRUE(at.must_end());
+}
+
 TEST(FreeText, TriggersThatOverlapThemselves) {
   Grammar g;
   g.set_start(add_free_text(g, {.triggers = {{"aa", g.terminal(g.languages.text("b"))}}}));
