@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "grammar/expression.h"
-#include "grammar/gbnf.h"
 #include "grammar/lark_common.h"
 #include "grammar/pattern.h"
 #include "grammar/text_cursor.h"
@@ -165,6 +164,8 @@ class LarkReader {
     if (word == "ignore") {
       const uint32_t number = add_definition("%ignore", in_.at(), true);
       define(number, in_.at());
+      if (all_[number].body.kind == Expression::Kind::sequence && all_[number].body.parts.empty())
+        in_.fail(fmt::format("expected a terminal, found {}", in_.found()));
       ignored_.push_back(number);
     } else if (word == "import") {
       import(begin);
@@ -484,16 +485,6 @@ Symbol add_lark(Grammar& grammar, std::string_view text) { return LarkReader(gra
 Grammar lark(std::string_view text) {
   Grammar grammar;
   grammar.set_start(add_lark(grammar, text));
-  return grammar;
-}
-
-Symbol add_grammar_text(Grammar& grammar, std::string_view text) {
-  return text.find("::=") != std::string_view::npos ? add_gbnf(grammar, text) : add_lark(grammar, text);
-}
-
-Grammar grammar_text(std::string_view text) {
-  Grammar grammar;
-  grammar.set_start(add_grammar_text(grammar, text));
   return grammar;
 }
 

@@ -14,8 +14,4 @@ Grammar lark(std::string_view text);
 // The same as a part of a larger grammar.
 Symbol add_lark(Grammar& grammar, std::string_view text);
 
-// GBNF or Lark: the former defines its rules by ::=.
-Grammar grammar_text(std::string_view text);
-Symbol add_grammar_text(Grammar& grammar, std::string_view text);
-
 }  // namespace heddle::grammar

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "grammar/free_text.h"
+#include "grammar/grammar_text.h"
 #include "grammar/json_schema.h"
-#include "grammar/lark.h"
 #include "grammar/regex.h"
 
 namespace heddle::grammar {

@@ -194,12 +194,8 @@ TEST(Lark, ErrorsNameLineAndColumn) {
   EXPECT_EQ(lark_error("Start: \"a\""),
             "line 1, column 1: \"Start\" is neither a rule, in lower case, nor a terminal, in upper case");
   EXPECT_EQ(lark_error("start: \"a\"~3..2"), "line 1, column 11: a repetition of at least 3 and at most 2");
+  EXPECT_EQ(lark_error("start: \"a\"\n%ignore \n"), "line 2, column 9: expected a terminal, found \"\\n\"");
   EXPECT_EQ(lark_error("start: <[1]>"), "line 1, column 8: tokens and grammars by name cannot be kept");
-}
-
-TEST(Lark, ATextIsGbnfIfItDefinesRulesSo) {
-  EXPECT_TRUE(accepts(compile(grammar_text("root ::= \"a\"")), "a"));
-  EXPECT_TRUE(accepts(compile(grammar_text("start: \"a\"")), "a"));
 }
 
 }  // namespace
