@@ -18,7 +18,7 @@ inline void expect(bool is_so) {
 // Parses `text`; where a byte of it cannot follow, it chooses one that can.
 inline void walk(grammar::Grammar grammar, std::string_view text) {
   using namespace grammar;
-  constexpr size_t max_steps = 48;
+  constexpr size_t max_steps = 24;
   static const auto vocabulary = std::make_shared<Vocabulary>(
       std::vector<std::string>{"a", "{\"", "\":", "ab", "1", "", "}", "\xc3", "\xa9\"", " "});
   const auto compiled = std::make_shared<CompiledGrammar>(std::move(grammar));
