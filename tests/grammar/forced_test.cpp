@@ -84,7 +84,7 @@ TEST(Forced, ATokenAcrossTheBeginningGivesNone) {
 TEST(Forced, TokensAreThoseOfTheWholeText) {
   std::mt19937 random(3);
   size_t forced_count = 0, same = 0, all = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 200; ++round) {
     std::vector<std::string> tokens{"a", "b", "c"};
     while (tokens.size() < 9) {
       const std::string pair = tokens[random() % tokens.size()] + tokens[random() % tokens.size()];
@@ -109,7 +109,7 @@ TEST(Forced, TokensAreThoseOfTheWholeText) {
       same += ids.size() >= given.size() && std::ranges::equal(given, std::span(ids).first(given.size()));
     }
   }
-  EXPECT_GT(forced_count, 300u);
+  EXPECT_GT(forced_count, 30u);
   EXPECT_GT(double(same), 0.97 * double(all));
 }
 

@@ -9,24 +9,17 @@
 
 #include "grammar/parser.h"
 
-namespace heddle::grammar::test {
+namespace heddle::test {
+
+using grammar::CompiledGrammar, grammar::Position;
 
 inline bool accepts(const std::shared_ptr<CompiledGrammar>& grammar, std::string_view text) {
   Position at(grammar);
   return at.take(text) && at.may_end();
 }
-inline std::shared_ptr<CompiledGrammar> compile(Grammar grammar) {
+inline std::shared_ptr<CompiledGrammar> compile(grammar::Grammar grammar) {
   return std::make_shared<CompiledGrammar>(std::move(grammar));
 }
-
-struct Node {
-  enum class Kind { literal, set, not_set, any, rule, sequence, choice, repeat };
-  Kind kind = Kind::literal;
-  std::u32string letters{};
-  uint32_t rule = 0;
-  uint32_t least = 0, most = 0;  // most 99: unbounded
-  std::vector<Node> parts{};
-};
 
 constexpr uint32_t no_limit = 99;
 inline const std::u32string alphabet = U"ab\u00e9";
@@ -43,6 +36,15 @@ inline std::string utf8(const std::u32string& text) {
 
 class RandomGrammar {
  public:
+  struct Node {
+    enum class Kind { literal, set, not_set, any, rule, sequence, choice, repeat };
+    Kind kind = Kind::literal;
+    std::u32string letters{};
+    uint32_t rule = 0;
+    uint32_t least = 0, most = 0;  // most 99: unbounded
+    std::vector<Node> parts{};
+  };
+
   explicit RandomGrammar(uint32_t seed) : random_(seed) {
     const uint32_t count = 1 + below(4);
     for (uint32_t i = 0; i < count; ++i) rules.push_back(node(3, count));
@@ -208,4 +210,4 @@ inline std::vector<std::u32string> all_texts(const std::u32string& letters, size
   return all;
 }
 
-}  // namespace heddle::grammar::test
+}  // namespace heddle::test
