@@ -184,6 +184,15 @@ void Vocabulary::keep_leaving(Found& walked, TokensInside& found) const {
 }
 
 void Vocabulary::keep(Found walked, TokensInside& found) const {
+  // One that stays inside needs no second way: in free text, which may end anywhere, that is nearly every token.
+  if (!walked.leave.empty() || !walked.leave_nodes.empty()) {
+    TokenMask stay(tokens_.size());
+    for (uint32_t token : walked.stay) stay.set(token);
+    const auto stays = [&](uint32_t token) { return stay[token]; };
+    std::erase_if(walked.leave, [&](const Trie::Entry& entry) { return stays(entry.token); });
+    std::erase_if(walked.leave_nodes,
+                  [&](uint32_t node) { return std::ranges::all_of(trie_->tokens_from(node), stays); });
+  }
   keep_leaving(walked, found);
   if (walked.stay.size() < tokens_.size() / 64) {
     found.few = std::move(walked.stay);
