@@ -39,7 +39,7 @@ constexpr GrammarKind grammar_kinds[] = {
      "The file has a text on each line, one of which is allowed; default for .choices"},
 };
 
-const GrammarKind& kind_of(const GrammarOptions& options) {
+const GrammarKind& grammar_kind_of(const GrammarOptions& options) {
   for (const GrammarKind& kind : grammar_kinds)
     if (options.kinds.at(kind.option)) return kind;
   for (const GrammarKind& kind : grammar_kinds)
@@ -114,7 +114,7 @@ void check_text(const std::shared_ptr<grammar::CompiledGrammar>& compiled, std::
 
 void check_grammar(const GrammarOptions& options, bool has_text, std::istream& in, std::ostream& out,
                    std::ostream& err) {
-  const GrammarKind& kind = kind_of(options);
+  const GrammarKind& kind = grammar_kind_of(options);
   const auto read = [&](const std::string& path, const char* what) {
     return path == "-" ? read_all(in, err, what) : std::string(MappedFile(path).text());
   };
