@@ -152,6 +152,7 @@ class RuleWriter {
       if (needed[r] == 0) ready.push_back(r);
     for (size_t i = 0; i < ready.size(); ++i) {
       const uint32_t r = ready[i];
+      current_ = r;
       known_[r] = regular(rules_[r].body);
       for (uint32_t user : users[r])
         if (--needed[user] == 0) ready.push_back(user);
@@ -179,7 +180,9 @@ class RuleWriter {
         std::optional<Regular> all = regular(e.parts[0]);
         if (!all) return {};
         const uint64_t counts = nested_counts(all->counts, e.least, e.most);
-        if (all->counts && counts > max_nested_counts) return {};
+        if (all->counts && counts > max_nested_counts)
+          throw Error("rule {} has repetitions of repetitions that count to more than {}", rules_[current_].name,
+                      max_nested_counts);
         if (all->width == Width::wide_set && e.most > wide_loop_count) all->width = Width::wide_loop;
         return Regular{g_.languages.repeat(all->language, e.least, e.most), all->width, all->size + 1, counts};
       }

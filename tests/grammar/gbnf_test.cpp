@@ -152,6 +152,8 @@ TEST(Gbnf, WhatIsHostileIsRefusedOrCheap) {
   EXPECT_EQ(gbnf_error("root ::= (\"a\" root?){6000}"),
             "rule root repeats what is not regular 6000 times; at most 5000 can be counted");
   EXPECT_EQ(gbnf_error("root ::= (((\"a\" root?){4000} \"b\"){4000} \"c\"){4000}"), "none");
+  EXPECT_EQ(gbnf_error("root ::= a\na ::= ((\"a\"{1000}){1000}){1000}"),
+            "rule a has repetitions of repetitions that count to more than 20000");
   // each rule is two of the next
   std::string doubled;
   for (int i = 0; i < 60; ++i)
