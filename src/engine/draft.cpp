@@ -144,7 +144,8 @@ double Draft::propose(std::span<const Wanted> wanted, double catch_up, double se
   const double start = now_();
   active_.clear();
   for (auto [sequence, count] : wanted)
-    if (prepare(*sequence, count)) active_.push_back({.sequence = sequence, .count = count});
+    if (prepare(*sequence, count))
+      active_.push_back({.sequence = sequence, .count = count, .constraint = sequence->constraint});
   plan_rows(catch_up);
   try {
     while (!active_.empty() && seconds_for(load_) <= seconds - (now_() - start)) {
@@ -200,6 +201,7 @@ void Draft::compute(double seconds) {
     batch_.picking.clear();
   const double start = now_();
   launch_rows();
+  allow_tokens();
   for (uint32_t launched = 1, taken = 0; taken < batches; ++taken) {
     for (; launched < std::min(batches, taken + in_flight); ++launched)
       model::forward(model_, backend_, {.follows = true});
@@ -251,7 +253,7 @@ uint32_t Draft::batches_ahead(double seconds) const {
   for (const Active& a : active_)
     batches = a.rows == 1 && a.picks ? std::min(batches, a.count - uint32_t(a.sequence->proposed.size())) : 1;
   for (const auto& picking : batch_.picking) {
-    if (!picking) return 1;
+    if (!picking || picking->constrained) return 1;
     changes += picking->changes_logits();
   }
   if (changes > backend_.max_followed_changes()) return 1;
@@ -274,6 +276,22 @@ void Draft::launch_rows() {
   lend_tables();
 }
 
+// Of sequences with a constraint, while the device computes.
+void Draft::allow_tokens() {
+  std::vector<std::span<const uint32_t>> allowed;
+  size_t output = 0;
+  for (Active& a : active_) {
+    if (!a.picks) continue;
+    const size_t own = output++;
+    if (!a.constraint) continue;
+    a.allowed = a.constraint->mask();
+    if (own >= batch_.picking.size() || !batch_.picking[own]) continue;
+    const std::vector<uint32_t>& bits = a.allowed.bits();
+    allowed.push_back(a.allowed.empty() ? std::span<const uint32_t>() : bits);
+  }
+  if (!allowed.empty()) backend_.allow(allowed);
+}
+
 void Draft::take_picks() {
   const model::Result result = backend_.result();
   size_t output = 0, row = 0;
@@ -291,10 +309,11 @@ void Draft::add_pick(Active& a, const std::optional<model::Picked>& picked, std:
   Sequence& s = *a.sequence;
   uint32_t id = ~0u;
   try {
-    id = picked ? picked->id : a.sampler->pick(logits).id;
+    if (!a.constraint || !a.allowed.empty()) id = picked ? picked->id : a.sampler->pick(logits, a.allowed.bits()).id;
   } catch (const Error&) {  // logits that nothing can be picked from
   }
-  if (id >= model_.vocabulary) {
+  // nothing is picked after a token that ends a constraint
+  if (id >= model_.vocabulary || (a.constraint && (!a.constraint->take(id) || a.constraint->must_end()))) {
     a.count = uint32_t(s.proposed.size());
     return;
   }

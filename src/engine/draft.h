@@ -9,6 +9,7 @@
 #include "engine/kv_cache.h"
 #include "engine/pace.h"
 #include "engine/sampling/sampler.h"
+#include "grammar/constraint.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
@@ -52,10 +53,12 @@ class Draft {
  private:
   struct Active {
     Sequence* sequence;
-    uint32_t count;                    // tokens wanted
-    uint32_t rows = 0;                 // in the next batch
-    bool picks = false;                // a token after the last of them
-    std::optional<Sampler> sampler{};  // where the host picks
+    uint32_t count;                                   // tokens wanted
+    uint32_t rows = 0;                                // in the next batch
+    bool picks = false;                               // a token after the last of them
+    std::optional<Sampler> sampler{};                 // where the host picks
+    std::optional<grammar::Constraint> constraint{};  // after the proposals
+    grammar::TokenMask allowed{};                     // with a constraint: the tokens of the next pick
   };
 
   bool prepare(Sequence& s, uint32_t& count);
@@ -70,6 +73,7 @@ class Draft {
   std::optional<model::Picking> picking_of(const Sequence& s) const;
   uint32_t batches_ahead(double seconds) const;
   void launch_rows();
+  void allow_tokens();
   void take_picks();
   void add_pick(Active& a, const std::optional<model::Picked>& picked, std::span<const float> logits);
 

@@ -75,6 +75,7 @@ void Engine::State::expect_possible(const Request& request) const {
                          "on_prompt_logits: expected max_tokens of 0, and neither prompt_logprobs nor an embedding");
   if (request.embed && model_.pooling == model::Pooling::rank)
     throw InvalidRequest("embed", "{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
+  if (request.constraint) expect_constrainable(request);
   try {
     validate(request.sampling, model_.vocabulary);
   } catch (const Error& error) {
@@ -115,6 +116,7 @@ std::unique_ptr<Task> Engine::State::prepare(Request request) const {
     Sampler own = sampler;
     own.reseed(sampler.seed() + i);
     Sequence& s = *task->completions.emplace_back(std::make_unique<Sequence>(*task, i, std::move(own)));
+    if (s.picking) s.picking->constrained = task->request.constraint.has_value();
     if (s.picking && !backend_.can_pick(*s.picking)) s.picking.reset();
     s.speculates = speculation != Speculation::off;
     s.always_speculates = speculation == Speculation::on;
@@ -132,9 +134,9 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
   ++metrics_.submitted;
   ++metrics_.waiting;
   metrics_.prompt_tokens.add(double(task->prompt_tokens()));
-  Sequence& first = *task->completions[0];
-  tasks_.emplace(task->id, std::move(task));
-  schedule_.wait(first);
+  Task& taken = *tasks_.emplace(task->id, std::move(task)).first->second;
+  schedule_.wait(*taken.completions[0]);
+  start_constraint(taken);
 }
 
 uint32_t Engine::State::prompt_progress(RequestId id) const {

@@ -1,4 +1,5 @@
-// The inside of Engine: engine.cpp defines what it does with requests, engine_step.cpp what it does in a step.
+// The inside of Engine: engine.cpp defines what it does with requests, engine_step.cpp what it does in a step,
+// engine_constraint.cpp which tokens it may pick.
 #pragma once
 #include <atomic>
 #include <unordered_map>
@@ -43,6 +44,13 @@ class Engine::State {
   void fault(const std::string& reason);  // fails the requests of the batch
   void remove_ended();
 
+  // engine_constraint.cpp: which tokens may be picked
+  void expect_constrainable(const Request& request) const;
+  void start_constraint(Task& task);
+  void allow_tokens();
+  void add_masks(Sequence& s);
+  void end_constraint(Sequence& s);
+
   // engine_step.cpp: how tokens are computed
   struct Slice;
   class LentTables;
@@ -58,7 +66,7 @@ class Engine::State {
   bool read_prompt(Sequence& s, uint32_t rows, uint32_t& output, uint32_t state);
   void fork(Sequence& first);
   void pick_tokens(Sequence& s, uint32_t output);
-  Pick pick(Sequence& s, uint32_t output);
+  std::optional<Pick> pick(Sequence& s, uint32_t output, uint32_t proposals);
   bool add_token(Sequence& s, Pick pick);
   std::span<const float> logits_of(uint32_t output) const {
     return result_.logits.subspan(size_t(logits_rows_[output]) * model_.vocabulary, model_.vocabulary);
@@ -87,19 +95,23 @@ class Engine::State {
     Sequence* sequence;  // null: it has ended
     uint32_t rows;       // of known tokens; those that it proposed follow
     uint32_t outputs = 0, states = 0;
-    bool picks = false;  // a token after its last row
+    bool picks = false;        // a token after its last row
+    uint32_t constrained = 0;  // outputs that the device picks for, among tokens that a constraint allows
   };
   // The batch that was planned and those that follow it, each with the tokens that the one before picked.
   struct Flight {
     std::vector<Slice> slices;
     uint32_t batches = 1;  // that may be launched
     uint32_t launched = 0, taken = 0;
-    bool closing = false;  // no more are launched
-    Load load;             // of the planned batch
+    bool constrained = false;  // batches pick when the host has said which tokens are allowed
+    uint32_t allowed = 0;      // batches for which it has
+    bool closing = false;      // no more are launched
+    Load load;                 // of the planned batch
   } flight_;
-  model::Batch batch_;                 // the planned one
-  std::vector<uint32_t> logits_rows_;  // per output: its row in the result's logits, unless the device picks
-  uint32_t logits_wanted_ = 0;         // rows of logits that the batch sends
+  model::Batch batch_;                     // the planned one
+  std::vector<uint32_t> logits_rows_;      // per output: its row in the result's logits, unless the device picks
+  uint32_t logits_wanted_ = 0;             // rows of logits that the batch sends
+  std::vector<grammar::TokenMask> masks_;  // of a batch
   model::Result result_;
   std::vector<Sequence*> forked_;
   double tokens_at_ = 0;  // when the tokens of the last result arrived

@@ -88,6 +88,7 @@ uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
 void Engine::State::launch_batches() {
   flight_.closing |= flight_.launched > 0 && schedule_.waiting() > 0;
   const uint32_t ahead = std::min(max_launched, backend_.max_in_flight());
+  if (flight_.launched > flight_.allowed) allow_tokens();
   while (!flight_.closing && flight_.launched < std::min(flight_.batches, flight_.taken + ahead)) {
     if (flight_.launched == 0) {
       launch_planned();
@@ -96,6 +97,7 @@ void Engine::State::launch_batches() {
       model::forward(model_, backend_, {.follows = true});
     }
     ++flight_.launched;
+    if (flight_.launched == flight_.taken + 1) allow_tokens();
   }
 }
 
@@ -129,6 +131,8 @@ void Engine::State::launch_planned() {
   logits_wanted_ = 0;
   for (size_t i = 0; i < flight_.slices.size(); ++i) add_rows(flight_.slices[i], uint32_t(i));
   if (logits_wanted_ == batch_.outputs.size()) batch_.picking.clear();  // nothing is picked on the device
+  flight_.constrained = std::any_of(flight_.slices.begin(), flight_.slices.end(),
+                                    [](const Slice& slice) { return slice.constrained > 0; });
   const LentTables lent(*this);
   const OnDevice timed(*this);
   for (const auto& [from, to] : cache_.take_copies()) backend_.copy_block(from, to);
@@ -155,6 +159,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
       batch_.picking.push_back(picks ? picking_of(s, position + 1 - s.known()) : std::nullopt);
       logits_rows_.push_back(logits_wanted_);
       if (!batch_.picking.back()) ++logits_wanted_;
+      slice.constrained += batch_.picking.back() && batch_.picking.back()->constrained;
     }
     if (pooled.contains(position)) {
       batch_.states.push_back(here);
@@ -259,10 +264,12 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
   if (s.state == Sequence::State::finished || s.requested_end) return;
   uint32_t accepted = 0;
   try {
-    while (add_token(s, pick(s, output + accepted)) && accepted < s.proposed.size() &&
-           s.tokens.back() == s.proposed[accepted]) {
-      ++accepted;
-      ++s.computed;
+    for (;; ++accepted, ++s.computed) {
+      std::optional<Pick> picked = pick(s, output + accepted, accepted);
+      if (!picked) end_constraint(s);
+      if (!picked || !add_token(s, std::move(*picked)) || accepted == s.proposed.size() ||
+          s.tokens.back() != s.proposed[accepted])
+        break;
     }
   } catch (const std::exception& error) {
     fail(s.task, error.what());
@@ -276,8 +283,15 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
   metrics_.draft_accepted += accepted;
 }
 
-Pick Engine::State::pick(Sequence& s, uint32_t output) {
-  if (output >= result_.picked.size() || !result_.picked[output]) return s.sampler.pick(logits_of(output));
+// After this number of proposals that were right. Unset: its constraint allows no token.
+std::optional<Pick> Engine::State::pick(Sequence& s, uint32_t output, uint32_t proposals) {
+  if (output >= result_.picked.size() || !result_.picked[output]) {
+    if (!s.constraint) return s.sampler.pick(logits_of(output));
+    const grammar::TokenMask allowed = s.constraint->mask();
+    if (allowed.empty()) return std::nullopt;
+    return s.sampler.pick(logits_of(output), allowed.bits());
+  }
+  if (s.constraint && s.stuck.at(proposals)) return std::nullopt;
   const model::Picked& picked = *result_.picked[output];
   if (picked.id == ~0u) throw Error("the logits have no token that can be picked");
   s.sampler.skip_pick();

@@ -12,6 +12,10 @@
 #include "base/error.h"
 #include "engine/sampling/sampler.h"
 
+namespace heddle::grammar {
+class TokenMasks;
+}
+
 namespace heddle::engine {
 
 using RequestId = uint64_t;
@@ -26,12 +30,21 @@ inline std::optional<Speculation> speculation_named(std::string_view name) {
 
 constexpr uint32_t no_limit = UINT32_MAX;
 
+// What every completion must be: a text of the grammar behind these masks. It ends where nothing can follow, or with
+// one of the end tokens where the text may end. Masks may be shared by requests of one engine; its thread alone uses
+// them.
+struct Constrained {
+  std::shared_ptr<grammar::TokenMasks> masks;
+  std::vector<uint32_t> end_tokens;
+};
+
 struct Request {
   std::vector<uint32_t> prompt;
   Sampling sampling;
   uint32_t max_tokens = no_limit;  // to generate; no_limit: until the context is full
   std::vector<std::vector<uint32_t>>
-      stops;         // token sequences that end a completion; they are emitted like other tokens
+      stops;  // token sequences that end a completion; they are emitted like other tokens
+  std::optional<Constrained> constraint;
   uint32_t n = 1;    // completions of the same prompt; completion i has seed + i
   int priority = 0;  // higher goes first; no request waits forever
   Speculation speculation = Speculation::automatic;
@@ -57,7 +70,7 @@ struct InvalidRequest : Error {
 
 enum class FinishReason {
   none,
-  stop,       // one of Request::stops, or finish(); or the embedding is computed
+  stop,       // one of Request::stops, the end of its constraint, or finish(); or the embedding is computed
   length,     // max_tokens
   context,    // the context is full
   cancelled,  // by cancel(), or because its callback threw

@@ -206,7 +206,7 @@ Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
   const uint32_t limit = std::min(s.task.request.max_tokens - s.generated - 1, context_ - s.known());
   if (limit == 0) return {};
   const auto by_lookup = [&](uint32_t count) -> Proposals {
-    return {count > 0 && !s.lookup.propose(1).empty() ? std::min(count, limit) : 0};
+    return {count > 0 && s.lookup_proposes() ? std::min(count, limit) : 0};
   };
   if (!draft_ || !draft_->can_propose(s))
     return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
@@ -239,7 +239,8 @@ void Schedule::plan_proposals(double seconds) {
     }
     count = room_for(s, pace_.rows_within(seconds, load_, s.known(), std::min(count, rows_left())));
     s.proposed = s.lookup.propose(count);
-    load_ = load_.with(count, s.known());
+    s.cut_proposals();
+    load_ = load_.with(s.proposed.size(), s.known());
   }
   plan_drafted(seconds);
 }

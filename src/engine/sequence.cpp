@@ -30,10 +30,26 @@ void Sequence::share_prompt(const Sequence& first) {
 }
 
 void Sequence::accept(uint32_t token) {
+  if (constraint && !constraint->take(token)) throw Error("token {} was picked, which the constraint forbids", token);
   tokens.push_back(token);
   sampler.accept(token);
   if (speculates) lookup.accept(token);
   ++generated;
+}
+
+bool Sequence::lookup_proposes() const {
+  const std::vector<uint32_t> next = lookup.propose(1);
+  if (next.empty() || !constraint) return !next.empty();
+  grammar::Constraint at = *constraint;
+  return at.take(next[0]) && !at.must_end();
+}
+
+void Sequence::cut_proposals() {
+  if (!constraint) return;
+  grammar::Constraint at = *constraint;
+  size_t kept = 0;
+  while (kept < proposed.size() && at.take(proposed[kept]) && !at.must_end()) ++kept;
+  proposed.resize(kept);
 }
 
 model::Picking Sequence::picking_after(uint32_t proposals) const {
@@ -53,6 +69,7 @@ std::optional<FinishReason> Sequence::finish_reason(uint32_t context) const {
   };
   const Request& request = task.request;
   if (std::any_of(request.stops.begin(), request.stops.end(), ends_with)) return FinishReason::stop;
+  if (constraint && constraint->must_end()) return FinishReason::stop;
   if (generated == request.max_tokens) return FinishReason::length;
   if (known() > context) return FinishReason::context;
   return std::nullopt;

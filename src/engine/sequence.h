@@ -12,6 +12,7 @@
 #include "engine/kv_cache.h"
 #include "engine/request.h"
 #include "engine/speculation.h"
+#include "grammar/constraint.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
@@ -91,6 +92,8 @@ struct Sequence {
   Sampler sampler;
   // How a device picks as the sampler would, without the text and the number of picks; unset: it cannot.
   std::optional<model::Picking> picking;
+  std::optional<grammar::Constraint> constraint;  // after all its tokens
+  std::vector<bool> stuck;  // where the device picks, by the number of proposals before: no token is allowed
 
   // Tokens.
   std::vector<uint32_t> tokens;  // known
@@ -126,7 +129,9 @@ struct Sequence {
 
   void share_prompt(const Sequence& first);  // which has computed it
   void index_prompt();                       // for speculation: once, before its first token
-  void accept(uint32_t token);               // a generated one
+  void accept(uint32_t token);               // a generated one; an Error if its constraint forbids it
+  bool lookup_proposes() const;              // a token that its constraint allows
+  void cut_proposals();                      // at the first that its constraint forbids, or that ends it
   // Where `picking` is set: how a device picks the token after the first `proposals` of those proposed.
   model::Picking picking_after(uint32_t proposals) const;
   std::optional<FinishReason> finish_reason(uint32_t context) const;

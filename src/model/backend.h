@@ -55,7 +55,8 @@ struct Picking {
   std::vector<uint32_t> text;                      // the tokens so far; may be empty where there are no penalties
   uint32_t prompt = 0;                             // how many of them are the prompt
   bool logprob = false;
-  uint32_t top = 0;  // with logprob: how many of the most likely tokens have theirs too
+  uint32_t top = 0;          // with logprob: how many of the most likely tokens have theirs too
+  bool constrained = false;  // which tokens may be picked is said by Backend::allow()
 
   bool has_penalties() const { return repetition != 1 || presence != 0 || frequency != 0; }
   bool changes_logits() const { return has_penalties() || !biases.empty(); }
@@ -80,7 +81,8 @@ struct Batch {
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
   // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
   // Backend::max_followed_rows() of them, of which up to max_followed_changes() have biases or penalties; picks a token
-  // for every row; and has KV blocks for all positions to come.
+  // for every row; and has KV blocks for all positions to come. It is followed after its allow(), if it needs one, and
+  // the batch that follows needs one as well.
   bool follows = false;
 };
 
@@ -106,7 +108,7 @@ class Backend {
   virtual std::string describe() const = 0;  // "reference (f32)"
 
   // A batch that does not follow the one before it drops the results that were not taken. The batch must stay as it is
-  // until the last verb.
+  // until the last verb, its block tables only until head() is done.
   virtual void begin(const Batch& batch) = 0;
   virtual void embed() = 0;
   // Two verbs for every kind of sublayer. compute() reads the residual stream and leaves its result in scratch: of an
@@ -117,6 +119,10 @@ class Backend {
   // Of the rows in Batch::states, what the last layer left and the final norm made of it. Called where there are any.
   virtual void keep_states() {}
   virtual void head() = 0;  // of the outputs: final norm, logits, and a token for those that have a picking
+  // After head(), where a picking is constrained: no token of the batch is picked before. The host can find out which
+  // are allowed while the device computes, also of a batch that follows another, after it has read the tokens of that.
+  // One per constrained picking, in order: a bit for each token of the vocabulary; an empty one allows all. Copied.
+  virtual void allow(std::span<const std::span<const uint32_t>>) {}
   // Of the oldest batch whose result was not taken; waits for it.
   virtual Result result() = 0;
 

@@ -1,6 +1,7 @@
 // The reference for tests with the fake model: a request computed alone, by a plain loop, one token after another.
 #pragma once
 #include "engine/request.h"
+#include "grammar/token_masks.h"
 #include "tests/engine/fake_backend.h"
 
 namespace heddle::test::fake {
@@ -46,6 +47,41 @@ inline std::vector<float> pooled_alone(const model::Model& model, const std::vec
   return embedding;
 }
 
+// What a constraint allows, by trying every token.
+class AllowedAlone {
+ public:
+  explicit AllowedAlone(const engine::Constrained& constraint)
+      : of_(constraint), at_(constraint.masks->grammar()), words_((of_.masks->vocabulary().size() + 31) / 32) {}
+
+  // Empty: no token.
+  const std::vector<uint32_t>& find() {
+    words_.assign(words_.size(), 0);
+    bool any = false;
+    for (uint32_t token = 0; token < of_.masks->vocabulary().size(); ++token) {
+      grammar::Position behind = at_;
+      const std::string& text = of_.masks->vocabulary()[token];
+      const bool allowed = ends(token) ? at_.may_end() : !text.empty() && behind.take(text);
+      if (allowed) words_[token / 32] |= 1u << token % 32;
+      any |= allowed;
+    }
+    if (!any) words_.clear();
+    return words_;
+  }
+  bool may_end() const { return at_.may_end(); }
+  bool take(uint32_t token) {  // whether it is the end
+    if (ends(token)) return true;
+    EXPECT_TRUE(at_.take(of_.masks->vocabulary()[token]));
+    return at_.must_end();
+  }
+
+ private:
+  bool ends(uint32_t token) const { return std::ranges::find(of_.end_tokens, token) != of_.end_tokens.end(); }
+
+  const engine::Constrained& of_;
+  grammar::Position at_;
+  std::vector<uint32_t> words_;
+};
+
 inline Answer answer_alone(const model::Model& model, const engine::Request& request, uint32_t index = 0,
                            uint32_t context = ~0u) {
   context = std::min(context, model.context);
@@ -75,11 +111,18 @@ inline Answer answer_alone(const model::Model& model, const engine::Request& req
     return answer;
   }
   std::vector<uint32_t> generated;
+  std::optional<AllowedAlone> allowed;
+  if (request.constraint) allowed.emplace(*request.constraint);
   while (true) {
     reading.logits(model, logits);
-    answer.picks.push_back(sampler.pick(logits));
+    if (allowed && allowed->find().empty()) {
+      answer.finish_reason = allowed->may_end() ? engine::FinishReason::stop : engine::FinishReason::failed;
+      return answer;
+    }
+    answer.picks.push_back(sampler.pick(logits, allowed ? std::span(allowed->find()) : std::span<const uint32_t>()));
     generated.push_back(answer.picks.back().id);
     sampler.accept(generated.back());
+    if (allowed && allowed->take(generated.back())) answer.finish_reason = engine::FinishReason::stop;
     for (const auto& stop : request.stops)
       if (stop.size() <= generated.size() &&
           std::equal(stop.begin(), stop.end(), generated.end() - ptrdiff_t(stop.size())))

@@ -64,6 +64,25 @@ std::vector<Request> requests_of_every_kind() {
   return all;
 }
 
+// Tokens are letters from a to p, the last one ends the text: pairs of the same letter, or a letter between a and b.
+engine::Constrained pairs() {
+  std::vector<std::string> texts;
+  for (char c = 'a'; c < 'p'; ++c) texts.emplace_back(1, c);
+  texts.emplace_back();
+  grammar::Grammar g;
+  const auto start = g.rule(), pair = g.rule();
+  for (const std::string& text : texts)
+    if (!text.empty()) g.add_choice(pair, {g.terminal(g.languages.text(text + text))});
+  for (const std::string& text : texts)
+    if (!text.empty()) g.add_choice(pair, {g.terminal(g.languages.text("a" + text + "b"))});
+  g.add_choice(start, {pair});
+  g.add_choice(start, {start, pair});
+  g.set_start(start);
+  auto compiled = std::make_shared<grammar::CompiledGrammar>(std::move(g));
+  auto vocabulary = std::make_shared<const grammar::Vocabulary>(std::move(texts));
+  return {std::make_shared<grammar::TokenMasks>(std::move(compiled), std::move(vocabulary)), {15}};
+}
+
 template <class Backend>
 class DraftTest : public ::testing::Test {};
 using Backends = ::testing::Types<FakeBackend, FakeDevice>;
@@ -91,6 +110,24 @@ TYPED_TEST(DraftTest, IsAlwaysRightIfItIsTheSameModel) {
   EXPECT_GT(fixture.metrics().draft_proposed, 400u);
   EXPECT_EQ(fixture.metrics().draft_accepted, fixture.metrics().draft_proposed);
   EXPECT_LT(fixture.metrics().steps, 20u);
+}
+
+// The draft picks among the tokens that a constraint allows.
+TYPED_TEST(DraftTest, KeepsConstraints) {
+  for (const double right : {0.5, 1.0}) {
+    DraftFixture<TypeParam> fixture({.right = right, .limits = fake_limits(400)});
+    const engine::Constrained constraint = pairs();
+    for (Request& request : std::vector(requests_of_every_kind())) {
+      request.constraint = constraint;
+      fixture.submit(request);
+    }
+    fixture.run();
+    fixture.expect_as_alone();
+    EXPECT_EQ(fixture.metrics().faults + fixture.metrics().draft_faults, 0u);
+    EXPECT_GT(fixture.metrics().draft_accepted, 20u);
+    if (right < 1) continue;
+    EXPECT_EQ(fixture.metrics().draft_accepted, fixture.metrics().draft_proposed);
+  }
 }
 
 TYPED_TEST(DraftTest, OneStreamTakesFewSteps) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -74,6 +75,7 @@ class DeviceBackend : public Inner {
   uint32_t max_followed_changes() const override { return followed_changes; }
 
   void begin(const model::Batch& batch) override {
+    EXPECT_TRUE(!batch.follows || masks_due_ == 0) << "the batch before has picked nothing yet";
     if (batch.follows) {
       EXPECT_TRUE(followable_) << "the batch before cannot be followed";
       EXPECT_LT(waiting_.size(), max_in_flight());
@@ -96,18 +98,18 @@ class DeviceBackend : public Inner {
   void head() override {
     Inner::head();
     const model::Result all = Inner::result();
-    Waiting& waiting = waiting_.emplace_back();
-    waiting.states.assign(all.states.begin(), all.states.end());
-    for (size_t i = 0; i < batch_.outputs.size(); ++i) {
-      const auto row = all.logits.subspan(i * vocabulary_, vocabulary_);
-      if (i < samplers_.size()) waiting.picked.push_back(pick(samplers_[i], row));
-      if (i < samplers_.size() && samplers_[i]) continue;
-      waiting.logits.insert(waiting.logits.end(), row.begin(), row.end());
-      ++logits_rows;
-    }
-    last_picks_ = waiting.picked;
+    head_logits_.assign(all.logits.begin(), all.logits.end());
+    head_states_.assign(all.states.begin(), all.states.end());
+    masks_due_ = size_t(std::count(constrained_.begin(), constrained_.end(), true));
+    if (masks_due_ == 0) pick_all({});
+  }
+  void allow(std::span<const std::span<const uint32_t>> masks) override {
+    EXPECT_EQ(masks.size(), masks_due_) << "one for each constrained picking of a batch that has none yet";
+    masks_due_ = 0;
+    pick_all(masks);
   }
   model::Result result() override {
+    EXPECT_TRUE(masks_due_ == 0 || !waiting_.empty()) << "nothing is picked before allow()";
     if (waiting_.empty()) throw std::logic_error("no batch is waited for");
     taken_ = std::move(waiting_.front());
     waiting_.pop_front();
@@ -126,9 +128,26 @@ class DeviceBackend : public Inner {
   bool waits() const { return !waiting_.empty(); }
 
  private:
+  void pick_all(std::span<const std::span<const uint32_t>> masks) {
+    Waiting& waiting = waiting_.emplace_back();
+    waiting.states = head_states_;
+    size_t mask = 0;
+    for (size_t i = 0; i < batch_.outputs.size(); ++i) {
+      const auto row = std::span<const float>(head_logits_).subspan(i * vocabulary_, vocabulary_);
+      const bool constrained = i < constrained_.size() && constrained_[i];
+      if (i < samplers_.size())
+        waiting.picked.push_back(pick(samplers_[i], row, constrained ? masks[mask++] : std::span<const uint32_t>()));
+      if (i < samplers_.size() && samplers_[i]) continue;
+      waiting.logits.insert(waiting.logits.end(), row.begin(), row.end());
+      ++logits_rows;
+    }
+    last_picks_ = waiting.picked;
+  }
   void take_batch(const model::Batch& batch) {
     batch_ = batch;
     samplers_.clear();
+    constrained_.clear();
+    masks_due_ = 0;
     pickings.clear();
     followable_ = batch.tokens.size() <= followed_rows && batch.outputs.size() == batch.tokens.size();
     followable_ &= batch.picking.size() == batch.outputs.size() && batch.states.empty();
@@ -136,6 +155,7 @@ class DeviceBackend : public Inner {
     for (const auto& picking : std::exchange(batch_.picking, {})) {
       followable_ &= picking.has_value();
       samplers_.emplace_back();
+      constrained_.push_back(picking && picking->constrained);
       if (!picking) continue;
       changes += picking->changes_logits();
       EXPECT_TRUE(can_pick(*picking));
@@ -145,9 +165,10 @@ class DeviceBackend : public Inner {
     }
     followable_ &= changes <= followed_changes;
   }
-  std::optional<model::Picked> pick(std::optional<engine::Sampler>& sampler, std::span<const float> logits) {
+  std::optional<model::Picked> pick(std::optional<engine::Sampler>& sampler, std::span<const float> logits,
+                                    std::span<const uint32_t> allowed) {
     if (!sampler) return std::nullopt;
-    const engine::Pick pick = sampler->pick(logits);
+    const engine::Pick pick = sampler->pick(logits, allowed);
     sampler->accept(pick.id);
     model::Picked picked{picks++ == nothing_at ? ~0u : pick.id, pick.log_probability};
     for (const engine::TokenLogprob& top : pick.top) picked.top.emplace_back(top.id, top.log_probability);
@@ -162,6 +183,9 @@ class DeviceBackend : public Inner {
   model::Batch batch_;  // without pickings
   bool followable_ = false;
   std::vector<std::optional<engine::Sampler>> samplers_;  // of the outputs
+  std::vector<bool> constrained_;                         // the same
+  std::vector<float> head_logits_, head_states_;          // of the last batch
+  size_t masks_due_ = 0;                                  // before it picks
   std::vector<std::optional<model::Picked>> last_picks_;
   std::deque<Waiting> waiting_;
   Waiting taken_;

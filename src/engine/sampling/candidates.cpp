@@ -153,6 +153,22 @@ void Candidates::keep_from(float logit, size_t min_keep) {
   find_peaks();
 }
 
+void Candidates::keep_allowed(std::span<const uint32_t> words) {
+  check(every_id_ && words.size() == (size() + 31) / 32, "a bit for each token");
+  ids_.clear();
+  for (size_t w = 0; w < words.size(); ++w)
+    for (uint32_t left = words[w]; left; left &= left - 1) {
+      const auto token = uint32_t(w * 32) + uint32_t(std::countr_zero(left));
+      check(token < size(), "bits of tokens alone");
+      logits_[ids_.size()] = logits_[token];
+      ids_.push_back(token);
+    }
+  if (ids_.empty()) throw Error("expected a token that may be picked, found none that the constraint allows");
+  every_id_ = false;
+  logits_.resize(ids_.size());
+  find_peaks();
+}
+
 void Candidates::keep_only(size_t i) {
   const uint32_t only = id(i);
   const float logit = logits_[i];

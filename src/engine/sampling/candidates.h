@@ -30,6 +30,8 @@ class Candidates {
   }
   void heat(double temperature);  // logit = (logit - largest) / temperature
 
+  // At the start: those with their bit set, (vocabulary / 32) words. An Error if there are none.
+  void keep_allowed(std::span<const uint32_t> words);
   void keep_only(size_t i);
   void keep_largest(size_t count);
   void keep_from(float logit, size_t min_keep);  // those of at least this logit

@@ -151,11 +151,12 @@ void Sampler::apply(Step step, Candidates& candidates) const {
   }
 }
 
-Pick Sampler::pick(std::span<const float> logits) {
+Pick Sampler::pick(std::span<const float> logits, std::span<const uint32_t> allowed) {
   check(logits.size() == plan_->vocabulary, "as many logits as tokens");
   const Sampling& s = plan_->sampling;
   Candidates& candidates = scratch();
   candidates.start(logits);
+  if (!allowed.empty()) candidates.keep_allowed(allowed);
   for (const Step step : plan_->steps) apply(step, candidates);
   if (s.mirostat) cut_surprise(candidates, s, surprise_limit_);
 

@@ -22,8 +22,9 @@ struct TokenLogprob {
 
 struct Pick {
   uint32_t id = 0;
-  // Set if Sampling::logprobs is: in the model's own distribution, the softmax of the logits before biases, penalties,
-  // temperature and cuts (as in OpenAI's API), or with logprobs_after in the distribution the token was drawn from.
+  // Set if Sampling::logprobs is: in the model's own distribution, the softmax of the logits before constraints,
+  // biases, penalties, temperature and cuts (as in OpenAI's API), or with logprobs_after in the distribution the token
+  // was drawn from.
   float log_probability = 0;
   std::vector<TokenLogprob> top;  // the most likely first, the lowest id among equals; without those of probability 0
 };
@@ -45,8 +46,8 @@ class Sampler {
   void accept(uint32_t token, Origin origin = Origin::generated);
 
   // From `vocabulary` logits. Throws an Error if one is NaN or +infinity, or if all are -infinity (or banned). Does not
-  // accept the token.
-  Pick pick(std::span<const float> logits);
+  // accept the token. `allowed`: a bit for each token that may be picked, before all steps of the chain; empty: all.
+  Pick pick(std::span<const float> logits, std::span<const uint32_t> allowed = {});
 
   const Sampling& sampling() const;
   uint64_t seed() const { return seed_; }  // as given, or the random one

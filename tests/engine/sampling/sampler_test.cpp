@@ -134,6 +134,53 @@ TEST(Sampler, ARandomSeedCanBeAskedForAndUsedAgain) {
   EXPECT_EQ(picks(again, 10), picks(a, 10));
 }
 
+// Whatever the chain: as if the logits of all others were -infinity. Log-probabilities are those of the model.
+TEST(Sampler, PicksAmongAllowedTokens) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  for (uint32_t turn = 0; turn < 400; ++turn) {
+    const uint32_t vocabulary = 3 + random() % 200;
+    std::vector<float> logits(vocabulary);
+    for (float& x : logits) x = normal(random);
+    std::vector<uint32_t> allowed((vocabulary + 31) / 32);
+    for (uint32_t i = 0; i < vocabulary; ++i)
+      if (random() % 4 == 0) allowed[i / 32] |= 1u << i % 32;
+    const uint32_t sure = random() % vocabulary;
+    allowed[sure / 32] |= 1u << sure % 32;
+    std::vector<float> masked = logits;
+    for (uint32_t i = 0; i < vocabulary; ++i)
+      if (!(allowed[i / 32] >> i % 32 & 1)) masked[i] = -INFINITY;
+    Sampling sampling{.seed = turn};
+    if (turn % 3 == 1) sampling.temperature = turn % 2 ? 0 : 0.7f;
+    if (turn % 5 == 1) sampling.top_k = 3;
+    if (turn % 5 == 2) sampling.top_p = 0.6f;
+    if (turn % 5 == 3) sampling.min_p = 0.1f;
+    if (turn % 7 == 1) sampling.typical_p = 0.8f;
+    if (turn % 7 == 2) sampling.top_n_sigma = 1;
+    if (turn % 7 == 3) sampling.mirostat = 2;
+    if (turn % 7 == 4) sampling.repetition_penalty = 1.5f;
+    if (turn % 7 == 5) sampling.dynamic_range = 0.5f;
+    if (turn % 7 == 6) sampling.logit_bias = {{turn % vocabulary, 50.f}};
+    sampling.logprobs = 3;
+    Sampler among(sampling, vocabulary), of_masked(sampling, vocabulary);
+    for (uint32_t i = 0; i < vocabulary; i += 3) {
+      among.accept(i);
+      of_masked.accept(i);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const Pick pick = among.pick(logits, allowed);
+      EXPECT_EQ(pick.id, of_masked.pick(masked).id) << "turn " << turn;
+      const Pick scored = score(logits, pick.id, 3);
+      EXPECT_EQ(pick.log_probability, scored.log_probability);
+      ASSERT_EQ(pick.top.size(), scored.top.size());
+      EXPECT_EQ(pick.top[0].id, scored.top[0].id);
+    }
+  }
+  EXPECT_REFUSED(Sampler({}, 3).pick(std::vector<float>(3), std::vector<uint32_t>{0}),
+                 "none that the constraint allows");
+  EXPECT_REFUSED(Sampler({}, 3).pick(std::vector<float>{0, 1, NAN}, std::vector<uint32_t>{1}), "found 1 NaN");
+}
+
 TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   const auto logits = random_logits(1000, 2, 3);
   const reference::Tokens model = from_logits(logits);
