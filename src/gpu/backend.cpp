@@ -69,7 +69,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (5 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
-                                 work_->biases.bytes() + sizes_.changed_at_once() * 16 + 4096);
+                                 work_->biases.bytes() + sizes_.changed_at_once() * 16 + work_->masks.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(
       context_, std::max<size_t>(max_steps_in_flight * sizes_.picked_at_once(), rows) * sizeof(kernels::Sampled));
   tops_ = cuda::PinnedBuffer(context_, picked_.bytes() * max_top_tokens);
@@ -125,12 +125,13 @@ void Gpu::check_batch(const Batch& batch) const {
 void Gpu::begin(const Batch& batch) {
   batch_ = &batch;
   if (batch.follows) {
-    check(step_ && launched_ > 0, "a batch that can be followed");
+    check(step_ && launched_ > 0 && !held_, "a batch that can be followed");
     check(launched_ < max_steps_, "a block for every position to come");
     check(launched_ - taken_ < max_steps_in_flight, "room for the result of one more batch");
     ++rows_.longest;
   } else {
     step_ = false;  // if something is thrown below, there is nothing to follow
+    held_.reset();
     check_batch(batch);
     launched_ = taken_ = 0;
     fetched_rows_ = 0;
@@ -152,7 +153,8 @@ void Gpu::begin(const Batch& batch) {
           .step = step_,
           .changes_logits = step_ && kind_.changed > 0,
           .logprob = step_ && kind_.logprob,
-          .tops = step_ && kind_.tops};
+          .tops = step_ && kind_.tops,
+          .masked = step_ && kind_.masked > 0};
   const auto found = keep_ ? graphs_.find(key_) : graphs_.end();
   replay_ = found != graphs_.end() ? &found->second.graph : nullptr;
   if (replay_) {
@@ -168,33 +170,74 @@ void Gpu::begin(const Batch& batch) {
 void Gpu::head() {
   if (rows_.count > 0) step_ ? head_of_step() : head_of_batch();
   ++launched_;
-  batch_ = nullptr;
+  if (step_ || !held_) batch_ = nullptr;
   if (rows_.count > 0 && keep_ && !replay_) keep_graph();
+}
+
+// Launched after the rest of the batch, on the same stream, so that the device computes until the masks are known.
+void Gpu::allow(std::span<const std::span<const uint32_t>> masks) {
+  check(held_.has_value() && masks.size() == kind_.masked, "masks for a batch that waits for them");
+  masks_ = masks;
+  const OutputRange range = *std::exchange(held_, std::nullopt);
+  if (!step_) {
+    pick_outputs(range);
+    batch_ = nullptr;
+    return;
+  }
+  staging_->begin();
+  send_masks(kind_.masked);
+  staging_->end(stream_);
+  record_pick(rows_.count, work_->logits.address(), 0, kind_);
+  record_advance(rows_.count);
+  run();
+  fetch_step(launched_ - 1);
 }
 
 void Gpu::head_of_step() {
   if (!replay_) {
     forward_->logits(0, rows_.count, 0);
-    record_pick(rows_.count, work_->logits.address(), 0, kind_);
-    record_advance(rows_.count);
+    if (!kind_.masked) {
+      record_pick(rows_.count, work_->logits.address(), 0, kind_);
+      record_advance(rows_.count);
+    }
   }
   keep_ ? run_kept() : run();
-  const size_t slot = launched_ % max_steps_in_flight;
+  if (kind_.masked)
+    held_ = OutputRange{0, rows_.count};
+  else
+    fetch_step(launched_);
+}
+
+void Gpu::fetch_step(uint64_t step) {
+  const size_t slot = step % max_steps_in_flight;
   fetch_picks(slot, work_->history.address() + slot * rows_.count * sizeof(kernels::Sampled), rows_.count);
   arrived_[slot].record(stream_);
 }
 
 void Gpu::head_of_batch() {
+  if (batch_->outputs.empty()) return run();
+  const OutputRange range = compute_logits(0);
+  if (kind_.masked)
+    held_ = range;
+  else
+    pick_outputs(range);
+}
+
+Gpu::OutputRange Gpu::compute_logits(size_t first_output) {
+  const OutputRange range = keep_ ? OutputRange{0, batch_->outputs.size(), 0} : outputs_from(first_output);
+  if (!replay_) forward_->logits(uint32_t(range.first), uint32_t(range.count), range.row);
+  keep_ ? run_kept() : run();
+  return range;
+}
+
+void Gpu::pick_outputs(OutputRange range) {
   const size_t outputs = batch_->outputs.size();
-  if (outputs == 0) run();
-  for (size_t first = 0; first < outputs;) {
-    const OutputRange range = keep_ ? OutputRange{0, outputs, 0} : outputs_from(first);
-    if (!replay_) forward_->logits(uint32_t(range.first), uint32_t(range.count), range.row);
-    keep_ ? run_kept() : run();
+  while (true) {
     forward_->begin(rows_);
     pick(range);
     fetch_logits(range);
-    first += range.count;
+    if (range.first + range.count == outputs) break;
+    range = compute_logits(range.first + range.count);
   }
   if (!picks_.empty()) fetch_picks(0, work_->picked.address(), outputs);
 }

@@ -56,6 +56,7 @@ class Gpu : public model::Backend {
     record([&] { forward_->keep_states(); });
   }
   void head() override;
+  void allow(std::span<const std::span<const uint32_t>> masks) override;
   model::Result result() override;
 
   bool can_pick(const model::Picking& picking) const override;
@@ -77,13 +78,15 @@ class Gpu : public model::Backend {
   struct PickKind {
     uint32_t changed = 0;  // rows with biases or penalties
     bool logprob = false, tops = false;
+    uint32_t masked = 0;  // rows that are constrained
   };
   // Batches with equal keys run the same graph.
   struct GraphKey {
     uint32_t rows = 0;
     LengthClass length = LengthClass::up_to_short;
     bool step = false;
-    bool changes_logits = false, logprob = false, tops = false;  // of steps only
+    bool changes_logits = false, logprob = false, tops = false;  // of steps only, which pick in the graph
+    bool masked = false;                                         // of steps only, which pick after it
     auto operator<=>(const GraphKey&) const = default;
   };
   struct KeptGraph {
@@ -109,7 +112,10 @@ class Gpu : public model::Backend {
 
   // --- backend.cpp
   void head_of_step();
+  void fetch_step(uint64_t step);
   void head_of_batch();
+  OutputRange compute_logits(size_t first_output);
+  void pick_outputs(OutputRange range);  // of these logits, and of all outputs behind them
   OutputRange outputs_from(size_t first) const;
   // Run what was recorded, launch by launch; or the graph of key_, if there is one.
   void run();
@@ -125,6 +131,7 @@ class Gpu : public model::Backend {
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
   void send_picking(std::span<const std::optional<model::Picking>> pickings);
   void send_text(const model::Picking& picking, uint32_t place);
+  void send_masks(uint32_t count);                                 // the next of masks_
   void fetch_picks(size_t slot, uint64_t picked, size_t outputs);  // to a slot of the ring
   void fetch_logits(const OutputRange& range);                     // of the outputs that are not picked on the device
   void wait_for_logits();
@@ -166,8 +173,10 @@ class Gpu : public model::Backend {
   Rows rows_;
   PickKind kind_;
   std::vector<uint32_t> wanted_states_;
-  bool step_ = false;                  // the batch is a step
-  uint32_t max_steps_ = 0;             // that every row has KV blocks for, this one included
+  bool step_ = false;                                 // the batch is a step
+  std::optional<OutputRange> held_;                   // outputs with logits, which are picked from when the masks come
+  std::span<const std::span<const uint32_t>> masks_;  // that were not sent yet
+  uint32_t max_steps_ = 0;                            // that every row has KV blocks for, this one included
   uint64_t launched_ = 0, taken_ = 0;  // batches and results, counted from the last batch that did not follow another
   GraphKey key_{};
   bool keep_ = false;              // the plan is kept as a graph

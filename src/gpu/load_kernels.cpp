@@ -74,7 +74,11 @@ void Gpu::load_kernels() {
       if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
     }
   for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
-    for (const PickKind& kind : {PickKind{}, {.logprob = true}, {.logprob = true, .tops = true}})
+    for (const PickKind& kind : {PickKind{},
+                                 {.logprob = true},
+                                 {.logprob = true, .tops = true},
+                                 {.masked = 1},
+                                 {.logprob = true, .masked = 1}})
       record_pick(rows, 0, 0, kind);
   const std::vector<uint32_t> layers = layers_of_each_kind(model_, weights_);
   for (uint32_t layer : layers)

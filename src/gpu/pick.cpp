@@ -18,6 +18,7 @@ Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickin
     kind.changed += p->changes_logits();
     kind.logprob |= p->logprob;
     kind.tops |= p->top > 0;
+    kind.masked += p->constrained;
   }
   return kind;
 }
@@ -27,24 +28,27 @@ void Gpu::record_pick(uint32_t rows, uint64_t logits, size_t first, const PickKi
   const Work& w = *work_;
   const kernels::Sample sample{.splits = kernels::sample_splits(rows, recorder_.sms()),
                                .vec = model_.vocabulary % 4 ? 1u : 4u,
-                               .logprob = kind.logprob};
+                               .logprob = kind.logprob,
+                               .masked = kind.masked > 0};
+  // before masks change the logits
+  if (kind.tops)
+    recorder_.launch(kernels::TopTokens{.splits = sample.splits},
+                     {.out = {w.tops.address() + first * max_top_tokens * sizeof(kernels::Sampled)},
+                      .logits = {logits},
+                      .params = {w.params.address()},
+                      .rows = rows,
+                      .vocab = model_.vocabulary,
+                      .most = max_top_tokens});
   recorder_.launch(sample, {.out = {w.picked.address() + first * sizeof(kernels::Sampled)},
                             .logits = {logits},
                             .params = {w.params.address()},
                             .biases = {kind.changed ? w.biases.address() : 0},
                             .texts = {kind.changed ? w.texts.address() : 0},
                             .changed = {kind.changed ? w.changed.address() : 0},
+                            .masks = {kind.masked ? w.masks.address() : 0},
                             .rows = rows,
                             .vocab = model_.vocabulary,
                             .capacity = kind.changed ? sizes_.context : 0});
-  if (!kind.tops) return;
-  recorder_.launch(kernels::TopTokens{.splits = sample.splits},
-                   {.out = {w.tops.address() + first * max_top_tokens * sizeof(kernels::Sampled)},
-                    .logits = {logits},
-                    .params = {w.params.address()},
-                    .rows = rows,
-                    .vocab = model_.vocabulary,
-                    .most = max_top_tokens});
 }
 
 void Gpu::record_advance(uint32_t rows) {
@@ -75,11 +79,12 @@ void Gpu::pick(const OutputRange& range) {
     }
     if (!any) continue;
     const auto some = pickings.subspan(i, count);
+    const PickKind kind = kind_of(some);
     staging_->begin();
     send_picking(some);
+    if (kind.masked) send_masks(kind.masked);
     staging_->end(stream_);
-    record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull, range.first + i,
-                kind_of(some));
+    record_pick(uint32_t(count), work_->logits.address() + i * model_.vocabulary * 4ull, range.first + i, kind);
     run();
   }
 }

@@ -92,7 +92,7 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings) 
   static const model::Picking greedy;
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::TokenBias> biases;
-  uint32_t places = 0;
+  uint32_t places = 0, masks = 0;
   for (const auto& picking : pickings) {
     const model::Picking& p = picking ? *picking : greedy;
     kernels::SampleRow& row = rows.emplace_back();
@@ -109,6 +109,7 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings) 
     row.seed = p.seed;
     row.step = p.picks;
     row.top = p.top;
+    if (p.constrained) row.mask = masks++;
     row.first_bias = uint32_t(biases.size());
     row.biases = uint32_t(p.biases.size());
     for (auto [id, bias] : p.biases) biases.push_back({id, bias});
@@ -119,6 +120,19 @@ void Gpu::send_picking(std::span<const std::optional<model::Picking>> pickings) 
   }
   staging_->send<kernels::SampleRow>(stream_, work_->params.address(), rows);
   staging_->send<kernels::TokenBias>(stream_, work_->biases.address(), biases);
+}
+
+// In the order of send_picking(), in one copy.
+void Gpu::send_masks(uint32_t count) {
+  std::vector<uint32_t> bits;
+  bits.reserve(size_t(count) * sizes_.mask_words());
+  for (const std::span<const uint32_t> mask : masks_.first(count)) {
+    check(mask.empty() || mask.size() == sizes_.mask_words(), "a bit for each token");
+    bits.insert(bits.end(), mask.begin(), mask.end());
+    if (mask.empty()) bits.insert(bits.end(), sizes_.mask_words(), ~0u);
+  }
+  masks_ = masks_.subspan(count);
+  staging_->send<uint32_t>(stream_, work_->masks.address(), bits);
 }
 
 // The part of the text that its penalties look at.
@@ -132,7 +146,7 @@ void Gpu::send_text(const model::Picking& p, uint32_t place) {
 
 // --- from the device ------------------------------------------------------------------------------------------------
 model::Result Gpu::result() {
-  check(taken_ < launched_, "result() needs a batch that was launched");
+  check(taken_ + held_.has_value() < launched_, "result() needs a batch that was launched, and allowed to pick");
   const size_t slot = taken_++ % max_steps_in_flight;
   if (step_)
     arrived_[slot].synchronize();

@@ -121,6 +121,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::texts, uint64_t(s.changed_at_once()) * s.context * 4);
   allocate(&W::biases, s.changed_at_once() * max_biases * sizeof(kernels::TokenBias));
   allocate(&W::changed, uint64_t(s.changed_at_once()) * s.vocabulary * f);
+  allocate(&W::masks, uint64_t(s.picked_at_once()) * s.mask_words() * 4);
 }
 
 }  // namespace

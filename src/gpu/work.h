@@ -39,6 +39,7 @@ struct WorkSizes {
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
+  uint32_t mask_words() const { return (vocabulary + 31) / 32; }
   uint64_t bytes() const;
 };
 
@@ -67,6 +68,7 @@ struct Work {
   cuda::Buffer texts;           // (changed_at_once, context) u32
   cuda::Buffer biases;          // (changed_at_once, max_biases) TokenBias
   cuda::Buffer changed;         // (changed_at_once, vocabulary)
+  cuda::Buffer masks;           // (picked_at_once, mask_words) u32
 };
 
 }  // namespace heddle::gpu

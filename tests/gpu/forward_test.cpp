@@ -172,6 +172,21 @@ TEST_F(Plans, SlowPicksAreTheReferences) {
   mixed.pick({2, 0, 1}, 0, {false, true, false});
 }
 
+// The same among tokens that masks allow, which come after the rest of a batch.
+TEST_F(Plans, SlowPicksUnderMasksAreTheReferences) {
+  test::Builder builder = wide_model(64);
+  for (bool graphs : {true, false}) {
+    BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16},
+                         interpreted({.graphs = graphs}), f16_bound);
+    both.feed({{0, 5}, {1, 15}, {2, 1}}, BesideReference::last);
+    both.pick({2, 0, 1}, 3, {}, true);
+    both.pick({1, 2}, 1, {}, true);  // a graph for the second time
+  }
+  BesideReference mixed(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(), f16_bound);
+  mixed.feed({{0, 5}, {1, 15}, {2, 1}}, BesideReference::last);
+  mixed.pick({2, 0, 1}, 0, {false, true, false}, true);
+}
+
 // The same of more streams than the path of few rows takes.
 TEST_F(Plans, SlowPicksOfACrowdAreTheReferences) {
   test::Builder builder = wide_model(64);

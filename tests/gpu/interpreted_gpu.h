@@ -97,16 +97,37 @@ class BesideReference {
     expect_near("states", right.states, found.states);
   }
   // A row of each sequence, and `more` batches that follow: the backend must pick the reference's most likely token, or
-  // one as near to it as the bound allows. The logits of rows in `for_host` go to the host and are compared.
-  void pick(const std::vector<uint32_t>& sequences, uint32_t more, const std::vector<bool>& for_host = {}) {
+  // one as near to it as the bound allows. The logits of rows in `for_host` go to the host and are compared. With
+  // `constrained`, every row but the first may pick one token of five.
+  void pick(const std::vector<uint32_t>& sequences, uint32_t more, const std::vector<bool>& for_host = {},
+            bool constrained = false) {
     std::vector<NewRows> rows;
     for (uint32_t sequence : sequences) rows.push_back({sequence, 1});
     model::Batch batch = batch_of(rows, all);
     batch.picking.assign(rows.size(), model::Picking());
     for (size_t i = 0; i < for_host.size(); ++i)
       if (for_host[i]) batch.picking[i].reset();
-    for (uint32_t step = 0; step <= more; ++step)
-      model::forward(model_, *backend_, step ? model::Batch{.follows = true} : batch);
+    const auto allowed = [&](uint32_t step, size_t row, size_t token) {
+      return !constrained || row == 0 || (token + row * 3 + step) % 5 == 0;
+    };
+    std::vector<size_t> masked;  // rows
+    for (size_t i = 1; constrained && i < rows.size(); ++i)
+      if (batch.picking[i]) {
+        batch.picking[i]->constrained = true;
+        masked.push_back(i);
+      }
+    for (uint32_t step = 0; step <= more; ++step) {
+      const model::Batch next{.follows = true};
+      model::forward(model_, *backend_, step ? next : batch);
+      if (masked.empty()) continue;
+      std::vector<std::vector<uint32_t>> masks;
+      for (const size_t row : masked) {
+        std::vector<uint32_t>& mask = masks.emplace_back((model_.vocabulary + 31) / 32);
+        for (uint32_t token = 0; token < model_.vocabulary; ++token)
+          if (allowed(step, row, token)) mask[token / 32] |= 1u << token % 32;
+      }
+      backend_->allow(std::vector<std::span<const uint32_t>>(masks.begin(), masks.end()));
+    }
     batch.picking.clear();
     for (uint32_t step = 0; step <= more; ++step) {
       const model::Result found = backend_->result();
@@ -123,7 +144,11 @@ class BesideReference {
         const uint32_t id = found.picked[i]->id;
         ASSERT_LT(id, model_.vocabulary);
         const auto [low, high] = std::minmax_element(row.begin(), row.end());
-        EXPECT_GE(row[id], *high - 2 * bound_ * (*high - *low)) << "step " << step << ", row " << i;
+        float best = *low;
+        for (size_t token = 0; token < row.size(); ++token)
+          if (allowed(step, i, token)) best = std::max(best, row[token]);
+        EXPECT_TRUE(allowed(step, i, id)) << "step " << step << ", row " << i;
+        EXPECT_GE(row[id], best - 2 * bound_ * (*high - *low)) << "step " << step << ", row " << i;
         batch.tokens[i] = id;
         ++batch.positions[i];
       }

@@ -36,6 +36,12 @@ TEST_F(FakeGpu, UsualBatchesFindTheirKernelsLoaded) {
     model::forward(wide.model, *backend, batch);
     EXPECT_EQ(backend->result().picked.size(), batch.outputs.size());
     expect_nothing_loaded(name);
+    for (auto& picking : batch.picking) picking->constrained = true;
+    model::forward(wide.model, *backend, batch);
+    backend->allow(std::vector<std::span<const uint32_t>>(batch.outputs.size()));
+    EXPECT_EQ(backend->result().picked.size(), batch.outputs.size());
+    expect_nothing_loaded(name + ", constrained");
+    for (auto& picking : batch.picking) picking->constrained = false;
     batch.picking.back().reset();  // its logits come to the host
     model::forward(wide.model, *backend, batch);
     EXPECT_EQ(backend->result().logits.size(), wide.model.vocabulary);

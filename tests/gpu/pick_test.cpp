@@ -40,6 +40,7 @@ class Picks : public FakeGpu {
     std::vector<SampleRow> params;
     std::vector<std::vector<uint32_t>> texts;  // of the rows that have a place; else empty
     bool biases, changed;
+    std::vector<std::vector<uint32_t>> masks;  // of the rows that have one; else empty
   };
   // Picks token 7 * seed of every row, with its temperature as log-probability.
   void SetUp() override {
@@ -58,6 +59,13 @@ class Picks : public FakeGpu {
       std::memcpy(seen.params.data(), reinterpret_cast<const void*>(args.params.address),
                   args.rows * sizeof(SampleRow));
       const auto* texts = reinterpret_cast<const uint32_t*>(args.texts.address);
+      const auto* masks = reinterpret_cast<const uint32_t*>(args.masks.address);
+      const size_t mask_words = (args.vocab + 31) / 32;
+      for (const SampleRow& row : seen.params) {
+        seen.masks.emplace_back();
+        if (row.mask != SampleRow::no_mask)
+          seen.masks.back().assign(masks + row.mask * mask_words, masks + (row.mask + 1) * mask_words);
+      }
       for (uint32_t i = 0; i < args.rows; ++i) {
         const Sampled picked{uint32_t(7 * seen.params[i].seed), seen.params[i].temperature};
         std::memcpy(reinterpret_cast<Sampled*>(args.out.address) + i, &picked, sizeof picked);
@@ -321,6 +329,71 @@ TEST_F(Picks, TheMostLikelyTokensComeBack) {
     turn = 20;
     expect_tops(backend->result(), batch.picking);
   }
+}
+
+// A batch with constrained rows picks when the masks come, and only then can it be followed.
+TEST_F(Picks, MasksComeAfterTheRestOfABatch) {
+  auto backend = make_gpu(small_.model, limits_);
+  const auto mask_of = [&](uint32_t row, uint32_t step) {  // of every seventh row that is constrained: empty
+    return row % 21 == 3 ? std::vector<uint32_t>() : std::vector<uint32_t>(4, 1000 * step + row);
+  };
+  for (const uint32_t rows : {1u, 2u, 64u, 200u, 256u, 300u}) {
+    SCOPED_TRACE(rows);
+    model::Batch batch = decode(rows);
+    batch.picking = pickings(rows);
+    for (uint32_t row = 0; row < rows; row += 3) batch.picking[row]->constrained = true;
+    const auto allow = [&](uint32_t step) {
+      std::vector<std::vector<uint32_t>> masks;
+      for (uint32_t row = 0; row < rows; row += 3) masks.push_back(mask_of(row, step));
+      backend->allow(std::vector<std::span<const uint32_t>>(masks.begin(), masks.end()));
+    };
+    const auto expect_masks = [&](uint32_t step) {
+      uint32_t row = 0;
+      for (const Launched& one : launched_)
+        for (const std::vector<uint32_t>& found : one.masks) {
+          std::vector<uint32_t> want = row % 3 ? std::vector<uint32_t>() : mask_of(row, step);
+          if (row % 3 == 0 && want.empty()) want.assign(4, ~0u);
+          EXPECT_EQ(found, want) << row;
+          ++row;
+        }
+      EXPECT_EQ(row, rows);
+      launched_.clear();
+    };
+    launched_.clear();
+    model::forward(small_.model, *backend, batch);
+    EXPECT_TRUE(launched_.empty());
+    EXPECT_THROW(backend->result(), std::logic_error);
+    EXPECT_THROW(backend->begin({.follows = true}), std::logic_error);
+    model::forward(small_.model, *backend, batch);  // drops the one that has not picked
+    const size_t before = calls();
+    allow(0);
+    const Calls since = calls_since(before);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_allocation), 0);
+    EXPECT_THROW(allow(0), std::logic_error);
+    expect_masks(0);
+    if (rows <= max_step_rows) {
+      model::forward(small_.model, *backend, {.follows = true});
+      EXPECT_TRUE(launched_.empty());
+    }
+    const model::Result first = backend->result();
+    for (uint32_t row = 0; row < rows; ++row) EXPECT_EQ(first.picked[row]->id, 7 * (row + 1));
+    if (rows > max_step_rows) continue;
+    EXPECT_THROW(backend->result(), std::logic_error);
+    allow(1);
+    expect_masks(1);
+    model::forward(small_.model, *backend, {.follows = true});
+    EXPECT_EQ(backend->result().picked.size(), rows);
+    allow(2);
+    expect_masks(2);
+    EXPECT_EQ(backend->result().picked.size(), rows);
+  }
+  model::Batch batch = decode(2);
+  batch.picking = pickings(2);
+  batch.picking[1]->constrained = true;
+  model::forward(small_.model, *backend, batch);
+  EXPECT_THROW(backend->allow({}), std::logic_error);
+  const std::vector<uint32_t> too_short(3);
+  EXPECT_THROW(backend->allow(std::vector<std::span<const uint32_t>>{too_short}), std::logic_error);
 }
 
 TEST_F(Picks, WhatCannotBeDoneIsRefused) {

@@ -20,7 +20,8 @@ uint64_t picking_bytes() {
   const uint64_t picked = 512, tops = rounded(10 * 20 * 8), params = rounded(10 * 80), history = rounded(8 * 10 * 8),
                  step = 512;
   const uint64_t texts = rounded(10 * 97 * 4), biases = 10 * 1024 * 8, changed = rounded(10 * 100 * 4);
-  return picked + tops + params + history + step + texts + biases + changed;
+  const uint64_t masks = rounded(10 * 4 * 4);
+  return picked + tops + params + history + step + texts + biases + changed + masks;
 }
 uint64_t attention_bytes(const WorkSizes& s) { return rounded(s.partial * 4 + 256) + rounded(s.arrived * 4 + 256); }
 
@@ -108,7 +109,7 @@ TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
   };
   // 100 logits, and all buffers of a row but those of its place
   const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 4 + 5 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
-  EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8));
+  EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8 + 4 * 4));
   EXPECT_EQ(bytes(1024) - bytes(512), 512 * each);
 }
 

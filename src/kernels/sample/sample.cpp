@@ -2,6 +2,7 @@
 #include "kernels/sample/sample.h"
 
 #include <cstddef>
+#include <limits>
 
 #include "kernels/attention/kv_cache.h"
 #include "kernels/sample/sample_row.h"
@@ -127,6 +128,11 @@ class Chain {
     const uint32_t words = Cuts::scratch_words(s_.splits);
     auto scratch = k_.shared<uint32_t>(words);
     logits_ = k_.arg(&SampleArgs::logits) + mul_wide(row_, vocab);
+    if (s_.masked) {
+      share.meet();
+      if (s_.logprob) sum_up(share);
+      forbid(share, vocab);
+    }
     U32 place = param<uint32_t>(offsetof(SampleRow, place));
     Pred placed = place != SampleRow::no_place;
     place = select(placed, place, 0u);
@@ -149,24 +155,14 @@ class Chain {
     k_.when(changes, [&] { penalties.apply(share, logits_, changed, scratch, words); });
     Global<float> row{select(changes, changed.base, logits_.base)};
 
-    auto best_of = [&](Global<float> of) {
-      auto best = k_.var(uint64_t(0));
-      share.each_first(of, [&](F32 logit, U32 id) { best = max(best.get(), argmax_key(logit, id)); });
-      return share.largest(best.get());
-    };
-    share.meet();
-    U64 best = best_of(row);
+    if (!s_.masked) share.meet();
+    U64 best = best_of(share, row);
     U32 best_id = argmax_index(best);
     F32 largest = argmax_value(best);
     k_.when_else(
         best_id == no_token, [&] { in_one_thread(share, [&] { write(k_.constant(no_token), k_.constant(0.0f)); }); },
         [&] {
-          if (s_.logprob) {
-            raw_largest_ = argmax_value(best_of(logits_));
-            auto sum = k_.var(uint64_t(0));
-            share.each(logits_, [&](F32 logit, U32) { sum += weight_of(logit - raw_largest_); });
-            log_total_ = log_of(to<double>(share.total(sum.get())) * weight_unit);
-          }
+          if (s_.logprob && !s_.masked) sum_up(share);
           F32 temperature = param<float>(offsetof(SampleRow, temperature));
           k_.when_else(
               temperature > 0.0f,
@@ -177,6 +173,34 @@ class Chain {
               },
               [&] { in_one_thread(share, [&] { pick(best_id); }); });
         });
+  }
+
+  U64 best_of(Share& share, Global<float> of) {
+    auto best = k_.var(uint64_t(0));
+    share.each_first(of, [&](F32 logit, U32 id) { best = max(best.get(), argmax_key(logit, id)); });
+    return share.largest(best.get());
+  }
+
+  // What log-probabilities need of the logits as given.
+  void sum_up(Share& share) {
+    raw_largest_ = argmax_value(best_of(share, logits_));
+    auto sum = k_.var(uint64_t(0));
+    share.each(logits_, [&](F32 logit, U32) { sum += weight_of(logit - raw_largest_); });
+    log_total_ = log_of(to<double>(share.total(sum.get())) * weight_unit);
+  }
+
+  // NaN and +infinity stay: a row that has any is found to be invalid. Each block changes what it reads later.
+  void forbid(Share& share, U32 vocab) {
+    U32 place = param<uint32_t>(offsetof(SampleRow, mask));
+    k_.when(place != SampleRow::no_mask, [&] {
+      auto mask = k_.arg(&SampleArgs::masks) + mul_wide(place, (vocab + 31u) / 32u);
+      constexpr float infinity = std::numeric_limits<float>::infinity();
+      share.each(logits_, [&](F32 logit, U32 id) {
+        Pred forbidden = ((load(mask + id / 32u) >> (id % 32u)) & 1u) == 0u;
+        k_.when(forbidden && logit < infinity, [&] { store(logits_ + id, -infinity); });
+      });
+      k_.barrier();
+    });
   }
 
   void draw(Share& share, Global<float> row, const Cuts& cuts, F32 largest, F32 temperature) {
@@ -234,6 +258,7 @@ Grid Sample::grid(const SampleArgs& args) const {
         "sample: logits and changed must be {}-byte, params 16-byte, out and biases 8-byte aligned, "
         "found {:#x}, {:#x}, {:#x}, {:#x}, {:#x}",
         4 * vec, args.logits.address, args.changed.address, args.params.address, args.out.address, args.biases.address);
+  if (masked && !args.masks.address) throw Error("sample: masks are expected where rows may have them, found none");
   if (args.rows > 65535) throw Error("sample: {} rows, 65535 at most", args.rows);
   return {.x = splits, .y = args.rows ? args.rows : 1};
 }

@@ -26,9 +26,9 @@ struct SampleRow {
   uint32_t first_bias = 0, biases = 0;  // entries of Args::biases; each id once
   uint32_t place = no_place;  // of its text and of its changed logits: only rows with biases or penalties need one
   uint32_t top = 0;           // of top_tokens: how many
-  uint32_t unused = 0;        // to 80 bytes
+  uint32_t mask = no_mask;    // which of Args::masks says what may be picked
 
-  static constexpr uint32_t no_place = ~0u;
+  static constexpr uint32_t no_place = ~0u, no_mask = ~0u;
   static constexpr double no_min_p = -std::numeric_limits<double>::infinity();
 };
 struct TokenBias {
@@ -37,7 +37,7 @@ struct TokenBias {
 };
 struct Sampled {
   uint32_t id;  // no_token: there is nothing to pick from
-  // With logprob: of the logits as given, before biases, penalties, temperature and cuts. Else 0.
+  // With logprob: of the logits as given, before masks, biases, penalties, temperature and cuts. Else 0.
   float log_probability;
 };
 // A logit was NaN or +infinity, or all were -infinity, as given or after biases and penalties: where engine::Sampler
@@ -46,6 +46,7 @@ constexpr uint32_t no_token = ~0u;
 
 // One launch runs these steps of the engine's chain, in its default order, and then draws:
 //   logit_bias, penalties (repetition, presence, frequency), top_k, top_p, min_p, temperature
+// Before them, with `masked`, the logits of tokens that a row's mask forbids become -infinity, where they are.
 // Weights are the engine's: integers in units of 2^-34, so that their sums are exact in every order. The picked id
 // therefore depends on logits, SampleRow and text alone, not on threads and splits. It is appended to the row's text,
 // if it has a place; a row without one is picked for as if it had no biases and penalties.
@@ -62,22 +63,24 @@ struct Sample {
     ptx::DevicePtr<uint32_t> biases;  // of TokenBias, 8-byte aligned; null where no row has biases
     // (places, capacity): ids of the text, token i at i % capacity. Only the last `capacity` tokens are kept.
     ptx::DevicePtr<uint32_t> texts;
-    ptx::DevicePtr<float> changed;  // (places, vocab), scratch: null where no row has a place
-    uint32_t rows, vocab;           // 0 < vocab <= 2^18
-    uint32_t capacity;              // 0: no texts, so no penalties
+    ptx::DevicePtr<float> changed;        // (places, vocab), scratch: null where no row has a place
+    ptx::DevicePtr<uint32_t> masks = {};  // (masks, (vocab + 31) / 32): a bit for each token; null where not masked
+    uint32_t rows, vocab;                 // 0 < vocab <= 2^18
+    uint32_t capacity;                    // 0: no texts, so no penalties
   };
   uint32_t threads = 1024;
   uint32_t splits = 1;  // blocks per row; 16 must be allowed at launch (non-portable)
   uint32_t vec = 1;     // values per load; vocab must be a multiple of it
   uint32_t logprob = 0;
+  uint32_t masked = 0;  // rows may have masks
   uint32_t chained = 0;
   auto operator<=>(const Sample&) const = default;
   static auto fields() {
-    return std::tuple(Field<Sample>{"threads", &Sample::threads, range(32, 1024, 32)},
-                      Field<Sample>{"splits", &Sample::splits, one_of({1, 2, 4, 8, 16})},
-                      Field<Sample>{"vec", &Sample::vec, one_of({1, 2, 4})},
-                      Field<Sample>{"logprob", &Sample::logprob, yes_or_no()},
-                      Field<Sample>{"chained", &Sample::chained, yes_or_no()});
+    return std::tuple(
+        Field<Sample>{"threads", &Sample::threads, range(32, 1024, 32)},
+        Field<Sample>{"splits", &Sample::splits, one_of({1, 2, 4, 8, 16})},
+        Field<Sample>{"vec", &Sample::vec, one_of({1, 2, 4})}, Field<Sample>{"logprob", &Sample::logprob, yes_or_no()},
+        Field<Sample>{"masked", &Sample::masked, yes_or_no()}, Field<Sample>{"chained", &Sample::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -97,7 +97,37 @@ struct Past {
   std::vector<std::vector<uint32_t>> texts;     // (rows)
   uint32_t capacity = 0;
   uint32_t places = 0;
+  std::vector<uint32_t> masks;  // (masks, (vocab + 31) / 32)
 };
+
+// For two rows of three: few tokens, nearly all, one, or none.
+void add_masks(Random& random, std::vector<SampleRow>& params, uint32_t vocab, Past& past) {
+  const uint32_t words = (vocab + 31) / 32;
+  uint32_t masks = 1;  // the first belongs to no row
+  past.masks.assign(words, 0);
+  for (size_t r = params.size(); r-- > 0;) {
+    if (r % 3 == 2) continue;
+    params[r].mask = masks++;
+    const uint32_t forbidden = std::array{90u, 3u, 100u}[random.below(3)];
+    for (uint32_t w = 0; w < words; ++w) {
+      uint32_t word = 0;
+      for (uint32_t bit = 0; bit < 32; ++bit) word |= uint32_t(random.below(100) >= forbidden) << bit;
+      past.masks.push_back(word);
+    }
+    const uint32_t sure = random.below(vocab);
+    if (r % 7 != 3) past.masks[params[r].mask * words + sure / 32] |= 1u << sure % 32;
+  }
+}
+
+// As the masks leave them.
+std::vector<float> allowed_logits(std::span<const float> logits, const SampleRow& row, const Past& past) {
+  std::vector<float> allowed(logits.begin(), logits.end());
+  if (row.mask == SampleRow::no_mask) return allowed;
+  const size_t words = (logits.size() + 31) / 32;
+  for (size_t i = 0; i < allowed.size(); ++i)
+    if (!(past.masks[row.mask * words + i / 32] >> i % 32 & 1) && allowed[i] < INFINITY) allowed[i] = -INFINITY;
+  return allowed;
+}
 
 Past make_past(Random& random, std::vector<SampleRow>& params, uint32_t vocab, uint32_t capacity) {
   Past past{.texts = std::vector<std::vector<uint32_t>>(params.size()), .capacity = capacity};
@@ -149,6 +179,7 @@ Results launch(const Sample& spec, Machine& m, const std::vector<float>& logits,
                               .biases = {past.capacity ? m.put(past.biases).address : 0},
                               .texts = {past.capacity ? text.address : 0},
                               .changed = {past.capacity ? m.poisoned<float>(size_t(past.places) * vocab).address : 0},
+                              .masks = {past.masks.empty() ? 0 : m.put(past.masks).address},
                               .rows = rows,
                               .vocab = vocab,
                               .capacity = past.capacity});
@@ -165,13 +196,16 @@ Case sample(Sample spec, uint32_t rows, uint32_t vocab, Logits kind, uint32_t ca
   auto run = [=](Machine& m, Random& random, Check& check) {
     const std::vector<float> logits = make_logits(random, rows, vocab, kind);
     std::vector<SampleRow> params = all_kinds(random, rows);
-    const Past past = make_past(random, params, vocab, capacity);
+    Past past = make_past(random, params, vocab, capacity);
+    if (spec.masked) add_masks(random, params, vocab, past);
     const Results got = launch(spec, m, logits, params, past, vocab);
     for (uint32_t r = 0; r < rows; ++r) {
       const SampleRow& row = params[r];
       const std::string what = fmt::format("row {}", r);
+      const auto given = std::span(logits).subspan(size_t(r) * vocab, vocab);
       const SampleReference want =
-          sample_reference({.logits = std::span(logits).subspan(size_t(r) * vocab, vocab),
+          sample_reference({.logits = given,
+                            .allowed = allowed_logits(given, row, past),
                             .row = row,
                             .biases = std::span(past.biases).subspan(row.first_bias, row.biases),
                             .text = past.texts[r]});
@@ -228,12 +262,15 @@ Case around(Sample spec, uint32_t capacity, uint32_t turns) {
 void add_sample_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(sample({.threads = 64, .splits = 2, .vec = 2}, 16, 1000, Logits::normal, 100));
   cases.push_back(sample({.threads = 64}, 4, 500, Logits::normal, 20));
+  cases.push_back(sample({.threads = 64, .splits = 2, .logprob = 1, .masked = 1}, 16, 1000, Logits::normal, 100));
   if (sweep == Sweep::quick) return;
   for (Logits kind : {Logits::normal, Logits::equal, Logits::few, Logits::near, Logits::peaked, Logits::low,
                       Logits::zeros, Logits::bad, Logits::nothing}) {
     cases.push_back(sample({.threads = 64, .logprob = kind == Logits::low}, 16, 777, kind));
     cases.push_back(sample({.threads = 32, .splits = 4}, 16, 61, kind, 40));
     cases.push_back(sample({.threads = 32, .splits = 2}, 16, 1, kind, 3));
+    cases.push_back(sample({.threads = 64, .splits = 4, .masked = 1}, 16, 333, kind, 40));
+    cases.push_back(sample({.threads = 32, .logprob = kind == Logits::few, .masked = 1}, 16, 63, kind));
   }
   cases.push_back(sample({.threads = 96, .splits = 8, .vec = 4, .logprob = 1}, 16, 9216, Logits::normal, 300));
   cases.push_back(sample({.threads = 32, .splits = 16, .chained = 1}, 16, 1500, Logits::few, 9));
@@ -247,6 +284,8 @@ void add_sample_cases(Sweep sweep, std::vector<Case>& cases) {
     for (Logits kind : {Logits::normal, Logits::few, Logits::equal, Logits::peaked, Logits::near})
       cases.push_back(sample({.splits = splits, .vec = 4, .logprob = 1}, 30, 128256, kind, 4096));
     cases.push_back(sample({.splits = splits, .vec = 4}, 30, 262144, Logits::normal));
+    cases.push_back(sample({.splits = splits, .vec = 4, .logprob = 1, .masked = 1}, 30, 128256, Logits::normal, 4096));
+    cases.push_back(sample({.splits = splits, .vec = 4, .masked = 1, .chained = 1}, 30, 151936, Logits::few));
     cases.push_back(sample({.splits = splits, .chained = 1}, 300, 50257, Logits::normal, 1000));
   }
 }

@@ -46,6 +46,7 @@ uint64_t weight_of(float x) {
 
 std::vector<float> changed(const SampleInput& in) {
   std::vector<float> logits(in.logits.begin(), in.logits.end());
+  if (!in.allowed.empty()) logits = in.allowed;
   for (const TokenBias& b : in.biases)
     if (b.id < logits.size()) logits[b.id] += b.bias;
   struct Counts {

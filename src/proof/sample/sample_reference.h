@@ -8,7 +8,8 @@
 namespace heddle::proof {
 
 struct SampleInput {
-  std::span<const float> logits;  // (vocab)
+  std::span<const float> logits;    // (vocab)
+  std::vector<float> allowed = {};  // the same, with -infinity for tokens that a mask forbids; empty: there is no mask
   kernels::SampleRow row;
   std::span<const kernels::TokenBias> biases;  // the row's
   std::span<const uint32_t> text;              // (row.length)

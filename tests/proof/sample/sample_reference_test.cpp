@@ -79,9 +79,9 @@ struct Sequence {
 };
 
 // What the engine picks; no_token where it throws.
-Sampled pick(Sampler& sampler, std::span<const float> logits) {
+Sampled pick(Sampler& sampler, std::span<const float> logits, std::span<const uint32_t> allowed = {}) {
   try {
-    const engine::Pick pick = sampler.pick(logits);
+    const engine::Pick pick = sampler.pick(logits, allowed);
     return {pick.id, pick.log_probability};
   } catch (const Error&) {
     return {kernels::no_token, 0};
@@ -101,10 +101,17 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
     machine.clear();
     std::vector<float> logits;
     std::vector<SampleRow> params;
-    std::vector<uint32_t> texts;
+    std::vector<uint32_t> texts, masks;
+    const uint32_t words = (vocab + 31) / 32;
     for (const Sequence& s : sequences) {
       for (const float x : random_logits(random, vocab)) logits.push_back(x);
       params.push_back(s.row);
+      if (spec.masked) params.back().mask = random.below(3) ? uint32_t(params.size()) - 1 : SampleRow::no_mask;
+      const bool few = random.below(2);
+      for (uint32_t bit = 0; bit < words * 32; ++bit) {
+        if (bit % 32 == 0) masks.push_back(0);
+        masks.back() |= uint32_t(bit < vocab && random.below(10) < (few ? 1 : 8)) << bit % 32;
+      }
       texts.insert(texts.end(), s.text.begin(), s.text.end());
     }
     const auto out = machine.poisoned<Sampled>(rows);
@@ -116,6 +123,7 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
                                       .biases = {machine.put(biases).address},
                                       .texts = text,
                                       .changed = machine.poisoned<float>(logits.size()),
+                                      .masks = machine.put(masks),
                                       .rows = rows,
                                       .vocab = vocab,
                                       .capacity = capacity});
@@ -125,7 +133,9 @@ void compare(Machine& machine, Random& random, Sample spec, uint32_t rows, uint3
     for (uint32_t r = 0; r < rows; ++r) {
       Sequence& s = sequences[r];
       const auto one = std::span(logits).subspan(size_t(r) * vocab, vocab);
-      const Sampled want = pick(s.sampler, one);
+      const auto allowed = std::span<const uint32_t>(masks).subspan(r * words, words);
+      const bool masked = params[r].mask != SampleRow::no_mask;
+      const Sampled want = pick(s.sampler, one, masked ? allowed : std::span<const uint32_t>());
       const Sampling& sampling = s.sampler.sampling();
       ASSERT_EQ(got[r].id, want.id) << "vocabulary " << vocab << ", temperature " << sampling.temperature << ", top_k "
                                     << sampling.top_k << ", top_p " << sampling.top_p << ", min_p " << sampling.min_p;
@@ -191,7 +201,7 @@ TEST(SampleKernel, PicksWhatTheEnginePicks) {
   auto machine = interpreter();
   for (uint32_t batch = 0; batch < 60; ++batch) {
     const uint32_t splits = 1u << random.below(3), vocab = 1 + random.below(random.below(2) ? 3000 : 50);
-    compare(*machine, random, {.threads = 64, .splits = splits, .logprob = 1}, 5, vocab, 4);
+    compare(*machine, random, {.threads = 64, .splits = splits, .logprob = 1, .masked = batch % 2}, 5, vocab, 4);
     if (HasFatalFailure()) return;
   }
 }
