@@ -16,7 +16,8 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);  // special: include special tokens
   std::string push(TokenId id);
-  std::string finish();  // what was held back
+  std::string finish();                 // what was held back
+  void keep_first() { begun_ = true; }  // the first token is as it would be later: no space before the text is removed
 
  private:
   std::string take(size_t size);  // the first `size` bytes that are held
@@ -54,6 +55,8 @@ class CompletionText {
 
   // The completion continues this prompt, whose text is returned; stop strings are not looked for in it.
   std::string follow(std::span<const TokenId> prompt);
+  // A constrained text is that of its tokens, with the space that others may begin with.
+  void keep_first() { decoder_.keep_first(); }
   // Takes the next generated token and returns the text that may be shown now. Does nothing after the end. A token
   // beyond the vocabulary, which some models have logits for, has no text.
   std::string push(TokenId id);

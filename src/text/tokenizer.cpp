@@ -143,6 +143,17 @@ std::optional<TokenId> Tokenizer::eos() const { return impl_->pipeline.eos; }
 const std::vector<TokenId>& Tokenizer::end_tokens() const { return impl_->pipeline.end_tokens; }
 const Pipeline& Tokenizer::pipeline() const { return impl_->pipeline; }
 
+std::vector<std::string> Tokenizer::generated_texts(size_t count) const {
+  if (impl_->pipeline.clean_up_spaces)
+    throw Error("expected a tokenizer with the bytes of every token, found WordPiece: its texts cannot be constrained");
+  std::vector<std::string> texts(count);
+  for (TokenId id = 0; id < std::min(count, size()); ++id)
+    if (!is_special(id) && impl_->pipeline.tokens[id].type != TokenType::unused) texts[id] = bytes(id);
+  for (const TokenId id : end_tokens())
+    if (id < count) texts[id].clear();
+  return texts;
+}
+
 std::vector<std::string> default_dry_breakers() { return {"\n", ":", "\"", "*"}; }
 
 std::vector<std::vector<TokenId>> dry_breaker_tokens(const std::vector<std::string>& texts,

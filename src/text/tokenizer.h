@@ -46,6 +46,10 @@ class Tokenizer {
   std::optional<TokenId> eos() const;
   const std::vector<TokenId>& end_tokens() const;  // tokens that end a completion: EOS, end of turn, end of message
   const Pipeline& pipeline() const;
+  // For constraints: what each of `count` tokens adds to a text, wherever it stands in it. Empty for tokens that are no
+  // part of a text: control and unused ones, those that end a completion, and those beyond the vocabulary. An Error for
+  // WordPiece, which changes the text after tokens are joined.
+  std::vector<std::string> generated_texts(size_t count) const;
 
  private:
   struct Impl;

@@ -56,6 +56,18 @@ TEST(StreamDecoder, FirstSpaceAndSpecialTokens) {
   EXPECT_EQ(stream(tokenizer, {2, 2}), (std::vector<std::string>{"b", "  b", ""}));
 }
 
+TEST(StreamDecoder, KeepsTheFirstSpaceIfAsked) {
+  const Tokenizer tokenizer = tokenizer_of({" a", "  b"}, [](Pipeline& pipeline) {
+    pipeline.strip_first_space = true;
+    pipeline.first_bytes = {{1, "b"}};
+  });
+  for (const TokenId id : {0u, 1u}) {
+    StreamDecoder decoder(tokenizer);
+    decoder.keep_first();
+    EXPECT_EQ(decoder.push(id) + decoder.push(id), std::string(tokenizer.bytes(id)) + std::string(tokenizer.bytes(id)));
+  }
+}
+
 TEST(StreamDecoder, RefusesUnknownIds) {
   const Tokenizer tokenizer = tokenizer_of({"a"});
   EXPECT_THROW(StreamDecoder(tokenizer).push(1), Error);

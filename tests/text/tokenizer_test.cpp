@@ -152,6 +152,29 @@ TEST(Tokenizer, Ends) {
   EXPECT_EQ(Tokenizer::from_vocabulary(gemma).end_tokens(), (Ids{*gemma.eos, fim}));
 }
 
+// Texts joined from them are what the same tokens decode to, behind others.
+TEST(Tokenizer, GeneratedTexts) {
+  const Tokenizer bytes = Tokenizer::from_vocabulary(test::byte_level_vocabulary());
+  const std::vector<std::string> of_bytes = bytes.generated_texts(300);
+  ASSERT_EQ(of_bytes.size(), 300u);
+  for (TokenId id = 0; id < 256; ++id) EXPECT_EQ(of_bytes[id], std::string(1, char(id)));
+  EXPECT_EQ(of_bytes[264], " world");
+  EXPECT_EQ(of_bytes[265] + of_bytes[266] + of_bytes[268] + of_bytes[299], "");
+  EXPECT_EQ(of_bytes[267], "<tool>");
+  EXPECT_EQ(bytes.generated_texts(3), (std::vector<std::string>{std::string(1, 0), "\x01", "\x02"}));
+
+  text::Vocabulary vocabulary = test::sentence_piece_vocabulary();
+  const TokenId unused = test::add_token(vocabulary, "<unused>", TokenType::unused);
+  const Tokenizer pieces = Tokenizer::from_vocabulary(std::move(vocabulary));
+  const std::vector<std::string> of_pieces = pieces.generated_texts(pieces.size());
+  EXPECT_EQ(of_pieces[0] + of_pieces[1] + of_pieces[2] + of_pieces[unused], "");
+  EXPECT_EQ(of_pieces[3 + 0x0a], "\n");
+  EXPECT_EQ(of_pieces[259], " ");
+  EXPECT_EQ(of_pieces[266], " ab");
+  for (TokenId id = 3; id < unused; ++id)
+    EXPECT_EQ(pieces.decode(std::vector<TokenId>{260, id}), "a" + of_pieces[id]) << id;
+}
+
 TEST(Tokenizer, UserDefinedTokensMayBePartsOfMerges) {
   Vocabulary vocabulary = test::byte_level_vocabulary();
   vocabulary.types[257] = TokenType::user_defined;  // "ll"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/source.h"
 #include "server/api/api_error.h"
 #include "text/tokenizer.h"
 
@@ -18,6 +19,11 @@ namespace heddle::server {
 
 struct Call;
 struct Preparation;
+
+struct ConstraintField {
+  grammar::Source source;
+  std::string field;  // of the body, "response_format.json_schema.schema"
+};
 
 struct GenerationRequest {
   std::vector<std::vector<text::TokenId>> prompts;  // at least one; each is completed n times
@@ -33,6 +39,7 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings;
   std::vector<text::TokenId> stop_tokens;  // besides the model's own end tokens
   bool ignore_eos = false;                 // the model's own end tokens do not end a completion
+  std::optional<ConstraintField> constraint;
   int priority = 0;
   engine::Speculation speculation = engine::Speculation::automatic;
   bool reuse = true;  // of the prefix cache

@@ -61,9 +61,10 @@ class GenerationJob : public EngineJob {
       completions_.push_back({.text = {model().tokenizer(), end_tokens_, request_.stop_strings}});
   }
 
-  void begin();  // throws an ApiError if the engine does not take it
+  void begin();  // throws an ApiError if the constraint cannot be kept, or the engine does not take it
 
  private:
+  engine::Constrained compile(const ConstraintField& constraint) const;
   void on_event(size_t request, const engine::Event& event) override;
   bool is_finished(size_t request, uint32_t index) const override {
     return completions_[number(request, index)].finish.has_value();
@@ -93,6 +94,21 @@ class GenerationJob : public EngineJob {
   std::vector<CompletionTrace> traces_;
 };
 
+engine::Constrained GenerationJob::compile(const ConstraintField& constraint) const {
+  engine::Constrained compiled;
+  try {
+    compiled.masks = model().constraints().compile(constraint.source);
+  } catch (const Error& error) {
+    const std::string_view what = error.what();  // may begin with a JSON pointer
+    throw ApiError(400, "invalid_value", constraint.field, "{}{}{}", constraint.field,
+                   what.starts_with('#') ? "" : ": ", what);
+  }
+  const std::vector<text::TokenId>& own = model().tokenizer().end_tokens();
+  const auto has_logits = [&](text::TokenId id) { return id < model().served().vocabulary; };
+  if (!request_.ignore_eos) std::copy_if(own.begin(), own.end(), std::back_inserter(compiled.end_tokens), has_logits);
+  return compiled;
+}
+
 void GenerationJob::begin() {
   const uint32_t vocabulary = model().served().vocabulary;
   engine::Request request{.sampling = request_.sampling,
@@ -105,6 +121,7 @@ void GenerationJob::begin() {
     return std::any_of(ids.begin(), ids.end(), [&](text::TokenId id) { return id >= vocabulary; });
   });
   for (const text::TokenId id : end_tokens_) request.stops.push_back({id});
+  if (request_.constraint) request.constraint = compile(*request_.constraint);
   request.trace = trace_ == TraceLevel::step;
   if (request_.echo) request.prompt_logprobs = request_.sampling.logprobs;
   // the best completions are found by their probability
@@ -120,7 +137,10 @@ void GenerationJob::begin() {
 void GenerationJob::on_event(size_t request, const engine::Event& event) {
   const auto index = uint32_t(number(request, event.index));
   Completion& completion = completions_[index];
-  if (!completion.begun) begin_text(request, index, event);
+  if (!completion.begun) {
+    begin_text(request, index, event);
+    if (request_.constraint) completion.text.keep_first();
+  }
   if (event.finish_reason != engine::FinishReason::none) return end(index, event);
   if (!first_token_) first_token_ = exchange().seconds();
   if (completion.finish) return;
@@ -248,10 +268,10 @@ void GenerationJob::summarize(LogEntry& entry) const {
 
 void generate(const Call& call, GenerationRequest request, std::unique_ptr<GenerationWriter> writer,
               const Preparation& preparation) {
-  const bool has_breakers = !request.dry_sequence_breakers.empty();
+  const bool takes_long = request.constraint || !request.dry_sequence_breakers.empty();
   const auto job = std::make_shared<GenerationJob>(call, std::move(request), std::move(writer), preparation);
-  if (!has_breakers) return job->begin();
-  // Breakers are looked for in every token of the vocabulary: too long for a network thread.
+  if (!takes_long) return job->begin();
+  // Breakers are looked for in every token of the vocabulary, and constraints compiled: too long for a network thread.
   call.on_worker(0, [job] { job->begin(); });
 }
 

@@ -114,7 +114,10 @@ void Workers::run() {
 
 int64_t unix_time() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
-ServedModel::ServedModel(Served served) : served_(std::move(served)), created_(unix_time()) {
+ServedModel::ServedModel(Served served)
+    : served_(std::move(served)),
+      constraints_(std::make_unique<Constraints>(served_.tokenizer, served_.vocabulary)),
+      created_(unix_time()) {
   if (served_.chat_template.empty()) {
     no_template_ = "the model has no chat template: use /v1/completions";
     return;

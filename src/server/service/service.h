@@ -13,6 +13,7 @@
 #include "server/api/api_error.h"
 #include "server/api/generation.h"
 #include "server/http/http.h"
+#include "server/service/constraints.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
@@ -76,6 +77,7 @@ class ServedModel {
   const Served& served() const { return served_; }
   const text::Tokenizer& tokenizer() const { return served_.tokenizer; }
   engine::EngineThread& engine() const { return served_.engine; }
+  Constraints& constraints() const { return *constraints_; }
   uint32_t context() const { return served_.context; }
   RequestRules rules() const { return {served_.tokenizer, served_.vocabulary}; }
   int64_t created() const { return created_; }               // when it was loaded, in seconds since 1970
@@ -88,6 +90,7 @@ class ServedModel {
   Served served_;
   std::optional<text::ChatTemplate> template_;
   std::string no_template_;  // the reason
+  const std::unique_ptr<Constraints> constraints_;
   int64_t created_;
   Clock::time_point loaded_ = Clock::now();
 };

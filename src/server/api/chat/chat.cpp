@@ -112,6 +112,7 @@ ChatRequest read_chat(std::string_view body, const RequestRules& rules) {
   Fields fields(json);
   ChatRequest request = read_conversation(fields);
   GenerationRequest& generation = request.generation;
+  generation.constraint = read_constraint(fields, body);
   generation.prompt_field = "messages";
   read_generation(fields, rules, generation);
   request.stream = read_stream_options(fields);
@@ -125,6 +126,7 @@ ChatRequest read_template(std::string_view body, const RequestRules&) {
   const Json json = parse_body(body);
   Fields fields(json);
   ChatRequest request = read_conversation(fields);
+  read_constraint(fields, body);  // the prompt is the same with it
   fields.finish();
   return request;
 }

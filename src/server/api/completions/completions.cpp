@@ -38,6 +38,7 @@ CompletionRequest read_completion(std::string_view body, const RequestRules& rul
   GenerationRequest& generation = request.generation;
   generation.prompt_field = "prompt";
   generation.continues_prompt = true;
+  generation.constraint = read_constraint(fields, body);
   read_generation(fields, rules, generation);
   request.stream = read_stream_options(fields);
   generation.max_tokens = uint32_t(fields.whole("max_tokens", 0, max_max_tokens).value_or(default_max_tokens));

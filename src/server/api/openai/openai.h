@@ -25,6 +25,9 @@ void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest&
 // The sampling fields, and all others but prompts, max_tokens, best_of, echo and log-probabilities.
 void read_generation(Fields& fields, const RequestRules& rules, GenerationRequest& request);
 
+// What the completion must be. `body`: that of the request, with the fields.
+std::optional<ConstraintField> read_constraint(Fields& fields, std::string_view body);
+
 // `top`: the number of most likely tokens to report in the place of each token; unset: no log-probabilities.
 void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64_t> top, engine::Sampling& sampling);
 

@@ -220,17 +220,14 @@ struct Unsupported {
   const char* accepted;  // JSON, a list: values besides null that ask for nothing
   std::string_view what;
 };
-constexpr std::string_view tools = "tool calls", constraints = "constrained output", text_only = "anything but text",
-                           effort = "a choice of effort", storing = "storing of responses";
+constexpr std::string_view tools = "tool calls", text_only = "anything but text", effort = "a choice of effort",
+                           storing = "storing of responses";
 constexpr Unsupported unsupported[] = {
     {"tools", "[[]]", tools},
     {"tool_choice", R"(["none", "auto"])", tools},
     {"parallel_tool_calls", "[true, false]", tools},
     {"functions", "[[]]", tools},
     {"function_call", R"(["none", "auto"])", tools},
-    {"response_format", R"([{"type": "text"}])", constraints},
-    {"json_schema", "[{}]", constraints},
-    {"grammar", R"([""])", constraints},
     {"modalities", R"([["text"]])", text_only},
     {"audio", "[]", text_only},
     {"prediction", "[]", "predicted output"},
