@@ -19,7 +19,10 @@
 #include "cuda/context.h"
 #include "cuda/cubin_cache.h"
 #include "gpu/weights.h"
+#include "grammar/gbnf.h"
+#include "grammar/token_masks.h"
 #include "main/bench/forced_acceptance.h"
+#include "main/commands/constraint_options.h"
 #include "main/commands/generate.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
@@ -111,6 +114,13 @@ uint64_t blocks_needed(uint64_t tokens, uint64_t batch) {
   return ((tokens + block - 1) / block + 1) * batch;
 }
 
+// JSON as it is asked for, in a list that does not end.
+constexpr std::string_view endless_json = R"(root ::= "[" item (", " item)*
+item ::= "{\"name\": " string ", \"count\": " number ", \"tags\": [" string (", " string)* "]}"
+string ::= "\"" [^"\\\x00-\x1f]{0,40} "\""
+number ::= "-"? [0-9]{1,9}
+)";
+
 class Bench {
  public:
   Bench(const RunningModel& running, uint32_t threads, const std::ostream* err, std::optional<double> accept)
@@ -120,6 +130,12 @@ class Bench {
         forced_(*running.backend, running.model.vocabulary, accept.value_or(0)),
         engine_(running.model, accept ? forced_ : *running.backend, running.limits, engine_options(running, accept)),
         random_(std::random_device{}()) {}
+
+  // What is generated from now on is JSON.
+  void constrain() {
+    constraint_ = constraint_for(running_, std::make_shared<grammar::CompiledGrammar>(grammar::gbnf(endless_json)));
+    constraint_->end_tokens.clear();
+  }
 
   double bandwidth = 0;  // bytes per second; 0: not known
 
@@ -216,6 +232,7 @@ class Bench {
     for (const std::vector<TokenId>& text : texts) {
       engine::Request request{.prompt = text, .max_tokens = tokens};
       request.sampling.temperature = 0;
+      request.constraint = constraint_;
       engine_.submit(std::move(request), [&, first = true](const engine::Event& event) mutable {
         const bool end = event.finish_reason != engine::FinishReason::none;
         ended += end;
@@ -246,6 +263,7 @@ class Bench {
   const uint32_t threads_;
   const std::ostream* err_;
   ForcedAcceptance forced_;  // used where acceptance is forced
+  std::optional<engine::Constrained> constraint_;
   engine::Engine engine_;
   std::mt19937_64 random_;
 };
@@ -308,6 +326,7 @@ void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
           "Take this share of the draft's proposals as right, 0 to 1: for timing random weights")
       ->type_name("P")
       ->group("");  // a tool for measuring, not for users
+  command.add_flag("--constrained", options->constrained, "Generate JSON, as a constraint makes a model do");
   command.remove_option(command.get_option("--ctx"));
   command.remove_option(command.get_option("--threads"));
   const auto list = [&command](const char* name, std::vector<uint32_t>& values, const char* text) {
@@ -358,6 +377,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
                 : threads    ? threads
                              : uint32_t(hardware_threads()),
                 &err, options.draft_accept);
+    if (options.constrained) bench.constrain();
     bench.first_token();
     const double first_token = seconds_since(start);
     peak = std::max(peak, peak_memory());

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::vector<uint32_t> threads{0};         // 0: one per core
   uint32_t tokens = 64;                     // generated for each of them
   uint32_t runs = 3;
+  bool constrained = false;  // streams must be JSON
   bool json = false;
   DeviceOptions device;
   std::optional<double> draft_accept;  // share of the draft's proposals that is taken as right: for timing only

@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "main/commands/constraint_options.h"
 #include "main/commands/sampling_options.h"
 
 namespace heddle {
 
 struct AnswerOptions {
   SamplingOptions sampling;
+  ConstraintOptions constraint;
   std::string system;
   uint32_t tokens = 0;  // maximum of an answer; 0: until the model ends or the context is full
 };

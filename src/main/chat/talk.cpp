@@ -82,7 +82,9 @@ std::vector<text::TokenId> ChatTalk::ids_of(std::vector<Message> messages) const
 }
 
 void ChatTalk::take(ChatSettings settings) {
-  sampling_ = sampling_of(settings.values().sampling, running_.tokenizer(), running_.model.vocabulary);
+  engine::Sampling sampling = sampling_of(settings.values().sampling, running_.tokenizer(), running_.model.vocabulary);
+  constraint_ = constraint_for(running_, read_constraint(settings.values().constraint));
+  sampling_ = std::move(sampling);
   settings_ = std::move(settings);
 }
 
@@ -108,6 +110,7 @@ void ChatTalk::answer(std::vector<Message> messages) {
   const Interrupt interrupt;
   const GenerateRequest request{.sampling = sampling_,
                                 .stop_strings = settings_.values().sampling.stops,
+                                .constraint = constraint_,
                                 .max_tokens = settings_.values().tokens ? settings_.values().tokens : engine::no_limit,
                                 .show = [&writer](std::string_view text) { writer.write(text); },
                                 .interrupted = &interrupt.flag(),
@@ -127,8 +130,8 @@ void ChatTalk::answer(std::vector<Message> messages) {
 
 void ChatTalk::explain_ending() const {
   if (last_->end == Generated::End::max_tokens)
-    notice(fmt::format("(stopped at the limit of {} tokens: /continue goes on, /set tokens N changes the limit)",
-                       settings_.values().tokens));
+    notice(fmt::format("(stopped at the limit of {} tokens: {}/set tokens N changes the limit)",
+                       settings_.values().tokens, constraint_ ? "" : "/continue goes on, "));
   if (last_->end == Generated::End::context)
     notice(fmt::format("(the context of {} tokens is full: {}/undo takes back this turn, /reset begins anew)",
                        generator_.context(),
@@ -150,7 +153,10 @@ void ChatTalk::again() {
 
 void ChatTalk::go_on() {
   if (!ends_with_answer(messages_)) throw Error("there is no answer to continue");
-  if (last_ && (last_->end == Generated::End::end_token || last_->end == Generated::End::stop_string))
+  if (constraint_)
+    throw Error("an answer that must be of a certain form cannot be continued: /again gives another one");
+  using End = Generated::End;
+  if (last_ && (last_->end == End::end_token || last_->end == End::stop_string || last_->end == End::complete))
     throw Error("the answer is complete: /again gives another one");
   answer(messages_);
 }

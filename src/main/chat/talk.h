@@ -60,9 +60,10 @@ class ChatTalk {
   int64_t begun_;  // the date for the template: a new date would change the prompt, and all of it be computed again
   Generator generator_;
   ChatSettings settings_;
-  engine::Sampling sampling_;      // of the settings
-  std::vector<Message> messages_;  // user and assistant
-  std::vector<Message> refused_;   // the same with a message that did not fit; empty: all did
+  engine::Sampling sampling_;                      // of the settings
+  std::optional<engine::Constrained> constraint_;  // the same
+  std::vector<Message> messages_;                  // user and assistant
+  std::vector<Message> refused_;                   // the same with a message that did not fit; empty: all did
   std::optional<Generated> last_;
   size_t answers_ = 0;
 };

@@ -23,6 +23,8 @@ const char* words_of(End end) {
       return "the model ended";
     case End::stop_string:
       return "a stop string came";
+    case End::complete:
+      return "the text is complete";
     case End::max_tokens:
       return "as many as asked for";
     case End::context:
@@ -39,6 +41,7 @@ double per_second(uint32_t tokens, double seconds) { return tokens == 0 ? 0 : do
 End end_of(const engine::Event& event, const text::CompletionText& text) {
   if (text.end() == text::CompletionText::End::stop_string) return End::stop_string;
   if (text.end() == text::CompletionText::End::end_token) return End::end_token;
+  if (event.finish_reason == engine::FinishReason::stop) return End::complete;
   if (event.finish_reason == engine::FinishReason::length) return End::max_tokens;
   return event.finish_reason == engine::FinishReason::context ? End::context : End::interrupted;
 }
@@ -115,8 +118,10 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
       .prompt = {prompt.begin(), prompt.end()}, .sampling = request.sampling, .max_tokens = request.max_tokens};
   if (!wanted.sampling.seed) wanted.sampling.seed = engine::random_seed();
   for (const TokenId id : end_tokens) wanted.stops.push_back({id});
+  wanted.constraint = request.constraint;
   Generated result{.prompt = uint32_t(prompt.size()), .seed = *wanted.sampling.seed};
   text::CompletionText text(running_.tokenizer(), end_tokens, request.stop_strings);
+  if (request.constraint) text.keep_first();
   const auto show = [&](const std::string& piece) {
     if (piece.empty()) return;
     result.text += piece;

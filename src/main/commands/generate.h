@@ -16,6 +16,7 @@ namespace heddle {
 struct GenerateRequest {
   engine::Sampling sampling;
   std::vector<std::string> stop_strings;            // end the text, and are not part of it
+  std::optional<engine::Constrained> constraint;    // what the text must be
   uint32_t max_tokens = engine::no_limit;           // without a limit: until the model ends or the context is full
   std::function<void(std::string_view)> show;       // the text as it comes, in whole characters
   std::function<void(const engine::Pick&)> picked;  // may be empty
@@ -24,7 +25,8 @@ struct GenerateRequest {
 };
 
 struct Generated {
-  enum class End { end_token, stop_string, max_tokens, context, interrupted };
+  // complete: its constraint allows nothing more
+  enum class End { end_token, stop_string, complete, max_tokens, context, interrupted };
 
   std::string text;
   End end = End::end_token;

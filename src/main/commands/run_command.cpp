@@ -87,6 +87,7 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
       ->type_name("F.json");
   describe_device(*command, run->device);
   describe_draft(*command, run->device);
+  describe_constraint(*command, run->constraint);
   describe_sampling(*command, run->sampling);
   command
       ->add_option_function<uint32_t>(
@@ -98,6 +99,7 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
 
 int run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
   const std::string prompt = options.prompt ? *options.prompt : read_all(in, err, "a text to continue");
+  const auto constraint = read_constraint(options.constraint);  // before the model is loaded: it may be refused
   DeviceOptions device = options.device;
   std::optional<OutputFile> trace;  // made now: a path that cannot be written is said before the work
   if (!options.trace.empty()) {
@@ -110,6 +112,7 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   std::vector<engine::Pick> picks;
   GenerateRequest request{.sampling = sampling_of(options.sampling, tokenizer, running->model.vocabulary),
                           .stop_strings = options.sampling.stops,
+                          .constraint = constraint_for(*running, constraint),
                           .max_tokens = options.tokens ? options.tokens : engine::no_limit,
                           .show = [&out](std::string_view text) { out << text << std::flush; },
                           .progress = &err};

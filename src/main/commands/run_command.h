@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "main/commands/constraint_options.h"
 #include "main/commands/sampling_options.h"
 #include "main/device/running_model.h"
 
@@ -18,6 +19,7 @@ struct RunOptions {
   std::string system;                 // with `chat`
   std::string trace;                  // file for the times of a GPU's kernels; empty: no trace
   SamplingOptions sampling;
+  ConstraintOptions constraint;
   DeviceOptions device;
 };
 // Streams the completion to `out` and ends with a line about its speed on `err`. The exit status.
