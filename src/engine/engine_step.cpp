@@ -275,10 +275,14 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
     fail(s.task, error.what());
   }
   if (s.proposed.empty()) return;
-  (s.by_draft ? s.draft_payoff : s.payoff).add(uint32_t(s.proposed.size()), accepted);
+  using Proposer = Sequence::Proposer;
+  Payoff& payoff = s.proposer == Proposer::draft     ? s.draft_payoff
+                   : s.proposer == Proposer::grammar ? s.forced_payoff
+                                                     : s.payoff;
+  payoff.add(uint32_t(s.proposed.size()), accepted);
   metrics_.proposed += s.proposed.size();
   metrics_.accepted += accepted;
-  if (!s.by_draft) return;
+  if (s.proposer != Proposer::draft) return;
   metrics_.draft_proposed += s.proposed.size();
   metrics_.draft_accepted += accepted;
 }

@@ -35,7 +35,10 @@ constexpr uint32_t no_limit = UINT32_MAX;
 // them.
 struct Constrained {
   std::shared_ptr<grammar::TokenMasks> masks;
-  std::vector<uint32_t> end_tokens;
+  std::vector<uint32_t> end_tokens = {};
+  // By the model's tokenizer, so that speculation can propose text that the grammar forces; may be empty. Called by the
+  // engine's thread.
+  std::function<std::vector<uint32_t>(std::string_view text)> tokenize = {};
 };
 
 struct Request {

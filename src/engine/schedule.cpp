@@ -205,16 +205,20 @@ Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
   if (!s.speculates || !s.streaming() || !pace_.measured()) return {};
   const uint32_t limit = std::min(s.task.request.max_tokens - s.generated - 1, context_ - s.known());
   if (limit == 0) return {};
+  if (const auto forced = uint32_t(s.forced_tokens().size()); forced > 0) {
+    const uint32_t pays = s.always_speculates ? forced : s.forced_payoff.next(price_);
+    if (pays > 0) return {std::min({forced, pays, limit}), Sequence::Proposer::grammar};
+  }
   const auto by_lookup = [&](uint32_t count) -> Proposals {
     return {count > 0 && s.lookup_proposes() ? std::min(count, limit) : 0};
   };
   if (!draft_ || !draft_->can_propose(s))
     return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
-  if (s.always_speculates) return {std::min(draft_->max_proposals(), limit), true};
+  if (s.always_speculates) return {std::min(draft_->max_proposals(), limit), Sequence::Proposer::draft};
   const Proposals found = by_lookup(s.payoff.next(price_));
   // The price is known when plain batches have followed one another, if they can.
   if (!following_pace_.measured() && s.generated < first_drafted) return found;
-  const Proposals drafted{std::min(s.draft_payoff.next(draft_price_), limit), true};
+  const Proposals drafted{std::min(s.draft_payoff.next(draft_price_), limit), Sequence::Proposer::draft};
   const bool lookup_pays =
       drafted.count == 0 || s.payoff.rate(found.count, price_) >= s.draft_payoff.rate(drafted.count, draft_price_);
   return found.count > 0 && lookup_pays ? found : drafted;
@@ -230,15 +234,18 @@ void Schedule::plan_proposals(double seconds) {
   for (const Planned& p : plan_) {
     Sequence& s = *p.sequence;
     if (draft_ && !draft_->can_propose(s)) draft_->release(s);  // it never will again
-    auto [count, by_draft] = next_proposals(s);
-    s.by_draft = by_draft;
+    auto [count, by] = next_proposals(s);
+    s.proposer = by;
     if (count == 0) continue;
-    if (by_draft) {
+    if (by == Sequence::Proposer::draft) {
       drafted_.push_back({&s, draft_->is_behind(s) ? 1 : count});  // a prompt takes the draft a step or more
       continue;
     }
     count = room_for(s, pace_.rows_within(seconds, load_, s.known(), std::min(count, rows_left())));
-    s.proposed = s.lookup.propose(count);
+    if (by == Sequence::Proposer::grammar)
+      s.proposed.assign(s.forced.begin(), s.forced.begin() + count);
+    else
+      s.proposed = s.lookup.propose(count);
     s.cut_proposals();
     load_ = load_.with(s.proposed.size(), s.known());
   }

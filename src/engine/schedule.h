@@ -54,10 +54,10 @@ class Schedule {
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
   double drafting() const { return drafting_; }  // seconds that the draft took for the plan
-  // How many tokens to propose for a sequence, at the price they have in such a batch, and whether the draft does.
+  // How many tokens to propose for a sequence, at the price they have in such a batch, and who does.
   struct Proposals {
     uint32_t count = 0;
-    bool by_draft = false;
+    Sequence::Proposer by = Sequence::Proposer::lookup;
   };
   Proposals next_proposals(Sequence& s) const;
   // How long the plan's batch took.

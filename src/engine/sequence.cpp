@@ -37,6 +37,17 @@ void Sequence::accept(uint32_t token) {
   ++generated;
 }
 
+const std::vector<uint32_t>& Sequence::forced_tokens() {
+  if (!constraint || !task.request.constraint->tokenize || forced_known == known()) return forced;
+  constexpr uint32_t seen = 8;  // tokens before: the tokenizer may join what is forced with the word before it
+  std::string before;
+  for (uint32_t i = std::min(seen, generated); i > 0; --i)
+    before += task.request.constraint->masks->vocabulary()[tokens[known() - i]];
+  forced = constraint->forced_tokens(task.request.constraint->tokenize, before);
+  forced_known = known();
+  return forced;
+}
+
 bool Sequence::lookup_proposes() const {
   const std::vector<uint32_t> next = lookup.propose(1);
   if (next.empty() || !constraint) return !next.empty();

@@ -103,10 +103,13 @@ struct Sequence {
 
   // Speculation.
   bool speculates = false, always_speculates = false;
-  std::vector<uint32_t> proposed;  // for this step
-  bool by_draft = false;           // these are the draft's
+  std::vector<uint32_t> proposed;                                                        // for this step
+  enum class Proposer : uint8_t { lookup, draft, grammar } proposer = Proposer::lookup;  // of these
   PromptLookup lookup;
-  Payoff payoff, draft_payoff;  // of lookups, and of the draft
+  Payoff payoff, draft_payoff;        // of lookups, and of the draft
+  Payoff forced_payoff{16, 0.9};      // of what the grammar forces, which may also be written in shorter tokens
+  std::vector<uint32_t> forced = {};  // see forced_tokens()
+  uint32_t forced_known = 0;          // for this many known tokens
   DraftTable draft;
 
   // KV blocks.
@@ -127,11 +130,12 @@ struct Sequence {
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
   bool streaming() const { return generated > 0 && behind() == 1; }  // its reader waits for the next token
 
-  void share_prompt(const Sequence& first);  // which has computed it
-  void index_prompt();                       // for speculation: once, before its first token
-  void accept(uint32_t token);               // a generated one; an Error if its constraint forbids it
-  bool lookup_proposes() const;              // a token that its constraint allows
-  void cut_proposals();                      // at the first that its constraint forbids, or that ends it
+  void share_prompt(const Sequence& first);      // which has computed it
+  void index_prompt();                           // for speculation: once, before its first token
+  void accept(uint32_t token);                   // a generated one; an Error if its constraint forbids it
+  const std::vector<uint32_t>& forced_tokens();  // that its constraint leaves no choice but to generate
+  bool lookup_proposes() const;                  // a token that its constraint allows
+  void cut_proposals();                          // at the first that its constraint forbids, or that ends it
   // Where `picking` is set: how a device picks the token after the first `proposals` of those proposed.
   model::Picking picking_after(uint32_t proposals) const;
   std::optional<FinishReason> finish_reason(uint32_t context) const;

@@ -35,12 +35,38 @@ const std::shared_ptr<const grammar::Vocabulary>& json_vocabulary() {
 }
 uint32_t tokens() { return uint32_t(json_vocabulary()->size()); }
 
+// The longest token at each place.
+std::vector<uint32_t> longest_tokens(std::string_view text) {
+  std::vector<uint32_t> found;
+  while (!text.empty()) {
+    uint32_t best = tokens();
+    for (uint32_t token = 0; token < tokens(); ++token) {
+      const std::string& one = (*json_vocabulary())[token];
+      if (text.starts_with(one) && one.size() > (best < tokens() ? (*json_vocabulary())[best].size() : 0)) best = token;
+    }
+    if (best == tokens()) return {};
+    found.push_back(best);
+    text.remove_prefix((*json_vocabulary())[best].size());
+  }
+  return found;
+}
+
 Constrained constrained(grammar::Grammar grammar, std::vector<uint32_t> end_tokens = {tokens() - 1, tokens() - 2}) {
   auto compiled = std::make_shared<grammar::CompiledGrammar>(std::move(grammar));
-  return {std::make_shared<grammar::TokenMasks>(std::move(compiled), json_vocabulary()), std::move(end_tokens)};
+  return {.masks = std::make_shared<grammar::TokenMasks>(std::move(compiled), json_vocabulary()),
+          .end_tokens = std::move(end_tokens),
+          .tokenize = longest_tokens};
 }
 Constrained schema(const std::string& text) {
   return constrained(grammar::json_schema(nlohmann::ordered_json::parse(text)));
+}
+
+Constrained literal(std::string_view text) {
+  grammar::Grammar g;
+  const auto start = g.rule();
+  g.add_choice(start, {g.terminal(g.languages.text(text))});
+  g.set_start(start);
+  return constrained(std::move(g));
 }
 
 const std::vector<Constrained>& schemas() {
@@ -55,6 +81,7 @@ const std::vector<Constrained>& schemas() {
       schema(R"({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
                  "required": ["next"], "additionalProperties": false})"),
       schema(R"({"const": {"aabbccddee": [1, 2, 3, "abcabcabcabc"], "null": null}})"),
+      literal(R"({"abc": [12, true, "xyz, ab"], "a": null})"),
   };
   return all;
 }
@@ -189,14 +216,45 @@ TEST(EngineConstraint, BatchesFollowOneAnother) {
   EXPECT_EQ(fixture.backend.logits_rows, 0u);
 }
 
+// Text that the grammar forces is proposed, and verified in few steps, where that pays.
+TYPED_TEST(EngineConstraintTest, SpeculationProposesWhatIsForced) {
+  for (const Speculation speculation : {Speculation::off, Speculation::automatic, Speculation::on}) {
+    SCOPED_TRACE(int(speculation));
+    EngineFixture<TypeParam> fixture(fake_limits(200), {.speculation = speculation}, json_model());
+    fixture.backend.cost = {.step = 0.004, .row = 0.0001, .free_rows = 16};
+    // as the tokenizer writes it, which this model does not know
+    fixture.backend.change_logits = [](std::span<float> logits) {
+      for (uint32_t token = 0; token < tokens(); ++token)
+        logits[token] += 9 * float((*json_vocabulary())[token].size());
+    };
+    Request request = constrained_request(0, 200);
+    const std::string text =
+        "[" + std::string(10, '{') + R"("abc": "ab", "k": "true", "a": null)" + std::string(10, '[');
+    request.constraint = literal(text);
+    for (uint32_t i = 0; i < 3; ++i) {  // until the times of batches are known
+      fixture.submit(seeded(prompt_of(20 + 9 * i, i), 40, i));
+      fixture.run();
+    }
+    const auto proposed = fixture.metrics().proposed, accepted = fixture.metrics().accepted;
+    const auto id = fixture.submit(request);
+    const uint32_t steps = fixture.run();
+    EXPECT_EQ(text_of(fixture.answer(id)), text);
+    EXPECT_EQ(fixture.answer(id).finish_reason, FinishReason::stop);
+    const auto size = uint32_t(fixture.answer(id).picks.size());
+    if (speculation == Speculation::off) {
+      EXPECT_GE(steps, size);
+      EXPECT_EQ(fixture.metrics().proposed, proposed);
+    } else {
+      EXPECT_LT(steps, size / 2);
+      EXPECT_EQ(fixture.metrics().proposed - proposed, fixture.metrics().accepted - accepted);
+    }
+  }
+}
+
 TEST(EngineConstraint, EndsWithoutAnEndTokenWhereNothingCanFollow) {
   EngineFixture<> fixture(fake_limits(100), {}, json_model());
   Request request = constrained_request(0);
-  grammar::Grammar quoted;
-  const auto start = quoted.rule();
-  quoted.add_choice(start, {quoted.terminal(quoted.languages.text("\"ab\""))});
-  quoted.set_start(start);
-  request.constraint = constrained(std::move(quoted));
+  request.constraint = literal("\"ab\"");
   request.sampling.logit_bias = {{tokens() - 1, 100.f}};
   const auto id = fixture.submit(request);
   fixture.run();
@@ -207,7 +265,7 @@ TEST(EngineConstraint, EndsWithoutAnEndTokenWhereNothingCanFollow) {
 
 TEST(EngineConstraint, TheLastTokenOfTheTextIsAStopAlsoAtTheLimit) {
   EngineFixture<> fixture(fake_limits(100), {}, json_model());
-  Request request = constrained_request(7, 200);
+  Request request = constrained_request(8, 200);
   const auto whole = fixture.submit(request);
   fixture.run();
   request.max_tokens = uint32_t(fixture.answer(whole).picks.size());

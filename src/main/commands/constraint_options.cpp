@@ -79,6 +79,9 @@ std::optional<engine::Constrained> constraint_for(const RunningModel& running,
       std::make_shared<const grammar::Vocabulary>(running.tokenizer().generated_texts(running.model.vocabulary));
   engine::Constrained constraint{.masks =
                                      std::make_shared<grammar::TokenMasks>(std::move(compiled), std::move(vocabulary))};
+  constraint.tokenize = [&tokenizer = running.tokenizer()](std::string_view text) {
+    return tokenizer.encode(text, {.add_special = false, .parse_special = false});
+  };
   for (const text::TokenId id : running.tokenizer().end_tokens())
     if (id < running.model.vocabulary) constraint.end_tokens.push_back(id);
   return constraint;

@@ -105,6 +105,9 @@ engine::Constrained GenerationJob::compile(const ConstraintField& constraint) co
   }
   const std::vector<text::TokenId>& own = model().tokenizer().end_tokens();
   const auto has_logits = [&](text::TokenId id) { return id < model().served().vocabulary; };
+  compiled.tokenize = [&tokenizer = model().tokenizer()](std::string_view text) {
+    return tokenizer.encode(text, {.add_special = false, .parse_special = false});
+  };
   if (!request_.ignore_eos) std::copy_if(own.begin(), own.end(), std::back_inserter(compiled.end_tokens), has_logits);
   return compiled;
 }
