@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Starts the server on a free port, runs a client against it, and ends the server as an administrator does: with SIGTERM,
 # after which it must finish the response in progress and exit with status 0.
-#   with_server.sh PROGRAM FOLDER openai|curl      FOLDER: for the clients' packages and the server's log
+#   with_server.sh PROGRAM FOLDER openai|curl|schemas      FOLDER: for the clients' packages and the server's log
 # Exit status 77: something that a client needs is missing.
 set -uo pipefail
 program=$(readlink -f "$1") folder=$2 client=$3
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 key=k-$RANDOM$RANDOM
 skip() { echo "skipped: $*"; exit 77; }
+with_schemas() { python3 "$here/schemas.py" "$@" --count 60 --max-tokens 100; }
 
 command -v curl >/dev/null || skip 'curl is not installed'
 mkdir -p "$folder" && cd "$folder" || exit 1
@@ -22,7 +23,10 @@ case $client in
     fi
     run=(node openai.mjs) ;;
   curl) run=(bash "$here/curl.sh") ;;
-  *) echo "usage: with_server.sh PROGRAM FOLDER openai|curl" >&2; exit 2 ;;
+  schemas)
+    python3 -c 'import jsonschema' 2>/dev/null || skip 'python3-jsonschema is not installed'
+    run=(with_schemas) ;;
+  *) echo "usage: with_server.sh PROGRAM FOLDER openai|curl|schemas" >&2; exit 2 ;;
 esac
 
 log=server-$client.log
