@@ -287,7 +287,7 @@ void Draft::allow_tokens() {
     a.allowed = a.constraint->mask();
     if (own >= batch_.picking.size() || !batch_.picking[own]) continue;
     const std::vector<uint32_t>& bits = a.allowed.bits();
-    allowed.push_back(a.allowed.empty() ? std::span<const uint32_t>() : bits);
+    allowed.push_back(a.allowed.none() ? std::span<const uint32_t>() : bits);
   }
   if (!allowed.empty()) backend_.allow(allowed);
 }
@@ -309,7 +309,7 @@ void Draft::add_pick(Active& a, const std::optional<model::Picked>& picked, std:
   Sequence& s = *a.sequence;
   uint32_t id = ~0u;
   try {
-    if (!a.constraint || !a.allowed.empty()) id = picked ? picked->id : a.sampler->pick(logits, a.allowed.bits()).id;
+    if (!a.constraint || !a.allowed.none()) id = picked ? picked->id : a.sampler->pick(logits, a.allowed.bits()).id;
   } catch (const Error&) {  // logits that nothing can be picked from
   }
   // nothing is picked after a token that ends a constraint

@@ -52,7 +52,7 @@ void Engine::State::add_masks(Sequence& s) {
     for (size_t i = 0; i <= s.proposed.size(); ++i) {
       if (i > 0) check(at.take(s.proposed[i - 1]), "proposals that the constraint allows");
       grammar::TokenMask mask = at.mask();
-      s.stuck.push_back(mask.empty());
+      s.stuck.push_back(mask.none());
       masks_.push_back(s.stuck.back() ? grammar::TokenMask() : std::move(mask));
     }
   } catch (const std::exception& error) {

@@ -292,7 +292,7 @@ std::optional<Pick> Engine::State::pick(Sequence& s, uint32_t output, uint32_t p
   if (output >= result_.picked.size() || !result_.picked[output]) {
     if (!s.constraint) return s.sampler.pick(logits_of(output));
     const grammar::TokenMask allowed = s.constraint->mask();
-    if (allowed.empty()) return std::nullopt;
+    if (allowed.none()) return std::nullopt;
     return s.sampler.pick(logits_of(output), allowed.bits());
   }
   if (s.constraint && s.stuck.at(proposals)) return std::nullopt;

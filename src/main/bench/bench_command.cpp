@@ -360,6 +360,8 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     throw Error("--draft-accept: expected --draft with it, found none");
   if (options.draft_accept && !(*options.draft_accept >= 0 && *options.draft_accept <= 1))
     throw Error("--draft-accept: expected a share of 0 to 1, found {}", *options.draft_accept);
+  if (options.draft_accept && options.constrained)
+    throw Error("--draft-accept: expected no --constrained with it: tokens are taken that no grammar allows");
   open_model(options.model);  // before minutes are spent: is it one?
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   uint64_t peak = 0;

@@ -21,6 +21,7 @@ class ForcedAcceptance : public model::Backend {
   void add(uint32_t layer, uint32_t sublayer) override { inner_.add(layer, sublayer); }
   void keep_states() override { inner_.keep_states(); }
   void head() override { inner_.head(); }
+  void allow(std::span<const std::span<const uint32_t>> masks) override { inner_.allow(masks); }
   model::Result result() override;
   bool can_pick(const model::Picking& picking) const override { return inner_.can_pick(picking); }
   uint32_t max_in_flight() const override { return inner_.max_in_flight(); }
