@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "grammar/gbnf.h"
+#include "grammar/grammar_text.h"
 #include "grammar/json_schema.h"
 #include "grammar/lark.h"
 #include "grammar/regex.h"
