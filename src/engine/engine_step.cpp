@@ -264,12 +264,14 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
   if (s.state == Sequence::State::finished || s.requested_end) return;
   uint32_t accepted = 0;
   try {
-    for (;; ++accepted, ++s.computed) {
+    while (true) {
       std::optional<Pick> picked = pick(s, output + accepted, accepted);
       if (!picked) end_constraint(s);
       if (!picked || !add_token(s, std::move(*picked)) || accepted == s.proposed.size() ||
           s.tokens.back() != s.proposed[accepted])
         break;
+      ++accepted;
+      ++s.computed;
     }
   } catch (const std::exception& error) {
     fail(s.task, error.what());

@@ -37,29 +37,50 @@ void Sequence::accept(uint32_t token) {
   ++generated;
 }
 
+namespace {
+
+constexpr uint32_t tokens_before = 8;  // what is forced: the tokenizer may join it with the word before
+
+// Where a constraint fails, for lack of memory perhaps, nothing is guessed: the next pick fails too, and says why.
+template <class Guess>
+void guess(Guess&& make) {
+  try {
+    make();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
 const std::vector<uint32_t>& Sequence::forced_tokens() {
   if (!constraint || !task.request.constraint->tokenize || forced_known == known()) return forced;
-  constexpr uint32_t seen = 8;  // tokens before: the tokenizer may join what is forced with the word before it
-  std::string before;
-  for (uint32_t i = std::min(seen, generated); i > 0; --i)
-    before += task.request.constraint->masks->vocabulary()[tokens[known() - i]];
-  forced = constraint->forced_tokens(task.request.constraint->tokenize, before);
   forced_known = known();
+  forced.clear();
+  std::string before;
+  for (uint32_t i = std::min(tokens_before, generated); i > 0; --i)
+    before += task.request.constraint->masks->vocabulary()[tokens[known() - i]];
+  guess([&] { forced = constraint->forced_tokens(task.request.constraint->tokenize, before); });
   return forced;
 }
 
 bool Sequence::lookup_proposes() const {
   const std::vector<uint32_t> next = lookup.propose(1);
   if (next.empty() || !constraint) return !next.empty();
-  grammar::Constraint at = *constraint;
-  return at.take(next[0]) && !at.must_end();
+  bool allowed = false;
+  guess([&] {
+    grammar::Constraint at = *constraint;
+    allowed = at.take(next[0]) && !at.must_end();
+  });
+  return allowed;
 }
 
 void Sequence::cut_proposals() {
   if (!constraint) return;
-  grammar::Constraint at = *constraint;
   size_t kept = 0;
-  while (kept < proposed.size() && at.take(proposed[kept]) && !at.must_end()) ++kept;
+  guess([&] {
+    grammar::Constraint at = *constraint;
+    while (kept < proposed.size() && at.take(proposed[kept]) && !at.must_end()) ++kept;
+  });
   proposed.resize(kept);
 }
 

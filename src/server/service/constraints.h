@@ -21,7 +21,7 @@ class Constraints {
   std::shared_ptr<grammar::TokenMasks> compile(const grammar::Source& source);
 
   static constexpr size_t max_source = 1 << 20;  // bytes
-  static constexpr size_t max_kept = 64;         // each may have some megabytes of masks
+  static constexpr size_t max_kept = 16;         // each may have megabytes of masks
 
  private:
   std::shared_ptr<const grammar::Vocabulary> vocabulary();
