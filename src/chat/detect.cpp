@@ -134,11 +134,10 @@ bool reads_samples(const CallFormat& calls, const CallSamples& samples) {
 }
 
 // A message with a call; templates differ in what they want beside it.
-enum class Content { empty, null, absent };
-Json answer_with_call(Content content, bool as_text) {
+Json answer_with_call(ContentOfCalls content, bool as_text) {
   Json answer{{"role", "assistant"}};
-  if (content == Content::empty) answer["content"] = "";
-  if (content == Content::null) answer["content"] = nullptr;
+  if (content == ContentOfCalls::empty) answer["content"] = "";
+  if (content == ContentOfCalls::null) answer["content"] = nullptr;
   answer["tool_calls"] = Json::array({sample_call(false, as_text)});
   return answer;
 }
@@ -160,12 +159,13 @@ CallSamples render_samples(const Renderer& renderer, Json answer, bool as_text) 
 // Sets how arguments are given, and an example, beside what it returns.
 std::optional<CallFormat> detect_calls(const Renderer& renderer, ChatFormat& chat) {
   for (const bool text : {false, true})
-    for (const Content content : {Content::empty, Content::null, Content::absent}) {
+    for (const ContentOfCalls content : {ContentOfCalls::empty, ContentOfCalls::null, ContentOfCalls::absent}) {
       Json answer = answer_with_call(content, text);
       const CallSamples samples = render_samples(renderer, answer, text);
       auto format = format_of_samples(samples);
       if (!format || !reads_samples(*format, samples)) continue;
       chat.arguments_as_text = text;
+      chat.content_of_calls = content;
       chat.example = samples.one;
       replace_all(chat.example, SampleCall::name, "NAME");
       replace_all(chat.example, SampleCall::key, "PARAMETER");

@@ -51,6 +51,9 @@ struct CallFormat {
   bool has_section() const { return !section_begin.empty() || !between.empty(); }
 };
 
+// What a template wants as the content of a message that has nothing but calls.
+enum class ContentOfCalls : uint8_t { empty, null, absent };
+
 struct ChatFormat {
   std::string name;  // of the family where it is known by name, otherwise "template"
   ThoughtFormat thought;
@@ -58,6 +61,7 @@ struct ChatFormat {
   bool tools_in_template = false;  // the template writes the tools of a request
   std::string example;             // of a call, as the template writes it; empty: not known
   bool arguments_as_text = false;  // the template takes arguments as a string of JSON, not as an object
+  ContentOfCalls content_of_calls = ContentOfCalls::empty;
   std::string thought_field = "reasoning_content";  // of a message, that the template reads
   std::string thought_switch;                       // the variable that turns thoughts on and off; empty: there is none
 

@@ -29,10 +29,12 @@ size_t begun(std::string_view text, std::string_view stop) {
 }  // namespace
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool special) : tokenizer_(&tokenizer), special_(special) {}
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, std::span<const TokenId> shown)
+    : tokenizer_(&tokenizer), special_(false), shown_(shown) {}
 
 // Bytes are held back while they may be the beginning of a character, or of something that clean_up_spaces() shortens.
 std::string StreamDecoder::push(TokenId id) {
-  if (!special_ && tokenizer_->is_special(id)) return {};
+  if (!special_ && tokenizer_->is_special(id) && !std::binary_search(shown_.begin(), shown_.end(), id)) return {};
   const Pipeline& pipeline = tokenizer_->pipeline();
   std::string_view bytes = tokenizer_->bytes(id);
   if (!begun_) {
@@ -91,8 +93,8 @@ std::string StopStrings::push(std::string_view text) {
 std::string StopStrings::finish() { return std::exchange(held_, {}); }
 
 CompletionText::CompletionText(const Tokenizer& tokenizer, std::span<const TokenId> end_tokens,
-                               std::vector<std::string> stop_strings)
-    : tokenizer_(&tokenizer), end_tokens_(end_tokens), decoder_(tokenizer), stops_(std::move(stop_strings)) {}
+                               std::vector<std::string> stop_strings, std::span<const TokenId> shown)
+    : tokenizer_(&tokenizer), end_tokens_(end_tokens), decoder_(tokenizer, shown), stops_(std::move(stop_strings)) {}
 
 std::string CompletionText::decode(TokenId id) { return id < tokenizer_->size() ? decoder_.push(id) : std::string(); }
 

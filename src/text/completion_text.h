@@ -15,6 +15,8 @@ namespace heddle::text {
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false);  // special: include special tokens
+  // Includes these special tokens, sorted; they must outlive this.
+  StreamDecoder(const Tokenizer& tokenizer, std::span<const TokenId> shown);
   std::string push(TokenId id);
   std::string finish();                 // what was held back
   void keep_first() { begun_ = true; }  // the first token is as it would be later: no space before the text is removed
@@ -24,6 +26,7 @@ class StreamDecoder {
 
   const Tokenizer* tokenizer_;
   bool special_, begun_ = false;
+  std::span<const TokenId> shown_;
   std::string held_;
 };
 
@@ -49,9 +52,9 @@ class CompletionText {
  public:
   enum class End { none, end_token, stop_string };
 
-  // `tokenizer` and `end_tokens` must outlive this.
-  CompletionText(const Tokenizer& tokenizer, std::span<const TokenId> end_tokens,
-                 std::vector<std::string> stop_strings);
+  // `shown`: special tokens that are part of the text, sorted. All but the strings must outlive this.
+  CompletionText(const Tokenizer& tokenizer, std::span<const TokenId> end_tokens, std::vector<std::string> stop_strings,
+                 std::span<const TokenId> shown = {});
 
   // The completion continues this prompt, whose text is returned; stop strings are not looked for in it.
   std::string follow(std::span<const TokenId> prompt);

@@ -37,8 +37,10 @@ struct GenerationRequest {
   engine::Sampling sampling;           // all but dry_breakers
   std::vector<std::string> dry_sequence_breakers;  // texts; empty where DRY is off
   std::vector<std::string> stop_strings;
-  std::vector<text::TokenId> stop_tokens;  // besides the model's own end tokens
-  bool ignore_eos = false;                 // the model's own end tokens do not end a completion
+  std::vector<text::TokenId> stop_tokens;                // besides the model's own end tokens
+  bool ignore_eos = false;                               // the model's own end tokens do not end a completion
+  std::optional<std::vector<text::TokenId>> end_tokens;  // instead of the model's own
+  std::vector<text::TokenId> shown_tokens;               // control tokens that are part of the text, sorted
   std::optional<ConstraintField> constraint;
   int priority = 0;
   engine::Speculation speculation = engine::Speculation::automatic;

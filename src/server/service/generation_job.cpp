@@ -53,12 +53,14 @@ class GenerationJob : public EngineJob {
         writer_(std::move(writer)),
         trace_(call.trace),
         preparation_(preparation) {
-    const std::vector<text::TokenId>& own = model().tokenizer().end_tokens();
+    const std::vector<text::TokenId>& own =
+        request_.end_tokens ? *request_.end_tokens : model().tokenizer().end_tokens();
     if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), own.begin(), own.end());
     const size_t count = request_.prompts.size() * request_.best_of;
     completions_.reserve(count);
     for (size_t i = 0; i < count; ++i)
-      completions_.push_back({.text = {model().tokenizer(), end_tokens_, request_.stop_strings}});
+      completions_.push_back(
+          {.text = {model().tokenizer(), end_tokens_, request_.stop_strings, request_.shown_tokens}});
   }
 
   void begin();  // throws an ApiError if the constraint cannot be kept, or the engine does not take it

@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "chat/conversation.h"
+#include "chat/detect.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -124,28 +126,54 @@ ServedModel::ServedModel(Served served)
   }
   try {
     template_.emplace(served_.chat_template);
+    chat_format_ = std::make_shared<const chat::ChatFormat>(chat::detect_format(*template_, served_.chat_template));
   } catch (const Error& error) {  // completions work all the same
     no_template_ = fmt::format("the model's chat template cannot be used: {}", error.what());
   }
 }
 
-std::string ServedModel::render(const Conversation& conversation) const {
+RenderedChat ServedModel::render(const Conversation& conversation) const {
   if (!template_) throw bad_field(conversation.field, "{}", no_template_);
   const auto text_of = [&](std::optional<text::TokenId> id) {
     return id ? std::string(tokenizer().text(*id)) : std::string();
   };
   try {
-    return template_->render({.messages = conversation.messages,
-                              .extra = conversation.variables,
-                              .bos = text_of(tokenizer().bos()),
-                              .eos = text_of(tokenizer().eos()),
-                              .add_generation_prompt = conversation.add_generation_prompt,
-                              .now = unix_time()});
+    chat::PreparedConversation prepared = chat::prepare(chat_format_, {.messages = conversation.messages,
+                                                                       .tools = conversation.tools,
+                                                                       .variables = conversation.variables,
+                                                                       .effort = conversation.effort});
+    std::string prompt = template_->render({.messages = std::move(prepared.messages),
+                                            .tools = std::move(prepared.tools),
+                                            .extra = std::move(prepared.variables),
+                                            .bos = text_of(tokenizer().bos()),
+                                            .eos = text_of(tokenizer().eos()),
+                                            .add_generation_prompt = conversation.add_generation_prompt,
+                                            .now = unix_time()});
+    return {std::move(prompt), std::move(prepared.format)};
   } catch (const text::TemplateRefused& error) {
     throw bad_field(conversation.field, "the model's chat template refuses: {}", error.what());
   } catch (const Error& error) {
     throw bad_field(conversation.field, "the model's chat template failed: {}", error.what());
   }
+}
+
+ChatTokens ServedModel::chat_tokens(const chat::ChatFormat& format, bool calls) const {
+  ChatTokens tokens;
+  tokens.ends = tokenizer().end_tokens();
+  const std::vector<std::string> marks = format.marks();
+  const auto is_mark = [&](std::string_view text) {
+    return std::any_of(marks.begin(), marks.end(),
+                       [&](const std::string& mark) { return mark.find(text) != mark.npos; });
+  };
+  for (text::TokenId id = 0; id < tokenizer().size() && !marks.empty(); ++id)
+    if (tokenizer().is_special(id) && !tokenizer().bytes(id).empty() && is_mark(tokenizer().bytes(id)))
+      tokens.shown.push_back(id);
+  if (format.calls.kind == chat::CallFormat::Kind::harmony)  // ends a message, of which an answer may have several
+    std::erase_if(tokens.ends, [&](text::TokenId id) { return tokenizer().bytes(id) == "<|end|>"; });
+  if (calls)
+    for (const std::string& text : format.calls.end_tokens)
+      if (const auto id = tokenizer().find(text)) tokens.ends.push_back(*id);
+  return tokens;
 }
 
 namespace {

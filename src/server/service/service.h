@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "chat/format.h"
 #include "engine/engine_thread.h"
 #include "server/api/api_error.h"
 #include "server/api/generation.h"
@@ -65,8 +66,21 @@ class Service {
 struct Conversation {
   std::string messages;   // JSON, a list of objects with role and content
   std::string variables;  // JSON, an object with further variables for the template; may be empty
+  std::string tools;      // JSON, a list of those that may be called; may be empty
+  std::string effort;     // of thinking; empty: as the template does
   bool add_generation_prompt = true;
   std::string field = "messages";  // the field of the body that it came from, for errors
+};
+
+struct RenderedChat {
+  std::string prompt;
+  std::shared_ptr<const chat::ChatFormat> format;  // of the answer
+};
+
+// Tokens with a meaning of their own in a chat.
+struct ChatTokens {
+  std::vector<text::TokenId> shown;  // control tokens that belong to marks of the format, sorted
+  std::vector<text::TokenId> ends;   // that end an answer
 };
 
 // The model that is served, with its chat template.
@@ -84,12 +98,14 @@ class ServedModel {
   double seconds() const { return seconds_since(loaded_); }  // since then
 
   // Throws an ApiError 400 if there is no template, or if the template refuses.
-  std::string render(const Conversation& conversation) const;
+  RenderedChat render(const Conversation& conversation) const;
+  ChatTokens chat_tokens(const chat::ChatFormat& format, bool calls) const;
 
  private:
   Served served_;
   std::optional<text::ChatTemplate> template_;
   std::string no_template_;  // the reason
+  std::shared_ptr<const chat::ChatFormat> chat_format_;
   const std::unique_ptr<Constraints> constraints_;
   int64_t created_;
   Clock::time_point loaded_ = Clock::now();

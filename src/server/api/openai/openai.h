@@ -54,6 +54,7 @@ OpenAiHead openai_head(std::string_view id_prefix, const ServedModel& model);
 struct Choice {
   uint32_t index = 0;
   std::string text;
+  std::string members{};  // of a chunk, instead of the text: other members of the delta, as JSON
   std::optional<std::vector<TokenLogprobs>> logprobs;
   std::string_view finish_reason;  // empty: not finished
 };
@@ -77,6 +78,10 @@ class OpenAiWriter : public GenerationWriter {
   virtual void append_chunk(std::string& out, const Choice& part) = 0;
   // The chunk before the first text of a choice, in an API that has one.
   virtual void append_first_chunk(std::string& /*out*/, uint32_t /*index*/) const {}
+
+  bool is_stream() const { return options_.stream; }
+  void add_part(Choice part, std::vector<TokenLogprobs> logprobs);  // as a chunk, or to the choice
+  void end_choice(uint32_t index, std::string_view finish_reason, std::vector<TokenLogprobs> logprobs);
 
  private:
   void start();

@@ -220,19 +220,13 @@ struct Unsupported {
   const char* accepted;  // JSON, a list: values besides null that ask for nothing
   std::string_view what;
 };
-constexpr std::string_view tools = "tool calls", text_only = "anything but text", effort = "a choice of effort",
+constexpr std::string_view text_only = "anything but text", effort = "a choice of effort",
                            storing = "storing of responses";
 constexpr Unsupported unsupported[] = {
-    {"tools", "[[]]", tools},
-    {"tool_choice", R"(["none", "auto"])", tools},
-    {"parallel_tool_calls", "[true, false]", tools},
-    {"functions", "[[]]", tools},
-    {"function_call", R"(["none", "auto"])", tools},
     {"modalities", R"([["text"]])", text_only},
     {"audio", "[]", text_only},
     {"prediction", "[]", "predicted output"},
     {"web_search_options", "[]", "searches"},
-    {"reasoning_effort", "[]", effort},
     {"verbosity", R"(["medium"])", effort},
     {"store", "[false]", storing},
     {"metadata", "[{}]", storing},

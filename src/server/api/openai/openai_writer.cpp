@@ -57,21 +57,25 @@ OpenAiWriter::OpenAiWriter(Exchange& exchange, const OpenAiHead& head, const Sha
 }
 
 void OpenAiWriter::on_text(uint32_t index, TextDelta delta) {
-  if (options_.stream) {
-    Choice part{.index = index, .text = std::move(delta.text)};
-    if (!delta.logprobs.empty()) part.logprobs = std::move(delta.logprobs);
-    return write_chunk(part);
-  }
-  Choice& choice = choices_[index];
-  choice.text += delta.text;
-  if (logprobs_) std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(*choice.logprobs));
+  add_part({.index = index, .text = std::move(delta.text)}, std::move(delta.logprobs));
 }
 
-void OpenAiWriter::on_finish(uint32_t index, const Finish& finish) {
-  if (options_.stream)
-    write_chunk({.index = index, .finish_reason = openai_name(finish)});
-  else
-    choices_[index].finish_reason = openai_name(finish);
+void OpenAiWriter::add_part(Choice part, std::vector<TokenLogprobs> logprobs) {
+  if (options_.stream) {
+    if (!logprobs.empty()) part.logprobs = std::move(logprobs);
+    return write_chunk(part);
+  }
+  Choice& choice = choices_[part.index];
+  choice.text += part.text;
+  if (logprobs_) std::move(logprobs.begin(), logprobs.end(), std::back_inserter(*choice.logprobs));
+}
+
+void OpenAiWriter::on_finish(uint32_t index, const Finish& finish) { end_choice(index, openai_name(finish), {}); }
+
+void OpenAiWriter::end_choice(uint32_t index, std::string_view finish_reason, std::vector<TokenLogprobs> logprobs) {
+  Choice part{.index = index, .finish_reason = finish_reason};
+  if (!options_.stream) choices_[index].finish_reason = finish_reason;
+  if (options_.stream || !logprobs.empty()) add_part(std::move(part), std::move(logprobs));
 }
 
 void OpenAiWriter::on_end(const Usage& usage, std::string_view trace) {
@@ -124,7 +128,7 @@ void OpenAiWriter::start() {
 void OpenAiWriter::write_chunk(const Choice& part) {
   start();
   std::string event;
-  event.reserve(head_.size() + part.text.size() + 128);
+  event.reserve(head_.size() + part.text.size() + part.members.size() + 128);
   event += head_;
   append_chunk(event, part);
   event += tail_;

@@ -1,0 +1,115 @@
+#include "chat/conversation.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "families.h"
+
+namespace heddle::chat {
+namespace {
+
+using Ordered = nlohmann::ordered_json;
+
+const std::string calls = R"([{"role":"user","content":"q"},
+  {"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[
+   {"id":"1","type":"function","function":{"name":"f","arguments":{"a":1}}},
+   {"id":"2","type":"function","function":{"name":"g","arguments":{}}}]},
+  {"role":"tool","tool_call_id":"2","content":"two"},
+  {"role":"tool","tool_call_id":"1","content":"one"}])";
+const std::string tools = R"([{"type":"function","function":{"name":"f"}}])";
+
+std::shared_ptr<ChatFormat> format_with_calls() {
+  auto format = std::make_shared<ChatFormat>();
+  format->calls = generic_call_format();
+  format->tools_in_template = true;
+  return format;
+}
+Ordered prepared(const ChatFormat& format, const std::string& messages, const std::string& list = "") {
+  return Ordered::parse(prepare(std::make_shared<ChatFormat>(format), {.messages = messages, .tools = list}).messages);
+}
+
+TEST(PrepareConversation, AsTheTemplateWantsIt) {
+  auto format = format_with_calls();
+  Ordered messages = prepared(*format, calls);
+  EXPECT_EQ(messages[1]["content"], "");
+  EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], (Ordered{{"a", 1}}));
+  EXPECT_EQ(messages[2]["name"], "g");
+  EXPECT_EQ(messages[3]["name"], "f");
+  format->arguments_as_text = true;
+  format->content_of_calls = ContentOfCalls::null;
+  format->thought_field = "thinking";
+  messages = prepared(*format, calls);
+  EXPECT_TRUE(messages[1]["content"].is_null());
+  EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], R"({"a":1})");
+  EXPECT_EQ(messages[1]["thinking"], "hm");
+  format->content_of_calls = ContentOfCalls::absent;
+  EXPECT_FALSE(prepared(*format, calls)[1].contains("content"));
+}
+
+TEST(PrepareConversation, OneCallInAMessage) {
+  auto format = format_with_calls();
+  format->calls.one_call = true;
+  const Ordered messages = prepared(*format, calls);
+  ASSERT_EQ(messages.size(), 5u);
+  EXPECT_EQ(messages[1]["tool_calls"].size(), 1u);
+  EXPECT_EQ(messages[1]["reasoning_content"], "hm");
+  EXPECT_EQ(messages[2]["content"], "one");
+  EXPECT_EQ(messages[3]["tool_calls"][0]["id"], "2");
+  EXPECT_FALSE(messages[3].contains("reasoning_content"));
+  EXPECT_EQ(messages[4]["content"], "two");
+}
+
+TEST(PrepareConversation, TemplatesWithoutToolsGetThemAsText) {
+  const PreparedConversation chat = prepare(std::make_shared<ChatFormat>(), {.messages = calls, .tools = tools});
+  EXPECT_EQ(chat.tools, "");
+  EXPECT_EQ(chat.format->calls, generic_call_format());
+  const Ordered messages = Ordered::parse(chat.messages);
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_EQ(messages[0]["role"], "system");
+  EXPECT_NE(messages[0]["content"].get<std::string>().find(tools), std::string::npos);
+  EXPECT_EQ(messages[2]["content"],
+            "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"a\":1}}\n</tool_call>\n"
+            "<tool_call>\n{\"name\":\"g\",\"arguments\":{}}\n</tool_call>");
+  EXPECT_EQ(messages[3]["role"], "user");
+  EXPECT_EQ(messages[3]["content"], "<tool_response>\ntwo\n</tool_response>\n<tool_response>\none\n</tool_response>");
+  const auto with_system = R"([{"role":"system","content":"s"},{"role":"user","content":"q"}])";
+  EXPECT_TRUE(prepared({}, with_system, tools)[0]["content"].get<std::string>().starts_with("s\n\nYou can call"));
+}
+
+// A template may write calls and not tools: then its own calls are asked for.
+TEST(PrepareConversation, CallsOfTheTemplateWithoutItsTools) {
+  for (const Family& family : families()) {
+    if (family.name != "deepseek v3.1") continue;
+    const PreparedConversation chat = prepare(family.format, {.messages = calls, .tools = tools});
+    EXPECT_EQ(chat.format->calls, family.format->calls);
+    const Ordered messages = Ordered::parse(chat.messages);
+    EXPECT_EQ(messages[2]["tool_calls"].size(), 2u);
+    EXPECT_NE(messages[0]["content"].get<std::string>().find(family.format->calls.arguments_begin), std::string::npos);
+  }
+}
+
+TEST(PrepareConversation, EffortSetsWhatTheTemplateHas) {
+  const std::string messages = R"([{"role":"user","content":"q"}])";
+  const auto variables = [&](const ChatFormat& format, std::string effort, std::string given = "") {
+    return prepare(std::make_shared<ChatFormat>(format),
+                   {.messages = messages, .variables = std::move(given), .effort = std::move(effort)})
+        .variables;
+  };
+  ChatFormat format;
+  EXPECT_EQ(variables(format, ""), "");
+  EXPECT_EQ(variables(format, "low"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(format, "none"), "{}");
+  format.thought_switch = "enable_thinking";
+  EXPECT_EQ(variables(format, "none"), R"({"enable_thinking":false})");
+  EXPECT_EQ(variables(format, "high"), R"({"reasoning_effort":"high","enable_thinking":true})");
+  EXPECT_EQ(variables(format, "high", R"({"enable_thinking":false})"),
+            R"({"enable_thinking":false,"reasoning_effort":"high"})");
+  format.calls.kind = CallFormat::Kind::harmony;
+  format.thought_switch = "";
+  EXPECT_EQ(variables(format, "none"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(format, "xhigh"), R"({"reasoning_effort":"high"})");
+}
+
+}  // namespace
+}  // namespace heddle::chat
