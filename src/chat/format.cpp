@@ -123,6 +123,11 @@ std::string generic_tool_text(std::string_view tools, std::string_view example) 
       tools, trimmed(example));
 }
 
+ThoughtFormat thought_marks(const ChatFormat& format) {
+  if (format.calls.kind == Kind::harmony) return {"<|channel|>analysis<|message|>", "<|end|>"};
+  return format.thought;
+}
+
 bool opens_thought(const ThoughtFormat& format, std::string_view prompt) {
   const std::string_view begin = trimmed(format.begin);
   return !begin.empty() && !format.end.empty() && trimmed(prompt).ends_with(begin);

@@ -84,6 +84,9 @@ constexpr std::string_view generic_example =
     "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"PARAMETER\": \"VALUE\", \"OTHER_PARAMETER\": "
     "2}}\n</tool_call>";
 
+// The marks of the first thought of an answer; without an end: it has none.
+ThoughtFormat thought_marks(const ChatFormat& format);
+
 // Whether a prompt ends inside of a thought, because the template has begun it.
 bool opens_thought(const ThoughtFormat& format, std::string_view prompt);
 

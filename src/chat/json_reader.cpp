@@ -65,7 +65,7 @@ class JsonReader : public CallReader {
     const std::string_view mark = trimmed(format.arguments_begin);
     size_t end = mark.empty() ? text.find('{') : text.find(mark);
     if (end == text.npos) {
-      failed_ = text.size() > max_head_bytes;
+      failed_ = text.size() > max_head_bytes + mark.size();
       return 0;
     }
     const size_t brace = skip_space(text, end + mark.size());
@@ -106,7 +106,8 @@ struct ObjectCursor {
   Match string(std::string_view& value) {
     if (const Match quote = sign('"'); quote != Match::yes) return quote;
     const size_t end = text.find_first_of("\"\\", at);
-    if (end == text.npos) return text.size() - at > max_head_bytes ? Match::no : Match::more;
+    if (std::min(end, text.size()) - at > max_head_bytes) return Match::no;
+    if (end == text.npos) return Match::more;
     if (text[end] != '"') return Match::no;
     value = text.substr(at, end - at);
     at = end + 1;

@@ -23,7 +23,7 @@ class LiteralReader : public CallReader {
       const size_t end = text.find(open);
       if (end == text.npos) return {last || text.size() > max_head_bytes ? State::failed : State::more, 0};
       const std::string_view name = trimmed(text.substr(0, end));
-      if (!context_.accepts(name)) return {State::failed, 0};
+      if (end > max_head_bytes || !context_.accepts(name)) return {State::failed, 0};
       begun_ = true;
       sink.begin(name);
       at = end + 1;
@@ -104,7 +104,8 @@ class LiteralReader : public CallReader {
   // A key, a number, a constant; anything else is a string.
   State read_word(std::string_view text, size_t& at) {
     const size_t end = text.find_first_of(",:=}])", at);
-    if (end == text.npos) return text.size() - at > max_head_bytes ? State::failed : State::more;
+    if (std::min(end, text.size()) - at > max_head_bytes) return State::failed;
+    if (end == text.npos) return State::more;
     const std::string_view word = trimmed(text.substr(at, end - at));
     const bool is_key = text[end] == ':' || text[end] == '=';
     if (!put_value(is_key ? quoted_text(word) : value_as_json(word, any_type))) return State::failed;

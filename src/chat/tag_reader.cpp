@@ -47,9 +47,9 @@ class TagReader : public CallReader {
     const std::string_view mark = trimmed(context_.format.arguments_begin);
     const size_t begin = skip_space(text, 0);
     size_t end = mark.empty() ? text.find_first_of("< \n\r\t", begin) : text.find(mark, begin);
-    if (end == text.npos) return text.size() > max_head_bytes ? State::failed : State::more;
+    if (end == text.npos) return text.size() > max_head_bytes + mark.size() ? State::failed : State::more;
     const std::string_view name = trimmed(text.substr(begin, end - begin));
-    if (!context_.accepts(name)) return State::failed;
+    if (end > max_head_bytes || !context_.accepts(name)) return State::failed;
     tool_ = find_tool(context_.tools, name);
     begun_ = true;
     sink.begin(name);
@@ -71,7 +71,8 @@ class TagReader : public CallReader {
     if (begins != Match::yes) return begins == Match::more || ends == Match::more ? State::more : State::failed;
     const std::string_view mark = trimmed(format.key_end);
     const size_t close = text.find(mark, end);
-    if (close == text.npos) return text.size() - end > max_head_bytes ? State::failed : State::more;
+    if (close == text.npos) return text.size() - end > max_head_bytes + mark.size() ? State::failed : State::more;
+    if (close - end > max_head_bytes) return State::failed;
     const std::string_view key = trimmed(text.substr(end, close - end));
     size_t at = close + mark.size();
     types_ = tool_ ? parameter_types(*tool_, key) : uint32_t(any_type);

@@ -20,7 +20,8 @@ void Engine::State::expect_constrainable(const Request& request) const {
 void Engine::State::start_constraint(Task& task) {
   if (!task.request.constraint) return;
   try {
-    const grammar::Constraint start(task.request.constraint->masks, task.request.constraint->end_tokens);
+    const grammar::Constraint start(task.request.constraint->masks, task.request.constraint->end_tokens,
+                                    task.request.constraint->budget);
     for (const auto& s : task.completions) s->constraint = start;
   } catch (const std::exception& error) {
     for (const auto& s : task.completions) request_end(*s, FinishReason::failed, error.what());

@@ -14,7 +14,8 @@
 
 namespace heddle::grammar {
 class TokenMasks;
-}
+struct ThoughtBudget;
+}  // namespace heddle::grammar
 
 namespace heddle::engine {
 
@@ -39,6 +40,7 @@ struct Constrained {
   // By the model's tokenizer, so that speculation can propose text that the grammar forces; may be empty. Called by the
   // engine's thread.
   std::function<std::vector<uint32_t>(std::string_view text)> tokenize = {};
+  std::shared_ptr<const grammar::ThoughtBudget> budget = nullptr;  // null: thoughts end where they end
 };
 
 struct Request {

@@ -22,24 +22,30 @@ nlohmann::ordered_json ordered_document(const std::string& text) {
 
 }  // namespace
 
-Grammar read(const Source& source) {
+Symbol add_source(Grammar& grammar, const Source& source) {
   switch (source.kind) {
     case Source::Kind::json_schema:
-      return json_schema(ordered_document(source.text));
+      return add_json_schema(grammar, ordered_document(source.text));
     case Source::Kind::regex:
-      return regex(source.text);
+      return add_regex(grammar, source.text);
     case Source::Kind::choices:
-      return choices(ordered_document(source.text).get<std::vector<std::string>>());
+      return add_choices(grammar, ordered_document(source.text).get<std::vector<std::string>>());
     case Source::Kind::gbnf:
-      return gbnf(source.text);
+      return add_gbnf(grammar, source.text);
     case Source::Kind::lark:
-      return lark(source.text);
+      return add_lark(grammar, source.text);
     case Source::Kind::gbnf_or_lark:
-      return grammar_text(source.text);
+      return add_grammar_text(grammar, source.text);
     case Source::Kind::structural_tag:
-      return structural_tag(ordered_document(source.text));
+      return add_structural_tag(grammar, ordered_document(source.text));
   }
   throw Error("a source of no known kind");
+}
+
+Grammar read(const Source& source) {
+  Grammar grammar;
+  grammar.set_start(add_source(grammar, source));
+  return grammar;
 }
 
 }  // namespace heddle::grammar

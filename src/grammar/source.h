@@ -23,5 +23,7 @@ struct Source {
 
 // An Error says where the text is wrong, or has what cannot be kept: the JSON pointer, or line and column.
 Grammar read(const Source& source);
+// The same as a part of a larger grammar.
+Symbol add_source(Grammar& grammar, const Source& source);
 
 }  // namespace heddle::grammar

@@ -4,6 +4,7 @@
 // service/routes.cpp.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "grammar/constraint.h"
 #include "grammar/source.h"
 #include "server/api/api_error.h"
 #include "text/tokenizer.h"
@@ -23,6 +25,16 @@ struct Preparation;
 struct ConstraintField {
   grammar::Source source;
   std::string field;  // of the body, "response_format.json_schema.schema"
+};
+
+ApiError constraint_refused(const ConstraintField& constraint, const Error& error);  // why it cannot be kept
+
+// What the answer of a chat must be: its thought, its content and its calls.
+struct AnswerConstraint {
+  std::string key;                         // the same for the same grammar
+  std::function<grammar::Grammar()> make;  // throws an ApiError, or an Error about `field`
+  std::string field;                       // of the body
+  std::shared_ptr<const grammar::ThoughtBudget> budget = nullptr;
 };
 
 struct GenerationRequest {
@@ -42,6 +54,7 @@ struct GenerationRequest {
   std::optional<std::vector<text::TokenId>> end_tokens;  // instead of the model's own
   std::vector<text::TokenId> shown_tokens;               // control tokens that are part of the text, sorted
   std::optional<ConstraintField> constraint;
+  std::optional<AnswerConstraint> answer;  // instead of the constraint, which is a part of it
   int priority = 0;
   engine::Speculation speculation = engine::Speculation::automatic;
   bool reuse = true;  // of the prefix cache

@@ -66,7 +66,8 @@ class GenerationJob : public EngineJob {
   void begin();  // throws an ApiError if the constraint cannot be kept, or the engine does not take it
 
  private:
-  engine::Constrained compile(const ConstraintField& constraint) const;
+  engine::Constrained compile() const;
+  std::shared_ptr<grammar::TokenMasks> compile_masks() const;
   void on_event(size_t request, const engine::Event& event) override;
   bool is_finished(size_t request, uint32_t index) const override {
     return completions_[number(request, index)].finish.has_value();
@@ -96,19 +97,33 @@ class GenerationJob : public EngineJob {
   std::vector<CompletionTrace> traces_;
 };
 
-engine::Constrained GenerationJob::compile(const ConstraintField& constraint) const {
-  engine::Constrained compiled;
+std::shared_ptr<grammar::TokenMasks> GenerationJob::compile_masks() const {
+  if (request_.answer) try {
+      return model().constraints().compile({request_.answer->key, request_.answer->make, request_.shown_tokens});
+    } catch (const ApiError&) {
+      throw;
+    } catch (const Error& error) {
+      throw ApiError(400, "invalid_value", request_.answer->field, "{}: {}", request_.answer->field, error.what());
+    }
   try {
-    compiled.masks = model().constraints().compile(constraint.source);
+    return model().constraints().compile(request_.constraint->source);
   } catch (const Error& error) {
-    const std::string_view what = error.what();  // may begin with a JSON pointer
-    throw ApiError(400, "invalid_value", constraint.field, "{}{}{}", constraint.field,
-                   what.starts_with('#') ? "" : ": ", what);
+    throw constraint_refused(*request_.constraint, error);
   }
-  const std::vector<text::TokenId>& own = model().tokenizer().end_tokens();
+}
+
+engine::Constrained GenerationJob::compile() const {
+  engine::Constrained compiled{.masks = compile_masks()};
+  if (request_.answer) compiled.budget = request_.answer->budget;
+  const std::vector<text::TokenId>& own = request_.end_tokens ? *request_.end_tokens : model().tokenizer().end_tokens();
   const auto has_logits = [&](text::TokenId id) { return id < model().served().vocabulary; };
-  compiled.tokenize = [&tokenizer = model().tokenizer()](std::string_view text) {
-    return tokenizer.encode(text, {.add_special = false, .parse_special = false});
+  const bool marks = !request_.shown_tokens.empty();
+  compiled.tokenize = [&tokenizer = model().tokenizer(), marks](std::string_view text) -> std::vector<text::TokenId> {
+    try {
+      return tokenizer.encode(text, {.add_special = false, .parse_special = marks});
+    } catch (const Error&) {  // the vocabulary has no token for it: nothing is proposed
+      return {};
+    }
   };
   if (!request_.ignore_eos) std::copy_if(own.begin(), own.end(), std::back_inserter(compiled.end_tokens), has_logits);
   return compiled;
@@ -126,7 +141,7 @@ void GenerationJob::begin() {
     return std::any_of(ids.begin(), ids.end(), [&](text::TokenId id) { return id >= vocabulary; });
   });
   for (const text::TokenId id : end_tokens_) request.stops.push_back({id});
-  if (request_.constraint) request.constraint = compile(*request_.constraint);
+  if (request_.constraint || request_.answer) request.constraint = compile();
   request.trace = trace_ == TraceLevel::step;
   if (request_.echo) request.prompt_logprobs = request_.sampling.logprobs;
   // the best completions are found by their probability
@@ -144,7 +159,7 @@ void GenerationJob::on_event(size_t request, const engine::Event& event) {
   Completion& completion = completions_[index];
   if (!completion.begun) {
     begin_text(request, index, event);
-    if (request_.constraint) completion.text.keep_first();
+    if (request_.constraint && !request_.answer) completion.text.keep_first();
   }
   if (event.finish_reason != engine::FinishReason::none) return end(index, event);
   if (!first_token_) first_token_ = exchange().seconds();
@@ -271,9 +286,14 @@ void GenerationJob::summarize(LogEntry& entry) const {
 
 }  // namespace
 
+ApiError constraint_refused(const ConstraintField& constraint, const Error& error) {
+  const std::string_view what = error.what();  // may begin with a JSON pointer
+  return {400, "invalid_value", constraint.field, "{}{}{}", constraint.field, what.starts_with('#') ? "" : ": ", what};
+}
+
 void generate(const Call& call, GenerationRequest request, std::unique_ptr<GenerationWriter> writer,
               const Preparation& preparation) {
-  const bool takes_long = request.constraint || !request.dry_sequence_breakers.empty();
+  const bool takes_long = request.constraint || request.answer || !request.dry_sequence_breakers.empty();
   const auto job = std::make_shared<GenerationJob>(call, std::move(request), std::move(writer), preparation);
   if (!takes_long) return job->begin();
   // Breakers are looked for in every token of the vocabulary, and constraints compiled: too long for a network thread.

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chat/constrain.h"
+#include "chat/marks.h"
 #include "server/api/json.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
@@ -78,6 +80,52 @@ ChatRequest read_template(std::string_view body, const RequestRules&) {
   return request;
 }
 
+namespace {
+
+// The budget of a thought. Where an effort of "none" has no switch in the template, it is a budget of nothing.
+std::shared_ptr<const grammar::ThoughtBudget> thought_budget(const Thinking& thinking, const chat::ChatFormat& format,
+                                                             bool in_thought) {
+  std::optional<uint32_t> tokens = thinking.max_tokens;
+  if (!tokens && thinking.effort == "none" && format.thought_switch.empty()) tokens = 0;
+  const chat::ThoughtFormat thought = chat::thought_marks(format);
+  if (!tokens || thought.end.empty()) return nullptr;
+  return std::make_shared<const grammar::ThoughtBudget>(
+      grammar::ThoughtBudget{.tokens = *tokens,
+                             .begin = in_thought ? std::string() : std::string(chat::trimmed(thought.begin)),
+                             .end = std::string(chat::trimmed(thought.end)),
+                             .forced = thought.end});
+}
+
+// Tools, and a constraint behind a thought, are a grammar of the whole answer.
+std::optional<AnswerConstraint> constrain_answer(const ChatRequest& request, const ChatReply& reply) {
+  const std::shared_ptr<const chat::ChatFormat>& format = reply.format;
+  auto budget = thought_budget(request.thinking, *format, reply.in_thought);
+  const auto& constraint = request.generation.constraint;
+  const bool thinks = !chat::thought_marks(*format).end.empty();
+  if (!request.tools && !budget && !(constraint && thinks)) return std::nullopt;
+  AnswerConstraint answer{.field = request.tools ? "tools" : "messages", .budget = std::move(budget)};
+  const bool must_call = request.tools && request.tools.choice == ToolUse::Choice::required;
+  const bool parallel = request.tools.parallel;
+  answer.key = fmt::format("answer {} {} {} {} {} {}\n{}\n{}", fmt::join(format->marks(), " "), int(format->calls.kind),
+                           reply.in_thought, must_call, parallel, constraint ? int(constraint->source.kind) : -1,
+                           constraint ? constraint->source.text : "", request.tools.json);
+  answer.make = [format, tools = reply.tools, in_thought = reply.in_thought, must_call, parallel, constraint] {
+    chat::AnswerRules rules{.in_thought = in_thought, .must_call = must_call, .parallel = parallel};
+    if (constraint)
+      rules.content = [&constraint](grammar::Grammar& grammar) {
+        try {
+          return grammar::add_source(grammar, constraint->source);
+        } catch (const Error& error) {
+          throw constraint_refused(*constraint, error);
+        }
+      };
+    return chat::answer_grammar(*format, tools ? *tools : chat::Tools(), rules);
+  };
+  return answer;
+}
+
+}  // namespace
+
 void chat_completions(const Call& call) {
   PreparationTimer timer(*call.exchange);
   ChatRequest request = call.read(read_chat);
@@ -94,6 +142,7 @@ void chat_completions(const Call& call) {
   generation.shown_tokens = std::move(tokens.shown);
   generation.end_tokens = std::move(tokens.ends);
   const ChatReply reply{chat.format, request.tools.tools, chat::opens_thought(chat.format->thought, chat.prompt)};
+  generation.answer = constrain_answer(request, reply);
   auto writer = std::make_unique<ChatWriter>(*call.exchange, openai_head("chatcmpl-", *call.model), request.stream,
                                              generation, reply);
   generate(call, std::move(generation), std::move(writer), timer.times());
