@@ -112,6 +112,35 @@ class AnswerWriter {
     const std::vector<std::string> marks{std::string(mark)};
     return g_.terminal(grammar::text_until(all(), marks, {}));
   }
+  // The rest of a thought: up to its mark, or to a call, which ends it as well.
+  std::vector<std::string> call_marks() const {
+    std::vector<std::string> marks;
+    for (const std::string& mark : {trigger(calls_.section_begin), trigger(calls_.begin), trigger(calls_.other_begin)})
+      if (has_calls_ && !mark.empty() && std::ranges::find(marks, mark) == marks.end()) marks.push_back(mark);
+    return marks;
+  }
+  Symbol thought_until_mark() {
+    const std::vector<std::string> end{std::string(thought_end_)};
+    return g_.terminal(grammar::text_until(all(), end, call_marks()));
+  }
+  Symbol thought_until_call() {
+    const std::string mark = first_mark();
+    std::vector<std::string> never = call_marks();
+    std::erase(never, mark);
+    never.emplace_back(thought_end_);
+    const std::vector<std::string> marks{mark};
+    return rule_of(g_, {g_.terminal(grammar::text_until(all(), marks, never)), calls_behind(mark)});
+  }
+  // What follows calls that ended a thought.
+  Symbol behind_calls(Symbol body) {
+    if (!parallel_) return nothing();
+    if (is_free()) return body;
+    if (calls_.has_section()) return nothing();
+    const Symbol more = g_.rule();
+    g_.add_choice(more, {});
+    g_.add_choice(more, {space(), calls_alone()});
+    return more;
+  }
   Symbol any_text(const std::vector<std::string>& never) {
     return choice({{}, {g_.terminal(all().all_of({grammar::text_without(all(), never), not_empty()}))}});
   }
@@ -123,12 +152,16 @@ class AnswerWriter {
     const bool has_thought = !thought_end_.empty();
     const Symbol body = this->body();
     if (has_thought && rules_.in_thought) {
-      g_.add_choice(start, {until(thought_end_), behind_thought(body)});
+      g_.add_choice(start, {thought_until_mark(), behind_thought(body)});
+      if (has_calls_ && !is_bare()) g_.add_choice(start, {thought_until_call(), behind_calls(body)});
       return start;
     }
     // free text has thoughts in it wherever they begin
-    if (has_thought && !thought_begin_.empty() && !is_free())
-      g_.add_choice(start, {space(), text(thought_begin_), until(thought_end_), behind_thought(body)});
+    if (has_thought && !thought_begin_.empty() && !is_free()) {
+      g_.add_choice(start, {space(), text(thought_begin_), thought_until_mark(), behind_thought(body)});
+      if (has_calls_ && !is_bare())
+        g_.add_choice(start, {space(), text(thought_begin_), thought_until_call(), behind_calls(body)});
+    }
     g_.add_choice(start, {body});
     return start;
   }
@@ -152,7 +185,9 @@ class AnswerWriter {
   Symbol free() {
     grammar::FreeText text;
     if (!thought_end_.empty() && !thought_begin_.empty())
-      text.triggers.push_back({std::string(thought_begin_), until(thought_end_)});
+      text.triggers.push_back(
+          {std::string(thought_begin_),
+           has_calls_ && parallel_ ? choice({{thought_until_mark()}, {thought_until_call()}}) : thought_until_mark()});
     if (!has_calls_) return grammar::add_free_text(g_, text);
     const std::string mark = first_mark();
     for (const std::string& other : {trigger(calls_.begin), trigger(calls_.other_begin)})

@@ -115,19 +115,36 @@ class MarkedTurn : public Turn {
       }
       thinks_ = true;
     }
-    const Found end = find_mark(held_, thought_end_);
+    // models make calls without ending their thought: the mark of a call ends it, too
+    Found end = find_mark(held_, thought_end_);
+    size_t mark = 0;
+    for (const std::string& call : triggers_) {
+      const Found here = find_mark(held_, call);
+      if (here.complete ? !end.complete || here.at < end.at : !end.complete && here.at < end.at) {
+        mark = here.complete ? call.size() : 0;
+        end = here;
+      }
+    }
     size_t size = end.at;
     if (last_ && !end.complete) size = held_.size();
     thought(std::string_view(held_).substr(0, size));
     held_.erase(0, size);
     if (!end.complete) return false;
+    if (mark > 0) {
+      from_thought_ = true;
+      return open_call(mark);
+    }
     held_.erase(0, thought_end_.size());
+    end_thought();
+    place_ = Place::content;
+    return true;
+  }
+  void end_thought() {
     thought_space_.clear();
     thinks_ = false;
     thought_text_ = false;
+    from_thought_ = false;
     drop_space();
-    place_ = Place::content;
-    return true;
   }
   void thought(std::string_view text) {
     if (!thought_text_) text.remove_prefix(skip_space(text, 0));
@@ -161,7 +178,7 @@ class MarkedTurn : public Turn {
     }
     const uint32_t before = sink_.calls();
     const CallReader::Result result = reader_->read(std::string_view(held_).substr(body_), last_, sink_);
-    if (sink_.calls() > before) drop_space();
+    if (sink_.calls() > before) end_thought();
     if (!reader_->begun()) return result.state == CallReader::State::failed && no_call();
     held_.erase(0, body_ + result.taken);
     body_ = 0;
@@ -196,6 +213,12 @@ class MarkedTurn : public Turn {
   }
   bool no_call() {
     in_section_ = false;
+    if (std::exchange(from_thought_, false)) {
+      thought(std::string_view(held_).substr(0, mark_));
+      held_.erase(0, mark_);
+      place_ = Place::thought;
+      return true;
+    }
     place_ = Place::content;
     has_content_ = true;
     content(std::string_view(held_).substr(0, mark_));
@@ -258,6 +281,7 @@ class MarkedTurn : public Turn {
   Place place_ = Place::content;
   std::string space_, thought_space_;
   bool trims_ = false, has_content_ = false, thinks_ = false, thought_text_ = false;
+  bool from_thought_ = false;  // a call may begin inside of one
   std::unique_ptr<CallReader> reader_;
   size_t mark_ = 0, lead_ = 0, body_ = none;
   bool in_section_ = false;

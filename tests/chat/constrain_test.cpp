@@ -128,7 +128,7 @@ const std::string now_call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}
 TEST(AnswerGrammar, AutomaticCalls) {
   const auto grammar = compiled(hermes_format(), *family_tools(), {});
   for (const std::string& text :
-       std::vector<std::string>{std::string("any text"), std::string(), "<think>a <tool_call> b</think> text",
+       std::vector<std::string>{std::string("any text"), std::string(), "<think>a b</think> text",
                                 "text " + now_call + " more " + now_call, "<think>a</think>" + now_call})
     EXPECT_TRUE(accepts(grammar, text)) << text;
   for (const std::string& text : std::vector<std::string>{
@@ -152,7 +152,9 @@ TEST(AnswerGrammar, RequiredCalls) {
   EXPECT_FALSE(accepts(grammar, "<think>a</think>"));
   const auto thinking = compiled(hermes_format(), *family_tools(), {.in_thought = true, .must_call = true});
   EXPECT_TRUE(accepts(thinking, "a\n</think>\n\n" + now_call));
-  EXPECT_FALSE(accepts(thinking, now_call));
+  EXPECT_TRUE(accepts(thinking, "a" + now_call));  // ends the thought
+  EXPECT_TRUE(accepts(thinking, "a" + now_call + "\n" + now_call));
+  EXPECT_FALSE(accepts(thinking, "a <tool_call> b</think>" + now_call));
 }
 
 TEST(AnswerGrammar, ContentBehindTheThought) {

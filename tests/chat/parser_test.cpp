@@ -125,6 +125,14 @@ TEST(ChatParser, WithoutToolsOnlyThoughtsAreSplit) {
   EXPECT_EQ(hermes("a</think>b<think>c</think> d", {.in_thought = true}), (Answer{.content = "bd", .reasoning = "ac"}));
 }
 
+TEST(ChatParser, ACallEndsAThoughtThatIsOpen) {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_EQ(hermes("a\n" + call + "\nb", {.in_thought = true}),
+            (Answer{.content = "b", .reasoning = "a", .names = {"now"}, .arguments = {"{}"}, .ended = 1}));
+  EXPECT_EQ(hermes("a <tool_call> b</think>c", {.in_thought = true}),
+            (Answer{.content = "c", .reasoning = "a <tool_call> b"}));
+}
+
 TEST(ChatParser, StreamsLongStringsInPieces) {
   const Family* coder = nullptr;
   for (const Family& family : families())

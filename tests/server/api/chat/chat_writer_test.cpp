@@ -8,7 +8,7 @@
 namespace heddle::server {
 namespace {
 
-ChatReply reply_of(chat::CallFormat::Ids ids = chat::CallFormat::Ids::any) {
+ChatReply test_reply(chat::CallFormat::Ids ids = chat::CallFormat::Ids::any) {
   auto format = std::make_shared<chat::ChatFormat>();
   format->thought = {"<think>", "</think>"};
   format->calls = chat::generic_call_format();
@@ -43,7 +43,7 @@ const std::vector<std::string> answer{
     "<thi", "nk>Hm.</think>", "Text ", "<tool_call>{\"name\": \"f\", \"argu", "ments\": {\"a\": ", "1}}</tool_call>"};
 
 TEST(ChatWriter, WholeAnswers) {
-  Json choice = Reply({}, answer, reply_of()).choice();
+  Json choice = Reply({}, answer, test_reply()).choice();
   Json& message = choice["message"];
   const std::string id = message["tool_calls"][0]["id"];
   EXPECT_TRUE(id.starts_with("call_")) << id;
@@ -55,23 +55,23 @@ TEST(ChatWriter, WholeAnswers) {
 
 TEST(ChatWriter, CallsAloneHaveNoContent) {
   const Json choice = Reply({}, {"<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"},
-                            reply_of(chat::CallFormat::Ids::functions))
+                            test_reply(chat::CallFormat::Ids::functions))
                           .choice();
   EXPECT_EQ(choice["message"]["content"], nullptr);
   EXPECT_EQ(choice["message"]["tool_calls"][0]["id"], "functions.f:0");
   EXPECT_FALSE(choice["message"].contains("reasoning_content"));
-  const Json nine = Reply({}, answer, reply_of(chat::CallFormat::Ids::nine)).choice();
+  const Json nine = Reply({}, answer, test_reply(chat::CallFormat::Ids::nine)).choice();
   EXPECT_EQ(nine["message"]["tool_calls"][0]["id"].get<std::string>().size(), 9u);
 }
 
 TEST(ChatWriter, AnAnswerThatIsCutOffSaysSo) {
-  const Json choice = Reply({}, {answer[3], answer[4]}, reply_of(), too_long).choice();
+  const Json choice = Reply({}, {answer[3], answer[4]}, test_reply(), too_long).choice();
   EXPECT_EQ(choice["finish_reason"], "length");
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a\": ");
 }
 
 TEST(ChatWriter, WithoutToolsCallsAreContent) {
-  ChatReply reply = reply_of();
+  ChatReply reply = test_reply();
   reply.tools = nullptr;
   const Json choice = Reply({}, answer, reply).choice();
   EXPECT_EQ(choice["message"]["content"], "Text <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>");
@@ -80,7 +80,7 @@ TEST(ChatWriter, WithoutToolsCallsAreContent) {
 }
 
 TEST(ChatWriter, Chunks) {
-  const Reply reply({.stream = true}, answer, reply_of());
+  const Reply reply({.stream = true}, answer, test_reply());
   std::vector<Json> deltas;
   std::string id;
   for (const Json& chunk : reply.recorded.chunks()) {
@@ -105,7 +105,7 @@ TEST(ChatWriter, Chunks) {
 
 TEST(ChatWriter, NoLogProbabilityIsLost) {
   for (const bool stream : {false, true}) {
-    const Reply reply({.stream = stream}, answer, reply_of(), stopped, true);
+    const Reply reply({.stream = stream}, answer, test_reply(), stopped, true);
     std::vector<std::string> tokens;
     const auto add = [&](const Json& logprobs) {
       if (!logprobs.is_null())
