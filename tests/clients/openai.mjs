@@ -283,6 +283,59 @@ test('embeddings', async () => {
   assert(Math.abs(dot(plain.data[0].embedding, plain.data[2].embedding)) < 0.9999);
 });
 
+const weather = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    parameters: {
+      type: 'object',
+      properties: { city: { type: 'string', maxLength: 20 }, unit: { enum: ['C', 'F'] } },
+      required: ['city', 'unit'],
+      additionalProperties: false,
+    },
+  },
+};
+const expectWeather = (call) => {
+  assert.equal(call.type, 'function');
+  assert.equal(call.function.name, 'get_weather');
+  const { city, unit, ...others } = JSON.parse(call.function.arguments);
+  assert(typeof city === 'string' && [...city].length <= 20 && ['C', 'F'].includes(unit), call.function.arguments);
+  assert.deepEqual(others, {});
+};
+
+test('tool calls', async () => {
+  const asked = { ...greedy, tools: [weather], tool_choice: 'required', parallel_tool_calls: false,
+    max_completion_tokens: 200 };
+  const [choice] = (await client.chat.completions.create(asked)).choices;
+  assert.equal(choice.finish_reason, 'tool_calls');
+  assert.equal(choice.message.tool_calls.length, 1);
+  const [call] = choice.message.tool_calls;
+  expectWeather(call);
+  const streamed = await client.chat.completions.stream(asked).finalChatCompletion();
+  assert.equal(streamed.choices[0].finish_reason, 'tool_calls');
+  assert.equal(streamed.choices[0].message.tool_calls.length, 1);
+  assert.equal(streamed.choices[0].message.tool_calls[0].function.arguments, call.function.arguments);
+  const behind = [...messages, choice.message, { role: 'tool', tool_call_id: call.id, content: '12 C' }];
+  const next = await client.chat.completions.create({ ...asked, messages: behind, tool_choice: 'none' });
+  assert.equal(next.choices[0].message.tool_calls, undefined);
+  assert(next.choices[0].message.content.length > 0);
+});
+
+test('schemas', async () => {
+  const schema = { ...weather.function.parameters, properties: { ...weather.function.parameters.properties,
+    days: { type: 'array', items: { type: 'integer', minimum: 1, maximum: 9 }, minItems: 2, maxItems: 3 } },
+    required: ['city', 'unit', 'days'] };
+  const format = { type: 'json_schema', json_schema: { name: 'forecast', strict: true, schema } };
+  for (const temperature of [0, 1.5]) {
+    const asked = { ...greedy, temperature, seed: 7, response_format: format, max_completion_tokens: 400 };
+    const [choice] = (await client.chat.completions.create(asked)).choices;
+    assert.equal(choice.finish_reason, 'stop', choice.message.content);
+    const { city, unit, days } = JSON.parse(choice.message.content);
+    assert(typeof city === 'string' && ['C', 'F'].includes(unit), choice.message.content);
+    assert(days.length >= 2 && days.length <= 3 && days.every((d) => Number.isInteger(d) && d >= 1 && d <= 9));
+  }
+});
+
 const refused = (request, kind, fields) =>
   assert.rejects(request, (error) => {
     assert(error instanceof kind, `expected ${kind.name}, found ${error}`);
@@ -306,8 +359,12 @@ test('bad requests', async () => {
   await bad({ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'messages[0].content[0].type',
     'unsupported_value');
   await bad({ temprature: 1 }, 'temprature', 'unknown_parameter');
-  await bad({ tools: [{ type: 'function', function: { name: 'f' } }] }, 'tools', 'unsupported_parameter');
-  await bad({ response_format: { type: 'json_object' } }, 'response_format', 'unsupported_parameter');
+  await bad({ tools: [{ type: 'function', function: { name: 'f g' } }] }, 'tools[0].function.name', 'invalid_value');
+  await bad({ tool_choice: 'always', tools: [weather] }, 'tool_choice', 'invalid_value');
+  await bad({ response_format: { type: 'yaml' } }, 'response_format.type', 'invalid_value');
+  const notKept = { name: 'a', schema: { type: 'object', unevaluatedProperties: false } };
+  await bad({ response_format: { type: 'json_schema', json_schema: notKept } },
+    'response_format.json_schema.schema', 'invalid_value');
   await bad({ temperature: 3, stream: true }, 'temperature', 'decimal_above_max_value');
   const long = [{ role: 'user', content: 'boat '.repeat(3000) }];
   await bad({ messages: long }, 'messages', 'context_length_exceeded');
