@@ -55,6 +55,7 @@ Ordered read_call(const Json& call, const std::string& place) {
   Fields function(fields.at("function"), fields.place("function"));
   std::string name = text_at(function.at("name"), function.place("name"));
   Ordered arguments = read_arguments(function.at("arguments"), function.place("arguments"));
+  function.find("parsed_arguments");  // OpenAI's client adds what it has read in `arguments`
   function.finish();
   fields.finish();
   return {{"id", std::move(id)},
@@ -78,6 +79,7 @@ void read_reply(Fields& fields, Ordered& out) {
     for (const Json& call : list_at(*calls, place, max_calls))
       list.push_back(read_call(call, element(place, list.size())));
   }
+  fields.find("parsed");  // OpenAI's client adds what it has read in `content`
   refuse_in_reply(fields);
 }
 

@@ -29,7 +29,7 @@ TEST(ChatRequests, MessagesAsTemplatesTakeThem) {
     {"role":"system","content":"Be kind.","name":"rules"},
     {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"Ada"},
     {"role":"assistant","content":"\u00e4","refusal":null,"tool_calls":[],"annotations":[],"reasoning_content":"hm"},
-    {"role":"assistant","content":"","audio":null,"function_call":null}])");
+    {"role":"assistant","content":"","audio":null,"function_call":null,"parsed":{"a":[1]}}])");
   EXPECT_EQ(json::parse(request.conversation.messages), json::parse(R"([
     {"role":"system","content":"Be brief."},
     {"role":"system","content":"Be kind.","name":"rules"},

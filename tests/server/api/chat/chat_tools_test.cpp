@@ -92,7 +92,7 @@ TEST(ChatMessages, CallsAndResults) {
               "function":{"name":"f","arguments":"{\"z\":1,\"a\":[]}"}}]})"),
       R"([{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"1","type":"function",)"
       R"("function":{"name":"f","arguments":{"z":1,"a":[]}}}]}])");
-  EXPECT_EQ(one_call(R"("id":"1","index":0,"function":{"name":"f","arguments":""})"),
+  EXPECT_EQ(one_call(R"("id":"1","index":0,"function":{"name":"f","arguments":"","parsed_arguments":{}})"),
             R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
             R"("function":{"name":"f","arguments":{}}}]}])");
   EXPECT_EQ(one_message(R"({"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"12"}],"name":"f"})"),
