@@ -16,6 +16,14 @@ struct Symbol {
 
 class Grammar {
  public:
+  // Of its languages, until it is compiled.
+  static constexpr uint64_t max_steps = 200'000'000;
+  static constexpr size_t max_bytes = 256u << 20;
+  Grammar() {
+    languages.allow_steps(max_steps);
+    languages.allow_bytes(max_bytes);
+  }
+
   // Terminals have no empty text: what may be left out is a choice of rules.
   Symbol terminal(Language language);
   Symbol symbol_of(Language language);  // a terminal, or a rule if the language has the empty text

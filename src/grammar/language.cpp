@@ -22,6 +22,18 @@ Languages::Languages(const Languages* base) : base_(base) {
   add({.kind = Kind::anything, .has_empty = true});
 }
 
+void Languages::throw_too_slow() const {
+  throw Error("the grammar needs more than {} steps at once: it is too ambiguous, or its patterns have too many states",
+              allowed_steps_);
+}
+
+void Languages::use_bytes(size_t bytes) {
+  if (bytes > allowed_bytes_ || bytes_ > allowed_bytes_ - bytes)
+    throw Error("the patterns of the grammar have too many states: {}, more than {} MiB", size() - first_,
+                allowed_bytes_ >> 20);
+  bytes_ += bytes;
+}
+
 size_t Languages::hash(const Node& n) {
   size_t h = size_t(n.kind) + 1;
   auto mix = [&](size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u + (h >> 29); };
@@ -74,6 +86,7 @@ Language Languages::add(Node n) {
   n.has_text = n.has_empty || has_text(n);
   const size_t by = hash(n);
   if (const Language found = find(by, n); found != unknown) return found;
+  use_bytes(sizeof(Node) + sizeof(Language) * (n.parts.size() + 4));  // with its slots
   const auto added = Language(size());
   nodes_.push_back(std::move(n));
   if (2 * nodes_.size() > slots_.size()) {
@@ -227,6 +240,7 @@ std::optional<Languages::Count> Languages::counted(Language a, Language unit, La
 // --- derivatives ----------------------------------------------------------------------------------------------------
 Language Languages::derive(Language a, uint8_t byte) {
   const Node& n = node(a);
+  spend(1 + n.parts.size());
   switch (n.kind) {
     case Kind::nothing:
     case Kind::empty:
@@ -298,7 +312,11 @@ std::vector<Bytes> Languages::find_kinds(Language a) {
     case Kind::without:
     case Kind::repeat: {
       std::vector<Bytes> all = all_alike;
-      for (Language part : n.parts) all = refine(all, kinds(part));
+      for (Language part : n.parts) {
+        const std::vector<Bytes>& others = kinds(part);
+        spend(all.size() * others.size());
+        all = refine(all, others);
+      }
       return all;
     }
   }
@@ -312,6 +330,7 @@ Languages::Moves& Languages::moves(Language a) {
   if (moves_[own]) return *moves_[own];
   auto found = std::make_unique<Moves>();
   found->kinds = find_kinds(a);
+  use_bytes(sizeof(Moves) + found->kinds.size() * (sizeof(Bytes) + sizeof(Language) + 1));
   found->after.assign(found->kinds.size(), unknown);
   found->is_resolved.assign(found->kinds.size(), false);
   for (size_t k = 0; k < found->kinds.size(); ++k)
@@ -336,11 +355,8 @@ Language Languages::after(Language a, uint8_t byte) {
   const uint8_t kind = m.of[byte];
   if (m.is_resolved[kind]) return m.after[kind];
   Language next = step(a, byte);
-  try {
-    if (is_nothing(next)) next = nothing;
-  } catch (const Error&) {
-    // too large to be sure: it is gone on with, as grammars with it are refused when they are compiled
-  }
+  // one too large to be sure of is gone on with: grammars with it are refused when they are compiled
+  if (find_nothing(next, max_searched).value_or(false)) next = nothing;
   m.after[kind] = next;
   m.is_resolved[kind] = true;
   return next;
@@ -351,9 +367,15 @@ Language Languages::after(Language a, std::string_view text) {
   return a;
 }
 
+bool Languages::is_nothing(Language a, size_t most) {
+  const auto found = find_nothing(a, most);
+  if (!found) throw Error("a language has more than {} states", most);
+  return *found;
+}
+
 // Depth first, by the states that can be reached: none has a text. Quotation marks come first, since they end most
 // languages in which this is in question.
-bool Languages::is_nothing(Language a, size_t most) {
+std::optional<bool> Languages::find_nothing(Language a, size_t most) {
   if (node(a).has_text) return false;
   if (a == nothing) return true;
   auto known = [&](Language x) -> int8_t {
@@ -366,7 +388,7 @@ bool Languages::is_nothing(Language a, size_t most) {
     if (x - first_ >= known_nothing_.size()) known_nothing_.resize(nodes_.size(), -1);
     known_nothing_[x - first_] = is;
   };
-  if (known(a) >= 0) return known(a);
+  if (known(a) >= 0) return known(a) == 1;
   struct Reached {
     Language at;
     size_t from;  // in the list
@@ -377,8 +399,9 @@ bool Languages::is_nothing(Language a, size_t most) {
   while (!open.empty()) {
     const size_t at = open.back();
     open.pop_back();
-    if (reached.size() > most) throw Error("a language has more than {} states", most);
+    if (reached.size() > most) return {};
     const Moves& m = moves(reached[at].at);
+    spend(m.kinds.size());
     for (size_t k = 0; k <= m.kinds.size(); ++k) {
       // the kind of the quotation mark is last, and so is looked at first
       if (k < m.kinds.size() && k == m.of['"']) continue;

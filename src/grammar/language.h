@@ -60,7 +60,8 @@ class Languages {
   // Bytes of one set lead to the same language; the sets are disjoint and have all bytes.
   const std::vector<Bytes>& kinds(Language a);
   // Whether no text is in it. Looks at no more than `most` states: then an Error that says so.
-  bool is_nothing(Language a, size_t most = 20'000);
+  static constexpr size_t max_searched = 20'000;
+  bool is_nothing(Language a, size_t most = max_searched);
 
   // If it is a number of texts of `unit` and then `end`: how many.
   struct Count {
@@ -69,6 +70,31 @@ class Languages {
   std::optional<Count> counted(Language a, Language unit, Language end) const;
 
   size_t size() const { return first_ + nodes_.size(); }
+
+  // Limits, so that no grammar takes forever or all memory, also while a text is generated. Whoever works with the
+  // languages spends a step for each thing looked at: an Error beyond the steps that were allowed last.
+  void allow_steps(uint64_t steps) {
+    allowed_steps_ = steps;
+    left_steps_ = steps;
+  }
+  void spend(uint64_t steps) {
+    if (steps > left_steps_) throw_too_slow();
+    left_steps_ -= steps;
+  }
+  // For as long as this lives, then without a limit.
+  class StepLimit {
+   public:
+    StepLimit(Languages& languages, uint64_t steps) : languages_(languages) { languages_.allow_steps(steps); }
+    ~StepLimit() { languages_.allow_steps(no_limit); }
+    StepLimit(const StepLimit&) = delete;
+
+   private:
+    Languages& languages_;
+  };
+  static constexpr uint64_t no_limit = ~uint64_t(0);
+  // Languages are kept for ever: an Error beyond these bytes, of which some are used already.
+  size_t bytes() const { return bytes_; }
+  void allow_bytes(size_t bytes) { allowed_bytes_ = bytes; }
 
  private:
   enum class Kind : uint8_t { nothing, empty, anything, bytes, sequence, any_of, all_of, without, repeat, automaton };
@@ -94,6 +120,8 @@ class Languages {
   const Bytes& set(uint32_t number) const {
     return number < first_set_ ? base_->sets_[number] : sets_[number - first_set_];
   }
+  [[noreturn]] void throw_too_slow() const;
+  void use_bytes(size_t bytes);
   static size_t hash(const Node& node);
   Language find(size_t hash, const Node& node) const;  // or unknown
   void keep_slot(size_t hash, Language own);
@@ -105,6 +133,8 @@ class Languages {
   Language step(Language a, uint8_t byte);
   Moves& moves(Language a);
   std::vector<Bytes> find_kinds(Language a);
+  // Empty if more states than `most` had to be looked at.
+  std::optional<bool> find_nothing(Language a, size_t most);
   void complete();
 
   const Languages* base_ = nullptr;
@@ -117,6 +147,8 @@ class Languages {
   std::vector<Automaton> automata_;
   std::vector<std::unique_ptr<Moves>> moves_;  // by language, of those that the base does not have
   std::vector<int8_t> known_nothing_;          // -1: not known
+  uint64_t allowed_steps_ = no_limit, left_steps_ = no_limit;
+  size_t bytes_ = 0, allowed_bytes_ = ~size_t(0);
 };
 
 }  // namespace heddle::grammar

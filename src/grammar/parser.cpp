@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace heddle::grammar {
 
 namespace {
@@ -36,8 +38,32 @@ class ItemTable {
 
 }  // namespace
 
+CompiledGrammar::CompiledGrammar(Grammar grammar) : grammar_(std::move(grammar)), parts_(grammar_.parts()) {
+  Languages& languages = grammar_.languages;
+  compiled_bytes_ = languages.bytes();
+  languages.allow_bytes(compiled_bytes_ + max_added_bytes);
+  languages.allow_steps(Languages::no_limit);
+}
+
+class Position::LookedAt {
+ public:
+  LookedAt(const Position& at, size_t taken) : languages_(at.grammar_->languages()), taken_(taken) {}
+  void add(size_t items) {
+    count_ += items;
+    if (count_ > max_looked_at)
+      throw Error("the grammar is too ambiguous after {} bytes: more than {} ways to go on", taken_, max_looked_at);
+    languages_.spend(items);
+  }
+  size_t taken() const { return taken_; }  // bytes, with this one
+
+ private:
+  Languages& languages_;
+  size_t taken_, count_ = 0;
+};
+
 // One after the other: a set refers to the one before, and so on for as long as the text is.
 Position::Set::~Set() {
+  if (kept) *kept -= bytes;
   std::vector<SetPointer> open = std::move(origins);
   for (auto& [rule, top] : tops) open.push_back(std::move(top.origin));
   while (!open.empty()) {
@@ -66,19 +92,13 @@ std::span<const std::pair<uint32_t, uint32_t>> Position::Set::waiting_for(uint32
   return {first, last};
 }
 
-Position::SetPointer Position::Set::origin_of(const Item& item, const SetPointer& self) const {
-  if (!item.origin) return nullptr;
-  if (item.origin == self.get()) return self;
-  return *std::ranges::find(origins, item.origin, &SetPointer::get);
-}
-
 // If just one item waits for the rule and ends with it, and so on: the end of the last one. Without this, each item of
 // a list of at most n would end all before it.
-std::optional<Position::Top> Position::top(const SetPointer& set, uint32_t rule) const {
+std::optional<Position::Item> Position::top(const Set& set, uint32_t rule, LookedAt& looked_at) const {
   const Grammar::Parts& parts = grammar_->parts();
   std::optional<Top> found;
-  std::vector<std::pair<SetPointer, uint32_t>> passed;
-  SetPointer at = set;
+  std::vector<std::pair<const Set*, uint32_t>> passed;
+  const Set* at = &set;
   while (at) {
     const auto known = std::ranges::find(at->tops, rule, &std::pair<uint32_t, Top>::first);
     if (known != at->tops.end()) {
@@ -90,47 +110,47 @@ std::optional<Position::Top> Position::top(const SetPointer& set, uint32_t rule)
     const Item& item = at->items[waiting[0].second];
     const Item behind{item.place + 1, item.origin};
     // one that began here would make the set its own owner
-    if (!parts.places[behind.place].ends || !item.origin || item.origin == at.get()) break;
-    found = Top{behind, at->origin_of(item, at)};
+    if (!parts.places[behind.place].ends || !item.origin || item.origin == at) break;
+    found = Top{behind, item.origin->shared_from_this()};
     passed.push_back({at, rule});
     rule = parts.places[behind.place].rule;
-    at = found->origin;
+    at = item.origin;
   }
+  looked_at.add(passed.size());
   for (const auto& [passed_set, passed_rule] : passed) passed_set->tops.push_back({passed_rule, *found});
-  return found;
+  if (!found) return {};
+  return found->item;
 }
 
 // Items that follow from the kernel: the beginnings of rules that are expected, and what goes on behind rules that have
 // ended. A rule with the empty text is also gone past when it is expected, so that its end need not be waited for.
-Position::SetPointer Position::closed(std::vector<Item> kernel, std::vector<SetPointer> origins) const {
+Position::SetPointer Position::closed(const std::vector<Item>& kernel, LookedAt& looked_at) const {
   const Grammar::Parts& parts = grammar_->parts();
   auto set = std::make_shared<Set>();
   const Set* self = set.get();
   std::vector<Item>& items = set->items;
-  ItemTable seen;
+  ItemTable seen, seen_ended;
   std::vector<bool> expected(parts.choices.size());
-  std::vector<std::pair<const Set*, uint32_t>> ended;  // rules, by where they began
+  std::vector<Item> ended;  // rules, by where they began
   for (const Item& item : kernel) seen.insert(items, item);
   for (size_t i = 0; i < items.size(); ++i) {  // grows
     const Item item = items[i];
+    looked_at.add(1);
     const Grammar::Place& place = parts.places[item.place];
     if (place.ends) {
       // the start; and a rule that is empty here, which was gone past
       if (!item.origin || item.origin == self) continue;
-      if (std::ranges::find(ended, std::pair{item.origin, place.rule}) != ended.end()) continue;
-      ended.push_back({item.origin, place.rule});
+      if (!seen_ended.insert(ended, Item{place.rule, item.origin})) continue;
       // those that waited for this rule where it began; the sets where they began are in that set's care
-      const SetPointer origin = *std::ranges::find(origins, item.origin, &SetPointer::get);
-      auto keep = [&](const SetPointer& one) {
-        if (one && std::ranges::find(origins, one) == origins.end()) origins.push_back(one);
-      };
-      if (const auto last = top(origin, place.rule)) {
-        if (seen.insert(items, last->item)) keep(last->origin);
+      if (const auto last = top(*item.origin, place.rule, looked_at)) {
+        seen.insert(items, *last);
         continue;
       }
-      for (const auto& [rule, number] : origin->waiting_for(place.rule, parts)) {
-        const Item& w = origin->items[number];
-        if (seen.insert(items, Item{w.place + 1, w.origin})) keep(origin->origin_of(w, origin));
+      const auto waiting = item.origin->waiting_for(place.rule, parts);
+      looked_at.add(waiting.size());
+      for (const auto& [rule, number] : waiting) {
+        const Item& w = item.origin->items[number];
+        seen.insert(items, Item{w.place + 1, w.origin});
       }
       continue;
     }
@@ -141,15 +161,31 @@ Position::SetPointer Position::closed(std::vector<Item> kernel, std::vector<SetP
     expected[rule] = true;
     for (uint32_t first : parts.choices[rule]) seen.insert(items, Item{first, self});
   }
-  // ends have done their work, but for that of the start; only sets that an item still refers to are kept
+  // ends have done their work, but for that of the start
   set->ends = std::ranges::any_of(items, [&](const Item& i) { return !i.origin && parts.places[i.place].ends; });
   std::erase_if(items, [&](const Item& i) { return parts.places[i.place].ends; });
-  std::vector<const Set*> used;
-  for (const Item& i : items) used.push_back(i.origin);
-  std::ranges::sort(used);
-  for (SetPointer& origin : origins)
-    if (std::ranges::binary_search(used, origin.get())) set->origins.push_back(std::move(origin));
+  keep(*set, looked_at);
   return set;
+}
+
+// With the sets that its items refer to.
+void Position::keep(Set& set, const LookedAt& looked_at) const {
+  set.items.shrink_to_fit();
+  std::vector<const Set*> used;
+  for (const Item& i : set.items)
+    if (i.origin && i.origin != &set && (used.empty() || used.back() != i.origin)) used.push_back(i.origin);
+  std::ranges::sort(used);
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  set.origins.reserve(used.size());
+  for (const Set* origin : used) set.origins.push_back(origin->shared_from_this());
+  // an item and its entry in the index
+  const size_t bytes = sizeof(Set) + set.items.size() * (sizeof(Item) + 8) + used.size() * sizeof(SetPointer);
+  if (*kept_ + bytes > max_bytes)
+    throw Error("the grammar is too ambiguous after {} bytes: the ways to go on need more than {} MiB",
+                looked_at.taken(), max_bytes >> 20);
+  *kept_ += bytes;
+  set.bytes = bytes;
+  set.kept = kept_;
 }
 
 void Position::begin_terminals(const SetPointer& set, std::vector<Live>& live) const {
@@ -163,32 +199,30 @@ void Position::begin_terminals(const SetPointer& set, std::vector<Live>& live) c
   for (uint32_t t : terminals) live.push_back({set, t, grammar_->grammar().terminals()[t]});
 }
 
-Position::Position(std::shared_ptr<CompiledGrammar> grammar) : grammar_(std::move(grammar)) {
+Position::Position(std::shared_ptr<CompiledGrammar> grammar)
+    : grammar_(std::move(grammar)), kept_(std::make_shared<std::atomic<size_t>>(0)) {
   // the start rule's beginnings have no origin: nothing waits for it
   const Grammar::Parts& parts = grammar_->parts();
   std::vector<Item> kernel;
   for (uint32_t first : parts.choices[parts.start]) kernel.push_back({first, nullptr});
-  const auto set = closed(std::move(kernel), {});
+  LookedAt looked_at(*this, 0);
+  const auto set = closed(kernel, looked_at);
   may_end_ = set->ends;
   begin_terminals(set, live_);
 }
 
-void Position::end_terminal(const Live& l, Ended& ended) const {
-  auto keep = [&](const SetPointer& one) {
-    if (one && std::ranges::find(ended.origins, one) == ended.origins.end()) ended.origins.push_back(one);
-  };
+void Position::end_terminal(const Live& l, Ended& ended, LookedAt& looked_at) const {
+  looked_at.add(l.set->items.size());
   for (const Item& item : l.set->items)
     if (const Grammar::Place& place = grammar_->parts().places[item.place];
-        !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal}) {
-      ended.kernel.push_back({item.place + 1, item.origin});
-      keep(l.set->origin_of(item, l.set));
-    }
+        !place.ends && place.next == Symbol{Symbol::Kind::terminal, l.terminal})
+      ended.push_back({item.place + 1, item.origin});
 }
 
-bool Position::go_on(Ended ended, std::vector<Live> live) {
+bool Position::go_on(const Ended& ended, std::vector<Live> live, LookedAt& looked_at) {
   bool ends = false;
-  if (!ended.kernel.empty()) {
-    const auto set = closed(std::move(ended.kernel), std::move(ended.origins));
+  if (!ended.empty()) {
+    const auto set = closed(ended, looked_at);
     ends = set->ends;
     begin_terminals(set, live);
   }
@@ -198,12 +232,13 @@ bool Position::go_on(Ended ended, std::vector<Live> live) {
   return true;
 }
 
-void Position::step(uint8_t byte, std::vector<Live>& live, Ended& ended) const {
+void Position::step(uint8_t byte, std::vector<Live>& live, Ended& ended, LookedAt& looked_at) const {
+  looked_at.add(live_.size());
   Languages& languages = grammar_->languages();
   for (const Live& l : live_) {
     const Language next = languages.after(l.state, byte);
     if (next == Languages::nothing) continue;
-    if (languages.has_empty(next)) end_terminal(l, ended);
+    if (languages.has_empty(next)) end_terminal(l, ended, looked_at);
     if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
   }
 }
@@ -211,15 +246,19 @@ void Position::step(uint8_t byte, std::vector<Live>& live, Ended& ended) const {
 bool Position::take(uint8_t byte) {
   std::vector<Live> live;
   Ended ended;
-  step(byte, live, ended);
-  return go_on(std::move(ended), std::move(live));
+  LookedAt looked_at(*this, taken_ + 1);
+  step(byte, live, ended, looked_at);
+  if (!go_on(ended, std::move(live), looked_at)) return false;
+  ++taken_;
+  return true;
 }
 
 Position Position::ended(size_t live) const {
-  Position next(*this, {});
+  Position next(*this, taken_);
   Ended ended;
-  end_terminal(live_[live], ended);
-  next.go_on(std::move(ended), {});
+  LookedAt looked_at(*this, taken_);
+  end_terminal(live_[live], ended, looked_at);
+  next.go_on(ended, {}, looked_at);
   return next;
 }
 
@@ -229,11 +268,12 @@ bool Position::can_take(uint8_t byte) const {
 }
 
 Position Position::after(uint8_t byte) const {
-  Position next(*this, {});
+  Position next(*this, taken_ + 1);
   std::vector<Live> live;
   Ended ended;
-  step(byte, live, ended);
-  next.go_on(std::move(ended), std::move(live));
+  LookedAt looked_at(*this, next.taken_);
+  step(byte, live, ended, looked_at);
+  next.go_on(ended, std::move(live), looked_at);
   return next;
 }
 

@@ -1,5 +1,6 @@
 // Parses a text byte by byte: which bytes may follow, and whether it may end here.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,22 +14,28 @@ namespace heddle::grammar {
 // one thread at a time.
 class CompiledGrammar {
  public:
-  explicit CompiledGrammar(Grammar grammar) : grammar_(std::move(grammar)), parts_(grammar_.parts()) {}
+  explicit CompiledGrammar(Grammar grammar);
 
   Languages& languages() { return grammar_.languages; }
   const Grammar& grammar() const { return grammar_; }
   const Grammar::Parts& parts() const { return parts_; }
+  // Parsing adds languages: an Error beyond this. Some schemas of real use add 5 MiB.
+  static constexpr size_t max_added_bytes = 64u << 20;
+  size_t added_bytes() const { return grammar_.languages.bytes() - compiled_bytes_; }
 
  private:
   Grammar grammar_;
   Grammar::Parts parts_;
+  size_t compiled_bytes_ = 0;
 };
 
 // Where a text stands. A value: a copy is cheap and goes its own way. Earley's sets, of those positions where a
 // terminal may have ended, are never changed and shared by all that follow from them; the terminals that may be going
-// on are states of their languages.
+// on are states of their languages. In an ambiguous grammar sets grow with the text: an Error if a byte leads to more
+// items than max_looked_at (3 ms; schemas of real use need 500), or if the sets that are kept have more than max_bytes.
 class Position {
  public:
+  static constexpr size_t max_looked_at = 200'000, max_bytes = 128u << 20;
   explicit Position(std::shared_ptr<CompiledGrammar> grammar);
 
   // False, and as it was, if the byte, or one of the text, cannot follow.
@@ -56,12 +63,14 @@ class Position {
     bool operator==(const Item&) const = default;
   };
   using SetPointer = std::shared_ptr<const Set>;
+  // Of the sets that the positions of one text keep; the last of them may go on any thread.
+  using Kept = std::shared_ptr<std::atomic<size_t>>;
   // Where rules end that end one another: at the last one of the chain.
   struct Top {
     Item item;
     SetPointer origin;
   };
-  struct Set {
+  struct Set : std::enable_shared_from_this<Set> {
     std::vector<Item> items;
     std::vector<SetPointer> origins;  // that items refer to, but for itself
     bool ends = false;                // the start rule may end here
@@ -70,11 +79,13 @@ class Position {
     mutable std::vector<std::pair<uint32_t, uint32_t>> waiting;
     mutable std::vector<std::pair<uint32_t, Top>> tops;
 
+    Kept kept;
+    size_t bytes = 0;
+
     Set() = default;
     Set(const Set&) = delete;
     ~Set();
     std::span<const std::pair<uint32_t, uint32_t>> waiting_for(uint32_t rule, const Grammar::Parts& parts) const;
-    SetPointer origin_of(const Item& item, const SetPointer& self) const;
   };
   struct Live {
     SetPointer set;  // in which it began
@@ -82,22 +93,24 @@ class Position {
     Language state;
   };
 
-  SetPointer closed(std::vector<Item> kernel, std::vector<SetPointer> origins) const;
-  std::optional<Top> top(const SetPointer& set, uint32_t rule) const;
+  // Items that a byte has led to.
+  class LookedAt;
+  SetPointer closed(const std::vector<Item>& kernel, LookedAt& looked_at) const;
+  void keep(Set& set, const LookedAt& looked_at) const;
+  std::optional<Item> top(const Set& set, uint32_t rule, LookedAt& looked_at) const;
   void begin_terminals(const SetPointer& set, std::vector<Live>& live) const;
-  // Sets behind terminals that have ended.
-  struct Ended {
-    std::vector<Item> kernel;
-    std::vector<SetPointer> origins;
-  };
-  void end_terminal(const Live& l, Ended& ended) const;
-  void step(uint8_t byte, std::vector<Live>& live, Ended& ended) const;
-  bool go_on(Ended ended, std::vector<Live> live);
-  Position(const Position& other, std::vector<Live> live) : grammar_(other.grammar_), live_(std::move(live)) {}
+  // Behind terminals that have ended; their sets keep the origins.
+  using Ended = std::vector<Item>;
+  void end_terminal(const Live& l, Ended& ended, LookedAt& looked_at) const;
+  void step(uint8_t byte, std::vector<Live>& live, Ended& ended, LookedAt& looked_at) const;
+  bool go_on(const Ended& ended, std::vector<Live> live, LookedAt& looked_at);
+  Position(const Position& other, size_t taken) : grammar_(other.grammar_), taken_(taken), kept_(other.kept_) {}
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::vector<Live> live_;
   bool may_end_ = false;
+  size_t taken_ = 0;  // bytes
+  Kept kept_;
 };
 
 }  // namespace heddle::grammar

@@ -9,6 +9,7 @@ TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr
 
 TokenMask TokenMasks::mask(const Position& at) {
   TokenMask mask(vocabulary_->size());
+  const Languages::StepLimit limit(grammar_->languages(), max_steps);
   for (size_t i = 0; i < at.live(); ++i) {
     const TokensInside& found = inside(at.state(i));
     if (found.shared) mask |= *found.shared;
@@ -18,6 +19,7 @@ TokenMask TokenMasks::mask(const Position& at) {
       for (uint32_t token : behind(at, i, leave))
         if (!std::ranges::binary_search(found.blocked, token)) mask.set(token);
   }
+  is_full_ = grammar_->added_bytes() > CompiledGrammar::max_added_bytes / 2;
   return mask;
 }
 
@@ -36,8 +38,10 @@ const TokensInside& TokenMasks::inside(Language state) {
 const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live, const TokensInside::Leave& leave) {
   const auto set = at.began_in(live);
   const uint32_t terminal = at.terminal(live);
-  const auto found = std::ranges::find_if(
-      behind_, [&](const Behind& b) { return b.set == set && b.terminal == terminal && b.leave == leave; });
+  const auto found = std::ranges::find_if(behind_, [&](const Behind& b) {
+    const bool same_set = !b.set.owner_before(set) && !set.owner_before(b.set);
+    return same_set && b.terminal == terminal && b.leave == leave;
+  });
   if (found != behind_.end()) return found->tokens;
   Behind added{set, terminal, leave, {}};
   walk(at.ended(live), *leave.trie, leave.node, added.tokens);
@@ -48,7 +52,9 @@ const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
 }
 
 void TokenMasks::walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens) {
-  for (const auto& [byte, next] : trie.node(node).next) {
+  const auto children = trie.node(node).next;
+  grammar_->languages().spend(children.size() * at.live());
+  for (const auto& [byte, next] : children) {
     if (!at.can_take(byte)) continue;
     const Trie::Node there = trie.node(next);
     tokens.insert(tokens.end(), there.tokens.begin(), there.tokens.end());

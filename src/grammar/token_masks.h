@@ -1,5 +1,6 @@
 // Which tokens of a vocabulary may follow.
 #pragma once
+#include <atomic>
 #include <unordered_map>
 
 #include "grammar/parser.h"
@@ -16,7 +17,13 @@ class TokenMasks {
   const std::shared_ptr<CompiledGrammar>& grammar() const { return grammar_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
 
+  // An Error if it takes more than max_steps.
   TokenMask mask(const Position& at);
+  static constexpr uint64_t max_steps = 10'000'000;  // 0.1 s; schemas of real use need half a million
+
+  // From any thread: the languages that texts have added are many, so that new texts should have the grammar compiled
+  // afresh.
+  bool is_full() const { return is_full_; }
 
  private:
   // States and positions that are kept: more are found again.
@@ -33,13 +40,14 @@ class TokenMasks {
   size_t inside_bytes_ = 0;
   // The same terminal goes on for many tokens: what may come behind it is found once.
   struct Behind {
-    std::shared_ptr<const void> set;  // that the terminal began in
+    std::weak_ptr<const void> set;  // that the terminal began in
     uint32_t terminal;
     TokensInside::Leave leave;
     std::vector<uint32_t> tokens;
   };
   std::vector<Behind> behind_;
   size_t next_behind_ = 0;
+  std::atomic<bool> is_full_ = false;
 };
 
 }  // namespace heddle::grammar

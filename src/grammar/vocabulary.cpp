@@ -143,7 +143,9 @@ void Vocabulary::add_leaving(uint32_t node, size_t depth, Found& found) const {
 }
 
 void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t depth, Found& found) const {
-  for (const auto& [byte, next] : trie_->node(node).next) {
+  const auto children = trie_->node(node).next;
+  all.spend(children.size());
+  for (const auto& [byte, next] : children) {
     const Language behind = all.after(state, byte);
     if (behind == Languages::nothing) continue;
     const Trie::Node at = trie_->node(next);
@@ -158,7 +160,9 @@ void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t dept
 // does.
 void Vocabulary::walk_difference(Languages& all, Language state, Language known, uint32_t node, size_t depth,
                                  Found& found) const {
-  for (const auto& [byte, next] : trie_->node(node).next) {
+  const auto children = trie_->node(node).next;
+  all.spend(children.size());
+  for (const auto& [byte, next] : children) {
     const Language behind = all.after(state, byte), other = all.after(known, byte);
     if (behind == other) continue;
     if (behind == Languages::nothing) {

@@ -151,5 +151,25 @@ TEST(Languages, BytesThatLeadToTheSameAreOneKind) {
   EXPECT_EQ(all.kinds(all.after(word, "ab")).size(), 3u);
 }
 
+TEST(Languages, StepsAndBytesAreLimited) {
+  Languages l;
+  const Language letter = l.any_of({l.text("a"), l.text("b")});
+  const Language all = l.sequence(std::vector{l.repeat(letter, 0), l.text("a"), l.repeat(letter, 30, 30)});
+  std::string text;
+  for (uint32_t i = 0; i < 1000; ++i) text += "ab"[i * i / 7 % 2];
+  {
+    const Languages::StepLimit limit(l, 500);
+    EXPECT_THROW(l.after(all, text), Error);
+    EXPECT_EQ(l.after(all, "aaa"), l.after(all, "aaa"));  // known by now
+  }
+  EXPECT_NE(l.after(all, text), Languages::nothing);
+  l.allow_bytes(l.bytes() + 10'000);
+  const size_t before = l.bytes();
+  const Language more = l.repeat(all, 2, 9);
+  EXPECT_THROW(l.after(more, text), Error);
+  EXPECT_LE(l.bytes(), before + 10'000);
+  EXPECT_NE(l.after(all, text), Languages::nothing);  // what is there stays
+}
+
 }  // namespace
 }  // namespace heddle::grammar

@@ -160,6 +160,53 @@ TEST(Parser, DeepAndLongTexts) {
   EXPECT_TRUE(at.take('.') && at.may_end());
 }
 
+// The Error when the byte is taken again and again, up to that number of times.
+std::string error_of(Position& at, char byte, int times) {
+  try {
+    for (int i = 0; i < times; ++i) EXPECT_TRUE(at.take(uint8_t(byte))) << i;
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Parser, AmbiguousTextsEndInAnError) {
+  const std::pair<Rules, int> all[] = {
+      {{{"AA", "a"}}, 300},
+      {{{"AA", "AAA", "a", ""}}, 150},
+      {{{"AaA", "a"}}, 300},
+      {{{"BBBBBBb"}, {"CCCCCC"}, {"DDDDDD", ""}, {"EEEEE", ""}, {"aE", "aB", ""}}, 60},
+  };
+  for (const auto& [rules, short_enough] : all) {
+    Position at(compiled(rules));
+    EXPECT_EQ(error_of(at, 'a', short_enough), "") << rules[0][0];
+    const std::string error = error_of(at, 'a', 2000);
+    EXPECT_TRUE(error.starts_with("the grammar is too ambiguous after ")) << rules[0][0] << ": " << error;
+    EXPECT_TRUE(error.ends_with(" bytes: more than 200000 ways to go on")) << error;
+    EXPECT_EQ(error_of(at, 'a', 1), error);  // as it was
+    EXPECT_TRUE(at.can_take('a'));
+  }
+}
+
+// Each byte has few ways to go on, but all that came before may still be needed.
+TEST(Parser, AmbiguousTextsKeepBoundedMemory) {
+  Rules rules{{"a"}};
+  for (char c = 'a'; c <= 'z'; ++c) rules[0].push_back(std::string("aA") + c);
+  const auto grammar = compiled(rules);
+  for (int round = 0; round < 2; ++round) {
+    Position at(grammar);
+    const std::string error = error_of(at, 'a', 3000);
+    EXPECT_TRUE(error.ends_with(" bytes: the ways to go on need more than 128 MiB")) << error;
+  }
+}
+
+// Sets that are not needed any more count no longer: without that, these would be 200 MB.
+TEST(Parser, MemoryOfEndedRulesIsFree) {
+  Position at(compiled({{"", "AB"}, std::vector<std::string>(400, "ab")}));
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(at.take("ab"));
+  EXPECT_TRUE(at.may_end());
+}
+
 TEST(Parser, LeavesOutWhatHasNoText) {
   Grammar g;
   const Symbol start = g.rule(), dead = g.rule();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/error.h"
 #include "grammar/json_schema.h"
 #include "grammar/pattern.h"
 
@@ -120,6 +121,65 @@ TEST(TokenMasks, OfTheEnd) {
   EXPECT_TRUE(at.take("true"));
   EXPECT_TRUE(at.may_end() && at.must_end());
   EXPECT_EQ(masks.mask(at).count(), 0u);
+}
+
+// Each position behind a token can be found, but not all of them at once.
+TEST(TokenMasks, StepsOfAMaskAreBounded) {
+  Grammar g;
+  const Symbol start = g.rule();
+  g.add_choice(start, {g.terminal(g.languages.text("a"))});
+  g.add_choice(start, {start, start});
+  g.set_start(start);
+  const auto grammar = std::make_shared<CompiledGrammar>(std::move(g));
+  std::vector<std::string> tokens;
+  for (size_t i = 1; i <= 100; ++i) tokens.emplace_back(i, 'a');
+  TokenMasks masks(grammar, std::make_shared<Vocabulary>(tokens));
+  Position at(grammar);
+  ASSERT_TRUE(at.take(std::string(100, 'a')));
+  EXPECT_EQ(masks.mask(at).count(), 100u);
+  ASSERT_TRUE(at.take(std::string(450, 'a')));
+  try {
+    masks.mask(at);
+    ADD_FAILURE() << "a mask";
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "the grammar needs more than 10000000 steps at once: it is too ambiguous, or its patterns have too many "
+        "states");
+  }
+  EXPECT_TRUE(at.take("a"));  // the limit is that of the mask
+  EXPECT_FALSE(masks.is_full());
+}
+
+// A pattern with a million states: texts go on until too many of them are there, and a grammar compiled afresh takes
+// the text further.
+TEST(TokenMasks, StatesThatTextsAddAreBounded) {
+  std::mt19937 random(3);
+  const auto compiled_afresh = [] {
+    Grammar g;
+    g.set_start(g.terminal(whole_pattern(g.languages, "[ab]*a[ab]{19}", Writing::utf8)));
+    return std::make_shared<CompiledGrammar>(std::move(g));
+  };
+  const auto grammar = compiled_afresh();
+  TokenMasks masks(grammar, std::make_shared<Vocabulary>(std::vector<std::string>{"a", "b", "ab", "bba"}));
+  Position at(grammar);
+  std::string text, error;
+  bool was_full = false;
+  while (error.empty() && text.size() < 500'000) {
+    text += "ab"[random() % 2];
+    was_full = masks.is_full();
+    try {
+      ASSERT_TRUE(at.take(uint8_t(text.back())));
+      ASSERT_EQ(masks.mask(at).count(), 4u);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+  }
+  EXPECT_TRUE(error.starts_with("the patterns of the grammar have too many states: ")) << error;
+  EXPECT_TRUE(error.ends_with(", more than 64 MiB")) << error;
+  EXPECT_TRUE(was_full);
+  EXPECT_LE(grammar->added_bytes(), CompiledGrammar::max_added_bytes);
+  EXPECT_TRUE(Position(compiled_afresh()).take(std::string_view(text).substr(text.size() - 100)));
 }
 
 }  // namespace

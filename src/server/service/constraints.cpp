@@ -23,7 +23,7 @@ std::shared_ptr<grammar::TokenMasks> Constraints::compile(const Made& made) {
   if (made.key.size() > max_source) throw Error("expected at most {} bytes, found {}", max_source, made.key.size());
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = places_.find(made.key); found != places_.end()) {
+    if (const auto found = places_.find(made.key); found != places_.end() && !found->second->masks->is_full()) {
       kept_.splice(kept_.begin(), kept_, found->second);
       return kept_.front().masks;
     }
@@ -32,7 +32,11 @@ std::shared_ptr<grammar::TokenMasks> Constraints::compile(const Made& made) {
   if (grammar::Position(compiled).must_end()) throw Error("expected a text that is not empty, found nothing else");
   auto masks = std::make_shared<grammar::TokenMasks>(std::move(compiled), vocabulary(made.shown));
   const std::lock_guard lock(mutex_);
-  if (places_.contains(made.key)) return places_.at(made.key)->masks;  // compiled by another thread meanwhile
+  if (const auto found = places_.find(made.key); found != places_.end()) {
+    if (!found->second->masks->is_full()) return found->second->masks;  // compiled by another thread meanwhile
+    kept_.erase(found->second);
+    places_.erase(found);
+  }
   kept_.push_front({made.key, masks});
   places_[made.key] = kept_.begin();
   if (kept_.size() > max_kept) {
