@@ -88,8 +88,8 @@ std::span<const std::pair<uint32_t, uint32_t>> Position::Set::waiting_for(uint32
     std::ranges::sort(waiting);
     is_indexed = true;
   }
-  const auto [first, last] = std::ranges::equal_range(waiting, rule, {}, &std::pair<uint32_t, uint32_t>::first);
-  return {first, last};
+  const auto rule_of = &std::pair<uint32_t, uint32_t>::first;
+  return {std::ranges::lower_bound(waiting, rule, {}, rule_of), std::ranges::upper_bound(waiting, rule, {}, rule_of)};
 }
 
 // If just one item waits for the rule and ends with it, and so on: the end of the last one. Without this, each item of
