@@ -71,8 +71,8 @@ class Languages {
 
   size_t size() const { return first_ + nodes_.size(); }
 
-  // Limits, so that no grammar takes forever or all memory, also while a text is generated. Whoever works with the
-  // languages spends a step for each thing looked at: an Error beyond the steps that were allowed last.
+  // Limits, so that no grammar takes forever or all memory, also while a text is generated. Languages, parser and masks
+  // spend a step for each thing that they look at: an Error beyond the steps that were allowed last.
   void allow_steps(uint64_t steps) {
     allowed_steps_ = steps;
     left_steps_ = steps;

@@ -323,6 +323,29 @@ TYPED_TEST(EngineConstraintTest, AVocabularyThatLacksBytes) {
   EXPECT_NE(fixture.answer(must).reason.find("a token that the vocabulary does not have"), std::string::npos);
 }
 
+// Its error comes in the middle of a text, when a token is taken or a mask is found; the others go on.
+TYPED_TEST(EngineConstraintTest, AGrammarThatIsTooAmbiguousFailsItsOwnRequestAlone) {
+  grammar::Grammar ambiguous;
+  const auto start = ambiguous.rule();
+  ambiguous.add_choice(start, {});
+  ambiguous.add_choice(start, {ambiguous.terminal(ambiguous.languages.text("a"))});
+  ambiguous.add_choice(start, std::vector<grammar::Symbol>(20, start));
+  ambiguous.set_start(start);
+  EngineFixture<TypeParam> fixture(fake_limits(400), {}, json_model());
+  Request request = constrained_request(0, 200);
+  request.constraint = constrained(std::move(ambiguous), {});
+  const auto fails = fixture.submit(request);
+  for (uint32_t i = 0; i < 8; ++i) fixture.submit(constrained_request(i));
+  fixture.run();
+  const Answer answer = fixture.answer(fails);
+  EXPECT_EQ(answer.finish_reason, FinishReason::failed);
+  EXPECT_TRUE(answer.reason.starts_with("the grammar is too ambiguous after ")) << answer.reason;
+  EXPECT_GT(answer.picks.size(), 10u);
+  fixture.answers.erase(fails);
+  fixture.expect_as_alone();
+  EXPECT_GT(expect_kept(fixture), 5u);
+}
+
 TEST(EngineConstraint, RefusesMasksOfAnotherVocabulary) {
   EngineFixture<> fixture(fake_limits(100), {}, fake_model(256, tokens() + 1));
   EXPECT_REFUSED(fixture.submit(constrained_request(0)), "constraint: expected masks of 72 tokens");

@@ -170,5 +170,23 @@ TEST(Constraints, AreCompiledOnceAndTheLastUsedAreKept) {
   EXPECT_REFUSED(all.compile({Kind::regex, "("}), "");
 }
 
+// Texts of a pattern with many states leave them in the grammar: it must not fail later requests for that.
+TEST(Constraints, AreCompiledAfreshWhenTextsHaveAddedTooMuch) {
+  Constraints all(weft_service().tokenizer, weft_service().world.model.vocabulary);
+  const Source source{Kind::regex, "[ab]*a[ab]{19}"};
+  const auto first = all.compile(source);
+  grammar::Position at(first->grammar());
+  for (uint32_t i = 0, random = 1; i < 200'000 && !first->is_full(); ++i) {
+    ASSERT_EQ(all.compile(source), first);
+    random = random * 1664525 + 1013904223;
+    ASSERT_TRUE(at.take(random >> 31 ? 'a' : 'b'));
+    first->mask(at);
+  }
+  EXPECT_TRUE(first->is_full());
+  const auto second = all.compile(source);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(all.compile(source), second);
+}
+
 }  // namespace
 }  // namespace heddle::server
