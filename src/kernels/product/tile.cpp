@@ -47,6 +47,18 @@ std::vector<TilePlane> planes_of(quant::Format format, uint32_t blocks) {
   return planes;
 }
 
+// Whether each plane begins at a multiple of 16 bytes. Asked thousands of times by searches for a fast kernel: no list
+// of planes is made for it.
+bool planes_are_aligned(quant::Format format, uint32_t blocks) {
+  if (is_plain(format)) return true;  // fields of 16 bytes
+  uint32_t from = 0;
+  for (uint32_t bytes : block_format(format).fields) {
+    if (from * blocks % 16 != 0) return false;
+    from += bytes;
+  }
+  return true;
+}
+
 }  // namespace
 
 TileStrip tile_strip(quant::Format format, uint32_t tile_cols) {
@@ -54,8 +66,7 @@ TileStrip tile_strip(quant::Format format, uint32_t tile_cols) {
   for (uint32_t cols = std::max(values, 128u);; cols *= 2) {
     const TileStrip strip{
         .rows = rows, .cols = cols, .across = cols / values, .bytes = rows * cols / values * tile_block_bytes(format)};
-    auto aligned = [](const TilePlane& plane) { return plane.at % 16 == 0; };
-    if (strip.bytes % 16 == 0 && std::ranges::all_of(planes_of(format, strip.blocks()), aligned)) return strip;
+    if (strip.bytes % 16 == 0 && planes_are_aligned(format, strip.blocks())) return strip;
   }
 }
 
