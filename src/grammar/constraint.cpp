@@ -63,7 +63,7 @@ TokenMask Constraint::mask() const {
 
 std::vector<uint32_t> Constraint::forced_tokens(const Tokenize& tokenize, std::string_view before) const {
   if (ended_ || !forced_.empty()) return {};
-  const Languages::StepLimit limit(masks_->grammar()->languages(), TokenMasks::max_steps);
+  const Languages::StepLimit limit(masks_->grammar()->languages(), masks_->grammar()->limits().steps);
   return grammar::forced_tokens(at_, masks_->vocabulary(), tokenize, before);
 }
 
@@ -71,7 +71,7 @@ bool Constraint::take(uint32_t token) {
   if (ended_ || token >= masks_->vocabulary().size()) return false;
   if (ends(token)) return ended_ = forced_.empty() && at_.may_end();
   const std::string& text = masks_->vocabulary()[token];
-  const Languages::StepLimit limit(masks_->grammar()->languages(), TokenMasks::max_steps);
+  const Languages::StepLimit limit(masks_->grammar()->languages(), masks_->grammar()->limits().steps);
   if (text.empty() || (!forced_.empty() && forced_token() != token) || !at_.take(text)) return false;
   forced_.erase(0, text.size());
   if (thought_ != Thought::over) think(text);

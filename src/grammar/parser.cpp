@@ -38,27 +38,29 @@ class ItemTable {
 
 }  // namespace
 
-CompiledGrammar::CompiledGrammar(Grammar grammar) : grammar_(std::move(grammar)), parts_(grammar_.parts()) {
+CompiledGrammar::CompiledGrammar(Grammar grammar, const ParseLimits& limits)
+    : grammar_(std::move(grammar)), parts_(grammar_.parts()), limits_(limits) {
   Languages& languages = grammar_.languages;
   compiled_bytes_ = languages.bytes();
-  languages.allow_bytes(compiled_bytes_ + max_added_bytes);
+  languages.allow_bytes(compiled_bytes_ + limits_.added_bytes);
   languages.allow_steps(Languages::no_limit);
 }
 
 class Position::LookedAt {
  public:
-  LookedAt(const Position& at, size_t taken) : languages_(at.grammar_->languages()), taken_(taken) {}
+  LookedAt(const Position& at, size_t taken)
+      : languages_(at.grammar_->languages()), max_(at.grammar_->limits().items), taken_(taken) {}
   void add(size_t items) {
     count_ += items;
-    if (count_ > max_looked_at)
-      throw Error("the grammar is too ambiguous after {} bytes: more than {} ways to go on", taken_, max_looked_at);
+    if (count_ > max_)
+      throw Error("the grammar is too ambiguous after {} bytes: more than {} ways to go on", taken_, max_);
     languages_.spend(items);
   }
   size_t taken() const { return taken_; }  // bytes, with this one
 
  private:
   Languages& languages_;
-  size_t taken_, count_ = 0;
+  size_t max_, taken_, count_ = 0;
 };
 
 // One after the other: a set refers to the one before, and so on for as long as the text is.
@@ -180,9 +182,10 @@ void Position::keep(Set& set, const LookedAt& looked_at) const {
   for (const Set* origin : used) set.origins.push_back(origin->shared_from_this());
   // an item and its entry in the index
   const size_t bytes = sizeof(Set) + set.items.size() * (sizeof(Item) + 8) + used.size() * sizeof(SetPointer);
-  if (*kept_ + bytes > max_bytes)
+  const size_t max = grammar_->limits().set_bytes;
+  if (*kept_ + bytes > max)
     throw Error("the grammar is too ambiguous after {} bytes: the ways to go on need more than {} MiB",
-                looked_at.taken(), max_bytes >> 20);
+                looked_at.taken(), max >> 20);
   *kept_ += bytes;
   set.bytes = bytes;
   set.kept = kept_;

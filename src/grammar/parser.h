@@ -10,32 +10,39 @@
 
 namespace heddle::grammar {
 
+// What parsing may take before it ends in an Error.
+struct ParseLimits {
+  size_t items = 200'000;          // that one byte leads to: 3 ms; schemas of real use need 500
+  size_t set_bytes = 128u << 20;   // of the sets that the positions of a text keep
+  size_t added_bytes = 64u << 20;  // of the languages that texts add; some schemas of real use add 5 MiB
+  // To find a mask or forced tokens, or to take a token: 0.1 s; schemas of real use need half a million.
+  uint64_t steps = 10'000'000;
+};
+
 // A grammar that texts are parsed with. Languages are computed when they are first needed, so that a grammar is used by
 // one thread at a time.
 class CompiledGrammar {
  public:
-  explicit CompiledGrammar(Grammar grammar);
+  explicit CompiledGrammar(Grammar grammar, const ParseLimits& limits = {});
 
   Languages& languages() { return grammar_.languages; }
   const Grammar& grammar() const { return grammar_; }
   const Grammar::Parts& parts() const { return parts_; }
-  // Parsing adds languages: an Error beyond this. Some schemas of real use add 5 MiB.
-  static constexpr size_t max_added_bytes = 64u << 20;
+  const ParseLimits& limits() const { return limits_; }
   size_t added_bytes() const { return grammar_.languages.bytes() - compiled_bytes_; }
 
  private:
   Grammar grammar_;
   Grammar::Parts parts_;
+  ParseLimits limits_;
   size_t compiled_bytes_ = 0;
 };
 
 // Where a text stands. A value: a copy is cheap and goes its own way. Earley's sets, of those positions where a
 // terminal may have ended, are never changed and shared by all that follow from them; the terminals that may be going
-// on are states of their languages. In an ambiguous grammar sets grow with the text: an Error if a byte leads to more
-// items than max_looked_at (3 ms; schemas of real use need 500), or if the sets that are kept have more than max_bytes.
+// on are states of their languages. In an ambiguous grammar sets grow with the text, up to the limits of the grammar.
 class Position {
  public:
-  static constexpr size_t max_looked_at = 200'000, max_bytes = 128u << 20;
   explicit Position(std::shared_ptr<CompiledGrammar> grammar);
 
   // False, and as it was, if the byte, or one of the text, cannot follow.

@@ -9,7 +9,7 @@ TokenMasks::TokenMasks(std::shared_ptr<CompiledGrammar> grammar, std::shared_ptr
 
 TokenMask TokenMasks::mask(const Position& at) {
   TokenMask mask(vocabulary_->size());
-  const Languages::StepLimit limit(grammar_->languages(), max_steps);
+  const Languages::StepLimit limit(grammar_->languages(), grammar_->limits().steps);
   for (size_t i = 0; i < at.live(); ++i) {
     const TokensInside& found = inside(at.state(i));
     if (found.shared) mask |= *found.shared;
@@ -19,7 +19,7 @@ TokenMask TokenMasks::mask(const Position& at) {
       for (uint32_t token : behind(at, i, leave))
         if (!std::ranges::binary_search(found.blocked, token)) mask.set(token);
   }
-  is_full_ = grammar_->added_bytes() > CompiledGrammar::max_added_bytes / 2;
+  is_full_ = grammar_->added_bytes() > grammar_->limits().added_bytes / 2;
   return mask;
 }
 

@@ -17,9 +17,8 @@ class TokenMasks {
   const std::shared_ptr<CompiledGrammar>& grammar() const { return grammar_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
 
-  // An Error if it takes more than max_steps.
+  // An Error if it takes more steps than the grammar's limits allow.
   TokenMask mask(const Position& at);
-  static constexpr uint64_t max_steps = 10'000'000;  // 0.1 s; schemas of real use need half a million
 
   // From any thread: the languages that texts have added are many, so that new texts should have the grammar compiled
   // afresh.

@@ -130,21 +130,21 @@ TEST(TokenMasks, StepsOfAMaskAreBounded) {
   g.add_choice(start, {g.terminal(g.languages.text("a"))});
   g.add_choice(start, {start, start});
   g.set_start(start);
-  const auto grammar = std::make_shared<CompiledGrammar>(std::move(g));
+  const auto grammar = std::make_shared<CompiledGrammar>(std::move(g), ParseLimits{.steps = 1'000'000});
   std::vector<std::string> tokens;
-  for (size_t i = 1; i <= 100; ++i) tokens.emplace_back(i, 'a');
+  for (size_t i = 1; i <= 60; ++i) tokens.emplace_back(i, 'a');
   TokenMasks masks(grammar, std::make_shared<Vocabulary>(tokens));
   Position at(grammar);
-  ASSERT_TRUE(at.take(std::string(100, 'a')));
-  EXPECT_EQ(masks.mask(at).count(), 100u);
-  ASSERT_TRUE(at.take(std::string(450, 'a')));
+  ASSERT_TRUE(at.take(std::string(60, 'a')));
+  EXPECT_EQ(masks.mask(at).count(), 60u);
+  ASSERT_TRUE(at.take(std::string(200, 'a')));
   try {
     masks.mask(at);
     ADD_FAILURE() << "a mask";
   } catch (const Error& e) {
     EXPECT_STREQ(
         e.what(),
-        "the grammar needs more than 10000000 steps at once: it is too ambiguous, or its patterns have too many "
+        "the grammar needs more than 1000000 steps at once: it is too ambiguous, or its patterns have too many "
         "states");
   }
   EXPECT_TRUE(at.take("a"));  // the limit is that of the mask
@@ -158,7 +158,7 @@ TEST(TokenMasks, StatesThatTextsAddAreBounded) {
   const auto compiled_afresh = [] {
     Grammar g;
     g.set_start(g.terminal(whole_pattern(g.languages, "[ab]*a[ab]{19}", Writing::utf8)));
-    return std::make_shared<CompiledGrammar>(std::move(g));
+    return std::make_shared<CompiledGrammar>(std::move(g), ParseLimits{.added_bytes = 16u << 20});
   };
   const auto grammar = compiled_afresh();
   TokenMasks masks(grammar, std::make_shared<Vocabulary>(std::vector<std::string>{"a", "b", "ab", "bba"}));
@@ -176,9 +176,9 @@ TEST(TokenMasks, StatesThatTextsAddAreBounded) {
     }
   }
   EXPECT_TRUE(error.starts_with("the patterns of the grammar have too many states: ")) << error;
-  EXPECT_TRUE(error.ends_with(", more than 64 MiB")) << error;
+  EXPECT_TRUE(error.ends_with(", more than 16 MiB")) << error;
   EXPECT_TRUE(was_full);
-  EXPECT_LE(grammar->added_bytes(), CompiledGrammar::max_added_bytes);
+  EXPECT_LE(grammar->added_bytes(), grammar->limits().added_bytes);
   EXPECT_TRUE(Position(compiled_afresh()).take(std::string_view(text).substr(text.size() - 100)));
 }
 
