@@ -1,7 +1,7 @@
 # How everything here is compiled: warnings, sanitizers, reproducible paths. Carried by the target heddle_options.
 option(HEDDLE_WERROR "Warnings in heddle's own code are errors" ON)
 option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
-option(HEDDLE_TEST_QUARTERS "Each test program as four ctests, not one for each test" OFF)
+set(HEDDLE_TEST_PARTS 0 CACHE STRING "Each test program as this number of ctests; 0: a ctest for each test")
 option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
 option(HEDDLE_TOGETHER "Files are compiled ten at a time, in a third of the time; without, one by one" OFF)
 set(HEDDLE_UNSANITIZED_FROM "" CACHE PATH
