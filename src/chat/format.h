@@ -70,8 +70,8 @@ struct ChatFormat {
   bool operator==(const ChatFormat&) const = default;
 };
 
-// The families whose templates do not show how calls are written, by marks in the template: those that write more than
-// a rendering shows, or with `any` also those that can do without rendering.
+// The call format of a model family that is recognised by marks in its template. Without `any`: only if a rendering of
+// the template does not show all of the format.
 std::optional<CallFormat> call_format_by_name(std::string_view source, std::string& name, bool any);
 // Formats by their names, for the list above and for tests: "harmony", "gemma", ...; an Error for others.
 CallFormat named_call_format(std::string_view name);

@@ -54,7 +54,7 @@ class Schedule {
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
   double drafting() const { return drafting_; }  // seconds that the draft took for the plan
-  // How many tokens to propose for a sequence, at the price they have in such a batch, and who does.
+  // How many tokens to propose for a sequence, given what they cost in such a batch, and which proposer to use.
   struct Proposals {
     uint32_t count = 0;
     Sequence::Proposer by = Sequence::Proposer::lookup;

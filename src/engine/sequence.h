@@ -23,7 +23,7 @@ class PromptResults {
  public:
   PromptResults(const Request& request, const model::Model& model);
 
-  // Rows whose logits or states are still wanted: [from, to). If tokens are generated, the logits of the last row are
+  // Rows that still need logits or states: [from, to). If tokens are generated, the logits of the last row are
   // for the first of them, and not among these.
   struct Range {
     uint32_t from = 0, to = 0;

@@ -1,4 +1,4 @@
-// Opens a path, whose first bytes decide what it is, not its name; and what every checkpoint can be asked.
+// Opens a path: the first bytes of the file decide what it is, not its name. Then what every checkpoint can be asked.
 #include "formats/checkpoint.h"
 
 #include <fmt/ranges.h>

@@ -93,7 +93,7 @@ class Gpu : public model::Backend {
     cuda::Graph graph;
     uint64_t used = 0;  // when, by graph_uses_
   };
-  // The outputs whose logits are computed at once: all of a batch, or as many as fit on the device.
+  // The outputs that get their logits at once: all of a batch, or as many as fit on the device.
   struct OutputRange {
     size_t first = 0, count = 0;
     std::optional<uint32_t> row{};  // of the first output, if their rows are consecutive

@@ -40,7 +40,7 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
 void expect_capable(const cuda::DeviceInfo& device);
 
 // Looks for the fastest shapes of the kernels of a decode step on this GPU, by timing whole steps, and keeps them on
-// disk for all models whose steps have such kernels. `batches`: rows of the steps, each 1 to 8. `say`: a line for each
+// disk for all models with such kernels. `batches`: rows of the steps, each 1 to 8. `say`: a line for each
 // kernel.
 struct Tuned {
   double before = 0, after = 0;  // seconds of all steps timed

@@ -14,7 +14,7 @@
 
 namespace heddle::gpu {
 
-// The best target whose code runs on a GPU of this compute capability (90 for 9.0): the architecture's own where there
+// The best target that runs on a GPU of this compute capability (90 for 9.0): the architecture's own where there
 // is one. Throws an Error for a GPU older than all of them.
 const ptx::Target& target_for(uint32_t sm);
 

@@ -83,7 +83,7 @@ class Paths {
 
   // Whether a batch has a block table per row, not per sequence.
   bool tables_by_row(uint32_t rows) const;
-  // Whether the head takes outputs whose rows are not consecutive.
+  // Whether the head takes outputs of rows that are not consecutive.
   bool gathers(size_t outputs) const;
   // Which kernels are worth loading before a batch needs them: f32 activations are meant for single streams, and
   // attention that is deterministic has one shape.

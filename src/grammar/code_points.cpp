@@ -110,7 +110,7 @@ Bytes byte_range(uint32_t first, uint32_t last) {
   return set;
 }
 
-// Texts of `count` digits of `bits` bits each, whose number is in [first, last]; digit(d, d') writes a range of them.
+// The numbers in [first, last] as texts of `count` digits of `bits` bits each; digit(d, d') writes a range of digits.
 Language numbers(Languages& all, uint32_t first, uint32_t last, uint32_t count, uint32_t bits, auto&& digit) {
   if (count == 0) return Languages::empty;
   const uint32_t below = (count - 1) * bits, rest = (1u << below) - 1;

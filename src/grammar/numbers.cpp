@@ -144,7 +144,7 @@ class NumberWriter {
     return all_.any_of(std::move(ways));
   }
 
-  // Magnitudes that are multiples: of m times ten to a power, whose digits behind the last that counts are zeros.
+  // Magnitudes that are multiples of m times a power of ten: all digits after the last one that counts are zeros.
   Language multiples(const Decimal& of) {
     const std::string digits = of.whole + of.fraction;
     std::string significant = digits;

@@ -72,11 +72,11 @@ struct Picked {
 struct Batch {
   std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
   std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
-  std::vector<uint32_t> outputs;                       // rows whose next token or logits are wanted, ascending
+  std::vector<uint32_t> outputs;                       // rows that need a next token or logits, ascending
   // One per output: how the device picks its token. Unset: the logits of that row come to the host instead. Empty: the
   // logits of all outputs do.
   std::vector<std::optional<Picking>> picking;
-  std::vector<uint32_t> states;  // rows whose states are wanted, ascending
+  std::vector<uint32_t> states;  // rows that need their states, ascending
 
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
   // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
@@ -93,7 +93,7 @@ struct Result {
   std::span<const float> states;                  // (Batch::states, width); empty: this backend has none
 };
 
-// How long a kernel took, for those who look.
+// How long a kernel took, for traces.
 struct KernelTime {
   std::string kernel, phase;
   int layer;              // -1: none
@@ -123,7 +123,7 @@ class Backend {
   // are allowed while the device computes, also of a batch that follows another, after it has read the tokens of that.
   // One per constrained picking, in order: a bit for each token of the vocabulary; an empty one allows all. Copied.
   virtual void allow(std::span<const std::span<const uint32_t>>) {}
-  // Of the oldest batch whose result was not taken; waits for it.
+  // The result of the oldest batch that still has one; waits for it.
   virtual Result result() = 0;
 
   virtual bool can_pick(const Picking&) const { return false; }  // whether the device can pick a token in this way

@@ -1,4 +1,4 @@
-// The machine whose kernels run on a GPU.
+// The machine that runs kernels on a GPU.
 #pragma once
 #include "cuda/memory.h"
 #include "cuda/plan.h"

@@ -1,4 +1,4 @@
-// The machine whose kernels are interpreted.
+// The machine that interprets kernels.
 #include "proof/machine.h"
 
 #include <map>

@@ -56,7 +56,7 @@ class CompletionText {
   CompletionText(const Tokenizer& tokenizer, std::span<const TokenId> end_tokens, std::vector<std::string> stop_strings,
                  std::span<const TokenId> shown = {});
 
-  // The completion continues this prompt, whose text is returned; stop strings are not looked for in it.
+  // The completion continues this prompt. Returns the prompt's text, in which stop strings are not looked for.
   std::string follow(std::span<const TokenId> prompt);
   // A constrained text is that of its tokens, with the space that others may begin with.
   void keep_first() { decoder_.keep_first(); }

@@ -23,7 +23,7 @@ struct TemplateLimits {
 struct TemplateInput {
   std::string messages;  // JSON: a list
   std::string tools;     // JSON: a list, or empty for none
-  std::string extra;     // JSON: an object whose members become variables, or empty ("enable_thinking")
+  std::string extra;     // JSON: an object, its members become variables; or empty ("enable_thinking")
   std::string bos, eos;  // the texts of the tokens
   bool add_generation_prompt = true;
   int64_t now = 0;  // for strftime_now: seconds since 1970, in UTC

@@ -275,7 +275,7 @@ TEST(PromptLogits, AreThoseAfterEachToken) {
       EngineFixture<> fixture(fake_limits(blocks), {.max_prompt_logits = 16});
       for (uint32_t i = 0; i < 4; ++i) fixture.submit(greedy(some_tokens(5, i), 15));
       for (uint32_t i = 0; i < 5; ++i) fixture.step();
-      fixture.submit(greedy(some_tokens(70), 1));  // whose blocks it could reuse
+      fixture.submit(greedy(some_tokens(70), 1));  // the next request could reuse its blocks
       uint32_t next = from;
       Request request = greedy(some_tokens(70), 0);
       request.logits_from = from;

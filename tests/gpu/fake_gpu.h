@@ -1,4 +1,4 @@
-// The fixture of tests that run models on the fake driver, whose kernels compute nothing.
+// The fixture of tests that run models on the fake driver, where kernels compute nothing.
 #pragma once
 #include <algorithm>
 #include <cstring>

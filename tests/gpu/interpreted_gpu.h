@@ -1,4 +1,4 @@
-// A GPU whose kernels are interpreted, and whose results are compared with those of the reference backend.
+// A GPU with interpreted kernels, and the comparison of its results with those of the reference backend.
 #pragma once
 #include <map>
 #include <mutex>
@@ -60,7 +60,7 @@ struct NewRows {
   uint32_t sequence, count;
 };
 
-// The same batches on an interpreted GPU and on the reference backend, whose results must agree.
+// The same batches on an interpreted GPU and on the reference backend: the results must agree.
 class BesideReference {
  public:
   // `bound`: the largest difference allowed, relative to the range of a batch's logits.

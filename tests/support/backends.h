@@ -1,4 +1,4 @@
-// Backends to build tests with: one whose layers do nothing, one that stands before another, and what makes a device of
+// Backends to build tests with: one with layers that do nothing, one in front of another, and what makes a device of
 // either: it picks tokens and lets batches follow one another, as a GPU does.
 #pragma once
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ inline engine::Sampler sampler_of(const model::Picking& p, uint32_t vocabulary) 
   return sampler;
 }
 
-// A backend whose logits go to the host, as a device: what goes wrong in its use is a failure of the test.
+// A backend that sends its logits to the host, as a device. Wrong use of it is a failure of the test.
 template <class Inner>
 class DeviceBackend : public Inner {
  public:
@@ -123,7 +123,7 @@ class DeviceBackend : public Inner {
   uint32_t nothing_at = ~0u;                                    // the pick, counted from 0, that finds nothing
   uint32_t launched = 0, followed = 0, taken = 0, dropped = 0;  // batches
   uint64_t launched_rows = 0;
-  uint64_t picks = 0, logits_rows = 0;   // outputs that were picked, and whose logits went to the host
+  uint64_t picks = 0, logits_rows = 0;   // outputs that were picked, and logits that went to the host
   std::vector<model::Picking> pickings;  // of the last batch that followed none
   bool waits() const { return !waiting_.empty(); }
 

@@ -130,7 +130,7 @@ def cases():
 
 
 def pattern(name):
-    if "vision" in name:  # as it is: nobody reads it
+    if "vision" in name:  # as it is: it is not read
         return name
     name = re.sub(r"(layers|h)\.\d+\.", r"\1.*.", name, count=1)
     return re.sub(r"experts\.\d+\.", "experts.?.", name)

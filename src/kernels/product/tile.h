@@ -5,8 +5,8 @@
 // after the other (256 or 512 where a block has more values or fewer columns would not be a multiple of 16 bytes), so
 // that kernels can copy a strip of many rows at once. Inside a strip each field of the format's blocks (scales, quants,
 // ...) is a plane of its own, in the order row, block within the row: all but the small fields can be read 16 bytes at
-// a time, and no byte is added to what the file has. f32, f16 and bf16 count as blocks of 32 values whose fields are 16
-// bytes each.
+// a time, and no byte is added to what the file has. f32, f16 and bf16 count as blocks of 32 values with fields of 16
+// bytes.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -25,7 +25,7 @@ constexpr uint32_t few_registers = 24;  // of the copying warps
 constexpr uint32_t weight_warps = 3;    // that copy weights: each copy is an instruction of its own
 constexpr uint32_t pad = 4;             // floats between the sums of two vectors: lanes store to different banks
 
-// What is left of a product whose columns are shared is finished eight vectors at a time, one row per lane.
+// The epilogue of a product with shared columns takes eight vectors at a time, one row per lane.
 Product ending_of(const WgmmaProduct& s) {
   return {.columns = core,
           .out = s.out,

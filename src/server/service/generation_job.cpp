@@ -32,8 +32,8 @@ TokenLogprobs logprobs_of(const text::Tokenizer& tokenizer, const engine::Pick& 
 
 struct Completion {
   CompletionText text;
-  std::vector<TokenLogprobs> pending;  // of tokens whose text is not shown yet
-  uint32_t reported = 0;               // tokens whose log-probabilities were given out
+  std::vector<TokenLogprobs> pending;  // of tokens with text that is not shown yet
+  uint32_t reported = 0;               // tokens with log-probabilities that were given out
   double log_probability = 0;          // of all its tokens together
   bool begun = false;
   std::optional<Finish> finish;

@@ -1,5 +1,4 @@
-// Tokens -> Ast: the parser, whose statements are in parse_statements.cpp and whose expressions in
-// parse_expressions.cpp.
+// Tokens -> Ast: the parser. Statements are in parse_statements.cpp, expressions in parse_expressions.cpp.
 #pragma once
 #include <initializer_list>
 #include <string_view>

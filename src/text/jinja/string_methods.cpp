@@ -1,4 +1,4 @@
-// Methods of str: those that examine or change a text, whose positions count code points; then those that take one
+// Methods of str: those that examine or change a text (positions count code points), then those that take one
 // apart or put one together.
 #include <algorithm>
 

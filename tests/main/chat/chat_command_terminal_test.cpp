@@ -37,9 +37,9 @@ class ChatTerminal : public testing::Test {
   }
   void TearDown() override { tmux("kill-server"); }
 
-  Ran tmux(const std::string& tokenizer) const {
+  Ran tmux(const std::string& arguments) const {
     return shell(fmt::format("env -u TMUX LC_ALL=C.UTF-8 TMUX_TMPDIR={} tmux -L heddle -f /dev/null {}",
-                             shell_quoted(home.path()), tokenizer));
+                             shell_quoted(home.path()), arguments));
   }
   // Ends with the exit status on the screen.
   void start(const std::string& options = "--temp 0", const std::string& environment = "") const {

@@ -1,5 +1,5 @@
-// `heddle devices`, `selftest` and `bench kernels` without a driver, without a GPU, and on one whose kernels compute
-// nothing: they must say so, and the last must be called wrong.
+// `heddle devices`, `selftest` and `bench kernels` without a driver, without a GPU, and on one with kernels that
+// compute nothing: they must say so, and the last must be called wrong.
 #include "main/device/gpu_command.h"
 
 #include <nlohmann/json.hpp>

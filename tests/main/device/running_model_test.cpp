@@ -1,4 +1,4 @@
-// --device: without a driver, on a GPU that is too old or too small, and on one whose kernels compute nothing.
+// --device: without a driver, on a GPU that is too old or too small, and on one with kernels that compute nothing.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

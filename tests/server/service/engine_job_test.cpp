@@ -1,4 +1,4 @@
-// Requests that the engine refuses, that fail in it, and whose clients disconnect.
+// Requests that the engine refuses, that fail in it, and that are left by their clients.
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
