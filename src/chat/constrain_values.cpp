@@ -33,11 +33,8 @@ const Json& referred(const Json& schema, const Json& root, const std::string& po
 Symbol add_json_of_types(Grammar& grammar, const Json& schema, const Json& root, uint32_t types) {
   Json all{{"allOf", Json::array({schema})}};
   Json& names = all["type"] = Json::array();
-  constexpr std::pair<uint32_t, const char*> named[] = {{null_type, "null"},     {boolean_type, "boolean"},
-                                                        {number_type, "number"}, {string_type, "string"},
-                                                        {array_type, "array"},   {object_type, "object"}};
-  for (const auto& [bit, name] : named)
-    if (types & bit) names.push_back(name);
+  for (const auto& [type, name] : grammar::json_type_names)
+    if (types & type) names.push_back(name);
   for (const char* key : {"$defs", "definitions"})
     if (root.contains(key)) all[key] = root[key];
   return grammar::add_json_schema(grammar, all);
@@ -353,7 +350,7 @@ class LiteralWriter {
     const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
     const uint32_t types = types_in_schema(schema, root_);
     for (const Json& value : values) {
-      if (!(type_of(value) & types)) continue;
+      if (!(grammar::type_of(value) & types)) continue;
       if (value.is_structured()) throw Error("{}: lists and objects cannot be constants here", pointer);
       g_.add_choice(rule, {text(scalar_text(value))});
     }

@@ -8,15 +8,13 @@
 namespace heddle::chat {
 namespace {
 
+using grammar::type_of;
 using Json = nlohmann::ordered_json;
 
-uint32_t type_named(const std::string& name) {
-  if (name == "null") return null_type;
-  if (name == "boolean") return boolean_type;
-  if (name == "integer" || name == "number") return number_type;
-  if (name == "string") return string_type;
-  if (name == "array") return array_type;
-  return name == "object" ? uint32_t(object_type) : uint32_t(any_type);
+// The compiler of schemas refuses a name that there is not.
+uint32_t type_or_any(const std::string& name) {
+  const uint32_t type = grammar::type_named(name);
+  return type ? type : uint32_t(any_type);
 }
 
 uint32_t types_within(const Json& schema, const Json& root, int depth) {
@@ -24,10 +22,10 @@ uint32_t types_within(const Json& schema, const Json& root, int depth) {
   uint32_t types = any_type;
   if (const auto type = schema.find("type"); type != schema.end()) {
     uint32_t named = 0;
-    if (type->is_string()) named = type_named(type->get<std::string>());
+    if (type->is_string()) named = type_or_any(type->get<std::string>());
     if (type->is_array())
       for (const Json& one : *type)
-        if (one.is_string()) named |= type_named(one.get<std::string>());
+        if (one.is_string()) named |= type_or_any(one.get<std::string>());
     types &= named;
   }
   if (const auto values = schema.find("enum"); values != schema.end() && values->is_array()) {
@@ -62,23 +60,6 @@ uint32_t types_within(const Json& schema, const Json& root, int depth) {
 const Tool* find_tool(const Tools& tools, std::string_view name) {
   const auto found = std::find_if(tools.begin(), tools.end(), [&](const Tool& tool) { return tool.name == name; });
   return found == tools.end() ? nullptr : &*found;
-}
-
-uint32_t type_of(const Json& value) {
-  switch (value.type()) {
-    case Json::value_t::null:
-      return null_type;
-    case Json::value_t::boolean:
-      return boolean_type;
-    case Json::value_t::string:
-      return string_type;
-    case Json::value_t::array:
-      return array_type;
-    case Json::value_t::object:
-      return object_type;
-    default:
-      return number_type;
-  }
 }
 
 uint32_t types_in_schema(const Json& schema, const Json& root) { return types_within(schema, root, 0); }

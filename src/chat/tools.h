@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/json_types.h"
+
 namespace heddle::chat {
 
 struct Tool {
@@ -16,16 +18,7 @@ using Tools = std::vector<Tool>;
 
 const Tool* find_tool(const Tools& tools, std::string_view name);
 
-enum ValueType : uint32_t {
-  null_type = 1,
-  boolean_type = 2,
-  number_type = 4,
-  string_type = 8,
-  array_type = 16,
-  object_type = 32,
-  any_type = 63,
-};
-uint32_t type_of(const nlohmann::ordered_json& value);
+using enum grammar::JsonType;
 
 // The types that the schema allows for a parameter, as far as it says so without being evaluated; any_type for one that
 // it does not name.

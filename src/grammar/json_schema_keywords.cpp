@@ -124,17 +124,14 @@ std::optional<Literal> SchemaWriter::reference(const Place& at, const std::strin
 
 void SchemaWriter::take_type(const Place& at, const SchemaJson& v, Shape& s) {
   const std::string pointer = at.pointer + "/type";
-  static const std::map<std::string, uint32_t> names{
-      {"null", null_type},     {"boolean", boolean_type}, {"number", number_type}, {"integer", number_type},
-      {"string", string_type}, {"array", array_type},     {"object", object_type}};
   uint32_t types = 0;
   bool whole = true;
   for (const SchemaJson& one : v.is_array() ? v : SchemaJson::array({v})) {
     if (!one.is_string()) refuse_schema(pointer, "expected the name of a type");
     const auto name = one.get<std::string>();
-    const auto found = names.find(name);
-    if (found == names.end()) refuse_schema(pointer, fmt::format("there is no type {}", in_quotes(name)));
-    types |= found->second;
+    const uint32_t type = type_named(name);
+    if (!type) refuse_schema(pointer, fmt::format("there is no type {}", in_quotes(name)));
+    types |= type;
     whole = whole && name != "number";
   }
   s.types &= types;
@@ -330,10 +327,10 @@ bool SchemaWriter::take_choice(const Place& at, const std::string& key, const Sc
     expect_schemas(v, pointer);
     Alternatives all;
     for (size_t i = 0; i < v.size(); ++i) all.push_back({inner(at, key, i)});
-    branch.choices.push_back({every_type, std::move(all)});
+    branch.choices.push_back({any_type, std::move(all)});
   } else if (key == "oneOf") {
     expect_schemas(v, pointer);
-    branch.choices.push_back({every_type, one_of(at)});
+    branch.choices.push_back({any_type, one_of(at)});
   } else if (key == "not") {
     branch.open.push_back(negation(inner(at, key)));
   } else if (key == "if") {
@@ -341,7 +338,7 @@ bool SchemaWriter::take_choice(const Place& at, const std::string& key, const Sc
     Literals then{condition}, otherwise{negation(condition)};
     if (at.schema->contains("then")) then.push_back(inner(at, "then"));
     if (at.schema->contains("else")) otherwise.push_back(inner(at, "else"));
-    if (then.size() + otherwise.size() > 2) branch.choices.push_back({every_type, {then, otherwise}});
+    if (then.size() + otherwise.size() > 2) branch.choices.push_back({any_type, {then, otherwise}});
   } else {
     return key == "then" || key == "else";
   }

@@ -53,12 +53,7 @@ void SchemaWriter::negate_keyword(const Place& at, const std::string& key, const
     Shape s;
     take_type(at, v, s);
     SchemaJson rest = SchemaJson::array();
-    for (const auto& [name, type] : {std::pair{"null", null_type},
-                                     {"boolean", boolean_type},
-                                     {"number", number_type},
-                                     {"string", string_type},
-                                     {"array", array_type},
-                                     {"object", object_type}})
+    for (const auto& [type, name] : json_type_names)
       if (!(s.types & type)) rest.push_back(name);
     if (!rest.empty()) add({{"type", rest}});
     if (s.numbers.whole) add({{"type", "number"}, {own_number, {{"type", "integer"}}}});

@@ -64,7 +64,7 @@ bool SchemaWriter::take_literal(Branch& branch, Literal l) {
   if (branch.done.size() > 5000) refuse_schema(at.pointer, "more than 5000 schemas for one value");
   if (at.schema->is_boolean()) return at.schema->get<bool>() == (l % 2 == 0);
   if (l % 2 == 1) {
-    branch.choices.push_back({every_type, negated(l / 2)});
+    branch.choices.push_back({any_type, negated(l / 2)});
     return true;
   }
   take_keywords(at, branch);

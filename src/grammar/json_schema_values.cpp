@@ -6,15 +6,6 @@
 
 namespace heddle::grammar {
 
-uint32_t type_of_value(const SchemaJson& v) {
-  return v.is_null()      ? null_type
-         : v.is_boolean() ? boolean_type
-         : v.is_number()  ? number_type
-         : v.is_string()  ? string_type
-         : v.is_array()   ? array_type
-                          : object_type;
-}
-
 std::string canonical_value(const SchemaJson& v) {
   if (v.is_number()) return Decimal(v.dump()).text();
   if (v.is_array()) {
@@ -67,7 +58,7 @@ bool SchemaWriter::is_valid_keyword(const SchemaJson& v, const Place& at, const 
 
 bool SchemaWriter::is_valid_shape(const SchemaJson& v, const Branch& branch, int depth) {
   const Shape& s = branch.shape;
-  const uint32_t type = type_of_value(v);
+  const uint32_t type = type_of(v);
   if (!(type & s.types)) return false;
   for (const SchemaJson* one : s.excluded)
     if (canonical_value(*one) == canonical_value(v)) return false;

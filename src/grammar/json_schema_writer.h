@@ -17,22 +17,13 @@
 
 #include "grammar/grammar.h"
 #include "grammar/json_text.h"
+#include "grammar/json_types.h"
 #include "grammar/numbers.h"
 
 namespace heddle::grammar {
 
 using SchemaJson = nlohmann::ordered_json;
 
-enum SchemaType : uint32_t {
-  null_type = 1,
-  boolean_type = 2,
-  number_type = 4,
-  string_type = 8,
-  array_type = 16,
-  object_type = 32,
-  every_type = 63,
-};
-uint32_t type_of_value(const SchemaJson& v);
 // Values that the standard takes for equal have equal texts: 1 is 1.0, and the order of an object's names does not
 // matter.
 std::string canonical_value(const SchemaJson& v);
@@ -85,7 +76,7 @@ struct ArrayClause {
 };
 
 struct Shape {
-  uint32_t types = every_type;
+  uint32_t types = any_type;
   std::optional<std::vector<const SchemaJson*>> constants;  // only these
   std::vector<const SchemaJson*> excluded;                  // neither arrays nor objects
 
