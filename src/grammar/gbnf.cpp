@@ -218,10 +218,6 @@ class GbnfReader {
 
 Symbol add_gbnf(Grammar& grammar, std::string_view text) { return GbnfReader(grammar, text).read(); }
 
-Grammar gbnf(std::string_view text) {
-  Grammar grammar;
-  grammar.set_start(add_gbnf(grammar, text));
-  return grammar;
-}
+Grammar gbnf(std::string_view text) { return grammar_of(add_gbnf, text); }
 
 }  // namespace heddle::grammar

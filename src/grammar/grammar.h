@@ -60,4 +60,12 @@ class Grammar {
   uint32_t start_ = 0xffffffff;
 };
 
+// A part of a grammar as a grammar of its own: grammar_of(add_gbnf, text).
+template <class Add, class Input>
+Grammar grammar_of(Add add, const Input& input) {
+  Grammar grammar;
+  grammar.set_start(add(grammar, input));
+  return grammar;
+}
+
 }  // namespace heddle::grammar

@@ -112,10 +112,6 @@ Symbol add_json_schema(Grammar& grammar, const nlohmann::ordered_json& schema) {
   return SchemaWriter(grammar, schema).write();
 }
 
-Grammar json_schema(const nlohmann::ordered_json& schema) {
-  Grammar grammar;
-  grammar.set_start(add_json_schema(grammar, schema));
-  return grammar;
-}
+Grammar json_schema(const nlohmann::ordered_json& schema) { return grammar_of(add_json_schema, schema); }
 
 }  // namespace heddle::grammar

@@ -482,10 +482,6 @@ class LarkReader {
 
 Symbol add_lark(Grammar& grammar, std::string_view text) { return LarkReader(grammar, text).read(); }
 
-Grammar lark(std::string_view text) {
-  Grammar grammar;
-  grammar.set_start(add_lark(grammar, text));
-  return grammar;
-}
+Grammar lark(std::string_view text) { return grammar_of(add_lark, text); }
 
 }  // namespace heddle::grammar

@@ -58,16 +58,8 @@ Symbol add_choices(Grammar& grammar, std::span<const std::string> texts) {
   return grammar.symbol_of(one_of(grammar.languages, sorted, 0));
 }
 
-Grammar regex(std::string_view pattern) {
-  Grammar grammar;
-  grammar.set_start(add_regex(grammar, pattern));
-  return grammar;
-}
+Grammar regex(std::string_view pattern) { return grammar_of(add_regex, pattern); }
 
-Grammar choices(std::span<const std::string> texts) {
-  Grammar grammar;
-  grammar.set_start(add_choices(grammar, texts));
-  return grammar;
-}
+Grammar choices(std::span<const std::string> texts) { return grammar_of(add_choices, texts); }
 
 }  // namespace heddle::grammar

@@ -42,10 +42,6 @@ Symbol add_source(Grammar& grammar, const Source& source) {
   throw Error("a source of no known kind");
 }
 
-Grammar read(const Source& source) {
-  Grammar grammar;
-  grammar.set_start(add_source(grammar, source));
-  return grammar;
-}
+Grammar read(const Source& source) { return grammar_of(add_source, source); }
 
 }  // namespace heddle::grammar

@@ -302,10 +302,6 @@ class TagWriter {
 
 Symbol add_structural_tag(Grammar& grammar, const nlohmann::ordered_json& tag) { return TagWriter(grammar).write(tag); }
 
-Grammar structural_tag(const nlohmann::ordered_json& tag) {
-  Grammar grammar;
-  grammar.set_start(add_structural_tag(grammar, tag));
-  return grammar;
-}
+Grammar structural_tag(const nlohmann::ordered_json& tag) { return grammar_of(add_structural_tag, tag); }
 
 }  // namespace heddle::grammar
