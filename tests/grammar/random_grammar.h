@@ -1,12 +1,14 @@
 // Random grammars as trees, printed in the notations that are read, and matched by trying everything.
 #pragma once
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "grammar/parser.h"
 
 namespace heddle::test {
@@ -208,6 +210,54 @@ inline std::vector<std::u32string> all_texts(const std::u32string& letters, size
     if (all[i].size() < longest)
       for (char32_t c : letters) all.push_back(all[i] + c);
   return all;
+}
+
+// Random grammars from seed `first` on, each as `read` reads it: they have the texts, among these, that they should,
+// and those that are refused have a rule that never ends. `gaps`: blanks may stand around all parts.
+struct Compared {
+  size_t grammars = 0, accepted = 0;  // that could be read, and texts of them
+};
+template <class Read>
+Compared compare_random_grammars(uint32_t first, uint32_t count, const std::vector<std::u32string>& texts, bool gaps,
+                                 const Read& read) {
+  Compared all;
+  for (uint32_t seed = first; seed < first + count; ++seed) {
+    RandomGrammar random(seed);
+    std::shared_ptr<grammar::CompiledGrammar> grammar;
+    try {
+      grammar = compile(read(random));
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("never ends"), std::string::npos) << e.what() << "\n" << random.gbnf();
+      continue;
+    }
+    ++all.grammars;
+    for (const std::u32string& text : texts) {
+      const bool should = random.matches(text, gaps);
+      all.accepted += should;
+      if (accepts(grammar, utf8(text)) == should) continue;
+      ADD_FAILURE() << utf8(text) << (should ? " is refused by\n" : " is accepted by\n") << random.gbnf();
+      return all;
+    }
+  }
+  return all;
+}
+
+// What is wrong with a grammar as text; "none" if nothing is.
+template <class Read>
+std::string grammar_error(const Read& read, std::string_view text) {
+  try {
+    compile(read(text));
+    return "none";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+inline void expect_texts(const std::shared_ptr<grammar::CompiledGrammar>& grammar,
+                         std::initializer_list<std::string_view> accepted,
+                         std::initializer_list<std::string_view> refused) {
+  for (std::string_view text : accepted) EXPECT_TRUE(accepts(grammar, text)) << text;
+  for (std::string_view text : refused) EXPECT_FALSE(accepts(grammar, text)) << text;
 }
 
 }  // namespace heddle::test
