@@ -51,8 +51,9 @@ std::vector<uint32_t> longest_tokens(std::string_view text) {
   return found;
 }
 
-Constrained constrained(grammar::Grammar grammar, std::vector<uint32_t> end_tokens = {tokens() - 1, tokens() - 2}) {
-  auto compiled = std::make_shared<grammar::CompiledGrammar>(std::move(grammar));
+Constrained constrained(grammar::Grammar grammar, std::vector<uint32_t> end_tokens = {tokens() - 1, tokens() - 2},
+                        const grammar::ParseLimits& limits = {}) {
+  auto compiled = std::make_shared<grammar::CompiledGrammar>(std::move(grammar), limits);
   return {.masks = std::make_shared<grammar::TokenMasks>(std::move(compiled), json_vocabulary()),
           .end_tokens = std::move(end_tokens),
           .tokenize = longest_tokens};
@@ -277,7 +278,7 @@ TEST(EngineConstraint, TheLastTokenOfTheTextIsAStopAlsoAtTheLimit) {
   EXPECT_EQ(fixture.answer(less).finish_reason, FinishReason::length);
 }
 
-// A grammar whose text may go on: without end tokens it does, and with them they are picked only where it may end.
+// The text may go on: without end tokens it does, and end tokens are picked only where the grammar allows an end.
 TEST(EngineConstraint, EndTokens) {
   grammar::Grammar letters;
   const auto start = letters.rule();
@@ -333,7 +334,7 @@ TYPED_TEST(EngineConstraintTest, AGrammarThatIsTooAmbiguousFailsItsOwnRequestAlo
   ambiguous.set_start(start);
   EngineFixture<TypeParam> fixture(fake_limits(400), {}, json_model());
   Request request = constrained_request(0, 200);
-  request.constraint = constrained(std::move(ambiguous), {});
+  request.constraint = constrained(std::move(ambiguous), {}, {.items = 50'000});
   const auto fails = fixture.submit(request);
   for (uint32_t i = 0; i < 8; ++i) fixture.submit(constrained_request(i));
   fixture.run();

@@ -19,8 +19,11 @@ struct Token {
 using Tokens = std::vector<Token>;
 
 inline void sort_and_weigh(Tokens& tokens) {
-  std::sort(tokens.begin(), tokens.end(),
-            [](const Token& a, const Token& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+  const auto before = [](const Token& a, const Token& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  };
+  // most steps keep the order, and sorting is most of the time of these tests
+  if (!std::is_sorted(tokens.begin(), tokens.end(), before)) std::sort(tokens.begin(), tokens.end(), before);
   double sum = 0;
   for (Token& t : tokens) sum += t.p = std::exp(t.logit - tokens[0].logit);
   for (Token& t : tokens) t.p /= sum;
