@@ -45,7 +45,7 @@ const GrammarKind& grammar_kind_of(const GrammarOptions& options) {
   for (const GrammarKind& kind : grammar_kinds)
     if (options.path.ends_with(kind.extension)) return kind;
   throw Error(
-      "{}: expected .json, .gbnf, .lark, .regex or .choices at the end of the name, or an option such as --gbnf",
+      "{}: expected .json, .tags, .gbnf, .lark, .regex or .choices at the end of the name, or an option such as --gbnf",
       options.path);
 }
 

@@ -46,10 +46,11 @@ TEST_F(GrammarCommand, SaysWhyNot) {
             "heddle: " + gbnf + ": line 1, column 10: rule \"x\" is not defined\n");
   EXPECT_NE(error(heddle({"grammar", "check", file("b.json", "{")})).find("b.json: "), std::string::npos);
   const std::string other = file("a.txt", "a");
-  EXPECT_EQ(error(heddle({"grammar", "check", other})),
-            "heddle: " + other +
-                ": expected .json, .gbnf, .lark, .regex or .choices at the end of the name, or an option such as "
-                "--gbnf\n");
+  EXPECT_EQ(
+      error(heddle({"grammar", "check", other})),
+      "heddle: " + other +
+          ": expected .json, .tags, .gbnf, .lark, .regex or .choices at the end of the name, or an option such as "
+          "--gbnf\n");
   EXPECT_EQ(error(heddle({"grammar", "check", file("c.json", "false")})).find("the text"), std::string::npos);
   EXPECT_EQ(heddle({"grammar", "check", other, "--gbnf", "--lark"}).status, 2);
   EXPECT_EQ(heddle({"grammar", "check"}).status, 2);
