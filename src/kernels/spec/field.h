@@ -87,7 +87,8 @@ struct Field {
 // f(field) for every field of a spec.
 template <class Spec>
 void each_field(auto&& f) {
-  std::apply([&](const auto&... field) { (f(field), ...); }, Spec::fields());
+  static const auto all = Spec::fields();  // lists of values: choices of kernels are checked thousands of times
+  std::apply([&](const auto&... field) { (f(field), ...); }, all);
 }
 
 // Every build() begins with this, so that a wrong spec is an Error and never a wrong kernel.
