@@ -159,21 +159,24 @@ void describe_chat(CLI::App& program, std::istream& in, std::ostream& out, std::
   describe_answers(*command, options->answers);
   describe_device(*command, options->device);
   describe_draft(*command, options->device);
-  command->callback(
-      [options, command, &in, &out, &err, &status] { status = chat(*options, ChatSettings(*command), in, out, err); });
+  command->callback([options, command, &in, &out, &err, &status] {
+    status = run_chat(*options, ChatSettings(*command), in, out, err);
+  });
 }
 
-int chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
-         std::ostream& err) {
+int run_chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
+             std::ostream& err) {
   const auto running = open_running(options.model, options.device, &err);
   const bool typed = &in == &std::cin && ::isatty(STDIN_FILENO), shown = &out == &std::cout && ::isatty(STDOUT_FILENO);
-  const ChatOutput output{.answers = out, .notices = shown ? out : err, .width = shown ? terminal_width : nullptr};
+  const bool edited = typed && shown && LineEditor::possible();
+  const ChatOutput output{
+      .answers = out, .notices = shown ? out : err, .width = shown ? terminal_width : nullptr, .styled = edited};
   ChatTalk talk(*running, settings, output);
   const std::string backend = running->backend->describe();
   output.notices << fmt::format("{}, context of {} tokens, {}\n", running->model.name, running->model.context,
                                 backend.substr(0, backend.find(" (")))
                  << "/help for commands, Ctrl-D to leave" << std::endl;
-  if (typed && shown && LineEditor::possible()) {
+  if (edited) {
     LineEditor lines(options.no_history ? std::filesystem::path() : chat_history_path(), completions);
     converse(talk, lines, output, options.stats, err);
     if (!lines.complaint().empty()) err << "heddle: " << lines.complaint() << '\n';

@@ -20,8 +20,8 @@ struct ChatOptions {
 };
 
 // Returns the exit status: 1 if something was refused and the input is not a terminal, where the user sees it.
-int chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
-         std::ostream& err);
+int run_chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
+             std::ostream& err);
 
 // Runs a command such as /help, or sends anything else to the model ("//x" as "/x"). False: the user wants to leave. An
 // Error if there is no such command or it fails.

@@ -45,8 +45,7 @@ void expect_fields(const Json& object, std::initializer_list<const char*> known,
 
 int64_t now_in_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
-std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
-                                    std::string_view begun) {
+std::string chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
   if (running.chat_template.empty())
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
   const text::Tokenizer& tokenizer = running.tokenizer();
@@ -55,9 +54,13 @@ std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vect
   if (tokenizer.bos()) input.bos = tokenizer.text(*tokenizer.bos());
   if (tokenizer.eos()) input.eos = tokenizer.text(*tokenizer.eos());
   input.now = now;
+  return text::ChatTemplate(running.chat_template).render(input);
+}
+
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
+                                    std::string_view begun) {
   // the template adds BOS itself
-  const std::string text = text::ChatTemplate(running.chat_template).render(input);
-  return tokenizer.encode(text + std::string(begun), {.add_special = false});
+  return running.tokenizer().encode(chat_prompt(running, messages, now) + std::string(begun), {.add_special = false});
 }
 
 void save_conversation(const std::filesystem::path& path, const SavedConversation& conversation) {

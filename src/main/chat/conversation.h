@@ -13,9 +13,11 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-// The prompt for an answer to `messages`, ending with what the template puts before an answer and with `begun`, the
-// part of it that there is already. `now`: seconds since 1970, for templates that name the date. An Error if the model
-// has no template, or in the template's own words if it refuses a message.
+// The prompt for an answer to `messages`, ending with what the template puts before an answer. `now`: seconds since
+// 1970, for templates that name the date. An Error if the model has no template, or in the template's own words if it
+// refuses a message.
+std::string chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
+// The same as tokens, and behind it `begun`, the part of the answer that there is already.
 std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
                                     std::string_view begun = {});
 int64_t now_in_seconds();

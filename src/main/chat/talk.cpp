@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "chat/detect.h"
 #include "main/process.h"
+#include "text/template.h"
 
 namespace heddle {
 namespace {
@@ -42,16 +44,25 @@ size_t turns_of(const std::vector<Message>& messages) {
 // Streams an answer to where it belongs.
 class AnswerWriter {
  public:
-  explicit AnswerWriter(const ChatOutput& output) : output_(output) {
+  AnswerWriter(const ChatOutput& output, DimThoughts thoughts) : output_(output), thoughts_(std::move(thoughts)) {
     if (output.terminal()) wrap_.emplace(output.width);
   }
   void write(std::string_view text) {
-    output_.answers << (wrap_ ? wrap_->push(harmless(text)) : std::string(text)) << std::flush;
+    output_.answers << (wrap_ ? shown(wrap_->push(thoughts_.push(harmless(text)))) : std::string(text)) << std::flush;
   }
-  void finish() { output_.answers << (wrap_ ? wrap_->finish() : "") << '\n' << std::flush; }
+  void finish() {
+    if (wrap_) {
+      const std::string rest = wrap_->push(thoughts_.finish());
+      output_.answers << shown(rest + wrap_->finish());
+    }
+    output_.answers << '\n' << std::flush;
+  }
 
  private:
+  static std::string shown(std::string_view text) { return DimThoughts::with_styles(text); }
+
   const ChatOutput& output_;
+  DimThoughts thoughts_;
   std::optional<WordWrap> wrap_;
 };
 
@@ -81,6 +92,18 @@ std::vector<text::TokenId> ChatTalk::ids_of(std::vector<Message> messages) const
   return chat_ids(running_, with_system(messages, settings_), begun_, begun);
 }
 
+DimThoughts ChatTalk::thoughts_of(const std::vector<Message>& messages) const {
+  if (!output_.styled) return {};
+  const std::string& source = running_.chat_template;
+  const chat::ThoughtFormat marks = chat::thought_marks(chat::detect_format(text::ChatTemplate(source), source));
+  std::vector<Message> before = messages;
+  if (ends_with_answer(messages)) before.pop_back();
+  const std::string prompt = chat_prompt(running_, with_system(before, settings_), begun_);
+  DimThoughts thoughts(marks, chat::opens_thought(marks, prompt));
+  if (ends_with_answer(messages)) thoughts.skip(harmless(messages.back().content));
+  return thoughts;
+}
+
 void ChatTalk::take(ChatSettings settings) {
   engine::Sampling sampling = sampling_of(settings.values().sampling, running_.tokenizer(), running_.model.vocabulary);
   constraint_ = constraint_for(running_, read_constraint(settings.values().constraint));
@@ -106,7 +129,7 @@ void ChatTalk::answer(std::vector<Message> messages) {
                     : "/undo takes back the last turn, /reset begins anew, a larger --ctx has more room");
   }
   refused_.clear();
-  AnswerWriter writer(output_);
+  AnswerWriter writer(output_, thoughts_of(messages));
   const Interrupt interrupt;
   const GenerateRequest request{.sampling = sampling_,
                                 .stop_strings = settings_.values().sampling.stops,

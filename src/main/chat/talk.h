@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "main/chat/conversation.h"
+#include "main/chat/dim_thoughts.h"
 #include "main/chat/settings.h"
 #include "main/chat/word_wrap.h"
 #include "main/commands/generate.h"
@@ -19,6 +20,7 @@ struct ChatOutput {
   std::ostream& answers;
   std::ostream& notices;          // whatever is no answer
   std::function<size_t()> width;  // of the terminal that `answers` is; empty: it is none
+  bool styled = false;            // the terminal takes escape sequences: thoughts are dim
   bool terminal() const { return bool(width); }
 };
 
@@ -48,6 +50,7 @@ class ChatTalk {
 
  private:
   std::vector<Message> with_system(const std::vector<Message>& messages, const ChatSettings& settings) const;
+  DimThoughts thoughts_of(const std::vector<Message>& messages) const;     // of the answer to them, or its rest
   std::vector<text::TokenId> ids_of(std::vector<Message> messages) const;  // up to where the model goes on
   void take(ChatSettings settings);                                        // if they are valid
   // Generates an answer to `messages`, or the rest of it if they end with one; they become the conversation.

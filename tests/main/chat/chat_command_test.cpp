@@ -121,6 +121,29 @@ TEST(ChatCommand, ATerminalDoesNotObeyAnAnswer) {
   EXPECT_EQ(out.str(), "a\ufffd[2Jb\ufffdc\td\n");
 }
 
+// The small model must say what the grammar says.
+TEST(ChatCommand, ThoughtsAreDimOnATerminal) {
+  const Folder folder;
+  const auto running = open_running(write_small_model(folder, "zero.gguf", true), {});
+  running->chat_template =
+      "{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+      "{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+  const ChatSettings settings =
+      ChatSettings().with("grammar", folder.write("g.gbnf", "root ::= \"<think>h h</think> hi\""));
+  const auto said = [&](bool styled) {
+    std::ostringstream out;
+    ChatTalk talk(*running, settings,
+                  {.answers = out, .notices = out, .width = [] { return size_t(80); }, .styled = styled});
+    talk.say("hi");
+    EXPECT_EQ(talk.messages().back().content, "<think>h h</think> hi");
+    return out.str();
+  };
+  EXPECT_EQ(said(false), "<think>h h</think> hi\n");
+  EXPECT_EQ(said(true), "\x1b[2m<think>h h</think>\x1b[22m hi\n");
+  running->chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_EQ(said(true), "<think>h h</think> hi\n");
+}
+
 TEST(ChatCommand, CommandsHaveTheNamesOfOtherPrograms) {
   for (const char* leave : {"/quit", "/exit", "/bye"}) {
     const Result result = chat(std::string(leave) + "\nhi\n");
