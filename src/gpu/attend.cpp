@@ -27,6 +27,12 @@ void Forward::attend(const DeviceAttention& attention) {
   }
 }
 
+// Rows that cluster_attention has all of are written as the product with the output matrix reads them.
+HalfForm Forward::attended_form(const DeviceAttention& attention) const {
+  if (paths_.attention(*attention.model, rows_).newest != rows_.count) return {};
+  return path_->half_form(attention.output, attention.output_norm, rows_);
+}
+
 kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention) const {
   const model::Attention& a = *attention.model;
   const KvCache& cache = r_.cache(attention);
@@ -87,6 +93,10 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   args.arrived = {r_.work.arrived.address()};
   args.sequences = rows;
   args.clusters = choice.clusters;
+  if (const HalfForm form = attended_form(attention)) {
+    spec.out_apart = form.apart;
+    args.out_group = form.group;
+  }
   r_.recorder.launch(spec, args, cache_bytes(a) / rows_.count * rows);
 }
 

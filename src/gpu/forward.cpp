@@ -75,18 +75,21 @@ void Forward::compute(const DeviceAttention& a) {
 void Forward::add(const DeviceAttention& a, float scale) {
   r_.recorder.set_phase("output");
   const Input attended{.address = r_.work.attended.address(),
-                       .stride = stride_of(a.model->heads * a.model->value_head)};
+                       .stride = stride_of(a.model->heads * a.model->value_head),
+                       .form = attended_form(a),
+                       .scales = r_.work.attended_scale.address()};
   path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_);
 }
 
 void Forward::compute(const DeviceFeedForward& f) {
   r_.recorder.set_phase("ffn_in");
-  path_->feed_forward_in(f, residual(f.norm), rows_);
+  path_->feed_forward_in(f, residual(f.norm), rows_, Path::residual_kind(f.output_norm));
 }
 
 void Forward::add(const DeviceFeedForward& f, float scale) {
   r_.recorder.set_phase("ffn_out");
-  path_->add_to_residual(f.down, path_->activated(f), f.output_norm, scale, rows_);
+  const Input activated = path_->activated(f, rows_, Path::residual_kind(f.output_norm));
+  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_);
 }
 
 // --- after the layers -----------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Forward {
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 
+  HalfForm attended_form(const DeviceAttention& attention) const;
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads
   void attend_newest(const DeviceAttention& attention, const AttentionPath& path);

@@ -17,7 +17,7 @@ void Forward::compute(const DeviceMixture& m) {
   route(m);
   if (!m.shared) return;
   r_.recorder.set_phase("ffn_in");
-  path_->feed_forward_in(*m.shared, residual(m.norm), rows_);
+  path_->feed_forward_in(*m.shared, residual(m.norm), rows_, Product::store);
 }
 
 void Forward::route(const DeviceMixture& m) {
@@ -67,7 +67,8 @@ void Forward::route(const DeviceMixture& m) {
 void Forward::add(const DeviceMixture& m, float scale) {
   r_.recorder.set_phase("experts");
   if (m.shared)
-    path_->store(m.shared->down, path_->activated(*m.shared), r_.work.shared.address(), r_.sizes.width, rows_);
+    path_->store(m.shared->down, path_->activated(*m.shared, rows_, Product::store), r_.work.shared.address(),
+                 r_.sizes.width, rows_);
   // gate and up of different formats would want x in different orders: too rare to be worth it
   if (paths_.groups_experts(rows_.count) && m.in.size() == 1) {
     add_grouped_experts(m, scale);

@@ -170,14 +170,16 @@ Path::Queries Path::queries(const DeviceAttention& attention) const {
   return {r_.work.q.address(), uint32_t(attention.model->q.rows)};
 }
 
-void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows) {
+void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows, uint32_t next) {
   if (f.in.size() == 1) {
+    const Input y = activated(f, rows, next);
     products_.product(f.in[0], nullptr, in,
                       {.kind = f.joined_gate ? Product::gate : Product::act,
-                       .y = r_.work.act.address(),
-                       .stride = r_.sizes.act,
+                       .y = y.address,
+                       .stride = y.stride,
                        .activation = activation_field(f.model->activation),
-                       .bf16 = activated(f).bf16},
+                       .bf16 = y.bf16,
+                       .form = y.form},
                       rows);
     return;
   }
@@ -195,10 +197,21 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
             .cols = cols});
 }
 
-Input Path::activated(const DeviceFeedForward& f) const {
-  return {.address = r_.work.act.address(),
-          .stride = r_.sizes.act,
-          .bf16 = f.in.size() == 1 && products_.takes_bf16(f.down)};
+Input Path::activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const {
+  const bool at_once = f.in.size() == 1;
+  // the buffer of gate and up is free where they are joined, and has room for whole groups of these rows
+  if (const HalfForm form = products_.half_form(f.down, next, rows); form && at_once)
+    return {.address = r_.work.inner.address(),
+            .stride = f.down.shape.cols,
+            .form = form,
+            .scales = r_.work.act_scale.address()};
+  return {.address = r_.work.act.address(), .stride = r_.sizes.act, .bf16 = at_once && products_.takes_bf16(f.down)};
+}
+
+uint32_t Path::residual_kind(const DeviceNorm& norm) { return norm ? Product::store : Product::add; }
+
+HalfForm Path::half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const {
+  return products_.half_form(w, residual_kind(norm), rows);
 }
 
 void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows) {

@@ -39,6 +39,13 @@ struct Resources {
   const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.index]; }
 };
 
+// Rows of f16 in the order in which a product on the matrix units reads them: see kernels::operand_place. A kernel that
+// writes its result so saves a launch of half_rows.
+struct HalfForm {
+  uint32_t apart = 0, group = 0;  // 0: rows of f32
+  explicit operator bool() const { return group != 0; }
+};
+
 // The rows that a product reads.
 struct Input {
   uint64_t address;
@@ -46,6 +53,8 @@ struct Input {
   bool bf16 = false;
   const DeviceNorm* norm = nullptr;  // applied first
   uint64_t list = 0;                 // the address of a list of rows; 0: all in order
+  HalfForm form = {};                // rows of f16, each to be multiplied with its factor at `scales`
+  uint64_t scales = 0;
 };
 // Where a product writes, and what it does to the result first.
 struct Output {
@@ -55,6 +64,7 @@ struct Output {
   float scale = 1;
   uint32_t activation = 0;
   bool bf16 = false;
+  HalfForm form = {};  // gate and act: rows of f16, divided by Product::f16_act
 };
 
 // Products with weights as they lie in their tiles: one launch computes the norm, the product and its Output.
@@ -66,6 +76,8 @@ class Products {
                        const DeviceAttention* attention = nullptr) = 0;
   // Whether the product with these weights takes its input as bf16 rather than f32.
   virtual bool takes_bf16(const Weights& w) const = 0;
+  // How the product with these weights and this Output::kind takes rows of f16, where another kernel may write them so.
+  virtual HalfForm half_form(const Weights&, uint32_t /*kind*/, const Rows&) const { return {}; }
 };
 
 // Products with the matrices of experts, a few for each row.
@@ -98,14 +110,18 @@ class Path {
     uint32_t stride;
   };
   Queries queries(const DeviceAttention& attention) const;
-  // Norm, gate and up, activation.
-  void feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows);
+  // Norm, gate and up, activation. `next`: the Output::kind of the product with f.down.
+  void feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows, uint32_t next);
   // Where feed_forward_in() leaves its result.
-  Input activated(const DeviceFeedForward& f) const;
+  Input activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const;
+  // How the product with `w` in add_to_residual() takes rows of f16.
+  HalfForm half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const;
   // y = W x + bias.
   void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows);
   // residual += scale * norm(W x + bias).
   void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows);
+  // The Output::kind of its product.
+  static uint32_t residual_kind(const DeviceNorm& norm);
 
  private:
   const Resources& r_;

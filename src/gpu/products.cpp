@@ -246,22 +246,42 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
   }
 }
 
+kernels::WgmmaProduct WgmmaProducts::choose(const Weights& matrix, const Weights& first, const Output& out,
+                                            const Rows& rows, const DeviceAttention* attention) const {
+  auto what = matrix_spec<kernels::WgmmaProduct>(r_, matrix, first, out, attention);
+  what.by_sequence = attention && !rows.row_tables;
+  kernels::WgmmaProduct spec =
+      r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
+  spec.y_apart = out.form.apart;
+  return spec;
+}
+
+// Columns that fill whole slices: the rest of a slice would have to be zeros.
+HalfForm WgmmaProducts::half_form(const Weights& w, uint32_t kind, const Rows& rows) const {
+  const kernels::WgmmaProduct spec = choose(w, w, {.kind = kind}, rows, nullptr);
+  if (spec.filled_cols() != w.shape.cols) return {};
+  return {.apart = kernels::tile_apart(w.shape.format), .group = spec.columns};
+}
+
 void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                             const Rows& rows, const DeviceAttention* attention) {
-  uint32_t done = 0, apart = 0, grouped = 0;  // how x lies
+  uint32_t done = 0;
+  HalfForm form = in.form;  // how x lies
   for (const Weights* matrix : {&w, second}) {
     if (!matrix) continue;
-    const uint32_t cols = matrix->shape.cols;
-    auto what = matrix_spec<kernels::WgmmaProduct>(r_, *matrix, w, out, attention);
-    what.by_sequence = attention && !rows.row_tables;
-    const kernels::WgmmaProduct spec =
-        r_.tuning.many_vectors(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
-    if (const uint32_t wanted = kernels::tile_apart(matrix->shape.format); wanted != apart || spec.columns != grouped) {
-      apart = wanted;
-      grouped = spec.columns;
-      to_half(r_, in, *matrix, rows.count, {.operand = grouped});
+    const kernels::WgmmaProduct spec = choose(*matrix, w, out, rows, attention);
+    if (const uint32_t apart = kernels::tile_apart(matrix->shape.format);
+        apart != form.apart || spec.columns != form.group) {
+      check(!in.form, "rows of f16 in the order of the product");
+      form = {apart, spec.columns};
+      to_half(r_, in, *matrix, rows.count, {.operand = form.group});
     }
-    const Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
+    Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
+    args.y_group = out.form.group;
+    if (in.form) {
+      args.x = {in.address};
+      args.scales = {in.scales};
+    }
     r_.recorder.launch(spec, args, matrix->bytes());
     done += matrix->shape.rows;
   }

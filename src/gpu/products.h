@@ -54,8 +54,13 @@ class WgmmaProducts : public Products {
   void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
                const DeviceAttention* attention = nullptr) override;
   bool takes_bf16(const Weights&) const override { return false; }
+  HalfForm half_form(const Weights& w, uint32_t kind, const Rows& rows) const override;
 
  private:
+  // `first`: the matrix that has the bias of all.
+  kernels::WgmmaProduct choose(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
+                               const DeviceAttention* attention) const;
+
   const Resources& r_;
 };
 

@@ -7,6 +7,7 @@
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/prompt_attention.h"
 #include "kernels/mixture/group_rows.h"
+#include "kernels/product/product.h"
 #include "kernels/product/tile.h"
 #include "kernels/sample/sample.h"
 
@@ -92,6 +93,8 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   const uint64_t slots = s.expert_slots;
   allocate(&W::half, std::max(grouped_rows * s.half, slots * s.expert_half) * 2);
   allocate(&W::half_scale, std::max(rows, slots) * f);
+  allocate(&W::attended_scale, rows * f);
+  allocate(&W::act_scale, rows * f);
   allocate(&W::router, mixture_rows * stride_of(s.experts + 1) * f);
   allocate(&W::expert_ids, mixture_rows * s.used * f);
   allocate(&W::expert_weights, mixture_rows * s.used * f);
@@ -137,6 +140,8 @@ Work::Work(const cuda::Context& context, const WorkSizes& sizes) {
     this->*member = cuda::Buffer(context, bytes);
     if (bytes) (this->*member).fill(0);
   });
+  attended_scale.write(std::vector<float>(sizes.rows, 1.0f).data(), sizes.rows * 4ull);
+  act_scale.write(std::vector<float>(sizes.rows, kernels::Product::f16_act).data(), sizes.rows * 4ull);
   if (always.bytes()) always.write(std::vector<float>(64, 100.0f).data(), 256);  // a sigmoid of 1
 }
 

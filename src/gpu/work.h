@@ -48,10 +48,12 @@ struct Work {
   Work(const cuda::Context& context, const WorkSizes& sizes);
 
   cuda::Buffer h;                                   // (rows, width): the residual stream
-  cuda::Buffer qkv, q, attended, inner, act;        // (rows, the size of that name)
+  cuda::Buffer qkv, q, attended, inner, act;        // (rows, the size of that name); attended and inner also have room
+                                                    // for whole groups of rows of f16
   cuda::Buffer result, shared;                      // (rows, width): a product before its norm; of the shared expert
   cuda::Buffer half, half_scale;                    // (rows, half) f16, (rows): the input of the matrix units; or
                                                     // (expert_slots, expert_half), (expert_slots)
+  cuda::Buffer attended_scale, act_scale;           // (rows): factors of rows that kernels write as f16
   cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
   cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
   cuda::Buffer expert_list, expert_slot_of, expert_tiles, expert_tile_count;  // see kernels::GroupRows

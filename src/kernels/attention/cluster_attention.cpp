@@ -112,6 +112,7 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
   if (merge ? args.clusters == 0 || args.clusters > 65535 : args.clusters > 1)
     throw Error("{}: {} clusters per sequence and kv head, but with merge = {} there must be {}", name, args.clusters,
                 merge ? "yes" : "no", merge ? "1 to 65535" : "one");
+  if (out_apart) check_operand(name, args.heads * head_dim, args.out_group);
   if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
   if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
   return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
@@ -238,9 +239,26 @@ class ClusterMerge {
     U32 tile = quad / 2u * s_.splits + b_.rank, column = quad % 2u * 4u;
     Vec<float, 4> v;
     for (uint32_t i = 0; i < 4; ++i) v[i] = all.acc[i].get() * factor;
+    if (s_.out_apart) return write_halves(v, head, tile, column);
     if (!b_.q8()) return store_vec(out_ + (head * s_.head_dim + tile * 8u + column), v);
     auto to = out_ + (head * s_.head_dim + (tile >> 2u) * 32u + (tile & 3u) + column * 4u);  // see KvQ8Operands
     for (uint32_t i = 0; i < 4; ++i) store(to.offset(i * 4), v[i]);
+  }
+  // A mean of values of the cache, which f16 holds.
+  void write_halves(const Vec<float, 4>& v, U32 head, U32 tile, U32 column) {
+    U32 group = k_.arg(&ClusterArgs::out_group), ld = k_.arg(&ClusterArgs::heads) * s_.head_dim;
+    U32 first = (b_.kv_head * b_.group + head) * s_.head_dim;
+    auto out = k_.arg(&ClusterArgs::out).template as<heddle::f16>();
+    if (b_.q8()) {
+      U32 col = first + (tile >> 2u) * 32u + (tile & 3u) + column * 4u;
+      for (uint32_t i = 0; i < 4; ++i)
+        store(out + operand_value(b_.sequence, col + i * 4, s_.out_apart, group, ld), to_f16(within_f16(v[i])));
+      return;
+    }
+    auto to = out + operand_quad(b_.sequence, first + tile * 8u + column, s_.out_apart, group, ld);
+    for (uint32_t odd = 0; odd < 2; ++odd)
+      store((to + group * (8 * odd)).template as<uint32_t>(),
+            bitcast<uint32_t>(to_f16x2(within_f16(v[odd]), within_f16(v[odd + 2]))));
   }
   // Several partial results, all loaded before the first is used.
   struct Loaded {

@@ -2,6 +2,7 @@
 // units do the products, and the blocks of a cluster share the positions of one sequence and kv head.
 #pragma once
 #include "kernels/attention/attention.h"
+#include "kernels/product/activations.h"
 
 namespace heddle::kernels {
 
@@ -21,6 +22,7 @@ struct ClusterAttention {
     ptx::DevicePtr<float> partial;         // merge: (partial_count), scratch, 16-byte aligned
     ptx::DevicePtr<uint32_t> arrived;      // merge: (arrived_count), zeros before the first launch and after each
     uint32_t clusters;                     // merge: per sequence and kv head
+    uint32_t out_group;                    // out_apart: rows of a group
   };
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;
@@ -33,6 +35,7 @@ struct ClusterAttention {
   uint32_t merge = 0;    // several clusters per sequence and kv head
   uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
   uint32_t window = 0, softcap = 0;
+  uint32_t out_apart = 0;  // out is f16, as x of wgmma_product for weights of this `apart`; 0: rows of f32
   // In a chain only the last position is new: all others are fetched before the preceding kernels have ended, unless
   // `fresh` is set. Lengths and table must not change within the chain.
   uint32_t chained = 0;
@@ -48,8 +51,9 @@ struct ClusterAttention {
                       F{"rows", &S::rows, one_of({2, 4, 8, 16})}, F{"stages", &S::stages, range(1, 16)},
                       F{"warps", &S::warps, one_of({1, 2, 4, 8})}, F{"merge", &S::merge, yes_or_no()},
                       F{"mapped", &S::mapped, yes_or_no()}, F{"window", &S::window, yes_or_no()},
-                      F{"softcap", &S::softcap, yes_or_no()}, F{"chained", &S::chained, yes_or_no()},
-                      F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
+                      F{"softcap", &S::softcap, yes_or_no()}, F{"out_apart", &S::out_apart, aparts()},
+                      F{"chained", &S::chained, yes_or_no()}, F{"fresh", &S::fresh, yes_or_no()},
+                      F{"ahead", &S::ahead, range(0, 16)});
   }
 
   // Shared memory of a stage: 8 pieces of K, 8 of V, and as many of their scales.

@@ -2,6 +2,7 @@
 #include "kernels/product/activations.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/spec/catalog.h"
 #include "kernels/spec/functions.h"
@@ -261,6 +262,22 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
       (bias && args.bias.address % (vec * 4)))
     throw Error("half_rows: x, weight and bias must be {}-byte aligned", vec * 4);
   return {.x = args.rows ? (args.rows - 1) / together + 1 : 1};  // an empty grid cannot be launched
+}
+
+U32 operand_quad(U32 row, U32 col, uint32_t apart, U32 group, U32 ld) {
+  U32 in = col % (2 * apart), piece = col / (2 * apart) * (apart / 16) + in % apart / 16u;
+  U32 step = piece / 4u * 8u + in / apart * 4u + in % 16u / 4u, in_group = row & (group - 1u);
+  return (row - in_group) * ld + (step * 2u * group + in_group) * 8u + piece % 4u * 2u;
+}
+
+U32 operand_value(U32 row, U32 col, uint32_t apart, U32 group, U32 ld) {
+  return operand_quad(row, col & ~3u, apart, group, ld) + (col & 1u) * group * 8u + (col >> 1u & 1u);
+}
+
+void check_operand(std::string_view name, uint32_t cols, uint32_t group) {
+  if (cols % 256 || group % 8 || !std::has_single_bit(group))
+    throw Error("{}: rows of {} values of f16 in groups of {}, expected a multiple of 256 and a power of two from 8 on",
+                name, cols, group);
 }
 
 HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld, uint32_t together) {

@@ -8,6 +8,9 @@
 
 namespace heddle::kernels {
 
+// BlockFormat::apart of the weights that rows of f16 in the order of wgmma_product are for; 0: another order.
+inline Allowed aparts() { return one_of({0, 16, 32, 64, 128}); }
+
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
 // out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two
@@ -55,8 +58,7 @@ struct HalfRows {
                       F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
-                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})},
-                      F{"apart", &S::apart, one_of({0, 16, 32, 64, 128})},
+                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"apart", &S::apart, aparts()},
                       F{"together", &S::together, one_of({1, 2, 4, 8})}, F{"chained", &S::chained, yes_or_no()});
   }
 
@@ -92,6 +94,15 @@ inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32
   return uint64_t(row / group) * group * ld + (uint64_t(step * 2 + in_step / 2) * group + row % group) * 8 +
          piece % 4 * 2 + in_step % 2;
 }
+
+// The same on the device, for a kernel that writes rows in this order itself: where the four values from column `col`
+// on, a multiple of four, begin. The first and the third are there, the second and the fourth 8 * group values further.
+// `group`: a power of two.
+ptx::U32 operand_quad(ptx::U32 row, ptx::U32 col, uint32_t apart, ptx::U32 group, ptx::U32 ld);
+// And where one value lies.
+ptx::U32 operand_value(ptx::U32 row, ptx::U32 col, uint32_t apart, ptx::U32 group, ptx::U32 ld);
+// Throws an Error unless rows of `cols` values, in groups of `group`, can be written so by kernel `name`.
+void check_operand(std::string_view name, uint32_t cols, uint32_t group);
 
 // The spec for rows of this size: threads, vec and held. The caller sets the rest.
 HalfRows half_rows_choice(uint32_t cols, uint32_t x_stride, uint32_t ld, uint32_t together = 1);

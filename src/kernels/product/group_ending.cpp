@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention/kv_cache.h"
+#include "kernels/product/activations.h"
 #include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
@@ -14,6 +15,8 @@ namespace {
 using EndingArgs = Product::Args;
 
 constexpr uint32_t eights_at_once = 8;  // of vectors: 32 loads of a residual
+
+F32 as_half(F32 value) { return within_f16(value * (1 / Product::f16_act)); }
 
 }  // namespace
 
@@ -54,10 +57,26 @@ U64 GroupEnding::place(U32 vector, U32 row) { return mul_wide(k_.arg(&EndingArgs
 
 void GroupEnding::store_at(U32 vector, U32 row, Pred here, F32 value) {
   k_.when(here, [&] {
+    if (s_.y_apart) {
+      U32 at = operand_value(vector, row, s_.y_apart, k_.arg(&EndingArgs::y_group), k_.arg(&EndingArgs::y_stride));
+      return store(k_.arg(&EndingArgs::y).as<heddle::f16>() + at, to_f16(as_half(value)));
+    }
     if (s_.y_bf16)
       store(k_.arg(&EndingArgs::y).as<bf16>() + place(vector, row), to_bf16(value));
     else
       store(k_.arg(&EndingArgs::y) + place(vector, row), value);
+  });
+}
+
+// Columns c and c + 2 make a word, and are in lanes 16 apart: each of the two stores the word of one vector.
+void GroupEnding::store_halves(uint32_t eight, U32 at, Pred here, const std::array<F32, 2>& values) {
+  Pred second = (at & 2u) != 0u;
+  F32 own = select(second, values[1], values[0]), other = shuffle_xor(select(second, values[0], values[1]), 16u);
+  U32 of = vector(eight, 0) + select(second, k_.constant(1u), k_.constant(0u)), group = k_.arg(&EndingArgs::y_group);
+  k_.when(here && of < end_, [&] {
+    U32 place = operand_quad(of, at & ~3u, s_.y_apart, group, k_.arg(&EndingArgs::y_stride)) + (at & 1u) * group * 8u;
+    auto word = to_f16x2(as_half(select(second, other, own)), as_half(select(second, own, other)));
+    store((k_.arg(&EndingArgs::y).as<heddle::f16>() + place).as<uint32_t>(), bitcast<uint32_t>(word));
   });
 }
 
@@ -143,12 +162,16 @@ void GroupEnding::pairs(const GroupSums& acc, uint32_t begin, uint32_t end) {
   U32 at = (row >> 2u) * 2u + (row & 1u);
   size_t number = 0;
   Four four;
+  std::array<F32, 2> gated;
   each(begin, end, [&](uint32_t n, uint32_t i) {
     if (i == 0) four = scaled(acc, n);
     F32 other = shuffle_xor(select(upper, four.low[i], four.high[i]), 8u);
     F32 first = select(upper, other, four.low[i]), second = select(upper, four.high[i], other);
-    if (s_.out == Product::gate)
-      return store_at(vector(n, i), at, below_end(n, i) && here, activate(s_.activation, first) * second);
+    if (s_.out == Product::gate) {
+      gated[i] = activate(s_.activation, first) * second;
+      if (!s_.y_apart) return store_at(vector(n, i), at, below_end(n, i) && here, gated[i]);
+      return i ? store_halves(n, at, here, gated) : void();
+    }
     turn_and_cache(turn, number++, vector(n, i), below_end(n, i), first, second);
   });
 }

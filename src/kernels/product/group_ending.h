@@ -26,6 +26,8 @@ class GroupEnding {
   // The endings of the eights of vectors [begin, end).
   void add(const ptx::GroupSums& acc, uint32_t begin, uint32_t end);
   void pairs(const ptx::GroupSums& acc, uint32_t begin, uint32_t end);
+  // y_apart: column `at` of this lane's two vectors of eight.
+  void store_halves(uint32_t eight, ptx::U32 at, ptx::Pred here, const std::array<ptx::F32, 2>& values);
   struct Turn;
   void turn_and_cache(const Turn& turn, size_t number, ptx::U32 vector, ptx::Pred below_end, ptx::F32 first,
                       ptx::F32 second);

@@ -65,7 +65,10 @@ struct Product {
     ptx::DevicePtr<uint32_t> sequences;   // qkv with by_sequence: (vectors), the row of `table` of each vector
     ptx::DevicePtr<ExpertTile> tiles;     // wgmma_product with experts: (tile_count)
     ptx::DevicePtr<uint32_t> tile_count;  // the same: one number
+    uint32_t y_group;                     // wgmma_product with y_apart: rows of a group
   };
+  // Activations as f16 are divided by this: above 2^20 they become that, and below 2^-10 they lose bits.
+  static constexpr float f16_act = 16;
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
   uint32_t mixed = 0;  // the last rows are of the second format; a block has rows of one of the two
   uint32_t tile_cols = 1024, slices = 4;
@@ -84,6 +87,8 @@ struct Product {
   uint32_t halves = 0;  // qkv: pairs are values rotary / 2 apart, else neighbours
   // qkv: a table for each sequence, not for each vector. Not a field: only wgmma_product has it.
   uint32_t by_sequence = 0;
+  // act, gate: rows of f16 for wgmma_product, divided by f16_act. Not a field either.
+  uint32_t y_apart = 0;
   uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1. The vectors of a row share its x
   // experts: each row has one result, the sum over the first `summed` of its vectors, each with its own x of `cols`
   // values. 0: a result for each vector.

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/kv_cache.h"
+#include "kernels/product/activations.h"
 
 namespace heddle::kernels {
 
@@ -343,6 +344,10 @@ void ProductOut::write(uint32_t v, F32 sum) {
   auto weighed = [&](F32 value) { return s_.weighted ? value * weight_ : value; };
   auto put = [&](U32 at, Pred here, F32 value) {
     k_.when(here, [&] {
+      if (s_.y_apart) {
+        U32 place = operand_value(vector_ + v, at, s_.y_apart, k_.arg(&Args::y_group), k_.arg(&Args::y_stride));
+        return ptx::store(y_.as<heddle::f16>() + place, to_f16(within_f16(value * (1 / Product::f16_act))));
+      }
       U64 place = start(k_.arg(&Args::y_stride), v) + widen(at);
       if (s_.y_bf16)
         ptx::store(y_.as<bf16>() + place, to_bf16(value));

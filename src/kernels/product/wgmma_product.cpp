@@ -34,7 +34,8 @@ Product ending_of(const WgmmaProduct& s) {
           .bias = s.bias,
           .cache = s.cache,
           .halves = s.halves,
-          .by_sequence = s.by_sequence};
+          .by_sequence = s.by_sequence,
+          .y_apart = s.y_apart};
 }
 
 class WgmmaWriter {
@@ -457,7 +458,9 @@ Kernel WgmmaProduct::build() const {
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
     throw Error("wgmma_product: experts have no residual and no cache");
-  if (y_bf16 && out != Product::gate && out != Product::act) throw Error("wgmma_product: y_bf16 is for act and gate");
+  if ((y_bf16 || y_apart) && out != Product::gate && out != Product::act)
+    throw Error("wgmma_product: y_bf16 and y_apart are for act and gate");
+  if (y_bf16 && y_apart) throw Error("wgmma_product: y is bf16, or f16 with y_apart, not both");
   return WgmmaWriter(*this).write();
 }
 
@@ -470,6 +473,7 @@ Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
   if (args.first_rows > args.rows) throw Error("wgmma_product: rows from {} of {}", args.first_rows, args.rows);
   if (out == Product::gate && args.rows % 4)
     throw Error("wgmma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
+  if (y_apart) check_operand(name, args.y_stride, args.y_group);
   if (out == Product::qkv && args.page_size == 0) throw Error("wgmma_product: pages of 0 positions");
   if (args.blocks == 0) throw Error("wgmma_product: a grid of 0 blocks");
   if (experts) return {.x = args.blocks};

@@ -1,6 +1,7 @@
 // Matrix times 8 to thousands of vectors on the matrix units of sm_90a, straight from the tiles of the weights, with
 // the epilogue of its phase of a layer: for prompts, for batches of many sequences, and for the experts of a mixture.
 #pragma once
+#include "kernels/product/activations.h"
 #include "kernels/product/product.h"
 #include "kernels/product/tile.h"
 
@@ -19,7 +20,8 @@ struct WgmmaProduct {
                                     summary = "matrix times 8 to thousands of vectors by wgmma, and what follows",
                                     lowest_target = "sm_90a";
   // Those of Product, with x (rows, filled_cols) f16 in the order of operand_place. `rows` counts all rows of y, of
-  // which w has those from `first_rows` on. `blocks`: of the grid at most. norm, shift and w2 are not read; with
+  // which w has those from `first_rows` on. With y_apart y is f16 in that order too, in groups of y_group rows of
+  // y_stride values, divided by Product::f16_act. `blocks`: of the grid at most. norm, shift and w2 are not read; with
   // experts neither is `vectors`: the vectors are those of the tiles.
   using Args = Product::Args;
 
@@ -33,6 +35,7 @@ struct WgmmaProduct {
   uint32_t stages = 3, runs = 2;            // of x and of weights, in flight
   uint32_t early = 0;                       // a step's weights are unpacked while the product of the one before runs
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
+  uint32_t y_apart = 0;      // act, gate: y is x of a product with weights of this `apart`
   uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
   uint32_t experts = 0;      // tiles are read from the device
   uint32_t chained = 0;
@@ -84,9 +87,9 @@ inline auto WgmmaProduct::fields() {
       F{"stages", &S::stages, range(1, 32)}, F{"run", &S::run, one_of({1, 2, 4})}, F{"runs", &S::runs, range(1, 32)},
       F{"early", &S::early, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
       F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
-      F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
-      F{"by_sequence", &S::by_sequence, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
-      F{"chained", &S::chained, yes_or_no()});
+      F{"y_apart", &S::y_apart, aparts()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
+      F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
+      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

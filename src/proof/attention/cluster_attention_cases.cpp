@@ -17,6 +17,28 @@ double cluster_bound(const AttentionShape& shape) {
   return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
 }
 
+// With out_apart: every value is in its place, and nothing is written between them. `bound`: without the rounding.
+void check_halves(const ClusterAttention& spec, ClusterAttention::Args args, const AttentionProblem& problem,
+                  Machine& m, Check& check, double bound) {
+  const uint32_t rows = args.sequences, ld = args.heads * spec.head_dim, group = 8;
+  const f16 untouched{0x5a5a};
+  std::vector<f16> all(size_t(rows + group - 1) / group * group * ld, untouched);
+  const auto out = m.put(all);
+  args.out = {out.address};
+  args.out_group = group;
+  m.launch(spec, args);
+  all = m.get(out, all.size());
+  std::vector<float> values;
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < ld; ++c) {
+      f16& value = all[kernels::operand_place(r, c, spec.out_apart, group, ld)];
+      values.push_back(to_f32(value));
+      value = untouched;
+    }
+  problem.check(check, values, bound + 0x1p-11 * 1.001);
+  check.equal("between", all, std::vector<f16>(all.size(), untouched));
+}
+
 // `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
 Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
   spec.head_dim = shape.head_dim;
@@ -39,6 +61,10 @@ Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t cluste
       args.arrived = m.put(std::vector<uint32_t>(counters, 0));
     }
     for (uint32_t times = clusters ? 2 : 1; times; --times) {
+      if (spec.out_apart) {
+        check_halves(spec, args, problem, m, check, cluster_bound(shape));
+        continue;
+      }
       args.out = m.poisoned<float>(problem.outputs());
       m.launch(spec, args);
       problem.check(check, m.get(args.out, problem.outputs()), cluster_bound(shape));
@@ -215,6 +241,15 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       {.heads = 8, .kv_heads = 2, .lengths = {100, 0}}, 2);
   if (sweep == Sweep::quick) return;
 
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t clusters : {0u, 2u}) {
+      const ClusterAttention spec{
+          .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .out_apart = apart, .chained = 1};
+      add(spec, {.heads = 8, .kv_heads = 2, .lengths = {100, 0, 3, 17, 1, 50, 60, 70, 80}}, clusters);
+      ClusterAttention q8 = spec;
+      q8.kv = kv_q8;
+      add(q8, {.head_dim = 64, .heads = 4, .lengths = {0, 33, 9}}, clusters);
+    }
   for (uint32_t dim : attention_head_dims) {
     if (dim == 32) continue;
     for (uint32_t layout : {kv_single, kv_paged})

@@ -129,7 +129,7 @@ class ProductProblem {
     x_ = product_vectors(random, spec, s_.cols, count_, weight, shift, epsilon);
     bias_ = random.normals(s_.rows, 0.5f);
     outputs_ = gated() ? s_.rows / 2 : is_qkv() && spec.cache ? s_.heads * s_.head : s_.rows;
-    y_stride_ = outputs_ + 3;
+    y_stride_ = spec.y_apart ? outputs_ : outputs_ + 3;
     residual_ = random.normals(size_t(count_) * y_stride_);
     make_cache();
     set_args(weight, shift);
@@ -147,14 +147,18 @@ class ProductProblem {
   }
 
   void compare(Check& check) {
-    y_ = m_.get(args_.y, size_t(count_) * y_stride_);
+    y_ = m_.get(args_.y, y_size());
     for (uint32_t v = 0; v < count_; ++v) is_qkv() ? expect_heads(v) : expect_rows(v);
     check.near("y", got_, want_, bound_, 1.0);
   }
 
  private:
   static constexpr float epsilon = 1e-5f, scale = 0.75f, magnitude = 1.125f;
-  static constexpr uint32_t page = 16;  // positions
+  static constexpr uint32_t page = 16;    // positions
+  static constexpr uint32_t y_group = 8;  // rows of y with y_apart
+
+  // Whole groups of rows; as f16 they need half of it.
+  size_t y_size() const { return size_t(count_ + y_group - 1) / y_group * y_group * y_stride_; }
 
   void launch_matrix(auto spec, const std::vector<float>& scales) {
     auto launch_with = [&](uint32_t first, uint32_t end) {
@@ -200,7 +204,7 @@ class ProductProblem {
     std::vector<float> packed_bias = bias_;
     for (uint32_t p = 0; p < order.size(); ++p) packed_bias[p] = bias_[order[p]];
     order.resize(std::min<size_t>(order.size(), first_rows_));
-    args_ = {.y = m_.poisoned<float>(size_t(count_) * y_stride_),
+    args_ = {.y = m_.poisoned<float>(y_size()),
              .residual = m_.put(residual_),
              .x = m_.put(x_.bytes),
              .norm = m_.put(weight),
@@ -229,7 +233,8 @@ class ProductProblem {
              .table_stride = 3,
              .epsilon = epsilon,
              .scale = scale,
-             .magnitude = magnitude};
+             .magnitude = magnitude,
+             .y_group = y_group};
     if (spec_.mixed) args_.w2 = m_.put(tiles_of(second_.shape, second_.file));
   }
 
@@ -289,13 +294,20 @@ class ProductProblem {
 
   float output(uint32_t v, uint32_t o) const {
     const size_t at = size_t(v) * y_stride_ + o;
+    if (spec_.y_apart) {
+      f16 half;
+      const uint64_t place = kernels::operand_place(v, o, spec_.y_apart, y_group, y_stride_);
+      std::memcpy(&half, reinterpret_cast<const uint8_t*>(y_.data()) + place * 2, 2);
+      return to_f32(half) * Product::f16_act;
+    }
     if (!spec_.y_bf16) return y_[at];
     bf16 half;
     std::memcpy(&half, reinterpret_cast<const uint8_t*>(y_.data()) + at * 2, 2);
     return to_f32(half);
   }
   void expect_rows(uint32_t v) {
-    const double rounding = spec_.y_bf16 ? 0x1p-8 : 0x1p-22;
+    const double rounding = spec_.y_bf16 ? 0x1p-8 : spec_.y_apart ? 0x1p-11 * 1.001 : 0x1p-22;
+    const double least = spec_.y_apart ? 0x1p-25 * Product::f16_act : 0;  // half of the smallest f16
     for (uint32_t o = 0; o < outputs_; ++o) {
       const float is = output(v, o);
       if (gated()) {
@@ -304,13 +316,13 @@ class ProductProblem {
         const double a = activated(spec_.activation, gate.value), value = a * up.value;
         expect(is, value,
                error_of(gate) * 1.2 * (std::abs(up.value) + error_of(up)) + error_of(up) * std::abs(a) +
-                   std::abs(value) * rounding + 1e-6 * std::abs(gate.value * up.value));
+                   std::abs(value) * rounding + 1e-6 * std::abs(gate.value * up.value) + least);
         continue;
       }
       const ProductSum sum = sum_at(o, v);
       if (spec_.out == Product::act) {
         const double value = activated(spec_.activation, sum.value);
-        expect(is, value, error_of(sum) * 1.2 + std::abs(value) * rounding + 1e-6 * std::abs(sum.value));
+        expect(is, value, error_of(sum) * 1.2 + std::abs(value) * rounding + 1e-6 * std::abs(sum.value) + least);
       } else {
         const double before = spec_.out == Product::add ? residual_[size_t(v) * y_stride_ + o] : 0;
         expect(is, before + scale * sum.value, scale * error_of(sum) + std::abs(before) * 0x1p-23);

@@ -46,17 +46,19 @@ using MatrixSpec = std::variant<kernels::MmaProduct, kernels::WgmmaProduct>;
 // The product that computes the same.
 template <class Spec>
 kernels::Product product_like(const Spec& s, uint32_t vectors) {
-  return {.format = s.format,
-          .tile_cols = s.tile_cols,
-          .slices = s.slices,
-          .columns = vectors,
-          .exact = 1,
-          .out = s.out,
-          .activation = s.activation,
-          .y_bf16 = s.y_bf16,
-          .bias = s.bias,
-          .cache = s.cache,
-          .halves = s.halves};
+  kernels::Product like{.format = s.format,
+                        .tile_cols = s.tile_cols,
+                        .slices = s.slices,
+                        .columns = vectors,
+                        .exact = 1,
+                        .out = s.out,
+                        .activation = s.activation,
+                        .y_bf16 = s.y_bf16,
+                        .bias = s.bias,
+                        .cache = s.cache,
+                        .halves = s.halves};
+  if constexpr (requires { s.y_apart; }) like.y_apart = s.y_apart;
+  return like;
 }
 
 // Launches the product and compares. With `units` the same is computed by a kernel of the matrix units, for any number

@@ -74,6 +74,18 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
       p.bias = columns == 32;
       p.activation = columns == 64 ? kernels::act_gelu_tanh : kernels::act_silu;
     });
+  // y as x of another product, by warps alone and by blocks that share the columns
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t shares : {1u, 2u})
+      add({apart == 64 ? 256u : 512u, 512, 3}, 19, [&](WgmmaProduct& p) {
+        p.tile_cols = 256;
+        p.columns = shares == 1 ? 16 : 8;
+        p.row_groups = 2;
+        p.shares = shares;
+        p.out = apart == 64 ? Product::act : Product::gate;
+        p.y_apart = apart;
+        p.bias = apart == 32;
+      });
   // columns shared by warp groups, and by blocks
   for (uint32_t col_groups : {1u, 2u, 3u, 4u})
     for (uint32_t shares : {1u, 2u, 4u})
