@@ -47,6 +47,7 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
     spec.slices = w.shape.tile_cols;
   else
     spec.apart = kernels::tile_apart(w.shape.format);
+  spec.also_apart = groups.also.apart;
   spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
   spec.weight = norm;
   spec.bias = norm && !in.norm->bias.empty();
@@ -60,7 +61,9 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
                                .cols = cols,
                                .x_stride = in.stride,
                                .ld = ld,
-                               .group = groups.slices + groups.operand};
+                               .group = groups.slices + groups.operand,
+                               .also = {groups.also_address},
+                               .also_group = groups.also.group};
   if (in.norm) {
     args.weight = {in.norm->device_weight.address()};
     args.bias = {in.norm->device_bias.address()};

@@ -44,6 +44,7 @@ struct Resources {
 struct HalfForm {
   uint32_t apart = 0, group = 0;  // 0: rows of f32
   explicit operator bool() const { return group != 0; }
+  bool operator==(const HalfForm&) const = default;
 };
 
 // The rows that a product reads.
@@ -136,6 +137,8 @@ uint32_t activation_field(model::Activation activation);
 // The rows as f16 with a scale each, in work.half, for the product with w on the matrix units.
 struct HalfGroups {
   uint32_t slices = 0, operand = 0;  // one of them: the rows of a group of mma_product, or of wgmma_product
+  HalfForm also = {};                // with operand: the rows in this form too,
+  uint64_t also_address = 0;         // there
 };
 void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, const HalfGroups& groups);
 // y = activation(gate), or activation(gate) * up where up is not 0.

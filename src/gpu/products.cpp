@@ -38,6 +38,8 @@ void set_attention(Product::Args& args, const Resources& r, const DeviceAttentio
   args.magnitude = float(a.rope.magnitude);
 }
 
+uint32_t filled_cols(const Weights& w) { return w.shape.slices() * w.shape.tile_cols; }
+
 bool rotates_halves(const DeviceAttention& attention) {
   return attention.model->rope.style == model::Rope::Style::halves;
 }
@@ -258,32 +260,47 @@ kernels::WgmmaProduct WgmmaProducts::choose(const Weights& matrix, const Weights
 
 // Columns that fill whole slices: the rest of a slice would have to be zeros.
 HalfForm WgmmaProducts::half_form(const Weights& w, uint32_t kind, const Rows& rows) const {
-  const kernels::WgmmaProduct spec = choose(w, w, {.kind = kind}, rows, nullptr);
-  if (spec.filled_cols() != w.shape.cols) return {};
-  return {.apart = kernels::tile_apart(w.shape.format), .group = spec.columns};
+  if (filled_cols(w) != w.shape.cols) return {};
+  return {kernels::tile_apart(w.shape.format), choose(w, w, {.kind = kind}, rows, nullptr).columns};
 }
 
 void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                             const Rows& rows, const DeviceAttention* attention) {
-  uint32_t done = 0;
-  HalfForm form = in.form;  // how x lies
+  struct Part {
+    const Weights& w;
+    kernels::WgmmaProduct spec;
+    HalfForm form;  // of x
+    uint64_t x;
+  };
+  std::vector<Part> parts;
   for (const Weights* matrix : {&w, second}) {
     if (!matrix) continue;
     const kernels::WgmmaProduct spec = choose(*matrix, w, out, rows, attention);
-    if (const uint32_t apart = kernels::tile_apart(matrix->shape.format);
-        apart != form.apart || spec.columns != form.group) {
-      check(!in.form, "rows of f16 in the order of the product");
-      form = {apart, spec.columns};
-      to_half(r_, in, *matrix, rows.count, {.operand = form.group});
-    }
-    Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
+    parts.push_back({*matrix, spec, {kernels::tile_apart(matrix->shape.format), spec.columns}, in.address});
+    if (in.form)
+      check(in.form == parts.back().form, "rows of f16 in the order of the product");
+    else
+      parts.back().x = r_.work.half.address();
+  }
+  HalfGroups groups{.operand = parts[0].form.group};
+  bool convert_again = parts.size() > 1 && parts[1].form != parts[0].form;
+  if (convert_again && in.stride % 4 == 0 && 2 * filled_cols(w) <= r_.sizes.half) {  // there is room for both at once
+    const uint64_t whole = (rows.count + groups.operand - 1) / groups.operand * groups.operand;
+    parts[1].x += whole * filled_cols(w) * 2;
+    groups.also = parts[1].form;
+    groups.also_address = parts[1].x;
+    convert_again = false;
+  }
+  if (!in.form) to_half(r_, in, w, rows.count, groups);
+  uint32_t done = 0;
+  for (const Part& part : parts) {
+    if (done && convert_again) to_half(r_, in, part.w, rows.count, {.operand = part.form.group});
+    Product::Args args = matrix_args(r_, part.w, w, out, rows, done, attention);
+    args.x = {part.x};
     args.y_group = out.form.group;
-    if (in.form) {
-      args.x = {in.address};
-      args.scales = {in.scales};
-    }
-    r_.recorder.launch(spec, args, matrix->bytes());
-    done += matrix->shape.rows;
+    if (in.form) args.scales = {in.scales};
+    r_.recorder.launch(part.spec, args, part.w.bytes());
+    done += part.w.shape.rows;
   }
 }
 

@@ -27,17 +27,15 @@ class Rows {
 
   Kernel build() {
     chain_start(k_, s_.chained);
-    chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
     cols_ = k_.arg(&HalfRowsArgs::cols);
-    if (s_.together == 1) {
-      row_ = k_.block_id();
-      in_row_ = k_.thread();
-      k_.when(row_ < k_.arg(&HalfRowsArgs::rows), [&] { body(); });
-    } else {
-      row_ = k_.block_id() * s_.together + k_.lane() / lanes_;
-      in_row_ = k_.warp() * lanes_ + k_.lane() % lanes_;
-      k_.when(k_.arg(&HalfRowsArgs::rows) > 0u, [&] { body(); });
-    }
+    row_ = s_.together == 1 ? k_.block_id() : k_.block_id() * s_.together + k_.lane() / lanes_;
+    in_row_ = s_.together == 1 ? k_.thread() : k_.warp() * lanes_ + k_.lane() % lanes_;
+    // the norm's weight does not depend on other kernels
+    const bool early = s_.weight && s_.held * s_.vec <= 16;
+    if (early) weight_ = load_row(k_.arg(&HalfRowsArgs::weight));
+    chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
+    U32 rows = k_.arg(&HalfRowsArgs::rows);
+    k_.when(s_.together == 1 ? row_ < rows : rows > 0u, [&] { body(); });
     return k_.finish();
   }
 
@@ -125,7 +123,7 @@ class Rows {
     if (s_.norm == HalfRows::rms && !late) divide(v, over_row({.sum = sum_of(v, true)}).sum / to_f32(cols_));
     if (s_.norm == HalfRows::layer) center(v);
     if (s_.weight) {
-      const std::vector<F32> weight = load_row(k_.arg(&HalfRowsArgs::weight));
+      const std::vector<F32> weight = weight_.empty() ? load_row(k_.arg(&HalfRowsArgs::weight)) : weight_;
       for (size_t i = 0; i < v.size(); ++i) v[i] = v[i] * (s_.plus_one ? weight[i] + 1.0f : weight[i]);
     }
     if (s_.bias) {
@@ -171,6 +169,7 @@ class Rows {
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
     k_.when(in_row_ == 0u && real_, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
     F32 factor = times.rec ? times * two_to(-power) : two_to(-power);
+    if (s_.also_apart) write_again(v, factor);
     if (s_.apart) return write_operand(v, factor);
     U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
     auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
@@ -207,6 +206,18 @@ class Rows {
       });
     });
   }
+  void write_again(const std::vector<F32>& v, F32 factor) {
+    U32 ld = k_.arg(&HalfRowsArgs::ld), group = k_.arg(&HalfRowsArgs::also_group);
+    each([&](uint32_t j, U32 i) {
+      k_.when(i < ld && real_, [&] {
+        auto to = k_.arg(&HalfRowsArgs::also) + operand_quad(row_, i, s_.also_apart, group, ld);
+        for (uint32_t odd = 0; odd < 2; ++odd) {
+          auto word = to_f16x2(v[j * 4 + odd] * factor, v[j * 4 + odd + 2] * factor);
+          store((to + group * (8 * odd)).template as<uint32_t>(), bitcast<uint32_t>(word));
+        }
+      });
+    });
+  }
   // In the order of operand_place: a step is 16 bytes of each of two core matrices.
   void write_operand(const std::vector<F32>& v, F32 factor) {
     U32 ld = k_.arg(&HalfRowsArgs::ld), size = k_.arg(&HalfRowsArgs::group), before = row_ / size * size;
@@ -228,8 +239,9 @@ class Rows {
   const uint32_t lanes_;  // of a row in a warp
   Builder<HalfRowsArgs> k_;
   U32 row_, cols_;
-  U32 in_row_;  // this thread's number among those of the row
-  Pred real_;   // the row is there
+  U32 in_row_;               // this thread's number among those of the row
+  std::vector<F32> weight_;  // where it is loaded early
+  Pred real_;                // the row is there
 };
 
 }  // namespace
@@ -239,6 +251,8 @@ Kernel HalfRows::build() const {
   if (vec * held > 64) throw Error("half_rows: {} loads of {} values are more than 64 for a thread", held, vec);
   if (plus_one && !weight) throw Error("half_rows: plus_one is for a weight, but there is none");
   if (apart && slices) throw Error("half_rows: slices and apart are different orders, expected one of them");
+  if (also_apart && (!apart || vec != 4))
+    throw Error("half_rows: also_apart is for apart and vec = 4, found {}", field_text(*this));
   if (together > 1 && !apart) throw Error("half_rows: {} rows of a block are for apart", together);
   if (apart && held * vec % 16) throw Error("half_rows: {} loads of {} values are no whole steps of 16", held, vec);
   return Rows(*this).build();
@@ -254,6 +268,7 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
     throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
   if (apart && (args.ld % 256 || args.group == 0 || args.group % 8))
     throw Error("half_rows: groups of {} rows of {} values, expected multiples of 8 and of 256", args.group, args.ld);
+  if (also_apart) check_operand(name, args.ld, args.also_group);
   if (uint64_t(threads) / together * vec * held < args.ld)
     throw Error("half_rows: {} threads hold {} loads of {} values each, but ld is {}", threads / together, held, vec,
                 args.ld);

@@ -36,17 +36,20 @@ struct HalfRows {
     uint32_t ld;        // a multiple of 64 (with slices: of those; with apart: of 256), not below cols
     uint32_t group;     // with slices or apart: rows of a group; with apart a multiple of 8
     float epsilon;
+    ptx::DevicePtr<f16> also;  // with also_apart: as out, in groups of also_group rows, a power of two from 8 on
+    uint32_t also_group;
   };
   uint32_t threads = 256;
   uint32_t vec = 4;   // values per load
   uint32_t held = 4;  // loads per thread: threads * vec * held must not be below ld
   uint32_t norm = none;
-  uint32_t weight = 0;    // the normalised row is multiplied with it
-  uint32_t plus_one = 0;  // times (1 + weight), as Gemma stores it
-  uint32_t bias = 0;      // and this is added
-  uint32_t gather = 0;    // rows of x by a list
-  uint32_t slices = 0;    // 0: row by row; else columns of a slice, in the order of mma_product
-  uint32_t apart = 0;     // 0: no; else that of the weights' format, in the order of wgmma_product
+  uint32_t weight = 0;      // the normalised row is multiplied with it
+  uint32_t plus_one = 0;    // times (1 + weight), as Gemma stores it
+  uint32_t bias = 0;        // and this is added
+  uint32_t gather = 0;      // rows of x by a list
+  uint32_t slices = 0;      // 0: row by row; else columns of a slice, in the order of mma_product
+  uint32_t apart = 0;       // 0: no; else that of the weights' format, in the order of wgmma_product
+  uint32_t also_apart = 0;  // with apart and vec = 4: the rows once more, for weights of another apart; 0: no
   // Rows of a block, with apart: 16 bytes of each lie side by side.
   uint32_t together = 1;
   uint32_t chained = 0;
@@ -59,7 +62,8 @@ struct HalfRows {
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
                       F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"apart", &S::apart, aparts()},
-                      F{"together", &S::together, one_of({1, 2, 4, 8})}, F{"chained", &S::chained, yes_or_no()});
+                      F{"also_apart", &S::also_apart, aparts()}, F{"together", &S::together, one_of({1, 2, 4, 8})},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -62,6 +62,8 @@ Case half_rows(HalfRows spec, const Rows& s) {
     const bool grouped = spec.slices || spec.apart;
     const uint32_t filled = grouped ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
     const size_t count = size_t(filled) * s.ld;
+    const uint32_t also_group = 8;
+    const size_t also_filled = (s.rows + also_group - 1) / also_group * also_group;
     const HalfRows::Args args{.out = m.poisoned<f16>(count),
                               .scale = m.poisoned<float>(s.rows),
                               .x = m.put(x),
@@ -73,9 +75,13 @@ Case half_rows(HalfRows spec, const Rows& s) {
                               .x_stride = s.x_stride,
                               .ld = s.ld,
                               .group = s.group,
-                              .epsilon = epsilon};
+                              .epsilon = epsilon,
+                              .also = m.poisoned<f16>(spec.also_apart ? also_filled * s.ld : 0),
+                              .also_group = also_group};
     m.launch(spec, args);
     const std::vector<f16> out = m.get(args.out, count);
+    std::vector<f16> again;
+    if (spec.also_apart) again = m.get(args.also, also_filled * s.ld);
     const std::vector<float> scale = m.get(args.scale, s.rows);
     auto place = [&](uint32_t r, uint32_t c) {
       if (spec.apart) return kernels::operand_place(r, c, spec.apart, s.group, s.ld);
@@ -103,6 +109,13 @@ Case half_rows(HalfRows spec, const Rows& s) {
         sizes.push_back(std::abs(want.values[c]) * 0x1p-11 * 1.001 + scale[r] * 0x1p-25 + want.sizes[c] * before);
       check.near(fmt::format("row {}", r), got, want.values, sizes, 1);
       check.equal(fmt::format("rest of row {}", r), zeros, std::vector<float>(zeros.size(), 0.0f));
+      if (!spec.also_apart) continue;
+      std::vector<f16> row, row_again;
+      for (uint32_t c = 0; c < s.ld; ++c) {
+        row.push_back(out[place(r, c)]);
+        row_again.push_back(again[kernels::operand_place(r, c, spec.also_apart, also_group, s.ld)]);
+      }
+      check.equal(fmt::format("row {} again", r), row_again, row);
     }
     check.equal("rows", std::vector<uint32_t>{uint32_t(scale.size())}, {s.rows});
   };
@@ -188,6 +201,9 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
                     .bias = apart == 64,
                     .gather = together == 4,
                     .apart = apart,
+                    .also_apart = together > 2   ? 0u
+                                  : apart == 128 ? 16u
+                                                 : apart * 2,
                     .together = together,
                     .chained = together == 2};
       add({21, 900, 900, 1024, 0, 16}, spec);
