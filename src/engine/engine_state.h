@@ -108,6 +108,7 @@ class Engine::State {
     bool closing = false;      // no more are launched
     Load load;                 // of the planned batch
   } flight_;
+  Schedule::Bet bet_;                      // on proposals after the batch whose result was taken
   model::Batch batch_;                     // the planned one
   std::vector<uint32_t> logits_rows_;      // per output: its row in the result's logits, unless the device picks
   uint32_t logits_wanted_ = 0;             // rows of logits that the batch sends

@@ -185,11 +185,13 @@ void Engine::State::take_result() {
   ++flight_.taken;
   const double before = std::exchange(tokens_at_, now());
   uint32_t next_output = 0, next_state = 0;
+  bet_ = {};
   for (const Slice& slice : flight_.slices) {
     const uint32_t output = std::exchange(next_output, next_output + slice.outputs);
     const uint32_t state = std::exchange(next_state, next_state + slice.states);
     if (slice.sequence && !slice.sequence->requested_end) use_rows(slice, output, state);
   }
+  if (flight_.batches > 1 && schedule_.pays(bet_)) flight_.closing = true;  // proposals need a new plan
   if (flight_.batches == 1)
     schedule_.learn(flight_.load, now() - step_.start - step_.emitting - step_.scoring - step_.drafting);
   else if (flight_.taken > 1)
@@ -210,8 +212,7 @@ void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state
   fork(s);
   pick_tokens(s, output);
   for (Sequence* completion : forked_) pick_tokens(*completion, output);
-  // a proposal needs a new plan
-  if (slice.sequence && flight_.batches > 1 && schedule_.next_proposals(s).count > 0) flight_.closing = true;
+  if (slice.sequence && flight_.batches > 1) bet_.add(schedule_.next_proposals(s));
 }
 
 // Reads the logits and states of a prompt, which begin at this output and this state. False: the request has failed.

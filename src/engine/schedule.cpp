@@ -18,7 +18,10 @@ constexpr double without_streams =
 constexpr double min_prompt_step = 4;     // times a step of one row: a shorter one is mostly its fixed cost
 constexpr uint32_t first_scored = 8;      // rows with prompt logits beside streams, before their time was measured
 constexpr uint32_t forced_proposals = 8;  // with Speculation::on
-constexpr uint32_t first_drafted = 8;     // token of a stream, if batches do not follow one another
+// Of several streams, times what a batch with proposals costs more than one without: trying costs a 64th at most.
+constexpr double batches_between_tries = 64;
+constexpr uint64_t enough_that_might_follow = 8;
+constexpr uint32_t first_drafted = 8;  // token of a stream, if batches do not follow one another
 
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
 
@@ -129,6 +132,7 @@ void Schedule::plan_prompts(double seconds) {
 }
 
 void Schedule::learn(const Load& load, double seconds) {
+  ++batches_;
   pace_.learn(load, seconds);
   if (!streams_.empty()) last_with_streams_ = seconds;
 }
@@ -197,6 +201,7 @@ void Schedule::price_draft() {
 }
 
 void Schedule::learn_following(const Load& load, double seconds) {
+  ++batches_;
   following_pace_.learn(load, seconds);
   price_draft();
 }
@@ -205,12 +210,16 @@ Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
   if (!s.speculates || !s.streaming() || !pace_.measured()) return {};
   const uint32_t limit = std::min(s.task.request.max_tokens - s.generated - 1, context_ - s.known());
   if (limit == 0) return {};
+  const auto proposals = [&](uint32_t count, Sequence::Proposer by, const Payoff& payoff) -> Proposals {
+    return {count, by, payoff.expect(count) - count * price_.row, payoff.trying(), s.always_speculates};
+  };
   if (const auto forced = uint32_t(s.forced_tokens().size()); forced > 0) {
     const uint32_t pays = s.always_speculates ? forced : s.forced_payoff.next(price_);
-    if (pays > 0) return {std::min({forced, pays, limit}), Sequence::Proposer::grammar};
+    if (pays > 0) return proposals(std::min({forced, pays, limit}), Sequence::Proposer::grammar, s.forced_payoff);
   }
   const auto by_lookup = [&](uint32_t count) -> Proposals {
-    return {count > 0 && s.lookup_proposes() ? std::min(count, limit) : 0};
+    if (count == 0 || !s.lookup_proposes()) return {};
+    return proposals(std::min(count, limit), Sequence::Proposer::lookup, s.payoff);
   };
   if (!draft_ || !draft_->can_propose(s))
     return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
@@ -224,23 +233,47 @@ Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
   return found.count > 0 && lookup_pays ? found : drafted;
 }
 
+// If proposals make a batch slower by `once`, all its streams lose that part of a token.
+bool Schedule::pays(const Bet& bet) const {
+  if (!bet.any_) return false;
+  if (bet.always_) return true;
+  if (plan_.size() > 1 && plain_.follows && following_is_to_be_measured()) return false;
+  if (bet.gain_ >= price_.once * double(plan_.size())) return true;
+  return bet.tries_ && (plan_.size() == 1 || batches_ >= next_try_);
+}
+
+// Before that the price is not known, and a crowd in which there is always a stream with proposals would never learn
+// it. Not every backend has batches that follow others.
+bool Schedule::following_is_to_be_measured() const {
+  return !following_pace_.measured() && might_follow_ < enough_that_might_follow;
+}
+
 void Schedule::plan_proposals(double seconds) {
   plain_ = {.load = load_, .follows = only_streams()};
+  might_follow_ += plain_.follows;
   for (const Planned& p : plan_)
     if (p.sequence->streaming()) plain_.streams = plain_.streams.with(1, p.sequence->computed);
   price_proposals();
   price_draft();
   drafted_.clear();
+  Bet bet;
+  std::vector<Proposals> proposals;
   for (const Planned& p : plan_) {
     Sequence& s = *p.sequence;
     if (draft_ && !draft_->can_propose(s)) draft_->release(s);  // it never will again
-    auto [count, by] = next_proposals(s);
+    proposals.push_back(next_proposals(s));
+    bet.add(proposals.back());
+    if (proposals.back().count == 0 || proposals.back().by != Sequence::Proposer::draft) continue;
+    // a prompt takes the draft a step or more
+    drafted_.push_back({&s, draft_->is_behind(s) ? 1 : proposals.back().count});
+  }
+  const bool pays_for_all = pays(bet);
+  if (pays_for_all && bet.tries_) next_try_ = batches_ + uint64_t(batches_between_tries * price_.once);
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    Sequence& s = *plan_[i].sequence;
+    auto [count, by, gain, tries, always] = proposals[i];
     s.proposer = by;
-    if (count == 0) continue;
-    if (by == Sequence::Proposer::draft) {
-      drafted_.push_back({&s, draft_->is_behind(s) ? 1 : count});  // a prompt takes the draft a step or more
-      continue;
-    }
+    if (count == 0 || by == Sequence::Proposer::draft || !pays_for_all) continue;
     count = room_for(s, pace_.rows_within(seconds, load_, s.known(), std::min(count, rows_left())));
     if (by == Sequence::Proposer::grammar)
       s.proposed.assign(s.forced.begin(), s.forced.begin() + count);

@@ -54,12 +54,34 @@ class Schedule {
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
   double drafting() const { return drafting_; }  // seconds that the draft took for the plan
-  // How many tokens to propose for a sequence, given what they cost in such a batch, and which proposer to use.
+  // How many tokens to propose for a sequence, at the price they have in such a batch, and where they come from.
   struct Proposals {
     uint32_t count = 0;
     Sequence::Proposer by = Sequence::Proposer::lookup;
+    // Of a lookup or a grammar:
+    double gain = 0;     // tokens that are expected of them, less what their rows cost
+    bool tries = false;  // they are to learn whether proposals pay again
+    bool always = false;
   };
   Proposals next_proposals(Sequence& s) const;
+  // Those of all streams of a batch together. A batch with proposals is slower for all its streams, however few have
+  // any: batches cannot follow one another then.
+  class Bet {
+   public:
+    void add(const Proposals& p) {
+      if (p.count == 0) return;
+      any_ = true;
+      gain_ += p.gain;
+      tries_ |= p.tries;
+      always_ |= p.always || p.by == Sequence::Proposer::draft;  // a draft has its own price, which counts all streams
+    }
+
+   private:
+    friend class Schedule;
+    double gain_ = 0;
+    bool any_ = false, tries_ = false, always_ = false;
+  };
+  bool pays(const Bet& bet) const;
   // How long the plan's batch took.
   void learn(const Load& load, double seconds);
   void learn_following(const Load& load, double seconds);  // of a batch that followed another
@@ -82,6 +104,7 @@ class Schedule {
   bool make_room(Sequence& s, uint32_t tokens);
   void preempt(Sequence& s);
   bool is_planned(const Sequence& s) const { return s.planned_step == step_; }
+  bool following_is_to_be_measured() const;
   bool is_being_computed(uint64_t block) const;
   uint32_t rows_left() const { return limits_.rows - uint32_t(load_.rows); }
 
@@ -106,6 +129,9 @@ class Schedule {
     bool follows = false;                // batches like it may follow it
   } plain_;                              // the plan without proposals
   Price price_, draft_price_;            // of a proposal by a lookup, and by the draft
+  uint64_t batches_ = 0;                 // so far
+  uint64_t might_follow_ = 0;            // plans of streams alone, so far
+  uint64_t next_try_ = 0;                // the batch from which on several streams may try again
   double drafting_ = 0;                  // seconds
   std::optional<double> score_seconds_;  // of a row
   double last_with_streams_ = 0;         // seconds that the last batch with streams took

@@ -64,10 +64,14 @@ constexpr double min_gain = 1.1;                     // over the rate of plain s
 constexpr uint32_t proposals_after_pause = 2;        // to try again
 constexpr uint32_t min_pause = 16, max_pause = 512;  // tokens
 
-double rate_of(double probability, uint32_t count, const Price& price) {
-  double tokens = 1, all_accepted = 1;
+double accepted_of(uint32_t count, double probability) {
+  double tokens = 0, all_accepted = 1;
   for (uint32_t i = 0; i < count; ++i) tokens += all_accepted *= probability;
-  return tokens / (1 + price.once + count * price.row);
+  return tokens;
+}
+
+double rate_of(double probability, uint32_t count, const Price& price) {
+  return (1 + accepted_of(count, probability)) / (1 + price.once + count * price.row);
 }
 
 // The number of proposals with the best rate; 0: no number pays.
@@ -103,6 +107,8 @@ uint32_t Payoff::next(const Price& price) {
 }
 
 double Payoff::rate(uint32_t count, const Price& price) const { return rate_of(probability(), count, price); }
+
+double Payoff::expect(uint32_t count) const { return accepted_of(count, probability()); }
 
 void Payoff::add(uint32_t proposed, uint32_t accepted) {
   check(accepted <= proposed && proposed > 0, "no more accepted than proposed");

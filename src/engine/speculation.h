@@ -56,6 +56,8 @@ class Payoff {
   uint32_t next(const Price& price);                         // before every step: how many to propose
   void add(uint32_t proposed, uint32_t accepted);            // after every step with proposals
   double probability() const { return accepted_ / tried_; }  // p
+  double expect(uint32_t count) const;                       // how many of them to be accepted
+  bool trying() const { return trying_; }                    // the next proposals are to learn p again
   double rate(uint32_t count, const Price& price) const;     // tokens per price, of which plain steps have 1
 
  private:
