@@ -323,36 +323,48 @@ std::vector<Bytes> Languages::find_kinds(Language a) {
   return all_alike;
 }
 
+const Languages::Kinds* Languages::shared_kinds(std::vector<Bytes> sets) {
+  size_t hash = 0;
+  for (const Bytes& one : sets) hash = hash * 0x9e3779b97f4a7c15u + std::hash<Bytes>()(one);
+  for (auto [known, end] = kinds_.equal_range(hash); known != end; ++known)
+    if (known->second->sets == sets) return known->second.get();
+  use_bytes(sizeof(Kinds) + sets.size() * sizeof(Bytes));
+  auto added = std::make_unique<Kinds>();
+  for (size_t k = 0; k < sets.size(); ++k)
+    for (size_t byte = 0; byte < 256; ++byte)
+      if (sets[k][byte]) added->of[byte] = uint8_t(k);
+  added->sets = std::move(sets);
+  return kinds_.emplace(hash, std::move(added))->second.get();
+}
+
 Languages::Moves& Languages::moves(Language a) {
   if (is_common(a)) return *base_->moves_[a];
   const Language own = a - first_;
   if (own >= moves_.size()) moves_.resize(nodes_.size());
   if (moves_[own]) return *moves_[own];
   auto found = std::make_unique<Moves>();
-  found->kinds = find_kinds(a);
-  use_bytes(sizeof(Moves) + found->kinds.size() * (sizeof(Bytes) + sizeof(Language) + 1));
-  found->after.assign(found->kinds.size(), unknown);
-  found->is_resolved.assign(found->kinds.size(), false);
-  for (size_t k = 0; k < found->kinds.size(); ++k)
-    for (size_t byte = 0; byte < 256; ++byte)
-      if (found->kinds[k][byte]) found->of[byte] = uint8_t(k);
+  found->kinds = shared_kinds(find_kinds(a));
+  const size_t kinds = found->kinds->sets.size();
+  use_bytes(sizeof(Moves) + kinds * sizeof(Language) + 64);  // with what the three allocations take
+  found->after.assign(kinds, unknown);
+  found->is_resolved.assign(kinds, false);
   if (own >= moves_.size()) moves_.resize(nodes_.size());
   moves_[own] = std::move(found);
   return *moves_[own];
 }
 
-const std::vector<Bytes>& Languages::kinds(Language a) { return moves(a).kinds; }
+const std::vector<Bytes>& Languages::kinds(Language a) { return moves(a).kinds->sets; }
 
 Language Languages::step(Language a, uint8_t byte) {
   Moves& m = moves(a);  // stays where it is
-  Language& next = m.after[m.of[byte]];
+  Language& next = m.after[m.kinds->of[byte]];
   if (next == unknown) next = derive(a, byte);
   return next;
 }
 
 Language Languages::after(Language a, uint8_t byte) {
   Moves& m = moves(a);
-  const uint8_t kind = m.of[byte];
+  const uint8_t kind = m.kinds->of[byte];
   if (m.is_resolved[kind]) return m.after[kind];
   Language next = step(a, byte);
   // one too large to be sure of is gone on with: grammars with it are refused when they are compiled
@@ -400,13 +412,14 @@ std::optional<bool> Languages::find_nothing(Language a, size_t most) {
     const size_t at = open.back();
     open.pop_back();
     if (reached.size() > most) return {};
-    const Moves& m = moves(reached[at].at);
-    spend(m.kinds.size());
-    for (size_t k = 0; k <= m.kinds.size(); ++k) {
+    const Kinds& kinds = *moves(reached[at].at).kinds;
+    const size_t count = kinds.sets.size();
+    spend(count);
+    for (size_t k = 0; k <= count; ++k) {
       // the kind of the quotation mark is last, and so is looked at first
-      if (k < m.kinds.size() && k == m.of['"']) continue;
-      const size_t kind = k < m.kinds.size() ? k : m.of['"'];
-      const Language next = step(reached[at].at, uint8_t(m.kinds[kind]._Find_first()));
+      if (k < count && k == kinds.of['"']) continue;
+      const size_t kind = k < count ? k : kinds.of['"'];
+      const Language next = step(reached[at].at, uint8_t(kinds.sets[kind]._Find_first()));
       if (known(next) == 0) {
         for (size_t i = at;; i = reached[i].from) {
           set_known(reached[i].at, false);
@@ -425,8 +438,8 @@ std::optional<bool> Languages::find_nothing(Language a, size_t most) {
 // Everything that can follow from what is here.
 void Languages::complete() {
   for (Language a = 0; a < size(); ++a) {  // grows
-    const size_t kinds = moves(a).kinds.size();
-    for (size_t k = 0; k < kinds; ++k) after(a, uint8_t(moves(a).kinds[k]._Find_first()));
+    const std::vector<Bytes>& sets = kinds(a);
+    for (const Bytes& one : sets) after(a, uint8_t(one._Find_first()));
     is_nothing(a);
   }
   moves_.resize(size());

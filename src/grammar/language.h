@@ -107,11 +107,14 @@ class Languages {
     std::vector<Language> parts{};  // sequence: two; without, repeat: one
     bool operator==(const Node&) const = default;
   };
+  struct Kinds {
+    std::vector<Bytes> sets;
+    std::array<uint8_t, 256> of{};  // the kind of each byte
+  };
   struct Moves {
-    std::vector<Bytes> kinds;
+    const Kinds* kinds;             // shared by many: a string of counted characters has a language for each number
     std::vector<Language> after;    // by kind, or unknown
     std::vector<bool> is_resolved;  // by kind: where no text can follow, `nothing` itself
-    std::array<uint8_t, 256> of{};  // the kind of each byte
   };
   static constexpr Language unknown = 0xffffffff;
 
@@ -133,6 +136,7 @@ class Languages {
   Language step(Language a, uint8_t byte);
   Moves& moves(Language a);
   std::vector<Bytes> find_kinds(Language a);
+  const Kinds* shared_kinds(std::vector<Bytes> sets);
   // Empty if more states than `most` had to be looked at.
   std::optional<bool> find_nothing(Language a, size_t most);
   void complete();
@@ -146,7 +150,8 @@ class Languages {
   std::unordered_map<Bytes, uint32_t> set_numbers_;
   std::vector<Automaton> automata_;
   std::vector<std::unique_ptr<Moves>> moves_;  // by language, of those that the base does not have
-  std::vector<int8_t> known_nothing_;          // -1: not known
+  std::unordered_multimap<size_t, std::unique_ptr<const Kinds>> kinds_;  // by a hash of the sets
+  std::vector<int8_t> known_nothing_;                                    // -1: not known
   uint64_t allowed_steps_ = no_limit, left_steps_ = no_limit;
   size_t bytes_ = 0, allowed_bytes_ = ~size_t(0);
 };

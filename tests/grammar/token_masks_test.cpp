@@ -151,6 +151,16 @@ TEST(TokenMasks, StepsOfAMaskAreBounded) {
   EXPECT_FALSE(masks.is_full());
 }
 
+// A long text of counted characters has a state for each of them, and fits.
+TEST(TokenMasks, LongTextsOfCountedCharactersFit) {
+  const auto grammar = std::make_shared<CompiledGrammar>(
+      json_schema(nlohmann::ordered_json{{"type", "string"}, {"maxLength", 1000000}}));
+  Position at(grammar);
+  ASSERT_TRUE(at.take("\""));
+  for (int i = 0; i < 100'000; ++i) ASSERT_TRUE(at.take('a'));
+  EXPECT_TRUE(at.take("\"") && at.must_end());
+}
+
 // A pattern with a million states: texts go on until too many of them are there, and a grammar compiled afresh takes
 // the text further.
 TEST(TokenMasks, StatesThatTextsAddAreBounded) {

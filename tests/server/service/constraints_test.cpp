@@ -176,7 +176,7 @@ TEST(Constraints, AreCompiledAfreshWhenTextsHaveAddedTooMuch) {
   const Source source{Kind::regex, "[ab]*a[ab]{19}"};
   const auto first = all.compile(source);
   grammar::Position at(first->grammar());
-  for (uint32_t i = 0, random = 1; i < 200'000 && !first->is_full(); ++i) {
+  for (uint32_t i = 0, random = 1; i < 500'000 && !first->is_full(); ++i) {
     ASSERT_EQ(all.compile(source), first);
     random = random * 1664525 + 1013904223;
     ASSERT_TRUE(at.take(random >> 31 ? 'a' : 'b'));
