@@ -20,9 +20,7 @@ Symbol SchemaWriter::write() {
   return start;
 }
 
-Symbol SchemaWriter::sign(std::string_view mark, bool before, bool after) {
-  return g_.terminal(json_.sign(g_.languages, mark, before, after));
-}
+Symbol SchemaWriter::sign(char mark) { return g_.terminal(json_.sign(g_.languages, mark)); }
 
 Symbol SchemaWriter::new_rule(const std::string& pointer) {
   if (++rules_made_ > 100'000)
@@ -81,7 +79,7 @@ void SchemaWriter::write_constants(Symbol rule, const std::vector<SchemaJson>& v
     else
       others.push_back(constant_language(v));
   }
-  if (!strings.empty()) others.push_back(quoted(texts_inside(std::move(strings))));
+  if (!strings.empty()) others.push_back(quoted(texts_inside(std::move(strings), Form::plain)));
   if (!others.empty()) choice(rule, {g_.terminal(g_.languages.any_of(std::move(others)))});
 }
 
@@ -92,18 +90,19 @@ Symbol SchemaWriter::constant(const SchemaJson& v) {
     return rule;
   }
   const bool is_list = v.is_array();
-  std::vector<Symbol> all{sign(is_list ? "[" : "{", false, true)};
+  std::vector<Symbol> all{sign(is_list ? '[' : '{')};
   bool first = true;
   for (const auto& [name, one] : v.items()) {
-    if (!first) all.push_back(sign(",", true, true));
+    if (!first) all.push_back(sign(','));
     first = false;
     if (!is_list) {
-      all.push_back(g_.terminal(quoted(text_inside(name))));
-      all.push_back(sign(":", true, true));
+      all.push_back(g_.terminal(quoted(text_inside(name, Form::plain))));
+      all.push_back(sign(':'));
     }
     all.push_back(constant(one));
   }
-  all.push_back(sign(is_list ? "]" : "}", !first, false));
+  const char close = is_list ? ']' : '}';
+  all.push_back(first ? g_.terminal(g_.languages.text({&close, 1})) : sign(close));
   choice(rule, std::move(all));
   return rule;
 }

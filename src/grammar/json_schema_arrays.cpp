@@ -35,11 +35,11 @@ void SchemaWriter::write_array(Symbol rule, const Shape& s) {
   if (s.contains.empty())
     write_plain_items(rule, s, max_items);
   else
-    choice(rule, {sign("[", false, true), write_items(s, max_items), sign("]", true, false)});
+    choice(rule, {sign('['), write_items(s, max_items), sign(']')});
 }
 
 void SchemaWriter::write_plain_items(Symbol rule, const Shape& s, uint32_t max_items) {
-  const Symbol open = sign("[", false, true), close = sign("]", true, false), comma = sign(",", true, true);
+  const Symbol open = sign('['), close = sign(']'), comma = sign(',');
   if (s.min_items == 0) choice(rule, {open, g_.terminal(g_.languages.text("]"))});
   if (max_items == 0) return;
   uint32_t prefix = 0;
@@ -68,7 +68,7 @@ void SchemaWriter::write_plain_items(Symbol rule, const Shape& s, uint32_t max_i
 // With `contains`: a rule for each index and number of items found, as far as they matter. Items that are counted are
 // those that are said to be; where there is a maximum, the others must not satisfy it.
 Symbol SchemaWriter::write_items(const Shape& s, uint32_t max_items) {
-  const Symbol comma = sign(",", true, true);
+  const Symbol comma = sign(',');
   uint32_t last = std::max({s.min_items, max_items == Languages::unbounded ? 0 : max_items, 1u});
   for (const auto& clause : s.arrays) last = std::max(last, uint32_t(clause->prefix.size()));
   uint64_t states = 1;
@@ -146,7 +146,7 @@ bool SchemaWriter::write_unique_items(Symbol rule, const Shape& s, uint32_t max_
   if (prefix > 0) return false;
   const auto values = values_of(literals_at(s, 0));
   if (!values) return false;
-  const Symbol open = sign("[", false, true), close = sign("]", true, false), comma = sign(",", true, true);
+  const Symbol open = sign('['), close = sign(']'), comma = sign(',');
   max_items = std::min(max_items, uint32_t(values->size()));
   if (s.min_items > max_items) return true;
   if (s.min_items == 0) choice(rule, {open, g_.terminal(g_.languages.text("]"))});

@@ -171,7 +171,7 @@ bool SchemaWriter::negate_of_objects(const Place& at, const std::string& key, co
   for (const auto& clause : b.shape.objects) {
     std::vector<Language> described;
     for (const auto& [name, one] : clause->properties) {
-      described.push_back(text_inside(name));
+      described.push_back(text_inside(name, Form::every));
       add({{"required", list(name)}, {"properties", {{name, of_literal(negation(one))}}}});
     }
     for (const auto& [names, one] : clause->patterns) {

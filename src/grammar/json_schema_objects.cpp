@@ -73,7 +73,7 @@ void SchemaWriter::split_names(const Shape& s, Members& members) {
   };
   std::vector<Language> limits = s.names;
   limits.push_back(l.repeat(json_.any_char, 0));
-  if (!s.order.empty()) limits.push_back(l.without(texts_inside(s.order)));
+  if (!s.order.empty()) limits.push_back(l.without(texts_inside(s.order, Form::every)));
   std::vector<Segment> parts{{l.all_of(limits), {}}};
   std::set<Language> patterns;
   for (const auto& clause : s.objects)
@@ -116,13 +116,14 @@ void SchemaWriter::write_object(Symbol rule, const Shape& s) {
   if (s.required.size() > s.max_properties || s.min_properties > s.max_properties) return;
   auto is_impossible = [](const Members::Named& m) { return m.required && m.never; };
   if (std::ranges::any_of(members.named, is_impossible) || std::ranges::any_of(members.free, is_impossible)) return;
-  choice(rule, {sign("{", false, true), write_members(s, members), sign("}", true, false)});
+  choice(rule, {sign('{'), write_members(s, members)});
 }
 
 // A rule for each place in the order, number of members so far, and set of `members` and free names that were met: what
-// may follow.
+// may follow, to the closing brace.
 Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
-  const Symbol comma = sign(",", true, true), colon = sign(":", true, true);
+  const Symbol comma = sign(','), colon = sign(':'), close = sign('}'),
+               close_empty = g_.terminal(g_.languages.text("}"));  // space has come behind the opening one
   const bool at_least = s.min_properties > s.required.size(),
              at_most = s.max_properties < all.named.size() + all.free.size() ||
                        (s.max_properties != Languages::unbounded && !all.others.empty());
@@ -162,16 +163,17 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
     for (uint32_t met = 0; met <= met_all; ++met) {
       const Symbol from = next[state(count, met)];
       const bool may_end = met == met_all && (!at_least || count >= s.min_properties);
-      choice(from, may_end ? std::vector<Symbol>{} : std::vector{impossible()});
+      choice(from, {!may_end ? impossible() : count == 0 ? close_empty : close});
       for (size_t i = 0; i < all.free.size(); ++i) {
         const uint32_t bit = 1u << (s.members.size() + i);
         const Members::Named& one = all.free[i];
         if (!(met & bit))
-          add_member(from, count, met, bit, g_.terminal(quoted(text_inside(one.name))), one.value, one.meets, next);
+          add_member(from, count, met, bit, g_.terminal(quoted(text_inside(one.name, Form::plain))), one.value,
+                     one.meets, next);
       }
       if (!more) continue;
       if (may_end && !at_most)
-        choice(from, count == 0 ? std::vector{*more} : std::vector{comma, *more});
+        choice(from, count == 0 ? std::vector{*more, close} : std::vector{comma, *more, close});
       else
         for (const auto& other : all.others)
           add_member(from, count, met, 0, g_.terminal(quoted(other.names)), other.value, other.meets, next);
@@ -180,7 +182,7 @@ Symbol SchemaWriter::write_members(const Shape& s, const Members& all) {
     const Members::Named& one = all.named[i];
     if (one.never) continue;
     std::vector<Symbol> here;
-    const Symbol name = g_.terminal(quoted(text_inside(one.name)));
+    const Symbol name = g_.terminal(quoted(text_inside(one.name, Form::plain)));
     for (uint32_t count = 0; count <= last_count; ++count)
       for (uint32_t met = 0; met <= met_all; ++met) {
         here.push_back(new_rule(s.pointer));

@@ -97,7 +97,7 @@ Language SchemaWriter::string_language(const Shape& s) {
   std::vector<std::string> without;
   for (const SchemaJson* one : s.excluded)
     if (one->is_string()) without.push_back(one->get<std::string>());
-  if (!without.empty()) all.push_back(l.without(texts_inside(std::move(without))));
+  if (!without.empty()) all.push_back(l.without(texts_inside(std::move(without), Form::every)));
   all.push_back(l.repeat(json_.any_char, s.min_length, s.max_length));
   return l.all_of(std::move(all));
 }
@@ -112,19 +112,19 @@ Language SchemaWriter::names_of(const Literals& all) {
     std::vector<std::string> values;
     for (const SchemaJson* one : *s.constants)
       if (one->is_string() && is_valid(*one, all)) values.push_back(one->get<std::string>());
-    names.push_back(texts_inside(std::move(values)));
+    names.push_back(texts_inside(std::move(values), Form::every));
   }
   return g_.languages.any_of(std::move(names));
 }
 
 bool SchemaWriter::contains_name(Language names, const std::string& name) {
-  const std::string text = SchemaJson(name).dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
-  return g_.languages.contains(names, std::string_view(text).substr(1, text.size() - 2));
+  return g_.languages.contains(names, JsonText::plain(name));
 }
 
 Language SchemaWriter::quoted(Language inside) { return json_.quoted(g_.languages, inside); }
 
-Language SchemaWriter::text_inside(std::string_view value) {
+Language SchemaWriter::text_inside(std::string_view value, Form form) {
+  if (form == Form::plain) return g_.languages.text(JsonText::plain(value));
   std::vector<Language> parts;
   for (size_t i = 0; i < value.size();) {
     const CodePoint c = code_point_at(value, i);
@@ -137,13 +137,13 @@ Language SchemaWriter::text_inside(std::string_view value) {
 }
 
 // By their beginnings, so that only those go on together that have begun alike.
-Language SchemaWriter::texts_inside(std::vector<std::string> values) {
+Language SchemaWriter::texts_inside(std::vector<std::string> values, Form form) {
   std::ranges::sort(values);
   Languages& l = g_.languages;
   auto group = [&](auto&& self, size_t first, size_t last, size_t at, int depth) -> Language {
     if (last - first == 1 || depth == 100) {
       std::vector<Language> all;
-      for (size_t i = first; i < last; ++i) all.push_back(text_inside(std::string_view(values[i]).substr(at)));
+      for (size_t i = first; i < last; ++i) all.push_back(text_inside(std::string_view(values[i]).substr(at), form));
       return l.any_of(std::move(all));
     }
     std::vector<Language> ways;
@@ -157,7 +157,7 @@ Language SchemaWriter::texts_inside(std::vector<std::string> values) {
       const std::string letter = values[i].substr(at, bytes);
       size_t end = i + 1;
       while (end < last && values[end].compare(at, bytes, letter) == 0) ++end;
-      ways.push_back(l.sequence(text_inside(letter), self(self, i, end, at + bytes, depth + 1)));
+      ways.push_back(l.sequence(text_inside(letter, form), self(self, i, end, at + bytes, depth + 1)));
       i = end;
     }
     return l.any_of(std::move(ways));
@@ -166,7 +166,7 @@ Language SchemaWriter::texts_inside(std::vector<std::string> values) {
 }
 
 Language SchemaWriter::constant_language(const SchemaJson& v) {
-  if (v.is_string()) return quoted(text_inside(v.get<std::string>()));
+  if (v.is_string()) return quoted(text_inside(v.get<std::string>(), Form::plain));
   if (!v.is_number()) return g_.languages.text(v.dump());
   const Decimal d(v.dump());
   return numbers(g_.languages, {.least = d, .most = d});

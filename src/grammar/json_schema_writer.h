@@ -192,8 +192,10 @@ class SchemaWriter {
   Language constant_language(const SchemaJson& v);
   Language numbers_at(const NumberLimits& limits, const std::string& pointer);
   Language quoted(Language inside);
-  Language text_inside(std::string_view value);
-  Language texts_inside(std::vector<std::string> values);
+  // Names and constants are written in one form. In every form they are what other names and strings must not be.
+  enum class Form : uint8_t { plain, every };
+  Language text_inside(std::string_view value, Form form);
+  Language texts_inside(std::vector<std::string> values, Form form);
   bool contains_name(Language names, const std::string& name);
 
   // --- rules: json_schema.cpp, json_schema_objects.cpp, json_schema_arrays.cpp
@@ -214,7 +216,7 @@ class SchemaWriter {
   Literals literals_at(const Shape& s, uint32_t index);
   void choice(Symbol rule, std::vector<Symbol> symbols);
   Symbol new_rule(const std::string& pointer);
-  Symbol sign(std::string_view t, bool before, bool after);
+  Symbol sign(char mark);
   Symbol impossible() { return g_.terminal(Languages::nothing); }
 
   const SchemaReferences references_;

@@ -1,22 +1,35 @@
 #include "grammar/json_text.h"
 
+#include <nlohmann/json.hpp>
+
 #include "grammar/code_points.h"
 #include "grammar/numbers.h"
 
 namespace heddle::grammar {
+namespace {
+constexpr uint32_t max_indentation = 40;  // ten levels of four blanks
+}
 
 JsonText::JsonText(Languages& all)
-    : space(all.repeat(all.bytes(Bytes().set(' ').set('\n').set('\r').set('\t')), 0, 64)),
-      any_char(written(all, CodePoints::all(), Writing::json_string)) {}
+    : any_char(written(all, CodePoints::all(), Writing::json_string)), blank_(all.repeat(all.text(" "), 0, 1)) {
+  const Language indentation = all.repeat(all.bytes(Bytes().set(' ').set('\t')), 0, max_indentation);
+  gap_ = all.any_of({blank_, all.sequence(all.text("\n"), indentation)});
+}
 
-Language JsonText::sign(Languages& all, std::string_view mark, bool space_before, bool space_after) const {
-  return all.sequence(
-      std::vector{space_before ? space : Languages::empty, all.text(mark), space_after ? space : Languages::empty});
+Language JsonText::sign(Languages& all, char mark) const {
+  const Language text = all.text({&mark, 1});
+  if (mark == '}' || mark == ']') return all.sequence(gap_, text);
+  return all.sequence(text, mark == ':' ? blank_ : gap_);
 }
 
 Language JsonText::quoted(Languages& all, Language inside) const {
   const Language mark = all.text("\"");
   return all.sequence(std::vector{mark, inside, mark});
+}
+
+std::string JsonText::plain(std::string_view text) {
+  const std::string all = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return all.substr(1, all.size() - 2);
 }
 
 std::vector<Language> JsonText::terminals(Languages& all) const {
@@ -28,9 +41,8 @@ std::vector<Language> JsonText::terminals(Languages& all) const {
   found.push_back(all.any_of({string, number}));
   found.push_back(all.any_of({string, whole}));
   found.push_back(all.any_of({null, boolean, number, string}));
-  for (const char* mark : {"{", "}", "[", "]", ",", ":"})
-    for (const bool before : {false, true})
-      for (const bool after : {false, true}) found.push_back(sign(all, mark, before, after));
+  for (const char mark : {'{', '}', '[', ']', ',', ':'}) found.push_back(sign(all, mark));
+  for (const char* empty : {"}", "]"}) found.push_back(all.text(empty));
   return found;
 }
 

@@ -181,7 +181,7 @@ TEST(JsonSchemaKeywords, ConstantsUnderOtherKeywords) {
        {"2", R"({"b": 1})", "[1]", "null"},
        {"1", "\"a\""}},
       {R"({"const": {"a": 1, "b": [true]}, "required": ["a"]})",
-       {R"({"a": 1, "b": [true]})", R"({ "a" : 1.0 , "b" : [ true ] })"},
+       {R"({"a": 1, "b": [true]})", R"({ "a": 1.0, "b": [ true ] })"},
        {R"({"a": 1})"}},
       {R"({"enum": [{"k": "x"}, {"k": "y"}], "properties": {"k": {"const": "y"}}})",
        {R"({"k": "y"})"},
