@@ -189,17 +189,26 @@ class AnswerWriter {
           {std::string(thought_begin_),
            has_calls_ && parallel_ ? choice({{thought_until_mark()}, {thought_until_call()}}) : thought_until_mark()});
     if (!has_calls_) return grammar::add_free_text(g_, text);
-    const std::string mark = first_mark();
+    std::vector<std::string> marks{first_mark()};
     for (const std::string& other : {trigger(calls_.begin), trigger(calls_.other_begin)})
-      if (!other.empty() && other != mark && mark.find(other) == mark.npos) text.excluded.push_back(other);
+      if (!other.empty() && marks[0].find(other) == other.npos) {
+        const bool begins_call = other == calls_.other_begin && calls_.begin.ends_with(other);
+        (begins_call ? marks : text.excluded).push_back(other);
+      }
     if (parallel_) {
-      text.triggers.push_back({mark, calls_behind(mark)});
+      for (const std::string& mark : marks) text.triggers.push_back({mark, calls_behind(mark)});
       return grammar::add_free_text(g_, text);
     }
     grammar::FreeText without = text;
-    without.excluded.push_back(mark);
-    text.ends = {mark};
-    return choice({{grammar::add_free_text(g_, without)}, {grammar::add_free_text(g_, text), calls_behind(mark)}});
+    without.excluded.insert(without.excluded.end(), marks.begin(), marks.end());
+    std::vector<std::vector<Symbol>> choices{{grammar::add_free_text(g_, without)}};
+    for (const std::string& mark : marks) {
+      grammar::FreeText before = without;
+      std::erase(before.excluded, mark);
+      before.ends = {mark};
+      choices.push_back({grammar::add_free_text(g_, before), calls_behind(mark)});
+    }
+    return choice(std::move(choices));
   }
 
   // What follows the mark by which calls are found: the rest of it, and one call, or in a section one or more.

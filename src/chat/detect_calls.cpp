@@ -206,6 +206,10 @@ void set_marks(std::string_view before, std::string_view middle, std::string_vie
 
 void split_marks(CallFormat& format) {
   if (format.kind == Kind::tags) {
+    // of two tags before the name, models leave out the first
+    const size_t inner = format.begin.rfind('<');
+    if (inner != format.begin.npos && !trimmed(std::string_view(format.begin).substr(0, inner)).empty())
+      format.other_begin = format.begin.substr(inner);
     const size_t close = format.end.find('>');
     if (close == format.end.npos) return;
     format.arguments_end = format.end.substr(0, close + 1);

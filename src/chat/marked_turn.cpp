@@ -1,5 +1,6 @@
 // Answers with thoughts and calls between marks, and content around them.
 #include <algorithm>
+#include <utility>
 
 #include "chat/marks.h"
 #include "chat/turn.h"
@@ -45,12 +46,18 @@ class MarkedTurn : public Turn {
     }
   }
 
-  // White space is held until it is known what follows it: around thoughts and calls it is left out.
+  // White space is held until it is known what follows it: around thoughts and calls it is left out, but for what keeps
+  // content before them and content behind them apart.
   void content(std::string_view text) {
     if (trims_) {
-      text.remove_prefix(skip_space(text, 0));
+      const size_t space = skip_space(text, 0);
+      if (has_content_) space_behind_ += text.substr(0, space);
+      text.remove_prefix(space);
       if (text.empty()) return;
       trims_ = false;
+      space_ = std::exchange(space_before_, {});
+      if (space_.empty()) space_ = space_behind_;
+      space_behind_.clear();
     }
     size_t end = text.size();
     while (end > 0 && is_space(text[end - 1])) --end;
@@ -63,6 +70,7 @@ class MarkedTurn : public Turn {
     space_ += text.substr(end);
   }
   void drop_space() {
+    if (has_content_ && space_before_.empty()) space_before_ = space_;
     space_.clear();
     trims_ = true;
   }
@@ -280,6 +288,7 @@ class MarkedTurn : public Turn {
   bool is_bare_ = false;  // nothing begins a call but its own brace
   Place place_ = Place::content;
   std::string space_, thought_space_;
+  std::string space_before_, space_behind_;  // a thought or a call
   bool trims_ = false, has_content_ = false, thinks_ = false, thought_text_ = false;
   bool from_thought_ = false;  // a call may begin inside of one
   std::unique_ptr<CallReader> reader_;

@@ -79,7 +79,8 @@ class TagReader : public CallReader {
     size_t value = 0;
     const Match value_begins = match_loosely(text.substr(at), format.value_begin, value);
     if (value_begins == Match::yes) {
-      if (!format.other_value_begin.empty()) types_ = string_type;
+      // the schema knows better than a tag that calls a number a string
+      if (!format.other_value_begin.empty() && (types_ & string_type)) types_ = string_type;
     } else {
       const Match other = format.other_value_begin.empty()
                               ? Match::no

@@ -142,6 +142,22 @@ TEST(AnswerGrammar, AutomaticCalls) {
   EXPECT_FALSE(accepts(one, now_call + "text"));
 }
 
+TEST(AnswerGrammar, AFirstTagThatIsLeftOut) {
+  for (const Family& family : families()) {
+    if (family.name != "qwen3-coder") continue;
+    for (const bool parallel : {true, false}) {
+      const auto grammar = compiled(*family.format, *family_tools(), {.parallel = parallel});
+      EXPECT_TRUE(accepts(grammar, "text <function=now>\n</function>\n</tool_call>"));
+      EXPECT_TRUE(accepts(grammar, "text <tool_call>\n<function=now>\n</function>\n</tool_call>"));
+      EXPECT_TRUE(accepts(grammar, "a <function of x"));
+      EXPECT_FALSE(accepts(grammar, "text <function=of x"));
+      EXPECT_FALSE(accepts(grammar, "text <function=nope>\n</function>\n</tool_call>"));
+    }
+    return;
+  }
+  FAIL();
+}
+
 TEST(AnswerGrammar, RequiredCalls) {
   const auto grammar = compiled(hermes_format(), *family_tools(), {.must_call = true});
   EXPECT_TRUE(accepts(grammar, now_call));

@@ -128,7 +128,38 @@ TEST(ChatParser, WithoutToolsOnlyThoughtsAreSplit) {
   EXPECT_EQ(hermes("<think>a</think>\n" + call, {.calls = false}), (Answer{.content = call, .reasoning = "a"}));
   EXPECT_EQ(hermes("a", {.in_thought = true}), (Answer{.reasoning = "a"}));
   EXPECT_EQ(hermes("<think>a </think>b", {.in_thought = true}), (Answer{.content = "b", .reasoning = "a"}));
-  EXPECT_EQ(hermes("a</think>b<think>c</think> d", {.in_thought = true}), (Answer{.content = "bd", .reasoning = "ac"}));
+  EXPECT_EQ(hermes("a</think>b<think>c</think> d", {.in_thought = true}),
+            (Answer{.content = "b d", .reasoning = "ac"}));
+}
+
+TEST(ChatParser, ContentAroundCallsStaysApart) {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_EQ(hermes("First:\n" + call + "\n\nThen " + call + "\n" + call + "last. ").content, "First:\nThen last.");
+  EXPECT_EQ(hermes("a" + call + " \nb" + call + "c").content, "a \nbc");
+  EXPECT_EQ(hermes("<think>x</think>\n\n" + call + "\nb\n" + call + "\n").content, "b");
+}
+
+Answer answer_of_family(std::string_view name, std::string_view text) {
+  for (const Family& family : families())
+    if (family.name == name) return answer_of(family, {text});
+  ADD_FAILURE() << name;
+  return {};
+}
+
+TEST(ChatParser, AFirstTagThatIsLeftOut) {
+  const std::string_view rest = "<function=now>\n</function>\n</tool_call>";
+  const Answer now{.names = {"now"}, .arguments = {"{}"}, .ended = 1};
+  EXPECT_EQ(answer_of_family("qwen3-coder", rest), now);
+  EXPECT_EQ(answer_of_family("qwen3-coder", "<function=of x"), (Answer{.content = "<function=of x"}));
+}
+
+TEST(ChatParser, TheSchemaKnowsBetterThanATag) {
+  const std::string text =
+      "<\uff5cDSML\uff5cfunction_calls>\n<\uff5cDSML\uff5cinvoke name=\"get_weather\">\n"
+      "<\uff5cDSML\uff5cparameter name=\"city\" string=\"true\">5</\uff5cDSML\uff5cparameter>\n"
+      "<\uff5cDSML\uff5cparameter name=\"days\" string=\"true\">3</\uff5cDSML\uff5cparameter>\n"
+      "</\uff5cDSML\uff5cinvoke>\n</\uff5cDSML\uff5cfunction_calls>";
+  EXPECT_EQ(answer_of_family("deepseek v3.2", text).arguments, std::vector<std::string>{R"({"city":"5","days":3})"});
 }
 
 TEST(ChatParser, ACallEndsAThoughtThatIsOpen) {
