@@ -8,6 +8,13 @@
 
 namespace heddle::grammar {
 
+SchemaWriter::SchemaWriter(Grammar& grammar, const SchemaJson& root)
+    : references_(root),
+      g_(grammar),
+      json_(grammar.languages),
+      is_draft4_(root.is_object() && root.contains("$schema") && root["$schema"].is_string() &&
+                 root["$schema"].get_ref<const std::string&>().find("/draft-04/") != std::string::npos) {}
+
 Symbol SchemaWriter::write() {
   const SchemaReferences::Target& root = references_.root();
   const Symbol start = rule_of({literal(*root.schema, root.pointer, root.base)});

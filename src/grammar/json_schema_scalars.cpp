@@ -8,47 +8,6 @@
 
 namespace heddle::grammar {
 
-// Formats are annotations in the standard: those that are known are kept all the same.
-std::optional<std::string> format_pattern(const std::string& name) {
-  static const std::map<std::string, std::string> known = [] {
-    const std::string leap = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
-    const std::string date =
-        "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|"
-        "1\\d|2[0-8]))|" +
-        leap + "-02-29)";
-    const std::string time = "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)";
-    const std::string byte = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)", ipv4 = byte + "(?:\\." + byte + "){3}";
-    // groups of hexadecimal digits, of which one run of zeros may be left out
-    const std::string group = "[0-9a-fA-F]{1,4}", last = "(?:" + group + ":" + group + "|" + ipv4 + ")";
-    std::string ipv6 = "(?:" + group + ":){6}" + last;
-    for (int before = 0; before <= 7; ++before) {
-      const std::string left =
-          before == 0 ? "" : group + fmt::format("(?::{}){{0,{}}}", group, before - 1);  // up to `before` groups
-      const int rest = 7 - before;
-      if (rest >= 1) ipv6 += "|(?:" + left + ")?::" + fmt::format("(?:{}(?::{}){{0,{}}})?", group, group, rest - 1);
-      if (rest >= 2) ipv6 += "|(?:" + left + ")?::" + fmt::format("(?:{}:){{0,{}}}{}", group, rest - 2, ipv4);
-      if (rest == 0) ipv6 += "|" + group + fmt::format("(?::{}){{0,6}}::", group);
-    }
-    const std::string letter = "[A-Za-z0-9]", label = letter + "(?:[A-Za-z0-9-]{0,61}" + letter + ")?";
-    const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
-    return std::map<std::string, std::string>{
-        {"date", "^" + date + "$"},
-        {"time", "^" + time + "$"},
-        {"date-time", "^" + date + "T" + time + "$"},
-        {"duration",
-         "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)"
-         "?|\\d+S))?|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
-        {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
-        {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\\[\\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*$"},
-        {"hostname", "^" + label + "(?:\\." + label + ")*$"},
-        {"ipv4", "^" + ipv4 + "$"},
-        {"ipv6", "^(?:" + ipv6 + ")$"},
-        {"email", "^" + atom + "(?:\\." + atom + ")*@" + label + "(?:\\." + label + ")*$"}};
-  }();
-  const auto found = known.find(name);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
-
 Language SchemaWriter::scalars(const Shape& s) {
   Languages& l = g_.languages;
   std::vector<Language> all;
@@ -87,6 +46,7 @@ Language SchemaWriter::number_language(const Shape& s) {
   std::vector<Language> all{numbers_at(limits, s.pointer)};
   for (const NumberLimits& more : s.more_numbers) all.push_back(numbers_at(more, s.pointer));
   if (!without.empty()) all.push_back(l.without(l.any_of(std::move(without))));
+  if (s.numbers.whole && is_draft4_) all.push_back(json_.no_point);
   return l.all_of(std::move(all));
 }
 
@@ -169,7 +129,8 @@ Language SchemaWriter::constant_language(const SchemaJson& v) {
   if (v.is_string()) return quoted(text_inside(v.get<std::string>(), Form::plain));
   if (!v.is_number()) return g_.languages.text(v.dump());
   const Decimal d(v.dump());
-  return numbers(g_.languages, {.least = d, .most = d});
+  const Language number = numbers(g_.languages, {.least = d, .most = d});
+  return is_draft4_ && d.is_whole() ? g_.languages.all_of({number, json_.no_point}) : number;
 }
 
 }  // namespace heddle::grammar

@@ -108,7 +108,7 @@ struct Shape {
 
 class SchemaWriter {
  public:
-  SchemaWriter(Grammar& grammar, const SchemaJson& root) : references_(root), g_(grammar), json_(grammar.languages) {}
+  SchemaWriter(Grammar& grammar, const SchemaJson& root);
   Symbol write();
 
  private:
@@ -222,6 +222,7 @@ class SchemaWriter {
   const SchemaReferences references_;
   Grammar& g_;
   const JsonText json_;
+  const bool is_draft4_;  // in which 1.0 is not an integer
   std::vector<Place> places_;
   std::unordered_map<const SchemaJson*, uint32_t> place_numbers_;
   std::deque<SchemaJson> made_;

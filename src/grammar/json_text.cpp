@@ -11,7 +11,9 @@ constexpr uint32_t max_indentation = 40;  // ten levels of four blanks
 }
 
 JsonText::JsonText(Languages& all)
-    : any_char(written(all, CodePoints::all(), Writing::json_string)), blank_(all.repeat(all.text(" "), 0, 1)) {
+    : any_char(written(all, CodePoints::all(), Writing::json_string)),
+      no_point(all.repeat(all.bytes(Bytes().set().reset('.')), 0)),
+      blank_(all.repeat(all.text(" "), 0, 1)) {
   const Language indentation = all.repeat(all.bytes(Bytes().set(' ').set('\t')), 0, max_indentation);
   gap_ = all.any_of({blank_, all.sequence(all.text("\n"), indentation)});
 }
@@ -36,8 +38,9 @@ std::vector<Language> JsonText::terminals(Languages& all) const {
   const Language string = quoted(all, all.repeat(any_char, 0)), number = numbers(all, {}),
                  whole = numbers(all, {.whole = true}), null = all.text("null"),
                  boolean = all.any_of({all.text("true"), all.text("false")});
-  std::vector<Language> found{string, number, whole, boolean, null};
-  for (Language scalar : {string, number, whole, boolean}) found.push_back(all.any_of({scalar, null}));
+  const Language whole4 = all.all_of({whole, no_point});
+  std::vector<Language> found{string, number, whole, whole4, boolean, null};
+  for (Language scalar : {string, number, whole, whole4, boolean}) found.push_back(all.any_of({scalar, null}));
   found.push_back(all.any_of({string, number}));
   found.push_back(all.any_of({string, whole}));
   found.push_back(all.any_of({null, boolean, number, string}));

@@ -12,6 +12,7 @@ struct JsonText {
   explicit JsonText(Languages& all);
 
   Language any_char;  // one character of a string, in every form it can be written
+  Language no_point;  // texts without one, to which draft 4 limits integers
   // One of {}[],: with the space that may stand beside it, as formatters write it: one blank behind a colon; one blank,
   // or a line end and an indentation, behind a comma and inside of brackets. More would let a model that has lost its
   // way fill max_tokens with space.

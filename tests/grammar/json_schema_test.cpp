@@ -111,6 +111,31 @@ TEST(JsonSchema, Formats) {
   EXPECT_FALSE(s.takes("\"2023-02-29\"") || s.takes("\"1900-02-29\"") || s.takes("\"2023-04-31\"") || s.takes("\"x\""));
 }
 
+TEST(JsonSchema, FormatsOfAddressesAndPatterns) {
+  const Schema iri(R"({"format": "iri", "type": "string"})");
+  EXPECT_TRUE(iri.takes("\"http://\u00e9.example/%20?a=b#c\"") && iri.takes("\"urn:x\""));
+  EXPECT_FALSE(iri.takes("\"not-an-iri\"") || iri.takes("\"http://a b\"") || iri.takes("\"http://a/%2\""));
+  const Schema address(R"({"format": "uri-template", "type": "string"})");
+  EXPECT_TRUE(address.takes("\"http://a.b/{id}/{?q,list*}{&x:3}\"") && address.takes("\"/a/%20{+b.c}\""));
+  EXPECT_FALSE(address.takes("\"http://a/{\"") || address.takes("\"{}\"") || address.takes("\"{a b}\"") ||
+               address.takes("\"a}\""));
+  const Schema pattern(R"({"format": "regex", "type": "string"})");
+  for (const char* text :
+       {"", "^[a-zA-Z0-9_-]+$", "(ab|c)*d?", "a{2,4}?", "(?:x(y(z)))+", "[^\\\\]]", "\\\\d+\\\\.\\\\d+"})
+    EXPECT_TRUE(pattern.takes("\"" + std::string(text) + "\"")) << text;
+  for (const char* text : {"*", "\\\\", "[a", "(", "a)", "a**", "{", "[z-a]", "a{3,2}", "(?<a"})
+    EXPECT_FALSE(pattern.takes("\"" + std::string(text) + "\"")) << text;
+}
+
+TEST(JsonSchema, IntegersOfDraft4HaveNoFraction) {
+  const Schema old(
+      R"({"$schema": "http://json-schema.org/draft-04/schema#", "anyOf": [{"type": "integer", "minimum": 3}, {"type": "array", "items": {"enum": [1, 2.5], "type": "number"}}]})");
+  EXPECT_TRUE(old.takes("3") && old.takes("12") && old.takes("[1, 2.5, 2.50]"));
+  EXPECT_FALSE(old.takes("3.0") || old.takes("12.00") || old.takes("[1.0]"));
+  const Schema now(R"({"$schema": "http://json-schema.org/draft-07/schema#", "type": "integer"})");
+  EXPECT_TRUE(now.takes("3") && now.takes("3.0"));
+}
+
 TEST(JsonSchema, RefusesByPointer) {
   EXPECT_EQ(refused(R"({"properties": {"a/b": {"unevaluatedProperties": false}}})"),
             "#/properties/a~1b/unevaluatedProperties: this keyword cannot be kept");
