@@ -80,6 +80,12 @@ Position::Set::~Set() {
   }
 }
 
+bool Position::Set::is_like(const Set& other) const {
+  return ends == other.ends && std::ranges::equal(items, other.items, [&](const Item& a, const Item& b) {
+           return a.place == b.place && (a.origin == b.origin || (a.origin == this && b.origin == &other));
+         });
+}
+
 std::span<const std::pair<uint32_t, uint32_t>> Position::Set::waiting_for(uint32_t rule,
                                                                           const Grammar::Parts& parts) const {
   if (!is_indexed) {
@@ -199,7 +205,11 @@ void Position::begin_terminals(const SetPointer& set, std::vector<Live>& live) c
   }
   std::ranges::sort(terminals);
   terminals.erase(std::unique(terminals.begin(), terminals.end()), terminals.end());
-  for (uint32_t t : terminals) live.push_back({set, t, grammar_->grammar().terminals()[t]});
+  for (uint32_t t : terminals) add({set, t, grammar_->grammar().terminals()[t]}, live);
+}
+
+void Position::add(Live added, std::vector<Live>& live) const {
+  if (!repeats_ || std::ranges::find(live, added) == live.end()) live.push_back(std::move(added));
 }
 
 Position::Position(std::shared_ptr<CompiledGrammar> grammar)
@@ -225,7 +235,13 @@ void Position::end_terminal(const Live& l, Ended& ended, LookedAt& looked_at) co
 bool Position::go_on(const Ended& ended, std::vector<Live> live, LookedAt& looked_at) {
   bool ends = false;
   if (!ended.empty()) {
-    const auto set = closed(ended, looked_at);
+    SetPointer set = closed(ended, looked_at);
+    // texts of a repetition may end anywhere, such as words without a space between: what follows is always the same
+    const auto same = std::ranges::find_if(live, [&](const Live& l) { return l.set->is_like(*set); });
+    if (same != live.end()) {
+      set = same->set;
+      repeats_ = true;
+    }
     ends = set->ends;
     begin_terminals(set, live);
   }
@@ -242,7 +258,7 @@ void Position::step(uint8_t byte, std::vector<Live>& live, Ended& ended, LookedA
     const Language next = languages.after(l.state, byte);
     if (next == Languages::nothing) continue;
     if (languages.has_empty(next)) end_terminal(l, ended, looked_at);
-    if (next != Languages::empty) live.push_back({l.set, l.terminal, next});
+    if (next != Languages::empty) add({l.set, l.terminal, next}, live);
   }
 }
 

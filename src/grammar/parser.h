@@ -92,12 +92,14 @@ class Position {
     Set() = default;
     Set(const Set&) = delete;
     ~Set();
+    bool is_like(const Set& other) const;  // the same follows from both
     std::span<const std::pair<uint32_t, uint32_t>> waiting_for(uint32_t rule, const Grammar::Parts& parts) const;
   };
   struct Live {
     SetPointer set;  // in which it began
     uint32_t terminal;
     Language state;
+    bool operator==(const Live&) const = default;
   };
 
   // Items that a byte has led to.
@@ -106,17 +108,20 @@ class Position {
   void keep(Set& set, const LookedAt& looked_at) const;
   std::optional<Item> top(const Set& set, uint32_t rule, LookedAt& looked_at) const;
   void begin_terminals(const SetPointer& set, std::vector<Live>& live) const;
+  void add(Live added, std::vector<Live>& live) const;
   // Behind terminals that have ended; their sets keep the origins.
   using Ended = std::vector<Item>;
   void end_terminal(const Live& l, Ended& ended, LookedAt& looked_at) const;
   void step(uint8_t byte, std::vector<Live>& live, Ended& ended, LookedAt& looked_at) const;
   bool go_on(const Ended& ended, std::vector<Live> live, LookedAt& looked_at);
-  Position(const Position& other, size_t taken) : grammar_(other.grammar_), taken_(taken), kept_(other.kept_) {}
+  Position(const Position& other, size_t taken)
+      : grammar_(other.grammar_), repeats_(other.repeats_), taken_(taken), kept_(other.kept_) {}
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::vector<Live> live_;
   bool may_end_ = false;
-  size_t taken_ = 0;  // bytes
+  bool repeats_ = false;  // terminals have begun again in the same set, so that some may be the same
+  size_t taken_ = 0;      // bytes
   Kept kept_;
 };
 

@@ -44,22 +44,52 @@ const std::vector<uint32_t>& TokenMasks::behind(const Position& at, size_t live,
   });
   if (found != behind_.end()) return found->tokens;
   Behind added{set, terminal, leave, {}};
-  walk(at.ended(live), *leave.trie, leave.node, added.tokens);
+  walk(at.ended(live), *leave.trie, {leave.node}, added.tokens);
   if (behind_.size() < max_behind) return behind_.emplace_back(std::move(added)).tokens;
   Behind& oldest = behind_[next_behind_++ % max_behind];
   oldest = std::move(added);
   return oldest.tokens;
 }
 
-void TokenMasks::walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens) {
-  const auto children = trie.node(node).next;
-  grammar_->languages().spend(children.size() * at.live());
-  for (const auto& [byte, next] : children) {
-    if (!at.can_take(byte)) continue;
-    const Trie::Node there = trie.node(next);
-    tokens.insert(tokens.end(), there.tokens.begin(), there.tokens.end());
-    if (!there.next.empty()) walk(at.after(byte), trie, next, tokens);
+void TokenMasks::walk(const Position& at, const Trie& trie, const std::vector<uint32_t>& nodes,
+                      std::vector<uint32_t>& tokens) {
+  std::vector<Trie::Child> children;
+  for (uint32_t node : nodes) {
+    const auto next = trie.node(node).next;
+    children.insert(children.end(), next.begin(), next.end());
   }
+  if (nodes.size() > 1) std::ranges::stable_sort(children, {}, &Trie::Child::first);
+  Languages& languages = grammar_->languages();
+  languages.spend(children.size() * at.live());
+  // bytes that do the same to every terminal lead to the same position
+  struct Group {
+    std::vector<Language> states;
+    uint8_t byte;
+    std::vector<uint32_t> nodes;
+  };
+  std::vector<Group> groups;
+  std::vector<Language> states(at.live());
+  for (size_t i = 0, end = 0; i < children.size(); i = end) {
+    const uint8_t byte = children[i].first;
+    bool can_follow = false;
+    for (size_t live = 0; live < at.live(); ++live) {
+      states[live] = languages.after(at.state(live), byte);
+      can_follow = can_follow || states[live] != Languages::nothing;
+    }
+    Group* group = nullptr;
+    for (end = i; end < children.size() && children[end].first == byte; ++end) {
+      if (!can_follow) continue;
+      const Trie::Node there = trie.node(children[end].second);
+      tokens.insert(tokens.end(), there.tokens.begin(), there.tokens.end());
+      if (there.next.empty()) continue;
+      if (!group) {
+        const auto found = std::ranges::find(groups, states, &Group::states);
+        group = found != groups.end() ? &*found : &groups.emplace_back(Group{states, byte, {}});
+      }
+      group->nodes.push_back(children[end].second);
+    }
+  }
+  for (const Group& group : groups) walk(at.after(group.byte), trie, group.nodes, tokens);
 }
 
 }  // namespace heddle::grammar

@@ -31,7 +31,8 @@ class TokenMasks {
   const TokensInside& inside(Language state);
   // Tokens of the trie that may follow behind the end of a terminal.
   const std::vector<uint32_t>& behind(const Position& at, size_t live, const TokensInside::Leave& leave);
-  void walk(const Position& at, const Trie& trie, uint32_t node, std::vector<uint32_t>& tokens);
+  // All nodes are reached by texts that lead to this position.
+  void walk(const Position& at, const Trie& trie, const std::vector<uint32_t>& nodes, std::vector<uint32_t>& tokens);
 
   std::shared_ptr<CompiledGrammar> grammar_;
   std::shared_ptr<const Vocabulary> vocabulary_;

@@ -20,7 +20,14 @@ size_t TokenMask::count() const {
 
 // Of a walk: tokens that stay, those that do not unlike in a state that is known, and what leaves.
 struct Vocabulary::Found {
+  explicit Found(size_t tokens) : stays(tokens) {}
+  void add(std::span<const uint32_t> tokens) {
+    stay.insert(stay.end(), tokens.begin(), tokens.end());
+    for (uint32_t token : tokens) stays.set(token);
+  }
+
   std::vector<uint32_t> stay, gone;
+  TokenMask stays;  // those in `stay`
   std::vector<Trie::Entry> leave;
   std::vector<uint32_t> leave_nodes;  // with many tokens behind them
   std::vector<uint32_t> blocked;
@@ -112,7 +119,7 @@ std::shared_ptr<const TokensInside> Vocabulary::inside(Languages& all, Language 
     if (!tokens.leave->empty()) inside->leave.push_back({tokens.leave, 0});
     return inside;
   }
-  Found found;
+  Found found(tokens_.size());
   // a string with other limits, such as a name that is not one of some: mostly as a free one
   size_t alike = 0;
   for (uint32_t byte = 0x20; byte < 0x80; ++byte)
@@ -134,12 +141,14 @@ std::shared_ptr<const TokensInside> Vocabulary::inside(Languages& all, Language 
   return inside;
 }
 
-// What longer tokens have behind this node.
-void Vocabulary::add_leaving(uint32_t node, size_t depth, Found& found) const {
+// What longer tokens have behind this node, of which `stay` need no second way.
+void Vocabulary::add_leaving(uint32_t node, size_t depth, size_t stay, Found& found) const {
   const auto tokens = trie_->tokens_from(node);
-  if (tokens.size() > 256) return found.leave_nodes.push_back(node);
+  if (tokens.size() == stay) return;  // in free text, which may end anywhere, that is at nearly every node
+  if (tokens.size() - stay > 256) return found.leave_nodes.push_back(node);
   for (uint32_t token : tokens)
-    if (tokens_[token].size() > depth) found.leave.push_back({std::string_view(tokens_[token]).substr(depth), token});
+    if (tokens_[token].size() > depth && !found.stays[token])
+      found.leave.push_back({std::string_view(tokens_[token]).substr(depth), token});
 }
 
 void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t depth, Found& found) const {
@@ -149,10 +158,11 @@ void Vocabulary::walk(Languages& all, Language state, uint32_t node, size_t dept
     const Language behind = all.after(state, byte);
     if (behind == Languages::nothing) continue;
     const Trie::Node at = trie_->node(next);
-    found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
+    const size_t before = found.stay.size();
+    found.add(at.tokens);
     if (at.next.empty()) continue;
-    if (all.has_empty(behind)) add_leaving(next, depth + 1, found);
     if (behind != Languages::empty) walk(all, behind, next, depth + 1, found);
+    if (all.has_empty(behind)) add_leaving(next, depth + 1, found.stay.size() - before, found);
   }
 }
 
@@ -173,8 +183,8 @@ void Vocabulary::walk_difference(Languages& all, Language state, Language known,
       continue;
     }
     const Trie::Node at = trie_->node(next);
-    if (other == Languages::nothing) found.stay.insert(found.stay.end(), at.tokens.begin(), at.tokens.end());
-    if (all.has_empty(behind) && !all.has_empty(other)) add_leaving(next, depth + 1, found);
+    if (other == Languages::nothing) found.add(at.tokens);
+    if (all.has_empty(behind) && !all.has_empty(other)) add_leaving(next, depth + 1, 0, found);
     if (all.has_empty(other) && !all.has_empty(behind))
       for (uint32_t token : trie_->tokens_from(next))
         if (leaving_[token]) found.blocked.push_back(token);
@@ -188,22 +198,12 @@ void Vocabulary::keep_leaving(Found& walked, TokensInside& found) const {
 }
 
 void Vocabulary::keep(Found walked, TokensInside& found) const {
-  // One that stays inside needs no second way: in free text, which may end anywhere, that is nearly every token.
-  if (!walked.leave.empty() || !walked.leave_nodes.empty()) {
-    TokenMask stay(tokens_.size());
-    for (uint32_t token : walked.stay) stay.set(token);
-    const auto stays = [&](uint32_t token) { return stay[token]; };
-    std::erase_if(walked.leave, [&](const Trie::Entry& entry) { return stays(entry.token); });
-    std::erase_if(walked.leave_nodes,
-                  [&](uint32_t node) { return std::ranges::all_of(trie_->tokens_from(node), stays); });
-  }
   keep_leaving(walked, found);
   if (walked.stay.size() < tokens_.size() / 64) {
     found.few = std::move(walked.stay);
     return;
   }
-  found.many = TokenMask(tokens_.size());
-  for (uint32_t token : walked.stay) found.many.set(token);
+  found.many = std::move(walked.stays);
 }
 
 }  // namespace heddle::grammar

@@ -79,7 +79,7 @@ class Vocabulary {
   InString in_string(uint32_t least, uint32_t most) const;
   void walk(Languages& all, Language state, uint32_t node, size_t depth, Found& found) const;
   void walk_difference(Languages& all, Language state, Language known, uint32_t node, size_t depth, Found& found) const;
-  void add_leaving(uint32_t node, size_t depth, Found& found) const;
+  void add_leaving(uint32_t node, size_t depth, size_t stay, Found& found) const;
   void keep(Found walked, TokensInside& found) const;
   void keep_leaving(Found& walked, TokensInside& found) const;
 

@@ -216,6 +216,18 @@ TEST(Parser, MemoryOfEndedRulesIsFree) {
   EXPECT_TRUE(at.may_end());
 }
 
+TEST(Parser, RepetitionsThatMayEndAnywhereStayBounded) {
+  Grammar g;
+  const Symbol start = g.rule(), word = g.terminal(g.languages.repeat(g.languages.bytes(Bytes().set('a').set('b')), 1));
+  g.add_choice(start, {word});
+  g.add_choice(start, {start, word});
+  g.set_start(start);
+  Position at(std::make_shared<CompiledGrammar>(std::move(g)));
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(at.take("ab"));
+  EXPECT_TRUE(at.may_end());
+  EXPECT_LE(at.live(), 4u);
+}
+
 TEST(Parser, LeavesOutWhatHasNoText) {
   Grammar g;
   const Symbol start = g.rule(), dead = g.rule();
