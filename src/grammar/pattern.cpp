@@ -438,8 +438,28 @@ class PatternLanguage {
 
 }  // namespace
 
+namespace {
+
+// Between any texts, more than the least of what is repeated at an end belongs to those texts as well.
+void repeat_least_at(bool first, Tree& t) {
+  if (t.kind == Tree::Kind::choice)
+    for (Tree& part : t.parts) repeat_least_at(first, part);
+  if (t.kind == Tree::Kind::repeat) t.most = t.least;
+  if (t.kind != Tree::Kind::sequence) return;
+  while (!t.parts.empty()) {
+    Tree& part = first ? t.parts.front() : t.parts.back();
+    repeat_least_at(first, part);
+    if (part.kind != Tree::Kind::repeat || part.most > 0) return;
+    t.parts.erase(first ? t.parts.begin() : t.parts.end() - 1);
+  }
+}
+
+}  // namespace
+
 Language search_pattern(Languages& all, std::string_view pattern, Writing how) {
-  const Tree tree = PatternReader(pattern).read();
+  Tree tree = PatternReader(pattern).read();
+  if (!tree.asserts)
+    for (const bool first : {true, false}) repeat_least_at(first, tree);
   PatternLanguage language(all, how);
   const Language rest = language.any_text(), at_begin = language.with(tree, rest, true);
   if (!tree.asserts) return all.sequence(rest, at_begin);

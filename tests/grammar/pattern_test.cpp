@@ -147,6 +147,15 @@ TEST(Pattern, NestedRepetitionsAreBounded) {
     EXPECT_THROW(whole_pattern(all, pattern, Writing::utf8), Error) << pattern;
 }
 
+// Where a pattern may be found anywhere, what its ends repeat need not be counted beyond the least.
+TEST(Pattern, RepetitionsAtTheEndsOfASearch) {
+  Languages all;
+  const Language found = search_pattern(all, "[a-c.]{2,255}", Writing::utf8);
+  EXPECT_EQ(found, search_pattern(all, "[a-c.]{2}", Writing::utf8));
+  EXPECT_EQ(search_pattern(all, "(?:a+b*|c{3,9}d)", Writing::utf8), search_pattern(all, "a|c{3}d", Writing::utf8));
+  EXPECT_TRUE(all.contains(found, "xabx") && !all.contains(found, "xaxb"));
+}
+
 TEST(Pattern, LookaheadsAreBounded) {
   Languages all;
   std::string pattern = ".*";
