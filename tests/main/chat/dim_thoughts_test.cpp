@@ -18,7 +18,9 @@ std::string styled(const std::string& text, bool inside = false, const std::stri
     std::string out = thoughts.push(text.substr(0, cut));
     out += thoughts.push(text.substr(cut));
     out = DimThoughts::with_styles(out + thoughts.finish());
-    if (cut > 0) EXPECT_EQ(out, all) << "cut at " << cut;
+    if (cut > 0) {
+      EXPECT_EQ(out, all) << "cut at " << cut;
+    }
     all = out;
   }
   return all;
