@@ -41,7 +41,8 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
   EXPECT_EQ(s.half, 256u);  // 64 and 96 values, filled up to a slice
   EXPECT_EQ(s.experts + s.used + s.expert_inner + s.expert_act, 0u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 7680 /* inner */ +
-                        4096 /* act: 3840 */ + 2560 /* result */ + 16384 /* half: 32 rows */ + 512 /* half_scale */;
+                        4096 /* act: 3840 */ + 2560 /* result */ + 16384 /* half: 32 rows */ +
+                        3 * 512 /* half_scale, attended_scale, act_scale */;
   const uint64_t step =
       5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
   EXPECT_EQ(s.bytes(), rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
@@ -78,7 +79,7 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
   EXPECT_EQ(s.inner, 0u);
   EXPECT_EQ(s.half, 256u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 2560 /* result */ +
-                        2560 /* shared */ + 16384 /* half */ + 512 /* half_scale */;
+                        2560 /* shared */ + 16384 /* half */ + 3 * 512 /* half_scale, attended_scale, act_scale */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
   EXPECT_EQ(s.bytes(), rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
@@ -108,7 +109,7 @@ TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
     return s.bytes();
   };
   // 100 logits, and all buffers of a row but those of its place
-  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 4 + 5 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
+  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 3 * 4 + 5 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
   EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8 + 4 * 4));
   EXPECT_EQ(bytes(1024) - bytes(512), 512 * each);
 }
