@@ -266,41 +266,42 @@ HalfForm WgmmaProducts::half_form(const Weights& w, uint32_t kind, const Rows& r
 
 void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
                             const Rows& rows, const DeviceAttention* attention) {
-  struct Part {
+  struct Matrix {
     const Weights& w;
     kernels::WgmmaProduct spec;
     HalfForm form;  // of x
     uint64_t x;
   };
-  std::vector<Part> parts;
-  for (const Weights* matrix : {&w, second}) {
-    if (!matrix) continue;
-    const kernels::WgmmaProduct spec = choose(*matrix, w, out, rows, attention);
-    parts.push_back({*matrix, spec, {kernels::tile_apart(matrix->shape.format), spec.columns}, in.address});
+  std::vector<Matrix> matrices;
+  for (const Weights* one : {&w, second}) {
+    if (!one) continue;
+    const kernels::WgmmaProduct spec = choose(*one, w, out, rows, attention);
+    matrices.push_back({*one, spec, {kernels::tile_apart(one->shape.format), spec.columns}, in.address});
     if (in.form)
-      check(in.form == parts.back().form, "rows of f16 in the order of the product");
+      check(in.form == matrices.back().form, "rows of f16 in the order of the product");
     else
-      parts.back().x = r_.work.half.address();
+      matrices.back().x = r_.work.half.address();
   }
-  HalfGroups groups{.operand = parts[0].form.group};
-  bool convert_again = parts.size() > 1 && parts[1].form != parts[0].form;
-  if (convert_again && in.stride % 4 == 0 && 2 * filled_cols(w) <= r_.sizes.half) {  // there is room for both at once
+  HalfGroups groups{.operand = matrices[0].form.group};
+  bool convert_again = matrices.size() > 1 && matrices[1].form != matrices[0].form;
+  // both at once, where there is room
+  if (convert_again && (in.stride | w.shape.cols) % 4 == 0 && 2 * filled_cols(w) <= r_.sizes.half) {
     const uint64_t whole = (rows.count + groups.operand - 1) / groups.operand * groups.operand;
-    parts[1].x += whole * filled_cols(w) * 2;
-    groups.also = parts[1].form;
-    groups.also_address = parts[1].x;
+    matrices[1].x += whole * filled_cols(w) * 2;
+    groups.also = matrices[1].form;
+    groups.also_address = matrices[1].x;
     convert_again = false;
   }
   if (!in.form) to_half(r_, in, w, rows.count, groups);
   uint32_t done = 0;
-  for (const Part& part : parts) {
-    if (done && convert_again) to_half(r_, in, part.w, rows.count, {.operand = part.form.group});
-    Product::Args args = matrix_args(r_, part.w, w, out, rows, done, attention);
-    args.x = {part.x};
+  for (const Matrix& matrix : matrices) {
+    if (done && convert_again) to_half(r_, in, matrix.w, rows.count, {.operand = matrix.form.group});
+    Product::Args args = matrix_args(r_, matrix.w, w, out, rows, done, attention);
+    args.x = {matrix.x};
     args.y_group = out.form.group;
     if (in.form) args.scales = {in.scales};
-    r_.recorder.launch(part.spec, args, part.w.bytes());
-    done += part.w.shape.rows;
+    r_.recorder.launch(matrix.spec, args, matrix.w.bytes());
+    done += matrix.w.shape.rows;
   }
 }
 
