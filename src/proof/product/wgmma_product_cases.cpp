@@ -1,4 +1,6 @@
 // Cases of wgmma_product.
+#include <cmath>
+
 #include "kernels/product/activations.h"
 #include "proof/product/expert_tiles.h"
 
@@ -31,6 +33,59 @@ Case special_sums_of_wgmma() {
           [=](Machine& m, Random&, Check& check) { run_special_sums({.tile_cols = spec.tile_cols}, m, check, spec); }};
 }
 
+// Activations that f16 cannot hold, as x of another product: weights of 0, so that the sums are the biases.
+Case special_activations_of_wgmma(uint32_t col_groups) {
+  const WgmmaProduct spec{.format = uint32_t(Format::f32),
+                          .tile_cols = 256,
+                          .slices = col_groups,
+                          .columns = 8,
+                          .row_groups = 1,
+                          .col_groups = col_groups,
+                          .stages = 2,
+                          .out = Product::act,
+                          .bias = 1,
+                          .y_apart = 32};
+  auto run = [=](Machine& m, Random&, Check& check) {
+    const uint32_t rows = 256, cols = spec.filled_cols(), group = 8;
+    std::vector<float> bias;
+    while (bias.size() < rows)
+      for (float special : beyond_f16())
+        for (float factor : {0.5f, 1.0f, Product::f16_act, 1e3f}) bias.push_back(special * factor);
+    bias.resize(rows);
+    const kernels::TileShape shape{Format::f32, rows, cols, spec.tile_cols};
+    const auto y = m.poisoned<f16>(group * rows);
+    m.launch(spec, Product::Args{.y = {y.address},
+                                 .x = m.put(std::vector<uint8_t>(size_t(group) * cols * 2)),
+                                 .w = m.put(std::vector<uint8_t>(shape.bytes())),
+                                 .bias = m.put(bias),
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .y_stride = rows,
+                                 .blocks = 2,
+                                 .vectors = 1,
+                                 .scale = 1,
+                                 .scales = m.put(std::vector<float>{1}),
+                                 .y_group = group});
+    const std::vector<f16> all = m.get(y, group * rows);
+    std::vector<float> got;
+    std::vector<double> want, bound;
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float is = to_f32(all[kernels::operand_place(0, r, spec.y_apart, group, rows)]);
+      if (std::isnan(bias[r])) {
+        check.that(std::isnan(is), fmt::format("y[{}] is {}, not NaN", r, is));
+        continue;
+      }
+      if (bias[r] < -80) continue;  // 0, or NaN for -infinity, as in f32
+      const double value = bias[r] / (1 + std::exp(-double(bias[r]))) / Product::f16_act;
+      got.push_back(is);
+      want.push_back(std::min(value, 65504.0));
+      bound.push_back(std::abs(want.back()) * 0x1p-10 + 0x1p-24);
+    }
+    check.near("y", got, want, bound, 1.0);
+  };
+  return {"wgmma_product", "activations beyond f16 " + field_text(spec), "sm_90a", run};
+}
+
 }  // namespace
 
 void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -43,6 +98,7 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   add({40, 1024, 2}, 3, [](WgmmaProduct&) {});
   if (sweep == Sweep::quick) return;
   cases.push_back(special_sums_of_wgmma());
+  for (uint32_t col_groups : {1u, 2u}) cases.push_back(special_activations_of_wgmma(col_groups));
   for (Format format : kernels::known_formats)
     for (uint32_t early : {0u, 1u})
       add({35, 1024, 2}, 5, [&](WgmmaProduct& p) {
