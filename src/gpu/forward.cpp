@@ -16,6 +16,8 @@ void Forward::begin(const Rows& rows) {
   paths_.begin();
   rows_ = rows;
   path_ = &paths_.path(rows.count);
+  late_ = {};
+  late_norms_.reset();
 }
 
 uint32_t Forward::longest_of(LengthClass length) const {
@@ -53,13 +55,73 @@ void Forward::embed() {
   if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, true);
 }
 
+// --- late norms -----------------------------------------------------------------------------------------------------
+std::optional<Forward::Place> Forward::after(Place at) const {
+  if (at.sublayer + 1 < r_.weights.layers[at.layer].sublayers.size()) return Place{at.layer, at.sublayer + 1};
+  if (at.layer + 1 < r_.weights.layers.size()) return Place{at.layer + 1, 0};
+  return {};
+}
+
+std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
+  const std::optional<Place> next = after(at);
+  if (!next || rows_.count > max_late_rows || r_.options.deterministic) return {};
+  if (r_.model.layers[at.layer].parallel || r_.model.layers[next->layer].parallel) return {};
+  const auto begins = model::Overloaded{[](const DeviceMixture&) { return false; },
+                                        [](const auto& sublayer) { return !sublayer.output_norm; }};
+  if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
+  using Forms = std::optional<Path::Forms>;
+  const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },
+                                      [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
+  return std::visit(ends, r_.weights.layers[next->layer].sublayers[next->sublayer]);
+}
+
+uint32_t Forward::late_norms_after(Place at) const {
+  uint32_t count = 0;
+  for (; late_forms_after(at); at = *after(at)) ++count;
+  return count;
+}
+
+Input Forward::normed(const DeviceNorm& norm) {
+  Input in = residual(norm);
+  if (late_.norm == &norm) {
+    in.late = &late_;
+  } else if (const uint32_t follow = late_norms_after(at_)) {
+    in.squares = r_.work.squares.address();
+    in.late_norms = follow;
+    late_norms_ = 0;
+  } else {
+    late_norms_.reset();
+  }
+  return in;
+}
+
+const LateNorm* Forward::begin_late_norm() {
+  late_ = {};
+  if (!late_norms_) return nullptr;
+  const std::optional<Path::Forms> forms = late_forms_after(at_);
+  if (!forms) return nullptr;
+  const Place next = *after(at_);
+  const auto norm_of = [](const auto& sublayer) { return &sublayer.norm; };
+  const uint64_t x = r_.work.late.address(), squares = r_.work.squares.address();
+  const uint64_t of_norm = max_late_rows * sizeof(kernels::RowSquares);
+  late_ = {.norm = std::visit(norm_of, r_.weights.layers[next.layer].sublayers[next.sublayer]),
+           .x = {{{(*forms)[0], x}, {(*forms)[1], x + uint64_t(r_.sizes.late_rows) * r_.sizes.width * 2}}},
+           .squares = squares + *late_norms_ * of_norm,
+           .next_squares = squares + (*late_norms_ + 1) * of_norm};
+  ++*late_norms_;
+  return &late_;
+}
+
+// --- the phases of a layer ------------------------------------------------------------------------------------------
 void Forward::compute(uint32_t layer, uint32_t sublayer) {
+  at_ = {layer, sublayer};
   r_.recorder.set_layer(int(layer));
   std::visit([&](const auto& kind) { compute(kind); }, r_.weights.layers[layer].sublayers[sublayer]);
   r_.recorder.set_layer(-1);
 }
 
 void Forward::add(uint32_t layer, uint32_t sublayer) {
+  at_ = {layer, sublayer};
   r_.recorder.set_layer(int(layer));
   const float scale = r_.model.layers[layer].residual_scale;
   std::visit([&](const auto& kind) { add(kind, scale); }, r_.weights.layers[layer].sublayers[sublayer]);
@@ -68,7 +130,7 @@ void Forward::add(uint32_t layer, uint32_t sublayer) {
 
 void Forward::compute(const DeviceAttention& a) {
   r_.recorder.set_phase("qkv");
-  path_->qkv(a, rows_);
+  path_->qkv(a, normed(a.norm), rows_);
   attend(a);
 }
 
@@ -78,18 +140,18 @@ void Forward::add(const DeviceAttention& a, float scale) {
                        .stride = stride_of(a.model->heads * a.model->value_head),
                        .form = attended_form(a),
                        .scales = r_.work.attended_scale.address()};
-  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_);
+  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_, begin_late_norm());
 }
 
 void Forward::compute(const DeviceFeedForward& f) {
   r_.recorder.set_phase("ffn_in");
-  path_->feed_forward_in(f, residual(f.norm), rows_, Path::residual_kind(f.output_norm));
+  path_->feed_forward_in(f, normed(f.norm), rows_, Path::residual_kind(f.output_norm));
 }
 
 void Forward::add(const DeviceFeedForward& f, float scale) {
   r_.recorder.set_phase("ffn_out");
   const Input activated = path_->activated(f, rows_, Path::residual_kind(f.output_norm));
-  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_);
+  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_, begin_late_norm());
 }
 
 // --- after the layers -----------------------------------------------------------------------------------------------

@@ -28,6 +28,21 @@ class Forward {
   const Paths& paths() const { return paths_; }
 
  private:
+  // A norm that the product before it begins, and the one after it ends (kernels/product/late_norm.h), saves a launch.
+  // For few rows only: with more, writing the rows in that order takes as long. Not with Options::deterministic, by
+  // which the number of rows must not matter.
+  struct Place {
+    uint32_t layer, sublayer;
+  };
+  std::optional<Place> after(Place at) const;  // the sublayer that follows this one
+  // How the sublayer after this one takes rows of a late norm; none: it cannot, or this one cannot begin it.
+  std::optional<Path::Forms> late_forms_after(Place at) const;
+  uint32_t late_norms_after(Place at) const;  // one after the other
+  // The input of the sublayer that is computed: the residual stream through its norm.
+  Input normed(const DeviceNorm& norm);
+  // The norm that its product begins, if it does.
+  const LateNorm* begin_late_norm();
+
   void compute(const DeviceAttention& a);
   void compute(const DeviceFeedForward& f);
   void compute(const DeviceMixture& m);
@@ -57,6 +72,10 @@ class Forward {
   Paths paths_;
   Rows rows_;
   Path* path_ = nullptr;  // of these rows
+  Place at_{};            // the sublayer that is computed or added
+  LateNorm late_;         // the last one that was begun
+  // How many late norms there were, where more may follow.
+  std::optional<uint32_t> late_norms_;
 };
 
 }  // namespace heddle::gpu

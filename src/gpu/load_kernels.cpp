@@ -148,7 +148,11 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   auto list = [&](const Rows& rows, uint32_t outputs) {
     forward_->begin(rows);
     forward_->embed();
-    for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
+    // where norms are late, kernels also depend on the layers before and after
+    if (rows.count <= max_late_rows)
+      model::run_layers(model_, *forward_);
+    else
+      for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
     forward_->logits(0, outputs, 0);
     if (paths.gathers(outputs)) forward_->logits(0, outputs, {});
   };

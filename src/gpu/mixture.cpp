@@ -162,11 +162,9 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
   Input gathered = residual(m.norm);
   gathered.list = r_.work.expert_list.address();
-  const HalfGroups groups =
-      std::is_same_v<Spec, WgmmaProduct> ? HalfGroups{.operand = in.columns} : HalfGroups{.slices = in.columns};
-  to_half(r_, gathered, m.in[0], slots, groups);
+  to_half(r_, gathered, m.in[0], slots, in.columns);
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
-  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, groups);
+  to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, in.columns);
   grouped_product(down, m.down, result, r_.sizes.width, slots);
 
   kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);

@@ -37,21 +37,20 @@ uint32_t activation_field(model::Activation activation) {
   return kernels::act_silu;
 }
 
-void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, const HalfGroups& groups) {
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group,
+             const HalfRowsAt& also) {
   check(!in.bf16, "rows of f32");
   const uint32_t cols = w.shape.cols, ld = w.shape.slices() * w.shape.tile_cols;
   const bool norm = in.norm && *in.norm;
-  const uint32_t together = groups.slices ? 1 : kernels::half_rows_together(ld, rows, r.recorder.sms());
-  kernels::HalfRows spec = kernels::half_rows_choice(cols, in.stride, ld, together);
-  if (groups.slices)
-    spec.slices = w.shape.tile_cols;
-  else
-    spec.apart = kernels::tile_apart(w.shape.format);
-  spec.also_apart = groups.also.apart;
+  kernels::HalfRows spec =
+      kernels::half_rows_choice(cols, in.stride, ld, kernels::half_rows_together(ld, rows, r.recorder.sms()));
+  spec.apart = kernels::tile_apart(w.shape.format);
+  spec.also_apart = also.form.apart;
   spec.norm = norm ? norm_field(in.norm->kind) : kernels::norm_none;
   spec.weight = norm;
   spec.bias = norm && !in.norm->bias.empty();
   spec.gather = in.list != 0;
+  spec.squares = in.squares != 0;
   spec.chained = r.recorder.chained();
   kernels::HalfRows::Args args{.out = {r.work.half.address()},
                                .scale = {r.work.half_scale.address()},
@@ -61,9 +60,12 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
                                .cols = cols,
                                .x_stride = in.stride,
                                .ld = ld,
-                               .group = groups.slices + groups.operand,
-                               .also = {groups.also_address},
-                               .also_group = groups.also.group};
+                               .group = group,
+                               .squares = {in.squares},
+                               .squares_count = in.late_norms,
+                               .squares_stride = max_late_rows,
+                               .also = {also.address},
+                               .also_group = also.form.group};
   if (in.norm) {
     args.weight = {in.norm->device_weight.address()};
     args.bias = {in.norm->device_bias.address()};
@@ -145,8 +147,7 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
 }
 
 // --- the phases of a layer ------------------------------------------------------------------------------------------
-void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
-  const Input in{.address = r_.work.h.address(), .stride = r_.sizes.width, .norm = &attention.norm};
+void Path::qkv(const DeviceAttention& attention, const Input& in, const Rows& rows) {
   const Queries q = queries(attention);
   const std::vector<Weights>& all = attention.qkv;
   const Weights* second = all.size() > 1 ? &all[1] : nullptr;
@@ -159,6 +160,7 @@ void Path::qkv(const DeviceAttention& attention, const Rows& rows) {
     if (r_.q8()) write_heads(r_, attention, q, rows.count, true);
     return;
   }
+  check(!in.late, "one product of q, k and v after a late norm");
   products_.product(all[0], nullptr, in, {.y = q.address, .stride = q.stride}, rows);
   for (size_t i : {1u, 2u}) {
     const uint64_t y = r_.work.qkv.address() + all[i].first_place * 4ull;
@@ -203,7 +205,7 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
 Input Path::activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const {
   const bool at_once = f.in.size() == 1;
   // the buffer of gate and up is free where they are joined, and has room for whole groups of these rows
-  if (const HalfForm form = products_.half_form(f.down, next, rows); form && at_once)
+  if (const HalfForm form = products_.half_form(f.down, f.down, {.kind = next}, rows); form && at_once)
     return {.address = r_.work.inner.address(),
             .stride = f.down.shape.cols,
             .form = form,
@@ -214,20 +216,51 @@ Input Path::activated(const DeviceFeedForward& f, const Rows& rows, uint32_t nex
 uint32_t Path::residual_kind(const DeviceNorm& norm) { return norm ? Product::store : Product::add; }
 
 HalfForm Path::half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const {
-  return products_.half_form(w, residual_kind(norm), rows);
+  return products_.half_form(w, w, {.kind = residual_kind(norm)}, rows);
+}
+
+namespace {
+
+bool can_be_late(const DeviceNorm& norm) { return norm.kind == model::Norm::Kind::rms && norm.bias.empty(); }
+
+}  // namespace
+
+std::optional<Path::Forms> Path::late_forms(const DeviceAttention& attention, const Rows& rows) const {
+  if (!can_be_late(attention.norm) || !(attention.joined_qkv || attention.stacked_qkv)) return {};
+  const Output out{.kind = attention.joined_qkv ? Product::qkv : Product::store};
+  Forms forms;
+  for (size_t i = 0; i < attention.qkv.size(); ++i) {
+    forms[i] =
+        products_.half_form(attention.qkv[i], attention.qkv[0], out, rows, attention.joined_qkv ? &attention : nullptr);
+    if (!forms[i]) return {};
+  }
+  if (forms[1] == forms[0]) forms[1] = {};
+  return forms;
+}
+
+std::optional<Path::Forms> Path::late_forms(const DeviceFeedForward& f, const Rows& rows) const {
+  if (!can_be_late(f.norm) || f.in.size() != 1) return {};
+  const HalfForm form = products_.half_form(
+      f.in[0], f.in[0],
+      {.kind = f.joined_gate ? Product::gate : Product::act, .activation = activation_field(f.model->activation)},
+      rows);
+  return form ? std::optional<Forms>({form}) : std::nullopt;
 }
 
 void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows) {
   products_.product(w, nullptr, in, {.y = y, .stride = stride}, rows);
 }
 
-void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows) {
+void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
+                           const LateNorm* late) {
   const uint32_t stride = r_.sizes.width;
   if (!norm) {
     products_.product(w, nullptr, in,
-                      {.kind = Product::add, .y = r_.work.h.address(), .stride = stride, .scale = scale}, rows);
+                      {.kind = Product::add, .y = r_.work.h.address(), .stride = stride, .scale = scale, .late = late},
+                      rows);
     return;
   }
+  check(!late, "no norm between a product and the residual stream");
   products_.product(w, nullptr, in, {.y = r_.work.result.address(), .stride = stride}, rows);
   norm_and_add(r_, norm, scale, rows.count);
 }

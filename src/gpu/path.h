@@ -1,6 +1,7 @@
 // The phases of a layer as products of the rows of a batch. Paths (paths.h) decides which kind of products a batch
 // takes; this file has their interface, and the launches that come before and after them.
 #pragma once
+#include <array>
 #include <optional>
 
 #include "gpu/kv_cache.h"
@@ -46,6 +47,19 @@ struct HalfForm {
   explicit operator bool() const { return group != 0; }
   bool operator==(const HalfForm&) const = default;
 };
+struct HalfRowsAt {
+  HalfForm form = {};
+  uint64_t address = 0;
+};
+
+// The norm after a product that adds to the residual stream, where that product begins it: see
+// kernels/product/late_norm.h.
+struct LateNorm {
+  const DeviceNorm* norm = nullptr;
+  std::array<HalfRowsAt, 2> x =
+      {};  // the rows for the product that ends the norm; two, where its weights have two formats
+  uint64_t squares = 0, next_squares = 0;  // of its rows; of those of the norm after it
+};
 
 // The rows that a product reads.
 struct Input {
@@ -56,6 +70,10 @@ struct Input {
   uint64_t list = 0;                 // the address of a list of rows; 0: all in order
   HalfForm form = {};                // rows of f16, each to be multiplied with its factor at `scales`
   uint64_t scales = 0;
+  const LateNorm* late = nullptr;  // the rows are those of a norm that has begun
+  // With a norm, where late norms follow: so many, from `squares` on.
+  uint64_t squares = 0;
+  uint32_t late_norms = 0;
 };
 // Where a product writes, and what it does to the result first.
 struct Output {
@@ -65,7 +83,8 @@ struct Output {
   float scale = 1;
   uint32_t activation = 0;
   bool bf16 = false;
-  HalfForm form = {};  // gate and act: rows of f16, divided by Product::f16_act
+  HalfForm form = {};              // gate and act: rows of f16, divided by Product::f16_act
+  const LateNorm* late = nullptr;  // add: the norm that it begins
 };
 
 // Products with weights as they lie in their tiles: one launch computes the norm, the product and its Output.
@@ -77,8 +96,12 @@ class Products {
                        const DeviceAttention* attention = nullptr) = 0;
   // Whether the product with these weights takes its input as bf16 rather than f32.
   virtual bool takes_bf16(const Weights& w) const = 0;
-  // How the product with these weights and this Output::kind takes rows of f16, where another kernel may write them so.
-  virtual HalfForm half_form(const Weights&, uint32_t /*kind*/, const Rows&) const { return {}; }
+  // How a product takes rows of f16, where another kernel may write them so. `first`: see product(), the matrix that
+  // has the bias of all.
+  virtual HalfForm half_form(const Weights&, const Weights& /*first*/, const Output&, const Rows&,
+                             const DeviceAttention* = nullptr) const {
+    return {};
+  }
 };
 
 // Products with the matrices of experts, a few for each row.
@@ -104,7 +127,7 @@ class Path {
   Path(const Resources& resources, Products& products) : r_(resources), products_(products) {}
 
   // Norm, q, k and v with biases, norms and rotation; k and v go to the cache.
-  void qkv(const DeviceAttention& attention, const Rows& rows);
+  void qkv(const DeviceAttention& attention, const Input& in, const Rows& rows);
   // Where qkv() leaves q.
   struct Queries {
     uint64_t address;
@@ -117,10 +140,16 @@ class Path {
   Input activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const;
   // How the product with `w` in add_to_residual() takes rows of f16.
   HalfForm half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const;
+  // How the products after the norm of a sublayer take rows that a late norm has begun; none: they cannot.
+  using Forms = std::array<HalfForm, 2>;
+  std::optional<Forms> late_forms(const DeviceAttention& attention, const Rows& rows) const;
+  std::optional<Forms> late_forms(const DeviceFeedForward& f, const Rows& rows) const;
   // y = W x + bias.
   void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows);
   // residual += scale * norm(W x + bias).
-  void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows);
+  // `late`: the norm that follows, where the product begins it.
+  void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
+                       const LateNorm* late = nullptr);
   // The Output::kind of its product.
   static uint32_t residual_kind(const DeviceNorm& norm);
 
@@ -135,12 +164,9 @@ uint32_t norm_field(model::Norm::Kind kind);
 uint32_t activation_field(model::Activation activation);
 
 // The rows as f16 with a scale each, in work.half, for the product with w on the matrix units.
-struct HalfGroups {
-  uint32_t slices = 0, operand = 0;  // one of them: the rows of a group of mma_product, or of wgmma_product
-  HalfForm also = {};                // with operand: the rows in this form too,
-  uint64_t also_address = 0;         // there
-};
-void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, const HalfGroups& groups);
+// `group`: rows of a group; `also`: the rows once more.
+void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group,
+             const HalfRowsAt& also = {});
 // y = activation(gate), or activation(gate) * up where up is not 0.
 struct GatedRows {
   uint64_t y, gate, up;

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/product/mma_product.h"
 #include "kernels/product/tile.h"
-#include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
 
@@ -51,20 +49,6 @@ void set_norm(Product::Args& args, const Input& in) {
   args.epsilon = in.norm->epsilon;
 }
 
-// The fields of mma_product and wgmma_product that say what is computed. `first`: the matrix that has the bias of all.
-template <class Spec>
-Spec matrix_spec(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
-                 const DeviceAttention* attention) {
-  return {.format = uint32_t(matrix.shape.format),
-          .out = out.kind,
-          .activation = out.activation,
-          .y_bf16 = out.bf16,
-          .bias = !first.bias.empty(),
-          .cache = !r.q8(),
-          .halves = attention && rotates_halves(*attention),
-          .chained = r.recorder.chained()};
-}
-
 // The arguments that the kernels of the matrix units share. `done`: rows of y before those of this matrix; `first`: the
 // matrix that has the bias of all.
 Product::Args matrix_args(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
@@ -86,6 +70,19 @@ Product::Args matrix_args(const Resources& r, const Weights& matrix, const Weigh
                      .sequences = {r.work.sequences.address()}};
   if (attention) set_attention(args, r, *attention, 0, 0, r.sizes.table_stride);
   return args;
+}
+
+template <class Spec>
+void begin_norm(Spec& spec, Product::Args& args, const LateNorm& late) {
+  const auto& [x, also] = late.x;
+  spec.next_apart = x.form.apart;
+  spec.next_also = also.form.apart;
+  args.next_x = {x.address};
+  args.next_also = {also.address};
+  args.next_group = x.form.group;
+  args.next_also_group = also.form.group;
+  args.next_norm = {late.norm->device_weight.address()};
+  args.next_squares = {late.squares};
 }
 
 }  // namespace
@@ -228,81 +225,99 @@ void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output&
 }
 
 // --- matrix units ---------------------------------------------------------------------------------------------------
-void MatrixProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
-                             const Rows& rows, const DeviceAttention* attention) {
-  const uint32_t cols = w.shape.cols;
-  uint32_t done = 0, grouped = 0;
-  for (const Weights* matrix : {&w, second}) {
-    if (!matrix) continue;
-    const auto what = matrix_spec<kernels::MmaProduct>(r_, *matrix, w, out, attention);
-    const kernels::MmaProduct spec =
-        kernels::mma_product_choice(what, matrix->shape.rows, cols, rows.count, r_.recorder.sms());
-    if (spec.columns != grouped) {
-      grouped = spec.columns;
-      to_half(r_, in, *matrix, rows.count, {.slices = grouped});
-    }
-    Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
-    args.blocks = r_.recorder.sms() * spec.resident;
-    r_.recorder.launch(spec, args, matrix->bytes());
-    done += matrix->shape.rows;
-  }
+template <>
+kernels::MmaProduct MatrixProducts::choose(const kernels::MmaProduct& what, const Weights& matrix,
+                                           const Rows& rows) const {
+  return kernels::mma_product_choice(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
 }
 
-kernels::WgmmaProduct WgmmaProducts::choose(const Weights& matrix, const Weights& first, const Output& out,
-                                            const Rows& rows, const DeviceAttention* attention) const {
-  auto what = matrix_spec<kernels::WgmmaProduct>(r_, matrix, first, out, attention);
-  what.by_sequence = attention && !rows.row_tables;
-  kernels::WgmmaProduct spec =
-      r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
-  spec.y_apart = out.form.apart;
-  return spec;
+template <>
+kernels::WgmmaProduct WgmmaProducts::choose(const kernels::WgmmaProduct& what, const Weights& matrix,
+                                            const Rows& rows) const {
+  return r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
+}
+
+template <class Spec>
+Spec UnitProducts<Spec>::spec_of(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
+                                 const DeviceAttention* attention) const {
+  Spec what{.format = uint32_t(matrix.shape.format),
+            .out = out.kind,
+            .activation = out.activation,
+            .y_bf16 = out.bf16,
+            .bias = !first.bias.empty(),
+            .cache = !r_.q8(),
+            .halves = attention && rotates_halves(*attention),
+            .chained = r_.recorder.chained()};
+  if constexpr (requires { what.by_sequence; }) what.by_sequence = attention && !rows.row_tables;
+  return choose(what, matrix, rows);
 }
 
 // Columns that fill whole slices: the rest of a slice would have to be zeros.
-HalfForm WgmmaProducts::half_form(const Weights& w, uint32_t kind, const Rows& rows) const {
+template <class Spec>
+HalfForm UnitProducts<Spec>::half_form(const Weights& w, const Weights& first, const Output& out, const Rows& rows,
+                                       const DeviceAttention* attention) const {
   if (filled_cols(w) != w.shape.cols) return {};
-  return {kernels::tile_apart(w.shape.format), choose(w, w, {.kind = kind}, rows, nullptr).columns};
+  return {kernels::tile_apart(w.shape.format), spec_of(w, first, out, rows, attention).columns};
 }
 
-void WgmmaProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
-                            const Rows& rows, const DeviceAttention* attention) {
+template <class Spec>
+void UnitProducts<Spec>::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                                 const Rows& rows, const DeviceAttention* attention) {
   struct Matrix {
     const Weights& w;
-    kernels::WgmmaProduct spec;
-    HalfForm form;  // of x
-    uint64_t x;
+    Spec spec;
+    HalfRowsAt x;
   };
   std::vector<Matrix> matrices;
   for (const Weights* one : {&w, second}) {
     if (!one) continue;
-    const kernels::WgmmaProduct spec = choose(*one, w, out, rows, attention);
-    matrices.push_back({*one, spec, {kernels::tile_apart(one->shape.format), spec.columns}, in.address});
-    if (in.form)
-      check(in.form == matrices.back().form, "rows of f16 in the order of the product");
-    else
-      matrices.back().x = r_.work.half.address();
+    const Spec spec = spec_of(*one, w, out, rows, attention);
+    const HalfForm form{kernels::tile_apart(one->shape.format), spec.columns};
+    matrices.push_back({*one, spec, {form, r_.work.half.address()}});
   }
-  HalfGroups groups{.operand = matrices[0].form.group};
-  bool convert_again = matrices.size() > 1 && matrices[1].form != matrices[0].form;
-  // both at once, where there is room
-  if (convert_again && (in.stride | w.shape.cols) % 4 == 0 && 2 * filled_cols(w) <= r_.sizes.half) {
-    const uint64_t whole = (rows.count + groups.operand - 1) / groups.operand * groups.operand;
-    matrices[1].x += whole * filled_cols(w) * 2;
-    groups.also = matrices[1].form;
-    groups.also_address = matrices[1].x;
-    convert_again = false;
+  const HalfForm first_form = matrices[0].x.form;
+  bool convert_again = false;
+  if (in.form || in.late) {
+    for (Matrix& matrix : matrices) {
+      HalfRowsAt given{in.form, in.address};
+      if (in.late) given = in.late->x[matrix.x.form != in.late->x[0].form];
+      check(given.form == matrix.x.form, "rows of f16 in the order of the product");
+      matrix.x = given;
+    }
+  } else {
+    HalfRowsAt also;
+    convert_again = matrices.size() > 1 && matrices[1].x.form != first_form;
+    // both at once, where there is room
+    if (convert_again && (in.stride | w.shape.cols) % 4 == 0 && 2 * filled_cols(w) <= r_.sizes.half) {
+      const uint64_t whole = (rows.count + first_form.group - 1) / first_form.group * first_form.group;
+      matrices[1].x.address += whole * filled_cols(w) * 2;
+      also = matrices[1].x;
+      convert_again = false;
+    }
+    to_half(r_, in, w, rows.count, first_form.group, also);
   }
-  if (!in.form) to_half(r_, in, w, rows.count, groups);
   uint32_t done = 0;
-  for (const Matrix& matrix : matrices) {
-    if (done && convert_again) to_half(r_, in, matrix.w, rows.count, {.operand = matrix.form.group});
+  for (Matrix& matrix : matrices) {
+    if (done && convert_again) to_half(r_, in, matrix.w, rows.count, matrix.x.form.group);
     Product::Args args = matrix_args(r_, matrix.w, w, out, rows, done, attention);
-    args.x = {matrix.x};
+    if constexpr (requires { matrix.spec.resident; }) args.blocks *= matrix.spec.resident;
+    args.x = {matrix.x.address};
+    matrix.spec.y_apart = out.form.apart;
     args.y_group = out.form.group;
     if (in.form) args.scales = {in.scales};
+    if (in.late) {
+      matrix.spec.late_norm = 1;
+      args.squares = {in.late->squares};
+      args.next_squares = {in.late->next_squares};
+      args.epsilon = in.late->norm->epsilon;
+    }
+    if (out.late) begin_norm(matrix.spec, args, *out.late);
     r_.recorder.launch(matrix.spec, args, matrix.w.bytes());
     done += matrix.w.shape.rows;
   }
 }
+
+template class UnitProducts<kernels::MmaProduct>;
+template class UnitProducts<kernels::WgmmaProduct>;
 
 }  // namespace heddle::gpu

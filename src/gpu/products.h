@@ -1,6 +1,8 @@
 // The ways to multiply with weights as they lie in their tiles.
 #pragma once
 #include "gpu/path.h"
+#include "kernels/product/mma_product.h"
+#include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
 
@@ -33,35 +35,28 @@ class VectorProducts : public ExpertProducts {
   bool large_ = false;  // of the next product: see kernels::product_choice
 };
 
-// On the matrix units, with activations in f16: kernel `mma_product`.
-class MatrixProducts : public Products {
+// On the matrix units, with activations in f16: kernels `mma_product` for a few rows, `wgmma_product` for many.
+template <class Spec>
+class UnitProducts : public Products {
  public:
-  explicit MatrixProducts(const Resources& resources) : r_(resources) {}
+  explicit UnitProducts(const Resources& resources) : r_(resources) {}
 
   void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
                const DeviceAttention* attention = nullptr) override;
   bool takes_bf16(const Weights&) const override { return false; }
+  HalfForm half_form(const Weights& w, const Weights& first, const Output& out, const Rows& rows,
+                     const DeviceAttention* attention = nullptr) const override;
 
  private:
-  const Resources& r_;
-};
-
-// The same with wgmma, for many rows: kernel `wgmma_product`.
-class WgmmaProducts : public Products {
- public:
-  explicit WgmmaProducts(const Resources& resources) : r_(resources) {}
-
-  void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
-               const DeviceAttention* attention = nullptr) override;
-  bool takes_bf16(const Weights&) const override { return false; }
-  HalfForm half_form(const Weights& w, uint32_t kind, const Rows& rows) const override;
-
- private:
-  // `first`: the matrix that has the bias of all.
-  kernels::WgmmaProduct choose(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
-                               const DeviceAttention* attention) const;
+  // A shape for what is computed.
+  Spec choose(const Spec& what, const Weights& matrix, const Rows& rows) const;
+  // The same for a product. `first`: the matrix that has the bias of all.
+  Spec spec_of(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
+               const DeviceAttention* attention) const;
 
   const Resources& r_;
 };
+using MatrixProducts = UnitProducts<kernels::MmaProduct>;
+using WgmmaProducts = UnitProducts<kernels::WgmmaProduct>;
 
 }  // namespace heddle::gpu

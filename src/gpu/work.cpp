@@ -70,6 +70,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture}, sublayer);
   width = stride_of(model.width);
+  for (const model::Layer& layer : model.layers) late_norms += uint32_t(layer.sublayers.size());
+  late_rows = std::max(std::bit_ceil(std::min(rows, max_late_rows)), 32u);
 }
 
 namespace {
@@ -93,6 +95,8 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   const uint64_t slots = s.expert_slots;
   allocate(&W::half, std::max(grouped_rows * s.half, slots * s.expert_half) * 2);
   allocate(&W::half_scale, std::max(rows, slots) * f);
+  allocate(&W::late, 2ull * s.late_rows * s.width * 2);
+  allocate(&W::squares, uint64_t(s.late_norms) * max_late_rows * sizeof(kernels::RowSquares));
   allocate(&W::attended_scale, rows * f);
   allocate(&W::act_scale, rows * f);
   allocate(&W::router, mixture_rows * stride_of(s.experts + 1) * f);

@@ -11,6 +11,7 @@ inline constexpr uint32_t max_vector_rows = 2;         // of VectorProducts: see
 inline constexpr uint32_t max_router_rows = 8;         // that one launch of `router` takes
 inline constexpr uint32_t max_few_rows = 16;           // of MatrixProducts: see paths.h
 inline constexpr uint32_t max_step_rows = 256;         // of a step
+inline constexpr uint32_t max_late_rows = 128;         // of a batch with late norms: see forward.h
 inline constexpr uint32_t max_changed_rows = 64;       // with biases or penalties, of those that are picked at once
 inline constexpr uint32_t max_steps_in_flight = 8;     // launched before the result of the first is taken
 inline constexpr uint32_t max_biases = 1024;           // of a row
@@ -35,6 +36,7 @@ struct WorkSizes {
   uint32_t half = 0;                                                     // stride of f16 rows
   uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;      // of mixtures
   uint32_t expert_slots = 0, expert_half = 0;  // of rows grouped by expert, and their stride as f16; 0: never grouped
+  uint32_t late_rows = 0, late_norms = 0;      // of late norms: rows in whole groups, and norms
   uint64_t partial = 0, arrived = 0;           // of attention
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
@@ -54,6 +56,7 @@ struct Work {
   cuda::Buffer half, half_scale;                    // (rows, half) f16, (rows): the input of the matrix units; or
                                                     // (expert_slots, expert_half), (expert_slots)
   cuda::Buffer attended_scale, act_scale;           // (rows): factors of rows that kernels write as f16
+  cuda::Buffer late, squares;                       // (2, late_rows, width) f16; (late_norms, max_late_rows) RowSquares
   cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
   cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
   cuda::Buffer expert_list, expert_slot_of, expert_tiles, expert_tile_count;  // see kernels::GroupRows

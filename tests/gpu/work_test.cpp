@@ -42,7 +42,8 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
   EXPECT_EQ(s.experts + s.used + s.expert_inner + s.expert_act, 0u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 7680 /* inner */ +
                         4096 /* act: 3840 */ + 2560 /* result */ + 16384 /* half: 32 rows */ +
-                        3 * 512 /* half_scale, attended_scale, act_scale */;
+                        3 * 512 /* half_scale, attended_scale, act_scale */ + 2 * 32 * 64 * 2 /* late */ +
+                        2 * 128 * 16 /* squares: two sublayers */;
   const uint64_t step =
       5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
   EXPECT_EQ(s.bytes(), rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
@@ -79,7 +80,8 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
   EXPECT_EQ(s.inner, 0u);
   EXPECT_EQ(s.half, 256u);
   const uint64_t rows = 2560 /* h */ + 5120 /* qkv */ + 2560 /* q */ + 2560 /* attended */ + 2560 /* result */ +
-                        2560 /* shared */ + 16384 /* half */ + 3 * 512 /* half_scale, attended_scale, act_scale */;
+                        2560 /* shared */ + 16384 /* half */ + 3 * 512 /* half_scale, attended_scale, act_scale */ +
+                        2 * 32 * 64 * 2 /* late */ + 2 * 128 * 16 /* squares */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
   EXPECT_EQ(s.bytes(), rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());

@@ -132,8 +132,18 @@ class Rows {
     }
     const Reduced all = over_row({.sum = squares, .top = largest_of(v)});
     if (!late) return write(v, all.top, {});
-    F32 factor = root_factor(all.sum / to_f32(cols_));
+    F32 mean_square = all.sum / to_f32(cols_), factor = root_factor(mean_square);
+    if (s_.squares) begin_squares(mean_square);
     write(v, all.top * factor, factor);
+  }
+  void begin_squares(F32 mean_square) {
+    auto first = k_.arg(&HalfRowsArgs::squares) + row_;
+    k_.loop(in_row_, select(real_, k_.arg(&HalfRowsArgs::squares_count), k_.constant(0u)), s_.threads / s_.together,
+            [&](U32 i) {
+              auto at = first + mul_wide(i, k_.arg(&HalfRowsArgs::squares_stride));
+              store(at.template as<uint64_t>(), uint64_t(0));
+            });
+    k_.when(real_ && in_row_ == 0u, [&] { store_scale(first, mean_square + k_.arg(&HalfRowsArgs::epsilon)); });
   }
   F32 root_factor(F32 mean_square) { return rsqrt_approx(mean_square + k_.arg(&HalfRowsArgs::epsilon)); }
   void divide(std::vector<F32>& v, F32 mean_square) {
@@ -171,38 +181,18 @@ class Rows {
     F32 factor = times.rec ? times * two_to(-power) : two_to(-power);
     if (s_.also_apart) write_again(v, factor);
     if (s_.apart) return write_operand(v, factor);
-    U32 ld = k_.arg(&HalfRowsArgs::ld), in_group = row_;
+    U32 ld = k_.arg(&HalfRowsArgs::ld);
     auto out = k_.arg(&HalfRowsArgs::out) + mul_wide(row_, ld);
-    if (s_.slices) {
-      U32 size = k_.arg(&HalfRowsArgs::group), group = row_ / size;
-      in_group = row_ - group * size;
-      out = k_.arg(&HalfRowsArgs::out) + (mul_wide(group * size, ld) + widen(in_group * s_.slices));
-    }
-    // in the order of half_place
-    auto place = [&](U32 i) {
-      if (!s_.slices) return i;
-      U32 slice = i / s_.slices, piece = half_piece<U32>(i % s_.slices / 8u, in_group);
-      return slice * (k_.arg(&HalfRowsArgs::group) * s_.slices) + piece * 8u + i % 8u;
-    };
     each([&](uint32_t j, U32 i) {
       auto value = [&](uint32_t c) { return v[j * s_.vec + c] * factor; };
-      auto pair = [&](uint32_t c, uint32_t d) { return bitcast<uint32_t>(to_f16x2(value(c), value(d))); };
+      auto pair = [&](uint32_t c) { return bitcast<uint32_t>(to_f16x2(value(c), value(c + 1))); };
       k_.when(i < ld, [&] {
-        if (s_.vec == 4) {
-          const auto words =
-              s_.slices ? Vec<uint32_t, 2>{pair(0, 2), pair(1, 3)} : Vec<uint32_t, 2>{pair(0, 1), pair(2, 3)};
-          store_vec((out + place(i)).as<uint32_t>(), words);
-        } else if (s_.slices) {
-          auto at = out + place(i & ~3u);
-          for (uint32_t c = 0; c < s_.vec; ++c) {
-            U32 in = (i & 3u) + c;
-            store(at + ((in & 1u) * 2u + (in >> 1u)), to_f16(value(c)));
-          }
-        } else if (s_.vec == 2) {
-          store((out + place(i)).as<uint32_t>(), pair(0, 1));
-        } else {
-          store(out + place(i), to_f16(value(0)));
-        }
+        if (s_.vec == 4)
+          store_vec((out + i).as<uint32_t>(), Vec<uint32_t, 2>{pair(0), pair(2)});
+        else if (s_.vec == 2)
+          store((out + i).as<uint32_t>(), pair(0));
+        else
+          store(out + i, to_f16(value(0)));
       });
     });
   }
@@ -250,9 +240,10 @@ Kernel HalfRows::build() const {
   check_fields(*this);
   if (vec * held > 64) throw Error("half_rows: {} loads of {} values are more than 64 for a thread", held, vec);
   if (plus_one && !weight) throw Error("half_rows: plus_one is for a weight, but there is none");
-  if (apart && slices) throw Error("half_rows: slices and apart are different orders, expected one of them");
   if (also_apart && (!apart || vec != 4))
     throw Error("half_rows: also_apart is for apart and vec = 4, found {}", field_text(*this));
+  if (squares && (norm != rms || bias || gather))
+    throw Error("half_rows: squares are for an rms norm without a bias and a list, found {}", field_text(*this));
   if (together > 1 && !apart) throw Error("half_rows: {} rows of a block are for apart", together);
   if (apart && held * vec % 16) throw Error("half_rows: {} loads of {} values are no whole steps of 16", held, vec);
   return Rows(*this).build();
@@ -264,8 +255,6 @@ Grid HalfRows::grid(const HalfRowsArgs& args) const {
                 args.x_stride, vec);
   if (args.ld % 64 || args.ld < args.cols)
     throw Error("half_rows: ld is {}, but it must be a multiple of 64 and at least {}", args.ld, args.cols);
-  if (slices && (args.ld % slices || args.group == 0))
-    throw Error("half_rows: groups of {} rows of {} values in slices of {}", args.group, args.ld, slices);
   if (apart && (args.ld % 256 || args.group == 0 || args.group % 8))
     throw Error("half_rows: groups of {} rows of {} values, expected multiples of 8 and of 256", args.group, args.ld);
   if (also_apart) check_operand(name, args.ld, args.also_group);

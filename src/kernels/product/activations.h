@@ -3,12 +3,13 @@
 #pragma once
 #include <compare>
 
+#include "kernels/product/late_norm.h"
 #include "kernels/spec/field.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
 
-// BlockFormat::apart of the weights that rows of f16 in the order of wgmma_product are for; 0: another order.
+// BlockFormat::apart of the weights that rows of f16 in the order of the matrix units are for; 0: another order.
 inline Allowed aparts() { return one_of({0, 16, 32, 64, 128}); }
 
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
@@ -22,8 +23,8 @@ struct HalfRows {
   enum Norm : uint32_t { none, rms, layer };
   static constexpr uint32_t no_row = 0xffffffff;
   struct Args {
-    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. With slices in the
-                                    // order of half_place, with apart in that of operand_place
+    ptx::DevicePtr<f16> out;        // (rows, ld), 16-byte aligned; columns from cols on become 0. With apart in the
+                                    // order of operand_place
     ptx::DevicePtr<float> scale;    // (rows)
     ptx::DevicePtr<float> x;        // (any, x_stride), aligned to vec values; with a norm their squares sum up to less
                                     // than 3e38
@@ -33,9 +34,12 @@ struct HalfRows {
                                     // no_row: none, and nothing is written
     uint32_t rows, cols;
     uint32_t x_stride;  // not below cols; a multiple of vec, as cols is
-    uint32_t ld;        // a multiple of 64 (with slices: of those; with apart: of 256), not below cols
-    uint32_t group;     // with slices or apart: rows of a group; with apart a multiple of 8
+    uint32_t ld;        // a multiple of 64, with apart of 256, not below cols
+    uint32_t group;     // with apart: rows of a group, a multiple of 8
     float epsilon;
+    ptx::DevicePtr<RowSquares> squares;  // with squares: (squares_count, squares_stride), see late_norm.h. All become
+                                         // 0, but for the scales of the first norm that follows
+    uint32_t squares_count, squares_stride;
     ptx::DevicePtr<f16> also;  // with also_apart: as out, in groups of also_group rows, a power of two from 8 on
     uint32_t also_group;
   };
@@ -47,9 +51,9 @@ struct HalfRows {
   uint32_t plus_one = 0;    // times (1 + weight), as Gemma stores it
   uint32_t bias = 0;        // and this is added
   uint32_t gather = 0;      // rows of x by a list
-  uint32_t slices = 0;      // 0: row by row; else columns of a slice, in the order of mma_product
-  uint32_t apart = 0;       // 0: no; else that of the weights' format, in the order of wgmma_product
+  uint32_t apart = 0;       // 0: row by row; else that of the weights' format, in the order of the matrix units
   uint32_t also_apart = 0;  // with apart and vec = 4: the rows once more, for weights of another apart; 0: no
+  uint32_t squares = 0;     // with an rms norm, no bias and no list: for the late norms that follow
   // Rows of a block, with apart: 16 bytes of each lie side by side.
   uint32_t together = 1;
   uint32_t chained = 0;
@@ -61,8 +65,8 @@ struct HalfRows {
                       F{"held", &S::held, range(1, 32)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
-                      F{"slices", &S::slices, one_of({0, 256, 512, 1024})}, F{"apart", &S::apart, aparts()},
-                      F{"also_apart", &S::also_apart, aparts()}, F{"together", &S::together, one_of({1, 2, 4, 8})},
+                      F{"apart", &S::apart, aparts()}, F{"also_apart", &S::also_apart, aparts()},
+                      F{"squares", &S::squares, yes_or_no()}, F{"together", &S::together, one_of({1, 2, 4, 8})},
                       F{"chained", &S::chained, yes_or_no()});
   }
 
@@ -71,26 +75,14 @@ struct HalfRows {
   ptx::Grid grid(const Args& args) const;
 };
 
-// Where a value lies with slices: by group of rows, then by slice of columns, then by row. The 16-byte pieces of a row
-// are swizzled so that the eight pieces of two rows that a warp reads at once, in the order of any weight format, lie
-// in different banks. `group`: rows of a group, `ld`: columns of a row.
 // Of each four values the first and the third make a word, then the second and the fourth: that is how a mask takes
 // them out of a word of bytes or nibbles.
 constexpr uint32_t in_pairs(uint32_t col) { return (col & ~3u) | (col & 1u) << 1 | (col >> 1 & 1u); }
-template <class T>
-T half_piece(T piece, T row) {  // of a slice
-  return piece ^ ((piece >> 3u & 1u) * 6u) ^ (row & 1u);
-}
-inline uint64_t half_place(uint32_t row, uint32_t col, uint32_t slice_cols, uint32_t group, uint32_t ld) {
-  const uint32_t slice = col / slice_cols, piece = half_piece(col % slice_cols / 8, row);
-  return (uint64_t(row / group) * ld + uint64_t(slice) * slice_cols) * group + row % group * slice_cols + piece * 8 +
-         in_pairs(col % 8);
-}
 
-// Where a value lies as operand B of wgmma: rows in groups (those of a tile of wgmma_product), of which a step of the
-// matrix unit (16 columns) reads two rows of core matrices, each 8 rows x 16 bytes. The four lanes that hold a row of W
-// have a piece of 32 values each, so a step has four values of each of four pieces. `apart`: BlockFormat::apart, 16 for
-// floats.
+// Where a value lies as operand B of the matrix units: rows in groups (those of a tile of wgmma_product or
+// mma_product), of which a step of the matrix unit (16 columns) reads two rows of core matrices, each 8 rows x 16
+// bytes. The four lanes that hold a row of W have a piece of 32 values each, so a step has four values of each of four
+// pieces. `apart`: BlockFormat::apart, 16 for floats.
 inline uint64_t operand_place(uint32_t row, uint32_t col, uint32_t apart, uint32_t group, uint32_t ld) {
   const uint32_t in = col % (2 * apart), piece = col / (2 * apart) * (apart / 16) + in % apart / 16;
   const uint32_t value = in / apart * 16 + in % 16;  // of the piece

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/kv_cache.h"
 #include "kernels/product/activations.h"
+#include "kernels/product/product_io.h"
 #include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
@@ -24,13 +25,16 @@ void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 fir
   low_ = row + (k_.lane() >> 2u);
   first_ = first + (k_.lane() & 3u) * 2u;
   end_ = end;
-  if (s_.bias)
-    for (uint32_t half = 0; half < 2; ++half) {
-      auto bias = k_.var(0.0f);
-      U32 own = low_ + 8 * half;
-      k_.when(own < k_.arg(&EndingArgs::rows), [&] { bias = load(k_.arg(&EndingArgs::bias) + own, {.nc = true}); });
-      bias_[half] = bias.get();
-    }
+  auto of_row = [&](Global<float> all, uint32_t half) {
+    auto value = k_.var(0.0f);
+    U32 own = low_ + 8 * half;
+    k_.when(own < k_.arg(&EndingArgs::rows), [&] { value = load(all + own, {.nc = true}); });
+    return value.get();
+  };
+  for (uint32_t half = 0; half < 2; ++half) {
+    if (s_.bias) bias_[half] = of_row(k_.arg(&EndingArgs::bias), half);
+    if (s_.next_apart) norm_[half] = of_row(k_.arg(&EndingArgs::next_norm), half);
+  }
   for (uint32_t begin = 0; begin < columns / 8; begin += eights_at_once) {
     const uint32_t end_of_part = std::min(begin + eights_at_once, columns / 8);
     auto part = [&] {
@@ -103,15 +107,39 @@ void GroupEnding::add(const GroupSums& acc, uint32_t begin, uint32_t end) {
   Four four;
   each(begin, end, [&](uint32_t n, uint32_t i) {
     if (i == 0) four = scaled(acc, n);
+    std::array<F32, 2> values;
     for (uint32_t half = 0; half < 2; ++half) {
-      F32 sum = half ? four.high[i] : four.low[i], value;
+      F32 sum = half ? four.high[i] : four.low[i], &value = values[half];
       if (s_.out == Product::add)
         value = fma(sum, k_.arg(&EndingArgs::scale), before[at++]);
       else
         value = s_.out == Product::act ? activate(s_.activation, sum) : sum * k_.arg(&EndingArgs::scale);
       store_at(vector(n, i), own[half], below_end(n, i) && here[half], value);
     }
+    if (s_.next_apart) write_next(n, i, here, values);
   });
+}
+
+void GroupEnding::write_next(uint32_t eight, uint32_t i, const std::array<Pred, 2>& here,
+                             const std::array<F32, 2>& values) {
+  U32 of = vector(eight, i);
+  F32 scale = load_scale(k_.arg(&EndingArgs::next_squares) + min(of, end_ - 1u));
+  Pred there = below_end(eight, i);
+  auto squares = k_.var(0.0f);
+  for (uint32_t half = 0; half < 2; ++half)
+    k_.when(there && here[half], [&] {
+      F32 scaled = values[half] * scale;
+      each_next(k_, s_, [&](Global<heddle::f16> x, uint32_t apart, U32 group) {
+        U32 at = operand_value(of, low_ + 8 * half, apart, group, k_.arg(&EndingArgs::y_stride));
+        store(x + at, to_f16(within_f16(scaled * norm_[half])));
+      });
+      squares.add_product(scaled, scaled);
+    });
+  // over the eight lanes with rows of the same vector
+  F32 sum = squares.get();
+  for (uint32_t lanes : {4u, 8u, 16u}) sum = sum + shuffle_xor(sum, lanes);
+  auto row = k_.arg(&EndingArgs::next_squares) + of;
+  k_.when(there && k_.lane() < 4u, [&] { add_squares(row, sum); });
 }
 
 // A pair of rows to turn: r and r + 2.

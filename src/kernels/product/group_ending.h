@@ -26,6 +26,9 @@ class GroupEnding {
   // The endings of the eights of vectors [begin, end).
   void add(const ptx::GroupSums& acc, uint32_t begin, uint32_t end);
   void pairs(const ptx::GroupSums& acc, uint32_t begin, uint32_t end);
+  // next_apart: the values of this lane's two rows of a vector, for the next product.
+  void write_next(uint32_t eight, uint32_t i, const std::array<ptx::Pred, 2>& here,
+                  const std::array<ptx::F32, 2>& values);
   // y_apart: column `at` of this lane's two vectors of eight.
   void store_halves(uint32_t eight, ptx::U32 at, ptx::Pred here, const std::array<ptx::F32, 2>& values);
   struct Turn;
@@ -40,9 +43,9 @@ class GroupEnding {
   ptx::Builder<Product::Args>& k_;
   const Product& s_;
   ptx::Shared<float> scales_;
-  ptx::U32 first_, end_;  // this lane's first vector
-  ptx::U32 low_;          // this lane's first row; the other is eight more
-  ptx::F32 bias_[2];
+  ptx::U32 first_, end_;        // this lane's first vector
+  ptx::U32 low_;                // this lane's first row; the other is eight more
+  ptx::F32 bias_[2], norm_[2];  // norm_: the next norm's weight
 };
 
 }  // namespace heddle::kernels

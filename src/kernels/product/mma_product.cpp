@@ -33,7 +33,10 @@ Product ending(const MmaProduct& s) {
           .y_bf16 = s.y_bf16,
           .bias = s.bias,
           .cache = s.cache,
-          .halves = s.halves};
+          .halves = s.halves,
+          .y_apart = s.y_apart,
+          .next_apart = s.next_apart,
+          .next_also = s.next_also};
 }
 
 class MmaWriter {
@@ -54,6 +57,7 @@ class MmaWriter {
   Kernel write() {
     ring_ = k_.shared<uint8_t>(s_.stages * (weight_bytes_ + x_bytes_), 128);
     sums_ = k_.shared<float>(kept * s_.columns * stride_);
+    factors_ = k_.shared<float>(2 * s_.columns);
     full_ = mbarriers(k_, s_.stages);
     empty_ = mbarriers(k_, s_.stages);
     chain_start(k_, s_.chained);
@@ -160,8 +164,23 @@ class MmaWriter {
     });
   }
 
+  // Of the vectors of a band, and with next_apart their scales at the next norm, by the first warp. Without experts all
+  // bands have the same.
+  void bring_factors(const Band& band) {
+    k_.when(k_.thread() < s_.columns, [&] {
+      U32 vector = min(band.begin + k_.thread(), band.end - 1u);
+      F32 factor = vector_factor(k_, s_.late_norm, vector, k_.block_id() == 0u);
+      store(factors_ + k_.thread(), factor * (1 / TilePiece::half_factor(s_.weights())));
+      if (s_.next_apart) store(next_scales() + k_.thread(), load_scale(k_.arg(&MmaArgs::next_squares) + vector));
+    });
+  }
+  Shared<float> next_scales() { return factors_.offset(s_.columns); }
+
   void work() {
-    if (!s_.experts) chain_wait(k_, s_.chained);
+    if (!s_.experts) {
+      chain_wait(k_, s_.chained);
+      bring_factors(band_at(k_.constant(0u)));
+    }
     const uint32_t tiles = s_.band / 16 / s_.teams, along = s_.columns / 8;  // tiles: 16 rows, every teams-th
     U32 part = k_.warp() & (team - 1), mine = k_.warp() / team;
     std::vector<Acc<float, 16, 8>> acc;
@@ -176,20 +195,15 @@ class MmaWriter {
     for (uint32_t half = 0; half < (tile_rows_ == 16 ? 2u : 1u); ++half)
       pieces.emplace_back(k_, s_.weights(), s_.tile_cols, (row_in_tile + half * 8u) * row_pieces + piece, book_);
     U32 tile_of_lane = (mine * 16u + group) / tile_rows_;
-    auto x_of_lane = [&](uint32_t run, uint32_t half) {  // bytes in a slice's rows of x
-      U32 in_row = pieces[0].run(run) % s_.tile_cols / 8u + half;
-      return half_piece<U32>(in_row, group) * 16u + group * (s_.tile_cols * 2);
-    };
-    std::vector<U32> x_at;
-    for (uint32_t run : {0u, 1u})
-      for (uint32_t half : {0u, 1u})
-        x_at.push_back(x_of_lane(run, half) + slice * (s_.columns * s_.tile_cols * 2) + weight_bytes_);
+    // this lane's row of the core matrices of the first two of the warp's eight steps
+    U32 x_at = ((part * 16u + (k_.lane() >> 3u)) * s_.columns + (k_.lane() & 7u)) * 16u + weight_bytes_;
 
     Place at = place();
     k_.loop(0u, bands_, 1u, [&](U32 number) {
       for (auto& a : acc)
         for (uint32_t i = 0; i < 4; ++i) a.set(i, 0.0f);
       const Band band = band_at(number);
+      if (s_.experts) bring_factors(band);
       U32 here = band.tiles * tile_rows_;  // rows, may be more than the band
       U32 last = min(band.tiles, band_tiles_) - 1u;
       k_.loop(0u, s_.steps(), 1u, [&](U32 step) {
@@ -223,13 +237,13 @@ class MmaWriter {
 
   // 16 rows times all vectors.
   void tile(std::vector<Acc<float, 16, 8>>& acc, uint32_t t, Shared<uint8_t> from, const std::vector<TilePiece>& pieces,
-            auto&& weights, const std::vector<U32>& x_at) {
+            auto&& weights, U32 x_at) {
     const auto upper = pieces[0].halves(pieces[0].raw(weights(0)));
     const auto lower = pieces.back().halves(pieces.back().raw(weights(tile_rows_ == 16 ? 0 : 1)));
     const uint32_t along = s_.columns / 8;
     for (uint32_t n = 0; n < along; ++n)
       for (uint32_t c = 0; c < 4; ++c) {
-        const auto x = load_vec<4>((from + x_at[c]).offset(n * 8 * s_.tile_cols * 2).template as<uint32_t>());
+        const auto x = load_matrices<4>((from + x_at).offset((c * 4 * s_.columns + n * 8) * 16));
         for (uint32_t j : {0u, 2u}) {
           const uint32_t i = c * 4 + j;
           mma(acc[t * along + n], A{{upper[i], lower[i], upper[i + 1], lower[i + 1]}}, B{{x[j], x[j + 1]}});
@@ -256,14 +270,13 @@ class MmaWriter {
   }
 
   void finish(const Band& band, U32 here) {
-    auto scales = k_.arg(&MmaArgs::scales);
     // a warp takes 32 rows of a vector at a time
     const uint32_t groups = (s_.band + 31) / 32, turns = s_.columns * groups;
     for (uint32_t c = 0; c < turns; c += compute_) {
       U32 turn = k_.warp() + c, column = turn / groups, vector = band.begin + column;
       k_.when(turn < turns && vector < band.end, [&] {
         ProductOut out(k_, out_, k_.arg(&MmaArgs::y), vector);
-        F32 factor = load(scales + vector) * (1 / TilePiece::half_factor(s_.weights()));
+        out.set_next_scales(next_scales() + column);
         U32 in_band = k_.lane() + turn % groups * 32u;
         U32 row = k_.arg(&MmaArgs::first_rows) + band.first * tile_rows_ + in_band;
         Pred mine = in_band < min(here, s_.band) && row < k_.arg(&MmaArgs::rows);
@@ -274,7 +287,7 @@ class MmaWriter {
           sum = load(at);
           for (uint32_t i = 1; i < kept; ++i) sum += load(at.offset(i * s_.columns * stride_));
         });
-        out.write(0, sum.get() * factor);
+        out.write(0, sum.get() * load(factors_ + column));
       });
     }
     k_.barrier(1, compute_ * 32);
@@ -286,7 +299,7 @@ class MmaWriter {
   Builder<MmaArgs> k_;
   const uint32_t tile_rows_, band_tiles_, tile_, row_bytes_, weight_bytes_, x_bytes_, stride_;
   Shared<uint8_t> ring_;
-  Shared<float> sums_;
+  Shared<float> sums_, factors_;
   std::vector<Mbarrier> full_, empty_;
   U32 first_, count_, bands_;   // of this block: tile rows, or with experts bands, and the number of bands
   U32 w_tiles_, matrix_bands_;  // tile rows and bands of a matrix
@@ -298,7 +311,7 @@ class MmaWriter {
 uint32_t MmaProduct::shared_bytes() const {
   const uint32_t stage =
       band / (tile_values / tile_cols) * slices_per_stage() * tile_bytes(weights()) + columns * stage_cols * 2;
-  return stages * (stage + 16) + kept * columns * (band + 4) * 4 + 1024;
+  return stages * (stage + 16) + kept * columns * (band + 4) * 4 + columns * 8 + 1024;
 }
 
 bool MmaProduct::fits() const {
@@ -314,7 +327,7 @@ Kernel MmaProduct::build() const {
   check_fields(*this);
   if (band / 16 % teams) throw Error("mma_product: {} teams share {} rows by sixteens", teams, band);
   if (band % (tile_values / tile_cols)) throw Error("mma_product: bands of {} rows are no whole tiles", band);
-  if (y_bf16 && out != Product::gate && out != Product::act) throw Error("mma_product: y_bf16 is for act and gate");
+  check_forms_of_y(name, *this);
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
     throw Error("mma_product: experts have no residual and no cache");
   return MmaWriter(*this).write();
@@ -330,6 +343,7 @@ Grid MmaProduct::grid(const MmaArgs& args) const {
   if (args.first_rows > args.rows) throw Error("mma_product: rows from {} of {}", args.first_rows, args.rows);
   if (out == Product::gate && args.rows % 4)
     throw Error("mma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
+  check_rows_of_f16(name, *this, args);
   if (out == Product::qkv && args.page_size == 0) throw Error("mma_product: pages of 0 positions");
   if (args.blocks == 0) throw Error("mma_product: a grid of 0 blocks");
   return {.x = args.blocks, .y = experts ? 1 : std::max((args.vectors + columns - 1) / columns, 1u)};

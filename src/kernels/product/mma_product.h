@@ -1,16 +1,17 @@
 // Matrix times 8 to 32 vectors at once on the matrix units, straight from the tiles of the weights, with the epilogue
 // of its phase of a layer: for batches of several sequences, and for experts of a mixture with a few rows each.
 #pragma once
+#include "kernels/product/activations.h"
 #include "kernels/product/product.h"
 
 namespace heddle::kernels {
 
-// x is f16 in the order of half_place (see activations.h), with the slices of the weights and `columns` rows in a
-// group. A block takes an even share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring
-// of stages of 1024 columns; each warp of a team of eight has the same 128 columns of every stage, for the team's rows
-// and all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its vector alone:
-// not on the other vectors, on `columns`, `band`, or the grid. With experts, blocks share the bands of all tiles: of
-// the expert's matrix times the vectors of the tile.
+// x is f16 in the order of operand_place (see activations.h), with `columns` rows in a group. A block takes an even
+// share of the rows of W, a band at a time. Bulk copies bring weights and x through a ring of stages of 1024 columns;
+// each warp of a team of eight has the same 128 columns of every stage, for the team's rows and all vectors, and the
+// warps' sums are added in a fixed order. So a result depends on its row and its vector alone: not on the other
+// vectors, on `columns`, `band`, or the grid. With experts, blocks share the bands of all tiles: of the expert's matrix
+// times the vectors of the tile.
 //
 // Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
 // becomes infinite: a clamp would cost two instructions per word in the inner loop.
@@ -18,8 +19,9 @@ struct MmaProduct {
   static constexpr std::string_view name = "mma_product",
                                     summary = "matrix times 8 to 32 vectors on the matrix units, and what follows",
                                     lowest_target = "sm_90";
-  // Those of Product. x: see above. `rows` counts all rows of y, of which w has those from `first_rows` on; `vectors`
-  // may be fewer than `columns`, or many times that. norm, shift and w2 are not read; with experts neither is
+  // Those of Product. x: see above. With y_apart y is f16 in that order too, in groups of y_group rows of y_stride
+  // values, divided by Product::f16_act. `rows` counts all rows of y, of which w has those from `first_rows` on;
+  // `vectors` may be fewer than `columns`, or many times that. norm, shift and w2 are not read; with experts neither is
   // `vectors`: the vectors are those of the tiles.
   using Args = Product::Args;
 
@@ -31,7 +33,10 @@ struct MmaProduct {
   uint32_t teams = 1;   // of eight warps; they divide a band into tiles of 16 rows
   uint32_t resident = 1;
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
-  uint32_t experts = 0;  // tiles are read from the device
+  uint32_t y_apart = 0;                    // act, gate: y is x of a product with weights of this `apart`
+  uint32_t late_norm = 0;                  // x is to be divided by the root of its mean square: see late_norm.h
+  uint32_t next_apart = 0, next_also = 0;  // add: y is x of a product with a norm too, or of two
+  uint32_t experts = 0;                    // tiles are read from the device
   uint32_t chained = 0;
   auto operator<=>(const MmaProduct&) const = default;
   static auto fields();
@@ -62,7 +67,9 @@ inline auto MmaProduct::fields() {
                     F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
                     F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
                     F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-                    F{"halves", &S::halves, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+                    F{"halves", &S::halves, yes_or_no()}, F{"y_apart", &S::y_apart, aparts()},
+                    F{"late_norm", &S::late_norm, yes_or_no()}, F{"next_apart", &S::next_apart, aparts()},
+                    F{"next_also", &S::next_also, aparts()}, F{"experts", &S::experts, yes_or_no()},
                     F{"chained", &S::chained, yes_or_no()});
 }
 

@@ -4,6 +4,7 @@
 #include <compare>
 
 #include "kernels/format/block_format.h"
+#include "kernels/product/late_norm.h"
 #include "kernels/product/tile.h"
 #include "kernels/spec/functions.h"
 #include "ptx/builder.h"
@@ -65,7 +66,14 @@ struct Product {
     ptx::DevicePtr<uint32_t> sequences;   // qkv with by_sequence: (vectors), the row of `table` of each vector
     ptx::DevicePtr<ExpertTile> tiles;     // wgmma_product with experts: (tile_count)
     ptx::DevicePtr<uint32_t> tile_count;  // the same: one number
-    uint32_t y_group;                     // wgmma_product with y_apart: rows of a group
+    uint32_t y_group;                     // with y_apart: rows of a group
+    ptx::DevicePtr<RowSquares> squares;   // late_norm: (vectors), of x
+    // next_apart: rows of y times the norm's weight, as x of the next product, and their squares; late_norm: the scale
+    // of these rows becomes known
+    ptx::DevicePtr<f16> next_x, next_also;
+    ptx::DevicePtr<float> next_norm;  // (rows)
+    ptx::DevicePtr<RowSquares> next_squares;
+    uint32_t next_group, next_also_group;
   };
   // Activations as f16 are divided by this: above 2^20 they become that, and below 2^-10 they lose bits.
   static constexpr float f16_act = 16;
@@ -87,8 +95,11 @@ struct Product {
   uint32_t halves = 0;  // qkv: pairs are values rotary / 2 apart, else neighbours
   // qkv: a table for each sequence, not for each vector. Not a field: only wgmma_product has it.
   uint32_t by_sequence = 0;
-  // act, gate: rows of f16 for wgmma_product, divided by f16_act. Not a field either.
+  // mma_product and wgmma_product have these as fields, product has not. act, gate: y is x of a product with weights of
+  // this `apart`, divided by f16_act.
   uint32_t y_apart = 0;
+  // add: y is x of a product with a norm too, or of two with weights of different `apart`. See late_norm.h.
+  uint32_t next_apart = 0, next_also = 0;
   uint32_t experts = 0;  // a matrix per vector, chosen on the device; columns = 1. The vectors of a row share its x
   // experts: each row has one result, the sum over the first `summed` of its vectors, each with its own x of `cols`
   // values. 0: a result for each vector.

@@ -1,6 +1,8 @@
 // How x enters a product, and its epilogues.
 #include "kernels/product/product_io.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/attention/kv_cache.h"
 #include "kernels/product/activations.h"
@@ -236,6 +238,16 @@ std::vector<TilePiece::Floats> ProductX::floats(const TilePiece& piece, U32 slic
   return all;
 }
 
+// --- late norms -----------------------------------------------------------------------------------------------------
+F32 vector_factor(Builder<Product::Args>& k, bool late_norm, U32 vector, Pred first) {
+  using Args = Product::Args;
+  if (!late_norm) return load(k.arg(&Args::scales) + vector);
+  const LateRow row(k.arg(&Args::squares) + vector, k.arg(&Args::cols));
+  F32 mean_square = row.mean_square + k.arg(&Args::epsilon);
+  k.when(first, [&] { store_scale(k.arg(&Args::next_squares) + vector, mean_square); });
+  return rsqrt_approx(mean_square) * row.inverse;
+}
+
 // The epilogues of a product. Rows that belong together are two lanes apart, so that one shuffle brings the partner.
 
 using Args = Product::Args;
@@ -276,6 +288,12 @@ void ProductOut::prepare(U32 row, Pred mine) {
     auto bias = k_.var(0.0f);
     k_.when(row < k_.arg(&Args::rows), [&] { bias = ptx::load(k_.arg(&Args::bias) + row, {.nc = true}); });
     bias_ = bias.get();
+  }
+  written_.clear();
+  if (s_.next_apart) {
+    auto norm = k_.var(0.0f);
+    k_.when(mine, [&] { norm = ptx::load(k_.arg(&Args::next_norm) + row, {.nc = true}); });
+    norm_ = norm.get();
   }
   before_.clear();
   if (s_.out == Product::add)
@@ -338,6 +356,58 @@ void ProductOut::rotate_and_cache(uint32_t v, F32 sum) {
   });
 }
 
+void ProductOut::write_next() {
+  std::vector<F32> values, squares;
+  for (uint32_t v = 0; v < s_.columns; ++v) {
+    F32 scaled = select(writes(v), written_[v] * ptx::load(next_scales_.offset(v)), 0.0f);
+    values.push_back(within_f16(scaled * norm_));
+    squares.push_back(scaled * scaled);
+  }
+  store_next(values);
+  add_next_squares(std::move(squares));
+}
+
+// Columns c and c + 2 make a word, and are in lanes 2 apart: each of the two stores the word of one of two vectors.
+void ProductOut::store_next(const std::vector<F32>& values) {
+  check(s_.columns == 1 || s_.columns % 2 == 0, "one vector, or pairs of them");
+  Pred second = (row_ & 2u) != 0u;
+  U32 one = select(second, k_.constant(1u), k_.constant(0u)), ld = k_.arg(&Args::y_stride);
+  each_next(k_, s_, [&](Global<heddle::f16> x, uint32_t apart, U32 group) {
+    // eight vectors from a multiple of eight on are in one group
+    auto quad = x + (operand_quad(vector_, row_ & ~3u, apart, group, ld) + (row_ & 1u) * group * 8u);
+    for (uint32_t v = 0; v < s_.columns; v += 2) {
+      if (s_.columns == 1) {
+        k_.when(writes(v), [&] { ptx::store(quad + one, to_f16(values[v])); });
+        continue;
+      }
+      F32 own = select(second, values[v + 1], values[v]);
+      F32 other = shuffle_xor(select(second, values[v], values[v + 1]), 2u);
+      auto word = to_f16x2(select(second, other, own), select(second, own, other));
+      k_.when(mine_ && vector_ + v + one < end_,
+              [&] { ptx::store((quad + (one + v) * 8u).template as<uint32_t>(), bitcast<uint32_t>(word)); });
+    }
+  });
+}
+
+// Over the rows of the warp. Of eight vectors, half of the lanes take half in each of three steps.
+void ProductOut::add_next_squares(std::vector<F32> squares) {
+  U32 vector = vector_, lane = k_.lane();
+  for (uint32_t apart = 16; apart > 0; apart /= 2) {
+    const size_t half = squares.size() / 2;
+    Pred upper = (lane & apart) != 0u;
+    for (size_t i = 0; i < half; ++i)
+      squares[i] = select(upper, squares[i + half], squares[i]) +
+                   shuffle_xor(select(upper, squares[i], squares[i + half]), apart);
+    if (half == 0) squares[0] = squares[0] + shuffle_xor(squares[0], apart);
+    vector = half ? vector + select(upper, k_.constant(uint32_t(half)), k_.constant(0u)) : vector;
+    squares.resize(std::max<size_t>(half, 1));
+  }
+  const uint32_t lanes = 32 / s_.columns;  // with the same sum
+  Pred first = (lane & (lanes - 1)) == 0u;
+  k_.when(end_.rec ? first && vector < end_ : first,
+          [&] { add_squares(k_.arg(&Args::next_squares) + vector, squares[0]); });
+}
+
 void ProductOut::write(uint32_t v, F32 sum) {
   if (s_.bias) sum = sum + bias_;
   if (s_.out == Product::qkv) return rotate_and_cache(v, sum);
@@ -358,8 +428,13 @@ void ProductOut::write(uint32_t v, F32 sum) {
   switch (s_.out) {
     case Product::store:
       return put(row_, writes(v), weighed(sum * k_.arg(&Args::scale)));
-    case Product::add:
-      return put(row_, writes(v), fma(sum, k_.arg(&Args::scale), before_[v]));
+    case Product::add: {
+      F32 value = fma(sum, k_.arg(&Args::scale), before_[v]);
+      put(row_, writes(v), value);
+      if (!s_.next_apart) return;
+      written_.push_back(value);
+      return v + 1 == s_.columns ? write_next() : void();
+    }
     case Product::act:
       return put(row_, writes(v), weighed(activate(s_.activation, sum)));
     default: {  // gate

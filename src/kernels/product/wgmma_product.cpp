@@ -35,7 +35,9 @@ Product ending_of(const WgmmaProduct& s) {
           .cache = s.cache,
           .halves = s.halves,
           .by_sequence = s.by_sequence,
-          .y_apart = s.y_apart};
+          .y_apart = s.y_apart,
+          .next_apart = s.next_apart,
+          .next_also = s.next_also};
 }
 
 class WgmmaWriter {
@@ -54,10 +56,9 @@ class WgmmaWriter {
   Kernel write() {
     x_ring_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
     w_ring_ = k_.shared<uint8_t>(s_.runs * s_.run_bytes(), 128);
-    if (s_.alone())
-      scales_ = k_.shared<float>(groups_ * 4 * s_.columns);
-    else
-      sums_ = k_.shared<float>(s_.sums_bytes() / 4);
+    // alone, each warp has factors of its own; else there are those of the next norm too
+    scales_ = k_.shared<float>((s_.alone() ? groups_ * 4 : 2) * s_.columns);
+    if (!s_.alone()) sums_ = k_.shared<float>(s_.sums_bytes() / 4);
     for (Ring* ring : {&x_, &w_}) {
       const uint32_t count = ring == &x_ ? s_.stages : s_.runs;
       *ring = {mbarriers(k_, count), mbarriers(k_, count), count / s_.col_groups};
@@ -322,19 +323,25 @@ class WgmmaWriter {
   }
 
   // --- endings ------------------------------------------------------------------------------------------------------
-  // Alone, a warp finishes its sixteen rows by itself. The vectors' factors are brought before the sums are computed.
+  // The vectors' factors are brought before the sums are computed. Alone, a warp finishes its sixteen rows by itself.
   Shared<float> own_scales() { return scales_ + k_.warp() * s_.columns; }
   void bring_scales(const Tile& t) {
-    if (!s_.alone()) return;
-    for (uint32_t v = 0; v < s_.columns; v += 32) {
+    const uint32_t together = s_.alone() ? 32 : groups_ * 128;
+    auto to = s_.alone() ? own_scales() : scales_;
+    U32 thread = s_.alone() ? k_.lane() : k_.thread();
+    Pred first = t.row == 0u && k_.warp() < together / 32;
+    for (uint32_t v = 0; v < s_.columns; v += together) {
       auto one = [&] {
-        U32 vector = min(t.first + v + k_.lane(), t.end - 1u);
-        F32 scale = load(k_.arg(&WgmmaArgs::scales) + vector) * (1 / TilePiece::half_factor(s_.weights()));
-        store(own_scales() + (k_.lane() + v), scale);
+        U32 vector = min(t.first + v + thread, t.end - 1u);
+        F32 factor = vector_factor(k_, s_.late_norm, vector, first) * (1 / TilePiece::half_factor(s_.weights()));
+        store(to + (thread + v), factor);
+        if (!s_.alone() && s_.next_apart)
+          store(next_scales() + (thread + v), load_scale(k_.arg(&WgmmaArgs::next_squares) + vector));
       };
-      s_.columns < 32 ? k_.when(k_.lane() < s_.columns, one) : one();
+      s_.columns < together ? k_.when(thread < s_.columns, one) : one();
     }
   }
+  Shared<float> next_scales() { return scales_.offset(s_.columns); }
   void finish_alone(const Tile& t, const GroupSums& acc, U32 row_group) {
     U32 first_row = k_.arg(&WgmmaArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u;
     k_.warp_sync();  // other lanes brought the factors
@@ -370,10 +377,10 @@ class WgmmaWriter {
       k_.when(vector < t.end, [&] {
         U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + in_rows;
         ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), vector, t.end);
+        out.set_next_scales(next_scales() + in_tile);
         out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
         auto at = sums_ + (in_tile * stride + in_rows);
         for (uint32_t v = 0; v < core; ++v) {
-          F32 scale = load(k_.arg(&WgmmaArgs::scales) + min(vector + v, t.end - 1u));
           F32 sum;
           for (uint32_t share = 0; share < s_.shares; ++share)
             for (uint32_t c = 0; c < s_.col_groups; ++c) {
@@ -381,7 +388,7 @@ class WgmmaWriter {
               F32 part = s_.shares == 1 ? load(one) : load(in_block(one, share));
               sum = share + c ? sum + part : part;
             }
-          out.write(v, sum * (scale * (1 / TilePiece::half_factor(s_.weights()))));
+          out.write(v, sum * load((scales_ + in_tile).offset(v)));
         }
       });
     });
@@ -411,7 +418,7 @@ uint32_t WgmmaProduct::sums_bytes() const {
 
 uint32_t WgmmaProduct::shared_bytes() const {
   const size_t book = quant::is_float(weights()) ? 0 : block_format(weights()).book().size() * 4;
-  const uint32_t factors = row_groups * columns * 16;  // of the vectors, for each warp
+  const uint32_t factors = columns * (alone() ? row_groups * 16 : 8);  // of the vectors, for each warp or for all
   return stages * (stage_bytes() + 16) + runs * (run_bytes() + 16) + sums_bytes() + factors + uint32_t(book) + 1024;
 }
 
@@ -458,9 +465,7 @@ Kernel WgmmaProduct::build() const {
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
     throw Error("wgmma_product: experts have no residual and no cache");
-  if ((y_bf16 || y_apart) && out != Product::gate && out != Product::act)
-    throw Error("wgmma_product: y_bf16 and y_apart are for act and gate");
-  if (y_bf16 && y_apart) throw Error("wgmma_product: y is bf16, or f16 with y_apart, not both");
+  check_forms_of_y(name, *this);
   return WgmmaWriter(*this).write();
 }
 
@@ -473,7 +478,7 @@ Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
   if (args.first_rows > args.rows) throw Error("wgmma_product: rows from {} of {}", args.first_rows, args.rows);
   if (out == Product::gate && args.rows % 4)
     throw Error("wgmma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
-  if (y_apart) check_operand(name, args.y_stride, args.y_group);
+  check_rows_of_f16(name, *this, args);
   if (out == Product::qkv && args.page_size == 0) throw Error("wgmma_product: pages of 0 positions");
   if (args.blocks == 0) throw Error("wgmma_product: a grid of 0 blocks");
   if (experts) return {.x = args.blocks};

@@ -35,9 +35,11 @@ struct WgmmaProduct {
   uint32_t stages = 3, runs = 2;            // of x and of weights, in flight
   uint32_t early = 0;                       // a step's weights are unpacked while the product of the one before runs
   uint32_t out = Product::store, activation = act_silu, y_bf16 = 0, bias = 0, cache = 1, halves = 0;
-  uint32_t y_apart = 0;      // act, gate: y is x of a product with weights of this `apart`
-  uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
-  uint32_t experts = 0;      // tiles are read from the device
+  uint32_t y_apart = 0;                    // act, gate: y is x of a product with weights of this `apart`
+  uint32_t late_norm = 0;                  // x is to be divided by the root of its mean square: see late_norm.h
+  uint32_t next_apart = 0, next_also = 0;  // add: y is x of a product with a norm too, or of two
+  uint32_t by_sequence = 0;                // qkv: `table` has a row for each sequence, and `sequences` says which
+  uint32_t experts = 0;                    // tiles are read from the device
   uint32_t chained = 0;
   auto operator<=>(const WgmmaProduct&) const = default;
   static auto fields();
@@ -87,9 +89,11 @@ inline auto WgmmaProduct::fields() {
       F{"stages", &S::stages, range(1, 32)}, F{"run", &S::run, one_of({1, 2, 4})}, F{"runs", &S::runs, range(1, 32)},
       F{"early", &S::early, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
       F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
-      F{"y_apart", &S::y_apart, aparts()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-      F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
-      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+      F{"y_apart", &S::y_apart, aparts()}, F{"late_norm", &S::late_norm, yes_or_no()},
+      F{"next_apart", &S::next_apart, aparts()}, F{"next_also", &S::next_also, aparts()},
+      F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
+      F{"by_sequence", &S::by_sequence, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
+      F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

@@ -14,7 +14,7 @@ using kernels::HalfRows;
 struct Rows {
   uint32_t rows, cols, x_stride, ld;
   float mean = 0;
-  uint32_t group = 8;  // with slices
+  uint32_t group = 8;  // with apart
 };
 
 // Rows of every size: zeros, ordinary, and with a largest value from far below the smallest half to far above the
@@ -59,10 +59,9 @@ Case half_rows(HalfRows spec, const Rows& s) {
     std::vector<uint32_t> list(s.rows);
     for (uint32_t r = 0; r < s.rows; ++r) list[r] = spec.gather ? random.below(rows_of_x) : r;
     const float epsilon = 1e-5f;
-    const bool grouped = spec.slices || spec.apart;
-    const uint32_t filled = grouped ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
+    const uint32_t filled = spec.apart ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
     const size_t count = size_t(filled) * s.ld;
-    const uint32_t also_group = 8;
+    const uint32_t also_group = 8, norms = spec.squares ? 300 : 0;
     const size_t also_filled = (s.rows + also_group - 1) / also_group * also_group;
     const HalfRows::Args args{.out = m.poisoned<f16>(count),
                               .scale = m.poisoned<float>(s.rows),
@@ -76,6 +75,9 @@ Case half_rows(HalfRows spec, const Rows& s) {
                               .ld = s.ld,
                               .group = s.group,
                               .epsilon = epsilon,
+                              .squares = m.put(std::vector<kernels::RowSquares>(size_t(norms) * s.rows, {1, 1, 1})),
+                              .squares_count = norms,
+                              .squares_stride = s.rows,
                               .also = m.poisoned<f16>(spec.also_apart ? also_filled * s.ld : 0),
                               .also_group = also_group};
     m.launch(spec, args);
@@ -84,8 +86,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
     if (spec.also_apart) again = m.get(args.also, also_filled * s.ld);
     const std::vector<float> scale = m.get(args.scale, s.rows);
     auto place = [&](uint32_t r, uint32_t c) {
-      if (spec.apart) return kernels::operand_place(r, c, spec.apart, s.group, s.ld);
-      return spec.slices ? kernels::half_place(r, c, spec.slices, s.group, s.ld) : uint64_t(r) * s.ld + c;
+      return spec.apart ? kernels::operand_place(r, c, spec.apart, s.group, s.ld) : uint64_t(r) * s.ld + c;
     };
     // additions on the way into a sum, half of their error in the root, and a few operations more
     const double additions = spec.held * spec.vec + 5 + spec.threads / 32.0, before = (additions / 2 + 9) * 0x1p-24;
@@ -116,6 +117,17 @@ Case half_rows(HalfRows spec, const Rows& s) {
         row_again.push_back(again[kernels::operand_place(r, c, spec.also_apart, also_group, s.ld)]);
       }
       check.equal(fmt::format("row {} again", r), row_again, row);
+    }
+    const std::vector<kernels::RowSquares> squares = m.get(args.squares, size_t(norms) * s.rows);
+    for (size_t i = 0; i < squares.size(); ++i)
+      check.that(squares[i].sum == 0, fmt::format("sum {} is {}", i, squares[i].sum));
+    for (uint32_t r = 0; spec.squares && r < s.rows; ++r) {
+      double sum = 0;
+      for (uint32_t c = 0; c < s.cols; ++c) sum += std::pow(double(x[size_t(r) * s.x_stride + c]), 2);
+      int power = 0;
+      const double root = std::sqrt(sum / s.cols + epsilon) * squares[r].scale * 64;
+      check.that(std::frexp(squares[r].scale, &power) == 0.5f && root > 1 - 1e-5 && root < 2 + 1e-5,
+                 fmt::format("the scale of row {} is {}", r, squares[r].scale));
     }
     check.equal("rows", std::vector<uint32_t>{uint32_t(scale.size())}, {s.rows});
   };
@@ -187,11 +199,11 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
     add({5, cols, cols, ld}, {.norm = HalfRows::rms, .weight = 1, .plus_one = 1});
     add({10, cols, cols + 4, ld + 64}, {.gather = 1});
   }
-  for (uint32_t slices : {256u, 512u, 1024u})
+  for (uint32_t ld : {512u, 1024u, 2048u})
     for (uint32_t group : {8u, 16u, 32u})
-      add({group + 3, slices * 2 - 51, slices * 2, slices * 2, 0, group}, {.norm = HalfRows::rms, .slices = slices});
+      add({group + 3, ld - 51, ld, ld, 0, group}, {.norm = HalfRows::rms, .apart = ld / 16});
   add({2, 14336, 28672, 14336}, {.chained = 1});
-  // the order of wgmma_product
+  // the order of the matrix units
   for (uint32_t together : {1u, 2u, 4u, 8u})
     for (uint32_t apart : {16u, 32u, 64u, 128u}) {
       HalfRows spec{.norm = apart == 16   ? HalfRows::none
@@ -209,6 +221,9 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
       add({21, 900, 900, 1024, 0, 16}, spec);
       add({together, 256, 260, 256, 0, 8}, spec);
     }
+  for (uint32_t together : {1u, 4u})
+    add({21, 1000, 1000, 1024, 0, 8},
+        {.norm = HalfRows::rms, .weight = 1, .apart = 32, .squares = 1, .together = together, .chained = 1});
   add({0, 256, 256, 256}, {.apart = 32, .together = 8});
   for (float mean : {100.0f, -1e4f}) add({2, 2048, 2048, 2048, mean}, {.norm = HalfRows::layer, .weight = 1});
   add({0, 100, 100, 128});

@@ -44,7 +44,7 @@ Case special_weights(Format format) {
       want.push_back(to_f32(within_f16({format == Format::f32 ? specials[r] : to_f32(narrow)})[0]));
     }
     std::vector<f16> x(size_t(spec.columns) * cols, f16{0});
-    x[kernels::half_place(0, at, spec.tile_cols, spec.columns, cols)] = to_f16(1.0f);
+    x[kernels::operand_place(0, at, kernels::tile_apart(format), spec.columns, cols)] = to_f16(1.0f);
     const Product::Args args{.y = m.poisoned<float>(rows),
                              .x = {m.put(x).address},
                              .w = m.put(tiles_of({format, rows, cols, spec.tile_cols}, file)),
@@ -123,6 +123,30 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
       p.columns = columns;
       p.out = Product::add;
     });
+  // y as x of another product, and through a norm
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t columns : {8u, 16u}) {
+      add({512, 512, 3}, 11, [&](MmaProduct& p) {
+        p.tile_cols = 256;
+        p.columns = columns;
+        p.out = apart == 64 ? Product::act : Product::gate;
+        p.y_apart = apart;
+        p.late_norm = columns == 8;
+      });
+      add({256, 512, 5}, 19, [&](MmaProduct& p) {
+        p.tile_cols = 256;
+        p.columns = columns;
+        p.out = Product::add;
+        p.next_apart = apart;
+        p.next_also = columns == 16 ? 16 : 0;
+        p.bias = apart == 32;
+      });
+    }
+  add({32 * 8, 512, 3, 64u, 4, 2, 32, 16}, 5, [&](MmaProduct& p) {
+    p.tile_cols = 256;
+    p.out = Product::qkv;
+    p.late_norm = 1;
+  });
   for (uint32_t band : {16u, 32u, 64u}) {
     MmaProduct of_experts{.tile_cols = 256, .columns = band == 32 ? 16u : 8u, .band = band, .experts = 1};
     cases.push_back(expert_tiles(of_experts, 72, 512, {3, 0, 17, 1}));

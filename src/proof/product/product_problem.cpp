@@ -84,26 +84,17 @@ struct HalfVectors {
   std::vector<f16> values;
   std::vector<float> scales;
 };
-// Where a value of x lies, and how many vectors a group has.
-uint32_t group_of(const MmaProduct& s) { return s.columns; }
-uint32_t group_of(const WgmmaProduct& s) { return s.columns; }
-uint64_t place_of(const MmaProduct& s, uint32_t v, uint32_t c) {
-  return kernels::half_place(v, c, s.tile_cols, s.columns, s.slices * s.tile_cols);
-}
-uint64_t place_of(const WgmmaProduct& s, uint32_t v, uint32_t c) {
-  return kernels::operand_place(v, c, kernels::tile_apart(s.weights()), s.columns, s.filled_cols());
-}
 // The values of x become those of the halves.
 template <class Spec>
 HalfVectors half_vectors(const Spec& spec, const std::vector<float>& scales, ProductVectors& x, uint32_t cols) {
-  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size()), group = group_of(spec);
+  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size()), group = spec.columns;
   // what is behind the last vector is never zeroed
   HalfVectors h{.values = std::vector<f16>(size_t((count + group - 1) / group) * group * ld, to_f16(NAN)),
                 .scales = scales};
   for (uint32_t v = 0; v < count; ++v)
     for (uint32_t c = 0; c < ld; ++c) {
       const f16 half = to_f16(c < cols ? float(x.values[v][c]) / h.scales[v] : 0.0f);
-      h.values[place_of(spec, v, c)] = half;
+      h.values[kernels::operand_place(v, c, kernels::tile_apart(spec.weights()), group, ld)] = half;
       if (c < cols) x.values[v][c] = double(to_f32(half)) * h.scales[v];
     }
   return h;
@@ -129,7 +120,7 @@ class ProductProblem {
     x_ = product_vectors(random, spec, s_.cols, count_, weight, shift, epsilon);
     bias_ = random.normals(s_.rows, 0.5f);
     outputs_ = gated() ? s_.rows / 2 : is_qkv() && spec.cache ? s_.heads * s_.head : s_.rows;
-    y_stride_ = spec.y_apart ? outputs_ : outputs_ + 3;
+    y_stride_ = spec.y_apart || spec.next_apart ? outputs_ : outputs_ + 3;
     residual_ = random.normals(size_t(count_) * y_stride_);
     make_cache();
     set_args(weight, shift);
@@ -141,15 +132,25 @@ class ProductProblem {
     halving_ = spec_.weights() == Format::f16 && !spec_.mixed ? 0x1p-18 : 0x1p-10 * 1.01;
     std::vector<float> scales;
     for (uint32_t v = 0; v < count_; ++v) scales.push_back(std::ldexp(1.0f, int(random_.below(5)) - 2));
-    args_.scales = m_.put(scales);
     args_.vectors = count_;
-    std::visit([&](auto matrix) { launch_matrix(matrix, scales); }, *units);
+    set_next();
+    std::visit(
+        [&](auto matrix) {
+          if (matrix.late_norm)
+            scales = late_factors();
+          else
+            args_.scales = m_.put(scales);
+          launch_matrix(matrix, scales);
+        },
+        *units);
   }
 
   void compare(Check& check) {
     y_ = m_.get(args_.y, y_size());
     for (uint32_t v = 0; v < count_; ++v) is_qkv() ? expect_heads(v) : expect_rows(v);
     check.near("y", got_, want_, bound_, 1.0);
+    if (spec_.next_apart) compare_next(check);
+    if (!mean_squares_.empty()) compare_next_scales(check);
   }
 
  private:
@@ -172,6 +173,75 @@ class ProductProblem {
     args_.w = args_.w2;
     spec.format = spec_.second;
     launch_with(first_rows_, s_.rows);
+  }
+
+  // --- late norms ---
+  // next_apart: places for the rows of the next product, in two orders, and for their squares.
+  void set_next() {
+    for (uint32_t v = 0; v < count_; ++v)
+      next_squares_.push_back({.sum = 0, .scale = std::ldexp(1.0f, int(random_.below(9)) - 4)});
+    args_.next_squares = m_.put(next_squares_);
+    if (!spec_.next_apart) return;
+    next_norm_ = random_.normals(s_.rows);
+    args_.next_norm = m_.put(next_norm_);
+    args_.next_x = m_.poisoned<f16>(y_size());
+    args_.next_also = m_.poisoned<f16>(y_size() * 2);
+    args_.next_group = y_group;
+    args_.next_also_group = 2 * y_group;
+  }
+  // Squares of any size, and the factors that follow from them.
+  std::vector<float> late_factors() {
+    std::vector<kernels::RowSquares> squares;
+    std::vector<float> factors;
+    for (uint32_t v = 0; v < count_; ++v) {
+      const float scale = std::ldexp(1.0f, int(random_.below(12)) - 8);
+      const double sum = std::exp(random_.normal()) * s_.cols / 16;
+      squares.push_back({.sum = uint64_t(sum * kernels::squares_unit), .scale = scale});
+      mean_squares_.push_back(sum / scale / scale / s_.cols + double(epsilon));
+      factors.push_back(float(1 / std::sqrt(mean_squares_.back()) / scale));
+    }
+    args_.squares = m_.put(squares);
+    return factors;
+  }
+  void compare_next(Check& check) {
+    const std::vector<kernels::RowSquares> squares = m_.get(args_.next_squares, count_);
+    const std::vector<f16> x = m_.get(args_.next_x, y_size());
+    std::vector<f16> also;
+    if (spec_.next_also) also = m_.get(args_.next_also, y_size() * 2);
+    std::vector<float> got, sums;
+    std::vector<double> want, bound, want_sums, sum_bound;
+    for (uint32_t v = 0; v < count_; ++v) {
+      double sum = 0;
+      const double scale = next_squares_[v].scale;
+      for (uint32_t r = 0; r < s_.rows; ++r) {
+        const double scaled = double(y_[size_t(v) * y_stride_ + r]) * scale;
+        sum += scaled * scaled;
+        want.push_back(std::clamp(scaled * next_norm_[r], -65504.0, 65504.0));
+        bound.push_back(std::abs(want.back()) * 0x1p-11 * 1.001 + 0x1p-25);
+        const f16 value = x[kernels::operand_place(v, r, spec_.next_apart, y_group, y_stride_)];
+        got.push_back(to_f32(value));
+        if (!spec_.next_also) continue;
+        const f16 again = also[kernels::operand_place(v, r, spec_.next_also, 2 * y_group, y_stride_)];
+        check.that(to_f32(again) == to_f32(value), fmt::format("x[{}][{}] differs in the second order", v, r));
+      }
+      sums.push_back(float(double(squares[v].sum) / kernels::squares_unit));
+      want_sums.push_back(sum);
+      sum_bound.push_back(sum * 0x1p-20 + s_.rows / double(kernels::squares_unit));
+      check.that(squares[v].scale == next_squares_[v].scale, fmt::format("the scale of vector {} has changed", v));
+    }
+    check.near("next x", got, want, bound, 1.0);
+    check.near("sums of squares", sums, want_sums, sum_bound, 1.0);
+  }
+  // A power of two that brings the root of the mean square to 2^-6, or up to twice that.
+  void compare_next_scales(Check& check) {
+    const std::vector<kernels::RowSquares> squares = m_.get(args_.next_squares, count_);
+    for (uint32_t v = 0; v < count_; ++v) {
+      int power = 0;
+      const double root = std::sqrt(mean_squares_[v]) * squares[v].scale * 64;
+      check.that(std::frexp(squares[v].scale, &power) == 0.5f && root > 1 - 1e-5 && root < 2 + 1e-5,
+                 fmt::format("the scale of vector {} is {}", v, squares[v].scale));
+      check.that(squares[v].sum == 0, fmt::format("the sum of vector {} has changed", v));
+    }
   }
 
   bool is_qkv() const { return spec_.out == Product::qkv; }
@@ -344,7 +414,10 @@ class ProductProblem {
   RopeFrequencies rope_;
   size_t cache_values_ = 0;  // of k, and of v
   Product::Args args_{};
-  double halving_ = 0;  // what the rounding to f16 adds, of the magnitudes
+  std::vector<kernels::RowSquares> next_squares_;  // before the launch
+  std::vector<float> next_norm_;
+  std::vector<double> mean_squares_;  // late_norm: with epsilon
+  double halving_ = 0;                // what the rounding to f16 adds, of the magnitudes
   std::vector<float> y_, got_;
   std::vector<double> want_, bound_;
 };

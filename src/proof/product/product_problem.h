@@ -57,7 +57,9 @@ kernels::Product product_like(const Spec& s, uint32_t vectors) {
                         .bias = s.bias,
                         .cache = s.cache,
                         .halves = s.halves};
-  if constexpr (requires { s.y_apart; }) like.y_apart = s.y_apart;
+  like.y_apart = s.y_apart;
+  like.next_apart = s.next_apart;
+  like.next_also = s.next_also;
   return like;
 }
 

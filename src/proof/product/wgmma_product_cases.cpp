@@ -142,6 +142,32 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
         p.y_apart = apart;
         p.bias = apart == 32;
       });
+  // y through a norm as x of another product, or of two; x of such a norm
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t shares : {1u, 2u})
+      for (uint32_t col_groups : {1u, 2u}) {
+        auto cut = [&](WgmmaProduct& p) {
+          p.tile_cols = 256;
+          p.columns = col_groups == 1 ? 16 : 8;
+          p.row_groups = apart == 64 ? 1 : 2;
+          p.col_groups = col_groups;
+          p.shares = shares;
+        };
+        add({256, 1024, 3}, 19, [&](WgmmaProduct& p) {
+          cut(p);
+          p.out = Product::add;
+          p.next_apart = apart;
+          p.next_also = shares == 2 ? 16 : 0;
+          p.bias = apart == 16;
+        });
+        add({apart == 64 ? 100u : 256u, 1024, 3, 0, apart == 32 ? 4u : 0u, apart == 32 ? 2u : 0u, 32, 32}, 19,
+            [&](WgmmaProduct& p) {
+              cut(p);
+              p.out = apart == 64 ? Product::store : apart == 32 ? Product::qkv : Product::gate;
+              p.late_norm = 1;
+              p.bias = apart == 128;
+            });
+      }
   // columns shared by warp groups, and by blocks
   for (uint32_t col_groups : {1u, 2u, 3u, 4u})
     for (uint32_t shares : {1u, 2u, 4u})

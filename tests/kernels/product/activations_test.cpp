@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/kernels/refusal.h"
 
 namespace heddle::kernels {
@@ -43,6 +45,18 @@ TEST(HalfRows, ChoosesWhatHoldsTheRow) {
   EXPECT_EQ(half_rows_choice(4096, 4098, 4096).vec, 2u);
   EXPECT_EQ(refused([] { half_rows_choice(65'537, 65'537, 65'600); }),
             "half_rows: rows of 65600 are too long with vec = 1");
+}
+
+TEST(HalfRows, EveryValueHasAPlaceOfItsOwnAsAnOperand) {
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t group : {8u, 32u}) {
+      const uint32_t rows = group * 2, ld = 512;
+      std::set<uint64_t> seen;
+      for (uint32_t r = 0; r < rows; ++r)
+        for (uint32_t c = 0; c < ld; ++c) seen.insert(operand_place(r, c, apart, group, ld));
+      EXPECT_EQ(seen.size(), size_t(rows) * ld);
+      EXPECT_EQ(*seen.rbegin(), uint64_t(rows) * ld - 1);
+    }
 }
 
 }  // namespace

@@ -33,30 +33,6 @@ TEST(MmaProduct, RefusesWhatItCannotDo) {
   EXPECT_THROW((MmaProduct{.y_bf16 = 1}.build()), Error);
 }
 
-TEST(MmaProduct, EveryValueOfXHasAPlaceOfItsOwn) {
-  for (uint32_t slice : {256u, 512u, 1024u})
-    for (uint32_t group : {8u, 32u}) {
-      const uint32_t rows = group * 2, ld = slice * 2;
-      std::set<uint64_t> seen;
-      for (uint32_t r = 0; r < rows; ++r)
-        for (uint32_t c = 0; c < ld; ++c) seen.insert(half_place(r, c, slice, group, ld));
-      EXPECT_EQ(seen.size(), size_t(rows) * ld);
-      EXPECT_EQ(*seen.rbegin(), uint64_t(rows) * ld - 1);
-    }
-}
-
-// Eight lanes that read 16 bytes at once have two rows and four pieces each, which lie as the formats want them.
-TEST(MmaProduct, LanesReadXWithoutBankConflicts) {
-  for (const auto& pieces : {std::array{0u, 2u, 8u, 10u}, {0u, 2u, 4u, 6u}, {0u, 4u, 8u, 12u}})
-    for (uint32_t first : {0u, 1u, 16u})
-      for (uint32_t row : {0u, 2u, 6u}) {
-        std::set<uint32_t> banks;
-        for (uint32_t r : {row, row + 1})
-          for (uint32_t piece : pieces) banks.insert(half_piece(piece + first, r) % 8);
-        EXPECT_EQ(banks.size(), 8u) << pieces[1] << " " << first << " " << row;
-      }
-}
-
 TEST(MmaProduct, ChosenShapesFitAndDoNotSpill) {
   std::set<MmaProduct> seen;
   for (Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32, Format::q3_k,
