@@ -26,7 +26,7 @@ void Forward::route(const DeviceMixture& m) {
   const Input in = residual(m.norm);
   std::optional<kernels::Router> router;
   if (paths_.fuses_router(rows_.count))
-    router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols);
+    router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols, r_.recorder.limits());
   if (router) {
     router->norm = norm_field(m.norm.kind);
     router->sum_to_one = m.model->routing.weights_sum_to_one;

@@ -19,19 +19,22 @@ std::string product_text(const Product& spec, const ProductShape& s) {
   return t;
 }
 
+const char* name_of(const Product& spec) { return spec.copies == kernels::copies_async ? "async_product" : "product"; }
+
 Case product(Product spec, const ProductShape& s) {
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols;
-  return {"product", product_text(spec, s), "sm_90",
+  return {name_of(spec), product_text(spec, s), target_of(spec),
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
 }
 
 Case expert_product(Product spec, const ExpertShape& s) {
   spec.experts = 1;
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols * std::max(spec.summed, 1u);
-  return {"product",
+  return {name_of(spec),
           fmt::format("{} {} -> {} inputs={} used={} blocks={} one={}", kernels::field_text(spec), s.cols, s.rows,
                       s.inputs, s.used, s.blocks, s.one_for_all),
-          "sm_90", [=](Machine& m, Random& random, Check& check) { run_expert_product(spec, s, m, random, check); }};
+          target_of(spec),
+          [=](Machine& m, Random& random, Check& check) { run_expert_product(spec, s, m, random, check); }};
 }
 
 void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
@@ -166,9 +169,85 @@ Case special_product_sums() {
           [=](Machine& m, Random&, Check& check) { run_special_sums(spec, m, check); }};
 }
 
+// Without bulk copies: tiles of every size, rings that wrap and do not, formats with warps of their own, experts.
+void add_async_cases(Sweep sweep, std::vector<Case>& cases) {
+  const Product plain{.groups = 2, .second_groups = 2, .resident = 1, .copies = kernels::copies_async};
+  auto add = [&](const ProductShape& s, auto&& change) {
+    Product p = plain;
+    change(p);
+    cases.push_back(product(p, s));
+  };
+  add({40, 2048, 2}, [](Product& p) { p.norm = Product::rms; });
+  if (sweep == Sweep::quick) return;
+  for (Format format : kernels::known_formats)
+    add({21, 512, 2}, [=](Product& p) {
+      p.format = number(format);
+      p.exact = quant::is_float(format);
+      p.tile_cols = 512;
+    });
+  for (uint32_t depth : {1u, 2u, 3u, 5u})
+    add({130, 3072, 3}, [=](Product& p) {
+      p.depth = depth;
+      p.unit = depth == 3 ? 32 : 16;
+      p.per_warp = depth == 5 ? 3 : 1;
+      p.out = Product::add;
+      p.bias = 1;
+    });
+  for (uint32_t second_groups : {1u, 2u})
+    add({96, 1024, 3, 16, 4, 1, 16, 16}, [=](Product& p) {
+      p.out = Product::qkv;
+      p.norm = Product::rms;
+      p.mixed = 1;
+      p.second_groups = second_groups;
+      p.halves = 1;
+    });
+  for (uint32_t columns : {2u, 5u})
+    add({52, 2048, 3}, [=](Product& p) {
+      p.columns = columns;
+      p.out = Product::gate;
+      p.y_bf16 = columns == 5;
+      p.x = columns == 5 ? Product::x_bf16 : Product::x_f32;
+    });
+  add({33, 172, 2}, [](Product& p) {
+    p.format = number(Format::f32);
+    p.exact = 1;
+    p.tile_cols = 256;
+    p.groups = 1;
+    p.norm = Product::layer;
+  });
+  add({64, 4096, 132}, [](Product&) {});  // most blocks have nothing to do
+  Product experts = plain;
+  experts.weighted = 1;
+  cases.push_back(expert_product(experts, {21, 1024, 2, 5, 4, true}));
+  experts.norm = Product::rms;
+  experts.out = Product::gate;
+  cases.push_back(expert_product(experts, {20, 2048, 2, 8, 3}));
+  Product sum = plain;
+  sum.summed = 2;
+  sum.x = Product::x_bf16;
+  cases.push_back(expert_product(sum, {40, 1024, 2, 3, 3}));
+  if (sweep == Sweep::normal) return;
+  // the shapes of GPUs with little shared memory
+  for (uint32_t kilobytes : {64u, 99u, 163u})
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::iq2_xxs}) {
+      const kernels::GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1024, false, kilobytes > 64};
+      auto chosen = [&](Product what, const ProductShape& s) {
+        what.copies = kernels::copies_async;
+        what.format = number(format);
+        what.exact = quant::is_float(format);
+        if (kernels::product_max_columns(what, s.cols, gpu))
+          add_once(cases, product(kernels::product_choice(what, s.rows, s.cols, false, gpu).spec, s));
+      };
+      chosen({.norm = Product::rms, .out = Product::gate, .y_bf16 = 1}, {28672, 4096, 132});
+      chosen({.x = Product::x_bf16, .out = Product::add}, {4096, 14336, 132});
+      chosen({.norm = Product::rms, .out = Product::qkv, .halves = 1}, {6144, 4096, 132, 0, 32, 8, 128, 128});
+    }
+}
+
 }  // namespace
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_async_cases(sweep, cases);
   const Product plain{.groups = 2, .second_groups = 2, .resident = 1, .chained = 1};
   auto with = [&](auto&& change) {
     Product p = plain;
