@@ -38,9 +38,7 @@ bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
 
 bool has_wgmma(const cuda::DeviceInfo& device) { return device.sm == 90 && device.specific; }
 
-bool can_group_experts(const cuda::DeviceInfo& device, const Options& options) {
-  return has_wgmma(device) && !options.exact && !options.deterministic;
-}
+bool can_group_experts(const Options& options) { return !options.exact && !options.deterministic; }
 
 // --- the rows -------------------------------------------------------------------------------------------------------
 Paths::Paths(const Resources& resources)

@@ -49,6 +49,7 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
 }
 
 void describe_gpu_as(CLI::App& command) {
+  cuda::treat_gpus_as("");  // without the option as what they are, also after another command line of this process
   command
       .add_option_function<std::string>(
           "--gpu-as", [](const std::string& target) { cuda::treat_gpus_as(target); },

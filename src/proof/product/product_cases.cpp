@@ -106,12 +106,14 @@ void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
 
 constexpr uint32_t number(Format format) { return uint32_t(format); }
 
-// One phase of a decode step, in a chain.
-Bench phase(const std::string& label, Product what, Format format, uint32_t cols, uint32_t rows) {
+// One phase of a decode step, in a chain where the GPU has them.
+Bench phase(const std::string& label, Product what, Format format, uint32_t cols, uint32_t rows,
+            const kernels::GpuLimits& gpu = {}) {
   what.format = uint32_t(format);
   what.exact = what.exact || quant::is_float(format);
-  what.chained = 1;
-  const auto [spec, per_sm] = kernels::product_choice(what, rows, cols, what.out == Product::add);
+  what.chained = gpu.clusters;
+  what.copies = kernels::copies_on(gpu);
+  const auto [spec, per_sm] = kernels::product_choice(what, rows, cols, what.out == Product::add, gpu);
   const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
   auto prepare = [=, spec = spec, per_sm = per_sm](Machine& m, Random& random) -> Bench::Round {
     // the bits do not matter for the time, and packed bytes of the right size are packed weights
@@ -152,7 +154,7 @@ Bench phase(const std::string& label, Product what, Format format, uint32_t cols
   };
   std::string shape = fmt::format("{} {} {} -> {}", label, quant::name(format), cols, rows);
   if (spec.columns > 1) shape += fmt::format(" x {} columns", spec.columns);
-  return {"product", shape, "sm_90", double(bytes), 2.0 * rows * cols * spec.columns, prepare};
+  return {name_of(spec), shape, target_of(spec), double(bytes), 2.0 * rows * cols * spec.columns, prepare};
 }
 
 Case special_product_sums() {
@@ -426,6 +428,17 @@ void add_product_benches(std::vector<Bench>& all) {
     all.push_back(phase(name + " down", down, q4, s.inner, s.width));
     all.push_back(phase(name + " down", down, q6, s.inner, s.width));
     all.push_back(phase(name + " head", head, q6, s.width, s.vocabulary));
+  }
+  // GPUs without bulk copies, with the shared memory of an RTX 30 and of an A100
+  for (uint32_t kilobytes : {99u, 163u}) {
+    const kernels::GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1536, false};
+    const std::string name = fmt::format("8B in {} KB", kilobytes);
+    all.push_back(phase(name + " qkv", qkv, q4, 4096, 6144, gpu));
+    all.push_back(phase(name + " output", output, q4, 4096, 4096, gpu));
+    all.push_back(phase(name + " gate", gate, q4, 4096, 28672, gpu));
+    all.push_back(phase(name + " down", down, q4, 14336, 4096, gpu));
+    all.push_back(phase(name + " down", down, q6, 14336, 4096, gpu));
+    all.push_back(phase(name + " head", head, q6, 4096, 128256, gpu));
   }
   for (Format f : {Format::q8_0, Format::q6_k, Format::q5_k, Format::f16, Format::q2_k, Format::q3_k, Format::q4_0,
                    Format::iq4_xs, Format::iq2_xxs, Format::bf16}) {
