@@ -33,7 +33,7 @@ ptx::Target target_for(const cuda::DeviceInfo& device) {
 }
 
 kernels::GpuLimits limits_of(const cuda::DeviceInfo& device) {
-  return {.shared_per_block = device.shared_per_block_optin,
+  return {.shared_per_block = target_for(device).max_shared_bytes,
           .shared_per_sm = device.shared_per_sm,
           .threads_per_sm = device.threads_per_sm,
           .clusters = device.sm >= 90,
