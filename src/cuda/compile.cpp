@@ -106,7 +106,7 @@ Module load(const Context& context, const Source& source, CubinCache* cache, std
     return {context, cubin.bytes, source.name, std::move(cubin.log)};
   }
   const CubinKey key =
-      CubinKey::of(source.text, source.target, fmt::format("sm_{}", context.info().sm), context.driver_version());
+      CubinKey::of(source.text, source.target, fmt::format("sm_{}", context.info().own_sm), context.driver_version());
   if (auto kept = cache->get(key)) try {
       return {context, *kept, source.name};
     } catch (const DriverError& e) {

@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 
+#include <algorithm>
 #include <array>
 
 #include "cuda/driver.h"
@@ -18,7 +19,50 @@ std::string uuid_text(const std::array<uint8_t, 16>& bytes) {
   return text;
 }
 
+// The limits of a GPU of each target, from the CUDA programming guide.
+struct Limits {
+  const char* target;
+  uint32_t sm;
+  uint32_t shared_per_block, shared_per_sm;  // KB
+  uint32_t threads_per_sm, blocks_per_sm;
+};
+constexpr std::array known_limits{
+    Limits{"sm_75", 75, 64, 64, 1024, 16},    Limits{"sm_80", 80, 163, 164, 2048, 32},
+    Limits{"sm_86", 86, 99, 100, 1536, 16},   Limits{"sm_89", 89, 99, 100, 1536, 24},
+    Limits{"sm_90", 90, 227, 228, 2048, 32},  Limits{"sm_100", 100, 227, 228, 2048, 32},
+    Limits{"sm_120", 120, 99, 100, 1536, 24},
+};
+const Limits* treated_as = nullptr;
+
+void apply(const Limits& as, DeviceInfo& info) {
+  constexpr uint32_t clusters = 90;  // have all that kernels for newer GPUs use
+  if (as.sm > info.sm && info.sm < clusters)
+    throw NoDevice(fmt::format("GPU {} ({}) has compute capability {}.{} and cannot be treated as {}", info.ordinal,
+                               info.name, info.sm / 10, info.sm % 10, as.target));
+  info.sm = std::min(info.sm, as.sm);
+  info.specific = false;
+  auto limit = [](uint32_t& value, uint32_t to) { value = std::min(value, to); };
+  limit(info.shared_per_block_optin, as.shared_per_block * 1024);
+  limit(info.shared_per_sm, as.shared_per_sm * 1024);
+  limit(info.threads_per_sm, as.threads_per_sm);
+  limit(info.blocks_per_sm, as.blocks_per_sm);
+}
+
 }  // namespace
+
+void treat_gpus_as(const std::string& target) {
+  treated_as = nullptr;
+  if (target.empty()) return;
+  std::string names;
+  for (const Limits& one : known_limits) {
+    if (one.target == target) {
+      treated_as = &one;
+      return;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(one.target);
+  }
+  throw Error("GPUs cannot be treated as \"{}\": expected one of {}", target, names);
+}
 
 int device_count(const Driver& api) {
   int count = 0;
@@ -49,6 +93,7 @@ DeviceInfo describe(const Driver& api, int ordinal) {
   call(api.device_name, name.data(), int(name.size() - 1), device);
   info.name = name.data();
   info.sm = 10 * attribute(attr::capability_major) + attribute(attr::capability_minor);
+  info.own_sm = info.sm;
   info.sms = attribute(attr::sms);
   size_t memory = 0;
   call(api.device_memory, &memory, device);
@@ -71,6 +116,7 @@ DeviceInfo describe(const Driver& api, int ordinal) {
   std::array<uint8_t, 16> uuid{};
   call(api.device_uuid, static_cast<void*>(uuid.data()), device);
   info.uuid = uuid_text(uuid);
+  if (treated_as) apply(*treated_as, info);
   return info;
 }
 

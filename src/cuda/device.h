@@ -12,6 +12,8 @@ struct DeviceInfo {
   uint32_t ordinal = 0;  // the driver's number, as CUDA_VISIBLE_DEVICES leaves it
   std::string name;      // "NVIDIA H200"
   uint32_t sm = 0;       // 90 for compute capability 9.0
+  uint32_t own_sm = 0;   // the same of the hardware, where it is treated as another GPU
+  bool specific = true;  // kernels may use what this architecture alone has (the "a" targets)
   uint32_t sms = 0;      // multiprocessors
   uint64_t memory = 0;   // bytes
   uint64_t l2_bytes = 0;
@@ -32,6 +34,12 @@ struct DeviceInfo {
   // Bytes per second that the memory could give at its clock (two transfers per clock); 0 if the clock is not known.
   double memory_bytes_per_second() const { return 2e3 * memory_clock_khz * (bus_width / 8); }
 };
+
+// From now on every GPU is described, and so used, as one of this target ("sm_86"): text for it, its limits, and
+// nothing that it lacks; empty: as what it is. Of a target newer than the GPU the limits hold, which needs a GPU that
+// has all that kernels for newer ones use (9.0). Not for threads that already use a GPU. Throws an Error for a name
+// that is not among the known ones; describe() throws one for a GPU that cannot stand in for the target.
+void treat_gpus_as(const std::string& target);
 
 // In the driver's order, never empty. Throws NoDriver or NoDevice.
 std::vector<DeviceInfo> devices();

@@ -68,13 +68,13 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   kernels::ClusterChoice choice;
   switch (path.shape) {
     case Shape::steady:
-      choice = kernels::steady_cluster_choice(a.head);
+      choice = kernels::steady_cluster_choice(a.head, r_.recorder.limits());
       break;
     case Shape::tuned:
       choice = r_.tuning.attention(a.head, a.kv_heads, rows, longest_of(length_class(longest)), sms);
       break;
     case Shape::by_length:
-      choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms);
+      choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms, r_.recorder.limits());
       break;
   }
 
@@ -115,12 +115,14 @@ void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPa
   static_assert(prompt_tile == kernels::WgmmaAttention::queries);
   if (path.others == AttentionPath::Others::wgmma_tiles) return launch(kernels::wgmma_choice(a.head));
   const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
-  kernels::PromptAttention spec = kernels::prompt_choice(a.head, prompt_tile, path.exact_queries);
+  const kernels::GpuLimits& limits = r_.recorder.limits();
+  kernels::PromptAttention spec =
+      kernels::prompt_choice(a.head, prompt_tile, path.exact_queries, limits.shared_per_block);
   spec.parts = prompt_tile / spec.queries;
   // blocks of a tile that have rows, on average
   const uint32_t each = (rows_.count - path.newest + tiles - 1) / std::max(tiles, 1u);
   const uint32_t parts = std::clamp((each + spec.queries - 1) / spec.queries, 1u, spec.parts);
-  spec.splits = kernels::prompt_splits(spec, tiles * parts, a.heads, seen, r_.recorder.sms());
+  if (limits.clusters) spec.splits = kernels::prompt_splits(spec, tiles * parts, a.heads, seen, r_.recorder.sms());
   launch(spec);
 }
 

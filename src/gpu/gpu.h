@@ -39,6 +39,9 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
 // Throws an Error that says why models cannot run on this GPU.
 void expect_capable(const cuda::DeviceInfo& device);
 
+// Which kernels models take on such a GPU, and why.
+std::string path_text(const cuda::DeviceInfo& device);
+
 // Looks for the fastest shapes of the kernels of a decode step on this GPU, by timing whole steps, and keeps them on
 // disk for all models with such kernels. `batches`: rows of the steps, each 1 to 8. `say`: a line for each
 // kernel.

@@ -1,8 +1,10 @@
 #include "gpu/library.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/parallel.h"
+#include "ptx/expand.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
 
@@ -18,14 +20,24 @@ bool waits(const ptx::Block& block) {
 
 }  // namespace
 
-const ptx::Target& target_for(uint32_t sm) {
+ptx::Target target_for(const cuda::DeviceInfo& device) {
   const ptx::Target* best = nullptr;
   for (const ptx::Target& t : ptx::targets())
-    if (t.specific ? t.sm == sm : t.sm <= sm) best = &t;
+    if (t.specific ? device.specific && t.sm == device.sm : t.sm <= device.sm) best = &t;
   if (!best)
-    throw Error("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later", sm / 10,
-                sm % 10);
-  return *best;
+    throw Error("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later", device.sm / 10,
+                device.sm % 10);
+  ptx::Target target = *best;
+  target.max_shared_bytes = std::min(target.max_shared_bytes, device.shared_per_block_optin);
+  return target;
+}
+
+kernels::GpuLimits limits_of(const cuda::DeviceInfo& device) {
+  return {.shared_per_block = target_for(device).max_shared_bytes,
+          .shared_per_sm = device.shared_per_sm,
+          .threads_per_sm = device.threads_per_sm,
+          .clusters = device.sm >= 90,
+          .cp_async = device.sm >= 80};
 }
 
 cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const {
@@ -48,7 +60,7 @@ Library::Library(cuda::Context context, cuda::CubinCache* cache, OnKernel on_ker
     : context_(std::move(context)),
       cache_(cache),
       on_kernel_(std::move(on_kernel)),
-      target_(target_for(context_.info().sm)) {}
+      target_(target_for(context_.info())) {}
 
 const Loaded* Library::find(const kernels::SpecKey& key) {
   std::lock_guard lock(mutex_);
@@ -78,7 +90,7 @@ void Library::load(const std::vector<kernels::AnySpec>& specs) {
   std::vector<ptx::Kernel> built(missing.size());
   std::vector<cuda::Source> sources(missing.size());
   parallel_for(missing.size(), 0, [&](size_t i) {
-    built[i] = missing[i].build();
+    built[i] = ptx::expanded(missing[i].build(), target_);
     ptx::verify(built[i], target_);
     sources[i] = {built[i].name, ptx::print(built[i], target_), target_.name};
     if (on_kernel_) on_kernel_(built[i], sources[i].text);

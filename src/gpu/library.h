@@ -10,13 +10,16 @@
 #include "cuda/plan.h"
 #include "gpu/gpu.h"
 #include "kernels/spec/field.h"
+#include "kernels/spec/gpu_limits.h"
 #include "ptx/target.h"
 
 namespace heddle::gpu {
 
-// The best target that runs on a GPU of this compute capability (90 for 9.0): the architecture's own where there
-// is one. Throws an Error for a GPU older than all of them.
-const ptx::Target& target_for(uint32_t sm);
+// The best target that runs on this GPU, the architecture's own where there is one, with the GPU's limit of shared
+// memory. Throws an Error for a GPU older than all of them.
+ptx::Target target_for(const cuda::DeviceInfo& device);
+// What the shapes of kernels depend on.
+kernels::GpuLimits limits_of(const cuda::DeviceInfo& device);
 
 // A kernel ready to be launched.
 struct Loaded {
@@ -55,7 +58,7 @@ class Library {
   cuda::Context context_;
   cuda::CubinCache* cache_;
   const OnKernel on_kernel_;
-  const ptx::Target& target_;
+  const ptx::Target target_;
   std::mutex mutex_;
   std::map<kernels::AnySpec, Loaded, kernels::SpecOrder> loaded_;  // nodes stay where they are
 };

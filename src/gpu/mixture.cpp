@@ -26,7 +26,7 @@ void Forward::route(const DeviceMixture& m) {
   const Input in = residual(m.norm);
   std::optional<kernels::Router> router;
   if (paths_.fuses_router(rows_.count))
-    router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols);
+    router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols, r_.recorder.limits());
   if (router) {
     router->norm = norm_field(m.norm.kind);
     router->sum_to_one = m.model->routing.weights_sum_to_one;
@@ -126,18 +126,26 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
   const uint32_t sms = r_.recorder.sms(), expected = m.rows_of_expert(rows_.count);
   const uint32_t out = m.joined_experts ? Product::gate : Product::act;
   const uint32_t activation = activation_field(m.model->activation);
-  auto few_rows = [&](const Weights& w, uint32_t kind) {
-    const kernels::MmaProduct what{
-        .format = uint32_t(w.shape.format), .out = kind, .activation = activation, .experts = 1};
+  auto few_rows = [&](const Weights& w, uint32_t kind, uint32_t vectors) {
+    const kernels::GpuLimits& gpu = r_.recorder.limits();
+    const kernels::MmaProduct what{.format = uint32_t(w.shape.format),
+                                   .copies = kernels::copies_on(gpu),
+                                   .out = kind,
+                                   .activation = activation,
+                                   .experts = 1};
     const uint32_t all = w.shape.rows * std::min(pairs, experts);
-    return kernels::mma_product_choice(what, all, w.shape.cols, min_expert_tile, sms);
+    return kernels::mma_product_choice(what, all, w.shape.cols, vectors, sms, gpu);
   };
   auto many_rows = [&](const Weights& w, uint32_t kind) {
     const WgmmaProduct what{.format = uint32_t(w.shape.format), .out = kind, .activation = activation, .experts = 1};
     return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, expected, sms);
   };
-  if (expected <= max_few_expert_rows)
-    return add_grouped_experts(m, scale, few_rows(m.in[0], out), few_rows(m.down, Product::store));
+  if (!paths_.experts_take_wgmma(expected)) {
+    // the same tiles for both
+    uint32_t vectors = expected <= max_few_expert_rows ? min_expert_tile : expected;
+    vectors = std::min(few_rows(m.in[0], out, vectors).columns, few_rows(m.down, Product::store, vectors).columns);
+    return add_grouped_experts(m, scale, few_rows(m.in[0], out, vectors), few_rows(m.down, Product::store, vectors));
+  }
   WgmmaProduct in = many_rows(m.in[0], out), down = many_rows(m.down, Product::store);
   in.columns = down.columns = std::min({in.columns, down.columns, max_expert_tile});  // the same tiles for both
   add_grouped_experts(m, scale, in, down);

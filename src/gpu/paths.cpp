@@ -20,24 +20,25 @@ constexpr uint32_t max_table_rows = 64;  // with a block table each
 }  // namespace
 
 // --- the GPU --------------------------------------------------------------------------------------------------------
-// The kernels of every path need clusters, bulk copies, launches that overlap, and rings of shared memory this large.
 void expect_capable(const cuda::DeviceInfo& device) {
-  if (device.sm < 90)
-    throw Error("cuda:{} {} has compute capability {}.{}, but models run on 9.0 and later so far", device.ordinal,
+  if (device.sm < 75)
+    throw Error("cuda:{} {} has compute capability {}.{}, but models run on 7.5 (Turing) and later", device.ordinal,
                 device.name, device.sm / 10, device.sm % 10);
-  constexpr uint32_t shared = 227 * 1024;
-  if (device.shared_per_block_optin < shared)
-    throw Error("cuda:{} {} has {} bytes of shared memory for a block, but models need {} so far", device.ordinal,
-                device.name, device.shared_per_block_optin, shared);
+}
+
+std::string path_text(const cuda::DeviceInfo& device) {
+  if (device.sm < 75) return "none: models need compute capability 7.5 (Turing) or later";
+  if (has_wgmma(device)) return "wgmma, clusters, bulk copies and overlapping launches";
+  if (device.sm >= 90) return "clusters, bulk copies and overlapping launches; mma, because wgmma is of 9.0 alone";
+  if (device.sm >= 80) return "cp.async and mma, one launch after the other: clusters and bulk copies need 9.0";
+  return "loads and mma, one launch after the other: cp.async needs 8.0, clusters and bulk copies 9.0";
 }
 
 bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
 
-bool has_wgmma(const cuda::DeviceInfo& device) { return device.sm == 90; }
+bool has_wgmma(const cuda::DeviceInfo& device) { return device.sm == 90 && device.specific; }
 
-bool can_group_experts(const cuda::DeviceInfo& device, const Options& options) {
-  return has_wgmma(device) && !options.exact && !options.deterministic;
-}
+bool can_group_experts(const Options& options) { return !options.exact && !options.deterministic; }
 
 // --- the rows -------------------------------------------------------------------------------------------------------
 Paths::Paths(const Resources& resources)
@@ -45,9 +46,10 @@ Paths::Paths(const Resources& resources)
       deterministic_(resources.options.deterministic),
       grouping_(resources.sizes.expert_slots != 0),
       wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
+      clusters_(resources.recorder.limits().clusters),
       sms_(resources.recorder.sms()),
-      vectors_(resources, exact_),
       matrix_units_(resources),
+      vectors_(resources, exact_, matrix_units_),
       warp_groups_(resources),
       by_vectors_(resources, vectors_),
       by_matrix_units_(resources, matrix_units_),

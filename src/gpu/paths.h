@@ -22,14 +22,18 @@
 // | of a mixture                                       | kernels                         |
 // | -------------------------------------------------- | ------------------------------- |
 // | the choice of experts, 1 to 8 rows; not with       | router                          |
-// | Options::deterministic                             |                                 |
+// | Options::deterministic; needs clusters             |                                 |
 // | the same, others, and routers that do not fit      | product as above, then route    |
 // | experts, 1 to 8 rows; with Options::exact or       | VectorProducts                  |
-// | deterministic, without wgmma, and where gate and   |                                 |
-// | up have different formats, any number              |                                 |
+// | deterministic, and where gate and up have          |                                 |
+// | different formats, any number                      |                                 |
 // | the same, more rows, of which an expert expects    | group_rows, mma_product, mix    |
-// | up to max_few_expert_rows                          |                                 |
+// | up to max_few_expert_rows; without wgmma any       |                                 |
 // | the same, more                                     | group_rows, wgmma_product, mix  |
+//
+// product, mma_product and cluster_attention bring data to shared memory by bulk copies, or where the GPU has none
+// (before 9.0) by cp.async, in shapes for its shared memory (GpuLimits). A product that does not fit for vectors goes
+// to the matrix units. Launches overlap from 9.0 on.
 //
 // Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a
 // line in Paths::products().
@@ -42,9 +46,9 @@ namespace heddle::gpu {
 bool can_chain(const cuda::DeviceInfo& device);
 // Whether the matrix units take warp groups.
 bool has_wgmma(const cuda::DeviceInfo& device);
-// Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs wgmma, and a
-// result that may depend on the number of rows.
-bool can_group_experts(const cuda::DeviceInfo& device, const Options& options);
+// Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs a result that
+// may depend on the number of rows.
+bool can_group_experts(const Options& options);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
@@ -78,8 +82,10 @@ class Paths {
 
   // Whether the experts of a mixture take the rows of a batch grouped by expert.
   bool groups_experts(uint32_t rows) const { return grouping_ && rows > max_expert_vector_rows; }
+  // Whether those take wgmma_product, where an expert expects this many.
+  bool experts_take_wgmma(uint32_t expected) const { return wgmma_ && expected > max_few_expert_rows; }
   // Whether a mixture's router, and the choice of the experts, are one kernel.
-  bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_; }
+  bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_ && clusters_; }
 
   // Whether a batch has a block table per row, not per sequence.
   bool tables_by_row(uint32_t rows) const;
@@ -95,10 +101,10 @@ class Paths {
 
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
-  const bool exact_, deterministic_, grouping_, wgmma_;
+  const bool exact_, deterministic_, grouping_, wgmma_, clusters_;
   const uint32_t sms_;
-  VectorProducts vectors_;
   MatrixProducts matrix_units_;
+  VectorProducts vectors_;
   WgmmaProducts warp_groups_;
   Path by_vectors_, by_matrix_units_, by_warp_groups_;
 };

@@ -26,7 +26,7 @@ Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickin
 void Gpu::record_pick(uint32_t rows, uint64_t logits, size_t first, const PickKind& kind) {
   recorder_.set_phase("pick");
   const Work& w = *work_;
-  const kernels::Sample sample{.splits = kernels::sample_splits(rows, recorder_.sms()),
+  const kernels::Sample sample{.splits = kernels::sample_splits(rows, recorder_.sms(), recorder_.limits().clusters),
                                .vec = model_.vocabulary % 4 ? 1u : 4u,
                                .logprob = kind.logprob,
                                .masked = kind.masked > 0};

@@ -101,6 +101,7 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
                              const Rows& rows, const DeviceAttention* attention) {
   check(in.list == 0, "rows in order");
   Product what{.format = uint32_t(w.shape.format),
+               .copies = kernels::copies_on(r_.recorder.limits()),
                .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
                .norm = in.norm ? norm_field(in.norm->kind) : 0,
                .exact = in_f32(w) || (second && in_f32(*second)),
@@ -119,7 +120,9 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
   }
   const uint32_t cols = w.shape.cols, all_rows = w.shape.rows + (second ? second->shape.rows : 0);
   // vectors that are not aligned are taken one by one
-  const uint32_t max_columns = in.stride % 8 ? 1 : kernels::product_max_columns(what, cols);
+  const uint32_t fitting = kernels::product_max_columns(what, cols, r_.recorder.limits());
+  if (fitting == 0 && !exact_ && !in.bf16) return otherwise_.product(w, second, in, out, rows, attention);
+  const uint32_t max_columns = in.stride % 8 ? std::min(fitting, 1u) : fitting;
   if (max_columns == 0) throw Error("a product of {} columns does not fit the GPU's registers and shared memory", cols);
   const uint64_t bytes = w.bytes() + (second ? second->bytes() : 0);
   for (uint32_t first = 0; first < rows.count; first += what.columns) {
@@ -159,6 +162,7 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
 
 Product VectorProducts::expert_spec(const Weights& w, const Input& in, const Output& out, uint32_t vectors) const {
   return {.format = uint32_t(w.shape.format),
+          .copies = kernels::copies_on(r_.recorder.limits()),
           .x = in.bf16 ? Product::x_bf16 : Product::x_f32,
           .norm = in.norm ? norm_field(in.norm->kind) : 0,
           .exact = in_f32(w, vectors),
@@ -210,7 +214,9 @@ void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output&
   uint32_t parts = 1;
   for (; parts <= which.used; ++parts) {
     what.summed = (which.used + parts - 1) / parts;
-    if (w.shape.slices() * what.summed <= max_slices && kernels::product_max_columns(what, w.shape.cols)) break;
+    if (w.shape.slices() * what.summed <= max_slices &&
+        kernels::product_max_columns(what, w.shape.cols, r_.recorder.limits()))
+      break;
   }
   if (parts > which.used)
     throw Error("a product of {} columns does not fit the GPU's registers and shared memory", w.shape.cols);
@@ -228,7 +234,10 @@ void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output&
 template <>
 kernels::MmaProduct MatrixProducts::choose(const kernels::MmaProduct& what, const Weights& matrix,
                                            const Rows& rows) const {
-  return kernels::mma_product_choice(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
+  kernels::MmaProduct copied = what;
+  copied.copies = kernels::copies_on(r_.recorder.limits());
+  return kernels::mma_product_choice(copied, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms(),
+                                     r_.recorder.limits());
 }
 
 template <>

@@ -10,8 +10,9 @@ namespace heddle::gpu {
 // kernel `product`. Activations are int8, or f32 where that is too coarse.
 class VectorProducts : public ExpertProducts {
  public:
-  // `exact`: activations are f32 in every product.
-  VectorProducts(const Resources& resources, bool exact) : r_(resources), exact_(exact) {}
+  // `exact`: activations are f32 in every product. `otherwise`: for those that do not fit, if they need not be exact.
+  VectorProducts(const Resources& resources, bool exact, Products& otherwise)
+      : r_(resources), exact_(exact), otherwise_(otherwise) {}
 
   void begin() { large_ = false; }  // a new plan
   void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
@@ -32,6 +33,7 @@ class VectorProducts : public ExpertProducts {
 
   const Resources& r_;
   const bool exact_;
+  Products& otherwise_;
   bool large_ = false;  // of the next product: see kernels::product_choice
 };
 

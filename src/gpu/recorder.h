@@ -16,7 +16,8 @@ struct LaunchNote {
 class Recorder {
  public:
   // `chained`: every kernel waits by itself for the one before it, and so may start early.
-  Recorder(Library& library, bool chained) : library_(library), chained_(chained) {}
+  Recorder(Library& library, bool chained)
+      : library_(library), limits_(limits_of(library.context().info())), chained_(chained) {}
 
   void begin() {
     plan = {};
@@ -41,6 +42,7 @@ class Recorder {
 
   const cuda::DeviceInfo& device() const { return library_.context().info(); }
   uint32_t sms() const { return device().sms; }
+  const kernels::GpuLimits& limits() const { return limits_; }
   bool chained() const { return chained_; }
 
   cuda::Plan plan;
@@ -50,6 +52,7 @@ class Recorder {
 
  private:
   Library& library_;
+  const kernels::GpuLimits limits_;
   const bool chained_;
   std::string phase_;
   int layer_ = -1;

@@ -152,7 +152,7 @@ AttentionShape tuned_shape(const ClusterChoice& c) {
 }
 
 // `choice` with this shape, or as it is where the shape does not fit.
-ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape) {
+ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape, const kernels::GpuLimits& gpu) {
   Product spec = choice.spec;
   spec.unit = shape.unit;
   spec.groups = shape.groups;
@@ -162,7 +162,7 @@ ProductChoice reshaped(const ProductChoice& choice, const ProductShape& shape) {
   spec.room = shape.room;
   spec.late = shape.late != 0;
   kernels::set_second_groups(spec);
-  const bool fits = shape.blocks_per_sm > 0 && shape.blocks_per_sm <= 8 && kernels::product_fits(spec);
+  const bool fits = shape.blocks_per_sm > 0 && shape.blocks_per_sm <= 8 && kernels::product_fits(spec, gpu);
   return fits ? ProductChoice{spec, shape.blocks_per_sm} : choice;
 }
 
@@ -187,12 +187,14 @@ WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape,
   return spec.fits() && has_room ? spec : choice;
 }
 
-bool cluster_fits(const kernels::ClusterAttention& s) {
-  return s.stages > 0 && s.warps * 2 <= s.rows && (s.warps < 8 || s.head_dim <= 160) &&
-         s.stages * s.stage_bytes() <= 180 * 1024;
+bool cluster_fits(const kernels::ClusterAttention& s, const kernels::GpuLimits& gpu) {
+  if (!gpu.clusters && (s.splits > 1 || s.stages < 2)) return false;
+  return s.shared_bytes() <= gpu.shared_per_block && s.stages > 0 && s.warps * 2 <= s.rows &&
+         (s.warps < 8 || s.head_dim <= 160) && s.stages * s.stage_bytes() <= 180 * 1024;
 }
 
-ClusterChoice reshaped(const ClusterChoice& choice, const AttentionShape& shape, uint32_t pairs, uint32_t sms) {
+ClusterChoice reshaped(const ClusterChoice& choice, const AttentionShape& shape, uint32_t pairs, uint32_t sms,
+                       const kernels::GpuLimits& gpu) {
   kernels::ClusterAttention spec = choice.spec;
   spec.splits = shape.splits;
   spec.rows = shape.rows;
@@ -206,21 +208,21 @@ ClusterChoice reshaped(const ClusterChoice& choice, const AttentionShape& shape,
     return choice;
   }
   const bool fits =
-      cluster_fits(spec) && shape.clusters > 0 && shape.clusters <= std::max(1u, sms / (pairs * spec.splits));
+      cluster_fits(spec, gpu) && shape.clusters > 0 && shape.clusters <= std::max(1u, sms / (pairs * spec.splits));
   return fits ? ClusterChoice{spec, shape.clusters} : choice;
 }
 
 // Each shape once, `given` first.
 std::vector<AttentionShape> attention_candidates(const ClusterChoice& given, uint32_t head, uint32_t length,
-                                                 uint32_t pairs, uint32_t sms) {
+                                                 uint32_t pairs, uint32_t sms, const kernels::GpuLimits& gpu) {
   std::vector<AttentionShape> all{tuned_shape(given)};
   auto add = [&](kernels::ClusterAttention spec, uint32_t clusters) {
     spec.merge = clusters > 1;
     const AttentionShape shape = tuned_shape(ClusterChoice{spec, clusters});
-    if (cluster_fits(spec) && std::find(all.begin(), all.end(), shape) == all.end()) all.push_back(shape);
+    if (cluster_fits(spec, gpu) && std::find(all.begin(), all.end(), shape) == all.end()) all.push_back(shape);
   };
-  kernels::ClusterAttention spec{.head_dim = head};
-  if (length <= short_length) {
+  kernels::ClusterAttention spec{.head_dim = head, .copies = kernels::copies_on(gpu)};
+  if (length <= short_length && gpu.clusters) {
     for (uint32_t splits : {4u, 8u, 16u})
       for (uint32_t rows : {2u, 4u, 8u}) {
         spec.splits = splits;
@@ -275,7 +277,7 @@ void Tuning::Table<Key, Shape>::append_searches(std::vector<Search>& to) const {
   for (const auto& [key, of_key] : candidates) to.push_back({key, of_key.shapes.size(), of_key.in_force});
 }
 
-Tuning::Tuning(std::filesystem::path file) : file_(std::move(file)) {
+Tuning::Tuning(std::filesystem::path file, const kernels::GpuLimits& gpu) : file_(std::move(file)), gpu_(gpu) {
   if (file_.empty()) return;
   std::ifstream in(file_);
   std::string line;
@@ -304,13 +306,13 @@ Tuning::Tuning(std::filesystem::path file) : file_(std::move(file)) {
 ProductChoice Tuning::product(const Product& what, uint32_t rows, uint32_t cols, bool large) {
   const ProductKey key = key_of(what, rows, cols, large);
   if (searching_ && !products_.candidates.contains(key)) {
-    for (const ProductChoice& candidate : kernels::product_candidates(what, rows, cols, large))
+    for (const ProductChoice& candidate : kernels::product_candidates(what, rows, cols, large, gpu_))
       products_.candidates[key].shapes.push_back(tuned_shape(candidate));
     products_.set(key, 0);
   }
-  const ProductChoice choice = kernels::product_choice(what, rows, cols, large);
+  const ProductChoice choice = kernels::product_choice(what, rows, cols, large, gpu_);
   const ProductShape* shape = products_.find(key);
-  return shape ? reshaped(choice, *shape) : choice;
+  return shape ? reshaped(choice, *shape, gpu_) : choice;
 }
 
 const WgmmaProduct& Tuning::many_vectors(const WgmmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors,
@@ -332,14 +334,14 @@ const WgmmaProduct& Tuning::many_vectors(const WgmmaProduct& what, uint32_t rows
 
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
   const AttentionKey key{head, kv_heads, sequences, length_class(length)};
-  const ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms);
+  const ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms, gpu_);
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
   if (searching_ && !attentions_.candidates.contains(key)) {
-    attentions_.candidates[key].shapes = attention_candidates(choice, head, length, pairs, sms);
+    attentions_.candidates[key].shapes = attention_candidates(choice, head, length, pairs, sms, gpu_);
     attentions_.set(key, 0);
   }
   const AttentionShape* shape = attentions_.find(key);
-  return shape ? reshaped(choice, *shape, pairs, sms) : choice;
+  return shape ? reshaped(choice, *shape, pairs, sms, gpu_) : choice;
 }
 
 void Tuning::begin_search() {

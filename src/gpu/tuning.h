@@ -65,7 +65,8 @@ struct ManyVectorsShape {
 class Tuning {
  public:
   // Reads the file if it exists and is one of ours; lines that cannot be read are ignored. An empty path: no file.
-  explicit Tuning(std::filesystem::path file = {});
+  // `gpu`: what shapes must fit.
+  explicit Tuning(std::filesystem::path file = {}, const kernels::GpuLimits& gpu = {});
 
   // The default shape if none is known, or if the known one does not fit.
   kernels::ProductChoice product(const kernels::Product& what, uint32_t rows, uint32_t cols, bool large);
@@ -107,6 +108,7 @@ class Tuning {
   auto& table_of(const ManyVectorsKey&) { return many_; }
 
   std::filesystem::path file_;
+  kernels::GpuLimits gpu_;
   Table<ProductKey, ProductShape> products_;
   Table<AttentionKey, AttentionShape> attentions_;
   Table<ManyVectorsKey, ManyVectorsShape> many_;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "ptx/verify.h"
+
 namespace heddle::proof {
 
 float Random::normal() {
@@ -121,6 +123,12 @@ std::vector<Case> all_cases(Sweep sweep) {
   return cases;
 }
 
+void add_once(std::vector<Case>& cases, Case one) {
+  if (std::none_of(cases.begin(), cases.end(),
+                   [&](const Case& c) { return c.kernel == one.kernel && c.shape == one.shape; }))
+    cases.push_back(std::move(one));
+}
+
 Check run_case(const Case& c, Machine& machine, uint64_t seed) {
   for (char letter : c.kernel + " " + c.shape) seed = (seed ^ uint8_t(letter)) * 0x100000001b3;  // FNV-1a
   Random random(seed);
@@ -130,6 +138,8 @@ Check run_case(const Case& c, Machine& machine, uint64_t seed) {
     c.run(machine, random, check);
     machine.check_guards();
     if (!check.checked()) check.fail("nothing was compared");
+  } catch (const ptx::TooMuchShared&) {
+    check.set_too_large();
   } catch (const std::exception& error) {
     check.fail(error.what());
   }

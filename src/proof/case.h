@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/f16.h"
+#include "kernels/spec/gpu_limits.h"
 #include "proof/machine.h"
 
 namespace heddle::proof {
@@ -71,6 +72,9 @@ class Check {
   double worst() const { return worst_; }                  // largest error / (bound * scale)
   uint64_t compared() const { return compared_; }          // values
   bool checked() const { return checked_; }                // something was compared, if only an empty list
+  // False: the machine's GPU has too little shared memory for the case's kernel. Nothing has failed.
+  bool fits() const { return fits_; }
+  void set_too_large() { fits_ = false; }
 
  private:
   template <class T>
@@ -83,7 +87,7 @@ class Check {
   std::string failure_;
   double worst_ = 0;
   uint64_t compared_ = 0;
-  bool checked_ = false;
+  bool checked_ = false, fits_ = true;
 };
 
 struct Case {
@@ -94,11 +98,16 @@ struct Case {
   const char* file = __builtin_FILE();  // where it is written: "src/proof/layer/norm_cases.cpp"
 };
 
-// The lowest target of a spec: launches that are chained need sm_90.
+// The lowest target of a spec: launches that are chained and bulk copies need sm_90.
 template <class Spec>
 std::string target_of(const Spec& spec) {
-  return spec.chained ? "sm_90" : std::string(Spec::lowest_target);
+  if (spec.chained) return "sm_90";
+  if constexpr (requires { spec.copies; }) return spec.copies == kernels::copies_bulk ? "sm_90" : "sm_75";
+  return std::string(Spec::lowest_target);
 }
+
+// Appends a case unless the list has one of this kernel and shape: GPUs may take the same shape of a kernel.
+void add_once(std::vector<Case>& cases, Case one);
 
 // quick: one or two per kernel, for sanitizers of any kind. normal: the sweep of the tests, cheap enough to interpret.
 // full: adds sizes that only a GPU does in reasonable time.

@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "kernels/spec/catalog.h"
+#include "ptx/expand.h"
 #include "ptx/interpret.h"
 #include "ptx/verify.h"
 
@@ -11,8 +13,9 @@ namespace {
 
 class Interpreter : public Machine {
  public:
-  explicit Interpreter(uint64_t seed) : seed_(seed) {}
-  bool runs(const std::string&) const override { return true; }
+  Interpreter(uint64_t seed, const std::string& target)
+      : seed_(seed), target_(target.empty() ? nullptr : &ptx::target(target)) {}
+  bool runs(const std::string& lowest) const override { return !target_ || kernels::runs_on(lowest, *target_); }
   uint32_t processors() const override { return 4; }
   void check_guards() override {}  // the interpreter reports any access outside a buffer
   void clear() override { memory_ = {}; }
@@ -29,8 +32,9 @@ class Interpreter : public Machine {
            size_t args_bytes) override {
     auto found = kernels_.find(spec);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(spec, spec.build()).first;
-      ptx::verify(found->second);
+      ptx::Kernel kernel = target_ ? ptx::expanded(spec.build(), *target_) : spec.build();
+      target_ ? ptx::verify(kernel, *target_) : ptx::verify(kernel);
+      found = kernels_.emplace(spec, std::move(kernel)).first;
     }
     const ptx::InterpretOptions options{.dynamic_shared_bytes = dynamic_shared, .seed = seed_};
     ptx::interpret(found->second, grid, args, args_bytes, memory_, options);
@@ -38,12 +42,15 @@ class Interpreter : public Machine {
 
  private:
   uint64_t seed_;
+  const ptx::Target* target_;
   ptx::Memory memory_;
   std::map<kernels::AnySpec, ptx::Kernel, kernels::SpecOrder> kernels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Machine> interpreter(uint64_t seed) { return std::make_unique<Interpreter>(seed); }
+std::unique_ptr<Machine> interpreter(uint64_t seed, const std::string& target) {
+  return std::make_unique<Interpreter>(seed, target);
+}
 
 }  // namespace heddle::proof

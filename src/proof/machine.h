@@ -61,7 +61,8 @@ class Machine {
                    size_t args_bytes) = 0;
 };
 
-// Every launch is verified and interpreted on the CPU, with races looked for.
-std::unique_ptr<Machine> interpreter(uint64_t seed = 0);
+// Every launch is verified and interpreted on the CPU, with races looked for. `target`: kernels are as that GPU would
+// run them, and those that it cannot run are refused; empty: as they are built.
+std::unique_ptr<Machine> interpreter(uint64_t seed = 0, const std::string& target = {});
 
 }  // namespace heddle::proof

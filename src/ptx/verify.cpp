@@ -146,9 +146,6 @@ void verify_waits(const Kernel& k) {
 }
 
 void verify_target(const Kernel& k, const Target& t) {
-  if (k.shared_bytes > t.max_shared_bytes)
-    throw Error("kernel {}: {} bytes of shared memory; a block has at most {} on {}", k.name, k.shared_bytes,
-                t.max_shared_bytes, t.name);
   if (k.cluster() > 1 && t.sm < 90)
     throw Error("kernel {}: a cluster of {} blocks needs sm_90, target is {}", k.name, k.cluster(), t.name);
   each_instruction(k.body, [&](const Inst& i) {
@@ -156,6 +153,9 @@ void verify_target(const Kernel& k, const Target& t) {
     if (has(t, n)) return;
     refuse(k, i, "needs {}, target is {}", n.only.empty() ? fmt::format("sm_{}", n.sm) : joined(n.only), t.name);
   });
+  if (k.shared_bytes > t.max_shared_bytes)
+    throw TooMuchShared(fmt::format("kernel {}: {} bytes of shared memory; a block has at most {} on {}", k.name,
+                                    k.shared_bytes, t.max_shared_bytes, t.name));
 }
 
 void verify(const Kernel& kernel) {

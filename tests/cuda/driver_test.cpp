@@ -103,5 +103,36 @@ TEST_F(FakeDriver, ADeviceThatCannotBeAskedIsNamed) {
   expect_says(message<NoDevice>([] { devices(); }), {"GPU 0 cannot be used", "cuDeviceTotalMem_v2", "error 999"});
 }
 
+TEST_F(FakeDriver, DescribesGpusAsOthers) {
+  treat_gpus_as("sm_86");
+  DeviceInfo info = devices()[0];
+  EXPECT_EQ(info.sm, 86u);
+  EXPECT_EQ(info.own_sm, 90u);
+  EXPECT_FALSE(info.specific);
+  EXPECT_EQ(info.shared_per_block_optin, 99u * 1024);
+  EXPECT_EQ(info.shared_per_sm, 100u * 1024);
+  EXPECT_EQ(info.threads_per_sm, 1536u);
+  EXPECT_EQ(Context().info().sm, 86u);
+  // one that is newer lends its limits
+  treat_gpus_as("sm_120");
+  info = devices()[0];
+  EXPECT_EQ(info.sm, 90u);
+  EXPECT_EQ(info.shared_per_block_optin, 99u * 1024);
+  treat_gpus_as("");
+  info = devices()[0];
+  EXPECT_EQ(info.sm, 90u);
+  EXPECT_TRUE(info.specific);
+}
+
+TEST_F(FakeDriver, RefusesToDescribeGpusAsWhatTheyCannotBe) {
+  EXPECT_EQ(message<Error>([] { treat_gpus_as("sm_70"); }),
+            "GPUs cannot be treated as \"sm_70\": expected one of sm_75, sm_80, sm_86, sm_89, sm_90, sm_100, sm_120");
+  control().sm = 80;
+  treat_gpus_as("sm_90");
+  EXPECT_EQ(message<NoDevice>([] { devices(); }),
+            "GPU 0 (Fake GPU 0) has compute capability 8.0 and cannot be treated as sm_90");
+  treat_gpus_as("");
+}
+
 }  // namespace
 }  // namespace heddle::cuda

@@ -154,6 +154,46 @@ TEST_P(SlowPlansOfMixtures, GiveTheReferencesLogits) {
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfMixtures, testing::ValuesIn(kinds_of_mixtures()),
                          [](const auto& one) { return one.param.name; });
 
+// The paths of all GPUs, each with the text and the limits of its target.
+class SlowPlansOfTargets : public Plans, public testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    Plans::SetUp();
+    control().sm = 120;
+    cuda::treat_gpus_as(GetParam());
+  }
+  void TearDown() override {
+    cuda::treat_gpus_as("");
+    Plans::TearDown();
+  }
+};
+TEST_P(SlowPlansOfTargets, GiveTheReferencesLogits) {
+  test::Builder builder = wide_model(64, Format::q4_0);
+  for (const Options& options : {Options{}, Options{.exact = true}, Options{.deterministic = true}}) {
+    const KvFormat kv = options.exact ? KvFormat::q8 : KvFormat::f16;
+    const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16, .kv = kv};
+    BesideReference both(builder.model(), limits, interpreted(options), f16_bound);
+    both.feed({{0, 5}});
+    both.feed({{0, 1}, {1, 1}});
+    both.feed({{0, 1}, {3, 19}, {1, 2}}, BesideReference::last);
+    if (!options.exact) both.pick({0, 1, 3}, 1);
+  }
+}
+// Matrices of two formats in one product, int8 activations, experts.
+TEST_P(SlowPlansOfTargets, GiveThoseOfMixtures) {
+  test::Builder builder = test::mixture(Format::q4_k);
+  builder.model().context = 64;
+  auto& attention = builder.model().layers[1].get<model::Attention>();
+  attention.v = builder.matrix(Format::q6_k, attention.v.rows, attention.v.cols, 1 / 16.0);
+  for (model::Layer& layer : builder.model().layers) layer.get<model::Mixture>().routing.used = 5;
+  BesideReference both(builder.model(), {.rows = 16, .kv_blocks = 16, .block_tokens = 16}, interpreted(), f16_bound);
+  both.feed({{0, 3}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}, {1, 10}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfTargets,
+                         testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"));
+
 // Steps that follow one another, with and without graphs; then rows of which only some are picked on the device.
 TEST_F(Plans, SlowPicksAreTheReferences) {
   test::Builder builder = wide_model(64);

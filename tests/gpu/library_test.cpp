@@ -26,12 +26,20 @@ TEST(TargetFor, TakesTheArchitecturesOwnOrTheNearestBelow) {
   const std::vector<std::pair<uint32_t, const char*>> expected{
       {75, "sm_75"},  {80, "sm_80"},    {86, "sm_86"},   {87, "sm_86"},    {89, "sm_89"},
       {90, "sm_90a"}, {100, "sm_100a"}, {103, "sm_100"}, {120, "sm_120a"}, {121, "sm_120"}};
-  for (auto [sm, name] : expected) EXPECT_EQ(target_for(sm).name, name) << sm;
+  for (auto [sm, name] : expected)
+    EXPECT_EQ(target_for({.sm = sm, .shared_per_block_optin = 64 << 10}).name, name) << sm;
+}
+
+TEST(TargetFor, HasNothingOfTheArchitecturesOwnAndNoMoreSharedMemoryThanTheGpu) {
+  const ptx::Target target = target_for({.sm = 90, .specific = false, .shared_per_block_optin = 99 << 10});
+  EXPECT_EQ(target.name, "sm_90");
+  EXPECT_EQ(target.max_shared_bytes, 99u << 10);
+  EXPECT_EQ(target_for({.sm = 86, .shared_per_block_optin = 227 << 10}).max_shared_bytes, 99u << 10);
 }
 
 TEST(TargetFor, RefusesWhatIsOlder) {
   for (uint32_t sm : {35u, 70u, 72u})
-    EXPECT_EQ(message<Error>([&] { target_for(sm); }),
+    EXPECT_EQ(message<Error>([&] { target_for({.sm = sm}); }),
               fmt::format("compute capability {}.{} is too old: heddle's kernels are for 7.5 (Turing) and later",
                           sm / 10, sm % 10));
 }

@@ -1,12 +1,17 @@
 // Which kernels a batch takes, by its rows, the options and the GPU: the tables of paths.h.
 #include "gpu/paths.h"
 
+#include <map>
+#include <mutex>
 #include <set>
 
+#include "base/ptxas.h"
 #include "gpu/gpu.h"
 #include "model/forward.h"
+#include "ptx/print.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"
+#include "tests/ptx/assemble_all.h"
 
 namespace heddle::gpu {
 namespace {
@@ -21,6 +26,10 @@ class PathsOfBatches : public FakeGpu {
   Names launched_for(const model::Model& model, const Options& options, const Shape& shape, const Names& kernels) {
     Options lazy = options;
     lazy.preload = false;
+    lazy.on_kernel = [this](const ptx::Kernel& kernel, const std::string&) {
+      std::lock_guard lock(mutex_);
+      texts_.insert(ptx::print(kernel, target_for(cuda::devices()[0]), {.lines = false}));
+    };
     auto backend = make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32}, lazy);
     model::Batch batch = batch_of(shape);
     batch.outputs.clear();  // no head: it has products of its own
@@ -41,6 +50,8 @@ class PathsOfBatches : public FakeGpu {
   }
 
   WideModel wide_;
+  std::mutex mutex_;
+  std::set<std::string> texts_;  // of the kernels so far, without lines
   const Options exact_{.exact = true}, deterministic_{.deterministic = true};
 };
 
@@ -67,7 +78,7 @@ TEST_F(PathsOfBatches, ExpertsFollowFromTheNumberOfRows) {
   for (uint32_t rows : {9u, 65u, 200u}) EXPECT_EQ(experts(exact_, rows), Names{"route"}) << rows;
   for (uint32_t rows : {1u, 9u}) EXPECT_EQ(experts(deterministic_, rows), Names{"route"}) << rows;
   control().sm = 100;  // without wgmma
-  EXPECT_EQ(experts({}, 65), Names{"route"});
+  EXPECT_EQ(experts({}, 65), (Names{"route", "group_rows"}));
 }
 
 TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {
@@ -114,17 +125,59 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
 }
 
 TEST_F(PathsOfBatches, AnOlderGpuIsRefused) {
-  control().sm = 89;
+  control().sm = 70;
   EXPECT_EQ(message<Error>([&] { make_gpu(wide_.model, {.rows = 8, .kv_blocks = 1}); }),
-            "cuda:0 Fake GPU 0 has compute capability 8.9, but models run on 9.0 and later so far");
+            "cuda:0 Fake GPU 0 has compute capability 7.0, but models run on 7.5 (Turing) and later");
 }
 
-TEST_F(PathsOfBatches, AGpuWithLittleSharedMemoryIsRefused) {
-  cuda::DeviceInfo device = cuda::devices()[0];
-  EXPECT_NO_THROW(expect_capable(device));
-  device.shared_per_block_optin = 101'376;
-  EXPECT_EQ(message<Error>([&] { expect_capable(device); }),
-            "cuda:0 Fake GPU 0 has 101376 bytes of shared memory for a block, but models need 232448 so far");
+// As every target, whatever the options and the rows, kernels verify for it: they need no more than it has.
+TEST_F(PathsOfBatches, SlowEveryTargetHasKernelsForAllRows) {
+  SmallModel mixture;
+  mixture.mix(6, 2);
+  const Names steps{"cluster_attention", "prompt_attention"};
+  control().sm = 120;
+  for (const char* target : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
+    cuda::treat_gpus_as(target);
+    texts_.clear();
+    for (const Options& options : {Options{}, exact_, deterministic_}) {
+      const Names taken = launched_for(wide_.model, options, {{1, 9}, {60, 3}}, {"product", "mma_product"});
+      EXPECT_EQ(taken, Names{options.exact ? "product" : "mma_product"}) << target;
+      EXPECT_EQ(attention(wide_.model, options, {{1, 9}, {60, 3}}),
+                options.deterministic ? Names{"cluster_attention"} : steps)
+          << target;
+    }
+    const bool clusters = std::string(target) >= "sm_90" || std::string(target).size() > 5;
+    EXPECT_EQ(launched_for(mixture.model, {}, {{1, 3}}, {"router", "route"}), Names{clusters ? "router" : "route"})
+        << target;
+    if (!ptxas_found()) continue;
+    for (const Assembled& one : ptx::assemble_all({texts_.begin(), texts_.end()}, target))
+      EXPECT_TRUE(one.ok && one.spill_bytes == 0) << target << "\n" << one.log;
+  }
+  cuda::treat_gpus_as("");
+}
+
+// 16384 values as f32 are more than the 64 KB of sm_75: rounded to f16 they go to the matrix units.
+TEST_F(PathsOfBatches, AVectorThatDoesNotFitGoesToTheMatrixUnits) {
+  SmallModel wide;
+  wide.ffn().gate = wide.ffn().up = wide.matrix(16384, 64);
+  wide.ffn().down = wide.matrix(64, 16384);
+  const Names both{"product", "mma_product"};
+  EXPECT_EQ(launched_for(wide.model, {}, {{1, 3}}, both), Names{"product"});
+  cuda::treat_gpus_as("sm_75");
+  EXPECT_EQ(launched_for(wide.model, {}, {{1, 3}}, both), both);
+  EXPECT_EQ(message<Error>([&] {
+              launched_for(wide.model, exact_, {{1, 3}}, both);
+            }),
+            "a product of 16384 columns does not fit the GPU's registers and shared memory");
+  cuda::treat_gpus_as("");
+}
+
+TEST_F(PathsOfBatches, AreToldOfEachGpu) {
+  const std::map<uint32_t, const char*> expected{{70, "none"},     {75, "loads and mma"}, {80, "cp.async and mma"},
+                                                 {89, "cp.async"}, {90, "wgmma"},         {100, "clusters"},
+                                                 {120, "clusters"}};
+  for (const auto& [sm, start] : expected) EXPECT_EQ(path_text({.sm = sm}).find(start), 0u) << sm;
+  EXPECT_EQ(path_text({.sm = 90, .specific = false}).find("clusters"), 0u);
 }
 
 }  // namespace

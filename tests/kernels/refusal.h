@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/spec/field.h"
+#include "ptx/expand.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
 #include "tests/ptx/assemble_all.h"
@@ -35,7 +36,7 @@ std::vector<Assembled> expect_no_spills(const std::vector<Spec>& specs, const ch
   const ptx::Target& t = ptx::target(target);
   std::vector<std::string> texts;
   for (const Spec& spec : specs) {
-    const ptx::Kernel kernel = spec.build();
+    const ptx::Kernel kernel = ptx::expanded(spec.build(), t);
     ptx::verify(kernel, t);
     texts.push_back(ptx::print(kernel, t, {.lines = false}));
   }

@@ -119,6 +119,36 @@ TEST(RunCase, ACaseThatComparesNothingHasFailed) {
   EXPECT_EQ(run([](Machine&, Random&, Check& check) { check.that(false, "it holds not"); }).failure(), "it holds not");
 }
 
+struct Large {
+  static constexpr std::string_view name = "large";
+  struct Args {
+    ptx::DevicePtr<float> y;
+  };
+  static auto fields() { return std::tuple<>(); }
+  auto operator<=>(const Large&) const = default;
+  ptx::Kernel build() const {
+    ptx::Builder<Args> k("large", 32);
+    auto room = k.shared<float>(20'000);
+    store(room + k.thread(), 1.0f);
+    k.barrier();
+    store(k.arg(&Args::y) + k.thread(), load(room + (k.thread() ^ 1u)));
+    return k.finish();
+  }
+  ptx::Grid grid(const Args&) const { return {}; }
+};
+TEST(RunCase, AKernelThatIsTooLargeIsNoFailure) {
+  const Case c{"large", "", "sm_75", [](Machine& m, Random&, Check& check) {
+                 const Large::Args args{m.poisoned<float>(32)};
+                 m.launch(Large{}, args);
+                 check.equal("y", m.get(args.y, 32), std::vector<float>(32, 1));
+               }};
+  for (const char* target : {"sm_75", "sm_86"}) {
+    const Check check = run_case(c, *interpreter(0, target), 1);
+    EXPECT_EQ(check.failure(), "");
+    EXPECT_EQ(check.fits(), std::string(target) == "sm_86");
+  }
+}
+
 TEST(RunCase, AnExceptionIsAFailure) {
   EXPECT_EQ(run([](Machine&, Random&, Check&) { throw Error("no {}", "luck"); }).failure(), "no luck");
   EXPECT_EQ(run([](Machine&, Random&, Check& check) {
@@ -295,6 +325,16 @@ INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(cases()), [](const auto& 
     if (!std::isalnum(uint8_t(c))) c = '_';
   return name;
 });
+
+// Kernels in the instructions of the oldest GPUs compute the same, in their shared memory.
+TEST(AllCases, OfTheOldestGpusAreWhatTheReferenceSaysThere) {
+  const auto machine = interpreter(0, "sm_75");
+  for (const Case& c : all_cases(Sweep::quick)) {
+    if (!machine->runs(c.lowest_target)) continue;
+    const Check check = run_case(c, *machine, 1);
+    EXPECT_TRUE(check.failure().empty() && check.fits()) << c.kernel << ": " << c.shape << ": " << check.failure();
+  }
+}
 
 }  // namespace
 

@@ -44,8 +44,10 @@ void attend_sequence(ClusterBlock& b) {
   b.kv_head = k.block_id() / s.splits;
   b.cluster = !s.merge ? k.constant(0u) : s.splits > 1 ? k.special(Special::clusterid_z) : k.block_z();
   b.ring = k.shared<uint8_t>(s.stages * s.stage_bytes(), 128);
-  b.full = k.shared<uint64_t>(s.stages, 8);
-  b.free = k.shared<uint64_t>(s.stages, 8);
+  if (b.bulk()) {
+    b.full = k.shared<uint64_t>(s.stages, 8);
+    b.free = k.shared<uint64_t>(s.stages, 8);
+  }
   b.states = k.shared<float>(b.parts() * 16);
   b.values = k.shared<float>(b.tiles_here() * b.parts() * ClusterBlock::part_row);
   share_positions(b);
@@ -54,6 +56,12 @@ void attend_sequence(ClusterBlock& b) {
   ClusterSums sums;
   for (uint32_t i = 0; i < b.dim_tiles(); ++i) sums.emplace_back(k);
 
+  if (!b.bulk()) {
+    cluster_compute(b, softmax, sums);
+    cluster_hand_over(b, softmax, sums);
+    k.barrier();
+    return cluster_finish(b);
+  }
   if (s.splits > 1) k.cluster_arrive(Order::relaxed);  // waited for before the first write to another block
   k.when(k.thread() == 0u, [&] {
     for (uint32_t i = 0; i < s.stages; ++i) {
@@ -87,6 +95,9 @@ Kernel ClusterAttention::build() const {
         field_text(*this));
   if (mapped && layout != kv_paged) throw Error("{}: rows that are mapped need a cache in pages", name);
   if (warps == 8 && head_dim > 160) throw Error("{}: 8 warps with head_dim = {}; they suit up to 160", name, head_dim);
+  if (copies == copies_async && (splits > 1 || stages < 2))
+    throw Error("{}: without bulk copies there are no clusters, and two stages or more; found {}", name,
+                field_text(*this));
   ClusterBlock b(*this);
   chain_start(b.k, chained);
   b.sequence = splits > 1 ? b.k.special(Special::clusterid_y) : b.k.block_y();
@@ -118,15 +129,50 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
   return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
 }
 
-ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
-  // Many sequences fill the SMs even with small clusters.
+uint32_t ClusterAttention::shared_bytes() const {
+  const uint32_t parts = splits * warps, tiles = ClusterBlock::items_per_head(*this) / 2;
+  return stages * (stage_bytes() + 16) + parts * 16 * 4 + tiles * parts * ClusterBlock::part_row * 4 + 256;
+}
+
+namespace {
+
+// Fewer stages, then smaller ones, until a block fits.
+void shrink(ClusterAttention& s, const GpuLimits& gpu) {
+  while (s.shared_bytes() > gpu.shared_per_block) {
+    if (s.stages > 2) {
+      --s.stages;
+    } else if (s.rows > 2) {
+      s.rows /= 2;
+      s.warps = std::max(1u, std::min(s.warps, s.rows / 2));
+      s.stages = 4;
+    } else {
+      throw Error("cluster_attention: {} bytes of shared memory are not enough for heads of {}", gpu.shared_per_block,
+                  s.head_dim);
+    }
+  }
+}
+
+}  // namespace
+
+ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms,
+                             const GpuLimits& gpu) {
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
+  if (!gpu.clusters) {  // blocks that share a sequence merge their results through memory
+    ClusterAttention spec{.head_dim = head_dim, .splits = 1, .rows = 8, .stages = 3, .warps = 4};
+    spec.copies = copies_async;
+    shrink(spec, gpu);
+    const uint32_t clusters = std::clamp(sms / pairs, 1u, std::max(length, 1u) / 64 + 1);
+    spec.merge = clusters > 1;
+    return {spec, clusters};
+  }
+  // Many sequences fill the SMs even with small clusters.
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
   if (length <= 128 * spec.splits) {  // small blocks start while the kernel before still runs
     spec.rows = 4;
     spec.stages = 4;
     spec.warps = 2;
+    shrink(spec, gpu);
     return {spec, 1};
   }
   // A block of this size fits on every SM, but only if clusters are small: one of 8 or 16 blocks needs that many free
@@ -145,6 +191,7 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   spec.rows = 8;
   spec.warps = 4;
   spec.stages = std::clamp((crowd ? 70u : 100u) * 1024 / spec.stage_bytes(), 1u, crowd ? 2u : 3u);
+  shrink(spec, gpu);
   return {spec, clusters};
 }
 
@@ -157,13 +204,19 @@ ClusterAttention as_q8(ClusterAttention spec) {
 }
 
 // One cluster per row and kv head: nothing is merged through memory, so any number of rows fits.
-ClusterChoice steady_cluster_choice(uint32_t head_dim) {
-  ClusterAttention spec{.head_dim = head_dim, .splits = 8, .rows = 8, .warps = 4};
-  spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), 1u, 3u);
+ClusterChoice steady_cluster_choice(uint32_t head_dim, const GpuLimits& gpu) {
+  ClusterAttention spec{.head_dim = head_dim, .splits = gpu.clusters ? 8u : 1u, .rows = 8, .warps = 4};
+  spec.copies = copies_on(gpu);
+  spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), spec.copies == copies_async ? 2u : 1u, 3u);
+  shrink(spec, gpu);
   return {spec, 1};
 }
 
-void add_cluster_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<ClusterAttention>()); }
+void add_cluster_attention_kernels(std::vector<Entry>& all) {
+  all.push_back(entry<ClusterAttention>());
+  all.push_back(preset<ClusterAttention>("async_attention", "the same without bulk copies and clusters",
+                                         {.splits = 1, .rows = 4, .warps = 2, .copies = copies_async}, "sm_75"));
+}
 
 // The end of cluster_attention: the partial results of all warps in a cluster are merged in distributed shared memory,
 // and those of several clusters in global memory by the last block to finish.

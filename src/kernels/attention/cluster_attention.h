@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/attention/attention.h"
 #include "kernels/product/activations.h"
+#include "kernels/spec/gpu_limits.h"
 
 namespace heddle::kernels {
 
@@ -31,9 +32,11 @@ struct ClusterAttention {
   uint32_t splits = 16;  // blocks per cluster; 16 must be allowed at launch (non-portable)
   uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
   uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
-  uint32_t warps = 4;    // that compute, up to rows / 2; one more fetches
-  uint32_t merge = 0;    // several clusters per sequence and kv head
-  uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
+  uint32_t warps = 4;    // that compute, up to rows / 2
+  // bulk: one more warp fetches. async: all warps do, in clusters of one block; two stages or more.
+  uint32_t copies = copies_bulk;
+  uint32_t merge = 0;   // several clusters per sequence and kv head
+  uint32_t mapped = 0;  // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
   uint32_t window = 0, softcap = 0;
   uint32_t out_apart = 0;  // out is f16, as x of wgmma_product for weights of this `apart`; 0: rows of f32
   // In a chain only the last position is new: all others are fetched before the preceding kernels have ended, unless
@@ -49,11 +52,11 @@ struct ClusterAttention {
                       F{"kv", &S::kv, model_kv_types()}, F{"layout", &S::layout, kv_layouts()},
                       F{"length", &S::length, length_sources()}, F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})},
                       F{"rows", &S::rows, one_of({2, 4, 8, 16})}, F{"stages", &S::stages, range(1, 16)},
-                      F{"warps", &S::warps, one_of({1, 2, 4, 8})}, F{"merge", &S::merge, yes_or_no()},
-                      F{"mapped", &S::mapped, yes_or_no()}, F{"window", &S::window, yes_or_no()},
-                      F{"softcap", &S::softcap, yes_or_no()}, F{"out_apart", &S::out_apart, aparts()},
-                      F{"chained", &S::chained, yes_or_no()}, F{"fresh", &S::fresh, yes_or_no()},
-                      F{"ahead", &S::ahead, range(0, 16)});
+                      F{"warps", &S::warps, one_of({1, 2, 4, 8})}, F{"copies", &S::copies, copy_kinds()},
+                      F{"merge", &S::merge, yes_or_no()}, F{"mapped", &S::mapped, yes_or_no()},
+                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+                      F{"out_apart", &S::out_apart, aparts()}, F{"chained", &S::chained, yes_or_no()},
+                      F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
   }
 
   // Shared memory of a stage: 8 pieces of K, 8 of V, and as many of their scales.
@@ -61,6 +64,7 @@ struct ClusterAttention {
   uint32_t piece_bytes() const { return rows * row_bytes() + 16; }
   uint32_t scale_bytes() const { return kv == kv_q8 ? rows * head_dim / 16 + 16 : 0; }  // of a piece
   uint32_t stage_bytes() const { return 2 * 8 * (piece_bytes() + scale_bytes()); }
+  uint32_t shared_bytes() const;  // of a block
   // Values of `partial` and `arrived` for these numbers of sequences, kv heads and clusters of each.
   size_t partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const;
   size_t arrived_count(uint32_t sequences, uint32_t kv_heads) const { return size_t(sequences) * kv_heads * splits; }
@@ -70,15 +74,16 @@ struct ClusterAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// A spec for sequences of about `length` positions on a GPU of `sms` SMs with 227 KB of shared memory each: a starting
-// point for tuning. The caller sets layout, length, window, softcap and chained.
+// A spec for sequences of about `length` positions on a GPU of `sms` SMs: a starting point for tuning. The caller sets
+// layout, length, window, softcap and chained.
 struct ClusterChoice {
   ClusterAttention spec;
   uint32_t clusters;
 };
-ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
+ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms,
+                             const GpuLimits& gpu = {});
 // The same spec for all lengths and batch sizes, so that a row's result depends on its own sequence alone.
-ClusterChoice steady_cluster_choice(uint32_t head_dim);
+ClusterChoice steady_cluster_choice(uint32_t head_dim, const GpuLimits& gpu = {});
 // The same shape for a q8 cache: as many bytes in flight, in more stages.
 ClusterAttention as_q8(ClusterAttention spec);
 

@@ -1,4 +1,4 @@
-// The warps of a block of cluster_attention: one fetches K and V, the others compute.
+// The warps of a block of cluster_attention: one fetches K and V, the others compute; or all do both.
 #include "kernels/attention/cluster_block.h"
 
 #include "kernels/spec/functions.h"
@@ -27,6 +27,77 @@ struct Halves {
     high = bitcast<uint32_t>(rounded);
     low = bitcast<uint32_t>(to_f16x2(a - to_f32(ra), b - to_f32(rb)));
   }
+};
+
+// Bytes from the first scale to those of the kv head, which are addressed as in KvCache::k() and v().
+U64 scales_before(ClusterBlock& b, const KvCache<ClusterArgs>& cache) {
+  return (cache.k().base - b.k.arg(&ClusterArgs::k).base) >> 4u;
+}
+KvCache<ClusterArgs> cluster_cache(ClusterBlock& b) {
+  U32 row = b.s.mapped ? load(b.k.arg(&ClusterArgs::sequence_of) + b.sequence) : b.sequence;
+  return {b.k, b.s.layout, b.row_bytes(), row, b.kv_head};
+}
+
+// Copies by all threads of the block, where there are no bulk copies: the threads are divided among the 8 pieces.
+class ClusterCopy {
+ public:
+  explicit ClusterCopy(ClusterBlock& block)
+      : b_(block), k_(block.k), s_(block.s), cache_(cluster_cache(block)), members_(s_.warps * 4) {
+    piece_ = k_.thread() / members_;
+    member_ = k_.thread() % members_;
+  }
+
+  // One group of copies: stage i, if there is one. Rows without a position become zeros: their weight is 0, but 0 times
+  // leftover bytes may be NaN.
+  void stage(U32 i, U32 slot) {
+    k_.when(i < b_.stage_count, [&] {
+      U32 start = b_.begin + i * b_.positions(), mine = start + piece_ * s_.rows;
+      auto before = [&](U32 position) {  // rows of the piece
+        return select(position > mine, min(position - mine, s_.rows), 0u);
+      };
+      U32 past = before(b_.end), low = s_.window ? before(b_.first) : k_.constant(0u);
+      Pred some = s_.window ? low < past : past > 0u;
+      auto offset = k_.var(uint64_t(0));
+      k_.when(some, [&] { offset = cache_.offset(mine); });
+      const uint32_t row_chunks = b_.row_bytes() / 16, chunks = s_.rows * row_chunks;  // of 16 bytes
+      auto to = b_.ring + (slot * s_.stage_bytes() + piece_ * b_.piece() + member_ * 16u);
+      U64 from = offset.get() + widen(member_ * 16u);
+      auto keys = cache_.k() + from, values = cache_.v() + from;
+      for (uint32_t c = 0; c < chunks; c += members_) {
+        U32 chunk = member_ + c;
+        Pred real = chunk < past * row_chunks;
+        if (s_.window) real = real && chunk >= low * row_chunks;
+        U32 valid = select(real, k_.constant(16u), 0u);
+        copy_async<16>(to.offset(c * 16), keys.offset(c * 16), valid);
+        copy_async<16>(to.offset(8 * b_.piece() + c * 16), values.offset(c * 16), valid);
+      }
+      if (b_.q8()) scales(slot, offset.get() >> 4u, select(some, k_.constant(16u), 0u));
+    });
+    copy_commit(k_);
+  }
+
+ private:
+  // Of whole pieces.
+  void scales(U32 slot, U64 offset, U32 valid) {
+    const uint32_t chunks = s_.rows * b_.scale_row() / 16;
+    auto to = b_.ring + (slot * s_.stage_bytes() + piece_ * s_.scale_bytes() + member_ * 16u + b_.scales_at());
+    for (uint32_t c = 0; c < chunks; c += members_)
+      k_.when(member_ + c < chunks, [&] {
+        U64 from = scales_before(b_, cache_) + offset + widen(member_ * 16u);
+        auto one = [&](uint32_t at, Global<heddle::f16> all) {
+          copy_async<16>(to.offset(at + c * 16), (all.as<uint8_t>() + from).offset(c * 16), valid);
+        };
+        one(0, k_.arg(&ClusterArgs::k_scale));
+        one(8 * s_.scale_bytes(), k_.arg(&ClusterArgs::v_scale));
+      });
+  }
+
+  ClusterBlock& b_;
+  Builder<ClusterArgs>& k_;
+  const ClusterAttention& s_;
+  KvCache<ClusterArgs> cache_;
+  const uint32_t members_;  // threads of a piece
+  U32 piece_, member_;
 };
 
 class ClusterCompute {
@@ -83,9 +154,21 @@ class ClusterCompute {
     }
     U32 column = lane % 4u * (2 * s_.rows);  // this lane's columns are positions
     auto slot = k_.var(0u), parity = k_.var(0u);
+    std::optional<ClusterCopy> copies;
+    const uint32_t ahead = s_.stages - 1;
+    if (!b_.bulk()) {
+      copies.emplace(b_);
+      for (uint32_t i = 0; i < ahead; ++i) copies->stage(k_.constant(i), k_.constant(i));
+    }
     k_.loop(0u, b_.stage_count, 1u, [&](U32 i) {
       U32 here = slot.get();
-      Mbarrier{b_.full + here}.wait(k_, parity.get());
+      if (b_.bulk()) {
+        Mbarrier{b_.full + here}.wait(k_, parity.get());
+      } else {
+        copy_wait(k_, ahead - 1);
+        k_.barrier();  // the stage is there, and all warps are done with the one before it
+        copies->stage(i + ahead, select(here == 0u, k_.constant(ahead), here - 1u));
+      }
       auto stage = b_.ring + here * s_.stage_bytes();
       k_.loop(k_.warp() * 2u, s_.rows, s_.warps * 2, [&](U32 tile) {
         auto keys = stage + (k_at + tile * b_.row_bytes()), values = stage + (v_at + tile * b_.row_bytes());
@@ -107,7 +190,7 @@ class ClusterCompute {
           mma(out_[d + 1], weights, Right{{v[2], v[3]}});
         }
       });
-      Mbarrier{b_.free + here}.arrive();
+      if (b_.bulk()) Mbarrier{b_.free + here}.arrive();
       Pred wrap = here == s_.stages - 1;
       slot = select(wrap, k_.constant(0u), here + 1u);
       parity = select(wrap, parity.get() ^ 1u, parity.get());
@@ -225,12 +308,7 @@ using ClusterArgs = ClusterAttention::Args;
 
 class ClusterFetch {
  public:
-  explicit ClusterFetch(ClusterBlock& block)
-      : b_(block),
-        k_(block.k),
-        s_(block.s),
-        cache_(k_, s_.layout, b_.row_bytes(),
-               s_.mapped ? load(k_.arg(&ClusterArgs::sequence_of) + b_.sequence) : b_.sequence, b_.kv_head) {}
+  explicit ClusterFetch(ClusterBlock& block) : b_(block), k_(block.k), s_(block.s), cache_(cluster_cache(block)) {}
 
   void run() {
     U32 start = k_.constant(0u);
@@ -336,10 +414,9 @@ class ClusterFetch {
 
   // Where a row of a stage begins, from the start of its keys.
   U32 row_at(U32 row) { return row / s_.rows * b_.piece() + row % s_.rows * b_.row_bytes(); }
-  // The scales of the kv head, addressed as in KvCache::k() and v().
   U64 scales_of(Pred is_k) {
-    U64 before = (cache_.k().base - k_.arg(&ClusterArgs::k).base) >> 4u;
-    return select(is_k, k_.arg(&ClusterArgs::k_scale).base, k_.arg(&ClusterArgs::v_scale).base) + before;
+    return select(is_k, k_.arg(&ClusterArgs::k_scale).base, k_.arg(&ClusterArgs::v_scale).base) +
+           scales_before(b_, cache_);
   }
 
   // Waits for the kernels before this one and brings the newest position into its stage, if that was fetched early.

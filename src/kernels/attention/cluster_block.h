@@ -1,7 +1,7 @@
 // What the files of cluster_attention have in common: a block's positions, its shared memory, and the functions that
 // cluster_attention.cpp calls in turn.
 //
-// A stage of the ring is 8 pieces of `rows` neighbouring positions, one bulk copy each. Bulk copies cannot swizzle, but
+// A stage of the ring is 8 pieces of `rows` neighbouring positions, one bulk copy each. Those cannot swizzle, but
 // a piece is 16 bytes longer than its rows, so that the same row of all 8 pieces lies in different banks: those 8
 // positions are the 8 x 8 matrices that ldmatrix takes ("tile" below), free of conflicts. Which position is which
 // column of a product does not matter as long as K and V agree. The scales of a q8 cache follow the pieces, for all
@@ -17,8 +17,9 @@ struct ClusterBlock {
   using Args = ClusterAttention::Args;
 
   explicit ClusterBlock(const ClusterAttention& spec)
-      : s(spec), k(std::string(spec.name), {.threads = spec.warps * 32 + 32, .cluster = spec.splits}) {}
+      : s(spec), k(std::string(spec.name), {.threads = spec.warps * 32 + (bulk() ? 32 : 0), .cluster = spec.splits}) {}
 
+  bool bulk() const { return s.copies == copies_bulk; }
   bool q8() const { return s.kv == kv_q8; }
   bool fetches_early() const { return s.chained && !s.fresh; }
   uint32_t row_bytes() const { return s.row_bytes(); }
@@ -52,7 +53,7 @@ using ClusterSums = std::vector<ptx::Acc<float, 16, 8>>;
 
 // The fetching warp: brings K and V of all positions through the ring.
 void cluster_fetch(ClusterBlock& block);
-// The computing warps: scores, weights and sums over all stages.
+// The computing warps: scores, weights and sums over all stages, which without bulk copies they bring themselves.
 void cluster_compute(ClusterBlock& block, OnlineSoftmax& softmax, ClusterSums& sums);
 // Sends a warp's partial results to the blocks that finish them, and merges them (cluster_attention.cpp).
 void cluster_hand_over(ClusterBlock& block, OnlineSoftmax& softmax, const ClusterSums& sums);

@@ -460,6 +460,7 @@ PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q
   while (spec.shared_bytes() * spec.resident > shared_bytes && spec.positions > spec.threads() / 8 &&
          spec.positions > 16)
     spec.positions /= 2;
+  while (spec.shared_bytes() > shared_bytes && spec.queries > 16) spec.queries /= 2;
   if (spec.shared_bytes() > shared_bytes)
     throw Error("prompt_attention: {} bytes of shared memory are not enough for heads of {}", shared_bytes, head_dim);
   return spec;

@@ -12,7 +12,7 @@ namespace heddle::kernels {
 // logits are.
 struct Route {
   static constexpr std::string_view name = "route", summary = "the experts of each row and their shares",
-                                    lowest_target = "sm_80";
+                                    lowest_target = "sm_75";
   struct Args {
     ptx::DevicePtr<uint32_t> ids;   // (rows, used)
     ptx::DevicePtr<float> weights;  // (rows, used)

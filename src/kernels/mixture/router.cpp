@@ -238,7 +238,8 @@ Grid Router::grid(const Args& args) const {
 
 // One tile for each warp of the cluster if they suffice: for 128 experts of 2048 columns 64 KB in each of 16 blocks,
 // beside which a block of the product before, and of the one after it, fit on the SM.
-std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols) {
+std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols, const GpuLimits& gpu) {
+  const uint32_t max_shared = std::min(max_router_shared, gpu.shared_per_block - 1024);
   Router s;
   const kernels::TileShape shape{router_format, router_rows, cols, tile_cols_for(cols)};
   s.tile_cols = shape.tile_cols;
@@ -248,9 +249,8 @@ std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint
   for (s.splits = 16; s.splits > 2 && s.splits > tiles;) s.splits /= 2;
   for (s.warps = 4; s.warps < 8 && router_rounds(s) * 4 > max_router_x;) s.warps *= 2;
   s.depth = std::clamp((tiles + s.splits * s.warps - 1) / (s.splits * s.warps), 1u, 12 / s.warps);
-  while (s.depth > 1 && router_shared_bytes(s) > max_router_shared) --s.depth;
-  if (experts > s.largest || router_rounds(s) * 4 > max_router_x || router_shared_bytes(s) > max_router_shared)
-    return {};
+  while (s.depth > 1 && router_shared_bytes(s) > max_shared) --s.depth;
+  if (experts > s.largest || router_rounds(s) * 4 > max_router_x || router_shared_bytes(s) > max_shared) return {};
   return s;
 }
 

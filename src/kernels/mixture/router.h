@@ -5,6 +5,7 @@
 
 #include "kernels/product/tile.h"
 #include "kernels/spec/field.h"
+#include "kernels/spec/gpu_limits.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
@@ -53,6 +54,6 @@ struct Router {
 
 // A shape for a router of this size; the caller sets norm and sum_to_one. Nothing if x does not fit the registers or
 // the shared memory.
-std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols);
+std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols, const GpuLimits& gpu = {});
 
 }  // namespace heddle::kernels

@@ -19,7 +19,7 @@ inline Allowed aparts() { return one_of({0, 16, 32, 64, 128}); }
 // infinite; one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
 struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
-                                    lowest_target = "sm_80";
+                                    lowest_target = "sm_75";
   enum Norm : uint32_t { none, rms, layer };
   static constexpr uint32_t no_row = 0xffffffff;
   struct Args {

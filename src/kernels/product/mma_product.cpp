@@ -45,12 +45,14 @@ class MmaWriter {
       : s_(s),
         out_(ending(s)),
         compute_(team * s.teams),
-        k_(std::string(MmaProduct::name), Launch{.threads = (compute_ + 1) * 32, .min_blocks = s.resident}),
+        // with bulk copies one more warp starts them
+        k_(std::string(MmaProduct::name),
+           Launch{.threads = (compute_ + (s.copies == copies_bulk)) * 32, .min_blocks = s.resident}),
         tile_rows_(tile_values / s.tile_cols),
         band_tiles_(s.band / tile_rows_),
         tile_(tile_bytes(s.weights())),
         row_bytes_(s.slices_per_stage() * tile_),
-        weight_bytes_(band_tiles_ * row_bytes_),
+        weight_bytes_(s.direct ? 0 : band_tiles_ * row_bytes_),
         x_bytes_(s.columns * MmaProduct::stage_cols * 2),
         stride_(s.band + 4) {}  // four lanes that store neighbouring vectors use different banks
 
@@ -58,17 +60,24 @@ class MmaWriter {
     ring_ = k_.shared<uint8_t>(s_.stages * (weight_bytes_ + x_bytes_), 128);
     sums_ = k_.shared<float>(kept * s_.columns * stride_);
     factors_ = k_.shared<float>(2 * s_.columns);
-    full_ = mbarriers(k_, s_.stages);
-    empty_ = mbarriers(k_, s_.stages);
+    if (bulk()) {
+      full_ = mbarriers(k_, s_.stages);
+      empty_ = mbarriers(k_, s_.stages);
+    }
     chain_start(k_, s_.chained);
-    if (s_.experts) chain_wait(k_, s_.chained);  // the tiles are another kernel's
+    if (s_.experts || !bulk()) chain_wait(k_, s_.chained);  // the tiles are another kernel's
     share_out();
+    book_ = TilePiece::codebook(k_, s_.weights());
+    if (!bulk()) {
+      k_.barrier();
+      work();
+      return k_.finish();
+    }
     k_.when(k_.thread() == compute_ * 32, [&] {
       for (auto& b : full_) b.init(1u);
       for (auto& b : empty_) b.init(compute_);
       fence_mbarrier_init(k_);
     });
-    book_ = TilePiece::codebook(k_, s_.weights());
     k_.barrier();
     k_.when_else(
         k_.warp() < compute_, [&] { work(); }, [&] { k_.when(k_.lane() == 0u, [&] { bring(); }); });
@@ -76,6 +85,8 @@ class MmaWriter {
   }
 
  private:
+  bool bulk() const { return s_.copies == copies_bulk; }
+
   // Of the tile rows of the matrix, or with experts of the bands of all tiles.
   void share_out() {
     U32 rows = k_.arg(&MmaArgs::rows) - k_.arg(&MmaArgs::first_rows);
@@ -145,6 +156,38 @@ class MmaWriter {
     bulk_load((stage(s)).offset(weight_bytes_), from, slices_of(step) * (s_.columns * s_.tile_cols * 2),
               Mbarrier{full_[0].at + s});
   }
+  // One group of copies by all threads: stage `index` of all bands, as far as there is one.
+  void copy(U32 index, U32 slot) {
+    k_.when(index < bands_ * s_.steps(), [&] {
+      U32 number = index / s_.steps(), step = index - number * s_.steps(), slices = slices_of(step);
+      const Band b = band_at(number);
+      auto to = stage(slot);
+      auto pieces = [&](uint32_t count, auto&& one) {  // of 16 bytes
+        for (uint32_t i = 0; i < count; i += k_.threads()) {
+          U32 piece = k_.thread() + i;
+          i + k_.threads() <= count ? one(piece) : k_.when(piece < count, [&] { one(piece); });
+        }
+      };
+      if (!s_.direct) {
+        const uint32_t row_pieces = row_bytes_ / 16;
+        U32 here = min(b.tiles, band_tiles_), in_row = slices * (tile_ / 16);
+        auto w = b.w + mul_wide(b.first * s_.slices + step * s_.slices_per_stage(), tile_);
+        pieces(band_tiles_ * row_pieces, [&](U32 piece) {
+          U32 row = piece / row_pieces, in = piece - row * row_pieces;
+          k_.when(row < here && in < in_row,
+                  [&] { copy_async<16>(to + piece * 16u, w + (mul_wide(row, s_.slices * tile_) + widen(in * 16u))); });
+        });
+      }
+      const uint64_t group = uint64_t(s_.slices) * s_.tile_cols * s_.columns * 2;
+      auto x = k_.arg(&MmaArgs::x) + (widen(b.group) * group + widen(step * x_bytes_));
+      U32 of_x = slices * (s_.columns * s_.tile_cols * 2 / 16);
+      pieces(x_bytes_ / 16, [&](U32 piece) {
+        k_.when(piece < of_x, [&] { copy_async<16>((to + piece * 16u).offset(weight_bytes_), x + piece * 16u); });
+      });
+    });
+    copy_commit(k_);
+  }
+
   void bring() {
     const uint32_t steps = s_.steps();
     U32 all = bands_ * steps;
@@ -177,10 +220,10 @@ class MmaWriter {
   Shared<float> next_scales() { return factors_.offset(s_.columns); }
 
   void work() {
-    if (!s_.experts) {
-      chain_wait(k_, s_.chained);
-      bring_factors(band_at(k_.constant(0u)));
-    }
+    if (!s_.experts && bulk()) chain_wait(k_, s_.chained);
+    const uint32_t ahead = s_.stages - 1;
+    for (uint32_t i = 0; !bulk() && i < ahead; ++i) copy(k_.constant(i), k_.constant(i));
+    if (!s_.experts) bring_factors(band_at(k_.constant(0u)));
     const uint32_t tiles = s_.band / 16 / s_.teams, along = s_.columns / 8;  // tiles: 16 rows, every teams-th
     U32 part = k_.warp() & (team - 1), mine = k_.warp() / team;
     std::vector<Acc<float, 16, 8>> acc;
@@ -208,16 +251,28 @@ class MmaWriter {
       U32 last = min(band.tiles, band_tiles_) - 1u;
       k_.loop(0u, s_.steps(), 1u, [&](U32 step) {
         U32 s = at.stage.get();
-        Mbarrier{full_[0].at + s}.wait(k_, at.parity.get());
+        if (bulk()) {
+          Mbarrier{full_[0].at + s}.wait(k_, at.parity.get());
+        } else {
+          copy_wait(k_, ahead - 1);
+          k_.barrier(1, compute_ * 32);  // the stage is there, and all are done with the one before it
+          copy(number * s_.steps() + step + ahead, select(s == 0u, k_.constant(ahead), s - 1u));
+        }
         auto from = stage(s);
         auto all_tiles = [&] {
           for (uint32_t t = 0; t < tiles; ++t) {
             // padding rows read the weights of other rows, and their sums are not used
-            auto weights = [&](uint32_t half) {
-              const uint32_t before = (t * s_.teams * 16 + half * 8) / tile_rows_;
-              return from + (min(tile_of_lane + before, last) * row_bytes_ + slice * tile_);
+            auto row = [&](uint32_t half) {
+              return min(tile_of_lane + (t * s_.teams * 16 + half * 8) / tile_rows_, last);
             };
-            auto one = [&] { tile(acc, t, from, pieces, weights, x_at); };
+            auto weights = [&](uint32_t half) { return from + (row(half) * row_bytes_ + slice * tile_); };
+            auto in_memory = [&](uint32_t half) {
+              U32 number_of_tile = (band.first + row(half)) * s_.slices + step * s_.slices_per_stage() + slice;
+              return band.w + mul_wide(number_of_tile, tile_);
+            };
+            auto one = [&] {
+              s_.direct ? tile(acc, t, from, pieces, in_memory, x_at) : tile(acc, t, from, pieces, weights, x_at);
+            };
             t == 0 && s_.teams == 1 ? one() : k_.when(here > (t * s_.teams + mine) * 16u, one);
           }
         };
@@ -226,8 +281,10 @@ class MmaWriter {
           k_.when(slice < slices_of(step), all_tiles);
         else
           all_tiles();
-        k_.warp_sync();
-        k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+        if (bulk()) {
+          k_.warp_sync();
+          k_.when(k_.lane() == 0u, [&] { Mbarrier{empty_[0].at + s}.arrive(); });
+        }
         go_on(at);
       });
       add_up(acc);
@@ -309,18 +366,19 @@ class MmaWriter {
 }  // namespace
 
 uint32_t MmaProduct::shared_bytes() const {
-  const uint32_t stage =
-      band / (tile_values / tile_cols) * slices_per_stage() * tile_bytes(weights()) + columns * stage_cols * 2;
-  return stages * (stage + 16) + kept * columns * (band + 4) * 4 + columns * 8 + 1024;
+  const uint32_t weight_bytes =
+      direct ? 0 : band / (tile_values / tile_cols) * slices_per_stage() * tile_bytes(weights());
+  const uint32_t stage = weight_bytes + columns * stage_cols * 2;
+  return codebook_bytes(weights()) + stages * (stage + 16) + kept * columns * (band + 4) * 4 + columns * 8 + 1024;
 }
 
-bool MmaProduct::fits() const {
+bool MmaProduct::fits(const GpuLimits& gpu) const {
   // Found by trial: with more than 32 sums per thread some formats spill. Registers are allocated to four warps at a
   // time.
   const uint32_t sums = band / 16 / teams * (columns / 8) * 4, registers = 64 + sums + (columns > 8 ? 8 : 0);
   const uint32_t warps = (team * teams + 1 + 3) / 4 * 4;
-  return band / 16 % teams == 0 && shared_bytes() <= 226 * 1024 / resident && sums <= 32 &&
-         registers <= 65536 / (warps * 32 * resident) / 8 * 8;
+  return band / 16 % teams == 0 && shared_bytes() <= (gpu.shared_per_block - 1024) / resident && sums <= 32 &&
+         warps * 32 * resident <= gpu.threads_per_sm && registers <= 65536 / (warps * 32 * resident) / 8 * 8;
 }
 
 Kernel MmaProduct::build() const {
@@ -330,6 +388,8 @@ Kernel MmaProduct::build() const {
   check_forms_of_y(name, *this);
   if (experts && out != Product::store && out != Product::gate && out != Product::act)
     throw Error("mma_product: experts have no residual and no cache");
+  if (direct && copies != copies_async) throw Error("mma_product: direct is for copies = async");
+  if (stages < 2 && copies == copies_async) throw Error("mma_product: copies = async needs two stages");
   return MmaWriter(*this).write();
 }
 
@@ -349,7 +409,8 @@ Grid MmaProduct::grid(const MmaArgs& args) const {
   return {.x = args.blocks, .y = experts ? 1 : std::max((args.vectors + columns - 1) / columns, 1u)};
 }
 
-MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms) {
+MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t cols, uint32_t vectors, uint32_t sms,
+                              const GpuLimits& gpu) {
   MmaProduct s = what;
   s.tile_cols = tile_cols_for(cols);
   s.slices = (cols + s.tile_cols - 1) / s.tile_cols;
@@ -368,11 +429,21 @@ MmaProduct mma_product_choice(const MmaProduct& what, uint32_t rows, uint32_t co
       const uint32_t share = (rows + sms * s.resident - 1) / (sms * s.resident);  // rows of a block
       for (s.band = 64; s.band >= 16; s.band -= 16)
         for (s.stages = 4; s.stages >= 2; --s.stages)
-          if (s.band % tile_rows == 0 && (s.band <= 16 * s.teams || s.band - 16 < share) && s.fits()) return s;
+          if (s.band % tile_rows == 0 && (s.band <= 16 * s.teams || s.band - 16 < share) && s.fits(gpu)) return s;
     }
+  if (!what.direct) {  // weights need not fit
+    s = what;
+    s.copies = copies_async;
+    s.direct = 1;
+    return mma_product_choice(s, rows, cols, vectors, sms, gpu);
+  }
   throw Error("mma_product: {} vectors of {} values do not fit", vectors, cols);
 }
 
-void add_mma_product_kernels(std::vector<Entry>& all) { all.push_back(entry<MmaProduct>()); }
+void add_mma_product_kernels(std::vector<Entry>& all) {
+  all.push_back(entry<MmaProduct>());
+  all.push_back(preset<MmaProduct>("async_mma_product", "the same without bulk copies",
+                                   {.band = 16, .copies = copies_async}, "sm_75"));
+}
 
 }  // namespace heddle::kernels

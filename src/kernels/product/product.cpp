@@ -41,9 +41,11 @@ class ProductWriter {
     sums_ = k_.shared<float>(2 * s_.columns * across_ * unit_rows_);  // two units: (vector, warp across, row)
     uint32_t stages = 0;
     for (const Segment& segment : segments_) stages = std::max(stages, across_ * segment.groups * segment.depth);
-    arrived_ = k_.shared<uint64_t>(stages, 8);
-    full_ = mbarriers(k_, 2);
-    empty_ = mbarriers(k_, 2);
+    if (bulk()) {
+      arrived_ = k_.shared<uint64_t>(stages, 8);
+      full_ = mbarriers(k_, 2);
+      empty_ = mbarriers(k_, 2);
+    }
     ProductX x(k_, s_);
     if (const uint32_t taken = k_.kernel.shared_bytes; taken < s_.room * 1024)
       k_.shared<uint8_t>(s_.room * 1024 - taken);
@@ -99,6 +101,8 @@ class ProductWriter {
   std::optional<Divider> experts_;  // each_: divides by that
   std::vector<U64> starts_;         // summed: where each slice of this warp begins
 
+  bool bulk() const { return s_.copies == copies_bulk; }
+
   // f(segment) for the format of this block's rows.
   void of_segment(auto&& f) {
     if (!s_.mixed) return f(segments_[0]);
@@ -140,7 +144,7 @@ class ProductWriter {
       }
     }
     // Weights are read once and need not stay in L2, unless two tiles share a cache line.
-    if (segments_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
+    if (bulk() && segments_[0].tile % 128 == 0 && !s_.mixed && !s_.experts) policy_ = k_.cache_policy(L2::evict_first);
   }
 
   // The number of this warp's tiles: those of tile rows group, group + groups, ...
@@ -173,9 +177,41 @@ class ProductWriter {
     done.arrive_expect_bytes(segment.tile);
     bulk_load(to, from, segment.tile, done, policy_);
   }
+  // The same by all lanes of the warp, which wait for it by themselves.
+  void copy(const Segment& segment, Shared<uint8_t> to, Global<uint8_t> from) {
+    const uint32_t pieces = segment.tile / 16;
+    auto source = from + k_.lane() * 16u;
+    auto place = to + k_.lane() * 16u;
+    for (uint32_t i = 0; i < pieces; i += 32) {
+      auto one = [&] { copy_async<16>(place.offset(i * 16), source.offset(i * 16)); };
+      i + 32 <= pieces ? one() : k_.when(k_.lane() < pieces - i, one);
+    }
+  }
+
+  // The units of sums between the computing warps and the one that finishes them. With bulk copies mbarriers count
+  // those that have been computed and those that have been read; else barriers 1 and 2, 3 and 4 of the block do.
+  static constexpr uint32_t full_id = 1, empty_id = 3;
+  void meet(const Segment& segment, uint32_t id, U32 slot, bool waits) {
+    const uint32_t threads = (across_ * segment.groups + 1) * 32;
+    auto at = [&](uint32_t n) { waits ? k_.barrier(n, threads) : k_.barrier_arrive(n, threads); };
+    k_.when_else(
+        slot == 0u, [&] { at(id); }, [&] { at(id + 1); });
+  }
 
   void start_rings(const Segment& segment) {
     const uint32_t compute = across_ * segment.groups;
+    if (!bulk()) {
+      k_.when(k_.warp() < compute, [&] {
+        auto ring = my_ring(segment);
+        U32 all = tiles(segment);
+        for (uint32_t i = 0; i < segment.depth; ++i) {
+          auto from = place(segment, k_.constant(i), i % s_.per_warp);
+          k_.when(all > i, [&] { copy(segment, ring.offset(i * segment.tile), from); });
+          copy_commit(k_);
+        }
+      });
+      return;
+    }
     k_.when(k_.thread() == compute_ * 32, [&] {
       // every lane that accesses the sums arrives itself
       for (auto& b : full_) b.init(compute * tile_rows_);
@@ -225,7 +261,8 @@ class ProductWriter {
     for (uint32_t i = 0; !s_.exact && i < s_.per_warp; ++i)
       mine.push_back(x.integers(piece, column_ * s_.per_warp + i));
     auto ring = my_ring(segment);
-    auto arrived = my_arrived(segment);
+    Shared<uint64_t> arrived;
+    if (bulk()) arrived = my_arrived(segment);
     U32 all = tiles(segment);
     auto stage = k_.var(0u), parity = k_.var(0u), t = k_.var(0u);
     std::vector<Var<float>> dots;  // (step, vector)
@@ -246,14 +283,23 @@ class ProductWriter {
     auto tile_row = [&](Shared<float> to) {
       for (uint32_t i = 0; i < s_.per_warp; ++i) {
         U32 s = stage.get();
-        Mbarrier here{arrived + s};
         auto w = ring + s * segment.tile;
-        here.wait(k_, parity.get());
+        if (bulk()) {
+          Mbarrier{arrived + s}.wait(k_, parity.get());
+        } else {
+          copy_wait(k_, segment.depth - 1);
+          k_.warp_sync();  // the other lanes' pieces are there too
+        }
         slice(i, w);
         k_.warp_sync();
         U32 next = t.get() + segment.depth;
         auto from = place(segment, next, (i + segment.depth) % s_.per_warp);
-        k_.when(next < all && k_.lane() == 0u, [&] { fetch(segment, here, w, from); });
+        if (bulk()) {
+          k_.when(next < all && k_.lane() == 0u, [&] { fetch(segment, {arrived + s}, w, from); });
+        } else {
+          k_.when(next < all, [&] { copy(segment, w, from); });
+          copy_commit(k_);
+        }
         t += 1u;
         Pred wrap = s == segment.depth - 1;
         stage = select(wrap, k_.constant(0u), s + 1u);
@@ -269,12 +315,18 @@ class ProductWriter {
     k_.loop(0u, units_, 1u, [&](U32 u) {
       U32 slot = u & 1u;
       auto buffer = sums_ + slot * (s_.columns * across_ * unit_rows_) + column_ * unit_rows_;
-      k_.when(u >= 2u, [&] { Mbarrier{empty_[0].at + slot}.wait(k_, (u >> 1u & 1u) ^ 1u); });
+      k_.when(u >= 2u, [&] {
+        if (bulk()) return Mbarrier{empty_[0].at + slot}.wait(k_, (u >> 1u & 1u) ^ 1u);
+        meet(segment, empty_id, slot, true);
+      });
       for (uint32_t c = 0; c < unit_tiles_ / segment.groups; ++c) {
         U32 of_block = u * unit_tiles_ + c * segment.groups + group_;
         k_.when(of_block < count_, [&] { tile_row(buffer + (group_ + c * segment.groups) * tile_rows_); });
       }
-      k_.when(holds_sum(), [&] { Mbarrier{full_[0].at + slot}.arrive(); });
+      if (bulk())
+        k_.when(holds_sum(), [&] { Mbarrier{full_[0].at + slot}.arrive(); });
+      else
+        meet(segment, full_id, slot, false);
     });
   }
 
@@ -297,7 +349,10 @@ class ProductWriter {
       }
       Pred mine = there && row < rows_;
       out.prepare(row, halves ? mine && k_.lane() < 16u : mine);
-      Mbarrier{full_[0].at + slot}.wait(k_, u >> 1u & 1u);
+      if (bulk())
+        Mbarrier{full_[0].at + slot}.wait(k_, u >> 1u & 1u);
+      else
+        of_segment([&](const Segment& segment) { meet(segment, full_id, slot, true); });
       std::vector<F32> total;
       for (uint32_t v = 0; v < s_.columns; ++v) {
         auto buffer = (sums_ + slot * (s_.columns * across_ * unit_rows_) + in_unit).offset(v * across_ * unit_rows_);
@@ -310,7 +365,11 @@ class ProductWriter {
         if (paired < across_) k_.when(there && half == 0u, [&] { sum += load(buffer.offset(paired * unit_rows_)); });
         total.push_back(halves ? sum.get() + shuffle_xor(sum.get(), 16u) : sum.get());
       }
-      Mbarrier{empty_[0].at + slot}.arrive();
+      if (bulk())
+        Mbarrier{empty_[0].at + slot}.arrive();
+      else  // no warp waits for the last two
+        k_.when(u + 2u < units_,
+                [&] { of_segment([&](const Segment& segment) { meet(segment, empty_id, slot, false); }); });
       for (uint32_t v = 0; v < s_.columns; ++v) out.write(v, factors.empty() ? total[v] : total[v] * factors[v]);
     });
   }
@@ -374,6 +433,10 @@ Grid Product::grid(const Args& args) const {
   return {.x = args.blocks, .y = args.vectors / args.x_share};
 }
 
-void add_product_kernels(std::vector<Entry>& all) { all.push_back(entry<Product>()); }
+void add_product_kernels(std::vector<Entry>& all) {
+  all.push_back(entry<Product>());
+  all.push_back(
+      preset<Product>("async_product", "the same without bulk copies", {.groups = 2, .copies = copies_async}, "sm_75"));
+}
 
 }  // namespace heddle::kernels

@@ -1,4 +1,4 @@
-// Matrix times a few vectors at the speed of memory (sm_90), fused with the steps around it in a layer: the norm of its
+// Matrix times a few vectors at the speed of memory, fused with the steps around it in a layer: the norm of its
 // input before, and bias, residual, activation or rotation and KV write after. One launch is one phase of a layer.
 #pragma once
 #include <compare>
@@ -7,6 +7,7 @@
 #include "kernels/product/late_norm.h"
 #include "kernels/product/tile.h"
 #include "kernels/spec/functions.h"
+#include "kernels/spec/gpu_limits.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
@@ -19,10 +20,10 @@ struct ExpertTile {
   uint32_t unused;
 };
 
-// Bulk copies bring the weights (tiles, see tile.h) through a ring in shared memory; the first are requested before the
-// preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in blocks of
-// 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A warp owns
-// per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
+// The weights (tiles, see tile.h) come through a ring in shared memory for each computing warp; the first are requested
+// before the preceding kernel of the chain has finished. Every block copies x to shared memory, normalised, as int8 in
+// blocks of 16 with a scale each (or as f32 with `exact`), and each computing warp keeps its slices in registers. A
+// warp owns per_warp slices of tile_cols columns and every groups-th tile row; one more warp adds up and writes.
 //
 // Experts: which matrices are read is known when the kernel before has ended, but for `summed`, which reads the list
 // before it waits. A kernel between must therefore let the next one start only after its own wait: a product with
@@ -80,14 +81,15 @@ struct Product {
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
   uint32_t mixed = 0;  // the last rows are of the second format; a block has rows of one of the two
   uint32_t tile_cols = 1024, slices = 4;
-  uint32_t unit = 16;          // rows that are finished at once, 16 or 32
-  uint32_t groups = 4;         // tile rows of a unit computed at once: slices / per_warp * groups + 1 warps
-  uint32_t second_groups = 4;  // mixed: the same for blocks of the second format, not more than groups
-  uint32_t per_warp = 1;       // slices of a warp; slices must be a multiple of it
-  uint32_t depth = 2;          // tiles in flight per warp
-  uint32_t resident = 2;       // blocks per SM to leave registers for
-  uint32_t room = 0;           // minimum of shared memory to allocate, in KB; see product_choice
-  uint32_t late = 0;           // the next kernel may start once x has been read, else at once
+  uint32_t unit = 16;             // rows that are finished at once, 16 or 32
+  uint32_t groups = 4;            // tile rows of a unit computed at once: slices / per_warp * groups + 1 warps
+  uint32_t second_groups = 4;     // mixed: the same for blocks of the second format, not more than groups
+  uint32_t per_warp = 1;          // slices of a warp; slices must be a multiple of it
+  uint32_t depth = 2;             // tiles in flight per warp
+  uint32_t resident = 2;          // blocks per SM to leave registers for
+  uint32_t room = 0;              // minimum of shared memory to allocate, in KB; see product_choice
+  uint32_t late = 0;              // the next kernel may start once x has been read, else at once
+  uint32_t copies = copies_bulk;  // of the weights
   uint32_t columns = 1;
   uint32_t x = x_f32, norm = no_norm, exact = 0;
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
@@ -141,17 +143,22 @@ struct ProductChoice {
   Product spec;
   uint32_t blocks_per_sm;
 };
-ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
+//
+// Without bulk copies there is no chain, and a GPU may have too little shared memory for that: then there is one block
+// per SM, with as many warps and tiles in flight as fit.
+ProductChoice product_choice(const Product& what, uint32_t rows, uint32_t cols, bool large = false,
+                             const GpuLimits& gpu = {});
 // Other shapes worth trying, the choice above first: the candidates of a search on another GPU.
-std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows, uint32_t cols, bool large = false);
+std::vector<ProductChoice> product_candidates(const Product& what, uint32_t rows, uint32_t cols, bool large = false,
+                                              const GpuLimits& gpu = {});
 // How many of a grid's blocks should take the rows of the second format, so that all blocks end at the same time.
 uint32_t mixed_blocks(const Product& spec, uint32_t first_rows, uint32_t second_rows, uint32_t blocks);
 // Sets second_groups from the rest of the shape: larger tiles go to fewer warps rather than to more shared memory.
 void set_second_groups(Product& spec);
 // Whether a shape (groups, per_warp, depth, resident) fits the product and the SM.
-bool product_fits(const Product& spec);
-// The limit of vectors at once.
-uint32_t product_max_columns(const Product& what, uint32_t cols);
+bool product_fits(const Product& spec, const GpuLimits& gpu = {});
+// The limit of vectors at once; 0: not even one fits.
+uint32_t product_max_columns(const Product& what, uint32_t cols, const GpuLimits& gpu = {});
 
 inline auto Product::fields() {
   using F = Field<Product>;
@@ -163,13 +170,13 @@ inline auto Product::fields() {
       F{"groups", &S::groups, one_of({1, 2, 4, 8})}, F{"second_groups", &S::second_groups, one_of({1, 2, 4, 8})},
       F{"per_warp", &S::per_warp, range(1, 64)}, F{"depth", &S::depth, range(1, 8)},
       F{"resident", &S::resident, range(1, 4)}, F{"room", &S::room, range(0, 226)}, F{"late", &S::late, yes_or_no()},
-      F{"columns", &S::columns, range(1, 8)}, F{"x", &S::x, named({"f32", "bf16"})},
-      F{"norm", &S::norm, named({"none", "rms", "layer"})}, F{"exact", &S::exact, yes_or_no()},
-      F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})}, F{"activation", &S::activation, activations()},
-      F{"y_bf16", &S::y_bf16, yes_or_no()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-      F{"halves", &S::halves, yes_or_no()}, F{"experts", &S::experts, yes_or_no()},
-      F{"summed", &S::summed, range(0, 32)}, F{"weighted", &S::weighted, yes_or_no()},
-      F{"chained", &S::chained, yes_or_no()});
+      F{"copies", &S::copies, copy_kinds()}, F{"columns", &S::columns, range(1, 8)},
+      F{"x", &S::x, named({"f32", "bf16"})}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
+      F{"exact", &S::exact, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
+      F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
+      F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
+      F{"experts", &S::experts, yes_or_no()}, F{"summed", &S::summed, range(0, 32)},
+      F{"weighted", &S::weighted, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

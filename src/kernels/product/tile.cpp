@@ -2,6 +2,7 @@
 #include "kernels/product/tile.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "kernels/format/block_format.h"
@@ -75,6 +76,17 @@ std::vector<TilePlane> tile_planes(quant::Format format, uint32_t tile_cols) {
 }
 
 uint32_t tile_apart(quant::Format format) { return is_plain(format) ? 16 : block_format(format).apart; }
+
+uint32_t codebook_bytes(quant::Format format) {
+  static const std::map<quant::Format, uint32_t> all = [] {
+    std::map<quant::Format, uint32_t> sizes;
+    for (quant::Format f : known_formats)
+      if (!quant::is_float(f)) sizes[f] = uint32_t(block_format(f).book().size() * 4);
+    return sizes;
+  }();
+  const auto found = all.find(format);
+  return found == all.end() ? 0 : found->second;
+}
 
 uint32_t tile_cols_for(uint32_t cols) {
   uint32_t best = 0;

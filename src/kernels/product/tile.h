@@ -36,6 +36,8 @@ std::vector<TilePlane> tile_planes(quant::Format format, uint32_t tile_cols);  /
 uint32_t tile_block_values(quant::Format format);                              // 32 for floats
 uint32_t tile_block_bytes(quant::Format format);
 uint32_t tile_apart(quant::Format format);  // BlockFormat::apart; 16 for floats
+// Shared memory that TilePiece::codebook takes.
+uint32_t codebook_bytes(quant::Format format);
 
 struct TileShape {
   quant::Format format;

@@ -263,8 +263,8 @@ Grid Sample::grid(const SampleArgs& args) const {
   return {.x = splits, .y = args.rows ? args.rows : 1};
 }
 
-uint32_t sample_splits(uint32_t rows, uint32_t sms) {
-  uint32_t splits = 16;
+uint32_t sample_splits(uint32_t rows, uint32_t sms, bool clusters) {
+  uint32_t splits = clusters ? 16 : 1;
   while (splits > 1 && rows * splits > sms) splits /= 2;  // a block of 1024 threads has an SM to itself
   return splits;
 }

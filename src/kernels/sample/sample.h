@@ -88,7 +88,7 @@ struct Sample {
 };
 
 // The number of blocks to share a row on a GPU with clusters and `sms` SMs: a starting point for tuning.
-uint32_t sample_splits(uint32_t rows, uint32_t sms);
+uint32_t sample_splits(uint32_t rows, uint32_t sms, bool clusters = true);
 
 // The most likely tokens of a row.
 

@@ -14,6 +14,7 @@
 #include "main/commands/commands.h"
 #include "main/commands/suggestions.h"
 #include "main/progress.h"
+#include "ptx/expand.h"
 #include "ptx/print.h"
 #include "ptx/target.h"
 #include "ptx/verify.h"
@@ -39,7 +40,7 @@ struct Cell {
 
 void check_cell(Cell& cell, bool assembling) {
   try {
-    const ptx::Kernel kernel = cell.entry->build({});
+    const ptx::Kernel kernel = ptx::expanded(cell.entry->build({}), *cell.target);
     ptx::verify(kernel, *cell.target);
     const std::string text = ptx::print(kernel, *cell.target);
     cell.shown = "ok";
@@ -156,7 +157,7 @@ void show_kernel(const std::vector<kernels::Entry>& catalog, const std::string& 
                  const std::map<std::string, std::string>& settings, std::ostream& out) {
   const kernels::Entry& entry = find_kernel(catalog, name);
   const ptx::Target& chosen = ptx::target(target.empty() ? entry.lowest_target : target);
-  const ptx::Kernel kernel = entry.build(settings);
+  const ptx::Kernel kernel = ptx::expanded(entry.build(settings), chosen);
   ptx::verify(kernel, chosen);
   out << ptx::print(kernel, chosen);
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "cuda/device.h"
 #include "main/device/open_model.h"
 
 namespace heddle {
@@ -27,6 +28,7 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
       .add_option("--device", options.device,
                   "auto: the first GPU that can run the model, else the CPU; or cpu, or cuda:N")
       ->type_name("NAME");
+  describe_gpu_as(command);
   command.add_option("--ctx", options.context, "Context length in tokens; 0: as trained, or less if memory is short")
       ->type_name("N");
   command.add_option("--threads", options.threads, "CPU threads; 0: one per core")->type_name("N");
@@ -44,6 +46,16 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
       ->default_str(name_of(options.kv))
       ->type_name("FORMAT");
   command.add_flag("--no-selftest", options.no_selftest, "Do not test a GPU on a part of the model before using it");
+}
+
+void describe_gpu_as(CLI::App& command) {
+  cuda::treat_gpus_as("");  // without the option as what they are, also after another command line of this process
+  command
+      .add_option_function<std::string>(
+          "--gpu-as", [](const std::string& target) { cuda::treat_gpus_as(target); },
+          "Treat the GPU as one of this target, such as sm_86: its code, its limits")
+      ->type_name("TARGET")
+      ->group("");
 }
 
 void describe_draft(CLI::App& command, DeviceOptions& options) {

@@ -35,6 +35,8 @@ model::KvFormat kv_named(const std::string& name);
 const char* name_of(model::KvFormat kv);
 
 void describe_device(CLI::App& command, DeviceOptions& options);
+// --gpu-as, for proving and timing what other GPUs run: not in the help.
+void describe_gpu_as(CLI::App& command);
 void describe_draft(CLI::App& command, DeviceOptions& options);  // of commands that generate tokens
 // The argument MODEL, with weft as its default.
 CLI::Option* describe_model(CLI::App& command, std::string& name);

@@ -79,7 +79,7 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
       const double seconds = seconds_since(start);
       std::lock_guard lock(mutex);
       Tally& tally = outcome.by_kernel[c.kernel];
-      ++(runs ? tally.cases : tally.skipped);
+      ++(runs && check.fits() ? tally.cases : tally.skipped);
       tally.compared += check.compared();
       tally.seconds += seconds;
       tally.worst = std::max(tally.worst, check.worst());
@@ -160,6 +160,7 @@ double cold_start(const cuda::Context& context, cuda::CubinCache* cache, size_t&
 
 void describe_devices(CLI::App& program, std::ostream& out) {
   CLI::App* devices = program.add_subcommand("devices", "List the GPUs and measure their memory bandwidth");
+  describe_gpu_as(*devices);
   devices->callback([&out] { list_devices(out); });
 }
 
@@ -173,6 +174,7 @@ void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& er
         const std::optional<uint32_t> number = cuda_number(name);
         return number ? std::to_string(*number) : name;  // "3" and "cuda:3" are the same GPU
       });
+  describe_gpu_as(*command);
   command->add_option("--shape", options->shape, "Time only shapes that contain this text")->type_name("TEXT");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out, &err, &status] { status = bench_kernels(*options, out, err) ? 0 : 1; });
@@ -186,6 +188,7 @@ void list_devices(std::ostream& out) {
     line("driver", "CUDA " + cuda::driver_version());
     line("multiprocessors", fmt::format("{}", info.sms));
     line("L2 cache", fmt::format("{:.0f} MiB", double(info.l2_bytes) / double(1 << 20)));
+    line("path", gpu::path_text(info));
     line("shared memory", fmt::format("{} KiB per block", info.shared_per_block_optin / 1024));
     line("bus, id", info.pci + ", " + info.uuid);
     try {
@@ -339,6 +342,7 @@ void describe_tune(CLI::App& program, std::ostream& out) {
       ->delimiter(',')
       ->type_name("N,N,...");
   command->add_option("--device", options->device.device, "auto: the first capable GPU; or cuda:N")->type_name("NAME");
+  describe_gpu_as(*command);
   command->add_flag("--exact", options->device.exact, "Tune for --exact: activations that are not quantised");
   command->callback([options, &out] { tune(*options, out); });
 }

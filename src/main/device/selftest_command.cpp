@@ -182,6 +182,7 @@ void describe_selftest(CLI::App& program, std::ostream& out, std::ostream& err, 
   command->add_option("NAME", given->names, "Kernels to test, or one MODEL; default: all kernels")->type_name("");
   command->add_option("--device", given->device, "GPU to test, by its name in `heddle devices`; for a MODEL also cpu")
       ->type_name("cuda:N");
+  describe_gpu_as(*command);
   command
       ->add_option_function<std::string>(
           "--sweep", [given](const std::string& name) { given->sweep = sweep_named(name); },

@@ -73,7 +73,7 @@ Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t cluste
   };
   std::string text = field_text(spec) + " " + shape.text();
   if (clusters) text += fmt::format(" clusters={}", clusters);
-  return {"cluster_attention", text, "sm_90", run};
+  return {spec.copies == kernels::copies_async ? "async_attention" : "cluster_attention", text, target_of(spec), run};
 }
 
 // Every row alone gives the bits that it has among others.
@@ -228,9 +228,58 @@ Bench cluster_streams(ClusterAttention spec, uint32_t clusters, const std::vecto
           prepare};
 }
 
+// Without bulk copies and clusters.
+void add_async_attention_cases(Sweep sweep, std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
+    spec.splits = 1;
+    spec.copies = copies_async;
+    add_once(cases, cluster(spec, shape, clusters));
+  };
+  add({.layout = kv_paged, .rows = 4, .stages = 2, .warps = 2}, {.heads = 8, .kv_heads = 2, .lengths = {100, 0}}, 2);
+  if (sweep == Sweep::quick) return;
+  for (uint32_t dim : attention_head_dims)
+    if (dim > 32)
+      for (uint32_t layout : {kv_single, kv_paged})
+        add({.layout = layout, .rows = 4, .stages = 2, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {77}});
+  // every place where shares, stages and pieces may end
+  for (uint32_t length : attention_edge_lengths)
+    for (uint32_t rows : {2u, 16u})
+      add({.rows = rows, .stages = 3, .warps = rows / 2}, {.head_dim = 64, .lengths = {length}}, rows == 2 ? 3 : 0);
+  for (uint32_t warps : {1u, 2u, 4u, 8u})
+    add({.layout = kv_paged, .rows = 16, .stages = 2, .warps = warps},
+        {.head_dim = 64, .heads = 4, .lengths = {1000, 300}, .page_size = 48});
+  for (uint32_t window : {1u, 16u, 30u, 100u, 1000u})
+    for (uint32_t kv : {kv_f16, kv_q8})
+      add({.kv = kv, .layout = kv_paged, .rows = 4, .stages = 3, .warps = 2},
+          {.head_dim = 64, .lengths = {150, 0, 7, 161, 15}, .window = window}, window == 30 ? 2 : 0);
+  for (uint32_t dim : {64u, 96u, 128u, 256u})
+    add({.kv = kv_q8, .layout = kv_paged, .rows = 8, .stages = 2, .warps = dim == 96 ? 1u : 4u},
+        {.head_dim = dim, .heads = 4, .lengths = {260, 0, 1, 33}, .softcap = 20, .q_size = 8}, 2);
+  for (uint32_t kv : {kv_f16, kv_q8})
+    add({.kv = kv, .layout = kv_paged, .rows = 4, .stages = 2, .warps = 2, .mapped = 1},
+        {.head_dim = 64,
+         .heads = 4,
+         .kv_heads = 2,
+         .lengths = {5, 6, 7, 90, 0, 33, 34},
+         .page_size = 32,
+         .sequence_of = {1, 1, 1, 0, 3, 2, 2}});
+  if (sweep == Sweep::normal) return;
+  for (uint32_t kilobytes : {64u, 99u, 163u})
+    for (uint32_t length : {512u, 4096u, 32768u})
+      for (uint32_t dim : {64u, 128u, 256u}) {
+        const GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1024, false};
+        auto [spec, clusters] = cluster_choice(dim, 8, 1, length, 132, gpu);
+        spec.layout = kv_paged;
+        for (const ClusterAttention& s : {spec, as_q8(spec)})
+          add(s, {.head_dim = dim, .heads = 32, .kv_heads = 8, .lengths = {length}, .page_size = 32}, clusters);
+      }
+}
+
 }  // namespace
 
 void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_async_attention_cases(sweep, cases);
   using namespace kernels;
   auto add = [&](const ClusterAttention& spec, const AttentionShape& shape, uint32_t clusters = 0) {
     cases.push_back(cluster(spec, shape, clusters));

@@ -17,7 +17,9 @@ Case prompt(PromptAttention spec, const PromptShape& shape) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     PromptProblem(m, random, shape, {spec.head_dim, spec.tile_rows(), spec.kv, spec.exact_q != 0}).run(m, check, spec);
   };
-  return {"prompt_attention", field_text(spec) + " " + shape.text(), spec.splits > 1 ? "sm_90" : target_of(spec), run};
+  const bool fits_all = !spec.chained && spec.shared_bytes() <= ptx::target("sm_75").max_shared_bytes;
+  const std::string target = spec.splits > 1 ? "sm_90" : fits_all ? "sm_75" : target_of(spec);
+  return {"prompt_attention", field_text(spec) + " " + shape.text(), target, run};
 }
 
 }  // namespace

@@ -96,7 +96,13 @@ Case case_of(Spec units, uint32_t rows, uint32_t cols, const std::vector<uint32_
     }
     check.near("y", got, want, bound, 1.0);
   };
-  return {std::string(Spec::name), name, std::string(Spec::lowest_target), run};
+  std::string kernel(Spec::name), target(Spec::lowest_target);
+  if constexpr (requires { units.copies; })
+    if (units.copies == kernels::copies_async) {
+      kernel = "async_" + kernel;
+      target = target_of(units);
+    }
+  return {kernel, name, target, run};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ Case mma_product(MmaProduct mma, const ProductShape& s, uint32_t vectors, Format
   spec.second = uint32_t(second);
   spec.mixed = s.second_rows > 0;
   const std::string name = field_text(mma) + " " + shape_text(s, vectors, second);
-  return {"mma_product", name, "sm_90",
+  return {mma.copies == kernels::copies_async ? "async_mma_product" : "mma_product", name, target_of(mma),
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check, mma); }};
 }
 
@@ -64,9 +64,74 @@ Case special_weights(Format format) {
   return {"mma_product", "weights of NaN and infinity " + field_text(spec), "sm_90", run};
 }
 
+// Without bulk copies, with the weights in the ring and direct.
+void add_async_mma_cases(Sweep sweep, std::vector<Case>& cases) {
+  const MmaProduct plain{.band = 16, .stages = 2, .copies = kernels::copies_async};
+  auto add = [&](const ProductShape& s, uint32_t vectors, auto&& change) {
+    MmaProduct p = plain;
+    change(p);
+    cases.push_back(mma_product(p, s, vectors));
+  };
+  add({40, 1024, 2}, 3, [](MmaProduct&) {});
+  if (sweep == Sweep::quick) return;
+  for (uint32_t direct : {0u, 1u}) {
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q5_0, Format::iq3_s, Format::f16, Format::f32})
+      add({33, 1024, 1}, 5, [&](MmaProduct& p) {
+        p.format = uint32_t(format);
+        p.band = 16;
+        p.direct = direct;
+      });
+    for (uint32_t tile_cols : {256u, 512u, 1024u})
+      for (uint32_t rows : {1u, 150u})
+        add({rows, tile_cols * 5 / 2, 2}, rows == 150 ? 9 : 8, [&](MmaProduct& p) {
+          p.tile_cols = tile_cols;
+          p.band = rows == 150 ? 64 : 48;
+          p.stages = tile_cols == 512 ? 4 : 2;
+          p.format = uint32_t(tile_cols == 256 ? Format::q8_0 : Format::q4_k);
+          p.out = Product::add;
+          p.bias = 1;
+          p.direct = direct;
+        });
+    add({204, 1024, 2}, 33, [&](MmaProduct& p) {
+      p.teams = 2;
+      p.band = 32;
+      p.columns = 16;
+      p.out = Product::gate;
+      p.y_bf16 = direct;
+      p.direct = direct;
+    });
+    MmaProduct of_experts = plain;
+    of_experts.tile_cols = 256;
+    of_experts.experts = 1;
+    of_experts.direct = direct;
+    cases.push_back(expert_tiles(of_experts, 72, 512, {3, 0, 17, 1}));
+  }
+  add({32 * 8, 512, 3, 64, 4, 2, 32, 16}, 5, [&](MmaProduct& p) {
+    p.tile_cols = 256;
+    p.out = Product::qkv;
+    p.halves = 1;
+  });
+  add({64, 2048, 132}, 8, [](MmaProduct&) {});  // most blocks have nothing to do
+  if (sweep == Sweep::normal) return;
+  for (uint32_t kilobytes : {64u, 99u, 163u})
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::iq2_xxs})
+      for (uint32_t vectors : {8u, 70u}) {
+        const kernels::GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1024, false};
+        auto chosen = [&](MmaProduct what, const ProductShape& s) {
+          what.copies = kernels::copies_async;
+          what.format = uint32_t(format);
+          const MmaProduct spec = kernels::mma_product_choice(what, s.rows, s.cols, vectors, s.blocks, gpu);
+          add_once(cases, mma_product(spec, s, vectors));
+        };
+        chosen({.out = Product::gate}, {2868, 4096, 132});
+        chosen({.out = Product::add}, {410, 14336, 132});
+      }
+}
+
 }  // namespace
 
 void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_async_mma_cases(sweep, cases);
   const auto f = [](Format format) { return uint32_t(format); };
   const MmaProduct plain{.stages = 2, .chained = 1};
   auto add = [&](const ProductShape& s, uint32_t vectors, auto&& change) {

@@ -19,19 +19,22 @@ std::string product_text(const Product& spec, const ProductShape& s) {
   return t;
 }
 
+const char* name_of(const Product& spec) { return spec.copies == kernels::copies_async ? "async_product" : "product"; }
+
 Case product(Product spec, const ProductShape& s) {
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols;
-  return {"product", product_text(spec, s), "sm_90",
+  return {name_of(spec), product_text(spec, s), target_of(spec),
           [=](Machine& m, Random& random, Check& check) { run_product(spec, s, m, random, check); }};
 }
 
 Case expert_product(Product spec, const ExpertShape& s) {
   spec.experts = 1;
   spec.slices = (s.cols + spec.tile_cols - 1) / spec.tile_cols * std::max(spec.summed, 1u);
-  return {"product",
+  return {name_of(spec),
           fmt::format("{} {} -> {} inputs={} used={} blocks={} one={}", kernels::field_text(spec), s.cols, s.rows,
                       s.inputs, s.used, s.blocks, s.one_for_all),
-          "sm_90", [=](Machine& m, Random& random, Check& check) { run_expert_product(spec, s, m, random, check); }};
+          target_of(spec),
+          [=](Machine& m, Random& random, Check& check) { run_expert_product(spec, s, m, random, check); }};
 }
 
 void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
@@ -103,12 +106,14 @@ void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
 
 constexpr uint32_t number(Format format) { return uint32_t(format); }
 
-// One phase of a decode step, in a chain.
-Bench phase(const std::string& label, Product what, Format format, uint32_t cols, uint32_t rows) {
+// One phase of a decode step, in a chain where the GPU has them.
+Bench phase(const std::string& label, Product what, Format format, uint32_t cols, uint32_t rows,
+            const kernels::GpuLimits& gpu = {}) {
   what.format = uint32_t(format);
   what.exact = what.exact || quant::is_float(format);
-  what.chained = 1;
-  const auto [spec, per_sm] = kernels::product_choice(what, rows, cols, what.out == Product::add);
+  what.chained = gpu.clusters;
+  what.copies = kernels::copies_on(gpu);
+  const auto [spec, per_sm] = kernels::product_choice(what, rows, cols, what.out == Product::add, gpu);
   const uint64_t bytes = kernels::TileShape{format, rows, cols, spec.tile_cols}.bytes();
   auto prepare = [=, spec = spec, per_sm = per_sm](Machine& m, Random& random) -> Bench::Round {
     // the bits do not matter for the time, and packed bytes of the right size are packed weights
@@ -149,7 +154,7 @@ Bench phase(const std::string& label, Product what, Format format, uint32_t cols
   };
   std::string shape = fmt::format("{} {} {} -> {}", label, quant::name(format), cols, rows);
   if (spec.columns > 1) shape += fmt::format(" x {} columns", spec.columns);
-  return {"product", shape, "sm_90", double(bytes), 2.0 * rows * cols * spec.columns, prepare};
+  return {name_of(spec), shape, target_of(spec), double(bytes), 2.0 * rows * cols * spec.columns, prepare};
 }
 
 Case special_product_sums() {
@@ -166,9 +171,85 @@ Case special_product_sums() {
           [=](Machine& m, Random&, Check& check) { run_special_sums(spec, m, check); }};
 }
 
+// Without bulk copies: tiles of every size, rings that wrap and do not, formats with warps of their own, experts.
+void add_async_cases(Sweep sweep, std::vector<Case>& cases) {
+  const Product plain{.groups = 2, .second_groups = 2, .resident = 1, .copies = kernels::copies_async};
+  auto add = [&](const ProductShape& s, auto&& change) {
+    Product p = plain;
+    change(p);
+    cases.push_back(product(p, s));
+  };
+  add({40, 2048, 2}, [](Product& p) { p.norm = Product::rms; });
+  if (sweep == Sweep::quick) return;
+  for (Format format : kernels::known_formats)
+    add({21, 512, 2}, [=](Product& p) {
+      p.format = number(format);
+      p.exact = quant::is_float(format);
+      p.tile_cols = 512;
+    });
+  for (uint32_t depth : {1u, 2u, 3u, 5u})
+    add({130, 3072, 3}, [=](Product& p) {
+      p.depth = depth;
+      p.unit = depth == 3 ? 32 : 16;
+      p.per_warp = depth == 5 ? 3 : 1;
+      p.out = Product::add;
+      p.bias = 1;
+    });
+  for (uint32_t second_groups : {1u, 2u})
+    add({96, 1024, 3, 16, 4, 1, 16, 16}, [=](Product& p) {
+      p.out = Product::qkv;
+      p.norm = Product::rms;
+      p.mixed = 1;
+      p.second_groups = second_groups;
+      p.halves = 1;
+    });
+  for (uint32_t columns : {2u, 5u})
+    add({52, 2048, 3}, [=](Product& p) {
+      p.columns = columns;
+      p.out = Product::gate;
+      p.y_bf16 = columns == 5;
+      p.x = columns == 5 ? Product::x_bf16 : Product::x_f32;
+    });
+  add({33, 172, 2}, [](Product& p) {
+    p.format = number(Format::f32);
+    p.exact = 1;
+    p.tile_cols = 256;
+    p.groups = 1;
+    p.norm = Product::layer;
+  });
+  add({64, 4096, 132}, [](Product&) {});  // most blocks have nothing to do
+  Product experts = plain;
+  experts.weighted = 1;
+  cases.push_back(expert_product(experts, {21, 1024, 2, 5, 4, true}));
+  experts.norm = Product::rms;
+  experts.out = Product::gate;
+  cases.push_back(expert_product(experts, {20, 2048, 2, 8, 3}));
+  Product sum = plain;
+  sum.summed = 2;
+  sum.x = Product::x_bf16;
+  cases.push_back(expert_product(sum, {40, 1024, 2, 3, 3}));
+  if (sweep == Sweep::normal) return;
+  // the shapes of GPUs with little shared memory
+  for (uint32_t kilobytes : {64u, 99u, 163u})
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::iq2_xxs}) {
+      const kernels::GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1024, false, kilobytes > 64};
+      auto chosen = [&](Product what, const ProductShape& s) {
+        what.copies = kernels::copies_async;
+        what.format = number(format);
+        what.exact = quant::is_float(format);
+        if (kernels::product_max_columns(what, s.cols, gpu))
+          add_once(cases, product(kernels::product_choice(what, s.rows, s.cols, false, gpu).spec, s));
+      };
+      chosen({.norm = Product::rms, .out = Product::gate, .y_bf16 = 1}, {28672, 4096, 132});
+      chosen({.x = Product::x_bf16, .out = Product::add}, {4096, 14336, 132});
+      chosen({.norm = Product::rms, .out = Product::qkv, .halves = 1}, {6144, 4096, 132, 0, 32, 8, 128, 128});
+    }
+}
+
 }  // namespace
 
 void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
+  add_async_cases(sweep, cases);
   const Product plain{.groups = 2, .second_groups = 2, .resident = 1, .chained = 1};
   auto with = [&](auto&& change) {
     Product p = plain;
@@ -347,6 +428,17 @@ void add_product_benches(std::vector<Bench>& all) {
     all.push_back(phase(name + " down", down, q4, s.inner, s.width));
     all.push_back(phase(name + " down", down, q6, s.inner, s.width));
     all.push_back(phase(name + " head", head, q6, s.width, s.vocabulary));
+  }
+  // GPUs without bulk copies, with the shared memory of an RTX 30 and of an A100
+  for (uint32_t kilobytes : {99u, 163u}) {
+    const kernels::GpuLimits gpu{kilobytes << 10, (kilobytes + 1) << 10, 1536, false};
+    const std::string name = fmt::format("8B in {} KB", kilobytes);
+    all.push_back(phase(name + " qkv", qkv, q4, 4096, 6144, gpu));
+    all.push_back(phase(name + " output", output, q4, 4096, 4096, gpu));
+    all.push_back(phase(name + " gate", gate, q4, 4096, 28672, gpu));
+    all.push_back(phase(name + " down", down, q4, 14336, 4096, gpu));
+    all.push_back(phase(name + " down", down, q6, 14336, 4096, gpu));
+    all.push_back(phase(name + " head", head, q6, 4096, 128256, gpu));
   }
   for (Format f : {Format::q8_0, Format::q6_k, Format::q5_k, Format::f16, Format::q2_k, Format::q3_k, Format::q4_0,
                    Format::iq4_xs, Format::iq2_xxs, Format::bf16}) {

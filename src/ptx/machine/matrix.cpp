@@ -221,7 +221,7 @@ void store_accumulator(Warp& w, Type type, const uint32_t* rows, size_t count, u
       });
     else
       each_pair(i, n, [&, v = w.write<uint32_t>(rows[i])](uint32_t lane, uint32_t at) {
-        v[lane] = to_f16(sum[at]).bits | uint32_t(to_f16(sum[at + 1]).bits) << 16;
+        v[lane] = heddle::to_f16(sum[at]).bits | uint32_t(heddle::to_f16(sum[at + 1]).bits) << 16;
       });
   }
 }

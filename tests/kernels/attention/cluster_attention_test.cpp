@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention/one_head.h"
+#include "tests/kernels/small_gpus.h"
 
 namespace heddle::kernels {
 namespace {
@@ -47,6 +48,24 @@ TEST(ClusterAttention, TheChoiceFillsTheGpu) {
         }
   const auto [spec, clusters] = cluster_choice(128, 8, 1, 32768, 132);
   EXPECT_EQ(spec.splits * clusters, 16u);
+}
+
+TEST(ClusterAttention, TheChoiceFitsSmallerGpus) {
+  for (const SmallGpu& gpu : small_gpus())
+    for (uint32_t head_dim : {64u, 96u, 128u, 256u})
+      for (uint32_t sequences : {1u, 40u})
+        for (uint32_t length : {1u, 512u, 100000u})
+          for (bool steady : {false, true}) {
+            const auto [f16, clusters] = steady ? steady_cluster_choice(head_dim, gpu.limits)
+                                                : cluster_choice(head_dim, 8, sequences, length, 40, gpu.limits);
+            for (ClusterAttention spec : {f16, as_q8(f16)}) {
+              spec.layout = kv_paged;
+              const uint32_t shared = spec.build().shared_bytes;
+              EXPECT_LE(shared, gpu.limits.shared_per_block) << gpu.target << " " << field_text(spec);
+              EXPECT_LE(shared, spec.shared_bytes()) << field_text(spec);
+              EXPECT_TRUE(clusters == 1 || 8 * sequences * spec.splits * clusters <= 40) << field_text(spec);
+            }
+          }
 }
 
 // Sequences that fill the SMs several times are not split, unless one is so long that it would end long after the

@@ -7,6 +7,7 @@
 
 #include "kernels/product/activations.h"
 #include "tests/kernels/refusal.h"
+#include "tests/kernels/small_gpus.h"
 
 namespace heddle::kernels {
 namespace {
@@ -49,6 +50,25 @@ TEST(MmaProduct, ChosenShapesFitAndDoNotSpill) {
       }
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH: shapes were not assembled";
   expect_no_spills(std::vector(seen.begin(), seen.end()), "sm_90a");
+}
+
+// Where weights do not fit, x alone goes through shared memory.
+TEST(MmaProduct, ChosenShapesFitSmallerGpusSlow) {
+  for (const SmallGpu& gpu : small_gpus()) {
+    std::set<MmaProduct> seen;
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::f32, Format::iq2_xxs})
+      for (uint32_t vectors : {3u, 16u, 33u})
+        for (const auto& [rows, cols] : {std::pair{28672u, 4096u}, {4096u, 14336u}, {151936u, 1536u}}) {
+          const MmaProduct what{.format = uint32_t(format),
+                                .copies = copies_on(gpu.limits),
+                                .out = cols == 4096 ? Product::gate : Product::add};
+          const MmaProduct s = mma_product_choice(what, rows, cols, vectors, 40, gpu.limits);
+          EXPECT_LE(s.build().shared_bytes * s.resident, gpu.limits.shared_per_block) << gpu.target << field_text(s);
+          EXPECT_FALSE(s.direct && format == Format::q4_k) << gpu.target << field_text(s);
+          seen.insert(s);
+        }
+    if (ptxas_found()) expect_no_spills(std::vector(seen.begin(), seen.end()), gpu.target);
+  }
 }
 
 }  // namespace

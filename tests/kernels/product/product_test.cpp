@@ -7,6 +7,7 @@
 
 #include "ptx/builder.h"
 #include "tests/kernels/refusal.h"
+#include "tests/kernels/small_gpus.h"
 
 namespace heddle::kernels {
 namespace {
@@ -200,6 +201,32 @@ TEST(Product, TheProductsOfExpertsFitOneSmSlow) {
     const std::vector<Assembled> assembled = expect_no_spills(both, "sm_90a");
     for (size_t i = 0; i < both.size(); ++i) registers += (assembled[i].registers + 7) / 8 * 256 * both[i].warps();
     EXPECT_LE(registers, 65536u) << field_text(both[0]) << "\n" << field_text(both[1]);
+  }
+}
+
+// On GPUs with less shared memory the products of a model of 8 billion weights fit, in any block format.
+TEST(Product, TheChoiceFitsSmallerGpusSlow) {
+  for (const SmallGpu& gpu : small_gpus()) {
+    std::vector<Product> chosen;
+    for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16, Format::iq2_xxs})
+      for (const auto& [rows, cols] : {std::pair{6144u, 4096u}, {28672u, 4096u}, {4096u, 14336u}, {128256u, 2048u}})
+        for (uint32_t columns : {1u, 2u}) {
+          Product what{.format = uint32_t(format),
+                       .copies = copies_on(gpu.limits),
+                       .columns = columns,
+                       .exact = quant::is_float(format),
+                       .out = rows > 4 * cols ? Product::gate : Product::add};
+          what.mixed = format == Format::q4_k && rows == 6144;
+          const uint32_t fitting = product_max_columns(what, cols, gpu.limits);
+          EXPECT_TRUE(fitting >= 2 || format == Format::f16) << gpu.target << " " << field_text(what);
+          if (fitting < columns) continue;
+          const Product spec = product_choice(what, rows, cols, false, gpu.limits).spec;
+          EXPECT_LE(shared_bytes(spec), gpu.limits.shared_per_block) << gpu.target << " " << field_text(spec);
+          EXPECT_LE(spec.warps() * 32 * spec.resident, gpu.limits.threads_per_sm);
+          EXPECT_TRUE(spec.warps() >= 8 || format != Format::q4_k) << gpu.target << " " << field_text(spec);
+          chosen.push_back(spec);
+        }
+    if (ptxas_found()) expect_no_spills(chosen, gpu.target);
   }
 }
 

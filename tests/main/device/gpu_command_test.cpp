@@ -95,6 +95,18 @@ TEST_F(OnFake, DevicesShowsEachGpu) {
   EXPECT_EQ(count(result.out, "cannot be used"), 0u) << result.out;
 }
 
+TEST_F(OnFake, DevicesShowsAGpuAsAnother) {
+  expect_says(heddle({"devices", "--gpu-as", "sm_86"}).out,
+              {"  compute capability    8.6\n", "  path                  cp.async and mma, one launch after the other",
+               "  shared memory         99 KiB per block\n", "  kernels for           sm_86\n"});
+  expect_says(heddle({"devices"}).out, {"  path                  wgmma", "  kernels for           sm_90a\n"});
+  EXPECT_EQ(count(heddle({"devices", "--help"}).out, "gpu-as"), 0u);
+  for (auto command : commands) {
+    command.insert(command.end(), {"--gpu-as", "sm_61"});
+    expect_refused(command, {"heddle: GPUs cannot be treated as \"sm_61\": expected one of sm_75, sm_80, "});
+  }
+}
+
 TEST_F(OnFake, DevicesShowsWhyAGpuCannotBeUsed) {
   control().sm = 70;
   const Result result = heddle({"devices"});

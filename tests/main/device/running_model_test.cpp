@@ -95,14 +95,14 @@ class OnFakeGpu : public cuda::Fake {
 };
 
 TEST_F(OnFakeGpu, AGpuThatIsTooOldIsSaid) {
-  control().sm = 80;
+  control().sm = 70;
   control().devices = 2;
   const Result found = heddle(run({}));
   EXPECT_EQ(found.status, 0) << found.err;
-  expect_says(found.err, {"device: cpu (cuda:0: cuda:0 Fake GPU 0", "8.0", "; cuda:1: ", ")\n"});
-  expect_refused_in_a_line(run({"--device", "cuda:0"}), {"heddle: cuda:0 Fake GPU 0", "8.0"});
+  expect_says(found.err, {"device: cpu (cuda:0: cuda:0 Fake GPU 0", "7.0", "; cuda:1: ", ")\n"});
+  expect_refused_in_a_line(run({"--device", "cuda:0"}), {"heddle: cuda:0 Fake GPU 0", "7.0"});
   expect_refused_in_a_line(run({"--device", "cuda:2"}), {"there is no GPU 2"});
-  expect_says(heddle({"plan"}).out, {"cpu ", "fits", "cuda:0    cannot run it: ", "8.0"});
+  expect_says(heddle({"plan"}).out, {"cpu ", "fits", "cuda:0    cannot run it: ", "7.0"});
 }
 
 TEST_F(OnFakeGpu, WhatDoesNotFitIsSaidWithWhatWould) {
