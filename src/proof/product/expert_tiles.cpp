@@ -10,13 +10,13 @@ namespace {
 
 using kernels::MmaProduct;
 using kernels::Product;
-using kernels::WgmmaProduct;
 using quant::Format;
 
 uint64_t place_in_slots(const MmaProduct& s, uint32_t slot, uint32_t col) {
   return kernels::half_place(slot, col, s.tile_cols, s.columns, s.slices * s.tile_cols);
 }
-uint64_t place_in_slots(const WgmmaProduct& s, uint32_t slot, uint32_t col) {
+template <class Spec>  // MmaTiles, WgmmaProduct
+uint64_t place_in_slots(const Spec& s, uint32_t slot, uint32_t col) {
   return kernels::operand_place(slot, col, kernels::tile_apart(s.weights()), s.columns, s.filled_cols());
 }
 

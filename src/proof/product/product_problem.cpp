@@ -12,7 +12,6 @@ namespace heddle::proof {
 
 using kernels::MmaProduct;
 using kernels::Product;
-using kernels::WgmmaProduct;
 using quant::Format;
 
 ProductVectors product_vectors(Random& random, const Product& spec, uint32_t cols, uint32_t count,
@@ -84,19 +83,18 @@ struct HalfVectors {
   std::vector<f16> values;
   std::vector<float> scales;
 };
-// Where a value of x lies, and how many vectors a group has.
-uint32_t group_of(const MmaProduct& s) { return s.columns; }
-uint32_t group_of(const WgmmaProduct& s) { return s.columns; }
+// Where a value of x lies.
 uint64_t place_of(const MmaProduct& s, uint32_t v, uint32_t c) {
   return kernels::half_place(v, c, s.tile_cols, s.columns, s.slices * s.tile_cols);
 }
-uint64_t place_of(const WgmmaProduct& s, uint32_t v, uint32_t c) {
+template <class Spec>  // MmaTiles, WgmmaProduct
+uint64_t place_of(const Spec& s, uint32_t v, uint32_t c) {
   return kernels::operand_place(v, c, kernels::tile_apart(s.weights()), s.columns, s.filled_cols());
 }
 // The values of x become those of the halves.
 template <class Spec>
 HalfVectors half_vectors(const Spec& spec, const std::vector<float>& scales, ProductVectors& x, uint32_t cols) {
-  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size()), group = group_of(spec);
+  const uint32_t ld = spec.slices * spec.tile_cols, count = uint32_t(x.values.size()), group = spec.columns;
   // what is behind the last vector is never zeroed
   HalfVectors h{.values = std::vector<f16>(size_t((count + group - 1) / group) * group * ld, to_f16(NAN)),
                 .scales = scales};
