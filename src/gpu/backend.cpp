@@ -56,7 +56,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       library_(context_, &cubins_, options.on_kernel),
       tuning_(cubins_.is_on() ? tuning_file(cubins_.folder().parent_path(), context_.info()) : std::filesystem::path()),
       stream_(context_),
-      sizes_(model, limits, context_.info().sms, can_group_experts(context_.info(), options)),
+      sizes_(model, limits, context_.info().sms, can_group_experts(options)),
       weights_(describe_weights(model)),
       recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, limits, options);
@@ -317,7 +317,7 @@ std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limit
 
 Memory memory_needed(const Model& model, const Limits& limits, const cuda::DeviceInfo& device, const Options& options) {
   DeviceModel described = describe_weights(model);
-  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(device, options)));
+  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(options)));
 }
 
 }  // namespace heddle::gpu

@@ -3,9 +3,10 @@
 // | rows                                               | products       |
 // | -------------------------------------------------- | -------------- |
 // | 1 or 2; with Options::exact any number             | VectorProducts |
-// | 3 to max_few_rows; with Options::deterministic,    | MatrixProducts |
-// | and on GPUs without wgmma, any number              |                |
+// | 3 to max_few_rows; with Options::deterministic     | MatrixProducts |
+// | any number                                         |                |
 // | more                                               | WgmmaProducts  |
+// | the same on GPUs without wgmma                     | TileProducts   |
 //
 // | attention of                                        | kernel            |
 // | --------------------------------------------------- | ----------------- |
@@ -25,11 +26,12 @@
 // | Options::deterministic                             |                                 |
 // | the same, others, and routers that do not fit      | product as above, then route    |
 // | experts, 1 to 8 rows; with Options::exact or       | VectorProducts                  |
-// | deterministic, without wgmma, and where gate and   |                                 |
-// | up have different formats, any number              |                                 |
+// | deterministic, and where gate and up have          |                                 |
+// | different formats, any number                      |                                 |
 // | the same, more rows, of which an expert expects    | group_rows, mma_product, mix    |
 // | up to max_few_expert_rows                          |                                 |
 // | the same, more                                     | group_rows, wgmma_product, mix  |
+// | the same on GPUs without wgmma                     | group_rows, mma_tiles, mix      |
 //
 // Products for another kind of GPU or of matrix unit are a class like those of products.h, a member of Paths, and a
 // line in Paths::products().
@@ -42,9 +44,9 @@ namespace heddle::gpu {
 bool can_chain(const cuda::DeviceInfo& device);
 // Whether the matrix units take warp groups.
 bool has_wgmma(const cuda::DeviceInfo& device);
-// Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs wgmma, and a
-// result that may depend on the number of rows.
-bool can_group_experts(const cuda::DeviceInfo& device, const Options& options);
+// Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs a result that
+// may depend on the number of rows.
+bool can_group_experts(const Options& options);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
@@ -78,6 +80,8 @@ class Paths {
 
   // Whether the experts of a mixture take the rows of a batch grouped by expert.
   bool groups_experts(uint32_t rows) const { return grouping_ && rows > max_expert_vector_rows; }
+  // Whether these are multiplied by warp groups, where they are many.
+  bool groups_by_wgmma() const { return wgmma_; }
   // Whether a mixture's router, and the choice of the experts, are one kernel.
   bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_; }
 
@@ -91,16 +95,15 @@ class Paths {
   bool attention_shapes_vary() const { return !exact_ && !deterministic_; }
 
  private:
-  bool takes_wgmma(uint32_t rows) const { return wgmma_ && rows > max_few_rows; }
-
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
   const bool exact_, deterministic_, grouping_, wgmma_;
   const uint32_t sms_;
   VectorProducts vectors_;
   MatrixProducts matrix_units_;
+  TileProducts tiles_;
   WgmmaProducts warp_groups_;
-  Path by_vectors_, by_matrix_units_, by_warp_groups_;
+  Path by_vectors_, by_matrix_units_, by_tiles_, by_warp_groups_;
 };
 
 }  // namespace heddle::gpu

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/product/mma_product.h"
+#include "kernels/product/mma_tiles.h"
 #include "kernels/product/tile.h"
 #include "kernels/product/wgmma_product.h"
 
@@ -51,7 +52,8 @@ void set_norm(Product::Args& args, const Input& in) {
   args.epsilon = in.norm->epsilon;
 }
 
-// The fields of mma_product and wgmma_product that say what is computed. `first`: the matrix that has the bias of all.
+// The fields of mma_product, mma_tiles and wgmma_product that say what is computed. `first`: the matrix that has the
+// bias of all.
 template <class Spec>
 Spec matrix_spec(const Resources& r, const Weights& matrix, const Weights& first, const Output& out,
                  const DeviceAttention* attention) {
@@ -243,6 +245,46 @@ void MatrixProducts::product(const Weights& w, const Weights* second, const Inpu
     }
     Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
     args.blocks = r_.recorder.sms() * spec.resident;
+    r_.recorder.launch(spec, args, matrix->bytes());
+    done += matrix->shape.rows;
+  }
+}
+
+kernels::MmaTiles TileProducts::choose(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
+                                       const DeviceAttention* attention) const {
+  auto what = matrix_spec<kernels::MmaTiles>(r_, matrix, first, out, attention);
+  what.by_sequence = attention && !rows.row_tables;
+  kernels::MmaTiles spec =
+      r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.device());
+  spec.y_apart = out.form.apart;
+  return spec;
+}
+
+// Columns that fill whole slices: the rest of a slice would have to be zeros.
+HalfForm TileProducts::half_form(const Weights& w, uint32_t kind, const Rows& rows) const {
+  if (filled_cols(w) != w.shape.cols) return {};
+  return {kernels::tile_apart(w.shape.format), choose(w, w, {.kind = kind}, rows, nullptr).columns};
+}
+
+void TileProducts::product(const Weights& w, const Weights* second, const Input& in, const Output& out,
+                           const Rows& rows, const DeviceAttention* attention) {
+  uint32_t done = 0;
+  HalfForm converted;
+  for (const Weights* matrix : {&w, second}) {
+    if (!matrix) continue;
+    const kernels::MmaTiles spec = choose(*matrix, w, out, rows, attention);
+    const HalfForm form{kernels::tile_apart(matrix->shape.format), spec.columns};
+    Product::Args args = matrix_args(r_, *matrix, w, out, rows, done, attention);
+    if (in.form) {
+      check(in.form == form, "rows of f16 in the order of the product");
+      args.x = {in.address};
+      args.scales = {in.scales};
+    } else if (form != converted) {
+      converted = form;
+      to_half(r_, in, *matrix, rows.count, {.operand = form.group});
+    }
+    args.blocks = r_.recorder.sms() * spec.resident;
+    args.y_group = out.form.group;
     r_.recorder.launch(spec, args, matrix->bytes());
     done += matrix->shape.rows;
   }

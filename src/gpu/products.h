@@ -46,6 +46,24 @@ class MatrixProducts : public Products {
   const Resources& r_;
 };
 
+// The same for many rows, on any GPU: kernel `mma_tiles`.
+class TileProducts : public Products {
+ public:
+  explicit TileProducts(const Resources& resources) : r_(resources) {}
+
+  void product(const Weights& w, const Weights* second, const Input& in, const Output& out, const Rows& rows,
+               const DeviceAttention* attention = nullptr) override;
+  bool takes_bf16(const Weights&) const override { return false; }
+  HalfForm half_form(const Weights& w, uint32_t kind, const Rows& rows) const override;
+
+ private:
+  // `first`: the matrix that has the bias of all.
+  kernels::MmaTiles choose(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
+                           const DeviceAttention* attention) const;
+
+  const Resources& r_;
+};
+
 // The same with wgmma, for many rows: kernel `wgmma_product`.
 class WgmmaProducts : public Products {
  public:
