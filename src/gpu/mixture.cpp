@@ -9,7 +9,6 @@
 namespace heddle::gpu {
 
 using kernels::Product;
-using kernels::WgmmaProduct;
 
 // The router, the experts it picks for each row, and the shared expert.
 void Forward::compute(const DeviceMixture& m) {
@@ -136,19 +135,28 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
     const uint32_t all = w.shape.rows * std::min(pairs, experts);
     return kernels::mma_product_choice(what, all, w.shape.cols, vectors, sms, gpu);
   };
-  auto many_rows = [&](const Weights& w, uint32_t kind) {
-    const WgmmaProduct what{.format = uint32_t(w.shape.format), .out = kind, .activation = activation, .experts = 1};
-    return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, expected, sms);
+  auto many_rows = [&]<class Spec>(Spec what, const auto& gpu) {
+    what.activation = activation;
+    what.experts = 1;
+    auto choose = [&](const Weights& w, uint32_t kind) {
+      what.format = uint32_t(w.shape.format);
+      what.out = kind;
+      return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, expected, gpu);
+    };
+    Spec in = choose(m.in[0], out), down = choose(m.down, Product::store);
+    in.columns = down.columns = std::min({in.columns, down.columns, max_expert_tile});  // the same tiles for both
+    add_grouped_experts(m, scale, in, down);
   };
-  if (!paths_.experts_take_wgmma(expected)) {
+  if (expected <= max_few_expert_rows) {
     // the same tiles for both
-    uint32_t vectors = expected <= max_few_expert_rows ? min_expert_tile : expected;
-    vectors = std::min(few_rows(m.in[0], out, vectors).columns, few_rows(m.down, Product::store, vectors).columns);
+    const uint32_t vectors = std::min(few_rows(m.in[0], out, min_expert_tile).columns,
+                                      few_rows(m.down, Product::store, min_expert_tile).columns);
     return add_grouped_experts(m, scale, few_rows(m.in[0], out, vectors), few_rows(m.down, Product::store, vectors));
   }
-  WgmmaProduct in = many_rows(m.in[0], out), down = many_rows(m.down, Product::store);
-  in.columns = down.columns = std::min({in.columns, down.columns, max_expert_tile});  // the same tiles for both
-  add_grouped_experts(m, scale, in, down);
+  if (paths_.groups_by_wgmma())
+    many_rows(kernels::WgmmaProduct{}, sms);
+  else
+    many_rows(kernels::MmaTiles{}, r_.recorder.device());
 }
 
 template <class Spec>
@@ -186,7 +194,7 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
 template <class Spec>
 void Forward::grouped_product(const Spec& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots) {
   uint32_t resident = 1;
-  if constexpr (std::is_same_v<Spec, kernels::MmaProduct>) resident = spec.resident;
+  if constexpr (requires { spec.resident; }) resident = spec.resident;
   r_.recorder.launch(spec,
                      {.y = {y},
                       .x = {r_.work.half.address()},

@@ -49,10 +49,12 @@ Paths::Paths(const Resources& resources)
       clusters_(resources.recorder.limits().clusters),
       sms_(resources.recorder.sms()),
       matrix_units_(resources),
+      tiles_(resources),
       vectors_(resources, exact_, matrix_units_),
       warp_groups_(resources),
       by_vectors_(resources, vectors_),
       by_matrix_units_(resources, matrix_units_),
+      by_tiles_(resources, tiles_),
       by_warp_groups_(resources, warp_groups_) {}
 
 Products& Paths::products(uint32_t rows) {
@@ -61,13 +63,16 @@ Products& Paths::products(uint32_t rows) {
 }
 
 Products& Paths::gathering_products(uint32_t rows) {
-  if (takes_wgmma(rows)) return warp_groups_;
-  return matrix_units_;
+  if (rows <= max_few_rows || deterministic_) return matrix_units_;
+  if (wgmma_) return warp_groups_;
+  return tiles_;
 }
 
 Path& Paths::path(uint32_t rows) {
   const Products* taken = &products(rows);
-  return taken == &vectors_ ? by_vectors_ : taken == &matrix_units_ ? by_matrix_units_ : by_warp_groups_;
+  if (taken == &vectors_) return by_vectors_;
+  if (taken == &matrix_units_) return by_matrix_units_;
+  return taken == &tiles_ ? by_tiles_ : by_warp_groups_;
 }
 
 AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
@@ -96,9 +101,7 @@ bool Paths::takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles
 
 // mma_product reads a table for each row. With more rows, the tables of sequences with many rows would be sent many
 // times over.
-bool Paths::tables_by_row(uint32_t rows) const {
-  return rows <= max_table_rows || deterministic_ || (!exact_ && !wgmma_);
-}
+bool Paths::tables_by_row(uint32_t rows) const { return rows <= max_table_rows || deterministic_; }
 
 bool Paths::gathers(size_t outputs) const { return !exact_ && outputs > max_vector_rows; }
 

@@ -3,9 +3,10 @@
 // | rows                                               | products       |
 // | -------------------------------------------------- | -------------- |
 // | 1 or 2; with Options::exact any number             | VectorProducts |
-// | 3 to max_few_rows; with Options::deterministic,    | MatrixProducts |
-// | and on GPUs without wgmma, any number              |                |
+// | 3 to max_few_rows; with Options::deterministic     | MatrixProducts |
+// | any number                                         |                |
 // | more                                               | WgmmaProducts  |
+// | the same on GPUs without wgmma                     | TileProducts   |
 //
 // | attention of                                        | kernel            |
 // | --------------------------------------------------- | ----------------- |
@@ -30,6 +31,7 @@
 // | the same, more rows, of which an expert expects    | group_rows, mma_product, mix    |
 // | up to max_few_expert_rows; without wgmma any       |                                 |
 // | the same, more                                     | group_rows, wgmma_product, mix  |
+// | the same on GPUs without wgmma                     | group_rows, mma_tiles, mix      |
 //
 // product, mma_product and cluster_attention bring data to shared memory by bulk copies, or where the GPU has none
 // (before 9.0) by cp.async, in shapes for its shared memory (GpuLimits). A product that does not fit for vectors goes
@@ -82,8 +84,8 @@ class Paths {
 
   // Whether the experts of a mixture take the rows of a batch grouped by expert.
   bool groups_experts(uint32_t rows) const { return grouping_ && rows > max_expert_vector_rows; }
-  // Whether those take wgmma_product, where an expert expects this many.
-  bool experts_take_wgmma(uint32_t expected) const { return wgmma_ && expected > max_few_expert_rows; }
+  // Whether these are multiplied by warp groups, where they are many.
+  bool groups_by_wgmma() const { return wgmma_; }
   // Whether a mixture's router, and the choice of the experts, are one kernel.
   bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_ && clusters_; }
 
@@ -97,16 +99,15 @@ class Paths {
   bool attention_shapes_vary() const { return !exact_ && !deterministic_; }
 
  private:
-  bool takes_wgmma(uint32_t rows) const { return wgmma_ && rows > max_few_rows; }
-
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
   const bool exact_, deterministic_, grouping_, wgmma_, clusters_;
   const uint32_t sms_;
   MatrixProducts matrix_units_;
+  TileProducts tiles_;
   VectorProducts vectors_;
   WgmmaProducts warp_groups_;
-  Path by_vectors_, by_matrix_units_, by_warp_groups_;
+  Path by_vectors_, by_matrix_units_, by_tiles_, by_warp_groups_;
 };
 
 }  // namespace heddle::gpu

@@ -246,6 +246,11 @@ kernels::WgmmaProduct WgmmaProducts::choose(const kernels::WgmmaProduct& what, c
   return r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.sms());
 }
 
+template <>
+kernels::MmaTiles TileProducts::choose(const kernels::MmaTiles& what, const Weights& matrix, const Rows& rows) const {
+  return r_.tuning.many_vectors(what, matrix.shape.rows, matrix.shape.cols, rows.count, r_.recorder.device());
+}
+
 template <class Spec>
 Spec UnitProducts<Spec>::spec_of(const Weights& matrix, const Weights& first, const Output& out, const Rows& rows,
                                  const DeviceAttention* attention) const {
@@ -327,6 +332,7 @@ void UnitProducts<Spec>::product(const Weights& w, const Weights* second, const 
 }
 
 template class UnitProducts<kernels::MmaProduct>;
+template class UnitProducts<kernels::MmaTiles>;
 template class UnitProducts<kernels::WgmmaProduct>;
 
 }  // namespace heddle::gpu

@@ -2,6 +2,7 @@
 #pragma once
 #include "gpu/path.h"
 #include "kernels/product/mma_product.h"
+#include "kernels/product/mma_tiles.h"
 #include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
@@ -37,7 +38,8 @@ class VectorProducts : public ExpertProducts {
   bool large_ = false;  // of the next product: see kernels::product_choice
 };
 
-// On the matrix units, with activations in f16: kernels `mma_product` for a few rows, `wgmma_product` for many.
+// On the matrix units, with activations in f16: kernels `mma_product` for a few rows; for many `wgmma_product`, and
+// `mma_tiles` on GPUs without wgmma.
 template <class Spec>
 class UnitProducts : public Products {
  public:
@@ -59,6 +61,7 @@ class UnitProducts : public Products {
   const Resources& r_;
 };
 using MatrixProducts = UnitProducts<kernels::MmaProduct>;
+using TileProducts = UnitProducts<kernels::MmaTiles>;
 using WgmmaProducts = UnitProducts<kernels::WgmmaProduct>;
 
 }  // namespace heddle::gpu

@@ -332,6 +332,17 @@ const WgmmaProduct& Tuning::many_vectors(const WgmmaProduct& what, uint32_t rows
   return chosen_[key] = shape ? reshaped(choice, *shape, key.vectors) : choice;
 }
 
+const kernels::MmaTiles& Tuning::many_vectors(const kernels::MmaTiles& what, uint32_t rows, uint32_t cols,
+                                              uint32_t vectors, const cuda::DeviceInfo& device) {
+  // the shape is the same for each eight vectors
+  const TilesKey key{what, rows, cols, what.experts ? vectors : (vectors + 7) / 8 * 8};
+  if (const auto found = chosen_tiles_.find(key); found != chosen_tiles_.end()) return found->second;
+  kernels::MmaTiles asked = what;
+  asked.async = device.sm >= 80;
+  return chosen_tiles_[key] =
+             kernels::mma_tiles_choice(asked, rows, cols, key.vectors, device.sms, device.shared_per_block_optin);
+}
+
 ClusterChoice Tuning::attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms) {
   const AttentionKey key{head, kv_heads, sequences, length_class(length)};
   const ClusterChoice choice = kernels::cluster_choice(head, kv_heads, sequences, length, sms, gpu_);

@@ -9,6 +9,7 @@
 
 #include "cuda/device.h"
 #include "kernels/attention/cluster_attention.h"
+#include "kernels/product/mma_tiles.h"
 #include "kernels/product/wgmma_product.h"
 
 namespace heddle::gpu {
@@ -73,6 +74,9 @@ class Tuning {
   // Remembered: a batch asks for the same few shapes in every layer.
   const kernels::WgmmaProduct& many_vectors(const kernels::WgmmaProduct& what, uint32_t rows, uint32_t cols,
                                             uint32_t vectors, uint32_t sms);
+  // The same for GPUs without wgmma: always the default shape.
+  const kernels::MmaTiles& many_vectors(const kernels::MmaTiles& what, uint32_t rows, uint32_t cols, uint32_t vectors,
+                                        const cuda::DeviceInfo& device);
   kernels::ClusterChoice attention(uint32_t head, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms);
 
   // A search goes through the kernels that were asked for since begin_search(), one after the other: each has
@@ -114,6 +118,12 @@ class Tuning {
   Table<ManyVectorsKey, ManyVectorsShape> many_;
   bool searching_ = false;
   std::map<ManyVectorsKey, kernels::WgmmaProduct> chosen_;  // as many_vectors() gave them, until another is in force
+  struct TilesKey {
+    kernels::MmaTiles what;
+    uint32_t rows, cols, vectors;
+    auto operator<=>(const TilesKey&) const = default;
+  };
+  std::map<TilesKey, kernels::MmaTiles> chosen_tiles_;
 };
 
 }  // namespace heddle::gpu

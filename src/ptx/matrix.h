@@ -111,6 +111,18 @@ struct GroupSums {
   uint32_t n;
   std::vector<Var<float>> var;
 };
+// d += a * b by one warp, for eight of its columns from `first` on.
+template <class A, class B, uint32_t K>
+void mma(GroupSums& d, uint32_t first, const Tile<A, 16, K>& a, const Tile<B, K, 8>& b, Loc l = Loc::current()) {
+  Inst inst{.op = Op::mma, .type = Type::f32, .m = 16, .n = 8, .k = K, .a_type = type_of<A>, .b_type = type_of<B>};
+  for (auto& r : a.reg) inst.src.push_back(r.op);
+  for (auto& r : b.reg) inst.src.push_back(r.op);
+  for (uint32_t i = first / 2; i < first / 2 + 4; ++i) {
+    inst.src.push_back(d.var.at(i).reg);
+    inst.dst.push_back(d.var.at(i).reg);
+  }
+  a.reg[0].rec->append(std::move(inst), l);
+}
 namespace detail {
 template <class AB, class BB, class T>
 void wgmma(std::vector<Var<T>>& d, uint32_t n, Type type, std::vector<Operand> a, bool a_shared, U64 b,

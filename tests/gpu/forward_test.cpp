@@ -76,13 +76,16 @@ test::Builder wide_model(uint32_t head, Format format = Format::f16) {
   return builder;
 }
 
+constexpr uint32_t without_wgmma = 100;  // compute capability
+
 struct KindOfPlan {
   uint32_t head;
   KvFormat kv;
   Options options;
+  uint32_t sm = 90;
   std::string name() const {
-    return fmt::format("{}_{}{}{}", head, kv == KvFormat::q8 ? "q8" : "f16", options.exact ? "_exact" : "",
-                       options.deterministic ? "_deterministic" : "");
+    return fmt::format("{}_{}{}{}{}", head, kv == KvFormat::q8 ? "q8" : "f16", options.exact ? "_exact" : "",
+                       options.deterministic ? "_deterministic" : "", sm == without_wgmma ? "_without_wgmma" : "");
   }
 };
 std::vector<KindOfPlan> kinds_of_plans() {
@@ -92,6 +95,7 @@ std::vector<KindOfPlan> kinds_of_plans() {
     for (const Options& options : {Options{}, deterministic}) all.push_back({32, kv, options});  // any_attention
     for (const Options& options : {Options{}, exact, deterministic}) all.push_back({64, kv, options});
     all.push_back({128, kv, {}});
+    all.push_back({64, kv, {}, without_wgmma});
   }
   return all;
 }
@@ -99,6 +103,7 @@ std::vector<KindOfPlan> kinds_of_plans() {
 class SlowPlansOfAttention : public Plans, public testing::WithParamInterface<KindOfPlan> {};
 TEST_P(SlowPlansOfAttention, GiveTheReferencesLogits) {
   const KindOfPlan& kind = GetParam();
+  control().sm = kind.sm;
   test::Builder builder = wide_model(kind.head);
   const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16, .kv = kind.kv};
   BesideReference both(builder.model(), limits, interpreted(kind.options), f16_bound);
@@ -122,9 +127,12 @@ struct KindOfMixture {
   bool apart = false;  // gate and up have different formats
   uint32_t used = 2;
   Options options = {};
+  uint32_t sm = 90;
 };
 std::vector<KindOfMixture> kinds_of_mixtures() {
   return {{.name = "f16"},
+          {.name = "without_wgmma", .norm = true, .sm = without_wgmma},
+          {.name = "without_wgmma_q8_0", .format = Format::q8_0, .used = 5, .sm = without_wgmma},
           {.name = "norm", .norm = true},
           {.name = "apart", .apart = true},
           {.name = "int8_sums", .format = Format::q8_0, .used = 5},
@@ -134,6 +142,7 @@ std::vector<KindOfMixture> kinds_of_mixtures() {
 class SlowPlansOfMixtures : public Plans, public testing::WithParamInterface<KindOfMixture> {};
 TEST_P(SlowPlansOfMixtures, GiveTheReferencesLogits) {
   const KindOfMixture& kind = GetParam();
+  control().sm = kind.sm;
   test::Builder builder = test::mixture(kind.format);
   builder.model().context = 128;
   for (model::Layer& layer : builder.model().layers) {
@@ -253,8 +262,13 @@ TEST_F(Plans, SlowCrowdsWithWholeSlicesGiveTheReferencesLogits) {
   struct Crowd {
     uint32_t streams;
     KvFormat kv;
+    uint32_t sm = 90;
   };
-  for (const auto& [streams, kv] : {Crowd{19, KvFormat::f16}, {19, KvFormat::q8}, {5, KvFormat::f16}}) {
+  for (const auto& [streams, kv, sm] : {Crowd{19, KvFormat::f16},
+                                        {19, KvFormat::q8},
+                                        {5, KvFormat::f16},
+                                        {19, KvFormat::f16, without_wgmma}}) {
+    control().sm = sm;
     std::vector<NewRows> rows;
     for (uint32_t i = 0; i < streams; ++i) rows.push_back({i, 1});
     BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 8 * streams, .block_tokens = 16, .kv = kv},

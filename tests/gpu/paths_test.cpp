@@ -42,7 +42,8 @@ class PathsOfBatches : public FakeGpu {
     return found;
   }
   Names products(const Options& options, uint32_t rows) {
-    return launched_for(wide_.model, options, Shape(rows, {1, 30}), {"product", "mma_product", "wgmma_product"});
+    return launched_for(wide_.model, options, Shape(rows, {1, 30}),
+                        {"product", "mma_product", "mma_tiles", "wgmma_product"});
   }
   Names attention(const model::Model& model, const Options& options, const Shape& shape) {
     return launched_for(model, options, shape,
@@ -63,13 +64,19 @@ TEST_F(PathsOfBatches, ProductsFollowFromTheNumberOfRows) {
     EXPECT_EQ(products(exact_, rows), Names{"product"}) << rows;
     EXPECT_EQ(products(deterministic_, rows), Names{"mma_product"}) << rows;
   }
+  control().sm = 100;  // without wgmma
+  EXPECT_EQ(products({}, 1), Names{"product"});
+  EXPECT_EQ(products({}, max_few_rows), Names{"mma_product"});
+  for (uint32_t rows : {max_few_rows + 1, 200u}) EXPECT_EQ(products({}, rows), Names{"mma_tiles"}) << rows;
+  EXPECT_EQ(products(deterministic_, 65), Names{"mma_product"});
 }
 
 TEST_F(PathsOfBatches, ExpertsFollowFromTheNumberOfRows) {
   SmallModel small;
   small.mix(6, 2);
   auto experts = [&](const Options& options, uint32_t rows) {
-    return launched_for(small.model, options, Shape(rows, {1, 30}), {"router", "route", "group_rows", "wgmma_product"});
+    return launched_for(small.model, options, Shape(rows, {1, 30}),
+                        {"router", "route", "group_rows", "mma_tiles", "wgmma_product"});
   };
   for (uint32_t rows : {1u, 2u, 8u}) EXPECT_EQ(experts({}, rows), Names{"router"}) << rows;
   EXPECT_EQ(experts({}, 9), (Names{"route", "group_rows"}));  // three rows of an expert: mma_product
@@ -78,7 +85,9 @@ TEST_F(PathsOfBatches, ExpertsFollowFromTheNumberOfRows) {
   for (uint32_t rows : {9u, 65u, 200u}) EXPECT_EQ(experts(exact_, rows), Names{"route"}) << rows;
   for (uint32_t rows : {1u, 9u}) EXPECT_EQ(experts(deterministic_, rows), Names{"route"}) << rows;
   control().sm = 100;  // without wgmma
-  EXPECT_EQ(experts({}, 65), (Names{"route", "group_rows"}));
+  EXPECT_EQ(experts({}, 9), (Names{"route", "group_rows"}));
+  EXPECT_EQ(experts({}, 65), (Names{"route", "group_rows", "mma_tiles"}));
+  EXPECT_EQ(experts(exact_, 65), Names{"route"});
 }
 
 TEST_F(PathsOfBatches, AttentionFollowsFromTheRowsOfEachSequence) {

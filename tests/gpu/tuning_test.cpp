@@ -255,6 +255,24 @@ TEST(Tuning, RemembersTheShapesForManyVectors) {
   EXPECT_NE(tuning.many_vectors(what, 4096, 4096, 8, 132), some);
 }
 
+// Without wgmma they follow from the GPU.
+TEST(Tuning, RemembersTheShapesForManyVectorsOfAnyGpu) {
+  cuda::DeviceInfo device;
+  device.sm = 86;
+  device.sms = 82;
+  device.shared_per_block_optin = 99 * 1024;
+  Tuning tuning;
+  const kernels::MmaTiles what;
+  const kernels::MmaTiles& some = tuning.many_vectors(what, 4096, 4096, 509, device);
+  EXPECT_EQ(some, kernels::mma_tiles_choice(what, 4096, 4096, 512, 82, 99 * 1024));
+  EXPECT_EQ(&some, &tuning.many_vectors(what, 4096, 4096, 512, device));
+  device.sm = 75;
+  device.shared_per_block_optin = 64 * 1024;
+  Tuning of_older;
+  EXPECT_EQ(of_older.many_vectors(what, 4096, 4096, 512, device),
+            kernels::mma_tiles_choice({.async = 0}, 4096, 4096, 512, 82, 64 * 1024));
+}
+
 TEST(Tuning, ShapesForManyVectorsAreSearchedAndComeBackFromTheFile) {
   const Folder folder;
   const auto path = folder.file("gpu.txt");

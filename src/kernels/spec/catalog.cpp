@@ -6,7 +6,8 @@ namespace heddle::kernels {
 
 using AddKernels = void(std::vector<Entry>& all);
 AddKernels add_gemv_kernels, add_tile_pack_kernels, add_half_rows_kernels, add_quantize_q8_1_kernels,
-    add_mma_product_kernels, add_wgmma_product_kernels, add_product_kernels, add_stream_read_kernels;
+    add_mma_product_kernels, add_mma_tiles_kernels, add_wgmma_product_kernels, add_product_kernels,
+    add_stream_read_kernels;
 AddKernels add_attention_kernels, add_cluster_attention_kernels, add_prompt_attention_kernels,
     add_wgmma_attention_kernels, add_any_attention_kernels, add_heads_kernels, add_rope_kernels, add_kv_scatter_kernels,
     add_causal_softmax_kernels;
@@ -22,6 +23,7 @@ const std::vector<Entry>& catalog() {
                             add_half_rows_kernels,
                             add_quantize_q8_1_kernels,
                             add_mma_product_kernels,
+                            add_mma_tiles_kernels,
                             add_wgmma_product_kernels,
                             add_product_kernels,
                             add_stream_read_kernels,

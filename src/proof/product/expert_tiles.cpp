@@ -10,7 +10,6 @@ namespace {
 
 using kernels::MmaProduct;
 using kernels::Product;
-using kernels::WgmmaProduct;
 using quant::Format;
 
 template <class Spec>

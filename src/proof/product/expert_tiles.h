@@ -1,4 +1,4 @@
-// Cases of mma_product and wgmma_product with experts.
+// Cases of mma_product, mma_tiles and wgmma_product with experts.
 #pragma once
 #include "proof/product/product_problem.h"
 

@@ -1,5 +1,6 @@
 // Benches of the kernels for several and for many vectors, in the shapes of a layer of an 8B model.
 #include "kernels/product/mma_product.h"
+#include "kernels/product/mma_tiles.h"
 #include "kernels/product/wgmma_product.h"
 #include "proof/bench.h"
 #include "proof/product/product_problem.h"
@@ -9,16 +10,22 @@ namespace heddle::proof {
 namespace {
 
 using kernels::MmaProduct;
+using kernels::MmaTiles;
 using kernels::Product;
 using kernels::WgmmaProduct;
 using quant::Format;
 
 uint32_t resident(const MmaProduct& s) { return s.resident; }
+uint32_t resident(const MmaTiles& s) { return s.resident; }
 uint32_t resident(const WgmmaProduct&) { return 1; }
 
 std::string cut_of(const MmaProduct& s) {
   return fmt::format("columns={} band={} teams={} resident={} stages={}", s.columns, s.band, s.teams, s.resident,
                      s.stages);
+}
+std::string cut_of(const MmaTiles& s) {
+  return fmt::format("columns={} row_tiles={} warps={}x{} stage_cols={} stages={} resident={} async={}", s.columns,
+                     s.row_tiles, s.row_warps, s.col_warps, s.stage_cols, s.stages, s.resident, s.async);
 }
 std::string cut_of(const WgmmaProduct& s) {
   return fmt::format("columns={} groups={}x{} shares={} stage_cols={} run={} stages={} runs={} early={}", s.columns,
@@ -139,6 +146,33 @@ void add_mma_product_benches(std::vector<Bench>& all) {
     all.push_back(expert_tiles_phase(
         kernels::mma_product_choice({.out = p.out, .experts = 1}, p.rows * experts_used, p.cols, 8, 132), p.rows,
         p.cols, experts_used, 2));
+}
+
+void add_mma_tiles_benches(std::vector<Bench>& all) {
+  constexpr uint32_t sm_86 = 99 * 1024, sm_75 = 64 * 1024;  // shared memory of a block
+  auto add = [&](MmaTiles what, const Phase& p, uint32_t vectors, size_t compared) {
+    what.out = p.out;
+    what.halves = 1;
+    const std::vector<MmaTiles> specs =
+        kernels::mma_tiles_candidates(what, p.rows, p.cols, vectors, 132, what.async ? sm_86 : sm_75);
+    for (size_t i = 0; i < std::min(specs.size(), compared); ++i)
+      all.push_back(matrix_phase(specs[i], p.rows, p.cols, vectors));
+  };
+  // what is chosen, and some that come next
+  for (uint32_t vectors : {32u, 64u, 128u, 512u, 2048u})
+    for (const Phase& p : phases) {
+      add({}, p, vectors, 5);
+      add({.async = 0}, p, vectors, 1);
+      for (Format format : {Format::q6_k, Format::q8_0}) add({.format = uint32_t(format)}, p, vectors, 1);
+    }
+  for (uint32_t vectors : {8u, 32u, 64u})
+    for (const Phase& p : expert_phases) {
+      const std::vector<MmaTiles> specs =
+          kernels::mma_tiles_candidates({.out = p.out, .experts = 1}, p.rows, p.cols, vectors, 132, sm_86);
+      for (size_t i = 0; i < 3; ++i)
+        if (specs[i].columns >= vectors)
+          all.push_back(expert_tiles_phase(specs[i], p.rows, p.cols, experts_used, vectors));
+    }
 }
 
 void add_wgmma_product_benches(std::vector<Bench>& all) {

@@ -12,7 +12,6 @@ namespace heddle::proof {
 
 using kernels::MmaProduct;
 using kernels::Product;
-using kernels::WgmmaProduct;
 using quant::Format;
 
 ProductVectors product_vectors(Random& random, const Product& spec, uint32_t cols, uint32_t count,

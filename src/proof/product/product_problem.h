@@ -1,10 +1,11 @@
-// A product with what surrounds it in a layer: inputs, and the f64 reference that `product`, `mma_product` and
-// `wgmma_product` are held to.
+// A product with what surrounds it in a layer: inputs, and the f64 reference that `product`, `mma_product`,
+// `mma_tiles` and `wgmma_product` are held to.
 #pragma once
 #include <optional>
 #include <variant>
 
 #include "kernels/product/mma_product.h"
+#include "kernels/product/mma_tiles.h"
 #include "kernels/product/wgmma_product.h"
 #include "proof/format/weights.h"
 
@@ -42,7 +43,7 @@ ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<do
                        const std::vector<double>& step);
 
 // The kernels of the matrix units.
-using MatrixSpec = std::variant<kernels::MmaProduct, kernels::WgmmaProduct>;
+using MatrixSpec = std::variant<kernels::MmaProduct, kernels::MmaTiles, kernels::WgmmaProduct>;
 // The product that computes the same.
 template <class Spec>
 kernels::Product product_like(const Spec& s, uint32_t vectors) {
