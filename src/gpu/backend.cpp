@@ -74,6 +74,10 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       context_, std::max<size_t>(max_steps_in_flight * sizes_.picked_at_once(), rows) * sizeof(kernels::Sampled));
   tops_ = cuda::PinnedBuffer(context_, picked_.bytes() * max_top_tokens);
   for (uint32_t i = 0; i < max_steps_in_flight; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
+  if (is_part()) {
+    crossing_ = cuda::PinnedBuffer(context_, rows * sizes_.width * 4);
+    crossed_.emplace(context_, cuda::Event::untimed);
+  }
   const size_t fetched_rows = std::min(max_fetched_rows, sizes_.picked_at_once());
   fetched_ = cuda::PinnedBuffer(context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, sizes_.width) * 4);
 }
@@ -145,7 +149,7 @@ void Gpu::begin(const Batch& batch) {
       wanted_tops_.push_back(picking ? picking->top : 0);
     }
     send(batch);
-    keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
+    keep_ = options_.graphs && !options_.trace && !is_part() && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
             rows_.count <= max_logit_rows && batch.outputs.size() == rows_.count && batch.states.empty();
   }
   key_ = {.rows = rows_.count,

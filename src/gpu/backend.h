@@ -59,6 +59,9 @@ class Gpu : public model::Backend {
   void allow(std::span<const std::span<const uint32_t>> masks) override;
   model::Result result() override;
 
+  std::span<const float> residual() override;
+  void set_residual(std::span<const float> rows) override;
+
   bool can_pick(const model::Picking& picking) const override;
   uint32_t max_in_flight() const override { return options_.trace ? 1 : max_steps_in_flight; }
   uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : max_step_rows; }
@@ -99,6 +102,9 @@ class Gpu : public model::Backend {
     std::optional<uint32_t> row{};  // of the first output, if their rows are consecutive
   };
 
+  // The model is a part of one (model/split.h): rows come from another backend and go to it, so that batches are no
+  // graphs and do not follow one another.
+  bool is_part() const { return !model_.embedding; }
   std::string describe_device() const;
   void expect_room();
   void check_batch(const model::Batch& batch) const;
@@ -148,6 +154,8 @@ class Gpu : public model::Backend {
   // --- load_kernels.cpp
   void load_kernels();
   void list_step(uint32_t rows, uint32_t longest);
+  void list_embedding();
+  void list_logits(uint32_t outputs, std::optional<uint32_t> from_row);
   void list_attention(const DeviceAttention& attention);
   void list_prompts(const std::vector<uint32_t>& layers);
   void list_experts(const std::vector<uint32_t>& layers);
@@ -186,6 +194,8 @@ class Gpu : public model::Backend {
   std::map<GraphKey, KeptGraph> graphs_;
   uint64_t graph_uses_ = 0;
 
+  cuda::PinnedBuffer crossing_;          // of parts: the residual stream, (rows, width)
+  std::optional<cuda::Event> crossed_;   // crossing_ has been copied
   cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, picked_at_once)
   cuda::PinnedBuffer tops_;              // the same, with max_top_tokens each
   size_t fetched_rows_ = 0;              // rows of logits that are being copied to fetched_

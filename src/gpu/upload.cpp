@@ -94,7 +94,7 @@ class Uploader {
 }  // namespace
 
 void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const UploadProgress& progress) {
-  const bool tied = model.output.sources[0].from.data.data() == model.embedding.sources[0].from.data.data();
+  const bool tied = model.is_tied();
   uint64_t all = 0;
   std::vector<kernels::AnySpec> packers;
   for (Weights* w : model.all()) {

@@ -104,13 +104,14 @@ struct DeviceLayer {
 };
 
 struct DeviceModel {
-  Weights embedding, positions, output;
+  Weights embedding, positions, output;  // a part of a model may have none of them
   DeviceNorm norm;
   std::vector<DeviceLayer> layers;
   uint32_t attentions = 0;                // of all layers
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded
 
   std::vector<Weights*> all();
+  bool is_tied() const;       // the output is the embedding; until they are uploaded
   uint64_t bytes();           // of weights on the device
   uint64_t largest_source();  // bytes; the upload has a buffer of this size on the device
 };
