@@ -19,9 +19,11 @@ namespace {
 
 constexpr uint32_t max_fetched_rows = 64;  // of logits, in pinned memory at once: 33 MB of a vocabulary of 128256
 
-Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
+Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes,
+                 const Options& options) {
   // the stage of the upload is freed before the cache is allocated
-  const uint64_t work = sizes.bytes(), stage = described.largest_source(), kv = KvCache::bytes(model, limits);
+  const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting);
+  const uint64_t stage = described.largest_source(), kv = KvCache::bytes(model, limits);
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -57,11 +59,12 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       tuning_(cubins_.is_on() ? tuning_file(cubins_.folder().parent_path(), context_.info()) : std::filesystem::path()),
       stream_(context_),
       sizes_(model, limits, context_.info().sms, can_group_experts(context_.info(), options)),
-      weights_(describe_weights(model)),
+      weights_(describe_weights(model, options.visiting)),
       recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, limits, options);
   expect_room();
   upload(weights_, library_, stream_, options.progress);
+  if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
   model::each_attention(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
   forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
@@ -101,7 +104,7 @@ std::string Gpu::describe() const {
 }
 
 void Gpu::expect_room() {
-  const Memory needed = memory_of(weights_, model_, limits_, sizes_);
+  const Memory needed = memory_of(weights_, model_, limits_, sizes_, options_);
   const uint64_t free = context_.memory().free;
   if (needed.total() <= free) return;
   throw Error("{}: too little memory on {}: expected {} to be free (weights {}, KV cache {}, workspace {}), found {}",
@@ -169,6 +172,28 @@ void Gpu::begin(const Batch& batch) {
   Rows recorded = rows_;
   if (keep_ || step_) recorded.longest = forward_->longest_of(key_.length);
   forward_->begin(recorded);
+}
+
+// A kernel reads its first weights before it waits for the one before it: after a wait for weights it may not start
+// early.
+void Gpu::compute(uint32_t layer, uint32_t sublayer) {
+  if (is_visit(layer, sublayer)) {
+    visitors_->bring(layer, sublayer, stream_);
+    recorder_.start_next_alone();
+  }
+  record([&] { forward_->compute(layer, sublayer); });
+}
+
+void Gpu::add(uint32_t layer, uint32_t sublayer) {
+  const bool visit = is_visit(layer, sublayer);
+  if (visit) {
+    visitors_->wait_for_all(stream_);
+    recorder_.start_next_alone();
+  }
+  record([&] { forward_->add(layer, sublayer); });
+  if (!visit) return;
+  run_traced_so_far();
+  visitors_->leave(stream_);
 }
 
 void Gpu::head() {
@@ -294,6 +319,12 @@ void Gpu::run() {
   run_launches_ = 0;
 }
 
+void Gpu::run_traced_so_far() {
+  if (!options_.trace) return;
+  run();
+  forward_->begin(rows_);
+}
+
 // Each launch by itself, between two events.
 void Gpu::run_traced() {
   cuda::Plan& plan = recorder_.plan;
@@ -320,8 +351,9 @@ std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limit
 }
 
 Memory memory_needed(const Model& model, const Limits& limits, const cuda::DeviceInfo& device, const Options& options) {
-  DeviceModel described = describe_weights(model);
-  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(device, options)));
+  DeviceModel described = describe_weights(model, options.visiting);
+  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(device, options)),
+                   options);
 }
 
 }  // namespace heddle::gpu

@@ -7,6 +7,7 @@
 #include "cuda/cubin_cache.h"
 #include "gpu/forward.h"
 #include "gpu/gpu.h"
+#include "gpu/visitors.h"
 
 namespace heddle::gpu {
 
@@ -46,12 +47,8 @@ class Gpu : public model::Backend {
   void embed() override {
     record([&] { forward_->embed(); });
   }
-  void compute(uint32_t layer, uint32_t sublayer) override {
-    record([&] { forward_->compute(layer, sublayer); });
-  }
-  void add(uint32_t layer, uint32_t sublayer) override {
-    record([&] { forward_->add(layer, sublayer); });
-  }
+  void compute(uint32_t layer, uint32_t sublayer) override;
+  void add(uint32_t layer, uint32_t sublayer) override;
   void keep_states() override {
     record([&] { forward_->keep_states(); });
   }
@@ -105,6 +102,9 @@ class Gpu : public model::Backend {
   // The model is a part of one (model/split.h): rows come from another backend and go to it, so that batches are no
   // graphs and do not follow one another.
   bool is_part() const { return !model_.embedding; }
+  bool is_visit(uint32_t layer, uint32_t sublayer) const {
+    return visitors_ && rows_.count > 0 && visitors_->visits(layer, sublayer);
+  }
   std::string describe_device() const;
   void expect_room();
   void check_batch(const model::Batch& batch) const;
@@ -128,7 +128,8 @@ class Gpu : public model::Backend {
   void run_recorded();  // of a plan that is not complete yet
   void run_kept();
   void run_traced();
-  void keep_graph();  // of what run_kept() ran launch by launch
+  void run_traced_so_far();  // what was recorded, where kernels are timed: the next launches depend on more than it
+  void keep_graph();         // of what run_kept() ran launch by launch
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
@@ -170,6 +171,7 @@ class Gpu : public model::Backend {
   cuda::Stream stream_;
   WorkSizes sizes_;
   DeviceModel weights_;
+  std::optional<Visitors> visitors_;
   std::optional<Work> work_;
   std::vector<KvCache> caches_;  // by DeviceAttention::index
   Recorder recorder_;

@@ -195,10 +195,7 @@ void Gpu::wait_for_logits() {
 
 // All that was recorded has been launched, or is launched here where kernels are timed.
 std::span<const float> Gpu::residual() {
-  if (options_.trace) {
-    run();
-    forward_->begin(rows_);
-  }
+  run_traced_so_far();
   const size_t values = size_t(rows_.count) * model_.width;
   cuda::read_device(stream_, crossing_.data(), work_->h.address(), values * 4);
   stream_.synchronize();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace heddle::model {
@@ -26,7 +27,8 @@ class Split : public Backend {
   Split(const Model& model, const Placement& placement, const MakeBackend& device, const MakeBackend& host,
         const SplitOptions& options)
       : placement_(placement),
-        options_(options),
+        max_rows_(options.max_rows),
+        visit_rows_(options.visit_rows),
         parts_{{part_of(model, placement, Place::device)}, {part_of(model, placement, Place::host)}} {
     for (const std::vector<Place>& places : placement.sublayers) {
       std::vector<Indices>& layer = indices_.emplace_back();
@@ -39,15 +41,18 @@ class Split : public Backend {
     }
     parts_[0].backend = device(parts_[0].model);
     parts_[1].backend = host(parts_[1].model);
+    if (visit_rows_ == 0) measure_visits();
   }
 
   std::string describe() const override {
-    return fmt::format("{}, with {}", on(Place::device).describe(), on(Place::host).describe());
+    std::string text = fmt::format("{}, with {}", on(Place::device).describe(), on(Place::host).describe());
+    if (visit_rows_ <= max_rows_) text += fmt::format("; weights visit the device for {} rows or more", visit_rows_);
+    return text;
   }
 
   void begin(const Batch& batch) override {
     check(!batch.follows, "a batch that follows no other");
-    visits_ = batch.tokens.size() >= options_.visit_rows;
+    visits_ = batch.tokens.size() >= visit_rows_;
     for (const Place place : {Place::device, Place::host}) {
       Part& part = part_at(place);
       part.batch = batch;
@@ -118,8 +123,41 @@ class Split : public Backend {
     on(to).set_residual(on(to == Place::device ? Place::host : Place::device).residual());
   }
 
+  // The first visiting sublayer in both places: a visit takes as long for any number of rows, the host longer for more.
+  void measure_visits() {
+    visit_rows_ = ~0u;
+    for (uint32_t layer = 0; layer < placement_.sublayers.size(); ++layer)
+      for (uint32_t sublayer = 0; sublayer < placement_.sublayers[layer].size(); ++sublayer) {
+        if (placement_.sublayers[layer][sublayer] != Place::visiting) continue;
+        const auto time = [&](Place place, uint32_t rows) { return time_sublayer(layer, sublayer, place, rows); };
+        const uint32_t few = std::min(max_rows_, 32u);
+        time(Place::device, few);  // the file may not be in memory yet, nor all kernels be loaded
+        const double visit = time(Place::device, few);
+        for (uint32_t rows = 2; rows <= max_rows_ && visit_rows_ == ~0u; rows *= 2)
+          if (time(Place::host, rows) > visit) visit_rows_ = rows;
+        return;
+      }
+  }
+  double time_sublayer(uint32_t layer, uint32_t sublayer, Place place, uint32_t rows) {
+    const size_t width = parts_[0].model.width;
+    std::vector<float> values(rows * width);
+    uint32_t bits = 1;
+    for (float& value : values) value = float(int32_t(bits = bits * 1664525 + 1013904223)) * 0x1p-31f;
+    Batch batch{.tokens = std::vector<uint32_t>(rows), .sequences = std::vector<uint32_t>(rows), .blocks = {{0}}};
+    batch.positions = batch.tokens;
+    Backend& backend = on(place);
+    backend.begin(batch);
+    backend.set_residual(values);
+    const auto start = Clock::now();
+    backend.compute(layer, index_of(layer, sublayer, place));
+    backend.add(layer, index_of(layer, sublayer, place));
+    backend.residual();
+    return seconds_since(start);
+  }
+
   const Placement placement_;
-  const SplitOptions options_;
+  const uint32_t max_rows_;
+  uint32_t visit_rows_;
   Part parts_[2];  // the device's, the host's
   std::vector<std::vector<Indices>> indices_;
   bool visits_ = false;  // the batch takes visiting sublayers to the device

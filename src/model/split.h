@@ -36,7 +36,10 @@ std::vector<SublayerOfPart> visitors(const Model& model, const Placement& placem
 
 using MakeBackend = std::function<std::unique_ptr<Backend>(const Model& part)>;
 struct SplitOptions {
-  uint32_t visit_rows = ~0u;  // batches of this many rows or more bring the weights of visiting sublayers to the device
+  // Batches of this many rows or more bring the weights of visiting sublayers to the device. 0: the number from which
+  // that is faster, measured with the first of them.
+  uint32_t visit_rows = 0;
+  uint32_t max_rows = 512;  // of a batch
 };
 // The model must outlive it. The KV blocks of an attention are where it is computed, under the same numbers in both
 // places. Tokens are picked on the device where the head is, and no batch follows another.

@@ -115,7 +115,7 @@ TEST(Split, RowsCrossWhereThePlaceChangesAndWeightsVisitForManyRows) {
   const auto backend = make_split(
       model, placement, [&](const Model&) { return std::make_unique<Watched>("device", log); },
       [&](const Model&) { return std::make_unique<Watched>("host", log); }, {.visit_rows = 3});
-  EXPECT_EQ(backend->describe(), "device, with host");
+  EXPECT_EQ(backend->describe(), "device, with host; weights visit the device for 3 rows or more");
   EXPECT_TRUE(backend->can_pick({}));
   EXPECT_EQ(backend->max_in_flight(), 1u);
   EXPECT_EQ(backend->max_followed_rows(), 0u);
