@@ -122,6 +122,7 @@ DeviceFacts device_facts(const ServedFacts& facts) {
   std::optional<cuda::Context> gpu;
   if (running.gpu) gpu.emplace(*running.gpu);
   const auto memory = [&](const RunningModel& of) {
+    if (of.split) return of.split->on_gpu;
     return memory_for(of.model, facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
   };
   DeviceFacts device{gpu ? fmt::format("cuda:{} {}", *running.gpu, gpu->info().name) : "cpu", memory(running), {}};
@@ -181,9 +182,9 @@ std::string serve_config(const ServedFacts& facts) {
         {"chat_template", !running.chat_template.empty()}}},
       {"device", device.name},
       {"backend", running.backend->describe()},
-      {"threads", running.gpu              ? 0
-                  : options.device.threads ? options.device.threads
-                                           : hardware_threads()},
+      {"threads", running.gpu && !running.split ? 0
+                  : options.device.threads      ? options.device.threads
+                                                : hardware_threads()},
       {"exact", options.device.exact},
       {"deterministic", !running.gpu || options.device.deterministic},
       {"kv",
