@@ -54,7 +54,7 @@ class Split : public Backend {
     check(!batch.follows, "a batch that follows no other");
     visits_ = batch.tokens.size() >= visit_rows_;
     for (const Place place : {Place::device, Place::host}) {
-      Part& part = part_at(place);
+      Side& part = part_at(place);
       part.batch = batch;
       if (place != placement_.head) {
         part.batch.outputs.clear();
@@ -90,13 +90,13 @@ class Split : public Backend {
 
   bool can_pick(const Picking& picking) const override { return on(placement_.head).can_pick(picking); }
   void copy_block(uint32_t from, uint32_t to) override {
-    for (Part& part : parts_) part.backend->copy_block(from, to);
+    for (Side& part : parts_) part.backend->copy_block(from, to);
   }
   bool usable() const override { return on(Place::device).usable() && on(Place::host).usable(); }
   std::vector<KernelTime> kernel_times() override { return on(Place::device).kernel_times(); }
 
  private:
-  struct Part {
+  struct Side {
     Model model;
     std::unique_ptr<Backend> backend = nullptr;
     Batch batch = {};  // what this part computes of it: the outputs are those of the part with the head
@@ -105,7 +105,7 @@ class Split : public Backend {
     uint32_t device = 0, host = 0;
   };
 
-  Part& part_at(Place place) { return parts_[place == Place::device ? 0 : 1]; }
+  Side& part_at(Place place) { return parts_[place == Place::device ? 0 : 1]; }
   Backend& on(Place place) { return *part_at(place).backend; }
   const Backend& on(Place place) const { return const_cast<Split*>(this)->on(place); }
   Backend& head_backend() { return on(placement_.head); }
@@ -158,7 +158,7 @@ class Split : public Backend {
   const Placement placement_;
   const uint32_t max_rows_;
   uint32_t visit_rows_;
-  Part parts_[2];  // the device's, the host's
+  Side parts_[2];  // the device's, the host's
   std::vector<std::vector<Indices>> indices_;
   bool visits_ = false;  // the batch takes visiting sublayers to the device
   Place residual_at_ = Place::host;

@@ -23,7 +23,7 @@ Model load_fixture(const std::string& name, const Folder& folder) {
   return load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
 }
 
-std::vector<float> logits_of(const Model& model, Backend& backend, const Limits& limits) {
+std::vector<float> fed_logits(const Model& model, Backend& backend, const Limits& limits) {
   Session session(model, backend, limits);
   std::vector<float> all;
   const auto keep = [&](size_t, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); };
@@ -58,9 +58,9 @@ TEST_P(Splits, GiveTheSameLogitsToTheBit) {
   for (const uint32_t first : {0u, 1u, layers - 1, layers}) placements.push_back(Placement::first_layers(model, first));
   for (const Place head : {Place::device, Place::host}) placements.push_back(alternating(model, head));
   for (const MakeBackend& make : {cpu, reference}) {
-    const std::vector<float> whole = logits_of(model, *make(model), limits);
+    const std::vector<float> whole = fed_logits(model, *make(model), limits);
     for (const Placement& placement : placements)
-      EXPECT_EQ(logits_of(model, *make_split(model, placement, make, make), limits), whole);
+      EXPECT_EQ(fed_logits(model, *make_split(model, placement, make, make), limits), whole);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Splits, testing::ValuesIn(Fixture::names()),

@@ -100,6 +100,7 @@ class Chooser {
       if (visits && (options_.deterministic || options_.exact)) continue;
       visits_ = visits;
       for (context_ = first_context();; context_ = std::max(min_split_context, context_ / 2)) {
+        rows_ = choose_rows();
         if (std::optional<SplitChoice> found = best()) return finished(*found);
         if (options_.context != 0 || context_ <= min_split_context) break;
       }
@@ -129,8 +130,8 @@ class Chooser {
     for (const bool head : {true, false}) consider(fewest_moved(layers_, head, moves), 1);
     // Attention stays with its KV cache: where the CPU has whole layers, it computes their attention also for prompts.
     // That is worth a quarter of the speed of single tokens.
-    if (mixtures_of(model_) == 0 || !best) consider(most_layers(0), 1.25);
-    if (!best && mixtures_of(model_)) consider(most_layers(all_layers), 1);
+    if (mixtures_of(model_) == 0 || !best) consider(max_layers(0), 1.25);
+    if (!best && mixtures_of(model_)) consider(max_layers(all_layers), 1);
     return best;
   }
 
@@ -160,7 +161,7 @@ class Chooser {
     return counted({layers, high, head});
   }
   // `moved`: of all layers on the GPU.
-  std::optional<SplitChoice> most_layers(uint32_t moved) {
+  std::optional<SplitChoice> max_layers(uint32_t moved) {
     uint32_t low = 0, high = layers_;  // low fits, or is 0
     const auto cut = [&](uint32_t layers) {
       return SplitCut{layers, std::min(moved, movable_layers(model_, layers)), false};
@@ -177,13 +178,8 @@ class Chooser {
     cut.visits = visits_;
     SplitChoice choice{.cut = cut, .placement = placement_of(model_, cut), .context = context_};
     const model::Model cpu = part_of(model_, choice.placement, Place::host);
-    const uint32_t most = room_.rows ? room_.rows : max_split_rows;
-    for (uint32_t rows = most;; rows /= 2) {
-      choice.limits = limits(rows);
-      choice.on_gpu = gpu_memory_of(model_, cut, options_, choice.limits, room_.gpu);
-      // a twelfth of the memory: prompts get larger batches, but layers less room
-      if (rows <= min_split_rows || room_.rows || choice.on_gpu.workspace <= room_.gpu_bytes / 12) break;
-    }
+    choice.limits = limits(rows_);
+    choice.on_gpu = gpu_memory_of(model_, cut, options_, choice.limits, room_.gpu);
     choice.on_cpu = memory_for(cpu, options_, choice.limits);
     if (choice.on_gpu.total() + draft_bytes(choice.limits) > room_.gpu_bytes) return refused(choice);
     if (room_.cpu_bytes && choice.on_cpu.total() > room_.cpu_bytes) return refused(choice);
@@ -195,6 +191,17 @@ class Chooser {
   std::nullopt_t refused(const SplitChoice& choice) {
     if (!smallest_ || choice.on_gpu.total() < smallest_->on_gpu.total()) smallest_ = choice;
     return std::nullopt;
+  }
+  // Rows of a batch, of which the workspace takes up to a twelfth of the memory: prompts want large batches, but layers
+  // need room. Counted with the first and the last layer, as if both were on the GPU: a whole model takes longer.
+  uint32_t choose_rows() const {
+    if (room_.rows) return room_.rows;
+    model::Model ends = part_of(model_, model::Placement::first_layers(model_, layers_), Place::device);
+    if (layers_ > 2) ends.layers.erase(ends.layers.begin() + 1, ends.layers.end() - 1);
+    uint32_t rows = max_split_rows;
+    for (; rows > min_split_rows; rows /= 2)
+      if (memory_for(ends, options_, limits(rows), &room_.gpu).workspace <= room_.gpu_bytes / 12) break;
+    return rows;
   }
   model::Limits limits(uint32_t rows) const {
     DeviceOptions options = options_;
@@ -255,20 +262,23 @@ class Chooser {
   const SplitRates& rates_;
   const model::Model* draft_;
   const uint32_t layers_;
-  uint32_t context_ = 0;
+  uint32_t context_ = 0, rows_ = 0;
   bool visits_ = false;
   std::optional<SplitChoice> smallest_;  // of those that do not fit
 };
 
-// The first layers that have about this many bytes together.
-model::Model sample_of(const model::Model& model, uint64_t bytes) {
+// The first layers: enough that a token reads more than the caches of most CPUs hold, or of a mixture, of which a token
+// reads little, that several tokens do.
+model::Model sample_of(const model::Model& model) {
+  constexpr double max_read = 400e6, max_bytes = 1.5e9;
   model::Model sample = part_of(model, model::Placement::first_layers(model, 0), Place::host);
   sample.output = {};
   sample.output_bias.clear();
-  uint64_t sum = 0;
+  double read = 0, bytes = 0;
   for (size_t i = 0; i < sample.layers.size(); ++i) {
-    for (const model::SublayerMatrix& m : model::matrices_of(sample.layers[i])) sum += m.matrix->data.size();
-    if (sum < bytes) continue;
+    for (const model::Sublayer& sublayer : sample.layers[i].sublayers) read += bytes_read(sublayer);
+    for (const model::SublayerMatrix& m : model::matrices_of(sample.layers[i])) bytes += double(m.matrix->data.size());
+    if (read < max_read && bytes < max_bytes) continue;
     sample.layers.resize(i + 1);
     break;
   }
@@ -339,24 +349,24 @@ model::Memory gpu_memory_of(const model::Model& model, const SplitCut& cut, cons
 }
 
 SplitRates measure_rates(const model::Model& model, const DeviceOptions& options, const cuda::Context& gpu) {
-  constexpr uint64_t sample_bytes = 400 << 20;  // more than the caches of most CPUs
-  constexpr uint32_t steps = 4;
-  const model::Model sample = sample_of(model, sample_bytes);
+  constexpr uint32_t steps = 8;
+  const model::Model sample = sample_of(model);
   const auto backend = cpu::make_cpu(sample, {.rows = 1, .kv_blocks = 1},
                                      {.threads = options.threads, .isa = options.isa, .exact = options.exact});
-  double best = INFINITY;
-  for (uint32_t i = 0; i < steps; ++i) {
-    const auto start = Clock::now();
-    const model::Batch batch{.tokens = {i % model.vocabulary}, .positions = {i}, .sequences = {0}, .blocks = {{0}}};
+  Clock::time_point start;
+  for (uint32_t i = 0; i <= steps; ++i) {
+    if (i == 1) start = Clock::now();  // the first one wakes the threads
+    const uint32_t token = (i + 1) * 7919 % model.vocabulary;
+    const model::Batch batch{.tokens = {token}, .positions = {i}, .sequences = {0}, .blocks = {{0}}};
     backend->begin(batch);
     backend->embed();
     model::run_layers(sample, *backend);
-    best = std::min(best, seconds_since(start));
   }
+  const double seconds = seconds_since(start) / steps;
   double bytes = 0;
   for (const model::Layer& layer : sample.layers)
     for (const model::Sublayer& sublayer : layer.sublayers) bytes += bytes_read(sublayer);
-  return {.gpu = gpu::read_bandwidth(gpu), .cpu = bytes / best};
+  return {.gpu = gpu::read_bandwidth(gpu), .cpu = bytes / seconds};
 }
 
 uint64_t usable_on_gpu(const DeviceOptions& options, uint64_t free) {

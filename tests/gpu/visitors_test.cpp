@@ -1,10 +1,9 @@
 // Models that a GPU and the CPU compute together, by value: the layers of the GPU are interpreted.
-#include "model/split.h"
-
 #include <set>
 
 #include "formats/checkpoint.h"
 #include "model/load.h"
+#include "model/split.h"
 #include "tests/cpu/small_model.h"
 #include "tests/gpu/interpreted_gpu.h"
 #include "tests/model/fixture.h"
