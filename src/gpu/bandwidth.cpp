@@ -1,4 +1,8 @@
 // How fast memory is read: by the kernel that every other one is measured against.
+#include <algorithm>
+
+#include "cuda/memory.h"
+#include "cuda/plan.h"
 #include "gpu/gpu.h"
 #include "gpu/library.h"
 #include "kernels/layer/elementwise.h"

@@ -2,6 +2,7 @@
 #include "main/device/split_choice.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <nlohmann/json.hpp>
 
@@ -122,6 +123,95 @@ TEST(SplitChoice, ExpertsGoBeforeAttention) {
   EXPECT_EQ(found.on_gpu.total(), room.gpu_bytes);
   EXPECT_REFUSED(choice_of(model, {.cpu_experts = mixtures + 1}, 1 << 30),
                  fmt::format("--cpu-experts: expected up to {}, as many layers of ", mixtures));
+}
+
+// Models of real shapes in addresses that nothing is behind: only sizes are looked at, and routers.
+class ShapesOnly {
+ public:
+  ShapesOnly() : base_(mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    EXPECT_NE(base_, MAP_FAILED);
+  }
+  ~ShapesOnly() { munmap(base_, size_); }
+  ShapesOnly(const ShapesOnly&) = delete;
+
+  model::Matrix matrix(uint64_t rows, uint64_t cols, quant::Format format = quant::Format::q4_k) {
+    const uint64_t bytes = rows * quant::row_bytes(format, cols);
+    const auto* data = static_cast<const uint8_t*>(base_) + used_;
+    used_ += bytes;
+    EXPECT_LE(used_, size_);
+    return {format, rows, cols, {data, bytes}};
+  }
+  // `experts` 0: a feed-forward of `inner`; else a mixture of which 8 are used.
+  model::Model model(uint32_t layers, uint32_t width, uint32_t kv_heads, uint32_t inner, uint32_t experts) {
+    model::Model m{.name = "shapes", .context = 131072, .width = width, .vocabulary = 128256};
+    m.norm = {model::Norm::Kind::rms, model::Vector(width, 1.0f), {}, 1e-5f};
+    m.embedding = matrix(m.vocabulary, width);
+    m.output = matrix(m.vocabulary, width, quant::Format::q6_k);
+    for (uint32_t i = 0; i < layers; ++i) {
+      model::Attention a;
+      a.norm = m.norm;
+      a.heads = 32;
+      a.kv_heads = kv_heads;
+      a.head = a.value_head = 128;
+      a.q = matrix(4096, width);
+      a.k = a.v = matrix(kv_heads * 128, width);
+      a.v = matrix(kv_heads * 128, width);
+      a.output = matrix(width, 4096);
+      model::Layer& layer = m.layers.emplace_back(model::Layer{.sublayers = {std::move(a)}});
+      if (experts == 0) {
+        model::FeedForward f{.norm = m.norm};
+        f.gate = matrix(inner, width);
+        f.up = matrix(inner, width);
+        f.down = matrix(width, inner, quant::Format::q6_k);
+        layer.sublayers.push_back(std::move(f));
+        continue;
+      }
+      model::Mixture mixture{.norm = m.norm};
+      router_.resize(uint64_t(experts) * width * 4);
+      mixture.router = {quant::Format::f32, experts, width, router_};
+      mixture.routing.used = 8;
+      mixture.gate = {experts, matrix(uint64_t(experts) * inner, width)};
+      mixture.up = {experts, matrix(uint64_t(experts) * inner, width)};
+      mixture.down = {experts, matrix(uint64_t(experts) * width, inner, quant::Format::q6_k)};
+      layer.sublayers.push_back(std::move(mixture));
+    }
+    return m;
+  }
+
+ private:
+  static constexpr uint64_t size_ = uint64_t(24) << 30;
+  void* base_;
+  uint64_t used_ = 0;
+  std::vector<uint8_t> router_;
+};
+
+TEST(SplitChoice, OfAnEightBillionModelInThreeGigabytes) {
+  ShapesOnly shapes;
+  const model::Model model = shapes.model(32, 4096, 8, 14336, 0);
+  const uint64_t room = usable_memory(3'000'000'000);
+  const SplitChoice choice = choice_of(model, {.threads = 16}, room);
+  EXPECT_EQ(choice.cut.gpu_layers, 32u) << choice.text;
+  EXPECT_TRUE(choice.cut.visits);
+  EXPECT_GE(choice.cut.moved, 12u);
+  EXPECT_LE(choice.cut.moved, 22u);
+  EXPECT_GE(choice.limits.rows, 256u);
+  EXPECT_GE(choice.context, 2048u);
+  EXPECT_GT(choice.on_gpu.total(), room - 250'000'000) << "nothing is left that a further feed-forward would fit into";
+  const SplitChoice more = choice_of(model, {.threads = 16}, room + 1'000'000'000);
+  EXPECT_LE(more.cut.moved + 6, choice.cut.moved) << more.text;
+}
+
+TEST(SplitChoice, OfAMixtureInTenGigabytes) {
+  ShapesOnly shapes;
+  const model::Model model = shapes.model(48, 2048, 4, 768, 128);
+  const SplitChoice choice = choice_of(model, {.threads = 16}, usable_memory(10'000'000'000));
+  EXPECT_EQ(choice.cut.gpu_layers, 48u) << choice.text;
+  EXPECT_TRUE(choice.cut.head_on_gpu) << "every token reads all of it";
+  EXPECT_GE(choice.cut.moved, 20u);
+  EXPECT_LE(choice.cut.moved, 34u);
+  EXPECT_EQ(choice.limits.rows, 2048u);
+  const SplitChoice small = choice_of(model, {.threads = 16}, 2'000'000'000);
+  EXPECT_EQ(small.cut.moved, small.cut.gpu_layers) << small.text;
 }
 
 // On the fake GPU of running_model_test.cpp, which computes nothing.
