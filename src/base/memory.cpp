@@ -8,6 +8,10 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/utf8.h"
 
 namespace heddle {
 namespace {
@@ -68,6 +72,19 @@ std::string bytes_text(double bytes) {
   if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
   if (bytes < 1e6) return fmt::format("{:.1f} KB", bytes / 1e3);
   return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+uint64_t bytes_named(const std::string& text, const std::string& what) {
+  static constexpr std::pair<std::string_view, double> units[] = {
+      {"", 1},      {"B", 1},         {"KB", 1e3},      {"MB", 1e6},         {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  std::string_view unit(read.ptr, size_t(text.data() + text.size() - read.ptr));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const auto& [name, bytes] : units)
+    if (read.ec == std::errc() && name == unit && number > 0 && number * bytes < 1e18) return uint64_t(number * bytes);
+  throw Error("{}: expected a size such as 8GB, 1.5GiB or 500MB, found {}", what, in_quotes(text));
 }
 
 }  // namespace heddle

@@ -17,5 +17,8 @@ void forget_peak_memory();  // the peak counts from now on, where the system sup
 uint64_t kilobytes_at(std::string_view text, std::string_view key);
 
 std::string bytes_text(double bytes);  // "4.9 GB"
+// "8GB", "1.5GiB", "500MB", "64KiB" or "4096" (bytes): units of 1000 or, with an i, of 1024. An Error that begins with
+// `what` otherwise.
+uint64_t bytes_named(const std::string& text, const std::string& what);
 
 }  // namespace heddle

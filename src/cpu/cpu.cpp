@@ -112,6 +112,12 @@ class Cpu : public model::Backend {
     return {.picked = {}, .logits = logits_, .states = states_};
   }
 
+  std::span<const float> residual() override { return {x_.row(0), uint64_t(rows_) * model_.width}; }
+  void set_residual(std::span<const float> rows) override {
+    check(rows.size() == uint64_t(rows_) * model_.width, "a residual stream of all rows");
+    std::copy(rows.begin(), rows.end(), x_.row(0));
+  }
+
   void copy_block(uint32_t from, uint32_t to) override {
     for (KvCache& cache : caches_) cache.copy(from, to);
   }

@@ -224,6 +224,19 @@ class Reference : public Backend {
     return {.picked = {}, .logits = logits_, .states = states_};
   }
 
+  std::span<const float> residual() override {
+    rows_.clear();
+    for (const Vector& row : x_) rows_.insert(rows_.end(), row.begin(), row.end());
+    return rows_;
+  }
+  void set_residual(std::span<const float> rows) override {
+    check(rows.size() == x_.size() * model_.width, "a residual stream of all rows");
+    for (size_t i = 0; i < x_.size(); ++i) {
+      const auto row = rows.subspan(i * model_.width, model_.width);
+      x_[i].assign(row.begin(), row.end());
+    }
+  }
+
   void copy_block(uint32_t from, uint32_t to) override {
     check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
     if (from == to) return;
@@ -339,8 +352,8 @@ class Reference : public Backend {
   const Batch* batch_ = nullptr;                              // of the step under way
   std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
-  Vector logits_, states_;
-  bool computed_ = false;  // a result waits for result()
+  Vector logits_, states_, rows_;                             // rows_: see residual()
+  bool computed_ = false;                                     // a result waits for result()
 };
 
 }  // namespace

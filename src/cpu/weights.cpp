@@ -21,7 +21,8 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
       std::visit([&](const auto& kind) { to.emplace_back(add(kind)); }, sublayer);
   }
   output = add(model.output);
-  if (model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32) embedding = output;
+  if (output && model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32)
+    embedding = output;
 
   uint64_t bytes = 0;
   for (const Weights& weights : all_) bytes += packed_size(weights);

@@ -19,9 +19,11 @@ namespace {
 
 constexpr uint32_t max_fetched_rows = 64;  // of logits, in pinned memory at once: 33 MB of a vocabulary of 128256
 
-Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes) {
+Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes,
+                 const Options& options) {
   // the stage of the upload is freed before the cache is allocated
-  const uint64_t work = sizes.bytes(), stage = described.largest_source(), kv = KvCache::bytes(model, limits);
+  const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting);
+  const uint64_t stage = described.largest_source(), kv = KvCache::bytes(model, limits);
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -58,11 +60,12 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
               limits_of(context_.info())),
       stream_(context_),
       sizes_(model, limits, context_.info().sms, can_group_experts(options)),
-      weights_(describe_weights(model)),
+      weights_(describe_weights(model, options.visiting)),
       recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, limits, options);
   expect_room();
   upload(weights_, library_, stream_, options.progress);
+  if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
   model::each_attention(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
   forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
@@ -75,6 +78,10 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       context_, std::max<size_t>(max_steps_in_flight * sizes_.picked_at_once(), rows) * sizeof(kernels::Sampled));
   tops_ = cuda::PinnedBuffer(context_, picked_.bytes() * max_top_tokens);
   for (uint32_t i = 0; i < max_steps_in_flight; ++i) arrived_.emplace_back(context_, cuda::Event::untimed);
+  if (is_part()) {
+    crossing_ = cuda::PinnedBuffer(context_, rows * sizes_.width * 4);
+    crossed_.emplace(context_, cuda::Event::untimed);
+  }
   const size_t fetched_rows = std::min(max_fetched_rows, sizes_.picked_at_once());
   fetched_ = cuda::PinnedBuffer(context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, sizes_.width) * 4);
 }
@@ -98,7 +105,7 @@ std::string Gpu::describe() const {
 }
 
 void Gpu::expect_room() {
-  const Memory needed = memory_of(weights_, model_, limits_, sizes_);
+  const Memory needed = memory_of(weights_, model_, limits_, sizes_, options_);
   const uint64_t free = context_.memory().free;
   if (needed.total() <= free) return;
   throw Error("{}: too little memory on {}: expected {} to be free (weights {}, KV cache {}, workspace {}), found {}",
@@ -146,7 +153,7 @@ void Gpu::begin(const Batch& batch) {
       wanted_tops_.push_back(picking ? picking->top : 0);
     }
     send(batch);
-    keep_ = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
+    keep_ = options_.graphs && !options_.trace && !is_part() && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
             rows_.count <= max_logit_rows && batch.outputs.size() == rows_.count && batch.states.empty();
   }
   key_ = {.rows = rows_.count,
@@ -166,6 +173,28 @@ void Gpu::begin(const Batch& batch) {
   Rows recorded = rows_;
   if (keep_ || step_) recorded.longest = forward_->longest_of(key_.length);
   forward_->begin(recorded);
+}
+
+// A kernel reads its first weights before it waits for the one before it: after a wait for weights it may not start
+// early.
+void Gpu::compute(uint32_t layer, uint32_t sublayer) {
+  if (is_visit(layer, sublayer)) {
+    visitors_->bring(layer, sublayer, stream_);
+    recorder_.start_next_alone();
+  }
+  record([&] { forward_->compute(layer, sublayer); });
+}
+
+void Gpu::add(uint32_t layer, uint32_t sublayer) {
+  const bool visit = is_visit(layer, sublayer);
+  if (visit) {
+    visitors_->wait_for_all(stream_);
+    recorder_.start_next_alone();
+  }
+  record([&] { forward_->add(layer, sublayer); });
+  if (!visit) return;
+  run_traced_so_far();
+  visitors_->leave(stream_);
 }
 
 void Gpu::head() {
@@ -291,6 +320,12 @@ void Gpu::run() {
   run_launches_ = 0;
 }
 
+void Gpu::run_traced_so_far() {
+  if (!options_.trace) return;
+  run();
+  forward_->begin(rows_);
+}
+
 // Each launch by itself, between two events.
 void Gpu::run_traced() {
   cuda::Plan& plan = recorder_.plan;
@@ -317,8 +352,8 @@ std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limit
 }
 
 Memory memory_needed(const Model& model, const Limits& limits, const cuda::DeviceInfo& device, const Options& options) {
-  DeviceModel described = describe_weights(model);
-  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(options)));
+  DeviceModel described = describe_weights(model, options.visiting);
+  return memory_of(described, model, limits, WorkSizes(model, limits, device.sms, can_group_experts(options)), options);
 }
 
 }  // namespace heddle::gpu

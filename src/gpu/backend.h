@@ -7,6 +7,7 @@
 #include "cuda/cubin_cache.h"
 #include "gpu/forward.h"
 #include "gpu/gpu.h"
+#include "gpu/visitors.h"
 
 namespace heddle::gpu {
 
@@ -46,18 +47,17 @@ class Gpu : public model::Backend {
   void embed() override {
     record([&] { forward_->embed(); });
   }
-  void compute(uint32_t layer, uint32_t sublayer) override {
-    record([&] { forward_->compute(layer, sublayer); });
-  }
-  void add(uint32_t layer, uint32_t sublayer) override {
-    record([&] { forward_->add(layer, sublayer); });
-  }
+  void compute(uint32_t layer, uint32_t sublayer) override;
+  void add(uint32_t layer, uint32_t sublayer) override;
   void keep_states() override {
     record([&] { forward_->keep_states(); });
   }
   void head() override;
   void allow(std::span<const std::span<const uint32_t>> masks) override;
   model::Result result() override;
+
+  std::span<const float> residual() override;
+  void set_residual(std::span<const float> rows) override;
 
   bool can_pick(const model::Picking& picking) const override;
   uint32_t max_in_flight() const override { return options_.trace ? 1 : max_steps_in_flight; }
@@ -99,6 +99,12 @@ class Gpu : public model::Backend {
     std::optional<uint32_t> row{};  // of the first output, if their rows are consecutive
   };
 
+  // The model is a part of one (model/split.h): rows come from another backend and go to it, so that batches are no
+  // graphs and do not follow one another.
+  bool is_part() const { return !model_.embedding; }
+  bool is_visit(uint32_t layer, uint32_t sublayer) const {
+    return visitors_ && rows_.count > 0 && visitors_->visits(layer, sublayer);
+  }
   std::string describe_device() const;
   void expect_room();
   void check_batch(const model::Batch& batch) const;
@@ -122,7 +128,8 @@ class Gpu : public model::Backend {
   void run_recorded();  // of a plan that is not complete yet
   void run_kept();
   void run_traced();
-  void keep_graph();  // of what run_kept() ran launch by launch
+  void run_traced_so_far();  // what was recorded, where kernels are timed: the next launches depend on more than it
+  void keep_graph();         // of what run_kept() ran launch by launch
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
@@ -148,6 +155,8 @@ class Gpu : public model::Backend {
   // --- load_kernels.cpp
   void load_kernels();
   void list_step(uint32_t rows, uint32_t longest);
+  void list_embedding();
+  void list_logits(uint32_t outputs, std::optional<uint32_t> from_row);
   void list_attention(const DeviceAttention& attention);
   void list_prompts(const std::vector<uint32_t>& layers);
   void list_experts(const std::vector<uint32_t>& layers);
@@ -162,6 +171,7 @@ class Gpu : public model::Backend {
   cuda::Stream stream_;
   WorkSizes sizes_;
   DeviceModel weights_;
+  std::optional<Visitors> visitors_;
   std::optional<Work> work_;
   std::vector<KvCache> caches_;  // by DeviceAttention::index
   Recorder recorder_;
@@ -186,6 +196,8 @@ class Gpu : public model::Backend {
   std::map<GraphKey, KeptGraph> graphs_;
   uint64_t graph_uses_ = 0;
 
+  cuda::PinnedBuffer crossing_;          // of parts: the residual stream, (rows, width)
+  std::optional<cuda::Event> crossed_;   // crossing_ has been copied
   cuda::PinnedBuffer fetched_, picked_;  // picked_ of steps: a ring, (max_steps_in_flight, picked_at_once)
   cuda::PinnedBuffer tops_;              // the same, with max_top_tokens each
   size_t fetched_rows_ = 0;              // rows of logits that are being copied to fetched_

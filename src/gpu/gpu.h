@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "cuda/context.h"
 #include "cuda/device.h"
 #include "model/backend.h"
 
@@ -15,13 +16,19 @@ namespace heddle::gpu {
 // Called with every kernel that is built and the text that is assembled, from several threads.
 using OnKernel = std::function<void(const ptx::Kernel& kernel, const std::string& text)>;
 
+// A sublayer of a model that stays on the host, and is brought to the device when it is computed there.
+struct VisitingSublayer {
+  uint32_t layer, sublayer;
+};
+
 struct Options {
   uint32_t device = 0;
   bool exact = false;  // activations stay f32 in every product: slower, closer to the reference
   // A row's result does not depend on what else is in the batch, nor on how its prompt was cut. Slower.
   bool deterministic = false;
-  bool graphs = true;   // false: every kernel is launched by itself
-  bool trace = false;   // keeps the times of all kernels, each alone; see Backend::kernel_times
+  bool graphs = true;                           // false: every kernel is launched by itself
+  bool trace = false;                           // keeps the times of all kernels, each alone; see Backend::kernel_times
+  std::vector<VisitingSublayer> visiting = {};  // feed-forwards and mixtures
   bool preload = true;  // kernels of the usual batches are assembled while loading; false: each when it is first used
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
   OnKernel on_kernel;                                // sees every kernel that is built. May be empty.
@@ -35,6 +42,9 @@ std::unique_ptr<model::Backend> make_gpu(const model::Model& model, const model:
 // The memory that make_gpu() would take; nothing is read or allocated.
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const cuda::DeviceInfo& device,
                             const Options& options = {});
+
+// Bytes per second at which the GPU reads its memory, measured within a few hundredths of a second.
+double read_bandwidth(const cuda::Context& context);
 
 // Throws an Error that says why models cannot run on this GPU.
 void expect_capable(const cuda::DeviceInfo& device);

@@ -71,9 +71,9 @@ void Gpu::load_kernels() {
   for (uint32_t rows : {max_vector_rows, max_vector_rows + 1, 16u, 32u})
     if (forward_->paths().expects_many_rows() && rows <= sizes_.rows) {
       list_step(rows, 1);
-      if (forward_->paths().gathers(rows)) forward_->logits(0, rows, {});
+      if (forward_->paths().gathers(rows)) list_logits(rows, {});
     }
-  for (uint32_t rows = 1; rows <= sizes_.picked_at_once(); ++rows)
+  for (uint32_t rows = 1; weights_.output && rows <= sizes_.picked_at_once(); ++rows)
     for (const PickKind& kind : {PickKind{},
                                  {.logprob = true},
                                  {.logprob = true, .tops = true},
@@ -86,7 +86,7 @@ void Gpu::load_kernels() {
       if (const auto* attention = std::get_if<DeviceAttention>(&sublayer)) list_attention(*attention);
   list_prompts(layers);
   list_experts(layers);
-  forward_->keep_states();
+  if (weights_.output) forward_->keep_states();
   recorder_.wanted = nullptr;
   library_.load(all);
 }
@@ -94,11 +94,20 @@ void Gpu::load_kernels() {
 void Gpu::list_step(uint32_t rows, uint32_t longest) {
   forward_->begin(
       {.count = rows, .each_own = true, .row_tables = true, .longest = forward_->longest_of(length_class(longest))});
-  forward_->embed();
+  list_embedding();
   model::run_layers(model_, *forward_);
-  forward_->logits(0, rows, 0);
+  list_logits(rows, 0);
+  if (is_part()) return;
   record_pick(rows, 0, 0, {});
   record_advance(rows);
+}
+
+// Parts of models may have neither.
+void Gpu::list_embedding() {
+  if (weights_.embedding) forward_->embed();
+}
+void Gpu::list_logits(uint32_t outputs, std::optional<uint32_t> from_row) {
+  if (weights_.output) forward_->logits(0, outputs, from_row);
 }
 
 // The shapes of attention differ by the number of streams and of prompt tiles, and by the lengths.
@@ -147,14 +156,14 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, two_products);
   auto list = [&](const Rows& rows, uint32_t outputs) {
     forward_->begin(rows);
-    forward_->embed();
+    list_embedding();
     // where norms are late, kernels also depend on the layers before and after
     if (rows.count <= max_late_rows)
       model::run_layers(model_, *forward_);
     else
       for (uint32_t i : layers) model::run_layer(model_, i, *forward_);
-    forward_->logits(0, outputs, 0);
-    if (paths.gathers(outputs)) forward_->logits(0, outputs, {});
+    list_logits(outputs, 0);
+    if (paths.gathers(outputs)) list_logits(outputs, {});
   };
   for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 8 * 8) {
     if (rows <= max_few_rows && rows < max_rows) return;

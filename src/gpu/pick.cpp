@@ -7,8 +7,8 @@
 namespace heddle::gpu {
 
 bool Gpu::can_pick(const model::Picking& p) const {
-  return model_.vocabulary <= 1u << 18 && p.biases.size() <= max_biases && p.text.size() <= sizes_.context &&
-         p.top <= max_top_tokens;
+  return sizes_.vocabulary != 0 && model_.vocabulary <= 1u << 18 && p.biases.size() <= max_biases &&
+         p.text.size() <= sizes_.context && p.top <= max_top_tokens;
 }
 
 Gpu::PickKind Gpu::kind_of(std::span<const std::optional<model::Picking>> pickings) const {

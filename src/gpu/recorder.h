@@ -1,5 +1,7 @@
 // Records launches: the kernel of a spec is loaded, and appended to a plan with its arguments.
 #pragma once
+#include <utility>
+
 #include "cuda/plan.h"
 #include "gpu/library.h"
 
@@ -37,8 +39,12 @@ class Recorder {
     if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
     const Loaded& kernel = library_.get(spec);
     notes.push_back({std::string(Spec::name), phase_, layer_, bytes});
-    plan.launch(kernel.launch(spec.grid(args), shared, &args, sizeof args));
+    cuda::Launch launch = kernel.launch(spec.grid(args), shared, &args, sizeof args);
+    if (std::exchange(next_alone_, false)) launch.after_previous_starts = false;
+    plan.launch(std::move(launch));
   }
+  // The next kernel starts when all work of the stream before it is done.
+  void start_next_alone() { next_alone_ = true; }
 
   const cuda::DeviceInfo& device() const { return library_.context().info(); }
   uint32_t sms() const { return device().sms; }
@@ -56,6 +62,7 @@ class Recorder {
   const bool chained_;
   std::string phase_;
   int layer_ = -1;
+  bool next_alone_ = false;
 };
 
 }  // namespace heddle::gpu

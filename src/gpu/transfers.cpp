@@ -13,9 +13,9 @@ using model::Batch;
 
 // --- to the device --------------------------------------------------------------------------------------------------
 bool Gpu::is_step(const Batch& batch, const Rows& rows) const {
-  return !options_.trace && rows.each_own && rows.row_tables && rows.count > 0 && rows.count <= max_step_rows &&
-         batch.outputs.size() == rows.count && batch.states.empty() && !batch.picking.empty() &&
-         kind_.changed <= sizes_.changed_at_once() &&
+  return !options_.trace && !is_part() && rows.each_own && rows.row_tables && rows.count > 0 &&
+         rows.count <= max_step_rows && batch.outputs.size() == rows.count && batch.states.empty() &&
+         !batch.picking.empty() && kind_.changed <= sizes_.changed_at_once() &&
          std::all_of(batch.picking.begin(), batch.picking.end(), [](const auto& p) { return p.has_value(); });
 }
 
@@ -191,6 +191,23 @@ void Gpu::wait_for_logits() {
   const std::span<const float> arrived = fetched_.as<float>().first(fetched_rows_ * model_.vocabulary);
   logits_.insert(logits_.end(), arrived.begin(), arrived.end());
   fetched_rows_ = 0;
+}
+
+// All that was recorded has been launched, or is launched here where kernels are timed.
+std::span<const float> Gpu::residual() {
+  run_traced_so_far();
+  const size_t values = size_t(rows_.count) * model_.width;
+  cuda::read_device(stream_, crossing_.data(), work_->h.address(), values * 4);
+  stream_.synchronize();
+  return crossing_.as<float>().first(values);
+}
+
+void Gpu::set_residual(std::span<const float> rows) {
+  check(rows.size() == size_t(rows_.count) * model_.width, "a residual stream of all rows");
+  crossed_->synchronize();
+  std::memcpy(crossing_.data(), rows.data(), rows.size_bytes());
+  cuda::write_device(stream_, work_->h.address(), crossing_.data(), rows.size_bytes());
+  crossed_->record(stream_);
 }
 
 void Gpu::read_states() {

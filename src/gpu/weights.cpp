@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "gpu/visitors.h"
 #include "kernels/format/block_format.h"
 #include "kernels/product/product.h"
 
@@ -211,42 +212,51 @@ std::vector<DeviceNorm*> DeviceLayer::norms() {
 }
 
 std::vector<Weights*> DeviceModel::all() {
-  std::vector<Weights*> list{&embedding};
+  std::vector<Weights*> list;
+  if (embedding) list.push_back(&embedding);
   if (positions) list.push_back(&positions);
   for (DeviceLayer& layer : layers)
     for (Weights* w : layer.all()) list.push_back(w);
-  list.push_back(&output);
+  if (output) list.push_back(&output);
   return list;
+}
+
+bool DeviceModel::is_tied() const {
+  return embedding && output && output.sources[0].from.data.data() == embedding.sources[0].from.data.data();
 }
 
 uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
-    if (w != &output || output.sources[0].from.data.data() != embedding.sources[0].from.data.data())
-      total += allocated(w->bytes()) + 4ull * w->shape.rows;
+    if (w != &output || !is_tied()) total += (w->visiting ? 0 : allocated(w->bytes())) + 4ull * w->shape.rows;
   return total;
 }
 
 uint64_t DeviceModel::largest_source() {
   uint64_t largest = 0;
   for (Weights* w : all())
-    for (const Source& source : w->sources) largest = std::max<uint64_t>(largest, source.from.data.size());
+    if (!w->visiting) largest = std::max(largest, Sender::stage_bytes(*w));
   return largest;
 }
 
-DeviceModel describe_weights(const model::Model& model) {
+DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
-  d.embedding = plain(model.embedding);
+  if (model.embedding) d.embedding = plain(model.embedding);
   if (model.positions) d.positions = plain(model.positions);
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit([&](const auto& kind) { to.sublayers.emplace_back(describe(kind, d, model.width)); }, sublayer);
   }
+  for (const VisitingSublayer& place : visiting) {
+    const Visitor visitor(d, place);
+    for (const auto* group : {&visitor.in, &visitor.down})
+      for (Weights* w : *group) w->visiting = true;
+  }
   d.norm = norm_of(model.norm, model.width);
-  d.output = plain(model.output, model.output_bias);
+  if (model.output) d.output = plain(model.output, model.output_bias);
   return d;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/memory.h"
+#include "gpu/gpu.h"
 #include "kernels/product/tile.h"
 #include "model/backend.h"
 
@@ -39,7 +40,8 @@ struct Weights {
 
   cuda::Buffer tiles;
   cuda::Buffer packed_bias;  // in the order of the tiles
-  uint64_t tied = 0;         // address of the tiles of another that is the same matrix; 0: has its own
+  uint64_t tied = 0;         // address of tiles that are not its own: of the same matrix, or of a slot; 0: has its own
+  bool visiting = false;     // is brought to a slot when it is needed, and stays in the file: see visitors.h
 
   explicit operator bool() const { return shape.rows != 0; }
   uint64_t bytes() const { return shape.bytes() * count; }
@@ -104,18 +106,20 @@ struct DeviceLayer {
 };
 
 struct DeviceModel {
-  Weights embedding, positions, output;
+  Weights embedding, positions, output;  // a part of a model may have none of them
   DeviceNorm norm;
   std::vector<DeviceLayer> layers;
   uint32_t attentions = 0;                // of all layers
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded
 
   std::vector<Weights*> all();
+  bool is_tied() const;       // the output is the embedding; until they are uploaded
   uint64_t bytes();           // of weights on the device
   uint64_t largest_source();  // bytes; the upload has a buffer of this size on the device
 };
-// What would be uploaded. Throws an Error that names what the device cannot do. The model must outlive it.
-DeviceModel describe_weights(const model::Model& model);
+// What would be uploaded. `visiting`: sublayers, feed-forwards or mixtures, that are not. Throws an Error that names
+// what the device cannot do. The model must outlive it.
+DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting = {});
 
 using UploadProgress = std::function<void(uint64_t done, uint64_t all)>;  // bytes
 // Allocates the buffers and fills them. The sources are gone afterwards.

@@ -33,7 +33,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     : rows(std::max(limits.rows, 1u)),
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
-      vocabulary(model.vocabulary) {
+      vocabulary(model.output ? model.vocabulary : 0) {
   half = in_slices(model.width);
   const auto fit_cols = [&](uint64_t cols) { half = std::max(half, in_slices(cols)); };
   const auto fit_feed_forward = [&](const model::FeedForward& f) {

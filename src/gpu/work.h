@@ -31,7 +31,8 @@ struct WorkSizes {
   // `group_experts`: batches of many rows take them by expert.
   WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts = false);
 
-  uint32_t rows = 0, table_stride = 0, context = 0, vocabulary = 0;
+  uint32_t rows = 0, table_stride = 0, context = 0;
+  uint32_t vocabulary = 0;                                               // 0: a part of a model without a head
   uint32_t width = 0, qkv = 0, q = 0, attended = 0, inner = 0, act = 0;  // strides; inner: gate and up
   uint32_t half = 0;                                                     // stride of f16 rows
   uint32_t experts = 0, used = 0, expert_inner = 0, expert_act = 0;      // of mixtures

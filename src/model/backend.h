@@ -134,6 +134,14 @@ class Backend {
     return 0;
   }  // of these rows, those that change logits before they pick
 
+  // Of backends that compute a part of a model (split.h): the residual stream of all rows, (rows, width), after what
+  // was computed so far, valid until the next verb; and a copy of such rows in its place.
+  virtual std::span<const float> residual() {
+    check(false, "a backend that computes parts of models");
+    return {};
+  }
+  virtual void set_residual(std::span<const float>) { check(false, "a backend that computes parts of models"); }
+
   // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
   // False after a fault that nothing can be computed after.

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "base/error.h"
+
 namespace heddle {
 namespace {
 
@@ -41,6 +43,26 @@ TEST(Memory, BytesInWords) {
   EXPECT_EQ(bytes_text(1500), "1.5 KB");
   EXPECT_EQ(bytes_text(2.5e6), "2.5 MB");
   EXPECT_EQ(bytes_text(4.92e9), "4.92 GB");
+}
+
+TEST(Memory, SizesAreReadAsTheyAreWritten) {
+  const auto bytes = [](const char* text) { return bytes_named(text, "--gpu-memory"); };
+  EXPECT_EQ(bytes("8GB"), 8'000'000'000u);
+  EXPECT_EQ(bytes("8 GB"), 8'000'000'000u);
+  EXPECT_EQ(bytes("8GiB"), uint64_t(8) << 30);
+  EXPECT_EQ(bytes("1.5MiB"), 3u << 19);
+  EXPECT_EQ(bytes("500MB"), 500'000'000u);
+  EXPECT_EQ(bytes("2KB"), 2000u);
+  EXPECT_EQ(bytes("4096"), 4096u);
+  for (const char* wrong : {"", "GB", "8G", "8gb", "-1GB", "0", "0GB", "1e3GB", "8GB ", "nan", "inf", "99999999TB"})
+    try {
+      bytes(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), std::string("--gpu-memory: expected a size such as 8GB, 1.5GiB or 500MB, "
+                                                       "found \"") +
+                                               wrong + "\"");
+    }
 }
 
 }  // namespace

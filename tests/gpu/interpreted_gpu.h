@@ -65,11 +65,14 @@ class BesideReference {
  public:
   // `bound`: the largest difference allowed, relative to the range of a batch's logits.
   BesideReference(const model::Model& model, const model::Limits& limits, const Options& options, double bound)
+      : BesideReference(model, limits, make_gpu(model, limits, options), bound) {}
+  BesideReference(const model::Model& model, const model::Limits& limits, std::unique_ptr<model::Backend> backend,
+                  double bound)
       : model_(model),
         limits_(limits),
         bound_(bound),
         reference_(cpu::make_reference(model, limits)),
-        backend_(make_gpu(model, limits, options)) {}
+        backend_(std::move(backend)) {}
 
   enum Outputs { all, last };  // of each sequence
   model::Batch batch_of(const std::vector<NewRows>& rows, Outputs outputs) {

@@ -77,6 +77,7 @@ double cache_bytes(const RunningModel& running, double position) {
 
 double read_bandwidth(const RunningModel& running, uint32_t threads) {
   const auto bytes = uint64_t(step_bytes(running, 1));
+  if (running.split) return 0;  // of two devices, which wait for each other
   if (!running.gpu) return cpu::read_bandwidth(threads, bytes);
   cuda::Context context(*running.gpu);
   if (bytes <= context.info().l2_bytes) return 0;
@@ -375,9 +376,9 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);
     const double loading = seconds_since(start);
     Bench bench(*running,
-                running->gpu ? 0
-                : threads    ? threads
-                             : uint32_t(hardware_threads()),
+                running->gpu && !running->split ? 0
+                : threads                       ? threads
+                                                : uint32_t(hardware_threads()),
                 &err, options.draft_accept);
     if (options.constrained) bench.constrain();
     bench.first_token();
@@ -426,12 +427,13 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     }
     if (running->gpu) {
       const cuda::Context context(*running->gpu);
-      uint64_t taken = memory_for(running->model, device, running->limits, &context.info()).total();
+      uint64_t taken = running->split ? running->split->on_gpu.total()
+                                      : memory_for(running->model, device, running->limits, &context.info()).total();
       if (running->draft)
         taken += memory_for(running->draft->model, device, running->draft->limits, &context.info()).total();
       json["device_memory_bytes"] = taken;
       if (!options.json) out << fmt::format("memory on the device {}\n", bytes_text(double(taken)));
-      break;  // threads of the CPU do not matter
+      if (!running->split) break;  // threads of the CPU do not matter
     }
   }
   json["peak_memory_bytes"] = peak;

@@ -10,6 +10,7 @@
 #include "main/commands/commands.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
+#include "main/device/split_choice.h"
 #include "model/load.h"
 
 namespace heddle {
@@ -28,9 +29,12 @@ struct Device {
   std::string name, what;
   uint64_t free = 0;
   model::Memory needed;
-  uint32_t largest = 0;  // context
-  std::string problem;   // why it cannot run the model at all; empty: it can
+  uint32_t largest = 0;                   // context
+  std::string problem;                    // why it cannot run the model at all; empty: it can
+  std::optional<SplitChoice> split = {};  // of a model that does not fit, or if one was asked for
+  std::string no_split = {};              // why there is none
   bool fits() const { return problem.empty() && needed.total() <= free; }
+  bool runs() const { return split || (fits() && no_split.empty()); }
 };
 
 class Plan {
@@ -40,6 +44,7 @@ class Plan {
         model(model::load(open_model(options.model), {.context = options.device.context})),
         trained(trained_context(open_model(options.model))) {
     const WantedDevice wanted = wanted_device(options.device);
+    expect_splittable(model, options.device);
     if (!wanted.gpu) {
       Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", available_memory()});
       count(cpu, nullptr);
@@ -60,14 +65,26 @@ class Plan {
   }
   void add_gpu(const cuda::Context& context) {
     const cuda::DeviceInfo& info = context.info();
-    Device device{fmt::format("cuda:{}", info.ordinal), info.name, usable_memory(context.memory().free)};
+    Device device{fmt::format("cuda:{}", info.ordinal), info.name,
+                  usable_on_gpu(options_.device, context.memory().free)};
     try {
       gpu::expect_capable(info);
       count(device, &info);
+      if (!device.fits() || asks_for_split(options_.device)) split(device, context);
     } catch (const Error& error) {
       device.problem = error.what();
     }
     devices.push_back(device);
+  }
+  void split(Device& device, const cuda::Context& context) const {
+    if (options_.device.gpu_layers == 0u) return;  // all of it is the CPU's
+    const SplitRoom room{
+        .gpu = context.info(), .gpu_bytes = device.free, .cpu_bytes = available_memory(), .rows = options_.rows};
+    try {
+      device.split = choose_split(model, options_.device, room, measure_rates(model, options_.device, context));
+    } catch (const DoesNotSplit& error) {
+      device.no_split = error.what();
+    }
   }
   void add_gpus() {
     try {
@@ -99,6 +116,10 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
                        text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
                        d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
                        d.largest ? fmt::format("contexts up to {} tokens fit", d.largest) : "no context fits", d.what);
+    if (d.split)
+      out << fmt::format("          split: {}: {} of {}, {} of the CPU's, context of {} tokens\n", d.split->text,
+                         text(d.split->on_gpu.total()), d.name, text(d.split->on_cpu.total()), d.split->context);
+    if (!d.no_split.empty()) out << fmt::format("          no split: {}\n", d.no_split);
   }
 }
 
@@ -115,6 +136,18 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                     {"fits", d.fits()},
                     {"largest_context", d.largest}});
     if (!d.problem.empty()) list.back()["problem"] = d.problem;
+    if (!d.no_split.empty()) list.back()["no_split"] = d.no_split;
+    if (const auto& split = d.split)
+      list.back()["split"] = {{"text", split->text},
+                              {"gpu_layers", split->cut.gpu_layers},
+                              {"layers", plan.model.layers.size()},
+                              {mixtures_of(plan.model) ? "cpu_experts" : "cpu_feed_forwards", split->cut.moved},
+                              {"head", split->cut.head_on_gpu ? d.name : "cpu"},
+                              {"gpu_bytes", split->on_gpu.total()},
+                              {"cpu_bytes", split->on_cpu.total()},
+                              {"context", split->context},
+                              {"rows", split->limits.rows},
+                              {"tokens_per_second", 1 / split->seconds}};
   }
   nlohmann::ordered_json json{{"model", plan.model.name},
                               {"context", plan.model.context},
@@ -137,7 +170,7 @@ bool print_plan(const PlanOptions& options, std::ostream& out) {
     print_plan_table(plan.devices, out);
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }
-  return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.fits(); });
+  return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.runs(); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cuda/device.h"
 #include "main/device/open_model.h"
@@ -13,6 +14,16 @@ namespace heddle {
 namespace {
 
 constexpr uint32_t max_draft_tokens = 64;
+
+// A number of layers; unset for "auto".
+std::optional<uint32_t> layers_named(const char* option, const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  uint32_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || number == all_layers)
+    throw Error("{}: expected a number of layers or auto, found {}", option, in_quotes(text));
+  return number;
+}
 
 }  // namespace
 
@@ -36,6 +47,7 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
       ->type_name("NAME");
   command.add_option("--cpu-isa", options.isa, "Instruction set of the cpu backend: auto, or one this machine has")
       ->type_name("NAME");
+  describe_split(command, options);
   command.add_flag("--exact", options.exact, "Do not quantise activations");
   command.add_flag("--deterministic", options.deterministic,
                    "Make the result of a token independent of the rest of its batch; slower; always so on the CPU");
@@ -56,6 +68,35 @@ void describe_gpu_as(CLI::App& command) {
           "Treat the GPU as one of this target, such as sm_86: its code, its limits")
       ->type_name("TARGET")
       ->group("");
+}
+
+void describe_split(CLI::App& command, DeviceOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--gpu-layers",
+          [&options](const std::string& text) { options.gpu_layers = layers_named("--gpu-layers", text); },
+          "Layers of the model on the GPU, from the first on; the others run on the CPU. auto: all that fit")
+      ->default_str("auto")
+      ->type_name("N");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--cpu-experts",
+          [&options](const std::vector<std::string>& text) {
+            if (text.empty() || text[0].empty() || text[0] == "all")
+              options.cpu_experts = all_layers;
+            else
+              options.cpu_experts = layers_named("--cpu-experts", text[0]);
+          },
+          "Compute the experts of N layers on the CPU, without a number those of all; all else is the GPU's. auto: "
+          "those that do not fit there")
+      ->expected(0, 1)
+      ->type_name("[N]");
+  command
+      .add_option_function<std::string>(
+          "--gpu-memory",
+          [&options](const std::string& text) { options.gpu_memory = bytes_named(text, "--gpu-memory"); },
+          "Memory of the GPU that may be used, such as 8GB; default: all that is free")
+      ->type_name("SIZE");
 }
 
 void describe_draft(CLI::App& command, DeviceOptions& options) {
@@ -109,7 +150,15 @@ WantedDevice wanted_device(const DeviceOptions& options) {
                 options.device);
   if (options.draft_tokens == 0 || options.draft_tokens > max_draft_tokens)
     throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.draft_tokens);
-  return {.cpu = options.device == "cpu" || !options.backend.empty(), .gpu = gpu};
+  const bool cpu = options.device == "cpu" || !options.backend.empty();
+  const char* for_gpus = options.gpu_layers    ? "--gpu-layers"
+                         : options.cpu_experts ? "--cpu-experts"
+                         : options.gpu_memory  ? "--gpu-memory"
+                                               : nullptr;
+  if (cpu && for_gpus)
+    throw Error("{} is for GPUs: expected --device auto or cuda:N with it, found {}", for_gpus,
+                options.backend.empty() ? "--device cpu" : "--backend " + options.backend);
+  return {.cpu = cpu, .gpu = gpu};
 }
 
 }  // namespace heddle

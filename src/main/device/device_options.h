@@ -13,14 +13,19 @@ class Option;
 
 namespace heddle {
 
+inline constexpr uint32_t all_layers = ~0u;
+
 struct DeviceOptions {
-  std::string device = "auto";  // auto, cpu or cuda:N
-  std::string backend;          // cpu or reference: a CPU backend by name; empty: the one of the device
-  std::string isa = "auto";     // instruction set of the cpu backend
-  uint32_t threads = 0;         // 0: one per core
-  uint32_t context = 0;         // tokens; 0: as trained, or less if memory is short
-  uint32_t cache_tokens = 0;    // of all sequences, less if memory is short; 0: one sequence with its whole context
-  bool many = false;            // without cache_tokens: a cache for many sequences, see fit()
+  std::string device = "auto";          // auto, cpu or cuda:N
+  std::string backend;                  // cpu or reference: a CPU backend by name; empty: the one of the device
+  std::string isa = "auto";             // instruction set of the cpu backend
+  uint32_t threads = 0;                 // 0: one per core
+  std::optional<uint32_t> gpu_layers;   // the first layers, on the GPU; unset: as many as fit
+  std::optional<uint32_t> cpu_experts;  // layers with experts on the CPU, all_layers for all; unset: as it fits
+  uint64_t gpu_memory = 0;              // bytes of a GPU that may be used; 0: all that is free
+  uint32_t context = 0;                 // tokens; 0: as trained, or less if memory is short
+  uint32_t cache_tokens = 0;  // of all sequences, less if memory is short; 0: one sequence with its whole context
+  bool many = false;          // without cache_tokens: a cache for many sequences, see fit()
   model::KvFormat kv = model::KvFormat::f16;
   bool exact = false;              // activations are not quantised
   bool deterministic = false;      // a GPU computes a row independently of the rest of its batch; a CPU always does
@@ -30,6 +35,8 @@ struct DeviceOptions {
   std::string draft;               // a model that proposes tokens; empty: none
   uint32_t draft_tokens = 8;       // that it proposes at once
 };
+// Whether a split between GPU and CPU was asked for by numbers.
+inline bool asks_for_split(const DeviceOptions& options) { return options.gpu_layers || options.cpu_experts; }
 // "f16" or "q8"; anything else is an Error.
 model::KvFormat kv_named(const std::string& name);
 const char* name_of(model::KvFormat kv);
@@ -37,6 +44,7 @@ const char* name_of(model::KvFormat kv);
 void describe_device(CLI::App& command, DeviceOptions& options);
 // --gpu-as, for proving and timing what other GPUs run: not in the help.
 void describe_gpu_as(CLI::App& command);
+void describe_split(CLI::App& command, DeviceOptions& options);  // a part of these
 void describe_draft(CLI::App& command, DeviceOptions& options);  // of commands that generate tokens
 // The argument MODEL, with weft as its default.
 CLI::Option* describe_model(CLI::App& command, std::string& name);

@@ -34,12 +34,16 @@ class Opener {
     if (!options_.draft.empty()) open_draft(checkpoint);
     running_->model = model::load(std::move(checkpoint), {.context = options_.context});
     context_ = running_->model.context;
+    expect_splittable(running_->model, options_);
     if (draft() && draft()->vocabulary != running_->model.vocabulary)
       throw Error("draft {}: expected the vocabulary of {} with {} tokens, found {}", options_.draft, path_,
                   running_->model.vocabulary, draft()->vocabulary);
-    if (wanted_.gpu)
-      on_gpu(cuda::Context(*wanted_.gpu), false);
-    else if (wanted_.cpu || !on_any_gpu())
+    if (options_.gpu_layers == 0u) why_not("--gpu-layers 0");
+    if (wanted_.cpu || options_.gpu_layers == 0u)
+      on_cpu();
+    else if (wanted_.gpu)
+      on_this_gpu(cuda::Context(*wanted_.gpu));
+    else if (!on_any_gpu())
       on_cpu();
     return std::move(running_);
   }
@@ -54,68 +58,147 @@ class Opener {
   }
   const model::Model* draft() const { return running_->draft ? &running_->draft->model : nullptr; }
 
-  // The first GPU that can run it, or false and the reasons.
+  // The first GPU that can run it, else the first that can run a part of it; or false and the reasons.
   bool on_any_gpu() {
+    std::vector<uint32_t> capable;
+    for (const cuda::DeviceInfo& info : all_gpus())
+      try_gpu(info.ordinal, [&](const cuda::Context& context) {
+        std::string too_large;
+        if (whole_on_gpu(context, too_large)) return;
+        capable.push_back(info.ordinal);
+        if (!too_large.empty()) why_not(too_large);
+      });
+    for (const uint32_t ordinal : capable)
+      try_gpu(ordinal, [&](const cuda::Context& context) { split_on_gpu(context); });
+    if (running_->backend) return true;
+    if (asks_for_split(options_))
+      throw Error("{}: no GPU can run a part of {}: {}", options_.gpu_layers ? "--gpu-layers" : "--cpu-experts",
+                  running_->model.name, why_not_);
+    return false;
+  }
+  // None, and the reason, where there are none.
+  std::vector<cuda::DeviceInfo> all_gpus() {
     try {
-      for (const cuda::DeviceInfo& info : cuda::devices()) {
-        try {
-          if (on_gpu(cuda::Context(info.ordinal), true)) return true;
-        } catch (const SelftestFailed&) {  // a GPU that computes wrong results must not be passed over in silence
-          throw;
-        } catch (const Error& error) {
-          why_not(fmt::format("cuda:{}: {}", info.ordinal, error.what()));
-        }
-      }
-    } catch (const SelftestFailed&) {
-      throw;
+      return cuda::devices();
     } catch (const cuda::NoDriver& error) {  // `heddle devices` says where it was looked for
       const std::string text = error.what();
       why_not(text.substr(0, text.find(" (tried ")));
     } catch (const Error& error) {
       why_not(error.what());
     }
-    return false;
+    return {};
+  }
+  // An Error is a reason to look further.
+  void try_gpu(uint32_t ordinal, auto&& load) {
+    if (running_->backend) return;
+    try {
+      load(cuda::Context(ordinal));
+    } catch (const SelftestFailed&) {  // a GPU that computes wrong results must not be passed over in silence
+      throw;
+    } catch (const DoesNotSplit&) {  // it was said already that the whole does not fit
+      if (asks_for_split(options_)) throw;
+    } catch (const Error& error) {
+      why_not(fmt::format("cuda:{}: {}", ordinal, error.what()));
+    }
   }
   void why_not(const std::string& reason) { why_not_ += (why_not_.empty() ? "" : "; ") + reason; }
 
+  void on_this_gpu(const cuda::Context& context) {
+    std::string too_large;
+    if (whole_on_gpu(context, too_large)) return;
+    try {
+      split_on_gpu(context);
+    } catch (const DoesNotSplit& error) {
+      if (too_large.empty()) throw;
+      throw Error("{}; nor does a part of it fit: {}", too_large, error.what());
+    }
+  }
+
   // `context` stays alive until the backend has its own: creating one takes longer than loading a small model.
-  bool on_gpu(const cuda::Context& context, bool found) {
+  // False with the reason in `too_large`, or none if a split was asked for.
+  bool whole_on_gpu(const cuda::Context& context, std::string& too_large) {
     restore_context();
     const cuda::DeviceInfo& info = context.info();
     const std::string name = fmt::format("cuda:{} {}", info.ordinal, info.name);
     gpu::expect_capable(info);
+    if (asks_for_part()) return false;
     const uint64_t free = context.memory().free;
-    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_memory(free), &info, draft());
+    const Fit fits =
+        fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_on_gpu(options_, free), &info, draft());
     if (fits.context == 0) {
-      if (!found) throw Error("{}", does_not_fit(running_->model, fits, " on " + name, draft()));
-      why_not(fmt::format("cuda:{}: the model{} needs {}, {} are free", info.ordinal, draft() ? " with its draft" : "",
-                          bytes(fits.total()), bytes(fits.available)));
+      too_large = wanted_.gpu
+                      ? does_not_fit(running_->model, fits, " on " + name, draft())
+                      : fmt::format("cuda:{}: the model{} needs {}, {} are free", info.ordinal,
+                                    draft() ? " with its draft" : "", bytes(fits.total()), bytes(fits.available));
+      // a draft is to make it faster: the model is not split to make room for one
+      if (draft() && fits.needed.total() <= fits.available) throw Error("{}", too_large);
       return false;
     }
-    settle(fits);
+    settle(fits.context, fits.limits);
     each_model([&](RunningModel& each) { load_on_gpu(each, info.ordinal); });
     running_->gpu = info.ordinal;
-    if (found) say(fmt::format("device: {}, {} free", name, bytes(free)));
+    if (!wanted_.gpu) say(fmt::format("device: {}, {} free", name, bytes(free)));
     say_context(fits);
     return true;
   }
+  // By numbers that leave something to the CPU.
+  bool asks_for_part() const {
+    const bool all = !options_.gpu_layers || *options_.gpu_layers == running_->model.layers.size();
+    return asks_for_split(options_) && !(all && options_.cpu_experts.value_or(0) == 0);
+  }
+
+  void split_on_gpu(const cuda::Context& context) {
+    restore_context();
+    const cuda::DeviceInfo& info = context.info();
+    const SplitRoom room{.gpu = info,
+                         .gpu_bytes = usable_on_gpu(options_, context.memory().free),
+                         .cpu_bytes = available_memory(),
+                         .rows = rows_};
+    const SplitRates rates = measure_rates(running_->model, options_, context);
+    const SplitChoice choice = choose_split(running_->model, options_, room, rates, draft());
+    settle(choice.context, choice.limits);
+    say("device: " + choice.text);
+    if (choice.context != context_)
+      say(fmt::format("the context is {} tokens of {}: --ctx makes it longer, with less of the model on the GPU",
+                      choice.context, context_));
+    load_split(choice, info.ordinal);
+    if (running_->draft) load_on_gpu(*running_->draft, info.ordinal);
+    running_->gpu = info.ordinal;
+    running_->split = choice;
+  }
+
+  void load_split(const SplitChoice& choice, uint32_t ordinal) {
+    selftest_gpu(running_->model, ordinal);
+    ProgressLine line(log_);
+    running_->backend = make_split_backend(running_->model, choice.placement, choice.limits,
+                                           gpu_options(ordinal, options_.trace, line), cpu_options(line));
+  }
 
   void load_on_gpu(RunningModel& each, uint32_t ordinal) {
-    if (!options_.no_selftest)
-      brief_selftest(
-          each.model,
-          [&](const model::Model& model, const model::Limits& limits) {
-            return gpu::make_gpu(model, limits,
-                                 {.device = ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
-          },
-          options_.exact, options_.kv);
+    selftest_gpu(each.model, ordinal);
     ProgressLine line(log_);
-    gpu::Options with{.device = ordinal,
-                      .exact = options_.exact,
-                      .deterministic = options_.deterministic,
-                      .trace = options_.trace && &each == running_.get(),
-                      .progress = loading(line)};
-    each.backend = gpu::make_gpu(each.model, each.limits, with);
+    const bool trace = options_.trace && &each == running_.get();
+    each.backend = gpu::make_gpu(each.model, each.limits, gpu_options(ordinal, trace, line));
+  }
+  void selftest_gpu(const model::Model& model, uint32_t ordinal) const {
+    if (options_.no_selftest) return;
+    brief_selftest(
+        model,
+        [&](const model::Model& cut, const model::Limits& limits) {
+          return gpu::make_gpu(cut, limits,
+                               {.device = ordinal, .exact = options_.exact, .deterministic = options_.deterministic});
+        },
+        options_.exact, options_.kv);
+  }
+  gpu::Options gpu_options(uint32_t ordinal, bool trace, ProgressLine& line) const {
+    return {.device = ordinal,
+            .exact = options_.exact,
+            .deterministic = options_.deterministic,
+            .trace = trace,
+            .progress = loading(line)};
+  }
+  cpu::Options cpu_options(ProgressLine& line) const {
+    return {.threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(line)};
   }
 
   void on_cpu() {
@@ -124,7 +207,7 @@ class Opener {
     const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory(), nullptr, draft());
     if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, "", draft()));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
-    settle(fits);
+    settle(fits.context, fits.limits);
     say_context(fits);
     each_model([&](RunningModel& each) { load_on_cpu(each); });
   }
@@ -135,9 +218,7 @@ class Opener {
       return;
     }
     ProgressLine line(log_);
-    const cpu::Options with{
-        .threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(line)};
-    each.backend = cpu::make_cpu(each.model, each.limits, with);
+    each.backend = cpu::make_cpu(each.model, each.limits, cpu_options(line));
   }
 
   // The model, then its draft.
@@ -151,9 +232,9 @@ class Opener {
   void restore_context() {  // the device tried before may have had room for less
     if (running_->model.context != context_) load(options_.context);
   }
-  void settle(const Fit& fits) {
-    if (fits.context != running_->model.context) load(fits.context);
-    each_model([&](RunningModel& each) { each.limits = fits.limits; });
+  void settle(uint32_t context, const model::Limits& limits) {
+    if (context != running_->model.context) load(context);
+    each_model([&](RunningModel& each) { each.limits = limits; });
   }
   void say_context(const Fit& fits) {
     if (trained_ && options_.context > trained_ && !options_.untrained_context)

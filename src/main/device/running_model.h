@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "main/device/device_options.h"
+#include "main/device/split_choice.h"
 #include "model/backend.h"
 #include "text/tokenizer.h"
 
@@ -17,7 +17,8 @@ struct RunningModel {
   std::optional<text::Tokenizer> maybe_tokenizer;  // unset if the file has none
   std::string chat_template;
   model::Limits limits;
-  std::optional<uint32_t> gpu;  // number of the GPU it runs on; unset: the CPU
+  std::optional<uint32_t> gpu;       // number of the GPU it runs on; unset: the CPU
+  std::optional<SplitChoice> split;  // between the GPU and the CPU; unset: all of it is on one of them
   std::unique_ptr<model::Backend> backend;
   std::unique_ptr<RunningModel> draft;  // null: none was asked for; it has no tokenizer
   uint32_t draft_tokens = 0;            // that it proposes at once
@@ -26,9 +27,9 @@ struct RunningModel {
   std::optional<engine::DraftModel> draft_model() const;  // for the engine
 };
 // `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is
-// given, which device was chosen, the progress of loading (on a terminal), and whether the context had to be cut.
-// Throws an Error before weights are read if memory is too small, if a GPU that was asked for cannot run the model, and
-// if the draft has another vocabulary.
+// given, which device was chosen, how the model is split where it is, the progress of loading (on a terminal), and
+// whether the context had to be cut. Throws an Error before weights are read if memory is too small, if a GPU that was
+// asked for cannot run the model, and if the draft has another vocabulary.
 std::unique_ptr<RunningModel> open_running(const std::string& name, const DeviceOptions& options,
                                            std::ostream* log = nullptr, uint32_t rows = 0);
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cpu/cpu.h"
 #include "cuda/context.h"
@@ -17,6 +18,7 @@
 #include "main/device/gpu_command.h"
 #include "main/device/model_checks.h"
 #include "main/device/open_model.h"
+#include "main/device/split_choice.h"
 #include "main/progress.h"
 #include "model/load.h"
 
@@ -66,11 +68,19 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
   const WantedDevice wanted = wanted_device(options);
   if (wanted.cpu)
     return cpu::make_cpu(model, limits, {.threads = options.threads, .isa = options.isa, .exact = options.exact});
-  return gpu::make_gpu(model, limits,
-                       {.device = wanted.gpu.value_or(0),
-                        .exact = options.exact,
-                        .deterministic = options.deterministic,
-                        .graphs = graphs});
+  const gpu::Options on_gpu{.device = wanted.gpu.value_or(0),
+                            .exact = options.exact,
+                            .deterministic = options.deterministic,
+                            .graphs = graphs};
+  if (!asks_for_split(options) && options.gpu_memory == 0) return gpu::make_gpu(model, limits, on_gpu);
+  const cuda::Context context(on_gpu.device);
+  const SplitRoom room{.gpu = context.info(),
+                       .gpu_bytes = usable_on_gpu(options, context.memory().free),
+                       .cpu_bytes = available_memory(),
+                       .rows = limits.rows};
+  const SplitChoice choice = choose_split(model, options, room, measure_rates(model, options, context));
+  return make_split_backend(model, choice.placement, limits, on_gpu,
+                            {.threads = options.threads, .isa = options.isa, .exact = options.exact});
 }
 
 proof::Sweep sweep_named(const std::string& name) {
@@ -138,6 +148,7 @@ struct SelftestArguments {
   std::optional<proof::Sweep> sweep;
   std::optional<model::KvFormat> kv;
   bool exact = false, deterministic = false;
+  DeviceOptions split;  // what describe_split() describes
   uint64_t seed = 1;
   uint32_t threads = 0;
 };
@@ -153,7 +164,8 @@ bool run_selftest(const SelftestArguments& given, std::ostream& out, std::ostrea
   // "3" and "cuda:3" are the same GPU
   const std::optional<uint32_t> gpu = cuda_number(cuda_number(given.device) ? given.device : "cuda:" + given.device);
   if (given.names.size() == 1 && is_model(given.names[0])) {
-    ModelSelftestOptions options{.model = given.names[0], .sweep = given.sweep.value_or(proof::Sweep::normal)};
+    ModelSelftestOptions options{
+        .model = given.names[0], .sweep = given.sweep.value_or(proof::Sweep::normal), .device = given.split};
     options.device.exact = given.exact;
     options.device.deterministic = given.deterministic;
     options.device.kv = given.kv.value_or(options.device.kv);
@@ -163,7 +175,13 @@ bool run_selftest(const SelftestArguments& given, std::ostream& out, std::ostrea
   }
   if (!given.device.empty() && !gpu)
     throw Error("--device: expected the number of a GPU such as 0 or cuda:0, found {}", in_quotes(given.device));
-  const char* of_models = given.exact ? "--exact" : given.deterministic ? "--deterministic" : given.kv ? "--kv" : "";
+  const char* of_models = given.exact               ? "--exact"
+                          : given.deterministic     ? "--deterministic"
+                          : given.kv                ? "--kv"
+                          : given.split.gpu_layers  ? "--gpu-layers"
+                          : given.split.cpu_experts ? "--cpu-experts"
+                          : given.split.gpu_memory  ? "--gpu-memory"
+                                                    : "";
   if (*of_models) throw Error("{}: expected a MODEL with it, found none", of_models);
   return selftest({.device = gpu.value_or(0),
                    .kernels = given.names,
@@ -196,6 +214,7 @@ void describe_selftest(CLI::App& program, std::ostream& out, std::ostream& err, 
           "--kv", [given](const std::string& name) { given->kv = kv_named(name); },
           "For a MODEL: format of the KV cache, f16 or q8; default: f16")
       ->type_name("FORMAT");
+  describe_split(*command, given->split);
   command->add_option("--seed", given->seed, "Seed of the random inputs")->type_name("N");
   command->add_option("--threads", given->threads, "Threads that compute references on the CPU; 0: one per core")
       ->type_name("N");

@@ -122,6 +122,7 @@ DeviceFacts device_facts(const ServedFacts& facts) {
   std::optional<cuda::Context> gpu;
   if (running.gpu) gpu.emplace(*running.gpu);
   const auto memory = [&](const RunningModel& of) {
+    if (of.split) return of.split->on_gpu;
     return memory_for(of.model, facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
   };
   DeviceFacts device{gpu ? fmt::format("cuda:{} {}", *running.gpu, gpu->info().name) : "cpu", memory(running), {}};
@@ -143,6 +144,7 @@ std::string serve_lines(const ServedFacts& facts) {
   row("model", fmt::format("{}: {}, {:.1f} M parameters, {}", facts.name, running.model.architecture,
                            parameters(running.model) / 1e6, file_of(facts.options)));
   row("device", fmt::format("{}, {}", device.name, running.backend->describe()));
+  if (running.split) row("split", running.split->text);
   row("context", fmt::format("{} tokens", facts.context));
   row("KV cache",
       fmt::format("{} tokens, {}, {}", facts.kv_tokens(), bytes(device.memory.kv), name_of(running.limits.kv)));
@@ -180,10 +182,11 @@ std::string serve_config(const ServedFacts& facts) {
         {"width", running.model.width},
         {"chat_template", !running.chat_template.empty()}}},
       {"device", device.name},
+      {"split", running.split ? nlohmann::ordered_json(running.split->text) : nlohmann::ordered_json()},
       {"backend", running.backend->describe()},
-      {"threads", running.gpu              ? 0
-                  : options.device.threads ? options.device.threads
-                                           : hardware_threads()},
+      {"threads", running.gpu && !running.split ? 0
+                  : options.device.threads      ? options.device.threads
+                                                : hardware_threads()},
       {"exact", options.device.exact},
       {"deterministic", !running.gpu || options.device.deterministic},
       {"kv",

@@ -106,14 +106,14 @@ TEST_F(OnFakeGpu, AGpuThatIsTooOldIsSaid) {
 }
 
 TEST_F(OnFakeGpu, WhatDoesNotFitIsSaidWithWhatWould) {
-  control().free_bytes = size_t(20) << 20;
+  control().free_bytes = size_t(1) << 20;
   const Result found = heddle(run({}));
   EXPECT_EQ(found.status, 0) << found.err;
-  expect_says(found.err, {"device: cpu (cuda:0: the model needs ", " MB, 19.7 MB are free)\n"});
+  expect_says(found.err, {"device: cpu (cuda:0: the model needs ", " MB, 983.0 KB are free)\n"});
   expect_refused_in_a_line(run({"--device", "cuda:0"}),
                            {"weft: too little memory on cuda:0 Fake GPU 0: expected ", "(weights ", "KV cache of 512",
-                            "found 19.7 MB", "too little; "});
-  expect_says(heddle({"plan", "--device", "cuda:0"}).out, {"cuda:0 ", "does not fit"});
+                            "found 983.0 KB", "too little; ", "; nor does a part of it fit: "});
+  expect_says(heddle({"plan", "--device", "cuda:0"}).out, {"cuda:0 ", "does not fit", "no split: "});
 }
 
 TEST_F(OnFakeGpu, PlanCountsForEveryGpu) {

@@ -1,0 +1,223 @@
+#include "model/split.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace heddle::model {
+namespace {
+
+bool is_in(Place place, Place part) { return place == part || place == Place::visiting; }
+
+void check_placement(const Model& model, const Placement& placement) {
+  check(placement.sublayers.size() == model.layers.size() && placement.head != Place::visiting,
+        "a place for every layer and for the head");
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const std::vector<Place>& places = placement.sublayers[i];
+    check(places.size() == model.layers[i].sublayers.size(), "a place for every sublayer");
+    for (const Place place : places)
+      check(!model.layers[i].parallel || (place == places[0] && place != Place::visiting),
+            "one place for the sublayers of a parallel layer");
+  }
+}
+
+class Split : public Backend {
+ public:
+  Split(const Model& model, const Placement& placement, const MakeBackend& device, const MakeBackend& host,
+        const SplitOptions& options)
+      : placement_(placement),
+        max_rows_(options.max_rows),
+        visit_rows_(options.visit_rows),
+        parts_{{part_of(model, placement, Place::device)}, {part_of(model, placement, Place::host)}} {
+    for (const std::vector<Place>& places : placement.sublayers) {
+      std::vector<Indices>& layer = indices_.emplace_back();
+      Indices next{};
+      for (const Place place : places) {
+        layer.push_back(next);
+        next.device += is_in(place, Place::device);
+        next.host += is_in(place, Place::host);
+      }
+    }
+    parts_[0].backend = device(parts_[0].model);
+    parts_[1].backend = host(parts_[1].model);
+    if (visit_rows_ == 0) measure_visits();
+  }
+
+  std::string describe() const override {
+    std::string text = fmt::format("{}, with {}", on(Place::device).describe(), on(Place::host).describe());
+    if (visit_rows_ <= max_rows_) text += fmt::format("; weights visit the device for {} rows or more", visit_rows_);
+    return text;
+  }
+
+  void begin(const Batch& batch) override {
+    check(!batch.follows, "a batch that follows no other");
+    visits_ = batch.tokens.size() >= visit_rows_;
+    for (const Place place : {Place::device, Place::host}) {
+      Side& part = part_at(place);
+      part.batch = batch;
+      if (place != placement_.head) {
+        part.batch.outputs.clear();
+        part.batch.picking.clear();
+        part.batch.states.clear();
+      }
+      part.backend->begin(part.batch);
+    }
+  }
+  void embed() override {
+    residual_at_ = Place::host;
+    on(Place::host).embed();
+  }
+  void compute(uint32_t layer, uint32_t sublayer) override {
+    const Place place = place_of(layer, sublayer);
+    move_residual(place);
+    on(place).compute(layer, index_of(layer, sublayer, place));
+  }
+  void add(uint32_t layer, uint32_t sublayer) override {
+    const Place place = place_of(layer, sublayer);
+    on(place).add(layer, index_of(layer, sublayer, place));
+  }
+  void keep_states() override {
+    move_residual(placement_.head);
+    head_backend().keep_states();
+  }
+  void head() override {
+    move_residual(placement_.head);
+    head_backend().head();
+  }
+  void allow(std::span<const std::span<const uint32_t>> masks) override { head_backend().allow(masks); }
+  Result result() override { return head_backend().result(); }
+
+  bool can_pick(const Picking& picking) const override { return on(placement_.head).can_pick(picking); }
+  void copy_block(uint32_t from, uint32_t to) override {
+    for (Side& part : parts_) part.backend->copy_block(from, to);
+  }
+  bool usable() const override { return on(Place::device).usable() && on(Place::host).usable(); }
+  std::vector<KernelTime> kernel_times() override { return on(Place::device).kernel_times(); }
+
+ private:
+  struct Side {
+    Model model;
+    std::unique_ptr<Backend> backend = nullptr;
+    Batch batch = {};  // what this part computes of it: the outputs are those of the part with the head
+  };
+  struct Indices {  // of a sublayer among those of its layer in a part
+    uint32_t device = 0, host = 0;
+  };
+
+  Side& part_at(Place place) { return parts_[place == Place::device ? 0 : 1]; }
+  Backend& on(Place place) { return *part_at(place).backend; }
+  const Backend& on(Place place) const { return const_cast<Split*>(this)->on(place); }
+  Backend& head_backend() { return on(placement_.head); }
+  Place place_of(uint32_t layer, uint32_t sublayer) const {
+    const Place place = placement_.sublayers[layer][sublayer];
+    if (place != Place::visiting) return place;
+    return visits_ ? Place::device : Place::host;
+  }
+  uint32_t index_of(uint32_t layer, uint32_t sublayer, Place place) const {
+    const Indices& of = indices_[layer][sublayer];
+    return place == Place::device ? of.device : of.host;
+  }
+  void move_residual(Place to) {
+    if (std::exchange(residual_at_, to) == to || part_at(to).batch.tokens.empty()) return;
+    on(to).set_residual(on(to == Place::device ? Place::host : Place::device).residual());
+  }
+
+  // The first visiting sublayer in both places: a visit takes as long for any number of rows, the host longer for more.
+  void measure_visits() {
+    visit_rows_ = ~0u;
+    for (uint32_t layer = 0; layer < placement_.sublayers.size(); ++layer)
+      for (uint32_t sublayer = 0; sublayer < placement_.sublayers[layer].size(); ++sublayer) {
+        if (placement_.sublayers[layer][sublayer] != Place::visiting) continue;
+        const auto time = [&](Place place, uint32_t rows) { return time_sublayer(layer, sublayer, place, rows); };
+        const uint32_t few = std::min(max_rows_, 32u);
+        time(Place::device, few);  // the file may not be in memory yet, nor all kernels be loaded
+        const double visit = time(Place::device, few);
+        for (uint32_t rows = 2; rows <= max_rows_ && visit_rows_ == ~0u; rows *= 2)
+          if (time(Place::host, rows) > visit) visit_rows_ = rows;
+        return;
+      }
+  }
+  double time_sublayer(uint32_t layer, uint32_t sublayer, Place place, uint32_t rows) {
+    const size_t width = parts_[0].model.width;
+    std::vector<float> values(rows * width);
+    uint32_t bits = 1;
+    for (float& value : values) value = float(int32_t(bits = bits * 1664525 + 1013904223)) * 0x1p-31f;
+    Batch batch{.tokens = std::vector<uint32_t>(rows), .sequences = std::vector<uint32_t>(rows), .blocks = {{0}}};
+    batch.positions = batch.tokens;
+    Backend& backend = on(place);
+    backend.begin(batch);
+    backend.set_residual(values);
+    const auto start = Clock::now();
+    backend.compute(layer, index_of(layer, sublayer, place));
+    backend.add(layer, index_of(layer, sublayer, place));
+    backend.residual();
+    return seconds_since(start);
+  }
+
+  const Placement placement_;
+  const uint32_t max_rows_;
+  uint32_t visit_rows_;
+  Side parts_[2];  // the device's, the host's
+  std::vector<std::vector<Indices>> indices_;
+  bool visits_ = false;  // the batch takes visiting sublayers to the device
+  Place residual_at_ = Place::host;
+};
+
+}  // namespace
+
+Placement Placement::first_layers(const Model& model, uint32_t layers) {
+  Placement placement;
+  for (uint32_t i = 0; i < model.layers.size(); ++i)
+    placement.sublayers.emplace_back(model.layers[i].sublayers.size(), i < layers ? Place::device : Place::host);
+  return placement;
+}
+
+Model part_of(const Model& model, const Placement& placement, Place place) {
+  check_placement(model, placement);
+  Model part{.name = model.name,
+             .architecture = model.architecture,
+             .context = model.context,
+             .width = model.width,
+             .vocabulary = model.vocabulary,
+             .embedding_scale = model.embedding_scale,
+             .norm = model.norm,
+             .logit_scale = model.logit_scale,
+             .logit_softcap = model.logit_softcap,
+             .pooling = model.pooling};
+  if (place == Place::host) {
+    part.embedding = model.embedding;
+    part.positions = model.positions;
+  }
+  if (place == placement.head) {
+    part.output = model.output;
+    part.output_bias = model.output_bias;
+  }
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const Layer& from = model.layers[i];
+    Layer& to = part.layers.emplace_back(Layer{.parallel = from.parallel, .residual_scale = from.residual_scale});
+    for (size_t s = 0; s < from.sublayers.size(); ++s)
+      if (is_in(placement.sublayers[i][s], place)) to.sublayers.push_back(from.sublayers[s]);
+  }
+  return part;
+}
+
+std::vector<SublayerOfPart> visitors(const Model& model, const Placement& placement) {
+  check_placement(model, placement);
+  std::vector<SublayerOfPart> all;
+  for (uint32_t i = 0; i < placement.sublayers.size(); ++i) {
+    uint32_t index = 0;
+    for (const Place place : placement.sublayers[i]) {
+      if (place == Place::visiting) all.push_back({i, index});
+      index += is_in(place, Place::device);
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<Backend> make_split(const Model& model, const Placement& placement, const MakeBackend& device,
+                                    const MakeBackend& host, const SplitOptions& options) {
+  return std::make_unique<Split>(model, placement, device, host, options);
+}
+
+}  // namespace heddle::model
