@@ -1,11 +1,11 @@
 # Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
 set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
-# Files go to the compiler ten at a time: most of its time is spent on headers and templates that they share. So what stands
-# in unnamed namespaces of a room has names of its own: scripts/check_names sees to it, but for the tests of ptx.
+# Files go to the compiler together: most of its time is spent on headers and templates that they share. So what stands in
+# unnamed namespaces of a room has names of its own: scripts/check_names sees to it.
 function(heddle_together target)
-  if(HEDDLE_TOGETHER AND NOT target MATCHES "^(ptx_tests|ptx_cases)$")
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  if(HEDDLE_TOGETHER)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HEDDLE_TOGETHER})
   endif()
 endfunction()
 
