@@ -3,7 +3,7 @@ option(HEDDLE_WERROR "Warnings in heddle's own code are errors" ON)
 option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
 set(HEDDLE_TEST_PARTS 0 CACHE STRING "Each test program as this number of ctests; 0: a ctest for each test")
 option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
-option(HEDDLE_TOGETHER "Files are compiled ten at a time, in a third of the time; without, one by one" OFF)
+set(HEDDLE_TOGETHER 0 CACHE STRING "As many files of a room go to the compiler at a time: 30 take a fourth of the time; 0: one by one")
 set(HEDDLE_UNSANITIZED_FROM "" CACHE PATH
   "With sanitizers: the build of the preset `release`, which has what is compiled without them; empty: it is compiled again")
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")

@@ -260,9 +260,13 @@ void Engine::State::fork(Sequence& first) {
   }
 }
 
-// Picks one token, and one more for each proposal that was right.
+// Picks one token, and one more for each proposal that was right. Each is counted before an end can be emitted.
 void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
   if (s.state == Sequence::State::finished || s.requested_end) return;
+  using Proposer = Sequence::Proposer;
+  const bool drafted = s.proposer == Proposer::draft;
+  metrics_.proposed += s.proposed.size();
+  if (drafted) metrics_.draft_proposed += s.proposed.size();
   uint32_t accepted = 0;
   try {
     while (true) {
@@ -272,22 +276,16 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
           s.tokens.back() != s.proposed[accepted])
         break;
       ++accepted;
+      ++metrics_.accepted;
+      metrics_.draft_accepted += drafted;
       ++s.computed;
     }
   } catch (const std::exception& error) {
     fail(s.task, error.what());
   }
   if (s.proposed.empty()) return;
-  using Proposer = Sequence::Proposer;
-  Payoff& payoff = s.proposer == Proposer::draft     ? s.draft_payoff
-                   : s.proposer == Proposer::grammar ? s.forced_payoff
-                                                     : s.payoff;
+  Payoff& payoff = drafted ? s.draft_payoff : s.proposer == Proposer::grammar ? s.forced_payoff : s.payoff;
   payoff.add(uint32_t(s.proposed.size()), accepted);
-  metrics_.proposed += s.proposed.size();
-  metrics_.accepted += accepted;
-  if (s.proposer != Proposer::draft) return;
-  metrics_.draft_proposed += s.proposed.size();
-  metrics_.draft_accepted += accepted;
 }
 
 // After this number of proposals that were right. Unset: its constraint allows no token.

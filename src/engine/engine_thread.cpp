@@ -212,13 +212,11 @@ class EngineThread::State {
   void run() {
     bool worked = true, ending = false;
     do {
+      publish();
       std::vector<Submission> submissions;
       std::vector<RequestedEnd> ends;
       {
         std::unique_lock lock(mutex_);
-        metrics_ = engine_.metrics();
-        not_counted_ = submissions_.size();
-        stopped_ = broken_.empty() ? engine_.stopped() : broken_;
         const auto has_work = [&] { return ending_ || !submissions_.empty() || !ends_.empty(); };
         if (open_.empty())
           work_.wait(lock, has_work);
@@ -235,6 +233,14 @@ class EngineThread::State {
         for (const auto& [id, open] : open_) engine_.cancel(id);
       if (!open_.empty()) worked = step();
     } while (!ending || !open_.empty());
+  }
+
+  // After a step; and before the end of a completion, so that the receiver of an end finds it counted.
+  void publish() {
+    const std::lock_guard lock(mutex_);
+    metrics_ = engine_.metrics();
+    not_counted_ = submissions_.size();
+    stopped_ = broken_.empty() ? engine_.stopped() : broken_;
   }
 
   void take(Submission& submission) {
@@ -264,6 +270,7 @@ class EngineThread::State {
     } catch (const std::exception& error) {  // a bug in the engine: its state cannot be trusted
       broken_ = fmt::format("the engine has stopped: {}", error.what());
     }
+    publish();
     const auto open = std::move(open_);
     for (const auto& [id, request] : open) fail(id, request, broken_);
     open_.clear();
@@ -275,6 +282,7 @@ class EngineThread::State {
     check(found != open_.end() && event.index < found->second.ended.size(), "events come for open requests");
     Open& open = found->second;
     check(!open.ended[event.index], "a completion ends once, after all its tokens");
+    if (event.finish_reason != FinishReason::none) publish();
     deliveries_->post(open.mailbox, event);
     if (event.finish_reason == FinishReason::none) return;
     open.ended[event.index] = true;

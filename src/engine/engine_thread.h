@@ -38,7 +38,8 @@ class EngineThread {
   void cancel(RequestId id);                  // returns at once; tokens generated before may still be delivered
   void finish(RequestId id, uint32_t index);  // likewise; see Engine::finish
 
-  Metrics metrics() const;  // as they were after the last step
+  // Gauges are those after the last step. Counters are at least as new as the last end that was delivered.
+  Metrics metrics() const;
   // Why every request fails: the device has failed, or the engine. Empty: the engine runs.
   std::string stopped() const;
 

@@ -380,10 +380,10 @@ void simulate_draft(uint32_t requests, uint64_t seed) {
 }
 
 TEST(Draft, Simulation) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) simulate_draft<FakeBackend>(100, seed);
+  for (uint64_t seed = 1; seed <= 12; ++seed) simulate_draft<FakeBackend>(100 / shorter, seed);
 }
 TEST(Draft, SimulationOnADevice) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) simulate_draft<FakeDevice>(100, seed);
+  for (uint64_t seed = 1; seed <= 12; ++seed) simulate_draft<FakeDevice>(100 / shorter, seed);
 }
 TEST(Draft, SlowSimulation) {
   for (uint64_t seed = 100; seed < 130; ++seed) {

@@ -383,13 +383,30 @@ TEST_F(EngineThreads, ShowMetrics) {
   thread_->submit(request(1, 12), log.callback());
   ASSERT_TRUE(log.wait_for_ends());
   Metrics metrics = thread_->metrics();
-  for (int i = 0; i < 1000 && metrics.ended(FinishReason::length) == 0; ++i, metrics = thread_->metrics())
-    std::this_thread::sleep_for(1ms);
   EXPECT_EQ(metrics.submitted, 1u);
   EXPECT_EQ(metrics.generated, 12u);
   EXPECT_EQ(metrics.ended(FinishReason::length), 1u);
   EXPECT_EQ(metrics.prompt_tokens.sum(), 1);
   EXPECT_EQ(metrics.completion_tokens.sum(), 12);
+}
+
+TEST_F(EngineThreads, CountACompletionBeforeItsEnd) {
+  start();
+  Request counts = request(0, 20);
+  counts.speculation = Speculation::on;
+  counts.prompt = counted(0, counting_vocabulary + 10);  // all after it can be looked up, and is right
+  for (uint64_t i = 1; i <= 300; ++i) {
+    EventLog log;
+    thread_->submit(counts, log.callback());
+    ASSERT_TRUE(log.wait_for_ends());
+    Metrics metrics = thread_->metrics();
+    ASSERT_EQ(metrics.ended(FinishReason::length), i);
+    ASSERT_EQ(metrics.generated, 20 * i);
+    ASSERT_EQ(metrics.completion_tokens.sum(), 20. * double(i));
+    ASSERT_EQ(metrics.accepted, metrics.proposed);
+    ASSERT_EQ(metrics.proposed, thread_->metrics().proposed);  // none is counted later
+  }
+  EXPECT_GT(thread_->metrics().proposed, 0u);
 }
 
 TEST_F(EngineThreads, SleepWhenIdle) {

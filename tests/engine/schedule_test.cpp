@@ -276,7 +276,7 @@ TEST(Schedule, ACrowdOfStreamsDoesNotWaitForTheHost) {
 
 // If the device were never idle, and prompts and streams shared all batches, 64 streams would have a token, and 256
 // rows of prompts would be computed, in 2.9 + 320 * 0.025 = 10.9 ms: 5870 tokens per second.
-TEST(Schedule, ACrowdKeepsTheDeviceBusy) {
+TEST(Schedule, SlowCrowdKeepsTheDeviceBusy) {
   const ClosedLoop loop = closed_loop(64, 500);
   EXPECT_GT(loop.rate, 0.93 * 5870) << "with the beginning and the end, when the crowd is not complete";
   EXPECT_LE(loop.gaps.back(), 0.05);
@@ -315,7 +315,7 @@ void with_room(uint32_t requests, uint64_t seed) {
   EXPECT_EQ(tally.failed, 0u);
   EXPECT_LE(tally.longest_gap, traffic.options.max_stall);
 }
-TEST(Simulation, WithRoom) { with_room(700, 1); }
+TEST(Simulation, WithRoom) { with_room(700 / shorter, 1); }
 TEST(Simulation, SlowWithRoom) {
   for (uint64_t seed = 2; seed <= 3; ++seed) with_room(1500, seed);
 }
@@ -328,7 +328,7 @@ void without_room(uint32_t requests, uint64_t seed) {
   EXPECT_GT(tally.metrics.refused, 0u);
   EXPECT_EQ(tally.failed, 0u);
 }
-TEST(Simulation, WithoutRoom) { without_room(700, 1); }
+TEST(Simulation, WithoutRoom) { without_room(700 / shorter, 1); }
 TEST(Simulation, SlowWithoutRoom) {
   for (uint64_t seed = 2; seed <= 4; ++seed) without_room(1500, seed);
 }
@@ -337,7 +337,7 @@ void with_faults(uint32_t requests, uint64_t seed) {
   const Tally tally = simulate({.requests = requests, .limits = fake_limits(100, 4, 32), .fault = 0.01}, seed);
   EXPECT_GT(tally.failed, tally.metrics.faults);
 }
-TEST(Simulation, WithFaults) { with_faults(700, 1); }
+TEST(Simulation, WithFaults) { with_faults(700 / shorter, 1); }
 TEST(Simulation, SlowWithFaults) {
   for (uint64_t seed = 2; seed <= 3; ++seed) with_faults(1500, seed);
 }
@@ -349,7 +349,7 @@ void with_speculation(uint32_t requests, uint64_t seed) {
   EXPECT_GT(tally.metrics.accepted, tally.metrics.proposed / 3);
   EXPECT_GT(tally.metrics.accepted, tally.tokens / 10);
 }
-TEST(Simulation, WithSpeculation) { with_speculation(700, 1); }
+TEST(Simulation, WithSpeculation) { with_speculation(700 / shorter, 1); }
 TEST(Simulation, SlowWithSpeculation) {
   for (uint64_t seed = 2; seed <= 4; ++seed) with_speculation(1500, seed);
 }
@@ -359,7 +359,7 @@ void on_a_device(uint32_t requests, uint64_t seed) {  // so few requests at a ti
   traffic.limits = fake_limits(seed % 2 ? 120 : 45, 4, 64);
   simulate<FakeDevice>(traffic, seed);
 }
-TEST(Simulation, OnADevice) { on_a_device(700, 1); }
+TEST(Simulation, OnADevice) { on_a_device(700 / shorter, 1); }
 TEST(Simulation, SlowOnADevice) {
   for (uint64_t seed = 2; seed <= 4; ++seed) on_a_device(1500, seed);
 }
@@ -392,7 +392,7 @@ void of_every_shape(uint32_t requests, uint64_t seed) {
     Simulation<>(traffic, seed).run();
 }
 TEST(Simulation, OfEveryShape) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) of_every_shape(60, seed);
+  for (uint64_t seed = 1; seed <= 12; ++seed) of_every_shape(60 / shorter, seed);
 }
 TEST(Simulation, SlowOfEveryShape) {
   for (uint64_t seed = 100; seed < 130; ++seed) of_every_shape(300, seed);

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "tests/engine/alone.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/shorter.h"
 
 namespace heddle::test::fake {
 

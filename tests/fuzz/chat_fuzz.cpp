@@ -10,10 +10,10 @@
 #include "chat/detect.h"
 #include "chat/parser.h"
 #include "chat/tools.h"
+#include "tests/fuzz/target.h"
 
+namespace heddle::chat {
 namespace {
-
-using namespace heddle::chat;
 
 std::vector<ChatFormat> all_formats() {
   std::vector<ChatFormat> all;
@@ -46,7 +46,7 @@ struct Read {
   bool operator==(const Read&) const = default;
 };
 
-Read read(const ChatFormat& format, const std::vector<std::string_view>& pieces) {
+Read read_answer(const ChatFormat& format, const std::vector<std::string_view>& pieces) {
   static const auto tools = std::make_shared<const Tools>(
       Tools{{"f", nlohmann::ordered_json::parse(R"({"properties":{"s":{"type":"string"},"n":{"type":"integer"}}})")}});
   ChatParser parser(std::make_shared<const ChatFormat>(format), tools);
@@ -72,16 +72,18 @@ Read read(const ChatFormat& format, const std::vector<std::string_view>& pieces)
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(chat) {
   static const std::vector<ChatFormat> formats = all_formats();
   if (size < 2 || size > 4096) return 0;
   const ChatFormat& format = formats[data[0] % formats.size()];
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const Read whole = read(format, {text});
+  const Read whole = read_answer(format, {text});
   std::vector<std::string_view> bytes;
   for (size_t i = 0; i < text.size(); ++i) bytes.push_back(text.substr(i, 1));
-  if (read(format, bytes) != whole) std::abort();
+  if (read_answer(format, bytes) != whole) std::abort();
   const size_t cut = text.empty() ? 0 : data[1] % text.size();
-  if (read(format, {text.substr(0, cut), text.substr(cut)}) != whole) std::abort();
+  if (read_answer(format, {text.substr(0, cut), text.substr(cut)}) != whole) std::abort();
   return 0;
 }
+
+}  // namespace heddle::chat

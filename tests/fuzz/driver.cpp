@@ -1,7 +1,7 @@
-// A fuzz target without libFuzzer: tries every seed of a folder, then mutations of them for a number of seconds. The
-// same seed gives the same inputs. What it was trying when it died is kept in a file that the target takes as an
-// argument.
-//   NAME_fuzz FOLDER|FILE... [--seconds N] [--seed N]
+// Fuzz targets without libFuzzer: tries every seed of a target, then mutations of them for a number of seconds. The
+// same --seed gives the same inputs. What it was trying when it died is kept in a file, to be tried again by --input.
+//   fuzz_tests [TARGET...] [--seconds N] [--seed N]     without a TARGET: all
+//   fuzz_tests TARGET --input FILE
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -16,19 +16,25 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/target.h"
+
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));  // there under a sanitizer
 
 namespace {
 
 using Input = std::vector<uint8_t>;
-Input current;  // for the report of a crash
+struct Trying {
+  std::string target;
+  Input input;
+} current;  // for the report of a crash
 
 void keep_current() {
-  if (FILE* file = std::fopen("crash-input", "wb")) {
-    std::fwrite(current.data(), 1, current.size(), file);
+  const std::string path = "crash-" + current.target;
+  if (FILE* file = std::fopen(path.c_str(), "wb")) {
+    std::fwrite(current.input.data(), 1, current.input.size(), file);
     std::fclose(file);
-    std::fprintf(stderr, "the input is in crash-input (%zu bytes)\n", current.size());
+    std::fprintf(stderr, "the input of %s is in %s (%zu bytes)\n", current.target.c_str(), path.c_str(),
+                 current.input.size());
   }
 }
 void on_abort(int signal) {  // an exception that the target does not expect
@@ -37,9 +43,9 @@ void on_abort(int signal) {  // an exception that the target does not expect
   std::raise(signal);
 }
 
-void try_input(const Input& input) {
-  current = input;
-  LLVMFuzzerTestOneInput(current.data(), current.size());
+void try_input(heddle::fuzz::Target target, const Input& input) {
+  current.input = input;
+  target(current.input.data(), current.input.size());
 }
 
 class Mutator {
@@ -100,41 +106,63 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-Input read(const std::filesystem::path& path) {
+Input contents(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return Input(std::istreambuf_iterator<char>(file), {});
+}
+
+struct Options {
+  double seconds = 3;
+  uint64_t seed = 1;
+  std::string input;
+  std::vector<std::string> targets;
+};
+
+void fuzz(heddle::fuzz::Target target, const Options& options) {
+  namespace fs = std::filesystem;
+  if (!options.input.empty()) return try_input(target, contents(options.input));
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(HEDDLE_SOURCE_DIR "/tests/fuzz/corpus/" + current.target))
+    paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  std::vector<Input> seeds;
+  for (const fs::path& path : paths) try_input(target, seeds.emplace_back(contents(path)));
+
+  Mutator mutator(seeds, options.seed);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
+  uint64_t runs = 0;
+  for (; std::chrono::steady_clock::now() < end; ++runs) try_input(target, mutator.next());
+  std::printf("%s: %zu seeds, %llu mutations, none went wrong\n", current.target.c_str(), seeds.size(),
+              static_cast<unsigned long long>(runs));
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  namespace fs = std::filesystem;
-  double seconds = 3;
-  uint64_t seed = 1;
-  std::vector<fs::path> paths;
+  Options options;
   for (int i = 1; i < count; ++i) {
     const std::string word = arguments[i];
     if (word == "--seconds" && i + 1 < count)
-      seconds = std::atof(arguments[++i]);
+      options.seconds = std::atof(arguments[++i]);
     else if (word == "--seed" && i + 1 < count)
-      seed = std::strtoull(arguments[++i], nullptr, 10);
-    else if (fs::is_directory(word))
-      for (const auto& entry : fs::directory_iterator(word)) paths.push_back(entry.path());
+      options.seed = std::strtoull(arguments[++i], nullptr, 10);
+    else if (word == "--input" && i + 1 < count)
+      options.input = arguments[++i];
     else
-      paths.emplace_back(word);
+      options.targets.push_back(word);
   }
-  std::sort(paths.begin(), paths.end());
+  const auto& all = heddle::fuzz::targets();
+  if (options.targets.empty())
+    for (const auto& [name, target] : all) options.targets.push_back(name);
   std::signal(SIGABRT, on_abort);
   if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(keep_current);
-
-  std::vector<Input> seeds;
-  for (const fs::path& path : paths) try_input(seeds.emplace_back(read(path)));
-  if (seeds.empty()) seeds.emplace_back();
-  if (paths.size() == 1 && !fs::is_directory(arguments[1])) return 0;  // one file: to look at a crash
-
-  Mutator mutator(seeds, seed);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  uint64_t runs = 0;
-  for (; std::chrono::steady_clock::now() < end; ++runs) try_input(mutator.next());
-  std::printf("%zu seeds, %llu mutations, none went wrong\n", paths.size(), static_cast<unsigned long long>(runs));
+  for (const std::string& name : options.targets) {
+    const auto found = all.find(name);
+    if (found == all.end()) {
+      std::fprintf(stderr, "expected a target of tests/fuzz, found %s\n", name.c_str());
+      return 2;
+    }
+    current.target = name;
+    fuzz(found->second, options);
+  }
 }

@@ -1,6 +1,7 @@
 // Any bytes as a GGUF file: read or refused, and what was read can be asked for everything.
 #include "base/error.h"
 #include "formats/gguf.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -20,7 +21,7 @@ void use(const heddle::formats::Array& array) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(gguf) {
   using namespace heddle::formats;
   try {
     const Checkpoint checkpoint = read_gguf({data, size}, "fuzz.gguf");

@@ -16,10 +16,10 @@
 #include "server/api/api_error.h"
 #include "server/http/http.h"
 #include "server/http/request_reader.h"
+#include "tests/fuzz/target.h"
 
+namespace heddle::server {
 namespace {
-
-using namespace heddle::server;
 
 void answer(HttpRequest request, std::shared_ptr<Responder> answer) {
   if (request.path == "/throw") throw std::runtime_error("thrown");
@@ -82,7 +82,7 @@ int connect() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(http) {
   if (size == 0) return 0;
   const uint8_t how = data[0];
   std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
@@ -123,3 +123,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace heddle::server

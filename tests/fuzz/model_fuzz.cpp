@@ -14,10 +14,10 @@
 #include "model/load.h"
 #include "model/session.h"
 #include "tests/formats/built_files.h"
+#include "tests/fuzz/target.h"
 #include "tests/model/fixture.h"
 
-using namespace heddle;
-
+namespace heddle {
 namespace {
 
 namespace built = formats::test;
@@ -93,7 +93,7 @@ void run(const model::Model& model, char options, const std::vector<uint32_t>& i
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(model) {
   static const std::vector<std::string> names = test::Fixture::names();
   static std::map<std::string, std::unique_ptr<Tensors>, std::less<>> known;
   static std::map<std::string, std::vector<uint32_t>, std::less<>> ids;
@@ -123,3 +123,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace heddle

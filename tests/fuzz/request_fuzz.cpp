@@ -11,10 +11,10 @@
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/tokenize.h"
+#include "tests/fuzz/target.h"
 #include "tests/text/small_vocabulary.h"
 
-using namespace heddle;
-
+namespace heddle {
 namespace {
 
 void require(bool condition) {
@@ -75,7 +75,7 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
 }  // namespace
 
 // The first byte says which request it is.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(request) {
   static const text::Tokenizer tokenizer = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
   if (size == 0) return 0;
   try {
@@ -86,3 +86,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace heddle

@@ -1,8 +1,9 @@
 // Any bytes as a safetensors file: read or refused, and what was read lies in the file and fills it.
 #include "base/error.h"
 #include "formats/safetensors.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(safetensors) {
   using namespace heddle::formats;
   try {
     std::vector<Unreadable> unreadable;

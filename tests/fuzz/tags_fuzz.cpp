@@ -4,8 +4,9 @@
 #include "base/json.h"
 #include "grammar/tags.h"
 #include "tests/fuzz/grammar_input.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tags) {
   return heddle::fuzz::try_grammar(data, size, [](std::string_view text) {
     heddle::parse_json(text, "input");
     return heddle::grammar::structural_tag(nlohmann::ordered_json::parse(text));

@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tests/fuzz/target.h"
 #include "text/template.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(template) {
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const size_t zero = all.find('\0');
   const std::string_view variables = zero == all.npos ? "{}" : all.substr(zero + 1);

@@ -6,13 +6,13 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "tests/fuzz/target.h"
 #include "tests/text/small_vocabulary.h"
 #include "text/split/regex.h"
 #include "text/split/splitters.h"
 #include "text/tokenizer.h"
 
-using namespace heddle;
-
+namespace heddle {
 namespace {
 
 // Up to the next line end; what follows stays in `rest`.
@@ -40,7 +40,7 @@ void match(std::string_view pattern, std::string_view text) {
 }  // namespace
 
 // The first byte says what is tried; then lines, and the text.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tokenize) {
   std::string_view rest(reinterpret_cast<const char*>(data), std::min<size_t>(size, 4096));
   if (rest.empty()) return 0;
   const uint8_t what = uint8_t(rest[0]);
@@ -66,3 +66,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace heddle

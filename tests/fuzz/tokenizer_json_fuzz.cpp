@@ -1,11 +1,12 @@
 // Any bytes as a tokenizer.json: read or refused; what was read encodes and decodes, and streams what it decodes.
 #include "base/error.h"
 #include "base/utf8.h"
+#include "tests/fuzz/target.h"
 #include "text/completion_text.h"
 #include "text/json/vocabulary_json.h"
 #include "text/tokenizer.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tokenizer_json) {
   using namespace heddle::text;
   const std::string_view file(reinterpret_cast<const char*>(data), size);
   try {

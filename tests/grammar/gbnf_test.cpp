@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/grammar/random_grammar.h"
+#include "tests/support/shorter.h"
 
 namespace heddle::grammar {
 namespace {
@@ -15,10 +16,10 @@ using test::expect_texts;
 std::string gbnf_error(std::string_view text) { return test::grammar_error(gbnf, text); }
 
 TEST(Gbnf, RandomGrammarsHaveTheTextsThatTheyShould) {
-  const auto found = test::compare_random_grammars(0, 700, test::all_texts(test::alphabet, 4), false,
+  const auto found = test::compare_random_grammars(0, 700 / test::shorter, test::all_texts(test::alphabet, 4), false,
                                                    [](auto& random) { return gbnf(random.gbnf()); });
-  EXPECT_GT(found.grammars, 450u);
-  EXPECT_GT(found.accepted, 2'500u);
+  EXPECT_GT(found.grammars, 450u / test::shorter);
+  EXPECT_GT(found.accepted, 2'500u / test::shorter);
 }
 
 TEST(Gbnf, ARuleThatNeverEndsIsAnError) {

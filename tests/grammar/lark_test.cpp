@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/grammar/random_grammar.h"
+#include "tests/support/shorter.h"
 
 namespace heddle::grammar {
 namespace {
@@ -15,16 +16,16 @@ using test::expect_texts;
 std::string lark_error(std::string_view text) { return test::grammar_error(lark, text); }
 
 TEST(Lark, RandomGrammarsHaveTheTextsThatTheyShould) {
-  const auto found = test::compare_random_grammars(10'000, 400, test::all_texts(test::alphabet, 4), false,
-                                                   [](auto& random) { return lark(random.lark()); });
-  EXPECT_GT(found.grammars, 200u);
+  const auto found = test::compare_random_grammars(10'000, 400 / test::shorter, test::all_texts(test::alphabet, 4),
+                                                   false, [](auto& random) { return lark(random.lark()); });
+  EXPECT_GT(found.grammars, 200u / test::shorter);
 }
 
 TEST(Lark, IgnoredTerminalsStandAroundOthers) {
-  const auto found = test::compare_random_grammars(20'000, 400, test::all_texts(U"a ", 5), true, [](auto& random) {
-    return lark(random.lark() + "%ignore \" \"\n");
-  });
-  EXPECT_GT(found.grammars, 200u);
+  const auto found =
+      test::compare_random_grammars(20'000, 400 / test::shorter, test::all_texts(U"a ", 5), true,
+                                    [](auto& random) { return lark(random.lark() + "%ignore \" \"\n"); });
+  EXPECT_GT(found.grammars, 200u / test::shorter);
 }
 
 TEST(Lark, CalculatorAsPeopleWriteIt) {

@@ -11,6 +11,10 @@
 namespace heddle::ptx {
 
 struct NoArgs {};
+struct Pointers {
+  DevicePtr<float> x, y;
+  uint32_t rows, cols;
+};
 
 inline std::string reason(const Kernel& k, const Target* t = nullptr) {
   try {

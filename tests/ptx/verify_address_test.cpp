@@ -7,10 +7,6 @@ namespace heddle::ptx {
 namespace {
 
 using Empty = Builder<NoArgs>;
-struct Pointers {
-  DevicePtr<float> x, y;
-  uint32_t rows, cols;
-};
 
 TEST(VerifyAddress, OffsetsAreMultiplesOfTheAccess) {
   struct Row {

@@ -19,7 +19,7 @@ Inst store(T t, Space s, uint8_t vec = 1) {
   i.dst.clear();
   return i;
 }
-Inst ordered(Inst i, Order o, Scope s) {
+Inst with_order(Inst i, Order o, Scope s) {
   i.order = o;
   i.scope = s;
   return i;
@@ -81,22 +81,22 @@ TEST(VerifyMemory, ConstantsAndArgumentsAreNotWritten) {
 }
 
 TEST(VerifyMemory, OrdersAndScopes) {
-  EXPECT_TRUE(takes(ordered(load(T::u32, Space::global), Order::acquire, Scope::gpu)));
-  EXPECT_TRUE(takes(ordered(store(T::u32, Space::global), Order::release, Scope::sys)));
-  EXPECT_TRUE(takes(ordered(load(T::u32, Space::shared), Order::is_volatile, Scope::none)));
-  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::release, Scope::gpu), {"the order is release"}));
-  EXPECT_TRUE(refuses(ordered(store(T::u32, Space::global), Order::acquire, Scope::gpu), {"the order is acquire"}));
-  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::acquire, Scope::none), {"acquire needs a scope"}));
-  EXPECT_TRUE(refuses(ordered(load(T::u32, Space::global), Order::weak, Scope::gpu), {"weak takes no scope"}));
+  EXPECT_TRUE(takes(with_order(load(T::u32, Space::global), Order::acquire, Scope::gpu)));
+  EXPECT_TRUE(takes(with_order(store(T::u32, Space::global), Order::release, Scope::sys)));
+  EXPECT_TRUE(takes(with_order(load(T::u32, Space::shared), Order::is_volatile, Scope::none)));
+  EXPECT_TRUE(refuses(with_order(load(T::u32, Space::global), Order::release, Scope::gpu), {"the order is release"}));
+  EXPECT_TRUE(refuses(with_order(store(T::u32, Space::global), Order::acquire, Scope::gpu), {"the order is acquire"}));
+  EXPECT_TRUE(refuses(with_order(load(T::u32, Space::global), Order::acquire, Scope::none), {"acquire needs a scope"}));
+  EXPECT_TRUE(refuses(with_order(load(T::u32, Space::global), Order::weak, Scope::gpu), {"weak takes no scope"}));
   EXPECT_TRUE(
-      refuses(ordered(load(T::u32, Space::global), Order::is_volatile, Scope::gpu), {"volatile takes no scope"}));
+      refuses(with_order(load(T::u32, Space::global), Order::is_volatile, Scope::gpu), {"volatile takes no scope"}));
   EXPECT_TRUE(
-      refuses(ordered(load(T::u32, Space::constant), Order::relaxed, Scope::gpu), {"const space has no orders"}));
+      refuses(with_order(load(T::u32, Space::constant), Order::relaxed, Scope::gpu), {"const space has no orders"}));
   Inst fence{.op = Op::fence, .order = Order::acq_rel, .scope = Scope::cluster};
   EXPECT_TRUE(takes(fence));
-  EXPECT_TRUE(takes(ordered(fence, Order::seq_cst, Scope::cta)));
-  EXPECT_TRUE(refuses(ordered(fence, Order::relaxed, Scope::cta), {"the order is relaxed"}));
-  EXPECT_TRUE(refuses(ordered(fence, Order::acq_rel, Scope::none), {"needs a scope"}));
+  EXPECT_TRUE(takes(with_order(fence, Order::seq_cst, Scope::cta)));
+  EXPECT_TRUE(refuses(with_order(fence, Order::relaxed, Scope::cta), {"the order is relaxed"}));
+  EXPECT_TRUE(refuses(with_order(fence, Order::acq_rel, Scope::none), {"needs a scope"}));
 }
 
 TEST(VerifyMemory, CacheHints) {
@@ -107,7 +107,7 @@ TEST(VerifyMemory, CacheHints) {
   i.policy = true;
   i.src.push_back(reg(T::u64));
   EXPECT_TRUE(takes(i));
-  EXPECT_TRUE(refuses(ordered(i, Order::relaxed, Scope::gpu), {"nc is for weak loads from global memory"}));
+  EXPECT_TRUE(refuses(with_order(i, Order::relaxed, Scope::gpu), {"nc is for weak loads from global memory"}));
   i = load(T::u32, Space::shared);
   i.nc = true;
   EXPECT_TRUE(refuses(i, {"nc is for weak loads from global memory"}));
@@ -117,7 +117,7 @@ TEST(VerifyMemory, CacheHints) {
   i = load(T::u32, Space::shared);
   i.l1 = L1::evict_last;
   EXPECT_TRUE(refuses(i, {"L1 hints"}));
-  i = ordered(load(T::u32, Space::global), Order::is_volatile, Scope::none);
+  i = with_order(load(T::u32, Space::global), Order::is_volatile, Scope::none);
   i.l1 = L1::evict_last;
   EXPECT_TRUE(refuses(i, {"not volatile"}));
   i = load(T::u32, Space::global);
@@ -163,10 +163,11 @@ TEST(VerifyMemory, AtomicsByTypeAndOperation) {
   Inst cas = atom(Op::atom, Atomic::cas, T::u32);
   cas.src.pop_back();
   EXPECT_TRUE(refuses(cas, {"has 2 sources"}));
-  EXPECT_TRUE(takes(ordered(atom(Op::atom, Atomic::add, T::u32), Order::acq_rel, Scope::gpu)));
+  EXPECT_TRUE(takes(with_order(atom(Op::atom, Atomic::add, T::u32), Order::acq_rel, Scope::gpu)));
   EXPECT_TRUE(
-      refuses(ordered(atom(Op::red, Atomic::add, T::u32), Order::acq_rel, Scope::gpu), {"the order is acq_rel"}));
-  EXPECT_TRUE(refuses(ordered(atom(Op::atom, Atomic::add, T::u32), Order::weak, Scope::none), {"the order is weak"}));
+      refuses(with_order(atom(Op::red, Atomic::add, T::u32), Order::acq_rel, Scope::gpu), {"the order is acq_rel"}));
+  EXPECT_TRUE(
+      refuses(with_order(atom(Op::atom, Atomic::add, T::u32), Order::weak, Scope::none), {"the order is weak"}));
 }
 
 TEST(VerifyMemory, AddressesOfMemoryExist) {

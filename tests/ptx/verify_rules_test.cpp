@@ -8,11 +8,6 @@
 namespace heddle::ptx {
 namespace {
 
-struct Pointers {
-  DevicePtr<float> x, y;
-  uint32_t rows, cols;
-};
-
 // A random kernel: pools of values of several types, every instruction applied to random members of its pools, loops
 // and branches that are the block's, barriers and shuffles anywhere in them.
 struct Random {

@@ -9,10 +9,6 @@ namespace heddle::ptx {
 namespace {
 
 using Empty = Builder<NoArgs>;
-struct Pointers {
-  DevicePtr<float> x, y;
-  uint32_t rows, cols;
-};
 
 // --- the kernel ----------------------------------------------------------------------------------------------------
 TEST(VerifyKernel, AnEmptyKernelIsFine) { EXPECT_TRUE(accepted(Empty("nothing", 32).finish())); }

@@ -15,7 +15,7 @@ using namespace ptx;
 
 namespace {
 
-using WgmmaArgs = WgmmaAttention::Args;
+using WgmmaAttentionArgs = WgmmaAttention::Args;
 
 // Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
 constexpr float wgmma_weight_bias = 14;
@@ -31,11 +31,11 @@ class WgmmaPrompt {
   Kernel build() {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
-    U32 heads = k_.arg(&WgmmaArgs::heads), block = k_.block_id();
-    U32 turn = block / heads, count = k_.arg(&WgmmaArgs::tile_count);
+    U32 heads = k_.arg(&WgmmaAttentionArgs::heads), block = k_.block_id();
+    U32 turn = block / heads, count = k_.arg(&WgmmaAttentionArgs::tile_count);
     head_ = block - turn * heads;
     k_.when(turn < count, [&] {
-      auto tile = load_vec<4>((k_.arg(&WgmmaArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
+      auto tile = load_vec<4>((k_.arg(&WgmmaAttentionArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
       for (U32& v : tile) v = k_.assume_uniform(v);
       sequence_ = tile[0];
       first_row_ = tile[1];
@@ -59,7 +59,7 @@ class WgmmaPrompt {
     free_ = k_.shared<uint64_t>(2 * s_.stages, 8);
     if (s_.window) {
       U32 seen = first_ + 1u;
-      begin_ = seen - min(seen, k_.arg(&WgmmaArgs::window));
+      begin_ = seen - min(seen, k_.arg(&WgmmaAttentionArgs::window));
     } else {
       begin_ = k_.constant(0u);
     }
@@ -90,15 +90,17 @@ class WgmmaPrompt {
   // Two warps copy K, two V, half of a step's rows each. Where the rows lie is looked up a step ahead, each row by one
   // lane.
   void copy() {
-    U32 page_size = k_.arg(&WgmmaArgs::page_size), kv_heads = k_.arg(&WgmmaArgs::kv_heads), lane = k_.lane();
+    U32 page_size = k_.arg(&WgmmaAttentionArgs::page_size), kv_heads = k_.arg(&WgmmaAttentionArgs::kv_heads),
+        lane = k_.lane();
     Pred is_k = k_.warp() % 4u < 2u;
     U32 first_row = k_.warp() % 2u * own_rows();
-    from_ = {select(is_k, k_.arg(&WgmmaArgs::k).base, k_.arg(&WgmmaArgs::v).base)};
-    if (q8()) scales_ = {select(is_k, k_.arg(&WgmmaArgs::k_scale).base, k_.arg(&WgmmaArgs::v_scale).base)};
-    auto table = k_.arg(&WgmmaArgs::table) + mul_wide(sequence_, k_.arg(&WgmmaArgs::table_stride));
+    from_ = {select(is_k, k_.arg(&WgmmaAttentionArgs::k).base, k_.arg(&WgmmaAttentionArgs::v).base)};
+    if (q8())
+      scales_ = {select(is_k, k_.arg(&WgmmaAttentionArgs::k_scale).base, k_.arg(&WgmmaAttentionArgs::v_scale).base)};
+    auto table = k_.arg(&WgmmaAttentionArgs::table) + mul_wide(sequence_, k_.arg(&WgmmaAttentionArgs::table_stride));
     const Divider pages(k_, page_size);
     U32 stage = select(is_k, k_.constant(0u), s_.stages), last = end_ - 1u, page_rows = kv_heads * page_size;
-    U32 head_row = head_ / (k_.arg(&WgmmaArgs::heads) / kv_heads) * page_size;
+    U32 head_row = head_ / (k_.arg(&WgmmaAttentionArgs::heads) / kv_heads) * page_size;
     // The row of the cache: 2^32 of them have 256 GB or more. Positions behind the last are read there, and become
     // zeros.
     auto look_up = [&](U32 start, uint32_t first) {
@@ -199,7 +201,7 @@ class WgmmaPrompt {
   void compute() {
     warp_first_ = k_.warp() * 16u;  // groups follow each other
     if (s_.softcap) {
-      cap_ = k_.arg(&WgmmaArgs::softcap) * float(std::numbers::log2e);
+      cap_ = k_.arg(&WgmmaAttentionArgs::softcap) * float(std::numbers::log2e);
       to_cap_ = rcp_approx_ftz(cap_);  // from base 2 to fractions of the cap
     }
     load_q();
@@ -271,14 +273,14 @@ class WgmmaPrompt {
 
   // q times the scale in base 2 as f16, 8 values at a time.
   void load_q() {
-    const F32 factor = k_.arg(&WgmmaArgs::scale) * float(std::numbers::log2e);
+    const F32 factor = k_.arg(&WgmmaAttentionArgs::scale) * float(std::numbers::log2e);
     const uint32_t pieces = s_.head_dim / 8;
     U32 thread = k_.thread() % 128u;
     auto to = q_ + group_ * group_bytes();
     for (uint32_t i = 0; i < 64 * pieces / 128; ++i) {
       U32 item = thread + i * 128, row = item / pieces, piece = item % pieces;
       U32 r = min(group_ * 64u + row, rows_ - 1u);  // padding rows read the last one
-      auto from = k_.arg(&WgmmaArgs::q) + mul_wide(first_row_ + r, k_.arg(&WgmmaArgs::q_stride)) +
+      auto from = k_.arg(&WgmmaAttentionArgs::q) + mul_wide(first_row_ + r, k_.arg(&WgmmaAttentionArgs::q_stride)) +
                   (head_ * s_.head_dim + piece * 8u);
       Vec<uint32_t, 4> v;
       for (uint32_t j = 0; j < 4; ++j) {
@@ -350,13 +352,14 @@ class WgmmaPrompt {
   void mask(U32 start) {
     U32 top = first_ + warp_first_;  // the warp's first position
     Pred some = start + (s_.positions - 1) > top;
-    if (s_.window) some = some || top + 15u - start >= k_.arg(&WgmmaArgs::window);
+    if (s_.window) some = some || top + 15u - start >= k_.arg(&WgmmaAttentionArgs::window);
     k_.when(some, [&] {
       // columns up to `high` are not behind the row's position, and those from `low` on are in its window
       std::array<S32, 2> high, low;
       for (uint32_t row = 0; row < 2; ++row) {
         high[row] = bitcast<int32_t>(top + k_.lane() / 4u + row * 8 - start - k_.lane() % 4u * 2u);
-        if (s_.window) low[row] = high[row] - bitcast<int32_t>(min(k_.arg(&WgmmaArgs::window), 0x40000000u)) + 1;
+        if (s_.window)
+          low[row] = high[row] - bitcast<int32_t>(min(k_.arg(&WgmmaAttentionArgs::window), 0x40000000u)) + 1;
       }
       for (uint32_t i = 0; i < scores_->var.size(); ++i) {
         const uint32_t row = i / 2 % 2;
@@ -374,7 +377,7 @@ class WgmmaPrompt {
       F32 factor = rcp_approx_ftz(softmax_[row].sum.get());  // not of 0: a token sees itself
       U32 r = warp_first_ + k_.lane() / 4u + row * 8;
       k_.when(r < rows_, [&] {
-        auto to = k_.arg(&WgmmaArgs::out) + mul_wide(first_row_ + r, k_.arg(&WgmmaArgs::out_stride)) +
+        auto to = k_.arg(&WgmmaAttentionArgs::out) + mul_wide(first_row_ + r, k_.arg(&WgmmaAttentionArgs::out_stride)) +
                   (head_ * s_.head_dim + k_.lane() % 4u * 2u);
         for (uint32_t d = 0; d < s_.head_dim / 8; ++d)
           store_vec(to.offset(d * 8),
@@ -384,7 +387,7 @@ class WgmmaPrompt {
   }
 
   const WgmmaAttention& s_;
-  Builder<WgmmaArgs> k_;
+  Builder<WgmmaAttentionArgs> k_;
   U32 head_, group_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 begin_, end_, steps_;                  // positions that some row sees, and in how many steps
@@ -419,7 +422,7 @@ Kernel WgmmaAttention::build() const {
   return WgmmaPrompt(*this).build();
 }
 
-Grid WgmmaAttention::grid(const WgmmaArgs& args) const {
+Grid WgmmaAttention::grid(const WgmmaAttentionArgs& args) const {
   check_prompt_args(name, args, head_dim, kv, window);
   const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads;
   if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);

@@ -17,7 +17,7 @@ using namespace ptx;
 
 namespace {
 
-using WgmmaArgs = Product::Args;
+using WgmmaProductArgs = Product::Args;
 
 constexpr uint32_t step_cols = WgmmaProduct::step_cols;
 constexpr uint32_t core = 8;            // vectors of a core matrix
@@ -73,8 +73,10 @@ class WgmmaWriter {
     });
     book_ = TilePiece::codebook(k_, s_.weights());
     k_.barrier();
-    w_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (strip_.rows - 1)) / strip_.rows;
-    row_tiles_ = (k_.arg(&WgmmaArgs::rows) - k_.arg(&WgmmaArgs::first_rows) + (s_.tile_rows() - 1)) / s_.tile_rows();
+    w_tiles_ =
+        (k_.arg(&WgmmaProductArgs::rows) - k_.arg(&WgmmaProductArgs::first_rows) + (strip_.rows - 1)) / strip_.rows;
+    row_tiles_ = (k_.arg(&WgmmaProductArgs::rows) - k_.arg(&WgmmaProductArgs::first_rows) + (s_.tile_rows() - 1)) /
+                 s_.tile_rows();
     U32 rank = s_.shares == 1 ? k_.constant(0u) : k_.cluster_rank();
     first_run_ = rank * run_count_;
     // The copying warps need few registers. They are not moved where all warps go on together.
@@ -107,25 +109,25 @@ class WgmmaWriter {
     k_.loop(cluster, count, k_.grid_x(), [&](U32 i) { body(tile(i), i); });
   }
   U32 column_tiles() {
-    if (s_.experts) return k_.assume_uniform(load(k_.arg(&WgmmaArgs::tile_count)), Uniform::grid);
-    return (k_.arg(&WgmmaArgs::vectors) + (s_.columns - 1)) / s_.columns;
+    if (s_.experts) return k_.assume_uniform(load(k_.arg(&WgmmaProductArgs::tile_count)), Uniform::grid);
+    return (k_.arg(&WgmmaProductArgs::vectors) + (s_.columns - 1)) / s_.columns;
   }
   Tile tile(U32 i) {
-    Global<uint8_t> w = k_.arg(&WgmmaArgs::w);
+    Global<uint8_t> w = k_.arg(&WgmmaProductArgs::w);
     if (s_.experts) {
       U32 column = i / row_tiles_;
-      auto at = (k_.arg(&WgmmaArgs::tiles) + column).template as<uint32_t>();
+      auto at = (k_.arg(&WgmmaProductArgs::tiles) + column).template as<uint32_t>();
       auto uniform = [&](U32 v) { return k_.assume_uniform(v, Uniform::cluster); };
       U32 expert = uniform(load(at)), first = uniform(load(at.offset(1))), rows = uniform(load(at.offset(2)));
       return {(i - column * row_tiles_) * s_.tile_rows(), first, first + rows,
-              w + widen(expert) * k_.arg(&WgmmaArgs::expert_bytes)};
+              w + widen(expert) * k_.arg(&WgmmaProductArgs::expert_bytes)};
     }
     // neighbouring blocks share weights or x: eight tiles of rows, then the next columns
     constexpr uint32_t side = 8;
     U32 columns = max(column_tiles(), 1u), band = i / (columns * side), in = i - band * (columns * side);
     U32 here = min(row_tiles_ - band * side, side), column = in / here, row = band * side + (in - column * here);
     U32 first = column * s_.columns;
-    return {row * s_.tile_rows(), first, min(first + s_.columns, k_.arg(&WgmmaArgs::vectors)), w};
+    return {row * s_.tile_rows(), first, min(first + s_.columns, k_.arg(&WgmmaProductArgs::vectors)), w};
   }
 
   // Copies in flight, of which each warp group that shares the columns has its own.
@@ -167,7 +169,7 @@ class WgmmaWriter {
     chain_wait(k_, s_.chained);
     each_copy(
         x_, s_.run_cols() / s_.stage_cols, s_.stage_bytes(), [&](const Tile& t, U32 stage, U32 index, Mbarrier full) {
-          auto from = k_.arg(&WgmmaArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
+          auto from = k_.arg(&WgmmaProductArgs::x) + mul_wide(t.first, s_.filled_cols() * 2);
           k_.when(k_.lane() == 0u,
                   [&] { bulk_load(x_at(index), from + mul_wide(stage, s_.stage_bytes()), s_.stage_bytes(), full); });
         });
@@ -336,14 +338,14 @@ class WgmmaWriter {
         F32 factor = vector_factor(k_, s_.late_norm, vector, first) * (1 / TilePiece::half_factor(s_.weights()));
         store(to + (thread + v), factor);
         if (!s_.alone() && s_.next_apart)
-          store(next_scales() + (thread + v), load_scale(k_.arg(&WgmmaArgs::next_squares) + vector));
+          store(next_scales() + (thread + v), load_scale(k_.arg(&WgmmaProductArgs::next_squares) + vector));
       };
       s_.columns < together ? k_.when(thread < s_.columns, one) : one();
     }
   }
   Shared<float> next_scales() { return scales_.offset(s_.columns); }
   void finish_alone(const Tile& t, const GroupSums& acc, U32 row_group) {
-    U32 first_row = k_.arg(&WgmmaArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u;
+    U32 first_row = k_.arg(&WgmmaProductArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u;
     k_.warp_sync();  // other lanes brought the factors
     GroupEnding(k_, out_, own_scales()).write(acc, s_.columns, first_row, t.first, t.end);
     k_.warp_sync();
@@ -375,10 +377,10 @@ class WgmmaWriter {
       U32 in_tile = first + turn / groups * core, in_rows = turn % groups * 32u + k_.lane();
       U32 vector = t.first + in_tile;
       k_.when(vector < t.end, [&] {
-        U32 row = k_.arg(&WgmmaArgs::first_rows) + t.row + in_rows;
-        ProductOut out(k_, out_, k_.arg(&WgmmaArgs::y), vector, t.end);
+        U32 row = k_.arg(&WgmmaProductArgs::first_rows) + t.row + in_rows;
+        ProductOut out(k_, out_, k_.arg(&WgmmaProductArgs::y), vector, t.end);
         out.set_next_scales(next_scales() + in_tile);
-        out.prepare(row, row < k_.arg(&WgmmaArgs::rows));
+        out.prepare(row, row < k_.arg(&WgmmaProductArgs::rows));
         auto at = sums_ + (in_tile * stride + in_rows);
         for (uint32_t v = 0; v < core; ++v) {
           F32 sum;
@@ -397,7 +399,7 @@ class WgmmaWriter {
   const WgmmaProduct& s_;
   const Product out_;
   const uint32_t groups_;  // of four warps that compute
-  Builder<WgmmaArgs> k_;
+  Builder<WgmmaProductArgs> k_;
   const TileStrip strip_;
   const uint32_t tile_, run_bytes_;  // a run of one tile row
   const uint32_t run_count_;         // of a block
@@ -469,7 +471,7 @@ Kernel WgmmaProduct::build() const {
   return WgmmaWriter(*this).write();
 }
 
-Grid WgmmaProduct::grid(const WgmmaArgs& args) const {
+Grid WgmmaProduct::grid(const WgmmaProductArgs& args) const {
   check_fields(*this);
   if (args.cols == 0 || args.cols > filled_cols())
     throw Error("wgmma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());

@@ -48,7 +48,7 @@ TEST(Bench, PrintsATableThatFitsATerminal) {
 }
 
 // The time of the tests with one number of threads is not in the first token of the next.
-TEST(Bench, TheFirstTokenIsThatOfItsOwnModel) {
+TEST(Bench, SlowFirstTokenIsThatOfItsOwnModel) {
   const Result result = heddle({"bench", "-p", "500", "-n", "0", "-r", "6", "-t", "1,1", "--device", "cpu"});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto numbers_after = [&](const std::string& mark) {

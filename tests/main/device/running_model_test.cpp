@@ -177,7 +177,12 @@ TEST_F(OnFakeGpu, ADraftRunsOnTheSameGpu) {
   std::vector<std::string> bench{"bench", "--no-selftest", "--device", "cuda:0", "-p",      "0",    "-n",    "60",
                                  "-b",    "1,3,9",         "-r",       "1",      "--draft", "weft", "--json"};
   uint64_t memory = 0;
-  for (const char* share : {"0", "0.7", "1"}) {
+#ifdef HEDDLE_SANITIZED  // each loads two models
+  const std::vector<std::string> shares{"0.7"};
+#else
+  const std::vector<std::string> shares{"0", "0.7", "1"};
+#endif
+  for (const std::string& share : shares) {
     std::vector<std::string> forced = bench;
     forced.insert(forced.end(), {"--draft-accept", share, "--draft-tokens", "11"});
     const Result result = heddle(forced);
@@ -192,8 +197,9 @@ TEST_F(OnFakeGpu, ADraftRunsOnTheSameGpu) {
   const auto alone = nlohmann::json::parse(heddle(bench).out);
   EXPECT_GT(memory, 2 * alone["device_memory_bytes"].get<uint64_t>() - 1'000'000);
 
+  // with time for all proposals, however slow the machine is
   const Result sim = heddle({"bench", "serve-sim", "--no-selftest", "--device", "cuda:0", "--draft", "weft", "-n", "9",
-                             "--speculate", "on", "-g", "60"});
+                             "--speculate", "on", "-g", "60", "--max-stall-ms", "60000"});
   EXPECT_EQ(sim.status, 0) << sim.err;
   expect_says(sim.out, {" 0 failed", "draft ", " accepted (100 %)"});
 

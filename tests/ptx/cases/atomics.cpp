@@ -20,7 +20,7 @@ uint32_t add_pairs(uint32_t a, uint32_t b, F encode) {
   return r;
 }
 template <class T>
-T flushed(T x) {
+T flushed_input(T x) {
   if constexpr (std::is_floating_point_v<T>)
     return std::abs(x) < std::numeric_limits<T>::min() ? std::copysign(T(0), x) : x;
   else
@@ -134,7 +134,7 @@ void atomic_own(std::vector<Case>& all, Atomic what, const std::string& type, bo
                                  std::memcpy(v, in, sizeof v);
                                  // a sum of f32 in global memory takes and gives zeros for subnormal numbers
                                  const bool flushes = std::same_as<T, float> && what == Atomic::add && !in_shared;
-                                 auto kept = [&](T x) { return flushes ? flushed(x) : x; };
+                                 auto kept = [&](T x) { return flushes ? flushed_input(x) : x; };
                                  r[0] = v[0];
                                  r[1] = kept(after(what, kept(v[0]), kept(v[1]), v[2]));
                                  std::memcpy(out, r, sizeof r);

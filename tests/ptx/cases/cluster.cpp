@@ -6,8 +6,7 @@ namespace heddle::ptx::cases {
 
 namespace {
 
-constexpr uint32_t threads = block_threads;
-constexpr uint32_t part = threads * 16;  // bytes of the item that belong to one block
+constexpr uint32_t part = block_threads * 16;  // bytes of the item that belong to one block
 
 // --- clusters -----------------------------------------------------------------------------------------------------
 // Block r of the item gives what block r + 1 holds.
@@ -83,14 +82,14 @@ void distributed_atomics(std::vector<Case>& all, Atomic what, const std::string&
                          std::function<T(T old, T v)> after) {
   // Each thread acts on its own cell in the next block: the old value, then what that block finds. The cells hold the
   // input of their own block; the operand is the input of the acting one.
-  constexpr uint32_t bytes = threads * sizeof(T);
+  constexpr uint32_t bytes = block_threads * sizeof(T);
   all.push_back(block_case(
       fmt::format("atom.shared_cluster.{}.blocks{}", name, blocks), blocks * bytes, 2 * blocks * bytes,
       [=](AsyncTile& item) {
         auto& k = item.k;
         auto in = (item.in + k.cluster_rank() * bytes).as<T>() + k.thread();
         auto out = (item.out + k.cluster_rank() * (2 * bytes)).as<T>() + k.thread();
-        auto cells = k.shared<T>(threads);
+        auto cells = k.shared<T>(block_threads);
         Val<T> v = load(in);
         store(cells + k.thread(), v);
         k.cluster_barrier();
@@ -98,11 +97,11 @@ void distributed_atomics(std::vector<Case>& all, Atomic what, const std::string&
         Val<T> old = what == Atomic::cas ? compare_swap(there, v, v) : atomic(what, there, v);
         store(out, old);
         k.cluster_barrier();
-        store(out.offset(threads), load(cells + k.thread()));
+        store(out.offset(block_threads), load(cells + k.thread()));
       },
       [=](const uint8_t* in, uint8_t* out) {
         for (uint32_t r = 0; r < blocks; ++r)
-          for (uint32_t t = 0; t < threads; ++t) {
+          for (uint32_t t = 0; t < block_threads; ++t) {
             auto at = [&](uint32_t block) {
               T v;
               std::memcpy(&v, in + (block % blocks) * bytes + t * sizeof v, sizeof v);
@@ -145,20 +144,20 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
 
   // Every thread of every block adds to one cell of block 0.
   all.push_back(block_case(
-      fmt::format("red.shared_cluster.add.u32.blocks{}", blocks), blocks * threads * 4, 4,
+      fmt::format("red.shared_cluster.add.u32.blocks{}", blocks), blocks * block_threads * 4, 4,
       [=](AsyncTile& t) {
         auto& k = t.k;
         auto cell = k.shared<uint32_t>(1);
         one_thread(k, [&] { store(cell, 0u); });
         k.cluster_barrier();
-        U32 v = load(t.in.as<uint32_t>() + (k.cluster_rank() * threads + k.thread()));
+        U32 v = load(t.in.as<uint32_t>() + (k.cluster_rank() * block_threads + k.thread()));
         reduce(Atomic::add, in_block(cell, 0u), v);
         k.cluster_barrier();
         one_thread(k, [&] { k.when(k.cluster_rank() == 0u, [&] { store(t.out.as<uint32_t>(), load(cell)); }); });
       },
       [=](const uint8_t* in, uint8_t* out) {
         uint32_t sum = 0;
-        for (uint32_t i = 0; i < blocks * threads; ++i) {
+        for (uint32_t i = 0; i < blocks * block_threads; ++i) {
           uint32_t v;
           std::memcpy(&v, in + 4 * i, 4);
           sum += v;
@@ -216,27 +215,27 @@ void cluster_cases(std::vector<Case>& all, uint32_t blocks) {
 
   // All threads of the cluster write to block 0 and arrive on its barrier; block 0 waits and reads.
   all.push_back(block_case(
-      fmt::format("mbarrier.arrive.remote.blocks{}", blocks), blocks * threads * 4, blocks * threads * 4,
+      fmt::format("mbarrier.arrive.remote.blocks{}", blocks), blocks * block_threads * 4, blocks * block_threads * 4,
       [=](AsyncTile& t) {
         auto& k = t.k;
-        auto cells = k.shared<uint32_t>(blocks * threads);
-        Mbarrier full = ready_barrier(k, blocks * threads);
+        auto cells = k.shared<uint32_t>(blocks * block_threads);
+        Mbarrier full = ready_barrier(k, blocks * block_threads);
         k.cluster_barrier();
-        U32 me = k.cluster_rank() * threads + k.thread();
+        U32 me = k.cluster_rank() * block_threads + k.thread();
         store(in_block(cells + me, 0u), load(t.in.as<uint32_t>() + me));
         full.in_block(0u).arrive();
         k.when(k.cluster_rank() == 0u, [&] {
           full.wait(k, 0u);
           for (uint32_t r = 0; r < blocks; ++r)
-            store(t.out.as<uint32_t>() + (k.thread() + r * threads),
-                  load(cells + (threads - 1u - k.thread()) + r * threads));
+            store(t.out.as<uint32_t>() + (k.thread() + r * block_threads),
+                  load(cells + (block_threads - 1u - k.thread()) + r * block_threads));
         });
         k.cluster_barrier();
       },
       [=](const uint8_t* in, uint8_t* out) {
         for (uint32_t r = 0; r < blocks; ++r)
-          for (uint32_t i = 0; i < threads; ++i)
-            std::memcpy(out + (r * threads + i) * 4, in + (r * threads + threads - 1 - i) * 4, 4);
+          for (uint32_t i = 0; i < block_threads; ++i)
+            std::memcpy(out + (r * block_threads + i) * 4, in + (r * block_threads + block_threads - 1 - i) * 4, 4);
       },
       blocks));
 }

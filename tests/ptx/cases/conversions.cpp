@@ -261,7 +261,7 @@ void fp8_cases(ConversionCases& c, F narrow, G widen) {
                          }},
                     [widen](Code&, Val<Fp8> a) { return widen(a); });
 }
-void add_pairs(ConversionCases& c) {
+void add_conversions_of_pairs(ConversionCases& c) {
   pair_case<f16x2>(c, false, [](F32 lo, F32 hi) { return to_f16x2(lo, hi); });
   pair_case<bf16x2>(c, false, [](F32 lo, F32 hi) { return to_bf16x2(lo, hi); });
   pair_case<e4m3x2>(c, true, [](F32 lo, F32 hi) { return to_e4m3x2(lo, hi); });
@@ -314,7 +314,7 @@ void add_conversions(std::vector<Case>& all) {
   add_between_floats(c);
   add_whole(c);
   add_tf32(c);
-  add_pairs(c);
+  add_conversions_of_pairs(c);
   add_bitcasts(c, List<uint16_t, int16_t, heddle::f16, heddle::bf16, e4m3x2, e5m2x2>());
   add_bitcasts(c, List<uint32_t, int32_t, float, f16x2, bf16x2, tf32>());
   add_bitcasts(c, List<uint64_t, int64_t, double>());

@@ -77,7 +77,7 @@ void loaded(const uint8_t* memory, uint8_t* registers) {
   }
 }
 template <class T, size_t N>
-void stored(const uint8_t* registers, uint8_t* memory) {
+void stored_values(const uint8_t* registers, uint8_t* memory) {
   for (size_t i = 0; i < N; ++i) std::memcpy(memory + i * sizeof(T), registers + i * sizeof(Loaded<T>), sizeof(T));
 }
 
@@ -112,7 +112,7 @@ void global_store(std::vector<Case>& all, const std::string& type, const How& ho
                            .in_bytes = N * sizeof(Loaded<T>),
                            .out_bytes = N * sizeof(T),
                            .body = [=](Place& p) { store_n(p.out.as<T>(), get<T, N>(p), how.in(p.k)); },
-                           .reference = stored<T, N>}));
+                           .reference = stored_values<T, N>}));
 }
 
 const char* name(L1 l) {
@@ -241,7 +241,7 @@ void shared_store(std::vector<Case>& all, const std::string& type, const How& ho
                                  for (size_t i = 0; i < N * sizeof(T); ++i)
                                    store(p.out.offset(int64_t(i)), load(mine.offset(int64_t(i))));
                                },
-                           .reference = stored<T, N>}));
+                           .reference = stored_values<T, N>}));
 }
 
 // The block's bytes reversed through shared memory of another kind: 128 threads, 16 bytes each.

@@ -97,7 +97,7 @@ struct Bound {
   double per_term = 0, at_end = 0;  // relative to S = |c| + sum of |a||b|; the first k + steps times
   std::string words;
 };
-Bound bound_of(const Product& p) {
+Bound product_bound(const Product& p) {
   if (p.sum == Type::s32) return {0, 0, "exact"};
   const bool fp8 = size_of(p.a) == 1, half = p.sum == Type::f16;
   return {fp8 ? 0x1p-13 : 0x1p-23, half ? p.steps * 0x1p-10 : 0,
@@ -106,7 +106,7 @@ Bound bound_of(const Product& p) {
 }
 
 std::string compare_products(const Product& p, const uint8_t* in, const uint8_t* got, const uint8_t* want) {
-  const Bound bound = bound_of(p);
+  const Bound bound = product_bound(p);
   for (uint32_t row = 0; row < p.m; ++row)
     for (uint32_t col = 0; col < p.n; ++col) {
       const uint32_t at = (row * p.n + col) * size_of(p.sum);
@@ -164,7 +164,7 @@ Case product_case(std::string name, const Product& p, std::function<Kernel()> bu
     c.compare = [p](const uint8_t* in, const uint8_t* got, const uint8_t* want) {
       return compare_products(p, in, got, want);
     };
-  c.bound = bound_of(p).words;
+  c.bound = product_bound(p).words;
   c.fewest_items = 200;
   return c;
 }

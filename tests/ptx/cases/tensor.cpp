@@ -130,13 +130,14 @@ void copy_tensor_words(Code& k, Ptr<uint8_t, To> to, Ptr<uint8_t, From> from, ui
          [&](U32 i) { store(to.template as<uint32_t>() + i, load(from.template as<uint32_t>() + i)); });
 }
 
-const char* name(Swizzle s) {
+const char* name_of_swizzle(Swizzle s) {
   const char* const names[] = {"", ".swizzle32", ".swizzle64", ".swizzle128"};
   return names[size_t(s)];
 }
 Case tensor_case(const Shape& s, const char* what, const std::string& suffix) {
   Case c;
-  c.name = fmt::format("cp.async.bulk.tensor.{}.{}d.{}{}{}", what, s.rank, ptx::name(s.type), name(s.swizzle), suffix);
+  c.name = fmt::format("cp.async.bulk.tensor.{}.{}d.{}{}{}", what, s.rank, ptx::name(s.type),
+                       name_of_swizzle(s.swizzle), suffix);
   c.family = "async";
   c.items_per_block = 1;
   return c;

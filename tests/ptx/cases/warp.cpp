@@ -10,7 +10,7 @@ void add_block(std::vector<Case>& all);  // block.cpp
 
 namespace {
 
-const char* name(ShuffleMode m) {
+const char* name_of_shuffle(ShuffleMode m) {
   const char* const names[] = {"bfly", "idx", "up", "down"};
   return names[size_t(m)];
 }
@@ -75,7 +75,7 @@ template <class T>
 void shuffles(std::vector<Case>& all, const char* type) {
   for (ShuffleMode mode : shuffle_modes)
     for (uint32_t width : {32u, 16u, 8u, 4u, 2u}) {
-      const std::string base = fmt::format("shfl.{}.{}.width{}", name(mode), type, width);
+      const std::string base = fmt::format("shfl.{}.{}.width{}", name_of_shuffle(mode), type, width);
       all.push_back(word_case({.name = base,
                                .family = "warp",
                                .in = 2,
@@ -114,7 +114,7 @@ void shuffles(std::vector<Case>& all, const char* type) {
 void immediate_shuffles(std::vector<Case>& all) {
   constexpr uint32_t amounts[] = {0, 1, 2, 5, 16, 31};
   for (ShuffleMode mode : shuffle_modes)
-    all.push_back(word_case({.name = fmt::format("shfl.{}.immediate", name(mode)),
+    all.push_back(word_case({.name = fmt::format("shfl.{}.immediate", name_of_shuffle(mode)),
                              .family = "warp",
                              .in = 1,
                              .out = std::size(amounts),
@@ -278,7 +278,7 @@ void redux_cases(std::vector<Case>& all, const char* type, std::initializer_list
 }
 
 // Finite floats of mixed sizes whose sum stays finite; low items include zeros of both signs and subnormals.
-void fill_floats(Rng& rng, size_t index, uint32_t* in, uint32_t n) {
+void fill_lanes(Rng& rng, size_t index, uint32_t* in, uint32_t n) {
   for (uint32_t l = 0; l < n; ++l) {
     const uint32_t exponent = index % 4 == 0 ? 100 + uint32_t(rng() % 50) : 120 + uint32_t(rng() % 10);
     in[l] = (uint32_t(rng()) & 0x807fffffu) | exponent << 23;
@@ -305,7 +305,7 @@ T larger(T a, T b) {
 template <class T>
 void fill_values(Rng& rng, size_t index, uint32_t* in, uint32_t n) {
   if (std::is_floating_point_v<T>)
-    fill_floats(rng, index, in, n);
+    fill_lanes(rng, index, in, n);
   else
     for (uint32_t l = 0; l < n; ++l) in[l] = uint32_t(rng());
 }

@@ -105,7 +105,7 @@ void functions(Probes& all) {
 }
 
 // f32 with subnormals flushed, which the builder has for two functions only.
-void flushed(Probes& all) {
+void with_ftz(Probes& all) {
   const Probe plain[] = {
       [](Stage& s) { s.value<float>() + s.value<float>(); },
       [](Stage& s) { s.value<float>() - s.value<float>(); },
@@ -164,7 +164,7 @@ void add_arithmetic(Probes& all) {
   dots<int8_t, int8_t, int16_t>(all);
   floats(all);
   functions(all);
-  flushed(all);
+  with_ftz(all);
   comparisons(all);
 }
 

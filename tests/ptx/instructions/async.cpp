@@ -8,7 +8,7 @@ Mbarrier bar(Stage& s) { return {s.shared_at<uint64_t>().offset(2)}; }
 Mbarrier::Remote remote(Stage& s) { return {s.cluster_at<uint64_t>()}; }
 
 template <uint8_t Bytes>
-void cp_async(Probes& all) {
+void copies_async(Probes& all) {
   all.push_back([](Stage& s) { copy_async<Bytes>(s.shared_at<float>(), s.global<float>()); });
   all.push_back([](Stage& s) { copy_async<Bytes>(s.shared_at<float>(), s.global<float>(), s.value<uint32_t>()); });
 }
@@ -66,9 +66,9 @@ void tensors(Probes& all) {
 }  // namespace
 
 void add_async(Probes& all) {
-  cp_async<4>(all);
-  cp_async<8>(all);
-  cp_async<16>(all);
+  copies_async<4>(all);
+  copies_async<8>(all);
+  copies_async<16>(all);
   // 16 bytes through L1, which the builder does not choose
   all.push_back([](Stage& s) {
     copy_async<16>(s.shared_at<float>(), s.global<float>());

@@ -7,7 +7,7 @@ namespace {
 using heddle::bf16;
 using heddle::f16;
 
-constexpr Round roundings[] = {Round::rn, Round::rz, Round::rm, Round::rp};
+constexpr Round conversion_roundings[] = {Round::rn, Round::rz, Round::rm, Round::rp};
 constexpr Round to_whole[] = {Round::rni, Round::rzi, Round::rmi, Round::rpi};
 
 template <class F>
@@ -15,7 +15,7 @@ void integer_types(F&& fn) {
   types<uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t>(fn);
 }
 
-void between_integers(Probes& all) {
+void integers_to_integers(Probes& all) {
   integer_types([&]<class R>() {
     integer_types([&]<class T>() {
       all.push_back([](Stage& s) { to<R>(s.value<T>()); });
@@ -27,13 +27,13 @@ void between_integers(Probes& all) {
 void integers_and_floats(Probes& all) {
   integer_types([&]<class I>() {
     types<f16, float, double>([&]<class F>() {
-      for (Round r : roundings) all.push_back([r](Stage& s) { to<F>(s.value<I>(), r); });
+      for (Round r : conversion_roundings) all.push_back([r](Stage& s) { to<F>(s.value<I>(), r); });
       for (Round r : to_whole) all.push_back([r](Stage& s) { to<I>(s.value<F>(), r); });
     });
   });
 }
 
-void between_floats(Probes& all) {
+void floats_to_floats(Probes& all) {
   types<float, double>([&]<class T>() {
     for (Round r : to_whole) all.push_back([r](Stage& s) { round_to_whole(s.value<T>(), r); });
   });
@@ -41,7 +41,7 @@ void between_floats(Probes& all) {
   all.push_back([](Stage& s) { to_f32(s.value<bf16>()); });
   all.push_back([](Stage& s) { to_f64(s.value<float>()); });
   all.push_back([](Stage& s) { to_f64(s.value<f16>()); });
-  for (Round r : roundings) {
+  for (Round r : conversion_roundings) {
     all.push_back([r](Stage& s) { to_f32(s.value<double>(), r); });
     all.push_back([r](Stage& s) { to_f16(s.value<float>(), r); });
     all.push_back([r](Stage& s) { to_f16(s.value<double>(), r); });
@@ -87,9 +87,9 @@ void bit_patterns(Probes& all) {
 }  // namespace
 
 void add_conversions(Probes& all) {
-  between_integers(all);
+  integers_to_integers(all);
   integers_and_floats(all);
-  between_floats(all);
+  floats_to_floats(all);
   bit_patterns(all);
 }
 

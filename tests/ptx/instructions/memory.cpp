@@ -71,7 +71,7 @@ void arguments(Probes& all) {
 }
 
 // Cache hints: on a scalar and on 16 bytes, ordinary and read-only.
-void hints(Probes& all) {
+void cache_hints(Probes& all) {
   const auto loads = [&](Access how) {
     for (bool nc : {false, true}) {
       how.nc = nc;
@@ -165,7 +165,7 @@ void all_atomics(Probes& all) {
 void add_memory(Probes& all) {
   plain_accesses(all);
   arguments(all);
-  hints(all);
+  cache_hints(all);
   ordered(all);
   all_atomics(all);
 }

@@ -15,7 +15,7 @@
 namespace heddle::ptx::cases {
 namespace {
 
-const std::map<std::string, Case>& these() {
+const std::map<std::string, Case>& cases_by_name() {
   static const std::map<std::string, Case> by_name = [] {
     std::vector<Case> all;
     add_arithmetic(all);
@@ -30,11 +30,11 @@ const std::map<std::string, Case>& these() {
 }
 std::vector<std::string> names() {
   std::vector<std::string> v;
-  for (auto& [name, c] : these()) v.push_back(name);
+  for (auto& [name, c] : cases_by_name()) v.push_back(name);
   return v;
 }
 // Names of tests are letters, digits and underscores.
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
+std::string name_of_arithmetic(const testing::TestParamInfo<std::string>& info) {
   std::string s = info.param;
   for (char& c : s)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -44,7 +44,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 class Arithmetic : public testing::TestWithParam<std::string> {};
 
 TEST_P(Arithmetic, GivesWhatItsReferenceGives) {
-  const Case& c = these().at(GetParam());
+  const Case& c = cases_by_name().at(GetParam());
   const uint32_t items = c.fewest_items | 1;  // the last block is not full
   const Kernel kernel = c.build();
   ASSERT_NO_THROW(verify(kernel));
@@ -106,7 +106,7 @@ void each_instruction(const Block& block, const std::function<void(const Inst&)>
 TEST_P(Arithmetic, LeavesInactiveLanesAlone) {
   std::mt19937 rng(1);
   uint32_t executed = 0;
-  each_instruction(these().at(GetParam()).build().body, [&](const Inst& inst) {
+  each_instruction(cases_by_name().at(GetParam()).build().body, [&](const Inst& inst) {
     machine::Exec exec = machine::arithmetic(inst);
     if (!exec) exec = machine::conversion(inst);
     if (exec) {
@@ -153,7 +153,7 @@ TEST(ArithmeticReports, WhatPtxDoesNotHaveHasNoFunction) {
   EXPECT_TRUE(none({.op = Op::load, .type = Type::u32}));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Arithmetic, testing::ValuesIn(names()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, Arithmetic, testing::ValuesIn(names()), name_of_arithmetic);
 
 }  // namespace
 }  // namespace heddle::ptx::cases

@@ -59,7 +59,7 @@ TEST(ReportNotWaited, CpAsyncIntoWhatOthersStillRead) {
 }
 
 // One thread brings 256 bytes by bulk copy; `readers` of the 64 threads wait for the barrier.
-Outcome bulk(uint32_t waiters, bool ordered_init = true) {
+Outcome bulk_copied(uint32_t waiters, bool ordered_init = true) {
   return run_words([&](WordBuilder& k, Out out) {
     auto s = k.shared<uint32_t>(64);
     auto done = mbarrier(k);
@@ -75,13 +75,13 @@ Outcome bulk(uint32_t waiters, bool ordered_init = true) {
   });
 }
 TEST(ReportNotWaited, BulkLoad) {
-  EXPECT_CLEAN(bulk(64));
-  EXPECT_REPORT(Kind::not_waited, bulk(0));
-  EXPECT_REPORT(Kind::not_waited, bulk(63));  // one thread forgot
-  EXPECT_EQ(bulk(63).report->thread, 63u);
+  EXPECT_CLEAN(bulk_copied(64));
+  EXPECT_REPORT(Kind::not_waited, bulk_copied(0));
+  EXPECT_REPORT(Kind::not_waited, bulk_copied(63));  // one thread forgot
+  EXPECT_EQ(bulk_copied(63).report->thread, 63u);
 }
 TEST(ReportRace, MbarrierUsedBeforeItsInitIsVisible) {
-  Outcome o = bulk(64, false);
+  Outcome o = bulk_copied(64, false);
   ASSERT_TRUE(o.report);
   EXPECT_TRUE(o.kind() == Kind::race || o.kind() == Kind::bad_operand) << o.what();
 }

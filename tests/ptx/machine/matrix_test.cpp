@@ -20,7 +20,7 @@ const std::vector<Case>& matrix_cases() {
 }
 
 struct MatrixCase : testing::TestWithParam<size_t> {};  // index of the case
-std::string test_name(const testing::TestParamInfo<size_t>& info) {
+std::string name_of_product(const testing::TestParamInfo<size_t>& info) {
   std::string s = matrix_cases()[info.param].name;
   for (char& c : s)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = c == '-' ? 'm' : '_';
@@ -37,7 +37,7 @@ TEST_P(MatrixCase, AgreesWithTripleLoop) {
     EXPECT_EQ(d.mismatches, 0u) << d.first;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Matrix, MatrixCase, testing::Range(size_t(0), matrix_cases().size()), test_name);
+INSTANTIATE_TEST_SUITE_P(Matrix, MatrixCase, testing::Range(size_t(0), matrix_cases().size()), name_of_product);
 
 // --- reports --------------------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ TEST(ReportUninitialised, EachBlockStartsWithFreshMemory) {
 
 // --- races --------------------------------------------------------------------------------------------------------
 enum class Between { nothing, warp_sync, barrier, named, shuffle };
-void put(WordBuilder& k, Between b) {
+void put_in_shared(WordBuilder& k, Between b) {
   switch (b) {
     case Between::nothing:
       break;
@@ -157,28 +157,29 @@ void put(WordBuilder& k, Between b) {
   }
 }
 // Every thread writes a word and reads the one of the thread `by` away.
-Outcome neighbour(uint32_t by, Between b) {
+Outcome value_of_neighbour(uint32_t by, Between b) {
   return run_words([&](WordBuilder& k, Out out) {
     auto s = k.shared<uint32_t>(64);
     store(s + k.thread(), 0u);
     k.barrier();
     store(s + k.thread(), k.thread() * 3u);
-    put(k, b);
+    put_in_shared(k, b);
     store(out + k.thread(), load(s + (k.thread() ^ by)));
   });
 }
 TEST(ReportRace, ReadAfterWriteOfAnotherWarp) {
-  EXPECT_REPORT(Kind::race, neighbour(32, Between::nothing));
-  EXPECT_REPORT(Kind::race, neighbour(32, Between::warp_sync));
-  EXPECT_CLEAN(neighbour(32, Between::barrier));
-  EXPECT_CLEAN(neighbour(32, Between::named));
-  EXPECT_EQ(neighbour(32, Between::barrier).out[5], 37u * 3);
+  EXPECT_REPORT(Kind::race, value_of_neighbour(32, Between::nothing));
+  EXPECT_REPORT(Kind::race, value_of_neighbour(32, Between::warp_sync));
+  EXPECT_CLEAN(value_of_neighbour(32, Between::barrier));
+  EXPECT_CLEAN(value_of_neighbour(32, Between::named));
+  EXPECT_EQ(value_of_neighbour(32, Between::barrier).out[5], 37u * 3);
 }
 TEST(ReportRace, ReadAfterWriteInTheSameWarp) {
-  EXPECT_REPORT(Kind::race, neighbour(1, Between::nothing));
-  EXPECT_REPORT(Kind::race, neighbour(1, Between::shuffle));  // a shuffle moves registers, it does not order memory
-  EXPECT_CLEAN(neighbour(1, Between::warp_sync));
-  EXPECT_CLEAN(neighbour(0, Between::nothing));  // its own word
+  EXPECT_REPORT(Kind::race, value_of_neighbour(1, Between::nothing));
+  EXPECT_REPORT(Kind::race,
+                value_of_neighbour(1, Between::shuffle));  // a shuffle moves registers, it does not order memory
+  EXPECT_CLEAN(value_of_neighbour(1, Between::warp_sync));
+  EXPECT_CLEAN(value_of_neighbour(0, Between::nothing));  // its own word
 }
 TEST(ReportRace, WriteAfterRead) {
   auto run = [](bool second) {

@@ -6,17 +6,17 @@
 namespace heddle::ptx {
 namespace {
 
-struct MapArgs {
+struct CopiedMap {
   TensorMap map;
 };
 
 // Stores or loads a box of `box` x 4 words at (x, y) of a tensor of `width` x 8 whose rows are 128 bytes apart.
 std::optional<Kind> copy(bool store, int32_t x, int32_t y, uint32_t width = 32, uint32_t box = 8,
                          Swizzle swizzle = Swizzle::none) {
-  Builder<MapArgs> k("tensor_copy", 32);
+  Builder<CopiedMap> k("tensor_copy", 32);
   auto tile = k.shared<uint32_t>(box * 4, 1024);
   Mbarrier done = mbarrier(k);
-  U64 map = k.arg(&MapArgs::map);
+  U64 map = k.arg(&CopiedMap::map);
   const Vec<int32_t, 2> at{k.constant(x), k.constant(y)};
   k.loop(k.thread(), box * 4, 32u, [&](U32 i) { ptx::store(tile + i, i); });
   fence_async_shared(k);
@@ -47,48 +47,48 @@ std::optional<Kind> copy(bool store, int32_t x, int32_t y, uint32_t width = 32, 
                            .box = {box, 4},
                            .swizzle = swizzle};
   try {
-    interpret(k.finish(), {}, MapArgs{interpreter_map(spec)}, memory);
+    interpret(k.finish(), {}, CopiedMap{interpreter_map(spec)}, memory);
   } catch (const Report& r) {
     return r.kind;
   }
   return {};
 }
 
-constexpr bool load = false, store = true;
+constexpr bool loads = false, stores = true;
 
 TEST(TensorCopy, BoxesBeginAtMultiplesOf16Bytes) {
-  for (bool how : {load, store}) {
+  for (bool how : {loads, stores}) {
     EXPECT_EQ(copy(how, 4, 0), std::nullopt);
     for (int32_t x : {1, 2, 3, 5}) EXPECT_EQ(copy(how, x, 0), Kind::misaligned) << x;
   }
-  EXPECT_EQ(copy(load, -1, 0), Kind::misaligned);
+  EXPECT_EQ(copy(loads, -1, 0), Kind::misaligned);
 }
 
 TEST(TensorCopy, OnlyLoadsMayBeginBelowZero) {
   for (auto [x, y] : {std::pair{-4, 0}, {0, -1}, {-8, 0}, {0, -4}, {-4, -2}}) {
-    EXPECT_EQ(copy(load, x, y), std::nullopt) << x << ", " << y;
-    EXPECT_EQ(copy(store, x, y), Kind::bad_operand) << x << ", " << y;
+    EXPECT_EQ(copy(loads, x, y), std::nullopt) << x << ", " << y;
+    EXPECT_EQ(copy(stores, x, y), Kind::bad_operand) << x << ", " << y;
   }
 }
 
 TEST(TensorCopy, BothMayPassTheUpperEnds) {
-  for (bool how : {load, store})
+  for (bool how : {loads, stores})
     for (auto [x, y] : {std::pair{28, 0}, {0, 6}, {32, 0}, {0, 8}, {40, 20}})
       EXPECT_EQ(copy(how, x, y), std::nullopt) << x << ", " << y;
 }
 
 TEST(TensorCopy, StoresDoNotCrossRowsThatEndInside16Bytes) {
   for (uint32_t width : {29u, 30u, 31u}) {
-    EXPECT_EQ(copy(store, 16, 0, width), std::nullopt);
-    EXPECT_EQ(copy(store, 24, 0, width), Kind::bad_operand);
-    EXPECT_EQ(copy(store, 28, 0, width), Kind::bad_operand);
-    EXPECT_EQ(copy(store, 32, 0, width), std::nullopt);  // wholly outside
-    EXPECT_EQ(copy(load, 24, 0, width), std::nullopt);
+    EXPECT_EQ(copy(stores, 16, 0, width), std::nullopt);
+    EXPECT_EQ(copy(stores, 24, 0, width), Kind::bad_operand);
+    EXPECT_EQ(copy(stores, 28, 0, width), Kind::bad_operand);
+    EXPECT_EQ(copy(stores, 32, 0, width), std::nullopt);  // wholly outside
+    EXPECT_EQ(copy(loads, 24, 0, width), std::nullopt);
   }
 }
 
 TEST(TensorCopy, SwizzledRowsFillTheSpan) {
-  for (bool how : {load, store}) {
+  for (bool how : {loads, stores}) {
     EXPECT_EQ(copy(how, 0, 0, 32, 8, Swizzle::b32), std::nullopt);
     EXPECT_EQ(copy(how, 0, 0, 32, 16, Swizzle::b64), std::nullopt);
     EXPECT_EQ(copy(how, 0, 0, 32, 32, Swizzle::b128), std::nullopt);

@@ -17,9 +17,9 @@ ChatReply test_reply(chat::CallFormat::Ids ids = chat::CallFormat::Ids::any) {
 }
 
 // A response of one choice by these pieces of text.
-struct Reply {
-  Reply(StreamOptions options, const std::vector<std::string>& pieces, const ChatReply& reply, Finish finish = stopped,
-        bool logprobs = false)
+struct WrittenReply {
+  WrittenReply(StreamOptions options, const std::vector<std::string>& pieces, const ChatReply& reply,
+               Finish finish = stopped, bool logprobs = false)
       : exchange(Exchange::open(std::make_shared<Traffic>(nullptr, false), {}, recorded.responder(), "")) {
     GenerationRequest request;
     request.prompts.resize(1);
@@ -43,7 +43,7 @@ const std::vector<std::string> answer{
     "<thi", "nk>Hm.</think>", "Text ", "<tool_call>{\"name\": \"f\", \"argu", "ments\": {\"a\": ", "1}}</tool_call>"};
 
 TEST(ChatWriter, WholeAnswers) {
-  Json choice = Reply({}, answer, test_reply()).choice();
+  Json choice = WrittenReply({}, answer, test_reply()).choice();
   Json& message = choice["message"];
   const std::string id = message["tool_calls"][0]["id"];
   EXPECT_TRUE(id.starts_with("call_")) << id;
@@ -54,18 +54,18 @@ TEST(ChatWriter, WholeAnswers) {
 }
 
 TEST(ChatWriter, CallsAloneHaveNoContent) {
-  const Json choice = Reply({}, {"<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"},
-                            test_reply(chat::CallFormat::Ids::functions))
+  const Json choice = WrittenReply({}, {"<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"},
+                                   test_reply(chat::CallFormat::Ids::functions))
                           .choice();
   EXPECT_EQ(choice["message"]["content"], nullptr);
   EXPECT_EQ(choice["message"]["tool_calls"][0]["id"], "functions.f:0");
   EXPECT_FALSE(choice["message"].contains("reasoning_content"));
-  const Json nine = Reply({}, answer, test_reply(chat::CallFormat::Ids::nine)).choice();
+  const Json nine = WrittenReply({}, answer, test_reply(chat::CallFormat::Ids::nine)).choice();
   EXPECT_EQ(nine["message"]["tool_calls"][0]["id"].get<std::string>().size(), 9u);
 }
 
 TEST(ChatWriter, AnAnswerThatIsCutOffSaysSo) {
-  const Json choice = Reply({}, {answer[3], answer[4]}, test_reply(), too_long).choice();
+  const Json choice = WrittenReply({}, {answer[3], answer[4]}, test_reply(), too_long).choice();
   EXPECT_EQ(choice["finish_reason"], "length");
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a\": ");
 }
@@ -73,14 +73,14 @@ TEST(ChatWriter, AnAnswerThatIsCutOffSaysSo) {
 TEST(ChatWriter, WithoutToolsCallsAreContent) {
   ChatReply reply = test_reply();
   reply.tools = nullptr;
-  const Json choice = Reply({}, answer, reply).choice();
+  const Json choice = WrittenReply({}, answer, reply).choice();
   EXPECT_EQ(choice["message"]["content"], "Text <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>");
   EXPECT_EQ(choice["message"]["reasoning_content"], "Hm.");
   EXPECT_EQ(choice["finish_reason"], "stop");
 }
 
 TEST(ChatWriter, Chunks) {
-  const Reply reply({.stream = true}, answer, test_reply());
+  const WrittenReply reply({.stream = true}, answer, test_reply());
   std::vector<Json> deltas;
   std::string id;
   for (const Json& chunk : reply.recorded.chunks()) {
@@ -105,7 +105,7 @@ TEST(ChatWriter, Chunks) {
 
 TEST(ChatWriter, NoLogProbabilityIsLost) {
   for (const bool stream : {false, true}) {
-    const Reply reply({.stream = stream}, answer, test_reply(), stopped, true);
+    const WrittenReply reply({.stream = stream}, answer, test_reply(), stopped, true);
     std::vector<std::string> tokens;
     const auto add = [&](const Json& logprobs) {
       if (!logprobs.is_null())
