@@ -71,7 +71,7 @@ struct Input {
   HalfForm form = {};                // rows of f16, each to be multiplied with its factor at `scales`
   uint64_t scales = 0;
   const LateNorm* late = nullptr;  // the rows are those of a norm that has begun
-  // With a norm, where late norms follow: so many, from `squares` on.
+  // With a norm, where late norms follow: their number, and the first squares.
   uint64_t squares = 0;
   uint32_t late_norms = 0;
 };

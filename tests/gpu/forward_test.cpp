@@ -264,10 +264,8 @@ TEST_F(Plans, SlowCrowdsWithWholeSlicesGiveTheReferencesLogits) {
     KvFormat kv;
     uint32_t sm = 90;
   };
-  for (const auto& [streams, kv, sm] : {Crowd{19, KvFormat::f16},
-                                        {19, KvFormat::q8},
-                                        {5, KvFormat::f16},
-                                        {19, KvFormat::f16, without_wgmma}}) {
+  for (const auto& [streams, kv, sm] :
+       {Crowd{19, KvFormat::f16}, {19, KvFormat::q8}, {5, KvFormat::f16}, {19, KvFormat::f16, without_wgmma}}) {
     control().sm = sm;
     std::vector<NewRows> rows;
     for (uint32_t i = 0; i < streams; ++i) rows.push_back({i, 1});

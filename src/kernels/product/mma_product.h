@@ -10,8 +10,8 @@ namespace heddle::kernels {
 // share of the rows of W, a band at a time. Weights and x come through a ring of stages of 1024 columns (or `direct`,
 // weights from memory to registers); each warp of a team of eight has the same 128 columns of every stage, for the
 // team's rows and all vectors, and the warps' sums are added in a fixed order. So a result depends on its row and its
-// vector alone: not on the other vectors, on `columns`, `band`, or the grid. With experts, blocks share the bands of all
-// tiles: of the expert's matrix times the vectors of the tile.
+// vector alone: not on the other vectors, on `columns`, `band`, or the grid. With experts, blocks share the bands of
+// all tiles: of the expert's matrix times the vectors of the tile.
 //
 // Weights are multiplied as f16. f32 and bf16 weights are clamped to +-65504. A weight of a block format beyond 4095
 // becomes infinite: a clamp would cost two instructions per word in the inner loop.

@@ -39,8 +39,8 @@ struct MmaTiles {
   uint32_t y_apart = 0;                    // act, gate: y is x of a product with weights of this `apart`
   uint32_t late_norm = 0;                  // x is to be divided by the root of its mean square: see late_norm.h
   uint32_t next_apart = 0, next_also = 0;  // add: y is x of a product with a norm too, or of two
-  uint32_t by_sequence = 0;  // qkv: `table` has a row for each sequence, and `sequences` says which
-  uint32_t experts = 0;      // tiles are read from the device
+  uint32_t by_sequence = 0;                // qkv: `table` has a row for each sequence, and `sequences` says which
+  uint32_t experts = 0;                    // tiles are read from the device
   uint32_t chained = 0;
   auto operator<=>(const MmaTiles&) const = default;
   static auto fields();
@@ -77,18 +77,19 @@ std::vector<MmaTiles> mma_tiles_candidates(const MmaTiles& what, uint32_t rows, 
 inline auto MmaTiles::fields() {
   using S = MmaTiles;
   using F = Field<S>;
-  return std::tuple(
-      F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
-      F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({16, 32, 64, 128})},
-      F{"row_tiles", &S::row_tiles, range(1, 2)}, F{"row_warps", &S::row_warps, one_of({1, 2, 4, 8})},
-      F{"col_warps", &S::col_warps, one_of({1, 2, 4, 8})}, F{"stage_cols", &S::stage_cols, one_of({64, 128})},
-      F{"stages", &S::stages, range(2, 8)}, F{"resident", &S::resident, range(1, 4)},
-      F{"async", &S::async, yes_or_no()}, F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
-      F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
-      F{"y_apart", &S::y_apart, aparts()}, F{"late_norm", &S::late_norm, yes_or_no()},
-      F{"next_apart", &S::next_apart, aparts()}, F{"next_also", &S::next_also, aparts()}, F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
-      F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
-      F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+  return std::tuple(F{"format", &S::format, weight_formats()}, F{"tile_cols", &S::tile_cols, one_of({256, 512, 1024})},
+                    F{"slices", &S::slices, range(1, 512)}, F{"columns", &S::columns, one_of({16, 32, 64, 128})},
+                    F{"row_tiles", &S::row_tiles, range(1, 2)}, F{"row_warps", &S::row_warps, one_of({1, 2, 4, 8})},
+                    F{"col_warps", &S::col_warps, one_of({1, 2, 4, 8})},
+                    F{"stage_cols", &S::stage_cols, one_of({64, 128})}, F{"stages", &S::stages, range(2, 8)},
+                    F{"resident", &S::resident, range(1, 4)}, F{"async", &S::async, yes_or_no()},
+                    F{"out", &S::out, named({"store", "add", "act", "gate", "qkv"})},
+                    F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
+                    F{"y_apart", &S::y_apart, aparts()}, F{"late_norm", &S::late_norm, yes_or_no()},
+                    F{"next_apart", &S::next_apart, aparts()}, F{"next_also", &S::next_also, aparts()},
+                    F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()},
+                    F{"halves", &S::halves, yes_or_no()}, F{"by_sequence", &S::by_sequence, yes_or_no()},
+                    F{"experts", &S::experts, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels
