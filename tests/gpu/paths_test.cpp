@@ -149,8 +149,12 @@ TEST_F(PathsOfBatches, SlowEveryTargetHasKernelsForAllRows) {
     cuda::treat_gpus_as(target);
     texts_.clear();
     for (const Options& options : {Options{}, exact_, deterministic_}) {
-      const Names taken = launched_for(wide_.model, options, {{1, 9}, {60, 3}}, {"product", "mma_product"});
-      EXPECT_EQ(taken, Names{options.exact ? "product" : "mma_product"}) << target;
+      const Names taken =
+          launched_for(wide_.model, options, {{1, 9}, {60, 3}}, {"product", "mma_product", "mma_tiles"});
+      EXPECT_EQ(taken, Names{options.exact           ? "product"
+                             : options.deterministic ? "mma_product"
+                                                     : "mma_tiles"})
+          << target;
       EXPECT_EQ(attention(wide_.model, options, {{1, 9}, {60, 3}}),
                 options.deterministic ? Names{"cluster_attention"} : steps)
           << target;

@@ -28,7 +28,7 @@ struct MmaTiles {
 
   uint32_t format = uint32_t(quant::Format::q4_k);
   uint32_t tile_cols = 1024, slices = 4;
-  uint32_t columns = 128;                 // vectors of a tile
+  uint32_t columns = 64;                  // vectors of a tile
   uint32_t row_tiles = 2;                 // of 16 rows, of a warp
   uint32_t row_warps = 4, col_warps = 1;  // warps that share the rows, and the columns, of a tile
   uint32_t stage_cols = 64;               // of x in a stage, for each of the col_warps
