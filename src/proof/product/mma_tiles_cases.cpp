@@ -93,6 +93,29 @@ void add_mma_tiles_cases(Sweep sweep, std::vector<Case>& cases) {
         p.y_apart = apart;
         p.bias = apart == 32;
       });
+  // y through a norm as x of another product, or of two; x of such a norm
+  for (uint32_t apart : {16u, 32u, 64u, 128u})
+    for (uint32_t col_warps : {1u, 2u}) {
+      auto cut = [&](MmaTiles& p) {
+        p.tile_cols = 256;
+        p.col_warps = col_warps;
+        p.stage_cols = 128;
+        p.columns = apart == 64 ? 32 : 16;
+      };
+      add({256, 512, 3}, 19, [&](MmaTiles& p) {
+        cut(p);
+        p.out = Product::add;
+        p.next_apart = apart;
+        p.next_also = col_warps == 2 ? 16 : 0;
+        p.bias = apart == 16;
+      });
+      if (apart > 32) continue;
+      add({apart == 16 ? 100u : 256u, 512, 3}, 19, [&](MmaTiles& p) {
+        cut(p);
+        p.out = apart == 16 ? Product::store : Product::gate;
+        p.late_norm = 1;
+      });
+    }
   // columns shared by warps, more of them than the steps of a strip and fewer
   for (uint32_t col_warps : {2u, 4u, 8u})
     for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0})
