@@ -56,8 +56,8 @@ struct HalfRowsAt {
 // kernels/product/late_norm.h.
 struct LateNorm {
   const DeviceNorm* norm = nullptr;
-  std::array<HalfRowsAt, 2> x =
-      {};  // the rows for the product that ends the norm; two, where its weights have two formats
+  // The rows for the product that ends the norm, once more where its weights have two formats.
+  std::array<HalfRowsAt, 2> x = {};
   uint64_t squares = 0, next_squares = 0;  // of its rows; of those of the norm after it
 };
 

@@ -29,7 +29,7 @@
 // | deterministic, and where gate and up have          |                                 |
 // | different formats, any number                      |                                 |
 // | the same, more rows, of which an expert expects    | group_rows, mma_product, mix    |
-// | up to max_few_expert_rows; without wgmma any       |                                 |
+// | up to max_few_expert_rows                          |                                 |
 // | the same, more                                     | group_rows, wgmma_product, mix  |
 // | the same on GPUs without wgmma                     | group_rows, mma_tiles, mix      |
 //

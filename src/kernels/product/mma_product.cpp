@@ -26,24 +26,11 @@ using B = Tile<heddle::f16, 16, 8>;
 constexpr uint32_t team = 8;  // warps
 constexpr uint32_t kept = 4;  // sums of a band that lie side by side
 
-// The epilogue takes one vector at a time, as a product's finishing warp does.
-Product ending(const MmaProduct& s) {
-  return {.out = s.out,
-          .activation = s.activation,
-          .y_bf16 = s.y_bf16,
-          .bias = s.bias,
-          .cache = s.cache,
-          .halves = s.halves,
-          .y_apart = s.y_apart,
-          .next_apart = s.next_apart,
-          .next_also = s.next_also};
-}
-
 class MmaWriter {
  public:
   explicit MmaWriter(const MmaProduct& s)
       : s_(s),
-        out_(ending(s)),
+        out_(ending_of(s)),
         compute_(team * s.teams),
         // with bulk copies one more warp starts them
         k_(std::string(MmaProduct::name),
@@ -385,9 +372,7 @@ Kernel MmaProduct::build() const {
   check_fields(*this);
   if (band / 16 % teams) throw Error("mma_product: {} teams share {} rows by sixteens", teams, band);
   if (band % (tile_values / tile_cols)) throw Error("mma_product: bands of {} rows are no whole tiles", band);
-  check_forms_of_y(name, *this);
-  if (experts && out != Product::store && out != Product::gate && out != Product::act)
-    throw Error("mma_product: experts have no residual and no cache");
+  check_ending(*this);
   if (direct && copies != copies_async) throw Error("mma_product: direct is for copies = async");
   if (stages < 2 && copies == copies_async) throw Error("mma_product: copies = async needs two stages");
   return MmaWriter(*this).write();
@@ -395,17 +380,7 @@ Kernel MmaProduct::build() const {
 
 Grid MmaProduct::grid(const MmaArgs& args) const {
   check_fields(*this);
-  if (args.cols == 0 || args.cols > slices * tile_cols)
-    throw Error("mma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols,
-                slices * tile_cols);
-  for (uint64_t address : {args.w.address, args.x.address})
-    if (address % 16) throw Error("mma_product: x and w must be 16-byte aligned, found {:#x}", address);
-  if (args.first_rows > args.rows) throw Error("mma_product: rows from {} of {}", args.first_rows, args.rows);
-  if (out == Product::gate && args.rows % 4)
-    throw Error("mma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
-  check_rows_of_f16(name, *this, args);
-  if (out == Product::qkv && args.page_size == 0) throw Error("mma_product: pages of 0 positions");
-  if (args.blocks == 0) throw Error("mma_product: a grid of 0 blocks");
+  check_matrix_args(*this, args);
   return {.x = args.blocks, .y = experts ? 1 : std::max((args.vectors + columns - 1) / columns, 1u)};
 }
 

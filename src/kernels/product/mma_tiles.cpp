@@ -24,24 +24,11 @@ using TilesArgs = Product::Args;
 constexpr uint32_t products = 8;  // of 16 columns, in a step
 constexpr uint32_t piece_bytes = 16;
 
-Product ending_of_tiles(const MmaTiles& s) {
-  return {.out = s.out,
-          .activation = s.activation,
-          .y_bf16 = s.y_bf16,
-          .bias = s.bias,
-          .cache = s.cache,
-          .halves = s.halves,
-          .by_sequence = s.by_sequence,
-          .y_apart = s.y_apart,
-          .next_apart = s.next_apart,
-          .next_also = s.next_also};
-}
-
 class MmaTilesWriter {
  public:
   explicit MmaTilesWriter(const MmaTiles& s)
       : s_(s),
-        out_(ending_of_tiles(s)),
+        out_(ending_of(s)),
         k_(std::string(MmaTiles::name), Launch{.threads = s.warps() * 32, .min_blocks = s.resident}),
         strip_(s.strip()),
         stage_count_(s.filled_cols() / (s.stage_cols * s.col_warps)),
@@ -356,24 +343,13 @@ Kernel MmaTiles::build() const {
   if (!divides())
     throw Error("mma_tiles: {} columns do not divide into {} stages of {} for {} x {} warps", filled_cols(), stages,
                 stage_cols, row_warps, col_warps);
-  if (experts && out != Product::store && out != Product::gate && out != Product::act)
-    throw Error("mma_tiles: experts have no residual and no cache");
-  check_forms_of_y(name, *this);
+  check_ending(*this);
   return MmaTilesWriter(*this).write();
 }
 
 Grid MmaTiles::grid(const TilesArgs& args) const {
   check_fields(*this);
-  if (args.cols == 0 || args.cols > filled_cols())
-    throw Error("mma_tiles: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());
-  for (uint64_t address : {args.w.address, args.x.address})
-    if (address % 16) throw Error("mma_tiles: x and w must be 16-byte aligned, found {:#x}", address);
-  if (args.first_rows > args.rows) throw Error("mma_tiles: rows from {} of {}", args.first_rows, args.rows);
-  if (out == Product::gate && args.rows % 4)
-    throw Error("mma_tiles: {} rows of gate and up, expected a multiple of 4", args.rows);
-  check_rows_of_f16(name, *this, args);
-  if (out == Product::qkv && args.page_size == 0) throw Error("mma_tiles: pages of 0 positions");
-  if (args.blocks == 0) throw Error("mma_tiles: a grid of 0 blocks");
+  check_matrix_args(*this, args);
   if (experts) return {.x = args.blocks};
   const uint32_t along = (args.rows - args.first_rows + tile_rows() - 1) / tile_rows();
   const uint64_t tiles = uint64_t(along) * ((args.vectors + columns - 1) / columns);

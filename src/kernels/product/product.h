@@ -95,10 +95,10 @@ struct Product {
   uint32_t out = store, activation = act_silu, y_bf16 = 0, bias = 0;
   uint32_t cache = 1;   // qkv: k and v go to the cache as f16; no: to y after q, for any type of cache
   uint32_t halves = 0;  // qkv: pairs are values rotary / 2 apart, else neighbours
-  // qkv: a table for each sequence, not for each vector. Not a field: only wgmma_product has it.
+  // qkv: a table for each sequence, not for each vector. Not a field: wgmma_product and mma_tiles have it.
   uint32_t by_sequence = 0;
-  // mma_product and wgmma_product have these as fields, product has not. act, gate: y is x of a product with weights of
-  // this `apart`, divided by f16_act.
+  // The kernels of the matrix units have these as fields, product has not. act, gate: y is x of a product with weights
+  // of this `apart`, divided by f16_act.
   uint32_t y_apart = 0;
   // add: y is x of a product with a norm too, or of two with weights of different `apart`. See late_norm.h.
   uint32_t next_apart = 0, next_also = 0;

@@ -46,21 +46,51 @@ class ProductX {
   std::vector<std::vector<std::vector<ptx::F32>>> held_;  // what was requested: of each vector and round
 };
 
-// The forms in which the kernels of the matrix units write y. Both throw an Error if a spec, or its arguments, cannot
-// be.
+// What the kernels of the matrix units share.
+
+// The product that an ending is written for; `columns`: vectors that it takes at once.
 template <class Spec>
-void check_forms_of_y(std::string_view name, const Spec& s) {
-  if ((s.y_bf16 || s.y_apart) && s.out != Product::gate && s.out != Product::act)
-    throw Error("{}: y_bf16 and y_apart are for act and gate", name);
-  if (s.y_bf16 && s.y_apart) throw Error("{}: y is bf16, or f16 with y_apart, not both", name);
-  if (s.next_apart && s.out != Product::add) throw Error("{}: next_apart is for add", name);
-  if (s.next_also && !s.next_apart) throw Error("{}: next_also is for next_apart", name);
+Product ending_of(const Spec& s, uint32_t columns = 1) {
+  Product like{.columns = columns,
+               .out = s.out,
+               .activation = s.activation,
+               .y_bf16 = s.y_bf16,
+               .bias = s.bias,
+               .cache = s.cache,
+               .halves = s.halves,
+               .y_apart = s.y_apart,
+               .next_apart = s.next_apart,
+               .next_also = s.next_also};
+  if constexpr (requires { s.by_sequence; }) like.by_sequence = s.by_sequence;
+  return like;
 }
+// Throws an Error if what a spec computes cannot be.
 template <class Spec>
-void check_rows_of_f16(std::string_view name, const Spec& s, const Product::Args& args) {
-  if (s.y_apart) check_operand(name, args.y_stride, args.y_group);
-  if (s.next_apart) check_operand(name, args.y_stride, args.next_group);
-  if (s.next_also) check_operand(name, args.y_stride, args.next_also_group);
+void check_ending(const Spec& s) {
+  if ((s.y_bf16 || s.y_apart) && s.out != Product::gate && s.out != Product::act)
+    throw Error("{}: y_bf16 and y_apart are for act and gate", s.name);
+  if (s.y_bf16 && s.y_apart) throw Error("{}: y is bf16, or f16 with y_apart, not both", s.name);
+  if (s.next_apart && s.out != Product::add) throw Error("{}: next_apart is for add", s.name);
+  if (s.next_also && !s.next_apart) throw Error("{}: next_also is for next_apart", s.name);
+  if (s.experts && s.out != Product::store && s.out != Product::gate && s.out != Product::act)
+    throw Error("{}: experts have no residual and no cache", s.name);
+}
+// The same for the arguments of a launch.
+template <class Spec>
+void check_matrix_args(const Spec& s, const Product::Args& args) {
+  const uint32_t filled = s.slices * s.tile_cols;
+  if (args.cols == 0 || args.cols > filled)
+    throw Error("{}: {} columns, but {} slices of {} are {}", s.name, args.cols, s.slices, s.tile_cols, filled);
+  for (uint64_t address : {args.w.address, args.x.address})
+    if (address % 16) throw Error("{}: x and w must be 16-byte aligned, found {:#x}", s.name, address);
+  if (args.first_rows > args.rows) throw Error("{}: rows from {} of {}", s.name, args.first_rows, args.rows);
+  if (s.out == Product::gate && args.rows % 4)
+    throw Error("{}: {} rows of gate and up, expected a multiple of 4", s.name, args.rows);
+  if (s.y_apart) check_operand(s.name, args.y_stride, args.y_group);
+  if (s.next_apart) check_operand(s.name, args.y_stride, args.next_group);
+  if (s.next_also) check_operand(s.name, args.y_stride, args.next_also_group);
+  if (s.out == Product::qkv && args.page_size == 0) throw Error("{}: pages of 0 positions", s.name);
+  if (args.blocks == 0) throw Error("{}: a grid of 0 blocks", s.name);
 }
 
 // Late norms (see late_norm.h), for kernels of the matrix units.

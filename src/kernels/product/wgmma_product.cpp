@@ -25,26 +25,11 @@ constexpr uint32_t few_registers = 24;  // of the copying warps
 constexpr uint32_t weight_warps = 3;    // that copy weights: each copy is an instruction of its own
 constexpr uint32_t pad = 4;             // floats between the sums of two vectors: lanes store to different banks
 
-// The epilogue of a product with shared columns takes eight vectors at a time, one row per lane.
-Product ending_of(const WgmmaProduct& s) {
-  return {.columns = core,
-          .out = s.out,
-          .activation = s.activation,
-          .y_bf16 = s.y_bf16,
-          .bias = s.bias,
-          .cache = s.cache,
-          .halves = s.halves,
-          .by_sequence = s.by_sequence,
-          .y_apart = s.y_apart,
-          .next_apart = s.next_apart,
-          .next_also = s.next_also};
-}
-
 class WgmmaWriter {
  public:
   explicit WgmmaWriter(const WgmmaProduct& s)
       : s_(s),
-        out_(ending_of(s)),
+        out_(ending_of(s, core)),
         groups_(s.row_groups * s.col_groups),
         k_(std::string(WgmmaProduct::name),
            Launch{.threads = (groups_ + 1) * 128, .min_blocks = 1, .cluster = s.shares}),
@@ -465,24 +450,13 @@ Kernel WgmmaProduct::build() const {
                 filled_cols() / run_cols(), runs, stages, shares, col_groups);
   if (row_groups * col_groups > 4) throw Error("wgmma_product: {} warp groups, 4 at most", row_groups * col_groups);
   if (experts && shares > 1) throw Error("wgmma_product: experts are not shared by a cluster");
-  if (experts && out != Product::store && out != Product::gate && out != Product::act)
-    throw Error("wgmma_product: experts have no residual and no cache");
-  check_forms_of_y(name, *this);
+  check_ending(*this);
   return WgmmaWriter(*this).write();
 }
 
 Grid WgmmaProduct::grid(const WgmmaProductArgs& args) const {
   check_fields(*this);
-  if (args.cols == 0 || args.cols > filled_cols())
-    throw Error("wgmma_product: {} columns, but {} slices of {} are {}", args.cols, slices, tile_cols, filled_cols());
-  for (uint64_t address : {args.w.address, args.x.address})
-    if (address % 16) throw Error("wgmma_product: x and w must be 16-byte aligned, found {:#x}", address);
-  if (args.first_rows > args.rows) throw Error("wgmma_product: rows from {} of {}", args.first_rows, args.rows);
-  if (out == Product::gate && args.rows % 4)
-    throw Error("wgmma_product: {} rows of gate and up, expected a multiple of 4", args.rows);
-  check_rows_of_f16(name, *this, args);
-  if (out == Product::qkv && args.page_size == 0) throw Error("wgmma_product: pages of 0 positions");
-  if (args.blocks == 0) throw Error("wgmma_product: a grid of 0 blocks");
+  check_matrix_args(*this, args);
   if (experts) return {.x = args.blocks};
   const uint32_t along = (args.rows - args.first_rows + tile_rows() - 1) / tile_rows();
   const uint64_t tiles = uint64_t(along) * ((args.vectors + columns - 1) / columns);
