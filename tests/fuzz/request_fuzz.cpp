@@ -7,9 +7,9 @@
 
 #include "base/json.h"
 #include "server/api/api_error.h"
-#include "server/api/chat/chat.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/openai/openai_chat.h"
 #include "server/api/tokenize.h"
 #include "tests/fuzz/target.h"
 #include "tests/text/small_vocabulary.h"

@@ -213,6 +213,8 @@ std::string serve_config(const ServedFacts& facts) {
       {"prefix_cache", !options.engine.no_prefix_cache},
       {"speculation", options.engine.speculation},
       {"draft", draft},
+      {"strict", options.strict},
+      {"any_model", options.any_model},
       {"log_prompts", options.log_prompts},
       {"planned_memory",
        {{"weights", device.memory.weights},
@@ -261,6 +263,8 @@ class Server {
   server::ServiceOptions service_options() {
     server::ServiceOptions with{.keys = api_keys(options_.api_keys, options_.api_key_file, err_),
                                 .cors_origin = options_.cors_origin,
+                                .strict = options_.strict,
+                                .any_model = options_.any_model,
                                 .log_prompts = options_.log_prompts};
     if (!options_.no_log) with.log = [this](std::string line) { log_.write(std::move(line)); };
     return with;
@@ -392,6 +396,8 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--max-connections", options->max_connections, "Maximum connections; more are refused with 503", "N");
   option("--http-threads", options->http_threads, "Threads that read requests and write responses", "N");
   option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
+  command->add_flag("--any-model", options->any_model, "Take any name of a model in requests (gpt-4o)");
+  command->add_flag("--strict", options->strict, "Refuse fields of requests that have no effect");
   command->add_flag("--log-prompts", options->log_prompts, "Also log prompts and completions");
   command->add_flag("--no-log", options->no_log, "Do not log requests to standard output");
   command->footer(

@@ -62,7 +62,7 @@ void append_vector(std::string& out, const std::vector<float>& vector, bool as_b
 
 EmbeddingRequest read_embedding(std::string_view body, const RequestRules& rules) {
   const Json json = parse_body(body);
-  Fields fields(json);
+  Fields fields(json, rules.ignored);
   EmbeddingRequest request;
   request.model = fields.text("model").value_or("");
   const Json& input = fields.at("input");

@@ -20,6 +20,7 @@
 namespace heddle::server {
 
 struct Call;
+class IgnoredFields;
 struct Preparation;
 
 struct ConstraintField {
@@ -64,7 +65,8 @@ struct GenerationRequest {
 // What bodies are checked against.
 struct RequestRules {
   const text::Tokenizer& tokenizer;
-  uint32_t vocabulary = 0;  // tokens the model has logits for
+  uint32_t vocabulary = 0;           // tokens the model has logits for
+  IgnoredFields* ignored = nullptr;  // gets the names of fields without effect; null: they are refused
 };
 
 struct Usage {
@@ -106,6 +108,7 @@ inline std::string_view openai_name(const Finish& finish) {  // also used in the
 class GenerationWriter {
  public:
   virtual ~GenerationWriter() = default;
+  virtual void on_accepted() {}  // first, once the engine has taken the request: a stream may begin
   virtual void on_text(uint32_t index, TextDelta delta) = 0;  // not empty
   virtual void on_finish(uint32_t index, const Finish& finish) = 0;
   virtual void on_end(const Usage& usage, std::string_view trace) = 0;  // trace: a JSON object, or empty

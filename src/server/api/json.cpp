@@ -48,10 +48,28 @@ Json parse_body(std::string_view body) {
   }
 }
 
-Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
-  if (object.is_object()) return;
-  if (!path_.empty()) throw unexpected(path_, "an object", object);
-  throw ApiError(400, "", "", "the body of the request: expected an object, found {}", shortened(object));
+void IgnoredFields::add(std::string place) {
+  constexpr size_t max_names = 32, max_name = 80;
+  std::string name;
+  bool in_index = false;
+  for (const char c : place) {
+    if (c == ']') in_index = false;
+    if (!in_index) name += c > ' ' && c <= '~' && c != ',' ? c : '?';  // it becomes part of a header
+    if (c == '[') in_index = true;
+    if (name.size() == max_name) break;
+  }
+  if (names_.size() < max_names && std::find(names_.begin(), names_.end(), name) == names_.end())
+    names_.push_back(std::move(name));
+}
+
+Fields::Fields(const Json& body, IgnoredFields* ignored) : object_(body), ignored_(ignored) {
+  if (body.is_object()) return;
+  throw ApiError(400, "", "", "the body of the request: expected an object, found {}", shortened(body));
+}
+
+Fields::Fields(const Json& object, std::string path, const Fields& outer)
+    : object_(object), path_(std::move(path)), ignored_(outer.ignored_) {
+  if (!object.is_object()) throw unexpected(path_, "an object", object);
 }
 
 std::string Fields::place(std::string_view name) const {
@@ -98,9 +116,21 @@ std::string_view Fields::either(std::string_view name, std::string_view other) {
                  name);
 }
 
+void Fields::ignore(std::string_view name) {
+  const Json* value = find(name);
+  if (!value) return;
+  if (ignored_) return ignored_->add(place(name));
+  throw ApiError(400, "unsupported_parameter", place(name), "{}: has no effect here; expected null, found {}",
+                 place(name), shortened(*value));
+}
+
 void Fields::finish() const {
   for (const auto& [name, value] : object_.get_ref<const Json::object_t&>()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    if (ignored_) {
+      ignored_->add(place(name));
+      continue;
+    }
     constexpr size_t max_shown = 80;  // bytes: a name may be as long as the body
     throw ApiError(400, "unknown_parameter", replace_invalid_utf8(place(name).substr(0, max_shown)),
                    "{}: there is no such field", in_quotes(place(name), max_shown));

@@ -1,6 +1,7 @@
-// JSON of requests and responses. Bodies are read field by field: a field that is missing, of the wrong type, out of
-// range or unknown is an ApiError that names it; null counts as absent. Responses are written straight into strings,
-// because a stream has thousands of small documents per second.
+// JSON of requests and responses. Bodies are read field by field: a field that is missing, of the wrong type or out of
+// range is an ApiError that names it; null counts as absent. Fields that are unknown or have no effect here are taken
+// and listed, or refused if the server is strict. Responses are written straight into strings, because a stream has
+// thousands of small documents per second.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,10 +17,22 @@ namespace heddle::server {
 // The body of a request. Throws an ApiError that says where it is not JSON.
 Json parse_body(std::string_view body);
 
+// The fields of a body that were taken without effect.
+class IgnoredFields {
+ public:
+  void add(std::string place);                                      // "messages[2].id" is kept as "messages[].id"
+  const std::vector<std::string>& names() const { return names_; }  // each once, at most 32, in printable ASCII
+
+ private:
+  std::vector<std::string> names_;
+};
+
 class Fields {
  public:
-  // `path`: where the object stands ("messages[1]"); empty: the body itself. The object must outlive this.
-  explicit Fields(const Json& object, std::string path = "");
+  // The body itself, which must outlive this. `ignored`: gets the fields that have no effect; null: they are refused.
+  Fields(const Json& body, IgnoredFields* ignored);
+  // An object in it. `path`: where it stands ("messages[1]").
+  Fields(const Json& object, std::string path, const Fields& outer);
   std::string place(std::string_view name) const;  // "messages[1].content"
 
   // Names are not copied: they must outlive this.
@@ -30,14 +43,16 @@ class Fields {
   bool flag_or(std::string_view name, bool otherwise) { return flag(name).value_or(otherwise); }
   std::optional<int64_t> whole(std::string_view name, int64_t low, int64_t high);
   std::optional<double> number(std::string_view name, double low, double high);
+  void ignore(std::string_view name);  // any value: it has no effect here
   // Of two names for one field, the one that is present, or the first if neither is. Both together are refused.
   std::string_view either(std::string_view name, std::string_view other);
 
-  void finish() const;  // after the last known field was asked for: refuses all others
+  void finish() const;  // after the last known field was asked for: all others are ignored or refused
 
  private:
   const Json& object_;
   std::string path_;
+  IgnoredFields* ignored_;
   std::vector<std::string_view> known_;
 };
 

@@ -67,8 +67,8 @@ void expect_fits(const ServedModel& model, const std::string& field, size_t prom
                  std::optional<uint32_t> max_tokens) {
   if (prompt == 0) throw bad_field(field, "{}: expected at least one token, found none", field);
   const uint64_t context = model.context();
-  if (prompt + uint64_t(max_tokens.value_or(1)) <= context) return;
-  throw context_exceeded(field, prompt, prompt < context ? max_tokens.value_or(0) : 0, model.context());
+  if (prompt + (max_tokens == 0 ? 0 : 1) <= context) return;
+  throw context_exceeded(field, prompt, 0, model.context());
 }
 
 namespace {
@@ -86,9 +86,9 @@ void append_piece(std::string& out, std::string_view bytes) {
 
 }  // namespace
 
-TokenizeRequest read_tokenize(std::string_view body, const RequestRules&) {
+TokenizeRequest read_tokenize(std::string_view body, const RequestRules& rules) {
   const Json json = parse_body(body);
-  Fields fields(json);
+  Fields fields(json, rules.ignored);
   TokenizeRequest request;
   request.content = text_at(fields.at("content"), "content");
   if (request.content.size() > max_content)
@@ -103,7 +103,7 @@ TokenizeRequest read_tokenize(std::string_view body, const RequestRules&) {
 
 DetokenizeRequest read_detokenize(std::string_view body, const RequestRules& rules) {
   const Json json = parse_body(body);
-  Fields fields(json);
+  Fields fields(json, rules.ignored);
   DetokenizeRequest request;
   const Json& tokens = fields.at("tokens");
   if (!tokens.is_array()) throw unexpected("tokens", "a list of token ids", tokens);

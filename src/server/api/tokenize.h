@@ -23,7 +23,7 @@ std::vector<Prompt> prompts_at(const Json& value, const std::string& place, cons
 std::vector<text::TokenId> token_ids_at(const Json& list, const std::string& place, uint32_t bound);
 
 // The tokens of each prompt. Throws an ApiError that names the field for a prompt that is empty, or that is longer than
-// the context together with the completion tokens that were asked for (unset: one).
+// the context together with one completion token, if any were asked for.
 std::vector<std::vector<text::TokenId>> encode(const ServedModel& model, const std::vector<Prompt>& prompts,
                                                const std::string& field, std::optional<uint32_t> max_tokens);
 void expect_fits(const ServedModel& model, const std::string& field, size_t prompt, std::optional<uint32_t> max_tokens);

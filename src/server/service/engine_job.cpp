@@ -25,6 +25,7 @@ void EngineJob::submit(std::vector<engine::Request> requests) {
     cancel_all();
     throw refusal(error);
   }
+  on_accepted();
 }
 
 // Why the engine refused a request, for the client.

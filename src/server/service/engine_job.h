@@ -24,6 +24,7 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   void submit(std::vector<engine::Request> requests);
 
  protected:
+  virtual void on_accepted() {}  // first, once the engine has taken the first of the requests
   // Called one after the other, never before submit() returns and never after an error.
   virtual void on_event(size_t request, const engine::Event& event) = 0;  // a token, or an end other than a failure
   virtual void on_end() = 0;                                              // after the last event: respond

@@ -81,9 +81,15 @@ void Exchange::fail(const ApiError& error, std::vector<Header> headers) {
   send(std::move(response));
 }
 
-void Exchange::start_events(std::string first) {
+void Exchange::add_header(std::string name, std::string value) {
+  headers_.push_back({std::move(name), std::move(value)});
+}
+
+void Exchange::start_events(std::string first) { start_stream("text/event-stream", std::move(first)); }
+
+void Exchange::start_stream(std::string type, std::string first) {
   if (ended_) return;
-  HttpResponse head{.type = "text/event-stream",
+  HttpResponse head{.type = std::move(type),
                     .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
                     .body = std::move(first)};
   add_headers(head);
@@ -127,9 +133,11 @@ void Exchange::end(unsigned status) {
 
 void Exchange::add_headers(HttpResponse& response) const {
   response.headers.push_back({"X-Request-Id", log_.id});
+  response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
   if (cors_origin_.empty()) return;
   response.headers.push_back({"Access-Control-Allow-Origin", cors_origin_});
-  response.headers.push_back({"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"});
+  response.headers.push_back(
+      {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, X-Heddle-Ignored, X-Heddle-Clamped"});
   if (cors_origin_ != "*") response.headers.push_back({"Vary", "Origin"});
 }
 

@@ -38,7 +38,9 @@ class Exchange {
   void send_json(std::string body) { send({.body = std::move(body)}); }
   void fail(const ApiError& error, std::vector<Header> headers = {});  // a stream that has begun ends
 
-  void start_events(std::string first);  // a response of server-sent events; `first` may be empty
+  void add_header(std::string name, std::string value);    // to the response
+  void start_events(std::string first);                    // a response of server-sent events; `first` may be empty
+  void start_stream(std::string type, std::string first);  // one of this content type
   void write(std::string text);
   void finish();
   void fail_stream(const ApiError& error, std::string last);  // `last`: what is written before the stream ends
@@ -64,7 +66,8 @@ class Exchange {
   LogEntry log_;
   std::string path_ = "other";  // of the route, for the metrics
   ErrorBody error_body_ = openai_error;
-  uint64_t bytes_ = 0;  // of the response's body
+  std::vector<Header> headers_;  // of the response, besides those that all have
+  uint64_t bytes_ = 0;           // of the response's body
   unsigned status_ = 200;
   bool started_ = false, ended_ = false;
 

@@ -68,6 +68,7 @@ class GenerationJob : public EngineJob {
  private:
   engine::Constrained compile() const;
   std::shared_ptr<grammar::TokenMasks> compile_masks() const;
+  void on_accepted() override { writer_->on_accepted(); }
   void on_event(size_t request, const engine::Event& event) override;
   bool is_finished(size_t request, uint32_t index) const override {
     return completions_[number(request, index)].finish.has_value();
@@ -147,10 +148,14 @@ void GenerationJob::begin() {
   // the best completions are found by their probability
   if (chooses_best() && !request.sampling.logprobs) request.sampling.logprobs = 0;
   std::vector<engine::Request> requests(request_.prompts.size(), request);
+  uint32_t clamped = engine::no_limit;
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].prompt = request_.prompts[i];
-    requests[i].max_tokens = request_.max_tokens.value_or(uint32_t(model().context() - request_.prompts[i].size()));
+    const auto room = uint32_t(model().context() - request_.prompts[i].size());
+    requests[i].max_tokens = std::min(request_.max_tokens.value_or(room), room);
+    if (request_.max_tokens.value_or(0) > room) clamped = std::min(clamped, room);
   }
+  if (clamped != engine::no_limit) exchange().add_header("X-Heddle-Clamped", fmt::format("max_tokens={}", clamped));
   submit(std::move(requests));
 }
 
@@ -226,7 +231,7 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
       finish(index, {Finish::Reason::stop_string, *stop});
     else if (event.finish_reason == FinishReason::stop)
       finish(index, {Finish::Reason::end_token});
-    else if (event.finish_reason == FinishReason::length && request_.max_tokens)
+    else if (event.finish_reason == FinishReason::length && request_.max_tokens == completion.text.tokens())
       finish(index, {Finish::Reason::max_tokens});
     else if (event.finish_reason != FinishReason::cancelled)
       finish(index, {Finish::Reason::context});

@@ -1,7 +1,7 @@
 // Every path of the server and the handler behind it. A new protocol adds its lines to this table.
-#include "server/api/chat/chat.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/openai/openai_chat.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
 #include "server/status/status.h"

@@ -45,9 +45,13 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   return digest;
 }
 
-bool ApiKeys::allow(const std::string* authorization) const {
+bool ApiKeys::allow(const HttpRequest& request) const {
   if (digests_.empty()) return true;
-  const Digest given = digest(authorization ? bearer_key(*authorization) : std::string_view{});
+  std::string_view key;
+  for (const std::string_view name : {"api-key", "x-api-key"})
+    if (const std::string* header = request.header(name)) key = *header;
+  if (const std::string* authorization = request.header("authorization")) key = bearer_key(*authorization);
+  const Digest given = digest(key);
   unsigned found = 0;  // all keys are compared, even after the right one
   for (const Digest& digest : digests_) found |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0;
   return found != 0;
@@ -287,8 +291,9 @@ void ServiceState::refuse(HttpRequest head, std::shared_ptr<Responder> responder
 void ServiceState::admit(const HttpRequest& head) const {
   const Route* route = find_route(head).route;
   if (!route || !route->rules.needs_key) return;
-  if (!keys_.allow(head.header("authorization")))
-    throw ApiError(401, "invalid_api_key", "", "expected an API key of this server: Authorization: Bearer KEY");
+  if (!keys_.allow(head))
+    throw ApiError(401, "invalid_api_key", "",
+                   "expected an API key of this server: Authorization: Bearer KEY, or x-api-key: KEY");
   const std::string* origin = head.header("origin");
   const std::string& allowed = options_.cors_origin;
   if (options_.keys.empty() && origin && *origin != allowed && allowed != "*" && can_be_rebound(*origin))
@@ -304,9 +309,6 @@ void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *found.route;
   exchange->set_route(route);
   admit(request);
-  if (!request.query.empty())
-    throw bad_field(request.query.substr(0, std::min(request.query.find_first_of("=&"), size_t(100))),
-                    "{}: expected no query, found ?{}", route.path, in_quotes(request.query, 100));
   const TraceLevel trace = trace_level(request.header("x-trace-level"));
   if (trace != TraceLevel::none && !route.rules.has_trace)
     throw bad_field("X-Trace-Level", "X-Trace-Level: expected with chats and completions, found with {}", route.path);
@@ -346,8 +348,15 @@ void ServiceState::no_route(Exchange& exchange, std::string allowed) const {
 
 void Call::expect_model(const std::string& name) const {
   const std::string& served = model->served().name;
-  if (!name.empty() && name != served) throw model_not_found(name, served);
+  if (!name.empty() && name != served && !service.options().any_model) throw model_not_found(name, served);
   exchange->log().model = served;
+}
+
+bool Call::is_strict() const { return service.options().strict; }
+
+void Call::tell_ignored(const IgnoredFields& ignored) const {
+  if (!ignored.names().empty())
+    exchange->add_header("X-Heddle-Ignored", fmt::format("{}", fmt::join(ignored.names(), ", ")));
 }
 
 void Call::on_worker(size_t bytes, std::function<void()> work) const {

@@ -34,6 +34,8 @@ struct Served {
 struct ServiceOptions {
   std::vector<std::string> keys;         // API keys; empty: no authentication
   std::string cors_origin;               // "*" or an origin; empty: no CORS
+  bool strict = false;                   // refuse fields that have no effect
+  bool any_model = false;                // take any name of a model
   bool log_prompts = false;              // log prompts and completions
   std::function<void(std::string)> log;  // takes a line of JSON for each request, from any thread; may be empty
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/api/api_error.h"
+#include "server/api/json.h"
 #include "server/service/exchange.h"
 #include "server/service/service.h"
 #include "server/status/status.h"
@@ -32,15 +33,23 @@ struct Call {
   // Reads the body by read(body, rules), then frees it.
   template <class Read>
   auto read(Read&& read) const {
-    auto request = read(exchange->request().body, model->rules());
+    IgnoredFields ignored;
+    RequestRules rules = model->rules();
+    if (!is_strict()) rules.ignored = &ignored;
+    auto request = read(exchange->request().body, rules);
     exchange->free_body();
+    tell_ignored(ignored);
     return request;
   }
-  // Throws an ApiError 404 unless this is the model's name, or empty.
+  // Throws an ApiError 404 unless this is the model's name, or empty, or the server takes any name.
   void expect_model(const std::string& name) const;
   // Continues on a worker thread, where work may take long. Throws an ApiError 429 if too much work waits there.
   // `bytes`: memory that is held until then.
   void on_worker(size_t bytes, std::function<void()> work) const;
+
+ private:
+  bool is_strict() const;
+  void tell_ignored(const IgnoredFields& ignored) const;  // in a header of the response
 };
 
 struct Route {
@@ -68,8 +77,8 @@ class ApiKeys {
  public:
   explicit ApiKeys(const std::vector<std::string>& keys);  // empty: no authentication. Throws an Error for an empty key
 
-  // `authorization`: that header of a request, "Bearer KEY"; null: absent.
-  bool allow(const std::string* authorization) const;
+  // By "Authorization: Bearer KEY", "x-api-key: KEY" or "api-key: KEY".
+  bool allow(const HttpRequest& request) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;

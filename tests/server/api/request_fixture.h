@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "server/api/api_error.h"
-#include "server/api/chat/chat.h"
 #include "server/api/completions/completions.h"
+#include "server/api/openai/openai_chat.h"
 #include "tests/support/refused.h"
 #include "tests/text/small_vocabulary.h"
 
@@ -53,7 +53,7 @@ inline std::string with_message(std::string_view fields) {
 inline CompletionRequest complete(std::string_view fields) {
   return read_completion(with_prompt(fields), small_rules());
 }
-inline ChatRequest chat(std::string_view fields) { return read_chat(with_message(fields), small_rules()); }
+inline OpenAiChatRequest chat(std::string_view fields) { return read_chat(with_message(fields), small_rules()); }
 
 }  // namespace heddle::server
 

@@ -10,21 +10,35 @@
 namespace heddle::server {
 namespace {
 
-bool allows(const ApiKeys& keys, const std::string& header) { return keys.allow(&header); }
+bool allows_header(const ApiKeys& keys, std::string name, std::string value) {
+  HttpRequest request;
+  request.headers.push_back({std::move(name), std::move(value)});
+  return keys.allow(request);
+}
+bool allows(const ApiKeys& keys, const std::string& header) { return allows_header(keys, "authorization", header); }
 
 TEST(ApiKeys, WithoutAnyThereIsNoAuthentication) {
-  EXPECT_TRUE(ApiKeys({}).allow(nullptr));
+  EXPECT_TRUE(ApiKeys({}).allow({}));
   EXPECT_TRUE(allows(ApiKeys({}), "anything"));
 }
 
 TEST(ApiKeys, MustMatchEntirely) {
   const ApiKeys keys({"sk-one", "sk-two"});
-  EXPECT_FALSE(keys.allow(nullptr));
+  EXPECT_FALSE(keys.allow({}));
   for (const char* right : {"Bearer sk-one", "Bearer sk-two", "bearer sk-two", "BEARER  sk-one"})
     EXPECT_TRUE(allows(keys, right)) << right;
   for (const char* wrong : {"", "sk-one", "Bearer", "Bearer ", "Bearer sk-on", "Bearer sk-one2", "Bearer sk-one ",
                             "Basic sk-one", "Bearersk-one", "Bearer Sk-one"})
     EXPECT_FALSE(allows(keys, wrong)) << wrong;
+}
+
+TEST(ApiKeys, AreTakenFromTheHeadersOfOtherClientsToo) {
+  const ApiKeys keys({"sk-one"});
+  for (const char* name : {"x-api-key", "api-key"}) {
+    EXPECT_TRUE(allows_header(keys, name, "sk-one")) << name;
+    EXPECT_FALSE(allows_header(keys, name, "Bearer sk-one")) << name;
+    EXPECT_FALSE(allows_header(keys, name, "")) << name;
+  }
 }
 
 TEST(ApiKeys, MustNotBeEmpty) { EXPECT_REFUSED(ApiKeys({"a", ""}), "API keys", "empty"); }

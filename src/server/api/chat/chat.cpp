@@ -1,6 +1,7 @@
-// A chat: its body, and the prompt that the template writes.
+// From a conversation to its prompt, and to the grammar of its answer.
 #include "server/api/chat/chat.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "chat/constrain.h"
@@ -12,72 +13,47 @@
 namespace heddle::server {
 namespace {
 
-std::string read_template_variables(Fields& fields) {
-  const Json* variables = fields.find("chat_template_kwargs");
-  if (!variables) return "";
-  if (!variables->is_object()) throw unexpected("chat_template_kwargs", "an object", *variables);
-  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"})
-    if (variables->contains(name))
-      throw bad_field(fmt::format("chat_template_kwargs.{}", name),
-                      "chat_template_kwargs.{}: cannot be set by a request", name);
-  return variables->dump();
-}
+using Ordered = nlohmann::ordered_json;
 
-ChatRequest read_conversation(Fields& fields, std::string_view body) {
-  ChatRequest request;
-  request.model = fields.text("model").value_or("");
-  request.conversation.messages = read_messages(fields);
-  request.conversation.variables = read_template_variables(fields);
-  request.tools = read_tools(fields, body);
-  request.conversation.tools = request.tools.json;
-  request.thinking = read_thinking(fields);
-  request.conversation.effort = request.thinking.effort;
-  request.conversation.add_generation_prompt = fields.flag_or("add_generation_prompt", true);
-  refuse_unsupported(fields);
-  return request;
-}
+constexpr size_t max_tool_name = 128;
 
-std::optional<uint32_t> read_max_tokens(Fields& fields) {
-  const auto old_name = fields.whole("max_tokens", 1, max_max_tokens);
-  const auto name = fields.whole("max_completion_tokens", 1, max_max_tokens);
-  if (old_name && name && *old_name != *name)
-    throw bad_field("max_tokens", "max_tokens: expected max_completion_tokens ({}) or nothing, found {}", *name,
-                    *old_name);
-  const auto tokens = name ? name : old_name;
-  return tokens ? std::optional(uint32_t(*tokens)) : std::nullopt;
-}
-
-void read_logprobs(Fields& fields, const RequestRules& rules, engine::Sampling& sampling) {
-  const bool wanted = fields.flag_or("logprobs", false);
-  const auto top = fields.whole("top_logprobs", 0, max_top_logprobs);
-  if (top && !wanted) throw bad_field("top_logprobs", "top_logprobs: only together with \"logprobs\": true");
-  set_logprobs(fields, rules, wanted ? std::optional(top.value_or(0)) : std::nullopt, sampling);
+// Templates and formats of calls write names as they are.
+void expect_tool_name(const std::string& name, const std::string& place) {
+  const bool fits = !name.empty() && name.size() <= max_tool_name && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
+  if (!fits)
+    throw unexpected(place, fmt::format("1 to {} letters, digits, _, - and .", max_tool_name), name, "invalid_value");
 }
 
 }  // namespace
 
-ChatRequest read_chat(std::string_view body, const RequestRules& rules) {
-  const Json json = parse_body(body);
-  Fields fields(json);
-  ChatRequest request = read_conversation(fields, body);
-  GenerationRequest& generation = request.generation;
-  generation.constraint = read_constraint(fields, body);
-  generation.prompt_field = "messages";
-  read_generation(fields, rules, generation);
-  request.stream = read_stream_options(fields);
-  generation.max_tokens = read_max_tokens(fields);
-  read_logprobs(fields, rules, generation.sampling);
-  fields.finish();
-  return request;
+void ToolList::add(const std::string& name_place, Ordered tool) {
+  const Ordered& function = tool["function"];
+  chat::Tool read{function["name"].get<std::string>(), Ordered::object()};
+  expect_tool_name(read.name, name_place);
+  if (has(read.name))
+    throw bad_field(name_place, "{}: expected another name, found {} a second time", name_place, read.name);
+  if (const auto parameters = function.find("parameters"); parameters != function.end() && !parameters->is_null())
+    read.parameters = *parameters;
+  if (!read.parameters.contains("type")) read.parameters["type"] = "object";
+  tools_.push_back(std::move(read));
+  json_.push_back(std::move(tool));
 }
 
-ChatRequest read_template(std::string_view body, const RequestRules&) {
-  const Json json = parse_body(body);
-  Fields fields(json);
-  ChatRequest request = read_conversation(fields, body);
-  read_constraint(fields, body);  // the prompt is the same with it
-  fields.finish();
-  return request;
+void ToolList::keep(const std::vector<std::string>& names) {
+  const auto is_kept = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  std::erase_if(tools_, [&](const chat::Tool& tool) { return !is_kept(tool.name); });
+  Ordered kept = Ordered::array();
+  for (Ordered& tool : json_)
+    if (is_kept(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));
+  json_ = std::move(kept);
+}
+
+ToolUse ToolList::use(ToolUse::Choice choice, bool parallel) && {
+  if (empty()) return {.parallel = parallel};
+  return {json_.dump(), std::make_shared<const chat::Tools>(std::move(tools_)), choice, parallel};
 }
 
 namespace {
@@ -126,34 +102,37 @@ std::optional<AnswerConstraint> constrain_answer(const ChatRequest& request, con
 
 }  // namespace
 
-void chat_completions(const Call& call) {
-  PreparationTimer timer(*call.exchange);
-  ChatRequest request = call.read(read_chat);
-  call.expect_model(request.model);
-  timer.parsed();
-  const RenderedChat chat = call.model->render(request.conversation);
-  timer.rendered();
-  GenerationRequest& generation = request.generation;
-  // the template writes BOS itself
-  generation.prompts.push_back(call.model->tokenizer().encode(chat.prompt, {.add_special = false}));
-  timer.encoded();
-  expect_fits(*call.model, "messages", generation.prompts[0].size(), generation.max_tokens);
-  ChatTokens tokens = call.model->chat_tokens(*chat.format, bool(request.tools));
-  generation.shown_tokens = std::move(tokens.shown);
-  generation.end_tokens = std::move(tokens.ends);
-  const ChatReply reply{chat.format, request.tools.tools, chat::opens_thought(chat.format->thought, chat.prompt)};
-  generation.answer = constrain_answer(request, reply);
-  auto writer = std::make_unique<ChatWriter>(*call.exchange, openai_head("chatcmpl-", *call.model), request.stream,
-                                             generation, reply);
-  generate(call, std::move(generation), std::move(writer), timer.times());
+Conversation conversation_of(const ChatRequest& request) {
+  Conversation conversation = request.conversation;
+  conversation.tools = request.tools.json;
+  conversation.effort = request.thinking.effort;
+  return conversation;
 }
 
-void apply_template(const Call& call) {
-  const ChatRequest request = call.read(read_template);
+ChatPrompt render_chat(const Call& call, const ChatRequest& request, PreparationTimer* timer) {
+  const RenderedChat chat = call.model->render(conversation_of(request));
+  if (timer) timer->rendered();
+  // the template writes BOS itself
+  ChatPrompt prompt{.tokens = call.model->tokenizer().encode(chat.prompt, {.add_special = false})};
+  if (timer) timer->encoded();
+  prompt.reply = {chat.format, request.tools.tools, chat::opens_thought(chat.format->thought, chat.prompt)};
+  return prompt;
+}
+
+void generate_chat(const Call& call, ChatRequest request, PreparationTimer& timer, const MakeChatWriter& make) {
   call.expect_model(request.model);
-  std::string out = R"({"prompt":)";
-  append_json(out, call.model->render(request.conversation).prompt);
-  call.exchange->send_json(out += "}");
+  timer.parsed();
+  ChatPrompt prompt = render_chat(call, request, &timer);
+  GenerationRequest& generation = request.generation;
+  expect_fits(*call.model, request.conversation.field, prompt.tokens.size(), generation.max_tokens);
+  generation.prompt_field = request.conversation.field;
+  generation.prompts = {std::move(prompt.tokens)};
+  ChatTokens tokens = call.model->chat_tokens(*prompt.reply.format, bool(request.tools));
+  generation.shown_tokens = std::move(tokens.shown);
+  generation.end_tokens = std::move(tokens.ends);
+  generation.answer = constrain_answer(request, prompt.reply);
+  auto writer = make(generation, prompt.reply);
+  generate(call, std::move(generation), std::move(writer), timer.times());
 }
 
 }  // namespace heddle::server

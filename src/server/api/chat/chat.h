@@ -1,72 +1,79 @@
-// POST /v1/chat/completions and /apply-template: conversations in OpenAI's API.
+// A chat as every dialect sees it: the conversation, the tools and the thinking that a body is read into, the prompt
+// that the model's template writes, and what the answer must be. How an answer is read again is in answers.h.
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "chat/parser.h"
-#include "server/api/chat/chat_tools.h"
+#include "chat/tools.h"
+#include "server/api/chat/answers.h"
 #include "server/api/generation.h"
-#include "server/api/openai/openai.h"
 #include "server/service/service.h"
 
 namespace heddle::server {
 
 struct Call;
+class PreparationTimer;
+
+struct ToolUse {
+  enum class Choice { automatic, required };  // required: at least one call
+  // The tools that may be called, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty:
+  // none.
+  std::string json;
+  std::shared_ptr<const chat::Tools> tools;  // the same
+  Choice choice = Choice::automatic;
+  bool parallel = true;  // several calls in one answer
+
+  explicit operator bool() const { return !json.empty(); }
+};
+
+// How much the model may think.
+struct Thinking {
+  std::string effort;                  // "none", "minimal", "low" ... "max"; empty: as the template does
+  std::optional<uint32_t> max_tokens;  // of the thought
+};
 
 struct ChatRequest {
   std::string model;  // empty: absent
+  // Messages in the form of OpenAI's chats: content a string or null, calls with arguments as objects, the thought of
+  // an answer in reasoning_content. Tools and effort are filled from the members below.
   Conversation conversation;
   ToolUse tools;
   Thinking thinking;
   GenerationRequest generation;  // without the prompt
-  StreamOptions stream;
 };
 
-// From the body of a request. Throws an ApiError of status 400 that names the field.
-ChatRequest read_chat(std::string_view body, const RequestRules& rules);
-ChatRequest read_template(std::string_view body, const RequestRules& rules);  // only model and conversation
-
-// How the text of an answer is read: as content alone without a format.
-struct ChatReply {
-  std::shared_ptr<const chat::ChatFormat> format;
-  std::shared_ptr<const chat::Tools> tools;  // null: what looks like a call is content
-  bool in_thought = false;                   // the prompt ends inside of a thought
-};
-
-// "chat.completion" and its chunks.
-class ChatWriter : public OpenAiWriter {
+// Tools that a dialect reads one by one.
+class ToolList {
  public:
-  ChatWriter(Exchange& exchange, const OpenAiHead& head, StreamOptions options, const GenerationRequest& request,
-             const ChatReply& reply = {});
-
-  void on_text(uint32_t index, TextDelta delta) override;
-  void on_finish(uint32_t index, const Finish& finish) override;
+  // {"type": "function", "function": {"name", "description", "parameters"}} as OpenAI's chats have it, keys in the
+  // order of the body. `name_place`: of the name in the body. Throws an ApiError for a name that templates cannot
+  // write, or that is there already.
+  void add(const std::string& name_place, nlohmann::ordered_json tool);
+  bool has(std::string_view name) const { return chat::find_tool(tools_, name); }
+  bool empty() const { return tools_.empty(); }
+  void keep(const std::vector<std::string>& names);  // no others may be called
+  ToolUse use(ToolUse::Choice choice, bool parallel) &&;
 
  private:
-  struct ToolCall {
-    std::string id, name, arguments;
-  };
-  struct Message {  // of one choice
-    chat::ChatParser parser;
-    std::string reasoning;
-    std::vector<ToolCall> calls;
-    std::vector<TokenLogprobs> logprobs;  // of text that is not written yet
-  };
-
-  void add(uint32_t index, const std::vector<chat::ChatEvent>& events);
-  void write_event(uint32_t index, const chat::ChatEvent& event);
-  std::string call_id(const chat::ChatEvent& begin) const;
-  void append_choice(std::string& out, const Choice& choice) const override;
-  void append_chunk(std::string& out, const Choice& part) override;
-  void append_first_chunk(std::string& out, uint32_t index) const override;
-
-  const ChatReply reply_;
-  std::vector<Message> messages_;  // empty without a format
+  chat::Tools tools_;
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-void chat_completions(const Call& call);
-void apply_template(const Call& call);
+// A conversation as the model reads it.
+struct ChatPrompt {
+  std::vector<text::TokenId> tokens;
+  ChatReply reply;
+};
+// Throws an ApiError if the template refuses. `timer` may be null.
+ChatPrompt render_chat(const Call& call, const ChatRequest& request, PreparationTimer* timer);
+Conversation conversation_of(const ChatRequest& request);  // with its tools and effort
+
+// Renders, and generates with the writer that `make` returns. The handler of a dialect is: read the body, call this.
+using MakeChatWriter =
+    std::function<std::unique_ptr<GenerationWriter>(const GenerationRequest& generation, const ChatReply& reply)>;
+void generate_chat(const Call& call, ChatRequest request, PreparationTimer& timer, const MakeChatWriter& make);
 
 }  // namespace heddle::server

@@ -30,7 +30,7 @@ void expect_echo_fits(const GenerationRequest& request) {
 
 CompletionRequest read_completion(std::string_view body, const RequestRules& rules) {
   const Json json = parse_body(body);
-  Fields fields(json);
+  Fields fields(json, rules.ignored);
   CompletionRequest request;
   request.model = fields.text("model").value_or("");
   request.prompts = prompts_at(fields.at("prompt"), "prompt", rules);
@@ -41,7 +41,8 @@ CompletionRequest read_completion(std::string_view body, const RequestRules& rul
   generation.constraint = read_constraint(fields, body);
   read_generation(fields, rules, generation);
   request.stream = read_stream_options(fields);
-  generation.max_tokens = uint32_t(fields.whole("max_tokens", 0, max_max_tokens).value_or(default_max_tokens));
+  const bool has_limit = fields.find("max_tokens");
+  generation.max_tokens = has_limit ? read_token_limit(fields, "max_tokens", 0) : std::optional(default_max_tokens);
   set_logprobs(fields, rules, fields.whole("logprobs", 0, max_top_logprobs), generation.sampling);
   generation.echo = fields.flag_or("echo", false);
   const int64_t n = generation.n;

@@ -36,6 +36,10 @@ void refuse_unsupported(Fields& fields);
 
 std::string read_user(Fields& fields);
 
+// How many tokens a completion may have, at least `least`. -1, as llama.cpp writes it, and nothing are no limit; a
+// number beyond any context is taken too.
+std::optional<uint32_t> read_token_limit(Fields& fields, std::string_view name, int64_t least);
+
 constexpr int64_t max_max_tokens = engine::no_limit - 1;
 constexpr int64_t max_top_logprobs = 20;
 

@@ -62,7 +62,7 @@ class ConstraintReader {
   void read_response_format() {
     const Json* value = fields_.find("response_format");
     if (!value) return;
-    Fields format(*value, "response_format");
+    Fields format(*value, "response_format", fields_);
     const std::string type = text_at(format.at("type"), format.place("type"));
     if (type == "json_object") {
       if (const Json* schema = format.find("schema"))
@@ -84,7 +84,7 @@ class ConstraintReader {
   void read_named_schema(Fields& format) {
     if (const Json* schema = format.find("schema"))
       return set_json(format.place("schema"), Kind::json_schema, *schema, {"response_format", "schema"});
-    Fields named(format.at("json_schema"), format.place("json_schema"));
+    Fields named(format.at("json_schema"), format.place("json_schema"), format);
     named.text("name");
     named.text("description");
     named.flag("strict");
@@ -106,7 +106,7 @@ class ConstraintReader {
   void read_structured_outputs() {
     const Json* value = fields_.find("structured_outputs");
     if (!value) return;
-    Fields inner(*value, "structured_outputs");
+    Fields inner(*value, "structured_outputs", fields_);
     if (const Json* schema = inner.find("json"))
       set_json(inner.place("json"), Kind::json_schema, *schema, {"structured_outputs", "json"});
     if (auto pattern = inner.text("regex")) set(inner.place("regex"), Kind::regex, std::move(*pattern));

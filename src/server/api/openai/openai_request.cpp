@@ -192,8 +192,9 @@ bool has_elements(const Json* list) { return list && !(list->is_array() && list-
 std::vector<std::string> read_stop_strings(Fields& fields) {
   std::vector<std::string> stops;
   const auto add = [&stops](const Json& stop, const std::string& place) {
-    const std::string& text = stops.emplace_back(text_at(stop, place));
-    if (text.empty()) throw unexpected(place, "a text", stop, "empty_string");
+    const std::string& text = text_at(stop, place);
+    if (text.empty()) return;  // asks for nothing
+    stops.push_back(text);
     if (text.size() > max_stop_bytes)
       throw unexpected(place, fmt::format("at most {} bytes", max_stop_bytes), stop, "string_above_max_length");
   };
@@ -204,7 +205,8 @@ std::vector<std::string> read_stop_strings(Fields& fields) {
     return stops;
   }
   if (!value->is_array()) throw unexpected("stop", "a string or a list of strings", *value);
-  for (const Json& stop : list_at(*value, "stop", max_stop_strings)) add(stop, element("stop", stops.size()));
+  size_t index = 0;
+  for (const Json& stop : list_at(*value, "stop", max_stop_strings)) add(stop, element("stop", index++));
   return stops;
 }
 
@@ -214,26 +216,58 @@ engine::Speculation read_speculation(Fields& fields) {
   throw unexpected("speculate", "\"auto\", \"on\" or \"off\"", name, "invalid_value");
 }
 
-// Fields of OpenAI's API, and of other servers that speak it, for things that heddle does not do.
+// Fields of OpenAI's API, and of other servers that speak it, that heddle does not do.
 struct Unsupported {
   std::string_view name;
-  const char* accepted;  // JSON, a list: values besides null that ask for nothing
-  std::string_view what;
+  const char* accepted;   // JSON, a list: values besides null that ask for nothing
+  std::string_view what;  // empty: other values have no effect on the answer, and are ignored
 };
-constexpr std::string_view text_only = "anything but text", effort = "a choice of effort",
-                           storing = "storing of responses";
+constexpr std::string_view text_only = "anything but text", no_effect = "";
 constexpr Unsupported unsupported[] = {
     {"modalities", R"([["text"]])", text_only},
     {"audio", "[]", text_only},
-    {"prediction", "[]", "predicted output"},
-    {"web_search_options", "[]", "searches"},
-    {"verbosity", R"(["medium"])", effort},
-    {"store", "[false]", storing},
-    {"metadata", "[{}]", storing},
-    {"prompt_cache_retention", R"(["in_memory"])", "a choice of how long prompts are kept"},
-    {"service_tier", R"(["auto", "default"])", "tiers of service"},
+    {"prediction", "[]", no_effect},
+    {"web_search_options", "[{}]", "searches"},
+    {"verbosity", R"(["medium"])", no_effect},
+    {"store", "[false]", no_effect},
+    {"metadata", "[{}]", no_effect},
+    {"prompt_cache_retention", R"(["in_memory"])", no_effect},
+    {"service_tier", R"(["auto", "default"])", no_effect},
     {"suffix", R"([""])", "insertion before a suffix"},
     {"continue_final_message", "[false]", "continuation of the last message"},
+    // vLLM
+    {"use_beam_search", "[false]", "beam search"},
+    {"length_penalty", "[1]", "beam search"},
+    {"early_stopping", "[false]", "beam search"},
+    {"min_tokens", "[0]", "a least number of tokens"},
+    {"allowed_token_ids", "[[]]", "a choice of tokens"},
+    {"bad_words", "[[]]", "words to leave out"},
+    {"prompt_logprobs", "[0]", "log-probabilities of a chat's prompt"},
+    {"truncate_prompt_tokens", "[-1]", "prompts that are cut"},
+    {"include_stop_str_in_output", "[false]", "stop strings in the text"},
+    {"skip_special_tokens", "[true]", "control tokens in the text"},
+    {"spaces_between_special_tokens", "[true, false]", no_effect},
+    {"return_token_ids", "[false]", "token ids in the response"},
+    {"return_tokens_as_token_ids", "[false]", "token ids in the response"},
+    {"echo", "[false]", "an echo of a chat"},
+    {"add_special_tokens", "[false]", "special tokens besides those of the template"},
+    {"documents", "[[]]", "documents"},
+    {"chat_template", "[]", "another template than the model's"},
+    {"mm_processor_kwargs", "[{}]", no_effect},
+    {"cache_salt", R"([""])", "prompts that are not shared"},
+    {"request_id", "[]", no_effect},
+    // llama.cpp
+    {"n_probs", "[0]", "n_probs: expected top_logprobs instead"},
+    {"id_slot", "[-1]", no_effect},
+    {"n_keep", "[0, -1]", no_effect},
+    {"n_indent", "[0]", "indentation"},
+    {"t_max_predict_ms", "[0, -1]", "a limit of time"},
+    {"timings_per_token", "[false]", no_effect},
+    {"return_progress", "[false]", no_effect},
+    {"post_sampling_probs", "[false]", "post_sampling_probs: expected logprobs_after instead"},
+    // Ollama
+    {"keep_alive", "[]", no_effect},
+    {"options", "[{}]", "Ollama's options in OpenAI's API"},
 };
 
 }  // namespace
@@ -242,11 +276,10 @@ StreamOptions read_stream_options(Fields& fields) {
   StreamOptions options{.stream = fields.flag_or("stream", false)};
   const Json* value = fields.find("stream_options");
   if (!value) return options;
-  if (!options.stream) throw bad_field("stream_options", "stream_options: only together with \"stream\": true");
-  Fields inner(*value, "stream_options");
-  options.include_usage = inner.flag_or("include_usage", false);
-  if (inner.flag_or("include_obfuscation", false))
-    throw unexpected("stream_options.include_obfuscation", "false", true, "unsupported_value");
+  Fields inner(*value, "stream_options", fields);
+  options.include_usage = inner.flag_or("include_usage", false) && options.stream;  // a document always has it
+  for (const std::string_view name : {"include_obfuscation", "continuous_usage_stats"})
+    if (inner.flag_or(name, false)) inner.ignore(name);
   inner.finish();
   return options;
 }
@@ -286,6 +319,10 @@ void refuse_unsupported(Fields& fields) {
     const auto& [name, text, what] = unsupported[i];
     const Json* value = fields.find(name);
     if (!value || std::find(accepted[i].begin(), accepted[i].end(), *value) != accepted[i].end()) continue;
+    if (what.empty()) {
+      fields.ignore(name);
+      continue;
+    }
     std::string expected = "null";
     for (const Json& one : accepted[i]) expected += " or " + one.dump();
     throw ApiError(400, "unsupported_parameter", fields.place(name),
@@ -294,6 +331,16 @@ void refuse_unsupported(Fields& fields) {
   }
 }
 
-std::string read_user(Fields& fields) { return fields.text(fields.either("user", "safety_identifier")).value_or(""); }
+std::string read_user(Fields& fields) {
+  const auto user = fields.text("user"), identifier = fields.text("safety_identifier");  // the new name
+  return identifier.value_or(user.value_or(""));
+}
+
+std::optional<uint32_t> read_token_limit(Fields& fields, std::string_view name, int64_t least) {
+  const Json* value = fields.find(name);
+  if (!value || *value == -1) return std::nullopt;
+  const int64_t limit = whole_at(*value, fields.place(name), least, std::numeric_limits<int64_t>::max());
+  return uint32_t(std::min(limit, max_max_tokens));
+}
 
 }  // namespace heddle::server

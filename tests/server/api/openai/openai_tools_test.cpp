@@ -1,5 +1,5 @@
 // Tools, calls and results in the body of a chat, and how much to think.
-#include "server/api/chat/chat_tools.h"
+#include "server/api/openai/openai_tools.h"
 
 #include <gtest/gtest.h>
 

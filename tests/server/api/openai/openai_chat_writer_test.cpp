@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "chat/tools.h"
-#include "server/api/chat/chat.h"
+#include "server/api/openai/openai_chat.h"
 #include "tests/server/api/writer_fixture.h"
 
 namespace heddle::server {

@@ -1,8 +1,7 @@
-#include "server/api/chat/chat_tools.h"
+#include "server/api/openai/openai_tools.h"
 
 #include <algorithm>
 
-#include "chat/tools.h"
 #include "engine/request.h"
 
 namespace heddle::server {
@@ -10,100 +9,65 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-constexpr size_t max_tools = 1024, max_tool_name = 64;
+constexpr size_t max_tools = 1024;
 
-// Templates and formats of calls write names as they are.
-std::string read_tool_name(Fields& fields) {
-  const std::string place = fields.place("name");
-  const std::string& name = text_at(fields.at("name"), place);
-  const bool fits = !name.empty() && name.size() <= max_tool_name && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
-  });
-  if (!fits)
-    throw unexpected(place, fmt::format("1 to {} letters, digits, _, - and .", max_tool_name), name, "invalid_value");
-  return name;
-}
-
-// One of `tools`; `ordered` is the same with its keys in the order of the body.
-chat::Tool read_tool(const Json& tool, const Ordered& ordered, const std::string& place) {
-  Fields fields(tool, place);
+// One of `tools`.
+void read_tool(const Fields& body, const Json& tool, const std::string& place) {
+  Fields fields(tool, place, body);
   const std::string& type = text_at(fields.at("type"), fields.place("type"));
   if (type != "function") throw unexpected(fields.place("type"), "\"function\"", type, "unsupported_value");
-  Fields function(fields.at("function"), fields.place("function"));
-  chat::Tool out{read_tool_name(function), Ordered::object()};
+  Fields function(fields.at("function"), fields.place("function"), fields);
+  text_at(function.at("name"), function.place("name"));
   function.text("description");
   function.flag("strict");  // arguments are always kept to the schema
-  if (const Json* parameters = function.find("parameters")) {
-    if (!parameters->is_object()) throw unexpected(function.place("parameters"), "a JSON Schema", *parameters);
-    out.parameters = ordered["function"]["parameters"];
-  }
-  if (!out.parameters.contains("type")) out.parameters["type"] = "object";
+  if (const Json* parameters = function.find("parameters"); parameters && !parameters->is_object())
+    throw unexpected(function.place("parameters"), "a JSON Schema", *parameters);
   function.finish();
   fields.finish();
-  return out;
 }
 
-struct AllTools {
-  chat::Tools list;
-  Ordered json = Ordered::array();
-
-  void keep(const std::vector<std::string>& names) {
-    const auto is_kept = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-    std::erase_if(list, [&](const chat::Tool& tool) { return !is_kept(tool.name); });
-    Ordered kept = Ordered::array();
-    for (Ordered& tool : json)
-      if (is_kept(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));
-    json = std::move(kept);
-  }
-};
-
-AllTools read_all_tools(Fields& fields, std::string_view body) {
-  AllTools all;
+ToolList read_all_tools(Fields& fields, std::string_view body) {
+  ToolList all;
   const Json* tools = fields.find("tools");
   if (!tools || (tools->is_array() && tools->empty())) return all;
   list_at(*tools, "tools", max_tools);
-  all.json = std::move(Ordered::parse(body)["tools"]);
+  Ordered ordered = std::move(Ordered::parse(body)["tools"]);
   for (size_t i = 0; i < tools->size(); ++i) {
     const std::string place = element("tools", i);
-    chat::Tool tool = read_tool((*tools)[i], all.json[i], place);
-    if (chat::find_tool(all.list, tool.name))
-      throw bad_field(place + ".function.name", "{}.function.name: expected another name, found {} a second time",
-                      place, tool.name);
-    all.list.push_back(std::move(tool));
+    read_tool(fields, (*tools)[i], place);
+    all.add(place + ".function.name", std::move(ordered[i]));
   }
   return all;
 }
 
-std::string named_function(const Json& choice, const std::string& place, const AllTools& all) {
-  Fields fields(choice, place);
+std::string named_function(const Fields& outer, const Json& choice, const std::string& place, const ToolList& all) {
+  Fields fields(choice, place, outer);
   if (const std::string& type = text_at(fields.at("type"), fields.place("type")); type != "function")
     throw unexpected(fields.place("type"), "\"function\"", type, "unsupported_value");
-  Fields function(fields.at("function"), fields.place("function"));
+  Fields function(fields.at("function"), fields.place("function"), fields);
   const std::string& name = text_at(function.at("name"), function.place("name"));
-  if (!chat::find_tool(all.list, name))
-    throw unexpected(function.place("name"), "the name of one of the tools", name, "invalid_value");
+  if (!all.has(name)) throw unexpected(function.place("name"), "the name of one of the tools", name, "invalid_value");
   function.finish();
   fields.finish();
   return name;
 }
 
 // {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}
-void read_allowed_tools(Fields& choice, AllTools& all, std::string& mode) {
-  Fields allowed(choice.at("allowed_tools"), choice.place("allowed_tools"));
+void read_allowed_tools(Fields& choice, ToolList& all, std::string& mode) {
+  Fields allowed(choice.at("allowed_tools"), choice.place("allowed_tools"), choice);
   mode = text_at(allowed.at("mode"), allowed.place("mode"));
   if (mode != "auto" && mode != "required")
     throw unexpected(allowed.place("mode"), "\"auto\" or \"required\"", mode, "invalid_value");
   std::vector<std::string> names;
   for (const Json& tool : list_at(allowed.at("tools"), allowed.place("tools"), max_tools))
-    names.push_back(named_function(tool, element(allowed.place("tools"), names.size()), all));
+    names.push_back(named_function(allowed, tool, element(allowed.place("tools"), names.size()), all));
   allowed.finish();
   choice.finish();
   all.keep(names);
 }
 
 // "none", "auto" or "required"; of what is more, the tools are left that may be called.
-std::string read_choice(Fields& fields, AllTools& all) {
+std::string read_choice(Fields& fields, ToolList& all) {
   const Json* value = fields.find("tool_choice");
   if (!value) return "auto";
   if (value->is_string()) {
@@ -112,13 +76,13 @@ std::string read_choice(Fields& fields, AllTools& all) {
       throw unexpected("tool_choice", "\"none\", \"auto\", \"required\" or a function", *value, "invalid_value");
     return mode;
   }
-  Fields choice(*value, "tool_choice");
+  Fields choice(*value, "tool_choice", fields);
   if (text_at(choice.at("type"), "tool_choice.type") == "allowed_tools") {
     std::string mode;
     read_allowed_tools(choice, all, mode);
     return mode;
   }
-  all.keep({named_function(*value, "tool_choice", all)});
+  all.keep({named_function(fields, *value, "tool_choice", all)});
   return "required";
 }
 
@@ -134,16 +98,13 @@ void refuse_functions(Fields& fields) {
 
 ToolUse read_tools(Fields& fields, std::string_view body) {
   refuse_functions(fields);
-  AllTools all = read_all_tools(fields, body);
+  ToolList all = read_all_tools(fields, body);
   const std::string choice = read_choice(fields, all);
-  ToolUse use{.parallel = fields.flag_or("parallel_tool_calls", true)};
-  if (choice == "required" && all.list.empty())
+  const bool parallel = fields.flag_or("parallel_tool_calls", true);
+  if (choice == "required" && all.empty())
     throw bad_field("tool_choice", "tool_choice: expected tools to choose from, found none");
-  if (choice == "none" || all.list.empty()) return use;
-  use.json = all.json.dump();
-  use.tools = std::make_shared<const chat::Tools>(std::move(all.list));
-  use.choice = choice == "required" ? ToolUse::Choice::required : ToolUse::Choice::automatic;
-  return use;
+  if (choice == "none") return {.parallel = parallel};
+  return std::move(all).use(choice == "required" ? ToolUse::Choice::required : ToolUse::Choice::automatic, parallel);
 }
 
 Thinking read_thinking(Fields& fields) {

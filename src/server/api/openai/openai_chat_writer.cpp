@@ -1,16 +1,10 @@
 // The response of a chat: choices with messages, or chunks with deltas. The text of an answer is read as it comes: its
 // thought, its content and its calls are different members.
-#include <array>
-#include <random>
-
-#include "server/api/chat/chat.h"
 #include "server/api/json.h"
-#include "server/service/exchange.h"
+#include "server/api/openai/openai_chat.h"
 
 namespace heddle::server {
 namespace {
-
-using chat::ChatEvent;
 
 // {"token":...,"logprob":...,"bytes":[...] without the closing brace.
 void append_token(std::string& out, const TokenLogprob& token) {
@@ -41,15 +35,6 @@ void append_chat_end(std::string& out, const Choice& choice) {
   append_choice_end(out, choice, [&out](const auto& tokens) { append_chat_logprobs(out, tokens); });
 }
 
-// Nine letters and digits, as templates of Mistral want them.
-std::string nine_letters() {
-  static constexpr std::string_view letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  std::random_device random;
-  std::string id;
-  while (id.size() < 9) id += letters[std::uniform_int_distribution<size_t>(0, letters.size() - 1)(random)];
-  return id;
-}
-
 // {"id":...,"type":"function","function":{"name":...,"arguments":...}} without the opening brace.
 void append_call(std::string& out, std::string_view id, std::string_view name, std::string_view arguments) {
   out += R"("id":)";
@@ -65,91 +50,69 @@ void append_call(std::string& out, std::string_view id, std::string_view name, s
 
 ChatWriter::ChatWriter(Exchange& exchange, const OpenAiHead& head, StreamOptions options,
                        const GenerationRequest& request, const ChatReply& reply)
-    : OpenAiWriter(exchange, head, {"chat.completion", "chat.completion.chunk"}, options, request), reply_(reply) {
-  if (!reply_.format) return;
-  const chat::ParserOptions how{.in_thought = reply_.in_thought, .calls = reply_.tools != nullptr};
-  for (size_t i = 0; i < request.prompts.size() * request.n; ++i)
-    messages_.push_back({.parser = {reply_.format, reply_.tools, how}});
-}
+    : OpenAiWriter(exchange, head, {"chat.completion", "chat.completion.chunk"}, options, request),
+      answers_(request, reply),
+      messages_(request.prompts.size() * request.n) {}
 
 void ChatWriter::on_text(uint32_t index, TextDelta delta) {
-  if (messages_.empty()) return OpenAiWriter::on_text(index, std::move(delta));
-  Message& message = messages_[index];
-  std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(message.logprobs));
-  add(index, message.parser.push(delta.text));
+  for (AnswerEvent& event : answers_.push(index, std::move(delta))) write_event(index, std::move(event));
 }
 
 void ChatWriter::on_finish(uint32_t index, const Finish& finish) {
-  if (messages_.empty()) return OpenAiWriter::on_finish(index, finish);
-  Message& message = messages_[index];
-  add(index, message.parser.finish());
+  for (AnswerEvent& event : answers_.finish(index)) write_event(index, std::move(event));
   std::string_view reason = openai_name(finish);
-  if (reason == "stop" && message.parser.calls() > 0) reason = "tool_calls";
-  end_choice(index, reason, std::move(message.logprobs));
+  if (reason == "stop" && answers_.calls(index) > 0) reason = "tool_calls";
+  end_choice(index, reason, answers_.rest(index));
 }
 
-void ChatWriter::add(uint32_t index, const std::vector<ChatEvent>& events) {
-  for (const ChatEvent& event : events) write_event(index, event);
-}
-
-std::string ChatWriter::call_id(const ChatEvent& begin) const {
-  switch (reply_.format->calls.ids) {
-    case chat::CallFormat::Ids::nine:
-      return nine_letters();
-    case chat::CallFormat::Ids::functions:
-      return fmt::format("functions.{}:{}", begin.text, begin.call);
-    default:
-      return random_id("call_");
-  }
-}
-
-void ChatWriter::write_event(uint32_t index, const ChatEvent& event) {
+void ChatWriter::write_event(uint32_t index, AnswerEvent event) {
   Message& message = messages_[index];
   Choice part{.index = index};
+  using Kind = AnswerEvent::Kind;
   switch (event.kind) {
-    case ChatEvent::Kind::content:
-      part.text = event.text;
+    case Kind::content:
+      part.text = std::move(event.text);
       break;
-    case ChatEvent::Kind::reasoning:
+    case Kind::reasoning:
       if (!is_stream()) message.reasoning += event.text;
       part.members = R"("reasoning_content":)";
       append_json(part.members, event.text);
       break;
-    case ChatEvent::Kind::call_begin:
-      message.calls.push_back({call_id(event), event.text, {}});
+    case Kind::call_begin:
+      message.calls.push_back({event.id, event.text, {}});
       part.members = fmt::format(R"("tool_calls":[{{"index":{},)", event.call);
-      append_call(part.members, message.calls.back().id, event.text, "");
+      append_call(part.members, event.id, event.text, "");
       part.members += "]";
       break;
-    case ChatEvent::Kind::arguments:
+    case Kind::arguments:
       if (!is_stream()) message.calls.back().arguments += event.text;
       part.members = fmt::format(R"("tool_calls":[{{"index":{},"function":{{"arguments":)", event.call);
       append_json(part.members, event.text);
       part.members += "}}]";
       break;
-    case ChatEvent::Kind::call_end:
+    case Kind::call_end:
       return;
   }
   if (!is_stream()) part.members.clear();
-  add_part(std::move(part), std::exchange(message.logprobs, {}));
+  add_part(std::move(part), std::move(event.logprobs));
 }
 
 void ChatWriter::append_choice(std::string& out, const Choice& choice) const {
-  const Message* message = messages_.empty() ? nullptr : &messages_[choice.index];
-  const bool has_calls = message && !message->calls.empty();
+  const Message& message = messages_[choice.index];
+  const bool has_calls = !message.calls.empty();
   append_index(out, choice.index);
   out += R"(,"message":{"role":"assistant","content":)";
   if (has_calls && choice.text.empty())
     out += "null";
   else
     append_json(out, choice.text);
-  if (message && !message->reasoning.empty()) {
+  if (!message.reasoning.empty()) {
     out += R"(,"reasoning_content":)";
-    append_json(out, message->reasoning);
+    append_json(out, message.reasoning);
   }
   if (has_calls) {
     out += R"(,"tool_calls":)";
-    append_json_list(out, message->calls, [&out](const ToolCall& call) {
+    append_json_list(out, message.calls, [&out](const ToolCall& call) {
       out += "{";
       append_call(out, call.id, call.name, call.arguments);
     });

@@ -1,6 +1,6 @@
 // The body of a chat: messages, what the template gets, fields that heddle does not support. Then its responses by
 // value, whole and as chunks.
-#include "server/api/chat/chat.h"
+#include "server/api/openai/openai_chat.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,19 @@
+// Members of a chat in OpenAI's API: messages, tools and how much the model may think.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "server/api/chat/chat.h"
+#include "server/api/json.h"
+
+namespace heddle::server {
+
+// From tools, tool_choice and parallel_tool_calls. `body`: that of the request, for the order of keys in schemas.
+ToolUse read_tools(Fields& fields, std::string_view body);
+
+// The messages of a body as JSON, in the form that chat::prepare takes.
+std::string read_messages(Fields& fields);
+
+Thinking read_thinking(Fields& fields);
+
+}  // namespace heddle::server
