@@ -105,6 +105,8 @@ void Closeness::add(std::span<const float> right, std::span<const float> found) 
   }
   const auto [low, high] = std::minmax_element(right.begin(), right.end());
   const double range = double(*high) - *low;
+  // of equal ones any is the most likely
+  if (right[size_t(std::max_element(found.begin(), found.end()) - found.begin())] == *high) ++same_best;
   if (largest > 0)
     difference = std::max(difference, range > 0 ? largest / range : std::numeric_limits<double>::infinity());
   if (of_right == 0 && of_found == 0) return;  // both are all zeros
@@ -114,12 +116,14 @@ void Closeness::add(std::span<const float> right, std::span<const float> found) 
 std::string table_of(const std::vector<ModelCheck>& checks) {
   size_t width = 5;
   for (const ModelCheck& check : checks) width = std::max(width, check.name.size());
-  std::string text = fmt::format("{:{}}  {:>9}  {:>10}  {:>10}\n", "check", width, "positions", "cosine", "difference");
+  std::string text = fmt::format("{:{}}  {:>9}  {:>9}  {:>10}  {:>10}\n", "check", width, "positions", "same best",
+                                 "cosine", "difference");
   for (const ModelCheck& check : checks) {
     const bool skipped = check.outcome == ModelCheck::Outcome::skipped;
     const Closeness& c = check.closeness;
-    text += fmt::format("{:{}}  {:>9}  {:>10}  {:>10}  {}{}{}\n", check.name, width,
-                        skipped ? "-" : fmt::format("{}", c.positions), skipped ? "-" : fmt::format("{:.7f}", c.cosine),
+    text += fmt::format("{:{}}  {:>9}  {:>9}  {:>10}  {:>10}  {}{}{}\n", check.name, width,
+                        skipped ? "-" : fmt::format("{}", c.positions), skipped ? "-" : fmt::format("{}", c.same_best),
+                        skipped ? "-" : fmt::format("{:.7f}", c.cosine),
                         skipped ? "-" : fmt::format("{:.2e}", c.difference),
                         skipped                                        ? "skipped"
                         : check.outcome == ModelCheck::Outcome::passed ? "passed"
@@ -300,6 +304,7 @@ void ModelChecks::steps(model::Backend& backend, uint32_t count) {
       const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
       const double range = std::max(1e-30, double(*high) - *low);
       ++check.closeness.positions;
+      check.closeness.same_best += fed[i][step + 1] == best(logits);
       check.closeness.difference =
           std::max(check.closeness.difference, (double(*high) - logits[fed[i][step + 1]]) / range);
       if (check.note.empty() && fed[i][step + 1] != best(logits))
