@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gpu/forward.h"
-#include "kernels/attention/attention.h"
+#include "kernels/attention/any_attention.h"
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/attention/prompt_attention.h"
 #include "kernels/attention/wgmma_attention.h"

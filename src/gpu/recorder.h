@@ -35,11 +35,9 @@ class Recorder {
       wanted->emplace_back(spec);
       return;
     }
-    uint32_t shared = 0;
-    if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
     const Loaded& kernel = library_.get(spec);
     notes.push_back({std::string(Spec::name), phase_, layer_, bytes});
-    cuda::Launch launch = kernel.launch(spec.grid(args), shared, &args, sizeof args);
+    cuda::Launch launch = kernel.launch(spec.grid(args), 0, &args, sizeof args);
     if (std::exchange(next_alone_, false)) launch.after_previous_starts = false;
     plan.launch(std::move(launch));
   }

@@ -95,41 +95,20 @@ std::vector<f16> half_inputs(Random& random, size_t count) {
 
 // Each file with benches appends its own, in a function at its end that is named after it.
 using AddBenches = void(std::vector<Bench>& all);
-AddBenches add_stream_read_benches, add_gemv_benches, add_tile_pack_benches, add_half_rows_benches,
-    add_quantize_q8_1_benches, add_product_benches, add_mma_product_benches, add_mma_tiles_benches,
-    add_wgmma_product_benches;
-AddBenches add_attention_benches, add_cluster_attention_benches, add_prompt_attention_benches,
-    add_wgmma_attention_benches, add_rope_benches, add_kv_scatter_benches, add_causal_softmax_benches;
+AddBenches add_stream_read_benches, add_tile_pack_benches, add_half_rows_benches, add_product_benches,
+    add_mma_product_benches, add_mma_tiles_benches, add_wgmma_product_benches;
+AddBenches add_cluster_attention_benches, add_prompt_attention_benches, add_wgmma_attention_benches;
 AddBenches add_embedding_benches, add_norm_benches, add_elementwise_benches;
 AddBenches add_mixture_benches, add_router_benches, add_group_rows_benches;
-AddBenches add_argmax_benches, add_sample_benches;
+AddBenches add_sample_benches;
 
 std::vector<Bench> all_benches() {
   std::vector<Bench> all;
-  for (AddBenches* add : {add_stream_read_benches,
-                          add_gemv_benches,
-                          add_tile_pack_benches,
-                          add_half_rows_benches,
-                          add_quantize_q8_1_benches,
-                          add_product_benches,
-                          add_mma_product_benches,
-                          add_mma_tiles_benches,
-                          add_wgmma_product_benches,
-                          add_attention_benches,
-                          add_cluster_attention_benches,
-                          add_prompt_attention_benches,
-                          add_wgmma_attention_benches,
-                          add_rope_benches,
-                          add_kv_scatter_benches,
-                          add_causal_softmax_benches,
-                          add_embedding_benches,
-                          add_norm_benches,
-                          add_elementwise_benches,
-                          add_mixture_benches,
-                          add_router_benches,
-                          add_group_rows_benches,
-                          add_argmax_benches,
-                          add_sample_benches})
+  for (AddBenches* add :
+       {add_stream_read_benches, add_tile_pack_benches, add_half_rows_benches, add_product_benches,
+        add_mma_product_benches, add_mma_tiles_benches, add_wgmma_product_benches, add_cluster_attention_benches,
+        add_prompt_attention_benches, add_wgmma_attention_benches, add_embedding_benches, add_norm_benches,
+        add_elementwise_benches, add_mixture_benches, add_router_benches, add_group_rows_benches, add_sample_benches})
     add(all);
   return all;
 }

@@ -67,10 +67,9 @@ void GpuMachine::check_guards() {
     }
 }
 
-void GpuMachine::run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
-                     size_t args_bytes) {
+void GpuMachine::run(const kernels::AnySpec& spec, ptx::Grid grid, const void* args, size_t args_bytes) {
   const gpu::Loaded& kernel = library_.get(spec);
-  cuda::Launch launch = kernel.launch(grid, dynamic_shared, args, args_bytes);
+  cuda::Launch launch = kernel.launch(grid, 0, args, args_bytes);
   if (plan_)
     plan_->launch(std::move(launch));
   else

@@ -25,8 +25,7 @@ class GpuMachine : public Machine {
   uint64_t allocate(size_t bytes) override;
   void write(uint64_t to, const void* from, size_t bytes) override;
   void read(void* to, uint64_t from, size_t bytes) override;
-  void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
-           size_t args_bytes) override;
+  void run(const kernels::AnySpec& spec, ptx::Grid grid, const void* args, size_t args_bytes) override;
 
  private:
   struct Piece {

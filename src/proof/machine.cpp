@@ -28,16 +28,14 @@ class Interpreter : public Machine {
   void read(void* to, uint64_t from, size_t bytes) override {
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   }
-  void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
-           size_t args_bytes) override {
+  void run(const kernels::AnySpec& spec, ptx::Grid grid, const void* args, size_t args_bytes) override {
     auto found = kernels_.find(spec);
     if (found == kernels_.end()) {
       ptx::Kernel kernel = target_ ? ptx::expanded(spec.build(), *target_) : spec.build();
       target_ ? ptx::verify(kernel, *target_) : ptx::verify(kernel);
       found = kernels_.emplace(spec, std::move(kernel)).first;
     }
-    const ptx::InterpretOptions options{.dynamic_shared_bytes = dynamic_shared, .seed = seed_};
-    ptx::interpret(found->second, grid, args, args_bytes, memory_, options);
+    ptx::interpret(found->second, grid, args, args_bytes, memory_, {.seed = seed_});
   }
 
  private:

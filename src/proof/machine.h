@@ -37,13 +37,11 @@ class Machine {
     if (!data.empty()) write(p.address, data.data(), data.size() * sizeof(T));
   }
 
-  // Builds the kernel (once per spec) and launches it after all launches before. A spec has name, fields(), build(),
-  // grid(args), and dynamic_shared(args) if part of its shared memory is sized at launch.
+  // Builds the kernel (once per spec) and launches it after all launches before. A spec has name, fields(), build() and
+  // grid(args).
   template <class Spec>
   void launch(const Spec& spec, const typename Spec::Args& args) {
-    uint32_t shared = 0;
-    if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
-    run(kernels::AnySpec(spec), spec.grid(args), shared, &args, sizeof args);
+    run(kernels::AnySpec(spec), spec.grid(args), &args, sizeof args);
   }
 
   // True if kernels for this target run here ("sm_90").
@@ -57,8 +55,7 @@ class Machine {
   virtual uint64_t allocate(size_t bytes) = 0;
   virtual void write(uint64_t to, const void* from, size_t bytes) = 0;
   virtual void read(void* to, uint64_t from, size_t bytes) = 0;
-  virtual void run(const kernels::AnySpec& spec, ptx::Grid grid, uint32_t dynamic_shared, const void* args,
-                   size_t args_bytes) = 0;
+  virtual void run(const kernels::AnySpec& spec, ptx::Grid grid, const void* args, size_t args_bytes) = 0;
 };
 
 // Every launch is verified and interpreted on the CPU, with races looked for. `target`: kernels are as that GPU would

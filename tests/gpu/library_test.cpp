@@ -7,7 +7,8 @@
 #include "kernels/attention/cluster_attention.h"
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
-#include "kernels/product/gemv.h"
+#include "kernels/product/tile_pack.h"
+#include "ptx/builder.h"
 #include "tests/cuda/fake_test.h"
 
 namespace heddle::gpu {
@@ -18,9 +19,9 @@ using cuda::expect_says;
 using cuda::message;
 using kernels::AnySpec;
 using kernels::ClusterAttention;
-using kernels::Gemv;
-using kernels::ResidualAdd;
 using kernels::RmsNorm;
+using kernels::SoftcapRows;
+using kernels::TilePack;
 
 TEST(TargetFor, TakesTheArchitecturesOwnOrTheNearestBelow) {
   const std::vector<std::pair<uint32_t, const char*>> expected{
@@ -60,9 +61,7 @@ class FakeLibrary : public cuda::Fake {
   }
   template <class Spec>
   static cuda::Launch launch_of(Library& library, const Spec& spec, const typename Spec::Args& args) {
-    uint32_t shared = 0;
-    if constexpr (requires { spec.dynamic_shared(args); }) shared = spec.dynamic_shared(args);
-    return library.get(spec).launch(spec.grid(args), shared, &args, sizeof args);
+    return library.get(spec).launch(spec.grid(args), 0, &args, sizeof args);
   }
 };
 
@@ -85,12 +84,12 @@ TEST_F(FakeLibrary, ASpecIsAssembledOnce) {
 TEST_F(FakeLibrary, SeveralAtOnceAndOnlyWhatIsMissing) {
   Library library(Context(), nullptr);
   const Loaded* before = &library.get(RmsNorm{});
-  library.load({AnySpec(RmsNorm{}), AnySpec(ResidualAdd{}), AnySpec(Gemv{})});
+  library.load({AnySpec(RmsNorm{}), AnySpec(SoftcapRows{}), AnySpec(TilePack{})});
   EXPECT_EQ(assembled(), 3u);
   EXPECT_EQ(&library.get(RmsNorm{}), before);
-  EXPECT_EQ(library.get(Gemv{}).function.name(), "gemv");
-  EXPECT_EQ(library.get(ResidualAdd{}).function.name(), "residual_add");
-  library.load({AnySpec(ResidualAdd{}), AnySpec(Gemv{})});
+  EXPECT_EQ(library.get(TilePack{}).function.name(), "tile_pack");
+  EXPECT_EQ(library.get(SoftcapRows{}).function.name(), "softcap_rows");
+  library.load({AnySpec(SoftcapRows{}), AnySpec(TilePack{})});
   library.load({});
   EXPECT_EQ(assembled(), 3u);
 }
@@ -98,13 +97,13 @@ TEST_F(FakeLibrary, SeveralAtOnceAndOnlyWhatIsMissing) {
 TEST_F(FakeLibrary, ASecondStartTakesThemFromTheCache) {
   cuda::Folder folder;
   cuda::CubinCache cache(folder.path());
-  Library(Context(), &cache).load({AnySpec(RmsNorm{}), AnySpec(Gemv{})});
+  Library(Context(), &cache).load({AnySpec(RmsNorm{}), AnySpec(TilePack{})});
   EXPECT_EQ(assembled(), 2u);
   Library second(Context(), &cache);
-  second.load({AnySpec(RmsNorm{}), AnySpec(Gemv{})});
+  second.load({AnySpec(RmsNorm{}), AnySpec(TilePack{})});
   EXPECT_EQ(assembled(), 2u);
   EXPECT_EQ(cache.counts().hits, 2u);
-  EXPECT_EQ(second.get(Gemv{}).function.name(), "gemv");
+  EXPECT_EQ(second.get(TilePack{}).function.name(), "tile_pack");
 }
 
 TEST_F(FakeLibrary, ThreadsThatAskForTheSameGetTheSame) {
@@ -119,10 +118,10 @@ TEST_F(FakeLibrary, ThreadsThatAskForTheSameGetTheSame) {
 TEST_F(FakeLibrary, WhatFailedIsTriedAgain) {
   Library library(Context(), nullptr);
   control().fail["cuLinkComplete"] = 218;
-  EXPECT_THROW(library.load({AnySpec(RmsNorm{}), AnySpec(Gemv{})}), cuda::DriverError);
+  EXPECT_THROW(library.load({AnySpec(RmsNorm{}), AnySpec(TilePack{})}), cuda::DriverError);
   control().fail.clear();
   EXPECT_EQ(library.get(RmsNorm{}).function.name(), "rms_norm");
-  EXPECT_EQ(library.get(Gemv{}).function.name(), "gemv");
+  EXPECT_EQ(library.get(TilePack{}).function.name(), "tile_pack");
 }
 
 TEST_F(FakeLibrary, AKernelForAnotherGpuIsRefusedBeforeItIsAssembled) {
@@ -202,29 +201,42 @@ TEST_F(FakeLibrary, MoreThan48KBOfSharedMemoryIsAskedFor) {
   EXPECT_FALSE(control().launches.back().overlap);
 }
 
+// Shared memory whose size is known at launch only.
+struct Staged {
+  static constexpr std::string_view name = "staged";
+  struct Args {
+    ptx::DevicePtr<float> y;
+  };
+  auto operator<=>(const Staged&) const = default;
+  static auto fields() { return std::tuple<>(); }
+  ptx::Kernel build() const {
+    ptx::Builder<Args> k(std::string(name), 32);
+    const auto room = k.dynamic_shared<float>();
+    store(room + k.thread(), 1.0f);
+    k.barrier();
+    store(k.arg(&Args::y) + k.thread(), load(room + (k.thread() ^ 1u)));
+    return k.finish();
+  }
+};
+
 TEST_F(FakeLibrary, WhatALaunchAddsIsAskedForWhenItIsNeeded) {
   using namespace cuda::function_attribute;
   Library library(Context(), nullptr);
   cuda::Stream stream(library.context());
-  const Gemv spec{.x = Gemv::staged};
-  auto shared = [&](uint32_t cols) {
-    const cuda::Launch l = launch_of(library, spec, {.rows = 1, .cols = cols});
+  const Staged::Args args{};
+  auto asked = [&](uint32_t bytes) {
+    const cuda::Launch l = library.get(Staged{}).launch({1, 1, 1}, bytes, &args, sizeof args);
     launch(stream, l);
-    EXPECT_EQ(control().launches.back().shared, l.dynamic_shared);
-    return int(l.dynamic_shared);
+    EXPECT_EQ(control().launches.back().shared, bytes);
+    return setting("staged", max_dynamic_shared);
   };
-  EXPECT_GE(shared(4096), 4096 * 4);
-  EXPECT_EQ(setting("gemv", max_dynamic_shared), -1);
-  const int large = shared(14336);
-  EXPECT_GE(large, 14336 * 4);
-  EXPECT_EQ(setting("gemv", max_dynamic_shared), large);
-  EXPECT_GT(shared(13312), 48 * 1024);  // what was asked for stays
-  EXPECT_EQ(setting("gemv", max_dynamic_shared), large);
-  const Gemv::Args args{.rows = 1, .cols = 256};
+  EXPECT_EQ(asked(16 << 10), -1);
+  EXPECT_EQ(asked(60 << 10), 60 << 10);
+  EXPECT_EQ(asked(52 << 10), 60 << 10);  // what was asked for stays
   expect_says(message<Error>([&] {
-                library.get(spec).launch({1, 1, 1}, 300'000, &args, sizeof args);
+                library.get(Staged{}).launch({1, 1, 1}, 300'000, &args, sizeof args);
               }),
-              {"kernel gemv: ", "at most 232448"});
+              {"kernel staged: ", "at most 232448"});
 }
 
 TEST_F(FakeLibrary, ClustersAboveEightAreAskedFor) {

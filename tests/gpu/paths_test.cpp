@@ -7,6 +7,7 @@
 
 #include "base/ptxas.h"
 #include "gpu/gpu.h"
+#include "kernels/spec/catalog.h"
 #include "model/forward.h"
 #include "ptx/print.h"
 #include "tests/gpu/fake_gpu.h"
@@ -183,6 +184,41 @@ TEST_F(PathsOfBatches, AVectorThatDoesNotFitGoesToTheMatrixUnits) {
             }),
             "a product of 16384 columns does not fit the GPU's registers and shared memory");
   cuda::treat_gpus_as("");
+}
+
+// A kernel that nothing runs is not kept: every kernel of the catalogue is launched for some model, batch and GPU.
+TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
+  // heads of 16 with norms, soft-capped logits, a norm before the residual, gate and up in different formats
+  SmallModel odd;
+  odd.attention().q_norm = odd.attention().k_norm = SmallModel::norm(16);
+  odd.model.logit_softcap = 30;
+  odd.model.norm.kind = model::Norm::Kind::layer;
+  odd.attention().output_norm = SmallModel::norm(64);
+  odd.ffn().up = odd.matrix(96, 64, quant::Format::f16);
+  SmallModel mixture;
+  mixture.mix(6, 2);
+  for (const char* target : {"sm_75", "sm_90", ""}) {
+    cuda::treat_gpus_as(target);
+    control().sms = 8;  // prompts that fill them go to wgmma_attention
+    for (const model::Model* model : {&wide_.model, &odd.model, &mixture.model}) {
+      auto backend = make_gpu(*model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32}, {.preload = false});
+      for (const Shape& shape : {Shape{{1, 3}}, Shape(9, {1, 3}), Shape{{60, 0}}, Shape{{1, 9}, {60, 3}}}) {
+        model::Batch batch = batch_of(shape);
+        batch.picking.assign(batch.outputs.size(), model::Picking{.logprob = true, .top = 2});
+        model::forward(*model, *backend, batch);
+        backend->result();
+        batch.states = {0};
+        model::forward(*model, *backend, batch);
+        backend->result();
+      }
+    }
+  }
+  cuda::treat_gpus_as("");
+  read_bandwidth(cuda::Context());
+  const Calls launched = kernels_since(0);
+  const Names all(launched.begin(), launched.end());
+  for (const kernels::Entry& entry : kernels::catalog())
+    EXPECT_TRUE(all.contains(entry.spec)) << entry.name << " of " << entry.file;
 }
 
 TEST_F(PathsOfBatches, AreToldOfEachGpu) {

@@ -221,7 +221,7 @@ class Asked : public Machine {
   uint64_t allocate(size_t) override { return 0; }
   void write(uint64_t, const void*, size_t) override {}
   void read(void*, uint64_t, size_t) override {}
-  void run(const kernels::AnySpec&, ptx::Grid, uint32_t, const void*, size_t) override {}
+  void run(const kernels::AnySpec&, ptx::Grid, const void*, size_t) override {}
 };
 
 TEST(RunCase, BeginsOnAClearedMachineAndEndsWithItsGuards) {

@@ -1,16 +1,20 @@
 // Attention of one new token per sequence at the speed of the memory: K and V stream through shared memory, the matrix
 // units do the products, and the blocks of a cluster share the positions of one sequence and kv head.
 #pragma once
-#include "kernels/attention/attention.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/product/activations.h"
 #include "kernels/spec/gpu_limits.h"
 
 namespace heddle::kernels {
 
-// The same as Attention for a cache of f16, or of q8 (in pages; heads of a multiple of 32). All query heads of a kv
-// head (8 or fewer) are computed at once, so that the cache is read once. Where one cluster per sequence and kv head
-// would leave SMs idle, several share the work (merge): the last of their blocks to finish merges the partial results
-// that the others left in memory, and resets the counters.
+// Where the kernel finds the number of positions of a sequence.
+enum Length : uint32_t { length_direct, length_indirect };
+
+// out = softmax(q k * scale) v over the positions of each sequence, in a cache of f16, or of q8 (in pages; heads of a
+// multiple of 32). A sequence of length 0 gives zeros. All query heads of a kv head (8 or fewer) are computed at once,
+// so that the cache is read once. Where one cluster per sequence and kv head would leave SMs idle, several share the
+// work (merge): the last of their blocks to finish merges the partial results that the others left in memory, and
+// resets the counters.
 struct ClusterAttention {
   static constexpr std::string_view name = "cluster_attention",
                                     summary = "attention of one token per sequence, positions shared by a cluster",
@@ -48,15 +52,15 @@ struct ClusterAttention {
   static auto fields() {
     using S = ClusterAttention;
     using F = Field<S>;
-    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
-                      F{"kv", &S::kv, model_kv_types()}, F{"layout", &S::layout, kv_layouts()},
-                      F{"length", &S::length, length_sources()}, F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})},
-                      F{"rows", &S::rows, one_of({2, 4, 8, 16})}, F{"stages", &S::stages, range(1, 16)},
-                      F{"warps", &S::warps, one_of({1, 2, 4, 8})}, F{"copies", &S::copies, copy_kinds()},
-                      F{"merge", &S::merge, yes_or_no()}, F{"mapped", &S::mapped, yes_or_no()},
-                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-                      F{"out_apart", &S::out_apart, aparts()}, F{"chained", &S::chained, yes_or_no()},
-                      F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
+    return std::tuple(
+        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})}, F{"kv", &S::kv, kv_types()},
+        F{"layout", &S::layout, kv_layouts()}, F{"length", &S::length, named({"direct", "indirect"})},
+        F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})}, F{"rows", &S::rows, one_of({2, 4, 8, 16})},
+        F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
+        F{"copies", &S::copies, copy_kinds()}, F{"merge", &S::merge, yes_or_no()}, F{"mapped", &S::mapped, yes_or_no()},
+        F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+        F{"out_apart", &S::out_apart, aparts()}, F{"chained", &S::chained, yes_or_no()},
+        F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
   }
 
   // Shared memory of a stage: 8 pieces of K, 8 of V, and as many of their scales.

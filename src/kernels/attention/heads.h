@@ -58,7 +58,7 @@ struct Heads {
                       F{"over", &Heads::over, named({"each_head", "each_head_own", "all_heads"})},
                       F{"bias", &Heads::bias, yes_or_no()},
                       F{"rotation", &Heads::rotation, named({"none", "pairs", "halves"})},
-                      F{"kv", &Heads::kv, model_kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
+                      F{"kv", &Heads::kv, kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
   }
 
   bool leaves_q() const { return q_norm == norm_none && rotation == none; }

@@ -21,18 +21,10 @@ namespace heddle::kernels {
 enum KvLayout : uint32_t { kv_single, kv_batched, kv_paged };
 inline Allowed kv_layouts() { return named({"single", "batched", "paged"}); }
 
-// The type of an element.
-enum KvType : uint32_t { kv_f16, kv_f32, kv_q8 };
-inline Allowed kv_types() { return named({"f16", "f32"}); }
-// The types of a model's cache: f16, or q8, which is int8 with an f16 scale for each 32 values of a head. The scales
-// are a buffer of their own, (pages, kv_heads, page_size, head / 32).
-inline Allowed model_kv_types() {
-  Allowed a;
-  a.values = {kv_f16, kv_q8};
-  a.names = {"f16", "q8"};
-  return a;
-}
-constexpr uint32_t kv_bytes(uint32_t type) { return type == kv_f16 ? 2 : 4; }
+// The type of an element: f16, or q8, which is int8 with an f16 scale for each 32 values of a head. The scales are a
+// buffer of their own, (pages, kv_heads, page_size, head / 32).
+enum KvType : uint32_t { kv_f16, kv_q8 };
+inline Allowed kv_types() { return named({"f16", "q8"}); }
 
 // The arguments that all attention kernels have. The Args of each kernel derive from them, so that one function can
 // fill them in for whichever kernel is chosen. A kernel that reads some of them differently documents that.

@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/kv_cache.h"
 
 namespace heddle::kernels {
 
@@ -48,7 +48,7 @@ struct PromptAttention {
                       F{"queries", &S::queries, one_of({16, 32, 64, 128})}, F{"parts", &S::parts, range(1, 8)},
                       F{"positions", &S::positions, one_of({16, 32, 64, 128})}, F{"stages", &S::stages, range(2, 4)},
                       F{"resident", &S::resident, range(1, 4)}, F{"splits", &S::splits, one_of({1, 2, 4, 8})},
-                      F{"exact_q", &S::exact_q, yes_or_no()}, F{"kv", &S::kv, model_kv_types()},
+                      F{"exact_q", &S::exact_q, yes_or_no()}, F{"kv", &S::kv, kv_types()},
                       F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
                       F{"chained", &S::chained, yes_or_no()});
   }

@@ -2,7 +2,6 @@
 // and the scalar reference.
 #pragma once
 #include <array>
-#include <span>
 
 #include "base/error.h"
 #include "kernels/spec/field.h"
@@ -12,9 +11,8 @@
 
 namespace heddle::kernels {
 
-// The formats that kernels read. quant/ knows more: f64 and integers, which a file may hold too.
-
-// Read from tiles (product/tile.h).
+// The formats that kernels read, from tiles (product/tile.h). quant/ knows more: f64 and integers, which a file may
+// hold too.
 inline constexpr std::array known_formats{
     quant::Format::f32,    quant::Format::f16,   quant::Format::bf16,    quant::Format::q4_0,   quant::Format::q4_1,
     quant::Format::q5_0,   quant::Format::q5_1,  quant::Format::q8_0,    quant::Format::q2_k,   quant::Format::q3_k,
@@ -23,17 +21,10 @@ inline constexpr std::array known_formats{
     quant::Format::iq2_xs, quant::Format::iq2_s, quant::Format::iq3_xxs, quant::Format::iq3_s,  quant::Format::tq1_0,
     quant::Format::tq2_0,  quant::Format::q1_0,  quant::Format::q2_0,    quant::Format::q8_1,   quant::Format::q8_k};
 
-// Read by gemv in the layout of the file.
-inline constexpr std::array gemv_formats{
-    quant::Format::f32,  quant::Format::f16,    quant::Format::bf16,   quant::Format::q4_0,
-    quant::Format::q4_1, quant::Format::q5_0,   quant::Format::q5_1,   quant::Format::q8_0,
-    quant::Format::q2_k, quant::Format::q3_k,   quant::Format::q4_k,   quant::Format::q5_k,
-    quant::Format::q6_k, quant::Format::iq4_nl, quant::Format::iq4_xs, quant::Format::mxfp4};
-
 // The field `format` of a spec: a quant::Format by its name.
-inline Allowed weight_formats(std::span<const quant::Format> formats = known_formats) {
+inline Allowed weight_formats() {
   Allowed a;
-  for (quant::Format f : formats) {
+  for (quant::Format f : known_formats) {
     a.values.push_back(uint32_t(f));
     a.names.emplace_back(quant::name(f));
   }
@@ -41,20 +32,9 @@ inline Allowed weight_formats(std::span<const quant::Format> formats = known_for
   return a;
 }
 
-// Where the bytes of a weight block are: contiguous as in the file, or spread over the planes of a tile. Decoders
-// address them by their place in the file.
-
-// Words of a weight block from an address that is only as aligned as the format makes it. No access is misaligned, and
-// none reaches outside the words, except for up to 3 bytes before them (in the aligned word that holds their first
-// byte).
-
-// n words (1, 2, 4 or 8) at an address that is a multiple of `align` (1, 2, 4, 8 or 16).
-std::vector<ptx::U32> load_words(ptx::Global<uint8_t> at, uint32_t n, uint32_t align, ptx::Access how,
-                                 ptx::Loc loc = ptx::Loc::current());
-// A 16-bit word in a 32-bit register.
-ptx::U32 load_half(ptx::Global<uint8_t> at, ptx::Access how, ptx::Loc loc = ptx::Loc::current());
-
-// `offset` is known at build time and selects the field; `at`, if given, is added to it and stays inside the field.
+// The bytes of a weight block. They are spread over the planes of a tile; decoders address them by their place in the
+// file. `offset` is known at build time and selects the field; `at`, if given, is added to it and stays inside the
+// field.
 class BlockBytes {
  public:
   virtual ~BlockBytes() = default;
@@ -68,33 +48,9 @@ class BlockBytes {
   ptx::U32 word(uint32_t offset, ptx::U32 at = {}) const { return words(offset, 1, at)[0]; }
 };
 
-// As in the file, at an address that is a multiple of `align`.
-class BlockInFile : public BlockBytes {
- public:
-  BlockInFile(ptx::Global<uint8_t> block, uint32_t align, ptx::Access how) : block_(block), align_(align), how_(how) {}
-
-  std::vector<ptx::U32> words(uint32_t offset, uint32_t n, ptx::U32 at) const override {
-    return load_words(place(offset, at), n, align_, how_);
-  }
-  ptx::U32 half(uint32_t offset, ptx::U32 at) const override { return load_half(place(offset, at), how_); }
-  ptx::U32 byte(uint32_t offset, ptx::U32 at) const override { return load(place(offset, at), how_); }
-  ptx::U32 signed_byte(uint32_t offset, ptx::U32 at) const override {
-    return ptx::bitcast<uint32_t>(load(place(offset, at).as<int8_t>(), how_));
-  }
-
- private:
-  ptx::Global<uint8_t> place(uint32_t offset, ptx::U32 at) const {
-    return (at.rec ? block_ + at : block_).offset(offset);
-  }
-
-  ptx::Global<uint8_t> block_;
-  uint32_t align_;
-  ptx::Access how_;
-};
-
-// A lane takes a piece of a block: 32 values as two runs of 16 (with narrow loads a quarter of it, two runs of 4), so a
-// block of 256 values has eight pieces and a block of 32 one. Loading and decoding are separate, so that all loads of a
-// lane can be issued before the first use; BlockBytes says where the bytes of a block are.
+// A lane takes a piece of a block: 32 values as two runs of 16, so a block of 256 values has eight pieces and a block
+// of 32 one. Loading and decoding are separate, so that all loads of a lane can be issued before the first use;
+// BlockBytes says where the bytes of a block are.
 
 // The codebook of a format with quants that index one: in constant memory, where lanes with different indices wait for
 // each other, or as a copy in shared memory.
@@ -123,13 +79,9 @@ class Codebook {
 
 // Which values of a block a lane takes.
 struct Lane {
-  ptx::U32 piece;    // of the block
-  uint32_t words;    // of quants in a run: 4, or 1 with narrow loads
-  ptx::U32 quarter;  // with narrow loads: which of the four words of each run, else 0
-  Codebook book{};   // of a format that has one
+  ptx::U32 piece;   // of the block
+  Codebook book{};  // of a format that has one
 };
-// Lane `index` of those that divide the pieces of neighbouring blocks.
-Lane lane_of(ptx::Code& k, ptx::U32 index, uint32_t pieces, bool narrow, ptx::Loc l = ptx::Loc::current());
 
 // Words as they are in the block, in registers.
 struct Raw {
@@ -145,20 +97,16 @@ struct Run {
 
 class BlockFormat {
  public:
-  uint32_t values, bytes;   // of a block
-  uint32_t align;           // of every block's address in an aligned matrix
-  bool has_min;             // else Run::min is not set
-  uint32_t values_per_min;  // 16 or 32 values have the same min
-  uint32_t shared_head;     // words of the head if it is the same for all pieces of a block, else 0
-  uint32_t apart;           // values from the start of a lane's first run to that of its second; in gemv_formats less
-                            // than 32 only where both have the same scale and min
+  uint32_t values, bytes;        // of a block
+  bool has_min;                  // else Run::min is not set
+  uint32_t apart;                // values from the start of a lane's first run to that of its second
   std::vector<uint32_t> fields;  // the bytes of each field of a block, in the order of the file; no access crosses
                                  // them, but for one of 8 words that is two of 4
 
   virtual ~BlockFormat() = default;
   uint32_t pieces() const { return values / 32; }
   // The place of a lane's first run in the block.
-  virtual ptx::U32 first(const Lane& lane) const = 0;
+  virtual ptx::U32 first(const Lane& lane) const { return lane.piece * 32u; }
   virtual std::vector<ptx::U32> load_head(const BlockBytes& block, const Lane& lane) const = 0;
   virtual std::vector<ptx::U32> load_quants(const BlockBytes& block, const Lane& lane) const = 0;
   virtual std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const = 0;
@@ -173,13 +121,13 @@ class BlockFormat {
 
  protected:
   struct Traits {
-    uint32_t align, values_per_min;  // 0: no min
-    uint32_t shared_head, apart;
+    bool has_min = false;
+    uint32_t apart = 16;
     std::vector<uint32_t> fields;
   };
   BlockFormat(quant::Format format, Traits t);
 };
-// Throws an Error for f32, f16 and bf16, which have no blocks (see load_floats), and for formats that are not among
+// Throws an Error for f32, f16 and bf16, which have no blocks (see decode_floats), and for formats that are not among
 // known_formats.
 const BlockFormat& block_format(quant::Format format);
 
@@ -226,15 +174,8 @@ inline ptx::F16x2 high_nibbles(ptx::U32 word) {  // (1024 + 16 n) / 16 - 64
 inline ptx::F32 low_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[0]); }
 inline ptx::F32 high_f16(ptx::U32 word) { return to_f32(ptx::unpack<f16>(word)[1]); }
 
-// Weights that are floats: f32, f16, bf16. Loads 2, 4 or 16 bytes from an address that is a multiple of that.
-inline std::vector<ptx::U32> load_floats(ptx::Global<uint8_t> at, uint32_t bytes, ptx::Access how,
-                                         ptx::Loc loc = ptx::Loc::current()) {
-  if (bytes == 2) return {load_half(at, how, loc)};
-  return load_words(at, bytes / 4, bytes, how, loc);
-}
-
-// The values in such words; `bytes` as above.
-inline std::vector<ptx::F32> decode_floats(quant::Format format, const std::vector<ptx::U32>& words, uint32_t bytes) {
+// Weights that are floats, f32, f16 or bf16: the values in these words.
+inline std::vector<ptx::F32> decode_floats(quant::Format format, const std::vector<ptx::U32>& words) {
   check(quant::is_float(format), "f32, f16 or bf16");
   std::vector<ptx::F32> values;
   for (ptx::U32 w : words) {
@@ -242,7 +183,7 @@ inline std::vector<ptx::F32> decode_floats(quant::Format format, const std::vect
       values.push_back(ptx::bitcast<float>(w));
       continue;
     }
-    for (uint32_t half = 0; half < (bytes == 2 ? 1u : 2u); ++half)
+    for (uint32_t half = 0; half < 2; ++half)
       values.push_back(format == quant::Format::f16 ? to_f32(ptx::unpack<f16>(w)[half])
                                                     : ptx::bitcast<float>(half ? w & 0xffff0000u : w << 16u));
   }

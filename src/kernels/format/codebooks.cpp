@@ -1,5 +1,4 @@
 // Quants that index a codebook: grids of vectors (iq1_s to iq3_s) and tables of 16 values (iq4, mxfp4, nvfp4).
-#include "base/error.h"
 #include "kernels/format/block_format.h"
 #include "quant/grid_codes.h"
 #include "quant/tables.h"
@@ -44,18 +43,9 @@ F32 scale_of(U32 d, U32 bits, float factor) { return low_f16(d) * factor * (to_f
 
 class GridFormat : public BlockFormat {
  public:
-  GridFormat(Format format, uint32_t block_align, std::vector<uint32_t> block_fields, std::vector<uint32_t> words)
-      : BlockFormat(format, {.align = block_align,
-                             .values_per_min = 0,
-                             .shared_head = 0,
-                             .apart = 16,
-                             .fields = std::move(block_fields)}),
-        book_(std::move(words)) {}
+  GridFormat(Format format, std::vector<uint32_t> block_fields, std::vector<uint32_t> words)
+      : BlockFormat(format, {.fields = std::move(block_fields)}), book_(std::move(words)) {}
 
-  U32 first(const Lane& lane) const override {
-    check(lane.words == 4, "no narrow lanes");
-    return lane.piece * 32u;
-  }
   std::vector<uint32_t> book() const override { return book_; }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs;
@@ -81,7 +71,7 @@ class GridFormat : public BlockFormat {
 
 class Iq2Xxs : public GridFormat {
  public:
-  Iq2Xxs() : GridFormat(Format::iq2_xxs, 2, {2, 64}, expand(quant::iq2_xxs_codes, iq2_levels, 8)) {}
+  Iq2Xxs() : GridFormat(Format::iq2_xxs, {2, 64}, expand(quant::iq2_xxs_codes, iq2_levels, 8)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
     return block.words(2, 2, lane.piece * 8u);
@@ -96,7 +86,7 @@ class Iq2Xxs : public GridFormat {
 
 class Iq2Xs : public GridFormat {
  public:
-  Iq2Xs() : GridFormat(Format::iq2_xs, 2, {2, 64, 8}, expand(quant::iq2_xs_codes, iq2_levels, 8)) {}
+  Iq2Xs() : GridFormat(Format::iq2_xs, {2, 64, 8}, expand(quant::iq2_xs_codes, iq2_levels, 8)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(66, lane.piece)};
   }
@@ -114,7 +104,7 @@ class Iq2Xs : public GridFormat {
 
 class Iq2S : public GridFormat {
  public:
-  Iq2S() : GridFormat(Format::iq2_s, 2, {2, 32, 32, 8, 8}, expand(quant::iq2_s_codes, iq2_levels, 8)) {}
+  Iq2S() : GridFormat(Format::iq2_s, {2, 32, 32, 8, 8}, expand(quant::iq2_s_codes, iq2_levels, 8)) {}
   // d, the scales, two high bits of each entry
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(74, lane.piece), block.byte(66, lane.piece)};
@@ -135,7 +125,7 @@ class Iq2S : public GridFormat {
 
 class Iq3Xxs : public GridFormat {
  public:
-  Iq3Xxs() : GridFormat(Format::iq3_xxs, 2, {2, 64, 32}, expand(quant::iq3_xxs_codes, iq3_xxs_levels, 4)) {}
+  Iq3Xxs() : GridFormat(Format::iq3_xxs, {2, 64, 32}, expand(quant::iq3_xxs_codes, iq3_xxs_levels, 4)) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   // entries, signs and scale
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
@@ -155,7 +145,7 @@ class Iq3Xxs : public GridFormat {
 
 class Iq3S : public GridFormat {
  public:
-  Iq3S() : GridFormat(Format::iq3_s, 2, {2, 64, 8, 32, 4}, expand(quant::iq3_s_codes, iq3_s_levels, 4)) {}
+  Iq3S() : GridFormat(Format::iq3_s, {2, 64, 8, 32, 4}, expand(quant::iq3_s_codes, iq3_s_levels, 4)) {}
   // d, scales of two pieces, the ninth bit of each entry
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.byte(106, lane.piece >> 1u), block.byte(66, lane.piece)};
@@ -184,8 +174,7 @@ class Iq3S : public GridFormat {
 // defines it, with 2 bits per value: 4 KB, where bytes would take 16.
 class Shifted : public GridFormat {
  public:
-  Shifted(Format format, uint32_t block_align, std::vector<uint32_t> block_fields)
-      : GridFormat(format, block_align, std::move(block_fields), codes()) {}
+  Shifted(Format format, std::vector<uint32_t> block_fields) : GridFormat(format, std::move(block_fields), codes()) {}
 
  protected:
   static std::array<U32, 2> shifted_entry(const Lane& lane, U32 index, Pred negative) {
@@ -208,7 +197,7 @@ class Shifted : public GridFormat {
 
 class Iq1S : public Shifted {
  public:
-  Iq1S() : Shifted(Format::iq1_s, 2, {2, 32, 16}) {}
+  Iq1S() : Shifted(Format::iq1_s, {2, 32, 16}) {}
   // d; high bits of the entries, scale and sign of the shift
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     return {block.half(0), block.half(34, lane.piece * 2u)};
@@ -227,7 +216,7 @@ class Iq1S : public Shifted {
 
 class Iq1M : public Shifted {
  public:
-  Iq1M() : Shifted(Format::iq1_m, 8, {32, 16, 8}) {}
+  Iq1M() : Shifted(Format::iq1_m, {32, 16, 8}) {}
   // the scales of the block; four times 3 high bits of an entry and the sign of its shift
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     auto head = block.words(48, 2);
@@ -312,17 +301,11 @@ Entries look_up(const int8_t* table, U32 nibbles) {
 
 class WithTable : public BlockFormat {
  public:
-  WithTable(Format format, uint32_t block_align, const int8_t* entries, uint32_t head, uint32_t head_words)
-      : BlockFormat(format, {.align = block_align,
-                             .values_per_min = 0,
-                             .shared_head = head_words,
-                             .apart = 16,
-                             .fields = {head, quant::block_bytes(format) - head}}),
-        table(entries) {}
+  WithTable(Format format, const int8_t* entries, uint32_t head)
+      : BlockFormat(format, {.fields = {head, quant::block_bytes(format) - head}}), table(entries) {}
 
-  U32 first(const Lane& lane) const override { return lane.piece * 32u + lane.quarter * 4u; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
-    return block.words(fields[0], lane.words, lane.piece * 16u + lane.quarter * 4u);
+    return block.words(fields[0], 4, lane.piece * 16u);
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
     Run run{.q = {}, .scale = scale(raw.head, lane), .min = {}, .has_min = false};
@@ -344,7 +327,7 @@ class WithTable : public BlockFormat {
 
 class Iq4Nl : public WithTable {
  public:
-  Iq4Nl() : WithTable(Format::iq4_nl, 2, quant::iq4_table, 2, 1) {}
+  Iq4Nl() : WithTable(Format::iq4_nl, quant::iq4_table, 2) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(0)}; }
   F32 scale(const std::vector<U32>& head, const Lane&) const override { return low_f16(head[0]); }
 };
@@ -352,7 +335,7 @@ class Iq4Nl : public WithTable {
 // Piece l is the 32 values of scale l.
 class Iq4Xs : public WithTable {
  public:
-  Iq4Xs() : WithTable(Format::iq4_xs, 8, quant::iq4_table, 8, 2) {}
+  Iq4Xs() : WithTable(Format::iq4_xs, quant::iq4_table, 8) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return block.words(0, 2); }
   F32 scale(const std::vector<U32>& head, const Lane& lane) const override {
     U32 low = head[1] >> (lane.piece << 2u) & 15u, high = head[0] >> ((lane.piece << 1u) + 16u) & 3u;
@@ -362,7 +345,7 @@ class Iq4Xs : public WithTable {
 
 class Mxfp4 : public WithTable {
  public:
-  Mxfp4() : WithTable(Format::mxfp4, 1, quant::mxfp4_table, 1, 1) {}
+  Mxfp4() : WithTable(Format::mxfp4, quant::mxfp4_table, 1) {}
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.byte(0)}; }
   F32 scale(const std::vector<U32>& head, const Lane&) const override {
     U32 e = head[0];  // 2^(e - 128); below 2 that is subnormal
@@ -374,14 +357,10 @@ class Mxfp4 : public WithTable {
 // A run has its own scale and eight bytes: two words, low nibbles first.
 class Nvfp4 : public BlockFormat {
  public:
-  Nvfp4()
-      : BlockFormat(Format::nvfp4,
-                    {.align = 4, .values_per_min = 0, .shared_head = 1, .apart = 16, .fields = {4, 32}}) {}
+  Nvfp4() : BlockFormat(Format::nvfp4, {.fields = {4, 32}}) {}
 
-  U32 first(const Lane& lane) const override { return lane.piece * 32u; }
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.word(0)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
-    check(lane.words == 4, "nvfp4 has no narrow lanes");
     return block.words(4, 4, lane.piece * 16u);
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {

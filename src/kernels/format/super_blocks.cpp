@@ -15,32 +15,28 @@ class Q4K : public BlockFormat {
  public:
   explicit Q4K(bool five)
       : BlockFormat(five ? Format::q5_k : Format::q4_k,
-                    {.align = 16,
-                     .values_per_min = 32,
-                     .shared_head = 4,
+                    {.has_min = true,
                      .apart = 32,
                      .fields = five ? std::vector<uint32_t>{16, 32, 128} : std::vector<uint32_t>{16, 128}}),
         five_bits(five) {}
 
-  U32 first(const Lane& lane) const override {
-    return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
-  }
+  U32 first(const Lane& lane) const override { return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u; }
   // d and dmin, then the three words of 6-bit scales and mins
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return block.words(0, 4); }
   // nibbles, then the words with the fifth bits
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
-    auto words = block.words(five_bits ? 48 : 16, lane.words, lane.piece * 16u + lane.quarter * 4u);
+    auto words = block.words(five_bits ? 48 : 16, 4, lane.piece * 16u);
     if (five_bits)
-      for (U32 w : block.words(16, lane.words, (lane.piece & 1u) * 16u + lane.quarter * 4u)) words.push_back(w);
+      for (U32 w : block.words(16, 4, (lane.piece & 1u) * 16u)) words.push_back(w);
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs = scales(raw, lane);
     for (uint32_t half = 0; half < 2; ++half)
-      for (uint32_t i = 0; i < lane.words; ++i) {
+      for (uint32_t i = 0; i < 4; ++i) {
         U32 q = raw.quants[i] >> 4 * half & 0x0f0f0f0fu;
         if (five_bits) {
-          U32 bits = raw.quants[lane.words + i] >> (lane.piece & 6u);  // bit 0 is that of sub-block 2c
+          U32 bits = raw.quants[4 + i] >> (lane.piece & 6u);  // bit 0 is that of sub-block 2c
           q = q | (bits << (half ? 3u : 4u) & 0x10101010u);
         }
         runs[half].q.push_back(q);
@@ -53,16 +49,16 @@ class Q4K : public BlockFormat {
     std::array<Run, 2> runs = scales(raw, lane);
     if (five_bits) {
       runs[1].scale = runs[1].scale * 0.5f;
-      for (uint32_t i = 0; i < lane.words; ++i) {
+      for (uint32_t i = 0; i < 4; ++i) {
         // bit 4 is that of sub-block 2c, bit 5 that of 2c + 1
-        U32 bits = rotate_left(raw.quants[lane.words + i], 4u - (lane.piece & 6u));
+        U32 bits = rotate_left(raw.quants[4 + i], 4u - (lane.piece & 6u));
         runs[0].q.push_back((raw.quants[i] & 0x0f0f0f0fu) | (bits & 0x10101010u));
         runs[1].q.push_back((raw.quants[i] >> 3u & 0x1e1e1e1eu) | (bits & 0x20202020u));
       }
       return runs;
     }
     runs[1].scale = runs[1].scale * 0x1p-4f;
-    for (uint32_t i = 0; i < lane.words; ++i) {
+    for (uint32_t i = 0; i < 4; ++i) {
       runs[0].q.push_back(raw.quants[i] & 0x0f0f0f0fu);
       runs[1].q.push_back(raw.quants[i] & 0xf0f0f0f0u);
     }
@@ -128,13 +124,9 @@ class Q4K : public BlockFormat {
 // Piece l = 4n + m takes 16 bytes m of the nibbles of half n: 16 values low, and those 64 further high.
 class Q6K : public BlockFormat {
  public:
-  Q6K()
-      : BlockFormat(Format::q6_k,
-                    {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 64, .fields = {128, 64, 16, 2}}) {}
+  Q6K() : BlockFormat(Format::q6_k, {.apart = 64, .fields = {128, 64, 16, 2}}) {}
 
-  U32 first(const Lane& lane) const override {
-    return (lane.piece >> 2u) * 128u + (lane.piece & 3u) * 16u + lane.quarter * 4u;
-  }
+  U32 first(const Lane& lane) const override { return (lane.piece >> 2u) * 128u + (lane.piece & 3u) * 16u; }
   // d, the scales of both runs
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
     U32 at = (lane.piece >> 2u) * 8u + (lane.piece & 3u);
@@ -142,9 +134,9 @@ class Q6K : public BlockFormat {
   }
   // nibbles, then the words with the upper two bits
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
-    auto words = block.words(0, lane.words, lane.piece * 16u + lane.quarter * 4u);
-    U32 upper = (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
-    for (U32 w : block.words(128, lane.words, upper)) words.push_back(w);
+    auto words = block.words(0, 4, lane.piece * 16u);
+    U32 upper = (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u;
+    for (U32 w : block.words(128, 4, upper)) words.push_back(w);
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
@@ -162,8 +154,8 @@ class Q6K : public BlockFormat {
     for (uint32_t half = 0; half < 2; ++half) {
       F32 scale = d * (byte_above_2_23(raw.head[1 + half] ^ 128u, 0) - (0x1p23f + 128));
       runs[half] = {.q = {}, .scale = scale, .min = scale * 32.0f, .has_min = true};
-      for (uint32_t i = 0; i < lane.words; ++i) {
-        U32 upper = raw.quants[lane.words + i] >> (lane.piece & 2u);  // bits 0, 1 are the low run's, bits 4, 5 the high
+      for (uint32_t i = 0; i < 4; ++i) {
+        U32 upper = raw.quants[4 + i] >> (lane.piece & 2u);  // bits 0, 1 are the low run's, bits 4, 5 the high
         U32 q = (raw.quants[i] >> 4 * half & 0x0f0f0f0fu) | ((half ? upper : upper << 4u) & 0x30303030u);
         runs[half].q.push_back(q);
       }
@@ -176,22 +168,20 @@ class Q6K : public BlockFormat {
 // the int8.
 class Q8K : public BlockFormat {
  public:
-  Q8K()
-      : BlockFormat(Format::q8_k,
-                    {.align = 4, .values_per_min = 0, .shared_head = 1, .apart = 128, .fields = {4, 256, 32}}) {}
+  Q8K() : BlockFormat(Format::q8_k, {.apart = 128, .fields = {4, 256, 32}}) {}
 
-  U32 first(const Lane& lane) const override { return lane.piece * 16u + lane.quarter * 4u; }
+  U32 first(const Lane& lane) const override { return lane.piece * 16u; }
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.word(0)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
     U32 at = first(lane);
-    auto words = block.words(4, lane.words, at);
-    for (U32 w : block.words(132, lane.words, at)) words.push_back(w);
+    auto words = block.words(4, 4, at);
+    for (U32 w : block.words(132, 4, at)) words.push_back(w);
     return words;
   }
-  std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
+  std::array<Run, 2> decode(const Raw& raw, const Lane&) const override {
     Run run{.q = {}, .scale = bitcast<float>(raw.head[0]), .min = {}, .has_min = false};
     std::array<Run, 2> runs{run, run};
-    for (uint32_t i = 0; i < 2 * lane.words; ++i) runs[i / lane.words].q.push_back(raw.quants[i]);
+    for (uint32_t i = 0; i < 8; ++i) runs[i / 4].q.push_back(raw.quants[i]);
     return runs;
   }
 };
@@ -225,13 +215,11 @@ class TwoBits : public BlockFormat {
  public:
   using BlockFormat::BlockFormat;
 
-  U32 first(const Lane& lane) const override {
-    return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u + lane.quarter * 4u;
-  }
+  U32 first(const Lane& lane) const override { return (lane.piece >> 1u) * 64u + (lane.piece & 1u) * 16u; }
 
  protected:
   static std::vector<U32> pairs(const BlockBytes& block, const Lane& lane, uint32_t offset) {
-    return block.words(offset, lane.words, (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u + lane.quarter * 4u);
+    return block.words(offset, 4, (lane.piece >> 2u) * 32u + (lane.piece & 1u) * 16u);
   }
   // Of each byte the pair of the first run in bits 0 and 1, that of the second in bits 2 and 3.
   static U32 both_pairs(U32 word, const Lane& lane) { return word >> ((lane.piece & 2u) << 1u); }
@@ -252,9 +240,7 @@ class TwoBits : public BlockFormat {
 
 class Q2K : public TwoBits {
  public:
-  Q2K()
-      : TwoBits(Format::q2_k,
-                {.align = 4, .values_per_min = 16, .shared_head = 0, .apart = 32, .fields = {16, 64, 4}}) {}
+  Q2K() : TwoBits(Format::q2_k, {.has_min = true, .apart = 32, .fields = {16, 64, 4}}) {}
 
   // d and dmin, the bytes with scale and min of either run
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
@@ -292,9 +278,7 @@ class Q2K : public TwoBits {
 
 class Q3K : public TwoBits {
  public:
-  Q3K()
-      : TwoBits(Format::q3_k,
-                {.align = 2, .values_per_min = 0, .shared_head = 0, .apart = 32, .fields = {32, 64, 12, 2}}) {}
+  Q3K() : TwoBits(Format::q3_k, {.apart = 32, .fields = {32, 64, 12, 2}}) {}
 
   // d, then for either run the byte with the low 4 bits of its scale and the byte with the high 2
   std::vector<U32> load_head(const BlockBytes& block, const Lane& lane) const override {
@@ -304,14 +288,14 @@ class Q3K : public TwoBits {
   // pairs of bits, then the words with the third bits
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {
     auto words = pairs(block, lane, 32);
-    for (U32 w : block.words(0, lane.words, (lane.piece & 1u) * 16u + lane.quarter * 4u)) words.push_back(w);
+    for (U32 w : block.words(0, 4, (lane.piece & 1u) * 16u)) words.push_back(w);
     return words;
   }
   std::array<Run, 2> decode(const Raw& raw, const Lane& lane) const override {
     std::array<Run, 2> runs = scales(raw, lane);
     for (uint32_t half = 0; half < 2; ++half)
-      for (uint32_t i = 0; i < lane.words; ++i) {
-        U32 third = raw.quants[lane.words + i] >> (lane.piece & 6u);  // bit 0 is that of the first run
+      for (uint32_t i = 0; i < 4; ++i) {
+        U32 third = raw.quants[4 + i] >> (lane.piece & 6u);  // bit 0 is that of the first run
         U32 q = pair(raw.quants[i], lane, half) | (third << (half ? 1u : 2u) & 0x04040404u);
         runs[half].q.push_back(less_bias(q, 4));
       }
@@ -325,8 +309,8 @@ class Q3K : public TwoBits {
       run.has_min = true;
     }
     runs[1].scale = runs[1].scale * 0.25f;
-    for (uint32_t i = 0; i < lane.words; ++i) {
-      U32 two = both_pairs(raw.quants[i], lane), third = raw.quants[lane.words + i];
+    for (uint32_t i = 0; i < 4; ++i) {
+      U32 two = both_pairs(raw.quants[i], lane), third = raw.quants[4 + i];
       for (uint32_t half = 0; half < 2; ++half) {
         U32 bits = rotate_left(third, 2 + half - (lane.piece & 6u));  // the run's own in bit 2, or 4
         runs[half].q.push_back(half ? (two & 0x0c0c0c0cu) | (bits & 0x10101010u)
@@ -353,8 +337,7 @@ class Q3K : public TwoBits {
 // One scale for all values.
 class Tq2_0 : public TwoBits {
  public:
-  Tq2_0()
-      : TwoBits(Format::tq2_0, {.align = 2, .values_per_min = 0, .shared_head = 1, .apart = 32, .fields = {64, 2}}) {}
+  Tq2_0() : TwoBits(Format::tq2_0, {.apart = 32, .fields = {64, 2}}) {}
 
   std::vector<U32> load_head(const BlockBytes& block, const Lane&) const override { return {block.half(64)}; }
   std::vector<U32> load_quants(const BlockBytes& block, const Lane& lane) const override {

@@ -1,5 +1,5 @@
-// Kernels in which a thread needs only its own values: activations and gates, the residual add, the bias, scale and
-// soft-cap of logits, and the plain read of memory that other kernels are measured against.
+// Kernels in which a thread needs only its own values: activations and gates, the bias, scale and soft-cap of logits,
+// and the plain read of memory that other kernels are measured against.
 #pragma once
 #include <compare>
 
@@ -38,29 +38,6 @@ struct Gate {
         Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)}, Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
         Field<Gate>{"act", &Gate::act, activations()}, Field<Gate>{"times_up", &Gate::times_up, yes_or_no()},
         Field<Gate>{"out", &Gate::out, named({"f32", "bf16"})}, Field<Gate>{"chained", &Gate::chained, yes_or_no()});
-  }
-
-  ptx::Kernel build() const;
-  ptx::Grid grid(const Args& args) const;
-};
-
-// y = a + b, or a + scale * b. y may be a or b. Any size and alignment; 16-byte accesses where all three are aligned.
-struct ResidualAdd {
-  static constexpr std::string_view name = "residual_add", summary = "y = a + b or a + scale * b, any number of f32",
-                                    lowest_target = "sm_75";
-  struct Args {
-    ptx::DevicePtr<float> y, a, b;  // (n)
-    uint32_t n;
-    float scale;  // scaled: of b
-  };
-  uint32_t threads = 256;
-  uint32_t scaled = 0;
-  uint32_t chained = 0;
-  auto operator<=>(const ResidualAdd&) const = default;
-  static auto fields() {
-    return std::tuple(Field<ResidualAdd>{"threads", &ResidualAdd::threads, range(32, 1024, 32)},
-                      Field<ResidualAdd>{"scaled", &ResidualAdd::scaled, yes_or_no()},
-                      Field<ResidualAdd>{"chained", &ResidualAdd::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

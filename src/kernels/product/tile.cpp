@@ -169,7 +169,7 @@ std::vector<U32> load_float_words(quant::Format format, const BlockInTile<S>& bl
 }
 template <Space S>
 std::vector<F32> load_plain(quant::Format format, const BlockInTile<S>& block) {
-  return decode_floats(format, load_float_words(format, block), tile_block_bytes(format));
+  return decode_floats(format, load_float_words(format, block));
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ TilePiece::TilePiece(Code& k, quant::Format format, uint32_t tile_cols, uint32_t
       row_cols_(row_cols),
       row_(row),
       in_row_(in_row),
-      lane_(lane_of(k, in_row, blocks_ ? blocks_->pieces() : 1, false)) {
+      lane_{.piece = in_row & ((blocks_ ? blocks_->pieces() : 1) - 1)} {
   check(tile_cols == 256 || tile_cols == 512 || tile_cols == 1024, "a tile has 256, 512 or 1024 columns");
   U32 block = blocks_ ? in_row / blocks_->pieces() : in_row;
   if (row_cols > strip_.cols) {
@@ -298,7 +298,7 @@ std::vector<U32> TilePiece::halves(const Raw& raw) const {
         all.push_back(permute_bytes(raw.quants[i], raw.quants[i + 1], selector));
     return all;
   }
-  const std::vector<F32> v = decode_floats(format_, raw.quants, tile_block_bytes(format_));
+  const std::vector<F32> v = decode_floats(format_, raw.quants);
   for (size_t i = 0; i < v.size(); i += 4)
     for (size_t j : {i, i + 1}) all.push_back(bitcast<uint32_t>(to_f16x2(within_f16(v[j]), within_f16(v[j + 2]))));
   return all;

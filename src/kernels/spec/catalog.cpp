@@ -5,46 +5,27 @@
 namespace heddle::kernels {
 
 using AddKernels = void(std::vector<Entry>& all);
-AddKernels add_gemv_kernels, add_tile_pack_kernels, add_half_rows_kernels, add_quantize_q8_1_kernels,
-    add_mma_product_kernels, add_mma_tiles_kernels, add_wgmma_product_kernels, add_product_kernels,
-    add_stream_read_kernels;
-AddKernels add_attention_kernels, add_cluster_attention_kernels, add_prompt_attention_kernels,
-    add_wgmma_attention_kernels, add_any_attention_kernels, add_heads_kernels, add_rope_kernels, add_kv_scatter_kernels,
-    add_causal_softmax_kernels;
+AddKernels add_tile_pack_kernels, add_half_rows_kernels, add_mma_product_kernels, add_mma_tiles_kernels,
+    add_wgmma_product_kernels, add_product_kernels, add_stream_read_kernels;
+AddKernels add_cluster_attention_kernels, add_prompt_attention_kernels, add_wgmma_attention_kernels,
+    add_any_attention_kernels, add_heads_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels;
 AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
-AddKernels add_argmax_kernels, add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
+AddKernels add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
 
 const std::vector<Entry>& catalog() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> list;
-    for (AddKernels* add : {add_gemv_kernels,
-                            add_tile_pack_kernels,
-                            add_half_rows_kernels,
-                            add_quantize_q8_1_kernels,
-                            add_mma_product_kernels,
-                            add_mma_tiles_kernels,
-                            add_wgmma_product_kernels,
-                            add_product_kernels,
-                            add_stream_read_kernels,
-                            add_attention_kernels,
-                            add_cluster_attention_kernels,
-                            add_prompt_attention_kernels,
-                            add_wgmma_attention_kernels,
-                            add_any_attention_kernels,
-                            add_heads_kernels,
-                            add_rope_kernels,
-                            add_kv_scatter_kernels,
-                            add_causal_softmax_kernels,
-                            add_embedding_kernels,
-                            add_norm_kernels,
-                            add_elementwise_kernels,
-                            add_mixture_kernels,
-                            add_router_kernels,
-                            add_group_rows_kernels,
-                            add_argmax_kernels,
-                            add_sample_kernels,
-                            add_step_advance_kernels,
+    for (AddKernels* add : {add_tile_pack_kernels,        add_half_rows_kernels,
+                            add_mma_product_kernels,      add_mma_tiles_kernels,
+                            add_wgmma_product_kernels,    add_product_kernels,
+                            add_stream_read_kernels,      add_cluster_attention_kernels,
+                            add_prompt_attention_kernels, add_wgmma_attention_kernels,
+                            add_any_attention_kernels,    add_heads_kernels,
+                            add_embedding_kernels,        add_norm_kernels,
+                            add_elementwise_kernels,      add_mixture_kernels,
+                            add_router_kernels,           add_group_rows_kernels,
+                            add_sample_kernels,           add_step_advance_kernels,
                             add_top_tokens_kernels})
       add(list);
     return list;

@@ -1,5 +1,5 @@
-// Reductions over a warp or block, beyond the sums and maxima of ptx/warp.h: 64-bit maxima and running sums, the
-// maximum and sum of a softmax, and floats as integers of the same order.
+// Reductions over a warp or block, beyond the sums and maxima of ptx/warp.h: 64-bit maxima and running sums, and
+// floats as integers of the same order.
 #pragma once
 #include <limits>
 
@@ -78,30 +78,6 @@ inline Scan block_scan(ptx::Code& k, ptx::U64 v) {
   ptx::U64 before = sum - v + select(warp > 0u, warps_before, uint64_t(0));
   return {before, k.assume_uniform(shuffle(of_warps, k.constant(31u)))};
 }
-
-// The maximum of the added values and the sum of e^(value - maximum), in one pass. -infinity adds nothing.
-struct MaxAndSum {
-  explicit MaxAndSum(ptx::Code& k) : max(k.var(nothing)), sum(k.var(0.0f)) {}
-  void add(ptx::F32 v) {
-    ptx::F32 m = max.get(), d = v - m, e = exp(-abs(d));
-    sum = select(d > 0.0f, fma(sum.get(), e, 1.0f), sum.get() + e);
-    max = ptx::max(m, v);
-  }
-  struct Result {
-    ptx::F32 max, sum;
-  };
-  Result over_warp() const {
-    ptx::F32 m = ptx::warp_max(max.get());
-    return {m, ptx::warp_sum(sum.get() * exp(max.get() - m))};
-  }
-  Result over_block(ptx::Code& k) const {
-    ptx::F32 m = ptx::block_max(k, max.get());
-    return {m, ptx::block_sum(k, sum.get() * exp(max.get() - m))};
-  }
-
-  static constexpr float nothing = -0x1.fffffep127f;  // finite, so that nothing - nothing is 0
-  ptx::Var<float> max, sum;
-};
 
 // A value and its index as one number, whose maximum is the first of the largest values.
 // -infinity is 0, below all others; NaN and +infinity are above all. -0 counts as +0.

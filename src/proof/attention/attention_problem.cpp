@@ -38,7 +38,7 @@ AttentionProblem::AttentionProblem(Machine& m, Random& random, const AttentionSh
       for (auto& values : *all)
         for (size_t i = 0; i < values.size(); i += shape.head_dim) f(&values[i]);
   };
-  if (kv != kernels::kv_f32) each_head([&](float* x) { KvRows(1, shape.head_dim, kv).put(0, x); });
+  each_head([&](float* x) { KvRows(1, shape.head_dim, kv).put(0, x); });
   place(m, random);
   // what the matrix units are given; rounding before placing would quantise twice
   if (kv == kernels::kv_q8) each_head([&](float* x) { KvRows(1, shape.head_dim, kernels::kv_f16).put(0, x); });
@@ -70,11 +70,10 @@ ptx::DevicePtr<uint8_t> AttentionProblem::upload(Machine& m, Rows& rows, ptx::De
     scales = m.put(q8.scales);
     return m.put(q8.bytes);
   }
-  std::vector<uint8_t> bytes(rows.x.size() * kernels::kv_bytes(kv_));
+  std::vector<uint8_t> bytes(rows.x.size() * 2);
   for (size_t i = 0; i < rows.x.size(); ++i) {
     const f16 half = to_f16(rows.x[i]);
-    if (kv_ == kernels::kv_f16) std::memcpy(&bytes[i * 2], &half, 2);
-    if (kv_ == kernels::kv_f32) std::memcpy(&bytes[i * 4], &rows.x[i], 4);
+    std::memcpy(&bytes[i * 2], &half, 2);
   }
   return m.put(bytes);
 }

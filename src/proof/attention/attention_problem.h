@@ -82,9 +82,9 @@ class PageTable {
 };
 
 // One new token per sequence over its KV cache: inputs in device memory in any layout, the f64 reference, and inputs to
-// time. For `attention` and `cluster_attention`.
+// time.
 
-inline const std::vector<uint32_t> attention_head_dims = {32, 64, 80, 96, 112, 128, 160, 192, 256};
+inline const std::vector<uint32_t> attention_head_dims = {64, 80, 96, 112, 128, 160, 192, 256};
 // Around every place where a share, a stage or a group of positions may end.
 inline const std::vector<uint32_t> attention_edge_lengths = {0, 1, 2, 15, 16, 17, 127, 128, 129};
 
@@ -107,7 +107,7 @@ class AttentionProblem {
  public:
   AttentionProblem(Machine& m, Random& random, const AttentionShape& shape, uint32_t kv, uint32_t layout);
 
-  // The arguments that the kernels have in common, but for `out`.
+  // The arguments, but for `out` and those of a spec.
   kernels::TokenAttentionArgs args() const {
     kernels::TokenAttentionArgs a{};
     a.q = q_at_;

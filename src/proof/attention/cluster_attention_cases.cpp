@@ -239,9 +239,8 @@ void add_async_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add({.layout = kv_paged, .rows = 4, .stages = 2, .warps = 2}, {.heads = 8, .kv_heads = 2, .lengths = {100, 0}}, 2);
   if (sweep == Sweep::quick) return;
   for (uint32_t dim : attention_head_dims)
-    if (dim > 32)
-      for (uint32_t layout : {kv_single, kv_paged})
-        add({.layout = layout, .rows = 4, .stages = 2, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {77}});
+    for (uint32_t layout : {kv_single, kv_paged})
+      add({.layout = layout, .rows = 4, .stages = 2, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {77}});
   // every place where shares, stages and pieces may end
   for (uint32_t length : attention_edge_lengths)
     for (uint32_t rows : {2u, 16u})
@@ -300,7 +299,6 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       add(q8, {.head_dim = 64, .heads = 4, .lengths = {0, 33, 9}}, clusters);
     }
   for (uint32_t dim : attention_head_dims) {
-    if (dim == 32) continue;
     for (uint32_t layout : {kv_single, kv_paged})
       add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
           {.head_dim = dim, .heads = 3, .lengths = {77}});
@@ -356,7 +354,7 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     add({.splits = 16, .rows = 4, .warps = 2}, {.head_dim = 80, .heads = 5, .lengths = {1500}}, clusters);
   }
   for (uint32_t dim : attention_head_dims)
-    if (dim > 32) add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
+    add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
   add_cluster_q8(cases);
   // prompts and single tokens in one launch, as where a result must not depend on what else runs
   for (uint32_t kv : {kv_f16, kv_q8})
@@ -430,8 +428,7 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       add({.stages = 5, .chained = chained}, {.heads = 32, .kv_heads = 8, .lengths = {length}});
   add({.layout = kv_paged, .splits = 4},
       {.heads = 32, .kv_heads = 8, .lengths = {4096, 1, 8191, 700, 0, 2048, 33, 5000}, .page_size = 64});
-  for (uint32_t dim : attention_head_dims)
-    if (dim > 32) add({}, {.head_dim = dim, .heads = 16, .kv_heads = 2, .lengths = {5001}});
+  for (uint32_t dim : attention_head_dims) add({}, {.head_dim = dim, .heads = 16, .kv_heads = 2, .lengths = {5001}});
 }
 
 void add_cluster_attention_benches(std::vector<Bench>& all) {

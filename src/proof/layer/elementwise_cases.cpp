@@ -1,4 +1,4 @@
-// Cases of the activations and gates, residual_add, softcap_rows and stream_read, and their timing.
+// Cases of the activations and gates, softcap_rows and stream_read, and their timing.
 #include <numbers>
 
 #include "kernels/layer/elementwise.h"
@@ -9,7 +9,6 @@ namespace heddle::proof {
 namespace {
 
 using kernels::Gate;
-using kernels::ResidualAdd;
 using kernels::SoftcapRows;
 
 double root_2_over_pi() { return std::sqrt(2 / std::numbers::pi); }
@@ -72,29 +71,6 @@ Case gate(Gate spec, uint32_t rows, uint32_t cols, bool fused) {
           spec.out == Gate::out_bf16 && !spec.chained ? "sm_80" : target_of(spec), run};
 }
 
-// shift: values that the second input lies behind an aligned address. in_place: y is a.
-Case residual_add(ResidualAdd spec, uint32_t n, uint32_t shift, bool in_place) {
-  auto run = [=](Machine& m, Random& random, Check& check) {
-    const std::vector<float> a = random.normals(n), b = random.normals(size_t(n) + shift);
-    auto a_in = m.put(a);
-    const ResidualAdd::Args args{.y = in_place ? a_in : m.poisoned<float>(n),
-                                 .a = a_in,
-                                 .b = {m.put(b).address + shift * sizeof(float)},
-                                 .n = n,
-                                 .scale = 0.22f};
-    m.launch(spec, args);
-    std::vector<double> want, scale;
-    for (uint32_t i = 0; i < n; ++i) {
-      want.push_back(a[i] + (spec.scaled ? double(0.22f) : 1.0) * b[i + shift]);
-      scale.push_back(std::abs(want.back()));
-    }
-    check.near("y", m.get(args.y, n), want, scale, 0x1p-24);  // one rounding
-    check.that(want.size() == n, "all values");
-  };
-  return {"residual_add", fmt::format("{} n={} shift={} in_place={}", field_text(spec), n, shift, in_place),
-          target_of(spec), run};
-}
-
 Case softcap(SoftcapRows spec, uint32_t rows, uint32_t cols, float cap = 30, float scale = 1, float size = 20) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t stride = cols + 2;
@@ -143,17 +119,6 @@ void add_gate_cases(Sweep sweep, std::vector<Case>& cases) {
       cases.push_back(gate({.act = act, .times_up = times_up}, 3, 0, true));
       if (sweep == Sweep::full) cases.push_back(gate({.vec = 4, .act = act, .times_up = times_up}, 200, 14336, true));
     }
-}
-
-void add_residual_add_cases(Sweep sweep, std::vector<Case>& cases) {
-  cases.push_back(residual_add({}, 2050, 0, false));
-  cases.push_back(residual_add({.scaled = 1}, 1027, 1, true));
-  if (sweep == Sweep::quick) return;
-  for (uint32_t n : {0u, 1u, 3u, 127u, 128u, 129u, 256u})
-    for (uint32_t shift : {0u, 1u})
-      cases.push_back(residual_add({.threads = 32, .scaled = n & 1}, n, shift, shift == 1));
-  cases.push_back(residual_add({.threads = 1024, .chained = 1}, 100000, 0, true));
-  if (sweep == Sweep::full) cases.push_back(residual_add({}, 20000003, 0, false));
 }
 
 void add_softcap_rows_cases(Sweep sweep, std::vector<Case>& cases) {
@@ -212,34 +177,14 @@ void add_gate_benches(std::vector<Bench>& all) {
   }
 }
 
-void add_residual_add_benches(std::vector<Bench>& all) {
-  for (uint32_t rows : {1u, 512u}) {
-    const double n = double(rows) * 4096;
-    all.push_back(float_bench(
-        "residual_add", fmt::format("{} x 4096", rows), ResidualAdd{.chained = 1}, size_t(n), n * 12, n,
-        [=](Machine& m, Random& random) {
-          return ResidualAdd::Args{.y = m.poisoned<float>(size_t(n)),
-                                   .a = {},
-                                   .b = m.put(random.normals(size_t(n))),
-                                   .n = uint32_t(n),
-                                   .scale = 1};
-        },
-        [](ResidualAdd::Args& a, ptx::DevicePtr<float> x) { a.a = x; }));
-  }
-}
-
 }  // namespace
 
 void add_elementwise_cases(Sweep sweep, std::vector<Case>& cases) {
   add_gate_cases(sweep, cases);
-  add_residual_add_cases(sweep, cases);
   add_softcap_rows_cases(sweep, cases);
 }
 
-void add_elementwise_benches(std::vector<Bench>& all) {
-  add_gate_benches(all);
-  add_residual_add_benches(all);
-}
+void add_elementwise_benches(std::vector<Bench>& all) { add_gate_benches(all); }
 
 // Cases of stream_read, and its timing: the limit of the memory.
 

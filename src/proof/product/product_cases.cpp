@@ -16,6 +16,7 @@ using quant::Format;
 std::string product_text(const Product& spec, const ProductShape& s) {
   std::string t = fmt::format("{} {} -> {} blocks={}", kernels::field_text(spec), s.cols, s.rows, s.blocks);
   if (s.heads) t += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  if (s.quants != Quants::random) t += s.quants == Quants::ones ? " ones" : " zeros";
   return t;
 }
 
@@ -285,6 +286,15 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
                               p.tile_cols = 512;
                             }),
                             {21, 512, 2}));
+    if (quant::is_float(format)) continue;
+    for (uint32_t exact : {0u, 1u})
+      for (Quants quants : {Quants::ones, Quants::zeros})
+        cases.push_back(product(with([=](Product& p) {
+                                  p.format = f;
+                                  p.exact = exact;
+                                  p.tile_cols = 512;
+                                }),
+                                {.rows = 3, .cols = 512, .blocks = 1, .quants = quants}));
   }
   for (uint32_t tile_cols : {256u, 512u, 1024u})
     for (uint32_t rows : {1u, 17u, 130u}) {

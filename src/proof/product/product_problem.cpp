@@ -60,8 +60,9 @@ ProductVectors product_vectors(Random& random, const Product& spec, uint32_t col
   return x;
 }
 
-ProductWeights product_weights(Random& random, Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols) {
-  return {random_blocks(random, format, size_t(rows) * cols, cols), {format, rows, cols, tile_cols}};
+ProductWeights product_weights(Random& random, Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols,
+                               Quants quants) {
+  return {random_blocks(random, format, size_t(rows) * cols, cols, quants), {format, rows, cols, tile_cols}};
 }
 
 ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<double>& x,
@@ -109,7 +110,7 @@ class ProductProblem {
  public:
   ProductProblem(const Product& spec, const ProductShape& shape, Machine& m, Random& random)
       : spec_(spec), s_(shape), m_(m), random_(random), count_(spec.columns), first_rows_(s_.rows - s_.second_rows) {
-    first_ = product_weights(random, spec.weights(), first_rows_, s_.cols, spec.tile_cols);
+    first_ = product_weights(random, spec.weights(), first_rows_, s_.cols, spec.tile_cols, s_.quants);
     if (spec.mixed) second_ = product_weights(random, spec.second_weights(), s_.second_rows, s_.cols, spec.tile_cols);
     std::vector<float> weight(s_.cols + 15, 0.0f), shift(s_.cols + 15, 0.0f);
     for (uint32_t c = 0; c < s_.cols; ++c) {
@@ -434,6 +435,7 @@ std::string shape_text(const ProductShape& s, uint32_t vectors, Format second) {
   std::string text = fmt::format("{} -> {} vectors={} blocks={}", s.cols, s.rows, vectors, s.blocks);
   if (s.second_rows) text += fmt::format(" ({} in {})", s.second_rows, quant::name(second));
   if (s.heads) text += fmt::format(" heads={}/{} of {} rotary={}", s.heads, s.kv_heads, s.head, s.rotary);
+  if (s.quants != Quants::random) text += s.quants == Quants::ones ? " ones" : " zeros";
   return text;
 }
 

@@ -16,6 +16,7 @@ struct ProductShape {
   uint32_t second_rows = 0;  // mixed: the last rows
   // qkv
   uint32_t heads = 0, kv_heads = 0, head = 0, rotary = 0;
+  Quants quants = Quants::random;
 };
 
 // Vectors as the kernel reads them, and the values that they stand for after the norm.
@@ -33,7 +34,8 @@ struct ProductWeights {
   kernels::TileShape shape;
   const uint8_t* row(uint32_t r) const { return file.data() + size_t(r) * (file.size() / shape.rows); }
 };
-ProductWeights product_weights(Random& random, quant::Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols);
+ProductWeights product_weights(Random& random, quant::Format format, uint32_t rows, uint32_t cols, uint32_t tile_cols,
+                               Quants quants = Quants::random);
 
 // A row times a vector, with the magnitude that roundings are relative to and what the rounding to int8 may have moved.
 struct ProductSum {
@@ -68,7 +70,7 @@ kernels::Product product_like(const Spec& s, uint32_t vectors) {
 // of vectors (spec.columns of them); two formats are two launches of it.
 void run_product(const kernels::Product& spec, const ProductShape& shape, Machine& m, Random& random, Check& check,
                  std::optional<MatrixSpec> units = {});
-// "4096 -> 40 vectors=3 blocks=2", then the second format and the heads, where a shape has them.
+// "4096 -> 40 vectors=3 blocks=2", then the second format, the heads and the quants, where a shape has them.
 std::string shape_text(const ProductShape& s, uint32_t vectors, quant::Format second);
 
 // Sums that f16 cannot hold on their way into the cache: launches the spec (of f32 weights, out = qkv, with a bias), or

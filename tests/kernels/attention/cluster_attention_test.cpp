@@ -1,13 +1,108 @@
-// What cluster_attention fetches before it waits, the shapes that are chosen for it, and what it refuses.
+// What is easy to get wrong in attention, each by value: a maximum that rises with every position, sums that only some
+// lanes hold, no positions at all, offsets beyond 32 bits. What cluster_attention fetches before it waits, the shapes
+// that are chosen for it, and what it refuses. The sweep over shapes is in src/proof.
 #include "kernels/attention/cluster_attention.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention/one_head.h"
+#include "tests/kernels/refusal.h"
 #include "tests/kernels/small_gpus.h"
 
 namespace heddle::kernels {
 namespace {
+
+TEST(ClusterAttention, TheMaximumMayRiseWithEveryPosition) {
+  for (float step : {0.25f, 1.0f, -1.0f}) {
+    std::vector<float> scores;
+    for (int p = 0; p < 100; ++p) scores.push_back(float(p) * step * 0.5f);
+    OneHead one(scores, 0, [](uint32_t p, uint32_t i) { return float((p * 7 + i) % 16) - 7; });
+    for (const ClusterAttention& spec : cluster_kinds) {
+      const std::vector<float> got = one.out(spec);
+      for (uint32_t i = 0; i < OneHead::dim; ++i)
+        ASSERT_NEAR(got[i], one.want[i], 1e-5) << field_text(spec) << " value " << i;
+    }
+  }
+}
+
+// Whichever lane holds the only product that is not 0, every value of the row is weighted with it.
+TEST(ClusterAttention, EveryLaneHasTheWholeScore) {
+  for (uint32_t carrier : {0u, 7u, 8u, 31u, 40u, 63u}) {
+    OneHead one({0.5f, 2, -1, 3, 0, 1, 1, -2, 2.5f}, carrier,
+                [](uint32_t p, uint32_t i) { return float(p) + 0.25f * float(i % 8); });
+    for (const ClusterAttention& spec : cluster_kinds) {
+      const std::vector<float> got = one.out(spec);
+      for (uint32_t i = 0; i < OneHead::dim; ++i)
+        ASSERT_NEAR(got[i], one.want[i], 1e-5) << field_text(spec) << " value " << i;
+    }
+  }
+}
+
+TEST(ClusterAttention, ScoresFarApartNeitherOverflowNorVanish) {
+  OneHead one({-30000, 30000, 29999, -60000, 100}, 3, [](uint32_t p, uint32_t) { return float(p); });
+  const double e = std::exp(-1.0);  // to_f16(29999) is 30000
+  one.want.assign(OneHead::dim, to_f32(to_f16(29999.0)) == 30000 ? 1.5 : (1 + 2 * e) / (1 + e));
+  for (const ClusterAttention& spec : cluster_kinds)
+    for (float x : one.out(spec)) ASSERT_NEAR(x, one.want[0], 1e-5) << field_text(spec);
+}
+
+TEST(ClusterAttention, NoPositionsGiveZeros) {
+  for (const ClusterAttention& spec : cluster_kinds) {
+    OneHead one({}, 0, [](uint32_t, uint32_t) { return 1.0f; });
+    EXPECT_EQ(one.out(spec), std::vector<float>(OneHead::dim, 0.0f)) << field_text(spec);
+  }
+}
+
+TEST(ClusterAttention, NoSequencesTouchNothing) {
+  OneHead one({1, 2}, 0, [](uint32_t, uint32_t) { return 1.0f; });
+  one.args.sequences = 0;
+  for (const ClusterAttention& spec : cluster_kinds)
+    for (float x : one.out(spec)) {
+      uint32_t bits;
+      std::memcpy(&bits, &x, 4);
+      ASSERT_EQ(bits, 0xccccccccu) << field_text(spec);
+    }
+}
+
+// The cache begins so far before the buffer that only 64-bit offsets lead back into it.
+TEST(ClusterAttention, LongSequencesAndManyPagesNeed64Bits) {
+  const std::vector<float> scores(16, 0.0f);
+  OneHead one(scores, 0, [](uint32_t p, uint32_t) { return float(p); });
+  const uint64_t row = OneHead::dim * 2;
+  auto before = [](ptx::DevicePtr<uint8_t> p, uint64_t bytes) { return ptx::DevicePtr<uint8_t>{p.address - bytes}; };
+
+  const auto small = one.args;
+  one.args.length = 0x7ffffff0;
+  one.args.window = 16;  // the last 16 of 2^31 positions
+  one.args.k = before(small.k, (one.args.length - 16) * row);
+  one.args.v = before(small.v, (one.args.length - 16) * row);
+  EXPECT_EQ(one.out(ClusterAttention{.head_dim = OneHead::dim, .length = length_direct, .splits = 2, .window = 1}),
+            std::vector<float>(OneHead::dim, 7.5f));
+
+  one.args = small;
+  const uint64_t page = 0x7ffffff1;
+  one.args.page_size = 16;
+  one.args.table = one.memory.put(std::vector{int32_t(page)});
+  one.args.k = before(small.k, page * 16 * row);
+  one.args.v = before(small.v, page * 16 * row);
+  EXPECT_EQ(
+      one.out(ClusterAttention{.head_dim = OneHead::dim, .layout = kv_paged, .length = length_direct, .splits = 2}),
+      std::vector<float>(OneHead::dim, 7.5f));
+}
+
+bool has_wait(ptx::Block& block) { return first_wait(block) != nullptr; }
+
+// The kernel after the next one relies on this one having waited, whatever it had to do.
+TEST(ClusterAttention, WaitsWithoutSequencesToo) {
+  auto check = [](ptx::Kernel kernel, const std::string& text) {
+    for (ptx::Inst& inst : kernel.body) EXPECT_EQ(has_wait(inst.body), has_wait(inst.otherwise)) << text;
+    EXPECT_TRUE(has_wait(kernel.body)) << text;
+  };
+  for (ClusterAttention spec : cluster_kinds) {
+    spec.chained = 1;
+    check(spec.build(), field_text(spec));
+  }
+}
 
 // Before the wait everything but the new position is fetched: the kernel ends there by a trap, and the last row of the
 // cache (or, to see that something is fetched at all, every row) lies outside the buffer.
@@ -19,7 +114,7 @@ TEST(ClusterAttention, FetchesAllButTheNewPositionEarly) {
   wait->op = ptx::Op::trap;
   auto ends_by = [&](uint32_t length, uint32_t rows) {
     OneHead one(std::vector<float>(rows, 0.0f), 0, [](uint32_t, uint32_t) { return 1.0f; });
-    auto args = one.cluster_args();
+    auto args = one.args;
     args.lengths = one.memory.put(std::vector{int32_t(length)});
     try {
       ptx::interpret(kernel, spec.grid(args), args, one.memory);
@@ -96,16 +191,50 @@ TEST(ClusterAttention, ShapesForQ8KeepTheirBytes) {
   for (uint32_t size : {64u, 80u, 128u, 256u}) EXPECT_EQ(steady_cluster_choice(size).clusters, 1u);
 }
 
+TEST(ClusterAttention, RefusesCachesWindowsAndSoftcaps) {
+  OneHead one({1}, 0, [](uint32_t, uint32_t) { return 1.0f; });
+  one.args.window = 1;
+  one.args.softcap = 1;
+  auto said = [&](const ClusterAttention& spec, auto&& change) {
+    ClusterAttention::Args args = one.args;
+    EXPECT_EQ(refusal(spec, args), "");
+    change(args);
+    return refusal(spec, args);
+  };
+  EXPECT_EQ(said({}, [](auto& a) { a.kv_heads = 0; }),
+            "cluster_attention: 1 heads are not a positive multiple of 0 kv heads");
+  EXPECT_NE(said({}, [](auto& a) { a.heads = 0; }), "");
+  EXPECT_EQ(said({},
+                 [](auto& a) {
+                   a.heads = 3;
+                   a.kv_heads = 2;
+                 }),
+            "cluster_attention: 3 heads are not a positive multiple of 2 kv heads");
+  EXPECT_EQ(said({}, [](auto& a) { a.sequences = 2; }),
+            "cluster_attention: 2 sequences, but the layout \"single\" has one");
+  EXPECT_EQ(said({}, [](auto& a) { a.k.address += 8; }), "cluster_attention: k and v must be 16-byte aligned");
+  EXPECT_EQ(said({.layout = kv_batched}, [](auto& a) { a.sequences = 65536; }),
+            "cluster_attention: 65536 sequences, but a grid has at most 65535");
+  for (uint32_t size : {0u, 24u})
+    EXPECT_EQ(
+        said({.layout = kv_paged}, [&](auto& a) { a.page_size = size; }),
+        fmt::format("cluster_attention: pages of {} positions, but they must be a positive multiple of 16", size));
+  EXPECT_EQ(said({.window = 1}, [](auto& a) { a.window = 0; }),
+            "cluster_attention: a window of 0 positions, but it must have one or more");
+  EXPECT_EQ(said({.softcap = 1}, [](auto& a) { a.softcap = 0; }),
+            "cluster_attention: softcap = 0, but it must be positive");
+}
+
 TEST(ClusterAttention, RefusesWhatItCannotDo) {
   OneHead one({1}, 0, [](uint32_t, uint32_t) { return 1.0f; });
-  ClusterAttention::Args args = one.cluster_args();
+  ClusterAttention::Args args = one.args;
   EXPECT_NO_THROW(ClusterAttention{}.grid(args));
   args.heads = 9;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
-  args = one.cluster_args();
+  args = one.args;
   args.out.address += 8;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
-  args = one.cluster_args();
+  args = one.args;
   args.clusters = 2;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
   EXPECT_NO_THROW(ClusterAttention{.merge = 1}.grid(args));
@@ -120,7 +249,7 @@ TEST(ClusterAttention, RefusesWhatItCannotDo) {
     EXPECT_THROW(spec.build(), Error) << field_text(spec);
   };
   cannot([](auto& s) { s.layout = kv_single; });
-  cannot([](auto& s) { s.kv = kv_f32; });
+  cannot([](auto& s) { s.kv = kv_q8 + 1; });
   cannot([](auto& s) { s.head_dim = 80; });
   cannot([](auto& s) {
     s.head_dim = 96;
@@ -132,12 +261,12 @@ TEST(ClusterAttention, RefusesWhatItCannotDo) {
     s.layout = kv_batched;
     s.mapped = 1;
   });
-  args = one.cluster_args();
+  args = one.args;
   args.page_size = 16;
   EXPECT_NO_THROW(q8.grid(args));
   args.v_scale.address = 8;
   EXPECT_THROW(q8.grid(args), Error);
-  args = one.cluster_args();
+  args = one.args;
   args.q_stride = 129;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
   EXPECT_THROW((ClusterAttention{.splits = 3}.build()), Error);

@@ -56,7 +56,7 @@ TEST(Heads, RefusesShapesAndStrides) {
   EXPECT_EQ(said([](auto&) {}, {.kv = kv_q8}), "");
   EXPECT_EQ(said([](auto& a) { a.value_head = 16; }, {.kv = kv_q8}),
             "heads: heads of 16 values, but a q8 cache has a scale for each 32");
-  EXPECT_THROW(Heads{.kv = kv_f32}.build(), Error);
+  EXPECT_THROW(Heads{.kv = kv_q8 + 1}.build(), Error);
 }
 
 TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {

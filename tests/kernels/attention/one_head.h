@@ -1,4 +1,4 @@
-// One head of one sequence for the attention of one token, with scores that are easy to know, and a spec of every kind.
+// One head of one sequence for cluster_attention, with scores that are easy to know, and a spec of every kind.
 #pragma once
 #include <cmath>
 
@@ -8,13 +8,6 @@
 #include "ptx/verify.h"
 
 namespace heddle::kernels {
-
-template <class Spec>
-void run_attention(const Spec& spec, const typename Spec::Args& args, ptx::Memory& memory) {
-  const ptx::Kernel kernel = spec.build();
-  ptx::verify(kernel);
-  ptx::interpret(kernel, spec.grid(args), args, memory);
-}
 
 inline std::vector<uint8_t> halves(const std::vector<float>& x) {
   std::vector<uint8_t> bytes(x.size() * 2);
@@ -29,7 +22,7 @@ inline std::vector<uint8_t> halves(const std::vector<float>& x) {
 struct OneHead {
   static constexpr uint32_t dim = 64;
   ptx::Memory memory;
-  Attention::Args args{};
+  ClusterAttention::Args args{};
   std::vector<double> want;
 
   OneHead(const std::vector<float>& scores, uint32_t carrier, auto&& value) {
@@ -57,52 +50,29 @@ struct OneHead {
     args.length = args.max_len = uint32_t(n);
     args.page_size = 256;
     args.table_stride = 1;
-    args.chunk = 16;
-    args.chunks = 8;
-    args.partial = memory.alloc<float>(8 * Attention::partial_row(dim));
-  }
-  std::vector<float> out(const Attention& spec) {
-    run_attention(spec, args, memory);
-    if (spec.split)
-      run_attention(FlashDecodingReduce{.head_dim = OneHead::dim},
-                    {.out = args.out, .partial = args.partial, .sequences = 1, .heads = 1, .chunks = 8}, memory);
-    return memory.get(args.out, dim);
-  }
-  ClusterAttention::Args cluster_args() const {
-    ClusterAttention::Args cluster{args};  // what both have
-    cluster.clusters = 1;
-    return cluster;
+    args.clusters = 1;
   }
   std::vector<float> out(const ClusterAttention& spec) {
-    auto now = cluster_args();
+    ClusterAttention::Args now = args;
     if (spec.merge) {
       now.clusters = 3;
       now.partial = memory.alloc<float>(spec.partial_count(1, 1, now.clusters));
       now.arrived = memory.put(std::vector<uint32_t>(spec.arrived_count(1, 1), 0));
     }
-    run_attention(spec, now, memory);
+    const ptx::Kernel kernel = spec.build();
+    ptx::verify(kernel);
+    ptx::interpret(kernel, spec.grid(now), now, memory);
     return memory.get(args.out, dim);
   }
 };
 
-inline const std::vector<Attention> attention_kinds = {
-    {.head_dim = OneHead::dim},
-    {.head_dim = OneHead::dim, .length = length_indirect, .warps = 4},
-    {.head_dim = OneHead::dim, .layout = kv_batched, .length = length_indirect, .warps = 2},
-    {.head_dim = OneHead::dim, .layout = kv_paged, .length = length_indirect, .warps = 2},
-    {.head_dim = OneHead::dim, .warps = 2, .split = 1},
-};
 inline const std::vector<ClusterAttention> cluster_kinds = {
     {.head_dim = OneHead::dim, .splits = 1, .rows = 2, .stages = 2, .warps = 1},
     {.head_dim = OneHead::dim, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
     {.head_dim = OneHead::dim, .layout = kv_batched, .length = length_direct, .splits = 4, .chained = 1},
     {.head_dim = OneHead::dim, .splits = 2, .rows = 2, .stages = 2, .warps = 1, .merge = 1, .chained = 1},
+    {.head_dim = OneHead::dim, .splits = 1, .rows = 4, .stages = 2, .warps = 2, .copies = copies_async},
 };
-// f(spec) for a spec of every kind.
-void each_kind(auto&& f) {
-  for (auto& spec : attention_kinds) f(spec);
-  for (auto& spec : cluster_kinds) f(spec);
-}
 
 // The first wait for the kernels before this one, in the order of the text: that of the warp that fetches.
 inline ptx::Inst* first_wait(ptx::Block& block) {

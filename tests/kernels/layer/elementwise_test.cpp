@@ -36,12 +36,6 @@ TEST(Gate, RefusesStridesAndAlignments) {
   EXPECT_EQ(spec.grid(a).x, 1u);
 }
 
-TEST(ResidualAdd, RefusesWhatDoesNotFitItsCounters) {
-  EXPECT_EQ(ResidualAdd{}.grid({.y = {}, .a = {}, .b = {}, .n = 0, .scale = 1}).x, 1u);
-  EXPECT_EQ(ResidualAdd{}.grid({.y = {}, .a = {}, .b = {}, .n = 1025, .scale = 1}).x, 2u);
-  EXPECT_NE(refusal(ResidualAdd{}, {.y = {}, .a = {}, .b = {}, .n = 0xffffffff, .scale = 1}), "");
-}
-
 TEST(SoftcapRows, RefusesCapsAndStrides) {
   SoftcapRows::Args a{};
   a.rows = 2;

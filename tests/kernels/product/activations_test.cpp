@@ -1,4 +1,4 @@
-// half_rows and quantize_q8_1: what they refuse.
+// half_rows: what it refuses.
 #include "kernels/product/activations.h"
 
 #include <gtest/gtest.h>
@@ -57,21 +57,6 @@ TEST(HalfRows, EveryValueHasAPlaceOfItsOwnAsAnOperand) {
       EXPECT_EQ(seen.size(), size_t(rows) * ld);
       EXPECT_EQ(*seen.rbegin(), uint64_t(rows) * ld - 1);
     }
-}
-
-}  // namespace
-
-// What quantize_q8_1 refuses.
-
-namespace {
-
-TEST(Quantize, RefusesPartialBlocks) {
-  EXPECT_EQ(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {16}, .rows = 1, .cols = 96}), "");
-  EXPECT_EQ(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {16}, .rows = 1, .cols = 48}),
-            "quantize_q8_1: 48 columns are not a multiple of its block of 32");
-  EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {16}, .x = {8}, .rows = 1, .cols = 96}), "");
-  EXPECT_NE(refusal(QuantizeQ8_1{}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
-  EXPECT_EQ(refusal(QuantizeQ8_1{.layout = QuantizeQ8_1::blocks}, {.y = {4}, .x = {16}, .rows = 1, .cols = 96}), "");
 }
 
 }  // namespace

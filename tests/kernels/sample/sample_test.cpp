@@ -1,4 +1,4 @@
-// sample, argmax and step_advance: what they refuse, and the arithmetic of sampling.
+// sample and step_advance: what they refuse, and the arithmetic of sampling.
 #include "kernels/sample/sample.h"
 
 #include <gtest/gtest.h>
@@ -87,22 +87,6 @@ TEST(Sample, SplitsFillTheGpu) {
   EXPECT_EQ(sample_splits(9, 132), 8u);
   EXPECT_EQ(sample_splits(64, 132), 2u);
   EXPECT_EQ(sample_splits(1000, 132), 1u);
-}
-
-}  // namespace
-
-// What argmax refuses.
-
-namespace {
-
-TEST(Argmax, RefusesColumnsAndRows) {
-  const Argmax spec{.vec = 4};
-  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 2, .cols = 8}), "");
-  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 2, .cols = 0}),
-            "argmax: 0 columns, but with vec = 4 they must be a positive multiple of 4");
-  EXPECT_NE(refusal(spec, {.ids = {}, .x = {8}, .best = {}, .arrived = {}, .rows = 2, .cols = 8}), "");
-  EXPECT_EQ(refusal(spec, {.ids = {}, .x = {16}, .best = {}, .arrived = {}, .rows = 70000, .cols = 8}),
-            "argmax: 70000 rows, 65535 at most");
 }
 
 }  // namespace

@@ -7,10 +7,11 @@
 #include <set>
 
 #include "base/error.h"
-#include "kernels/attention/attention.h"
-#include "kernels/attention/attention_steps.h"
+#include "kernels/attention/cluster_attention.h"
+#include "kernels/attention/heads.h"
+#include "kernels/layer/embedding.h"
 #include "kernels/layer/norm.h"
-#include "kernels/product/gemv.h"
+#include "kernels/product/product.h"
 #include "ptx/expand.h"
 #include "ptx/print.h"
 #include "ptx/verify.h"
@@ -43,24 +44,16 @@ TEST(Catalog, NamesAreUniqueAndHaveASummary) {
 // What a decoder needs, by the names that users know; a preset with the generator that it sets the fields of.
 TEST(Catalog, HasEveryKernelThatUsersKnow) {
   const std::vector<std::pair<const char*, std::vector<const char*>>> promised{
-      {"attention",
-       {"incremental_attention", "incremental_attention_indirect", "multi_warp_attention",
-        "multi_warp_attention_indirect", "batched_incremental_attention", "paged_attention", "flash_decoding_chunk"}},
-      {"gemv",
-       {"tiled_q4k_gemv", "chunked_tiled_q4k_gemv", "coalesced_q4k_gemv", "wide_q4k_gemv", "vectorized_q4k_gemv",
-        "mwv_q4k_gemv", "mwv_dp4a_q4k_gemv"}},
+      {"product", {"product", "async_product"}},
+      {"mma_product", {"mma_product", "async_mma_product"}},
+      {"cluster_attention", {"cluster_attention", "async_attention"}},
       {"gate", {"silu_gate", "gelu_gate", "silu", "gelu"}},
-      {"sample", {"cluster_sample"}}};
+      {"sample", {"sample", "cluster_sample"}}};
   for (auto& [generator, presets] : promised)
     for (const char* name : presets) EXPECT_EQ(find(name).spec, generator) << name;
-  for (const char* name : {"flash_decoding_reduce", "embedding", "rope", "rms_norm", "layer_norm", "causal_softmax",
-                           "kv_scatter", "quantize_q8_1", "residual_add", "argmax", "sample"})
+  for (const char* name : {"mma_tiles", "wgmma_product", "prompt_attention", "wgmma_attention", "any_attention",
+                           "heads", "embedding", "rms_norm", "layer_norm", "half_rows", "top_tokens"})
     EXPECT_EQ(find(name).spec, name);
-  for (quant::Format format : gemv_formats) {
-    std::string name(quant::name(format));
-    if (name.ends_with("_k")) name.erase(name.size() - 2, 1);
-    EXPECT_EQ(find(name + "_gemv").spec, "gemv") << name;
-  }
 }
 
 TEST(Catalog, EveryKernelPrintsForEveryTargetFromItsLowest) {
@@ -82,20 +75,16 @@ TEST(Catalog, PresetsHaveTheirOwnDefaults) {
     const std::map<std::string, std::string> all(fields.begin(), fields.end());
     for (auto& [field, value] : values) EXPECT_EQ(all.at(field), value) << name << " " << field;
   };
-  expect("q6k_gemv", {{"format", "q6_k"}});
-  expect("tiled_q4k_gemv", {{"format", "q4_k"}, {"x", "staged"}, {"warps_per_row", "1"}});
-  expect("chunked_tiled_q4k_gemv", {{"format", "q4_k"}, {"x", "chunked"}});
-  expect("coalesced_q4k_gemv", {{"format", "q4_k"}, {"scales", "shuffled"}});
-  expect("wide_q4k_gemv", {{"format", "q4_k"}, {"warps_per_row", "8"}});
-  expect("vectorized_q4k_gemv", {{"format", "q4_k"}, {"load", "4"}});
-  expect("mwv_q4k_gemv", {{"format", "q4_k"}, {"warps_per_row", "4"}});
-  expect("mwv_dp4a_q4k_gemv", {{"format", "q4_k"}, {"x", "q8_1"}, {"warps_per_row", "3"}});
-  expect("incremental_attention", {{"warps", "1"}, {"length", "direct"}, {"layout", "single"}});
-  expect("incremental_attention_indirect", {{"warps", "1"}, {"length", "indirect"}});
-  expect("multi_warp_attention", {{"warps", "8"}, {"length", "direct"}});
-  expect("multi_warp_attention_indirect", {{"warps", "8"}, {"length", "indirect"}});
-  expect("batched_incremental_attention", {{"layout", "batched"}, {"length", "indirect"}, {"split", "no"}});
-  expect("flash_decoding_chunk", {{"split", "yes"}});
+  expect("silu_gate", {{"act", "silu"}, {"times_up", "yes"}});
+  expect("gelu_gate", {{"act", "gelu_tanh"}, {"times_up", "yes"}});
+  expect("silu", {{"act", "silu"}, {"times_up", "no"}});
+  expect("gelu", {{"act", "gelu_erf"}, {"times_up", "no"}});
+  expect("product", {{"copies", "bulk"}});
+  expect("async_product", {{"copies", "async"}, {"groups", "2"}});
+  expect("async_mma_product", {{"copies", "async"}, {"band", "16"}});
+  expect("async_attention", {{"copies", "async"}, {"splits", "1"}, {"warps", "2"}});
+  expect("sample", {{"splits", "1"}});
+  expect("cluster_sample", {{"splits", "16"}});
 }
 
 TEST(Catalog, FieldsCanBeSetToTheirDefaultsAndTakeEffect) {
@@ -104,7 +93,7 @@ TEST(Catalog, FieldsCanBeSetToTheirDefaultsAndTakeEffect) {
     for (auto& [name, value] : e.fields) EXPECT_NO_THROW(e.build({{name, value}})) << e.name << " " << name;
   }
   EXPECT_EQ(find("rms_norm").build({{"threads", "64"}}).threads(), 64u);
-  EXPECT_EQ(find("q4k_gemv").build({{"warps", "8"}}).threads(), 256u);
+  EXPECT_EQ(find("async_attention").build({{"warps", "1"}}).threads(), 32u);
 }
 
 TEST(Catalog, RefusesWithTheFieldAndWhatIsAllowed) {
@@ -113,9 +102,10 @@ TEST(Catalog, RefusesWithTheFieldAndWhatIsAllowed) {
   EXPECT_EQ(message(find("rms_norm"), {{"threads", "100"}}),
             "rms_norm: threads = \"100\" is not possible; it may be 32, 64, ... 1024");
   EXPECT_EQ(message(find("rms_norm"), {{"vec", "3"}}), "rms_norm: vec = \"3\" is not possible; it may be 1, 2, 4");
-  EXPECT_EQ(message(find("q4k_gemv"), {{"warps", "0"}}), "q4k_gemv: warps = \"0\" is not possible; it may be 1 to 32");
+  EXPECT_EQ(message(find("async_attention"), {{"stages", "0"}}),
+            "async_attention: stages = \"0\" is not possible; it may be 1 to 16");
   for (const char* bad : {"", "4x", "-4", "four", " 4", "4294967300"})
-    EXPECT_NE(message(find("q4k_gemv"), {{"warps", bad}}), "") << bad;
+    EXPECT_NE(message(find("async_attention"), {{"stages", bad}}), "") << bad;
 }
 
 // Where an argument lies, in a struct that may derive from another.
@@ -142,46 +132,47 @@ void expect_sizes_are_arguments(const Spec& spec, uint32_t threads, std::initial
 }
 
 TEST(Catalog, SizesAreArgumentsNotText) {
-  using G = Gemv::Args;
-  expect_sizes_are_arguments(Gemv{.warps = 8}, 256, {offsetof(G, rows), offsetof(G, cols)}, {.rows = 3, .cols = 256},
-                             {.rows = 128'256, .cols = 28'672});
-  using A = Attention::Args;
-  auto args = [](uint32_t sequences, uint32_t heads, uint32_t kv_heads, uint32_t length, uint32_t max_len) {
+  using P = Product::Args;
+  expect_sizes_are_arguments(Product{.groups = 2, .copies = copies_async}, 9 * 32,
+                             {offsetof(P, rows), offsetof(P, cols), offsetof(P, y_stride), offsetof(P, x_stride)},
+                             {.rows = 16, .cols = 4000, .x_stride = 4000, .y_stride = 16, .blocks = 1},
+                             {.rows = 128'256, .cols = 4096, .x_stride = 4096, .y_stride = 128'256, .blocks = 264});
+  using A = ClusterAttention::Args;
+  auto args = [](uint32_t sequences, uint32_t heads, uint32_t kv_heads, uint32_t page_size) {
     A a{};
     a.sequences = sequences;
     a.heads = heads;
     a.kv_heads = kv_heads;
-    a.length = length;
-    a.max_len = max_len;
+    a.page_size = page_size;
     return a;
   };
-  expect_sizes_are_arguments(Attention{.layout = kv_batched, .warps = 4}, 128,
-                             {offset_in<A>(&A::length), offset_in<A>(&A::max_len), offset_in<A>(&A::heads),
-                              offset_in<A>(&A::kv_heads), offset_in<A>(&A::sequences)},
-                             args(1, 2, 1, 1, 16), args(200, 64, 8, 131'072, 131'072));
+  expect_sizes_are_arguments(
+      ClusterAttention{.layout = kv_paged, .splits = 1, .rows = 4, .warps = 2, .copies = copies_async}, 64,
+      {offset_in<A>(&A::heads), offset_in<A>(&A::kv_heads), offset_in<A>(&A::page_size), offset_in<A>(&A::sequences)},
+      args(1, 2, 1, 16), args(200, 64, 8, 64));
   using N = RmsNorm::Args;
   expect_sizes_are_arguments(RmsNorm{.threads = 64}, 64, {offsetof(N, rows), offsetof(N, cols), offsetof(N, eps)},
                              {.rows = 1, .cols = 8}, {.rows = 5000, .cols = 16'384});
-  using R = Rope::Args;
+  using E = Embedding::Args;
   expect_sizes_are_arguments(
-      Rope{.threads = 96}, 96,
-      {offsetof(R, q_heads), offsetof(R, k_heads), offsetof(R, head_dim), offsetof(R, rotary_dim)},
-      {.tokens = 1, .q_heads = 1, .k_heads = 1, .head_dim = 64, .rotary_dim = 64},
-      {.tokens = 900,
-       .q_heads = 64,
-       .k_heads = 8,
-       .head_dim = 128,
-       .rotary_dim = 32,
-       .q_out_stride = 8192,
+      Embedding{.threads = 64}, 64, {offsetof(E, tokens), offsetof(E, cols), offsetof(E, vocabulary)},
+      {.tokens = 1, .cols = 256, .vocabulary = 2}, {.tokens = 700, .cols = 8192, .vocabulary = 128'256});
+  using H = Heads::Args;
+  const Heads heads{};
+  expect_sizes_are_arguments(
+      heads, heads.build().threads(),
+      {offsetof(H, heads), offsetof(H, kv_heads), offsetof(H, head), offsetof(H, dimensions)},
+      {.rows = 1, .heads = 1, .kv_heads = 1, .head = 64, .value_head = 64, .dimensions = 64, .page_size = 16},
+      {.rows = 900,
+       .heads = 64,
+       .kv_heads = 8,
+       .head = 128,
+       .value_head = 128,
        .q_stride = 8192,
-       .k_out_stride = 1024,
-       .k_stride = 1024});
-  using K = KvScatter::Args;
-  const KvScatter scatter{};
-  expect_sizes_are_arguments(scatter, scatter.build().threads(),
-                             {offsetof(K, kv_heads), offsetof(K, k_stride), offsetof(K, max_len)},
-                             {.rows = 1, .kv_heads = 1, .k_stride = 128, .v_stride = 128, .max_len = 16},
-                             {.rows = 700, .kv_heads = 8, .k_stride = 1024, .v_stride = 1024, .max_len = 131'072});
+       .k_stride = 1024,
+       .v_stride = 1024,
+       .dimensions = 32,
+       .page_size = 64});
 }
 
 }  // namespace

@@ -15,19 +15,19 @@ TEST(AnySpec, IsFoundByTypeAndValue) {
   std::map<AnySpec, int, SpecOrder> numbers;
   numbers.emplace(AnySpec(RmsNorm{}), 1);
   numbers.emplace(AnySpec(RmsNorm{.threads = 64}), 2);
-  numbers.emplace(AnySpec(ResidualAdd{}), 3);
+  numbers.emplace(AnySpec(SoftcapRows{}), 3);
   EXPECT_FALSE(numbers.emplace(AnySpec(RmsNorm{}), 4).second);
   EXPECT_EQ(numbers.find(SpecKey(RmsNorm{}))->second, 1);
   EXPECT_EQ(numbers.find(AnySpec(RmsNorm{.threads = 64}))->second, 2);
-  EXPECT_EQ(numbers.find(SpecKey(ResidualAdd{}))->second, 3);
+  EXPECT_EQ(numbers.find(SpecKey(SoftcapRows{}))->second, 3);
   EXPECT_EQ(numbers.find(SpecKey(RmsNorm{.threads = 128})), numbers.end());
 }
 
 TEST(AnySpec, BuildsTheKernelOfItsSpec) {
   AnySpec spec(RmsNorm{.threads = 64});
   const AnySpec copy = spec;
-  spec = AnySpec(ResidualAdd{});  // a copy keeps its own
-  EXPECT_EQ(spec.build().name, "residual_add");
+  spec = AnySpec(SoftcapRows{});  // a copy keeps its own
+  EXPECT_EQ(spec.build().name, "softcap_rows");
   EXPECT_EQ(copy.build().name, "rms_norm");
   EXPECT_EQ(copy.build().threads(), 64u);
 }
