@@ -337,16 +337,26 @@ class Cpu : public model::Backend {
       else
         store(piece, m.shared->down_bias, [&](uint32_t row) { return shared_out_.row(row); });
     });
-    team_.run(rows_, [&](uint64_t i, uint32_t) {
-      std::vector<float> sum(model_.width);  // best expert first
+    // Few rows are cut into columns; a norm needs whole rows.
+    const bool whole = m.output_norm.kind != Norm::Kind::none || rows_ >= team_.threads();
+    const uint32_t columns = whole ? model_.width : std::min(model_.width, 256u);
+    const uint32_t parts = (model_.width + columns - 1) / columns;
+    team_.run(uint64_t(rows_) * parts, [&](uint64_t item, uint32_t) {
+      const uint64_t i = item / parts;
+      const uint32_t first = uint32_t(item % parts) * columns, count = std::min(columns, model_.width - first);
+      std::vector<float> sum(count);  // best expert first
       for (uint32_t j = 0; j < choice_.used; ++j) {
         const uint64_t slot = i * choice_.used + j;
-        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += choice_.weights[slot] * out_.row(slot)[c];
+        const float weight = choice_.weights[slot], *out = out_.row(slot) + first;
+        for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
       }
-      if (w.shared)
-        for (uint32_t c = 0; c < model_.width; ++c) sum[c] += choice_.shared[i] * shared_out_.row(i)[c];
-      normalise(m.output_norm, sum.data(), model_.width, sum.data());
-      for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] += scale * sum[c];
+      if (w.shared) {
+        const float weight = choice_.shared[i], *out = shared_out_.row(i) + first;
+        for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
+      }
+      normalise(m.output_norm, sum.data(), count, sum.data());
+      float* x = x_.row(i) + first;
+      for (uint32_t c = 0; c < count; ++c) x[c] += scale * sum[c];
     });
   }
 

@@ -86,19 +86,21 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
 }
 
 void Products::plan(std::span<const Product> products) {
+  const auto tile_bytes_of = [](const Product& product) {
+    return product.weights->tile_bytes + (product.second ? product.second->tile_bytes : 0);
+  };
+  // Without the experts that no row chose: those that were chosen are shared by all threads.
   uint64_t bytes = 0;
   for (const Product& product : products)
-    bytes +=
-        product.weights->tiles() * (product.weights->tile_bytes + (product.second ? product.second->tile_bytes : 0));
+    if (product.x.count > 0) bytes += product.weights->tiles() * tile_bytes_of(product);
   // Eight pieces for each thread: the last one to finish keeps the others waiting for an eighth of its time at most.
   const uint64_t share = bytes / (uint64_t(team_.threads()) * 8) + 1;
   pieces_.clear();
   for (uint32_t p = 0; p < products.size(); ++p) {
     const Product& product = products[p];
     if (product.x.count == 0) continue;
-    const uint64_t tile_bytes = product.weights->tile_bytes + (product.second ? product.second->tile_bytes : 0);
     const uint64_t max = product.x.count < few_rows ? max_tiles : slab_tiles;
-    const uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, max);
+    const uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes_of(product), 1, max);
     for (uint64_t first = 0; first < product.weights->tiles(); first += tiles)
       pieces_.push_back({p, uint32_t(std::min(tiles, product.weights->tiles() - first)), first});
   }

@@ -56,13 +56,14 @@ bool Team::take_and_do(uint32_t thread) {
 
 void Team::run(uint64_t count, Call call, void* work) {
   if (count == 0) return;
+  if (count == 1) return call(work, 0, 0);  // where its data is, and no other thread comes for it
   check(count < field, "a phase of less than 2^24 items");
   call_ = call;
   work_ = work;
   done_.store(0, std::memory_order_relaxed);
   const uint64_t number = (phase_.load(std::memory_order_relaxed) >> 48) + 1;
   phase_.store(number << 48 | count << 24);  // in one order with sleeping_: see serve
-  if (count > 1 && sleeping_.load() != 0) {
+  if (sleeping_.load() != 0) {
     ++bell_;
     bell_.notify_all();
   }

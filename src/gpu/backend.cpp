@@ -131,6 +131,7 @@ void Gpu::check_batch(const Batch& batch) const {
 }
 
 void Gpu::begin(const Batch& batch) {
+  run_stretch();
   batch_ = &batch;
   if (batch.follows) {
     check(step_ && launched_ > 0 && !held_, "a batch that can be followed");
@@ -153,8 +154,10 @@ void Gpu::begin(const Batch& batch) {
       wanted_tops_.push_back(picking ? picking->top : 0);
     }
     send(batch);
-    keep_ = options_.graphs && !options_.trace && !is_part() && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
-            rows_.count <= max_logit_rows && batch.outputs.size() == rows_.count && batch.states.empty();
+    const bool recurs = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
+                        rows_.count <= max_logit_rows && batch.states.empty();
+    keep_ = recurs && !is_part() && batch.outputs.size() == rows_.count;
+    stretches_ = recurs && is_part();
   }
   key_ = {.rows = rows_.count,
           .length = length_class(rows_.longest),
@@ -178,7 +181,10 @@ void Gpu::begin(const Batch& batch) {
 // A kernel reads its first weights before it waits for the one before it: after a wait for weights it may not start
 // early.
 void Gpu::compute(uint32_t layer, uint32_t sublayer) {
-  if (is_visit(layer, sublayer)) {
+  const bool visit = is_visit(layer, sublayer);
+  if (stretches_ && !visit) return stretch_.push_back({false, layer, sublayer});
+  if (visit) {
+    end_stretches();
     visitors_->bring(layer, sublayer, stream_);
     recorder_.start_next_alone();
   }
@@ -186,6 +192,7 @@ void Gpu::compute(uint32_t layer, uint32_t sublayer) {
 }
 
 void Gpu::add(uint32_t layer, uint32_t sublayer) {
+  if (stretches_) return stretch_.push_back({true, layer, sublayer});
   const bool visit = is_visit(layer, sublayer);
   if (visit) {
     visitors_->wait_for_all(stream_);
@@ -198,10 +205,11 @@ void Gpu::add(uint32_t layer, uint32_t sublayer) {
 }
 
 void Gpu::head() {
+  end_stretches();
   if (rows_.count > 0) step_ ? head_of_step() : head_of_batch();
   ++launched_;
   if (step_ || !held_) batch_ = nullptr;
-  if (rows_.count > 0 && keep_ && !replay_) keep_graph();
+  if (rows_.count > 0 && keep_ && !replay_) keep_graph(key_);
 }
 
 // Launched after the rest of the batch, on the same stream, so that the device computes until the masks are known.
@@ -287,6 +295,7 @@ Gpu::OutputRange Gpu::outputs_from(size_t first) const {
 void Gpu::copy_block(uint32_t from, uint32_t to) {
   check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
   if (from == to) return;
+  run_stretch();
   for (const KvCache& cache : caches_) cache.copy_block(stream_, from, to);
 }
 
@@ -300,13 +309,39 @@ void Gpu::run_kept() {
 }
 
 // The one that gives way was last used many batches ago, and is no longer in flight.
-void Gpu::keep_graph() {
-  if (graphs_.size() >= max_graphs)
+void Gpu::keep_graph(const GraphKey& key) {
+  if (graphs_.size() >= (is_part() ? max_graphs_of_part : max_graphs))
     graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
                                    [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-  KeptGraph& kept = graphs_[key_] = {ran_.graph(context_), ++graph_uses_};
+  KeptGraph& kept = graphs_[key] = {ran_.graph(context_), ++graph_uses_};
   ran_ = {};
   kept.graph.upload(stream_);
+}
+
+void Gpu::run_stretch() {
+  if (stretch_.empty()) return;
+  GraphKey key = key_;
+  key.verbs = std::exchange(stretch_, {});
+  if (const auto found = graphs_.find(key); found != graphs_.end()) {
+    found->second.used = ++graph_uses_;
+    return found->second.graph.launch(stream_);
+  }
+  Rows recorded = rows_;
+  recorded.longest = forward_->longest_of(key.length);
+  forward_->begin(recorded);
+  for (const Verb& verb : key.verbs)
+    verb.adds ? forward_->add(verb.layer, verb.sublayer) : forward_->compute(verb.layer, verb.sublayer);
+  recorder_.plan.run(stream_);
+  ran_ = std::move(recorder_.plan);
+  recorder_.begin();
+  keep_graph(key);
+}
+
+void Gpu::end_stretches() {
+  if (!std::exchange(stretches_, false)) return;
+  run_stretch();
+  forward_->begin(rows_);
+  run_launches_ = 0;
 }
 
 void Gpu::run_recorded() {

@@ -71,14 +71,21 @@ class Gpu : public model::Backend {
   friend class Tuner;
 
   // One for each number of streams up to a usual crowd of 64, in two classes of lengths. A step without one is launched
-  // kernel by kernel: some 300 launches for an 8B model.
-  static constexpr size_t max_graphs = 128;
+  // kernel by kernel: some 300 launches for an 8B model. Of a part of a model, one for each stretch between two
+  // crossings.
+  static constexpr size_t max_graphs = 128, max_graphs_of_part = 2048;
 
   // What the kernels that pick, and their arguments, depend on.
   struct PickKind {
     uint32_t changed = 0;  // rows with biases or penalties
     bool logprob = false, tops = false;
     uint32_t masked = 0;  // rows that are constrained
+  };
+  // compute() or add() of a sublayer.
+  struct Verb {
+    bool adds;
+    uint32_t layer, sublayer;
+    auto operator<=>(const Verb&) const = default;
   };
   // Batches with equal keys run the same graph.
   struct GraphKey {
@@ -87,6 +94,7 @@ class Gpu : public model::Backend {
     bool step = false;
     bool changes_logits = false, logprob = false, tops = false;  // of steps only, which pick in the graph
     bool masked = false;                                         // of steps only, which pick after it
+    std::vector<Verb> verbs{};                                   // of parts only
     auto operator<=>(const GraphKey&) const = default;
   };
   struct KeptGraph {
@@ -99,8 +107,8 @@ class Gpu : public model::Backend {
     std::optional<uint32_t> row{};  // of the first output, if their rows are consecutive
   };
 
-  // The model is a part of one (model/split.h): rows come from another backend and go to it, so that batches are no
-  // graphs and do not follow one another.
+  // The model is a part of one (model/split.h): rows come from another backend and go to it, so that batches do not
+  // follow one another, and a batch is a graph for each stretch between two crossings.
   bool is_part() const { return !model_.embedding; }
   bool is_visit(uint32_t layer, uint32_t sublayer) const {
     return visitors_ && rows_.count > 0 && visitors_->visits(layer, sublayer);
@@ -111,6 +119,7 @@ class Gpu : public model::Backend {
   // Launches that are to be no graph are run while the next are recorded: the device does not wait for the last of
   // them.
   void record(auto&& launches) {
+    end_stretches();
     if (replay_ || rows_.count == 0) return;
     launches();
     if (!keep_ && !options_.trace) run_recorded();
@@ -129,7 +138,9 @@ class Gpu : public model::Backend {
   void run_kept();
   void run_traced();
   void run_traced_so_far();  // what was recorded, where kernels are timed: the next launches depend on more than it
-  void keep_graph();         // of what run_kept() ran launch by launch
+  void keep_graph(const GraphKey& key);  // of what was run launch by launch
+  void run_stretch();                    // what stretch_ has
+  void end_stretches();                  // the rest of the batch is launched kernel by kernel
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
@@ -190,6 +201,8 @@ class Gpu : public model::Backend {
   uint64_t launched_ = 0, taken_ = 0;  // batches and results, counted from the last batch that did not follow another
   GraphKey key_{};
   bool keep_ = false;              // the plan is kept as a graph
+  bool stretches_ = false;         // of parts: the sublayers between two crossings are
+  std::vector<Verb> stretch_;      // of those, what the next graph computes
   cuda::Graph* replay_ = nullptr;  // that graph, once it exists
   cuda::Plan ran_;                 // of a batch that is kept, until it is a graph
   size_t run_launches_ = 0;        // of the plan that is recorded

@@ -195,6 +195,7 @@ void Gpu::wait_for_logits() {
 
 // All that was recorded has been launched, or is launched here where kernels are timed.
 std::span<const float> Gpu::residual() {
+  run_stretch();
   run_traced_so_far();
   const size_t values = size_t(rows_.count) * model_.width;
   cuda::read_device(stream_, crossing_.data(), work_->h.address(), values * 4);
@@ -204,6 +205,7 @@ std::span<const float> Gpu::residual() {
 
 void Gpu::set_residual(std::span<const float> rows) {
   check(rows.size() == size_t(rows_.count) * model_.width, "a residual stream of all rows");
+  run_stretch();
   crossed_->synchronize();
   std::memcpy(crossing_.data(), rows.data(), rows.size_bytes());
   cuda::write_device(stream_, work_->h.address(), crossing_.data(), rows.size_bytes());

@@ -101,6 +101,14 @@ struct KernelTime {
   uint64_t bytes;         // of weights and cache
 };
 
+// Where the time of batches went that two backends compute together (split.h), in seconds.
+struct SplitTimes {
+  uint64_t batches = 0, crossings = 0;
+  double host = 0;    // the host's sublayers, and its head
+  double launch = 0;  // handing work and rows to the device
+  double wait = 0;    // for the device, with the launch of what is waited for
+};
+
 // Verbs may return before the device is done.
 class Backend {
  public:
@@ -148,6 +156,8 @@ class Backend {
   virtual bool usable() const { return true; }
   // Of the kernels since it was last asked, where the backend was told to keep them.
   virtual std::vector<KernelTime> kernel_times() { return {}; }
+  // Since it was last asked, of a backend made of two.
+  virtual std::optional<SplitTimes> split_times() { return {}; }
 };
 
 // A layer of a forward pass: the order of its verbs, for a backend or for what a backend records.

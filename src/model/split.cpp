@@ -22,6 +22,19 @@ void check_placement(const Model& model, const Placement& placement) {
   }
 }
 
+// Adds the time of its scope.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() { seconds_ += seconds_since(start_); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  const Clock::time_point start_ = Clock::now();
+};
+
 class Split : public Backend {
  public:
   Split(const Model& model, const Placement& placement, const MakeBackend& device, const MakeBackend& host,
@@ -53,6 +66,7 @@ class Split : public Backend {
   void begin(const Batch& batch) override {
     check(!batch.follows, "a batch that follows no other");
     visits_ = batch.tokens.size() >= visit_rows_;
+    ++times_.batches;
     for (const Place place : {Place::device, Place::host}) {
       Side& part = part_at(place);
       part.batch = batch;
@@ -61,21 +75,21 @@ class Split : public Backend {
         part.batch.picking.clear();
         part.batch.states.clear();
       }
-      part.backend->begin(part.batch);
+      timed(place, [&] { part.backend->begin(part.batch); });
     }
   }
   void embed() override {
     residual_at_ = Place::host;
-    on(Place::host).embed();
+    timed(Place::host, [&] { on(Place::host).embed(); });
   }
   void compute(uint32_t layer, uint32_t sublayer) override {
     const Place place = place_of(layer, sublayer);
     move_residual(place);
-    on(place).compute(layer, index_of(layer, sublayer, place));
+    timed(place, [&] { on(place).compute(layer, index_of(layer, sublayer, place)); });
   }
   void add(uint32_t layer, uint32_t sublayer) override {
     const Place place = place_of(layer, sublayer);
-    on(place).add(layer, index_of(layer, sublayer, place));
+    timed(place, [&] { on(place).add(layer, index_of(layer, sublayer, place)); });
   }
   void keep_states() override {
     move_residual(placement_.head);
@@ -83,10 +97,13 @@ class Split : public Backend {
   }
   void head() override {
     move_residual(placement_.head);
-    head_backend().head();
+    timed(placement_.head, [&] { head_backend().head(); });
   }
   void allow(std::span<const std::span<const uint32_t>> masks) override { head_backend().allow(masks); }
-  Result result() override { return head_backend().result(); }
+  Result result() override {
+    const Stopwatch watch(placement_.head == Place::device ? times_.wait : times_.host);
+    return head_backend().result();
+  }
 
   bool can_pick(const Picking& picking) const override { return on(placement_.head).can_pick(picking); }
   void copy_block(uint32_t from, uint32_t to) override {
@@ -94,6 +111,7 @@ class Split : public Backend {
   }
   bool usable() const override { return on(Place::device).usable() && on(Place::host).usable(); }
   std::vector<KernelTime> kernel_times() override { return on(Place::device).kernel_times(); }
+  std::optional<SplitTimes> split_times() override { return std::exchange(times_, {}); }
 
  private:
   struct Side {
@@ -120,7 +138,17 @@ class Split : public Backend {
   }
   void move_residual(Place to) {
     if (std::exchange(residual_at_, to) == to || part_at(to).batch.tokens.empty()) return;
-    on(to).set_residual(on(to == Place::device ? Place::host : Place::device).residual());
+    ++times_.crossings;
+    std::span<const float> rows;
+    {
+      const Stopwatch watch(to == Place::host ? times_.wait : times_.host);
+      rows = on(to == Place::host ? Place::device : Place::host).residual();
+    }
+    timed(to, [&] { on(to).set_residual(rows); });
+  }
+  void timed(Place place, auto&& work) {
+    const Stopwatch watch(place == Place::device ? times_.launch : times_.host);
+    work();
   }
 
   // The first visiting sublayer in both places: a visit takes as long for any number of rows, the host longer for more.
@@ -162,6 +190,7 @@ class Split : public Backend {
   std::vector<std::vector<Indices>> indices_;
   bool visits_ = false;  // the batch takes visiting sublayers to the device
   Place residual_at_ = Place::host;
+  SplitTimes times_;
 };
 
 }  // namespace

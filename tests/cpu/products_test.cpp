@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
+#include <mutex>
 #include <random>
 
 #include "base/error.h"
@@ -275,6 +278,42 @@ INSTANTIATE_TEST_SUITE_P(All, Floats, testing::ValuesIn(isa_names()), [](const a
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+// Of many experts a row takes few, and all threads work on these.
+TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
+  const Isa& isa = choose_isa("plain");
+  constexpr uint32_t threads = 4, experts = 64, cols = 256;
+  const uint32_t rows = 16 * isa.tile_rows;
+  std::deque<std::vector<uint8_t>> bytes;
+  std::deque<Weights> all;
+  for (uint32_t i = 0; i < experts; ++i) {
+    const model::Matrix matrix{Format::q8_0, rows, cols,
+                               bytes.emplace_back(test::random_weights(Format::q8_0, random_values(rows * cols, i)))};
+    Weights& weights = all.emplace_back(describe_weights(matrix, isa, false));
+    std::vector<uint8_t>& tiles = bytes.emplace_back(weights.tiles() * weights.tile_bytes);
+    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
+    weights.data = tiles.data();
+  }
+  Rows x(1, cols, true, false);
+  std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
+  x.finish(0, isa);
+  std::vector<Product> products(experts);
+  for (uint32_t i = 0; i < experts; ++i) products[i] = {&all[i], nullptr, x.view(i == 5 || i == 40 ? 1 : 0)};
+  Team team(threads);
+  Products of(isa, team, all, 1);
+  std::mutex lock;
+  std::vector<std::pair<uint32_t, uint64_t>> pieces;
+  of.run(products, [&](const Piece& piece) {
+    const std::lock_guard guard(lock);
+    EXPECT_EQ(piece.rows, isa.tile_rows);  // 32 tiles, eight pieces for each of four threads
+    pieces.emplace_back(piece.product, piece.first);
+  });
+  std::sort(pieces.begin(), pieces.end());
+  std::vector<std::pair<uint32_t, uint64_t>> expected;
+  for (const uint32_t expert : {5u, 40u})
+    for (uint64_t tile = 0; tile < 16; ++tile) expected.emplace_back(expert, tile * isa.tile_rows);
+  EXPECT_EQ(pieces, expected);
+}
 
 TEST(ChooseIsa, RefusesWhatTheMachineLacks) {
   EXPECT_EQ(choose_isa("auto").name, isa_names().front());

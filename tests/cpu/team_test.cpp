@@ -45,6 +45,23 @@ TEST(Team, ThrowsWhatAnItemThrew) {
   int done = 0;
   team.run(1, [&](uint64_t, uint32_t) { ++done; });
   EXPECT_EQ(done, 1);
+  EXPECT_THROW(team.run(1, [](uint64_t, uint32_t) { throw std::runtime_error("one"); }), std::runtime_error);
+}
+
+// Between phases of many items; no thread but the caller's comes for it.
+TEST(Team, DoesASingleItemOnTheCallersThread) {
+  Team team(3);
+  for (int i = 0; i < 50; ++i) {
+    std::atomic<int> many = 0;
+    team.run(7, [&](uint64_t, uint32_t) { ++many; });
+    ASSERT_EQ(many, 7);
+    std::thread::id by;
+    team.run(1, [&](uint64_t item, uint32_t thread) {
+      EXPECT_EQ(item + thread, 0u);
+      by = std::this_thread::get_id();
+    });
+    ASSERT_EQ(by, std::this_thread::get_id());
+  }
 }
 
 }  // namespace

@@ -109,5 +109,48 @@ TEST_F(SplitModels, AreDeterministicToTheBit) {
   EXPECT_EQ(logits(19, 1, {0, 1}, 0), whole);
 }
 
+// Between two crossings a batch of single tokens is one graph, which later batches launch: the same bits as kernel by
+// kernel. Weights that visit are in no graph.
+TEST_F(SplitModels, StretchesBetweenCrossingsAreGraphs) {
+  test::Builder builder(
+      {.format = quant::Format::f16, .layers = 3, .width = 64, .heads = 4, .kv_heads = 2, .head = 64, .inner = 96});
+  builder.model().context = 128;
+  const model::Model& model = builder.model();
+  Placement placement = visiting_placement(model);
+  placement.sublayers[0][1] = Place::device;
+  const auto run = [&](bool graphs) {
+    const auto backend = split(model, placement, {.graphs = graphs}, 3);
+    std::vector<std::vector<float>> logits;
+    const auto feed = [&](uint32_t position, uint32_t sequences) {
+      model::Batch batch;
+      for (uint32_t i = 0; i < sequences; ++i) {
+        batch.tokens.push_back((position * 17 + i * 5) % model.vocabulary);
+        batch.positions.push_back(position);
+        batch.sequences.push_back(i);
+        batch.blocks.push_back({i});
+        batch.outputs.push_back(i);
+      }
+      const size_t made = control().count("cuGraphInstantiateWithFlags"), launched = control().count("cuGraphLaunch");
+      model::forward(model, *backend, batch);
+      const std::span<const float> rows = backend->result().logits;
+      logits.emplace_back(rows.begin(), rows.end());
+      return std::pair(control().count("cuGraphInstantiateWithFlags") - made,
+                       control().count("cuGraphLaunch") - launched);
+    };
+    using Counts = std::pair<size_t, size_t>;
+    // layer 0 and the attention of layer 1; the attention of layer 2; the head is launched kernel by kernel
+    const size_t two = graphs ? 2 : 0, one = graphs ? 1 : 0;
+    EXPECT_EQ(feed(0, 1), (Counts{two, 0}));
+    EXPECT_EQ(feed(1, 1), (Counts{0, two}));
+    EXPECT_EQ(feed(2, 2), (Counts{two, 0}));
+    EXPECT_EQ(feed(3, 1), (Counts{0, two}));
+    EXPECT_EQ(feed(4, 4), (Counts{one, 0})) << "up to the first visit";
+    EXPECT_EQ(feed(5, 4), (Counts{0, one}));
+    EXPECT_EQ(feed(6, 2), (Counts{0, two}));
+    return logits;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 }  // namespace
 }  // namespace heddle::gpu

@@ -128,6 +128,11 @@ TEST(Split, RowsCrossWhereThePlaceChangesAndWeightsVisitForManyRows) {
           {.tokens = {1, 2, 3}, .positions = {0, 1, 2}, .sequences = {0, 0, 0}, .blocks = {{0}}, .outputs = {2}});
   EXPECT_EQ(log, (Log{"device begins 3 with 1", "host begins 3 with 0", "host embeds", "device takes 3", "device 0.0",
                       "device 0.1", "device 1.0", "device 1.1", "device head"}));
+  const SplitTimes times = backend->split_times().value();
+  EXPECT_EQ(times.batches, 2u);
+  EXPECT_EQ(times.crossings, 4u);
+  for (const double seconds : {times.host, times.launch, times.wait}) EXPECT_GT(seconds, 0);
+  EXPECT_EQ(backend->split_times()->batches, 0u);
   log.clear();
   backend->copy_block(2, 5);
   EXPECT_EQ(log, (Log{"device copies 2 to 5", "host copies 2 to 5"}));

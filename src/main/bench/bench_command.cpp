@@ -95,10 +95,11 @@ using text::TokenId;
 struct Row {
   uint32_t prompt = 0, tokens = 0;  // one of them
   uint32_t depth = 0, batch = 1;
-  uint32_t threads = 0;       // 0: on a GPU
-  std::vector<double> rates;  // tokens per second, ascending
-  double bytes = 0;           // read per second, at the median; 0: not known
-  double share = 0;           // of the bandwidth; 0: not known
+  uint32_t threads = 0;                      // 0: on a GPU
+  std::vector<double> rates;                 // tokens per second, ascending
+  double bytes = 0;                          // read per second, at the median; 0: not known
+  double share = 0;                          // of the bandwidth; 0: not known
+  std::optional<model::SplitTimes> split{};  // of all runs
   double median() const { return rates[rates.size() / 2]; }
 };
 
@@ -151,6 +152,7 @@ class Bench {
     expect_room(depth + length, 1);
     const std::vector<TokenId> before = random_tokens(depth);
     if (depth) time_prompt(before);
+    running_.backend->split_times();  // from here on
     ProgressLine progress(err_);
     for (uint32_t run = 0; run < runs; ++run) {
       progress.count(label_of(row) + ": run", run, runs, "runs");
@@ -159,6 +161,7 @@ class Bench {
       text.insert(text.end(), own.begin(), own.end());
       row.rates.push_back(time_prompt(text));
     }
+    row.split = running_.backend->split_times();
     std::sort(row.rates.begin(), row.rates.end());
     return row;
   }
@@ -174,10 +177,12 @@ class Bench {
       time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
     }
     if (running_.gpu || running_.draft) generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
+    running_.backend->split_times();
     for (uint32_t run = 0; run < runs; ++run) {
       progress.count(label_of(row) + ": run", run, runs, "runs");
       row.rates.push_back(generate(texts, tokens + 1));
     }
+    row.split = running_.backend->split_times();
     std::sort(row.rates.begin(), row.rates.end());
     if (running_.draft) return row;  // what a step reads depends on the proposals
     const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
@@ -298,6 +303,12 @@ void print_row(const Row& row, std::ostream& out) {
                      row.rates.back());
   if (row.bytes > 0) out << fmt::format(" {:>8.1f}", row.bytes / 1e9);
   if (row.share > 0) out << fmt::format(" {:>6.0f} %", 100 * row.share);
+  if (row.split && row.split->batches) {
+    const double batches = double(row.split->batches), ms = 1e3 / batches;
+    out << fmt::format(
+        "\n  a step: {:.2f} ms on the CPU, {:.2f} launching, {:.2f} waiting for the GPU; {:.0f} crossings",
+        row.split->host * ms, row.split->launch * ms, row.split->wait * ms, double(row.split->crossings) / batches);
+  }
   out << std::endl;
 }
 
@@ -311,6 +322,13 @@ nlohmann::ordered_json json_of(const Row& row) {
                               {"runs", row.rates}};
   if (row.bytes > 0) json["bytes_per_second"] = row.bytes;
   if (row.share > 0) json["share_of_limit"] = row.share;
+  if (row.split && row.split->batches) {
+    const double batches = double(row.split->batches);
+    json["split_step"] = {{"cpu_seconds", row.split->host / batches},
+                          {"launch_seconds", row.split->launch / batches},
+                          {"wait_seconds", row.split->wait / batches},
+                          {"crossings", double(row.split->crossings) / batches}};
+  }
   return json;
 }
 

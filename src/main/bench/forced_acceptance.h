@@ -30,6 +30,7 @@ class ForcedAcceptance : public model::Backend {
   void copy_block(uint32_t from, uint32_t to) override { inner_.copy_block(from, to); }
   bool usable() const override { return inner_.usable(); }
   std::vector<model::KernelTime> kernel_times() override { return inner_.kernel_times(); }
+  std::optional<model::SplitTimes> split_times() override { return inner_.split_times(); }
 
  private:
   // An output that a proposal follows.

@@ -298,6 +298,17 @@ TEST_F(OnSmallFakeGpu, BenchAndSelftestRunSplits) {
   const auto json = nlohmann::json::parse(bench.out);
   EXPECT_EQ(json.at("results").size(), 2u * 3);
   EXPECT_EQ(json.at("results")[0].at("threads"), 1);
+  for (const auto& result : json.at("results")) {
+    const auto& step = result.at("split_step");
+    // one row: to the GPU, and back for the other layers; of more rows, feed-forwards of these may visit the GPU
+    const bool one_row = result.at("test") == "decode" && result.at("batch") == 1;
+    EXPECT_GE(step.at("crossings"), 2) << result;
+    EXPECT_TRUE(!one_row || step.at("crossings") == 2) << result;
+    for (const char* part : {"cpu_seconds", "launch_seconds", "wait_seconds"}) EXPECT_GT(step.at(part), 0) << result;
+  }
+  const Result text = heddle({"bench", "--no-selftest", "--gpu-layers", "2", "-p", "0", "-n", "4", "-r", "1"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  expect_says(text.out, {"\n  a step: ", " ms on the CPU, ", " launching, ", " waiting for the GPU; 2 crossings\n"});
   EXPECT_LT(json.at("device_memory_bytes"), 64 << 20);
   const Result test = heddle({"selftest", "weft", "--sweep", "quick", "--gpu-layers", "2"});
   EXPECT_EQ(test.status, 1);
