@@ -121,8 +121,7 @@ has body "$body" '"code":"unknown_url"'
 ask 'up and out' "${auth[@]}" --path-as-is "$url/../../etc/passwd"
 is status "$status" 404
 ask 'a query' "${auth[@]}" "$url/v1/models?x=1"
-is status "$status" 400
-has body "$body" '"param":"x"'
+is status "$status" 200
 
 name='HEAD'
 ask "$name" "${auth[@]}" --head "$url/v1/models"

@@ -358,7 +358,6 @@ test('bad requests', async () => {
   await bad({ messages: undefined }, 'messages', 'missing_required_parameter');
   await bad({ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, 'messages[0].content[0].type',
     'unsupported_value');
-  await bad({ temprature: 1 }, 'temprature', 'unknown_parameter');
   await bad({ tools: [{ type: 'function', function: { name: 'f g' } }] }, 'tools[0].function.name', 'invalid_value');
   await bad({ tool_choice: 'always', tools: [weather] }, 'tool_choice', 'invalid_value');
   await bad({ response_format: { type: 'yaml' } }, 'response_format.type', 'invalid_value');

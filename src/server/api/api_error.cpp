@@ -24,15 +24,13 @@ std::string_view openai_type(unsigned status) {
 
 }  // namespace
 
-ApiError context_exceeded(std::string field, size_t prompt, uint64_t completion, uint32_t context) {
-  const std::string found =
-      completion
-          ? fmt::format("{} tokens were requested ({} in the prompt, {} in the completion): please shorten one of them",
-                        prompt + completion, prompt, completion)
-          : fmt::format("the prompt has {} tokens: please shorten it", prompt);
-  return {400,     "context_length_exceeded",
-          field,   "This model's maximum context length is {} tokens. However, {}.",
-          context, found};
+ApiError context_exceeded(std::string field, size_t prompt, uint32_t context) {
+  return {400,
+          "context_length_exceeded",
+          std::move(field),
+          "This model's maximum context length is {} tokens. However, the prompt has {} tokens: please shorten it.",
+          context,
+          prompt};
 }
 
 ApiError model_not_found(std::string_view asked, std::string_view served) {

@@ -35,8 +35,8 @@ ApiError bad_field(std::string field, fmt::format_string<Args...> text, Args&&..
   return {400, "", std::move(field), text, std::forward<Args>(args)...};
 }
 
-// 400. `completion`: the completion tokens that were asked for; 0: unspecified.
-ApiError context_exceeded(std::string field, size_t prompt, uint64_t completion, uint32_t context);
+ApiError context_exceeded(std::string field, size_t prompt,
+                          uint32_t context);                                // 400: no room for the prompt and a token
 ApiError model_not_found(std::string_view asked, std::string_view served);  // 404
 ApiError busy(std::string_view reason, const engine::Metrics& metrics);     // 429, with an estimate of when to retry
 ApiError unavailable(std::string_view reason);                              // 503, to be retried in 5 seconds

@@ -68,7 +68,7 @@ void expect_fits(const ServedModel& model, const std::string& field, size_t prom
   if (prompt == 0) throw bad_field(field, "{}: expected at least one token, found none", field);
   const uint64_t context = model.context();
   if (prompt + (max_tokens == 0 ? 0 : 1) <= context) return;
-  throw context_exceeded(field, prompt, 0, model.context());
+  throw context_exceeded(field, prompt, model.context());
 }
 
 namespace {

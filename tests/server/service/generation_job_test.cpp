@@ -255,9 +255,12 @@ TEST_F(Generation, RefusesWhatExceedsTheContext) {
   };
   refused(fixture.chat(std::string(199, 'a')), "messages", {"200 tokens", "200 tokens"});
   refused(fixture.chat(std::string(300, 'a')), "messages", {"200 tokens", "301 tokens"});
-  refused(fixture.chat("abc", R"("max_tokens":197)"), "messages", {"200 tokens", "201 tokens", "4 in", "197 in"});
   refused(fixture.complete(R"("prompt":["a",")" + std::string(200, 'a') + "\"]"), "prompt[1]", {"201 tokens"});
-  EXPECT_EQ(fixture.chat("abc", R"("max_tokens":196)").status(), 200);
+  EXPECT_EQ(fixture.chat("abc", R"("max_tokens":196)").header("X-Heddle-Clamped"), "");
+  const Recorded clamped = fixture.chat("abc", R"("max_tokens":197,"ignore_eos":true)");
+  EXPECT_EQ(clamped.header("X-Heddle-Clamped"), "max_tokens=196");
+  EXPECT_EQ(clamped.json().at("usage").at("completion_tokens"), 196);
+  EXPECT_EQ(clamped.json().at("choices").at(0).at("finish_reason"), "length");
   EXPECT_EQ(fixture.chat(std::string(198, 'a')).status(), 200) << "room for one more";
   EXPECT_EQ(fixture.service->in_progress(), 0);
 }

@@ -451,14 +451,20 @@ TEST(Service, RefusesEncodedBodies) {
   EXPECT_EQ(fixture.complete(R"("prompt":"a")", {{"content-encoding", "Identity"}}).status(), 200);
 }
 
-TEST(Service, RefusesAQuery) {
+TEST(Service, TakesAnyQuery) {
   ServiceFixture fixture;
   fixture.serve();
-  expect_error(fixture.get("/v1/models?limit=5&x"), 400, "invalid_request_error", nullptr, "limit",
-               {"/v1/models", "expected no query", "limit=5&x"});
-  expect_error(fixture.post("/v1/completions?stream", R"({"prompt":"a"})"), 400, "invalid_request_error", nullptr,
-               "stream", {"expected no query"});
-  EXPECT_EQ(fixture.get("/v1/models?").status(), 200);
+  EXPECT_EQ(fixture.get("/v1/models?limit=5&x").status(), 200);
+  EXPECT_EQ(fixture.post("/v1/completions?beta=true", R"({"prompt":"a"})").status(), 200);
+}
+
+TEST(Service, NamesTheFieldsThatItIgnores) {
+  ServiceFixture fixture;
+  fixture.serve();
+  const Recorded answer = fixture.complete(R"("prompt":"a","max_tokens":1,"store":true,"x, y":{"z":1})");
+  EXPECT_EQ(answer.status(), 200);
+  EXPECT_EQ(answer.header("X-Heddle-Ignored"), "store, x??y");
+  EXPECT_EQ(fixture.complete(R"("prompt":"a","max_tokens":1)").header("X-Heddle-Ignored"), "");
 }
 
 TEST(Service, LimitsEchoedLogProbabilities) {

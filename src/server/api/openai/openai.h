@@ -31,8 +31,10 @@ std::optional<ConstraintField> read_constraint(Fields& fields, std::string_view 
 // `top`: the number of most likely tokens to report in the place of each token; unset: no log-probabilities.
 void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64_t> top, engine::Sampling& sampling);
 
-// Throws an ApiError for a field that asks for something heddle does not do. Values that ask for nothing are accepted.
+// Throws an ApiError for a field that asks for something heddle does not do. Values that ask for nothing are accepted,
+// fields that cannot matter are ignored.
 void refuse_unsupported(Fields& fields);
+void refuse_unsupported_in_chats(Fields& fields);
 
 std::string read_user(Fields& fields);
 

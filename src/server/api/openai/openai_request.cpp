@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <variant>
 
 #include "server/api/openai/openai.h"
@@ -249,26 +250,47 @@ constexpr Unsupported unsupported[] = {
     {"spaces_between_special_tokens", "[true, false]", no_effect},
     {"return_token_ids", "[false]", "token ids in the response"},
     {"return_tokens_as_token_ids", "[false]", "token ids in the response"},
-    {"echo", "[false]", "an echo of a chat"},
-    {"add_special_tokens", "[false]", "special tokens besides those of the template"},
-    {"documents", "[[]]", "documents"},
-    {"chat_template", "[]", "another template than the model's"},
     {"mm_processor_kwargs", "[{}]", no_effect},
     {"cache_salt", R"([""])", "prompts that are not shared"},
     {"request_id", "[]", no_effect},
     // llama.cpp
-    {"n_probs", "[0]", "n_probs: expected top_logprobs instead"},
+    {"n_probs", "[0]", "n_probs (but top_logprobs)"},
     {"id_slot", "[-1]", no_effect},
     {"n_keep", "[0, -1]", no_effect},
     {"n_indent", "[0]", "indentation"},
     {"t_max_predict_ms", "[0, -1]", "a limit of time"},
     {"timings_per_token", "[false]", no_effect},
     {"return_progress", "[false]", no_effect},
-    {"post_sampling_probs", "[false]", "post_sampling_probs: expected logprobs_after instead"},
+    {"post_sampling_probs", "[false]", "post_sampling_probs (but logprobs_after)"},
     // Ollama
     {"keep_alive", "[]", no_effect},
     {"options", "[{}]", "Ollama's options in OpenAI's API"},
 };
+constexpr Unsupported unsupported_in_chats[] = {
+    {"echo", "[false]", "an echo of a chat"},
+    {"best_of", "[1]", "best_of in chats"},
+    {"add_special_tokens", "[false]", "special tokens besides those of the template"},
+    {"documents", "[[]]", "documents"},
+    {"chat_template", "[]", "another template than the model's"},
+};
+
+void refuse_those(std::span<const Unsupported> table, Fields& fields) {
+  for (const auto& [name, text, what] : table) {
+    const Json* value = fields.find(name);
+    if (!value) continue;
+    const Json accepted = Json::parse(text);
+    if (std::find(accepted.begin(), accepted.end(), *value) != accepted.end()) continue;
+    if (what.empty()) {
+      fields.ignore(name);
+      continue;
+    }
+    std::string expected = "null";
+    for (const Json& one : accepted) expected += " or " + one.dump();
+    throw ApiError(400, "unsupported_parameter", fields.place(name),
+                   "{}: heddle does not support {}; expected {}, found {}", fields.place(name), what, expected,
+                   shortened(*value));
+  }
+}
 
 }  // namespace
 
@@ -309,26 +331,11 @@ void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64
     throw bad_field("logprobs_after", "logprobs_after: only together with logprobs");
 }
 
-void refuse_unsupported(Fields& fields) {
-  static const std::vector<Json> accepted = [] {
-    std::vector<Json> all;
-    for (const Unsupported& field : unsupported) all.push_back(Json::parse(field.accepted));
-    return all;
-  }();
-  for (size_t i = 0; i < std::size(unsupported); ++i) {
-    const auto& [name, text, what] = unsupported[i];
-    const Json* value = fields.find(name);
-    if (!value || std::find(accepted[i].begin(), accepted[i].end(), *value) != accepted[i].end()) continue;
-    if (what.empty()) {
-      fields.ignore(name);
-      continue;
-    }
-    std::string expected = "null";
-    for (const Json& one : accepted[i]) expected += " or " + one.dump();
-    throw ApiError(400, "unsupported_parameter", fields.place(name),
-                   "{}: heddle does not support {}; expected {}, found {}", fields.place(name), what, expected,
-                   shortened(*value));
-  }
+void refuse_unsupported(Fields& fields) { refuse_those(unsupported, fields); }
+
+void refuse_unsupported_in_chats(Fields& fields) {
+  refuse_those(unsupported, fields);
+  refuse_those(unsupported_in_chats, fields);
 }
 
 std::string read_user(Fields& fields) {

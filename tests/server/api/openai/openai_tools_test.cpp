@@ -57,9 +57,9 @@ TEST(ChatTools, RefusesBadTools) {
   EXPECT_BAD(tool(R"({"type":"web_search"})"), "tools[0].type", "unsupported_value", "\"function\"", "web_search");
   EXPECT_BAD(tool(R"({"type":"function"})"), "tools[0].function", "missing_required_parameter");
   EXPECT_BAD(tool(R"({"type":"function","function":{}})"), "tools[0].function.name", "missing_required_parameter");
-  for (const std::string& name : std::vector<std::string>{"", "a b", "a\\n", "\u00e9", std::string(65, 'a')})
+  for (const std::string& name : std::vector<std::string>{"", "a b", "a\\n", "\u00e9", std::string(129, 'a')})
     EXPECT_BAD(tool(fmt::format(R"({{"type":"function","function":{{"name":"{}"}}}})", name)), "tools[0].function.name",
-               "invalid_value", "1 to 64 letters");
+               "invalid_value", "1 to 128 letters");
   EXPECT_BAD(tool(R"({"type":"function","function":{"name":"f","parameters":[]}})"), "tools[0].function.parameters",
              "invalid_type", "a JSON Schema");
   EXPECT_BAD(tool(R"({"type":"function","function":{"name":"f","x":1}})"), "tools[0].function.x", "unknown_parameter");
