@@ -289,9 +289,9 @@ TEST_F(Generation, RefusesWhatTheTemplateRefuses) {
 }
 
 TEST_F(Generation, RefusesFieldsByName) {
-  const Recorded answer = fixture.chat("a", R"("temperatur":1)");
+  const Recorded answer = fixture.chat("a", R"("temperature":"warm")");
   EXPECT_EQ(answer.status(), 400);
-  EXPECT_EQ(answer.json().at("error").at("param"), "temperatur");
+  EXPECT_EQ(answer.json().at("error").at("param"), "temperature");
   EXPECT_EQ(fixture.post("/v1/chat/completions", "{").status(), 400);
   EXPECT_EQ(fixture.post("/v1/chat/completions", "").status(), 400);
 }

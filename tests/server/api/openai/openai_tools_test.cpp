@@ -28,7 +28,7 @@ TEST(ChatTools, KeepTheOrderOfTheBody) {
   EXPECT_TRUE(use.json.starts_with(R"([{"type":"function","function":{"name":"f","description":"d","strict":true,)"));
   EXPECT_EQ(use.choice, ToolUse::Choice::automatic);
   EXPECT_TRUE(use.parallel);
-  EXPECT_EQ(chat(two_tools).conversation.tools, use.json);
+  EXPECT_EQ(conversation_of(chat(two_tools)).tools, use.json);
 }
 
 TEST(ChatTools, Choices) {
@@ -99,6 +99,13 @@ TEST(ChatMessages, CallsAndResults) {
             R"([{"role":"tool","content":"12","name":"f","tool_call_id":"1"}])");
 }
 
+TEST(ChatMessages, AnAnswerMayBeEmpty) {
+  EXPECT_EQ(one_message(R"({"role":"assistant","content":null,"tool_calls":[]})"),
+            R"([{"role":"assistant","content":""}])");
+  EXPECT_EQ(one_message(R"({"role":"assistant","reasoning":"a","reasoning_content":"b","reasoning_details":null})"),
+            R"([{"role":"assistant","content":"","reasoning_content":"b"}])");
+}
+
 TEST(ChatMessages, RefusesBadCalls) {
   EXPECT_BAD(one_call(""), "messages[0].tool_calls[0].id", "missing_required_parameter");
   EXPECT_BAD(one_call(R"("id":"1","function":{"arguments":"{}"})"), "messages[0].tool_calls[0].function.name",
@@ -113,15 +120,13 @@ TEST(ChatMessages, RefusesBadCalls) {
   EXPECT_BAD(arguments(R"("{\"a\":")"), place, "invalid_value");
   EXPECT_BAD(one_call(R"("id":"1","type":"custom","function":{})"), "messages[0].tool_calls[0].type",
              "unsupported_value");
-  EXPECT_BAD(one_message(R"({"role":"assistant","content":null,"tool_calls":[]})"), "messages[0].content",
-             "missing_required_parameter");
   EXPECT_BAD(one_message(R"({"role":"tool","content":"x"})"), "messages[0].tool_call_id", "missing_required_parameter");
   EXPECT_BAD(one_message(R"({"role":"tool","tool_call_id":"1"})"), "messages[0].content", "missing_required_parameter");
 }
 
 TEST(ChatThinking, EffortAndBudget) {
   EXPECT_EQ(chat("").thinking.effort, "");
-  EXPECT_EQ(chat(R"("reasoning_effort":"none")").conversation.effort, "none");
+  EXPECT_EQ(conversation_of(chat(R"("reasoning_effort":"none")")).effort, "none");
   EXPECT_BAD(chat(R"("reasoning_effort":"some")"), "reasoning_effort", "invalid_value", "minimal", "\"some\"");
   EXPECT_EQ(chat("").thinking.max_tokens, std::nullopt);
   EXPECT_EQ(chat(R"("thinking_token_budget":0)").thinking.max_tokens, 0u);
