@@ -19,8 +19,8 @@ using Tokens = std::vector<uint32_t>;
 struct Closeness {
   uint32_t positions = 0;
   uint32_t same_best = 0;  // positions with the same most likely token
-  double cosine = 1;      // the lowest; -2 if a logit is not a number
-  double difference = 0;  // the largest, as a share of the range of the reference; infinite if one is not a number
+  double cosine = 1;       // the lowest; -2 if a logit is not a number
+  double difference = 0;   // the largest, as a share of the range of the reference; infinite if one is not a number
 
   void add(std::span<const float> right, std::span<const float> found);  // one position
 };

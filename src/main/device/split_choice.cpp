@@ -349,24 +349,29 @@ model::Memory gpu_memory_of(const model::Model& model, const SplitCut& cut, cons
 }
 
 SplitRates measure_rates(const model::Model& model, const DeviceOptions& options, const cuda::Context& gpu) {
-  constexpr uint32_t steps = 8;
+  constexpr uint32_t first = 4;  // tokens that wake the threads
+  constexpr uint32_t least = 24, most = 200;
+  constexpr double enough = 0.2;  // seconds
   const model::Model sample = sample_of(model);
   const auto backend = cpu::make_cpu(sample, {.rows = 1, .kv_blocks = 1},
                                      {.threads = options.threads, .isa = options.isa, .exact = options.exact});
-  Clock::time_point start;
-  for (uint32_t i = 0; i <= steps; ++i) {
-    if (i == 1) start = Clock::now();  // the first one wakes the threads
+  std::vector<double> steps;
+  const auto start = Clock::now();
+  for (uint32_t i = 0; i < first + most; ++i) {
+    if (steps.size() >= least && seconds_since(start) > enough) break;
     const uint32_t token = (i + 1) * 7919 % model.vocabulary;
-    const model::Batch batch{.tokens = {token}, .positions = {i}, .sequences = {0}, .blocks = {{0}}};
+    const model::Batch batch{.tokens = {token}, .positions = {i % 16}, .sequences = {0}, .blocks = {{0}}};
+    const auto begin = Clock::now();
     backend->begin(batch);
     backend->embed();
     model::run_layers(sample, *backend);
+    if (i >= first) steps.push_back(seconds_since(begin));
   }
-  const double seconds = seconds_since(start) / steps;
+  std::nth_element(steps.begin(), steps.begin() + steps.size() / 2, steps.end());
   double bytes = 0;
   for (const model::Layer& layer : sample.layers)
     for (const model::Sublayer& sublayer : layer.sublayers) bytes += bytes_read(sublayer);
-  return {.gpu = gpu::read_bandwidth(gpu), .cpu = bytes / seconds};
+  return {.gpu = gpu::read_bandwidth(gpu), .cpu = bytes / steps[steps.size() / 2]};
 }
 
 uint64_t usable_on_gpu(const DeviceOptions& options, uint64_t free) {
