@@ -49,6 +49,7 @@ class PromptResults {
 };
 
 struct Sequence;
+struct Client;
 
 // A request in the engine.
 struct Task {
@@ -59,7 +60,6 @@ struct Task {
   PromptResults results;
   OnEvent on_event;
   double arrival = 0;
-  double deadline = 0;            // orders requests, promises nothing: the earliest is computed first
   std::optional<double> started;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> completions;
   uint32_t open = 0;  // completions that have not ended
@@ -86,6 +86,8 @@ struct Sequence {
   Task& task;
   const uint32_t index;  // of the completion
   State state = State::pending;
+  Client* client = nullptr;          // set by the schedule
+  double deadline = 0;               // orders a client's sequences, promises nothing: the earliest is computed first
   std::optional<End> requested_end;  // by cancel() or finish(); carried out in the next step
 
   // Picking.
@@ -124,6 +126,7 @@ struct Sequence {
   StepTime step;                                 // in progress
   bool in_step = false;
 
+  uint32_t ordinal() const { return task.request.ordinal + index; }  // 0: the first that was asked for
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t behind() const { return known() - computed; }
   // The first row of which more than its KV is wanted: rows before it can come from the prefix cache.
@@ -148,10 +151,10 @@ inline bool outranks(const Sequence& a, const Sequence& b) {
   if (a.task.id != b.task.id) return a.task.id < b.task.id;
   return a.index < b.index;
 }
-// Which sequence is computed first when there is not enough time for all.
+// Which sequence of a client is computed first when there is not enough time for all.
 struct Earlier {
   bool operator()(const Sequence* a, const Sequence* b) const {
-    if (a->task.deadline != b->task.deadline) return a->task.deadline < b->task.deadline;
+    if (a->deadline != b->deadline) return a->deadline < b->deadline;
     if (a->task.id != b->task.id) return a->task.id < b->task.id;
     return a->index < b->index;
   }

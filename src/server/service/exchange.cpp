@@ -1,10 +1,13 @@
 #include "server/service/exchange.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <functional>
 
 #include "server/service/service_state.h"
 
@@ -27,6 +30,16 @@ std::string random_id(std::string_view prefix) {
   return fmt::format("{}{:02x}", prefix, fmt::join(bytes, ""));
 }
 
+uint64_t client_at(std::string_view peer) {
+  const std::string_view host = peer.substr(0, peer.rfind(':'));
+  in6_addr address{};
+  if (host.starts_with('[') && host.ends_with(']') &&
+      ::inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(), &address) == 1 &&
+      !IN6_IS_ADDR_V4MAPPED(&address))
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(address.s6_addr), 8});
+  return std::hash<std::string_view>()(host);
+}
+
 std::shared_ptr<Exchange> Exchange::open(std::shared_ptr<Traffic> traffic, HttpRequest request,
                                          std::shared_ptr<Responder> responder, std::string cors_origin) {
   std::shared_ptr<Exchange> exchange(
@@ -47,6 +60,7 @@ Exchange::Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::s
   log_.time = std::chrono::system_clock::now();
   log_.id = request_id(request_);
   log_.peer = request_.peer;
+  client_ = client_at(request_.peer);
   log_.method = request_.method;
   log_.path = request_.path;
   if (logs_prompts()) log_.body = request_.body;

@@ -29,6 +29,9 @@ class Exchange {
   const HttpRequest& request() const { return request_; }
   void free_body() { request_.body = {}; }  // it has been parsed, and may be large
   const std::string& id() const { return log_.id; }
+  // Who has sent the request, for the engine's fairness: the address, unless the service knows it by its key.
+  uint64_t client() const { return client_; }
+  void set_client(uint64_t client) { client_ = client; }
   double seconds() const { return seconds_since(start_); }  // since the request arrived
   bool logs_prompts() const { return traffic_->logs_prompts(); }
   LogEntry& log() { return log_; }
@@ -64,6 +67,7 @@ class Exchange {
   std::shared_ptr<Responder> responder_;
   const Clock::time_point start_ = Clock::now();
   LogEntry log_;
+  uint64_t client_;
   std::string path_ = "other";  // of the route, for the metrics
   ErrorBody error_body_ = openai_error;
   std::vector<Header> headers_;  // of the response, besides those that all have
@@ -77,5 +81,9 @@ class Exchange {
 };
 
 std::string random_id(std::string_view prefix);  // the prefix and 24 random hex digits
+
+// A number for the host of a peer, "127.0.0.1:51234" or "[::1]:51234". An IPv6 network of 64 bits is one client, which
+// has as many addresses as it wants.
+uint64_t client_at(std::string_view peer);
 
 }  // namespace heddle::server

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -29,6 +30,14 @@ std::string_view bearer_key(std::string_view header) {
   return header;
 }
 
+std::string_view key_of(const HttpRequest& request) {
+  std::string_view key;
+  for (const std::string_view name : {"api-key", "x-api-key"})
+    if (const std::string* header = request.header(name)) key = *header;
+  if (const std::string* authorization = request.header("authorization")) key = bearer_key(*authorization);
+  return key;
+}
+
 }  // namespace
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
@@ -47,14 +56,17 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
 
 bool ApiKeys::allow(const HttpRequest& request) const {
   if (digests_.empty()) return true;
-  std::string_view key;
-  for (const std::string_view name : {"api-key", "x-api-key"})
-    if (const std::string* header = request.header(name)) key = *header;
-  if (const std::string* authorization = request.header("authorization")) key = bearer_key(*authorization);
-  const Digest given = digest(key);
+  const Digest given = digest(key_of(request));
   unsigned found = 0;  // all keys are compared, even after the right one
   for (const Digest& digest : digests_) found |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0;
   return found != 0;
+}
+
+uint64_t ApiKeys::client(const HttpRequest& request) {
+  const Digest given = digest(key_of(request));
+  uint64_t client = 0;
+  std::memcpy(&client, given.data(), sizeof client);
+  return client;
 }
 
 bool can_be_rebound(std::string_view origin) {
@@ -309,6 +321,7 @@ void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *found.route;
   exchange->set_route(route);
   admit(request);
+  if (keys_.any()) exchange->set_client(ApiKeys::client(request));
   const TraceLevel trace = trace_level(request.header("x-trace-level"));
   if (trace != TraceLevel::none && !route.rules.has_trace)
     throw bad_field("X-Trace-Level", "X-Trace-Level: expected with chats and completions, found with {}", route.path);

@@ -79,6 +79,8 @@ class ApiKeys {
 
   // By "Authorization: Bearer KEY", "x-api-key: KEY" or "api-key: KEY".
   bool allow(const HttpRequest& request) const;
+  bool any() const { return !digests_.empty(); }
+  static uint64_t client(const HttpRequest& request);  // a number for its key
 
  private:
   using Digest = std::array<unsigned char, 32>;
