@@ -48,7 +48,7 @@ struct DraftModel {
 struct EngineOptions {
   // Seconds by which prompts may delay the next token of a running stream. INFINITY: prompts are computed in the
   // largest batches.
-  double max_stall = 0.050;
+  double max_stall = 0.200;
   uint32_t max_prompt_logits = 64;  // rows of a batch that send prompt logits, each as long as the vocabulary
   uint32_t max_waiting = 1024;      // sequences; a client that has less than its share of them may still add to its own
   bool prefix_cache = true;

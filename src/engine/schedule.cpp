@@ -32,7 +32,8 @@ bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
 // Whether `a` is preempted before `b`, where they do not rank alike.
 bool yields_before(const Sequence& a, const Sequence& b) {
   const auto key = [](const Sequence& s) {
-    return std::tuple(s.task.request.priority, &s == s.client->first, ~s.client->held, s.ordinal() == 0);
+    const bool first = &s == s.client->first;  // of these, the one that came last: it has lost the least
+    return std::tuple(s.task.request.priority, first, first ? 0 : ~s.client->held, s.ordinal() == 0);
   };
   return key(a) < key(b);
 }
@@ -65,6 +66,7 @@ void Schedule::run(Sequence& s) {
   if (s.state == Sequence::State::pending) --s.client->pending;
   s.state = Sequence::State::running;
   ++s.client->running;
+  s.admitted_known = s.known();
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, by_rank), &s);
 }
 
@@ -104,13 +106,13 @@ std::span<const Planned> Schedule::plan() {
   // Sequences with one row first: a device has a kernel for these, which is faster if they are contiguous.
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
-  for (const Planned& p : plan_) parts_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
+  for (const Planned& p : plan_) shares_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
   return plan_;
 }
 
 // Who holds what, whose turn it is, and which of the running sequences are streams.
 void Schedule::count_clients() {
-  parts_.clear();
+  shares_.clear();
   turns_.clear();
   streams_.clear();
   std::erase_if(clients_, [&](const auto& entry) {  // it would begin anew if it came back
@@ -159,14 +161,16 @@ void Schedule::make_way() {
 }
 
 // Null: none has to. Those who did cannot take the blocks back at once: by then they have half, or they are the later
-// completions still.
+// completions still. The first sequence of a client is spared until what would be computed again is no more than what
+// it has gained since it was admitted: so even if there is always a new client, it ends after twice the work.
 Sequence* Schedule::makes_way_for(const Sequence& s, uint64_t blocks) const {
   Sequence* found = nullptr;
   for (auto other = running_.rbegin(); other != running_.rend(); ++other) {
     const Client& client = *(*other)->client;
     const bool must = &client == s.client ? s.ordinal() == 0 && (*other)->ordinal() > 0
                                           : much_more * (s.client->held + blocks) <= client.held;
-    if (!must || *other == client.first || (*other)->task.request.priority > s.task.request.priority) continue;
+    const bool spared = *other == client.first && !(*other)->is_worth_its_prompt();
+    if (!must || spared || (*other)->task.request.priority > s.task.request.priority) continue;
     if (!found || yields_before(**other, *found)) found = *other;
   }
   return found;
@@ -176,7 +180,7 @@ Sequence* Schedule::makes_way_for(const Sequence& s, uint64_t blocks) const {
 void Schedule::charge(double seconds) {
   if (turns_.empty() || load_.rows == 0) return;
   served_ += seconds / double(turns_.size());
-  for (const Part& part : parts_) part.client->served += seconds * double(part.rows) / double(load_.rows);
+  for (const Share& share : shares_) share.client->served += seconds * double(share.rows) / double(load_.rows);
 }
 
 bool Schedule::only_streams() const {

@@ -42,10 +42,10 @@ struct Client {
 // Proposals get what prompts leave.
 //
 // Clients take turns with their prompts: the one that has had the least of the device goes first. A client that was
-// idle begins where the others are on average, less a head start, so nobody saves up time, and those who come later
+// idle begins where the others are on average, less a head start, so time cannot be saved up, and those who come later
 // cannot pass it forever. Of a client's own prompts, the earliest deadline goes first, and deadlines do not move. A
 // sequence that cannot be admitted for lack of memory keeps all behind it waiting, unless others have to make way for
-// it: those of a client that holds more than twice as much, and later ones of completions that were asked for together.
+// it: those of a client that holds twice as much or more, and later ones of completions that were asked for together.
 // So no request waits forever. Nor do two wait for each other: there is always a sequence that may take the blocks of
 // all others, and one sequence alone always fits.
 class Schedule {
@@ -169,11 +169,11 @@ class Schedule {
   std::optional<double> score_seconds_;  // of a row
   double last_with_streams_ = 0;         // seconds that the last batch with streams took
   uint32_t scored_left_ = 0;             // rows with logits of prompts that the batch can still take
-  struct Part {
+  struct Share {
     Client* client;
     uint64_t rows;
   };
-  std::vector<Part> parts_;  // of the plan
+  std::vector<Share> shares_;  // of the plan
   std::vector<Sequence*> streams_;
   std::vector<Draft::Wanted> drafted_;
   std::vector<uint64_t> being_computed_;  // blocks, by their contents

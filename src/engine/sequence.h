@@ -101,7 +101,8 @@ struct Sequence {
   std::vector<uint32_t> tokens;  // known
   uint32_t computed = 0;         // the first of them; always fewer
   uint32_t generated = 0, cached_tokens = 0;
-  uint64_t planned_step = 0;  // the last one it had rows in
+  uint64_t planned_step = 0;    // the last one it had rows in
+  uint32_t admitted_known = 0;  // known tokens when it was admitted last
 
   // Speculation.
   bool speculates = false, always_speculates = false;
@@ -129,6 +130,7 @@ struct Sequence {
   uint32_t ordinal() const { return task.request.ordinal + index; }  // 0: the first that was asked for
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t behind() const { return known() - computed; }
+  bool is_worth_its_prompt() const { return known() >= 2 * admitted_known; }  // what it was admitted with has doubled
   // The first row of which more than its KV is wanted: rows before it can come from the prefix cache.
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
   bool streaming() const { return generated > 0 && behind() == 1; }  // its reader waits for the next token

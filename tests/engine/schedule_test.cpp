@@ -40,7 +40,7 @@ void warm_up(EngineFixture<>& fixture) {
 }
 
 struct LongTexts : EngineFixture<> {
-  explicit LongTexts(engine::EngineOptions options = {})
+  explicit LongTexts(engine::EngineOptions options = {.max_stall = 0.05})
       : EngineFixture<>({.rows = 256, .kv_blocks = 3000, .block_tokens = 8}, options, fake_model(4096)) {}
 };
 
@@ -179,7 +179,7 @@ Request of_client(uint64_t client, Request request, uint32_t n = 1) {
 
 // A cache that has room for few of the many sequences that are asked for.
 struct Crowded : EngineFixture<> {
-  Crowded() : EngineFixture<>(fake_limits(60, 4), {.speculation = engine::Speculation::off}) {
+  Crowded() : EngineFixture<>(fake_limits(60, 4), {.max_waiting = 4000, .speculation = engine::Speculation::off}) {
     for (uint32_t length : {10u, 50u, 100u, 200u}) {
       submit(greedy(random_tokens(length, length), 3));
       run();
@@ -203,7 +203,7 @@ void expect_quick(Crowded& fixture, Watch& watch, const Request& request) {
     ASSERT_TRUE(fixture.step());
     ASSERT_LT(fixture.backend.clock, 1000);
   }
-  EXPECT_LT(watch.waited(id), 0.1) << "about three steps";
+  EXPECT_LT(watch.waited(id), 0.25) << "a step takes 6 ms, the greedy ones minutes";
   expect_same(fixture.answer(id), fixture.alone(id));
 }
 
@@ -250,6 +250,7 @@ TEST(Schedule, PromptsOfOneRequestDoNotStarveOthers) {
 // Clients that send as fast as they can have the same share of time, whatever the size of what they ask.
 TEST(Schedule, ClientsHaveEqualShares) {
   LongTexts fixture;
+  fixture.backend.cost.context = 0;  // all rows take the same time
   warm_up(fixture);
   std::map<uint64_t, uint64_t> rows, open;
   const double end = fixture.backend.clock + 40;
@@ -271,17 +272,27 @@ TEST(Schedule, ClientsHaveEqualShares) {
   EXPECT_NEAR(double(rows[1]) / double(rows[2]), 1, 0.2);
 }
 
-// The only sequence of a client is not preempted for newcomers: it would be computed again and again.
+// The only sequence of a client is not preempted for newcomers again and again.
 TEST(Schedule, OneLongSequenceIsNotTakenForSmallOnes) {
   EngineFixture<> fixture(fake_limits(60, 4), {.speculation = engine::Speculation::off});
-  const auto large = fixture.submit(of_client(1, greedy(random_tokens(180, 1), 40)));
+  Request request = of_client(1, greedy(random_tokens(180, 1), 40));
+  request.trace = true;
+  uint32_t rows = 0;
+  const auto large = fixture.submit(request, [&](const engine::Event& event) {
+    if (event.finish_reason == FinishReason::none) return;
+    for (const engine::StepTime& step : *event.steps) rows += step.rows;
+  });
   uint64_t client = 2;
   while (fixture.answer(large).finish_reason == FinishReason::none) {
-    if (fixture.metrics().waiting < 3) fixture.submit(of_client(++client, greedy(random_tokens(12, client), 20)));
+    if (fixture.metrics().waiting < 3) {
+      ++client;
+      fixture.submit(of_client(client, greedy(random_tokens(12, client), 20)));
+    }
     ASSERT_TRUE(fixture.step());
     ASSERT_LT(client, 500u);
   }
-  EXPECT_LT(fixture.metrics().prompt_computed, 180 + 12 * client + 1) << "the long prompt is computed once";
+  EXPECT_EQ(rows, 180u + 40 - 1) << "each is computed once";
+  EXPECT_GT(client, 5u);
   fixture.run();
   fixture.expect_as_alone();
 }
@@ -293,7 +304,8 @@ TEST(Schedule, NewClientsDoNotPassForever) {
   uint64_t client = 10;
   const auto newcomers = [&] {
     while (fixture.metrics().waiting < 8) {
-      fixture.submit(of_client(++client, greedy(random_tokens(20, client), 10)));
+      ++client;
+      fixture.submit(of_client(client, greedy(random_tokens(20, client), 10)));
       fixture.step();
     }
   };
@@ -305,7 +317,7 @@ TEST(Schedule, NewClientsDoNotPassForever) {
     ASSERT_TRUE(fixture.step());
     ASSERT_LT(client, 3000u);
   }
-  EXPECT_GT(client, 50u);
+  EXPECT_GT(client, 30u);
   EXPECT_LT(watch.waited(ids.back()), 20);
   fixture.run();
 }
@@ -329,8 +341,8 @@ constexpr Cost h200{.step = 2.9e-3, .row = 25e-6, .context = 0};
 
 struct FastDevice : EngineFixture<> {
   FastDevice()
-      : EngineFixture<>({.rows = 2048, .kv_blocks = 600, .block_tokens = 32}, {.speculation = engine::Speculation::off},
-                        fake_model(4096)) {
+      : EngineFixture<>({.rows = 2048, .kv_blocks = 600, .block_tokens = 32},
+                        {.max_stall = 0.05, .speculation = engine::Speculation::off}, fake_model(4096)) {
     backend.cost = h200;
   }
 };
@@ -456,7 +468,8 @@ Tally simulate(const Traffic& traffic, uint64_t seed) {
   EXPECT_GT(tally.cancelled, 0u);
   EXPECT_GT(tally.metrics.prompt_cached, tally.metrics.prompt_computed / 5);
   // Priorities differ by up to 4 s. Of those open at a time few take longer than 0.2 s, if each were alone.
-  EXPECT_LT(tally.longest_wait, 4 + 0.2 * traffic.open);
+  const double later = traffic.clients > 1 ? 30 : 0;  // the fourth of completions asked for together waits 30 s longer
+  EXPECT_LT(tally.longest_wait, 4 + 0.2 * traffic.open + later);
   if (::testing::Test::HasFailure()) fmt::print("with seed {}, after {} steps\n", seed, tally.steps);
   return tally;
 }
