@@ -22,6 +22,8 @@ std::string request_id(const HttpRequest& request) {
   return usable ? *given : random_id("req-");
 }
 
+constexpr const char* event_stream = "text/event-stream";
+
 }  // namespace
 
 std::string random_id(std::string_view prefix) {
@@ -99,7 +101,7 @@ void Exchange::add_header(std::string name, std::string value) {
   headers_.push_back({std::move(name), std::move(value)});
 }
 
-void Exchange::start_events(std::string first) { start_stream("text/event-stream", std::move(first)); }
+void Exchange::start_events(std::string first) { start_stream(event_stream, std::move(first)); }
 
 void Exchange::start_stream(std::string type, std::string first) {
   if (ended_) return;
@@ -111,17 +113,35 @@ void Exchange::start_stream(std::string type, std::string first) {
   status_ = head.status;
   started_ = true;
   traffic_->stream_began();
+  const std::lock_guard lock(stream_mutex_);
+  beats_ = head.type == event_stream;  // others have no comments
+  wrote_ = Clock::now();
   responder_->start(std::move(head));
 }
 
 void Exchange::write(std::string text) {
   if (ended_) return;
   bytes_ += text.size();
+  const std::lock_guard lock(stream_mutex_);
+  wrote_ = Clock::now();
   responder_->write(std::move(text));
+}
+
+void Exchange::beat(double seconds) {
+  const std::lock_guard lock(stream_mutex_);
+  if (!beats_ || seconds_since(wrote_) < seconds) return;
+  wrote_ = Clock::now();
+  responder_->write(": heartbeat\n\n");
+}
+
+void Exchange::end_beats() {
+  const std::lock_guard lock(stream_mutex_);
+  beats_ = false;
 }
 
 void Exchange::finish() {
   if (ended_) return;
+  end_beats();
   responder_->finish();
   end(status_);
 }
@@ -139,6 +159,7 @@ void Exchange::end_cancelled() {
 
 void Exchange::end(unsigned status) {
   ended_ = true;
+  end_beats();
   responder_.reset();
   log_.status = cancelled() == Cancelled::client_gone ? 499 : status;
   log_.total = seconds();

@@ -45,6 +45,9 @@ class Exchange {
   void start_events(std::string first);                    // a response of server-sent events; `first` may be empty
   void start_stream(std::string type, std::string first);  // one of this content type
   void write(std::string text);
+  // If nothing was written to a stream of events for this time: a comment, so that proxies and the client do not
+  // give it up. From any thread, at any time.
+  void beat(double seconds);
   void finish();
   void fail_stream(const ApiError& error, std::string last);  // `last`: what is written before the stream ends
   bool started() const { return started_; }
@@ -60,6 +63,7 @@ class Exchange {
            std::string cors_origin);
   void add_headers(HttpResponse& response) const;
   void end(unsigned status);
+  void end_beats();
 
   const std::shared_ptr<Traffic> traffic_;
   const std::string cors_origin_;
@@ -74,6 +78,10 @@ class Exchange {
   uint64_t bytes_ = 0;           // of the response's body
   unsigned status_ = 200;
   bool started_ = false, ended_ = false;
+
+  std::mutex stream_mutex_;  // guards the responder while a stream beats, and the next two members
+  bool beats_ = false;
+  Clock::time_point wrote_;
 
   mutable std::mutex mutex_;  // guards the members below
   Cancelled cancelled_ = Cancelled::no;
