@@ -145,34 +145,45 @@ void Schedule::count_clients() {
   });
 }
 
-// Before streams have their rows: frees blocks for the sequences whose turn it is.
+// Before streams have their rows: admits sequences for which others have to make way, one of each client at most.
 void Schedule::make_way() {
-  uint64_t promised = 0;
+  uint64_t promised = 0;  // to those that will be admitted without
   for (Client* client : turns_) {
     if (client->waiting.empty()) continue;
-    const Sequence& s = **client->waiting.begin();
-    promised += cache_.blocks_for(s.known());
-    while (!running_.empty() && blocks_promised() + promised > cache_.blocks().free()) {
-      Sequence* other = makes_way_for(s, cache_.blocks_for(s.known()));
-      if (!other) return;
-      preempt(*other);
+    Sequence& s = **client->waiting.begin();
+    const uint64_t own = cache_.blocks_for(s.known());
+    const auto fits = [&](uint64_t freed) {
+      return running_.empty() || blocks_promised() + promised + own <= cache_.blocks().free() + freed;
+    };
+    if (fits(0)) {
+      promised += own;
+      continue;
     }
+    uint64_t freed = 0;  // at most: some may be shared
+    for (const Sequence* other : running_)
+      if (has_to_make_way(*other, s, own)) freed += other->blocks.size() + 1;
+    if (!fits(freed)) continue;
+    for (Sequence* other = first_to_make_way(s, own); other && !fits(0); other = first_to_make_way(s, own))
+      preempt(*other);
+    if (fits(0) && admit(s))
+      client->prompts.insert(std::upper_bound(client->prompts.begin(), client->prompts.end(), &s, Earlier()), &s);
   }
 }
 
-// Null: none has to. Those who did cannot take the blocks back at once: by then they have half, or they are the later
-// completions still. The first sequence of a client is spared until what would be computed again is no more than what
-// it has gained since it was admitted: so even if there is always a new client, it ends after twice the work.
-Sequence* Schedule::makes_way_for(const Sequence& s, uint64_t blocks) const {
+// Those who did cannot take the blocks back at once: by then they have half, or they are the later completions still.
+// The first sequence of a client is spared until what would be computed again is no more than what it has gained since
+// it was admitted: so even if there is always a new client, it ends after twice the work.
+bool Schedule::has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const {
+  if (&other == other.client->first && !other.is_worth_its_prompt()) return false;
+  if (other.task.request.priority > s.task.request.priority) return false;
+  if (other.client == s.client) return s.ordinal() == 0 && other.ordinal() > 0;
+  return much_more * (s.client->held + blocks) <= other.client->held;
+}
+
+Sequence* Schedule::first_to_make_way(const Sequence& s, uint64_t blocks) const {
   Sequence* found = nullptr;
-  for (auto other = running_.rbegin(); other != running_.rend(); ++other) {
-    const Client& client = *(*other)->client;
-    const bool must = &client == s.client ? s.ordinal() == 0 && (*other)->ordinal() > 0
-                                          : much_more * (s.client->held + blocks) <= client.held;
-    const bool spared = *other == client.first && !(*other)->is_worth_its_prompt();
-    if (!must || spared || (*other)->task.request.priority > s.task.request.priority) continue;
-    if (!found || yields_before(**other, *found)) found = *other;
-  }
+  for (auto other = running_.rbegin(); other != running_.rend(); ++other)
+    if (has_to_make_way(**other, s, blocks) && (!found || yields_before(**other, *found))) found = *other;
   return found;
 }
 

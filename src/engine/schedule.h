@@ -114,7 +114,8 @@ class Schedule {
  private:
   void count_clients();
   void make_way();
-  Sequence* makes_way_for(const Sequence& s, uint64_t blocks) const;
+  bool has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const;
+  Sequence* first_to_make_way(const Sequence& s, uint64_t blocks) const;
   void plan_streams();
   void plan_prompts(double seconds);
   Sequence* next_prompt(Client& client, bool& full);
