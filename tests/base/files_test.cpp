@@ -49,15 +49,15 @@ TEST(MappedFileDeathTest, NamesTheFileThatWasTruncated) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const test::Folder folder;
   const fs::path path = folder.write("cut", std::string(100'000, 'x'));
-  EXPECT_EXIT(
-      {
-        MappedFile::explain_bus_errors();
-        const MappedFile other(folder.write("other", "abc")), file(path);
-        fs::resize_file(path, 10);
-        const volatile uint8_t* bytes = file.bytes().data();
-        ::_exit(bytes[50'000] == 'x' ? 0 : 2);
-      },
-      testing::ExitedWithCode(1), "heddle: .*/cut: cannot be read any more: it was truncated");
+  const auto read_beyond_the_end = [&] {
+    MappedFile::explain_bus_errors();
+    const MappedFile other(folder.write("other", "abc")), file(path);
+    fs::resize_file(path, 10);
+    const volatile uint8_t* bytes = file.bytes().data();
+    ::_exit(bytes[50'000] == 'x' ? 0 : 2);
+  };
+  EXPECT_EXIT(read_beyond_the_end(), testing::ExitedWithCode(1),
+              "heddle: .*/cut: cannot be read any more: it was truncated");
 }
 
 TEST(MappedFile, SaysWhyItCannotBeRead) {

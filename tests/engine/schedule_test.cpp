@@ -408,7 +408,7 @@ struct ClosedLoop {
 ClosedLoop closed_loop(uint32_t clients, uint32_t requests, engine::Speculation speculation = engine::Speculation::off,
                        double planning = 0.4e-3, float repetition = 0) {
   EngineFixture<BusyDevice> fixture({.rows = 2048, .kv_blocks = clients * 22, .block_tokens = 32},
-                                    {.speculation = speculation}, fake_model(1024, 64, repetition));
+                                    {.max_stall = 0.05, .speculation = speculation}, fake_model(1024, 64, repetition));
   fixture.backend.cost = h200;
   fixture.backend.planning = planning;
   fixture.backend.followed_rows = 256;

@@ -285,11 +285,16 @@ class Server {
     DeviceOptions device = options_.device;
     device.cache_tokens = options_.kv_tokens;
     device.many = true;
-    running_ = open_running(options_.model, device, &err_, options_.engine.rows);
-    engine_options_.max_waiting = options_.max_queue;
-    engine_options_.draft = running_->draft_model();
-    engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
-    thread_.emplace(*engine_);
+    try {
+      running_ = open_running(options_.model, device, &err_, options_.engine.rows);
+      engine_options_.max_waiting = options_.max_queue;
+      engine_options_.draft = running_->draft_model();
+      engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
+      thread_.emplace(*engine_);
+    } catch (const std::bad_alloc&) {
+      throw Error("{}: out of memory: the system has not enough for the model, its KV cache and its workspace",
+                  file_of(options_));
+    }
     ServedFacts facts{.options = options_,
                       .running = *running_,
                       .name = options_.alias.empty() ? running_->model.name : options_.alias,
@@ -467,6 +472,7 @@ int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   check_serve_options(options);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
+  err.tie(nullptr);               // or a message would wait for the reader of standard output
   bool stuck = false;
   const int status = Server(options, out, err, stuck).run();
   if (stuck) ::_exit(status);  // a thread waits for the reader of the log, and would keep the process waiting, too
