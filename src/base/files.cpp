@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -59,6 +60,46 @@ void remove_and_end(int signal) {
   ::raise(signal);
 }
 
+// What is mapped, for the handler of SIGBUS.
+struct Mapping {
+  std::atomic<bool> taken = false;
+  std::atomic<const char*> path = nullptr;  // null: not ready
+  const uint8_t* begin = nullptr;
+  size_t size = 0;
+};
+std::array<Mapping, 256> mappings;
+
+std::optional<size_t> take_mapping(const char* path, const uint8_t* begin, size_t size) {
+  for (size_t i = 0; i < mappings.size(); ++i) {
+    if (mappings[i].taken.exchange(true)) continue;
+    mappings[i].begin = begin;
+    mappings[i].size = size;
+    mappings[i].path = path;
+    return i;
+  }
+  return std::nullopt;  // a model in more files than that: SIGBUS has no explanation for some
+}
+
+void say(const char* text) {
+  pollfd reader{.fd = STDERR_FILENO, .events = POLLOUT};
+  constexpr int patience_ms = 1000;  // for a reader that is stuck
+  if (::poll(&reader, 1, patience_ms) > 0 && ::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
+
+void explain_and_end(int signal, siginfo_t* info, void*) {
+  const auto* address = static_cast<const uint8_t*>(info->si_addr);
+  for (const Mapping& one : mappings) {
+    const char* path = one.path;
+    if (!path || address < one.begin || address >= one.begin + one.size) continue;
+    say("heddle: ");
+    say(path);
+    say(": cannot be read any more: it was truncated or replaced in place while it was in use, or its disk fails\n");
+    ::_exit(1);
+  }
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
 bool is_taken(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
@@ -88,10 +129,22 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (address == MAP_FAILED) refuse_to_read(path_, errno);
   data_ = static_cast<const uint8_t*>(address);
+  slot_ = take_mapping(path_.c_str(), data_, size_);
 }
 
 MappedFile::~MappedFile() {
+  if (slot_) {
+    mappings[*slot_].path = nullptr;
+    mappings[*slot_].taken = false;
+  }
   if (size_) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::explain_bus_errors() {
+  struct sigaction action {};
+  action.sa_sigaction = explain_and_end;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
 }
 
 OutputFile::OutputFile(std::filesystem::path path, Existing existing)

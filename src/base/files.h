@@ -14,6 +14,10 @@ class MappedFile {
   // Throws an Error that names the file and the reason. A folder, a pipe or a device is refused; an empty file is not.
   explicit MappedFile(std::filesystem::path path);
   ~MappedFile();
+
+  // From now on a read of a page that the file does not have any more, because someone truncated it or its disk fails,
+  // ends the process with status 1 and a line on standard error that names the file, instead of SIGBUS alone.
+  static void explain_bus_errors();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
@@ -25,6 +29,7 @@ class MappedFile {
   std::filesystem::path path_;
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  std::optional<size_t> slot_;  // in the table that the handler of SIGBUS looks at
 };
 
 // Written beside its place under another name; commit() moves it there.

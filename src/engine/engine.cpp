@@ -29,6 +29,8 @@ std::unique_ptr<Draft> make_draft(const model::Model& model, const EngineOptions
   return std::make_unique<Draft>(*options.draft, options.prefix_cache, options.now);
 }
 
+// Of completions that were asked for together: what a client asks next goes before the later ones of these.
+constexpr double seconds_between_completions = 10;
 constexpr double draft_prior = 0.8;  // of a proposal to be right, before any was verified
 
 }  // namespace
@@ -83,16 +85,23 @@ void Engine::State::expect_possible(const Request& request) const {
   }
 }
 
-void Engine::State::expect_room(size_t waiting) const {
-  if (waiting >= options_.max_waiting)
-    throw Busy("{} requests are waiting, the limit is {}: try again later", waiting, options_.max_waiting);
+// The queue is full for those who have filled it: another client has its share beyond the limit. An empty queue takes
+// any request.
+void Engine::State::expect_room(const Queue& queue, const Request& request) const {
+  const size_t limit = options_.max_waiting;
+  if (queue.all + request.n <= limit || (queue.all == 0 && limit > 0)) return;
+  const auto found = queue.of_client.find(request.client);
+  const size_t own = found == queue.of_client.end() ? 0 : found->second;
+  const size_t clients = queue.of_client.size() + (found == queue.of_client.end());
+  if ((own + request.n) * clients <= limit) return;
+  throw Busy("{} sequences are waiting, the limit is {}: try again later", queue.all, limit);
 }
 
 RequestId Engine::State::submit(Request request, OnEvent on_event) {
   try {
     if (!stopped_.empty()) throw Stopped("{}", stopped_);
     std::unique_ptr<Task> task = prepare(std::move(request));
-    expect_room(schedule_.waiting());
+    expect_room(schedule_.queue(), task->request);
     const RequestId id = task->id;
     take(std::move(task), std::move(on_event));
     return id;
@@ -130,7 +139,10 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
   if (!stopped_.empty()) throw Stopped("{}", stopped_);
   task->on_event = std::move(on_event);
   const double alone = pace_.expect(Load().with(task->prompt_tokens(), 0));
-  task->deadline = task->arrival + alone - double(task->request.priority);
+  for (const auto& s : task->completions) {
+    s->deadline = task->arrival + alone - double(task->request.priority) + s->ordinal() * seconds_between_completions;
+    schedule_.arrive(*s);
+  }
   ++metrics_.submitted;
   ++metrics_.waiting;
   metrics_.prompt_tokens.add(double(task->prompt_tokens()));
@@ -282,7 +294,8 @@ RequestId Engine::submit(Request request, OnEvent on_event) {
 std::unique_ptr<Task> Engine::prepare(Request request) const { return state_->prepare(std::move(request)); }
 void Engine::take(std::unique_ptr<Task> task, OnEvent on_event) { state_->take(std::move(task), std::move(on_event)); }
 void Engine::expect_possible(const Request& request) const { state_->expect_possible(request); }
-void Engine::expect_room(size_t waiting) const { state_->expect_room(waiting); }
+void Engine::expect_room(const Queue& queue, const Request& request) const { state_->expect_room(queue, request); }
+Queue Engine::queue() const { return state_->queue(); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
 void Engine::finish(RequestId id, uint32_t index) { state_->finish(id, index); }
 bool Engine::step() { return state_->step(); }

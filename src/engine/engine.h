@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "engine/metrics.h"
@@ -25,6 +26,16 @@ struct Stopped : Error {
 
 struct Task;
 
+// Sequences that wait, of all clients and of each that has any.
+struct Queue {
+  size_t all = 0;
+  std::unordered_map<uint64_t, size_t> of_client = {};
+  void add(uint64_t client, size_t sequences) {
+    all += sequences;
+    of_client[client] += sequences;
+  }
+};
+
 // A small model that proposes tokens for the large one: of the same vocabulary, on the same device, with a KV cache of
 // its own. Model and backend must outlive the engine, and nothing else uses the backend.
 struct DraftModel {
@@ -37,9 +48,9 @@ struct DraftModel {
 struct EngineOptions {
   // Seconds by which prompts may delay the next token of a running stream. INFINITY: prompts are computed in the
   // largest batches.
-  double max_stall = 0.050;
+  double max_stall = 0.200;
   uint32_t max_prompt_logits = 64;  // rows of a batch that send prompt logits, each as long as the vocabulary
-  uint32_t max_waiting = 1024;
+  uint32_t max_waiting = 1024;      // sequences; a client that has less than its share of them may still add to its own
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // for requests that leave it automatic
   std::optional<DraftModel> draft;                   // speculation is by the draft, too
@@ -64,7 +75,9 @@ class Engine {
   std::unique_ptr<Task> prepare(Request request) const;
   void take(std::unique_ptr<Task> task, OnEvent on_event);
   void expect_possible(const Request& request) const;  // throws what prepare() does
-  void expect_room(size_t waiting) const;              // throws Busy if this many are the limit
+  // Throws Busy if the request's completions are too many beside those of the queue.
+  void expect_room(const Queue& queue, const Request& request) const;
+  Queue queue() const;
 
   void cancel(RequestId id);  // its completions end in the next step(); no effect on a request that has ended
   // Ends one completion as a stop sequence would, because its reader needs no more; the others go on. No effect before

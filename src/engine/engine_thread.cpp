@@ -164,7 +164,8 @@ class EngineThread::State {
         const std::lock_guard lock(mutex_);
         if (ending_) throw Busy("the engine is shutting down");
         if (!stopped_.empty()) throw Stopped("{}", stopped_);
-        if (!even_if_full) engine_.expect_room(metrics_.waiting + not_counted_);
+        if (!even_if_full) engine_.expect_room(queue_, task->request);
+        queue_.add(task->request.client, task->request.n);
         ++not_counted_;
         submissions_.push_back({std::move(task), deliveries_->open(std::move(on_event))});
       }
@@ -239,6 +240,8 @@ class EngineThread::State {
   void publish() {
     const std::lock_guard lock(mutex_);
     metrics_ = engine_.metrics();
+    queue_ = engine_.queue();
+    for (const Submission& one : submissions_) queue_.add(one.task->request.client, one.task->request.n);
     not_counted_ = submissions_.size();
     stopped_ = broken_.empty() ? engine_.stopped() : broken_;
   }
@@ -300,6 +303,7 @@ class EngineThread::State {
   std::vector<Submission> submissions_;
   std::vector<RequestedEnd> ends_;
   Metrics metrics_;
+  Queue queue_;             // with what arrived since
   size_t not_counted_ = 0;  // requests that arrived after these metrics
   uint64_t refused_ = 0;
   std::string stopped_;

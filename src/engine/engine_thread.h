@@ -29,7 +29,7 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // On any thread, callbacks included. Throws what Engine::submit throws, and does not wait; Busy counts the requests
+  // On any thread, callbacks included. Throws what Engine::submit throws, and does not wait; Busy counts the sequences
   // that wait in the engine and those it has not taken yet. A fault that is found later ends the request with an event.
   // `on_event` is called on other threads, one call after the other and in order, possibly before this returns; events
   // are kept while it is busy. If it throws, its request is cancelled, and it is called with the ends only.

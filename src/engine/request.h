@@ -50,8 +50,10 @@ struct Request {
   std::vector<std::vector<uint32_t>>
       stops;  // token sequences that end a completion; they are emitted like other tokens
   std::optional<Constrained> constraint;
-  uint32_t n = 1;    // completions of the same prompt; completion i has seed + i
-  int priority = 0;  // higher goes first; no request waits forever
+  uint32_t n = 1;        // completions of the same prompt; completion i has seed + i
+  int priority = 0;      // higher goes first; no request waits forever
+  uint64_t client = 0;   // who asks: clients have equal shares of time and memory where there is not enough for all
+  uint32_t ordinal = 0;  // how many other completions the client asked for together with these, and before them
   Speculation speculation = Speculation::automatic;
   bool reuse = true;  // takes part in the prefix cache: reads from it, and leaves there what it computes
   // Set: report the log-probability of each prompt token after the first, and of this many most likely ones in its

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -23,23 +24,65 @@ constexpr double batches_between_tries = 64;
 constexpr uint64_t enough_that_might_follow = 8;
 constexpr uint32_t first_drafted = 8;  // token of a stream, if batches do not follow one another
 
+constexpr double head_start = 1;   // seconds of the device
+constexpr uint64_t much_more = 2;  // times the blocks of another client: some have to make way
+
 bool by_rank(const Sequence* a, const Sequence* b) { return outranks(*a, *b); }
+
+// Whether `a` is preempted before `b`, where they do not rank alike.
+bool yields_before(const Sequence& a, const Sequence& b) {
+  const auto key = [](const Sequence& s) {
+    const bool first = &s == s.client->first;  // of these, the one that came last: it has lost the least
+    return std::tuple(s.task.request.priority, first, first ? 0 : ~s.client->held, s.ordinal() == 0);
+  };
+  return key(a) < key(b);
+}
 
 }  // namespace
 
+const Sequence* Client::next() const {
+  const Sequence* waits = waiting.empty() ? nullptr : *waiting.begin();
+  const Sequence* runs = prompts.empty() ? nullptr : prompts.front();
+  return !waits || (runs && Earlier()(runs, waits)) ? runs : waits;
+}
+
+void Schedule::arrive(Sequence& s) {
+  const auto [entry, is_new] = clients_.try_emplace(s.task.request.client);
+  Client& client = entry->second;
+  if (client.idle()) client.served = std::max(client.served, served_ - head_start);
+  if (is_new) client.served = served_ - head_start;
+  ++client.pending;
+  s.client = &client;
+}
+
 void Schedule::wait(Sequence& s) {
+  if (s.state == Sequence::State::pending) --s.client->pending;
   s.state = Sequence::State::waiting;
-  waiting_.insert(&s);
+  s.client->waiting.insert(&s);
+  ++waiting_;
 }
 
 void Schedule::run(Sequence& s) {
+  if (s.state == Sequence::State::pending) --s.client->pending;
   s.state = Sequence::State::running;
+  ++s.client->running;
+  s.admitted_known = s.known();
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, by_rank), &s);
 }
 
 void Schedule::remove(Sequence& s) {
-  if (s.state == Sequence::State::waiting) waiting_.erase(&s);
-  if (s.state == Sequence::State::running) running_.erase(std::find(running_.begin(), running_.end(), &s));
+  if (s.state == Sequence::State::pending) --s.client->pending;
+  if (s.state == Sequence::State::waiting) waiting_ -= s.client->waiting.erase(&s);
+  if (s.state != Sequence::State::running) return;
+  --s.client->running;
+  running_.erase(std::find(running_.begin(), running_.end(), &s));
+}
+
+Queue Schedule::queue() const {
+  Queue queue;
+  for (const auto& [id, client] : clients_)
+    if (const size_t sequences = client.waiting.size() + client.pending; sequences > 0) queue.add(id, sequences);
+  return queue;
 }
 
 std::span<const Planned> Schedule::plan() {
@@ -47,6 +90,8 @@ std::span<const Planned> Schedule::plan() {
   plan_.clear();
   load_ = {};
   being_computed_.clear();
+  count_clients();
+  make_way();
   plan_streams();
   const double streams = pace_.usual(load_);
   // Long streams may be far beyond all that was measured: an estimate that only batches of prompts support must not
@@ -61,11 +106,96 @@ std::span<const Planned> Schedule::plan() {
   // Sequences with one row first: a device has a kernel for these, which is faster if they are contiguous.
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
+  for (const Planned& p : plan_) shares_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
   return plan_;
 }
 
+// Who holds what, whose turn it is, and which of the running sequences are streams.
+void Schedule::count_clients() {
+  shares_.clear();
+  turns_.clear();
+  streams_.clear();
+  std::erase_if(clients_, [&](const auto& entry) {  // it would begin anew if it came back
+    return entry.second.idle() && entry.second.served <= served_ - head_start;
+  });
+  for (auto& [id, client] : clients_) {
+    client.held = 0;
+    client.first = nullptr;
+    client.prompts.clear();
+    client.next_prompt = 0;
+    if (!client.idle()) turns_.push_back(&client);
+  }
+  for (Sequence* s : running_) {
+    Client& client = *s->client;
+    s->proposed.clear();
+    client.held += s->blocks.size();
+    if (!client.first || (client.first->ordinal() > 0 && s->ordinal() == 0)) client.first = s;
+    (s->streaming() ? streams_ : client.prompts).push_back(s);
+  }
+  for (Client* client : turns_) {
+    std::sort(client->prompts.begin(), client->prompts.end(), Earlier());
+    const Sequence* next = client->next();
+    client->turn = std::max(client->served, served_ - head_start) - (next ? next->task.request.priority : 0);
+  }
+  std::sort(turns_.begin(), turns_.end(), [](const Client* a, const Client* b) {
+    if (a->turn != b->turn) return a->turn < b->turn;
+    if (a->running != b->running) return a->running < b->running;
+    const Sequence *first = a->next(), *second = b->next();
+    return first && (!second || Earlier()(first, second));
+  });
+}
+
+// Before streams have their rows: admits sequences for which others have to make way, one of each client at most.
+void Schedule::make_way() {
+  uint64_t promised = 0;  // to those that will be admitted without
+  for (Client* client : turns_) {
+    if (client->waiting.empty()) continue;
+    Sequence& s = **client->waiting.begin();
+    const uint64_t own = cache_.blocks_for(s.known());
+    const auto fits = [&](uint64_t freed) {
+      return running_.empty() || blocks_promised() + promised + own <= cache_.blocks().free() + freed;
+    };
+    if (fits(0)) {
+      promised += own;
+      continue;
+    }
+    uint64_t freed = 0;  // at most: some may be shared
+    for (const Sequence* other : running_)
+      if (has_to_make_way(*other, s, own)) freed += other->blocks.size() + 1;
+    if (!fits(freed)) continue;
+    for (Sequence* other = first_to_make_way(s, own); other && !fits(0); other = first_to_make_way(s, own))
+      preempt(*other);
+    if (fits(0) && admit(s))
+      client->prompts.insert(std::upper_bound(client->prompts.begin(), client->prompts.end(), &s, Earlier()), &s);
+  }
+}
+
+// Those who did cannot take the blocks back at once: by then they have half, or they are the later completions still.
+// The first sequence of a client is spared until what would be computed again is no more than what it has gained since
+// it was admitted: so even if there is always a new client, it ends after twice the work.
+bool Schedule::has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const {
+  if (&other == other.client->first && !other.is_worth_its_prompt()) return false;
+  if (other.task.request.priority > s.task.request.priority) return false;
+  if (other.client == s.client) return s.ordinal() == 0 && other.ordinal() > 0;
+  return much_more * (s.client->held + blocks) <= other.client->held;
+}
+
+Sequence* Schedule::first_to_make_way(const Sequence& s, uint64_t blocks) const {
+  Sequence* found = nullptr;
+  for (auto other = running_.rbegin(); other != running_.rend(); ++other)
+    if (has_to_make_way(**other, s, blocks) && (!found || yields_before(**other, *found))) found = *other;
+  return found;
+}
+
+// The batch's time is that of its rows, which is about right: the longer a sequence, the longer its rows take, too.
+void Schedule::charge(double seconds) {
+  if (turns_.empty() || load_.rows == 0) return;
+  served_ += seconds / double(turns_.size());
+  for (const Share& share : shares_) share.client->served += seconds * double(share.rows) / double(load_.rows);
+}
+
 bool Schedule::only_streams() const {
-  return waiting_.empty() && !plan_.empty() && plan_.size() == running_.size() &&
+  return waiting_ == 0 && !plan_.empty() && plan_.size() == running_.size() &&
          std::all_of(plan_.begin(), plan_.end(),
                      [](const Planned& p) { return p.sequence->streaming() && p.sequence->proposed.empty(); });
 }
@@ -77,14 +207,8 @@ void Schedule::add(Sequence& s, uint32_t rows) {
 }
 
 void Schedule::plan_streams() {
-  streams_.clear();
-  prompts_.clear();
-  for (Sequence* s : running_) {
-    s->proposed.clear();
-    (s->streaming() ? streams_ : prompts_).push_back(s);
-  }
   // If there are more streams than rows, they take turns.
-  const bool others = !prompts_.empty() || !waiting_.empty();
+  const bool others = waiting_ > 0 || running_.size() > streams_.size();
   const size_t max_streams = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
   if (streams_.size() > max_streams)
     std::stable_sort(streams_.begin(), streams_.end(),
@@ -95,44 +219,61 @@ void Schedule::plan_streams() {
   }
 }
 
+// One of each client, then again one of each.
 void Schedule::plan_prompts(double seconds) {
-  std::sort(prompts_.begin(), prompts_.end(), Earlier());
   const size_t streams = plan_.size();
   const uint64_t preemptions = preemptions_;
-  size_t next = 0;
   bool full = false;  // after a preemption nothing is admitted in the same step
-  while (rows_left() > 0) {
-    while (next < prompts_.size() && prompts_[next]->state != Sequence::State::running) ++next;  // preempted
-    Sequence* s = next < prompts_.size() ? prompts_[next] : nullptr;
-    full = full || preemptions_ > preemptions;
-    if (!full && !waiting_.empty() && (!s || Earlier()(*waiting_.begin(), s))) {
-      s = *waiting_.begin();
-      full = !admit(*s);
-      if (full) continue;
-    } else if (s) {
-      ++next;
-      cache_.reuse_blocks(*s);
-    } else {
-      return;
+  for (bool more = true; more;) {
+    more = false;
+    for (Client* client : turns_) {
+      full = full || preemptions_ > preemptions;
+      Sequence* s = next_prompt(*client, full);
+      if (!s) continue;
+      more = true;
+      if (!plan_prompt(*s, seconds, plan_.size() > streams)) return;
     }
-    const uint64_t block = cache_.next_block(*s);
-    if (block && cache_.can_reuse_next(*s) && is_being_computed(block)) continue;
-    cache_.reuse_partial(*s);
-    const uint32_t possible = std::min({s->behind(), rows_left(), rows_by_scored(*s)});
-    if (possible == 0) continue;
-    uint32_t rows = pace_.rows_within(seconds, load_, s->computed, possible);
-    if (rows == 0 && plan_.size() > streams) return;  // no time is left
-    rows = std::max(rows, 1u);
-    if (!make_room(*s, s->computed + rows)) continue;
-    if (block) being_computed_.push_back(block);
-    scored_left_ -= scored_rows(*s, rows);
-    add(*s, rows);
-    if (rows < possible) return;
   }
+}
+
+// Null: it has no more. A waiting one is admitted.
+Sequence* Schedule::next_prompt(Client& client, bool& full) {
+  const std::vector<Sequence*>& prompts = client.prompts;
+  size_t& next = client.next_prompt;
+  while (next < prompts.size() && (prompts[next]->state != Sequence::State::running || is_planned(*prompts[next])))
+    ++next;  // preempted
+  Sequence* s = next < prompts.size() ? prompts[next] : nullptr;
+  if (!full && !client.waiting.empty() && (!s || Earlier()(*client.waiting.begin(), s))) {
+    Sequence* waits = *client.waiting.begin();
+    full = !admit(*waits);
+    if (!full) return waits;
+  }
+  if (!s) return nullptr;
+  ++next;
+  cache_.reuse_blocks(*s);
+  return s;
+}
+
+// False: there is no time left for another. `others`: the batch has prompts already.
+bool Schedule::plan_prompt(Sequence& s, double seconds, bool others) {
+  const uint64_t block = cache_.next_block(s);
+  if (block && cache_.can_reuse_next(s) && is_being_computed(block)) return true;
+  cache_.reuse_partial(s);
+  const uint32_t possible = std::min({s.behind(), rows_left(), rows_by_scored(s)});
+  if (possible == 0) return rows_left() > 0;
+  uint32_t rows = pace_.rows_within(seconds, load_, s.computed, possible);
+  if (rows == 0 && others) return false;
+  rows = std::max(rows, 1u);
+  if (!make_room(s, s.computed + rows)) return true;
+  if (block) being_computed_.push_back(block);
+  scored_left_ -= scored_rows(s, rows);
+  add(s, rows);
+  return rows == possible && rows_left() > 0;
 }
 
 void Schedule::learn(const Load& load, double seconds) {
   ++batches_;
+  charge(seconds);
   pace_.learn(load, seconds);
   if (!streams_.empty()) last_with_streams_ = seconds;
 }
@@ -164,14 +305,19 @@ bool Schedule::is_being_computed(uint64_t block) const {
   return std::find(being_computed_.begin(), being_computed_.end(), block) != being_computed_.end();
 }
 
-// There must be blocks for all its known tokens, beside those that the running sequences need for theirs and one more
-// for each of them to grow into.
-bool Schedule::admit(Sequence& s) {
+// To the running sequences: those that their known tokens need, and one more for each to grow into.
+uint64_t Schedule::blocks_promised() const {
   uint64_t needed = running_.size();
-  for (const Sequence* other : running_) {
-    const uint32_t promised = cache_.blocks_for(other->known());
-    needed += promised - std::min<uint32_t>(promised, uint32_t(other->blocks.size()));
+  for (const Sequence* s : running_) {
+    const uint32_t promised = cache_.blocks_for(s->known());
+    needed += promised - std::min<uint32_t>(promised, uint32_t(s->blocks.size()));
   }
+  return needed;
+}
+
+// There must be blocks for all its known tokens, beside those that are promised.
+bool Schedule::admit(Sequence& s) {
+  const uint64_t needed = blocks_promised();
   const uint32_t own = cache_.blocks_for(s.known());
   if (!running_.empty() && needed >= cache_.blocks().free()) return false;
   cache_.reuse_blocks(s);
@@ -202,6 +348,7 @@ void Schedule::price_draft() {
 
 void Schedule::learn_following(const Load& load, double seconds) {
   ++batches_;
+  charge(seconds);
   following_pace_.learn(load, seconds);
   price_draft();
 }
@@ -323,17 +470,19 @@ void Schedule::plan_drafted(double seconds) {
 
 bool Schedule::make_room(Sequence& s, uint32_t tokens) {
   while (!cache_.grow(s, tokens)) {
-    // the lowest in rank without rows in the batch; at least `s` itself is one
-    const auto victim =
-        std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* other) { return !is_planned(*other); });
-    if (*victim == &s) return false;
-    preempt(**victim);
+    // of those without rows in the batch, of which at least `s` itself is one
+    Sequence* victim = nullptr;
+    for (auto other = running_.rbegin(); other != running_.rend(); ++other)
+      if (!is_planned(**other) && (!victim || yields_before(**other, *victim))) victim = *other;
+    if (victim == &s) return false;
+    preempt(*victim);
   }
   return true;
 }
 
 void Schedule::preempt(Sequence& s) {
   ++preemptions_;
+  s.client->held -= std::min<uint64_t>(s.client->held, s.blocks.size());
   remove(s);
   cache_.release(s);
   if (draft_) draft_->release(s);

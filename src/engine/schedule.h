@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/draft.h"
@@ -20,13 +21,33 @@ struct Planned {
   bool picks() const { return sequence->computed + rows == sequence->known(); }
 };
 
+// A client's sequences, and what it has had of the device.
+struct Client {
+  std::set<Sequence*, Earlier> waiting;
+  size_t pending = 0, running = 0;  // sequences
+  double served = 0;                // seconds of the device: its part of each batch
+  bool idle() const { return waiting.empty() && pending == 0 && running == 0; }
+
+  // In the plan that is being made:
+  double turn = 0;                  // the lowest goes first
+  uint64_t held = 0;                // blocks of its running sequences
+  const Sequence* first = nullptr;  // of these: the last to be preempted
+  std::vector<Sequence*> prompts;   // that are running, by deadline
+  size_t next_prompt = 0;           // of these, in this plan
+  const Sequence* next() const;     // the earliest prompt, running or waiting; null: none
+};
+
 // Streams come first, one row each, because their readers wait. Prompts get what is left of the time that a stream may
-// stall, the earliest deadline first, whether they are running or waiting; a waiting one is admitted when there is time
-// for it and then memory. Proposals get what prompts leave.
+// stall, whether they are running or waiting; a waiting one is admitted when there is time for it and then memory.
+// Proposals get what prompts leave.
 //
-// No request waits forever: a deadline does not move, so later requests have later ones; and a request that cannot be
-// admitted for lack of memory keeps all behind it waiting. Nor do two wait for each other: the highest in rank may take
-// the blocks of all others, and one sequence alone always fits.
+// Clients take turns with their prompts: the one that has had the least of the device goes first. A client that was
+// idle begins where the others are on average, less a head start, so time cannot be saved up, and those who come later
+// cannot pass it forever. Of a client's own prompts, the earliest deadline goes first, and deadlines do not move. A
+// sequence that cannot be admitted for lack of memory keeps all behind it waiting, unless others have to make way for
+// it: those of a client that holds twice as much or more, and later ones of completions that were asked for together.
+// So no request waits forever. Nor do two wait for each other: there is always a sequence that may take the blocks of
+// all others, and one sequence alone always fits.
 class Schedule {
  public:
   Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, KvCache& cache, Pace& pace,
@@ -40,11 +61,13 @@ class Schedule {
         following_pace_(following_pace),
         draft_(draft) {}
 
+  void arrive(Sequence& s);  // first of all, and once: it is pending
   void wait(Sequence& s);
   void run(Sequence& s);     // its blocks are allocated
-  void remove(Sequence& s);  // from the waiting or the running sequences
+  void remove(Sequence& s);  // from those that are pending, waiting or running
 
-  size_t waiting() const { return waiting_.size(); }
+  size_t waiting() const { return waiting_; }
+  Queue queue() const;                                             // with those that are pending
   std::span<Sequence* const> running() const { return running_; }  // the highest in rank first
   uint64_t preemptions() const { return preemptions_; }
 
@@ -89,8 +112,14 @@ class Schedule {
   void learn_scoring(double seconds, uint32_t rows);
 
  private:
+  void count_clients();
+  void make_way();
+  bool has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const;
+  Sequence* first_to_make_way(const Sequence& s, uint64_t blocks) const;
   void plan_streams();
   void plan_prompts(double seconds);
+  Sequence* next_prompt(Client& client, bool& full);
+  bool plan_prompt(Sequence& s, double seconds, bool others);
   void plan_proposals(double seconds);
   void plan_drafted(double seconds);
   uint32_t room_for(Sequence& s, uint32_t count);
@@ -100,9 +129,11 @@ class Schedule {
   uint32_t scored_within(double seconds) const;
   uint32_t scored_rows(const Sequence& s, uint32_t rows) const;
   uint32_t rows_by_scored(const Sequence& s) const;
+  uint64_t blocks_promised() const;
   bool admit(Sequence& s);
   bool make_room(Sequence& s, uint32_t tokens);
   void preempt(Sequence& s);
+  void charge(double seconds);
   bool is_planned(const Sequence& s) const { return s.planned_step == step_; }
   bool following_is_to_be_measured() const;
   bool is_being_computed(uint64_t block) const;
@@ -117,7 +148,10 @@ class Schedule {
   Pace& following_pace_;  // of batches that follow one another
   Draft* draft_;          // null: there is none
 
-  std::set<Sequence*, Earlier> waiting_;
+  std::unordered_map<uint64_t, Client> clients_;
+  std::vector<Client*> turns_;  // those that are not idle, the next one first
+  double served_ = 0;           // seconds of the device that a client had if it had its share all along
+  size_t waiting_ = 0;          // sequences
   std::vector<Sequence*> running_;
   uint64_t preemptions_ = 0;
 
@@ -136,7 +170,12 @@ class Schedule {
   std::optional<double> score_seconds_;  // of a row
   double last_with_streams_ = 0;         // seconds that the last batch with streams took
   uint32_t scored_left_ = 0;             // rows with logits of prompts that the batch can still take
-  std::vector<Sequence*> streams_, prompts_;
+  struct Share {
+    Client* client;
+    uint64_t rows;
+  };
+  std::vector<Share> shares_;  // of the plan
+  std::vector<Sequence*> streams_;
   std::vector<Draft::Wanted> drafted_;
   std::vector<uint64_t> being_computed_;  // blocks, by their contents
 };

@@ -49,6 +49,7 @@ class PromptResults {
 };
 
 struct Sequence;
+struct Client;
 
 // A request in the engine.
 struct Task {
@@ -59,7 +60,6 @@ struct Task {
   PromptResults results;
   OnEvent on_event;
   double arrival = 0;
-  double deadline = 0;            // orders requests, promises nothing: the earliest is computed first
   std::optional<double> started;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> completions;
   uint32_t open = 0;  // completions that have not ended
@@ -86,6 +86,8 @@ struct Sequence {
   Task& task;
   const uint32_t index;  // of the completion
   State state = State::pending;
+  Client* client = nullptr;          // set by the schedule
+  double deadline = 0;               // orders a client's sequences, promises nothing: the earliest is computed first
   std::optional<End> requested_end;  // by cancel() or finish(); carried out in the next step
 
   // Picking.
@@ -99,7 +101,8 @@ struct Sequence {
   std::vector<uint32_t> tokens;  // known
   uint32_t computed = 0;         // the first of them; always fewer
   uint32_t generated = 0, cached_tokens = 0;
-  uint64_t planned_step = 0;  // the last one it had rows in
+  uint64_t planned_step = 0;    // the last one it had rows in
+  uint32_t admitted_known = 0;  // known tokens when it was admitted last
 
   // Speculation.
   bool speculates = false, always_speculates = false;
@@ -124,8 +127,10 @@ struct Sequence {
   StepTime step;                                 // in progress
   bool in_step = false;
 
+  uint32_t ordinal() const { return task.request.ordinal + index; }  // 0: the first that was asked for
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t behind() const { return known() - computed; }
+  bool is_worth_its_prompt() const { return known() >= 2 * admitted_known; }  // what it was admitted with has doubled
   // The first row of which more than its KV is wanted: rows before it can come from the prefix cache.
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
   bool streaming() const { return generated > 0 && behind() == 1; }  // its reader waits for the next token
@@ -148,10 +153,10 @@ inline bool outranks(const Sequence& a, const Sequence& b) {
   if (a.task.id != b.task.id) return a.task.id < b.task.id;
   return a.index < b.index;
 }
-// Which sequence is computed first when there is not enough time for all.
+// Which sequence of a client is computed first when there is not enough time for all.
 struct Earlier {
   bool operator()(const Sequence* a, const Sequence* b) const {
-    if (a->task.deadline != b->task.deadline) return a->task.deadline < b->task.deadline;
+    if (a->deadline != b->deadline) return a->deadline < b->deadline;
     if (a->task.id != b->task.id) return a->task.id < b->task.id;
     return a->index < b->index;
   }

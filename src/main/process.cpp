@@ -84,13 +84,14 @@ Interrupt::~Interrupt() { ::sigaction(SIGINT, &before_, nullptr); }
 
 const std::atomic<bool>& Interrupt::flag() const { return was_interrupted; }
 
-StopSignals::StopSignals(std::function<void()> on_first) : on_first_(std::move(on_first)) {
+StopSignals::StopSignals(std::function<void()> on_first, std::function<void()> on_hangup)
+    : on_first_(std::move(on_first)), on_hangup_(std::move(on_hangup)) {
   sigset_t stops;
   sigemptyset(&stops);
-  for (const int stop : {SIGINT, SIGTERM}) {
+  for (const int stop : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     ::sigaction(stop, nullptr, &action);
-    if (action.sa_handler != SIG_IGN) sigaddset(&stops, stop);
+    if (action.sa_handler != SIG_IGN && (stop != SIGHUP || on_hangup_)) sigaddset(&stops, stop);
   }
   check(::pthread_sigmask(SIG_BLOCK, &stops, &before_) == 0, "signals can be blocked");
   signals_ = ::signalfd(-1, &stops, SFD_CLOEXEC);
@@ -115,6 +116,10 @@ void StopSignals::watch() {
     if (both[1].revents) return;
     signalfd_siginfo info;
     if (::read(signals_, &info, sizeof info) != sizeof info) continue;
+    if (info.ssi_signo == SIGHUP) {
+      on_hangup_();
+      continue;
+    }
     if (++seen > 1) ::_exit(1);
     on_first_();
   }

@@ -64,19 +64,21 @@ class Interrupt {
   struct sigaction before_ = {};
 };
 
-// For a server: the first SIGINT or SIGTERM asks it to stop, the second ends the process with status 1. Create it
-// before any other thread: threads that are created while it lives leave these signals to it.
+// For a server: the first SIGINT or SIGTERM asks it to stop, the second ends the process with status 1; SIGHUP asks it
+// to read its files again. Signals that were ignored stay so. Create it before any other thread: threads that are
+// created while it lives leave these signals to it.
 class StopSignals {
  public:
-  explicit StopSignals(std::function<void()> on_first);  // called from a thread of its own
-  ~StopSignals();                                        // the signals do what they did before
+  // Called from a thread of its own, one at a time. `on_hangup` empty: SIGHUP ends the process.
+  explicit StopSignals(std::function<void()> on_first, std::function<void()> on_hangup = {});
+  ~StopSignals();  // the signals do what they did before
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
  private:
   void watch();
 
-  std::function<void()> on_first_;
+  std::function<void()> on_first_, on_hangup_;
   sigset_t before_{};
   int signals_ = -1, end_ = -1;  // descriptors
   std::thread thread_;

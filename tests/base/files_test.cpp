@@ -44,6 +44,22 @@ TEST(MappedFile, OutlivesTheNameOfItsFile) {
   EXPECT_EQ(file.text(), "abc");
 }
 
+// Run in a process of its own, which ends.
+TEST(MappedFileDeathTest, NamesTheFileThatWasTruncated) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const test::Folder folder;
+  const fs::path path = folder.write("cut", std::string(100'000, 'x'));
+  const auto read_beyond_the_end = [&] {
+    MappedFile::explain_bus_errors();
+    const MappedFile other(folder.write("other", "abc")), file(path);
+    fs::resize_file(path, 10);
+    const volatile uint8_t* bytes = file.bytes().data();
+    ::_exit(bytes[50'000] == 'x' ? 0 : 2);
+  };
+  EXPECT_EXIT(read_beyond_the_end(), testing::ExitedWithCode(1),
+              "heddle: .*/cut: cannot be read any more: it was truncated");
+}
+
 TEST(MappedFile, SaysWhyItCannotBeRead) {
   const test::Folder folder;
   const fs::path none = folder.path() / "none";

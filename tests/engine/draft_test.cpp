@@ -305,7 +305,7 @@ TYPED_TEST(DraftTest, HoldsUpNoStream) {
   fixture.model.context = fixture.draft_model.context = 4096;
   fixture.draft.cost = {.step = 0.001, .row = 0.0002};  // a prompt of 3000 tokens takes 0.6 s
   fixture.backend.cost = {.step = 0.006, .row = 0.00005};
-  EngineOptions with{.now = [&] { return fixture.backend.clock; }};
+  EngineOptions with{.max_stall = 0.05, .now = [&] { return fixture.backend.clock; }};
   with.draft = {.model = &fixture.draft_model, .backend = &fixture.draft, .limits = options.limits};
   fixture.engine.emplace(fixture.model, fixture.backend, fixture.limits, with);
   double last = 0, longest = 0;

@@ -126,10 +126,37 @@ TEST(Engine, IsBusyWhenTooManyWait) {
     fixture.submit(greedy(some_tokens(3), 3));
     FAIL() << "it was not refused";
   } catch (const engine::Busy& busy) {
-    EXPECT_STREQ(busy.what(), "2 requests are waiting, the limit is 2: try again later");
+    EXPECT_STREQ(busy.what(), "2 sequences are waiting, the limit is 2: try again later");
   }
   fixture.step();
   fixture.submit(greedy(some_tokens(3), 3));
+  fixture.run();
+  fixture.expect_as_alone();
+}
+
+// A request has as many sequences as completions. A client that has filled the queue does not fill it for others.
+TEST(Engine, CountsTheSequencesOfEachClientThatWait) {
+  EngineFixture<> fixture(fake_limits(64), {.max_waiting = 10});
+  const auto ask = [&](uint64_t client, uint32_t n) {
+    engine::Request request = greedy(some_tokens(3), 3);
+    request.client = client;
+    request.n = n;
+    fixture.submit(request);
+  };
+  ask(1, 12);  // nothing waits: any request is taken
+  EXPECT_THROW(ask(1, 1), engine::Busy);
+  EXPECT_THROW(ask(2, 6), engine::Busy);  // two clients: 5 each
+  ask(2, 5);
+  EXPECT_THROW(ask(2, 1), engine::Busy);
+  ask(3, 3);  // three: 3 each
+  EXPECT_THROW(ask(3, 1), engine::Busy);
+  EXPECT_EQ(fixture.engine->queue().all, 20u);
+  EXPECT_EQ(fixture.engine->queue().of_client.at(2), 5u);
+  fixture.run();
+  EXPECT_EQ(fixture.engine->queue().all, 0u);
+  ask(1, 7);
+  ask(1, 3);
+  EXPECT_THROW(ask(1, 1), engine::Busy);
   fixture.run();
   fixture.expect_as_alone();
 }

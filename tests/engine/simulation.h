@@ -18,12 +18,13 @@ struct Traffic {
   model::Limits limits = fake_limits(300, 4, 64);
   Cost cost{.noise = 0.1};
   engine::EngineOptions options;
-  float repetition = 0;                // of the model
-  double cancelled = 0.1;              // part of requests
-  double throwing = 0.03;              // part of requests
-  double fault = 0;                    // chance in a step
-  double unusable = 0;                 // the same
-  bool penalties = true;               // in some requests
+  float repetition = 0;    // of the model
+  double cancelled = 0.1;  // part of requests
+  double throwing = 0.03;  // part of requests
+  double fault = 0;        // chance in a step
+  double unusable = 0;     // the same
+  bool penalties = true;   // in some requests
+  uint32_t clients = 1;
   std::optional<model::Limits> draft;  // of a draft model
   double draft_right = 1;              // part of its logits that are those of the model
 };
@@ -137,6 +138,8 @@ class Simulation {
     if (one_in(6)) r.n = uint32_t(2 + below(3));
     r.priority = int(below(5)) - 2;
     r.reuse = !one_in(10);
+    if (traffic_.clients > 1) r.client = below(traffic_.clients);
+    if (traffic_.clients > 1 && one_in(4)) r.ordinal = uint32_t(below(4));
     if (one_in(3)) r.speculation = engine::Speculation(below(3));
     return r;
   }

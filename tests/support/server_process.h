@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,8 +19,10 @@ namespace heddle::test {
 
 class ServerProcess {
  public:
-  // `program serve --port 0 ARGUMENTS`. Use up() before anything else.
-  ServerProcess(const std::string& program, std::vector<std::string> arguments) {
+  // `program serve --port 0 ARGUMENTS`. Use up() before anything else. `prepare` is called in the new process, before
+  // the program begins.
+  ServerProcess(const std::string& program, std::vector<std::string> arguments,
+                const std::function<void()>& prepare = {}) {
     arguments.insert(arguments.begin(), {program, "serve", "--port", "0"});
     std::vector<char*> words;
     for (std::string& word : arguments) words.push_back(word.data());
@@ -30,6 +33,7 @@ class ServerProcess {
       const int file = ::open(folder_.file(stream == STDOUT_FILENO ? "out" : "err").c_str(), O_CREAT | O_WRONLY, 0600);
       ::dup2(file, stream);
     }
+    if (prepare) prepare();
     ::execv(words[0], words.data());
     ::_exit(127);
   }

@@ -168,7 +168,12 @@ int run_command_line(const std::vector<std::string>& arguments, std::istream& in
   } catch (const std::length_error& error) {  // a size that no container can have
     err << "heddle: out of memory: " << error.what() << '\n';
   } catch (const std::system_error& error) {  // threads, files: what the system refused
-    err << "heddle: " << error.what() << '\n';
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      err << "heddle: a thread could not be started: the system has no memory for it (ulimit -v), or too many "
+             "processes "
+             "(ulimit -u)\n";
+    else
+      err << "heddle: " << error.what() << '\n';
   } catch (const std::exception& error) {
     err << "heddle: this is a bug: " << error.what() << '\n';
   }

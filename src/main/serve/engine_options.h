@@ -12,7 +12,7 @@ class App;
 namespace heddle {
 
 struct EngineChoices {
-  double max_stall = 50;  // ms
+  double max_stall = 200;  // ms
   bool no_prefix_cache = false;
   std::string speculation = "auto";
   uint32_t rows = 0;  // maximum tokens in a batch; 0: the default of the device

@@ -18,7 +18,8 @@ struct LogWriter::State {
   std::mutex mutex;  // guards everything below
   std::condition_variable changed;
   std::deque<std::string> waiting;
-  size_t dropped = 0;
+  size_t dropped = 0;  // since the last line that was written
+  uint64_t lost = 0;   // of all
   bool ending = false, ended = false;
 };
 
@@ -35,7 +36,8 @@ std::string take_lines(auto& state) {
 
 }  // namespace
 
-LogWriter::LogWriter(std::ostream& out, size_t max_waiting) : state_(new State{out, max_waiting}) {
+LogWriter::LogWriter(std::ostream& out, size_t max_waiting, bool* stuck)
+    : state_(new State{out, max_waiting}), stuck_(stuck) {
   thread_ = std::thread([state = state_] {
     std::unique_lock lock(state->mutex);
     for (;;) {
@@ -59,10 +61,16 @@ LogWriter::~LogWriter() {
     const auto limit = std::chrono::duration<double>(patience);
     if (!state_->changed.wait_for(lock, limit, [this] { return state_->ended; })) {
       thread_.detach();
+      if (stuck_) *stuck_ = true;
       return;
     }
   }
   thread_.join();
+}
+
+uint64_t LogWriter::lost() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->lost;
 }
 
 void LogWriter::write(std::string line) {
@@ -70,6 +78,7 @@ void LogWriter::write(std::string line) {
     const std::lock_guard lock(state_->mutex);
     if (state_->waiting.size() >= state_->max_waiting) {
       ++state_->dropped;
+      ++state_->lost;
       return;
     }
     state_->waiting.push_back(std::move(line));

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -36,7 +37,8 @@
 namespace heddle {
 namespace {
 
-constexpr double flush_seconds = 3;  // for the last bytes of responses that are complete
+constexpr size_t max_messages = 1000, max_log_lines = 100'000;  // that wait for a reader
+constexpr double flush_seconds = 3;                             // for the last bytes of responses that are complete
 
 // Every connection needs a descriptor: allow as many as the system permits.
 void raise_descriptor_limit() {
@@ -86,6 +88,8 @@ void check_serve_options(const ServeOptions& options) {
   if (!options.cors_origin.empty() && options.cors_origin != "*" && !server::is_origin(options.cors_origin))
     throw Error("--cors: expected * or an origin such as https://example.org, found {}",
                 in_quotes(options.cors_origin));
+  if (!(options.heartbeat_seconds >= 0))
+    throw Error("--heartbeat: expected 0 or more seconds, found {}", options.heartbeat_seconds);
   if (options.max_queue == 0) throw Error("--max-queue: expected at least 1, found 0");
 }
 
@@ -199,6 +203,7 @@ std::string serve_config(const ServedFacts& facts) {
        {{"max_queue", options.max_queue},
         {"max_stall_ms", options.engine.max_stall},
         {"drain_seconds", options.drain_seconds},
+        {"heartbeat_seconds", options.heartbeat_seconds},
         {"max_body_bytes", options.max_body_mb << 20},
         {"max_connections", options.max_connections}}},
       {"http",
@@ -230,12 +235,14 @@ std::string serve_config(const ServedFacts& facts) {
 // Members are destroyed in reverse order: the listener goes before what its handlers use.
 class Server {
  public:
-  Server(const ServeOptions& options, std::ostream& out, std::ostream& err)
+  // `stuck` is set if the reader of the log keeps it from being written to its end: `out` must not be used any more.
+  Server(const ServeOptions& options, std::ostream& out, std::ostream& err, bool& stuck)
       : options_(options),
         engine_options_(engine_options(options.engine)),
         err_(err),
-        signals_([this] { stop(); }),
-        log_(out),
+        signals_([this] { stop(); }, [this] { reload(); }),
+        messages_(err, max_messages, &stuck),
+        log_(out, max_log_lines, &stuck),
         service_(service_options()),
         http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
           service_.handle(std::move(request), std::move(responder));
@@ -258,6 +265,7 @@ class Server {
     with.admit = [this](const server::HttpRequest& head) { service_.admit(head); };
     with.refuse = [this](server::HttpRequest head, std::shared_ptr<server::Responder> responder,
                          const server::ApiError& why) { service_.refuse(std::move(head), std::move(responder), why); };
+    with.on_no_descriptor = [this] { on_no_descriptor(); };
     return with;
   }
   server::ServiceOptions service_options() {
@@ -265,8 +273,10 @@ class Server {
                                 .cors_origin = options_.cors_origin,
                                 .strict = options_.strict,
                                 .any_model = options_.any_model,
-                                .log_prompts = options_.log_prompts};
+                                .log_prompts = options_.log_prompts,
+                                .heartbeat_seconds = options_.heartbeat_seconds};
     if (!options_.no_log) with.log = [this](std::string line) { log_.write(std::move(line)); };
+    with.lost_lines = [this] { return log_.lost(); };
     return with;
   }
 
@@ -275,11 +285,16 @@ class Server {
     DeviceOptions device = options_.device;
     device.cache_tokens = options_.kv_tokens;
     device.many = true;
-    running_ = open_running(options_.model, device, &err_, options_.engine.rows);
-    engine_options_.max_waiting = options_.max_queue;
-    engine_options_.draft = running_->draft_model();
-    engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
-    thread_.emplace(*engine_);
+    try {
+      running_ = open_running(options_.model, device, &err_, options_.engine.rows);
+      engine_options_.max_waiting = options_.max_queue;
+      engine_options_.draft = running_->draft_model();
+      engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
+      thread_.emplace(*engine_);
+    } catch (const std::bad_alloc&) {
+      throw Error("{}: out of memory: the system has not enough for the model, its KV cache and its workspace",
+                  file_of(options_));
+    }
     ServedFacts facts{.options = options_,
                       .running = *running_,
                       .name = options_.alias.empty() ? running_->model.name : options_.alias,
@@ -294,9 +309,49 @@ class Server {
                     .width = running_->model.width,
                     .engine = *thread_,
                     .config = serve_config(facts)});
+    std::string lines = serve_lines(facts);
+    lines.pop_back();
     const std::lock_guard lock(mutex_);
-    err_ << serve_lines(facts) << std::flush;
+    messages_.write(std::move(lines));
     loaded_ = true;
+  }
+
+  void on_no_descriptor() {
+    service_.connection_refused();
+    const auto now = Clock::now();
+    const std::lock_guard lock(mutex_);
+    if (!loaded_ || now < next_warning_) return;
+    next_warning_ = now + std::chrono::seconds(5);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    messages_.write(
+        fmt::format("warning: connections are refused: the process may have {} open files, and has them (ulimit -n)",
+                    limit.rlim_cur));
+  }
+
+  // Called by a signal: API keys and certificates are read again. What cannot be read stays as it is.
+  void reload() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!loaded_) return;  // the files were read a moment ago
+    }
+    const auto attempt = [this](const char* what, auto&& read) {
+      try {
+        read();
+        messages_.write(fmt::format("reloaded: {}", what));
+      } catch (const std::exception& error) {
+        messages_.write(fmt::format("not reloaded: {}: {}", what, error.what()));
+      }
+    };
+    if (!options_.api_key_file.empty())
+      attempt("API keys", [this] {
+        std::ostringstream warnings;
+        service_.set_keys(api_keys(options_.api_keys, options_.api_key_file, warnings));
+        if (std::string text = warnings.str(); !text.empty()) messages_.write(text.substr(0, text.size() - 1));
+      });
+    if (!options_.tls_certificate.empty()) attempt("TLS certificate", [this] { http_.reload_tls(); });
+    if (options_.api_key_file.empty() && options_.tls_certificate.empty())
+      messages_.write("reloaded: nothing: there is neither --api-key-file nor --tls-cert");
   }
 
   // Called by a signal.
@@ -318,17 +373,17 @@ class Server {
   // Finishes running requests, for --drain-seconds.
   int end() {
     const std::string fault = thread_->stopped();
-    if (!fault.empty()) err_ << "the device failed: " << fault << std::endl;
-    err_ << fmt::format("stopping: {} requests running, up to {} s for them\n", service_.in_progress(),
-                        options_.drain_seconds)
-         << std::flush;
+    if (!fault.empty()) messages_.write("the device failed: " + fault);
+    messages_.write(fmt::format("stopping: {} requests running, up to {} s for them", service_.in_progress(),
+                                options_.drain_seconds));
     service_.drain();
-    http_.stop_accepting();
-    const bool all = soon(options_.drain_seconds, [this] { return service_.in_progress() == 0; });
-    const size_t cut = service_.in_progress();
+    http_.drain();
+    const bool all = soon(options_.drain_seconds, [this] { return service_.to_drain() == 0; });
+    const size_t cut = service_.to_drain();
     if (!all) service_.cancel_all();
+    http_.stop_accepting();
     soon(flush_seconds, [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
-    err_ << (all ? "stopped" : fmt::format("stopped: {} requests were cut off", cut)) << std::endl;
+    messages_.write(all ? "stopped" : fmt::format("stopped: {} requests were cut off", cut));
     return all && fault.empty() ? 0 : 1;
   }
 
@@ -345,8 +400,9 @@ class Server {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool loaded_ = false, stops_ = false;
-  StopSignals signals_;  // before anything that has a thread
-  LogWriter log_;
+  StopSignals signals_;       // before anything that has a thread
+  LogWriter messages_, log_;  // to err_, where the server runs, and to standard output
+  Clock::time_point next_warning_ = Clock::now();
   std::unique_ptr<RunningModel> running_;
   std::optional<engine::Engine> engine_;
   std::optional<engine::EngineThread> thread_;
@@ -391,10 +447,12 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
          "quarter of the free memory",
          "N");
   describe_engine(*command, options->engine);
-  option("--max-queue", options->max_queue, "Maximum waiting requests; more are refused with 429", "N");
+  option("--max-queue", options->max_queue, "Maximum waiting completions; more are refused with 429", "N");
   option("--max-body-mb", options->max_body_mb, "Maximum size of a request; larger ones are refused with 413", "MB");
   option("--max-connections", options->max_connections, "Maximum connections; more are refused with 503", "N");
   option("--http-threads", options->http_threads, "Threads that read requests and write responses", "N");
+  option("--heartbeat", options->heartbeat_seconds,
+         "Seconds without a token after which a stream gets a comment; 0: never", "S");
   option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
   command->add_flag("--any-model", options->any_model, "Take any name of a model in requests (gpt-4o)");
   command->add_flag("--strict", options->strict, "Refuse fields of requests that have no effect");
@@ -403,7 +461,10 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   command->footer(
       "SIGTERM or SIGINT stops the server: it accepts no new requests and finishes the running ones. The exit status "
       "is\n"
-      "0, or 1 if some were cut off after --drain-seconds. A second signal stops it at once, with status 1.");
+      "0, or 1 if some were cut off after --drain-seconds. A second signal stops it at once, with status 1. SIGHUP "
+      "makes "
+      "it\n"
+      "read --api-key-file, --tls-cert and --tls-key again.");
   command->callback([options, &out, &err, &status] { status = serve(*options, out, err); });
 }
 
@@ -411,7 +472,11 @@ int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   check_serve_options(options);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
-  return Server(options, out, err).run();
+  err.tie(nullptr);               // or a message would wait for the reader of standard output
+  bool stuck = false;
+  const int status = Server(options, out, err, stuck).run();
+  if (stuck) ::_exit(status);  // a thread waits for the reader of the log, and would keep the process waiting, too
+  return status;
 }
 
 }  // namespace heddle

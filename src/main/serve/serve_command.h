@@ -21,7 +21,7 @@ struct ServeOptions {
   std::string cors_origin;
   uint32_t max_queue = 1024;
   uint32_t kv_tokens = 0;  // 0: see tokens_for_many() in device_memory.cpp
-  double drain_seconds = 30;
+  double drain_seconds = 30, heartbeat_seconds = 5;
   uint64_t max_body_mb = 16;
   uint32_t max_connections = 10'000;
   uint32_t http_threads = 2;

@@ -126,7 +126,7 @@ void Fields::ignore(std::string_view name) {
 
 void Fields::finish() const {
   for (const auto& [name, value] : object_.get_ref<const Json::object_t&>()) {
-    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    if (value.is_null() || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
     if (ignored_) {
       ignored_->add(place(name));
       continue;

@@ -56,11 +56,29 @@ std::vector<std::vector<text::TokenId>> encode(const ServedModel& model, const s
   std::vector<std::vector<text::TokenId>> encoded;
   for (const Prompt& prompt : prompts) {
     const auto* text = std::get_if<std::string>(&prompt);
-    encoded.push_back(text ? model.tokenizer().encode(*text) : std::get<std::vector<text::TokenId>>(prompt));
-    const std::string place = prompts.size() == 1 ? field : element(field, encoded.size() - 1);
+    const std::string place = prompts.size() == 1 ? field : element(field, encoded.size());
+    encoded.push_back(text ? encode_within(model, *text, {}, place) : std::get<std::vector<text::TokenId>>(prompt));
     expect_fits(model, place, encoded.back().size(), max_tokens);
   }
   return encoded;
+}
+
+// The beginning of a long text has to fit: it is tokenized first, and tells whether the rest is worth it. Where it is
+// cut, tokens may differ from those of the whole text, but not by as many as the context has.
+std::vector<text::TokenId> encode_within(const ServedModel& model, std::string_view text, text::EncodeOptions options,
+                                         const std::string& field) {
+  constexpr size_t usual_bytes = 16, slack = 64;  // of a token, with a margin: most have 3 to 5; tokens
+  const size_t limit = 2 * size_t(model.context()) + slack;
+  for (size_t size = limit * usual_bytes; size < text.size(); size *= 2) {
+    size_t end = size;
+    while (end > 0 && (uint8_t(text[end]) & 0xc0) == 0x80) --end;  // at the beginning of a character
+    if (model.tokenizer().encode(text.substr(0, end), options).size() > limit)
+      throw ApiError(400, "context_length_exceeded", field,
+                     "This model's maximum context length is {} tokens. However, the prompt has more than {} tokens: "
+                     "please shorten it.",
+                     model.context(), limit - slack);
+  }
+  return model.tokenizer().encode(text, options);
 }
 
 void expect_fits(const ServedModel& model, const std::string& field, size_t prompt,

@@ -22,6 +22,10 @@ std::vector<Prompt> prompts_at(const Json& value, const std::string& place, cons
 // A list of token ids below `bound`.
 std::vector<text::TokenId> token_ids_at(const Json& list, const std::string& place, uint32_t bound);
 
+// The tokens of one text. Throws an ApiError if it is far beyond the context, before all of it is tokenized.
+std::vector<text::TokenId> encode_within(const ServedModel& model, std::string_view text, text::EncodeOptions options,
+                                         const std::string& field);
+
 // The tokens of each prompt. Throws an ApiError that names the field for a prompt that is empty, or that is longer than
 // the context together with one completion token, if any were asked for.
 std::vector<std::vector<text::TokenId>> encode(const ServedModel& model, const std::vector<Prompt>& prompts,

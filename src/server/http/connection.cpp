@@ -42,7 +42,7 @@ ApiError too_slow(const char* what) {
 
 Connection::Connection(const HttpShared& shared, Socket socket, bool over_limit, std::shared_ptr<void> slot)
     : shared_(shared),
-      stream_(stream_for(std::move(socket), shared.tls)),
+      stream_(stream_for(std::move(socket), shared.tls.get())),
       over_limit_(over_limit),
       slot_(std::move(slot)),
       reader_(shared.options.max_header, shared.options.max_body),
@@ -135,7 +135,7 @@ void Connection::count_body(size_t bytes) {
 
 Outbox& Connection::outbox() {
   if (!outbox_) outbox_ = std::make_shared<Outbox>(*this, reader_.framing(), shared_.options.max_unsent);
-  if (closes_soon_) outbox_->close_after();
+  if (closes_soon_ || shared_.draining) outbox_->close_after();
   return *outbox_;
 }
 

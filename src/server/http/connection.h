@@ -93,8 +93,9 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 struct HttpShared {
   HttpOptions options;
   RequestHandler handler;
-  boost::asio::ssl::context* tls = nullptr;    // null: no TLS
-  mutable std::atomic<size_t> body_bytes = 0;  // of bodies that are being read
+  std::shared_ptr<boost::asio::ssl::context> tls = nullptr;  // null: no TLS. Used by the listener's strand only
+  std::atomic<bool> draining = false;                        // every response is the last of its connection
+  mutable std::atomic<size_t> body_bytes = 0;                // of bodies that are being read
 };
 
 // Everything but wake() happens on its strand.

@@ -73,6 +73,9 @@ struct HttpOptions {
   // Responds, from any thread, to a request that is refused before the handler gets it. The header may be incomplete.
   // Empty: a plain error response.
   std::function<void(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why)> refuse;
+  // Called from any thread for a connection that got nothing but a 503, or with TLS nothing at all, because the process
+  // has no descriptor left for it. May be empty.
+  std::function<void()> on_no_descriptor;
 };
 
 class HttpServer {
@@ -84,8 +87,12 @@ class HttpServer {
   uint16_t port() const;
   std::string address() const;  // "http://127.0.0.1:8080"
   size_t connections() const;
+  // Open connections are closed after the response in progress, new ones after their first.
+  void drain();
   // Takes no new connections; open ones are closed after the response in progress.
   void stop_accepting();
+  // New connections get the certificate that is in its file now. Throws as the constructor; then nothing changes.
+  void reload_tls();
 
  private:
   class State;

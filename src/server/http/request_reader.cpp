@@ -47,6 +47,41 @@ std::string_view without_host(std::string_view target) {
   return target;
 }
 
+// uri-host [ ":" port ] of RFC 9110: a name, an IPv4 address, or an IP literal in brackets. Empty where the target of
+// the request has no host.
+bool is_host(std::string_view value) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_hex = [&](char c) { return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); };
+  const auto in_name = [&](char c) {
+    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
+           std::string_view("-._~!$&'()*+,;=").find(c) != std::string_view::npos;
+  };
+  std::string_view host = value;
+  if (host.starts_with('[')) {
+    const size_t end = host.find(']');
+    if (end == host.npos || end < 3) return false;
+    const std::string_view literal = host.substr(1, end - 1);
+    const bool future = (literal[0] | 0x20) == 'v';  // "v1.name"
+    if (!std::all_of(literal.begin(), literal.end(),
+                     [&](char c) { return c == ':' || (future ? in_name(c) : is_hex(c) || c == '.'); }))
+      return false;
+    host.remove_prefix(end + 1);
+  } else {
+    size_t at = 0;
+    for (; at < host.size() && host[at] != ':'; ++at) {
+      if (in_name(host[at])) continue;
+      if (host[at] != '%' || at + 2 >= host.size() || !is_hex(host[at + 1]) || !is_hex(host[at + 2])) return false;
+      at += 2;
+    }
+    if (at == 0 && !host.empty()) return false;
+    host.remove_prefix(at);
+  }
+  if (host.empty()) return true;
+  host.remove_prefix(1);
+  return value[value.size() - host.size() - 1] == ':' && host.size() <= 5 &&
+         std::all_of(host.begin(), host.end(), is_digit);
+}
+
 }  // namespace
 
 struct RequestReader::State {
@@ -111,6 +146,9 @@ struct RequestReader::State {
     const size_t hosts = values("host").size();
     if (hosts > 1 || (hosts == 0 && !framing.http10))
       throw refused(400, "", "Host: expected once, found {} times", hosts);
+    for (const std::string& value : values("host"))
+      if (!is_host(value))
+        throw refused(400, "", "Host: expected a host, and perhaps a port, found {}", in_quotes(value, 100));
     for (const std::string& value : values("expect")) {
       if (lower(value) != "100-continue")
         throw refused(417, "", "Expect: expected 100-continue, found {}", in_quotes(value));

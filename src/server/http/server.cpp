@@ -1,5 +1,8 @@
 // The listener, the threads, the open connections, and TLS.
+#include <fcntl.h>
 #include <openssl/err.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -9,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/utf8.h"
@@ -100,18 +104,54 @@ tcp::endpoint endpoint_of(asio::io_context& io, const HttpOptions& options) {
   return found.begin()->endpoint();
 }
 
+// Closed with it.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset();
+    number_ = std::exchange(other.number_, -1);
+    return *this;
+  }
+  int get() const { return number_; }
+  void reset() {
+    if (number_ >= 0) ::close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_;  // below 0: none
+};
+
+Descriptor open_spare() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+void send_refusal(int socket) {
+  const HttpResponse response =
+      error_response({503, "too_many_connections", "", "the server has no descriptors left: try again later"});
+  const std::string text = fmt::format(
+      "HTTP/1.1 503 Service Unavailable\r\nServer: heddle\r\nContent-Type: {}\r\nContent-Length: {}\r\n"
+      "Retry-After: 1\r\nConnection: close\r\n\r\n{}",
+      response.type, response.body.size(), response.body);
+  // a new socket has room for it; if it is gone, so is the client
+  if (::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  ::shutdown(socket, SHUT_WR);
+  char unread[4096];  // with input that was not read, the system would reset the connection
+  while (::recv(socket, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
+}
+
 }  // namespace
 
 class HttpServer::State {
  public:
   State(HttpOptions options, RequestHandler handler)
       : shared_{.options = std::move(options), .handler = std::move(handler)},
+        has_tls_(!shared_.options.tls_certificate.empty() || !shared_.options.tls_key.empty()),
         acceptor_(asio::make_strand(io_)),
         timer_(acceptor_.get_executor()) {
     const HttpOptions& with = shared_.options;
     check(with.threads > 0, "a server has threads");
-    if (!with.tls_certificate.empty() || !with.tls_key.empty())
-      shared_.tls = &tls_.emplace(tls_context(with.tls_certificate, with.tls_key));
+    if (has_tls_) shared_.tls = make_tls();
     listen();
     asio::post(acceptor_.get_executor(), [this] { accept(); });
     for (uint32_t i = 0; i < with.threads; ++i) threads_.emplace_back([this] { io_.run(); });
@@ -137,12 +177,23 @@ class HttpServer::State {
     for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close_soon(); });
   }
 
+  void drain() {
+    shared_.draining = true;
+    for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close_soon(); });
+  }
+
+  void reload_tls() {
+    if (!has_tls_) return;
+    asio::post(acceptor_.get_executor(), [this, tls = make_tls()] { shared_.tls = tls; });
+  }
+
   size_t connections() const { return connections_->size(); }
   uint16_t port() const { return local_.port(); }
   std::string address() const {
     const std::string host = local_.address().to_string();
     const bool v6 = local_.address().is_v6();
-    return fmt::format("{}://{}{}{}:{}", tls_ ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "", local_.port());
+    return fmt::format("{}://{}{}{}:{}", has_tls_ ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "",
+                       local_.port());
   }
 
  private:
@@ -170,9 +221,28 @@ class HttpServer::State {
       if (!acceptor_.is_open()) return;
       if (!error) add(std::move(socket));
       if (!error || error == asio::error::connection_aborted) return accept();
+      if (error == asio::error::no_descriptors) refuse_waiting();
       timer_.expires_after(accept_pause);  // no descriptors or no memory: other connections may release some
       timer_.async_wait([this](Failed) { accept(); });
     });
+  }
+
+  std::shared_ptr<asio::ssl::context> make_tls() const {
+    const HttpOptions& with = shared_.options;
+    return std::make_shared<asio::ssl::context>(tls_context(with.tls_certificate, with.tls_key));
+  }
+
+  // There are no descriptors left. The spare one is given to each connection that waits, for as long as it takes to
+  // refuse it: otherwise its client would wait for a response, and not know why.
+  void refuse_waiting() {
+    for (size_t count = 0; count < max_refused; ++count) {
+      spare_.reset();
+      const Descriptor taken(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (taken.get() < 0) break;
+      if (!has_tls_) send_refusal(taken.get());
+      if (shared_.options.on_no_descriptor) shared_.options.on_no_descriptor();
+    }
+    spare_ = open_spare();
   }
 
   void add(Socket socket) {
@@ -186,7 +256,7 @@ class HttpServer::State {
   }
 
   HttpShared shared_;
-  std::optional<asio::ssl::context> tls_;
+  const bool has_tls_;
   const std::shared_ptr<Connections> connections_ = std::make_shared<Connections>();
   asio::io_context io_;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_{io_.get_executor()};
@@ -194,6 +264,7 @@ class HttpServer::State {
   Timer timer_;
   tcp::endpoint local_;
   uint64_t next_ = 0;
+  Descriptor spare_ = open_spare();
   std::vector<std::thread> threads_;
 };
 
@@ -204,6 +275,8 @@ HttpServer::~HttpServer() = default;
 uint16_t HttpServer::port() const { return state_->port(); }
 std::string HttpServer::address() const { return state_->address(); }
 size_t HttpServer::connections() const { return state_->connections(); }
+void HttpServer::drain() { state_->drain(); }
 void HttpServer::stop_accepting() { state_->stop_accepting(); }
+void HttpServer::reload_tls() { state_->reload_tls(); }
 
 }  // namespace heddle::server

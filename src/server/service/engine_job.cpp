@@ -16,6 +16,12 @@ void EngineJob::submit(std::vector<engine::Request> requests) {
   exchange_->on_cancel([weak = weak_from_this()] {
     if (const auto job = weak.lock()) job->cancel_all();
   });
+  uint32_t ordinal = 0;
+  for (engine::Request& request : requests) {
+    request.client = exchange_->client();
+    request.ordinal = ordinal;
+    ordinal += request.n;
+  }
   const std::lock_guard lock(mutex_);
   waiting_.assign(std::make_move_iterator(requests.begin()), std::make_move_iterator(requests.end()));
   try {

@@ -1,10 +1,13 @@
 #include "server/service/exchange.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <functional>
 
 #include "server/service/service_state.h"
 
@@ -19,12 +22,24 @@ std::string request_id(const HttpRequest& request) {
   return usable ? *given : random_id("req-");
 }
 
+constexpr const char* event_stream = "text/event-stream";
+
 }  // namespace
 
 std::string random_id(std::string_view prefix) {
   std::array<unsigned char, 12> bytes;
   if (RAND_bytes(bytes.data(), int(bytes.size())) != 1) throw Error("the system has no random numbers");
   return fmt::format("{}{:02x}", prefix, fmt::join(bytes, ""));
+}
+
+uint64_t client_at(std::string_view peer) {
+  const std::string_view host = peer.substr(0, peer.rfind(':'));
+  in6_addr address{};
+  if (host.starts_with('[') && host.ends_with(']') &&
+      ::inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(), &address) == 1 &&
+      !IN6_IS_ADDR_V4MAPPED(&address))
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(address.s6_addr), 8});
+  return std::hash<std::string_view>()(host);
 }
 
 std::shared_ptr<Exchange> Exchange::open(std::shared_ptr<Traffic> traffic, HttpRequest request,
@@ -47,6 +62,7 @@ Exchange::Exchange(std::shared_ptr<Traffic> traffic, HttpRequest request, std::s
   log_.time = std::chrono::system_clock::now();
   log_.id = request_id(request_);
   log_.peer = request_.peer;
+  client_ = client_at(request_.peer);
   log_.method = request_.method;
   log_.path = request_.path;
   if (logs_prompts()) log_.body = request_.body;
@@ -85,7 +101,7 @@ void Exchange::add_header(std::string name, std::string value) {
   headers_.push_back({std::move(name), std::move(value)});
 }
 
-void Exchange::start_events(std::string first) { start_stream("text/event-stream", std::move(first)); }
+void Exchange::start_events(std::string first) { start_stream(event_stream, std::move(first)); }
 
 void Exchange::start_stream(std::string type, std::string first) {
   if (ended_) return;
@@ -97,17 +113,35 @@ void Exchange::start_stream(std::string type, std::string first) {
   status_ = head.status;
   started_ = true;
   traffic_->stream_began();
+  const std::lock_guard lock(stream_mutex_);
+  beats_ = head.type == event_stream;  // others have no comments
+  wrote_ = Clock::now();
   responder_->start(std::move(head));
 }
 
 void Exchange::write(std::string text) {
   if (ended_) return;
   bytes_ += text.size();
+  const std::lock_guard lock(stream_mutex_);
+  wrote_ = Clock::now();
   responder_->write(std::move(text));
+}
+
+void Exchange::beat(double seconds) {
+  const std::lock_guard lock(stream_mutex_);
+  if (!beats_ || seconds_since(wrote_) < seconds) return;
+  wrote_ = Clock::now();
+  responder_->write(": heartbeat\n\n");
+}
+
+void Exchange::end_beats() {
+  const std::lock_guard lock(stream_mutex_);
+  beats_ = false;
 }
 
 void Exchange::finish() {
   if (ended_) return;
+  end_beats();
   responder_->finish();
   end(status_);
 }
@@ -125,6 +159,7 @@ void Exchange::end_cancelled() {
 
 void Exchange::end(unsigned status) {
   ended_ = true;
+  end_beats();
   responder_.reset();
   log_.status = cancelled() == Cancelled::client_gone ? 499 : status;
   log_.total = seconds();

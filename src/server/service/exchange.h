@@ -29,6 +29,9 @@ class Exchange {
   const HttpRequest& request() const { return request_; }
   void free_body() { request_.body = {}; }  // it has been parsed, and may be large
   const std::string& id() const { return log_.id; }
+  // Who has sent the request, for the engine's fairness: the address, unless the service knows it by its key.
+  uint64_t client() const { return client_; }
+  void set_client(uint64_t client) { client_ = client; }
   double seconds() const { return seconds_since(start_); }  // since the request arrived
   bool logs_prompts() const { return traffic_->logs_prompts(); }
   LogEntry& log() { return log_; }
@@ -42,6 +45,9 @@ class Exchange {
   void start_events(std::string first);                    // a response of server-sent events; `first` may be empty
   void start_stream(std::string type, std::string first);  // one of this content type
   void write(std::string text);
+  // If nothing was written to a stream of events for this time: a comment, so that proxies and the client do not
+  // give it up. From any thread, at any time.
+  void beat(double seconds);
   void finish();
   void fail_stream(const ApiError& error, std::string last);  // `last`: what is written before the stream ends
   bool started() const { return started_; }
@@ -57,6 +63,7 @@ class Exchange {
            std::string cors_origin);
   void add_headers(HttpResponse& response) const;
   void end(unsigned status);
+  void end_beats();
 
   const std::shared_ptr<Traffic> traffic_;
   const std::string cors_origin_;
@@ -64,6 +71,7 @@ class Exchange {
   std::shared_ptr<Responder> responder_;
   const Clock::time_point start_ = Clock::now();
   LogEntry log_;
+  uint64_t client_;
   std::string path_ = "other";  // of the route, for the metrics
   ErrorBody error_body_ = openai_error;
   std::vector<Header> headers_;  // of the response, besides those that all have
@@ -71,11 +79,19 @@ class Exchange {
   unsigned status_ = 200;
   bool started_ = false, ended_ = false;
 
+  std::mutex stream_mutex_;  // guards the responder while a stream beats, and the next two members
+  bool beats_ = false;
+  Clock::time_point wrote_;
+
   mutable std::mutex mutex_;  // guards the members below
   Cancelled cancelled_ = Cancelled::no;
   std::function<void()> on_cancel_;
 };
 
 std::string random_id(std::string_view prefix);  // the prefix and 24 random hex digits
+
+// A number for the host of a peer, "127.0.0.1:51234" or "[::1]:51234". An IPv6 network of 64 bits is one client, which
+// has as many addresses as it wants.
+uint64_t client_at(std::string_view peer);
 
 }  // namespace heddle::server

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -29,6 +30,14 @@ std::string_view bearer_key(std::string_view header) {
   return header;
 }
 
+std::string_view key_of(const HttpRequest& request) {
+  std::string_view key;
+  for (const std::string_view name : {"api-key", "x-api-key"})
+    if (const std::string* header = request.header(name)) key = *header;
+  if (const std::string* authorization = request.header("authorization")) key = bearer_key(*authorization);
+  return key;
+}
+
 }  // namespace
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
@@ -47,14 +56,17 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
 
 bool ApiKeys::allow(const HttpRequest& request) const {
   if (digests_.empty()) return true;
-  std::string_view key;
-  for (const std::string_view name : {"api-key", "x-api-key"})
-    if (const std::string* header = request.header(name)) key = *header;
-  if (const std::string* authorization = request.header("authorization")) key = bearer_key(*authorization);
-  const Digest given = digest(key);
+  const Digest given = digest(key_of(request));
   unsigned found = 0;  // all keys are compared, even after the right one
   for (const Digest& digest : digests_) found |= CRYPTO_memcmp(given.data(), digest.data(), given.size()) == 0;
   return found != 0;
+}
+
+uint64_t ApiKeys::client(const HttpRequest& request) {
+  const Digest given = digest(key_of(request));
+  uint64_t client = 0;
+  std::memcpy(&client, given.data(), sizeof client);
+  return client;
 }
 
 bool can_be_rebound(std::string_view origin) {
@@ -218,6 +230,8 @@ void guarded(Exchange& exchange, Work&& work) {
     work();
   } catch (const ApiError& error) {
     exchange.fail(error);
+  } catch (const std::bad_alloc&) {
+    exchange.fail(unavailable("the server has not enough memory for this request now: try again later"));
   } catch (const std::exception& error) {
     exchange.fail(server_fault(error.what()));
   }
@@ -241,12 +255,14 @@ HttpResponse preflight(const HttpRequest& request, const std::string& allowed) {
 
 ServiceState::ServiceState(ServiceOptions options)
     : options_(std::move(options)),
-      keys_(options_.keys),
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
-      workers_(std::in_place, worker_threads, max_waiting, max_waiting_bytes) {
+      workers_(std::in_place, worker_threads, max_waiting, max_waiting_bytes),
+      keys_(std::make_shared<const ApiKeys>(options_.keys)) {
   const std::string& origin = options_.cors_origin;
   if (!origin.empty() && origin != "*" && !is_origin(origin))
     throw Error("CORS: expected an origin or *, found {}", in_quotes(origin));
+  if (options_.heartbeat_seconds > 0)
+    heartbeats_ = std::jthread([this](const std::stop_token& stop) { send_heartbeats(stop); });
 }
 
 ServiceState::~ServiceState() {
@@ -256,6 +272,34 @@ ServiceState::~ServiceState() {
   traffic_->wait_until_idle();
 }
 
+void ServiceState::send_heartbeats(const std::stop_token& stop) const {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  const std::chrono::duration<double> period(std::min(1.0, options_.heartbeat_seconds / 4));
+  while (!stop.stop_requested()) {
+    never.wait_for(lock, stop, period, [] { return false; });
+    traffic_->beat(options_.heartbeat_seconds);
+  }
+}
+
+void ServiceState::set_keys(const std::vector<std::string>& keys) {
+  auto replacement = std::make_shared<const ApiKeys>(keys);
+  const std::lock_guard lock(mutex_);
+  keys_ = std::move(replacement);
+}
+
+TrafficCounts ServiceState::counts() const {
+  TrafficCounts counts = traffic_->counts();
+  if (options_.lost_lines) counts.log_lines_lost = options_.lost_lines();
+  return counts;
+}
+
+std::shared_ptr<const ApiKeys> ServiceState::keys() const {
+  const std::lock_guard lock(mutex_);
+  return keys_;
+}
+
 void ServiceState::serve(Served served) {
   auto model = std::make_shared<const ServedModel>(std::move(served));
   const std::lock_guard lock(mutex_);
@@ -263,6 +307,7 @@ void ServiceState::serve(Served served) {
 }
 
 void ServiceState::drain() {
+  traffic_->drain();
   const std::lock_guard lock(mutex_);
   draining_ = true;
 }
@@ -291,12 +336,13 @@ void ServiceState::refuse(HttpRequest head, std::shared_ptr<Responder> responder
 void ServiceState::admit(const HttpRequest& head) const {
   const Route* route = find_route(head).route;
   if (!route || !route->rules.needs_key) return;
-  if (!keys_.allow(head))
+  const auto keys = this->keys();
+  if (!keys->allow(head))
     throw ApiError(401, "invalid_api_key", "",
                    "expected an API key of this server: Authorization: Bearer KEY, or x-api-key: KEY");
   const std::string* origin = head.header("origin");
   const std::string& allowed = options_.cors_origin;
-  if (options_.keys.empty() && origin && *origin != allowed && allowed != "*" && can_be_rebound(*origin))
+  if (keys->size() == 0 && origin && *origin != allowed && allowed != "*" && can_be_rebound(*origin))
     throw ApiError(403, "unknown_origin", "",
                    "pages of {} may not use this server: it was started without API keys, and without --cors for them",
                    in_quotes(*origin, 100));
@@ -309,6 +355,7 @@ void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *found.route;
   exchange->set_route(route);
   admit(request);
+  if (keys()->size() > 0) exchange->set_client(ApiKeys::client(request));
   const TraceLevel trace = trace_level(request.header("x-trace-level"));
   if (trace != TraceLevel::none && !route.rules.has_trace)
     throw bad_field("X-Trace-Level", "X-Trace-Level: expected with chats and completions, found with {}", route.path);
@@ -367,8 +414,11 @@ Service::Service(ServiceOptions options) : state_(std::make_unique<ServiceState>
 Service::~Service() = default;
 void Service::serve(Served served) { state_->serve(std::move(served)); }
 void Service::drain() { state_->drain(); }
+void Service::set_keys(const std::vector<std::string>& keys) { state_->set_keys(keys); }
 size_t Service::in_progress() const { return state_->traffic().in_progress(); }
+size_t Service::to_drain() const { return state_->traffic().to_drain(); }
 void Service::cancel_all() { state_->traffic().cancel_all(); }
+void Service::connection_refused() { state_->traffic().connection_refused(); }
 void Service::admit(const HttpRequest& head) const { state_->admit(head); }
 void Service::refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why) {
   state_->refuse(std::move(head), std::move(responder), why);

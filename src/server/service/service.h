@@ -37,7 +37,9 @@ struct ServiceOptions {
   bool strict = false;                   // refuse fields that have no effect
   bool any_model = false;                // take any name of a model
   bool log_prompts = false;              // log prompts and completions
+  double heartbeat_seconds = 5;          // without a word to a stream before it gets a comment; 0: it gets none
   std::function<void(std::string)> log;  // takes a line of JSON for each request, from any thread; may be empty
+  std::function<uint64_t()> lost_lines;  // of the log, so far; may be empty
 };
 
 class ServiceState;
@@ -51,8 +53,11 @@ class Service {
   void serve(Served served);
   // From now on generation is refused with 503, and /health/ready gives 503.
   void drain();
-  size_t in_progress() const;  // requests without a complete response
+  void set_keys(const std::vector<std::string>& keys);  // instead of those of the options; throws as for these
+  size_t in_progress() const;                           // requests without a complete response
+  size_t to_drain() const;                              // of these, those that came before drain()
   void cancel_all();
+  void connection_refused();  // counts it: there was no descriptor for it
 
   void handle(HttpRequest request, std::shared_ptr<Responder> responder);  // from any thread; does not block
   // Throws an ApiError if the sender of this header may not send a body. From any thread.

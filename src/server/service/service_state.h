@@ -79,6 +79,8 @@ class ApiKeys {
 
   // By "Authorization: Bearer KEY", "x-api-key: KEY" or "api-key: KEY".
   bool allow(const HttpRequest& request) const;
+  size_t size() const { return digests_.size(); }
+  static uint64_t client(const HttpRequest& request);  // a number for its key
 
  private:
   using Digest = std::array<unsigned char, 32>;
@@ -121,12 +123,15 @@ class ServiceState {
 
   void serve(Served served);
   void drain();
+  void set_keys(const std::vector<std::string>& keys);
   void handle(HttpRequest request, std::shared_ptr<Responder> responder);
   void admit(const HttpRequest& head) const;
   void refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why);
 
   const ServiceOptions& options() const { return options_; }
   Traffic& traffic() const { return *traffic_; }
+  TrafficCounts counts() const;  // of the traffic, and of lost lines
+  std::shared_ptr<const ApiKeys> keys() const;
   std::shared_ptr<const ServedModel> model() const;  // null while it is being loaded
   bool draining() const;
   // See Call::on_worker.
@@ -136,15 +141,18 @@ class ServiceState {
   void dispatch(const std::shared_ptr<Exchange>& exchange);
   void call(const std::shared_ptr<Exchange>& exchange, const Route& route, TraceLevel trace);
   void no_route(Exchange& exchange, std::string allowed) const;
+  void send_heartbeats(const std::stop_token& stop) const;
 
   const ServiceOptions options_;
-  const ApiKeys keys_;
   const std::shared_ptr<Traffic> traffic_;
   std::optional<Workers> workers_;
 
   mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<const ServedModel> model_;
+  std::shared_ptr<const ApiKeys> keys_;
   bool draining_ = false;
+
+  std::jthread heartbeats_;  // ends first
 };
 
 }  // namespace heddle::server

@@ -118,7 +118,7 @@ void show_config(const Call& call) {
   const std::string& config = call.model->served().config;
   OrderedJson page{{"version", version}, {"model", model_json(*call.model)}};
   page["config"] = OrderedJson::parse(config.empty() ? "{}" : config);
-  page["service"] = {{"api_keys", options.keys.size()},
+  page["service"] = {{"api_keys", call.service.keys()->size()},
                      {"cors_origin", options.cors_origin.empty() ? OrderedJson() : OrderedJson(options.cors_origin)},
                      {"log_prompts", options.log_prompts}};
   page["measured"] = measured(*call.model, call.service.traffic().counts());
@@ -180,6 +180,14 @@ std::string metrics_text(const TrafficCounts& traffic, const std::optional<engin
     metric.label.push_back({"status", std::to_string(status)});
     metric.counter.value = double(count);
   }
+  families.counter({"heddle_http_connections_refused_total",
+                    "Connections that were closed at once, because there was no descriptor for them",
+                    {},
+                    {}},
+                   traffic.connections_refused);
+  families.counter(
+      {"heddle_log_lines_lost_total", "Lines of the log that were dropped because its reader is too slow", {}, {}},
+      traffic.log_lines_lost);
   families.counter({"heddle_http_response_bytes_total", "Bytes of response bodies", {}, {}}, traffic.bytes);
   families.gauge({"heddle_http_requests_open", "HTTP requests in progress", {}, {}}, traffic.in_progress);
   families.gauge({"heddle_http_streams_open", "Streamed responses in progress", {}, {}}, traffic.streams);
@@ -191,8 +199,8 @@ void show_metrics(const Call& call) {
   std::optional<engine::Metrics> engine;
   if (call.model) engine = call.model->engine().metrics();
   const std::string_view name = call.model ? std::string_view(call.model->served().name) : "";
-  call.exchange->send({.type = "text/plain; version=0.0.4; charset=utf-8",
-                       .body = metrics_text(call.service.traffic().counts(), engine, name)});
+  call.exchange->send(
+      {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(call.service.counts(), engine, name)});
 }
 
 }  // namespace heddle::server

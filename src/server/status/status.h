@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct TrafficCounts {
   std::map<std::pair<std::string, unsigned>, uint64_t> responses;  // by path of the route and status
   uint64_t bytes = 0;                                              // of response bodies
   uint64_t in_progress = 0, streams = 0;                           // now
+  uint64_t connections_refused = 0;                                // for lack of descriptors
+  uint64_t log_lines_lost = 0;
 };
 
 // The requests in progress, for shutting down, and counts of those before.
@@ -63,18 +66,26 @@ class Traffic {
   // After this the exchange uses nothing of the service. `path`: that of the route.
   void end(const Exchange* exchange, const std::string& path, const LogEntry& entry, bool streamed, uint64_t bytes);
   void stream_began();
+  void connection_refused();
 
   TrafficCounts counts() const;
   size_t in_progress() const;
+  void drain();             // requests that come from now on are not counted by the next
+  size_t to_drain() const;  // requests in progress that came before drain()
   void cancel_all();
+  void beat(double seconds);  // see Exchange::beat
   void wait_until_idle();
 
  private:
+  std::vector<std::shared_ptr<Exchange>> all() const;
+
   const std::function<void(std::string)> log_;
   const bool log_prompts_;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable idle_;
   std::unordered_map<const Exchange*, std::weak_ptr<Exchange>> in_progress_;
+  std::unordered_set<const Exchange*> late_;  // of these: they came after drain()
+  bool draining_ = false;
   TrafficCounts counts_;
 };
 

@@ -37,6 +37,15 @@ class LogLine {
   std::string text_ = "{";
 };
 
+// A client may send a megabyte of it with each request.
+std::string cut_for_log(const std::string& text) {
+  constexpr size_t max_logged = 512;  // bytes
+  if (text.size() <= max_logged) return text;
+  size_t end = max_logged;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // at the beginning of a character
+  return fmt::format("{}... ({} bytes)", std::string_view(text).substr(0, end), text.size());
+}
+
 }  // namespace
 
 std::string iso_time(std::chrono::system_clock::time_point time) {
@@ -50,8 +59,8 @@ std::string log_line(const LogEntry& entry) {
   line.add("time", std::string_view(iso_time(entry.time)));
   line.add("id", std::string_view(entry.id));
   line.add("peer", std::string_view(entry.peer));
-  if (!entry.method.empty()) line.add("method", std::string_view(entry.method));
-  if (!entry.path.empty()) line.add("path", std::string_view(entry.path));
+  line.add_unless_empty("method", cut_for_log(entry.method));
+  line.add_unless_empty("path", cut_for_log(entry.path));
   line.add("status", uint64_t(entry.status));
   line.add_unless_empty("model", entry.model);
   if (entry.tokens) {
@@ -63,8 +72,8 @@ std::string log_line(const LogEntry& entry) {
   if (entry.queue) line.add_ms("queue_ms", *entry.queue);
   if (entry.first_token) line.add_ms("first_token_ms", *entry.first_token);
   line.add_ms("total_ms", entry.total);
-  line.add_unless_empty("user", entry.user);
-  line.add_unless_empty("error", entry.error);
+  line.add_unless_empty("user", cut_for_log(entry.user));
+  line.add_unless_empty("error", cut_for_log(entry.error));
   line.add_unless_empty("request", entry.body);
   line.add_unless_empty("completions", entry.completions);
   return line.take();
@@ -73,6 +82,7 @@ std::string log_line(const LogEntry& entry) {
 void Traffic::begin(const std::shared_ptr<Exchange>& exchange) {
   const std::lock_guard lock(mutex_);
   in_progress_.emplace(exchange.get(), exchange);
+  if (draining_) late_.insert(exchange.get());
 }
 
 void Traffic::end(const Exchange* exchange, const std::string& path, const LogEntry& entry, bool streamed,
@@ -83,12 +93,18 @@ void Traffic::end(const Exchange* exchange, const std::string& path, const LogEn
   counts_.bytes += bytes;
   counts_.streams -= streamed;
   in_progress_.erase(exchange);
+  late_.erase(exchange);
   if (in_progress_.empty()) idle_.notify_all();
 }
 
 void Traffic::stream_began() {
   const std::lock_guard lock(mutex_);
   ++counts_.streams;
+}
+
+void Traffic::connection_refused() {
+  const std::lock_guard lock(mutex_);
+  ++counts_.connections_refused;
 }
 
 TrafficCounts Traffic::counts() const {
@@ -103,14 +119,30 @@ size_t Traffic::in_progress() const {
   return in_progress_.size();
 }
 
-void Traffic::cancel_all() {
+void Traffic::drain() {
+  const std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+size_t Traffic::to_drain() const {
+  const std::lock_guard lock(mutex_);
+  return in_progress_.size() - late_.size();
+}
+
+std::vector<std::shared_ptr<Exchange>> Traffic::all() const {
   std::vector<std::shared_ptr<Exchange>> all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [key, weak] : in_progress_)
-      if (auto exchange = weak.lock()) all.push_back(std::move(exchange));
-  }
-  for (const auto& exchange : all) exchange->cancel(Cancelled::shutdown);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, weak] : in_progress_)
+    if (auto exchange = weak.lock()) all.push_back(std::move(exchange));
+  return all;
+}
+
+void Traffic::cancel_all() {
+  for (const auto& exchange : all()) exchange->cancel(Cancelled::shutdown);
+}
+
+void Traffic::beat(double seconds) {
+  for (const auto& exchange : all()) exchange->beat(seconds);
 }
 
 void Traffic::wait_until_idle() {

@@ -64,9 +64,23 @@ TEST(LogWriter, DoesNotWaitForItsReader) {
     log.write("a");
     while (!buffer.waits()) std::this_thread::yield();
     for (const char* line : {"b", "c", "d", "e", "f"}) log.write(line);
+    EXPECT_EQ(log.lost(), 2u);
     buffer.go_on();
   }
   EXPECT_EQ(buffer.str(), "a\nb\nc\nd\n{\"lost_lines\":2}\n");
+}
+
+TEST(LogWriter, EndsWithoutItsReader) {
+  static Stuck buffer;  // the thread that waits for it is left behind
+  static std::ostream out(&buffer);
+  bool stuck = false;
+  {
+    LogWriter log(out, 3, &stuck);
+    log.write("a");
+    while (!buffer.waits()) std::this_thread::yield();
+  }
+  EXPECT_TRUE(stuck);
+  buffer.go_on();
 }
 
 }  // namespace

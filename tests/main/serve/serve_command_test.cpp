@@ -1,6 +1,8 @@
 // heddle serve as its users see it: a process that prints, answers and ends.
 #include "main/serve/serve_command.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -130,12 +132,111 @@ TEST_F(Serve, ASignalLetsAnswersEnd) {
   server.signal(SIGTERM);
   EXPECT_TRUE(server.says("stopping: 1 requests running"));
   EXPECT_TRUE(idle.at_end());
-  EXPECT_FALSE(Client(server.port()).connected());
+  const Response late = ask(server, long_stream());  // a new connection learns why
+  EXPECT_EQ(late.status(), 503u);
+  EXPECT_NE(late.body.find("shutting down"), std::string::npos) << late.body;
+  EXPECT_TRUE(late.says("Connection: close"));
+  EXPECT_EQ(ask(server, get("/health/ready")).status(), 503u);
   const std::string rest = client.all(30);
   EXPECT_TRUE(client.ended());
   EXPECT_NE(rest.find("data: [DONE]\n\n\r\n0\r\n\r\n"), rest.npos) << rest.substr(rest.size() - 200);
   EXPECT_EQ(server.status(), 0);
   EXPECT_EQ(server.out(), "");
+}
+
+// Standard output has no reader: requests are answered, and a signal ends the server.
+TEST_F(Serve, AReaderThatIsStuckDoesNotKeepIt) {
+  const std::string fifo = folder_.file("fifo").string();
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu"},
+                       [&] { ::dup2(::open(fifo.c_str(), O_RDWR), STDOUT_FILENO); });
+  ASSERT_TRUE(server.up()) << server.err();
+  const std::string path(400, 'x');
+  Client client(server.port());
+  for (int i = 0; i < 300; ++i) {  // a pipe takes 64 KiB
+    client.send(get("/" + path));
+    ASSERT_EQ(response(client).status(), 404u);
+  }
+  const auto start = Clock::now();
+  EXPECT_EQ(server.stop(), 0);
+  EXPECT_LT(seconds_since(start), 10);
+  expect_says(server.err(), {"stopping: 0", "stopped"});
+}
+
+TEST_F(Serve, AHangupReloadsKeys) {
+  const std::string file = folder_.write("keys", "first\n");
+  ::chmod(file.c_str(), 0600);
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--api-key", "fixed", "--api-key-file", file});
+  ASSERT_TRUE(server.up()) << server.err();
+  const auto status = [&](const std::string& key) {
+    return ask(server, get("/v1/models", "Authorization: Bearer " + key + "\r\n")).status();
+  };
+  EXPECT_EQ(status("first"), 200u);
+  folder_.write("keys", "second\n");
+  server.signal(SIGHUP);
+  ASSERT_TRUE(server.says("reloaded: API keys")) << server.err();
+  EXPECT_EQ(status("first"), 401u);
+  EXPECT_EQ(status("second"), 200u);
+  EXPECT_EQ(status("fixed"), 200u);
+  folder_.write("keys", "# none\n");
+  server.signal(SIGHUP);
+  ASSERT_TRUE(server.says("not reloaded: API keys: ")) << server.err();
+  EXPECT_EQ(status("second"), 200u);
+  EXPECT_EQ(server.stop(), 0);
+}
+
+TEST_F(Serve, SaysWhenThereAreNoDescriptors) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"}, [] {
+    const rlimit few{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  });
+  ASSERT_TRUE(server.up()) << server.err();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 80; ++i) clients.push_back(std::make_unique<Client>(server.port()));
+  clients[0]->send(get("/health/live"));
+  EXPECT_EQ(response(*clients[0]).status(), 200u);
+  const Response refused = response(*clients.back());
+  EXPECT_EQ(refused.status(), 503u);
+  EXPECT_TRUE(server.says("warning: connections are refused: the process may have 64 open files")) << server.err();
+  clients.resize(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const std::string metrics = ask(server, get("/metrics")).body, name = "\nheddle_http_connections_refused_total ";
+  EXPECT_GT(std::atoi(metrics.substr(metrics.find(name) + name.size()).c_str()), 10) << metrics;
+  EXPECT_EQ(server.stop(), 0);
+}
+
+// The model's file is cut while it is served: the server ends, and says why.
+TEST_F(Serve, NamesAFileThatWasTruncated) {
+  const auto path = folder_.path() / "short.gguf";
+  std::filesystem::copy_file(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf", path);
+  ServerProcess server(HEDDLE_PROGRAM, {path.string(), "--device", "cpu"});
+  ASSERT_TRUE(server.up()) << server.err();
+  std::filesystem::resize_file(path, 4096);
+  Client client(server.port());
+  client.send(post("/v1/completions", R"({"prompt":"Once upon a time","max_tokens":20})"));
+  const std::string answer = client.until("}]", 20);
+  if (answer.find("200 OK") != answer.npos) {  // all that is read of it was copied
+    EXPECT_EQ(server.stop(), 0);
+    return;
+  }
+  EXPECT_EQ(server.status(), 1);
+  expect_says(server.err(), {path.string() + ": cannot be read any more", "truncated"});
+}
+
+TEST_F(Serve, SaysThatThereIsNotEnoughMemory) {
+  for (const rlim_t megabytes : {60, 100, 150}) {
+    ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--threads", "2"}, [megabytes] {
+      const rlimit little{megabytes << 20, megabytes << 20};
+      ::setrlimit(RLIMIT_AS, &little);
+    });
+    const int status = server.status(5);
+    if (status == -1) continue;  // it is enough
+    EXPECT_EQ(status, 1) << megabytes;
+    const std::string err = server.err();
+    EXPECT_EQ(err.find("bug"), err.npos) << err;
+    EXPECT_EQ(err.find("bad_alloc"), err.npos) << err;
+    EXPECT_NE(err.find("memory"), err.npos) << megabytes << ": " << err;
+  }
 }
 
 TEST_F(Serve, PatienceEnds) {
@@ -215,6 +316,7 @@ TEST_F(Serve, RefusesWhatCannotBe) {
   expect_says(refused({"--max-connections", "0"}), {"--max-connections"});
   expect_says(refused({"--cors", "a b"}), {"--cors", "a b"});
   expect_says(refused({"--cors", "https://a.example/"}), {"--cors", "an origin", "https://a.example/"});
+  expect_says(refused({"--heartbeat", "-1"}), {"--heartbeat", "found -1"});
   expect_says(refused({"--max-queue", "0"}), {"--max-queue", "at least 1", "found 0"});
   expect_says(refused({"--max-stall-ms", "inf"}), {"--max-stall-ms", "found inf"});
   expect_says(refused({"--host", "192.0.2.1"}), {"192.0.2.1"});

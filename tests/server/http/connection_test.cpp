@@ -265,6 +265,14 @@ class TlsClient {
     const int count = SSL_read(ssl_, &byte, 1);
     return count == 0 && SSL_get_error(ssl_, count) == SSL_ERROR_ZERO_RETURN;
   }
+  std::string fingerprint() const {  // of the server's certificate
+    X509* certificate = SSL_get1_peer_certificate(ssl_);
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    if (certificate) X509_digest(certificate, EVP_sha256(), digest, &size);
+    X509_free(certificate);
+    return {reinterpret_cast<const char*>(digest), size};
+  }
   void half_close() { SSL_shutdown(ssl_); }
   void drop() {
     ::close(socket_);
@@ -289,6 +297,22 @@ class HttpTlsTest : public HttpTest {
   test::Folder folder_;
   KeyPair pair_ = make_key_pair(folder_, "one");
 };
+
+TEST_F(HttpTlsTest, NewConnectionsGetTheReloadedCertificate) {
+  open_tls();
+  TlsClient before(server_->port());
+  ASSERT_TRUE(before.connected());
+  const KeyPair other = make_key_pair(folder_, "other");
+  for (const auto& [from, to] : {std::pair(other.certificate, pair_.certificate), {other.key, pair_.key}})
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  server_->reload_tls();
+  EXPECT_TRUE(soon([&] { return TlsClient(server_->port()).fingerprint() != before.fingerprint(); }));
+  before.send(get("/hello"));  // goes on with the old one
+  EXPECT_NE(before.until("hello").find("200 OK"), std::string::npos);
+  std::filesystem::remove(pair_.key);
+  EXPECT_REFUSED(server_->reload_tls(), pair_.key, "cannot be read");
+  EXPECT_TRUE(TlsClient(server_->port()).connected());
+}
 
 TEST_F(HttpTlsTest, RoundTrips) {
   open_tls();

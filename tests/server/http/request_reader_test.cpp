@@ -115,6 +115,21 @@ TEST(RequestReader, RefusesWhatIsNotHttp) {
   EXPECT_EQ(status_of(header("Expect: 200-ok\r\n")), 417u);
 }
 
+TEST(RequestReader, RefusesAHostThatIsNone) {
+  const auto with_host = [](const std::string& host) {
+    return status_of("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  for (const char* host : {"", "h", "h:", "h:80", "example.org", "example.org:65535", "127.0.0.1:8080", "[::1]",
+                           "[::1]:8080", "[::ffff:127.0.0.1]", "[v1.a]", "a_b~c", "%41b"})
+    EXPECT_EQ(with_host(host), 0u) << host;
+  for (const char* host :
+       {"a b",     "a/b",   "http://a", "a@b",  "a:b",       "a:80:80", ":80",  "a:123456", "[::1", "::1", "[]",
+        "[::1]80", "[::g]", "a%4",      "a%zz", "a\xc3\xa4", "a\"b",    "a<b>", "a\\b",     "a?b",  "a#b"})
+    EXPECT_EQ(with_host(host), 400u) << host;
+  EXPECT_EQ(status_of("GET / HTTP/1.0\r\n\r\n"), 0u);
+  EXPECT_EQ(status_of("GET / HTTP/1.0\r\nHost: a b\r\n\r\n"), 400u);
+}
+
 TEST(RequestReader, RefusesAmbiguousFraming) {
   EXPECT_EQ(status_of(header("Content-Length: 2\r\n") + "ab"), 0u);
   EXPECT_EQ(status_of(header("Content-Length: 2\r\nContent-Length: 3\r\n") + "ab"), 400u);

@@ -280,6 +280,31 @@ TEST_F(HttpServerTest, StopsAcceptingAndClosesWhatIsOpen) {
   server_->stop_accepting();  // again
 }
 
+// New connections are answered, so that their clients learn why they have to go elsewhere.
+TEST_F(HttpServerTest, DrainsAndStillResponds) {
+  open();
+  Client idle = client(), busy = client();
+  idle.send(get("/hello"));
+  EXPECT_EQ(response(idle).body, "hello");
+  busy.send(get("/hold"));
+  const auto responder = held();
+  server_->drain();
+  EXPECT_TRUE(idle.at_end());
+  for (int i = 0; i < 3; ++i) {
+    Client late = client();
+    ASSERT_TRUE(late.connected());
+    late.send(get("/hello"));
+    const Response r = response(late);
+    EXPECT_EQ(r.body, "hello");
+    EXPECT_TRUE(r.says("Connection: close"));
+    EXPECT_TRUE(late.at_end());
+  }
+  responder->send({.body = "still"});
+  EXPECT_EQ(response(busy).body, "still");
+  server_->stop_accepting();
+  EXPECT_FALSE(client().connected());
+}
+
 TEST_F(HttpServerTest, ListensOnIpv6) {
   HttpOptions options;
   options.host = "::1";
@@ -311,9 +336,10 @@ TEST_F(HttpServerTest, SaysWhyItCannotListen) {
   EXPECT_REFUSED(HttpServer(options, handler), "192.0.2.1");
 }
 
-// With no descriptor left a connection waits until there is one.
+// With no descriptor left a connection is refused, and not left waiting.
 TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
-  open();
+  std::atomic<int> refused = 0;
+  open({.on_no_descriptor = [&] { ++refused; }});
   Client first = client(), second = client(), third = client();
   EXPECT_TRUE(soon([&] { return server_->connections() == 3; }));
   rlimit before{};
@@ -331,13 +357,25 @@ TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
   address.sin_port = htons(server_->port());
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  std::string found;
+  for (char bytes[1000];;) {
+    const ssize_t count = ::recv(socket, bytes, sizeof bytes, 0);
+    if (count <= 0) break;
+    found.append(bytes, size_t(count));
+  }
+  EXPECT_TRUE(found.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << found;
+  EXPECT_NE(found.find("Retry-After: 1\r\n"), found.npos);
+  EXPECT_NE(found.find("no descriptors left"), found.npos);
+  EXPECT_EQ(refused, 1);
   EXPECT_EQ(server_->connections(), 4u);
   first.send(get("/hello"));  // other connections are not affected
   EXPECT_EQ(response(first).body, "hello");
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_TRUE(soon([&] { return server_->connections() == 5; }));
   ::close(socket);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it accepts again
+  Client later = client();
+  later.send(get("/hello"));
+  EXPECT_EQ(response(later).body, "hello");
 }
 
 // Many connections on one thread. `received` is called with the bytes of each.

@@ -94,19 +94,65 @@ TEST(ServiceBusy, SaysWhenToRetry) {
   EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
-TEST(ServiceFaults, HaveTheirStatusBeforeTheFirstToken) {
-  for (const char* stream : {"true", "false"}) {
+// A stream has begun when the engine took the request: its error is an event.
+TEST(ServiceFaults, BeforeTheFirstTokenHaveTheirStatusOrAreEvents) {
+  for (const bool stream : {true, false}) {
     ServiceFixture fixture;
     fixture.serve();
     fixture.backend.each_batch = [] { throw Error("the device fell over"); };
     const Recorded answer = fixture.chat("a", fmt::format(R"("stream":{})", stream));
-    EXPECT_EQ(answer.status(), 500);
-    const Json error = answer.json().at("error");
+    EXPECT_EQ(answer.status(), stream ? 200 : 500);
+    const Json body = stream ? parse_json(answer.events().back(), "the last event") : answer.json();
+    const Json error = body.at("error");
     EXPECT_EQ(error.at("type"), "server_error");
     test::expect_says(error.at("message").get<std::string>(), {"the device fell over"});
-    EXPECT_EQ(fixture.last_log().at("status"), 500);
+    EXPECT_EQ(fixture.last_log().at("status"), stream ? 200 : 500);
     test::expect_says(fixture.last_log().at("error").get<std::string>(), {"the device fell over"});
   }
+}
+
+// A stream that waits says so, from the beginning on.
+TEST(ServiceStreams, BeginAtOnceAndBeat) {
+  ServiceFixture fixture({.heartbeat_seconds = 0.05});
+  fixture.serve();
+  fixture.hold_steps();
+  Recorded stream =
+      fixture.begin("POST", "/v1/chat/completions", fixture.chat_body("1", R"("stream":true,"max_tokens":3)"));
+  ASSERT_TRUE(stream.wait_for_parts(2));
+  EXPECT_TRUE(stream.streamed());
+  EXPECT_EQ(stream.response().type, "text/event-stream");
+  const Recorded whole = fixture.begin("POST", "/v1/chat/completions", fixture.chat_body("1", R"("max_tokens":3)"));
+  EXPECT_FALSE(stream.ended());
+  // what is refused at once has its status
+  EXPECT_EQ(fixture.ask("POST", "/v1/completions", R"({"prompt":"a","n":0,"stream":true})").status(), 400);
+  fixture.release_steps();
+  ASSERT_TRUE(stream.wait_for_end());
+  ASSERT_TRUE(whole.wait_for_end());
+  EXPECT_EQ(whole.status(), 200);
+  std::string text = stream.text();
+  const std::string beat = ": heartbeat\n\n";
+  size_t beats = 0;
+  for (size_t at; (at = text.find(beat)) != text.npos; ++beats) {
+    EXPECT_TRUE(at == 0 || text.compare(at - 2, 2, "\n\n") == 0) << "between two events";
+    text.erase(at, beat.size());
+  }
+  EXPECT_GE(beats, 2u);
+  EXPECT_EQ(text.find("heartbeat"), text.npos);
+  EXPECT_TRUE(text.ends_with("data: [DONE]\n\n"));
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+}
+
+TEST(ServiceStreams, DoNotBeatWhereThatIsOff) {
+  ServiceFixture fixture({.heartbeat_seconds = 0});
+  fixture.serve();
+  fixture.hold_steps();
+  Recorded stream = fixture.begin("POST", "/v1/completions", R"({"prompt":"1","stream":true,"max_tokens":3})");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_TRUE(stream.streamed());
+  fixture.release_steps();
+  ASSERT_TRUE(stream.wait_for_end());
+  EXPECT_EQ(stream.text().find("heartbeat"), std::string::npos);
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
 }
 
 TEST(ServiceFaults, AreReportedByHealthIfTheyStay) {

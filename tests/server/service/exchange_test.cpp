@@ -29,6 +29,56 @@ TEST(RandomIds, AreUnique) {
   EXPECT_EQ(a.find_first_not_of("0123456789abcdef", 5), a.npos);
 }
 
+TEST(Clients, AreHosts) {
+  EXPECT_EQ(client_at("127.0.0.1:5"), client_at("127.0.0.1:6"));
+  EXPECT_NE(client_at("127.0.0.1:5"), client_at("127.0.0.2:5"));
+  EXPECT_EQ(client_at("[2001:db8:1:2:3::4]:5"), client_at("[2001:db8:1:2:9::7]:6"));
+  EXPECT_NE(client_at("[2001:db8:1:2:3::4]:5"), client_at("[2001:db8:1:3:3::4]:5"));
+  EXPECT_NE(client_at("[::ffff:10.0.0.1]:5"), client_at("[::ffff:10.0.0.2]:5"));
+}
+
+// A small request beside others that would fill the cache for half a minute: of another client, and of the same one.
+TEST(ServiceWeft, SlowASmallRequestStartsBesideGreedyOnes) {
+  test::WeftService fixture({.rows = 256, .kv_blocks = 8 * 512 / 32});  // as heddle serve has it
+  const auto ask = [&](const std::string& peer, const std::string& fields) {
+    test::Recorded recorded;
+    fixture.service->handle({.method = "POST",
+                             .path = "/v1/completions",
+                             .body = R"({"prompt":"Once upon a time","ignore_eos":true,)" + fields + "}",
+                             .peer = peer},
+                            recorded.responder());
+    return recorded;
+  };
+  const auto seconds_of_small = [&](const std::string& peer) {
+    const auto start = Clock::now();
+    const test::Recorded small = ask(peer, R"("max_tokens":2)");
+    EXPECT_TRUE(small.wait_for_end());
+    EXPECT_EQ(small.status(), 200u);
+    return seconds_since(start);
+  };
+  seconds_of_small("10.0.0.9:1");
+  const double slow = std::max(1.0, seconds_of_small("10.0.0.9:1") / 0.05);  // where other programs are running
+  std::vector<test::Recorded> greedy;
+  for (int i = 0; i < 3; ++i) greedy.push_back(ask("10.0.0.1:1", R"("n":128,"max_tokens":450)"));
+  std::string prompts = "\"a\"";
+  for (int i = 0; i < 49; ++i) prompts += fmt::format(",\"Once upon a time there were {} dogs\"", i);
+  test::Recorded batch;
+  fixture.service->handle({.method = "POST",
+                           .path = "/v1/completions",
+                           .body = R"({"ignore_eos":true,"max_tokens":450,"prompt":[)" + prompts + "]}",
+                           .peer = "10.0.0.2:1"},
+                          batch.responder());
+  greedy.push_back(batch);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  EXPECT_GT(fixture.thread->metrics().waiting, 100u);
+  for (const char* peer : {"10.0.0.3:1", "10.0.0.1:2", "10.0.0.2:7", "10.0.0.3:4"})
+    EXPECT_LT(seconds_of_small(peer), 2 * slow) << peer;
+  for (test::Recorded& one : greedy) {
+    EXPECT_FALSE(one.ended());
+    one.disconnect();
+  }
+}
+
 TEST(ServiceWeft, GeneratesWhatTheModelGeneratesAlone) {
   test::WeftService fixture;
   const text::Tokenizer& tokenizer = fixture.tokenizer;

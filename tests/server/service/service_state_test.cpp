@@ -41,6 +41,14 @@ TEST(ApiKeys, AreTakenFromTheHeadersOfOtherClientsToo) {
   }
 }
 
+TEST(ApiKeys, AreClients) {
+  const auto with = [](std::string name, std::string value) {
+    return ApiKeys::client({.headers = {{std::move(name), std::move(value)}}});
+  };
+  EXPECT_EQ(with("authorization", "Bearer a"), with("x-api-key", "a"));
+  EXPECT_NE(with("authorization", "Bearer a"), with("authorization", "Bearer b"));
+}
+
 TEST(ApiKeys, MustNotBeEmpty) { EXPECT_REFUSED(ApiKeys({"a", ""}), "API keys", "empty"); }
 
 TEST(Workers, RunWhatWaitsBeforeTheyStop) {

@@ -376,6 +376,39 @@ TEST(Service, GivesEmbeddings) {
                "invalid_request_error", "context_length_exceeded", "input[1]", {"200 tokens", "202 tokens"});
 }
 
+TEST(Service, TakesOtherKeysWhileItRuns) {
+  ServiceFixture fixture({.keys = {"one"}});
+  fixture.serve();
+  const auto status = [&](const std::string& key) {
+    return fixture.get("/v1/models", {{"authorization", "Bearer " + key}}).status();
+  };
+  EXPECT_EQ(status("one"), 200);
+  fixture.service->set_keys({"two", "three"});
+  EXPECT_EQ(status("one"), 401);
+  EXPECT_EQ(status("two"), 200);
+  EXPECT_EQ(status("three"), 200);
+  EXPECT_THROW(fixture.service->set_keys({""}), Error);
+  EXPECT_EQ(status("two"), 200);
+}
+
+// Text that is far too long is not tokenized to its end.
+TEST(Service, RefusesAPromptFarBeyondTheContextEarly) {
+  ServiceFixture fixture;
+  fixture.serve();
+  const std::string text(1 << 20, 'a');
+  const auto expect_refused = [](const Recorded& answer, const char* field) {
+    EXPECT_EQ(answer.status(), 400);
+    const Json error = answer.json().at("error");
+    EXPECT_EQ(error.at("code"), "context_length_exceeded");
+    EXPECT_EQ(error.at("param"), field);
+    test::expect_says(error.at("message").get<std::string>(), {"200 tokens", "more than 400 tokens"});
+  };
+  expect_refused(fixture.complete(R"("prompt":")" + text + "\""), "prompt");
+  expect_refused(fixture.complete(R"("prompt":["a",")" + text + "\"]"), "prompt[1]");
+  expect_refused(fixture.post("/v1/embeddings", R"({"input":")" + text + "\"}"), "input");
+  expect_refused(fixture.chat(text), "messages");
+}
+
 // Requests that do not fit in the queue are submitted when the first ones have ended.
 TEST(Service, SubmitsALargeBatchThroughASmallQueue) {
   ServiceFixture fixture({}, {.max_waiting = 3});

@@ -11,7 +11,8 @@
 namespace heddle::test {
 
 struct WeftService {
-  WeftService() : world(weft(), {.rows = 256, .kv_blocks = 1024}), tokenizer(gguf_tokenizer(path())) {
+  explicit WeftService(const model::Limits& limits = {.rows = 256, .kv_blocks = 1024})
+      : world(weft(), limits), tokenizer(gguf_tokenizer(path())) {
     engine.emplace(world.model, *world.backend, world.limits);
     thread.emplace(*engine);
     service.emplace(server::ServiceOptions{});

@@ -38,6 +38,18 @@ TEST(RequestLog, WritesWhatIsKnown) {
             R"(","request":"{}","completions":["x"]})");
 }
 
+// What a client sends is cut, at the beginning of a character.
+TEST(RequestLog, HasABound) {
+  LogEntry entry;
+  entry.path = "/" + std::string(1 << 20, 'p');
+  entry.user = std::string(511, 'u') + "\u00e4" + std::string(1000, 'v');
+  entry.error = std::string(512, 'e');
+  const std::string line = log_line(entry);
+  EXPECT_LT(line.size(), 2000u);
+  test::expect_says(line, {"/" + std::string(511, 'p') + "... (1048577 bytes)\"",
+                           "\"" + std::string(511, 'u') + "... (1513 bytes)\"", "\"" + std::string(512, 'e') + "\""});
+}
+
 TEST(Traces, KnowTwoLevels) {
   const std::string request = "request", step = "step", other = "Step";
   EXPECT_EQ(trace_level(nullptr), TraceLevel::none);
@@ -73,6 +85,8 @@ TEST(MetricsText, IsInPrometheusFormat) {
   traffic.bytes = 1000;
   traffic.in_progress = 2;
   traffic.streams = 1;
+  traffic.connections_refused = 4;
+  traffic.log_lines_lost = 5;
   const std::string before = metrics_text(traffic, std::nullopt, "m\"1");
   test::expect_says(before, {"# HELP heddle_info", "# TYPE heddle_info gauge", "model=\"m\\\"1\"} 1",
                              "# TYPE heddle_http_requests_total counter",
@@ -80,6 +94,7 @@ TEST(MetricsText, IsInPrometheusFormat) {
                              "heddle_http_requests_total{path=\"/v1/models\",status=\"401\"} 1\n",
                              "heddle_http_response_bytes_total 1000\n", "heddle_http_requests_open 2\n",
                              "heddle_http_streams_open 1\n"});
+  test::expect_says(before, {"heddle_http_connections_refused_total 4\n", "heddle_log_lines_lost_total 5\n"});
   EXPECT_EQ(before.find("heddle_steps_total"), before.npos) << "there is no engine yet";
 
   engine::Metrics metrics;

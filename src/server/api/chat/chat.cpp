@@ -113,7 +113,8 @@ ChatPrompt render_chat(const Call& call, const ChatRequest& request, Preparation
   const RenderedChat chat = call.model->render(conversation_of(request));
   if (timer) timer->rendered();
   // the template writes BOS itself
-  ChatPrompt prompt{.tokens = call.model->tokenizer().encode(chat.prompt, {.add_special = false})};
+  ChatPrompt prompt{.tokens =
+                        encode_within(*call.model, chat.prompt, {.add_special = false}, request.conversation.field)};
   if (timer) timer->encoded();
   prompt.reply = {chat.format, request.tools.tools, chat::opens_thought(chat.format->thought, chat.prompt)};
   return prompt;

@@ -74,6 +74,7 @@ class OpenAiWriter : public GenerationWriter {
   OpenAiWriter(Exchange& exchange, const OpenAiHead& head, const Shape& shape, StreamOptions options,
                const GenerationRequest& request);
 
+  void on_accepted() override;  // a stream begins
   void on_text(uint32_t index, TextDelta delta) override;
   void on_finish(uint32_t index, const Finish& finish) override;
   void on_end(const Usage& usage, std::string_view trace) override;

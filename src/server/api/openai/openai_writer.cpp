@@ -56,6 +56,10 @@ OpenAiWriter::OpenAiWriter(Exchange& exchange, const OpenAiHead& head, const Sha
   }
 }
 
+void OpenAiWriter::on_accepted() {
+  if (options_.stream) start();
+}
+
 void OpenAiWriter::on_text(uint32_t index, TextDelta delta) {
   add_part({.index = index, .text = std::move(delta.text)}, std::move(delta.logprobs));
 }
