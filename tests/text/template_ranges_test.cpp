@@ -1,5 +1,5 @@
 // Which parts of a rendered conversation are the template's own words: control tokens are read there and nowhere else,
-// so that nobody can forge a turn.
+// so that no message can forge a turn.
 #include <gtest/gtest.h>
 
 #include <algorithm>

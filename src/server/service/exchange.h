@@ -28,11 +28,13 @@ class Exchange {
 
   const HttpRequest& request() const { return request_; }
   void free_body() { request_.body = {}; }  // it has been parsed, and may be large
+  void expand_body(size_t max_bytes);       // by its Content-Encoding; see decode_body()
   const std::string& id() const { return log_.id; }
   double seconds() const { return seconds_since(start_); }  // since the request arrived
   bool logs_prompts() const { return traffic_->logs_prompts(); }
   LogEntry& log() { return log_; }
   void set_route(const Route& route);  // from now on errors have the form of its protocol
+  void set_error_body(ErrorBody body) { error_body_ = body; }
 
   void send(HttpResponse response);
   void send_json(std::string body) { send({.body = std::move(body)}); }

@@ -92,6 +92,8 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
 
 }  // namespace
 
+void show_root(const Call& call) { call.exchange->send({.type = "text/plain", .body = "heddle is running\n"}); }
+
 void show_live(const Call& call) { send_health(call, "ok"); }
 
 void show_ready(const Call& call) {

@@ -112,6 +112,7 @@ std::string trace_json(TraceLevel level, const Preparation& preparation,
 
 constexpr std::string_view models_path = "/v1/models/";  // followed by a model's name
 
+void show_root(const Call& call);     // 200: something is there
 void show_live(const Call& call);     // 200 as long as the process responds
 void show_ready(const Call& call);    // 200 if requests are accepted, 503 with the reason otherwise
 void list_models(const Call& call);   // the model that is served

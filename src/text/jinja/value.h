@@ -106,8 +106,8 @@ class Value {
   std::shared_ptr<const void> shared_;
 };
 
-// A text and which parts of it are the template's own words. The rest came with the conversation: nobody may write a
-// control token there. A function that does not keep track of the parts gives a text without any.
+// A text and which parts of it are the template's own words. The rest came with the conversation: no control token is
+// read there. A function that does not keep track of the parts gives a text without any.
 struct Text {
   std::string text;
   TextRanges own = {};
