@@ -3,6 +3,7 @@
 
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/llama_cpp/llama_completion.h"
 #include "server/api/openai/openai_chat.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
@@ -26,6 +27,17 @@ constexpr Route table[] = {
     {"POST", "/tokenize", tokenize, uses_tokenizer},
     {"POST", "/detokenize", detokenize, uses_tokenizer},
     {"POST", "/apply-template", apply_template, uses_tokenizer},
+    // llama.cpp's server
+    {"POST", "/completion", llama_completion, generates, llama_error},
+    {"POST", "/completions", llama_completion, generates, llama_error},
+    {"POST", "/infill", infill, generates, llama_error},
+    {"GET", "/props", show_props, about_model, llama_error},
+    {"GET", "/slots", show_slots, about_model, llama_error},
+    // vLLM's server
+    {"GET", "/version", show_version, about_server},
+    {"GET", "/load", show_load, about_server},
+    {"GET", "/ping", show_ready, without_key},
+    {"POST", "/ping", show_ready, without_key},
     // the state of the server
     {"GET", "/v1/effective-config", show_config, about_model},
     {"GET", "/", show_root, without_key},
