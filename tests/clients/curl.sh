@@ -207,7 +207,7 @@ name='tokenizer'
 post /tokenize --data '{"content":"Once upon a time"}'
 tokens=$(sed 's/.*"tokens":\(\[[^]]*\]\).*/\1/' <<<"$body")
 post /detokenize --data "{\"tokens\":$tokens}"
-is 'there and back' "$body" '{"content":"Once upon a time"}'
+is 'there and back' "$body" '{"content":"Once upon a time","prompt":"Once upon a time"}'
 post /apply-template --data "{\"messages\":[{\"role\":\"user\",\"content\":\"A boat.\"}]}"
 has body "$body" '^\{"prompt":".*A boat\..*"\}$'
 
