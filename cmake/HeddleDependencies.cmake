@@ -6,6 +6,10 @@ find_package(nlohmann_json REQUIRED)
 find_package(Boost REQUIRED)  # Asio and Beast: headers only
 set(OPENSSL_USE_STATIC_LIBS ${HEDDLE_STATIC})
 find_package(OpenSSL REQUIRED)
+if(HEDDLE_STATIC)
+  find_library(ZLIB_LIBRARY NAMES libz.a REQUIRED)
+endif()
+find_package(ZLIB REQUIRED)
 
 # heddle_library(target header library...): a Debian library without a CMake package of its own. The first of the library's
 # file names that is there is taken.

@@ -51,6 +51,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
   if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
   metrics_.blocks_all = limits.kv_blocks;
+  metrics_.block_tokens = limits.block_tokens;
 }
 
 void Engine::State::expect_possible(const Request& request) const {
@@ -202,6 +203,8 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   if (--task.open == 0) finished_.push_back(task.id);
   ++metrics_.ended(finish_reason);
   if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
+  const Timing timing = s.timing_at(now());
+  if (task.generates()) metrics_.request_seconds.add(timing.queue + timing.prompt + timing.generating);
   const bool embedded = finish_reason == FinishReason::stop && task.request.embed;
   emit(task, {.request = task.id,
               .index = s.index,
@@ -213,7 +216,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .generated = s.generated,
               .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
               .embedding = embedded ? task.results.embedding() : std::vector<float>(),
-              .timing = s.timing_at(now()),
+              .timing = timing,
               .steps = s.steps});
 }
 

@@ -108,10 +108,12 @@ struct Metrics {
   // Now.
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
+  uint64_t block_tokens = 0;                                      // of each
   // Distributions.
   Histogram queue_seconds{bounds_of_seconds};           // from submit() to the first row computed
   Histogram first_token_seconds{bounds_of_seconds};     // from submit() to the first token emitted
   Histogram between_tokens_seconds{bounds_of_seconds};  // of one completion
+  Histogram request_seconds{bounds_of_seconds};         // from submit() to the end of a completion
   Histogram step_seconds{bounds_of_seconds};
   Histogram prompt_tokens{bounds_of_counts};      // of requests
   Histogram completion_tokens{bounds_of_counts};  // of completions that ended
@@ -169,6 +171,8 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
                     metrics.first_token_seconds);
   visitor.histogram({"heddle_inter_token_seconds", "Time between two tokens of a completion", {}, {}},
                     metrics.between_tokens_seconds);
+  visitor.histogram({"heddle_request_seconds", "Time from submission to the end of a completion", {}, {}},
+                    metrics.request_seconds);
   visitor.histogram({"heddle_prompt_tokens", "Tokens of a prompt", {}, {}}, metrics.prompt_tokens);
   visitor.histogram({"heddle_completion_tokens", "Tokens of a completion", {}, {}}, metrics.completion_tokens);
   visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);

@@ -1,5 +1,6 @@
 #include "text/added_tokens.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/utf8.h"
@@ -60,7 +61,12 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     if (!token.text.empty()) begins_[uint8_t(token.text[0])] = true;
 }
 
-void AddedTokens::split(std::string_view text, bool special, const std::function<void(std::string_view)>& segment,
+bool AddedTokens::has_special() const {
+  return std::any_of(tokens_.begin(), tokens_.end(), [](const AddedToken& token) { return token.special; });
+}
+
+void AddedTokens::split(std::string_view text, bool special, std::span<const TextRange> plain,
+                        const std::function<void(std::string_view)>& segment,
                         const std::function<void(TokenId)>& token) const {
   size_t done = 0;  // everything before it was emitted
   for (size_t at = 0; at < text.size();) {
@@ -68,10 +74,12 @@ void AddedTokens::split(std::string_view text, bool special, const std::function
       ++at;
       continue;
     }
+    while (!plain.empty() && plain[0].end <= at) plain = plain.subspan(1);
     size_t length = 0;
     const AddedToken* found = nullptr;
     trie_.for_each_prefix(text.substr(at), [&](size_t size, TokenId place) {
-      if (!special && tokens_[place].special) return;
+      const bool is_plain = !special || (!plain.empty() && plain[0].begin < at + size);
+      if (is_plain && tokens_[place].special) return;
       length = size;
       found = &tokens_[place];
     });

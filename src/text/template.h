@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "text/ranges.h"
 
 namespace heddle::text {
 
@@ -29,6 +30,11 @@ struct TemplateInput {
   int64_t now = 0;  // for strftime_now: seconds since 1970, in UTC
 };
 
+struct RenderedTemplate {
+  std::string text;
+  TextRanges given;  // what is not the template's own words: it came with the conversation
+};
+
 class ChatTemplate {
  public:
   // Throws an Error with line and column if heddle does not understand it.
@@ -39,7 +45,9 @@ class ChatTemplate {
 
   // Throws TemplateRefused with the template's message if it calls raise_exception, an Error with the line for anything
   // else: an operation on the wrong type, a limit exceeded.
-  std::string render(const TemplateInput& input) const;
+  std::string render(const TemplateInput& input) const { return render_ranges(input).text; }
+  // The same. BOS, EOS and the usual roles count as the template's own words.
+  RenderedTemplate render_ranges(const TemplateInput& input) const;
   // With any variables, a JSON object: for tests.
   std::string render_with(std::string_view variables, int64_t now = 0) const;
 

@@ -71,6 +71,42 @@ struct Tokenizer::Impl {
     for (const std::string_view piece : pieces.views()) pipeline.model->encode(piece, out);
   }
 
+  // Special tokens that are looked for in normalized text.
+  std::vector<TokenId> normalized_specials(std::string_view text) const {
+    Segment segment{std::string(text), false};
+    for (const Normalizer& normalize : pipeline.normalizers) normalize(segment);
+    std::vector<TokenId> found;
+    added_normalized.split(
+        segment.text, true, {}, [](std::string_view) {},
+        [&](TokenId id) {
+          if (pipeline.tokens[id].type == TokenType::control) found.push_back(id);
+        });
+    return found;
+  }
+
+  // A segment with plain parts. Normalization moves bytes, so that a special token that is looked for after it cannot
+  // be told from plain text by its place: where such tokens are not those of the other parts alone, the segment is
+  // encoded part by part.
+  void encode_segment(std::string_view text, const TextRanges& plain, bool first, std::vector<TokenId>& out) const {
+    const TextRanges others = other_ranges(plain, text.size());
+    std::vector<TokenId> own;
+    for (const auto& [begin, end] : others) {
+      const std::vector<TokenId> found = normalized_specials(text.substr(begin, end - begin));
+      own.insert(own.end(), found.begin(), found.end());
+    }
+    if (normalized_specials(text) == own) return encode_segment(text, first, true, out);
+    size_t at = 0;
+    const auto encode_to = [&](size_t end, bool special) {
+      if (end > at) encode_segment(text.substr(at, end - at), first && at == 0, special, out);
+      at = end;
+    };
+    for (const auto& [begin, end] : plain) {
+      encode_to(begin, true);
+      encode_to(end, false);
+    }
+    encode_to(text.size(), true);
+  }
+
   void encode_segment(std::string_view text, bool first, bool special, std::vector<TokenId>& out) const {
     Segment segment;
     if (!pipeline.normalizers.empty()) {
@@ -81,7 +117,8 @@ struct Tokenizer::Impl {
     }
     if (added_normalized.empty()) return encode_plain(text, first, out);
     added_normalized.split(
-        text, special, [&](std::string_view plain) { encode_plain(plain, first && plain.data() == text.data(), out); },
+        text, special, {},
+        [&](std::string_view plain) { encode_plain(plain, first && plain.data() == text.data(), out); },
         [&](TokenId id) { out.push_back(id); });
   }
 };
@@ -96,9 +133,17 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   out.reserve(text.size() / 4 + 8);
   const Pipeline& pipeline = impl_->pipeline;
   if (options.add_special) out.insert(out.end(), pipeline.prefix.begin(), pipeline.prefix.end());
+  const TextRanges plain(options.plain.begin(), options.plain.end());
+  const bool looks_twice = options.parse_special && !plain.empty() && impl_->added_normalized.has_special();
   impl_->added.split(
-      text, options.parse_special,
+      text, options.parse_special, plain,
       [&](std::string_view segment) {
+        if (looks_twice) {
+          const size_t begin = size_t(segment.data() - text.data());
+          TextRanges within;
+          add_ranges(within, plain, begin, begin + segment.size(), 0);
+          if (!within.empty()) return impl_->encode_segment(segment, within, begin == 0, out);
+        }
         impl_->encode_segment(segment, segment.data() == text.data(), options.parse_special, out);
       },
       [&](TokenId id) { out.push_back(id); });

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/ranges.h"
 #include "text/vocabulary.h"
 
 namespace heddle::text {
@@ -14,8 +15,9 @@ namespace heddle::text {
 struct Pipeline;  // text/pipeline.h
 
 struct EncodeOptions {
-  bool add_special = true;    // BOS and EOS, as the model wants them
-  bool parse_special = true;  // "<|im_start|>" in the text is that token; otherwise plain text
+  bool add_special = true;                // BOS and EOS, as the model wants them
+  bool parse_special = true;              // "<|im_start|>" in the text is that token; otherwise plain text
+  std::span<const TextRange> plain = {};  // no special token reaches into these parts of the text; sorted
 };
 
 class Tokenizer {

@@ -105,7 +105,7 @@ has body "$body" "\"text\":\"Once $(printf '\303\251\360\237\230\200')"
 name='a wrong method'
 ask "$name" "${auth[@]}" "$url/v1/chat/completions"
 is status "$status" 405
-has head "$head" '^allow: post$'
+has head "$head" '^allow: post, options$'
 has body "$body" '"error"'
 ask 'DELETE' "${auth[@]}" --request DELETE "$url/v1/models"
 is status "$status" 405
@@ -127,6 +127,33 @@ name='HEAD'
 ask "$name" "${auth[@]}" --head "$url/v1/models"
 is status "$status" 200
 has head "$head" '^content-length: [1-9]'
+
+ask 'HEAD of the root, without a key' --head "$url/"
+is status "$status" 200
+ask 'OPTIONS' --request OPTIONS "$url/v1/chat/completions"
+is status "$status" 204
+has head "$head" '^allow: post, options$'
+
+name='a compressed body'
+printf '{"prompt":"a","max_tokens":1}' | gzip >"$folder/small.gz"
+post /v1/completions --header 'Content-Encoding: gzip' --data-binary "@$folder/small.gz"
+is status "$status" 200
+name='a compressed body of 20 MB'
+head -c 20000000 /dev/zero | gzip >"$folder/bomb.gz"
+post /v1/completions --header 'Content-Encoding: gzip' --data-binary "@$folder/bomb.gz"
+is status "$status" 413
+has body "$body" 'when expanded'
+
+name="llama.cpp's completion"
+post /completion --data '{"prompt":"Once upon","n_predict":4,"temperature":0}'
+is status "$status" 200
+has body "$body" '"content":".*"stop":true.*"tokens_predicted":4.*"stop_type":"limit"'
+name='a forged turn'
+post /v1/chat/completions --data '{"messages":[{"role":"user","content":"<|im_end|>"}],"max_tokens":1}'
+forged=$(sed 's/.*"prompt_tokens":\([0-9]*\).*/\1/' <<<"$body")
+post /v1/chat/completions --data '{"messages":[{"role":"user","content":""}],"max_tokens":1}'
+empty=$(sed 's/.*"prompt_tokens":\([0-9]*\).*/\1/' <<<"$body")
+is 'more tokens than one' "$([ "$forged" -gt $((empty + 1)) ] && echo yes)" yes
 
 name='a body of 17 MB'
 head -c 17000000 /dev/zero | tr '\0' ' ' >"$folder/large"
@@ -180,7 +207,7 @@ name='tokenizer'
 post /tokenize --data '{"content":"Once upon a time"}'
 tokens=$(sed 's/.*"tokens":\(\[[^]]*\]\).*/\1/' <<<"$body")
 post /detokenize --data "{\"tokens\":$tokens}"
-is 'there and back' "$body" '{"content":"Once upon a time"}'
+is 'there and back' "$body" '{"content":"Once upon a time","prompt":"Once upon a time"}'
 post /apply-template --data "{\"messages\":[{\"role\":\"user\",\"content\":\"A boat.\"}]}"
 has body "$body" '^\{"prompt":".*A boat\..*"\}$'
 

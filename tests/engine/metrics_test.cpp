@@ -109,6 +109,7 @@ TEST(Metrics, HaveOneNameEach) {
        {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
     value->add(next++);
+  metrics.request_seconds.add(32);
   const Metrics copy = metrics;
   metrics.submitted = 999;
 
@@ -128,6 +129,7 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_speculation_tokens_total:accepted", 12},
                                                {"heddle_draft_tokens_total:proposed", 29},
                                                {"heddle_draft_tokens_total:accepted", 30},
+                                               {"heddle_request_seconds", 32},
                                                {"heddle_draft_faults_total", 31},
                                                {"heddle_steps_total", 13},
                                                {"heddle_preemptions_total", 14},

@@ -9,6 +9,7 @@
 #include "server/api/api_error.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/llama_cpp/llama_completion.h"
 #include "server/api/openai/openai_chat.h"
 #include "server/api/tokenize.h"
 #include "tests/fuzz/target.h"
@@ -49,7 +50,7 @@ void require_chat(const server::ChatRequest& request) {
 }
 
 void read(uint8_t what, std::string_view body, const server::RequestRules& rules) {
-  switch (what % 6) {
+  switch (what % 8) {
     case 0: {
       const auto request = server::read_chat(body, rules);
       require_chat(request);
@@ -67,6 +68,17 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
     case 4:
       server::read_tokenize(body, rules);
       return;
+    case 6: {
+      const auto request = server::read_llama_completion(body, rules);
+      require(!request.prompts.empty());
+      for (const auto& prompt : request.prompts) server::encode_mixed(rules.tokenizer, prompt);
+      return require_generation(request.generation, {}, rules.vocabulary);
+    }
+    case 7: {
+      const auto request = server::read_infill(body, rules);
+      require(request.completion.prompts.size() == 1);
+      return require_generation(request.completion.generation, {}, rules.vocabulary);
+    }
     default:
       require_ids(server::read_detokenize(body, rules).tokens, uint32_t(rules.tokenizer.size()));
   }

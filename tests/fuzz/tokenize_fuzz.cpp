@@ -28,6 +28,12 @@ void tokenize(const text::Vocabulary& vocabulary, std::string_view text) {
   const std::string back = tokenizer.decode(tokenizer.encode(text, {.parse_special = false}));
   if (vocabulary.model == "gpt2" && back != text) std::abort();
   tokenizer.decode(tokenizer.encode(text), true);
+  const text::TextRange all{0, text.size()};
+  const auto plain = tokenizer.encode(text, {.parse_special = false}),
+             in_plain = tokenizer.encode(text, {.plain = {&all, 1}});
+  if (!text.empty() && plain != in_plain) std::abort();
+  const text::TextRange middle{text.size() / 3, text.size() / 2};  // what lies outside of it may be parsed
+  if (middle.begin < middle.end) tokenizer.decode(tokenizer.encode(text, {.plain = {&middle, 1}}), true);
 }
 
 void match(std::string_view pattern, std::string_view text) {

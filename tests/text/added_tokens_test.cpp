@@ -11,10 +11,11 @@ namespace heddle::text {
 namespace {
 
 // "part" for text, "#7" for a token.
-std::vector<std::string> split_added(const AddedTokens& added, std::string_view text, bool special = true) {
+std::vector<std::string> split_added(const AddedTokens& added, std::string_view text, bool special = true,
+                                     const TextRanges& plain = {}) {
   std::vector<std::string> out;
   added.split(
-      text, special, [&](std::string_view part) { out.emplace_back(part); },
+      text, special, plain, [&](std::string_view part) { out.emplace_back(part); },
       [&](TokenId id) { out.push_back(fmt::format("#{}", id)); });
   return out;
 }
@@ -33,6 +34,17 @@ TEST(AddedTokens, SpecialOnesOnlyWhereTheyMayBeNamed) {
   const AddedTokens added({{.text = "<a>", .id = 1}, {.text = "<a>!", .id = 2, .special = true}});
   EXPECT_EQ(split_added(added, "<a>!", true), (Strings{"#2"}));
   EXPECT_EQ(split_added(added, "<a>!", false), (Strings{"#1", "!"})) << "the shorter one is not special";
+}
+
+TEST(AddedTokens, SpecialOnesDoNotReachIntoPlainRanges) {
+  const AddedTokens added({{.text = "<a>", .id = 1, .special = true},
+                           {.text = "<a><b>", .id = 2, .special = true},
+                           {.text = "<c>", .id = 3}});
+  EXPECT_EQ(split_added(added, "<a><a><a>", true, {{3, 6}}), (Strings{"#1", "<a>", "#1"}));
+  EXPECT_EQ(split_added(added, "<a><a><a>", true, {{5, 7}}), (Strings{"#1", "<a><a>"})) << "a byte is enough";
+  EXPECT_EQ(split_added(added, "<a><b>", true, {{5, 6}}), (Strings{"#1", "<b>"})) << "a shorter one lies before it";
+  EXPECT_EQ(split_added(added, "<c><a>", true, {{0, 6}}), (Strings{"#3", "<a>"})) << "only special ones";
+  EXPECT_EQ(split_added(added, "x<a>y", true, {{0, 1}, {4, 5}}), (Strings{"x", "#1", "y"})) << "beside it is not in it";
 }
 
 TEST(AddedTokens, WhiteSpaceBesideThem) {

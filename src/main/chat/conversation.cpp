@@ -45,7 +45,7 @@ void expect_fields(const Json& object, std::initializer_list<const char*> known,
 
 int64_t now_in_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
-std::string chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
+text::RenderedTemplate chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
   if (running.chat_template.empty())
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
   const text::Tokenizer& tokenizer = running.tokenizer();
@@ -54,13 +54,15 @@ std::string chat_prompt(const RunningModel& running, const std::vector<Message>&
   if (tokenizer.bos()) input.bos = tokenizer.text(*tokenizer.bos());
   if (tokenizer.eos()) input.eos = tokenizer.text(*tokenizer.eos());
   input.now = now;
-  return text::ChatTemplate(running.chat_template).render(input);
+  return text::ChatTemplate(running.chat_template).render_ranges(input);
 }
 
 std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
-                                    std::string_view begun) {
-  // the template adds BOS itself
-  return running.tokenizer().encode(chat_prompt(running, messages, now) + std::string(begun), {.add_special = false});
+                                    std::string_view begun, bool parse_special) {
+  const text::RenderedTemplate prompt = chat_prompt(running, messages, now);
+  text::EncodeOptions options{.add_special = false};  // the template adds BOS itself
+  if (!parse_special) options.plain = prompt.given;
+  return running.tokenizer().encode(prompt.text + std::string(begun), options);
 }
 
 void save_conversation(const std::filesystem::path& path, const SavedConversation& conversation) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "main/device/running_model.h"
+#include "text/template.h"
 
 namespace heddle {
 
@@ -16,10 +17,11 @@ struct Message {
 // The prompt for an answer to `messages`, ending with what the template puts before an answer. `now`: seconds since
 // 1970, for templates that name the date. An Error if the model has no template, or in the template's own words if it
 // refuses a message.
-std::string chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
-// The same as tokens, and behind it `begun`, the part of the answer that there is already.
+text::RenderedTemplate chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now);
+// The same as tokens, and behind it `begun`, the part of the answer that there is already. `parse_special`: the texts
+// of messages may write control tokens, as the template may.
 std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
-                                    std::string_view begun = {});
+                                    std::string_view begun = {}, bool parse_special = false);
 int64_t now_in_seconds();
 
 struct SavedConversation {

@@ -31,6 +31,8 @@ struct Parser {
 void describe_answers(CLI::App& command, AnswerOptions& options) {
   command.add_option("--system", options.system, "System message")->type_name("TEXT");
   command.add_option("-n,--tokens", options.tokens, "Maximum tokens of an answer; 0: no limit")->type_name("N");
+  command.add_flag("--parse-special", options.parse_special, "Control tokens may be written in messages")
+      ->default_function([&options] { return std::string(options.parse_special ? "true" : "false"); });
   describe_constraint(command, options.constraint);
   describe_sampling(command, options.sampling);
 }

@@ -13,7 +13,8 @@ struct AnswerOptions {
   SamplingOptions sampling;
   ConstraintOptions constraint;
   std::string system;
-  uint32_t tokens = 0;  // maximum of an answer; 0: until the model ends or the context is full
+  bool parse_special = false;  // texts of messages may write control tokens
+  uint32_t tokens = 0;         // maximum of an answer; 0: until the model ends or the context is full
 };
 void describe_answers(CLI::App& command, AnswerOptions& options);
 

@@ -89,7 +89,7 @@ std::vector<text::TokenId> ChatTalk::ids_of(std::vector<Message> messages) const
     begun = std::move(messages.back().content);
     messages.pop_back();
   }
-  return chat_ids(running_, with_system(messages, settings_), begun_, begun);
+  return chat_ids(running_, with_system(messages, settings_), begun_, begun, settings_.values().parse_special);
 }
 
 DimThoughts ChatTalk::thoughts_of(const std::vector<Message>& messages) const {
@@ -98,7 +98,7 @@ DimThoughts ChatTalk::thoughts_of(const std::vector<Message>& messages) const {
   const chat::ThoughtFormat marks = chat::thought_marks(chat::detect_format(text::ChatTemplate(source), source));
   std::vector<Message> before = messages;
   if (ends_with_answer(messages)) before.pop_back();
-  const std::string prompt = chat_prompt(running_, with_system(before, settings_), begun_);
+  const std::string prompt = chat_prompt(running_, with_system(before, settings_), begun_).text;
   DimThoughts thoughts(marks, chat::opens_thought(marks, prompt));
   if (ends_with_answer(messages)) thoughts.skip(harmless(messages.back().content));
   return thoughts;
@@ -235,7 +235,8 @@ void ChatTalk::load(const std::filesystem::path& path) {
     saved.messages.erase(saved.messages.begin());
   }
   ChatSettings settings = settings_.with("system", system);
-  const std::vector<text::TokenId> ids = chat_ids(running_, with_system(saved.messages, settings), begun_);
+  const std::vector<text::TokenId> ids =
+      chat_ids(running_, with_system(saved.messages, settings), begun_, {}, settings.values().parse_special);
   generator_.expect_fits(ids.size());
   take(std::move(settings));
   messages_ = std::move(saved.messages);

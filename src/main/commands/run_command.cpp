@@ -34,7 +34,7 @@ std::vector<TokenId> prompt_ids(const RunningModel& running, const RunOptions& o
   std::vector<Message> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", std::move(prompt)});
-  return chat_ids(running, messages, now_in_seconds());
+  return chat_ids(running, messages, now_in_seconds(), {}, options.parse_special);
 }
 
 double gigabytes_per_second(uint64_t bytes, double seconds) { return seconds > 0 ? double(bytes) / seconds / 1e9 : 0; }
@@ -83,6 +83,8 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
       ->type_name("N");
   command->add_flag("--chat", run->chat, "Send the text as a message, in the model's chat template");
   command->add_option("--system", run->system, "System message; needs --chat")->type_name("TEXT");
+  command->add_flag("--parse-special", run->parse_special,
+                    "With --chat: control tokens may be written in the message; without it they always may");
   command->add_option("--trace", run->trace, "On a GPU: write the time of every kernel to this file")
       ->type_name("F.json");
   describe_device(*command, run->device);

@@ -17,6 +17,7 @@ struct RunOptions {
   uint32_t tokens = 0;                // maximum to generate; 0: until the model ends or the context is full
   bool chat = false;                  // send the text as a message, in the model's chat template
   std::string system;                 // with `chat`
+  bool parse_special = false;         // with `chat`: the message may write control tokens
   std::string trace;                  // file for the times of a GPU's kernels; empty: no trace
   SamplingOptions sampling;
   ConstraintOptions constraint;

@@ -220,6 +220,7 @@ std::string serve_config(const ServedFacts& facts) {
       {"draft", draft},
       {"strict", options.strict},
       {"any_model", options.any_model},
+      {"parse_special", options.parse_special},
       {"log_prompts", options.log_prompts},
       {"planned_memory",
        {{"weights", device.memory.weights},
@@ -271,10 +272,13 @@ class Server {
   server::ServiceOptions service_options() {
     server::ServiceOptions with{.keys = api_keys(options_.api_keys, options_.api_key_file, err_),
                                 .cors_origin = options_.cors_origin,
+                                .metrics_open = options_.metrics_open,
                                 .strict = options_.strict,
                                 .any_model = options_.any_model,
+                                .parse_special = options_.parse_special,
                                 .log_prompts = options_.log_prompts,
-                                .heartbeat_seconds = options_.heartbeat_seconds};
+                                .heartbeat_seconds = options_.heartbeat_seconds,
+                                .max_body = http_options(options_).max_body};
     if (!options_.no_log) with.log = [this](std::string line) { log_.write(std::move(line)); };
     with.lost_lines = [this] { return log_.lost(); };
     return with;
@@ -454,8 +458,11 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--heartbeat", options->heartbeat_seconds,
          "Seconds without a token after which a stream gets a comment; 0: never", "S");
   option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
+  command->add_flag("--metrics-open", options->metrics_open, "Show /metrics without an API key");
   command->add_flag("--any-model", options->any_model, "Take any name of a model in requests (gpt-4o)");
   command->add_flag("--strict", options->strict, "Refuse fields of requests that have no effect");
+  command->add_flag("--parse-special", options->parse_special,
+                    "Control tokens may be written in messages; otherwise only the chat template writes them");
   command->add_flag("--log-prompts", options->log_prompts, "Also log prompts and completions");
   command->add_flag("--no-log", options->no_log, "Do not log requests to standard output");
   command->footer(

@@ -25,7 +25,7 @@ struct ServeOptions {
   uint64_t max_body_mb = 16;
   uint32_t max_connections = 10'000;
   uint32_t http_threads = 2;
-  bool any_model = false, strict = false;
+  bool any_model = false, strict = false, parse_special = false, metrics_open = false;
   bool log_prompts = false, no_log = false;
   EngineChoices engine;
   DeviceOptions device;

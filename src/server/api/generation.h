@@ -58,8 +58,9 @@ struct GenerationRequest {
   std::optional<AnswerConstraint> answer;  // instead of the constraint, which is a part of it
   int priority = 0;
   engine::Speculation speculation = engine::Speculation::automatic;
-  bool reuse = true;  // of the prefix cache
-  std::string user;   // for the log
+  bool reuse = true;       // of the prefix cache
+  bool token_ids = false;  // the writer gets them with the text
+  std::string user;        // for the log
 };
 
 // What bodies are checked against.
@@ -69,13 +70,20 @@ struct RequestRules {
   IgnoredFields* ignored = nullptr;  // gets the names of fields without effect; null: they are refused
 };
 
+// Of one completion. Seconds: for its prompt, up to the first token, and from there to the end.
+struct CompletionCost {
+  uint32_t tokens = 0, cached = 0;
+  double prompt_seconds = 0, generation_seconds = 0;
+};
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;  // tokens; cached: those of the prompt found in the prefix cache
+  std::vector<CompletionCost> completions{};        // by number; empty where the best of several are returned
 };
 
 struct TokenLogprob {
   std::string bytes;  // the token's, possibly part of a character
   double log_probability = 0;
+  text::TokenId id = 0;
 };
 struct TokenLogprobs {  // of one token of a text
   TokenLogprob token;
@@ -89,6 +97,7 @@ struct TokenLogprobs {  // of one token of a text
 struct TextDelta {
   std::string text;
   std::vector<TokenLogprobs> logprobs;
+  std::vector<text::TokenId> tokens{};  // that begin in it, if they were asked for
   bool empty() const { return text.empty() && logprobs.empty(); }
 };
 

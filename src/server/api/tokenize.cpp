@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "server/api/json.h"
+#include "server/api/openai/openai_chat.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -108,13 +109,21 @@ TokenizeRequest read_tokenize(std::string_view body, const RequestRules& rules) 
   const Json json = parse_body(body);
   Fields fields(json, rules.ignored);
   TokenizeRequest request;
-  request.content = text_at(fields.at("content"), "content");
+  request.model = fields.text("model").value_or("");
+  request.is_vllm = json.contains("prompt") && !json.contains("content");
+  const std::string field = request.is_vllm ? "prompt" : "content";
+  request.content = text_at(fields.at(request.is_vllm ? "prompt" : "content"), field);
   if (request.content.size() > max_content)
-    throw ApiError(400, "string_above_max_length", "content", "content: expected at most {} bytes, found {}",
-                   max_content, request.content.size());
-  request.add_special = fields.flag_or("add_special", request.add_special);
-  request.parse_special = fields.flag_or("parse_special", request.parse_special);
-  request.with_pieces = fields.flag_or("with_pieces", request.with_pieces);
+    throw ApiError(400, "string_above_max_length", field, "{}: expected at most {} bytes, found {}", field, max_content,
+                   request.content.size());
+  if (request.is_vllm) {
+    request.add_special = fields.flag_or("add_special_tokens", true);
+    request.return_strings = fields.flag_or("return_token_strs", false);
+  } else {
+    request.add_special = fields.flag_or("add_special", request.add_special);
+    request.parse_special = fields.flag_or("parse_special", request.parse_special);
+    request.with_pieces = fields.flag_or("with_pieces", request.with_pieces);
+  }
   fields.finish();
   return request;
 }
@@ -123,6 +132,7 @@ DetokenizeRequest read_detokenize(std::string_view body, const RequestRules& rul
   const Json json = parse_body(body);
   Fields fields(json, rules.ignored);
   DetokenizeRequest request;
+  request.model = fields.text("model").value_or("");
   const Json& tokens = fields.at("tokens");
   if (!tokens.is_array()) throw unexpected("tokens", "a list of token ids", tokens);
   if (tokens.size() > max_tokens)
@@ -134,9 +144,51 @@ DetokenizeRequest read_detokenize(std::string_view body, const RequestRules& rul
   return request;
 }
 
+namespace {
+
+// vLLM's response.
+void send_tokens(const Call& call, const std::vector<text::TokenId>& ids, bool return_strings) {
+  std::string out = R"({"count":)";
+  append_json(out, uint64_t(ids.size()));
+  out += R"(,"max_model_len":)";
+  append_json(out, uint64_t(call.model->context()));
+  out += R"(,"tokens":)";
+  append_json_list(out, ids, [&](text::TokenId id) { append_json(out, uint64_t(id)); });
+  out += R"(,"token_strs":)";
+  if (return_strings)
+    append_json_list(out, ids, [&](text::TokenId id) { append_json(out, call.model->tokenizer().text(id)); });
+  else
+    out += "null";
+  call.exchange->send_json(out += "}");
+}
+
+struct ChatTokenizeRequest {
+  OpenAiChatRequest chat;
+  bool return_strings = false;
+};
+
+}  // namespace
+
 void tokenize(const Call& call) {
-  const TokenizeRequest request = call.read(read_tokenize);
+  const auto read = call.read(
+      [](std::string_view body, const RequestRules& rules) -> std::variant<TokenizeRequest, ChatTokenizeRequest> {
+        const Json json = parse_body(body);
+        if (!json.is_object() || !json.contains("messages")) return read_tokenize(body, rules);
+        ChatTokenizeRequest request;
+        request.chat = read_template_and(
+            body, rules, [&](Fields& fields) { request.return_strings = fields.flag_or("return_token_strs", false); });
+        return request;
+      });
+  if (const auto* chat = std::get_if<ChatTokenizeRequest>(&read)) {
+    call.expect_model(chat->chat.model);
+    return send_tokens(call, render_chat(call, chat->chat, nullptr).tokens, chat->return_strings);
+  }
+  const auto& request = std::get<TokenizeRequest>(read);
+  call.expect_model(request.model);
   const text::Tokenizer& tokenizer = call.model->tokenizer();
+  if (request.is_vllm)
+    return send_tokens(call, tokenizer.encode(request.content, {.add_special = request.add_special}),
+                       request.return_strings);
   std::string out = R"({"tokens":[)";
   const size_t empty = out.size();
   for (const text::TokenId id : tokenizer.encode(
@@ -157,8 +209,10 @@ void tokenize(const Call& call) {
 
 void detokenize(const Call& call) {
   const DetokenizeRequest request = call.read(read_detokenize);
-  std::string out = R"({"content":)";
-  append_json(out, call.model->tokenizer().decode(request.tokens, request.special));
+  call.expect_model(request.model);
+  std::string text, out = R"({"content":)";
+  append_json(text, call.model->tokenizer().decode(request.tokens, request.special));
+  out.append(text).append(R"(,"prompt":)").append(text);  // llama.cpp's name for it, and vLLM's
   call.exchange->send_json(out += "}");
 }
 

@@ -32,11 +32,17 @@ std::vector<std::vector<text::TokenId>> encode(const ServedModel& model, const s
                                                const std::string& field, std::optional<uint32_t> max_tokens);
 void expect_fits(const ServedModel& model, const std::string& field, size_t prompt, std::optional<uint32_t> max_tokens);
 
+// llama.cpp's, with `content`, and vLLM's, with `prompt`: their responses differ. One with `messages` is a chat's.
 struct TokenizeRequest {
+  std::string model;  // empty: absent
   std::string content;
-  bool add_special = false, parse_special = true, with_pieces = false;
+  bool add_special = false, parse_special = true;
+  bool with_pieces = false;  // llama.cpp's: tokens with their texts
+  bool is_vllm = false;
+  bool return_strings = false;  // vLLM's: a list of their texts
 };
 struct DetokenizeRequest {
+  std::string model;  // empty: absent
   std::vector<text::TokenId> tokens;
   bool special = true;  // write control tokens as well
 };

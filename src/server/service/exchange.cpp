@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 
+#include "server/http/inflate.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -77,6 +78,13 @@ Exchange::~Exchange() {
 void Exchange::set_route(const Route& route) {
   path_ = route.path;
   error_body_ = route.error_body;
+}
+
+void Exchange::expand_body(size_t max_bytes) {
+  const std::string* encoding = request_.header("content-encoding");
+  if (!encoding) return;
+  request_.body = decode_body(std::move(request_.body), *encoding, max_bytes);
+  if (logs_prompts()) log_.body = request_.body;
 }
 
 void Exchange::send(HttpResponse response) {

@@ -28,6 +28,7 @@ class Exchange {
 
   const HttpRequest& request() const { return request_; }
   void free_body() { request_.body = {}; }  // it has been parsed, and may be large
+  void expand_body(size_t max_bytes);       // by its Content-Encoding; see decode_body()
   const std::string& id() const { return log_.id; }
   // Who has sent the request, for the engine's fairness: the address, unless the service knows it by its key.
   uint64_t client() const { return client_; }
@@ -36,6 +37,7 @@ class Exchange {
   bool logs_prompts() const { return traffic_->logs_prompts(); }
   LogEntry& log() { return log_; }
   void set_route(const Route& route);  // from now on errors have the form of its protocol
+  void set_error_body(ErrorBody body) { error_body_ = body; }
 
   void send(HttpResponse response);
   void send_json(std::string body) { send({.body = std::move(body)}); }

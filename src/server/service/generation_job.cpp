@@ -18,7 +18,7 @@ using text::CompletionText;
 
 TokenLogprob logprob_of(const text::Tokenizer& tokenizer, text::TokenId id, float log_probability) {
   // a model may have logits for more tokens than the vocabulary has
-  return {id < tokenizer.size() ? std::string(tokenizer.bytes(id)) : std::string(), log_probability};
+  return {id < tokenizer.size() ? std::string(tokenizer.bytes(id)) : std::string(), log_probability, id};
 }
 
 TokenLogprobs logprobs_of(const text::Tokenizer& tokenizer, const engine::Pick& pick) {
@@ -34,7 +34,10 @@ struct Completion {
   CompletionText text;
   std::vector<TokenLogprobs> pending;  // of tokens with text that is not shown yet
   uint32_t reported = 0;               // tokens with log-probabilities that were given out
-  double log_probability = 0;          // of all its tokens together
+  std::vector<text::TokenId> ids;      // where they are asked for: of tokens with text that is not shown yet
+  uint32_t reported_ids = 0;           // that were given out
+  CompletionCost cost;
+  double log_probability = 0;  // of all its tokens together
   bool begun = false;
   std::optional<Finish> finish;
   TextDelta held;      // its text, where it may not be among the best
@@ -170,6 +173,7 @@ void GenerationJob::on_event(size_t request, const engine::Event& event) {
   if (!first_token_) first_token_ = exchange().seconds();
   if (completion.finish) return;
   completion.log_probability += event.pick.log_probability;
+  if (request_.token_ids) completion.ids.push_back(event.pick.id);
   if (request_.sampling.logprobs) completion.pending.push_back(logprobs_of(model().tokenizer(), event.pick));
   emit(index, delta(completion, completion.text.push(event.pick.id)));
   if (completion.text.end() == CompletionText::End::end_token) return finish(index, {Finish::Reason::end_token});
@@ -199,6 +203,12 @@ void GenerationJob::begin_text(size_t request, uint32_t index, const engine::Eve
 // The text that may be shown now, with the log-probabilities of its tokens.
 TextDelta GenerationJob::delta(Completion& completion, std::string text) const {
   TextDelta delta{.text = std::move(text)};
+  if (request_.token_ids) {
+    const auto end = completion.ids.begin() + (completion.text.shown_tokens() - completion.reported_ids);
+    delta.tokens.assign(completion.ids.begin(), end);
+    completion.ids.erase(completion.ids.begin(), end);
+    completion.reported_ids = completion.text.shown_tokens();
+  }
   if (!request_.sampling.logprobs) return delta;
   const auto next = completion.pending.begin() + (completion.text.shown_tokens() - completion.reported);
   delta.logprobs.assign(std::make_move_iterator(completion.pending.begin()), std::make_move_iterator(next));
@@ -236,6 +246,10 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
     else if (event.finish_reason != FinishReason::cancelled)
       finish(index, {Finish::Reason::context});
   }
+  completion.cost = {.tokens = completion.text.tokens(),
+                     .cached = event.cached_tokens,
+                     .prompt_seconds = event.timing.prompt,
+                     .generation_seconds = event.timing.generating};
   if (event.index == 0) cached_tokens_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
   if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
@@ -244,7 +258,10 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
 // Of completions that have begun, whether or not they finished.
 Usage GenerationJob::usage() const {
   Usage usage{.cached = cached_tokens_};
-  for (const Completion& completion : completions_) usage.completion += completion.text.tokens();
+  for (const Completion& completion : completions_) {
+    usage.completion += completion.text.tokens();
+    if (!chooses_best()) usage.completions.push_back(completion.cost);
+  }
   for (size_t i = 0; i < request_.prompts.size(); ++i)
     if (completions_[number(i, 0)].begun) usage.prompt += request_.prompts[i].size();
   return usage;

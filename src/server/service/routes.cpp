@@ -1,6 +1,9 @@
 // Every path of the server and the handler behind it. A new protocol adds its lines to this table.
+#include <algorithm>
+
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/llama_cpp/llama_completion.h"
 #include "server/api/openai/openai_chat.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
@@ -24,13 +27,36 @@ constexpr Route table[] = {
     {"POST", "/tokenize", tokenize, uses_tokenizer},
     {"POST", "/detokenize", detokenize, uses_tokenizer},
     {"POST", "/apply-template", apply_template, uses_tokenizer},
+    // llama.cpp's server
+    {"POST", "/completion", llama_completion, generates, llama_error},
+    {"POST", "/completions", llama_completion, generates, llama_error},
+    {"POST", "/infill", infill, generates, llama_error},
+    {"GET", "/props", show_props, about_model, llama_error},
+    {"GET", "/slots", show_slots, about_model, llama_error},
+    // vLLM's server
+    {"GET", "/version", show_version, about_server},
+    {"GET", "/load", show_load, about_server},
+    {"GET", "/ping", show_ready, without_key},
+    {"POST", "/ping", show_ready, without_key},
     // the state of the server
     {"GET", "/v1/effective-config", show_config, about_model},
+    {"GET", "/", show_root, without_key},
     {"GET", "/metrics", show_metrics, about_server},
     {"GET", "/health/live", show_live, without_key},
     {"GET", "/health/ready", show_ready, without_key},
     {"GET", "/health", show_ready, without_key},
 };
+
+// How many bytes two paths share, up to the end of a segment: "/v1/a/b" and "/v1/a/c" share "/v1/a".
+size_t shared_segments(std::string_view a, std::string_view b) {
+  size_t shared = 0;
+  for (size_t at = 1; at <= std::min(a.size(), b.size()); ++at) {
+    const auto ends = [at](std::string_view path) { return at == path.size() || path[at] == '/'; };
+    if (ends(a) && ends(b)) shared = at;
+    if (at < std::min(a.size(), b.size()) && a[at] != b[at]) break;
+  }
+  return shared;
+}
 
 }  // namespace
 
@@ -38,11 +64,17 @@ FoundRoute find_route(const HttpRequest& request) {
   FoundRoute found;
   // the response to HEAD is that to GET without its body, which the connection leaves out
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  size_t nearest = 0;
   for (const Route& route : table) {
-    const bool matches = route.path.ends_with('/') ? request.path.starts_with(route.path) : request.path == route.path;
+    if (const size_t shared = shared_segments(request.path, route.path); shared > nearest) {
+      nearest = shared;
+      found.error_body = route.error_body;
+    }
+    const bool has_rest = route.path.size() > 1 && route.path.ends_with('/');
+    const bool matches = has_rest ? request.path.starts_with(route.path) : request.path == route.path;
     if (!matches) continue;
     if (route.method == method) found.route = &route;
-    found.allowed.append(found.allowed.empty() ? "" : ", ").append(route.method);
+    found.allowed.append(found.allowed.empty() ? "" : ", ").append(route.method == "GET" ? "GET, HEAD" : route.method);
   }
   return found;
 }

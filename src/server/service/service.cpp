@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "chat/conversation.h"
 #include "chat/detect.h"
+#include "server/http/inflate.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -158,14 +159,15 @@ RenderedChat ServedModel::render(const Conversation& conversation) const {
                                                                        .tools = conversation.tools,
                                                                        .variables = conversation.variables,
                                                                        .effort = conversation.effort});
-    std::string prompt = template_->render({.messages = std::move(prepared.messages),
-                                            .tools = std::move(prepared.tools),
-                                            .extra = std::move(prepared.variables),
-                                            .bos = text_of(tokenizer().bos()),
-                                            .eos = text_of(tokenizer().eos()),
-                                            .add_generation_prompt = conversation.add_generation_prompt,
-                                            .now = unix_time()});
-    return {std::move(prompt), std::move(prepared.format)};
+    text::RenderedTemplate prompt =
+        template_->render_ranges({.messages = std::move(prepared.messages),
+                                  .tools = std::move(prepared.tools),
+                                  .extra = std::move(prepared.variables),
+                                  .bos = text_of(tokenizer().bos()),
+                                  .eos = text_of(tokenizer().eos()),
+                                  .add_generation_prompt = conversation.add_generation_prompt,
+                                  .now = unix_time()});
+    return {std::move(prompt.text), std::move(prompt.given), std::move(prepared.format)};
   } catch (const text::TemplateRefused& error) {
     throw bad_field(conversation.field, "the model's chat template refuses: {}", error.what());
   } catch (const Error& error) {
@@ -207,10 +209,6 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 // forms for the pages of any site without asking the server first. So they do with a body without a type, which is
 // refused if it has an origin.
 void expect_json(const HttpRequest& request) {
-  if (const std::string* encoding = request.header("content-encoding");
-      encoding && !equal_ignoring_case(*encoding, "identity"))
-    throw ApiError(415, "unsupported_media_type", "", "Content-Encoding: expected none, found {}",
-                   in_quotes(*encoding));
   const std::string* type = request.header("content-type");
   if (!type && !request.header("origin")) return;
   if (!type) throw ApiError(415, "unsupported_media_type", "", "Content-Type: expected application/json, found none");
@@ -329,13 +327,15 @@ void ServiceState::handle(HttpRequest request, std::shared_ptr<Responder> respon
 
 void ServiceState::refuse(HttpRequest head, std::shared_ptr<Responder> responder, const ApiError& why) {
   const auto exchange = Exchange::open(traffic_, std::move(head), std::move(responder), options_.cors_origin);
-  if (const Route* route = find_route(exchange->request()).route) exchange->set_route(*route);
+  const FoundRoute found = find_route(exchange->request());
+  exchange->set_error_body(found.error_body);
+  if (found.route) exchange->set_route(*found.route);
   exchange->fail(why);
 }
 
 void ServiceState::admit(const HttpRequest& head) const {
   const Route* route = find_route(head).route;
-  if (!route || !route->rules.needs_key) return;
+  if (!route || !route->rules.needs_key || (options_.metrics_open && route->handler == show_metrics)) return;
   const auto keys = this->keys();
   if (!keys->allow(head))
     throw ApiError(401, "invalid_api_key", "",
@@ -351,6 +351,7 @@ void ServiceState::admit(const HttpRequest& head) const {
 void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   const FoundRoute found = find_route(request);
+  exchange->set_error_body(found.error_body);
   if (!found.route) return no_route(*exchange, found.allowed);
   const Route& route = *found.route;
   exchange->set_route(route);
@@ -361,7 +362,9 @@ void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
     throw bad_field("X-Trace-Level", "X-Trace-Level: expected with chats and completions, found with {}", route.path);
   if (route.rules.has_body) expect_json(request);
   const size_t size = request.body.size();
-  if (!route.rules.has_body || size <= small_body) return call(exchange, route, trace);
+  const std::string* encoding = request.header("content-encoding");
+  const bool is_small = size <= small_body && (!encoding || is_identity(*encoding));
+  if (!route.rules.has_body || is_small) return call(exchange, route, trace);
   on_worker(exchange, size, [this, exchange, &route, trace] { call(exchange, route, trace); });
 }
 
@@ -371,6 +374,7 @@ void ServiceState::call(const std::shared_ptr<Exchange>& exchange, const Route& 
   if (route.rules.needs_model && !served) throw unavailable("the model is being loaded");
   if (route.rules.is_generation && draining())
     throw unavailable("the server is shutting down and takes no more requests");
+  if (route.rules.has_body) exchange->expand_body(options_.max_body);
   route.handler({*this, exchange, std::move(served), trace});
 }
 
@@ -383,10 +387,13 @@ void ServiceState::on_worker(const std::shared_ptr<Exchange>& exchange, size_t b
 
 void ServiceState::no_route(Exchange& exchange, std::string allowed) const {
   const HttpRequest& request = exchange.request();
+  if (request.method == "OPTIONS" && request.path == "*") allowed = "GET, HEAD, POST";  // about the whole server
   if (allowed.empty()) throw ApiError(404, "unknown_url", "", "There is no {} here", in_quotes(request.path, 100));
-  if (!options_.cors_origin.empty()) {
-    allowed += ", OPTIONS";
-    if (request.method == "OPTIONS") return exchange.send(preflight(request, allowed));
+  allowed += ", OPTIONS";
+  if (request.method == "OPTIONS") {
+    HttpResponse response = options_.cors_origin.empty() ? HttpResponse{.status = 204} : preflight(request, allowed);
+    response.headers.push_back({"Allow", allowed});
+    return exchange.send(std::move(response));
   }
   const ApiError error(405, "method_not_supported", "", "{}: expected {}, found {}", request.path, allowed,
                        in_quotes(request.method));

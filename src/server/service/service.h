@@ -34,10 +34,13 @@ struct Served {
 struct ServiceOptions {
   std::vector<std::string> keys;         // API keys; empty: no authentication
   std::string cors_origin;               // "*" or an origin; empty: no CORS
+  bool metrics_open = false;             // /metrics needs no key
   bool strict = false;                   // refuse fields that have no effect
   bool any_model = false;                // take any name of a model
+  bool parse_special = false;            // texts of messages may write control tokens
   bool log_prompts = false;              // log prompts and completions
   double heartbeat_seconds = 5;          // without a word to a stream before it gets a comment; 0: it gets none
+  size_t max_body = 16u << 20;           // bytes of a body that comes compressed, when it is expanded
   std::function<void(std::string)> log;  // takes a line of JSON for each request, from any thread; may be empty
   std::function<uint64_t()> lost_lines;  // of the log, so far; may be empty
 };
@@ -81,6 +84,7 @@ struct Conversation {
 
 struct RenderedChat {
   std::string prompt;
+  text::TextRanges given;                          // what came with the conversation, not from the template
   std::shared_ptr<const chat::ChatFormat> format;  // of the answer
 };
 

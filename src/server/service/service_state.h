@@ -68,7 +68,8 @@ struct Route {
 
 struct FoundRoute {
   const Route* route = nullptr;
-  std::string allowed;  // the methods that the path has; empty: there is no such path
+  std::string allowed;                  // the methods that the path has; empty: there is no such path
+  ErrorBody error_body = openai_error;  // of the routes of this path, or of those nearest to it
 };
 FoundRoute find_route(const HttpRequest& request);
 

@@ -3,6 +3,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -92,6 +93,8 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
 
 }  // namespace
 
+void show_root(const Call& call) { call.exchange->send({.type = "text/plain", .body = "heddle is running\n"}); }
+
 void show_live(const Call& call) { send_health(call, "ok"); }
 
 void show_ready(const Call& call) {
@@ -111,6 +114,13 @@ void show_model(const Call& call) {
   const std::string& served = call.model->served().name;
   if (name != served) throw model_not_found(name, served);
   call.exchange->send_json(model_json(*call.model).dump());
+}
+
+void show_version(const Call& call) { call.exchange->send_json(OrderedJson{{"version", version}}.dump()); }
+
+void show_load(const Call& call) {
+  const size_t all = call.service.traffic().in_progress();
+  call.exchange->send_json(OrderedJson{{"server_load", all - std::min<size_t>(all, 1)}}.dump());
 }
 
 void show_config(const Call& call) {
@@ -164,6 +174,59 @@ class Families {
   std::vector<MetricFamily> all_;
 };
 
+// The names that dashboards and routers for vLLM look for, with the same values as ours.
+void add_vllm_metrics(Families& families, const engine::Metrics& metrics, std::string_view model) {
+  const auto named = [&](std::string_view name, std::string_view help) {
+    return engine::MetricName{name, help, "model_name", model};
+  };
+  families.gauge(named("vllm:num_requests_running", "Completions in progress"), metrics.running);
+  families.gauge(named("vllm:num_requests_waiting", "Completions that wait in the queue"), metrics.waiting);
+  const double used = metrics.blocks_all ? double(metrics.blocks_in_use) / double(metrics.blocks_all) : 0;
+  for (const std::string_view name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"})
+    families.add(named(name, "Part of the KV cache in use, 0 to 1"), MetricType::Gauge).gauge.value = used;
+  ClientMetric& config = families.add({"vllm:cache_config_info", "Always 1; the KV cache is in its labels",
+                                       "block_size", std::to_string(metrics.block_tokens)},
+                                      MetricType::Gauge);
+  config.label.push_back({"num_gpu_blocks", std::to_string(metrics.blocks_all)});
+  config.gauge.value = 1;
+  ClientMetric& lora =
+      families.add({"vllm:lora_requests_info", "There are no adapters", "max_lora", "0"}, MetricType::Gauge);
+  lora.label.push_back({"running_lora_adapters", ""});
+  lora.label.push_back({"waiting_lora_adapters", ""});
+  families.counter(named("vllm:num_preemptions_total", "Sequences preempted because the KV cache was full"),
+                   metrics.preemptions);
+  const uint64_t prompt_tokens = metrics.prompt_computed + metrics.prompt_cached;
+  families.counter(named("vllm:prompt_tokens_total", "Prompt tokens, computed and cached"), prompt_tokens);
+  families.counter(named("vllm:generation_tokens_total", "Tokens generated"), metrics.generated);
+  for (const std::string_view name : {"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"})
+    families.counter(named(name, "Prompt tokens looked up in the prefix cache"), prompt_tokens);
+  for (const std::string_view name : {"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"})
+    families.counter(named(name, "Prompt tokens found in the prefix cache"), metrics.prompt_cached);
+  using engine::FinishReason;
+  const auto finished = [&](FinishReason reason) { return metrics.finished[size_t(reason)]; };
+  const std::pair<const char*, uint64_t> reasons[] = {
+      {"stop", finished(FinishReason::stop)},
+      {"length", finished(FinishReason::length) + finished(FinishReason::context)},
+      {"abort", finished(FinishReason::cancelled)},
+      {"error", finished(FinishReason::failed)}};
+  for (const auto& [reason, count] : reasons) {
+    ClientMetric& metric =
+        families.add(named("vllm:request_success_total", "Completions that ended, by reason"), MetricType::Counter);
+    metric.label.push_back({"finished_reason", reason});
+    metric.counter.value = double(count);
+  }
+  families.histogram(named("vllm:time_to_first_token_seconds", "Time from submission to the first token"),
+                     metrics.first_token_seconds);
+  for (const std::string_view name : {"vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"})
+    families.histogram(named(name, "Time between two tokens of a completion"), metrics.between_tokens_seconds);
+  families.histogram(named("vllm:e2e_request_latency_seconds", "Time from submission to the end of a completion"),
+                     metrics.request_seconds);
+  families.histogram(named("vllm:request_queue_time_seconds", "Time from submission to the first computed token"),
+                     metrics.queue_seconds);
+  families.histogram(named("vllm:request_prompt_tokens", "Tokens of a prompt"), metrics.prompt_tokens);
+  families.histogram(named("vllm:request_generation_tokens", "Tokens of a completion"), metrics.completion_tokens);
+}
+
 }  // namespace
 
 std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,
@@ -192,6 +255,7 @@ std::string metrics_text(const TrafficCounts& traffic, const std::optional<engin
   families.gauge({"heddle_http_requests_open", "HTTP requests in progress", {}, {}}, traffic.in_progress);
   families.gauge({"heddle_http_streams_open", "Streamed responses in progress", {}, {}}, traffic.streams);
   if (engine) engine::for_each(*engine, families);
+  if (engine) add_vllm_metrics(families, *engine, model);
   return prometheus::TextSerializer().Serialize(families.all());
 }
 

@@ -63,7 +63,7 @@ bool find_item(const Value& of, const Value& key, Value& found) {
     const std::string& text = of.text();
     const size_t start = of.str().ascii() ? index : byte_of(text, index);
     const size_t bytes = byte_of(std::string_view(text).substr(start), 1);
-    found = string_value(text.substr(start, bytes), of.str().markup);
+    found = part_of(of.str(), start, bytes);
   } else if (of.is(Kind::range)) {
     if (find_index(key, of.range().length(), index)) found = of.range().at(int64_t(index));
   }
@@ -137,7 +137,7 @@ Value Machine::slice(const Value& of, const Value& from, const Value& to, const 
     if (bounds.step == 1) {
       const size_t start = text.ascii() ? size_t(bounds.start) : byte_of(text.text, size_t(bounds.start));
       const std::string_view rest = std::string_view(text.text).substr(start);
-      return string_value(std::string(rest.substr(0, byte_of(rest, size_t(bounds.count)))), text.markup);
+      return part_of(text, start, byte_of(rest, size_t(bounds.count)));
     }
     const std::u32string points = decode(text.text);
     std::u32string picked;

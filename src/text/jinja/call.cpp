@@ -113,7 +113,9 @@ bool Walk::next(Value& item) {
       if (at_ >= text.size()) return false;
       const size_t start = at_++;
       while (at_ < text.size() && (static_cast<unsigned char>(text[at_]) & 0xC0u) == 0x80u) ++at_;
-      item = string_value(text.substr(start, at_ - start));
+      Text character;
+      machine_.sandbox.append(character, value_.str(), start, at_ - start);
+      item = string_value(std::move(character));
       return true;
     }
     case Kind::list:

@@ -184,7 +184,7 @@ Value Machine::evaluate_compare(const Expr& expr, Scope& scope) {
 }
 
 Value Machine::evaluate_concat(const Expr& expr, Scope& scope) {
-  std::string text;
+  Text text;
   for (const ExprPtr& part : expr.of) {
     const Value value = evaluate(*part, scope);
     at_ = expr.at;
@@ -227,9 +227,9 @@ Value repeat(Machine& machine, const Value& what, int64_t count) {
   if (__builtin_mul_overflow(size, times, &total)) total = SIZE_MAX;
   if (what.is(Kind::string)) {
     machine.sandbox.bytes(total);
-    std::string text;
-    text.reserve(total);
-    for (size_t i = 0; i < times && size; ++i) text += what.text();
+    Text text;
+    text.text.reserve(total);
+    for (size_t i = 0; i < times && size; ++i) machine.sandbox.append(text, what.str());
     return string_value(std::move(text), what.str().markup);
   }
   machine.sandbox.items(total);
@@ -239,16 +239,20 @@ Value repeat(Machine& machine, const Value& what, int64_t count) {
   return what.is(Kind::list) ? machine.sandbox.list(std::move(items)) : machine.sandbox.tuple(std::move(items));
 }
 
+// `markup`: into Markup, where what is none is escaped.
+void append_part(Machine& machine, Text& out, const Value& part, bool markup) {
+  if (markup && !part.str().markup)
+    machine.sandbox.append(out, escape_markup(part.text()));
+  else
+    machine.sandbox.append(out, part.str());
+}
+
 Value join_texts(Machine& machine, const Value& a, const Value& b) {
   const bool markup = a.str().markup || b.str().markup;
-  const auto part = [markup](const Value& value) {
-    return markup && !value.str().markup ? escape_markup(value.text()) : value.text();
-  };
-  std::string text;
+  Text text;
   machine.sandbox.bytes(a.text().size() + b.text().size());
-  text.reserve(a.text().size() + b.text().size());
-  text += markup ? part(a) : a.text();
-  text += markup ? part(b) : b.text();
+  text.text.reserve(a.text().size() + b.text().size());
+  for (const Value* part : {&a, &b}) append_part(machine, text, *part, markup);
   return string_value(std::move(text), markup);
 }
 

@@ -9,13 +9,13 @@ namespace {
 // Redirects the output while it lives.
 class Redirect {
  public:
-  Redirect(std::string*& out, std::string& to) : out_(out), before_(std::exchange(out, &to)) {}
+  Redirect(Text*& out, Text& to) : out_(out), before_(std::exchange(out, &to)) {}
   ~Redirect() { out_ = before_; }
   Redirect(const Redirect&) = delete;
 
  private:
-  std::string*& out_;
-  std::string* before_;
+  Text*& out_;
+  Text* before_;
 };
 
 }  // namespace
@@ -30,7 +30,7 @@ Machine::Machine(const Ast& ast, const TemplateLimits& limits, Dict variables, i
   }
 }
 
-std::string Machine::run() {
+Text Machine::run() {
   Inner scope(*this, nullptr);
   try {
     return render(ast_.body, *scope);
@@ -59,24 +59,24 @@ Machine::Inner::~Inner() {
   machine_.spare_scopes_.push_back(std::move(scope_));
 }
 
-std::string Machine::render(const Body& body, Scope& scope) {
+Text Machine::render(const Body& body, Scope& scope) {
   const Sandbox::Deeper deeper(sandbox);
-  std::string text;
+  Text text;
   const Redirect redirect(out_, text);
   execute(body, scope);
   return text;
 }
 
-std::string Machine::render_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth) {
+Text Machine::render_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth) {
   const Sandbox::Deeper deeper(sandbox);
-  std::string text;
+  Text text;
   const Redirect redirect(out_, text);
   execute_loop(stmt, items, scope, depth);
   return text;
 }
 
-std::string Machine::capture(const Body& body, Scope& parent, Flow& flow) {
-  std::string text;
+Text Machine::capture(const Body& body, Scope& parent, Flow& flow) {
+  Text text;
   const Redirect redirect(out_, text);
   Inner scope(*this, &parent);
   flow = execute(body, *scope);

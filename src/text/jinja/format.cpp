@@ -205,30 +205,33 @@ class Braces {
  public:
   Braces(Machine& machine, Args& args, bool markup) : machine_(machine), args_(args), markup_(markup) {}
 
-  std::string run(std::string_view format, int nesting) {
+  // The words of the format stay the template's own; what is filled in is not.
+  Text run(const Str& str) { return run(str, str.text, 1); }
+
+ private:
+  Text run(const Str& str, std::string_view format, int nesting) {
     if (nesting > 2) throw Error("a format is nested too deep");
-    std::string out;
+    Text out;
     for (size_t at = 0; at < format.size();) {
       const char c = format[at];
       if (c != '{' && c != '}') {
         const size_t next = std::min(format.find_first_of("{}", at), format.size());
-        machine_.sandbox.append(out, format.substr(at, next - at));
+        machine_.sandbox.append(out, str, size_t(format.data() - str.text.data()) + at, next - at);
         at = next;
       } else if (at + 1 < format.size() && format[at + 1] == c) {
-        out += c;
+        machine_.sandbox.append(out, str, size_t(format.data() - str.text.data()) + at, 1);
         at += 2;
       } else if (c == '}') {
         throw Error("single '}}' in a format");
       } else {
         const size_t end = closing(format, at);
-        machine_.sandbox.append(out, field(format.substr(at + 1, end - at - 1), nesting));
+        machine_.sandbox.append(out, field(str, format.substr(at + 1, end - at - 1), nesting));
         at = end + 1;
       }
     }
     return out;
   }
 
- private:
   static size_t closing(std::string_view format, size_t at) {
     int depth = 0;
     for (size_t i = at; i < format.size(); ++i) {
@@ -239,7 +242,7 @@ class Braces {
     throw Error("expected '}}' before the end of a format");
   }
 
-  std::string field(std::string_view text, int nesting) {
+  std::string field(const Str& str, std::string_view text, int nesting) {
     machine_.sandbox.step();
     size_t name_end = 0;
     for (bool in_brackets = false; name_end < text.size(); ++name_end) {
@@ -261,7 +264,7 @@ class Braces {
       rest.remove_prefix(2);
       if (!rest.empty() && rest[0] != ':') throw Error("expected ':' after a conversion in a format");
     }
-    const std::string spec = rest.empty() ? "" : run(rest.substr(1), nesting + 1);
+    const std::string spec = rest.empty() ? "" : run(str, rest.substr(1), nesting + 1).text;
     std::string result = format_value(machine_, value, spec);
     return markup_ && !(value.is(Kind::string) && value.str().markup) ? escape_markup(result) : result;
   }
@@ -317,12 +320,14 @@ class Percent {
   Percent(Machine& machine, const Value& format, const Value& values)
       : machine_(machine), markup_(format.str().markup), values_(values) {}
 
-  std::string run(std::string_view format) {
-    std::string out;
+  // The words of the format stay the template's own; what is filled in is not.
+  Text run(const Str& str) {
+    const std::string_view format = str.text;
+    Text out;
     for (size_t at = 0; at < format.size();) {
       if (format[at] != '%') {
         const size_t next = std::min(format.find('%', at), format.size());
-        machine_.sandbox.append(out, format.substr(at, next - at));
+        machine_.sandbox.append(out, str, at, next - at);
         at = next;
         continue;
       }
@@ -460,12 +465,12 @@ std::string format_value(Machine& machine, const Value& value, std::string_view 
 }
 
 Value format_percent(Machine& machine, const Value& format, const Value& values) {
-  return machine.sandbox.string(Percent(machine, format, values).run(format.text()), format.str().markup);
+  return machine.sandbox.string(Percent(machine, format, values).run(format.str()), format.str().markup);
 }
 
 Value format_braces(Machine& machine, const Value& format, Args& args) {
   const bool markup = format.str().markup;
-  return machine.sandbox.string(Braces(machine, args, markup).run(format.text(), 1), markup);
+  return machine.sandbox.string(Braces(machine, args, markup).run(format.str()), markup);
 }
 
 }  // namespace heddle::text::jinja

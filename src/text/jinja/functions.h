@@ -61,8 +61,7 @@ const Value& string_argument(const Value& value, std::string_view what);
 // Shared by filters and methods.
 
 // As str.replace(): at most `limit` times; negative: all.
-std::string replace_text(Machine& machine, std::string_view text, std::string_view from, std::string_view to,
-                         int64_t limit);
+Text replace_text(Machine& machine, const Str& text, std::string_view from, const Str& to, int64_t limit);
 
 // "a.b.0": the attribute argument of sort, map, groupby and others.
 class AttributePath {

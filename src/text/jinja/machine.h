@@ -46,7 +46,7 @@ class Loop;
 class Machine {
  public:
   Machine(const Ast& ast, const TemplateLimits& limits, Dict variables, int64_t now);
-  std::string run();
+  Text run();
   int64_t now() const { return now_; }
 
   Sandbox sandbox;
@@ -56,6 +56,7 @@ class Machine {
   std::string repr(const Value& value);   // repr()
   Value text_of(const Value& value);      // the value itself when it is a string, else print()
   void print_to(std::string& out, const Value& value);
+  void print_to(Text& out, const Value& value);
   void repr_to(std::string& out, const Value& value);
 
   // Comparison (operators.cpp).
@@ -78,8 +79,8 @@ class Machine {
   Value operate(std::string_view sign, const Value& a, const Value& b);  // operators.cpp
 
   // For macros and recursive loops: runs a body in a new scope inside `parent` and returns what it wrote.
-  std::string render(const Body& body, Scope& scope);
-  std::string render_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth);
+  Text render(const Body& body, Scope& scope);
+  Text render_loop(const Stmt& stmt, const Value& items, Scope& scope, int64_t depth);
   Value evaluate(const Expr& expr, Scope& scope);
 
   // A scope for one body; kept after it when a macro refers to it.
@@ -108,9 +109,9 @@ class Machine {
   static void keep(Scope& scope);  // and those around it: a macro or a recursive loop may come back to them
   Value make_macro(const std::shared_ptr<const MacroSpec>& spec, Scope& scope);
   // The output of a body in its own scope; a break or continue in it takes effect outside.
-  std::string capture(const Body& body, Scope& parent, Flow& flow);
+  Text capture(const Body& body, Scope& parent, Flow& flow);
   void assign(const Target& target, Value value, Scope& scope);
-  void write(std::string_view text) { sandbox.append(*out_, text); }
+  void write(std::string_view text) { sandbox.append_own(*out_, text); }
 
   Value lookup(NameId name, Scope& scope);
   Value evaluate_inner(const Expr& expr, Scope& scope);
@@ -130,7 +131,7 @@ class Machine {
   std::vector<Value> context_;  // by NameId: variables and functions from outside; missing where there is none
   int64_t now_;
   Place at_;  // of what is being evaluated, for errors
-  std::string* out_ = nullptr;
+  Text* out_ = nullptr;
   std::vector<std::unique_ptr<Scope>> spare_scopes_, kept_scopes_;
 };
 

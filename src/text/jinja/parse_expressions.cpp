@@ -209,7 +209,7 @@ ExprPtr Parser::primary() {
   if (is(Token::Kind::string)) {
     std::string text;
     while (is(Token::Kind::string)) text += take().text;
-    expr->value = string_value(std::move(text));
+    expr->value = own_string(std::move(text));
   } else if (is(Token::Kind::number)) {
     expr->value = take().number;
   } else if (is(Token::Kind::name)) {

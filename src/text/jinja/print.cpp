@@ -72,6 +72,13 @@ void Machine::print_to(std::string& out, const Value& value) {
     repr_to(out, value);
 }
 
+void Machine::print_to(Text& out, const Value& value) {
+  if (value.is(Kind::string))
+    sandbox.append(out, value.str());
+  else
+    print_to(out.text, value);
+}
+
 void Machine::repr_to(std::string& out, const Value& value) {
   sandbox.step();
   const Sandbox::Deeper deeper(sandbox);  // lists may hold namespaces that hold lists: no depth of a value bounds that

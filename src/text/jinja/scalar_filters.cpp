@@ -56,8 +56,8 @@ Value do_title(Machine& machine, Args& args) {
 
 Value do_replace(Machine& machine, Args& args) {
   const int64_t limit = args.has(2) && !args[2].is(Kind::none) ? integer_argument(args[2], "replace") : -1;
-  return string_value(
-      replace_text(machine, machine.print(args.self), machine.print(args[0]), machine.print(args[1]), limit));
+  const Value text = machine.text_of(args.self), to = machine.text_of(args[1]);
+  return string_value(replace_text(machine, text.str(), machine.print(args[0]), to.str(), limit));
 }
 
 Value do_indent(Machine& machine, Args& args) {
@@ -72,13 +72,16 @@ Value do_indent(Machine& machine, Args& args) {
     indent = std::string(size_t(width), ' ');
   }
   const bool blank = args.flag(2);
-  const std::string with_end = text.text() + "\n";
-  std::string out = args.flag(1) ? indent : "";
+  Text lines;
+  machine.sandbox.append(lines, text.str());
+  machine.sandbox.append(lines, "\n");
+  const Str with_end(std::move(lines.text), markup, std::move(lines.own));
+  Text out{args.flag(1) ? indent : ""};
   bool first = true;
-  for (const std::string_view line : split_lines(with_end)) {
+  for (const std::string_view line : split_lines(with_end.text)) {
     if (!first) machine.sandbox.append(out, "\n");
     if (!first && (blank || !line.empty())) machine.sandbox.append(out, indent);
-    machine.sandbox.append(out, line);
+    machine.sandbox.append(out, with_end, size_t(line.data() - with_end.text.data()), line.size());
     first = false;
   }
   return string_value(std::move(out), markup);
@@ -86,7 +89,7 @@ Value do_indent(Machine& machine, Args& args) {
 
 Value do_truncate(Machine& machine, Args& args) {
   const int64_t length = args.has(0) ? integer_argument(args[0], "truncate") : 255;
-  const Value end = args.has(2) ? string_argument(args[2], "truncate") : string_value("...");
+  const Value end = args.has(2) ? string_argument(args[2], "truncate") : own_string("...");
   const int64_t leeway = args.has(3) && !args[3].is(Kind::none) ? integer_argument(args[3], "truncate") : 5;
   const auto end_length = int64_t(end.str().length);
   if (length < end_length) throw Error("truncate: expected a length of at least {}, found {}", end_length, length);
@@ -95,7 +98,7 @@ Value do_truncate(Machine& machine, Args& args) {
   const Value& text = string_argument(args.self, "truncate");
   const std::string kept = text.text().substr(0, byte_of(text.text(), size_t(length - end_length)));
   const size_t space = args.flag(1) ? kept.npos : kept.rfind(' ');
-  return machine.operate("+", string_value(kept.substr(0, space), text.str().markup), end);
+  return machine.operate("+", part_of(text.str(), 0, std::min(space, kept.size())), end);
 }
 
 Value do_wordcount(Machine& machine, Args& args) {

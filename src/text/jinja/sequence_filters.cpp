@@ -153,13 +153,13 @@ Value do_sum(Machine& machine, Args& args) {
 }
 
 Value do_join(Machine& machine, Args& args) {
-  const std::string separator = args.has(0) ? machine.print(args[0]) : "";
+  const Value separator = args.has(0) ? machine.text_of(args[0]) : string_value("");
   const AttributePath path(args[1]);
-  std::string out;
+  Text out;
   bool first = true;
   Walk walk(machine, args.self);
   for (Value item; walk.next(item); first = false) {
-    if (!first) machine.sandbox.append(out, separator);
+    if (!first) machine.sandbox.append(out, separator.str());
     machine.sandbox.step();
     machine.print_to(out, path.get(machine, item));
   }

@@ -12,6 +12,10 @@ namespace heddle::text::jinja {
 namespace {
 
 const std::string& text_of(const Args& args) { return args.self.text(); }
+// A part of the text, which `part` points into.
+Value part_alike(const Args& args, std::string_view part) {
+  return part_of(args.self.str(), size_t(part.data() - args.self.text().data()), part.size());
+}
 // A string of the same type: Markup of Markup.
 Value alike(Machine& machine, const Args& args, std::string text) {
   return machine.sandbox.string(std::move(text), args.self.str().markup);
@@ -20,7 +24,9 @@ Value alike(Machine& machine, const Args& args, std::string text) {
 template <std::string (*change)(std::string_view)>
 Value changed(Machine& machine, Args& args) {
   machine.sandbox.bytes(text_of(args).size());
-  return alike(machine, args, change(text_of(args)));
+  std::string text = change(text_of(args));
+  if (args.self.str().all_own()) return own_string(std::move(text), args.self.str().markup);
+  return alike(machine, args, std::move(text));
 }
 
 template <bool (*is)(char32_t)>
@@ -122,24 +128,24 @@ Value has_affix(Machine&, Args& args) {
 template <bool left, bool right>
 Value stripped(Machine& machine, Args& args) {
   machine.sandbox.bytes(text_of(args).size());
-  if (!args.has(0) || args[0].is(Kind::none))
-    return alike(machine, args, std::string(strip(text_of(args), left, right)));
+  if (!args.has(0) || args[0].is(Kind::none)) return part_alike(args, strip(text_of(args), left, right));
   const std::u32string points = decode(text_of(args)), chars = decode(string_argument(args[0], "strip()").text());
   machine.sandbox.step(points.size() * chars.size() / 64);
   size_t first = 0, last = points.size();
   const auto removed = [&](size_t at) { return chars.find(points[at]) != chars.npos; };
   while (left && first < last && removed(first)) ++first;
   while (right && last > first && removed(last - 1)) --last;
-  return alike(machine, args, encode(std::u32string_view(points).substr(first, last - first)));
+  const size_t begin = byte_of(text_of(args), first);
+  return part_of(args.self.str(), begin, byte_of(text_of(args), last) - begin);
 }
 
 template <bool at_end>
-Value without_affix(Machine& machine, Args& args) {
+Value without_affix(Machine&, Args& args) {
   std::string_view text = text_of(args);
   const std::string& affix = string_argument(args[0], at_end ? "removesuffix()" : "removeprefix()").text();
   if (at_end ? text.ends_with(affix) : text.starts_with(affix))
     text = at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size());
-  return alike(machine, args, std::string(text));
+  return part_alike(args, text);
 }
 
 enum class Side : uint8_t { left, right, both };
@@ -153,11 +159,11 @@ Value padded(Machine& machine, Args& args) {
   machine.sandbox.bytes(text_of(args).size() + size_t(missing) * fill.size());
   const int64_t centred = missing / 2 + (missing & width & 1);
   const int64_t left = pads == Side::left ? missing : pads == Side::right ? 0 : centred;
-  std::string out;
-  for (int64_t i = 0; i < left; ++i) out += fill;
-  out += text_of(args);
-  for (int64_t i = left; i < missing; ++i) out += fill;
-  return alike(machine, args, std::move(out));
+  Text out;
+  for (int64_t i = 0; i < left; ++i) out.text += fill;
+  machine.sandbox.append(out, args.self.str());
+  for (int64_t i = left; i < missing; ++i) out.text += fill;
+  return machine.sandbox.string(std::move(out), args.self.str().markup);
 }
 
 Value zero_filled(Machine& machine, Args& args) {
@@ -248,10 +254,10 @@ constexpr Function string_table[] = {
 
 std::span<const Function> string_methods() { return string_table; }
 
-std::string replace_text(Machine& machine, std::string_view text, std::string_view from, std::string_view to,
-                         int64_t limit) {
+Text replace_text(Machine& machine, const Str& str, std::string_view from, const Str& to, int64_t limit) {
+  const std::string_view text = str.text;
   machine.sandbox.search(text, from);
-  std::string out;
+  Text out;
   if (limit < 0) limit = INT64_MAX;
   size_t at = 0;
   if (from.empty()) {  // before every character, and at the end
@@ -259,18 +265,18 @@ std::string replace_text(Machine& machine, std::string_view text, std::string_vi
       machine.sandbox.append(out, to);
       if (at >= text.size()) return out;
       const size_t bytes = code_point_at(text, at).bytes;
-      machine.sandbox.append(out, text.substr(at, bytes));
+      machine.sandbox.append(out, str, at, bytes);
       at += bytes;
     }
   }
   for (; limit > 0; --limit) {
     const size_t found = text.find(from, at);
     if (found == text.npos) break;
-    machine.sandbox.append(out, text.substr(at, found - at));
+    machine.sandbox.append(out, str, at, found - at);
     machine.sandbox.append(out, to);
     at = found + from.size();
   }
-  machine.sandbox.append(out, text.substr(std::min(at, text.size())));
+  machine.sandbox.append(out, str, std::min(at, text.size()));
   return out;
 }
 
@@ -283,7 +289,7 @@ Value to_list(Machine& machine, const Args& args, const Parts& parts) {
   machine.sandbox.bytes(args.self.text().size());
   std::vector<Value> items;
   items.reserve(parts.size());
-  for (const std::string_view part : parts) items.push_back(string_value(std::string(part), args.self.str().markup));
+  for (const std::string_view part : parts) items.push_back(part_alike(args, part));
   return machine.sandbox.list(std::move(items));
 }
 
@@ -373,9 +379,9 @@ Value partition(Machine& machine, Args& args) {
   if (separator.empty()) throw Error("partition() by an empty text");
   machine.sandbox.search(text, separator);
   const size_t at = from_right ? text.rfind(separator) : text.find(separator);
-  Parts parts = {text, "", ""};
+  Parts parts = {text, text.substr(0, 0), text.substr(0, 0)};
   if (at != text.npos)
-    parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
+    parts = {text.substr(0, at), text.substr(at, separator.size()), text.substr(at + separator.size())};
   else if (from_right)
     std::swap(parts[0], parts[2]);
   return machine.sandbox.tuple(to_list(machine, args, parts).items());
@@ -383,14 +389,17 @@ Value partition(Machine& machine, Args& args) {
 
 Value join(Machine& machine, Args& args) {
   const bool markup = args.self.str().markup;
-  std::string out;
+  Text out;
   Walk walk(machine, args[0]);
   bool first = true;
   for (Value item; walk.next(item); first = false) {
     if (!item.is(Kind::string)) throw Error("join() needs strings, found {}", type_name(item));
-    if (!first) machine.sandbox.append(out, args.self.text());
+    if (!first) machine.sandbox.append(out, args.self.str());
     machine.sandbox.step();
-    machine.sandbox.append(out, markup && !item.str().markup ? escape_markup(item.text()) : item.text());
+    if (markup && !item.str().markup)
+      machine.sandbox.append(out, escape_markup(item.text()));
+    else
+      machine.sandbox.append(out, item.str());
   }
   return string_value(std::move(out), markup);
 }
@@ -400,8 +409,8 @@ Value replace(Machine& machine, Args& args) {
   const Value& to = string_argument(args[1], "replace()");
   const int64_t limit = args.has(2) ? integer_argument(args[2], "replace()") : -1;
   const bool markup = args.self.str().markup;
-  const std::string escaped = markup && !to.str().markup ? escape_markup(to.text()) : to.text();
-  return string_value(replace_text(machine, args.self.text(), from, escaped, limit), markup);
+  const Value escaped = markup && !to.str().markup ? string_value(escape_markup(to.text())) : to;
+  return string_value(replace_text(machine, args.self.str(), from, escaped.str(), limit), markup);
 }
 
 constexpr Function splitting_table[] = {

@@ -63,8 +63,8 @@ bool Value::same_as(const Value& other) const {
   }
 }
 
-Str::Str(std::string content, bool is_markup)
-    : text(std::move(content)), length(code_points(text)), markup(is_markup) {}
+Str::Str(std::string content, bool is_markup, TextRanges own_parts)
+    : text(std::move(content)), length(code_points(text)), markup(is_markup), own(std::move(own_parts)) {}
 
 size_t Dict::position(const Value& key) const {
   if (index_.empty()) {
@@ -234,6 +234,20 @@ std::string key_of(const Value& key) {
 Value string_value(std::string text, bool markup) {
   return Value(std::make_shared<const Str>(std::move(text), markup));
 }
+Value string_value(Text text, bool markup) {
+  return Value(std::make_shared<const Str>(std::move(text.text), markup, std::move(text.own)));
+}
+Value own_string(std::string text, bool markup) {
+  TextRanges all;
+  add_range(all, 0, text.size());
+  return string_value(Text{std::move(text), std::move(all)}, markup);
+}
+Value part_of(const Str& text, size_t begin, size_t size) {
+  begin = std::min(begin, text.text.size());
+  Text part{text.text.substr(begin, size)};
+  add_ranges(part.own, text.own, begin, begin + part.text.size(), 0);
+  return string_value(std::move(part), text.markup);
+}
 
 namespace {
 
@@ -247,6 +261,11 @@ uint32_t deepest(const std::vector<Value>& items) {
 
 Value Sandbox::string(std::string text, bool markup) {
   bytes(text.size());
+  return string_value(std::move(text), markup);
+}
+
+Value Sandbox::string(Text text, bool markup) {
+  bytes(text.text.size());
   return string_value(std::move(text), markup);
 }
 

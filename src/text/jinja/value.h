@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/ranges.h"
 #include "text/template.h"
 
 namespace heddle::text::jinja {
@@ -105,13 +106,22 @@ class Value {
   std::shared_ptr<const void> shared_;
 };
 
+// A text and which parts of it are the template's own words. The rest came with the conversation: no control token is
+// read there. A function that does not keep track of the parts gives a text without any.
+struct Text {
+  std::string text;
+  TextRanges own = {};
+};
+
 struct Str {
-  explicit Str(std::string content, bool is_markup = false);
+  explicit Str(std::string content, bool is_markup = false, TextRanges own_parts = {});
   bool ascii() const { return length == text.size(); }
+  bool all_own() const { return own.size() == 1 && own[0] == TextRange{0, text.size()}; }
 
   std::string text;  // UTF-8
   size_t length;     // in code points
   bool markup;       // jinja's Markup: what is joined to it is escaped first
+  TextRanges own;    // see Text
 };
 
 // `depth` of a container: 1 more than that of its deepest item. Limited when containers are created, so that walking
@@ -165,6 +175,9 @@ uint32_t depth_of(const Value& value);
 // Equal keys of a dict have equal texts. Throws Error for a list or dict.
 std::string key_of(const Value& key);
 Value string_value(std::string text, bool markup = false);
+Value string_value(Text text, bool markup = false);
+Value own_string(std::string text, bool markup = false);    // the template's own
+Value part_of(const Str& text, size_t begin, size_t size);  // in bytes; begin and size may be too large
 
 struct Args;
 class Machine;
@@ -237,8 +250,22 @@ class Sandbox {
     step(text.size() / 64);
     out += text;
   }
+  void append(Text& out, std::string_view text) { append(out.text, text); }
+  void append_own(Text& out, std::string_view text) {
+    append(out.text, text);
+    add_range(out.own, out.text.size() - text.size(), out.text.size());
+  }
+  // A part of a string, in bytes.
+  void append(Text& out, const Str& text, size_t begin = 0, size_t size = std::string::npos) {
+    const std::string_view part = std::string_view(text.text).substr(begin, size);
+    const size_t to = out.text.size();
+    append(out.text, part);
+    step(text.own.size() / 64);
+    add_ranges(out.own, text.own, begin, begin + part.size(), to);
+  }
 
   Value string(std::string text, bool markup = false);
+  Value string(Text text, bool markup = false);
   Value list(std::vector<Value> items) { return sequence(Kind::list, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(Kind::tuple, std::move(items)); }
   Value pair(Value first, Value second);

@@ -28,6 +28,8 @@ TEST(ChatSettings, AreTheOptionsWithoutDashes) {
   EXPECT_EQ(set.changed(), (Changed{{"system", "[Be] --brief"}, {"tokens", "12"}, {"temp", "0.5"}, {"top-k", "7"}}));
   EXPECT_EQ(set.with("temp", "").with("tokens", "").with("system", "").changed(), (Changed{{"top-k", "7"}}));
   EXPECT_EQ(set.with("temp", "0.8").with("top-k", "40").with("tokens", "0").with("system", "").changed(), Changed{});
+  EXPECT_TRUE(defaults.with("parse-special", "true").values().parse_special);
+  EXPECT_EQ(defaults.with("parse-special", "true").changed(), (Changed{{"parse-special", "true"}}));
   EXPECT_EQ(defaults.with("seed", "3").changed(), (Changed{{"seed", "3"}}));
   EXPECT_EQ(defaults.with("seed", "3").with("seed", "4").values().sampling.chain.seed, 4u);
 }

@@ -112,9 +112,10 @@ Conversation conversation_of(const ChatRequest& request) {
 ChatPrompt render_chat(const Call& call, const ChatRequest& request, PreparationTimer* timer) {
   const RenderedChat chat = call.model->render(conversation_of(request));
   if (timer) timer->rendered();
-  // the template writes BOS itself
-  ChatPrompt prompt{.tokens =
-                        encode_within(*call.model, chat.prompt, {.add_special = false}, request.conversation.field)};
+  // the template writes BOS itself, and it alone writes control tokens: no text of a message can forge a turn
+  text::EncodeOptions options{.add_special = false};
+  if (!call.service.options().parse_special) options.plain = chat.given;
+  ChatPrompt prompt{.tokens = encode_within(*call.model, chat.prompt, options, request.conversation.field)};
   if (timer) timer->encoded();
   prompt.reply = {chat.format, request.tools.tools, chat::opens_thought(chat.format->thought, chat.prompt)};
   return prompt;

@@ -34,7 +34,7 @@ CompletionRequest read_completion(std::string_view body, const RequestRules& rul
   CompletionRequest request;
   request.model = fields.text("model").value_or("");
   request.prompts = prompts_at(fields.at("prompt"), "prompt", rules);
-  refuse_unsupported(fields);
+  refuse_unsupported_in_completions(fields);
   GenerationRequest& generation = request.generation;
   generation.prompt_field = "prompt";
   generation.continues_prompt = true;

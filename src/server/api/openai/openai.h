@@ -2,6 +2,7 @@
 // or as chunks of it in server-sent events.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,17 @@ std::optional<ConstraintField> read_constraint(Fields& fields, std::string_view 
 // `top`: the number of most likely tokens to report in the place of each token; unset: no log-probabilities.
 void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64_t> top, engine::Sampling& sampling);
 
-// Throws an ApiError for a field that asks for something heddle does not do. Values that ask for nothing are accepted,
-// fields that cannot matter are ignored.
-void refuse_unsupported(Fields& fields);
+// A field that heddle does not do.
+struct UnsupportedField {
+  std::string_view name;
+  const char* accepted;   // JSON, a list: values besides null that ask for nothing
+  std::string_view what;  // it asks for; empty: other values have no effect on the answer, and are ignored
+};
+// Throws an ApiError for a field that asks for something heddle does not do. Values that ask for nothing are accepted.
+void refuse_unsupported(Fields& fields, std::span<const UnsupportedField> unsupported);
+// Those of OpenAI's API, and of other servers that speak it.
 void refuse_unsupported_in_chats(Fields& fields);
+void refuse_unsupported_in_completions(Fields& fields);
 
 std::string read_user(Fields& fields);
 

@@ -65,10 +65,16 @@ OpenAiChatRequest read_chat(std::string_view body, const RequestRules& rules) {
 }
 
 OpenAiChatRequest read_template(std::string_view body, const RequestRules& rules) {
+  return read_template_and(body, rules, [](Fields&) {});
+}
+
+OpenAiChatRequest read_template_and(std::string_view body, const RequestRules& rules,
+                                    const std::function<void(Fields&)>& more) {
   const Json json = parse_body(body);
   Fields fields(json, rules.ignored);
   OpenAiChatRequest request = read_conversation(fields, body);
   read_constraint(fields, body);  // the prompt is the same with it
+  more(fields);
   fields.finish();
   return request;
 }

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions and /apply-template: conversations in OpenAI's API.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct OpenAiChatRequest : ChatRequest {
 // From the body of a request. Throws an ApiError of status 400 that names the field.
 OpenAiChatRequest read_chat(std::string_view body, const RequestRules& rules);
 OpenAiChatRequest read_template(std::string_view body, const RequestRules& rules);  // only model and conversation
+// The same, and further fields that `more` asks for.
+OpenAiChatRequest read_template_and(std::string_view body, const RequestRules& rules,
+                                    const std::function<void(Fields&)>& more);
 
 // "chat.completion" and its chunks.
 class ChatWriter : public OpenAiWriter {

@@ -217,25 +217,18 @@ engine::Speculation read_speculation(Fields& fields) {
   throw unexpected("speculate", "\"auto\", \"on\" or \"off\"", name, "invalid_value");
 }
 
-// Fields of OpenAI's API, and of other servers that speak it, that heddle does not do.
-struct Unsupported {
-  std::string_view name;
-  const char* accepted;   // JSON, a list: values besides null that ask for nothing
-  std::string_view what;  // empty: other values have no effect on the answer, and are ignored
-};
 constexpr std::string_view text_only = "anything but text", no_effect = "";
-constexpr Unsupported unsupported[] = {
+constexpr UnsupportedField unsupported_fields[] = {
     {"modalities", R"([["text"]])", text_only},
     {"audio", "[]", text_only},
     {"prediction", "[]", no_effect},
-    {"web_search_options", "[{}]", "searches"},
+    {"web_search_options", "[]", "searches"},
     {"verbosity", R"(["medium"])", no_effect},
     {"store", "[false]", no_effect},
     {"metadata", "[{}]", no_effect},
     {"prompt_cache_retention", R"(["in_memory"])", no_effect},
     {"service_tier", R"(["auto", "default"])", no_effect},
     {"suffix", R"([""])", "insertion before a suffix"},
-    {"continue_final_message", "[false]", "continuation of the last message"},
     // vLLM
     {"use_beam_search", "[false]", "beam search"},
     {"length_penalty", "[1]", "beam search"},
@@ -243,7 +236,11 @@ constexpr Unsupported unsupported[] = {
     {"min_tokens", "[0]", "a least number of tokens"},
     {"allowed_token_ids", "[[]]", "a choice of tokens"},
     {"bad_words", "[[]]", "words to leave out"},
-    {"prompt_logprobs", "[0]", "log-probabilities of a chat's prompt"},
+    {"prompt_logprobs", "[]", "prompt_logprobs (but echo and logprobs of a completion)"},
+    {"logits_processors", "[[]]", "processors of logits"},
+    {"prompt_embeds", "[]", "anything but text"},
+    {"include_reasoning", "[true]", "answers without their thought"},
+    {"separate_reasoning", "[true]", "thoughts in the content"},
     {"truncate_prompt_tokens", "[-1]", "prompts that are cut"},
     {"include_stop_str_in_output", "[false]", "stop strings in the text"},
     {"skip_special_tokens", "[true]", "control tokens in the text"},
@@ -254,6 +251,13 @@ constexpr Unsupported unsupported[] = {
     {"cache_salt", R"([""])", "prompts that are not shared"},
     {"request_id", "[]", no_effect},
     // llama.cpp
+    {"n_predict", "[-1]", "n_predict (but max_tokens)"},
+    {"n_cmpl", "[1]", "n_cmpl (but n)"},
+    {"return_tokens", "[false]", "token ids in the response"},
+    {"reasoning_format", R"(["auto", "deepseek"])", "thoughts in the content"},
+    {"parse_tool_calls", "[true]", "calls in the content"},
+    {"grammar_lazy", "[false]", "grammars that begin later"},
+    {"lora", "[[]]", "adapters"},
     {"n_probs", "[0]", "n_probs (but top_logprobs)"},
     {"id_slot", "[-1]", no_effect},
     {"n_keep", "[0, -1]", no_effect},
@@ -265,32 +269,19 @@ constexpr Unsupported unsupported[] = {
     // Ollama
     {"keep_alive", "[]", no_effect},
     {"options", "[{}]", "Ollama's options in OpenAI's API"},
+    {"format", R"([""])", "Ollama's format in OpenAI's API (but response_format)"},
 };
-constexpr Unsupported unsupported_in_chats[] = {
+constexpr UnsupportedField unsupported_in_chats[] = {
+    {"best_of", "[1]", "best_of in a chat"},
     {"echo", "[false]", "an echo of a chat"},
-    {"best_of", "[1]", "best_of in chats"},
     {"add_special_tokens", "[false]", "special tokens besides those of the template"},
+    {"continue_final_message", "[false]", "continuation of the last message"},
     {"documents", "[[]]", "documents"},
     {"chat_template", "[]", "another template than the model's"},
 };
-
-void refuse_those(std::span<const Unsupported> table, Fields& fields) {
-  for (const auto& [name, text, what] : table) {
-    const Json* value = fields.find(name);
-    if (!value) continue;
-    const Json accepted = Json::parse(text);
-    if (std::find(accepted.begin(), accepted.end(), *value) != accepted.end()) continue;
-    if (what.empty()) {
-      fields.ignore(name);
-      continue;
-    }
-    std::string expected = "null";
-    for (const Json& one : accepted) expected += " or " + one.dump();
-    throw ApiError(400, "unsupported_parameter", fields.place(name),
-                   "{}: heddle does not support {}; expected {}, found {}", fields.place(name), what, expected,
-                   shortened(*value));
-  }
-}
+constexpr UnsupportedField unsupported_in_completions[] = {
+    {"add_special_tokens", "[true]", "texts without the tokens that the model begins them with"},
+};
 
 }  // namespace
 
@@ -331,11 +322,31 @@ void set_logprobs(Fields& fields, const RequestRules& rules, std::optional<int64
     throw bad_field("logprobs_after", "logprobs_after: only together with logprobs");
 }
 
-void refuse_unsupported(Fields& fields) { refuse_those(unsupported, fields); }
-
 void refuse_unsupported_in_chats(Fields& fields) {
-  refuse_those(unsupported, fields);
-  refuse_those(unsupported_in_chats, fields);
+  refuse_unsupported(fields, unsupported_fields);
+  refuse_unsupported(fields, unsupported_in_chats);
+}
+void refuse_unsupported_in_completions(Fields& fields) {
+  refuse_unsupported(fields, unsupported_fields);
+  refuse_unsupported(fields, unsupported_in_completions);
+}
+
+void refuse_unsupported(Fields& fields, std::span<const UnsupportedField> unsupported) {
+  for (const auto& [name, text, what] : unsupported) {
+    const Json* value = fields.find(name);
+    if (!value) continue;
+    const Json accepted = Json::parse(text);
+    if (std::find(accepted.begin(), accepted.end(), *value) != accepted.end()) continue;
+    if (what.empty()) {
+      fields.ignore(name);
+      continue;
+    }
+    std::string expected = "null";
+    for (const Json& one : accepted) expected += " or " + one.dump();
+    throw ApiError(400, "unsupported_parameter", fields.place(name),
+                   "{}: heddle does not support {}; expected {}, found {}", fields.place(name), what, expected,
+                   shortened(*value));
+  }
 }
 
 std::string read_user(Fields& fields) {

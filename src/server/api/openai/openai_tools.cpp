@@ -115,6 +115,11 @@ Thinking read_thinking(Fields& fields) {
       throw unexpected("reasoning_effort", "none, minimal, low, medium, high, xhigh or max", *effort, "invalid_value");
     thinking.effort = std::move(*effort);
   }
+  // Ollama's clients say it here too
+  if (const Json* think = fields.find("think")) {
+    if (!think->is_boolean()) throw unexpected("think", "true or false", *think);
+    if (thinking.effort.empty() && !think->get<bool>()) thinking.effort = "none";
+  }
   const std::string_view name = fields.either("thinking_token_budget", "reasoning_budget");
   if (const auto tokens = fields.whole(name, -1, engine::no_limit - 1); tokens && *tokens >= 0)  // -1: no limit
     thinking.max_tokens = uint32_t(*tokens);

@@ -4,6 +4,7 @@
 
 #include "server/api/json.h"
 #include "server/api/openai/openai.h"
+#include "server/api/timings.h"
 #include "server/service/exchange.h"
 #include "server/service/service.h"
 
@@ -30,6 +31,12 @@ void append_usage(std::string& out, const Usage& usage) {
   out += R"(,"prompt_tokens_details":{"cached_tokens":)";
   append_json(out, usage.cached);
   out += "}}";
+}
+
+// As llama.cpp has them, of a response with one completion.
+void append_timings(std::string& out, const Usage& usage) {
+  if (usage.completions.size() == 1)
+    out.append(R"(,"timings":)").append(timings_json(usage.prompt, usage.completions[0]));
 }
 
 void append_trace(std::string& out, std::string_view trace) {
@@ -94,12 +101,14 @@ void OpenAiWriter::on_end(const Usage& usage, std::string_view trace) {
     }
     out += "]";
     append_usage(out, usage);
+    append_timings(out, usage);
     append_trace(out, trace);
     return exchange_.send_json(out += "}");
   }
   if (options_.include_usage || !trace.empty()) {
     out += "]";
     if (options_.include_usage) append_usage(out, usage);
+    if (options_.include_usage) append_timings(out, usage);
     append_trace(out, trace);
     exchange_.write(out += "}\n\n");
   }
