@@ -1,4 +1,5 @@
 // Every path of the server and the handler behind it. A new protocol adds its lines to this table.
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/openai/openai_chat.h"
@@ -20,6 +21,11 @@ constexpr Route table[] = {
     {"POST", "/v1/embeddings", embeddings, embeds},
     {"GET", "/v1/models", list_models, about_model},
     {"GET", models_path, show_model, about_model},
+    // Anthropic's API
+    {"POST", "/v1/messages", create_message, generates, anthropic_error, "request-id"},
+    {"POST", "/v1/messages/count_tokens", count_message_tokens, uses_tokenizer, anthropic_error, "request-id"},
+    {"GET", "/v1/models", list_anthropic_models, about_model, anthropic_error, "request-id", "anthropic-version"},
+    {"GET", models_path, show_anthropic_model, about_model, anthropic_error, "request-id", "anthropic-version"},
     // the model's tokenizer and template
     {"POST", "/tokenize", tokenize, uses_tokenizer},
     {"POST", "/detokenize", detokenize, uses_tokenizer},
@@ -40,9 +46,10 @@ FoundRoute find_route(const HttpRequest& request) {
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : table) {
     const bool matches = route.path.ends_with('/') ? request.path.starts_with(route.path) : request.path == route.path;
-    if (!matches) continue;
+    if (!matches || (!route.only_with.empty() && !request.header(route.only_with))) continue;
     if (route.method == method) found.route = &route;
-    found.allowed.append(found.allowed.empty() ? "" : ", ").append(route.method);
+    if (found.allowed.find(route.method) == std::string::npos)
+      found.allowed.append(found.allowed.empty() ? "" : ", ").append(route.method);
   }
   return found;
 }
