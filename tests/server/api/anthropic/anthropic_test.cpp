@@ -59,6 +59,22 @@ TEST(Messages, Ends) {
   EXPECT_EQ(full.header("X-Heddle-Clamped"), "max_tokens=9");
 }
 
+// The prompt ends inside of a thought: ">" is followed by "?@A", and after the budget by the mark that ends it.
+TEST(Messages, Thinking) {
+  ServiceFixture fixture;
+  fixture.serve("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}");
+  const std::string fields = R"("max_tokens":20,"thinking":{"type":"enabled","budget_tokens":3)";
+  const Json shown = ask_message(fixture, "a", fields + "}").json();
+  EXPECT_EQ(shown["content"], Json::parse(R"([{"type":"thinking","thinking":"?@A","signature":"heddle."},
+    {"type":"text","text":"?@ABCDEFG","citations":null}])"));
+  const Recorded streamed = ask_message(fixture, "a", fields + R"(},"stream":true)");
+  EXPECT_EQ(test::read_message_stream(streamed.text()).message["content"], shown["content"]);
+  const Json hidden = ask_message(fixture, "a", fields + R"(,"display":"omitted"})").json();
+  EXPECT_EQ(hidden["content"][0]["thinking"], "");
+  EXPECT_EQ(hidden_thought(hidden["content"][0]["signature"].get<std::string>()), "?@A");
+  EXPECT_EQ(hidden["content"][1], shown["content"][1]);
+}
+
 TEST(Messages, UsageTellsCachedTokensApart) {
   ServiceFixture fixture;
   fixture.serve();
