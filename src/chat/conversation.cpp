@@ -47,6 +47,26 @@ Json split_calls(const Json& messages) {
   return out;
 }
 
+// For a template that takes a system message only at the beginning: later ones become text of the user. Neighbours of
+// the user become one message, because such templates want user and assistant in turn.
+Json fold_late_system(const Json& messages) {
+  Json out = Json::array();
+  bool begun = false, folded = false;  // folded: the last message has text of the system
+  for (const Json& message : messages) {
+    const bool is_system = message["role"] == "system";
+    const bool is_late = is_system && begun;
+    begun |= !is_system;
+    if ((is_late || (folded && message["role"] == "user")) && out.back()["role"] == "user") {
+      out.back()["content"] = content_text(out.back()) + "\n\n" + content_text(message);
+    } else {
+      out.push_back(message);
+      if (is_late) out.back()["role"] = "user";
+    }
+    folded = is_late || (folded && message["role"] == "user");
+  }
+  return out;
+}
+
 // Results carry the name of the tool that was called, which some templates write.
 void name_results(Json& messages) {
   Json names = Json::object();
@@ -141,6 +161,7 @@ std::string thought_variables(const ChatFormat& format, const ConversationInput&
 PreparedConversation prepare(std::shared_ptr<const ChatFormat> format, const ConversationInput& input) {
   PreparedConversation out{.variables = thought_variables(*format, input)};
   Json messages = Json::parse(input.messages);
+  if (!format->late_system) messages = fold_late_system(messages);
   const bool has_tools = !input.tools.empty();
   const bool writes_calls = format->calls.kind != CallFormat::Kind::none;
   // Without tools in the template they stand in the system message; the calls are the template's own where it has any.

@@ -47,6 +47,24 @@ class Renderer {
     }
   }
 
+  // Whether a system message behind the user's is written, at the end and in the middle.
+  bool takes_late_system() const {
+    Json messages =
+        Json::array({{{"role", "user"}, {"content", "zqask"}}, {{"role", "system"}, {"content", sample_text}}});
+    const auto is_written = [&] {
+      try {
+        return template_.render({.messages = messages.dump(), .bos = "<zqbos>", .eos = std::string(sample_end)})
+                   .find(sample_text) != std::string::npos;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    if (!is_written()) return false;
+    messages.push_back({{"role", "assistant"}, {"content", "zqanswer"}});
+    messages.push_back({{"role", "user"}, {"content", "zqask"}});
+    return is_written();
+  }
+
   // The end of the prompt with a variable that is on or off.
   std::string prompt_with(const std::string& variable, bool on) const {
     try {
@@ -253,6 +271,7 @@ ChatFormat detect_format(const text::ChatTemplate& chat_template, std::string_vi
   for (const std::string variable : {"enable_thinking", "thinking"})
     if (renderer.prompt_with(variable, true) != renderer.prompt_with(variable, false) && format.thought_switch.empty())
       format.thought_switch = variable;
+  format.late_system = renderer.takes_late_system();
   return format;
 }
 

@@ -64,6 +64,7 @@ struct ChatFormat {
   ContentOfCalls content_of_calls = ContentOfCalls::empty;
   std::string thought_field = "reasoning_content";  // of a message, that the template reads
   std::string thought_switch;                       // the variable that turns thoughts on and off; empty: there is none
+  bool late_system = true;                          // the template writes a system message that is not the first
 
   // All marks, to find the control tokens that have to be seen in a text.
   std::vector<std::string> marks() const;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "families.h"
+#include "tests/support/shared_data.h"
 
 namespace heddle::chat {
 namespace {
@@ -45,6 +48,50 @@ TEST(PrepareConversation, AsTheTemplateWantsIt) {
   EXPECT_EQ(messages[1]["thinking"], "hm");
   format->content_of_calls = ContentOfCalls::absent;
   EXPECT_FALSE(prepared(*format, calls)[1].contains("content"));
+}
+
+TEST(PrepareConversation, SystemMessagesInTheMiddle) {
+  const std::string late = R"([{"role":"system","content":"first"},{"role":"user","content":"a"},
+    {"role":"system","content":"b"},{"role":"assistant","content":"c"},{"role":"system","content":"d"},
+    {"role":"user","content":"e"},{"role":"user","content":"f"},{"role":"assistant","content":"g"},
+    {"role":"user","content":"h"},{"role":"user","content":"i"}])";
+  auto format = format_with_calls();
+  EXPECT_EQ(prepared(*format, late), Ordered::parse(late));
+  format->late_system = false;
+  EXPECT_EQ(prepared(*format, late),
+            Ordered::parse(R"([{"role":"system","content":"first"},{"role":"user","content":"a\n\nb"},
+              {"role":"assistant","content":"c"},{"role":"user","content":"d\n\ne\n\nf"},
+              {"role":"assistant","content":"g"},{"role":"user","content":"h"},{"role":"user","content":"i"}])"));
+}
+
+// Where a template takes the conversation of an agent, it takes it with a system message in the middle, too.
+TEST(PrepareConversation, SystemMessagesInTheMiddleOfPublishedTemplates) {
+  SHARED_DATA(folder, "templates/llama.cpp-templates");
+  const auto rendered = [](const std::string& source, const std::string& late) {
+    try {
+      const text::ChatTemplate chat_template(source);
+      const auto format = std::make_shared<ChatFormat>(detect_format(chat_template, source));
+      const std::string messages = R"([{"role":"system","content":"first"},{"role":"user","content":"q"},)" + late +
+                                   R"({"role":"assistant","content":null,"tool_calls":[
+        {"id":"123456789","type":"function","function":{"name":"f","arguments":{"a":1}}}]},
+        {"role":"tool","tool_call_id":"123456789","content":"one"}])";
+      PreparedConversation ready = prepare(format, {.messages = messages, .tools = tools});
+      return chat_template.render({.messages = ready.messages, .tools = ready.tools, .extra = ready.variables});
+    } catch (const Error&) {
+      return std::string();
+    }
+  };
+  size_t taken = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    SCOPED_TRACE(entry.path().filename());
+    std::ifstream file(entry.path());
+    const std::string source(std::istreambuf_iterator<char>(file), {});
+    if (rendered(source, "").empty()) continue;
+    ++taken;
+    EXPECT_NE(rendered(source, R"({"role":"system","content":"zqlate"},)").find("zqlate"), std::string::npos);
+  }
+  EXPECT_GT(taken, 40u);
 }
 
 TEST(PrepareConversation, OneCallInAMessage) {

@@ -47,6 +47,20 @@ TEST(DetectFormat, FindsTheSwitchOfThoughts) {
   EXPECT_EQ(detected(messages + "{% if thinking %}<think>{% endif %}{# </think> #}").thought_switch, "thinking");
 }
 
+TEST(DetectFormat, FindsWhetherASystemMessageMayComeLate) {
+  EXPECT_TRUE(detected("{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}").late_system);
+  EXPECT_FALSE(detected("{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+                        "{{ raise_exception('late') }}{% endif %}{{ m.content }}{% endfor %}")
+                   .late_system);
+  EXPECT_FALSE(detected("{% for m in messages %}{% if m.role != 'system' or loop.first %}{{ m.content }}{% endif %}"
+                        "{% endfor %}")
+                   .late_system)
+      << "left out without a word";
+  EXPECT_FALSE(detected("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+                        "{{ raise_exception('in turn') }}{% endif %}{{ m.content }}{% endfor %}")
+                   .late_system);
+}
+
 TEST(DetectFormat, FindsTheIdsThatATemplateTakes) {
   for (const Family& family : families()) {
     const auto ids = family.name == "mistral, ids" ? CallFormat::Ids::nine

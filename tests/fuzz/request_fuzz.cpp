@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/api_error.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
@@ -49,8 +50,16 @@ void require_chat(const server::ChatRequest& request) {
   if (!variables.empty()) require(parse_json(variables, "variables").is_object());
 }
 
+void require_message(const server::MessageRequest& request, const server::RequestRules& rules) {
+  const Json messages = parse_json(request.conversation.messages, "messages");
+  require(messages.is_array() && !messages.empty());
+  for (const Json& message : messages)
+    require(message["role"].is_string() && (message["content"].is_string() || message.contains("tool_calls")));
+  require_generation(request.generation, {}, rules.vocabulary);
+}
+
 void read(uint8_t what, std::string_view body, const server::RequestRules& rules) {
-  switch (what % 8) {
+  switch (what % 16) {
     case 0: {
       const auto request = server::read_chat(body, rules);
       require_chat(request);
@@ -79,6 +88,10 @@ void read(uint8_t what, std::string_view body, const server::RequestRules& rules
       require(request.completion.prompts.size() == 1);
       return require_generation(request.completion.generation, {}, rules.vocabulary);
     }
+    case 8:
+      return require_message(server::read_create_message(body, rules), rules);
+    case 9:
+      return require_message(server::read_count_tokens(body, rules), rules);
     default:
       require_ids(server::read_detokenize(body, rules).tokens, uint32_t(rules.tokenizer.size()));
   }
@@ -95,6 +108,7 @@ FUZZ_TARGET(request) {
   } catch (const server::ApiError& error) {
     require(error.status == 400);
     require(parse_json(server::openai_error(error), "error")["error"]["message"].is_string());
+    require(parse_json(server::anthropic_error(error), "error")["error"]["message"].is_string());
   }
   return 0;
 }

@@ -25,12 +25,12 @@ std::string_view openai_type(unsigned status) {
 }  // namespace
 
 ApiError context_exceeded(std::string field, size_t prompt, uint32_t context) {
-  return {400,
-          "context_length_exceeded",
-          std::move(field),
-          "This model's maximum context length is {} tokens. However, the prompt has {} tokens: please shorten it.",
-          context,
-          prompt};
+  ApiError error(
+      400, "context_length_exceeded", std::move(field),
+      "This model's maximum context length is {} tokens. However, the prompt has {} tokens: please shorten it.",
+      context, prompt);
+  error.excess = {prompt, context};
+  return error;
 }
 
 ApiError model_not_found(std::string_view asked, std::string_view served) {

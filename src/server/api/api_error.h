@@ -27,6 +27,11 @@ struct ApiError : Error {
   std::string code;                     // OpenAI's name of the reason, "context_length_exceeded"; may be empty
   std::string param;                    // the field it is about, "messages[2].content"; may be empty
   std::optional<unsigned> retry_after;  // seconds
+  struct Excess {
+    size_t prompt, context;  // tokens
+  };
+  std::optional<Excess> excess;  // of a prompt that is too long
+  std::string request_id;        // filled in for the response, for protocols that write it
 };
 
 // 400 for a field; the text says what was expected and what was found.

@@ -78,6 +78,7 @@ Exchange::~Exchange() {
 void Exchange::set_route(const Route& route) {
   path_ = route.path;
   error_body_ = route.error_body;
+  if (!route.id_header.empty()) add_header(std::string(route.id_header), id());
 }
 
 void Exchange::expand_body(size_t max_bytes) {
@@ -100,7 +101,9 @@ void Exchange::fail(const ApiError& error, std::vector<Header> headers) {
   if (started_) return fail_stream(error, "");
   if (ended_) return;
   log_.error = error.what();
-  HttpResponse response = error_response(error, error_body_);
+  ApiError named = error;
+  named.request_id = id();
+  HttpResponse response = error_response(named, error_body_);
   std::move(headers.begin(), headers.end(), std::back_inserter(response.headers));
   send(std::move(response));
 }

@@ -1,6 +1,7 @@
 // Every path of the server and the handler behind it. A new protocol adds its lines to this table.
 #include <algorithm>
 
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/llama_cpp/llama_completion.h"
@@ -23,6 +24,11 @@ constexpr Route table[] = {
     {"POST", "/v1/embeddings", embeddings, embeds},
     {"GET", "/v1/models", list_models, about_model},
     {"GET", models_path, show_model, about_model},
+    // Anthropic's API
+    {"POST", "/v1/messages", create_message, generates, anthropic_error, "request-id"},
+    {"POST", "/v1/messages/count_tokens", count_message_tokens, uses_tokenizer, anthropic_error, "request-id"},
+    {"GET", "/v1/models", list_anthropic_models, about_model, anthropic_error, "request-id", "anthropic-version"},
+    {"GET", models_path, show_anthropic_model, about_model, anthropic_error, "request-id", "anthropic-version"},
     // the model's tokenizer and template
     {"POST", "/tokenize", tokenize, uses_tokenizer},
     {"POST", "/detokenize", detokenize, uses_tokenizer},
@@ -72,9 +78,11 @@ FoundRoute find_route(const HttpRequest& request) {
     }
     const bool has_rest = route.path.size() > 1 && route.path.ends_with('/');
     const bool matches = has_rest ? request.path.starts_with(route.path) : request.path == route.path;
-    if (!matches) continue;
+    if (!matches || (!route.only_with.empty() && !request.header(route.only_with))) continue;
     if (route.method == method) found.route = &route;
-    found.allowed.append(found.allowed.empty() ? "" : ", ").append(route.method == "GET" ? "GET, HEAD" : route.method);
+    if (found.allowed.find(route.method) == std::string::npos)
+      found.allowed.append(found.allowed.empty() ? "" : ", ")
+          .append(route.method == "GET" ? "GET, HEAD" : route.method);
   }
   return found;
 }

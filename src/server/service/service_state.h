@@ -64,6 +64,8 @@ struct Route {
     bool has_trace = false;      // takes X-Trace-Level
   } rules;
   ErrorBody error_body = openai_error;  // errors in the form of its protocol
+  std::string_view id_header = {};      // has the id of the request in responses, besides X-Request-Id
+  std::string_view only_with = {};      // a header, by which a protocol is told from another with the same path
 };
 
 struct FoundRoute {

@@ -109,10 +109,14 @@ void list_models(const Call& call) {
   call.exchange->send_json(list.dump());
 }
 
-void show_model(const Call& call) {
+void expect_model_in_path(const Call& call) {
   const std::string name = unescaped(std::string_view(call.exchange->request().path).substr(models_path.size()));
   const std::string& served = call.model->served().name;
   if (name != served) throw model_not_found(name, served);
+}
+
+void show_model(const Call& call) {
+  expect_model_in_path(call);
   call.exchange->send_json(model_json(*call.model).dump());
 }
 

@@ -123,15 +123,16 @@ std::string trace_json(TraceLevel level, const Preparation& preparation,
 
 constexpr std::string_view models_path = "/v1/models/";  // followed by a model's name
 
-void show_root(const Call& call);     // 200: something is there
-void show_live(const Call& call);     // 200 as long as the process responds
-void show_ready(const Call& call);    // 200 if requests are accepted, 503 with the reason otherwise
-void list_models(const Call& call);   // the model that is served
-void show_model(const Call& call);    // the same by name
-void show_version(const Call& call);  // {"version": ...}
-void show_load(const Call& call);     // {"server_load": N}, the requests in progress besides this one
-void show_config(const Call& call);   // the settings in force, and what was measured since the model was loaded
-void show_metrics(const Call& call);  // metrics_text()
+void show_root(const Call& call);             // 200: something is there
+void show_live(const Call& call);             // 200 as long as the process responds
+void show_ready(const Call& call);            // 200 if requests are accepted, 503 with the reason otherwise
+void list_models(const Call& call);           // the model that is served
+void show_model(const Call& call);            // the same by name
+void expect_model_in_path(const Call& call);  // throws an ApiError 404 unless its path ends with the model's name
+void show_version(const Call& call);          // {"version": ...}
+void show_load(const Call& call);             // {"server_load": N}, the requests in progress besides this one
+void show_config(const Call& call);           // the settings in force, and what was measured since the model was loaded
+void show_metrics(const Call& call);          // metrics_text()
 
 // Prometheus' text format. `engine`: absent before the model is loaded.
 std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,

@@ -29,7 +29,7 @@ void expect_tool_name(const std::string& name, const std::string& place) {
 
 }  // namespace
 
-void ToolList::add(const std::string& name_place, Ordered tool) {
+void ToolList::add(const std::string& name_place, Ordered tool, Place where) {
   const Ordered& function = tool["function"];
   chat::Tool read{function["name"].get<std::string>(), Ordered::object()};
   expect_tool_name(read.name, name_place);
@@ -39,7 +39,7 @@ void ToolList::add(const std::string& name_place, Ordered tool) {
     read.parameters = *parameters;
   if (!read.parameters.contains("type")) read.parameters["type"] = "object";
   tools_.push_back(std::move(read));
-  json_.push_back(std::move(tool));
+  if (where == Place::prompt) json_.push_back(std::move(tool));
 }
 
 void ToolList::keep(const std::vector<std::string>& names) {
@@ -72,6 +72,14 @@ std::shared_ptr<const grammar::ThoughtBudget> thought_budget(const Thinking& thi
                              .forced = thought.end});
 }
 
+// The same for the same tools.
+std::string tools_text(const std::shared_ptr<const chat::Tools>& tools) {
+  std::string text;
+  if (tools)
+    for (const chat::Tool& tool : *tools) text += fmt::format("{} {}\n", tool.name, tool.parameters.dump());
+  return text;
+}
+
 // Tools, and a constraint behind a thought, are a grammar of the whole answer.
 std::optional<AnswerConstraint> constrain_answer(const ChatRequest& request, const ChatReply& reply) {
   const std::shared_ptr<const chat::ChatFormat>& format = reply.format;
@@ -84,7 +92,7 @@ std::optional<AnswerConstraint> constrain_answer(const ChatRequest& request, con
   const bool parallel = request.tools.parallel;
   answer.key = fmt::format("answer {} {} {} {} {} {}\n{}\n{}", fmt::join(format->marks(), " "), int(format->calls.kind),
                            reply.in_thought, must_call, parallel, constraint ? int(constraint->source.kind) : -1,
-                           constraint ? constraint->source.text : "", request.tools.json);
+                           constraint ? constraint->source.text : "", tools_text(reply.tools));
   answer.make = [format, tools = reply.tools, in_thought = reply.in_thought, must_call, parallel, constraint] {
     chat::AnswerRules rules{.in_thought = in_thought, .must_call = must_call, .parallel = parallel};
     if (constraint)

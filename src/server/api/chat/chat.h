@@ -19,10 +19,10 @@ class PreparationTimer;
 
 struct ToolUse {
   enum class Choice { automatic, required };  // required: at least one call
-  // The tools that may be called, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty:
-  // none.
+  // The tools for the prompt, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty: none may
+  // be called.
   std::string json;
-  std::shared_ptr<const chat::Tools> tools;  // the same
+  std::shared_ptr<const chat::Tools> tools;  // those that may be called: the same, and ToolList::Place::messages
   Choice choice = Choice::automatic;
   bool parallel = true;  // several calls in one answer
 
@@ -50,8 +50,9 @@ class ToolList {
  public:
   // {"type": "function", "function": {"name", "description", "parameters"}} as OpenAI's chats have it, keys in the
   // order of the body. `name_place`: of the name in the body. Throws an ApiError for a name that templates cannot
-  // write, or that is there already.
-  void add(const std::string& name_place, nlohmann::ordered_json tool);
+  // write, or that is there already. `where`: the tools of the prompt, or a message of the conversation describes it.
+  enum class Place { prompt, messages };
+  void add(const std::string& name_place, nlohmann::ordered_json tool, Place where = Place::prompt);
   bool has(std::string_view name) const { return chat::find_tool(tools_, name); }
   bool empty() const { return tools_.empty(); }
   void keep(const std::vector<std::string>& names);  // no others may be called

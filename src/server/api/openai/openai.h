@@ -46,6 +46,9 @@ void refuse_unsupported_in_completions(Fields& fields);
 
 std::string read_user(Fields& fields);
 
+// A string or a list of strings.
+std::vector<std::string> read_stop_strings(Fields& fields, std::string_view name);
+
 // How many tokens a completion may have, at least `least`. -1, as llama.cpp writes it, and nothing are no limit; a
 // number beyond any context is taken too.
 std::optional<uint32_t> read_token_limit(Fields& fields, std::string_view name, int64_t least);

@@ -190,7 +190,9 @@ constexpr int64_t max_n = 128, min_priority = -100;
 // An empty list asks for nothing.
 bool has_elements(const Json* list) { return list && !(list->is_array() && list->empty()); }
 
-std::vector<std::string> read_stop_strings(Fields& fields) {
+}  // namespace
+
+std::vector<std::string> read_stop_strings(Fields& fields, std::string_view name) {
   std::vector<std::string> stops;
   const auto add = [&stops](const Json& stop, const std::string& place) {
     const std::string& text = text_at(stop, place);
@@ -199,17 +201,20 @@ std::vector<std::string> read_stop_strings(Fields& fields) {
     if (text.size() > max_stop_bytes)
       throw unexpected(place, fmt::format("at most {} bytes", max_stop_bytes), stop, "string_above_max_length");
   };
-  const Json* value = fields.find("stop");
+  const Json* value = fields.find(name);
   if (!has_elements(value)) return stops;
   if (value->is_string()) {
-    add(*value, "stop");
+    add(*value, fields.place(name));
     return stops;
   }
-  if (!value->is_array()) throw unexpected("stop", "a string or a list of strings", *value);
+  if (!value->is_array()) throw unexpected(fields.place(name), "a string or a list of strings", *value);
+  const std::string place = fields.place(name);
   size_t index = 0;
-  for (const Json& stop : list_at(*value, "stop", max_stop_strings)) add(stop, element("stop", index++));
+  for (const Json& stop : list_at(*value, place, max_stop_strings)) add(stop, element(place, index++));
   return stops;
 }
+
+namespace {
 
 engine::Speculation read_speculation(Fields& fields) {
   const std::string name = fields.text("speculate").value_or("auto");
@@ -299,7 +304,7 @@ StreamOptions read_stream_options(Fields& fields) {
 
 void read_generation(Fields& fields, const RequestRules& rules, GenerationRequest& request) {
   read_sampling(fields, rules, request);
-  request.stop_strings = read_stop_strings(fields);
+  request.stop_strings = read_stop_strings(fields, "stop");
   if (const Json* ids = fields.find("stop_token_ids"); has_elements(ids))
     request.stop_tokens =
         token_ids_at(list_at(*ids, "stop_token_ids", max_stop_tokens), "stop_token_ids", rules.vocabulary);
