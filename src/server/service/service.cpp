@@ -243,6 +243,7 @@ ServiceState::ServiceState(ServiceOptions options)
     : options_(std::move(options)),
       keys_(options_.keys),
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
+      responses_(std::make_shared<ResponseStore>(ResponseStore::Limits{.bytes = options_.store_bytes})),
       workers_(std::in_place, worker_threads, max_waiting, max_waiting_bytes) {
   const std::string& origin = options_.cors_origin;
   if (!origin.empty() && origin != "*" && !is_origin(origin))

@@ -36,6 +36,7 @@ struct ServiceOptions {
   std::string cors_origin;               // "*" or an origin; empty: no CORS
   bool strict = false;                   // refuse fields that have no effect
   bool any_model = false;                // take any name of a model
+  size_t store_bytes = 64u << 20;        // for responses that clients may ask for again; 0: none is kept
   bool log_prompts = false;              // log prompts and completions
   std::function<void(std::string)> log;  // takes a line of JSON for each request, from any thread; may be empty
 };

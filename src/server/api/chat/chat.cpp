@@ -42,9 +42,13 @@ void ToolList::add(const std::string& name_place, Ordered tool) {
   json_.push_back(std::move(tool));
 }
 
+void ToolList::allow(const std::vector<std::string>& names) {
+  std::erase_if(tools_, [&](const chat::Tool& tool) { return std::ranges::find(names, tool.name) == names.end(); });
+}
+
 void ToolList::keep(const std::vector<std::string>& names) {
   const auto is_kept = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  std::erase_if(tools_, [&](const chat::Tool& tool) { return !is_kept(tool.name); });
+  allow(names);
   Ordered kept = Ordered::array();
   for (Ordered& tool : json_)
     if (is_kept(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));
@@ -82,9 +86,13 @@ std::optional<AnswerConstraint> constrain_answer(const ChatRequest& request, con
   AnswerConstraint answer{.field = request.tools ? "tools" : "messages", .budget = std::move(budget)};
   const bool must_call = request.tools && request.tools.choice == ToolUse::Choice::required;
   const bool parallel = request.tools.parallel;
-  answer.key = fmt::format("answer {} {} {} {} {} {}\n{}\n{}", fmt::join(format->marks(), " "), int(format->calls.kind),
-                           reply.in_thought, must_call, parallel, constraint ? int(constraint->source.kind) : -1,
-                           constraint ? constraint->source.text : "", request.tools.json);
+  std::vector<std::string_view> names;
+  if (reply.tools)
+    for (const chat::Tool& tool : *reply.tools) names.push_back(tool.name);
+  answer.key =
+      fmt::format("answer {} {} {} {} {} {}\n{}\n{}\n{}", fmt::join(format->marks(), " "), int(format->calls.kind),
+                  reply.in_thought, must_call, parallel, constraint ? int(constraint->source.kind) : -1,
+                  constraint ? constraint->source.text : "", request.tools.json, fmt::join(names, " "));
   answer.make = [format, tools = reply.tools, in_thought = reply.in_thought, must_call, parallel, constraint] {
     chat::AnswerRules rules{.in_thought = in_thought, .must_call = must_call, .parallel = parallel};
     if (constraint)

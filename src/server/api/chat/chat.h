@@ -19,10 +19,9 @@ class PreparationTimer;
 
 struct ToolUse {
   enum class Choice { automatic, required };  // required: at least one call
-  // The tools that may be called, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty:
-  // none.
+  // The tools of the prompt, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty: none.
   std::string json;
-  std::shared_ptr<const chat::Tools> tools;  // the same
+  std::shared_ptr<const chat::Tools> tools;  // those of them that may be called
   Choice choice = Choice::automatic;
   bool parallel = true;  // several calls in one answer
 
@@ -54,7 +53,8 @@ class ToolList {
   void add(const std::string& name_place, nlohmann::ordered_json tool);
   bool has(std::string_view name) const { return chat::find_tool(tools_, name); }
   bool empty() const { return tools_.empty(); }
-  void keep(const std::vector<std::string>& names);  // no others may be called
+  void keep(const std::vector<std::string>& names);   // no others are there
+  void allow(const std::vector<std::string>& names);  // no others may be called; the prompt has all, and can be reused
   ToolUse use(ToolUse::Choice choice, bool parallel) &&;
 
  private:
