@@ -33,10 +33,11 @@ Ordered echoed(Fields& fields, std::string_view name, const Ordered& ordered) {
 
 void read_reasoning(Fields& fields, ResponsesRequest& request) {
   Ordered& echo = request.response["reasoning"] = {{"effort", nullptr}, {"summary", nullptr}};
+  request.thinking = read_thinking(fields);
   const Json* value = fields.find("reasoning");
   if (!value) return;
   Fields reasoning(*value, "reasoning", fields);
-  request.thinking.effort = read_effort(reasoning, "effort");
+  if (auto effort = read_effort(reasoning, "effort"); !effort.empty()) request.thinking.effort = std::move(effort);
   if (!request.thinking.effort.empty()) echo["effort"] = request.thinking.effort;
   for (const std::string_view name : {"summary", "generate_summary"}) {  // the whole thought is there instead
     reasoning.text(name);

@@ -149,7 +149,8 @@ void ResponseWriter::on_call(const std::string& id, const std::string& name) {
 
 void ResponseWriter::on_arguments(std::string_view text) { write_delta(text); }
 
-void ResponseWriter::on_call_end() { close("completed"); }
+// A call that is cut off ends too.
+void ResponseWriter::on_call_end() { close(Ordered::accept(text_) ? "completed" : "incomplete"); }
 
 // `status`: of the item.
 void ResponseWriter::close(std::string_view status) {
