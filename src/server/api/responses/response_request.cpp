@@ -205,10 +205,10 @@ Ordered without_oldest(const Ordered& messages, size_t count) {
   size_t last = messages.empty() ? 0 : messages.size() - 1;
   while (last > 0 && messages[last]["role"] == "tool") --last;  // the call stays with its results
   Ordered kept = Ordered::array();
-  bool is_begun = false;  // a message that is not of the system is kept
+  bool is_begun = count == 0;  // a message that is not of the system is kept, or nothing is left out
   for (size_t i = 0; i < messages.size(); ++i) {
-    const bool is_system = messages[i]["role"] == "system", lost_call = !is_begun && messages[i]["role"] == "tool";
-    if (!is_system && i < last && (count > 0 || lost_call)) {
+    const bool is_system = messages[i]["role"] == "system", begins = is_begun || messages[i]["role"] == "user";
+    if (!is_system && i < last && (count > 0 || !begins)) {
       if (count > 0) --count;
       continue;
     }

@@ -40,7 +40,7 @@ ToolUse read_response_tools(Fields& fields, const RequestRules& rules, const nlo
 std::string prompt_messages(const std::string& instructions, const nlohmann::ordered_json& messages);
 
 // Without the oldest messages: at least `count` of them, but never those of the system, nor the last one, nor the call
-// that it is a result of. A result whose call is left out is left out too.
+// that it is a result of. What is left begins with a message of the user, as templates want it.
 nlohmann::ordered_json without_oldest(const nlohmann::ordered_json& messages, size_t count);
 
 // A response as one document, or as a stream of events.
