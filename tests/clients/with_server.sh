@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the server on a free port, runs a client against it, and ends the server as an administrator does: with SIGTERM,
 # after which it must finish the response in progress and exit with status 0.
-#   with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|anthropic|ai_sdk_anthropic|curl|schemas
+#   with_server.sh PROGRAM FOLDER CLIENT    the name of a .mjs file here, curl or schemas
 # FOLDER: for the clients' packages and the server's log
 # Exit status 77: something that a client needs is missing.
 set -uo pipefail
@@ -22,12 +22,12 @@ command -v curl >/dev/null || skip 'curl is not installed'
 mkdir -p "$folder" && cd "$folder" || exit 1
 options=(--max-queue 8 --kv-tokens 1024)
 case $client in
-  openai | openai_tools | langchain | ai_sdk | anthropic | ai_sdk_anthropic)
+  openai | openai_tools | openai_responses | langchain | langchain_responses | ai_sdk | anthropic | ai_sdk_anthropic)
     command -v node >/dev/null && command -v npm >/dev/null || skip 'node or npm is not installed'
-    [ "$client" != langchain ] || [ "$(node -p 'parseInt(process.versions.node)')" -ge 20 ] ||
+    [ "${client#langchain}" = "$client" ] || [ "$(node -p 'parseInt(process.versions.node)')" -ge 20 ] ||
       skip "LangChain needs node 20 or later, found $(node --version)"
     { flock 9 && install_packages; } 9>packages.lock || { tail -n 3 npm.log; skip 'npm cannot get the clients'; }
-    cp "$here/$client.mjs" . || exit 1
+    cp "$here/$client.mjs" "$here/response_events.mjs" . || exit 1
     # more than weft was trained for: tools, calls and their results are long texts in its small vocabulary
     [ "$client" = openai ] || options=(--ctx 2048 --kv-tokens 4096)
     run=(node "$client.mjs") ;;
@@ -35,7 +35,7 @@ case $client in
   schemas)
     python3 -c 'import jsonschema' 2>/dev/null || skip 'python3-jsonschema is not installed'
     run=(with_schemas) ;;
-  *) echo "usage: with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|anthropic|ai_sdk_anthropic|curl|schemas" >&2; exit 2 ;;
+  *) echo "usage: with_server.sh PROGRAM FOLDER CLIENT, the name of a .mjs file beside this, curl or schemas" >&2; exit 2 ;;
 esac
 
 log=server-$client.log

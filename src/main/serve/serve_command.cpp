@@ -79,6 +79,8 @@ void check_serve_options(const ServeOptions& options) {
     throw Error("--drain-seconds: expected 0 or more seconds, found {}", options.drain_seconds);
   if (options.max_body_mb == 0 || options.max_body_mb > 4096)
     throw Error("--max-body-mb: expected 1 to 4096 megabytes, found {}", options.max_body_mb);
+  if (options.store_mb > 1 << 20)
+    throw Error("--store-mb: expected 0 to {} megabytes, found {}", 1 << 20, options.store_mb);
   if (options.http_threads == 0 || options.http_threads > 256)
     throw Error("--http-threads: expected 1 to 256, found {}", options.http_threads);
   if (options.max_connections == 0) throw Error("--max-connections: expected at least one, found 0");
@@ -205,6 +207,7 @@ std::string serve_config(const ServedFacts& facts) {
         {"drain_seconds", options.drain_seconds},
         {"heartbeat_seconds", options.heartbeat_seconds},
         {"max_body_bytes", options.max_body_mb << 20},
+        {"store_bytes", options.store_mb << 20},
         {"max_connections", options.max_connections}}},
       {"http",
        {{"tls", !options.tls_certificate.empty()},
@@ -276,6 +279,7 @@ class Server {
                                 .strict = options_.strict,
                                 .any_model = options_.any_model,
                                 .parse_special = options_.parse_special,
+                                .store_bytes = options_.store_mb << 20,
                                 .log_prompts = options_.log_prompts,
                                 .heartbeat_seconds = options_.heartbeat_seconds,
                                 .max_body = http_options(options_).max_body};
@@ -453,6 +457,9 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   describe_engine(*command, options->engine);
   option("--max-queue", options->max_queue, "Maximum waiting completions; more are refused with 429", "N");
   option("--max-body-mb", options->max_body_mb, "Maximum size of a request; larger ones are refused with 413", "MB");
+  option("--store-mb", options->store_mb,
+         "Memory for responses of /v1/responses that clients ask for again; the oldest go first; 0: none is kept",
+         "MB");
   option("--max-connections", options->max_connections, "Maximum connections; more are refused with 503", "N");
   option("--http-threads", options->http_threads, "Threads that read requests and write responses", "N");
   option("--heartbeat", options->heartbeat_seconds,

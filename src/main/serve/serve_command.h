@@ -23,6 +23,7 @@ struct ServeOptions {
   uint32_t kv_tokens = 0;  // 0: see tokens_for_many() in device_memory.cpp
   double drain_seconds = 30, heartbeat_seconds = 5;
   uint64_t max_body_mb = 16;
+  uint64_t store_mb = 64;  // for responses of /v1/responses
   uint32_t max_connections = 10'000;
   uint32_t http_threads = 2;
   bool any_model = false, strict = false, parse_special = false, metrics_open = false;

@@ -54,6 +54,8 @@ ApiError unavailable(std::string_view reason) {
   return error;
 }
 
+ApiError cancelled_by_request() { return {409, "cancelled", "", "the response was cancelled by another request"}; }
+
 ApiError server_fault(std::string_view reason) { return {500, "", "", "{}", reason}; }
 
 unsigned retry_after(const engine::Metrics& metrics) {

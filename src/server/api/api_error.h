@@ -46,6 +46,7 @@ ApiError model_not_found(std::string_view asked, std::string_view served);  // 4
 ApiError busy(std::string_view reason, const engine::Metrics& metrics);     // 429, with an estimate of when to retry
 ApiError unavailable(std::string_view reason);                              // 503, to be retried in 5 seconds
 ApiError server_fault(std::string_view reason);                             // 500
+ApiError cancelled_by_request();                                            // 409: another request asked for it
 
 // Seconds until the requests that wait now have begun, at the pace of those before: 1 to 600.
 unsigned retry_after(const engine::Metrics& metrics);

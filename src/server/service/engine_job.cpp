@@ -82,7 +82,9 @@ void EngineJob::handle(size_t request, const engine::Event& event) {
   const bool client_gone = is_end && exchange_->cancelled() == Cancelled::client_gone;
   if (event.finish_reason == FinishReason::failed) return fail(server_fault(event.reason));
   if (event.finish_reason == FinishReason::cancelled && !client_gone && !is_finished(request, event.index))
-    return fail(unavailable("the request was cancelled because the server is shutting down"));
+    return fail(exchange_->cancelled() == Cancelled::asked
+                    ? cancelled_by_request()
+                    : unavailable("the request was cancelled because the server is shutting down"));
   on_event(request, event);
   if (!is_end) return;
   --open_;

@@ -17,7 +17,7 @@ namespace heddle::server {
 struct Route;
 
 // Why work is cancelled although nothing has failed.
-enum class Cancelled { no, client_gone, shutdown };
+enum class Cancelled { no, client_gone, shutdown, asked };  // asked: by another request
 
 // Responded to once, by one thread at a time; cancel() may come from any thread at any time.
 class Exchange {

@@ -6,6 +6,7 @@
 #include "server/api/embeddings.h"
 #include "server/api/llama_cpp/llama_completion.h"
 #include "server/api/openai/openai_chat.h"
+#include "server/api/responses/responses.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
 #include "server/status/status.h"
@@ -21,6 +22,11 @@ constexpr Route table[] = {
     // OpenAI's API
     {"POST", "/v1/chat/completions", chat_completions, generates},
     {"POST", "/v1/completions", completions, generates},
+    {"POST", "/v1/responses", create_response, generates},
+    {"GET", responses_path, show_response, about_server},
+    {"DELETE", responses_path, delete_response, about_server},
+    {"POST", responses_path, cancel_response, about_server},
+    {"POST", "/v1/responses/input_tokens", count_response_tokens, uses_tokenizer},
     {"POST", "/v1/embeddings", embeddings, embeds},
     {"GET", "/v1/models", list_models, about_model},
     {"GET", models_path, show_model, about_model},

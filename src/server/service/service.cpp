@@ -254,6 +254,7 @@ HttpResponse preflight(const HttpRequest& request, const std::string& allowed) {
 ServiceState::ServiceState(ServiceOptions options)
     : options_(std::move(options)),
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
+      responses_(std::make_shared<ResponseStore>(ResponseStore::Limits{.bytes = options_.store_bytes})),
       workers_(std::in_place, worker_threads, max_waiting, max_waiting_bytes),
       keys_(std::make_shared<const ApiKeys>(options_.keys)) {
   const std::string& origin = options_.cors_origin;

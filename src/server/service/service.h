@@ -38,6 +38,7 @@ struct ServiceOptions {
   bool strict = false;                   // refuse fields that have no effect
   bool any_model = false;                // take any name of a model
   bool parse_special = false;            // texts of messages may write control tokens
+  size_t store_bytes = 64u << 20;        // for responses that clients may ask for again; 0: none is kept
   bool log_prompts = false;              // log prompts and completions
   double heartbeat_seconds = 5;          // without a word to a stream before it gets a comment; 0: it gets none
   size_t max_body = 16u << 20;           // bytes of a body that comes compressed, when it is expanded

@@ -15,6 +15,7 @@
 
 #include "server/api/api_error.h"
 #include "server/api/json.h"
+#include "server/api/responses/response_store.h"
 #include "server/service/exchange.h"
 #include "server/service/service.h"
 #include "server/status/status.h"
@@ -137,6 +138,7 @@ class ServiceState {
   std::shared_ptr<const ApiKeys> keys() const;
   std::shared_ptr<const ServedModel> model() const;  // null while it is being loaded
   bool draining() const;
+  std::shared_ptr<ResponseStore> responses() const { return responses_; }
   // See Call::on_worker.
   void on_worker(const std::shared_ptr<Exchange>& exchange, size_t bytes, std::function<void()> work);
 
@@ -148,6 +150,7 @@ class ServiceState {
 
   const ServiceOptions options_;
   const std::shared_ptr<Traffic> traffic_;
+  const std::shared_ptr<ResponseStore> responses_;
   std::optional<Workers> workers_;
 
   mutable std::mutex mutex_;  // guards the members below

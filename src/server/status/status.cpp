@@ -50,6 +50,7 @@ OrderedJson model_json(const ServedModel& model) {
           {"object", "model"},
           {"created", model.created()},
           {"owned_by", "heddle"},
+          {"max_model_len", served.context},
           {"meta",
            {{"context", served.context},
             {"vocabulary", served.vocabulary},

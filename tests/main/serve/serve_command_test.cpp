@@ -312,6 +312,7 @@ TEST_F(Serve, RefusesWhatCannotBe) {
   expect_says(refused({"--max-stall-ms", "0"}), {"--max-stall-ms"});
   expect_says(refused({"--speculate", "maybe"}), {"--speculate", "maybe"});
   expect_says(refused({"--max-body-mb", "0"}), {"--max-body-mb"});
+  expect_says(refused({"--store-mb", "2000000"}), {"--store-mb", "2000000"});
   expect_says(refused({"--http-threads", "0"}), {"--http-threads"});
   expect_says(refused({"--max-connections", "0"}), {"--max-connections"});
   expect_says(refused({"--cors", "a b"}), {"--cors", "a b"});

@@ -42,9 +42,13 @@ void ToolList::add(const std::string& name_place, Ordered tool, Place where) {
   if (where == Place::prompt) json_.push_back(std::move(tool));
 }
 
+void ToolList::allow(const std::vector<std::string>& names) {
+  std::erase_if(tools_, [&](const chat::Tool& tool) { return std::ranges::find(names, tool.name) == names.end(); });
+}
+
 void ToolList::keep(const std::vector<std::string>& names) {
   const auto is_kept = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  std::erase_if(tools_, [&](const chat::Tool& tool) { return !is_kept(tool.name); });
+  allow(names);
   Ordered kept = Ordered::array();
   for (Ordered& tool : json_)
     if (is_kept(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));

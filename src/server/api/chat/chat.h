@@ -22,7 +22,8 @@ struct ToolUse {
   // The tools for the prompt, a JSON list in the form of OpenAI's chats, keys in the order of the body; empty: none may
   // be called.
   std::string json;
-  std::shared_ptr<const chat::Tools> tools;  // those that may be called: the same, and ToolList::Place::messages
+  // Those that may be called: of the prompt those that ToolList::allow left, and those of ToolList::Place::messages.
+  std::shared_ptr<const chat::Tools> tools;
   Choice choice = Choice::automatic;
   bool parallel = true;  // several calls in one answer
 
@@ -55,7 +56,8 @@ class ToolList {
   void add(const std::string& name_place, nlohmann::ordered_json tool, Place where = Place::prompt);
   bool has(std::string_view name) const { return chat::find_tool(tools_, name); }
   bool empty() const { return tools_.empty(); }
-  void keep(const std::vector<std::string>& names);  // no others may be called
+  void keep(const std::vector<std::string>& names);   // no others are there
+  void allow(const std::vector<std::string>& names);  // no others may be called; the prompt has all, and can be reused
   ToolUse use(ToolUse::Choice choice, bool parallel) &&;
 
  private:

@@ -129,5 +129,7 @@ void append_choice_end(std::string& out, const Choice& choice, auto&& append_log
 }
 void append_index(std::string& out, uint32_t index);  // {"index":...
 void append_logprob(std::string& out, double log_probability);
+// A list of tokens, each with its bytes and the most likely tokens in its place.
+void append_token_list(std::string& out, const std::vector<TokenLogprobs>& tokens);
 
 }  // namespace heddle::server

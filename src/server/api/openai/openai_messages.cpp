@@ -32,22 +32,6 @@ std::string read_content(const Fields& message, const Json& content, const std::
   return text;
 }
 
-// The arguments of a call: a text of JSON, which some clients send as the object itself.
-Ordered read_arguments(const Json& value, const std::string& place) {
-  if (value.is_object()) return Ordered::parse(value.dump());
-  const std::string& text = text_at(value, place);
-  if (text.empty()) return Ordered::object();
-  try {
-    if (!parse_json(text, place).is_object())
-      throw unexpected(place, "the text of a JSON object", text, "invalid_value");
-  } catch (const ApiError&) {
-    throw;
-  } catch (const Error& error) {
-    throw ApiError(400, "invalid_value", place, "{}", error.what());
-  }
-  return Ordered::parse(text);
-}
-
 Ordered read_call(const Fields& message, const Json& call, const std::string& place) {
   Fields fields(call, place, message);
   std::string id = text_at(fields.at("id"), fields.place("id"));
@@ -112,6 +96,21 @@ Ordered read_message(const Fields& body, const Json& message, const std::string&
 }
 
 }  // namespace
+
+Ordered read_arguments(const Json& value, const std::string& place) {
+  if (value.is_object()) return Ordered::parse(value.dump());
+  const std::string& text = text_at(value, place);
+  if (text.empty()) return Ordered::object();
+  try {
+    if (!parse_json(text, place).is_object())
+      throw unexpected(place, "the text of a JSON object", text, "invalid_value");
+  } catch (const ApiError&) {
+    throw;
+  } catch (const Error& error) {
+    throw ApiError(400, "invalid_value", place, "{}", error.what());
+  }
+  return Ordered::parse(text);
+}
 
 std::string read_messages(Fields& fields) {
   Ordered messages = Ordered::array();

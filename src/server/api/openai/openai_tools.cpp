@@ -107,14 +107,16 @@ ToolUse read_tools(Fields& fields, std::string_view body) {
   return std::move(all).use(choice == "required" ? ToolUse::Choice::required : ToolUse::Choice::automatic, parallel);
 }
 
-Thinking read_thinking(Fields& fields) {
-  Thinking thinking;
+std::string read_effort(Fields& fields, std::string_view name) {
   constexpr std::string_view efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-  if (auto effort = fields.text("reasoning_effort")) {
-    if (std::ranges::find(efforts, *effort) == std::end(efforts))
-      throw unexpected("reasoning_effort", "none, minimal, low, medium, high, xhigh or max", *effort, "invalid_value");
-    thinking.effort = std::move(*effort);
-  }
+  std::string effort = fields.text(name).value_or("");
+  if (!effort.empty() && std::ranges::find(efforts, effort) == std::end(efforts))
+    throw unexpected(fields.place(name), "none, minimal, low, medium, high, xhigh or max", effort, "invalid_value");
+  return effort;
+}
+
+Thinking read_thinking(Fields& fields) {
+  Thinking thinking{.effort = read_effort(fields, "reasoning_effort")};
   // Ollama's clients say it here too
   if (const Json* think = fields.find("think")) {
     if (!think->is_boolean()) throw unexpected("think", "true or false", *think);

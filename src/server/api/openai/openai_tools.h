@@ -15,5 +15,9 @@ ToolUse read_tools(Fields& fields, std::string_view body);
 std::string read_messages(Fields& fields);
 
 Thinking read_thinking(Fields& fields);
+std::string read_effort(Fields& fields, std::string_view name);  // of thinking; empty: absent
+
+// The arguments of a call: the text of a JSON object, or the object itself, as some clients send it.
+nlohmann::ordered_json read_arguments(const Json& value, const std::string& place);
 
 }  // namespace heddle::server
