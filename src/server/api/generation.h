@@ -71,6 +71,7 @@ struct RequestRules {
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;  // tokens; cached: those of the prompt found in the prefix cache
+  engine::Timing timing = {};                       // of the first completion
 };
 
 struct TokenLogprob {

@@ -93,6 +93,7 @@ class GenerationJob : public EngineJob {
   const std::unique_ptr<GenerationWriter> writer_;
   uint64_t cached_tokens_ = 0;
   std::optional<double> first_token_, queue_;  // seconds
+  engine::Timing timing_;                      // of the first completion
   const TraceLevel trace_;
   const Preparation preparation_;
   std::vector<CompletionTrace> traces_;
@@ -238,12 +239,13 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
   }
   if (event.index == 0) cached_tokens_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
+  if (index == 0) timing_ = event.timing;
   if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
 }
 
 // Of completions that have begun, whether or not they finished.
 Usage GenerationJob::usage() const {
-  Usage usage{.cached = cached_tokens_};
+  Usage usage{.cached = cached_tokens_, .timing = timing_};
   for (const Completion& completion : completions_) usage.completion += completion.text.tokens();
   for (size_t i = 0; i < request_.prompts.size(); ++i)
     if (completions_[number(i, 0)].begun) usage.prompt += request_.prompts[i].size();

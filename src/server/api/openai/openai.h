@@ -38,6 +38,9 @@ void refuse_unsupported_in_chats(Fields& fields);
 
 std::string read_user(Fields& fields);
 
+// A string or a list of strings.
+std::vector<std::string> read_stop_strings(Fields& fields, std::string_view name);
+
 // How many tokens a completion may have, at least `least`. -1, as llama.cpp writes it, and nothing are no limit; a
 // number beyond any context is taken too.
 std::optional<uint32_t> read_token_limit(Fields& fields, std::string_view name, int64_t least);
@@ -117,5 +120,7 @@ void append_choice_end(std::string& out, const Choice& choice, auto&& append_log
 }
 void append_index(std::string& out, uint32_t index);  // {"index":...
 void append_logprob(std::string& out, double log_probability);
+// A list of tokens, each with its bytes and the most likely tokens in its place.
+void append_token_list(std::string& out, const std::vector<TokenLogprobs>& tokens);
 
 }  // namespace heddle::server

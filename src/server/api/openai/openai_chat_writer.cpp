@@ -6,28 +6,9 @@
 namespace heddle::server {
 namespace {
 
-// {"token":...,"logprob":...,"bytes":[...] without the closing brace.
-void append_token(std::string& out, const TokenLogprob& token) {
-  out += R"({"token":)";
-  append_json(out, token.bytes);
-  out += R"(,"logprob":)";
-  append_logprob(out, token.log_probability);
-  out += R"(,"bytes":)";
-  append_json_list(out, token.bytes, [&out](char byte) { append_json(out, uint64_t(uint8_t(byte))); });
-}
-
-// A list of tokens, each with its bytes and the most likely tokens in its place.
 void append_chat_logprobs(std::string& out, const std::vector<TokenLogprobs>& tokens) {
   out += R"({"content":)";
-  append_json_list(out, tokens, [&out](const TokenLogprobs& one) {
-    append_token(out, one.token);
-    out += R"(,"top_logprobs":)";
-    append_json_list(out, one.top, [&out](const TokenLogprob& top) {
-      append_token(out, top);
-      out += "}";
-    });
-    out += "}";
-  });
+  append_token_list(out, tokens);
   out += R"(,"refusal":null})";
 }
 

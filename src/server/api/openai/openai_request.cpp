@@ -76,7 +76,7 @@ void refuse_parameters(const Sampling& sampling, auto&& is_done, std::string_vie
 
 void read_mirostat(Fields& fields, Sampling& sampling) {
   if (const auto version = fields.whole("mirostat", 0, 2)) {
-    if (*version == 1) throw unexpected("mirostat", "0 (off) or 2", 1, "unsupported_value");
+    if (*version == 1) throw unexpected(fields.place("mirostat"), "0 (off) or 2", 1, "unsupported_value");
     sampling.mirostat = int32_t(*version);
   }
   sampling.mirostat_tau = float(fields.number("mirostat_tau", 0, any).value_or(sampling.mirostat_tau));
@@ -110,10 +110,11 @@ void read_biases(Fields& fields, uint32_t vocabulary, Sampling& sampling) {
 void read_seed(Fields& fields, Sampling& sampling) {
   const Json* seed = fields.find("seed");
   if (!seed) return;
-  if (!seed->is_number_integer() && std::abs(number_at(*seed, "seed", -any, any)) > 0x1p53)
-    throw unexpected("seed", "a whole number of 64 bits", *seed, "invalid_value");
+  const std::string place = fields.place("seed");
+  if (!seed->is_number_integer() && std::abs(number_at(*seed, place, -any, any)) > 0x1p53)
+    throw unexpected(place, "a whole number of 64 bits", *seed, "invalid_value");
   sampling.seed =
-      seed->is_number_unsigned() ? seed->get<uint64_t>() : uint64_t(whole_at(*seed, "seed", INT64_MIN, INT64_MAX));
+      seed->is_number_unsigned() ? seed->get<uint64_t>() : uint64_t(whole_at(*seed, place, INT64_MIN, INT64_MAX));
 }
 
 bool read_order(Fields& fields, Sampling& sampling) {
@@ -190,7 +191,9 @@ constexpr int64_t max_n = 128, min_priority = -100;
 // An empty list asks for nothing.
 bool has_elements(const Json* list) { return list && !(list->is_array() && list->empty()); }
 
-std::vector<std::string> read_stop_strings(Fields& fields) {
+}  // namespace
+
+std::vector<std::string> read_stop_strings(Fields& fields, std::string_view name) {
   std::vector<std::string> stops;
   const auto add = [&stops](const Json& stop, const std::string& place) {
     const std::string& text = text_at(stop, place);
@@ -199,17 +202,20 @@ std::vector<std::string> read_stop_strings(Fields& fields) {
     if (text.size() > max_stop_bytes)
       throw unexpected(place, fmt::format("at most {} bytes", max_stop_bytes), stop, "string_above_max_length");
   };
-  const Json* value = fields.find("stop");
+  const Json* value = fields.find(name);
   if (!has_elements(value)) return stops;
   if (value->is_string()) {
-    add(*value, "stop");
+    add(*value, fields.place(name));
     return stops;
   }
-  if (!value->is_array()) throw unexpected("stop", "a string or a list of strings", *value);
+  if (!value->is_array()) throw unexpected(fields.place(name), "a string or a list of strings", *value);
+  const std::string place = fields.place(name);
   size_t index = 0;
-  for (const Json& stop : list_at(*value, "stop", max_stop_strings)) add(stop, element("stop", index++));
+  for (const Json& stop : list_at(*value, place, max_stop_strings)) add(stop, element(place, index++));
   return stops;
 }
+
+namespace {
 
 engine::Speculation read_speculation(Fields& fields) {
   const std::string name = fields.text("speculate").value_or("auto");
@@ -308,7 +314,7 @@ StreamOptions read_stream_options(Fields& fields) {
 
 void read_generation(Fields& fields, const RequestRules& rules, GenerationRequest& request) {
   read_sampling(fields, rules, request);
-  request.stop_strings = read_stop_strings(fields);
+  request.stop_strings = read_stop_strings(fields, "stop");
   if (const Json* ids = fields.find("stop_token_ids"); has_elements(ids))
     request.stop_tokens =
         token_ids_at(list_at(*ids, "stop_token_ids", max_stop_tokens), "stop_token_ids", rules.vocabulary);

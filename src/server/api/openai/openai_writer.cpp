@@ -149,4 +149,30 @@ void append_logprob(std::string& out, double log_probability) {
     out += "-9999.0";
 }
 
+namespace {
+
+// {"token":...,"logprob":...,"bytes":[...] without the closing brace.
+void append_token(std::string& out, const TokenLogprob& token) {
+  out += R"({"token":)";
+  append_json(out, token.bytes);
+  out += R"(,"logprob":)";
+  append_logprob(out, token.log_probability);
+  out += R"(,"bytes":)";
+  append_json_list(out, token.bytes, [&out](char byte) { append_json(out, uint64_t(uint8_t(byte))); });
+}
+
+}  // namespace
+
+void append_token_list(std::string& out, const std::vector<TokenLogprobs>& tokens) {
+  append_json_list(out, tokens, [&out](const TokenLogprobs& one) {
+    append_token(out, one.token);
+    out += R"(,"top_logprobs":)";
+    append_json_list(out, one.top, [&out](const TokenLogprob& top) {
+      append_token(out, top);
+      out += "}";
+    });
+    out += "}";
+  });
+}
+
 }  // namespace heddle::server
