@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the server on a free port, runs a client against it, and ends the server as an administrator does: with SIGTERM,
 # after which it must finish the response in progress and exit with status 0.
-#   with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|curl|schemas
+#   with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|ollama|curl|schemas
 # FOLDER: for the clients' packages and the server's log
 # Exit status 77: something that a client needs is missing.
 set -uo pipefail
@@ -22,7 +22,7 @@ command -v curl >/dev/null || skip 'curl is not installed'
 mkdir -p "$folder" && cd "$folder" || exit 1
 options=(--max-queue 8 --kv-tokens 1024)
 case $client in
-  openai | openai_tools | langchain | ai_sdk)
+  openai | openai_tools | langchain | ai_sdk | ollama)
     command -v node >/dev/null && command -v npm >/dev/null || skip 'node or npm is not installed'
     [ "$client" != langchain ] || [ "$(node -p 'parseInt(process.versions.node)')" -ge 20 ] ||
       skip "LangChain needs node 20 or later, found $(node --version)"
@@ -35,7 +35,7 @@ case $client in
   schemas)
     python3 -c 'import jsonschema' 2>/dev/null || skip 'python3-jsonschema is not installed'
     run=(with_schemas) ;;
-  *) echo "usage: with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|curl|schemas" >&2; exit 2 ;;
+  *) echo "usage: with_server.sh PROGRAM FOLDER openai|openai_tools|langchain|ai_sdk|ollama|curl|schemas" >&2; exit 2 ;;
 esac
 
 log=server-$client.log
