@@ -1,13 +1,18 @@
 // Opens the file once, for the weights and the tokenizer; then finds the device.
 #include "main/device/running_model.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cctype>
+#include <map>
 #include <ostream>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cuda/context.h"
+#include "formats/mix.h"
 #include "gpu/gpu.h"
 #include "main/device/device_memory.h"
 #include "main/device/model_checks.h"
@@ -20,6 +25,20 @@ namespace {
 
 std::string bytes(uint64_t count) { return bytes_text(double(count)); }
 
+std::string type_of_weights(const formats::Checkpoint& checkpoint) {
+  if (checkpoint.kind == formats::Checkpoint::Kind::gguf)
+    if (const auto number = checkpoint.metadata.find_integer("general.file_type"))
+      for (const formats::FileType type : formats::all_file_types())
+        if (formats::gguf_file_type(type) == *number) return std::string(formats::name(type));
+  std::map<quant::Format, uint64_t> values;
+  for (const formats::Tensor& tensor : checkpoint.tensors) values[tensor.format] += tensor.values();
+  if (values.empty()) return "";
+  const auto most = std::ranges::max_element(values, {}, [](const auto& one) { return one.second; });
+  std::string name(quant::name(most->first));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+  return name;
+}
+
 class Opener {
  public:
   Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
@@ -30,6 +49,7 @@ class Opener {
     running_ = std::make_unique<RunningModel>();
     if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
+    running_->files = files_of(checkpoint);
     trained_ = trained_context(checkpoint);
     if (!options_.draft.empty()) open_draft(checkpoint);
     running_->model = model::load(std::move(checkpoint), {.context = options_.context});
@@ -279,6 +299,19 @@ std::optional<engine::DraftModel> RunningModel::draft_model() const {
 std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,
                                            uint32_t rows) {
   return Opener(path, options, log, rows).open();
+}
+
+ModelFiles files_of(const formats::Checkpoint& checkpoint) {
+  ModelFiles files{.format = checkpoint.kind == formats::Checkpoint::Kind::gguf ? "gguf" : "safetensors",
+                   .type = type_of_weights(checkpoint),
+                   .bytes = checkpoint.file_bytes()};
+  if (checkpoint.files.empty())  // the model inside the program
+    for (const formats::Tensor& tensor : checkpoint.tensors) files.bytes += tensor.bytes();
+  if (const formats::Value* license = checkpoint.metadata.find("general.license"))
+    if (const auto* text = std::get_if<std::string>(license)) files.license = *text;
+  struct stat about {};
+  if (!checkpoint.files.empty() && ::stat(checkpoint.path.c_str(), &about) == 0) files.modified = about.st_mtime;
+  return files;
 }
 
 }  // namespace heddle

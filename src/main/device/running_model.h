@@ -6,14 +6,26 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "formats/checkpoint.h"
 #include "main/device/split_choice.h"
 #include "model/backend.h"
 #include "text/tokenizer.h"
 
 namespace heddle {
 
+// The files that a model was read from.
+struct ModelFiles {
+  std::string format;  // "gguf", "safetensors"
+  std::string type;    // "Q4_K_M" where the file says it, otherwise the format of most weights
+  std::string license;
+  uint64_t bytes = 0;
+  int64_t modified = 0;  // seconds since 1970; 0: unknown
+};
+ModelFiles files_of(const formats::Checkpoint& checkpoint);
+
 struct RunningModel {
   model::Model model;
+  ModelFiles files;
   std::optional<text::Tokenizer> maybe_tokenizer;  // unset if the file has none
   std::string chat_template;
   model::Limits limits;

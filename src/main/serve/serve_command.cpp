@@ -136,6 +136,22 @@ DeviceFacts device_facts(const ServedFacts& facts) {
   return device;
 }
 
+server::ModelFacts model_facts(const ServedFacts& facts) {
+  const RunningModel& running = facts.running;
+  const DeviceFacts device = device_facts(facts);
+  const uint64_t draft = device.draft ? device.draft->total() : 0, own = device.memory.total();
+  return {.architecture = running.model.architecture,
+          .format = running.files.format,
+          .quantization = running.files.type,
+          .license = running.files.license,
+          .parameters = uint64_t(parameters(running.model)),
+          .layers = running.model.layers.size(),
+          .file_bytes = running.files.bytes,
+          .memory = own + draft + (running.split ? running.split->on_cpu.total() : 0),
+          .gpu_memory = running.gpu ? own + draft : 0,
+          .modified = running.files.modified};
+}
+
 std::string file_of(const ServeOptions& options) {
   return options.model == own_model_name ? "(in the program)" : options.model;
 }
@@ -316,7 +332,8 @@ class Server {
                     .vocabulary = running_->model.vocabulary,
                     .width = running_->model.width,
                     .engine = *thread_,
-                    .config = serve_config(facts)});
+                    .config = serve_config(facts),
+                    .facts = model_facts(facts)});
     std::string lines = serve_lines(facts);
     lines.pop_back();
     const std::lock_guard lock(mutex_);

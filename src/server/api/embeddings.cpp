@@ -15,8 +15,8 @@ static_assert(std::endian::native == std::endian::little, "base64 embeddings are
 
 class EmbeddingJob : public EngineJob {
  public:
-  EmbeddingJob(const Call& call, EmbeddingRequest request)
-      : EngineJob(call.exchange, call.model, "input"), request_(std::move(request)) {}
+  EmbeddingJob(const Call& call, std::string field, std::string user, WriteEmbeddings write)
+      : EngineJob(call.exchange, call.model, std::move(field)), user_(std::move(user)), write_(std::move(write)) {}
 
   // Throws an ApiError if the engine does not take it.
   void begin(std::vector<std::vector<text::TokenId>> inputs) {
@@ -35,16 +35,15 @@ class EmbeddingJob : public EngineJob {
     usage_.cached += event.cached_tokens;
     vectors_[which] = event.embedding;
   }
-  void on_end() override {
-    exchange().send_json(embeddings_json(model().served().name, vectors_, request_.base64, usage_.prompt));
-  }
+  void on_end() override { exchange().send_json(write_(vectors_, usage_.prompt)); }
   void on_error(const ApiError& error) override { exchange().fail(error); }
   void summarize(LogEntry& entry) const override {
-    entry.user = request_.user;
+    entry.user = user_;
     entry.tokens = usage_;
   }
 
-  const EmbeddingRequest request_;
+  const std::string user_;
+  const WriteEmbeddings write_;
   std::vector<std::vector<float>> vectors_;
   Usage usage_;
 };
@@ -100,16 +99,27 @@ std::string embeddings_json(std::string_view model, std::span<const std::vector<
   return out += "}}";
 }
 
+void embed_inputs(const Call& call, std::vector<std::vector<text::TokenId>> inputs, std::string field, std::string user,
+                  WriteEmbeddings write) {
+  std::make_shared<EmbeddingJob>(call, std::move(field), std::move(user), std::move(write))->begin(std::move(inputs));
+}
+
+// A prefix of the vector is meaningful only for models trained for that, and no file says which are.
+void expect_width(const Call& call, std::optional<uint32_t> dimensions) {
+  const uint32_t width = call.model->served().width;
+  if (dimensions && *dimensions != width)
+    throw bad_field("dimensions", "dimensions: expected {}, the width of the model, found {}", width, *dimensions);
+}
+
 void embeddings(const Call& call) {
   EmbeddingRequest request = call.read(read_embedding);
   call.expect_model(request.model);
-  const uint32_t width = call.model->served().width;
-  // A prefix of the vector is meaningful only for models trained for that, and no file says which are.
-  if (request.dimensions && *request.dimensions != width)
-    throw bad_field("dimensions", "dimensions: expected {}, the width of the model, found {}", width,
-                    *request.dimensions);
-  auto inputs = encode(*call.model, request.inputs, "input", 0);
-  std::make_shared<EmbeddingJob>(call, std::move(request))->begin(std::move(inputs));
+  expect_width(call, request.dimensions);
+  const auto write = [model = call.model, base64 = request.base64](std::span<const std::vector<float>> vectors,
+                                                                   uint64_t prompt_tokens) {
+    return embeddings_json(model->served().name, vectors, base64, prompt_tokens);
+  };
+  embed_inputs(call, encode(*call.model, request.inputs, "input", 0), "input", std::move(request.user), write);
 }
 
 }  // namespace heddle::server

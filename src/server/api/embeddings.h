@@ -1,5 +1,6 @@
 // POST /v1/embeddings: a vector of length 1 for each input, in OpenAI's API.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,14 @@ struct EmbeddingRequest {
 EmbeddingRequest read_embedding(std::string_view body, const RequestRules& rules);
 std::string embeddings_json(std::string_view model, std::span<const std::vector<float>> vectors, bool base64,
                             uint64_t prompt_tokens);
+
+// Computes a vector for each input, and responds with what `write` makes of them. `field`: that of the body with the
+// inputs, for errors; `user`: for the log.
+using WriteEmbeddings = std::function<std::string(std::span<const std::vector<float>> vectors, uint64_t prompt_tokens)>;
+void embed_inputs(const Call& call, std::vector<std::vector<text::TokenId>> inputs, std::string field, std::string user,
+                  WriteEmbeddings write);
+// Throws an ApiError unless vectors have as many values.
+void expect_width(const Call& call, std::optional<uint32_t> dimensions);
 
 void embeddings(const Call& call);
 

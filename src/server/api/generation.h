@@ -70,10 +70,9 @@ struct RequestRules {
   IgnoredFields* ignored = nullptr;  // gets the names of fields without effect; null: they are refused
 };
 
-// Of one completion. Seconds: for its prompt, up to the first token, and from there to the end.
-struct CompletionCost {
+struct CompletionCost {  // of one completion
   uint32_t tokens = 0, cached = 0;
-  double prompt_seconds = 0, generation_seconds = 0;
+  engine::Timing timing = {};
 };
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;  // tokens; cached: those of the prompt found in the prefix cache

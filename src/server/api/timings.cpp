@@ -19,8 +19,8 @@ std::string rates(std::string_view name, uint64_t count, double seconds) {
 
 std::string timings_json(uint64_t prompt, const CompletionCost& cost) {
   return fmt::format(R"({{"cache_n":{},{},{}}})", cost.cached,
-                     rates("prompt", prompt - std::min<uint64_t>(prompt, cost.cached), cost.prompt_seconds),
-                     rates("predicted", cost.tokens, cost.generation_seconds));
+                     rates("prompt", prompt - std::min<uint64_t>(prompt, cost.cached), cost.timing.prompt),
+                     rates("predicted", cost.tokens, cost.timing.generating));
 }
 
 }  // namespace heddle::server

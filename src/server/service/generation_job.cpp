@@ -246,10 +246,7 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
     else if (event.finish_reason != FinishReason::cancelled)
       finish(index, {Finish::Reason::context});
   }
-  completion.cost = {.tokens = completion.text.tokens(),
-                     .cached = event.cached_tokens,
-                     .prompt_seconds = event.timing.prompt,
-                     .generation_seconds = event.timing.generating};
+  completion.cost = {.tokens = completion.text.tokens(), .cached = event.cached_tokens, .timing = event.timing};
   if (event.index == 0) cached_tokens_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
   if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});

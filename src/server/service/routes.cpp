@@ -5,6 +5,7 @@
 #include "server/api/completions/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/llama_cpp/llama_completion.h"
+#include "server/api/ollama/ollama.h"
 #include "server/api/openai/openai_chat.h"
 #include "server/api/responses/responses.h"
 #include "server/api/tokenize.h"
@@ -35,6 +36,22 @@ constexpr Route table[] = {
     {"POST", "/v1/messages/count_tokens", count_message_tokens, uses_tokenizer, anthropic_error, "request-id"},
     {"GET", "/v1/models", list_anthropic_models, about_model, anthropic_error, "request-id", "anthropic-version"},
     {"GET", models_path, show_anthropic_model, about_model, anthropic_error, "request-id", "anthropic-version"},
+    // Ollama's API
+    {"POST", "/api/chat", ollama_chat, generates, ollama_error},
+    {"POST", "/api/generate", ollama_generate, generates, ollama_error},
+    {"POST", "/api/embed", ollama_embed, embeds, ollama_error},
+    {"POST", "/api/embeddings", ollama_embeddings, embeds, ollama_error},
+    {"GET", "/api/tags", ollama_tags, about_model, ollama_error},
+    {"POST", "/api/show", ollama_show, uses_tokenizer, ollama_error},
+    {"GET", "/api/ps", ollama_ps, about_model, ollama_error},
+    {"GET", "/api/version", ollama_version, about_server, ollama_error},
+    {"POST", "/api/pull", ollama_pull, uses_tokenizer, ollama_error},
+    {"POST", "/api/create", ollama_has_no_store, about_server, ollama_error},
+    {"POST", "/api/copy", ollama_has_no_store, about_server, ollama_error},
+    {"POST", "/api/push", ollama_has_no_store, about_server, ollama_error},
+    {"DELETE", "/api/delete", ollama_has_no_store, about_server, ollama_error},
+    {"POST", "/api/blobs/", ollama_has_no_store, about_server, ollama_error},
+    {"GET", "/api/blobs/", ollama_has_no_store, about_server, ollama_error},
     // the model's tokenizer and template
     {"POST", "/tokenize", tokenize, uses_tokenizer},
     {"POST", "/detokenize", detokenize, uses_tokenizer},
@@ -82,8 +99,8 @@ FoundRoute find_route(const HttpRequest& request) {
       nearest = shared;
       found.error_body = route.error_body;
     }
-    const bool has_rest = route.path.size() > 1 && route.path.ends_with('/');
-    const bool matches = has_rest ? request.path.starts_with(route.path) : request.path == route.path;
+    const bool is_prefix = route.path.ends_with('/') && route.path != "/";
+    const bool matches = is_prefix ? request.path.starts_with(route.path) : request.path == route.path;
     if (!matches || (!route.only_with.empty() && !request.header(route.only_with))) continue;
     if (route.method == method) found.route = &route;
     if (found.allowed.find(route.method) == std::string::npos)

@@ -20,6 +20,16 @@
 
 namespace heddle::server {
 
+// What lists of models say of one; unknown members are empty or 0.
+struct ModelFacts {
+  std::string architecture, format;     // "llama"; "gguf" or "safetensors"
+  std::string quantization, license;    // "Q4_K_M"; "apache-2.0"
+  uint64_t parameters = 0, layers = 0;  // weights of all matrices; layers
+  uint64_t file_bytes = 0;              // of the model's files
+  uint64_t memory = 0, gpu_memory = 0;  // bytes of weights, KV cache and workspace; those of them on a GPU
+  int64_t modified = 0;                 // the file, in seconds since 1970
+};
+
 // The model to serve. Tokenizer and engine must outlive the service.
 struct Served {
   std::string name;  // its id for clients
@@ -28,7 +38,8 @@ struct Served {
   uint32_t context = 0;                // tokens of one sequence, prompt and completion
   uint32_t vocabulary = 0, width = 0;  // tokens the model has logits for; values of an embedding
   engine::EngineThread& engine;
-  std::string config;  // a JSON object for /v1/effective-config
+  std::string config;     // a JSON object for /v1/effective-config
+  ModelFacts facts = {};  // for lists of models
 };
 
 struct ServiceOptions {
@@ -112,6 +123,7 @@ class ServedModel {
   // Throws an ApiError 400 if there is no template, or if the template refuses.
   RenderedChat render(const Conversation& conversation) const;
   ChatTokens chat_tokens(const chat::ChatFormat& format, bool calls) const;
+  const chat::ChatFormat* chat_format() const { return chat_format_.get(); }  // null without a usable template
 
  private:
   Served served_;

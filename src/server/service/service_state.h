@@ -55,7 +55,7 @@ struct Call {
 
 struct Route {
   std::string_view method;
-  std::string_view path;  // one that ends with a slash stands for all paths that begin with it
+  std::string_view path;  // one that ends with a slash, but "/", stands for all paths that begin with it
   void (*handler)(const Call& call);
   struct Rules {
     bool needs_key = true;       // if the server has API keys

@@ -94,7 +94,9 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
 
 }  // namespace
 
-void show_root(const Call& call) { call.exchange->send({.type = "text/plain", .body = "heddle is running\n"}); }
+void show_root(const Call& call) {
+  call.exchange->send({.type = "text/plain; charset=utf-8", .body = "heddle is running"});
+}
 
 void show_live(const Call& call) { send_health(call, "ok"); }
 

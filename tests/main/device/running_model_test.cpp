@@ -1,5 +1,9 @@
-// --device: without a driver, on a GPU that is too old or too small, and on one with kernels that compute nothing.
+// The files of a model. --device: without a driver, on a GPU that is too old or too small, and on one with kernels that
+// compute nothing.
+#include "main/device/running_model.h"
+
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,6 +31,41 @@ void expect_refused_in_a_line(const std::vector<std::string>& arguments,
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_says(result.err, parts);
+}
+
+TEST(ModelFiles, AreThoseOfTheModel) {
+  const std::filesystem::path path = HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf";
+  const ModelFiles files = files_of(open_model(path.string()));
+  EXPECT_EQ(files.format, "gguf");
+  EXPECT_EQ(files.type, "Q8_0");
+  EXPECT_EQ(files.bytes, std::filesystem::file_size(path));
+  struct stat about {};
+  ASSERT_EQ(::stat(path.c_str(), &about), 0);
+  EXPECT_EQ(files.modified, about.st_mtime);
+}
+
+TEST(ModelFiles, OfTheModelInsideTheProgram) {
+  const ModelFiles files = files_of(open_model(own_model_name));
+  EXPECT_EQ(files.type, "Q8_0");
+  EXPECT_EQ(files.modified, 0) << "it has no file of its own";
+  EXPECT_GT(files.bytes, own_model().size() * 9 / 10);
+  EXPECT_LE(files.bytes, own_model().size());
+}
+
+// A file that does not say what it is: the format of most of its values.
+TEST(ModelFiles, WithoutANameForItsType) {
+  formats::Checkpoint checkpoint;
+  checkpoint.metadata.set("general.license", std::string("mit"));
+  checkpoint.tensors.push_back({.name = "a", .shape = {256, 4}, .format = quant::Format::q4_k});
+  checkpoint.tensors.push_back({.name = "b", .shape = {256, 3}, .format = quant::Format::f32});
+  EXPECT_EQ(files_of(checkpoint).type, "Q4_K");
+  EXPECT_EQ(files_of(checkpoint).license, "mit");
+  checkpoint.metadata.set("general.file_type", uint32_t(15));
+  EXPECT_EQ(files_of(checkpoint).type, "Q4_K_M");
+  checkpoint.kind = formats::Checkpoint::Kind::safetensors;
+  EXPECT_EQ(files_of(checkpoint).type, "Q4_K");
+  EXPECT_EQ(files_of(checkpoint).format, "safetensors");
+  EXPECT_EQ(files_of({}).type, "");
 }
 
 class NoDriver : public testing::Test {

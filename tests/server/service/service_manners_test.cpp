@@ -61,7 +61,7 @@ TEST(ServiceManners, OptionsTellWhatAPathHas) {
 TEST(ServiceManners, TheRootIsThereWithoutAKey) {
   ServiceFixture fixture({.keys = {"k"}});
   for (const char* method : {"GET", "HEAD"}) EXPECT_EQ(fixture.ask(method, "/").status(), 200) << method;
-  EXPECT_EQ(fixture.get("/").response().body, "heddle is running\n");
+  EXPECT_EQ(fixture.get("/").response().body, "heddle is running");
   EXPECT_EQ(fixture.get("/nothing").status(), 404) << "the root stands for itself alone";
   EXPECT_EQ(fixture.post("/", "{}").status(), 405);
 }

@@ -76,7 +76,7 @@ void refuse_parameters(const Sampling& sampling, auto&& is_done, std::string_vie
 
 void read_mirostat(Fields& fields, Sampling& sampling) {
   if (const auto version = fields.whole("mirostat", 0, 2)) {
-    if (*version == 1) throw unexpected("mirostat", "0 (off) or 2", 1, "unsupported_value");
+    if (*version == 1) throw unexpected(fields.place("mirostat"), "0 (off) or 2", 1, "unsupported_value");
     sampling.mirostat = int32_t(*version);
   }
   sampling.mirostat_tau = float(fields.number("mirostat_tau", 0, any).value_or(sampling.mirostat_tau));
@@ -110,10 +110,11 @@ void read_biases(Fields& fields, uint32_t vocabulary, Sampling& sampling) {
 void read_seed(Fields& fields, Sampling& sampling) {
   const Json* seed = fields.find("seed");
   if (!seed) return;
-  if (!seed->is_number_integer() && std::abs(number_at(*seed, "seed", -any, any)) > 0x1p53)
-    throw unexpected("seed", "a whole number of 64 bits", *seed, "invalid_value");
+  const std::string place = fields.place("seed");
+  if (!seed->is_number_integer() && std::abs(number_at(*seed, place, -any, any)) > 0x1p53)
+    throw unexpected(place, "a whole number of 64 bits", *seed, "invalid_value");
   sampling.seed =
-      seed->is_number_unsigned() ? seed->get<uint64_t>() : uint64_t(whole_at(*seed, "seed", INT64_MIN, INT64_MAX));
+      seed->is_number_unsigned() ? seed->get<uint64_t>() : uint64_t(whole_at(*seed, place, INT64_MIN, INT64_MAX));
 }
 
 bool read_order(Fields& fields, Sampling& sampling) {
