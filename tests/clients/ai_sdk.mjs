@@ -115,10 +115,12 @@ test('settings', async () => {
     stopSequences: ['never said'], providerOptions: { heddle } });
   assert.deepEqual(warnings ?? [], []);
   assert(text.length > 0);
-  await assert.rejects(generateText({ ...greedy, prompt, providerOptions: { heddle: { temprature: 1 } } }), (error) => {
+  const unknown = await generateText({ ...greedy, prompt, providerOptions: { heddle: { temprature: 1 } } });
+  assert.equal(unknown.response.headers['x-heddle-ignored'], 'temprature');
+  await assert.rejects(generateText({ ...greedy, prompt, providerOptions: { heddle: { min_tokens: 9 } } }), (error) => {
     assert(APICallError.isInstance(error), String(error));
     assert.equal(error.statusCode, 400);
-    assert.match(error.message, /temprature/);
+    assert.match(error.message, /min_tokens/);
     return true;
   });
 });

@@ -239,8 +239,8 @@ class HttpServer::State {
       spare_.reset();
       const Descriptor taken(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (taken.get() < 0) break;
-      if (!has_tls_) send_refusal(taken.get());
       if (shared_.options.on_no_descriptor) shared_.options.on_no_descriptor();
+      if (!has_tls_) send_refusal(taken.get());
     }
     spare_ = open_spare();
   }

@@ -346,8 +346,6 @@ TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   Client waits = client();  // has its own socket and the server's
   EXPECT_TRUE(soon([&] { return server_->connections() == 4; }));
-  const int next = ::dup(0);
-  ::close(next);
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   rlimit none = before;
   none.rlim_cur = rlim_t(socket) + 1;

@@ -113,7 +113,7 @@ TEST(Messages, Models) {
     "max_tokens":200,"capabilities":null,"lifecycle":"active","line":null,"deprecated_at":null,"retires_at":null})"));
   EXPECT_EQ(fixture.get("/v1/models/gpt", anthropic_headers).json()["error"]["type"], "not_found_error");
   EXPECT_EQ(fixture.get("/v1/models").json()["object"], "list") << "OpenAI's without the header";
-  EXPECT_EQ(fixture.post("/v1/models", "{}", anthropic_headers).header("Allow"), "GET");
+  EXPECT_EQ(fixture.post("/v1/models", "{}", anthropic_headers).header("Allow"), "GET, HEAD, OPTIONS");
 }
 
 TEST(Messages, Errors) {
