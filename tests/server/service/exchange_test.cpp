@@ -129,29 +129,45 @@ size_t resident_bytes() {
   return resident * size_t(::sysconf(_SC_PAGESIZE));
 }
 
-// Chats of several kinds, some long, some with several choices.
+std::string post_of(std::string_view path, const std::string& body) {
+  return fmt::format("POST {} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+                     path, body.size(), body);
+}
+
+// Chats of every dialect, some long, some with several choices.
 std::vector<std::string> requests() {
   std::vector<std::string> all;
   const std::vector<std::string> things{"a dog", "a cat and a bird", "the sea", "a red ball", "a little girl", "rain"};
   for (size_t i = 0; i < 16; ++i) {
-    const std::string body = fmt::format(
-        R"({{"messages":[{{"role":"user","content":"tell me a story about {}"}}],"stream":true,"max_tokens":{},)"
-        R"("temperature":{},"seed":{}{}}})",
-        things[i % things.size()], 6 + i * 3, i % 3 ? 0.8 : 0.0, i,
-        i % 8 == 5   ? ",\"n\":2"
-        : i % 8 == 6 ? R"(,"stop":[" the"])"
-                     : "");
+    const std::string story = "tell me a story about " + things[i % things.size()];
+    const std::string messages = fmt::format(R"("messages":[{{"role":"user","content":"{}"}}])", story);
+    all.push_back(post_of("/v1/chat/completions",
+                          fmt::format(R"({{{},"stream":true,"max_tokens":{},"temperature":{},"seed":{}{}}})", messages,
+                                      6 + i * 3, i % 3 ? 0.8 : 0.0, i,
+                                      i % 8 == 5   ? ",\"n\":2"
+                                      : i % 8 == 6 ? R"(,"stop":[" the"])"
+                                                   : "")));
+    if (i % 4) continue;
+    all.push_back(post_of("/v1/messages?beta=true",
+                          fmt::format(R"({{{},"stream":true,"max_tokens":{},"temperature":0}})", messages, 5 + i)));
     all.push_back(
-        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
-                    "Content-Length: {}\r\n\r\n{}",
-                    body.size(), body));
+        post_of("/v1/responses",
+                fmt::format(R"({{"input":"{}","stream":{},"max_output_tokens":{},"temperature":0,"store":false}})",
+                            story, i % 8 == 0, 20 + i)));
+    all.push_back(
+        post_of("/api/chat", fmt::format(R"({{{},"options":{{"num_predict":{},"seed":{}}}}})", messages, 7 + i, i)));
+    all.push_back(post_of("/completion", fmt::format(R"({{"prompt":"{}","stream":{},"n_predict":{},"seed":{}}})", story,
+                                                     i % 8 == 0, 9 + i, i)));
   }
   return all;
 }
 
-// A stream's body without id and time, by choice: chunks of several choices come in any order.
+// A stream's body without ids, times, and counts of what was cached, by choice: chunks of several choices come in any
+// order.
 std::vector<std::string> comparable(const std::string& body) {
-  static const std::regex fresh("\"id\":\"[^\"]*\"|\"created\":[0-9]+");
+  static const std::regex fresh(
+      R"re("(id|item_id|created_at|completed_at)":("[^"]*"|[0-9.]+)|"created":[0-9]+|"[a-z_]*duration":[0-9]+|"timings":\{[^}]*\})re"
+      R"re(|"(cached_tokens|cache_read_input_tokens|input_tokens|tokens_cached|cache_n|prompt_n)":[0-9]+|: heartbeat\n\n)re");
   std::vector<std::string> choices(3);
   for (size_t at = 0; at < body.size();) {
     const size_t end = std::min(body.find("\n\n", at), body.size() - 2) + 2;
@@ -197,8 +213,11 @@ void expect_as_if_alone() {
     for (const std::string& request : all) {
       Client client(server.port());
       client.send(request);
-      alone.push_back(comparable(response(client).body));
-      ASSERT_TRUE(alone.back()[2].ends_with("data: [DONE]\n\n")) << alone.back()[2];
+      const auto answer = response(client);
+      ASSERT_EQ(answer.status(), 200u) << request << answer.body;
+      alone.push_back(comparable(answer.body));
+      const bool is_chat = request.starts_with("POST /v1/chat");
+      ASSERT_TRUE(!is_chat || alone.back()[2].ends_with("data: [DONE]\n\n")) << alone.back()[2];
     }
 
     size_t wrong = 0, warm = 0, peak_memory = 0;
