@@ -67,7 +67,6 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   // in a part of a model (model/split.h) sublayers of another backend may come between
   const bool part = !r_.model.embedding;
   if (!next || rows_.count > max_late_rows || r_.options.deterministic || part) return {};
-  if (!r_.recorder.limits().clusters) return {};  // there the products lose more by it than a launch takes
   if (r_.model.layers[at.layer].parallel || r_.model.layers[next->layer].parallel) return {};
   const auto begins = model::Overloaded{[](const DeviceMixture&) { return false; },
                                         [](const auto& sublayer) { return !sublayer.output_norm; }};

@@ -14,28 +14,28 @@
 namespace heddle {
 namespace {
 
-void expect(bool condition) {
+void require_kept(bool condition) {
   if (!condition) std::abort();
 }
 
 void expect_messages(const std::string& messages) {
   for (const Json& message : parse_json(messages, "messages")) {
-    expect(message["role"].is_string());
-    expect(message["content"].is_string() || (message["role"] == "assistant" && message.contains("tool_calls")));
+    require_kept(message["role"].is_string());
+    require_kept(message["content"].is_string() || (message["role"] == "assistant" && message.contains("tool_calls")));
   }
 }
 
 void expect_response(const server::ResponsesRequest& request, const server::RequestRules& rules) {
   expect_messages(request.conversation.messages);
   engine::validate(request.generation.sampling, rules.vocabulary);
-  expect(parse_json(request.response.dump(), "response").is_object());
-  if (request.tools) expect(parse_json(request.tools.json, "tools").is_array());
+  require_kept(parse_json(request.response.dump(), "response").is_object());
+  if (request.tools) require_kept(parse_json(request.tools.json, "tools").is_array());
   for (const size_t count : {size_t(0), size_t(2), request.messages.size()})
     expect_messages(server::prompt_messages(request.instructions, server::without_oldest(request.messages, count)));
   server::ResponseStore store({});
   std::string references;
   for (const server::ResponseItem& item : request.input.items) {
-    expect(parse_json(item.json, "item")["id"] == item.id);
+    require_kept(parse_json(item.json, "item")["id"] == item.id);
     references += (references.empty() ? "" : ",") + nlohmann::json{{"id", item.id}}.dump();
   }
   const bool has_messages = !request.input.messages.empty();
@@ -66,8 +66,8 @@ FUZZ_TARGET(response) {
   try {
     expect_response(server::read_response({reinterpret_cast<const char*>(data), size}, rules, store), rules);
   } catch (const server::ApiError& error) {
-    expect(error.status == 400);
-    expect(parse_json(server::openai_error(error), "error")["error"]["message"].is_string());
+    require_kept(error.status == 400);
+    require_kept(parse_json(server::openai_error(error), "error")["error"]["message"].is_string());
   }
   return 0;
 }

@@ -84,7 +84,8 @@ ToolUse read_anthropic_choice(Fields& fields, ToolList tools) {
 }
 
 // {"type": "json_schema", "schema": ...}
-ConstraintField read_format(const Fields& outer, const Json& value, const std::string& place, const Ordered& ordered) {
+ConstraintField read_output_format(const Fields& outer, const Json& value, const std::string& place,
+                                   const Ordered& ordered) {
   Fields format(value, place, outer);
   if (const std::string type = text_at(format.at("type"), format.place("type")); type != "json_schema")
     throw unexpected(format.place("type"), "\"json_schema\"", type, "unsupported_value");
@@ -99,7 +100,7 @@ ConstraintField read_format(const Fields& outer, const Json& value, const std::s
 void read_output(Fields& fields, const Ordered& body, MessageRequest& request) {
   auto& constraint = request.generation.constraint;
   if (const Json* format = fields.find("output_format"))
-    constraint = read_format(fields, *format, "output_format", body["output_format"]);
+    constraint = read_output_format(fields, *format, "output_format", body["output_format"]);
   const Json* value = fields.find("output_config");
   if (!value) return;
   Fields config(*value, "output_config", fields);
@@ -112,7 +113,7 @@ void read_output(Fields& fields, const Ordered& body, MessageRequest& request) {
   if (const Json* format = config.find("format")) {
     const std::string place = config.place("format");
     if (constraint) throw bad_field(place, "{}: expected one format, found output_format as well", place);
-    constraint = read_format(config, *format, place, body["output_config"]["format"]);
+    constraint = read_output_format(config, *format, place, body["output_config"]["format"]);
   }
   config.ignore("task_budget");
   config.finish();

@@ -42,7 +42,7 @@ void read_options(Fields& fields, const RequestRules& rules, GenerationRequest& 
   options.finish();
 }
 
-std::optional<ConstraintField> read_format(Fields& fields, std::string_view body) {
+std::optional<ConstraintField> read_ollama_format(Fields& fields, std::string_view body) {
   constexpr auto schema = grammar::Source::Kind::json_schema;
   const Json* format = fields.find("format");
   if (!format || *format == "") return std::nullopt;
@@ -86,7 +86,7 @@ void read_common(Fields& fields, std::string_view body, const RequestRules& rule
   request.model = fields.text("model").value_or("");
   request.stream = fields.flag_or("stream", true);
   read_options(fields, rules, request.generation);
-  request.generation.constraint = read_format(fields, body);
+  request.generation.constraint = read_ollama_format(fields, body);
   read_think(fields, request);
   read_ollama_logprobs(fields, rules, request.generation.sampling);
   refuse_unless_empty(fields, "_debug_render_only", "a prompt in place of its answer: use /apply-template");

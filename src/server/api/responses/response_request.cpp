@@ -47,7 +47,7 @@ void read_reasoning(Fields& fields, ResponsesRequest& request) {
   reasoning.finish();
 }
 
-std::optional<ConstraintField> read_format(Fields& text, const Ordered& ordered, Ordered& echo) {
+std::optional<ConstraintField> read_text_format(Fields& text, const Ordered& ordered, Ordered& echo) {
   const Json* value = text.find("format");
   if (!value) return std::nullopt;
   Fields format(*value, text.place("format"), text);
@@ -76,7 +76,7 @@ void read_text_options(Fields& fields, const Ordered& ordered, ResponsesRequest&
   const Json* value = fields.find("text");
   if (!value) return;
   Fields text(*value, "text", fields);
-  request.generation.constraint = read_format(text, ordered, echo["format"]);
+  request.generation.constraint = read_text_format(text, ordered, echo["format"]);
   ignore_unless(text, "verbosity", {"medium"});
   text.finish();
 }

@@ -13,7 +13,7 @@ ResponseInput read_items(std::string_view input, const ResponseStore& store = Re
   const Json body = Json::parse("{\"input\":" + std::string(input) + "}");
   return read_response_input(Fields(body, ignored), body["input"], Ordered::parse(input), store);
 }
-Json messages_of(std::string_view input, const ResponseStore& store = ResponseStore({})) {
+Json messages_of_items(std::string_view input, const ResponseStore& store = ResponseStore({})) {
   return Json::parse(read_items(input, store).messages.dump());
 }
 
@@ -30,7 +30,7 @@ TEST(ResponseItems, AString) {
 }
 
 TEST(ResponseItems, Messages) {
-  EXPECT_EQ(messages_of(R"([{"role":"developer","content":"a"},
+  EXPECT_EQ(messages_of_items(R"([{"role":"developer","content":"a"},
     {"type":"message","role":"system","content":[{"type":"input_text","text":"b"}]},
     {"type":"message","id":"msg_1","role":"user","content":[{"type":"input_text","text":"c"},{"type":"input_text","text":"d"}]},
     {"type":"message","role":"assistant","status":"completed","phase":"final_answer",
@@ -42,7 +42,7 @@ TEST(ResponseItems, Messages) {
 
 // A thought, a text and calls are one message; results follow.
 TEST(ResponseItems, ATurnOfTheModelIsOneMessage) {
-  EXPECT_EQ(messages_of(R"([{"role":"user","content":"Hi"},
+  EXPECT_EQ(messages_of_items(R"([{"role":"user","content":"Hi"},
     {"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"Hm"},{"type":"reasoning_text","text":"!"}]},
     {"role":"assistant","content":"Wait."},
     {"type":"function_call","id":"fc_1","call_id":"c1","name":"f","arguments":"{\"b\":1,\"a\":2}","status":"completed"},
@@ -69,10 +69,10 @@ TEST(ResponseItems, ATurnOfTheModelIsOneMessage) {
 
 TEST(ResponseItems, AThoughtAlone) {
   EXPECT_EQ(
-      messages_of(R"([{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm"}]},
+      messages_of_items(R"([{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm"}]},
     {"role":"user","content":"x"}])"),
       Json::parse(R"([{"role":"assistant","content":"","reasoning_content":"Hm"},{"role":"user","content":"x"}])"));
-  EXPECT_EQ(messages_of(R"([{"type":"reasoning","id":"rs","summary":[]},{"role":"assistant","content":"x"}])"),
+  EXPECT_EQ(messages_of_items(R"([{"type":"reasoning","id":"rs","summary":[]},{"role":"assistant","content":"x"}])"),
             Json::parse(R"([{"role":"assistant","content":"x"}])"));
 }
 
@@ -84,7 +84,7 @@ TEST(ResponseItems, WrappedThoughts) {
                             "heddle-thought-1://///w=="})
     EXPECT_EQ(unwrapped_thought(other), std::nullopt) << other;
   const std::string item = R"([{"type":"reasoning","summary":[],"encrypted_content":")";
-  EXPECT_EQ(messages_of(item + wrapped_thought("Hm") + "\"},{\"role\":\"assistant\",\"content\":\"x\"}]"),
+  EXPECT_EQ(messages_of_items(item + wrapped_thought("Hm") + "\"},{\"role\":\"assistant\",\"content\":\"x\"}]"),
             Json::parse(R"([{"role":"assistant","content":"x","reasoning_content":"Hm"}])"));
   IgnoredFields ignored;
   EXPECT_EQ(read_items(item + R"(gAAA"},{"role":"user","content":"x"}])", ResponseStore({}), &ignored).messages.size(),
@@ -101,8 +101,9 @@ TEST(ResponseItems, References) {
                "content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"Hi"}]})"}},
              .messages = "[]"});
   const Json want = Json::parse(R"([{"role":"assistant","content":"Hi"},{"role":"user","content":"x"}])");
-  EXPECT_EQ(messages_of(R"([{"type":"item_reference","id":"msg_1"},{"role":"user","content":"x"}])", store), want);
-  EXPECT_EQ(messages_of(R"([{"id":"msg_1"},{"role":"user","content":"x"}])", store), want);
+  EXPECT_EQ(messages_of_items(R"([{"type":"item_reference","id":"msg_1"},{"role":"user","content":"x"}])", store),
+            want);
+  EXPECT_EQ(messages_of_items(R"([{"id":"msg_1"},{"role":"user","content":"x"}])", store), want);
   EXPECT_BAD(read_items(R"([{"type":"item_reference","id":"msg_2"}])", store), "input[0].id", "item_not_found",
              "input[0].id: there is no stored item", "msg_2");
 }
