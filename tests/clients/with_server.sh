@@ -22,7 +22,7 @@ command -v curl >/dev/null || skip 'curl is not installed'
 mkdir -p "$folder" && cd "$folder" || exit 1
 options=(--max-queue 8 --kv-tokens 1024)
 case $client in
-  openai | openai_tools | openai_responses | langchain | langchain_responses | ai_sdk | anthropic | ai_sdk_anthropic | ollama)
+  openai | openai_tools | openai_responses | langchain | langchain_responses | ai_sdk | anthropic | ai_sdk_anthropic | ollama | types)
     command -v node >/dev/null && command -v npm >/dev/null || skip 'node or npm is not installed'
     [ "${client#langchain}" = "$client" ] || [ "$(node -p 'parseInt(process.versions.node)')" -ge 20 ] ||
       skip "LangChain needs node 20 or later, found $(node --version)"
