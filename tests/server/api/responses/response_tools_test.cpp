@@ -5,7 +5,7 @@
 namespace heddle::server {
 namespace {
 
-constexpr std::string_view two_tools = R"("tools":[
+constexpr std::string_view two_functions = R"("tools":[
   {"type":"function","name":"f","description":"F.","parameters":{"type":"object","properties":{"b":{},"a":{}}},"strict":false},
   {"type":"function","name":"g"}])";
 
@@ -22,7 +22,7 @@ std::vector<std::string> names_of(const ToolUse& use) {
 }
 
 TEST(ResponseTools, Functions) {
-  const ResponsesRequest request = with_response_tools(two_tools);
+  const ResponsesRequest request = with_response_tools(two_functions);
   EXPECT_EQ(
       request.tools.json,
       R"([{"type":"function","function":{"name":"f","description":"F.",)"
@@ -35,7 +35,7 @@ TEST(ResponseTools, Functions) {
             R"("parameters":{"type":"object","properties":{"b":{},"a":{}}},"strict":false},)"
             R"({"type":"function","name":"g","description":null,"parameters":null,"strict":true}])");
   EXPECT_EQ(request.response["tool_choice"], "auto");
-  EXPECT_FALSE(with_response_tools(std::string(two_tools) + R"(,"parallel_tool_calls":false)").tools.parallel);
+  EXPECT_FALSE(with_response_tools(std::string(two_functions) + R"(,"parallel_tool_calls":false)").tools.parallel);
   EXPECT_FALSE(with_response_tools(R"("tools":[])").tools);
 }
 
@@ -58,9 +58,9 @@ TEST(ResponseTools, OthersAreSkippedAndNamed) {
 // The prompt has all tools whatever the choice, so that the prefix cache finds it again.
 TEST(ResponseTools, Choices) {
   const auto choose = [](std::string_view choice) {
-    return with_response_tools(fmt::format(R"({},"tool_choice":{})", two_tools, choice));
+    return with_response_tools(fmt::format(R"({},"tool_choice":{})", two_functions, choice));
   };
-  const std::string all = with_response_tools(two_tools).tools.json;
+  const std::string all = with_response_tools(two_functions).tools.json;
   EXPECT_EQ(choose(R"("required")").tools.choice, ToolUse::Choice::required);
   EXPECT_FALSE(choose(R"("none")").tools);
   const ResponsesRequest one = choose(R"({"type":"function","name":"g"})");
@@ -94,9 +94,9 @@ TEST(ResponseTools, Refused) {
              "missing_required_parameter", "missing");
   EXPECT_BAD(with_response_tools(R"("tool_choice":"any")"), "tool_choice", "invalid_value", "\"required\"", "any");
   EXPECT_BAD(with_response_tools(R"("tool_choice":"required")"), "tool_choice", "", "expected functions", "found none");
-  EXPECT_BAD(with_response_tools(std::string(two_tools) + R"(,"tool_choice":{"type":"function","name":"h"})"),
+  EXPECT_BAD(with_response_tools(std::string(two_functions) + R"(,"tool_choice":{"type":"function","name":"h"})"),
              "tool_choice.name", "invalid_value", "one of the tools", "h");
-  EXPECT_BAD(with_response_tools(std::string(two_tools) + R"(,"tool_choice":{"type":"web_search"})"),
+  EXPECT_BAD(with_response_tools(std::string(two_functions) + R"(,"tool_choice":{"type":"web_search"})"),
              "tool_choice.type", "unsupported_value", "allowed_tools", "web_search");
 }
 

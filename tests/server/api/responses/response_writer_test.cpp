@@ -82,7 +82,7 @@ class WrittenResponse {
   std::unique_ptr<ResponseWriter> writer_;
 };
 
-const std::vector<std::string> answer{
+const std::vector<std::string> answer_events{
     "<thi",           "nk>Hm.</think>", "Text", " more <tool_call>{\"name\": \"f\", \"argu", "ments\": {\"a\": ",
     "1}}</tool_call>"};
 
@@ -113,7 +113,7 @@ const Json output_of_answer = Json::parse(R"([
 
 TEST(ResponseWriter, WholeResponses) {
   WrittenResponse written(false);
-  const Json whole = written.write(answer).end().whole();
+  const Json whole = written.write(answer_events).end().whole();
   // order of the output, not of the keys, names the ids
   Json output = whole["output"];
   std::vector<std::string> ids;
@@ -138,7 +138,7 @@ TEST(ResponseWriter, WholeResponses) {
 
 TEST(ResponseWriter, EventsInOrder) {
   WrittenResponse written(true);
-  written.write(answer).end();
+  written.write(answer_events).end();
   Json events = Json::array(), numbers = Json::array();
   std::vector<std::string> ids;
   for (Event& event : written.events()) {
@@ -228,7 +228,7 @@ TEST(ResponseWriter, CutOff) {
 TEST(ResponseWriter, WhatIsKept) {
   WrittenResponse written(false);
   EXPECT_EQ(Json::parse(written.begun)["status"], "in_progress");
-  written.write(answer).end();
+  written.write(answer_events).end();
   EXPECT_EQ(written.kept.id, "resp_1");
   EXPECT_EQ(Json::parse(written.kept.json), written.whole());
   ASSERT_EQ(written.kept.output.size(), 3u);
@@ -248,7 +248,7 @@ TEST(ResponseWriter, WhatIsKept) {
 
 TEST(ResponseWriter, ThoughtsForTheClientToKeep) {
   WrittenResponse written(false, true);
-  written.write(answer).end();
+  written.write(answer_events).end();
   EXPECT_EQ(written.whole()["output"][0]["encrypted_content"], wrapped_thought("Hm."));
 }
 
