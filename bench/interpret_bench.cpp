@@ -3,8 +3,6 @@
 
 #include <random>
 
-#include "kernels/layer/norm.h"
-#include "kernels/product/gemv.h"
 #include "ptx/builder.h"
 #include "ptx/interpret.h"
 
