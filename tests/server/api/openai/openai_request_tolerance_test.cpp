@@ -154,8 +154,9 @@ TEST(Tolerance, WhatWouldChangeTheAnswerIsRefused) {
   for (const auto& [fields, name] : all) {
     SCOPED_TRACE(fields);
     IgnoredFields ignored;
+    const std::string body = with_message(fields);
     const auto error = api_error_of([&] {
-      read_chat(with_message(fields), RequestRules{small_rules().tokenizer, small_rules().vocabulary, &ignored});
+      read_chat(body, RequestRules{small_rules().tokenizer, small_rules().vocabulary, &ignored});
     });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->status, 400u);
