@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <openssl/rand.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ constexpr const char* event_stream = "text/event-stream";
 
 std::string random_id(std::string_view prefix) {
   std::array<unsigned char, 12> bytes;
-  if (RAND_bytes(bytes.data(), int(bytes.size())) != 1) throw Error("the system has no random numbers");
+  if (::getentropy(bytes.data(), bytes.size()) != 0) throw Error("the system has no random numbers");
   return fmt::format("{}{:02x}", prefix, fmt::join(bytes, ""));
 }
 
