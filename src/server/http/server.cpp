@@ -219,7 +219,10 @@ class HttpServer::State {
     if (!acceptor_.is_open()) return;
     acceptor_.async_accept(asio::make_strand(io_), [this](Failed error, Socket socket) {
       if (!acceptor_.is_open()) return;
-      if (!error) add(std::move(socket));
+      if (!error && !has_spare())
+        refuse(socket.native_handle());  // it has the last one, which closing it gives back
+      else if (!error)
+        add(std::move(socket));
       if (!error || error == asio::error::connection_aborted) return accept();
       if (error == asio::error::no_descriptors) refuse_waiting();
       timer_.expires_after(accept_pause);  // no descriptors or no memory: other connections may release some
@@ -235,14 +238,25 @@ class HttpServer::State {
   // There are no descriptors left. The spare one is given to each connection that waits, for as long as it takes to
   // refuse it: otherwise its client would wait for a response, and not know why.
   void refuse_waiting() {
+    if (!has_spare()) return;
     for (size_t count = 0; count < max_refused; ++count) {
       spare_.reset();
       const Descriptor taken(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (taken.get() < 0) break;
-      if (shared_.options.on_no_descriptor) shared_.options.on_no_descriptor();
-      if (!has_tls_) send_refusal(taken.get());
+      refuse(taken.get());
     }
-    spare_ = open_spare();
+    has_spare();
+  }
+
+  // Another thread may have taken the descriptor in between: it is opened again as soon as that is possible.
+  bool has_spare() {
+    if (spare_.get() < 0) spare_ = open_spare();
+    return spare_.get() >= 0;
+  }
+
+  void refuse(int socket) {
+    if (shared_.options.on_no_descriptor) shared_.options.on_no_descriptor();
+    if (!has_tls_) send_refusal(socket);
   }
 
   void add(Socket socket) {
