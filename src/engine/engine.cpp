@@ -86,8 +86,8 @@ void Engine::State::expect_possible(const Request& request) const {
   }
 }
 
-// The queue is full for those who have filled it: another client has its share beyond the limit. An empty queue takes
-// any request.
+// Beyond the limit, a client may still queue up to its equal share of it, so that one client cannot fill the queue for
+// all others. An empty queue accepts any request.
 void Engine::State::expect_room(const Queue& queue, const Request& request) const {
   const size_t limit = options_.max_waiting;
   if (queue.all + request.n <= limit || (queue.all == 0 && limit > 0)) return;

@@ -52,7 +52,7 @@ struct Request {
   std::optional<Constrained> constraint;
   uint32_t n = 1;        // completions of the same prompt; completion i has seed + i
   int priority = 0;      // higher goes first; no request waits forever
-  uint64_t client = 0;   // who asks: clients have equal shares of time and memory where there is not enough for all
+  uint64_t client = 0;   // the requester; clients share time and memory equally when they are scarce
   uint32_t ordinal = 0;  // how many other completions the client asked for together with these, and before them
   Speculation speculation = Speculation::automatic;
   bool reuse = true;  // takes part in the prefix cache: reads from it, and leaves there what it computes

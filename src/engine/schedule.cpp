@@ -110,12 +110,12 @@ std::span<const Planned> Schedule::plan() {
   return plan_;
 }
 
-// Who holds what, whose turn it is, and which of the running sequences are streams.
+// Counts the blocks of each client, sorts the clients by turn, and separates streams from prompts.
 void Schedule::count_clients() {
   shares_.clear();
   turns_.clear();
   streams_.clear();
-  std::erase_if(clients_, [&](const auto& entry) {  // it would begin anew if it came back
+  std::erase_if(clients_, [&](const auto& entry) {  // forgotten: a returning client would get the same turn
     return entry.second.idle() && entry.second.served <= served_ - head_start;
   });
   for (auto& [id, client] : clients_) {
@@ -170,9 +170,9 @@ void Schedule::make_way() {
   }
 }
 
-// Those who did cannot take the blocks back at once: by then they have half, or they are the later completions still.
-// The first sequence of a client is spared until what would be computed again is no more than what it has gained since
-// it was admitted: so even if there is always a new client, it ends after twice the work.
+// A preempted client cannot take the blocks back at once: by then it holds half as much, or the sequence is still one
+// of its later completions. The first sequence of a client is spared until what would be computed again is no more than
+// what it has gained since it was admitted: so even if there is always a new client, it ends after twice the work.
 bool Schedule::has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const {
   if (&other == other.client->first && !other.is_worth_its_prompt()) return false;
   if (other.task.request.priority > s.task.request.priority) return false;

@@ -42,8 +42,8 @@ struct Client {
 // Proposals get what prompts leave.
 //
 // Clients take turns with their prompts: the one that has had the least of the device goes first. A client that was
-// idle begins where the others are on average, less a head start, so time cannot be saved up, and those who come later
-// cannot pass it forever. Of a client's own prompts, the earliest deadline goes first, and deadlines do not move. A
+// idle begins where the others are on average, less a head start, so unused time does not accumulate, and later clients
+// cannot overtake it forever. Of a client's own prompts, the earliest deadline goes first, and deadlines do not move. A
 // sequence that cannot be admitted for lack of memory keeps all behind it waiting, unless others have to make way for
 // it: those of a client that holds twice as much or more, and later ones of completions that were asked for together.
 // So no request waits forever. Nor do two wait for each other: there is always a sequence that may take the blocks of

@@ -1,5 +1,5 @@
-// Any bytes as a template and, after a zero byte, as its variables: rendered within small limits or refused. And with a
-// message whose letter the template does not have: wherever it is written, it was given.
+// Any bytes as a template and, after a zero byte, as its variables: rendered within small limits or refused. Then once
+// more with a message of a letter that the template does not contain: each one in the output must be marked as given.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,31 +1,17 @@
 #include "server/http/inflate.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <string>
 
 #include "server/api/api_error.h"
+#include "tests/server/http/deflated.h"
 
 namespace heddle::server {
 namespace {
 
-// zlib's own compressor. `format`: 15 zlib, 31 gzip, -15 neither's header.
-std::string deflated(const std::string& text, int format) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, format, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, uLong(text.size())) + 32, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = uInt(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = uInt(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
+using test::deflated, test::zlib_format, test::gzip_format, test::raw_format;
 
-constexpr int zlib_format = 15, gzip_format = 31, raw_format = -15;
 constexpr size_t any_size = 1u << 24;
 
 std::string many_words(size_t count) {

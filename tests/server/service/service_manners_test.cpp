@@ -1,8 +1,8 @@
 // How requests may come: compressed, by HEAD and OPTIONS, with a query, with any model's name; who may write control
 // tokens; and in which form errors come back.
 #include <gtest/gtest.h>
-#include <zlib.h>
 
+#include "tests/server/http/deflated.h"
 #include "tests/server/service/service_fixture.h"
 
 namespace heddle::server {
@@ -11,30 +11,16 @@ namespace {
 using test::Recorded;
 using test::ServiceFixture;
 
-std::string gzipped(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, uLong(text.size())) + 32, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = uInt(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = uInt(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
-
 TEST(ServiceManners, CompressedBodiesAreExpandedWithinTheLimit) {
   ServiceFixture fixture({.log_prompts = true, .max_body = 1000});
   fixture.serve();
   const std::string body = R"({"prompt":"a","max_tokens":2})";
-  const Recorded found = fixture.post("/v1/completions", gzipped(body), {{"content-encoding", "gzip"}});
+  const Recorded found = fixture.post("/v1/completions", test::deflated(body), {{"content-encoding", "gzip"}});
   EXPECT_EQ(found.status(), 200);
   EXPECT_EQ(test::text_of(found.json()), "bc");
   EXPECT_EQ(fixture.last_log().at("request"), body) << "the log has what was meant";
   const Recorded bomb =
-      fixture.post("/v1/completions", gzipped(std::string(1001, ' ') + body), {{"content-encoding", "gzip"}});
+      fixture.post("/v1/completions", test::deflated(std::string(1001, ' ') + body), {{"content-encoding", "gzip"}});
   EXPECT_EQ(bomb.status(), 413);
   EXPECT_EQ(bomb.json().at("error").at("code"), "request_too_large");
   EXPECT_EQ(fixture.post("/v1/completions", body, {{"content-encoding", "gzip"}}).status(), 400);

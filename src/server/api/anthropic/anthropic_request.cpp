@@ -71,7 +71,7 @@ ToolUse read_anthropic_choice(Fields& fields, ToolList tools) {
   if (is_named) {
     const std::string& name = text_at(choice.at("name"), choice.place("name"));
     if (!tools.has(name)) throw unexpected(choice.place("name"), "the name of one of the tools", name, "invalid_value");
-    tools.keep({name});
+    tools.allow({name});
   } else if (type == "any" && tools.empty()) {
     throw bad_field("tool_choice", "tool_choice: expected tools to choose from, found none");
   } else if (type != "auto" && type != "any" && type != "none") {

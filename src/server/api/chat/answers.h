@@ -60,8 +60,8 @@ struct AnswerEnd {
   bool is_cut() const { return reason == Reason::max_tokens || reason == Reason::context; }
 };
 
-// For dialects whose response is one answer: the events of completion 0, each with its own function. After
-// on_answer_end comes on_end with the usage, which GenerationWriter has.
+// A writer for dialects with exactly one answer per response: one virtual function for each kind of event.
+// on_answer_end is followed by GenerationWriter::on_end with the usage.
 class AnswerWriter : public GenerationWriter {
  public:
   AnswerWriter(const GenerationRequest& request, ChatReply reply) : answers_(request, std::move(reply)) {}

@@ -46,15 +46,6 @@ void ToolList::allow(const std::vector<std::string>& names) {
   std::erase_if(tools_, [&](const chat::Tool& tool) { return std::ranges::find(names, tool.name) == names.end(); });
 }
 
-void ToolList::keep(const std::vector<std::string>& names) {
-  const auto is_kept = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  allow(names);
-  Ordered kept = Ordered::array();
-  for (Ordered& tool : json_)
-    if (is_kept(tool["function"]["name"].get<std::string>())) kept.push_back(std::move(tool));
-  json_ = std::move(kept);
-}
-
 ToolUse ToolList::use(ToolUse::Choice choice, bool parallel) && {
   if (empty()) return {.parallel = parallel};
   return {json_.dump(), std::make_shared<const chat::Tools>(std::move(tools_)), choice, parallel};

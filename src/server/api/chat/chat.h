@@ -56,7 +56,6 @@ class ToolList {
   void add(const std::string& name_place, nlohmann::ordered_json tool, Place where = Place::prompt);
   bool has(std::string_view name) const { return chat::find_tool(tools_, name); }
   bool empty() const { return tools_.empty(); }
-  void keep(const std::vector<std::string>& names);   // no others are there
   void allow(const std::vector<std::string>& names);  // no others may be called; the prompt has all, and can be reused
   ToolUse use(ToolUse::Choice choice, bool parallel) &&;
 

@@ -15,7 +15,7 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-// The version of Ollama whose API this is: clients ask for 0.6.4 (Copilot) or 0.13.4 (Codex) and more.
+// The Ollama version reported to clients. Copilot requires at least 0.6.4, Codex at least 0.13.4.
 constexpr std::string_view api_version = "0.13.4";
 constexpr std::string_view never = "2200-01-01T00:00:00Z";  // the model is not unloaded
 

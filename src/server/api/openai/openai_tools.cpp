@@ -63,26 +63,20 @@ void read_allowed_tools(Fields& choice, ToolList& all, std::string& mode) {
     names.push_back(named_function(allowed, tool, element(allowed.place("tools"), names.size()), all));
   allowed.finish();
   choice.finish();
-  all.keep(names);
+  all.allow(names);
 }
 
-// "none", "auto" or "required"; of what is more, the tools are left that may be called.
+// "none", "auto" or "required". An object also says which tools may be called.
 std::string read_choice(Fields& fields, ToolList& all) {
-  const Json* value = fields.find("tool_choice");
-  if (!value) return "auto";
-  if (value->is_string()) {
-    const auto& mode = value->get_ref<const std::string&>();
-    if (mode != "none" && mode != "auto" && mode != "required")
-      throw unexpected("tool_choice", "\"none\", \"auto\", \"required\" or a function", *value, "invalid_value");
-    return mode;
-  }
-  Fields choice(*value, "tool_choice", fields);
+  if (const auto mode = tool_choice_mode(fields)) return *mode;
+  const Json& value = fields.at("tool_choice");
+  Fields choice(value, "tool_choice", fields);
   if (text_at(choice.at("type"), "tool_choice.type") == "allowed_tools") {
     std::string mode;
     read_allowed_tools(choice, all, mode);
     return mode;
   }
-  all.keep({named_function(fields, *value, "tool_choice", all)});
+  all.allow({named_function(fields, value, "tool_choice", all)});
   return "required";
 }
 
@@ -95,6 +89,16 @@ void refuse_functions(Fields& fields) {
 }
 
 }  // namespace
+
+std::optional<std::string> tool_choice_mode(Fields& fields) {
+  const Json* value = fields.find("tool_choice");
+  if (!value) return "auto";
+  if (!value->is_string()) return std::nullopt;
+  const auto& mode = value->get_ref<const std::string&>();
+  if (mode != "none" && mode != "auto" && mode != "required")
+    throw unexpected("tool_choice", "\"none\", \"auto\", \"required\" or a function", *value, "invalid_value");
+  return mode;
+}
 
 ToolUse read_tools(Fields& fields, std::string_view body) {
   refuse_functions(fields);

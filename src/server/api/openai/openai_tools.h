@@ -1,5 +1,6 @@
 // Members of a chat in OpenAI's API: messages, tools and how much the model may think.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -7,6 +8,9 @@
 #include "server/api/json.h"
 
 namespace heddle::server {
+
+// The mode of tool_choice: "none", "auto" (also without the field) or "required"; nothing where it is an object.
+std::optional<std::string> tool_choice_mode(Fields& fields);
 
 // From tools, tool_choice and parallel_tool_calls. `body`: that of the request, for the order of keys in schemas.
 ToolUse read_tools(Fields& fields, std::string_view body);

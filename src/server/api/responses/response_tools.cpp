@@ -68,18 +68,10 @@ std::vector<std::string> read_allowed_names(Fields& choice, const ToolList& all)
   return names;
 }
 
-// "none", "auto" or "required"; of what is more, the tools are left that may be called. The prompt has the others all
-// the same, so that it begins as it did with another choice.
+// "none", "auto" or "required". An object also says which tools may be called.
 std::string read_tool_choice(Fields& fields, ToolList& all) {
-  const Json* value = fields.find("tool_choice");
-  if (!value) return "auto";
-  if (value->is_string()) {
-    const auto& mode = value->get_ref<const std::string&>();
-    if (mode != "none" && mode != "auto" && mode != "required")
-      throw unexpected("tool_choice", "\"none\", \"auto\", \"required\" or a function", *value, "invalid_value");
-    return mode;
-  }
-  Fields choice(*value, "tool_choice", fields);
+  if (const auto mode = tool_choice_mode(fields)) return *mode;
+  Fields choice(fields.at("tool_choice"), "tool_choice", fields);
   const std::string& type = text_at(choice.at("type"), "tool_choice.type");
   std::string mode = "required";
   if (type == "allowed_tools") {
