@@ -10,6 +10,7 @@
 #include "cpu/layers.h"
 #include "cpu/products.h"
 #include "cpu/weights.h"
+#include "model/features.h"
 
 namespace heddle::cpu {
 namespace {
@@ -389,6 +390,7 @@ class Cpu : public model::Backend {
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options) {
   expect_kv_format(model, limits);
+  model::expect_features(model, "the fast CPU backend", [](model::Feature) { return false; });
   return std::make_unique<Cpu>(model, limits, options);
 }
 

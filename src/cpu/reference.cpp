@@ -67,19 +67,23 @@ Vector normalised(const Norm& norm, Vector x) {
   return x;
 }
 
-// Over each head, or over all where the weight is that long.
-void normalise_heads(const Norm& norm, Vector& x, uint32_t head) {
+// Over each head, or over all where the weight is that long; `own`: over each head all the same.
+void normalise_heads(const Norm& norm, Vector& x, uint32_t head, bool own) {
   if (norm.kind == Norm::Kind::none) return;
-  const size_t size = norm.weight.size();
-  check(size == head || size == x.size(), "a norm over each head or over all");
-  for (size_t at = 0; at < x.size(); at += size)
-    normalise(norm, x.data() + at, size, norm.weight.data(), norm.bias.empty() ? nullptr : norm.bias.data());
+  const size_t weights = norm.weight.size(), size = own ? head : weights;
+  check(weights == head || weights == x.size(), "a norm over each head or over all");
+  for (size_t at = 0; at < x.size(); at += size) {
+    const size_t first = own ? at : 0;
+    normalise(norm, x.data() + at, size, norm.weight.data() + first,
+              norm.bias.empty() ? nullptr : norm.bias.data() + first);
+  }
 }
 
-void rotate(const Rope& rope, Vector& x, uint32_t head, uint32_t position) {
+// Of each head the values from `first` on.
+void rotate(const Rope& rope, Vector& x, uint32_t head, uint32_t position, uint32_t first = 0) {
   if (rope.style == Rope::Style::none) return;
   const uint32_t pairs = rope.dimensions / 2;
-  for (size_t at = 0; at < x.size(); at += head) {
+  for (size_t at = first; at < x.size(); at += head) {
     for (uint32_t i = 0; i < pairs; ++i) {
       const double angle = double(position) * rope.radians[i];
       const double cosine = std::cos(angle) * rope.magnitude, sine = std::sin(angle) * rope.magnitude;
@@ -92,7 +96,7 @@ void rotate(const Rope& rope, Vector& x, uint32_t head, uint32_t position) {
   }
 }
 
-float activate(Activation activation, float value) {
+float activate(Activation activation, const Xielu& xielu, float value) {
   const double x = value;
   switch (activation) {
     case Activation::silu:
@@ -101,8 +105,21 @@ float activate(Activation activation, float value) {
       return static_cast<float>(0.5 * x * (1 + std::erf(x / std::sqrt(2.0))));
     case Activation::gelu_tanh:
       return static_cast<float>(0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))));
+    case Activation::relu_squared:
+      return static_cast<float>(x > 0 ? x * x : 0);
+    case Activation::clamped_swiglu:  // of the gate
+      return static_cast<float>(std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0))));
+    case Activation::xielu:
+      return static_cast<float>(x > 0 ? x * (xielu.positive * x + xielu.beta)
+                                      : xielu.negative * (std::expm1(std::min(x, double(xielu.epsilon))) - x) +
+                                            xielu.beta * x);
   }
   return 0;
+}
+// activation(gate) * up.
+float gate_with(Activation activation, float gate, float up) {
+  if (activation == Activation::clamped_swiglu) up = std::clamp(up, -7.0f, 7.0f) + 1;
+  return activate(activation, {}, gate) * up;
 }
 
 double capped(double x, float cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
@@ -112,6 +129,67 @@ void softmax(std::vector<double>& x) {
   double sum = 0;
   for (double& value : x) sum += value = std::exp(value - largest);
   for (double& value : x) value /= sum;
+}
+
+// --- routing ---------------------------------------------------------------------------------------------------------
+// The indices of `scores`, the largest first, equal ones by the lower index.
+std::vector<uint32_t> by_score(const std::vector<double>& scores) {
+  std::vector<uint32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
+  return order;
+}
+
+struct PickedExpert {
+  uint32_t expert;
+  double weight;
+};
+
+// Phi-3.5-MoE's: see Routing::Score.
+std::vector<PickedExpert> sparsemixer(const Routing& routing, const std::vector<double>& logits) {
+  std::vector<PickedExpert> picked;
+  std::vector<double> left = logits;
+  for (uint32_t i = 0; i < routing.used; ++i) {
+    const uint32_t best = by_score(left)[0];
+    std::vector<double> near = left;
+    for (size_t e = 0; e < near.size(); ++e)
+      if ((left[best] - logits[e]) / std::max(std::fabs(logits[e]), left[best]) > double(routing.near))
+        near[e] = -INFINITY;
+    softmax(near);
+    picked.push_back({best, near[best]});
+    left[best] = -INFINITY;
+  }
+  return picked;
+}
+
+std::vector<PickedExpert> pick_experts(const Routing& routing, std::vector<double> scores) {
+  if (routing.score == Routing::Score::sparsemixer) return sparsemixer(routing, scores);
+  if (routing.score == Routing::Score::softmax)
+    softmax(scores);
+  else
+    for (double& score : scores) score = 1 / (1 + std::exp(-score));
+  std::vector<double> choice = scores;
+  for (size_t i = 0; i < routing.bias.size(); ++i) choice[i] += double(routing.bias[i]);
+  if (routing.groups_used < routing.groups) {
+    const size_t size = choice.size() / routing.groups;
+    std::vector<double> groups;
+    for (size_t at = 0; at < choice.size(); at += size) {
+      std::vector<double> group(choice.begin() + long(at), choice.begin() + long(at + size));
+      std::sort(group.begin(), group.end(), std::greater<>());
+      groups.push_back(routing.groups_by_two ? group[0] + group[1] : group[0]);
+    }
+    const std::vector<uint32_t> order = by_score(groups);
+    for (uint32_t i = routing.groups_used; i < routing.groups; ++i)
+      std::fill_n(choice.begin() + long(order[i] * size), size, -INFINITY);
+  }
+  std::vector<uint32_t> order = by_score(choice);
+  order.resize(routing.used);
+  double sum = 1;
+  if (routing.weights_sum_to_one)
+    sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + scores[e]; });
+  std::vector<PickedExpert> picked;
+  for (const uint32_t expert : order) picked.push_back({expert, scores[expert] / sum * double(routing.scale)});
+  return picked;
 }
 
 // What a cache in q8 gives back of keys or values.
@@ -134,7 +212,8 @@ class Reference : public Backend {
       std::vector<ReferenceKv>& caches = caches_.emplace_back(layer.sublayers.size());
       for (size_t i = 0; i < caches.size(); ++i)
         if (const Attention* a = std::get_if<Attention>(&layer.sublayers[i]))
-          caches[i] = {Vector(tokens * a->kv_heads * a->head), Vector(tokens * a->kv_heads * a->value_head)};
+          caches[i] = {Vector(tokens * a->kv_heads * a->head),
+                       Vector(a->values_in_keys() ? 0 : tokens * a->kv_heads * a->value_head)};
     }
   }
 
@@ -162,10 +241,13 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) {
       decode_row(model_.embedding, batch_->tokens[i], x_[i]);
       for (float& value : x_[i]) value *= model_.embedding_scale;
-      if (!model_.positions) continue;
-      Vector position(model_.width);
-      decode_row(model_.positions, batch_->positions[i], position);
-      add_scaled(x_[i], position, 1);
+      add_scaled(x_[i], model_.token_type, 1);
+      if (model_.positions) {
+        Vector position(model_.width);
+        decode_row(model_.positions, batch_->positions[i], position);
+        add_scaled(x_[i], position, 1);
+      }
+      x_[i] = normalised(model_.embedding_norm, std::move(x_[i]));
     }
   }
 
@@ -173,7 +255,7 @@ class Reference : public Backend {
     std::visit(Overloaded{[&](const Attention& a) { attend(a, caches_[layer][sublayer]); },
                           [&](const FeedForward& f) {
                             normalise_rows(f.norm);
-                            inner_ = gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, h_);
+                            inner_ = gated(f, h_);
                           },
                           [&](const Mixture& m) {
                             normalise_rows(m.norm);
@@ -185,21 +267,19 @@ class Reference : public Backend {
 
   void add(uint32_t layer, uint32_t sublayer) override {
     std::vector<Vector> out;
-    const Norm& norm = std::visit(Overloaded{[&](const Attention& a) -> const Norm& {
-                                               products(a.output, a.output_bias, attended_, out);
-                                               return a.output_norm;
-                                             },
-                                             [&](const FeedForward& f) -> const Norm& {
-                                               products(f.down, f.down_bias, inner_, out);
-                                               return f.output_norm;
-                                             },
-                                             [&](const Mixture& m) -> const Norm& {
-                                               out = std::move(mixed_);
-                                               return m.output_norm;
-                                             }},
-                                  model_.layers[layer].sublayers[sublayer]);
-    for (size_t i = 0; i < x_.size(); ++i)
-      add_scaled(x_[i], normalised(norm, std::move(out[i])), model_.layers[layer].residual_scale);
+    const Sublayer& of = model_.layers[layer].sublayers[sublayer];
+    std::visit(Overloaded{[&](const Attention& a) { products(a.output, a.output_bias, attended_, out); },
+                          [&](const FeedForward& f) { products(f.down, f.down_bias, inner_, out); },
+                          [&](const Mixture&) { out = std::move(mixed_); }},
+               of);
+    std::visit(
+        [&](const auto& kind) {
+          for (size_t i = 0; i < x_.size(); ++i) {
+            add_scaled(x_[i], normalised(kind.output_norm, std::move(out[i])), model_.layers[layer].residual_scale);
+            x_[i] = normalised(kind.residual_norm, std::move(x_[i]));
+          }
+        },
+        of);
   }
 
   void keep_states() override {
@@ -211,6 +291,7 @@ class Reference : public Backend {
 
   void head() override {
     std::vector<Vector> rows, out;
+    check(model_.output || batch_->outputs.empty(), "a model with logits, where logits are asked for");
     for (uint32_t row : batch_->outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
     products(model_.output, model_.output_bias, rows, out);
     logits_.clear();
@@ -265,72 +346,185 @@ class Reference : public Backend {
   void attend(const Attention& a, ReferenceKv& cache) {
     normalise_rows(a.norm);
     std::vector<Vector> k, v;
+    if (a.latent) {
+      project_latent(a, k);
+    } else {
+      project(a, k, v);
+    }
+    for (size_t i = 0; i < x_.size(); ++i) {
+      const Temperature& t = a.temperature;
+      if (t.scale != 0) {
+        const double steps = std::floor(double(batch_->positions[i] + t.offset) / t.length);
+        for (float& value : q_[i]) value = static_cast<float>(value * (1 + double(t.scale) * std::log(1 + steps)));
+      }
+      const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
+      if (limits_.kv == KvFormat::q8) as_kept(k[i]);
+      std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
+      if (a.values_in_keys()) continue;
+      if (limits_.kv == KvFormat::q8) as_kept(v[i]);
+      std::copy(v[i].begin(), v[i].end(), cache.values.begin() + long(slot * v[i].size()));
+    }
+    find_ends();
+    attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
+    parallel_for(x_.size() * a.heads, 0,
+                 [&](size_t item) { attend_head(a, cache, item / a.heads, uint32_t(item % a.heads)); });
+    if (a.latent) raise_values(a);
+  }
+
+  void project(const Attention& a, std::vector<Vector>& k, std::vector<Vector>& v) {
     products(a.q, a.q_bias, h_, q_);
     products(a.k, a.k_bias, h_, k);
     products(a.v, a.v_bias, h_, v);
     for (size_t i = 0; i < x_.size(); ++i) {
-      normalise_heads(a.q_norm, q_[i], a.head);
-      normalise_heads(a.k_norm, k[i], a.head);
-      rotate(a.rope, q_[i], a.head, batch_->positions[i]);
-      rotate(a.rope, k[i], a.head, batch_->positions[i]);
-      if (limits_.kv == KvFormat::q8)
-        for (Vector* row : {&k[i], &v[i]}) as_kept(*row);
-      const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
-      std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
-      std::copy(v[i].begin(), v[i].end(), cache.values.begin() + long(slot * v[i].size()));
+      if (a.clamp_qkv != 0)
+        for (Vector* row : {&q_[i], &k[i], &v[i]})
+          for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
+      const auto rotate_both = [&] {
+        rotate(a.rope, q_[i], a.head, batch_->positions[i]);
+        rotate(a.rope, k[i], a.head, batch_->positions[i]);
+      };
+      if (a.norm_after_rope) rotate_both();
+      normalise_heads(a.q_norm, q_[i], a.head, a.own_head_norms);
+      normalise_heads(a.k_norm, k[i], a.head, a.own_head_norms);
+      if (!a.norm_after_rope) rotate_both();
     }
-    attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
-    parallel_for(x_.size() * a.heads, 0,
-                 [&](size_t item) { attend_head(a, cache, item / a.heads, uint32_t(item % a.heads)); });
+  }
+
+  // The queries of all heads in the terms of the cache, and what it keeps of each row.
+  void project_latent(const Attention& a, std::vector<Vector>& k) {
+    const Latent& l = *a.latent;
+    const uint32_t whole = l.plain + l.rotated;
+    std::vector<Vector> q;
+    if (l.q_down) {
+      std::vector<Vector> down;
+      products(l.q_down, {}, h_, down);
+      for (Vector& row : down) row = normalised(l.q_norm, std::move(row));
+      products(a.q, {}, down, q);
+    } else {
+      products(a.q, {}, h_, q);
+    }
+    products(l.kv_down, {}, h_, k);
+    q_.assign(x_.size(), Vector(uint64_t(a.heads) * a.head));
+    for (size_t i = 0; i < x_.size(); ++i) {
+      const Vector latent = normalised(l.kv_norm, Vector(k[i].begin(), k[i].begin() + l.rank));
+      std::copy(latent.begin(), latent.end(), k[i].begin());
+      rotate(a.rope, k[i], a.head, batch_->positions[i], l.rank);
+      rotate(a.rope, q[i], whole, batch_->positions[i], l.plain);
+      for (uint32_t h = 0; h < a.heads; ++h) {
+        const Vector up = product(l.k_up.expert(h), q[i].data() + uint64_t(h) * whole);
+        float* to = q_[i].data() + uint64_t(h) * a.head;
+        std::copy(up.begin(), up.end(), to);
+        std::copy_n(q[i].data() + uint64_t(h) * whole + l.plain, l.rotated, to + l.rank);
+      }
+    }
+  }
+  // From latents to the values of each head.
+  void raise_values(const Attention& a) {
+    const Latent& l = *a.latent;
+    for (Vector& row : attended_) {
+      Vector raised;
+      for (uint32_t h = 0; h < a.heads; ++h) {
+        const Vector up = product(l.v_up.expert(h), row.data() + uint64_t(h) * l.rank);
+        raised.insert(raised.end(), up.begin(), up.end());
+      }
+      row = std::move(raised);
+    }
+  }
+
+  // The last position of each sequence in the batch.
+  void find_ends() {
+    ends_.assign(batch_->blocks.size(), 0);
+    for (size_t i = 0; i < x_.size(); ++i) {
+      uint32_t& end = ends_[batch_->sequences[i]];
+      end = std::max(end, batch_->positions[i]);
+    }
+  }
+  // The positions that a row sees, both included.
+  std::pair<uint32_t, uint32_t> seen(const Attention& a, size_t row) const {
+    const uint32_t position = batch_->positions[row];
+    uint32_t first = 0, last = position;
+    if (a.causal) {
+      if (a.window && position >= a.window) first = position - a.window + 1;
+    } else {
+      last = ends_[batch_->sequences[row]];
+      if (a.window && position > a.window / 2) first = position - a.window / 2;
+      if (a.window) last = std::min(last, position + a.window / 2);
+    }
+    if (a.chunk) first = std::max(first, position / a.chunk * a.chunk);
+    return {first, last};
   }
 
   void attend_head(const Attention& a, const ReferenceKv& cache, size_t row, uint32_t head) {
     const uint32_t kv = head / (a.heads / a.kv_heads), position = batch_->positions[row];
-    const uint32_t first = a.window && position >= a.window ? position - a.window + 1 : 0;
+    const auto [first, last] = seen(a, row);
     const float* q = q_[row].data() + uint64_t(head) * a.head;
+    const auto key = [&](uint32_t p) {
+      return cache.keys.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.head;
+    };
     std::vector<double> scores;
-    for (uint32_t p = first; p <= position; ++p) {
-      const float* k = cache.keys.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.head;
+    for (uint32_t p = first; p <= last; ++p) {
+      const float* k = key(p);
       double sum = 0;
       for (uint32_t i = 0; i < a.head; ++i) sum += double(q[i]) * k[i];
-      scores.push_back(capped(sum * a.scale, a.softcap));
+      double score = capped(sum * a.scale, a.softcap);
+      if (!a.slopes.empty()) score -= double(a.slopes[head]) * (position - p);
+      scores.push_back(score);
     }
+    if (!a.sinks.empty()) scores.push_back(a.sinks[head]);
     softmax(scores);
     std::vector<double> sum(a.value_head);
-    for (uint32_t p = first; p <= position; ++p) {
-      const float* v = cache.values.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.value_head;
+    for (uint32_t p = first; p <= last; ++p) {
+      const float* v = a.values_in_keys() ? key(p)
+                                          : cache.values.data() +
+                                                (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.value_head;
       for (uint32_t i = 0; i < a.value_head; ++i) sum[i] += scores[p - first] * v[i];
     }
     float* out = attended_[row].data() + uint64_t(head) * a.value_head;
     for (uint32_t i = 0; i < a.value_head; ++i) out[i] = static_cast<float>(sum[i]);
   }
 
-  static std::vector<Vector> gated(const Matrix& gate, const Vector& gate_bias, const Matrix& up, const Vector& up_bias,
-                                   Activation activation, const std::vector<Vector>& xs) {
+  static std::vector<Vector> gated(const FeedForward& f, const std::vector<Vector>& xs) {
     std::vector<Vector> gates, ups;
-    products(up, up_bias, xs, ups);
-    if (gate) products(gate, gate_bias, xs, gates);
+    products(f.up, f.up_bias, xs, ups);
+    if (f.gate) products(f.gate, f.gate_bias, xs, gates);
     for (size_t i = 0; i < ups.size(); ++i)
       for (size_t j = 0; j < ups[i].size(); ++j)
-        ups[i][j] = gate ? activate(activation, gates[i][j]) * ups[i][j] : activate(activation, ups[i][j]);
+        ups[i][j] =
+            f.gate ? gate_with(f.activation, gates[i][j], ups[i][j]) : activate(f.activation, f.xielu, ups[i][j]);
     return ups;
   }
 
+  // An expert as a feed-forward of its own.
+  static FeedForward expert_of(const Mixture& m, uint32_t expert) {
+    const auto slice = [&](const Vector& all, uint64_t size) {
+      return all.empty() ? Vector()
+                         : Vector(all.begin() + long(expert * size), all.begin() + long((expert + 1) * size));
+    };
+    FeedForward to;
+    to.activation = m.activation;
+    to.gate = m.gate.expert(expert);
+    to.up = m.up.expert(expert);
+    to.down = m.down.expert(expert);
+    to.gate_bias = slice(m.gate_bias, to.up.rows);
+    to.up_bias = slice(m.up_bias, to.up.rows);
+    to.down_bias = slice(m.down_bias, to.down.rows);
+    return to;
+  }
+
   static Vector mixture(const Mixture& m, const Vector& x) {
-    const Vector scores = product(m.router, x.data());
-    std::vector<double> weights(scores.begin(), scores.end());
-    softmax(weights);
-    std::vector<uint32_t> order(weights.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return weights[a] > weights[b]; });
-    order.resize(m.routing.used);
-    double sum = 1;
-    if (m.routing.weights_sum_to_one)
-      sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + weights[e]; });
+    Vector logits = product(m.router, x.data());
+    add_scaled(logits, m.router_bias, 1);
     Vector out(x.size());
-    for (uint32_t expert : order) {
-      const Vector inner = gated(m.gate.expert(expert), {}, m.up.expert(expert), {}, m.activation, {x})[0];
-      add_scaled(out, product(m.down.expert(expert), inner.data()), static_cast<float>(weights[expert] / sum));
+    for (const PickedExpert& picked : pick_experts(m.routing, {logits.begin(), logits.end()})) {
+      const FeedForward expert = expert_of(m, picked.expert);
+      const float weight = static_cast<float>(picked.weight);
+      Vector in = x;
+      if (m.routing.weigh_input)
+        for (float& value : in) value *= weight;
+      const Vector inner = gated(expert, {in})[0];
+      Vector result = product(expert.down, inner.data());
+      add_scaled(result, expert.down_bias, 1);
+      add_scaled(out, result, m.routing.weigh_input ? 1 : weight);
     }
     if (m.shared) {
       double weight = 1;
@@ -341,7 +535,7 @@ class Reference : public Backend {
       }
       const FeedForward& f = *m.shared;
       std::vector<Vector> result;
-      products(f.down, f.down_bias, gated(f.gate, f.gate_bias, f.up, f.up_bias, f.activation, {x}), result);
+      products(f.down, f.down_bias, gated(f, {x}), result);
       add_scaled(out, result[0], static_cast<float>(weight));
     }
     return out;
@@ -352,6 +546,7 @@ class Reference : public Backend {
   const Batch* batch_ = nullptr;                              // of the step under way
   std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
+  std::vector<uint32_t> ends_;                                // of each sequence: its last position
   Vector logits_, states_, rows_;                             // rows_: see residual()
   bool computed_ = false;                                     // a result waits for result()
 };

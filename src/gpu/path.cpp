@@ -33,8 +33,13 @@ uint32_t activation_field(model::Activation activation) {
       return kernels::act_gelu_erf;
     case model::Activation::gelu_tanh:
       return kernels::act_gelu_tanh;
+    case model::Activation::relu_squared:
+    case model::Activation::clamped_swiglu:
+    case model::Activation::xielu:
+      break;
   }
-  return kernels::act_silu;
+  check(false, "an activation of the GPU");
+  return 0;
 }
 
 void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group,

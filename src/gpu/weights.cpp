@@ -9,6 +9,7 @@
 #include "gpu/visitors.h"
 #include "kernels/format/block_format.h"
 #include "kernels/product/product.h"
+#include "model/features.h"
 
 namespace heddle::gpu {
 namespace {
@@ -241,6 +242,7 @@ uint64_t DeviceModel::largest_source() {
 
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
+  model::expect_features(model, "the GPU", [](model::Feature) { return false; });
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);

@@ -9,34 +9,57 @@ namespace heddle::model {
 
 enum class Has : uint8_t { never, maybe, always };  // a tensor that not every architecture or file has
 
+// What logit_scale does to the logits.
+enum class LogitScale : uint8_t { divides, multiplies };
+
 struct Architecture {
   std::string_view name;
   Norm::Kind norm = Norm::Kind::rms;
+  bool norm_weights = true;     // otherwise they are 1
+  Has norm_bias = Has::always;  // of layer norms
   Rope::Style rope = Rope::Style::halves;
   Activation activation = Activation::silu;
   bool gated = true;           // gate and up, not up alone
-  bool fused_qkv = false;      // attn_qkv instead of attn_q, attn_k, attn_v
   bool fused_gate_up = false;  // ffn_up has the rows of the gate first
   bool learned_positions = false;
   bool own_output = false;  // never tied to the embedding
+  // Attention in both directions, no logits. The tensors of BERT: norms after the sums with the residual stream, where
+  // residual_norms.
+  bool encoder = false, residual_norms = false;
+  bool embedding_norm = false, token_types = false;
   Has qkv_bias = Has::never, output_bias = Has::never, ffn_bias = Has::never;
-  bool head_norm = false;     // over each head of q and k
-  bool wide_norm = false;     // over all of q and all of k
-  bool input_norms = true;    // before attention and feed-forward
-  bool output_norms = false;  // after them
+  Has head_norm = Has::never;    // over each head of q and k
+  bool wide_norm = false;        // over all of q and all of k
+  bool own_head_norms = false;   // head_norm, with weights for every head
+  bool norm_after_rope = false;  // of q and k
+  bool input_norms = true;       // before attention and feed-forward
+  bool output_norms = false;     // after them
+  std::string_view ffn_norm = "ffn_norm";
   Has parallel = Has::never;  // maybe: use_parallel_residual decides
-  bool one_norm = false;      // parallel, and the feed-forward has the input norm of the attention
-  bool experts = false;       // it may have them: expert_count decides
-  bool shared_expert = false;
-  bool weights_sum_to_one = true;
-  bool window = false;         // it may have one: attention.sliding_window
-  uint32_t window_period = 0;  // every layer whose number is a multiple of it has none; 0: all have it
-  double window_rope_base =
-      0;  // layers with a window are rotated by this base (rope.freq_base_swa), unscaled; 0: as all layers
+  // The feed-forward has the input norm of the attention. maybe: where there is no ffn_norm, and the two are parallel
+  // then.
+  Has one_norm = Has::never;
+  bool latent = false;          // multi-head latent attention
+  bool sinks = false;           // attn_sinks
+  float alibi = 0;              // the largest slope is 2^(-alibi / heads); attention.max_alibi_bias may say another
+  bool experts = false;         // it may have them: expert_count decides, and which layers have a router
+  uint32_t shared_experts = 0;  // where expert_shared_count is not given
+  Routing routing;              // where the options of the file do not say otherwise; `used` is read
+  bool window = false;          // it may have one: attention.sliding_window
+  uint32_t default_window = 0;
+  bool window_is_chunk = false;  // Attention::chunk
+  uint32_t window_period = 0;    // every layer whose number is a multiple of it has none; 0: all have it
+  bool first_is_full = false;    // the first of each period has none, not the last
+  // Layers with a window are rotated by a base of their own (rope.freq_base_swa), unscaled; 0: as all layers; 1: by the
+  // base of all layers, unscaled.
+  double window_rope_base = 0;
+  bool rope_in_windows = false;    // layers without a window are not rotated, where there is one
   uint32_t no_rope_period = 0;     // every layer whose number is a multiple of it is not rotated; 0: all are
+  Temperature temperature;         // where the file does not say otherwise
   bool scaled_embedding = false;   // by the square root of the width
   uint32_t wide_scale_layers = 0;  // a model with this number of layers scales scores by width / heads, not by head
-  bool scales = false;             // embedding_scale, residual_scale, logit_scale, attention.scale
+  bool scales = false;             // embedding_scale, residual_scale, logit_scale
+  LogitScale logit_scale = LogitScale::divides;
   bool softcaps = false;
 };
 

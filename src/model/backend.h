@@ -35,7 +35,7 @@ struct Memory {
 // Bytes that the KV cache takes, capped at 2^60: no machine has that, and sums with it do not overflow.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   uint64_t values = 0;  // of one position
-  each_attention(model, [&](const Attention& a) { values += uint64_t(a.kv_heads) * (a.head + a.value_head); });
+  each_attention(model, [&](const Attention& a) { values += a.cached_values(); });
   const uint64_t bytes = limits.kv == KvFormat::f16 ? values * 2 : values / 32 * 34;
   uint64_t all = 0;
   const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -33,33 +34,39 @@ class Loader {
     model_.context = options_.context ? options_.context : trained_;
     model_.width = read_.integer("embedding_length", {1, max_row});
     layers_ = read_.integer("block_count", {1, max_layers});
+    skip_predicting_layers();
     heads_ = read_.per_layer("attention.head_count", layers_, {1, max_heads});
     kv_heads_ = read_.per_layer("attention.head_count_kv", layers_, {1, max_heads}, heads_[0]);
-    inner_ = read_.per_layer("feed_forward_length", layers_, {0, max_row});
+    inner_ = read_.per_layer("feed_forward_length", layers_, {0, max_row}, 0);
     head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / heads_[0]);
     value_head_ = read_.integer("attention.value_length", {1, max_head}, head_);
     epsilon_ = static_cast<float>(read_.number_from_0(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
                                                                                     : "attention.layer_norm_epsilon"));
-    read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout"});
-    if (!read_.boolean("attention.causal", true)) read_.refuse("attention.causal", "true: no token sees later ones");
+    // "rope.dimension_sections" splits positions of pictures; those of text are the same in all sections.
+    read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.dimension_sections",
+                  "n_deepstack_layers"});
+    causal_ = read_.boolean("attention.causal", !arch_.encoder);
+    if (causal_ == arch_.encoder && arch_.name != "gemma-embedding")
+      read_.refuse("attention.causal",
+                   causal_ ? "false: every token sees all others" : "true: no token sees later ones");
+    clamp_qkv_ = static_cast<float>(read_.number_from_0("attention.clamp_kqv", 0));
     read_pooling();
     read_activation();
     read_windows();
+    read_latent();
     read_ropes();
     read_experts();
+    read_temperature();
     parallel_ =
         arch_.parallel == Has::always || (arch_.parallel == Has::maybe && read_.boolean("use_parallel_residual", true));
-    if (arch_.scales) {
-      model_.embedding_scale = static_cast<float>(read_.number("embedding_scale", 1));
-      model_.logit_scale = static_cast<float>(1 / read_.number_above_0("logit_scale", 1));
-      residual_scale_ = static_cast<float>(read_.number("residual_scale", 1));
-      attention_scale_ = static_cast<float>(read_.number("attention.scale", 0));
-    }
+    if (arch_.scales) read_scales();
+    attention_scale_ = static_cast<float>(read_.number("attention.scale", 0));
     if (arch_.scaled_embedding) model_.embedding_scale = std::sqrt(static_cast<float>(model_.width));
     if (arch_.softcaps) {
       attention_softcap_ = static_cast<float>(read_.number_from_0("attn_logit_softcapping", 0));
       model_.logit_softcap = static_cast<float>(read_.number_from_0("final_logit_softcapping", 0));
     }
+    if (arch_.alibi != 0) alibi_ = read_.number_from_0("attention.max_alibi_bias", arch_.alibi);
     read_.finish_options();
     read_ends();
     for (uint32_t i = 0; i < layers_; ++i) model_.layers.push_back(layer(i));
@@ -67,6 +74,13 @@ class Loader {
   }
 
  private:
+  // Layers at the end that guess a token beyond the next one are no part of the model itself.
+  void skip_predicting_layers() {
+    const uint32_t predicting = read_.integer("nextn_predict_layers", {0, layers_ - 1}, 0);
+    for (uint32_t i = layers_ - predicting; i < layers_; ++i) read_.ignore_tensors(fmt::format("blk.{}.", i));
+    layers_ -= predicting;
+  }
+
   void read_ends() {
     // The rows of the embedding say how large the vocabulary is.
     model_.vocabulary = read_.rows("token_embd.weight");
@@ -76,7 +90,15 @@ class Loader {
         read_.refuse("context_length", fmt::format("at least {}, the context asked for", model_.context));
       model_.positions = read_.matrix("position_embd.weight", trained_, model_.width);
     }
-    model_.norm = norm("output_norm", model_.width);
+    if (arch_.token_types && read_.has("token_types.weight")) {
+      const uint32_t types = read_.rows("token_types.weight");
+      const Matrix rows = read_.matrix("token_types.weight", types, model_.width);
+      model_.token_type.resize(model_.width);
+      quant::decode(rows.format, rows.data.data(), model_.width, model_.token_type.data());
+    }
+    if (arch_.embedding_norm) model_.embedding_norm = norm("token_embd_norm", model_.width);
+    if (!arch_.residual_norms) model_.norm = norm("output_norm", model_.width);
+    if (arch_.encoder) return;
     if (read_.has("output.weight") || arch_.own_output)
       model_.output = read_.matrix("output.weight", model_.vocabulary, model_.width);
     else
@@ -99,15 +121,45 @@ class Loader {
       activation_ = Activation::gelu_tanh;
     else if (!name.empty())
       read_.refuse("hidden_activation", "silu, gelu or gelu_pytorch_tanh");
+    if (activation_ != Activation::xielu) return;
+    // The file has the parameters as they were trained.
+    const auto positive = read_.numbers_per_layer("xielu.alpha_p", layers_),
+               negative = read_.numbers_per_layer("xielu.alpha_n", layers_),
+               beta = read_.numbers_per_layer("xielu.beta", layers_),
+               epsilon = read_.numbers_per_layer("xielu.eps", layers_);
+    const auto softplus = [](float x) { return x > 20 ? x : static_cast<float>(std::log1p(std::exp(double(x)))); };
+    for (uint32_t i = 0; i < layers_; ++i)
+      xielu_.push_back({softplus(positive[i]), beta[i] + softplus(negative[i]), beta[i], epsilon[i]});
   }
 
   void read_windows() {
     windows_.assign(layers_, 0);
     if (!arch_.window) return;
-    const uint32_t window = read_.integer("attention.sliding_window", {0, max_context}, 0);
+    const uint32_t window = read_.integer("attention.sliding_window", {0, max_context}, arch_.default_window);
+    if (const auto list = read_.booleans_per_layer("attention.sliding_window_pattern", layers_)) {
+      for (uint32_t i = 0; i < layers_; ++i)
+        if ((*list)[i]) windows_[i] = window;
+      return;
+    }
     const uint32_t period = read_.integer("attention.sliding_window_pattern", {0, max_context}, arch_.window_period);
     for (uint32_t i = 0; i < layers_; ++i)
-      if (period == 0 || (i + 1) % period != 0) windows_[i] = window;
+      if (period == 0 || (arch_.first_is_full ? i : i + 1) % period != 0) windows_[i] = window;
+  }
+
+  void read_latent() {
+    if (!arch_.latent) return;
+    Latent to;
+    to.rank = read_.integer("attention.kv_lora_rank", {1, max_row});
+    q_rank_ = read_.integer("attention.q_lora_rank", {0, max_row}, 0);
+    to.rotated = read_.integer("rope.dimension_count", {2, max_head});
+    const uint32_t whole = read_.integer("attention.key_length_mla", {to.rotated + 1, max_head});
+    to.plain = whole - to.rotated;
+    to.value = read_.integer("attention.value_length_mla", {1, max_head});
+    // The sizes of heads that the cache has are those that follow from the rank.
+    head_ = to.rank + to.rotated;
+    value_head_ = to.rank;
+    kv_heads_.assign(layers_, 1);
+    latent_ = to;
   }
 
   void read_ropes() {
@@ -120,15 +172,30 @@ class Loader {
     const std::string type = read_.string("rope.scaling.type", "none");
     const double factor = read_.number_above_0("rope.scaling.factor", read_.number_above_0("rope.scale_linear", 1));
     const uint32_t original = read_.integer("rope.scaling.original_context_length", {1, max_context}, trained_);
+    original_ = original;
     const double fast = read_.number_above_0("rope.scaling.yarn_beta_fast", 32),
                  slow = read_.number_above_0("rope.scaling.yarn_beta_slow", 1);
-    if (type == "yarn")
-      scaling = {
-          .kind = RopeScaling::Kind::yarn, .factor = factor, .original_length = original, .fast = fast, .slow = slow};
-    else if (type == "linear" || (type == "none" && factor != 1))
+    double log_multiplier = read_.number_from_0("rope.scaling.yarn_log_multiplier", 0);
+    if (latent_) log_multiplier *= 10;  // files of this architecture have a tenth of it
+    const bool whole = read_.boolean("rope.scaling.yarn_truncate", true);
+    if (type == "yarn") {
+      scaling = {.kind = RopeScaling::Kind::yarn,
+                 .factor = factor,
+                 .original_length = original,
+                 .fast = fast,
+                 .slow = slow,
+                 .whole = whole,
+                 .mscale_all = log_multiplier};
+      if (latent_ && log_multiplier != 0) {
+        scaling.mscale = log_multiplier;  // the two are the same in these models
+        const double grown = factor <= 1 ? 1 : 0.1 * log_multiplier * std::log(factor) + 1;
+        latent_scale_ = grown * grown;
+      }
+    } else if (type == "linear" || (type == "none" && factor != 1)) {
       scaling = {.kind = RopeScaling::Kind::linear, .factor = factor};
-    else if (type != "none" && type != "longrope")
+    } else if (type != "none" && type != "longrope") {
       read_.refuse("rope.scaling.type", "none, linear, yarn or longrope");
+    }
     for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (!read_.has(name)) continue;
       const Vector factors = read_.vector(name, dimensions / 2);
@@ -138,9 +205,10 @@ class Loader {
       scaling = {.kind = RopeScaling::Kind::factors, .factors = {factors.begin(), factors.end()}};
     }
     rope_ = make_rope(dimensions, base, scaling, magnitude);
-    local_rope_ = rope_;
-    if (arch_.window_rope_base != 0)
-      local_rope_ = make_rope(dimensions, read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base), {}, 1);
+    const double window_base =
+        read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base > 1 ? arch_.window_rope_base : base);
+    window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1)
+                                               : make_rope(dimensions, window_base, scaling, magnitude);
   }
   Rope make_rope(uint32_t dimensions, double base, const RopeScaling& scaling, double magnitude) const {
     const RopeFrequencies found = rope_frequencies(dimensions, base, scaling);
@@ -150,15 +218,63 @@ class Loader {
   void read_experts() {
     if (!arch_.experts) return;
     experts_ = read_.integer("expert_count", {0, max_experts}, 0);
+    // Which layers have experts is seen by their routers.
+    read_.ignore({"leading_dense_block_count", "interleave_moe_layer_step"});
+    routing_ = arch_.routing;
     if (!experts_) return;
-    used_ = read_.integer("expert_used_count", {1, experts_});
+    routing_.used = read_.integer("expert_used_count", {1, experts_});
     expert_inner_ = read_.integer("expert_feed_forward_length", {1, max_row}, inner_[0]);
-    if (arch_.shared_expert) shared_inner_ = read_.integer("expert_shared_feed_forward_length", {0, max_row});
+    const uint32_t shared = read_.integer("expert_shared_count", {0, max_experts}, arch_.shared_experts);
+    shared_inner_ = read_.integer("expert_shared_feed_forward_length", {0, max_row},
+                                  uint32_t(std::min<uint64_t>(uint64_t(shared) * expert_inner_, max_row)));
+    const uint32_t gating = read_.integer("expert_gating_func", {0, 3}, 0);
+    if (gating == 1 || gating == 3) routing_.score = Routing::Score::softmax;
+    if (gating == 2) routing_.score = Routing::Score::sigmoid;
+    routing_.weights_sum_to_one = read_.boolean("expert_weights_norm", routing_.weights_sum_to_one) || gating == 3;
+    routing_.scale = static_cast<float>(read_.number("expert_weights_scale", 1));
+    if (routing_.scale == 0) routing_.scale = 1;  // so files say that there is none
+    routing_.groups = std::max(1u, read_.integer("expert_group_count", {0, experts_}, 1));
+    if (experts_ % routing_.groups)
+      read_.refuse("expert_group_count", fmt::format("a divisor of the {} experts", experts_));
+    routing_.groups_used = read_.integer("expert_group_used_count", {0, routing_.groups}, routing_.groups);
+    if (routing_.groups_used == 0) routing_.groups_used = routing_.groups;
+    // DeepSeek V2 has no bias, and takes the best expert of a group.
+    routing_.groups_by_two = routing_.score == Routing::Score::sigmoid;
+    const uint64_t pickable = uint64_t(experts_) / routing_.groups * routing_.groups_used;
+    if (routing_.used > pickable)
+      read_.refuse("expert_used_count", fmt::format("at most {}, the experts in the groups that are used", pickable));
+    if (routing_.groups > 1 && routing_.groups_by_two && experts_ / routing_.groups < 2)
+      read_.refuse("expert_group_count", "groups of two experts or more");
+    if (routing_.score == Routing::Score::sparsemixer && routing_.used > 2)
+      read_.refuse("expert_used_count", "1 or 2, which this architecture's routing is made for");
   }
 
+  void read_temperature() {
+    temperature_ = arch_.temperature;
+    temperature_.scale = static_cast<float>(read_.number_from_0("attention.temperature_scale", temperature_.scale));
+    const uint32_t usual = temperature_.length ? temperature_.length : std::max(1u, original_);
+    temperature_.length = read_.integer("attention.temperature_length", {1, max_context}, usual);
+  }
+
+  void read_scales() {
+    // MiniCPM's first files name none.
+    const bool minicpm = arch_.name == "minicpm";
+    const double logits = minicpm ? double(model_.width) / 256 : 1;
+    model_.embedding_scale = static_cast<float>(read_.number("embedding_scale", minicpm ? 12 : 1));
+    const double scale = read_.number_above_0("logit_scale", logits);
+    model_.logit_scale = static_cast<float>(arch_.logit_scale == LogitScale::divides ? 1 / scale : scale);
+    residual_scale_ =
+        static_cast<float>(read_.number("residual_scale", minicpm ? 1.4 / std::sqrt(double(layers_)) : 1));
+  }
+
+  // The kernels of all backends have weights, and of layer norms biases: those that a file has not are 1 and 0.
   Norm norm(const std::string& name, uint64_t size) {
-    return {arch_.norm, read_.vector(name + ".weight", size),
-            arch_.norm == Norm::Kind::layer ? read_.vector(name + ".bias", size) : Vector(), epsilon_};
+    Norm to{arch_.norm, arch_.norm_weights ? read_.vector(name + ".weight", size) : Vector(size, 1), {}, epsilon_};
+    if (arch_.norm == Norm::Kind::layer) {
+      to.bias = bias(arch_.norm_bias, name, size);
+      if (to.bias.empty()) to.bias.assign(size, 0);
+    }
+    return to;
   }
   Vector bias(Has has, const std::string& name, uint64_t size) {
     if (has == Has::never) return {};
@@ -168,10 +284,10 @@ class Loader {
   Layer layer(uint32_t index) {
     const std::string blk = fmt::format("blk.{}.", index);
     Layer to;
-    to.parallel = parallel_;
+    to.parallel = parallel_ || (arch_.one_norm == Has::maybe && !read_.has(ffn_norm_name(blk) + ".weight"));
     to.residual_scale = residual_scale_;
     to.sublayers.emplace_back(attention(blk, index));
-    if (experts_)
+    if (experts_ && read_.has(blk + "ffn_gate_inp.weight"))
       to.sublayers.emplace_back(mixture(blk));
     else
       to.sublayers.emplace_back(feed_forward(blk, index));
@@ -191,10 +307,50 @@ class Loader {
                     model_.name, key, max_row, to.heads, index, size);
     to.head = head_;
     to.value_head = value_head_;
+    to.causal = causal_;
+    to.clamp_qkv = clamp_qkv_;
+    const uint64_t width = model_.width;
+    // Falcon 40B has a norm of its own for the attention; its feed-forward reads attn_norm.
+    const bool second = arch_.name == "falcon" && read_.has(blk + "attn_norm_2.weight");
+    // The first layer of ModernBERT has no norm: its embedding was normalised.
+    const bool has_norm = arch_.name != "modern-bert" || read_.has(blk + "attn_norm.weight");
+    if (arch_.input_norms && has_norm) to.norm = norm(blk + (second ? "attn_norm_2" : "attn_norm"), width);
+    if (latent_)
+      read_latent_projections(to, blk);
+    else
+      read_projections(to, blk);
+    (arch_.window_is_chunk ? to.chunk : to.window) = windows_[index];
+    const bool rotates = (arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) &&
+                         (!arch_.rope_in_windows || windows_[index] || !has_windows());
+    if (rotates) to.rope = windows_[index] ? window_rope_ : rope_;
+    if (arch_.name == "llama4") {
+      // Layers that are rotated have norms without weights after it (but not Maverick, with 128 experts), the others
+      // a temperature.
+      if (rotates && experts_ != 128) to.q_norm = to.k_norm = {Norm::Kind::rms, Vector(head_, 1), {}, epsilon_};
+      if (!rotates) to.temperature = temperature_;
+    } else {
+      to.temperature = temperature_;
+    }
+    const double by = layers_ == arch_.wide_scale_layers ? double(width) / to.heads : double(score_head());
+    to.scale = attention_scale_ != 0 ? attention_scale_ : static_cast<float>(latent_scale_ / std::sqrt(by));
+    to.softcap = attention_softcap_;
+    if (arch_.sinks) to.sinks = read_.vector(blk + "attn_sinks.weight", to.heads);
+    if (alibi_ != 0) to.slopes = slopes(to.heads);
+    to.output = read_.matrix(blk + "attn_output.weight", width, to.output_cols());
+    to.output_bias = bias(arch_.output_bias, blk + "attn_output", width);
+    if (arch_.output_norms) to.output_norm = norm(blk + "post_attention_norm", width);
+    if (arch_.residual_norms) to.residual_norm = norm(blk + "attn_output_norm", width);
+    return to;
+  }
+  bool has_windows() const {
+    return std::any_of(windows_.begin(), windows_.end(), [](uint32_t window) { return window != 0; });
+  }
+  uint32_t score_head() const { return latent_ ? latent_->plain + latent_->rotated : head_; }
+
+  void read_projections(Attention& to, const std::string& blk) {
     const uint64_t width = model_.width, q = uint64_t(to.heads) * head_, k = uint64_t(to.kv_heads) * head_;
-    const uint64_t v = uint64_t(to.kv_heads) * value_head_, out = uint64_t(to.heads) * value_head_;
-    if (arch_.input_norms) to.norm = norm(blk + "attn_norm", width);
-    if (arch_.fused_qkv) {
+    const uint64_t v = uint64_t(to.kv_heads) * value_head_;
+    if (read_.has(blk + "attn_qkv.weight")) {
       const Matrix all = read_.matrix(blk + "attn_qkv.weight", q + k + v, width);
       to.q = all.slice(0, q);
       to.k = all.slice(q, k);
@@ -212,23 +368,70 @@ class Loader {
       to.k_bias = bias(arch_.qkv_bias, blk + "attn_k", k);
       to.v_bias = bias(arch_.qkv_bias, blk + "attn_v", v);
     }
-    if (arch_.head_norm || arch_.wide_norm) {
+    const bool norms = arch_.wide_norm || arch_.head_norm == Has::always ||
+                       (arch_.head_norm == Has::maybe && read_.has(blk + "attn_q_norm.weight"));
+    if (!norms) {
+      to.norm_after_rope = arch_.norm_after_rope;
+      return;
+    }
+    to.norm_after_rope = arch_.norm_after_rope;
+    if (arch_.own_head_norms) {
+      // (heads, head) in the file
+      to.own_head_norms = true;
+      to.q_norm = own_head_norm(blk + "attn_q_norm", to.heads);
+      to.k_norm = own_head_norm(blk + "attn_k_norm", to.kv_heads);
+    } else {
       to.q_norm = norm(blk + "attn_q_norm", arch_.wide_norm ? q : head_);
       to.k_norm = norm(blk + "attn_k_norm", arch_.wide_norm ? k : head_);
     }
-    to.window = windows_[index];
-    if (arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) to.rope = to.window ? local_rope_ : rope_;
-    const double by = layers_ == arch_.wide_scale_layers ? double(width) / to.heads : double(head_);
-    to.scale = attention_scale_ != 0 ? attention_scale_ : static_cast<float>(1 / std::sqrt(by));
-    to.softcap = attention_softcap_;
-    to.output = read_.matrix(blk + "attn_output.weight", width, out);
-    to.output_bias = bias(arch_.output_bias, blk + "attn_output", width);
-    if (arch_.output_norms) to.output_norm = norm(blk + "post_attention_norm", width);
+  }
+  Norm own_head_norm(const std::string& name, uint32_t heads) {
+    const Matrix rows = read_.matrix(name + ".weight", heads, head_);
+    Norm to{arch_.norm, Vector(uint64_t(heads) * head_), {}, epsilon_};
+    for (uint32_t i = 0; i < heads; ++i)
+      quant::decode(rows.format, rows.data.data() + i * rows.row_bytes(), head_,
+                    to.weight.data() + uint64_t(i) * head_);
+    if (arch_.norm == Norm::Kind::layer) to.bias.assign(to.weight.size(), 0);
     return to;
   }
 
+  void read_latent_projections(Attention& to, const std::string& blk) {
+    Latent& l = to.latent.emplace(*latent_);
+    const uint64_t width = model_.width, q = uint64_t(to.heads) * (l.plain + l.rotated);
+    if (read_.has(blk + "attn_kv_b.weight"))
+      throw Error(
+          "{}: tensor {}attn_kv_b.weight: expected attn_k_b and attn_v_b; this file was made by an old "
+          "converter: convert the model again",
+          model_.name, blk);
+    if (q_rank_) {
+      l.q_down = read_.matrix(blk + "attn_q_a.weight", q_rank_, width);
+      l.q_norm = norm(blk + "attn_q_a_norm", q_rank_);
+    }
+    to.q = read_.matrix(blk + (q_rank_ ? "attn_q_b.weight" : "attn_q.weight"), q, q_rank_ ? q_rank_ : width);
+    l.kv_down = read_.matrix(blk + "attn_kv_a_mqa.weight", l.rank + l.rotated, width);
+    l.kv_norm = norm(blk + "attn_kv_a_norm", l.rank);
+    l.k_up = read_.experts(blk + "attn_k_b.weight", to.heads, l.rank, l.plain);
+    l.v_up = read_.experts(blk + "attn_v_b.weight", to.heads, l.value, l.rank);
+  }
+
+  // As the paper has them: powers of 2^(-alibi / n) for n = the power of two below; further heads have every second
+  // power of half that step.
+  Vector slopes(uint32_t heads) const {
+    uint32_t n = 1;
+    while (n * 2 <= heads) n *= 2;
+    Vector all;
+    for (uint32_t i = 0; i < heads; ++i)
+      all.push_back(static_cast<float>(i < n ? std::exp2(-alibi_ / n * (i + 1))
+                                             : std::exp2(-alibi_ / 2 / n * (2 * (i - n) + 1))));
+    return all;
+  }
+
+  std::string ffn_norm_name(const std::string& blk) const { return blk + std::string(arch_.ffn_norm); }
   Norm ffn_norm(const std::string& blk) {
-    return arch_.input_norms ? norm(blk + (arch_.one_norm ? "attn_norm" : "ffn_norm"), model_.width) : Norm();
+    if (!arch_.input_norms) return {};
+    const bool shared =
+        arch_.one_norm == Has::always || (arch_.one_norm == Has::maybe && !read_.has(ffn_norm_name(blk) + ".weight"));
+    return norm(shared ? blk + "attn_norm" : ffn_norm_name(blk), model_.width);
   }
   Norm ffn_output_norm(const std::string& blk) {
     return arch_.output_norms ? norm(blk + "post_ffw_norm", model_.width) : Norm();
@@ -240,20 +443,34 @@ class Loader {
     to.norm = ffn_norm(blk);
     to.activation = activation_;
     to.router = read_.matrix(blk + "ffn_gate_inp.weight", experts_, width);
-    to.routing = {.used = used_, .weights_sum_to_one = arch_.weights_sum_to_one};
+    to.router_bias = read_.vector_if(blk + "ffn_gate_inp.bias", experts_);
+    to.routing = routing_;
+    to.routing.bias = read_.vector_if(blk + "exp_probs_b.bias", experts_);
     to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, width);
     to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, width);
     to.down = read_.experts(blk + "ffn_down_exps.weight", experts_, width, expert_inner_);
+    to.gate_bias = expert_bias(blk + "ffn_gate_exps.bias", expert_inner_);
+    to.up_bias = expert_bias(blk + "ffn_up_exps.bias", expert_inner_);
+    to.down_bias = expert_bias(blk + "ffn_down_exps.bias", width);
     if (shared_inner_) {
       FeedForward& shared = to.shared.emplace();
       shared.activation = activation_;
       shared.gate = read_.matrix(blk + "ffn_gate_shexp.weight", shared_inner_, width);
       shared.up = read_.matrix(blk + "ffn_up_shexp.weight", shared_inner_, width);
       shared.down = read_.matrix(blk + "ffn_down_shexp.weight", width, shared_inner_);
-      to.shared_router = read_.vector(blk + "ffn_gate_inp_shexp.weight", width);
+      to.shared_router = read_.vector_if(blk + "ffn_gate_inp_shexp.weight", width);
     }
     to.output_norm = ffn_output_norm(blk);
     return to;
+  }
+  // (experts, size) in the file.
+  Vector expert_bias(const std::string& name, uint64_t size) {
+    if (!read_.has(name)) return {};
+    const Matrix rows = read_.matrix(name, experts_, size);
+    Vector all(experts_ * size);
+    for (uint64_t i = 0; i < experts_; ++i)
+      quant::decode(rows.format, rows.data.data() + i * rows.row_bytes(), size, all.data() + i * size);
+    return all;
   }
 
   FeedForward feed_forward(const std::string& blk, uint32_t index) {
@@ -261,6 +478,7 @@ class Loader {
     const uint64_t width = model_.width, inner = inner_[index];
     to.norm = ffn_norm(blk);
     to.activation = activation_;
+    if (!xielu_.empty()) to.xielu = xielu_[index];
     if (arch_.fused_gate_up) {
       const Matrix both = read_.matrix(blk + "ffn_up.weight", 2 * inner, width);
       to.gate = both.slice(0, inner);
@@ -274,6 +492,7 @@ class Loader {
     to.down = read_.matrix(blk + "ffn_down.weight", width, inner);
     to.down_bias = bias(arch_.ffn_bias, blk + "ffn_down", width);
     to.output_norm = ffn_output_norm(blk);
+    if (arch_.residual_norms) to.residual_norm = norm(blk + "layer_output_norm", width);
     return to;
   }
 
@@ -282,12 +501,17 @@ class Loader {
   const LoadOptions& options_;
   Model& model_;
   uint32_t trained_ = 0, layers_ = 0, head_ = 0, value_head_ = 0;
-  uint32_t experts_ = 0, used_ = 0, expert_inner_ = 0, shared_inner_ = 0;
+  uint32_t experts_ = 0, expert_inner_ = 0, shared_inner_ = 0, q_rank_ = 0, original_ = 0;
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
-  float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0;
-  bool parallel_ = false;
+  float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
+  double latent_scale_ = 1, alibi_ = 0;
+  bool parallel_ = false, causal_ = true;
   Activation activation_ = Activation::silu;
-  Rope rope_, local_rope_;
+  std::vector<Xielu> xielu_;  // of each layer
+  Routing routing_;
+  Temperature temperature_;
+  std::optional<Latent> latent_;  // its sizes
+  Rope rope_, window_rope_;
 };
 
 }  // namespace

@@ -46,38 +46,7 @@ struct Rope {
   double magnitude = 1;         // the rotated values are multiplied by it
 };
 
-struct Attention {
-  Norm norm;  // of the input
-  Matrix q, k, v;
-  Vector q_bias, k_bias, v_bias;
-  Norm q_norm, k_norm;  // before the rotation: over each head, or over all heads where the weight is that long
-  Rope rope;
-  uint32_t heads = 0, kv_heads = 0, head = 0, value_head = 0;
-  float scale = 1;      // of the scores
-  float softcap = 0;    // scores become cap * tanh(score / cap); 0: unchanged
-  uint32_t window = 0;  // a position sees itself and window - 1 before it; 0: all before it
-  Matrix output;
-  Vector output_bias;
-  Norm output_norm;  // applied before the result is added to the residual
-};
-
-enum class Activation : uint8_t { silu, gelu, gelu_tanh };
-
-struct FeedForward {
-  Norm norm;  // of the input
-  Activation activation = Activation::silu;
-  Matrix gate, up, down;  // down(activation(gate x) * up x); without a gate, down(activation(up x))
-  Vector gate_bias, up_bias, down_bias;
-  Norm output_norm;  // applied before the result is added to the residual
-};
-
-// How a mixture picks experts from the router's scores: softmax over all, then the `used` largest.
-struct Routing {
-  uint32_t used = 0;
-  bool weights_sum_to_one = false;  // the weights of the experts picked are divided by their sum
-};
-
-// The matrices of all experts, stacked.
+// Matrices of one shape, stacked: of all experts of a mixture, or of all heads.
 struct Experts {
   uint64_t count = 0;
   Matrix all;
@@ -86,15 +55,116 @@ struct Experts {
   }
 };
 
+// Multi-head latent attention, absorbed: the cache has one vector per token for all heads, the latent and behind it the
+// rotated part of the key. Attention::head is its length (rank + rotated), value_head is the rank, kv_heads is 1, and
+// the value of a token is the latent in its key. A head's query is (plain, rotated); its plain part goes through k_up.
+struct Latent {
+  Matrix q_down;  // absent: q reads what the norm of the sublayer leaves; otherwise q_norm(q_down x)
+  Norm q_norm;
+  Matrix kv_down;  // (rank + rotated, width)
+  Norm kv_norm;    // of the latent
+  Experts k_up;    // of each head: (rank, plain)
+  Experts v_up;    // of each head: (value, rank), before the output matrix
+  uint32_t rank = 0, plain = 0, rotated = 0, value = 0;
+};
+
+// Queries are multiplied by 1 + scale * ln(1 + floor((position + offset) / length)).
+struct Temperature {
+  float scale = 0;  // 0: they are not
+  uint32_t length = 0, offset = 0;
+};
+
+struct Attention {
+  Norm norm;  // of the input
+  Matrix q, k, v;
+  Vector q_bias, k_bias, v_bias;
+  float clamp_qkv = 0;  // q, k and v are clamped to it and its negative; 0: they are not
+  // Of q and k: over each head, or over all heads where the weight is that long.
+  Norm q_norm, k_norm;
+  bool own_head_norms = false;   // over each head, although the weight is that of all heads
+  bool norm_after_rope = false;  // otherwise before the rotation
+  Rope rope;
+  Temperature temperature;
+  uint32_t heads = 0, kv_heads = 0, head = 0, value_head = 0;
+  float scale = 1;      // of the scores
+  float softcap = 0;    // scores become cap * tanh(score / cap); 0: unchanged
+  Vector sinks;         // of each head: a further score in the softmax, which has no value; empty: none
+  Vector slopes;        // of each head: its scores lose slope * distance (ALiBi); empty: none
+  bool causal = true;   // a position sees itself and what is before it; otherwise its whole text
+  uint32_t window = 0;  // a position sees itself and window - 1 before it, or without causal window / 2 on both sides;
+                        // 0: all
+  uint32_t chunk = 0;   // a position sees those of its chunk of so many positions; 0: all
+  std::optional<Latent> latent;  // k and v are unset
+  Matrix output;
+  Vector output_bias;
+  Norm output_norm;    // applied before the result is added to the residual
+  Norm residual_norm;  // of the residual stream, after the result was added
+
+  // Whether the values of a token are the beginning of its keys, and have no place of their own in the cache.
+  bool values_in_keys() const { return latent.has_value(); }
+  // Values of a token in the cache.
+  uint64_t cached_values() const { return uint64_t(kv_heads) * (head + (values_in_keys() ? 0 : value_head)); }
+  // What the output matrix reads.
+  uint64_t output_cols() const { return uint64_t(heads) * (latent ? latent->value : value_head); }
+};
+
+enum class Activation : uint8_t {
+  silu,
+  gelu,
+  gelu_tanh,
+  relu_squared,
+  // Of gpt-oss, with a gate only: gate and up are clamped to 7 (up to -7, too); gate * sigmoid(1.702 gate) * (up + 1).
+  clamped_swiglu,
+  // x (positive x + beta) above 0, else negative (e^min(x, epsilon) - 1 - x) + beta x. See Xielu.
+  xielu,
+};
+struct Xielu {
+  float positive = 0, negative = 0, beta = 0, epsilon = 0;
+};
+
+struct FeedForward {
+  Norm norm;  // of the input
+  Activation activation = Activation::silu;
+  Xielu xielu;            // of that activation
+  Matrix gate, up, down;  // down(activation(gate x) * up x); without a gate, down(activation(up x))
+  Vector gate_bias, up_bias, down_bias;
+  Norm output_norm;    // applied before the result is added to the residual
+  Norm residual_norm;  // of the residual stream, after the result was added
+};
+
+// How a mixture picks experts from the router's logits, and weighs them.
+struct Routing {
+  enum class Score : uint8_t {
+    softmax,  // over all experts; divided by their sum, this is a softmax over those picked
+    sigmoid,
+    // Phi-3.5-MoE: the best, by a softmax over those near it; then the second best likewise, without the first. Near:
+    // (best - logit) / max(|logit|, best) is not above `near`.
+    sparsemixer,
+  } score = Score::softmax;
+  uint32_t used = 0;  // the largest scores
+  Vector bias;        // added to the scores of the experts to pick, not to weigh, them; empty: none
+  // Experts are picked from the `groups_used` best of `groups` groups alone. A group is as good as its best expert, or
+  // as the sum of its best two.
+  uint32_t groups = 1, groups_used = 1;
+  bool groups_by_two = true;
+  bool weights_sum_to_one = false;  // the weights of the experts picked are divided by their sum
+  float scale = 1;                  // of the weights
+  float near = 0;                   // of sparsemixer
+  bool weigh_input = false;         // an expert reads weight * x; its result is not weighed
+};
+
 struct Mixture {
   Norm norm;  // of the input
   Activation activation = Activation::silu;
-  Matrix router;  // a score per expert
+  Matrix router;  // a logit per expert
+  Vector router_bias;
   Routing routing;
-  Experts gate, up, down;             // without a gate as in FeedForward
-  std::optional<FeedForward> shared;  // sees every token; its norms are unset: it reads what the experts read
-  Vector shared_router;               // the shared expert's weight is sigmoid(shared_router . x); empty: 1
-  Norm output_norm;                   // of the weighted sum, before it is added to the residual
+  Experts gate, up, down;                // without a gate as in FeedForward
+  Vector gate_bias, up_bias, down_bias;  // of all experts, one after the other; empty: none
+  std::optional<FeedForward> shared;     // sees every token; its norms are unset: it reads what the experts read
+  Vector shared_router;                  // the shared expert's weight is sigmoid(shared_router . x); empty: 1
+  Norm output_norm;                      // of the weighted sum, before it is added to the residual
+  Norm residual_norm;                    // of the residual stream, after the result was added
 };
 
 // Reads the residual stream, computes, and adds to it.
@@ -152,10 +222,12 @@ struct Model {
   std::string name, architecture;
   uint32_t context = 0, width = 0, vocabulary = 0;
   Matrix embedding, positions;  // `positions`: learned ones, added to the embedding
+  Vector token_type;            // added to the embedding: of the first type; empty: none
+  Norm embedding_norm;          // of the sum
   float embedding_scale = 1;
   std::vector<Layer> layers;
   Norm norm;
-  Matrix output;  // the embedding, where the two are tied
+  Matrix output;  // the embedding, where the two are tied; absent: the model has no logits
   Vector output_bias;
   float logit_scale = 1, logit_softcap = 0;
   Pooling pooling = Pooling::mean;
@@ -164,6 +236,14 @@ struct Model {
   std::shared_ptr<const void> file;
   std::vector<std::vector<uint8_t>> storage;
 };
+
+// A model of which no token sees later ones, with logits: it can generate text.
+inline bool generates(const Model& model) {
+  bool causal = true;
+  for (const Layer& layer : model.layers)
+    if (const Attention* attention = layer.find<Attention>()) causal = causal && attention->causal;
+  return causal && model.output;
+}
 
 // f(attention) for every attention of the model, in the order of a forward pass.
 void each_attention(const Model& model, auto&& f) {
@@ -178,7 +258,13 @@ struct SublayerMatrix {
   uint64_t used = 1, experts = 1;
 };
 // The matrices that a sublayer has.
-inline std::vector<SublayerMatrix> matrices_of(const Attention& a) { return {{&a.q}, {&a.k}, {&a.v}, {&a.output}}; }
+inline std::vector<SublayerMatrix> matrices_of(const Attention& a) {
+  if (!a.latent) return {{&a.q}, {&a.k}, {&a.v}, {&a.output}};
+  const Latent& l = *a.latent;
+  std::vector<SublayerMatrix> all{{&a.q}, {&l.kv_down}, {&l.k_up.all}, {&l.v_up.all}, {&a.output}};
+  if (l.q_down) all.push_back({&l.q_down});
+  return all;
+}
 inline std::vector<SublayerMatrix> matrices_of(const FeedForward& f) {
   std::vector<SublayerMatrix> all{{&f.up}, {&f.down}};
   if (f.gate) all.push_back({&f.gate});

@@ -81,6 +81,29 @@ std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, R
   return list;
 }
 
+std::vector<float> Reader::numbers_per_layer(std::string_view key, uint32_t layers) {
+  const formats::Value* value = find(key);
+  const auto* array = value ? std::get_if<formats::Array>(value) : nullptr;
+  if (!array) return std::vector<float>(layers, static_cast<float>(number(key)));
+  if (array->size() != layers) refuse(key, fmt::format("one number per layer ({})", layers));
+  std::vector<float> list;
+  for (const double one : array->numbers()) {
+    if (!(std::fabs(one) <= std::numeric_limits<float>::max())) refuse(key, "finite numbers that an f32 can hold");
+    list.push_back(static_cast<float>(one));
+  }
+  return list;
+}
+
+std::optional<std::vector<bool>> Reader::booleans_per_layer(std::string_view key, uint32_t layers) {
+  const formats::Value* value = find(key);
+  const auto* array = value ? std::get_if<formats::Array>(value) : nullptr;
+  if (!array) return {};
+  if (array->size() != layers) refuse(key, fmt::format("one boolean per layer ({})", layers));
+  std::vector<bool> list;
+  for (const int64_t one : array->integers()) list.push_back(one != 0);
+  return list;
+}
+
 void Reader::ignore(std::initializer_list<std::string_view> keys) {
   for (std::string_view key : keys) find(key);
 }
@@ -132,6 +155,11 @@ Vector Reader::vector(const std::string& name, uint64_t size) {
   Vector values(size);
   quant::decode(found.format, found.data(scratch).data(), size, values.data());
   return values;
+}
+
+void Reader::ignore_tensors(std::string_view prefix) {
+  for (const formats::Tensor& tensor : checkpoint_.tensors)
+    if (tensor.name.starts_with(prefix)) used_tensors_.insert(tensor.name);
 }
 
 void Reader::finish_options() const {

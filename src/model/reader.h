@@ -30,6 +30,10 @@ class Reader {
   // One per layer, whether the file has one number for all layers or a list.
   std::vector<uint32_t> per_layer(std::string_view key, uint32_t layers, Range range,
                                   std::optional<uint32_t> fallback = {});
+  // The same for numbers; finite ones.
+  std::vector<float> numbers_per_layer(std::string_view key, uint32_t layers);
+  // One boolean per layer; nothing where the key is absent or has one number.
+  std::optional<std::vector<bool>> booleans_per_layer(std::string_view key, uint32_t layers);
   void ignore(std::initializer_list<std::string_view> keys);
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
 
@@ -41,6 +45,8 @@ class Reader {
   Experts experts(const std::string& name, uint64_t count, uint64_t rows, uint64_t cols);
   Vector vector(const std::string& name, uint64_t size);
   Vector vector_if(const std::string& name, uint64_t size) { return has(name) ? vector(name, size) : Vector(); }
+
+  void ignore_tensors(std::string_view prefix);  // all whose names begin with it
 
   // An Error names the options and tensors that were never asked for: a model that has more than heddle knows of would
   // run and be wrong.

@@ -133,7 +133,7 @@ TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
     std::initializer_list<std::string_view> says;
   } cases[] = {
       {"llama", "general.architecture", std::string("mamba"), {"does not run the architecture \"mamba\"", "llama"}},
-      {"llama", "llama.attention.clamp_kqv", 8.0f, {"does not know these options", "llama.attention.clamp_kqv = 8"}},
+      {"llama", "llama.ssm.conv_kernel", 4.0f, {"does not know these options", "llama.ssm.conv_kernel = 4"}},
       {"llama", "llama.attn_logit_softcapping", 50.0f, {"does not know these options", "attn_logit_softcapping"}},
       {"llama", "llama.rope.scaling.type", std::string("spiral"), {"rope.scaling.type", "none, linear", "spiral"}},
       {"llama", "llama.block_count", uint32_t{0}, {"block_count", "1 to 4096"}},
@@ -142,7 +142,7 @@ TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
       {"gptneox", "gptneox.hidden_activation", std::string("relu"), {"hidden_activation", "gelu", "relu"}},
       {"mixtral", "llama.expert_used_count", uint32_t{6}, {"expert_used_count", "1 to 5", "6"}},
       {"llama", "llama.attention.causal", false, {"attention.causal", "expected true", "found false"}},
-      {"qwen2", "qwen2.attention.sliding_window", uint32_t{9}, {"does not know these options", "sliding_window"}},
+      {"qwen3", "qwen3.attention.sliding_window", uint32_t{9}, {"does not know these options", "sliding_window"}},
   };
   for (const auto& [name, key, value, says] : cases) {
     SCOPED_TRACE(std::string(name) + " " + key);
