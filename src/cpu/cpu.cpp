@@ -57,7 +57,7 @@ class Cpu : public model::Backend {
     batch_ = &batch;
     computed_ = false;
     states_.clear();
-    rotations_.begin(batch.positions);
+    rotations_.begin(batch);
   }
 
   void embed() override {

@@ -20,7 +20,8 @@ double sum_of_squares(const float* x, uint64_t size, double mean) {
 }
 
 bool same_rotation(const model::Rope& a, const model::Rope& b) {
-  return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians && a.magnitude == b.magnitude;
+  return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians &&
+         a.long_radians == b.long_radians && a.magnitude == b.magnitude;
 }
 
 }  // namespace
@@ -62,14 +63,16 @@ Rotations::Rotations(const model::Model& model) {
   tables_.resize(ropes_.size());
 }
 
-void Rotations::begin(const std::vector<uint32_t>& positions) {
+void Rotations::begin(const model::Batch& batch) {
   for (size_t i = 0; i < ropes_.size(); ++i) {
     const model::Rope& rope = *ropes_[i];
     tables_[i].clear();
     if (rope.style == model::Rope::Style::none) continue;
-    for (const uint32_t position : positions)
+    const std::vector<double>& radians =
+        batch.long_text && !rope.long_radians.empty() ? rope.long_radians : rope.radians;
+    for (const uint32_t position : batch.positions)
       for (uint32_t pair = 0; pair < rope.dimensions / 2; ++pair) {
-        const double angle = double(position) * rope.radians[pair];
+        const double angle = double(position) * radians[pair];
         tables_[i].push_back(static_cast<float>(std::cos(angle) * rope.magnitude));
         tables_[i].push_back(static_cast<float>(std::sin(angle) * rope.magnitude));
       }

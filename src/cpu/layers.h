@@ -16,7 +16,7 @@ void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t 
 class Rotations {
  public:
   explicit Rotations(const model::Model& model);
-  void begin(const std::vector<uint32_t>& positions);
+  void begin(const model::Batch& batch);
   // Rotates x (count, head) of row `row`; `attention` is its index as each_attention() counts.
   void rotate(uint32_t attention, uint32_t row, float* x, uint32_t count, uint32_t head) const;
 

@@ -80,12 +80,13 @@ void normalise_heads(const Norm& norm, Vector& x, uint32_t head, bool own) {
 }
 
 // Of each head the values from `first` on.
-void rotate(const Rope& rope, Vector& x, uint32_t head, uint32_t position, uint32_t first = 0) {
+void rotate(const Rope& rope, bool long_text, Vector& x, uint32_t head, uint32_t position, uint32_t first = 0) {
   if (rope.style == Rope::Style::none) return;
+  const std::vector<double>& radians = long_text && !rope.long_radians.empty() ? rope.long_radians : rope.radians;
   const uint32_t pairs = rope.dimensions / 2;
   for (size_t at = first; at < x.size(); at += head) {
     for (uint32_t i = 0; i < pairs; ++i) {
-      const double angle = double(position) * rope.radians[i];
+      const double angle = double(position) * radians[i];
       const double cosine = std::cos(angle) * rope.magnitude, sine = std::sin(angle) * rope.magnitude;
       float& a = x[at + (rope.style == Rope::Style::pairs ? 2 * i : i)];
       float& b = x[at + (rope.style == Rope::Style::pairs ? 2 * i + 1 : i + pairs)];
@@ -380,8 +381,8 @@ class Reference : public Backend {
         for (Vector* row : {&q_[i], &k[i], &v[i]})
           for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
       const auto rotate_both = [&] {
-        rotate(a.rope, q_[i], a.head, batch_->positions[i]);
-        rotate(a.rope, k[i], a.head, batch_->positions[i]);
+        rotate(a.rope, batch_->long_text, q_[i], a.head, batch_->positions[i]);
+        rotate(a.rope, batch_->long_text, k[i], a.head, batch_->positions[i]);
       };
       if (a.norm_after_rope) rotate_both();
       normalise_heads(a.q_norm, q_[i], a.head, a.own_head_norms);
@@ -408,8 +409,8 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) {
       const Vector latent = normalised(l.kv_norm, Vector(k[i].begin(), k[i].begin() + l.rank));
       std::copy(latent.begin(), latent.end(), k[i].begin());
-      rotate(a.rope, k[i], a.head, batch_->positions[i], l.rank);
-      rotate(a.rope, q[i], whole, batch_->positions[i], l.plain);
+      rotate(a.rope, batch_->long_text, k[i], a.head, batch_->positions[i], l.rank);
+      rotate(a.rope, batch_->long_text, q[i], whole, batch_->positions[i], l.plain);
       for (uint32_t h = 0; h < a.heads; ++h) {
         const Vector up = product(l.k_up.expert(h), q[i].data() + uint64_t(h) * whole);
         float* to = q_[i].data() + uint64_t(h) * a.head;

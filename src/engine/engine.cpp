@@ -44,7 +44,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)),
       cache_(limits, options_.prefix_cache),
       draft_(make_draft(model, options_)),
-      schedule_(limits, options_, context_, cache_, pace_, following_pace_, draft_.get()) {
+      schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get()) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);

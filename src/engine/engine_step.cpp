@@ -77,6 +77,7 @@ uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;
     batches = std::min({batches, s.task.request.max_tokens - s.generated, context_ - s.computed});
+    if (model_.short_text && !s.long_text) batches = std::min(batches, model_.short_text - s.computed);
     cache_.grow(s, std::min(s.computed + batches, cache_.capacity(s) + blocks_each * limits_.block_tokens));
     batches = std::min(batches, cache_.capacity(s) - s.computed);
   }
@@ -127,6 +128,7 @@ void Engine::State::launch_planned() {
   batch_.outputs.clear();
   batch_.picking.clear();
   batch_.states.clear();
+  batch_.long_text = schedule_.long_texts();
   logits_rows_.clear();
   logits_wanted_ = 0;
   for (size_t i = 0; i < flight_.slices.size(); ++i) add_rows(flight_.slices[i], uint32_t(i));

@@ -196,7 +196,7 @@ void KvCache::release(Sequence& s) {
   for (; !s.blocks.empty(); s.blocks.pop_back()) blocks_.drop(s.blocks.back());
   s.computed = 0;
   s.published = 0;
-  s.prefix = KvBlocks::empty_prefix;
+  s.prefix = s.long_text ? KvBlocks::long_prefix : KvBlocks::empty_prefix;
   if (s.generated == 0) s.cached_tokens = 0;
 }
 
@@ -286,6 +286,7 @@ bool KvCache::fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy
   to.computed = from.computed;
   to.published = from.published;
   to.prefix = from.prefix;
+  to.long_text = from.long_text;
   return true;
 }
 

@@ -37,6 +37,7 @@ class KvBlocks {
   // by the prefix before it and by its own tokens follows exactly the text that was asked for.
   using Prefix = uint64_t;
   static constexpr Prefix empty_prefix = 0;
+  static constexpr Prefix long_prefix = ~Prefix(0);  // the empty one of texts that Model::short_text calls long
   struct Found {
     uint32_t block;
     Prefix prefix;  // that ends with the block

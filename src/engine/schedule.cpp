@@ -86,6 +86,18 @@ Queue Schedule::queue() const {
 }
 
 std::span<const Planned> Schedule::plan() {
+  begin_long_texts();
+  choose_length();
+  make_plan();
+  // where all that can be computed are of the other length, perhaps admitted just now
+  if (plan_.empty() && short_text_) {
+    long_texts_ = !long_texts_;
+    make_plan();
+  }
+  return plan_;
+}
+
+void Schedule::make_plan() {
   ++step_;
   plan_.clear();
   load_ = {};
@@ -107,7 +119,22 @@ std::span<const Planned> Schedule::plan() {
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
   for (const Planned& p : plan_) shares_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
-  return plan_;
+}
+
+// A text that has become long is computed again: the keys of its tokens so far are those of a short one.
+void Schedule::begin_long_texts() {
+  if (!short_text_) return;
+  for (const std::vector<Sequence*> running = running_; Sequence * s : running)
+    if (is_long(*s) && !s->long_text) preempt(*s);
+}
+
+// A batch has long texts or short ones, not both: where there are both, they take turns.
+void Schedule::choose_length() {
+  if (!short_text_) return;
+  const auto is = [](const Sequence* s) { return s->long_text; };
+  const bool any_long = std::any_of(running_.begin(), running_.end(), is);
+  const bool any_short = !std::all_of(running_.begin(), running_.end(), is);
+  if (any_long || any_short) long_texts_ = any_long && any_short ? !long_texts_ : any_long;
 }
 
 // Counts the blocks of each client, sorts the clients by turn, and separates streams from prompts.
@@ -130,7 +157,7 @@ void Schedule::count_clients() {
     s->proposed.clear();
     client.held += s->blocks.size();
     if (!client.first || (client.first->ordinal() > 0 && s->ordinal() == 0)) client.first = s;
-    (s->streaming() ? streams_ : client.prompts).push_back(s);
+    if (s->long_text == long_texts_) (s->streaming() ? streams_ : client.prompts).push_back(s);
   }
   for (Client* client : turns_) {
     std::sort(client->prompts.begin(), client->prompts.end(), Earlier());
@@ -256,6 +283,7 @@ Sequence* Schedule::next_prompt(Client& client, bool& full) {
 
 // False: there is no time left for another. `others`: the batch has prompts already.
 bool Schedule::plan_prompt(Sequence& s, double seconds, bool others) {
+  if (s.long_text != long_texts_) return true;  // it was admitted, and waits for its turn
   const uint64_t block = cache_.next_block(s);
   if (block && cache_.can_reuse_next(s) && is_being_computed(block)) return true;
   cache_.reuse_partial(s);
@@ -320,6 +348,8 @@ bool Schedule::admit(Sequence& s) {
   const uint64_t needed = blocks_promised();
   const uint32_t own = cache_.blocks_for(s.known());
   if (!running_.empty() && needed >= cache_.blocks().free()) return false;
+  s.long_text = is_long(s);
+  cache_.release(s);  // it has none: this sets where its text begins
   cache_.reuse_blocks(s);
   if (!running_.empty() && needed + own - s.blocks.size() > cache_.blocks().free()) {
     cache_.release(s);
@@ -434,6 +464,7 @@ void Schedule::plan_proposals(double seconds) {
 
 // How many of `count` proposals there are blocks for, without a preemption.
 uint32_t Schedule::room_for(Sequence& s, uint32_t count) {
+  if (short_text_ && !s.long_text) count = std::min(count, short_text_ - std::min(short_text_, s.known()));
   cache_.grow(s, s.known() + count);
   return std::min(count, cache_.capacity(s) - s.known());
 }

@@ -50,12 +50,14 @@ struct Client {
 // all others, and one sequence alone always fits.
 class Schedule {
  public:
-  Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, KvCache& cache, Pace& pace,
-           Pace& following_pace, Draft* draft = nullptr)
+  // `short_text`: Model::short_text.
+  Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, uint32_t short_text,
+           KvCache& cache, Pace& pace, Pace& following_pace, Draft* draft = nullptr)
       : limits_(limits),
         max_stall_(options.max_stall),
         max_scored_(options.max_prompt_logits),
         context_(context),
+        short_text_(short_text),
         cache_(cache),
         pace_(pace),
         following_pace_(following_pace),
@@ -73,7 +75,8 @@ class Schedule {
 
   // The next batch, with blocks allocated for it. Empty: there is nothing to compute.
   std::span<const Planned> plan();
-  const Load& load() const { return load_; }  // of the plan
+  bool long_texts() const { return long_texts_; }  // whether those of the plan are
+  const Load& load() const { return load_; }       // of the plan
   // Whether the plan has a row of each running sequence, all are streams, and nothing waits.
   bool only_streams() const;
   double drafting() const { return drafting_; }  // seconds that the draft took for the plan
@@ -112,6 +115,10 @@ class Schedule {
   void learn_scoring(double seconds, uint32_t rows);
 
  private:
+  bool is_long(const Sequence& s) const { return short_text_ && s.known() > short_text_; }
+  void make_plan();
+  void begin_long_texts();
+  void choose_length();
   void count_clients();
   void make_way();
   bool has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const;
@@ -142,7 +149,7 @@ class Schedule {
   const model::Limits limits_;
   const double max_stall_;
   const uint32_t max_scored_;
-  const uint32_t context_;
+  const uint32_t context_, short_text_;
   KvCache& cache_;
   Pace& pace_;
   Pace& following_pace_;  // of batches that follow one another
@@ -157,6 +164,7 @@ class Schedule {
 
   uint64_t step_ = 0;
   std::vector<Planned> plan_;
+  bool long_texts_ = false;
   Load load_;
   struct {
     Load load, streams;                  // of all its rows, and of those of streams

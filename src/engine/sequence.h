@@ -119,6 +119,8 @@ struct Sequence {
   std::vector<uint32_t> blocks;                      // the block table
   uint32_t published = 0;                            // the first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
+  // Longer than Model::short_text: its keys are rotated otherwise, so it shares none with texts that are not.
+  bool long_text = false;
 
   // Times.
   double first_token_at = 0, last_token_at = 0;

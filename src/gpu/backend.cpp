@@ -40,6 +40,8 @@ void expect_supported(const Model& model, const Limits& limits, const Options& o
     if (layer.parallel && layer.find<model::Mixture>())
       throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
   model::each_attention(model, [&](const model::Attention& a) {
+    if (a.latent && limits.kv == model::KvFormat::q8)
+      throw Error("{}: a KV cache of q8 cannot hold latents on the GPU; use f16", model.name);
     for (uint32_t head : {a.head, a.value_head})
       if (limits.kv == model::KvFormat::q8 && head % 32)
         throw Error("{}: a KV cache of q8 has a scale for each 32 values, but this model's heads have {}", model.name,

@@ -144,6 +144,7 @@ class Gpu : public model::Backend {
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
+  void send_turns(bool long_text);
   bool is_step(const model::Batch& batch, const Rows& rows) const;
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
@@ -195,6 +196,7 @@ class Gpu : public model::Backend {
   PickKind kind_;
   std::vector<uint32_t> wanted_states_;
   bool step_ = false;                                 // the batch is a step
+  bool long_text_ = false;                            // what attentions rotate by now
   std::optional<OutputRange> held_;                   // outputs with logits, which are picked from when the masks come
   std::span<const std::span<const uint32_t>> masks_;  // that were not sent yet
   uint32_t max_steps_ = 0;                            // that every row has KV blocks for, this one included

@@ -131,6 +131,7 @@ void Forward::add(uint32_t layer, uint32_t sublayer) {
 }
 
 void Forward::compute(const DeviceAttention& a) {
+  if (a.latent) return compute_latent(a);
   r_.recorder.set_phase("qkv");
   path_->qkv(a, normed(a.norm), rows_);
   attend(a);
@@ -138,6 +139,8 @@ void Forward::compute(const DeviceAttention& a) {
 
 void Forward::add(const DeviceAttention& a, float scale) {
   r_.recorder.set_phase("output");
+  const Input raised{.address = r_.work.raised.address(), .stride = r_.sizes.raised};
+  if (a.latent) return path_->add_to_residual(a.output, raised, a.output_norm, scale, rows_, begin_late_norm());
   const Input attended{.address = r_.work.attended.address(),
                        .stride = stride_of(a.model->heads * a.model->value_head),
                        .form = attended_form(a),

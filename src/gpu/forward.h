@@ -61,6 +61,8 @@ class Forward {
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 
+  void compute_latent(const DeviceAttention& a);
+  uint32_t latent_splits(const model::Attention& a) const;
   HalfForm attended_form(const DeviceAttention& attention) const;
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads

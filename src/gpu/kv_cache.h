@@ -13,6 +13,7 @@ class KvCache {
     // zeros: kernels may read positions that no token has written, and ignore their values
     keys_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.head));
     keys_.fill(0);
+    if (attention.values_in_keys()) return;
     values_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.value_head));
     values_.fill(0);
   }
@@ -25,6 +26,7 @@ class KvCache {
 
   void copy_block(cuda::Stream& stream, uint32_t from, uint32_t to) const {
     for (const cuda::Buffer* cache : {&keys_, &values_}) {
+      if (cache->bytes() == 0) continue;
       auto copy = [&](uint64_t start, uint64_t of_all_blocks) {
         const uint64_t block = of_all_blocks / blocks_;
         cuda::copy_device(stream, start + to * block, start + from * block, block);
@@ -39,7 +41,8 @@ class KvCache {
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;
     model::each_attention(model, [&](const model::Attention& a) {
-      for (uint32_t head : {a.head, a.value_head}) total += allocated(bytes(limits, a.kv_heads, head));
+      for (uint32_t head : {a.head, a.values_in_keys() ? 0 : a.value_head})
+        if (head) total += allocated(bytes(limits, a.kv_heads, head));
     });
     return total;
   }

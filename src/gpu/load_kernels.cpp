@@ -26,6 +26,7 @@ struct LayerKind {
   struct AttentionKind {
     uint32_t head, value_head, heads, kv_heads, window, rotary;
     bool softcap;
+    uint32_t plain, value;  // of latent attention
     auto operator<=>(const AttentionKind&) const = default;
   };
   bool parallel;
@@ -42,7 +43,8 @@ LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
     kind.sublayers.push_back(sublayer.index());
     if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
       const model::Attention& a = *device->model;
-      kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0});
+      kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0,
+                                 a.latent ? a.latent->plain : 0, a.latent ? a.latent->value : 0});
     }
   }
   for (const DeviceNorm* norm : layer.norms()) kind.norms.push_back({norm->kind, !norm->bias.empty()});
@@ -83,7 +85,8 @@ void Gpu::load_kernels() {
   const std::vector<uint32_t> layers = layers_of_each_kind(model_, weights_);
   for (uint32_t layer : layers)
     for (const DeviceSublayer& sublayer : weights_.layers[layer].sublayers)
-      if (const auto* attention = std::get_if<DeviceAttention>(&sublayer)) list_attention(*attention);
+      if (const auto* attention = std::get_if<DeviceAttention>(&sublayer); attention && !attention->latent)
+        list_attention(*attention);
   list_prompts(layers);
   list_experts(layers);
   if (weights_.output) forward_->keep_states();

@@ -2,6 +2,7 @@
 // logits, states).
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "gpu/backend.h"
 #include "kernels/attention/prompt_attention.h"
@@ -19,7 +20,18 @@ bool Gpu::is_step(const Batch& batch, const Rows& rows) const {
          std::all_of(batch.picking.begin(), batch.picking.end(), [](const auto& p) { return p.has_value(); });
 }
 
+// In the order of the stream: batches before this one have read what is overwritten.
+void Gpu::send_turns(bool long_text) {
+  if (std::exchange(long_text_, long_text) == long_text) return;
+  for (const DeviceLayer& layer : weights_.layers)
+    for (const DeviceSublayer& sublayer : layer.sublayers)
+      if (const auto* a = std::get_if<DeviceAttention>(&sublayer); a && a->long_turns.bytes())
+        cuda::copy_device(stream_, a->turns.address(), (long_text ? a->long_turns : a->short_turns).address(),
+                          a->turns.bytes());
+}
+
 void Gpu::send(const Batch& batch) {
+  send_turns(batch.long_text);
   const auto count = uint32_t(batch.tokens.size());
   std::vector<uint32_t> lengths(count), sequences(count), rows_of(batch.blocks.size());
   std::vector<kernels::PromptTile> tiles;

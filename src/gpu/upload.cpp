@@ -1,6 +1,8 @@
 // Weights from the file to tiles on the device, once while loading, in one stream.
 #include <algorithm>
 
+#include "base/f16.h"
+#include "base/parallel.h"
 #include "base/rope_frequencies.h"
 #include "gpu/library.h"
 #include "gpu/sender.h"
@@ -36,6 +38,20 @@ class Uploader {
   template <class T>
   cuda::Buffer vector(const std::vector<T>& values) {
     return cuda::Buffer::of<T>(library_.context(), values);
+  }
+
+  // As rows of f16.
+  cuda::Buffer halves(const model::Matrix& matrix) {
+    std::vector<f16> all(matrix.rows * matrix.cols);
+    constexpr uint64_t slice = 64;
+    parallel_for((matrix.rows + slice - 1) / slice, 0, [&](size_t index) {
+      std::vector<float> row(matrix.cols);
+      for (uint64_t r = index * slice; r < std::min(matrix.rows, (index + 1) * slice); ++r) {
+        quant::decode(matrix.format, matrix.data.data() + r * matrix.row_bytes(), matrix.cols, row.data());
+        for (uint64_t c = 0; c < matrix.cols; ++c) all[r * matrix.cols + c] = to_f16(row[c]);
+      }
+    });
+    return vector<f16>(all);
   }
 
   void norm(DeviceNorm& n) {
@@ -78,8 +94,17 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
   up.norm(model.norm);
   for (DeviceLayer& layer : model.layers)
     for (DeviceSublayer& sublayer : layer.sublayers)
-      if (auto* a = std::get_if<DeviceAttention>(&sublayer); a && a->rotary)
-        a->turns = up.vector(RopeFrequencies{.radians = a->model->rope.radians}.turns());
+      if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
+        const model::Rope& rope = a->model->rope;
+        if (a->rotary) a->turns = up.vector(RopeFrequencies{.radians = rope.radians}.turns());
+        if (!rope.long_radians.empty()) {
+          a->short_turns = up.vector(RopeFrequencies{.radians = rope.radians}.turns());
+          a->long_turns = up.vector(RopeFrequencies{.radians = rope.long_radians}.turns());
+        }
+        if (!a->latent) continue;
+        a->latent->k_up = up.halves(a->model->latent->k_up.all);
+        a->latent->v_up = up.halves(a->model->latent->v_up.all);
+      }
   stream.synchronize();  // before the pinned slots and the stage are freed
   model.owned.clear();
 }

@@ -109,16 +109,49 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   append_bias(to.qkv[1], a.v_bias, v_rows, any_bias);
 }
 
+void describe_latent(const model::Attention& a, DeviceAttention& to) {
+  const model::Latent& l = *a.latent;
+  if (l.rank % 16 || l.rank > 1024 || l.plain % 8 || l.rotated % 8 || l.value % 8 ||
+      std::max({l.plain, l.rotated, l.value}) > 512)
+    throw Error(
+        "latents of {} values and heads of {} + {} and {} values, expected multiples of 16 up to 1024 and of 8 up to "
+        "512 on the GPU",
+        l.rank, l.plain, l.rotated, l.value);
+  to.rotary = l.rotated;
+  DeviceLatent& latent = to.latent.emplace();
+  latent.kv_norm = norm_of(l.kv_norm, l.rank);
+  const Matrix& first = l.q_down ? l.q_down : a.q;
+  if (l.q_down) {
+    latent.q_norm = norm_of(l.q_norm, uint32_t(l.q_down.rows));
+    latent.q_up = plain(a.q);
+  }
+  to.stacked_qkv = first.format == l.kv_down.format;
+  if (!to.stacked_qkv) {
+    to.qkv.push_back(plain(first));
+    to.qkv.push_back(plain(l.kv_down, {}, uint32_t(first.rows)));
+    return;
+  }
+  std::vector<uint32_t> places(first.rows + l.kv_down.rows);
+  std::iota(places.begin(), places.end(), 0u);
+  to.qkv.push_back(joined({first, l.kv_down}, places));
+}
+
+uint64_t latent_bytes(const model::Attention& a) {  // of k_up and v_up
+  return a.latent ? allocated(a.latent->k_up.all.rows * a.latent->k_up.all.cols * 2) +
+                        allocated(a.latent->v_up.all.rows * a.latent->v_up.all.cols * 2)
+                  : 0;
+}
+
 DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t width) {
   constexpr uint32_t max_head = 512;  // of AnyAttention
-  if (std::max(a.head, a.value_head) > max_head)
+  if (!a.latent && std::max(a.head, a.value_head) > max_head)
     throw Error("heads of {} and {} values, expected at most {} on the GPU", a.head, a.value_head, max_head);
   DeviceAttention to;
   to.model = &a;
   to.index = d.attentions++;
   to.norm = norm_of(a.norm, width);
   to.output_norm = norm_of(a.output_norm, width);
-  describe_qkv(a, to);
+  a.latent ? describe_latent(a, to) : describe_qkv(a, to);
   to.output = plain(a.output, a.output_bias);
   return to;
 }
@@ -183,6 +216,7 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
 
 void append(std::vector<Weights*>& list, DeviceAttention& a) {
   for (Weights& w : a.qkv) list.push_back(&w);
+  if (a.latent && a.latent->q_up) list.push_back(&a.latent->q_up);
   list.push_back(&a.output);
 }
 void append(std::vector<Weights*>& list, DeviceFeedForward& f) {
@@ -208,7 +242,10 @@ std::vector<DeviceNorm*> DeviceLayer::norms() {
   for (DeviceSublayer& sublayer : sublayers)
     std::visit([&](auto& kind) { list.insert(list.end(), {&kind.norm, &kind.output_norm}); }, sublayer);
   for (DeviceSublayer& sublayer : sublayers)
-    if (auto* a = std::get_if<DeviceAttention>(&sublayer)) list.insert(list.end(), {&a->q_norm, &a->k_norm});
+    if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
+      list.insert(list.end(), {&a->q_norm, &a->k_norm});
+      if (a->latent) list.insert(list.end(), {&a->latent->q_norm, &a->latent->kv_norm});
+    }
   return list;
 }
 
@@ -230,6 +267,9 @@ uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
     if (w != &output || !is_tied()) total += (w->visiting ? 0 : allocated(w->bytes())) + 4ull * w->shape.rows;
+  for (const DeviceLayer& layer : layers)
+    for (const DeviceSublayer& sublayer : layer.sublayers)
+      if (const auto* a = std::get_if<DeviceAttention>(&sublayer)) total += latent_bytes(*a->model);
   return total;
 }
 
@@ -242,7 +282,8 @@ uint64_t DeviceModel::largest_source() {
 
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
-  model::expect_features(model, "the GPU", [](model::Feature) { return false; });
+  model::expect_features(model, "the GPU",
+                         [](model::Feature feature) { return feature == model::Feature::latent_attention; });
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);

@@ -58,6 +58,13 @@ struct DeviceNorm {
   explicit operator bool() const { return kind != model::Norm::Kind::none; }
 };
 
+// What latent attention has beside q and the output: see kernels/attention/latent_attention.h.
+struct DeviceLatent {
+  DeviceNorm q_norm, kv_norm;
+  Weights q_up;             // where the queries go down first; else q is in DeviceAttention::qkv
+  cuda::Buffer k_up, v_up;  // (heads, rank, plain) and (heads, value, rank) f16
+};
+
 // The weights of a sublayer on the device, beside the model's description of it.
 struct DeviceAttention {
   const model::Attention* model = nullptr;
@@ -68,6 +75,9 @@ struct DeviceAttention {
   std::vector<Weights> qkv;  // joined or stacked: one, or two where v has another format; else q, k, v
   uint32_t rotary = 0;
   cuda::Buffer turns;
+  // Of attentions that rotate long texts otherwise: what `turns` is filled with before a batch of short or long texts.
+  cuda::Buffer short_turns, long_turns;
+  std::optional<DeviceLatent> latent;  // qkv is (q or q_down, kv_down): one matrix, stacked, or two
   Weights output;
 };
 struct DeviceFeedForward {

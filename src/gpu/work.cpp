@@ -41,7 +41,21 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     act = std::max(act, stride_of(f.up.rows));
     fit_cols(f.down.cols);
   };
+  const auto fit_latent = [&](const model::Attention& a) {
+    const model::Latent& l = *a.latent;
+    qkv = std::max(qkv, stride_of((l.q_down ? l.q_down.rows : a.q.rows) + l.kv_down.rows));
+    q = std::max(q, stride_of(a.q.rows));
+    attended = std::max(attended, stride_of(uint64_t(a.heads) * l.rank));
+    fit_cols(a.output.cols);
+    if (l.q_down) fit_cols(l.q_down.rows);
+    latent_q = std::max(latent_q, a.heads * a.head);
+    raised = std::max(raised, stride_of(a.output.cols));
+    // One range per row and head, or so many that there are not more blocks of 16 heads than SMs.
+    latent_ranges = std::max(latent_ranges, std::max(rows * a.heads, sms * 16));
+    partial = std::max<uint64_t>(partial, uint64_t(sms) * 16 * l.rank);
+  };
   const auto fit_attention = [&](const model::Attention& a) {
+    if (a.latent) return fit_latent(a);
     const uint64_t qkv_rows = a.q.rows + a.k.rows + a.v.rows;
     qkv = std::max(qkv, stride_of(qkv_rows));
     q = std::max(q, stride_of(a.q.rows));
@@ -117,6 +131,9 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::logits, uint64_t(s.picked_at_once()) * s.vocabulary * f);
   allocate(&W::partial, s.partial * f + 256);
   allocate(&W::arrived, s.arrived * f + 256);
+  allocate(&W::latent_q, rows * s.latent_q * 2);
+  allocate(&W::latent_sums, uint64_t(s.latent_ranges) * 2 * f);
+  allocate(&W::raised, rows * s.raised * f);
   for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));

@@ -39,6 +39,7 @@ struct WorkSizes {
   uint32_t expert_slots = 0, expert_half = 0;  // of rows grouped by expert, and their stride as f16; 0: never grouped
   uint32_t late_rows = 0, late_norms = 0;      // of late norms: rows in whole groups, and norms
   uint64_t partial = 0, arrived = 0;           // of attention
+  uint32_t latent_q = 0, latent_ranges = 0, raised = 0;  // of latent attention: strides; ranges of all rows
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
@@ -65,16 +66,18 @@ struct Work {
   cuda::Buffer always;                                                        // scores with a sigmoid of 1
   cuda::Buffer logits;                                                        // (max_logit_rows, vocabulary)
   cuda::Buffer partial, arrived;                                              // of cluster_attention
-  cuda::Buffer tokens, positions, lengths, sequences, outputs;                // (rows) u32
-  cuda::Buffer table;                                                         // (rows, table_stride) u32
-  cuda::Buffer tiles;                                                         // (rows) PromptTile
-  cuda::Buffer picked, params;  // (rows) Sampled; (picked_at_once) SampleRow
-  cuda::Buffer tops;            // (rows, max_top_tokens) Sampled
-  cuda::Buffer history, step;   // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
-  cuda::Buffer texts;           // (changed_at_once, context) u32
-  cuda::Buffer biases;          // (changed_at_once, max_biases) TokenBias
-  cuda::Buffer changed;         // (changed_at_once, vocabulary)
-  cuda::Buffer masks;           // (picked_at_once, mask_words) u32
+  cuda::Buffer latent_q, latent_sums, raised;  // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
+                                               // (rows, raised), its result
+  cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
+  cuda::Buffer table;                                           // (rows, table_stride) u32
+  cuda::Buffer tiles;                                           // (rows) PromptTile
+  cuda::Buffer picked, params;                                  // (rows) Sampled; (picked_at_once) SampleRow
+  cuda::Buffer tops;                                            // (rows, max_top_tokens) Sampled
+  cuda::Buffer history, step;  // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
+  cuda::Buffer texts;          // (changed_at_once, context) u32
+  cuda::Buffer biases;         // (changed_at_once, max_biases) TokenBias
+  cuda::Buffer changed;        // (changed_at_once, vocabulary)
+  cuda::Buffer masks;          // (picked_at_once, mask_words) u32
 };
 
 }  // namespace heddle::gpu

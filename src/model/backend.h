@@ -77,6 +77,7 @@ struct Batch {
   // logits of all outputs do.
   std::vector<std::optional<Picking>> picking;
   std::vector<uint32_t> states;  // rows that need their states, ascending
+  bool long_text = false;        // its texts are longer than Model::short_text, all of them; otherwise none is
 
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
   // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to

@@ -167,7 +167,7 @@ class Loader {
     const uint32_t dimensions = read_.integer("rope.dimension_count", {2, head_}, head_);
     if (dimensions % 2) read_.refuse("rope.dimension_count", fmt::format("an even number up to the head's {}", head_));
     const double base = read_.number_above_0("rope.freq_base", 10000);
-    RopeScaling scaling;
+    RopeScaling scaling, long_scaling;
     const double magnitude = read_.number("rope.scaling.attn_factor", 1);
     const std::string type = read_.string("rope.scaling.type", "none");
     const double factor = read_.number_above_0("rope.scaling.factor", read_.number_above_0("rope.scale_linear", 1));
@@ -199,12 +199,14 @@ class Loader {
     for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (!read_.has(name)) continue;
       const Vector factors = read_.vector(name, dimensions / 2);
-      const bool is_long = std::string_view(name) == "rope_factors_long.weight";
-      const bool is_short = std::string_view(name) == "rope_factors_short.weight";
-      if ((is_long && model_.context <= original) || (is_short && model_.context > original)) continue;
-      scaling = {.kind = RopeScaling::Kind::factors, .factors = {factors.begin(), factors.end()}};
+      const RopeScaling by{.kind = RopeScaling::Kind::factors, .factors = {factors.begin(), factors.end()}};
+      (std::string_view(name) == "rope_factors_long.weight" ? long_scaling : scaling) = by;
     }
     rope_ = make_rope(dimensions, base, scaling, magnitude);
+    if (long_scaling.kind != RopeScaling::Kind::none && model_.context > original) {
+      model_.short_text = original;
+      rope_.long_radians = make_rope(dimensions, base, long_scaling, magnitude).radians;
+    }
     const double window_base =
         read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base > 1 ? arch_.window_rope_base : base);
     window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1)

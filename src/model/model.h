@@ -44,6 +44,8 @@ struct Rope {
   uint32_t dimensions = 0;      // the first values of a head that are rotated; the rest stays as it is
   std::vector<double> radians;  // per position, one per pair
   double magnitude = 1;         // the rotated values are multiplied by it
+  // Radians of texts longer than Model::short_text; empty: as of all.
+  std::vector<double> long_radians = {};
 };
 
 // Matrices of one shape, stacked: of all experts of a mixture, or of all heads.
@@ -221,6 +223,7 @@ enum class Pooling : uint8_t {
 struct Model {
   std::string name, architecture;
   uint32_t context = 0, width = 0, vocabulary = 0;
+  uint32_t short_text = 0;      // longer texts are rotated by Rope::long_radians; 0: all texts are rotated alike
   Matrix embedding, positions;  // `positions`: learned ones, added to the embedding
   Vector token_type;            // added to the embedding: of the first type; empty: none
   Norm embedding_norm;          // of the sum

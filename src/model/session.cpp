@@ -53,6 +53,7 @@ std::span<const float> Session::feed(std::span<const uint32_t> tokens) {
 void Session::feed_each(std::span<const uint32_t> tokens,
                         const std::function<void(size_t, std::span<const float>)>& each) {
   expect_takes(tokens);
+  batch_.long_text = model_.short_text && length_ + tokens.size() > model_.short_text;
   for (size_t begin = 0; begin < tokens.size(); begin += limits_.rows) {
     const size_t count = std::min<size_t>(limits_.rows, tokens.size() - begin);
     put(tokens.subspan(begin, count), each != nullptr);

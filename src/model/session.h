@@ -18,7 +18,8 @@ class Session {
   uint32_t context() const { return context_; }
 
   // Computes the tokens, in as many batches as it takes, and returns the logits after the last. An Error if they do not
-  // fit into the context or are not of the vocabulary.
+  // fit into the context or are not of the vocabulary. Where a model rotates long texts otherwise, what was fed before
+  // stays as it was computed.
   std::span<const float> feed(std::span<const uint32_t> tokens);
   // The same, with the logits after each token given to `each(index, logits)`.
   void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);

@@ -209,6 +209,7 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
              .context = model.context,
              .width = model.width,
              .vocabulary = model.vocabulary,
+             .short_text = model.short_text,
              .embedding_scale = model.embedding_scale,
              .norm = model.norm,
              .logit_scale = model.logit_scale,

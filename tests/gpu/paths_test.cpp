@@ -197,10 +197,12 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
   odd.ffn().up = odd.matrix(96, 64, quant::Format::f16);
   SmallModel mixture;
   mixture.mix(6, 2);
+  SmallModel latent;
+  latent.make_latent();
   for (const char* target : {"sm_75", "sm_90", ""}) {
     cuda::treat_gpus_as(target);
     control().sms = 8;  // prompts that fill them go to wgmma_attention
-    for (const model::Model* model : {&wide_.model, &odd.model, &mixture.model}) {
+    for (const model::Model* model : {&wide_.model, &odd.model, &mixture.model, &latent.model}) {
       auto backend = make_gpu(*model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32}, {.preload = false});
       for (const Shape& shape : {Shape{{1, 3}}, Shape(9, {1, 3}), Shape{{60, 0}}, Shape{{1, 9}, {60, 3}}}) {
         model::Batch batch = batch_of(shape);

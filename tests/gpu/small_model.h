@@ -53,6 +53,24 @@ struct SmallModel {
     a.rope = {.style = style, .dimensions = dimensions, .radians = std::vector<double>(dimensions / 2, 0.5)};
   }
   // A mixture in place of the feed-forward; `used` of `count` experts of 32 inner values.
+  // The first layer has latent attention.
+  void make_latent() {
+    model::Attention& a = model.layers[0].get<model::Attention>();
+    model::Latent& l = a.latent.emplace();
+    l.rank = l.plain = 32;
+    l.rotated = l.value = 16;
+    a.kv_heads = 1;
+    a.head = 48;
+    a.value_head = 32;
+    a.q = matrix(a.heads * 48, 64);
+    a.k = a.v = {};
+    l.kv_down = matrix(48, 64);
+    l.kv_norm = norm(32);
+    l.k_up = {a.heads, matrix(a.heads * 32, 32)};
+    l.v_up = {a.heads, matrix(a.heads * 16, 32)};
+    a.output = matrix(64, a.heads * 16);
+    set_rope(a, model::Rope::Style::pairs, 16);
+  }
   void mix(uint32_t count, uint32_t used) {
     model::Mixture m;
     m.norm = norm(64);

@@ -1,0 +1,560 @@
+// The products with the heads' matrices are small tiles on the matrix units: a block has a part of one matrix in shared
+// memory, which it fetches before it waits for its predecessor, and takes the rows that it multiplies 16 at a time. The
+// attention has 16 heads of one row as the rows of its tiles. Its warps share the scores: two halves of a row of the
+// cache by positions / 16 groups of positions; of the second product each has some columns.
+#include "kernels/attention/latent_attention.h"
+
+#include <numbers>
+#include <optional>
+
+#include "kernels/attention/kv_cache.h"
+#include "kernels/attention/online_softmax.h"
+#include "kernels/layer/norm.h"
+#include "kernels/spec/catalog.h"
+#include "kernels/spec/functions.h"
+#include "ptx/matrix.h"
+
+namespace heddle::kernels {
+
+using namespace ptx;
+
+namespace {
+
+using LatentA = Tile<heddle::f16, 16, 16>;
+using LatentB = Tile<heddle::f16, 16, 8>;
+
+constexpr uint32_t latent_product_threads = 128;
+
+uint32_t to_16(uint32_t n) { return (n + 15) / 16 * 16; }
+
+// The address, in rows of a cache with one row per position, of a sequence's positions.
+template <class Args>
+class LatentPages {
+ public:
+  LatentPages(Builder<Args>& k, U32 sequence)
+      : table_(k.arg(&Args::table) + mul_wide(sequence, k.arg(&Args::table_stride))),
+        page_size_(k.arg(&Args::page_size)),
+        pages_(k, page_size_) {}
+  U64 row(U32 position) const {
+    const U32 slot = pages_.divide(position), in_page = position - slot * page_size_;
+    return mad_wide(bitcast<uint32_t>(load(table_ + slot)), page_size_, widen(in_page));
+  }
+
+ private:
+  Global<int32_t> table_;
+  U32 page_size_;
+  Divider pages_;
+};
+
+// A tile of 16 x 16 halves at `at`, rows `row_bytes` apart.
+LatentA left_operand(Code& k, Shared<uint8_t> at, uint32_t row_bytes) {
+  const U32 lane = k.lane();
+  return {load_matrices<4>(at + (lane % 16u * row_bytes + lane / 16u * 16u))};
+}
+
+// y (16 * tiles, columns) = x w^T by the four warps of a block. x: (16 * tiles, inner) and w: (columns, inner) halves
+// in shared memory, inner a multiple of 16, rows padded by 16 bytes. put(row, column, two neighbouring sums).
+template <class Put>
+void multiply_heads(Code& k, Shared<uint8_t> x, Shared<uint8_t> w, uint32_t inner, uint32_t tiles, uint32_t columns,
+                    Put&& put) {
+  const uint32_t row_bytes = inner * 2 + 16, own = columns / 4;  // columns of a warp
+  const U32 lane = k.lane(), first = k.warp() * own;
+  std::vector<Acc<float, 16, 8>> sums;
+  for (uint32_t i = 0; i < tiles * own / 8; ++i) sums.emplace_back(k);
+  for (uint32_t d = 0; d < inner; d += 16) {
+    std::vector<LatentB> right;
+    for (uint32_t i = 0; i < own; i += 8) {
+      const auto two = load_matrices<2>(w + ((first + lane % 8u + i) * row_bytes + lane / 8u % 2u * 16u + d * 2));
+      right.push_back({{two[0], two[1]}});
+    }
+    for (uint32_t t = 0; t < tiles; ++t) {
+      const LatentA left = left_operand(k, x.offset(t * 16 * row_bytes + d * 2), row_bytes);
+      for (uint32_t i = 0; i < own / 8; ++i) mma(sums[t * (own / 8) + i], left, right[i]);
+    }
+  }
+  for (uint32_t t = 0; t < tiles; ++t)
+    for (uint32_t i = 0; i < own / 8; ++i)
+      for (uint32_t half = 0; half < 2; ++half) {
+        const auto& sum = sums[t * (own / 8) + i];
+        put(lane / 4u + (t * 16 + half * 8), first + lane % 4u * 2u + i * 8, sum.get(half * 2), sum.get(half * 2 + 1));
+      }
+}
+
+// Copies `rows` rows of `inner` halves, 16 bytes at a time, to rows padded to `to_inner` halves and 16 bytes. Rows from
+// `end` on and the padding become zeros.
+void copy_matrix(Code& k, Shared<uint8_t> to, Global<heddle::f16> from, U32 end, uint32_t rows, uint32_t inner,
+                 uint32_t to_inner) {
+  const uint32_t pieces = to_inner / 8, row_bytes = to_inner * 2 + 16;
+  k.loop(k.thread(), k.constant(rows * pieces), latent_product_threads, [&](U32 item) {
+    const U32 row = item / pieces, piece = item - row * pieces;
+    const Pred real = row < end && piece < inner / 8;
+    const U32 valid = select(real, k.constant(16u), 0u);
+    copy_async<16>(to + (row * row_bytes + piece * 16u), from + select(real, row * inner + piece * 8u, k.constant(0u)),
+                   valid);
+  });
+  copy_commit(k);
+}
+
+}  // namespace
+
+// --- queries --------------------------------------------------------------------------------------------------------
+Kernel LatentQueries::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), latent_product_threads);
+  chain_start(k, chained);
+  const uint32_t inner = to_16(plain), row_bytes = inner * 2 + 16, rows_of_block = tiles * 16;
+  const auto w = k.shared<uint8_t>(columns * row_bytes, 128);
+  const auto x = k.shared<uint8_t>(rows_of_block * row_bytes, 128);
+  const U32 rows = k.arg(&Args::rows), heads = k.arg(&Args::heads);
+  const U32 of_matrices = (rows + (rows_of_block - 1)) / rows_of_block * heads * chunks();
+  // What the queries of a row are multiplied by.
+  auto factor_of = [&](U32 row) {
+    auto factor = k.var(1.0f);
+    if (temperature) {
+      const U32 position = load(k.arg(&Args::positions) + row);
+      const U32 steps = (position + k.arg(&Args::temperature_offset)) / Arg<uint32_t>(k.arg(&Args::temperature_length));
+      const F32 log = lg2_approx(to_f32(steps + 1u)) * float(std::numbers::ln2);
+      factor = fma(log, k.arg(&Args::temperature), k.constant(1.0f));
+    }
+    return factor.get();
+  };
+  auto multiply = [&] {
+    const U32 chunk = k.block_id() % chunks(), rest = k.block_id() / chunks(), head_index = rest % heads;
+    const U32 first_row = rest / heads * rows_of_block, first = chunk * columns;
+    const auto matrix = k.arg(&Args::up) + mul_wide(head_index * rank + first, plain);
+    copy_matrix(k, w, matrix, rank - first, columns, plain, inner);
+    chain_wait(k, chained);
+    k.loop(k.thread(), k.constant(rows_of_block * inner / 2), latent_product_threads, [&](U32 item) {
+      const U32 row = item / (inner / 2), i = (item - row * (inner / 2)) * 2u, in_batch = first_row + row;
+      auto pair = k.var(0u);
+      k.when(in_batch < rows && i < plain, [&] {
+        const auto q =
+            k.arg(&Args::q) + mul_wide(in_batch, k.arg(&Args::q_stride)) + (head_index * (plain + rotated) + i);
+        const F32 factor = factor_of(in_batch);
+        pair = bitcast<uint32_t>(to_f16x2(within_f16(load(q) * factor), within_f16(load(q.offset(1)) * factor)));
+      });
+      store((x + (row * row_bytes + i * 2u)).as<uint32_t>(), pair.get());
+    });
+    copy_wait(k, 0);
+    k.barrier();
+    multiply_heads(k, x, w, inner, tiles, columns, [&](U32 row, U32 column, F32 left, F32 right) {
+      const U32 in_batch = first_row + row, at = first + column;
+      k.when(in_batch < rows && at < rank, [&] {
+        const auto to = k.arg(&Args::out) + (mul_wide(mad(in_batch, heads, head_index), head()) + widen(at));
+        store(to.as<uint32_t>(), bitcast<uint32_t>(to_f16x2(within_f16(left), within_f16(right))));
+      });
+    });
+  };
+  auto finish = [&](U32 row) {
+    chain_wait(k, chained);
+    const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row), Uniform::block);
+    k.when(position < no_position, [&] {
+      // put(i, value) of the rotated values of x.
+      auto rotate = [&](Global<float> from, U32 pair, F32 factor, auto&& put) {
+        const U32 i = halves ? pair : pair * 2u, j = halves ? pair + rotated / 2 : i + 1u;
+        const auto [sin, cos] = sin_cos_of_turns(widen(position) * load(k.arg(&Args::turns) + pair, {.nc = true}));
+        const F32 m = k.arg(&Args::magnitude) * factor, s = sin * m, c = cos * m;
+        const F32 a = load(from + i), b = load(from + j);
+        put(i, fma(a, c, -(b * s)));
+        put(j, fma(a, s, b * c));
+      };
+      const F32 factor = factor_of(row);
+      k.loop(k.thread(), heads * (rotated / 2), latent_product_threads, [&](U32 item) {
+        const U32 head_index = item / (rotated / 2), pair = item - head_index * (rotated / 2);
+        const auto from =
+            k.arg(&Args::q) + mul_wide(row, k.arg(&Args::q_stride)) + (head_index * (plain + rotated) + plain);
+        const auto to = k.arg(&Args::out) + mul_wide(mad(row, heads, head_index), head());
+        rotate(from, pair, factor, [&](U32 i, F32 v) { store(to + (i + rank), to_f16(within_f16(v))); });
+      });
+      const auto from = k.arg(&Args::kv) + mul_wide(row, k.arg(&Args::kv_stride));
+      const LatentPages<Args> pages(k, load(k.arg(&Args::sequences) + row));
+      const auto to = k.arg(&Args::cache) + pages.row(position) * uint64_t(head());
+      auto square = k.var(0.0f);
+      k.loop(k.thread(), k.constant(rank), latent_product_threads, [&](U32 i) {
+        const F32 v = load(from + i);
+        square.add_product(v, v);
+      });
+      const F32 mean = block_sum(k, square.get()) / float(rank);
+      const F32 scale = rsqrt_approx(mean + k.arg(&Args::epsilon));
+      k.loop(k.thread(), k.constant(rank), latent_product_threads, [&](U32 i) {
+        const F32 v = load(from + i) * scale * load(k.arg(&Args::norm) + i, {.nc = true});
+        store(to + i, to_f16(within_f16(v)));
+      });
+      k.loop(k.thread(), k.constant(rotated / 2), latent_product_threads, [&](U32 pair) {
+        rotate(from.offset(rank), pair, k.constant(1.0f),
+               [&](U32 i, F32 v) { store(to + (i + rank), to_f16(within_f16(v))); });
+      });
+    });
+  };
+  k.when_else(k.block_id() < of_matrices, multiply, [&] {
+    const U32 row = k.block_id() - of_matrices;
+    k.when_else(
+        row < rows, [&] { finish(row); }, [&] { chain_wait(k, chained); });
+  });
+  return k.finish();
+}
+
+Grid LatentQueries::grid(const Args& args) const {
+  if (args.page_size == 0) throw Error("{}: pages of 0 positions", name);
+  const uint64_t blocks = uint64_t(groups(args.rows)) * args.heads * chunks() + args.rows;
+  if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
+  return {.x = std::max(uint32_t(blocks), 1u)};
+}
+
+// --- attention ------------------------------------------------------------------------------------------------------
+namespace {
+
+using LatentArgs = LatentAttention::Args;
+
+// Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
+constexpr float latent_weight_bias = 14;
+
+class LatentAttend {
+ public:
+  explicit LatentAttend(const LatentAttention& spec) : s_(spec), k_(std::string(spec.name), spec.threads()) {}
+
+  Kernel build() {
+    chain_start(k_, s_.chained);
+    stages_ = k_.shared<uint8_t>(s_.stages * s_.stage_bytes(), 128);
+    queries_ = k_.shared<uint8_t>(16 * s_.row_bytes(), 128);
+    scores_ = k_.shared<float>(2 * 16 * score_stride());
+    weights_ = k_.shared<uint8_t>(16 * weight_bytes());
+    shrink_ = k_.shared<float>(16);
+    clear_padding();
+    chain_wait(k_, s_.chained);
+    const U32 heads = k_.arg(&LatentArgs::heads), groups = (heads + 15u) / 16u;
+    row_ = k_.block_id() / groups;
+    first_head_ = (k_.block_id() - row_ * groups) * 16u;
+    k_.when(row_ < k_.arg(&LatentArgs::rows), [&] {
+      const U32 position = k_.assume_uniform(load(k_.arg(&LatentArgs::positions) + row_), Uniform::block);
+      k_.when(position < no_position, [&] { attend(position + 1u); });
+    });
+    return k_.finish();
+  }
+
+ private:
+  uint32_t score_stride() const { return s_.positions + 4; }
+  uint32_t weight_bytes() const { return (s_.positions + 8) * 2; }
+  uint32_t row_threads() const { return s_.threads() / 16; }  // that share a row of the softmax
+
+  // Nothing is copied to the end of a row, which is multiplied all the same.
+  void clear_padding() {
+    const uint32_t padding = s_.steps_of_16() * 16 - s_.head();
+    if (padding == 0) return;
+    const uint32_t rows = s_.stages * s_.positions + 16;  // the queries follow the stages
+    k_.loop(k_.thread(), k_.constant(rows * (padding / 8)), s_.threads(), [&](U32 item) {
+      const U32 row = item / (padding / 8), piece = item - row * (padding / 8), at = row * s_.row_bytes();
+      const U32 stage_rows = k_.constant(s_.stages * s_.positions);
+      const Pred is_query = row >= stage_rows;
+      const U32 in_queries = (row - stage_rows) * s_.row_bytes();
+      const Shared<uint8_t> base{select(is_query, queries_.base + in_queries, stages_.base + at)};
+      const U32 zero = k_.constant(0u);
+      store_vec((base + (piece * 16u + s_.head() * 2)).as<uint32_t>(), Vec<uint32_t, 4>{zero, zero, zero, zero});
+    });
+  }
+
+  void attend(U32 length) {
+    const U32 splits = k_.arg(&LatentArgs::splits);
+    U32 share = (length + splits - 1u) / splits;
+    share = (share + (s_.positions - 1)) / s_.positions * s_.positions;
+    begin_ = min(k_.block_y() * share, length);
+    end_ = min(begin_ + share, length);
+    pages_.emplace(k_, load(k_.arg(&LatentArgs::sequences) + row_));
+    copy_queries();
+    const U32 steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
+    const uint32_t ahead = s_.stages - 1;
+    for (uint32_t i = 0; i < ahead; ++i) copy(k_.constant(i), k_.constant(i * s_.stage_bytes()), steps);
+    load_queries(ahead);
+    max_.emplace(k_, 0);
+    for (uint32_t i = 0; i < s_.warp_columns() / 8; ++i) out_.emplace_back(k_);
+    auto from = k_.var(0u), to = k_.var(ahead * s_.stage_bytes());
+    k_.loop(0u, steps, 1u, [&](U32 step) {
+      if (ahead) {
+        copy_wait(k_, ahead - 1);
+        k_.barrier();
+        copy(step + ahead, to.get(), steps);
+      } else {
+        k_.barrier();
+        copy(step, k_.constant(0u), steps);
+        copy_wait(k_, 0);
+        k_.barrier();
+      }
+      const U32 here = from.get(), next = here + s_.stage_bytes();
+      compute(stages_ + here, begin_ + step * s_.positions);
+      to = here;
+      from = select(next == s_.stages * s_.stage_bytes(), k_.constant(0u), next);
+    });
+    copy_wait(k_, 0);
+    write();
+  }
+
+  // The queries of 16 heads; those that the model does not have are zeros.
+  void copy_queries() {
+    const uint32_t pieces = s_.head() / 8;
+    const U32 heads = k_.arg(&LatentArgs::heads);
+    const auto from = k_.arg(&LatentArgs::q) + mul_wide(row_ * heads, s_.head());
+    k_.loop(k_.thread(), k_.constant(16 * pieces), s_.threads(), [&](U32 item) {
+      const U32 head = item / pieces, piece = item - head * pieces;
+      const Pred real = first_head_ + head < heads;
+      const U32 at = select(real, (first_head_ + head) * s_.head() + piece * 8u, k_.constant(0u));
+      copy_async<16>(queries_ + (head * s_.row_bytes() + piece * 16u), from + at, select(real, k_.constant(16u), 0u));
+    });
+    copy_commit(k_);
+  }
+  void load_queries(uint32_t later) {
+    copy_wait(k_, later);
+    k_.barrier();
+    const auto half = queries_ + k_.warp() % 2u * (s_.steps_of_16() / 2 * 32);
+    for (uint32_t d = 0; d < s_.steps_of_16() / 2; ++d)
+      q_.push_back(left_operand(k_, half.offset(d * 32), s_.row_bytes()));
+  }
+
+  // Positions beyond the end become zeros: weight 0 times leftover bytes may be NaN.
+  void copy(U32 step, U32 to, U32 steps) {
+    k_.when(step < steps, [&] {
+      const uint32_t pieces = s_.head() / 8, lanes = 16;  // threads that copy a row
+      const U32 lane = k_.thread() % lanes;
+      for (uint32_t first = 0; first < s_.positions; first += s_.threads() / lanes) {
+        const U32 in_step = k_.thread() / lanes + first, position = begin_ + step * s_.positions + in_step;
+        const Pred real = position < end_;
+        auto row = k_.var(uint64_t(0));
+        k_.when(real, [&] { row = pages_->row(position); });
+        const auto from = k_.arg(&LatentArgs::cache) + row.get() * uint64_t(s_.head());
+        const auto at = stages_ + (to + in_step * s_.row_bytes());
+        const U32 valid = select(real, k_.constant(16u), 0u);
+        for (uint32_t piece = 0; piece < pieces; piece += lanes) {
+          auto one = [&] {
+            copy_async<16>(at.offset(piece * 16) + lane * 16u, from.offset(piece * 8) + lane * 8u, valid);
+          };
+          if (piece + lanes <= pieces)
+            one();
+          else
+            k_.when(lane < pieces - piece, one);
+        }
+      }
+    });
+    copy_commit(k_);
+  }
+
+  void compute(Shared<uint8_t> stage, U32 start) {
+    multiply(stage);
+    k_.barrier();
+    weigh(start);
+    k_.barrier();
+    add(stage);
+  }
+
+  // A warp has 16 positions, and one half of the values of a row.
+  void multiply(Shared<uint8_t> stage) {
+    const U32 lane = k_.lane(), part = k_.warp() % 2u, first = k_.warp() / 2u * 16u;
+    Acc<float, 16, 8> low(k_), high(k_);
+    const auto keys = stage + ((first + lane % 8u + lane / 16u * 8u) * s_.row_bytes() + lane / 8u % 2u * 16u +
+                               part * (s_.steps_of_16() / 2 * 32));
+    for (uint32_t d = 0; d < q_.size(); ++d) {
+      const auto key = load_matrices<4>(keys.offset(d * 32));
+      mma(low, q_[d], LatentB{{key[0], key[1]}});
+      mma(high, q_[d], LatentB{{key[2], key[3]}});
+    }
+    for (uint32_t half = 0; half < 2; ++half) {
+      const auto to = scores_ + ((part * 16u + lane / 4u + half * 8) * score_stride() + first + lane % 4u * 2u);
+      store_vec(to, Vec<float, 2>{low.get(half * 2), low.get(half * 2 + 1)});
+      store_vec(to.offset(8), Vec<float, 2>{high.get(half * 2), high.get(half * 2 + 1)});
+    }
+  }
+
+  // Scores become weights, four positions of a row by a thread.
+  void weigh(U32 start) {
+    const U32 row = k_.thread() / row_threads(), first = k_.thread() % row_threads() * 4u;
+    const auto at = scores_ + (row * score_stride() + first);
+    const auto left = load_vec<4>(at), right = load_vec<4>(at.offset(16 * score_stride()));
+    const F32 scale = k_.arg(&LatentArgs::scale) * float(std::numbers::log2e);
+    std::vector<F32> scores;
+    F32 top = max_->max.get();
+    for (uint32_t i = 0; i < 4; ++i) {
+      const F32 score = select(start + first + i < end_, (left[i] + right[i]) * scale, OnlineSoftmax::masked);
+      scores.push_back(score);
+      top = max(top, score);
+    }
+    for (uint32_t distance = 1; distance < row_threads(); distance *= 2) top = max(top, shuffle_xor(top, distance));
+    const F32 shrink = max_->raise(top), base = top - latent_weight_bias;
+    std::vector<F32> weights;
+    F32 sum = k_.constant(0.0f);
+    for (const F32& score : scores) {
+      weights.push_back(ex2_approx_ftz(score - base));
+      sum = sum + weights.back();
+    }
+    for (uint32_t distance = 1; distance < row_threads(); distance *= 2) sum = sum + shuffle_xor(sum, distance);
+    max_->sum += sum;
+    store_vec((weights_ + (row * weight_bytes() + first * 2u)).as<uint32_t>(),
+              Vec<uint32_t, 2>{bitcast<uint32_t>(to_f16x2(weights[0], weights[1])),
+                               bitcast<uint32_t>(to_f16x2(weights[2], weights[3]))});
+    k_.when(first == 0u, [&] { store(shrink_ + row, shrink); });
+  }
+
+  // A warp has some columns of the latents.
+  void add(Shared<uint8_t> stage) {
+    const U32 lane = k_.lane(), first = k_.warp() * s_.warp_columns();
+    k_.when(first < s_.rank, [&] {
+      const F32 shrink[] = {load(shrink_ + lane / 4u), load(shrink_ + (lane / 4u + 8u))};
+      for (auto& tile : out_)
+        for (uint32_t i = 0; i < 4; ++i) tile.var[i] *= shrink[i / 2];
+      const auto values = stage + (lane % 16u * s_.row_bytes() + lane / 16u * 16u + first * 2u);
+      for (uint32_t p = 0; p < s_.positions; p += 16) {
+        const LatentA weights = left_operand(k_, weights_.offset(p * 2), weight_bytes());
+        for (uint32_t d = 0; d < out_.size(); d += 2) {
+          const auto v = load_matrices<4>(values.offset(p * s_.row_bytes() + d * 16), true);
+          mma(out_[d], weights, LatentB{{v[0], v[1]}});
+          mma(out_[d + 1], weights, LatentB{{v[2], v[3]}});
+        }
+      }
+    });
+  }
+
+  void write() {
+    const U32 heads = k_.arg(&LatentArgs::heads), splits = k_.arg(&LatentArgs::splits);
+    const U32 lane = k_.lane(), first = k_.warp() * s_.warp_columns() + lane % 4u * 2u;
+    auto place = [&](U32 head) {  // of a head's range
+      return mad(mad(row_, heads, head), splits, k_.block_y());
+    };
+    for (uint32_t half = 0; half < 2; ++half) {
+      const U32 head = first_head_ + lane / 4u + half * 8;
+      k_.when(head < heads, [&] {
+        const auto to = k_.arg(&LatentArgs::out) + mul_wide(place(head), s_.rank) + first;
+        for (uint32_t d = 0; d < out_.size(); ++d)
+          k_.when(first + d * 8 < s_.rank, [&] {
+            store_vec(to.offset(d * 8), Vec<float, 2>{out_[d].get(half * 2), out_[d].get(half * 2 + 1)});
+          });
+      });
+    }
+    const U32 head = first_head_ + k_.thread() / row_threads();
+    k_.when(k_.thread() % row_threads() == 0u && head < heads, [&] {
+      store_vec(k_.arg(&LatentArgs::sums) + mul_wide(place(head), 2u), Vec<float, 2>{max_->max.get(), max_->sum.get()});
+    });
+  }
+
+  const LatentAttention& s_;
+  Builder<LatentArgs> k_;
+  U32 row_, first_head_, begin_, end_;  // begin_, end_: of the positions of this block
+  Shared<uint8_t> stages_, queries_, weights_;
+  Shared<float> scores_, shrink_;  // scores_: (2, 16, score_stride), of each half of the values
+  std::optional<LatentPages<LatentArgs>> pages_;
+  std::vector<LatentA> q_;              // of this warp's half
+  std::optional<OnlineSoftmax> max_;    // of this thread's row in weigh()
+  std::vector<Acc<float, 16, 8>> out_;  // of this warp's columns
+};
+
+}  // namespace
+
+Kernel LatentAttention::build() const {
+  check_fields(*this);
+  return LatentAttend(*this).build();
+}
+
+Grid LatentAttention::grid(const Args& args) const {
+  if (args.page_size == 0) throw Error("{}: pages of 0 positions", name);
+  if (args.splits == 0 || args.splits > LatentValues::max_splits)
+    throw Error("{}: {} ranges, 1 to {} expected", name, args.splits, LatentValues::max_splits);
+  const uint64_t blocks = uint64_t(args.rows) * ((args.heads + 15) / 16);
+  if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
+  return {.x = std::max(uint32_t(blocks), 1u), .y = args.splits};
+}
+
+// --- values ---------------------------------------------------------------------------------------------------------
+Kernel LatentValues::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), latent_product_threads);
+  chain_start(k, chained);
+  const uint32_t row_bytes = rank * 2 + 16, rows_of_block = tiles * 16;
+  const auto w = k.shared<uint8_t>(columns * row_bytes, 128);
+  const auto x = k.shared<uint8_t>(rows_of_block * row_bytes, 128);
+  const auto factors = k.shared<float>(rows_of_block * max_splits);
+  const U32 rows = k.arg(&Args::rows), heads = k.arg(&Args::heads), splits = k.arg(&Args::splits);
+  const U32 chunk = k.block_id() % chunks(), rest = k.block_id() / chunks(), head_index = rest % heads;
+  const U32 first_row = rest / heads * rows_of_block, first = chunk * columns;
+  copy_matrix(k, w, k.arg(&Args::up) + mul_wide(head_index * value + first, rank), value - first, columns, rank, rank);
+  chain_wait(k, chained);
+  auto range_of = [&](U32 row) { return mad(first_row + row, heads, head_index) * splits; };  // the first of a row
+  // The factor of each range: its weight relative to the largest score of all, divided by the sum of all weights.
+  k.when(k.thread() < rows_of_block && first_row + k.thread() < rows, [&] {
+    const auto sums = k.arg(&Args::sums) + mul_wide(range_of(k.thread()), 2u);
+    auto top = k.var(OnlineSoftmax::none), sum = k.var(0.0f);
+    k.loop(0u, splits, 1u, [&](U32 i) { top = max(top.get(), load(sums + i * 2u)); });
+    k.loop(0u, splits, 1u, [&](U32 i) {
+      const auto of = load_vec<2>(sums + i * 2u);
+      sum.add_product(ex2_approx_ftz(of[0] - top.get()), of[1]);
+    });
+    const F32 all = sum.get(), inverse = select(all == 0.0f, all, rcp(all));
+    k.loop(0u, splits, 1u, [&](U32 i) {
+      store(factors + (k.thread() * max_splits + i), ex2_approx_ftz(load(sums + i * 2u) - top.get()) * inverse);
+    });
+  });
+  k.barrier();
+  k.loop(k.thread(), k.constant(rows_of_block * (rank / 4)), latent_product_threads, [&](U32 item) {
+    const U32 row = item / (rank / 4), i = (item - row * (rank / 4)) * 4u;
+    std::vector<Var<float>> sum;
+    for (uint32_t j = 0; j < 4; ++j) sum.push_back(k.var(0.0f));
+    k.when(first_row + row < rows, [&] {
+      const auto from = k.arg(&Args::x) + mul_wide(range_of(row), rank) + i;
+      k.loop(0u, splits, 1u, [&](U32 split) {
+        const F32 factor = load(factors + (row * max_splits + split));
+        const auto v = load_vec<4>(from + mul_wide(split, rank));
+        for (uint32_t j = 0; j < 4; ++j) sum[j].add_product(v[j], factor);
+      });
+    });
+    store_vec((x + (row * row_bytes + i * 2u)).as<uint32_t>(),
+              Vec<uint32_t, 2>{bitcast<uint32_t>(to_f16x2(sum[0].get(), sum[1].get())),
+                               bitcast<uint32_t>(to_f16x2(sum[2].get(), sum[3].get()))});
+  });
+  copy_wait(k, 0);
+  k.barrier();
+  multiply_heads(k, x, w, rank, tiles, columns, [&](U32 row, U32 column, F32 left, F32 right) {
+    const U32 at = first + column;
+    k.when(first_row + row < rows && at < value, [&] {
+      const auto to =
+          k.arg(&Args::out) + mul_wide(first_row + row, k.arg(&Args::out_stride)) + (head_index * value + at);
+      store_vec(to, Vec<float, 2>{left, right});
+    });
+  });
+  return k.finish();
+}
+
+Grid LatentValues::grid(const Args& args) const {
+  if (args.splits == 0 || args.splits > max_splits)
+    throw Error("{}: {} ranges, 1 to {} expected", name, args.splits, max_splits);
+  if (args.out_stride % 2) throw Error("{}: out has a stride of {}, an even number expected", name, args.out_stride);
+  check_stride(name, "out", args.rows, args.out_stride, uint64_t(args.heads) * value);
+  const uint64_t blocks = uint64_t(groups(args.rows)) * args.heads * chunks();
+  if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
+  return {.x = std::max(uint32_t(blocks), 1u)};
+}
+
+LatentAttention latent_choice(uint32_t rank, uint32_t rotated, const GpuLimits& gpu) {
+  LatentAttention spec{.rank = rank, .rotated = rotated};
+  while (spec.shared_bytes() > gpu.shared_per_block && spec.stages > 1) --spec.stages;
+  if (spec.shared_bytes() > gpu.shared_per_block) spec = {.rank = rank, .rotated = rotated, .positions = 32};
+  while (spec.shared_bytes() > gpu.shared_per_block && spec.stages > 1) --spec.stages;
+  if (spec.shared_bytes() > gpu.shared_per_block)
+    throw Error("latent_attention: {} bytes of shared memory are not enough for latents of {} and {} values",
+                gpu.shared_per_block, rank, rotated);
+  return spec;
+}
+
+LatentValues latent_values_choice(uint32_t rank, uint32_t value, uint32_t rows, const GpuLimits& gpu) {
+  LatentValues spec{.rank = rank, .value = value, .tiles = std::clamp((rows + 15) / 16, 1u, 4u)};
+  while (spec.shared_bytes() > gpu.shared_per_block && spec.tiles > 1) --spec.tiles;
+  return spec;
+}
+
+uint32_t latent_splits(const LatentAttention& spec, uint32_t rows, uint32_t heads, uint32_t longest, uint32_t sms) {
+  const uint32_t blocks = std::max(1u, rows * ((heads + 15) / 16));
+  const uint32_t most = std::max(1u, (longest + spec.positions - 1) / spec.positions);
+  return std::min({std::max(1u, sms / blocks), most, LatentValues::max_splits});
+}
+
+void add_latent_attention_kernels(std::vector<Entry>& all) {
+  all.push_back(entry<LatentQueries>());
+  all.push_back(entry<LatentAttention>());
+  all.push_back(entry<LatentValues>());
+}
+
+}  // namespace heddle::kernels

@@ -1,0 +1,56 @@
+// What the kernels of latent attention refuse, and the shapes that GPUs take.
+#include "kernels/attention/latent_attention.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/kernels/refusal.h"
+
+namespace heddle::kernels {
+namespace {
+
+TEST(LatentAttention, RefusesWhatItCannotTake) {
+  EXPECT_EQ(refusal(LatentQueries{}, {.rows = 1, .heads = 1}), "latent_queries: pages of 0 positions");
+  EXPECT_EQ(refusal(LatentAttention{}, {.rows = 1, .heads = 1}), "latent_attention: pages of 0 positions");
+  EXPECT_EQ(refusal(LatentAttention{}, {.rows = 1, .heads = 1, .page_size = 16, .splits = 65}),
+            "latent_attention: 65 ranges, 1 to 64 expected");
+  EXPECT_EQ(refusal(LatentValues{}, {.rows = 2, .heads = 2, .out_stride = 254}),
+            "latent_values: out has a stride of 254, but rows of 256 values");
+  EXPECT_EQ(refusal(LatentValues{}, {.rows = 2, .heads = 2, .out_stride = 257}),
+            "latent_values: out has a stride of 257, an even number expected");
+  EXPECT_THROW((LatentAttention{.rank = 24}.build()), Error);
+}
+
+TEST(LatentAttention, FitsTheSharedMemoryOfEveryGpu) {
+  EXPECT_EQ(latent_choice(512, 64), (LatentAttention{}));
+  for (const uint32_t bytes : {227u * 1024, 163u * 1024, 99u * 1024, 64u * 1024}) {
+    const LatentAttention spec = latent_choice(512, 64, {.shared_per_block = bytes});
+    EXPECT_LE(spec.build().shared_bytes, bytes);
+  }
+  EXPECT_THROW(latent_choice(1024, 64, {.shared_per_block = 64 * 1024}), Error);
+}
+
+TEST(LatentAttention, DividesPositionsWhereBlocksAreFew) {
+  const LatentAttention spec;
+  EXPECT_EQ(latent_splits(spec, 1, 16, 64, 132), 1u);
+  EXPECT_EQ(latent_splits(spec, 1, 16, 6400, 132), 64u);
+  EXPECT_EQ(latent_splits(spec, 8, 16, 6400, 132), 16u);
+  EXPECT_EQ(latent_splits(spec, 1, 128, 6400, 132), 16u);
+  EXPECT_EQ(latent_splits(spec, 200, 16, 6400, 132), 1u);
+}
+
+TEST(LatentAttention, AssembleWithoutSpills) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
+  const std::pair<const char*, uint32_t> targets[] = {
+      {"sm_75", 64}, {"sm_80", 163}, {"sm_86", 99}, {"sm_90a", 227}, {"sm_120", 99}};
+  for (const auto& [target, kib] : targets) {
+    const GpuLimits gpu{.shared_per_block = kib * 1024};
+    expect_no_spills<LatentAttention>({latent_choice(512, 64, gpu), latent_choice(256, 32, gpu)}, target);
+    expect_no_spills<LatentQueries>({{}, {.tiles = 4, .temperature = 1}}, target);
+    expect_no_spills<LatentValues>({latent_values_choice(512, 128, 1, gpu), latent_values_choice(512, 128, 64, gpu)},
+                                   target);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::kernels
