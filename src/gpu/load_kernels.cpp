@@ -25,7 +25,7 @@ struct LayerKind {
   };
   struct AttentionKind {
     uint32_t head, value_head, heads, kv_heads, window, rotary;
-    bool softcap;
+    bool softcap, chunk, sinks, slopes, causal;
     auto operator<=>(const AttentionKind&) const = default;
   };
   bool parallel;
@@ -42,7 +42,8 @@ LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
     kind.sublayers.push_back(sublayer.index());
     if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
       const model::Attention& a = *device->model;
-      kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0});
+      kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0,
+                                 a.chunk != 0, !a.sinks.empty(), !a.slopes.empty(), a.causal});
     }
   }
   for (const DeviceNorm* norm : layer.norms()) kind.norms.push_back({norm->kind, !norm->bias.empty()});

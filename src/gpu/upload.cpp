@@ -78,8 +78,11 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
   up.norm(model.norm);
   for (DeviceLayer& layer : model.layers)
     for (DeviceSublayer& sublayer : layer.sublayers)
-      if (auto* a = std::get_if<DeviceAttention>(&sublayer); a && a->rotary)
-        a->turns = up.vector(RopeFrequencies{.radians = a->model->rope.radians}.turns());
+      if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
+        if (a->rotary) a->turns = up.vector(RopeFrequencies{.radians = a->model->rope.radians}.turns());
+        if (!a->model->sinks.empty()) a->sinks = up.vector(a->model->sinks);
+        if (!a->model->slopes.empty()) a->slopes = up.vector(a->model->slopes);
+      }
   stream.synchronize();  // before the pinned slots and the stage are freed
   model.owned.clear();
 }

@@ -68,6 +68,7 @@ struct DeviceAttention {
   std::vector<Weights> qkv;  // joined or stacked: one, or two where v has another format; else q, k, v
   uint32_t rotary = 0;
   cuda::Buffer turns;
+  cuda::Buffer sinks, slopes;  // as the model has them
   Weights output;
 };
 struct DeviceFeedForward {
