@@ -133,8 +133,7 @@ class Prompt {
     Pred here = k_.lane() % 4u == 0u;
     if (s_.splits > 1) here = here && k_.cluster_rank() == 0u;
     const F32 sink = load(k_.arg(&PromptArgs::sinks) + head_);
-    for (auto& row : softmax_)
-      row.begin_with(sink, select(here, k_.constant(std::exp2(prompt_weight_bias)), 0.0f));
+    for (auto& row : softmax_) row.begin_with(sink, select(here, k_.constant(std::exp2(prompt_weight_bias)), 0.0f));
   }
 
   // Merges the results of the other blocks of the cluster into those of the first.

@@ -24,8 +24,8 @@ struct PromptAttention {
                                     summary = "attention of many tokens per sequence over a cache in pages",
                                     lowest_target = "sm_80";
   // q and out are 8-byte aligned with even strides, and q * scale is finite as f16; k, v, k_scale and v_scale are
-  // 16-byte aligned; page_size is a multiple of 16; window, softcap, chunk, sinks and slopes are read with the fields of
-  // that name.
+  // 16-byte aligned; page_size is a multiple of 16; window, softcap, chunk, sinks and slopes are read with the fields
+  // of that name.
   struct Args : AttentionArgs {
     ptx::DevicePtr<PromptTile> tiles;  // (tile_count), 16-byte aligned
     uint32_t tile_count;

@@ -43,8 +43,7 @@ class WgmmaPrompt {
       first_row_ = tile[1];
       rows_ = tile[2];
       first_ = tile[3];
-      if (s_.bidirectional)
-        text_ = k_.assume_uniform(load(k_.arg(&WgmmaAttentionArgs::lengths) + (count - 1u - turn)));
+      if (s_.bidirectional) text_ = k_.assume_uniform(load(k_.arg(&WgmmaAttentionArgs::lengths) + (count - 1u - turn)));
       k_.when(rows_ > 0u, [&] { body(); });
     });
     return k_.finish();

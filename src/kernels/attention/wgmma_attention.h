@@ -24,13 +24,12 @@ struct WgmmaAttention {
   static auto fields() {
     using S = WgmmaAttention;
     using F = Field<S>;
-    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
-                      F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})},
-                      F{"stages", &S::stages, range(2, 4)}, F{"kv", &S::kv, kv_types()},
-                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-                      F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()},
-                      F{"slopes", &S::slopes, yes_or_no()}, F{"bidirectional", &S::bidirectional, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+    return std::tuple(
+        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+        F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})}, F{"stages", &S::stages, range(2, 4)},
+        F{"kv", &S::kv, kv_types()}, F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+        F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()}, F{"slopes", &S::slopes, yes_or_no()},
+        F{"bidirectional", &S::bidirectional, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
   }
 
   // Rows lie in panels of 64 values, 128 bytes: what a swizzle of 128 bytes wants.

@@ -77,10 +77,8 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t chunk : {1u, 2u, 16u, 30u, 75u, 1000u}) {
     WgmmaAttention spec = small;
     spec.kv = chunk % 4 ? kernels::kv_f16 : kernels::kv_q8;
-    add(spec, {.heads = 1,
-               .pieces = {{70, 145}, {0, 20}, {33, 1}},
-               .whole = spec.kv == kernels::kv_f16,
-               .chunk = chunk});
+    add(spec,
+        {.heads = 1, .pieces = {{70, 145}, {0, 20}, {33, 1}}, .whole = spec.kv == kernels::kv_f16, .chunk = chunk});
   }
   for (bool both : {false, true}) {
     WgmmaAttention spec = small;
