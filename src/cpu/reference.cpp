@@ -468,7 +468,7 @@ class Reference : public Backend {
       double sum = 0;
       for (uint32_t i = 0; i < a.head; ++i) sum += double(q[i]) * k[i];
       double score = capped(sum * a.scale, a.softcap);
-      if (!a.slopes.empty()) score -= double(a.slopes[head]) * (position - p);
+      if (!a.slopes.empty()) score -= double(a.slopes[head]) * std::abs(double(position) - p);
       scores.push_back(score);
     }
     if (!a.sinks.empty()) scores.push_back(a.sinks[head]);

@@ -52,11 +52,35 @@ kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention)
           .table_stride = r_.sizes.table_stride,
           .window = a.window,
           .scale = a.scale,
-          .softcap = a.softcap};
+          .softcap = a.softcap,
+          .chunk = a.chunk,
+          .sinks = {attention.sinks.address()},
+          .slopes = {attention.slopes.address()}};
 }
 
+namespace {
+
+// The fields of a spec that say which positions a row sees, and what its scores are.
+void set_sight(const model::Attention& a, auto& spec) {
+  if constexpr (requires { spec.window; }) spec.window = a.window != 0;
+  if constexpr (requires { spec.bidirectional; }) spec.bidirectional = !a.causal;
+  spec.softcap = a.softcap != 0;
+  spec.chunk = a.chunk != 0;
+  spec.sinks = !a.sinks.empty();
+  spec.slopes = !a.slopes.empty();
+}
+
+// How many positions a row sees at most, of a sequence of `length`.
+uint32_t most_seen(const model::Attention& a, uint32_t length) {
+  for (uint32_t limit : {a.window, a.chunk})
+    if (limit) length = std::min(length, limit);
+  return length;
+}
+
+}  // namespace
+
 uint64_t Forward::cache_bytes(const model::Attention& a) const {
-  const uint64_t values = uint64_t(rows_.count) * rows_.longest * a.kv_heads * (a.head + a.value_head);
+  const uint64_t values = uint64_t(rows_.count) * most_seen(a, rows_.longest) * a.kv_heads * (a.head + a.value_head);
   return r_.q8() ? values / 32 * 34 : values * 2;
 }
 
@@ -64,7 +88,7 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   using Shape = AttentionPath::Shape;
   const model::Attention& a = *attention.model;
   const uint32_t sms = r_.recorder.sms(), rows = path.newest;
-  const uint32_t longest = rows == rows_.count ? rows_.longest : rows_.longest_single;
+  const uint32_t longest = most_seen(a, rows == rows_.count ? rows_.longest : rows_.longest_single);
   kernels::ClusterChoice choice;
   switch (path.shape) {
     case Shape::steady:
@@ -84,11 +108,10 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   if (r_.q8()) spec = kernels::as_q8(spec);
   spec.mapped = !rows_.row_tables;
   spec.fresh = path.reads_other_rows;
-  spec.window = a.window != 0;
-  spec.softcap = a.softcap != 0;
+  set_sight(a, spec);
   kernels::ClusterAttention::Args args{{attention_args(attention)}};
   args.sequence_of = {r_.work.sequences.address()};
-  args.lengths = {r_.work.lengths.address()};
+  args.lengths = {(a.causal ? r_.work.lengths : r_.work.text_lengths).address()};
   args.partial = {r_.work.partial.address()};
   args.arrived = {r_.work.arrived.address()};
   args.sequences = rows;
@@ -106,15 +129,15 @@ void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPa
   kernels::PromptAttention::Args args{attention_args(attention)};
   args.tiles = {r_.work.tiles.address() + first_tile * sizeof(kernels::PromptTile)};
   args.tile_count = tiles;
+  args.lengths = {r_.work.tile_lengths.address() + first_tile * 4ull};
   auto launch = [&](auto spec) {
     spec.kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
-    spec.window = a.window != 0;
-    spec.softcap = a.softcap != 0;
+    set_sight(a, spec);
     r_.recorder.launch(spec, args);
   };
   static_assert(prompt_tile == kernels::WgmmaAttention::queries);
   if (path.others == AttentionPath::Others::wgmma_tiles) return launch(kernels::wgmma_choice(a.head));
-  const uint32_t seen = a.window ? std::min(a.window, rows_.longest) : rows_.longest;
+  const uint32_t seen = most_seen(a, rows_.longest);
   const kernels::GpuLimits& limits = r_.recorder.limits();
   kernels::PromptAttention spec =
       kernels::prompt_choice(a.head, prompt_tile, path.exact_queries, limits.shared_per_block);
@@ -129,18 +152,19 @@ void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPa
 void Forward::attend_any(const DeviceAttention& attention) {
   const model::Attention& a = *attention.model;
   const uint32_t widest = std::max(a.head, a.value_head);
-  const kernels::AnyAttention spec{.largest = widest <= 128   ? 128u
-                                              : widest <= 256 ? 256u
-                                                              : 512u,
-                                   .vec = a.head % 4 == 0 && a.value_head % 4 == 0 ? 4u : 1u,
-                                   .kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16,
-                                   .softcap = a.softcap != 0};
+  kernels::AnyAttention spec{.largest = widest <= 128   ? 128u
+                                        : widest <= 256 ? 256u
+                                                        : 512u,
+                             .vec = a.head % 4 == 0 && a.value_head % 4 == 0 ? 4u : 1u,
+                             .kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16};
+  set_sight(a, spec);
   kernels::AnyAttention::Args args{attention_args(attention)};
   args.positions = {r_.work.positions.address()};
   args.sequences = {r_.work.sequences.address()};
   args.rows = rows_.count;
   args.head = a.head;
   args.value_head = a.value_head;
+  args.lengths = {r_.work.text_lengths.address()};
   r_.recorder.launch(spec, args, cache_bytes(a));
 }
 

@@ -8,6 +8,7 @@
 #include "gpu/forward.h"
 #include "gpu/gpu.h"
 #include "gpu/visitors.h"
+#include "kernels/attention/prompt_attention.h"
 
 namespace heddle::gpu {
 
@@ -147,6 +148,7 @@ class Gpu : public model::Backend {
   void send_turns(bool long_text);
   bool is_step(const model::Batch& batch, const Rows& rows) const;
   // Sends the block tables that changed: up to the last position of the batch, or whole.
+  void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
   void send_picking(std::span<const std::optional<model::Picking>> pickings);
   void send_text(const model::Picking& picking, uint32_t place);
@@ -175,6 +177,7 @@ class Gpu : public model::Backend {
 
   const model::Model& model_;
   const model::Limits limits_;
+  const bool both_directions_;  // some attention sees both directions
   const Options options_;
   cuda::Context context_;
   cuda::CubinCache cubins_;

@@ -25,7 +25,7 @@ struct LayerKind {
   };
   struct AttentionKind {
     uint32_t head, value_head, heads, kv_heads, window, rotary;
-    bool softcap;
+    bool softcap, chunk, sinks, slopes, causal;
     uint32_t plain, value;  // of latent attention
     auto operator<=>(const AttentionKind&) const = default;
   };
@@ -44,6 +44,7 @@ LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
     if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
       const model::Attention& a = *device->model;
       kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0,
+                                 a.chunk != 0, !a.sinks.empty(), !a.slopes.empty(), a.causal,
                                  a.latent ? a.latent->plain : 0, a.latent ? a.latent->value : 0});
     }
   }

@@ -84,7 +84,9 @@ AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) cons
                                                 : Shape::by_length,
                      .reads_other_rows = deterministic_ && !rows.each_own,
                      .exact_queries = exact_};
-  if (usual && a.heads / a.kv_heads <= max_group)
+  // cluster_attention takes a row for the last of its sequence
+  const bool by_distance = a.window || a.chunk || !a.slopes.empty();
+  if (usual && a.heads / a.kv_heads <= max_group && !(deterministic_ && !a.causal && by_distance))
     path.newest = rows.each_own || deterministic_ ? rows.count : rows.single;
   if (path.newest == rows.count) return path;
   path.others = Others::any;

@@ -66,6 +66,7 @@ void Gpu::send(const Batch& batch) {
   to.send<uint32_t>(stream_, w.sequences.address(), sequences);
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
+  if (both_directions_) send_text_lengths(batch, tiles);
   send_tables(batch, rows, step_);
   rows_ = rows;
   if (step_) {
@@ -80,6 +81,16 @@ void Gpu::send(const Batch& batch) {
     rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
   }
   to.end(stream_);
+}
+
+// A row that sees both directions sees all rows of its sequence.
+void Gpu::send_text_lengths(const Batch& batch, std::span<const kernels::PromptTile> tiles) {
+  std::vector<uint32_t> ends(batch.blocks.size()), by_row, by_tile;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) ends[batch.sequences[i]] = batch.positions[i] + 1;
+  for (uint32_t sequence : batch.sequences) by_row.push_back(ends[sequence]);
+  for (const kernels::PromptTile& tile : tiles) by_tile.push_back(by_row[tile.first_row]);
+  staging_->send<uint32_t>(stream_, work_->text_lengths.address(), by_row);
+  staging_->send<uint32_t>(stream_, work_->tile_lengths.address(), by_tile);
 }
 
 void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {

@@ -101,6 +101,8 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
           a->short_turns = up.vector(RopeFrequencies{.radians = rope.radians}.turns());
           a->long_turns = up.vector(RopeFrequencies{.radians = rope.long_radians}.turns());
         }
+        if (!a->model->sinks.empty()) a->sinks = up.vector(a->model->sinks);
+        if (!a->model->slopes.empty()) a->slopes = up.vector(a->model->slopes);
         if (!a->latent) continue;
         a->latent->k_up = up.halves(a->model->latent->k_up.all);
         a->latent->v_up = up.halves(a->model->latent->v_up.all);

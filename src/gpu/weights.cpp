@@ -282,8 +282,10 @@ uint64_t DeviceModel::largest_source() {
 
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
-  model::expect_features(model, "the GPU",
-                         [](model::Feature feature) { return feature == model::Feature::latent_attention; });
+  model::expect_features(model, "the GPU", [](model::Feature feature) {
+    using enum model::Feature;
+    return feature == latent_attention || feature == sinks || feature == slopes || feature == chunks || feature == both_directions;
+  });
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);

@@ -137,6 +137,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));
+  for (auto list : {&W::text_lengths, &W::tile_lengths}) allocate(list, rows * 4);
   allocate(&W::picked, rows * sizeof(kernels::Sampled));
   allocate(&W::tops, rows * max_top_tokens * sizeof(kernels::Sampled));
   allocate(&W::params, s.picked_at_once() * sizeof(kernels::SampleRow));

@@ -19,6 +19,12 @@ using model::KvFormat;
 
 class Attend : public FakeGpu {
  protected:
+  // The fake device's memory is the host's.
+  static std::vector<uint32_t> numbers(ptx::DevicePtr<uint32_t> at, size_t count) {
+    const auto* first = reinterpret_cast<const uint32_t*>(at.address);
+    return {first, first + count};
+  }
+
   const model::Limits f16_{.rows = 100, .kv_blocks = 64, .block_tokens = 32};
   const model::Limits q8_{.rows = 100, .kv_blocks = 64, .block_tokens = 32, .kv = KvFormat::q8};
 };
@@ -111,6 +117,50 @@ TEST_F(Attend, ManySingleTokensAreNoPrompt) {
     EXPECT_EQ(launched("cluster_attention", before).size(), wide.model.layers.size()) << rows;
     EXPECT_TRUE(launched("prompt_attention", before).empty());
   }
+}
+
+// A layer with a window or with chunks shares no more positions than a row sees among blocks.
+TEST_F(Attend, WindowsAndChunksChooseShapesByWhatARowSees) {
+  WideModel wide;
+  wide.model.context = 20000;
+  auto grids_after = [&](uint32_t position) {
+    auto backend = make_gpu(wide.model, {.rows = 4, .kv_blocks = 700, .block_tokens = 32});
+    model::Batch batch{.tokens = {1}, .positions = {position}, .sequences = {0}, .blocks = {{}}, .outputs = {0}};
+    for (uint32_t block = 0; block <= position / 32; ++block) batch.blocks[0].push_back(block);
+    const size_t before = launches();
+    model::forward(wide.model, *backend, batch);
+    backend->result();
+    std::vector<uint32_t> blocks;
+    for (const auto& launch : launched("cluster_attention", before)) blocks.push_back(launch.grid[0] * launch.grid[2]);
+    return blocks;
+  };
+  const std::vector<uint32_t> shorts = grids_after(100);
+  model::Attention &first = wide.attention(), &second = wide.model.layers[1].get<model::Attention>();
+  first.window = 128;
+  const std::vector<uint32_t> longs = grids_after(19000);
+  EXPECT_EQ(longs[0], shorts[0]);
+  EXPECT_GT(longs[1], shorts[1]);
+  second.chunk = 100;
+  EXPECT_EQ(grids_after(19000), shorts);
+}
+
+// Rows of texts, and their tiles, know where the text ends.
+TEST_F(Attend, TextsInBothDirectionsHaveTheirLengths) {
+  WideModel wide;
+  for (model::Layer& layer : wide.model.layers) layer.get<model::Attention>().causal = false;
+  auto backend = make_gpu(wide.model, f16_);
+  const size_t before = launches();
+  model::forward(wide.model, *backend, batch_of({{1, 0}, {30, 0}, {7, 0}}));
+  backend->result();
+  const auto prompts = launched("prompt_attention", before), single = launched("cluster_attention", before);
+  ASSERT_EQ(prompts.size(), 2u);
+  const auto args = args_of<PromptAttention::Args>(prompts[0]);
+  EXPECT_EQ(args.tile_count, 2u);
+  EXPECT_EQ(numbers(args.lengths, 2), (std::vector<uint32_t>{30, 7}));
+  ASSERT_EQ(single.size(), 2u);
+  const auto lengths = args_of<ClusterAttention::Args>(single[0]).lengths;
+  EXPECT_EQ(numbers({lengths.address}, 3), (std::vector<uint32_t>{1, 30, 30}));
+  EXPECT_EQ(numbers({lengths.address + 30 * 4}, 3), (std::vector<uint32_t>{30, 7, 7}));
 }
 
 }  // namespace

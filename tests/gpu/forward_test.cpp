@@ -119,6 +119,57 @@ TEST_P(SlowPlansOfAttention, GiveTheReferencesLogits) {
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfAttention, testing::ValuesIn(kinds_of_plans()),
                          [](const auto& one) { return one.param.name(); });
 
+// What a token sees, and what its scores are given, on every path of attention.
+struct KindOfSight {
+  std::string name;
+  bool sinks = false, slopes = false, causal = true;
+  uint32_t first_window = 0, first_chunk = 0;  // of the first layer
+};
+std::vector<KindOfSight> kinds_of_sight() {
+  return {{.name = "sinks", .sinks = true, .first_window = 11},
+          {.name = "slopes", .slopes = true, .first_window = 11},
+          {.name = "chunks", .first_chunk = 7},
+          {.name = "sloped_chunks_and_sinks", .sinks = true, .slopes = true, .first_chunk = 16},
+          {.name = "both_directions", .causal = false, .first_window = 8},
+          {.name = "sloped_both_directions", .sinks = true, .slopes = true, .causal = false}};
+}
+class SlowPlansOfSight : public Plans, public testing::WithParamInterface<std::tuple<KindOfSight, KindOfPlan>> {};
+TEST_P(SlowPlansOfSight, GiveTheReferencesLogits) {
+  const auto& [sight, kind] = GetParam();
+  control().sm = kind.sm;
+  test::Builder builder(
+      {.format = Format::f16, .width = 64, .heads = 4, .kv_heads = 2, .head = kind.head, .inner = 96});
+  builder.model().context = 128;
+  for (model::Layer& layer : builder.model().layers) {
+    auto& a = layer.get<model::Attention>();
+    if (sight.sinks) a.sinks = builder.random(4, 1);
+    if (sight.slopes) a.slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+    a.causal = sight.causal;
+  }
+  auto& first = builder.model().layers[0].get<model::Attention>();
+  first.window = sight.first_window;
+  first.chunk = sight.first_chunk;
+  const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16, .kv = kind.kv};
+  BesideReference both(builder.model(), limits, interpreted(kind.options), f16_bound);
+  both.feed({{0, 20}});
+  both.feed({{1, 1}});
+  both.feed({{2, 1}, {3, 17}, {4, 9}, {5, 1}});  // one of them alone, among others
+  if (!kind.options.exact && !kind.options.deterministic) both.feed({{6, 70}}, BesideReference::last);
+  if (!sight.causal) return;  // whole texts alone
+  both.feed({{0, 1}});
+  both.feed({{3, 1}, {0, 1}, {2, 1}});
+  both.feed({{0, 1}, {4, 12}, {1, 2}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, SlowPlansOfSight,
+    testing::Combine(testing::ValuesIn(kinds_of_sight()),
+                     testing::Values(KindOfPlan{64, KvFormat::f16, {}}, KindOfPlan{64, KvFormat::q8, {}},
+                                     KindOfPlan{64, KvFormat::f16, {.exact = true}},
+                                     KindOfPlan{64, KvFormat::f16, {.deterministic = true}},
+                                     KindOfPlan{64, KvFormat::f16, {}, without_wgmma},
+                                     KindOfPlan{32, KvFormat::f16, {}})),
+    [](const auto& one) { return std::get<0>(one.param).name + "_" + std::get<1>(one.param).name(); });
+
 // Mixtures: rows one by one, a few, and grouped by expert, with all that may surround the experts.
 struct KindOfMixture {
   std::string name;

@@ -134,6 +134,29 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
   EXPECT_EQ(attention(grouped.model, deterministic_, both), Names{"any_attention"});
 }
 
+// Sinks, slopes, chunks and both directions change the kernels, not which is taken; but a row that sees both directions
+// by distance is not the last of what it sees, which cluster_attention takes it for.
+TEST_F(PathsOfBatches, AttentionToWholeTextsFollowsFromTheirRows) {
+  const Shape texts{{60, 0}, {1, 0}}, short_texts{{10, 0}, {7, 0}, {1, 0}};
+  model::Attention& a = wide_.attention();
+  const auto all = [&](const Options& options, const Shape& shape) {
+    for (model::Layer& layer : wide_.model.layers) layer.get<model::Attention>() = a;
+    return attention(wide_.model, options, shape);
+  };
+  a.causal = false;
+  a.sinks = a.slopes = model::Vector(4, 0.5f);
+  control().sms = 8;
+  EXPECT_EQ(all({}, {{60, 0}}), Names{"wgmma_attention"});
+  EXPECT_EQ(all({}, {{1, 0}, {60, 0}}), (Names{"cluster_attention", "wgmma_attention"}));
+  EXPECT_EQ(all({}, short_texts), Names{"prompt_attention"});
+  EXPECT_EQ(all(deterministic_, texts), Names{"any_attention"});
+  a.slopes.clear();
+  EXPECT_EQ(all(deterministic_, texts), Names{"cluster_attention"});
+  a.window = 8;
+  EXPECT_EQ(all(deterministic_, texts), Names{"any_attention"});
+  EXPECT_EQ(all({}, short_texts), Names{"prompt_attention"});
+}
+
 TEST_F(PathsOfBatches, AnOlderGpuIsRefused) {
   control().sm = 70;
   EXPECT_EQ(message<Error>([&] { make_gpu(wide_.model, {.rows = 8, .kv_blocks = 1}); }),

@@ -92,12 +92,24 @@ Kernel AnyAttention::build() const {
   const U32 size = k.arg(&Args::head), value_size = k.arg(&Args::value_head);
   const LaneShare share{.k = k, .pieces = per_lane / vec, .vec = vec, .kv = kv, .lane = k.lane()};
   const U32 kv_head = head / (heads / k.arg(&Args::kv_heads));
+  const F32 sink = sinks ? load(k.arg(&Args::sinks) + head) : F32();
+  const F32 slope = slopes ? slope_of(load(k.arg(&Args::slopes) + head)) : F32();
 
   chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const U32 position = k.assume_uniform(load(k.arg(&Args::positions) + row));
-    const U32 end = select(position < no_position, position + 1u, 0u), window = k.arg(&Args::window);
-    const U32 first = select(window != 0u && window <= end, end - window, 0u);
+    const U32 window = k.arg(&Args::window);
+    U32 first, end;
+    if (bidirectional) {
+      const U32 half = select(window == 0u, k.constant(no_position - 1), window >> 1u);
+      const U32 text = k.assume_uniform(load(k.arg(&Args::lengths) + row));
+      end = select(position < no_position, min(text, position + half + 1u), 0u);
+      first = position - min(position, half);
+    } else {
+      end = select(position < no_position, position + 1u, 0u);
+      first = select(window != 0u && window <= end, end - window, 0u);
+    }
+    if (chunk) first = max(first, position / k.arg(&Args::chunk) * k.arg(&Args::chunk));
     const PagedRows<Args> pages(k, load(k.arg(&Args::sequences) + row));
     const Score score = softcap ? Score(k.arg(&Args::scale), k.arg(&Args::softcap)) : Score(k.arg(&Args::scale));
     auto q = share.load_row(k.arg(&Args::q) + mul_wide(row, k.arg(&Args::q_stride)) + head * size, size);
@@ -116,7 +128,9 @@ Kernel AnyAttention::build() const {
         const auto key = share.values(keys[u]);
         F32 product = q[0] * key[0];
         for (uint32_t i = 1; i < per_lane; ++i) product = fma(q[i], key[i], product);
-        scores.push_back(select(from + u < end, score.of(warp_sum(product)), OnlineSoftmax::masked));
+        F32 scored = score.of(warp_sum(product));
+        if (slopes) scored = sloped(scored, slope, to_f32(bitcast<int32_t>(position - (from + u))));
+        scores.push_back(select(from + u < end, scored, OnlineSoftmax::masked));
       }
       const auto weights = softmax.weigh(scores);
       for (uint32_t u = 0; u < unroll; ++u) softmax.add(weights[u], share.values(values[u]));
@@ -134,6 +148,7 @@ Kernel AnyAttention::build() const {
     const auto out = k.arg(&Args::out) + mul_wide(row, k.arg(&Args::out_stride)) + head * value_size;
     k.loop(k.thread(), value_size, k.threads(), [&](U32 i) {
       OnlineSoftmax all(k, 1);
+      if (sinks) all.begin_with(sink, k.constant(1.0f));
       for (uint32_t w = 0; w < warps; ++w) {
         const auto part = parts.offset(w * part_size);
         all.merge(load(part.offset(largest)), load(part.offset(largest + 1)), {load(part + i)});
@@ -153,7 +168,7 @@ Grid AnyAttention::grid(const Args& args) const {
     throw Error("{}: with vec = {} the cache must be {}-byte aligned", name, vec, 2 * vec);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
   check_stride(name, "out", args.rows, args.out_stride, uint64_t(args.heads) * args.value_head);
-  if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
+  check_scores(name, args, softcap, chunk, sinks, slopes);
   if (args.heads > 65535) throw Error("{}: {} heads, 65535 at most", name, args.heads);
   return {.x = args.rows ? args.rows : 1, .y = args.heads};
 }

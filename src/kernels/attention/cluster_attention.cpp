@@ -24,6 +24,10 @@ void share_positions(ClusterBlock& b) {
   if (b.s.length == length_indirect)
     b.length = k.assume_uniform(bitcast<uint32_t>(load(k.arg(&ClusterArgs::lengths) + b.sequence)), Uniform::cluster);
   b.first = b.s.window ? b.length - min(b.length, k.arg(&ClusterArgs::window)) : k.constant(0u);
+  if (b.s.chunk) {
+    const U32 chunk = k.arg(&ClusterArgs::chunk), newest = b.length - min(b.length, 1u);
+    b.first = max(b.first, newest / chunk * chunk);
+  }
   U32 start = b.first & ~15u, units = (b.length - start + 15u) / 16u;
   U32 blocks = b.s.merge ? k.arg(&ClusterArgs::clusters) * b.s.splits : k.constant(b.s.splits);
   U32 block = b.cluster * b.s.splits + b.rank, share = units / blocks, rest = units - share * blocks;
@@ -125,7 +129,7 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
                 merge ? "yes" : "no", merge ? "1 to 65535" : "one");
   if (out_apart) check_operand(name, args.heads * head_dim, args.out_group);
   if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
-  if (softcap && !(args.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", name, args.softcap);
+  check_scores(name, args, softcap, chunk, sinks, slopes);
   return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
 }
 

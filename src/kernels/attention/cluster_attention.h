@@ -21,7 +21,7 @@ struct ClusterAttention {
                                     lowest_target = "sm_90";
   // out, k, v, k_scale and v_scale are 16-byte aligned. q is 8-byte aligned and finite as f16; its stride is even, and
   // 0 where its rows follow each other. heads / kv_heads is a whole number from 1 to 8; page_size is a multiple of 16;
-  // window and softcap are read with the fields of that name.
+  // window, softcap, chunk, sinks and slopes are read with the fields of that name.
   struct Args : TokenAttentionArgs {
     ptx::DevicePtr<uint32_t> sequence_of;  // mapped: (sequences), the row of the table
     ptx::DevicePtr<float> partial;         // merge: (partial_count), scratch, 16-byte aligned
@@ -41,7 +41,7 @@ struct ClusterAttention {
   uint32_t copies = copies_bulk;
   uint32_t merge = 0;   // several clusters per sequence and kv head
   uint32_t mapped = 0;  // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
-  uint32_t window = 0, softcap = 0;
+  uint32_t window = 0, softcap = 0, chunk = 0, sinks = 0, slopes = 0;
   uint32_t out_apart = 0;  // out is f16, as x of wgmma_product for weights of this `apart`; 0: rows of f32
   // In a chain only the last position is new: all others are fetched before the preceding kernels have ended, unless
   // `fresh` is set. Lengths and table must not change within the chain.
@@ -59,6 +59,7 @@ struct ClusterAttention {
         F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
         F{"copies", &S::copies, copy_kinds()}, F{"merge", &S::merge, yes_or_no()}, F{"mapped", &S::mapped, yes_or_no()},
         F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+        F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()}, F{"slopes", &S::slopes, yes_or_no()},
         F{"out_apart", &S::out_apart, aparts()}, F{"chained", &S::chained, yes_or_no()},
         F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
   }
@@ -79,7 +80,7 @@ struct ClusterAttention {
 };
 
 // A spec for sequences of about `length` positions on a GPU of `sms` SMs: a starting point for tuning. The caller sets
-// layout, length, window, softcap and chained.
+// layout, length, chained, and what positions and scores depend on.
 struct ClusterChoice {
   ClusterAttention spec;
   uint32_t clusters;

@@ -1,6 +1,8 @@
 // The warps of a block of cluster_attention: one fetches K and V, the others compute; or all do both.
 #include "kernels/attention/cluster_block.h"
 
+#include <cmath>
+
 #include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
@@ -55,8 +57,8 @@ class ClusterCopy {
       auto before = [&](U32 position) {  // rows of the piece
         return select(position > mine, min(position - mine, s_.rows), 0u);
       };
-      U32 past = before(b_.end), low = s_.window ? before(b_.first) : k_.constant(0u);
-      Pred some = s_.window ? low < past : past > 0u;
+      U32 past = before(b_.end), low = b_.limited() ? before(b_.first) : k_.constant(0u);
+      Pred some = b_.limited() ? low < past : past > 0u;
       auto offset = k_.var(uint64_t(0));
       k_.when(some, [&] { offset = cache_.offset(mine); });
       const uint32_t row_chunks = b_.row_bytes() / 16, chunks = s_.rows * row_chunks;  // of 16 bytes
@@ -66,7 +68,7 @@ class ClusterCopy {
       for (uint32_t c = 0; c < chunks; c += members_) {
         U32 chunk = member_ + c;
         Pred real = chunk < past * row_chunks;
-        if (s_.window) real = real && chunk >= low * row_chunks;
+        if (b_.limited()) real = real && chunk >= low * row_chunks;
         U32 valid = select(real, k_.constant(16u), 0u);
         copy_async<16>(to.offset(c * 16), keys.offset(c * 16), valid);
         copy_async<16>(to.offset(8 * b_.piece() + c * 16), values.offset(c * 16), valid);
@@ -110,6 +112,8 @@ class ClusterCompute {
 
   void run() {
     auto q = q_row();
+    if (s_.sinks) begin_with_sink();
+    if (s_.slopes) slope_ = slope_of(load(k_.arg(&ClusterArgs::slopes) + query_head()));
     chain_wait(k_, s_.chained);
     all_stages(load_q(q));
   }
@@ -118,10 +122,18 @@ class ClusterCompute {
   using Q = std::vector<Left>;
   using Sums = std::vector<Acc<float, 16, 8>>;  // tile 0 and tile 1, two sums each
 
+  // That of row lane / 4.
+  U32 query_head() { return b_.kv_head * b_.group + min(k_.lane() / 4u, b_.group - 1u); }
+  // Of all warps that share the sequence one has the sink.
+  void begin_with_sink() {
+    const F32 sink = load(k_.arg(&ClusterArgs::sinks) + query_head());
+    k_.when(k_.warp() == 0u && b_.rank == 0u && b_.cluster == 0u, [&] {
+      softmax_.begin_with(sink, select(k_.lane() % 4u == 0u, k_.constant(std::exp2(weight_bias)), 0.0f));
+    });
+  }
   // Row lane / 4 of the left operand, for every 16 values of the head dimension.
   Global<float> q_row() {
-    U32 head = b_.kv_head * b_.group + min(k_.lane() / 4u, b_.group - 1u),
-        column = k_.lane() % 4u * (b_.q8() ? 4u : 2u);
+    U32 head = query_head(), column = k_.lane() % 4u * (b_.q8() ? 4u : 2u);
     U32 given = k_.arg(&ClusterArgs::q_stride),
         stride = select(given == 0u, k_.arg(&ClusterArgs::heads) * s_.head_dim, given);
     return k_.arg(&ClusterArgs::q) + mul_wide(b_.sequence, stride) + (head * s_.head_dim + column);
@@ -174,9 +186,11 @@ class ClusterCompute {
         auto keys = stage + (k_at + tile * b_.row_bytes()), values = stage + (v_at + tile * b_.row_bytes());
         U32 position = b_.begin + (i * b_.positions() + column + tile);
         std::vector<Pred> counts;  // of the lane's columns: two of tile 0, two of tile 1
+        before_.clear();
         for (uint32_t j = 0; j < 4; ++j) {
           U32 at = position + (j % 2 * s_.rows + j / 2);
-          counts.push_back(s_.window ? at < b_.end && at >= b_.first : at < b_.end);
+          counts.push_back(b_.limited() ? at < b_.end && at >= b_.first : at < b_.end);
+          if (s_.slopes) before_.push_back(to_f32(bitcast<int32_t>(b_.length - 1u - at)));
         }
         if (b_.q8()) {
           auto scales = stage + (tile * b_.scale_row() + b_.scales_at());
@@ -266,6 +280,7 @@ class ClusterCompute {
       for (uint32_t column = 0; column < 2; ++column) {
         auto sum = [&](uint32_t row) { return sums[tile].get(row + column) + sums[tile + 2].get(row + column); };
         F32 s = score.of((sum(0) + sum(2)) * score.q_factor);
+        if (s_.slopes) s = sloped(s, slope_, before_[tile * 2 + column]);
         scores.push_back(select(counts[tile * 2 + column], s, OnlineSoftmax::masked));
       }
     F32 top = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
@@ -291,6 +306,8 @@ class ClusterCompute {
   const ClusterAttention& s_;
   OnlineSoftmax& softmax_;
   ClusterSums& out_;
+  F32 slope_;                // slopes: of the lane's head
+  std::vector<F32> before_;  // slopes: how far the lane's columns are before the newest position
 };
 
 }  // namespace
@@ -343,7 +360,7 @@ class ClusterFetch {
       auto keys = b_.ring + slot * s_.stage_bytes();
       // rows low to high - 1 of the stage have positions; those from `stop` on are fetched later
       U32 high = min(b_.end - start, b_.positions()), stop = early ? min(end - start, b_.positions()) : high;
-      U32 low = s_.window ? select(b_.first > start, min(b_.first - start, b_.positions()), 0u) : k_.constant(0u);
+      U32 low = b_.limited() ? select(b_.first > start, min(b_.first - start, b_.positions()), 0u) : k_.constant(0u);
       U32 here = max(mine, low), last = min(mine + s_.rows, stop);
       k_.when(lane < 16u && here < last, [&] {
         auto to_piece = keys + (lane * b_.piece() + (here - mine) * b_.row_bytes());
@@ -367,10 +384,10 @@ class ClusterFetch {
         bytes = bytes + pieces * (2 * s_.rows * b_.scale_row());
       }
       Pred partial = high < b_.positions();
-      if (s_.window) partial = partial || low > 0u;
+      if (b_.limited()) partial = partial || low > 0u;
       k_.when(partial, [&] {
         clear(keys, high, k_.constant(b_.positions()));
-        if (s_.window) clear(keys, k_.constant(0u), low);
+        if (b_.limited()) clear(keys, k_.constant(0u), low);
         fence_async_shared(k_);  // orders these writes before the next copy to the same place
       });
       // Every lane arrives for its own writes, and lane 0 expects the bytes of the copies.

@@ -21,6 +21,7 @@ struct ClusterBlock {
 
   bool bulk() const { return s.copies == copies_bulk; }
   bool q8() const { return s.kv == kv_q8; }
+  bool limited() const { return s.window || s.chunk; }  // positions before `first` are not seen
   bool fetches_early() const { return s.chained && !s.fresh; }
   uint32_t row_bytes() const { return s.row_bytes(); }
   uint32_t piece() const { return s.piece_bytes(); }
@@ -39,7 +40,7 @@ struct ClusterBlock {
   const ClusterAttention s;
   ptx::Builder<Args> k;
   ptx::U32 sequence, rank, cluster, group, kv_head;  // group: query heads per kv head
-  ptx::U32 length, first;                            // of the sequence; first position inside the window
+  ptx::U32 length, first;                            // of the sequence; the first position that is seen
   ptx::U32 begin, end, stage_count;                  // this block's positions, from a multiple of 16 on
   ptx::Pred newest_early;                            // the newest position is in an early stage of this block
   ptx::Shared<uint8_t> ring;                         // (stages, K and V, 8, piece()), and scales

@@ -37,8 +37,12 @@ struct AttentionArgs {
   uint32_t heads, kv_heads;                      // query head h uses kv head h * kv_heads / heads
   uint32_t q_stride = 0, out_stride = 0;         // values from row to row
   uint32_t page_size, table_stride;              // paged
-  uint32_t window = 0;                           // a token sees itself and window - 1 positions before it
-  float scale = 1, softcap = 0;                  // of scores; softcap: they become softcap * tanh(score / softcap)
+  // A token sees itself and window - 1 positions before it; bidirectional: window / 2 on both sides.
+  uint32_t window = 0;
+  float scale = 1, softcap = 0;       // of scores; softcap: they become softcap * tanh(score / softcap)
+  uint32_t chunk = 0;                 // a token sees those of its chunk of so many positions
+  ptx::DevicePtr<float> sinks = {};   // (heads): a further score in the softmax, which has no value
+  ptx::DevicePtr<float> slopes = {};  // (heads): scores lose slope * distance (ALiBi)
 };
 
 // The arguments of kernels for one new token per sequence and any layout of the cache: row i is the token of sequence
@@ -171,6 +175,15 @@ void check_paged_heads(std::string_view kernel, const Args& a, uint32_t largest)
   for (uint32_t size : {a.head, a.value_head})
     if (size == 0 || size > largest) throw Error("{}: heads of {} values, 1 to {} expected", kernel, size, largest);
   if (a.page_size == 0) throw Error("{}: pages of 0 positions", kernel);
+}
+
+// Refuses arguments that a kernel with these fields would read and that are not there.
+inline void check_scores(std::string_view kernel, const AttentionArgs& a, uint32_t softcap, uint32_t chunk,
+                         uint32_t sinks, uint32_t slopes) {
+  if (softcap && !(a.softcap > 0)) throw Error("{}: softcap = {}, but it must be positive", kernel, a.softcap);
+  if (chunk && a.chunk == 0) throw Error("{}: chunks of 0 positions, but a token sees itself", kernel);
+  if (sinks && a.sinks.address == 0) throw Error("{}: no sinks, but one for each head is read", kernel);
+  if (slopes && a.slopes.address == 0) throw Error("{}: no slopes, but one for each head is read", kernel);
 }
 
 // Refuses rows that overlap.

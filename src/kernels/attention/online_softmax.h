@@ -20,6 +20,12 @@ struct Score {
   ptx::F32 of(ptx::F32 product) const { return cap.rec ? tanh(product) * cap : product; }
 };
 
+// ALiBi: what a score in base 2 loses for each position of distance.
+inline ptx::F32 slope_of(ptx::F32 slope) { return slope * float(std::numbers::log2e); }
+inline ptx::F32 sloped(ptx::F32 score, ptx::F32 slope, ptx::F32 distance) {
+  return fma(-slope, ptx::abs(distance), score);
+}
+
 struct OnlineSoftmax {
   // The maximum over no positions. Finite, so that the difference of two of them is not NaN.
   static constexpr float none = std::numeric_limits<float>::lowest();
@@ -33,6 +39,12 @@ struct OnlineSoftmax {
     for (uint32_t i = 0; i < values; ++i) acc.push_back(k.var(0.0f));
   }
 
+  // Begins with a score that has no value (a sink). `weight`: of a position with the largest score, in all lanes that
+  // are summed up.
+  void begin_with(ptx::F32 sink, ptx::F32 weight) {
+    max = sink * float(std::numbers::log2e);
+    sum = weight;
+  }
   // Raises the maximum to `top`, which is not below it, and returns the factor for the accumulator; the sum of weights
   // is rescaled here.
   ptx::F32 raise(ptx::F32 top) {

@@ -5,6 +5,7 @@
 #include "kernels/attention/prompt_attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/attention/kv_cache.h"
 #include "kernels/attention/online_softmax.h"
@@ -44,6 +45,9 @@ class Prompt {
       first_row_ = tile[1];
       rows_ = tile[2];
       first_ = tile[3];
+      if (s_.bidirectional)
+        text_ = k_.assume_uniform(load(k_.arg(&PromptArgs::lengths) + number),
+                                  s_.splits > 1 ? Uniform::cluster : Uniform::block);
       if (s_.parts > 1) {
         U32 skipped = min((from - number * s_.parts) * s_.queries, rows_);
         first_row_ = first_row_ + skipped;
@@ -64,19 +68,30 @@ class Prompt {
 
   void body() {
     stages_ = k_.shared<uint8_t>(std::max(s_.ring_bytes(), s_.merge_bytes()), 128);
-    if (s_.window) {
+    if (s_.bidirectional && s_.window) {
+      half_ = k_.arg(&PromptArgs::window) >> 1u;
+      lowest_ = first_ - min(first_, half_);
+    } else if (s_.window) {
       U32 seen = first_ + 1u;
       lowest_ = seen - min(seen, k_.arg(&PromptArgs::window));
     } else {
       lowest_ = k_.constant(0u);
     }
+    if (s_.chunk) lowest_ = max(lowest_, chunk_start(first_));
     begin_ = lowest_ & ~15u;
     end_ = first_ + rows_;
+    if (s_.bidirectional) end_ = s_.window ? min(text_, end_ + half_) : text_;
     group_row_ = k_.lane() / 4u;
     warp_first_ = k_.warp() * 16u;
+    if (s_.chunk) {
+      for (uint32_t row : {0u, 8u}) chunk_first_.push_back(chunk_start(first_ + warp_first_ + group_row_ + row));
+      warp_chunk_ = chunk_start(first_ + warp_first_ + 15u);
+    }
     cache_setup();
     load_q();
     for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
+    if (s_.sinks) begin_with_sink();
+    if (s_.slopes) slope_ = slope_of(load(k_.arg(&PromptArgs::slopes) + head_));
     for (uint32_t i = 0; i < dim_tiles(); ++i) out_.emplace_back(k_);
 
     U32 first = k_.constant(0u), steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
@@ -94,7 +109,9 @@ class Prompt {
       copy(step + ahead, to.get(), steps);
       U32 here = from.get(), start = begin_ + step * s_.positions;
       // warps without rows, or with rows before these positions, skip the step
-      k_.when(warp_first_ < rows_ && start <= first_ + warp_first_ + 15u, [&] { compute(stages_ + here, start); });
+      Pred sees = warp_first_ < rows_;
+      if (!s_.bidirectional) sees = sees && start <= first_ + warp_first_ + 15u;
+      k_.when(sees, [&] { compute(stages_ + here, start); });
       U32 next = here + stage_bytes();
       to = here;
       from = select(next == s_.ring_bytes(), k_.constant(0u), next);
@@ -103,6 +120,20 @@ class Prompt {
     if (s_.splits == 1) return write();
     merge();
     k_.when(k_.cluster_rank() == 0u, [&] { write(); });
+  }
+
+  bool limited() const { return s_.window || s_.chunk; }  // positions before lowest_ are not seen
+  // The first position of the chunk in which a position is.
+  U32 chunk_start(U32 position) {
+    U32 chunk = k_.arg(&PromptArgs::chunk);
+    return position / chunk * chunk;
+  }
+  // Of the blocks of a cluster one has the sink, and of the 4 lanes that share a row.
+  void begin_with_sink() {
+    Pred here = k_.lane() % 4u == 0u;
+    if (s_.splits > 1) here = here && k_.cluster_rank() == 0u;
+    const F32 sink = load(k_.arg(&PromptArgs::sinks) + head_);
+    for (auto& row : softmax_) row.begin_with(sink, select(here, k_.constant(std::exp2(prompt_weight_bias)), 0.0f));
   }
 
   // Merges the results of the other blocks of the cluster into those of the first.
@@ -155,7 +186,7 @@ class Prompt {
       for (uint32_t i = 0; i < s_.positions; i += copy_rows()) {
         U32 position = begin_ + step * s_.positions + row + i;
         Pred real = position < end_;
-        if (s_.window) real = real && position >= lowest_;
+        if (limited()) real = real && position >= lowest_;
         auto offset = k_.var(uint64_t(0));
         k_.when(real, [&] {
           U32 slot = pages_->divide(position), in_page = position - slot * k_.arg(&PromptArgs::page_size);
@@ -253,6 +284,7 @@ class Prompt {
       for (auto& tile : scores)
         for (uint32_t i = 0; i < 4; ++i) tile.set(i, score.of(tile.get(i) * factor));
     }
+    if (s_.slopes) slope(scores, start);
     mask(scores, start);
     raise(scores);
 
@@ -327,7 +359,7 @@ class Prompt {
     std::vector<Pred> exists;
     for (uint32_t j = 0; j < 4; ++j) {
       U32 at = start + position + (first + j % 2 + j / 2 * 8);
-      exists.push_back(s_.window ? at < end_ && at >= lowest_ : at < end_);
+      exists.push_back(limited() ? at < end_ && at >= lowest_ : at < end_);
     }
     const F16 zero = to_f16(k_.constant(0.0f));
     for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
@@ -344,17 +376,37 @@ class Prompt {
     }
   }
 
-  // Masks positions that a row does not see. Only steps at the diagonal and at the window's start have some.
+  void slope(std::vector<Acc<float, 16, 8>>& scores, U32 start) {
+    for (uint32_t row = 0; row < 2; ++row) {
+      U32 own = first_ + warp_first_ + group_row_ + row * 8;
+      F32 before = to_f32(bitcast<int32_t>(own - start - k_.lane() % 4u * 2u));  // of the lane's first column
+      for (uint32_t i = 0; i < scores.size(); ++i)
+        for (uint32_t column = 0; column < 2; ++column)
+          scores[i].set(row * 2 + column,
+                        sloped(scores[i].get(row * 2 + column), slope_, before - float(i * 8 + column)));
+    }
+  }
+
+  // Masks positions that a row does not see. Only steps at the diagonal, at the window's start and end, at the start of
+  // a chunk and at the end of a text have some.
   void mask(std::vector<Acc<float, 16, 8>>& scores, U32 start) {
     U32 top = first_ + warp_first_;  // the warp's first position
-    Pred some = start + (s_.positions - 1) > top;
-    if (s_.window) some = some || top + 15u - start >= k_.arg(&PromptArgs::window);
+    Pred some = start + (s_.positions - 1) > (s_.bidirectional ? end_ - 1u : top);
+    if (s_.bidirectional && s_.window)
+      some = some || start + (s_.positions - 1) > top + half_ || top + 15u - start > half_;
+    else if (s_.window)
+      some = some || top + 15u - start >= k_.arg(&PromptArgs::window);
+    if (s_.chunk) some = some || start < warp_chunk_;
     k_.when(some, [&] {
       for (uint32_t i = 0; i < scores.size(); ++i)
         for (uint32_t reg = 0; reg < 4; ++reg) {
           U32 at = start + k_.lane() % 4u * 2u + (i * 8 + reg % 2), own = top + group_row_ + reg / 2 * 8;
-          Pred seen = at <= own;
-          if (s_.window) seen = seen && own - at < k_.arg(&PromptArgs::window);
+          Pred seen = s_.bidirectional ? at < end_ : at <= own;
+          if (s_.bidirectional && s_.window)
+            seen = seen && at <= own + half_ && own <= at + half_;
+          else if (s_.window)
+            seen = seen && own - at < k_.arg(&PromptArgs::window);
+          if (s_.chunk) seen = seen && at >= chunk_first_[reg / 2];
           scores[i].set(reg, select(seen, scores[i].get(reg), OnlineSoftmax::masked));
         }
     });
@@ -402,6 +454,10 @@ class Prompt {
   U32 head_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 lowest_, begin_, end_;                 // positions that some row sees: lowest_ to end_ - 1; begin_: rounded down
+  U32 text_, half_;                          // bidirectional: positions of the text, and that a window has on each side
+  U32 warp_chunk_;                           // chunk: where that of the warp's last row begins
+  std::vector<U32> chunk_first_;             // chunk: where those of the lane's two rows begin
+  F32 slope_;                                // slopes: of the head
   U32 warp_first_, group_row_;               // of this warp's rows in the tile, and of this lane's among them
   Shared<uint8_t> stages_;                   // of each: keys, values
   Global<uint8_t> k_at_, v_at_;              // of page 0 and this kv head
@@ -425,27 +481,8 @@ Kernel PromptAttention::build() const {
   return Prompt(*this).build();
 }
 
-void check_prompt_args(std::string_view kernel, const PromptArgs& args, uint32_t head_dim, uint32_t kv,
-                       uint32_t window) {
-  if (args.kv_heads == 0 || args.heads == 0 || args.heads % args.kv_heads)
-    throw Error("{}: {} heads are not a positive multiple of {} kv heads", kernel, args.heads, args.kv_heads);
-  if (args.page_size == 0 || args.page_size % 16)
-    throw Error("{}: pages of {} positions, but they must be a positive multiple of 16", kernel, args.page_size);
-  if (window && args.window == 0) throw Error("{}: a window of 0 positions, but a token sees itself", kernel);
-  if (args.k.address % 16 || args.v.address % 16 || args.tiles.address % 16)
-    throw Error("{}: k, v and tiles must be 16-byte aligned", kernel);
-  if (kv == kv_q8 && (args.k_scale.address % 16 || args.v_scale.address % 16))
-    throw Error("{}: k_scale and v_scale must be 16-byte aligned", kernel);
-  if (args.q.address % 8 || args.out.address % 8 || args.q_stride % 2 || args.out_stride % 2)
-    throw Error("{}: rows of q and out must be 8-byte aligned; strides are {} and {}", kernel, args.q_stride,
-                args.out_stride);
-  if (uint64_t(args.q_stride) < uint64_t(args.heads) * head_dim || args.out_stride < args.heads * head_dim)
-    throw Error("{}: strides of {} and {} are too small for {} heads of {}", kernel, args.q_stride, args.out_stride,
-                args.heads, head_dim);
-}
-
 Grid PromptAttention::grid(const PromptArgs& args) const {
-  check_prompt_args(name, args, head_dim, kv, window);
+  check_prompt_args(name, args, *this);
   const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * parts * args.heads * splits;
   if (blocks > 0x7fffffff) throw Error("prompt_attention: {} blocks, but a grid has at most 2147483647", blocks);
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched

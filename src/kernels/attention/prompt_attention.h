@@ -1,4 +1,4 @@
-// Causal attention of many new tokens per sequence over a paged cache: for prompts.
+// Attention of many new tokens per sequence over a paged cache: for prompts, and for whole texts in both directions.
 #pragma once
 #include <algorithm>
 
@@ -14,19 +14,22 @@ struct PromptTile {
   uint32_t first_position;  // of the first row; the others follow
 };
 
-// out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them.
-// K and V of the new tokens are in the cache already. One block per part of a tile and query head, or a cluster that
+// out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them,
+// or those of its chunk; with `bidirectional` it sees its whole text, or window / 2 positions on both sides. K and V of
+// the new tokens are in the cache already. One block per part of a tile and query head, or a cluster that
 // divides the positions. The last tile of the list starts first, because it has the most positions if the tiles of a
 // sequence are in order.
 struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
-                                    summary = "causal attention of many tokens per sequence over a cache in pages",
+                                    summary = "attention of many tokens per sequence over a cache in pages",
                                     lowest_target = "sm_80";
   // q and out are 8-byte aligned with even strides, and q * scale is finite as f16; k, v, k_scale and v_scale are
-  // 16-byte aligned; page_size is a multiple of 16; window and softcap are read with the fields of that name.
+  // 16-byte aligned; page_size is a multiple of 16; window, softcap, chunk, sinks and slopes are read with the fields
+  // of that name.
   struct Args : AttentionArgs {
     ptx::DevicePtr<PromptTile> tiles;  // (tile_count), 16-byte aligned
     uint32_t tile_count;
+    ptx::DevicePtr<uint32_t> lengths;  // bidirectional: (tile_count), positions of the tile's text
   };
   uint32_t head_dim = 128;
   uint32_t queries = 64;    // rows of a block: 16 per warp
@@ -39,7 +42,7 @@ struct PromptAttention {
   // f16, as K is in the cache.
   uint32_t exact_q = 0;
   uint32_t kv = kv_f16;  // q8: head_dim must be a multiple of 32
-  uint32_t window = 0, softcap = 0, chained = 0;
+  uint32_t window = 0, softcap = 0, chunk = 0, sinks = 0, slopes = 0, bidirectional = 0, chained = 0;
   auto operator<=>(const PromptAttention&) const = default;
   static auto fields() {
     using S = PromptAttention;
@@ -50,6 +53,8 @@ struct PromptAttention {
                       F{"resident", &S::resident, range(1, 4)}, F{"splits", &S::splits, one_of({1, 2, 4, 8})},
                       F{"exact_q", &S::exact_q, yes_or_no()}, F{"kv", &S::kv, kv_types()},
                       F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+                      F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()},
+                      F{"slopes", &S::slopes, yes_or_no()}, F{"bidirectional", &S::bidirectional, yes_or_no()},
                       F{"chained", &S::chained, yes_or_no()});
   }
 
@@ -74,12 +79,31 @@ struct PromptAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// Refuses arguments that no kernel for prompts can take; the last three are fields of its spec.
-void check_prompt_args(std::string_view kernel, const PromptAttention::Args& args, uint32_t head_dim, uint32_t kv,
-                       uint32_t window);
+// Refuses arguments that no kernel for prompts with this spec can take.
+void check_prompt_args(std::string_view kernel, const PromptAttention::Args& args, const auto& spec) {
+  if (args.kv_heads == 0 || args.heads == 0 || args.heads % args.kv_heads)
+    throw Error("{}: {} heads are not a positive multiple of {} kv heads", kernel, args.heads, args.kv_heads);
+  if (args.page_size == 0 || args.page_size % 16)
+    throw Error("{}: pages of {} positions, but they must be a positive multiple of 16", kernel, args.page_size);
+  if (spec.window && args.window == 0) throw Error("{}: a window of 0 positions, but a token sees itself", kernel);
+  if (spec.bidirectional && args.tile_count && args.lengths.address == 0)
+    throw Error("{}: no lengths, but that of each tile's text is read", kernel);
+  check_scores(kernel, args, spec.softcap, spec.chunk, spec.sinks, spec.slopes);
+  if (args.k.address % 16 || args.v.address % 16 || args.tiles.address % 16)
+    throw Error("{}: k, v and tiles must be 16-byte aligned", kernel);
+  if (spec.kv == kv_q8 && (args.k_scale.address % 16 || args.v_scale.address % 16))
+    throw Error("{}: k_scale and v_scale must be 16-byte aligned", kernel);
+  if (args.q.address % 8 || args.out.address % 8 || args.q_stride % 2 || args.out_stride % 2)
+    throw Error("{}: rows of q and out must be 8-byte aligned; strides are {} and {}", kernel, args.q_stride,
+                args.out_stride);
+  if (uint64_t(args.q_stride) < uint64_t(args.heads) * spec.head_dim || args.out_stride < args.heads * spec.head_dim)
+    throw Error("{}: strides of {} and {} are too small for {} heads of {}", kernel, args.q_stride, args.out_stride,
+                args.heads, spec.head_dim);
+}
 
 // A spec for a batch in which the longest run of new tokens has `rows` rows, for a GPU with `shared_bytes` of shared
-// memory per block. Tiles then have up to `queries` rows. The caller sets parts, kv, window, softcap and chained.
+// memory per block. Tiles then have up to `queries` rows. The caller sets parts, kv, chained,
+// and what positions and scores depend on.
 PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q, uint32_t shared_bytes = 232'448);
 // The number of blocks to divide a tile's positions: enough to occupy all SMs, without blocks that have little to do.
 uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms);

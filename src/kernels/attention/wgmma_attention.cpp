@@ -4,6 +4,8 @@
 // positions that do not exist are zeros. A q8 cache becomes f16 on the way.
 #include "kernels/attention/wgmma_attention.h"
 
+#include <cmath>
+
 #include "kernels/attention/kv_cache.h"
 #include "kernels/attention/online_softmax.h"
 #include "kernels/spec/catalog.h"
@@ -41,6 +43,7 @@ class WgmmaPrompt {
       first_row_ = tile[1];
       rows_ = tile[2];
       first_ = tile[3];
+      if (s_.bidirectional) text_ = k_.assume_uniform(load(k_.arg(&WgmmaAttentionArgs::lengths) + (count - 1u - turn)));
       k_.when(rows_ > 0u, [&] { body(); });
     });
     return k_.finish();
@@ -57,13 +60,18 @@ class WgmmaPrompt {
     ring_ = k_.shared<uint8_t>(2 * s_.stages * tile_bytes(), 1024);
     full_ = k_.shared<uint64_t>(2 * s_.stages, 8);
     free_ = k_.shared<uint64_t>(2 * s_.stages, 8);
-    if (s_.window) {
+    if (s_.bidirectional && s_.window) {
+      half_ = k_.arg(&WgmmaAttentionArgs::window) >> 1u;
+      begin_ = first_ - min(first_, half_);
+    } else if (s_.window) {
       U32 seen = first_ + 1u;
       begin_ = seen - min(seen, k_.arg(&WgmmaAttentionArgs::window));
     } else {
       begin_ = k_.constant(0u);
     }
+    if (s_.chunk) begin_ = max(begin_, chunk_start(first_));
     end_ = first_ + rows_;
+    if (s_.bidirectional) end_ = s_.window ? min(text_, end_ + half_) : text_;
     steps_ = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
     k_.when(k_.thread() == 0u, [&] {
       for (uint32_t i = 0; i < 2 * s_.stages; ++i) {
@@ -84,6 +92,12 @@ class WgmmaPrompt {
           take_registers(k_, computer_registers);
           compute();
         });
+  }
+
+  // The first position of the chunk in which a position is.
+  U32 chunk_start(U32 position) {
+    U32 chunk = k_.arg(&WgmmaAttentionArgs::chunk);
+    return position / chunk * chunk;
   }
 
   // --- K and V ---
@@ -211,6 +225,13 @@ class WgmmaPrompt {
     k_at_ = matrix_descriptor(ring_, 16, 1024, Swizzle::b128);
     v_at_ = matrix_descriptor(ring_.offset(s_.stages * tile_bytes()), panel_bytes(), 1024, Swizzle::b128);
     for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
+    if (s_.sinks) begin_with_sink();
+    if (s_.slopes) slope_ = slope_of(load(k_.arg(&WgmmaAttentionArgs::slopes) + head_));
+    if (s_.chunk) {
+      U32 top = first_ + warp_first_;
+      for (uint32_t row : {0u, 8u}) chunk_first_.push_back(chunk_start(top + k_.lane() / 4u + row));
+      warp_chunk_ = chunk_start(top + 15u);
+    }
     sums_.emplace(k_, s_.head_dim);
     scores_.emplace(k_, s_.positions);
 
@@ -253,6 +274,13 @@ class WgmmaPrompt {
     add_values(a, value);
     wgmma_wait(k_, 0);
     write();
+  }
+
+  // Of the 4 lanes that share a row one has the sink.
+  void begin_with_sink() {
+    const F32 sink = load(k_.arg(&WgmmaAttentionArgs::sinks) + head_);
+    for (auto& row : softmax_)
+      row.begin_with(sink, select(k_.lane() % 4u == 0u, k_.constant(std::exp2(wgmma_weight_bias)), 0.0f));
   }
 
   // The stage of the next K or V.
@@ -318,6 +346,7 @@ class WgmmaPrompt {
   Weighed weigh(U32 start) {
     if (s_.softcap)
       for (auto& score : scores_->var) score = tanh(score.get() * to_cap_) * cap_;
+    if (s_.slopes) slope(start);
     mask(start);
     Weighed w;
     std::array<F32, 2> top;
@@ -348,24 +377,52 @@ class WgmmaPrompt {
     return w;
   }
 
-  // Masks positions that a row does not see. Only steps at the diagonal and at the window's start have some.
+  // From the lane's first column to the position of one of its two rows.
+  S32 columns_to(U32 position, U32 start) { return bitcast<int32_t>(position - start - k_.lane() % 4u * 2u); }
+
+  void slope(U32 start) {
+    for (uint32_t row = 0; row < 2; ++row) {
+      F32 before = to_f32(columns_to(first_ + warp_first_ + k_.lane() / 4u + row * 8, start));
+      for (uint32_t i = row * 2; i < scores_->var.size(); i += 4)
+        for (uint32_t column = 0; column < 2; ++column)
+          scores_->set(i + column, sloped(scores_->get(i + column), slope_, before - float(i / 4 * 8 + column)));
+    }
+  }
+
+  // Masks positions that a row does not see. Only steps at the diagonal, at the window's start and end, at the start of
+  // a chunk and at the end of a text have some.
   void mask(U32 start) {
     U32 top = first_ + warp_first_;  // the warp's first position
-    Pred some = start + (s_.positions - 1) > top;
-    if (s_.window) some = some || top + 15u - start >= k_.arg(&WgmmaAttentionArgs::window);
+    Pred some = start + (s_.positions - 1) > (s_.bidirectional ? end_ - 1u : top);
+    if (s_.bidirectional && s_.window)
+      some = some || start + (s_.positions - 1) > top + half_ || top + 15u - start > half_;
+    else if (s_.window)
+      some = some || top + 15u - start >= k_.arg(&WgmmaAttentionArgs::window);
+    if (s_.chunk) some = some || start < warp_chunk_;
     k_.when(some, [&] {
-      // columns up to `high` are not behind the row's position, and those from `low` on are in its window
+      // columns up to `high` are not behind what the row sees, and those from `low` on not before it
       std::array<S32, 2> high, low;
       for (uint32_t row = 0; row < 2; ++row) {
-        high[row] = bitcast<int32_t>(top + k_.lane() / 4u + row * 8 - start - k_.lane() % 4u * 2u);
-        if (s_.window)
+        high[row] = columns_to(top + k_.lane() / 4u + row * 8, start);
+        if (s_.bidirectional && s_.window) {
+          const S32 half = bitcast<int32_t>(min(half_, 0x40000000u));
+          low[row] = high[row] - half;
+          high[row] = min(high[row] + half, columns_to(end_ - 1u, start));
+        } else if (s_.bidirectional) {
+          high[row] = columns_to(end_ - 1u, start);
+        } else if (s_.window) {
           low[row] = high[row] - bitcast<int32_t>(min(k_.arg(&WgmmaAttentionArgs::window), 0x40000000u)) + 1;
+        }
+        if (s_.chunk) {
+          const S32 first = columns_to(chunk_first_[row], start);
+          low[row] = s_.window ? max(low[row], first) : first;
+        }
       }
       for (uint32_t i = 0; i < scores_->var.size(); ++i) {
         const uint32_t row = i / 2 % 2;
         const int32_t column = int32_t(i / 4 * 8 + i % 2);
         Pred seen = high[row] >= column;
-        if (s_.window) seen = seen && low[row] <= column;
+        if (s_.window || s_.chunk) seen = seen && low[row] <= column;
         scores_->set(i, select(seen, scores_->get(i), OnlineSoftmax::masked));
       }
     });
@@ -391,6 +448,10 @@ class WgmmaPrompt {
   U32 head_, group_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 begin_, end_, steps_;                  // positions that some row sees, and in how many steps
+  U32 text_, half_;                          // bidirectional: positions of the text, and that a window has on each side
+  U32 warp_chunk_;                           // chunk: where that of the warp's last row begins
+  std::vector<U32> chunk_first_;             // chunk: where those of the lane's two rows begin
+  F32 slope_;                                // slopes: of the head
   U32 warp_first_;                           // of this warp's rows in the tile
   Shared<uint8_t> q_;                        // (groups, panels, 64, 128 bytes)
   Shared<uint8_t> ring_;                     // (K and V, stages, panels, positions, 128 bytes)
@@ -423,7 +484,7 @@ Kernel WgmmaAttention::build() const {
 }
 
 Grid WgmmaAttention::grid(const WgmmaAttentionArgs& args) const {
-  check_prompt_args(name, args, head_dim, kv, window);
+  check_prompt_args(name, args, *this);
   const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads;
   if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched

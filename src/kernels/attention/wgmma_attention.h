@@ -1,4 +1,4 @@
-// Causal attention of many new tokens per sequence over a paged cache by warp groups (sm_90a): for long prompts.
+// Attention of many new tokens per sequence over a paged cache by warp groups (sm_90a): for long prompts and texts.
 #pragma once
 #include "kernels/attention/prompt_attention.h"
 
@@ -8,7 +8,7 @@ namespace heddle::kernels {
 // 64 rows each, while the warps of a third bring K and V to shared memory.
 struct WgmmaAttention {
   static constexpr std::string_view name = "wgmma_attention",
-                                    summary = "causal attention of many tokens per sequence by warp groups",
+                                    summary = "attention of many tokens per sequence by warp groups",
                                     lowest_target = "sm_90a";
   // As for PromptAttention.
   using Args = PromptAttention::Args;
@@ -19,16 +19,17 @@ struct WgmmaAttention {
   uint32_t positions = 128;  // of the cache per step
   uint32_t stages = 2;       // steps in shared memory
   uint32_t kv = kv_f16;      // q8: head_dim must be a multiple of 32
-  uint32_t window = 0, softcap = 0, chained = 0;
+  uint32_t window = 0, softcap = 0, chunk = 0, sinks = 0, slopes = 0, bidirectional = 0, chained = 0;
   auto operator<=>(const WgmmaAttention&) const = default;
   static auto fields() {
     using S = WgmmaAttention;
     using F = Field<S>;
-    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
-                      F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})},
-                      F{"stages", &S::stages, range(2, 4)}, F{"kv", &S::kv, kv_types()},
-                      F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+    return std::tuple(
+        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+        F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})}, F{"stages", &S::stages, range(2, 4)},
+        F{"kv", &S::kv, kv_types()}, F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
+        F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()}, F{"slopes", &S::slopes, yes_or_no()},
+        F{"bidirectional", &S::bidirectional, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
   }
 
   // Rows lie in panels of 64 values, 128 bytes: what a swizzle of 128 bytes wants.
@@ -41,7 +42,7 @@ struct WgmmaAttention {
   ptx::Grid grid(const Args& args) const;
 };
 
-// The spec for a size of heads. The caller sets kv, window, softcap and chained.
+// The spec for a size of heads. The caller sets kv, chained, and what positions and scores depend on.
 WgmmaAttention wgmma_choice(uint32_t head_dim);
 
 }  // namespace heddle::kernels

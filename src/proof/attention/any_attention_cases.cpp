@@ -17,7 +17,7 @@ struct Shape {
   // (sequence, position) of each row; a position of ~0 is a row that is not in use
   std::vector<std::pair<uint32_t, uint32_t>> rows;
   uint32_t page_size = 16;
-  uint32_t window = 0;
+  Sight sight = {};
   float softcap = 0;
   float q_size = 2;  // spreads the scores
 
@@ -32,22 +32,29 @@ struct Shape {
     for (size_t i = 0; i < std::min<size_t>(rows.size(), 8); ++i)
       t += fmt::format("{}@{} ", int32_t(rows[i].second), rows[i].first);
     if (rows.size() > 8) t += fmt::format("... {} ", rows.size());
-    if (window) t += fmt::format("window={} ", window);
     if (softcap > 0) t += fmt::format("softcap={} q={}", softcap, q_size);
-    return t;
+    return t + sight.text();
+  }
+  // The positions of a sequence: those of its last row and before it.
+  uint32_t length(uint32_t sequence) const {
+    uint32_t n = 0;
+    for (auto [of, position] : rows)
+      if (of == sequence && position != ~0u) n = std::max(n, position + 1);
+    return n;
   }
 };
 
 class Problem {
  public:
-  Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv) : s_(shape) {
+  Problem(Machine& m, Random& random, const Shape& shape, uint32_t kv)
+      : s_(shape), heads_(random, shape.sight, shape.heads) {
     uint32_t last = 0;
     for (auto [sequence, position] : s_.rows)
       if (position != ~0u) last = std::max(last, position);
     PageTable pages(s_.sequences(), last, s_.page_size);
     std::vector<std::vector<bool>> seen(s_.sequences(), std::vector<bool>(last + 1));
     for (auto [sequence, position] : s_.rows)
-      for (uint32_t p = first(position); p < end(position); ++p) {
+      for (uint32_t p = first(position); p < end(sequence, position); ++p) {
         seen[sequence][p] = true;
         pages.need(sequence, p);
       }
@@ -68,10 +75,11 @@ class Problem {
     ptx::DevicePtr<f16> k_scale{}, v_scale{};
     const uint32_t q_stride = s_.heads * s_.head + 3, out_stride = s_.heads * s_.value_head + 5;
     q_ = random.normals(s_.rows.size() * q_stride, s_.q_size);
-    std::vector<uint32_t> positions, sequences;
+    std::vector<uint32_t> positions, sequences, lengths;
     for (auto [sequence, position] : s_.rows) {
       sequences.push_back(sequence);
       positions.push_back(position);
+      lengths.push_back(s_.length(sequence));
     }
     before_ = random.normals(s_.rows.size() * out_stride);
     args = {{.out = m.put(before_),
@@ -85,14 +93,17 @@ class Problem {
              .out_stride = out_stride,
              .page_size = s_.page_size,
              .table_stride = pages.stride(),
-             .window = s_.window,
+             .window = s_.sight.window,
              .scale = 1 / std::sqrt(float(s_.head)),
-             .softcap = s_.softcap},
+             .softcap = s_.softcap,
+             .chunk = s_.sight.chunk},
             m.put(positions),
             m.put(sequences),
             uint32_t(s_.rows.size()),
             s_.head,
-            s_.value_head};
+            s_.value_head,
+            m.put(lengths)};
+    heads_.put(m, args);
     args.k_scale = k_scale;
     args.v_scale = v_scale;
     solve();
@@ -100,25 +111,25 @@ class Problem {
   void check(Machine& m, Check& check) const {
     // Scores are sums of about 100 products around 1, rounded each, in units of 2^-24: 3e-6 at most for these inputs,
     // more where a head is long. What the soft-cap adds is 5e-7 of the cap (see tanh in functions.h), for a position
-    // and for the sum over all.
-    const double bound = 5e-6 + 1e-6 * s_.softcap + (s_.head > 256 ? 5e-6 : 0);
+    // and for the sum over all. A slope times a distance that still has weight (below 20) rounds to 2e-6.
+    const double bound = 5e-6 + 1e-6 * s_.softcap + (s_.head > 256 ? 5e-6 : 0) + (s_.sight.slopes ? 4e-6 : 0);
     check.near("out", m.get(args.out, before_.size()), want_, size_, bound);
   }
 
   AnyAttention::Args args{};
 
  private:
-  static uint32_t end(uint32_t position) { return position == ~0u ? 0 : position + 1; }
-  uint32_t first(uint32_t position) const {
-    return s_.window && end(position) > s_.window ? end(position) - s_.window : 0;
+  uint32_t end(uint32_t sequence, uint32_t position) const {
+    return position == ~0u ? 0 : s_.sight.end(position, s_.length(sequence));
   }
+  uint32_t first(uint32_t position) const { return position == ~0u ? 0 : s_.sight.first(position); }
   void solve() {
     want_.assign(before_.begin(), before_.end());  // gaps stay
     size_.assign(before_.size(), 0);
     for (size_t r = 0; r < s_.rows.size(); ++r)
       for (uint32_t h = 0; h < s_.heads; ++h) {
         const auto [sequence, position] = s_.rows[r];
-        const uint32_t kv_head = h / (s_.heads / s_.kv_heads), from = first(position), to = end(position);
+        const uint32_t kv_head = h / (s_.heads / s_.kv_heads), from = first(position), to = end(sequence, position);
         const float* q = q_.data() + r * args.q_stride + size_t(h) * s_.head;
         std::vector<double> scores;
         for (uint32_t p = from; p < to; ++p) {
@@ -126,16 +137,15 @@ class Problem {
           double score = 0;
           for (uint32_t i = 0; i < s_.head; ++i) score += double(q[i]) * k[i];
           score *= args.scale;
-          scores.push_back(s_.softcap > 0 ? s_.softcap * std::tanh(score / s_.softcap) : score);
+          if (s_.softcap > 0) score = s_.softcap * std::tanh(score / s_.softcap);
+          scores.push_back(heads_.score(score, h, position, p));
         }
-        const double top = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
-        double sum = 0;
-        for (double& x : scores) sum += x = std::exp(x - top);
+        heads_.weigh(scores, h);
         for (uint32_t i = 0; i < s_.value_head; ++i) {
           double want = 0, size = 0;
           for (uint32_t p = from; p < to; ++p) {
             const double part =
-                scores[p - from] / sum * v_[sequence][(size_t(p) * s_.kv_heads + kv_head) * s_.value_head + i];
+                scores[p - from] * v_[sequence][(size_t(p) * s_.kv_heads + kv_head) * s_.value_head + i];
             want += part;
             size += std::abs(part);
           }
@@ -147,6 +157,7 @@ class Problem {
   }
 
   Shape s_;
+  HeadScores heads_;
   std::vector<float> q_, before_;
   std::vector<std::vector<float>> k_, v_;  // per sequence (positions, kv_heads, size)
   std::vector<double> want_, size_;
@@ -154,6 +165,7 @@ class Problem {
 
 Case attention(AnyAttention spec, const Shape& shape) {
   spec.softcap = shape.softcap > 0;
+  shape.sight.set(spec);
   auto run = [=](Machine& m, Random& random, Check& check) {
     const Problem problem(m, random, shape, spec.kv);
     m.launch(spec, problem.args);
@@ -189,9 +201,9 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     add({.warps = 4, .largest = 128, .vec = 4}, {.heads = 1, .rows = {{0, position}}});
   for (uint32_t warps : {1u, 5u, 16u}) add({.warps = warps, .largest = 128}, {.heads = 1, .rows = {{0, 90}, {0, 2}}});
   for (uint32_t window : {1u, 2u, 17u, 36u, 37u, 1000u})
-    add({.warps = 2, .largest = 128, .vec = 2}, {.rows = mixed, .window = window});
+    add({.warps = 2, .largest = 128, .vec = 2}, {.rows = mixed, .sight = {.window = window}});
   for (float cap : {1.0f, 20.0f, 50.0f})
-    add({.warps = 2, .largest = 128}, {.rows = mixed, .window = 30, .softcap = cap, .q_size = 8});
+    add({.warps = 2, .largest = 128}, {.rows = mixed, .sight = {.window = 30}, .softcap = cap, .q_size = 8});
   for (uint32_t head : {32u, 96u, 128u, 256u, 512u})
     add({.warps = 3, .largest = std::max(head, 128u), .vec = 4, .kv = kernels::kv_q8, .chained = head / 32 % 2},
         {.heads = 4,
@@ -201,7 +213,20 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
          .rows = mixed,
          .page_size = 7});
   add({.warps = 2, .largest = 128, .vec = 4, .kv = kernels::kv_q8},
-      {.rows = mixed, .window = 17, .softcap = 20, .q_size = 8});
+      {.rows = mixed, .sight = {.window = 17}, .softcap = 20, .q_size = 8});
+  for (uint32_t chunk : {1u, 16u, 21u, 36u, 1000u})
+    add({.warps = 2, .largest = 128, .vec = 2}, {.rows = mixed, .sight = {.chunk = chunk}});
+  for (uint32_t window : {0u, 1u, 2u, 17u, 71u, 1000u, 0xffffffffu})
+    add({.warps = 2, .largest = 128, .vec = 4},
+        {.rows = mixed, .page_size = 7, .sight = {.window = window, .bidirectional = true}});
+  for (bool both : {false, true})
+    for (bool slopes : {false, true}) {
+      const Sight sight{.window = 25, .chunk = 20, .bidirectional = both, .sinks = true, .slopes = slopes};
+      add({.warps = 3, .largest = 128, .chained = slopes},
+          {.heads = 6, .kv_heads = 2, .rows = mixed, .sight = sight, .softcap = 20, .q_size = 8});
+      add({.warps = 2, .largest = 128, .vec = 4, .kv = kernels::kv_q8},
+          {.heads = 4, .rows = mixed, .sight = {.bidirectional = both, .sinks = !slopes, .slopes = slopes}});
+    }
   add({}, {.rows = {}});
   add({.warps = 16, .largest = 128, .vec = 4}, {.heads = 1, .rows = {{0, 1500}}, .page_size = 32});
   if (sweep == Sweep::normal) return;
@@ -211,6 +236,8 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add({.largest = 128, .vec = 4, .chained = 1}, prompt);
   prompt.head = 64;
   add({.largest = 128, .vec = 4, .kv = kernels::kv_q8, .chained = 1}, prompt);
+  prompt.sight = {.window = 200, .bidirectional = true, .sinks = true, .slopes = true};
+  add({.largest = 128, .vec = 4, .chained = 1}, prompt);
   add({.vec = 1}, {.heads = 4,
                    .kv_heads = 1,
                    .head = 511,

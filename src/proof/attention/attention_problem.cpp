@@ -10,7 +10,7 @@ namespace heddle::proof {
 std::string AttentionShape::text() const {
   std::string t = fmt::format("heads={}/{} lengths={}", heads, kv_heads, fmt::join(lengths, ","));
   if (page_size != 16) t += fmt::format(" page_size={}", page_size);
-  if (window) t += fmt::format(" window={}", window);
+  t += sight().text();
   if (softcap > 0) t += fmt::format(" softcap={}", softcap);
   if (!sequence_of.empty()) t += fmt::format(" of={}", fmt::join(sequence_of, ","));
   return t;
@@ -26,7 +26,7 @@ struct AttentionProblem::Rows {
 
 AttentionProblem::AttentionProblem(Machine& m, Random& random, const AttentionShape& shape, uint32_t kv,
                                    uint32_t layout)
-    : shape_(shape), kv_(kv), layout_(layout) {
+    : shape_(shape), kv_(kv), layout_(layout), heads_(random, shape.sight(), shape.heads) {
   q_ = random.normals(shape.lengths.size() * shape.heads * shape.head_dim, shape.q_size);
   const size_t row = size_t(shape.kv_heads) * shape.head_dim;  // of a position
   for (uint32_t length : longest_by_sequence()) {
@@ -81,6 +81,8 @@ ptx::DevicePtr<uint8_t> AttentionProblem::upload(Machine& m, Rows& rows, ptx::De
 void AttentionProblem::place(Machine& m, Random& random) {
   const uint32_t head_dim = shape_.head_dim, kv_heads = shape_.kv_heads;
   q_at_ = m.put(q_);
+  if (shape_.sinks) sinks_ = m.put(heads_.sinks);
+  if (shape_.slopes) slopes_ = m.put(heads_.slopes);
   lengths_ = m.put(std::vector<int32_t>(shape_.lengths.begin(), shape_.lengths.end()));
   if (layout_ == kernels::kv_paged) return place_in_pages(m, random);
   std::vector<uint64_t> k_base, v_base;
@@ -146,15 +148,13 @@ void AttentionProblem::solve() {
         for (uint32_t i = 0; i < dim; ++i) score += double(q[i]) * row(k_[s], p)[i];
         score *= scale_;
         if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
-        scores.push_back(score);
+        scores.push_back(heads_.score(score, h, end - 1, p));
       }
-      const double top = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
-      double sum = 0;
-      for (double& x : scores) sum += x = std::exp(x - top);
+      heads_.weigh(scores, h);
       for (uint32_t i = 0; i < dim; ++i) {
         double want = 0, size = 0;
         for (uint32_t p = begin; p < end; ++p) {
-          const double part = scores[p - begin] / sum * row(v_[s], p)[i];
+          const double part = scores[p - begin] * row(v_[s], p)[i];
           want += part;
           size += std::abs(part);
         }

@@ -1,5 +1,6 @@
 // Inputs of attention: a paged KV cache, and a problem with its f64 reference.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,67 @@
 #include "quant/kv_q8.h"
 
 namespace heddle::proof {
+
+// Which positions a token sees, and what its scores are given besides.
+struct Sight {
+  uint32_t window = 0;         // 0: none
+  uint32_t chunk = 0;          // 0: none
+  bool bidirectional = false;  // the whole text, or window / 2 on both sides
+  bool sinks = false, slopes = false;
+
+  uint32_t first(uint32_t position) const {
+    const uint32_t before = bidirectional ? window / 2 : window - 1;
+    const uint32_t from = window && position > before ? position - before : 0;
+    return chunk ? std::max(from, position - position % chunk) : from;
+  }
+  // Of a text of `length` positions.
+  uint32_t end(uint32_t position, uint32_t length) const {
+    if (!bidirectional) return position + 1;
+    return window ? uint32_t(std::min<uint64_t>(length, uint64_t(position) + window / 2 + 1)) : length;
+  }
+  std::string text() const {
+    std::string t;
+    if (window) t += fmt::format(" window={}", window);
+    if (chunk) t += fmt::format(" chunk={}", chunk);
+    if (bidirectional) t += " bidirectional";
+    if (sinks) t += " sinks";
+    if (slopes) t += " slopes";
+    return t;
+  }
+  // The fields of a kernel that say the same.
+  void set(auto& spec) const {
+    if constexpr (requires { spec.window; }) spec.window = window > 0;
+    if constexpr (requires { spec.bidirectional; }) spec.bidirectional = bidirectional;
+    spec.chunk = chunk > 0;
+    spec.sinks = sinks;
+    spec.slopes = slopes;
+  }
+};
+
+// What the heads have: sinks as large as scores, and slopes by which distances of 2 to 50 count as much.
+struct HeadScores {
+  std::vector<float> sinks, slopes;
+  HeadScores(Random& random, const Sight& sight, uint32_t heads) {
+    if (sight.sinks) sinks = random.normals(heads, 2);
+    for (uint32_t h = 0; sight.slopes && h < heads; ++h) slopes.push_back(0.02f * float(1 + random.below(25)));
+  }
+  void put(Machine& m, kernels::AttentionArgs& args) const {
+    if (!sinks.empty()) args.sinks = m.put(sinks);
+    if (!slopes.empty()) args.slopes = m.put(slopes);
+  }
+  double score(double score, uint32_t head, uint32_t own, uint32_t at) const {
+    return slopes.empty() ? score : score - double(slopes[head]) * std::abs(double(own) - at);
+  }
+  // From scores to weights; the largest score, the sink among them.
+  double weigh(std::vector<double>& scores, uint32_t head) const {
+    double top = sinks.empty() ? -INFINITY : double(sinks[head]);
+    for (double score : scores) top = std::max(top, score);
+    double sum = sinks.empty() ? 0 : std::exp(sinks[head] - top);
+    for (double& x : scores) sum += x = std::exp(x - top);
+    for (double& x : scores) x /= sum;
+    return sum;
+  }
+};
 
 // A paged cache as a case fills it: its pages, and the rows in them.
 
@@ -95,9 +157,12 @@ struct AttentionShape {
   uint32_t window = 0;  // 0: no window
   float softcap = 0;    // 0: no soft-cap
   float q_size = 2;     // of q: spreads the scores
+  uint32_t chunk = 0;   // 0: no chunks
+  bool sinks = false, slopes = false;
   // The sequence of each row, where several rows are tokens of one sequence; empty: every row has its own.
   std::vector<uint32_t> sequence_of{};
 
+  Sight sight() const { return {.window = window, .chunk = chunk, .sinks = sinks, .slopes = slopes}; }
   std::string text() const;
 };
 
@@ -129,6 +194,9 @@ class AttentionProblem {
     a.window = shape_.window;
     a.scale = scale_;
     a.softcap = shape_.softcap;
+    a.chunk = shape_.chunk;
+    a.sinks = sinks_;
+    a.slopes = slopes_;
     return a;
   }
   size_t outputs() const { return q_.size(); }
@@ -141,7 +209,7 @@ class AttentionProblem {
  private:
   uint32_t sequence(size_t row) const { return shape_.sequence_of.empty() ? uint32_t(row) : shape_.sequence_of[row]; }
   std::vector<uint32_t> longest_by_sequence() const;
-  uint32_t first(uint32_t length) const { return shape_.window && length > shape_.window ? length - shape_.window : 0; }
+  uint32_t first(uint32_t length) const { return length ? shape_.sight().first(length - 1) : 0; }
   struct Rows;
   ptx::DevicePtr<uint8_t> upload(Machine& m, Rows& rows, ptx::DevicePtr<f16>& scales) const;
   void place(Machine& m, Random& random);
@@ -150,12 +218,13 @@ class AttentionProblem {
 
   AttentionShape shape_;
   uint32_t kv_, layout_;
+  HeadScores heads_;
   uint32_t max_len_ = 0, table_stride_ = 0;
   float scale_ = 0;
   std::vector<float> q_;
   std::vector<std::vector<float>> k_, v_;  // per sequence (length, kv_heads, head_dim)
   std::vector<double> want_, size_;        // size: of the terms that `want` is the sum of
-  ptx::DevicePtr<float> q_at_;
+  ptx::DevicePtr<float> q_at_, sinks_, slopes_;
   ptx::DevicePtr<uint8_t> k_at_, v_at_;
   ptx::DevicePtr<f16> k_scale_, v_scale_;  // q8
   ptx::DevicePtr<uint64_t> k_base_, v_base_;

@@ -14,7 +14,9 @@ using kernels::ClusterAttention;
 // A product of 16 rounds to 17 * 2^-23 of the sum of magnitudes, which is 0.64 * q_size * sqrt(head_dim) for a score of
 // these inputs; a weight and the sum of weights have that error each. The second product adds 17 * 2^-23.
 double cluster_bound(const AttentionShape& shape) {
-  return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap;
+  // a slope times a distance that still has weight (below 20) rounds to 2e-6, in a weight and in the sum of weights
+  return 17 * 0x1p-23 * (1 + 2 * 0.64 * shape.q_size * std::sqrt(shape.head_dim)) + 1e-6 * shape.softcap +
+         (shape.slopes ? 4e-6 : 0);
 }
 
 // With out_apart: every value is in its place, and nothing is written between them. `bound`: without the rounding.
@@ -42,7 +44,7 @@ void check_halves(const ClusterAttention& spec, ClusterAttention::Args args, con
 // `clusters`: 0 for one without merging. With it everything runs twice on the same scratch memory.
 Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t clusters = 0) {
   spec.head_dim = shape.head_dim;
-  spec.window = shape.window > 0;
+  shape.sight().set(spec);
   spec.softcap = shape.softcap > 0;
   spec.merge = clusters > 0;
   spec.mapped = !shape.sequence_of.empty();
@@ -255,6 +257,17 @@ void add_async_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t dim : {64u, 96u, 128u, 256u})
     add({.kv = kv_q8, .layout = kv_paged, .rows = 8, .stages = 2, .warps = dim == 96 ? 1u : 4u},
         {.head_dim = dim, .heads = 4, .lengths = {260, 0, 1, 33}, .softcap = 20, .q_size = 8}, 2);
+  for (uint32_t clusters : {0u, 2u})
+    for (uint32_t kv : {kv_f16, kv_q8})
+      add({.kv = kv, .layout = kv_paged, .rows = 4, .stages = 2, .warps = 2},
+          {.head_dim = 64,
+           .heads = 4,
+           .lengths = {150, 0, 1, 33},
+           .window = kv == kv_q8 ? 40u : 0u,
+           .chunk = kv == kv_f16 ? 70u : 0u,
+           .sinks = true,
+           .slopes = kv == kv_f16},
+          clusters);
   for (uint32_t kv : {kv_f16, kv_q8})
     add({.kv = kv, .layout = kv_paged, .rows = 4, .stages = 2, .warps = 2, .mapped = 1},
         {.head_dim = 64,
@@ -327,6 +340,32 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t layout : {kv_batched, kv_paged})
       add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = layout == kv_paged},
           {.head_dim = 64, .lengths = {150, 0, 7, 161, 15}, .window = window});
+  // sinks once, whichever blocks have positions; chunks that begin, and that are whole
+  for (uint32_t clusters : {0u, 1u, 3u})
+    for (uint32_t splits : {1u, 4u}) {
+      const ClusterAttention spec{
+          .layout = kv_paged, .splits = splits, .rows = 4, .stages = 2, .warps = 2, .chained = splits / 4};
+      AttentionShape shape{.head_dim = 64, .heads = 6, .kv_heads = 2, .lengths = {150, 0, 1, 161, 17}, .sinks = true};
+      add(spec, shape, clusters);
+      ClusterAttention q8 = spec;
+      q8.kv = kv_q8;
+      shape.window = 40;
+      add(q8, shape, clusters);
+      shape.slopes = true;
+      shape.softcap = 20;
+      add(spec, shape, clusters);
+      shape.window = 0;
+      shape.sinks = false;
+      shape.chunk = 16 + 33 * clusters;
+      add(q8, shape, clusters);
+      add(spec, shape, clusters);
+    }
+  for (uint32_t chunk : {1u, 2u, 16u, 30u, 75u, 150u, 1000u})
+    add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = chunk % 2},
+        {.head_dim = 64, .lengths = {150, 0, 7, 161, 15, 151}, .chunk = chunk});
+  for (uint32_t apart : {16u, 64u})
+    add({.layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .out_apart = apart, .chained = 1},
+        {.head_dim = 64, .heads = 16, .kv_heads = 2, .lengths = {300, 5}, .window = 128, .sinks = true});
   for (float cap : {1.0f, 20.0f, 50.0f})
     add({.layout = kv_paged, .splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = cap, .q_size = 8});
   add({}, {.heads = 8, .kv_heads = 2, .lengths = {512}});
@@ -419,6 +458,20 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
                                 .lengths = {700, 701, 702, 703, 9, 5000, 1, 2},
                                 .page_size = 32,
                                 .sequence_of = {0, 0, 0, 0, 1, 2, 3, 3}}));
+  for (uint32_t window : {0u, 128u}) {  // of gpt-oss
+    auto [spec, clusters] = cluster_choice(64, 8, 1, window ? window : 16000, 132);
+    spec.layout = kv_paged;
+    spec.chained = 1;
+    add(spec,
+        {.head_dim = 64,
+         .heads = 64,
+         .kv_heads = 8,
+         .lengths = {16000},
+         .page_size = 32,
+         .window = window,
+         .sinks = true},
+        spec.merge ? clusters : 0);
+  }
   for (uint32_t splits : {2u, 4u, 8u, 16u})
     for (uint32_t clusters : {2u, 7u, 16u})
       add({.layout = kv_paged, .splits = splits, .chained = 1},

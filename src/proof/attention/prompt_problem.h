@@ -25,12 +25,17 @@ struct PromptShape {
   float softcap = 0;    // 0: none
   float size = 1.5f;    // of q: spreads the scores
   bool whole = false;   // q, k and v so that scores in base 2 are whole numbers: weights are exact then
+  uint32_t chunk = 0;   // 0: none
+  bool bidirectional = false, sinks = false, slopes = false;
 
+  Sight sight() const {
+    return {.window = window, .chunk = chunk, .bidirectional = bidirectional, .sinks = sinks, .slopes = slopes};
+  }
   std::string text() const {
     std::string t = fmt::format("heads={}/{}", heads, kv_heads);
     for (auto [before, rows] : pieces) t += fmt::format(" {}+{}", before, rows);
     if (page_size != 16) t += fmt::format(" page_size={}", page_size);
-    if (window) t += fmt::format(" window={}", window);
+    t += sight().text();
     if (softcap > 0) t += fmt::format(" softcap={}", softcap);
     return t + (whole ? " whole numbers" : "");
   }
@@ -44,7 +49,8 @@ class PromptProblem {
     bool exact_q;
   };
   PromptProblem(Machine& m, Random& random, const PromptShape& shape, const Kernel& kernel)
-      : spec_(kernel), shape_(shape) {
+      : spec_(kernel), shape_(shape), heads_(random, shape.sight(), shape.heads) {
+    check(!shape.whole || (!shape.sinks && !shape.slopes), "sinks and slopes that are no whole numbers");
     // 1 / log2(e): scores in base 2 are then the products themselves
     scale_ = shape.whole ? float(std::numbers::ln2) : 1 / std::sqrt(float(kernel.head_dim));
     for (auto [before, rows] : shape.pieces) rows_ += rows;
@@ -86,10 +92,6 @@ class PromptProblem {
   static float sparse(Random& random, uint32_t limit) {
     return random.below(4) ? 0.0f : float(random.below(2 * limit + 1)) - float(limit);
   }
-  uint32_t lowest(uint32_t position) const {
-    return shape_.window && position + 1 > shape_.window ? position + 1 - shape_.window : 0;
-  }
-
   void place(Machine& m, Random& random) {
     const uint32_t page = shape_.page_size, dim = spec_.head_dim, kv_heads = shape_.kv_heads;
     const size_t sequences = shape_.pieces.size();
@@ -100,10 +102,11 @@ class PromptProblem {
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(uint32_t(i))]);
     KvRows k(order.size() * kv_heads * page, dim, spec_.kv), v = k;
     std::vector<kernels::PromptTile> tiles;
+    std::vector<uint32_t> lengths;
     uint32_t row = 0;
     for (uint32_t s = 0; s < sequences; ++s) {
       const auto [before, rows] = shape_.pieces[s];
-      for (uint32_t p = lowest(before); p < before + rows; ++p) {
+      for (uint32_t p = shape_.sight().first(before); p < before + rows; ++p) {
         const size_t at = s * stride + p / page;
         table[at] = order[at];
         for (uint32_t h = 0; h < kv_heads; ++h) {
@@ -121,6 +124,7 @@ class PromptProblem {
         done += now;
       }
       tiles.push_back({0x7fffffff, row, 0, 5});
+      lengths.resize(tiles.size(), before + rows);
       row += rows;
     }
     args_ = {{.q = m.put(q_),
@@ -135,9 +139,12 @@ class PromptProblem {
               .table_stride = stride,
               .window = shape_.window,
               .scale = scale_,
-              .softcap = shape_.softcap},
+              .softcap = shape_.softcap,
+              .chunk = shape_.chunk},
              m.put(tiles),
-             uint32_t(tiles.size())};
+             uint32_t(tiles.size()),
+             m.put(lengths)};
+    heads_.put(m, args_);
     if (spec_.kv == kernels::kv_q8) {
       args_.k_scale = m.put(k.scales);
       args_.v_scale = m.put(v.scales);
@@ -146,10 +153,11 @@ class PromptProblem {
 
   // How far a score may be off. Every value of q is rounded to 11 bits on its own (22 with exact_q), so that errors add
   // up as a random walk: 3 times 2^-11 of the root of the sum of squares is more than 5 of its standard deviations. A
-  // product of 16 rounds to 17 * 2^-23 of the magnitudes so far.
-  double score_error(double squares, double magnitudes) const {
+  // product of 16 rounds to 17 * 2^-23 of the magnitudes so far, and a slope times a distance to 2^-22 of itself.
+  double score_error(double squares, double magnitudes, double sloped) const {
     const double rounding = shape_.whole ? 0 : spec_.exact_q ? 0x1p-21 : 3 * 0x1p-11;
-    return rounding * std::sqrt(squares) * scale_ + 17 * 0x1p-23 * magnitudes * scale_ + 1e-6 * shape_.softcap;
+    return rounding * std::sqrt(squares) * scale_ + 17 * 0x1p-23 * magnitudes * scale_ + 1e-6 * shape_.softcap +
+           0x1p-22 * sloped;
   }
   void solve() {
     const uint32_t dim = spec_.head_dim, kv_heads = shape_.kv_heads;
@@ -157,16 +165,18 @@ class PromptProblem {
     for (size_t s = 0; s < shape_.pieces.size(); ++s)
       for (uint32_t i = 0; i < shape_.pieces[s].rows; ++i, ++row)
         for (uint32_t h = 0; h < shape_.heads; ++h) {
-          const uint32_t own = shape_.pieces[s].before + i, begin = lowest(own), kv_head = h * kv_heads / shape_.heads;
+          const uint32_t own = shape_.pieces[s].before + i, kv_head = h * kv_heads / shape_.heads;
+          const uint32_t begin = shape_.sight().first(own);
+          const uint32_t end = shape_.sight().end(own, shape_.pieces[s].before + shape_.pieces[s].rows);
           auto at = [&](const std::vector<float>& x, uint32_t p) {
             return x.data() + (size_t(p) * kv_heads + kv_head) * dim;
           };
           solve_row(
-              q_.data() + row * q_stride_ + h * dim, own + 1 - begin, [&](uint32_t p) { return at(k_[s], begin + p); },
-              [&](uint32_t p) { return at(v_[s], begin + p); });
+              q_.data() + row * q_stride_ + h * dim, end - begin, h, own - begin,
+              [&](uint32_t p) { return at(k_[s], begin + p); }, [&](uint32_t p) { return at(v_[s], begin + p); });
         }
   }
-  void solve_row(const float* q, uint32_t positions, auto&& k, auto&& v) {
+  void solve_row(const float* q, uint32_t positions, uint32_t head, uint32_t own, auto&& k, auto&& v) {
     const uint32_t dim = spec_.head_dim;
     std::vector<double> weights, errors;
     for (uint32_t p = 0; p < positions; ++p) {
@@ -180,21 +190,17 @@ class PromptProblem {
       }
       score *= scale_;
       if (shape_.softcap > 0) score = shape_.softcap * std::tanh(score / shape_.softcap);
-      weights.push_back(score);
-      errors.push_back(score_error(squares, magnitudes));
+      weights.push_back(heads_.score(score, head, own, p));
+      errors.push_back(score_error(squares, magnitudes, std::abs(weights.back() - score)));
     }
-    const double top = *std::max_element(weights.begin(), weights.end());
-    double sum = 0, of_sum = 0;
-    for (uint32_t p = 0; p < positions; ++p) {
-      sum += weights[p] = std::exp(weights[p] - top);
-      of_sum += weights[p] * errors[p];
-    }
-    of_sum /= sum;
+    const double sum = heads_.weigh(weights, head);
+    double of_sum = 0;
+    for (uint32_t p = 0; p < positions; ++p) of_sum += weights[p] * errors[p];
     // a weight is rounded to 11 bits, unless it is a power of two; below 2^-28 of the largest it becomes subnormal
     const double rounding = (shape_.whole ? 0 : 0x1p-11) + 0x1p-19;
     std::vector<double> want(dim), allowed(dim);
     for (uint32_t p = 0; p < positions; ++p) {
-      const double weight = weights[p] / sum;
+      const double weight = weights[p];
       const float* value = v(p);
       for (uint32_t i = 0; i < dim; ++i) {
         want[i] += weight * value[i];
@@ -207,6 +213,7 @@ class PromptProblem {
 
   Kernel spec_;
   PromptShape shape_;
+  HeadScores heads_;
   kernels::PromptAttention::Args args_{};
   float scale_ = 0;
   uint32_t rows_ = 0, q_stride_ = 0, out_stride_ = 0;

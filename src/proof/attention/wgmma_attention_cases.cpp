@@ -9,7 +9,7 @@ namespace {
 using kernels::WgmmaAttention;
 
 Case wgmma_prompt(WgmmaAttention spec, const PromptShape& shape) {
-  spec.window = shape.window > 0;
+  shape.sight().set(spec);
   spec.softcap = shape.softcap > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
     PromptProblem(m, random, shape, {spec.head_dim, spec.queries, spec.kv, false}).run(m, check, spec);
@@ -54,6 +54,46 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (float cap : {1.0f, 20.0f, 50.0f})
     add({.head_dim = 128, .positions = 64}, {.pieces = {{20, 30}}, .softcap = cap, .size = 5});
   add(small, {.pieces = {{60, 140}}, .window = 30, .softcap = 30, .size = 5});
+  // whole texts of all lengths, in both directions
+  for (uint32_t rows : {1u, 16u, 31u, 33u, 64u, 65u, 127u, 129u, 200u}) {
+    WgmmaAttention spec = small;
+    spec.stages = 2 + rows % 3;
+    spec.kv = rows % 16 == 1 ? kernels::kv_q8 : kernels::kv_f16;
+    add(spec, {.heads = 1,
+               .pieces = {{0, rows}, {0, 3}, {5, 0}, {0, 40}},
+               .page_size = 32,
+               .whole = spec.kv == kernels::kv_f16,
+               .bidirectional = true});
+  }
+  for (uint32_t window : {1u, 2u, 3u, 16u, 33u, 40u, 1000u, 0xffffffffu}) {
+    WgmmaAttention spec = small;
+    spec.kv = window % 2 ? kernels::kv_f16 : kernels::kv_q8;
+    add(spec, {.heads = 1,
+               .pieces = {{0, 210}, {0, 20}, {33, 9}, {0, 1}},
+               .window = window,
+               .whole = spec.kv == kernels::kv_f16,
+               .bidirectional = true});
+  }
+  for (uint32_t chunk : {1u, 2u, 16u, 30u, 75u, 1000u}) {
+    WgmmaAttention spec = small;
+    spec.kv = chunk % 4 ? kernels::kv_f16 : kernels::kv_q8;
+    add(spec,
+        {.heads = 1, .pieces = {{70, 145}, {0, 20}, {33, 1}}, .whole = spec.kv == kernels::kv_f16, .chunk = chunk});
+  }
+  for (bool both : {false, true}) {
+    WgmmaAttention spec = small;
+    spec.chained = both;
+    add(spec, {.heads = 4, .pieces = {{90, 140}, {0, 3}}, .bidirectional = both, .sinks = true});
+    add(spec, {.heads = 3, .pieces = {{90, 40}, {0, 3}}, .softcap = 20, .bidirectional = both, .slopes = true});
+    spec.kv = kernels::kv_q8;
+    add(spec, {.heads = 4,
+               .pieces = {{90, 40}, {0, 3}},
+               .window = 50,
+               .chunk = both ? 0u : 60u,
+               .bidirectional = both,
+               .sinks = true,
+               .slopes = true});
+  }
   for (uint32_t group : {1u, 3u, 12u})
     add(small, {.heads = 2 * group, .kv_heads = 2, .pieces = {{3, 20}}, .page_size = 32, .whole = true});
   for (uint32_t page : {16u, 32u, 48u, 256u})
@@ -73,6 +113,20 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(kernels::wgmma_choice(128), {.heads = 8, .kv_heads = 2, .pieces = {{0, 2048}}, .page_size = 32});
   add(kernels::wgmma_choice(128),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
+  add(kernels::wgmma_choice(64), {.heads = 4,
+                                  .kv_heads = 4,
+                                  .pieces = {{0, 512}, {0, 77}, {0, 300}, {0, 1}, {0, 129}},
+                                  .page_size = 32,
+                                  .bidirectional = true});
+  add(kernels::wgmma_choice(64), {.heads = 4,
+                                  .kv_heads = 4,
+                                  .pieces = {{0, 2000}, {0, 77}, {0, 300}},
+                                  .page_size = 32,
+                                  .window = 128,
+                                  .bidirectional = true});
+  for (uint32_t window : {0u, 128u})  // of gpt-oss
+    add(kernels::wgmma_choice(64),
+        {.heads = 16, .kv_heads = 2, .pieces = {{3000, 512}}, .page_size = 32, .window = window, .sinks = true});
   add(kernels::wgmma_choice(256), {.heads = 4, .pieces = {{1000, 1000}}, .window = 600, .softcap = 50, .size = 5});
 }
 
