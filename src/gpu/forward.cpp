@@ -5,7 +5,6 @@
 
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/embedding.h"
-#include "kernels/layer/norm.h"
 
 namespace heddle::gpu {
 
@@ -53,6 +52,14 @@ void Forward::embed() {
   };
   look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, false);
   if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, true);
+  const uint64_t h = r_.work.h.address();
+  if (!r_.weights.token_type.empty())
+    r_.recorder.launch(kernels::SoftcapRows{.bias = 1, .cap = 0}, {.y = {h},
+                                                                   .bias = {r_.weights.device_token_type.address()},
+                                                                   .rows = rows_.count,
+                                                                   .cols = r_.model.width,
+                                                                   .stride = r_.sizes.width});
+  if (r_.weights.embedding_norm) norm_rows(r_, r_.weights.embedding_norm, h, h, rows_.count);
 }
 
 // --- late norms -----------------------------------------------------------------------------------------------------
@@ -69,7 +76,7 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   if (!next || rows_.count > max_late_rows || r_.options.deterministic || part) return {};
   if (r_.model.layers[at.layer].parallel || r_.model.layers[next->layer].parallel) return {};
   const auto begins = model::Overloaded{[](const DeviceMixture&) { return false; },
-                                        [](const auto& sublayer) { return !sublayer.output_norm; }};
+                                        [](const auto& sublayer) { return !sublayer.output_norm && !sublayer.residual_norm; }};
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
   const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },
@@ -126,7 +133,12 @@ void Forward::add(uint32_t layer, uint32_t sublayer) {
   at_ = {layer, sublayer};
   r_.recorder.set_layer(int(layer));
   const float scale = r_.model.layers[layer].residual_scale;
-  std::visit([&](const auto& kind) { add(kind, scale); }, r_.weights.layers[layer].sublayers[sublayer]);
+  const uint64_t h = r_.work.h.address();
+  const auto add_and_norm = [&](const auto& kind) {
+    add(kind, scale);
+    if (kind.residual_norm) norm_rows(r_, kind.residual_norm, h, h, rows_.count);
+  };
+  std::visit(add_and_norm, r_.weights.layers[layer].sublayers[sublayer]);
   r_.recorder.set_layer(-1);
 }
 
@@ -164,25 +176,7 @@ void Forward::add(const DeviceFeedForward& f, float scale) {
 // not use it.
 void Forward::keep_states() {
   r_.recorder.set_phase("states");
-  const DeviceNorm& norm = r_.weights.norm;
-  const uint64_t y = r_.work.result.address(), x = r_.work.h.address();
-  constexpr uint32_t vec = 4;  // a width is a multiple of 8
-  check(norm.kind != model::Norm::Kind::none, "a norm after the last layer");
-  if (norm.kind == model::Norm::Kind::rms)
-    r_.recorder.launch(kernels::RmsNorm{.vec = vec}, {.y = {y},
-                                                      .x = {x},
-                                                      .w = {norm.device_weight.address()},
-                                                      .rows = rows_.count,
-                                                      .cols = r_.model.width,
-                                                      .eps = norm.epsilon});
-  else
-    r_.recorder.launch(kernels::LayerNorm{.vec = vec, .bias = !norm.bias.empty()}, {.y = {y},
-                                                                                    .x = {x},
-                                                                                    .w = {norm.device_weight.address()},
-                                                                                    .b = {norm.device_bias.address()},
-                                                                                    .rows = rows_.count,
-                                                                                    .cols = r_.model.width,
-                                                                                    .eps = norm.epsilon});
+  norm_rows(r_, r_.weights.norm, r_.work.result.address(), r_.work.h.address(), rows_.count);
 }
 
 void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row) {

@@ -25,12 +25,20 @@ struct LayerKind {
   };
   struct AttentionKind {
     uint32_t head, value_head, heads, kv_heads, window, rotary;
-    bool softcap, chunk, sinks, slopes, causal;
+    bool softcap, chunk, sinks, slopes, causal, own_head_norms, norm_after_rope, clamped, temperature;
     uint32_t plain, value;  // of latent attention
     auto operator<=>(const AttentionKind&) const = default;
   };
+  struct RoutingKind {
+    model::Routing::Score score;
+    bool bias, groups, groups_by_two, weights_sum_to_one, scaled, weigh_input;
+    uint32_t used, experts;
+    auto operator<=>(const RoutingKind&) const = default;
+  };
   bool parallel;
   std::vector<size_t> sublayers;  // which alternative of the variant each is
+  std::vector<model::Activation> activations;
+  std::vector<RoutingKind> routings;
   std::vector<AttentionKind> attentions;
   std::vector<NormKind> norms;
   std::vector<MatrixKind> matrices;
@@ -44,8 +52,16 @@ LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
     if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
       const model::Attention& a = *device->model;
       kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0,
-                                 a.chunk != 0, !a.sinks.empty(), !a.slopes.empty(), a.causal,
+                                 a.chunk != 0, !a.sinks.empty(), !a.slopes.empty(), a.causal, a.own_head_norms,
+                                 a.norm_after_rope, a.clamp_qkv != 0, a.temperature.scale != 0,
                                  a.latent ? a.latent->plain : 0, a.latent ? a.latent->value : 0});
+    } else if (const auto* f = std::get_if<DeviceFeedForward>(&sublayer)) {
+      kind.activations.push_back(f->model->activation);
+    } else if (const auto* m = std::get_if<DeviceMixture>(&sublayer)) {
+      const model::Routing& r = m->model->routing;
+      kind.activations.push_back(m->model->activation);
+      kind.routings.push_back({r.score, !r.bias.empty(), r.groups_used < r.groups, r.groups_by_two,
+                               r.weights_sum_to_one, r.scale != 1, r.weigh_input, r.used, m->down.count});
     }
   }
   for (const DeviceNorm* norm : layer.norms()) kind.norms.push_back({norm->kind, !norm->bias.empty()});

@@ -19,6 +19,32 @@ void Forward::compute(const DeviceMixture& m) {
   path_->feed_forward_in(*m.shared, residual(m.norm), rows_, Product::store);
 }
 
+namespace {
+
+using model::Routing;
+
+// The fields and arguments by which route and router pick experts.
+template <class Spec>
+void set_choice(Spec& spec, typename Spec::Args& args, const DeviceMixture& m) {
+  const Routing& routing = m.model->routing;
+  spec.score = routing.score == Routing::Score::softmax   ? kernels::score_softmax
+               : routing.score == Routing::Score::sigmoid ? kernels::score_sigmoid
+                                                          : kernels::score_sparsemixer;
+  const bool mixer = spec.score == kernels::score_sparsemixer;  // has nothing of what follows
+  spec.choice_bias = !routing.bias.empty() && !mixer;
+  if (routing.groups_used < routing.groups && !mixer)
+    spec.groups = routing.groups_by_two ? kernels::groups_by_two : kernels::groups_by_best;
+  spec.sum_to_one = routing.weights_sum_to_one && !mixer;
+  spec.scaled = routing.scale != 1 && !mixer;
+  args.choice_bias = {m.choice_bias.address()};
+  args.groups = routing.groups;
+  args.groups_used = routing.groups_used;
+  args.scale = routing.scale;
+  args.near = routing.near;
+}
+
+}  // namespace
+
 void Forward::route(const DeviceMixture& m) {
   const uint32_t stride = stride_of(m.router.shape.rows);
   const auto experts = uint32_t(m.model->router.rows);
@@ -28,36 +54,39 @@ void Forward::route(const DeviceMixture& m) {
     router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols, r_.recorder.limits());
   if (router) {
     router->norm = norm_field(m.norm.kind);
-    router->sum_to_one = m.model->routing.weights_sum_to_one;
-    r_.recorder.launch(*router,
-                       {.ids = {r_.work.expert_ids.address()},
-                        .weights = {r_.work.expert_weights.address()},
-                        .scores = {r_.work.router.address() + experts * 4ull},
-                        .x = {in.address},
-                        .norm = {m.norm.device_weight.address()},
-                        .shift = {m.norm.device_bias.address()},
-                        .w = {m.router.address()},
-                        .rows = rows_.count,
-                        .cols = m.router.shape.cols,
-                        .experts = experts,
-                        .router_rows = m.router.shape.rows,
-                        .used = m.model->routing.used,
-                        .x_stride = in.stride,
-                        .scores_stride = stride,
-                        .epsilon = m.norm.epsilon},
-                       m.router.bytes());
+    router->bias = !m.router.bias.empty();
+    kernels::Router::Args args{.ids = {r_.work.expert_ids.address()},
+                               .weights = {r_.work.expert_weights.address()},
+                               .scores = {r_.work.router.address() + experts * 4ull},
+                               .x = {in.address},
+                               .norm = {m.norm.device_weight.address()},
+                               .shift = {m.norm.device_bias.address()},
+                               .w = {m.router.address()},
+                               .rows = rows_.count,
+                               .cols = m.router.shape.cols,
+                               .experts = experts,
+                               .router_rows = m.router.shape.rows,
+                               .used = m.model->routing.used,
+                               .x_stride = in.stride,
+                               .scores_stride = stride,
+                               .epsilon = m.norm.epsilon,
+                               .bias = {m.router.packed_bias.address()}};
+    set_choice(*router, args, m);
+    r_.recorder.launch(*router, args, m.router.bytes());
     return;
   }
   paths_.products(rows_.count).product(m.router, nullptr, in, {.y = r_.work.router.address(), .stride = stride}, rows_);
-  kernels::Route route{.largest = 32, .sum_to_one = m.model->routing.weights_sum_to_one};
+  kernels::Route route{.largest = 32};
   while (route.largest < experts) route.largest *= 2;
-  r_.recorder.launch(route, {.ids = {r_.work.expert_ids.address()},
-                             .weights = {r_.work.expert_weights.address()},
-                             .logits = {r_.work.router.address()},
-                             .rows = rows_.count,
-                             .experts = experts,
-                             .used = m.model->routing.used,
-                             .logits_stride = stride});
+  kernels::Route::Args args{.ids = {r_.work.expert_ids.address()},
+                            .weights = {r_.work.expert_weights.address()},
+                            .logits = {r_.work.router.address()},
+                            .rows = rows_.count,
+                            .experts = experts,
+                            .used = m.model->routing.used,
+                            .logits_stride = stride};
+  set_choice(route, args, m);
+  r_.recorder.launch(route, args);
 }
 
 // The experts run here and not in compute(), because some of their buffers have room for `max_expert_rows` rows only:
@@ -87,6 +116,7 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
   const Input in = residual(m.norm, first_row);
   const uint64_t act = r_.work.expert_act.address(), gate = r_.work.expert_inner.address();
   const bool bf16 = m.in.size() == 1 && products.sum_takes_bf16(m.down, used);
+  const bool weigh_input = m.model->routing.weigh_input;
   if (m.in.size() == 1) {
     products.expert_product(m.in[0], in,
                             {.kind = m.joined_experts ? Product::gate : Product::act,
@@ -94,19 +124,21 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
                              .stride = r_.sizes.expert_act,
                              .activation = activation_field(m.model->activation),
                              .bf16 = bf16},
-                            which, true);
+                            which, weigh_input ? Product::weighted_input : Product::weighted_result);
   } else {
     const uint64_t up = gate + inner_cols * 4ull;
-    products.expert_product(m.in[0], in, {.y = up, .stride = r_.sizes.expert_inner}, which, true);
-    products.expert_product(m.in[1], in, {.y = gate, .stride = r_.sizes.expert_inner}, which, false);
-    activate(r_, m.model->activation,
+    const auto weighted = weigh_input ? Product::weighted_input : Product::weighted_no;
+    products.expert_product(m.in[0], in, {.y = up, .stride = r_.sizes.expert_inner}, which, weighted);
+    products.expert_product(m.in[1], in, {.y = gate, .stride = r_.sizes.expert_inner}, which, weighted);
+    activate(r_, m.model->activation, {},
              {.y = act,
               .gate = gate,
               .up = up,
               .y_stride = r_.sizes.expert_act,
               .in_stride = r_.sizes.expert_inner,
               .rows = count * used,
-              .cols = inner_cols});
+              .cols = inner_cols,
+              .weights = weigh_input ? 0 : r_.work.expert_weights.address() + which.first * 4ull});
   }
   const bool norm = bool(m.output_norm);
   if (m.shared) add_shared(m, scale, first_row, count);
@@ -116,7 +148,7 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
                        .y = y + uint64_t(first_row) * r_.sizes.width * 4,
                        .stride = r_.sizes.width,
                        .scale = norm ? 1 : scale},
-                      which);
+                      which, !weigh_input);
 }
 
 // Rows by expert, in slots: x is gathered into them, and the results of a row are added up from its own.
@@ -131,6 +163,7 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
                                    .copies = kernels::copies_on(gpu),
                                    .out = kind,
                                    .activation = activation,
+                                   .bias = !w.bias.empty(),
                                    .experts = 1};
     const uint32_t all = w.shape.rows * std::min(pairs, experts);
     return kernels::mma_product_choice(what, all, w.shape.cols, vectors, sms, gpu);
@@ -141,6 +174,7 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale) {
     auto choose = [&](const Weights& w, uint32_t kind) {
       what.format = uint32_t(w.shape.format);
       what.out = kind;
+      what.bias = !w.bias.empty();
       return r_.tuning.many_vectors(what, w.shape.rows, w.shape.cols, expected, gpu);
     };
     Spec in = choose(m.in[0], out), down = choose(m.down, Product::store);
@@ -163,7 +197,8 @@ template <class Spec>
 void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spec& in, const Spec& down) {
   const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
   const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts, in.columns);
-  kernels::GroupRows group{.largest = 32};
+  const bool weigh_input = m.model->routing.weigh_input;
+  kernels::GroupRows group{.largest = 32, .weights = weigh_input};
   while (group.largest < experts) group.largest *= 2;
   r_.recorder.launch(group, {.list = {r_.work.expert_list.address()},
                              .slot_of = {r_.work.expert_slot_of.address()},
@@ -174,10 +209,13 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
                              .used = used,
                              .experts = experts,
                              .slots = slots,
-                             .tile_rows = in.columns});
+                             .tile_rows = in.columns,
+                             .weights = {r_.work.expert_weights.address()},
+                             .slot_weights = {r_.work.expert_slot_weights.address()}});
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
   Input gathered = residual(m.norm);
   gathered.list = r_.work.expert_list.address();
+  if (weigh_input) gathered.factors = r_.work.expert_slot_weights.address();
   to_half(r_, gathered, m.in[0], slots, in.columns);
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
   to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, in.columns);
@@ -188,7 +226,12 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
   mix.weights = {r_.work.expert_weights.address()};
   mix.slots = {r_.work.expert_slot_of.address()};
   mix.used = used;
-  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1}, mix);
+  r_.recorder.launch(kernels::Mix{.vec = 4,
+                                  .add = !m.output_norm,
+                                  .shared = m.shared.has_value(),
+                                  .by_slot = 1,
+                                  .weighted = !weigh_input},
+                     mix);
 }
 
 template <class Spec>
@@ -199,6 +242,7 @@ void Forward::grouped_product(const Spec& spec, const Weights& w, uint64_t y, ui
                      {.y = {y},
                       .x = {r_.work.half.address()},
                       .w = {w.address()},
+                      .bias = {w.packed_bias.address()},
                       .expert_bytes = w.shape.bytes(),
                       .rows = w.shape.rows,
                       .cols = w.shape.cols,

@@ -34,12 +34,13 @@ uint32_t activation_field(model::Activation activation) {
     case model::Activation::gelu_tanh:
       return kernels::act_gelu_tanh;
     case model::Activation::relu_squared:
+      return kernels::act_relu_squared;
     case model::Activation::clamped_swiglu:
+      return kernels::act_clamped_swiglu;
     case model::Activation::xielu:
-      break;
+      return kernels::act_xielu;
   }
-  check(false, "an activation of the GPU");
-  return 0;
+  return kernels::act_silu;
 }
 
 void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group,
@@ -55,6 +56,7 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
   spec.weight = norm;
   spec.bias = norm && !in.norm->bias.empty();
   spec.gather = in.list != 0;
+  spec.factors = in.factors != 0;
   spec.squares = in.squares != 0;
   spec.chained = r.recorder.chained();
   kernels::HalfRows::Args args{.out = {r.work.half.address()},
@@ -70,7 +72,8 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
                                .squares_count = in.late_norms,
                                .squares_stride = max_late_rows,
                                .also = {also.address},
-                               .also_group = also.form.group};
+                               .also_group = also.form.group,
+                               .factors = {in.factors}};
   if (in.norm) {
     args.weight = {in.norm->device_weight.address()};
     args.bias = {in.norm->device_bias.address()};
@@ -79,17 +82,42 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
   r.recorder.launch(spec, args);
 }
 
-void activate(const Resources& r, model::Activation activation, const GatedRows& rows) {
-  const kernels::Gate spec{
-      .vec = rows.cols % 4 ? 1u : 4u, .act = activation_field(activation), .times_up = rows.up != 0};
-  r.recorder.launch(spec, {.y = {rows.y},
+void activate(const Resources& r, model::Activation activation, const model::Xielu& xielu, const GatedRows& rows) {
+  const kernels::Gate spec{.vec = rows.cols % 4 ? 1u : 4u,
+                           .act = activation_field(activation),
+                           .times_up = rows.up != 0,
+                           .weighted = rows.weights != 0};
+  kernels::Gate::Args args{.y = {rows.y},
                            .gate = {rows.gate},
                            .up = {rows.up},
                            .rows = rows.rows,
                            .cols = rows.cols,
                            .y_stride = rows.y_stride,
                            .gate_stride = rows.in_stride,
-                           .up_stride = rows.in_stride});
+                           .up_stride = rows.in_stride,
+                           .weights = {rows.weights}};
+  set_xielu(args, xielu);
+  r.recorder.launch(spec, args);
+}
+
+void norm_rows(const Resources& r, const DeviceNorm& norm, uint64_t y, uint64_t x, uint32_t rows) {
+  constexpr uint32_t vec = 4;  // a width is a multiple of 8
+  check(bool(norm), "a norm");
+  if (norm.kind == model::Norm::Kind::rms)
+    r.recorder.launch(kernels::RmsNorm{.vec = vec}, {.y = {y},
+                                                     .x = {x},
+                                                     .w = {norm.device_weight.address()},
+                                                     .rows = rows,
+                                                     .cols = r.model.width,
+                                                     .eps = norm.epsilon});
+  else
+    r.recorder.launch(kernels::LayerNorm{.vec = vec, .bias = !norm.bias.empty()}, {.y = {y},
+                                                                                   .x = {x},
+                                                                                   .w = {norm.device_weight.address()},
+                                                                                   .b = {norm.device_bias.address()},
+                                                                                   .rows = rows,
+                                                                                   .cols = r.model.width,
+                                                                                   .eps = norm.epsilon});
 }
 
 void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows) {
@@ -111,14 +139,20 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
   const DeviceNorm &q_norm = attention.q_norm, &k_norm = attention.k_norm;
   const KvCache& cache = r.cache(attention);
   const uint64_t qkv = r.work.qkv.address();
+  check(!finished || (a.clamp_qkv == 0 && a.temperature.scale == 0), "no product that finishes such heads");
   const bool over_all = (q_norm && q_norm.size != a.head) || (k_norm && k_norm.size != a.head);
   const Heads spec{.q_norm = finished ? kernels::norm_none : norm_field(q_norm.kind),
                    .k_norm = finished ? kernels::norm_none : norm_field(k_norm.kind),
-                   .over = over_all ? Heads::all_heads : Heads::each_head,
+                   .over = a.own_head_norms ? Heads::each_head_own
+                           : over_all       ? Heads::all_heads
+                                            : Heads::each_head,
                    .bias = !q_norm.bias.empty() || !k_norm.bias.empty(),
                    .rotation = finished || attention.rotary == 0           ? Heads::none
                                : a.rope.style == model::Rope::Style::pairs ? Heads::pairs
                                                                            : Heads::halves,
+                   .norm_last = a.norm_after_rope && !finished,
+                   .clamp = a.clamp_qkv != 0,
+                   .temperature = a.temperature.scale != 0,
                    .kv = r.q8() ? kernels::kv_q8 : kernels::kv_f16};
   r.recorder.launch(spec, {.q = {q.address},
                            .k = {qkv + a.q.rows * 4},
@@ -148,7 +182,11 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
                            .table_stride = r.sizes.table_stride,
                            .q_epsilon = q_norm.epsilon,
                            .k_epsilon = k_norm.epsilon,
-                           .magnitude = float(a.rope.magnitude)});
+                           .magnitude = float(a.rope.magnitude),
+                           .largest = a.clamp_qkv,
+                           .temperature = a.temperature.scale,
+                           .length = a.temperature.length,
+                           .offset = a.temperature.offset});
 }
 
 // --- the phases of a layer ------------------------------------------------------------------------------------------
@@ -188,6 +226,7 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
                        .y = y.address,
                        .stride = y.stride,
                        .activation = activation_field(f.model->activation),
+                       .xielu = f.model->xielu,
                        .bf16 = y.bf16,
                        .form = y.form},
                       rows);
@@ -197,7 +236,7 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
   const uint64_t gate = r_.work.inner.address(), up = gate + stride_of(cols) * 4ull;
   products_.product(f.in[0], nullptr, in, {.y = up, .stride = r_.sizes.inner}, rows);
   products_.product(f.in[1], nullptr, in, {.y = gate, .stride = r_.sizes.inner}, rows);
-  activate(r_, f.model->activation,
+  activate(r_, f.model->activation, f.model->xielu,
            {.y = r_.work.act.address(),
             .gate = gate,
             .up = up,

@@ -68,6 +68,7 @@ struct Input {
   bool bf16 = false;
   const DeviceNorm* norm = nullptr;  // applied first
   uint64_t list = 0;                 // the address of a list of rows; 0: all in order
+  uint64_t factors = 0;              // with a list: of factors of the rows; 0: none
   HalfForm form = {};                // rows of f16, each to be multiplied with its factor at `scales`
   uint64_t scales = 0;
   const LateNorm* late = nullptr;  // the rows are those of a norm that has begun
@@ -82,6 +83,7 @@ struct Output {
   uint32_t stride = 0;
   float scale = 1;
   uint32_t activation = 0;
+  model::Xielu xielu = {};  // of that activation
   bool bf16 = false;
   HalfForm form = {};              // gate and act: rows of f16, divided by Product::f16_act
   const LateNorm* late = nullptr;  // add: the norm that it begins
@@ -111,11 +113,14 @@ class ExpertProducts : public Products {
   struct Experts {
     uint32_t first, rows, used;
   };
-  // A result for each expert of a row, from the row's input. `weighted`: times its weight in work.expert_weights.
+  // A result for each expert of a row, from the row's input. `weighted`: what is multiplied with the expert's weight in
+  // work.expert_weights.
   virtual void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
-                              bool weighted) = 0;
-  // The sum over the experts of a row, each with an input of its own. Before it comes an expert_product.
-  virtual void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) = 0;
+                              kernels::Product::Weighted weighted) = 0;
+  // The sum over the experts of a row, each with an input of its own. Before it comes an expert_product. `weighted`:
+  // biases are multiplied with their expert's weight, which the inputs already have.
+  virtual void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which,
+                          bool weighted) = 0;
   // Whether that takes its input as bf16 rather than f32.
   virtual bool sum_takes_bf16(const Weights& w, uint32_t used) const = 0;
 };
@@ -167,12 +172,23 @@ uint32_t activation_field(model::Activation activation);
 // `group`: rows of a group; `also`: the rows once more.
 void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t rows, uint32_t group,
              const HalfRowsAt& also = {});
-// y = activation(gate), or activation(gate) * up where up is not 0.
+// y = activation(gate), or activation(gate) * up where up is not 0, each row times its weight where weights are not 0.
 struct GatedRows {
   uint64_t y, gate, up;
   uint32_t y_stride, in_stride, rows, cols;
+  uint64_t weights = 0;
 };
-void activate(const Resources& r, model::Activation activation, const GatedRows& rows);
+void activate(const Resources& r, model::Activation activation, const model::Xielu& xielu, const GatedRows& rows);
+// The parameters of that activation, as arguments of a kernel.
+template <class Args>
+void set_xielu(Args& args, const model::Xielu& xielu) {
+  args.xielu_positive = xielu.positive;
+  args.xielu_negative = xielu.negative;
+  args.xielu_beta = xielu.beta;
+  args.xielu_epsilon = xielu.epsilon;
+}
+// y = norm(x), rows of the model's width; y may be x.
+void norm_rows(const Resources& r, const DeviceNorm& norm, uint64_t y, uint64_t x, uint32_t rows);
 // residual += scale * norm(work.result).
 void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows);
 // Norms and rotation of q and k, then k and v to the cache. `finished`: the product has done norms and rotation.

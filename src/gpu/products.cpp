@@ -68,6 +68,7 @@ Product::Args matrix_args(const Resources& r, const Weights& matrix, const Weigh
                      .magnitude = 1,
                      .scales = {r.work.half_scale.address()},
                      .sequences = {r.work.sequences.address()}};
+  set_xielu(args, out.xielu);
   if (attention) set_attention(args, r, *attention, 0, 0, r.sizes.table_stride);
   return args;
 }
@@ -150,6 +151,7 @@ void VectorProducts::product(const Weights& w, const Weights* second, const Inpu
                        .magnitude = 1};
     args.residual = args.y;
     set_norm(args, in);
+    set_xielu(args, out.xielu);
     if (second) {
       args.w2 = {second->address()};
       args.first_rows = w.shape.rows;
@@ -169,6 +171,7 @@ Product VectorProducts::expert_spec(const Weights& w, const Input& in, const Out
           .out = out.kind,
           .activation = out.activation,
           .y_bf16 = out.bf16,
+          .bias = !w.bias.empty(),
           .experts = 1,
           .chained = r_.recorder.chained()};
 }
@@ -181,6 +184,7 @@ void VectorProducts::launch_experts(const Product& what, const Weights& w, const
                      .residual = {out.y},
                      .x = {in.address},
                      .w = {w.address()},
+                     .bias = {w.packed_bias.address()},
                      .experts = {r_.work.expert_ids.address() + which.first * 4ull},
                      .expert_bytes = w.shape.bytes(),
                      .rows = w.shape.rows,
@@ -198,7 +202,7 @@ void VectorProducts::launch_experts(const Product& what, const Weights& w, const
 }
 
 void VectorProducts::expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
-                                    bool weighted) {
+                                    Product::Weighted weighted) {
   Product what = expert_spec(w, in, out, 1);
   what.weighted = weighted;
   // Large, so that two blocks never share an SM: the kernels before it are small, and leave room for two small ones.
@@ -208,8 +212,10 @@ void VectorProducts::expert_product(const Weights& w, const Input& in, const Out
 
 // Columns of several experts may not fit the registers and shared memory at once: then the sum is that of a few
 // launches, of which all but the first add to it.
-void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) {
+void VectorProducts::expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which,
+                                bool weighted) {
   Product what = expert_spec(w, in, out, which.used);
+  what.weighted = weighted && what.bias ? Product::weighted_result : Product::weighted_no;
   constexpr uint32_t max_slices = 512;
   uint32_t parts = 1;
   for (; parts <= which.used; ++parts) {

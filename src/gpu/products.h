@@ -20,8 +20,8 @@ class VectorProducts : public ExpertProducts {
                const DeviceAttention* attention = nullptr) override;
   bool takes_bf16(const Weights& w) const override { return !in_f32(w); }
   void expert_product(const Weights& w, const Input& in, const Output& out, const Experts& which,
-                      bool weighted) override;
-  void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which) override;
+                      kernels::Product::Weighted weighted) override;
+  void expert_sum(const Weights& w, const Input& in, const Output& out, const Experts& which, bool weighted) override;
   bool sum_takes_bf16(const Weights& w, uint32_t used) const override { return !in_f32(w, used); }
 
  private:

@@ -21,7 +21,11 @@ class Uploader {
   void weights(Weights& w) {
     if (!w.bias.empty()) {
       std::vector<float> packed(w.bias.size());
-      for (size_t p = 0; p < packed.size(); ++p) packed[p] = w.bias[p < w.places.size() ? w.places[p] : p];
+      // the places are those of an expert, or of one matrix of several that share the bias
+      for (size_t p = 0; p < packed.size(); ++p) {
+        const size_t in_expert = w.count > 1 ? p % w.shape.rows : p, first = p - in_expert;
+        packed[p] = w.bias[first + (in_expert < w.places.size() ? w.places[in_expert] : in_expert)];
+      }
       w.packed_bias = vector<float>(packed);
     }
     if (w.visiting) return;
@@ -92,6 +96,8 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
   for (DeviceLayer& layer : model.layers)
     for (DeviceNorm* n : layer.norms()) up.norm(*n);
   up.norm(model.norm);
+  up.norm(model.embedding_norm);
+  if (!model.token_type.empty()) model.device_token_type = up.vector(model.token_type);
   for (DeviceLayer& layer : model.layers)
     for (DeviceSublayer& sublayer : layer.sublayers)
       if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
@@ -106,6 +112,8 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
         if (!a->latent) continue;
         a->latent->k_up = up.halves(a->model->latent->k_up.all);
         a->latent->v_up = up.halves(a->model->latent->v_up.all);
+      } else if (auto* m = std::get_if<DeviceMixture>(&sublayer); m && !m->model->routing.bias.empty()) {
+        m->choice_bias = up.vector(m->model->routing.bias);
       }
   stream.synchronize();  // before the pinned slots and the stage are freed
   model.owned.clear();

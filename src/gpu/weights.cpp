@@ -9,7 +9,6 @@
 #include "gpu/visitors.h"
 #include "kernels/format/block_format.h"
 #include "kernels/product/product.h"
-#include "model/features.h"
 
 namespace heddle::gpu {
 namespace {
@@ -84,7 +83,8 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
   const bool same = a.q.format == a.v.format;
   const uint32_t tile_rows = kernels::tile_values / kernels::tile_cols_for(uint32_t(a.q.cols));
   const bool one_product = a.q.format == a.k.format && (same || (q_rows + k_rows) % tile_rows == 0);
-  const bool finishes = !to.q_norm && !to.k_norm && a.head % 4 == 0 && a.value_head % 4 == 0 && to.rotary % 4 == 0;
+  const bool finishes = !to.q_norm && !to.k_norm && a.head % 4 == 0 && a.value_head % 4 == 0 && to.rotary % 4 == 0 &&
+                        a.clamp_qkv == 0 && a.temperature.scale == 0;
   to.joined_qkv = one_product && finishes;
   to.stacked_qkv = one_product && !finishes;
   if (!one_product) {
@@ -151,6 +151,7 @@ DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t wid
   to.index = d.attentions++;
   to.norm = norm_of(a.norm, width);
   to.output_norm = norm_of(a.output_norm, width);
+  to.residual_norm = norm_of(a.residual_norm, width);
   a.latent ? describe_latent(a, to) : describe_qkv(a, to);
   to.output = plain(a.output, a.output_bias);
   return to;
@@ -161,6 +162,7 @@ DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t w
   to.model = &f;
   to.norm = norm_of(f.norm, width);
   to.output_norm = norm_of(f.output_norm, width);
+  to.residual_norm = norm_of(f.residual_norm, width);
   to.joined_gate = can_join_gate(f.gate, f.up);
   if (to.joined_gate) {
     const bool any = !f.gate_bias.empty() || !f.up_bias.empty();
@@ -183,6 +185,7 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
   to.model = &m;
   to.norm = norm_of(m.norm, width);
   to.output_norm = norm_of(m.output_norm, width);
+  to.residual_norm = norm_of(m.residual_norm, width);
   if (m.shared) to.shared = describe(*m.shared, d, width);
   // router and shared_router as one matrix of f32
   to.shared_gated = !m.shared_router.empty();
@@ -192,6 +195,10 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
     quant::decode(m.router.format, m.router.data.data() + r * m.router.row_bytes(), cols, values.data() + r * cols);
   if (to.shared_gated) std::copy(m.shared_router.begin(), m.shared_router.end(), values.end() - long(cols));
   to.router = plain({Format::f32, rows, cols, {reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4}});
+  if (!m.router_bias.empty()) {
+    to.router.bias = m.router_bias;
+    to.router.bias.resize(rows);  // the shared expert's has none
+  }
   const uint64_t count = m.up.count;
   auto experts = [&](const std::function<Weights(uint64_t)>& one) {
     Weights all = one(0);
@@ -200,17 +207,31 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
       for (Source& source : one(e).sources) all.sources.push_back(std::move(source));
     return all;
   };
+  // of expert e
+  const auto append_expert_bias = [&](Weights& w, const model::Vector& bias, uint64_t e, uint64_t of_expert, bool any) {
+    const auto first = bias.begin() + long(bias.empty() ? 0 : e * of_expert);
+    append_bias(w, bias.empty() ? model::Vector() : model::Vector(first, first + long(of_expert)), of_expert, any);
+  };
+  const uint64_t inner = m.up.all.rows / count;
   to.joined_experts = can_join_gate(m.gate.expert(0), m.up.expert(0));
   if (to.joined_experts) {
     to.in.push_back(experts([&](uint64_t e) {
       const Matrix up = m.up.expert(e);
       return joined({m.gate.expert(e), up}, gate_places(uint32_t(up.rows)));
     }));
+    for (uint64_t e = 0; e < count; ++e)
+      for (const model::Vector* bias : {&m.gate_bias, &m.up_bias})
+        append_expert_bias(to.in[0], *bias, e, inner, !m.gate_bias.empty() || !m.up_bias.empty());
   } else {
     to.in.push_back(experts([&](uint64_t e) { return plain(m.up.expert(e)); }));
-    if (m.gate.count) to.in.push_back(experts([&](uint64_t e) { return plain(m.gate.expert(e)); }));
+    to.in[0].bias = m.up_bias;
+    if (m.gate.count) {
+      to.in.push_back(experts([&](uint64_t e) { return plain(m.gate.expert(e)); }));
+      to.in[1].bias = m.gate_bias;
+    }
   }
   to.down = experts([&](uint64_t e) { return plain(m.down.expert(e)); });
+  to.down.bias = m.down_bias;
   return to;
 }
 
@@ -240,7 +261,8 @@ std::vector<Weights*> DeviceLayer::all() {
 std::vector<DeviceNorm*> DeviceLayer::norms() {
   std::vector<DeviceNorm*> list;
   for (DeviceSublayer& sublayer : sublayers)
-    std::visit([&](auto& kind) { list.insert(list.end(), {&kind.norm, &kind.output_norm}); }, sublayer);
+    std::visit([&](auto& kind) { list.insert(list.end(), {&kind.norm, &kind.output_norm, &kind.residual_norm}); },
+               sublayer);
   for (DeviceSublayer& sublayer : sublayers)
     if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
       list.insert(list.end(), {&a->q_norm, &a->k_norm});
@@ -282,10 +304,6 @@ uint64_t DeviceModel::largest_source() {
 
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
-  model::expect_features(model, "the GPU", [](model::Feature feature) {
-    using enum model::Feature;
-    return feature == latent_attention || feature == sinks || feature == slopes || feature == chunks || feature == both_directions;
-  });
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);
@@ -301,6 +319,8 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
       for (Weights* w : *group) w->visiting = true;
   }
   d.norm = norm_of(model.norm, model.width);
+  d.embedding_norm = norm_of(model.embedding_norm, model.width);
+  d.token_type = model.token_type;
   if (model.output) d.output = plain(model.output, model.output_bias);
   return d;
 }

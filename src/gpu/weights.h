@@ -36,7 +36,7 @@ struct Weights {
   std::vector<Source> sources;   // those of an expert follow each other
   std::vector<uint32_t> places;  // of the packed rows in the result; empty: as they are
   uint32_t first_place = 0;      // where the result begins among those of its neighbours
-  std::vector<float> bias;       // in the order of the result; empty: absent
+  std::vector<float> bias;       // in the order of the result, of one expert after the other; empty: absent
 
   cuda::Buffer tiles;
   cuda::Buffer packed_bias;  // in the order of the tiles
@@ -69,7 +69,7 @@ struct DeviceLatent {
 struct DeviceAttention {
   const model::Attention* model = nullptr;
   uint32_t index = 0;  // as model::each_attention() counts: its KV cache has the same index
-  DeviceNorm norm, q_norm, k_norm, output_norm;
+  DeviceNorm norm, q_norm, k_norm, output_norm, residual_norm;
   bool joined_qkv = false;   // one product, which rotates and writes the cache; otherwise a kernel after it does
   bool stacked_qkv = false;  // one product, which stores them
   std::vector<Weights> qkv;  // joined or stacked: one, or two where v has another format; else q, k, v
@@ -83,14 +83,15 @@ struct DeviceAttention {
 };
 struct DeviceFeedForward {
   const model::FeedForward* model = nullptr;
-  DeviceNorm norm, output_norm;
+  DeviceNorm norm, output_norm, residual_norm;
   bool joined_gate = false;  // gate and up are one matrix
   std::vector<Weights> in;   // joined: one; else up, and gate if there is one
   Weights down;
 };
 struct DeviceMixture {
   const model::Mixture* model = nullptr;
-  DeviceNorm norm, output_norm;
+  DeviceNorm norm, output_norm, residual_norm;
+  cuda::Buffer choice_bias;  // Routing::bias
   Weights router;  // its last row is that of the shared expert, where shared_gated
   bool joined_experts = false;
   std::vector<Weights> in;  // as in DeviceFeedForward, of all experts
@@ -118,7 +119,9 @@ struct DeviceLayer {
 
 struct DeviceModel {
   Weights embedding, positions, output;  // a part of a model may have none of them
-  DeviceNorm norm;
+  DeviceNorm embedding_norm, norm;
+  std::vector<float> token_type;  // added to the embedding; empty: absent
+  cuda::Buffer device_token_type;
   std::vector<DeviceLayer> layers;
   uint32_t attentions = 0;                // of all layers
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded

@@ -125,6 +125,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
                                        sizeof(kernels::ExpertTile)
                                  : 0);
   allocate(&W::expert_tile_count, slots ? 4 : 0);
+  allocate(&W::expert_slot_weights, slots * f);
   allocate(&W::grouped_act, slots * s.expert_act * f);
   allocate(&W::grouped_result, slots * s.width * f);
   allocate(&W::always, s.experts ? 256 : 0);

@@ -62,6 +62,7 @@ struct Work {
   cuda::Buffer router, expert_ids, expert_weights;  // (rows, experts + 1); (rows, used) ids and weights
   cuda::Buffer expert_inner, expert_act;            // (max_expert_rows * used, expert_inner or expert_act)
   cuda::Buffer expert_list, expert_slot_of, expert_tiles, expert_tile_count;  // see kernels::GroupRows
+  cuda::Buffer expert_slot_weights;                                           // the same
   cuda::Buffer grouped_act, grouped_result;                                   // (expert_slots, expert_act or width)
   cuda::Buffer always;                                                        // scores with a sigmoid of 1
   cuda::Buffer logits;                                                        // (max_logit_rows, vocabulary)

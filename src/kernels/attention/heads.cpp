@@ -15,6 +15,9 @@ namespace {
 
 constexpr uint32_t warps_of_heads = 4, threads_of_rows = 256;
 
+// NaN stays NaN.
+F32 clamped(F32 v, F32 largest) { return select(v > largest, largest, select(v < -largest, -largest, v)); }
+
 // The nearest f16, clamped to +-65504. NaN stays NaN.
 F16 to_f16_in_range(F32 v) { return to_f16(select(v == v, min(max(v, -65504.0f), 65504.0f), v)); }
 
@@ -39,12 +42,17 @@ Kernel Heads::build() const {
     Global<float> weight{}, bias{};
     F32 epsilon{};
     bool turned = false;
+    bool clamped = false;  // as it is read
   };
   // put(head, index, value) for every value of a unit.
   auto make = [&](const Slice& slice, U32 position, auto&& put) {
     const U32 start = slice.first * slice.size, span = by_block ? slice.count * slice.size : slice.size;
     const auto x = slice.x + start;
-    auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(load(x + i)); }); };
+    auto read = [&](U32 at) {
+      const F32 v = load(x + at);
+      return slice.clamped ? clamped(v, k.arg(&Args::largest)) : v;
+    };
+    auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(read(i)); }); };
     auto sum = [&](F32 v) { return by_block ? block_sum(k, v) : warp_sum(v); };
     const RowNorm norm = row_norm(k, slice.norm, span, slice.epsilon, each, sum);
 
@@ -55,7 +63,7 @@ Kernel Heads::build() const {
       const U32 head = slice.first + in_unit;
       auto value = [&](U32 i) {
         const U32 at = in_unit * slice.size + i;
-        F32 v = norm.of(load(x + at));
+        F32 v = norm.of(read(at));
         if (slice.norm == norm_none) return v;
         const U32 of_weight = over == each_head ? i : start + at;
         const F32 w = load(slice.weight + of_weight, {.nc = true});
@@ -78,6 +86,17 @@ Kernel Heads::build() const {
       };
       slice.turned ? k.when_else(item < half, turn, keep) : keep();
     });
+  };
+
+  // The same, with the norm after the rotation: the rotated values go through memory.
+  auto make_in_order = [&](const Slice& slice, U32 position, auto&& put) {
+    if (!norm_last || slice.norm == norm_none || !slice.turned) return make(slice, position, put);
+    Slice turn = slice, rest = slice;
+    turn.norm = norm_none;
+    make(turn, position, [&](U32 h, U32 i, F32 v) { store(slice.x + (h * slice.size + i), v); });
+    by_block ? k.barrier() : k.warp_sync();
+    rest.turned = rest.clamped = false;
+    make(rest, position, put);
   };
 
   chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
@@ -107,8 +126,16 @@ Kernel Heads::build() const {
                         .weight = k.arg(&Args::q_weight),
                         .bias = k.arg(&Args::q_bias),
                         .epsilon = k.arg(&Args::q_epsilon),
-                        .turned = rotation != none};
-          make(q, position, [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), v); });
+                        .turned = rotation != none,
+                        .clamped = clamp != 0};
+          F32 factor;
+          if (temperature) {
+            const F32 steps = to_f32((position + k.arg(&Args::offset)) / k.arg(&Args::length));
+            factor = fma(lg2_approx(steps + 1.0f) * 0x1.62e43p-1f, k.arg(&Args::temperature), 1.0f);
+          }
+          make_in_order(q, position, [&](U32 h, U32 i, F32 v) {
+            store(q.x + (h * head + i), temperature ? v * factor : v);
+          });
         });
       const Slice keys{.x = of_row(&Args::k, &Args::k_stride),
                        .first = heads_from(q_units),
@@ -118,18 +145,23 @@ Kernel Heads::build() const {
                        .weight = k.arg(&Args::k_weight),
                        .bias = k.arg(&Args::k_bias),
                        .epsilon = k.arg(&Args::k_epsilon),
-                       .turned = rotation != none};
+                       .turned = rotation != none,
+                       .clamped = clamp != 0};
       const Slice values{.x = of_row(&Args::v, &Args::v_stride),
                          .first = heads_from(q_units + kv_units),
                          .count = kv_heads,
-                         .size = value_head};
+                         .size = value_head,
+                         .clamped = clamp != 0};
       if (kv == kv_f16) {
-        k.when(is_k, [&] { make(keys, position, into(k.arg(&Args::k_cache), head)); });
+        k.when(is_k, [&] { make_in_order(keys, position, into(k.arg(&Args::k_cache), head)); });
         k.when(is_v, [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); });
         return;
       }
-      if (k_norm != norm_none || rotation != none) {
-        k.when(is_k, [&] { make(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
+      const bool makes_k = k_norm != norm_none || rotation != none;
+      if (makes_k) {
+        k.when(is_k, [&] {
+          make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); });
+        });
         k.barrier();
       }
       // each warp takes one block of 32 values of the unit at a time
@@ -138,13 +170,16 @@ Kernel Heads::build() const {
         k.loop(by_block ? k.warp() : k.constant(0u), blocks, by_block ? k.warps() : 1, [&](U32 block) {
           const U32 in_unit = by_block ? block / of_head : k.constant(0u), in_head = block - in_unit * of_head;
           const U32 kv_head = slice.first + in_unit, at = in_head * 32u + k.lane();
-          const KvQ8 value(load(slice.x + (kv_head * slice.size + at)));
+          const F32 given = load(slice.x + (kv_head * slice.size + at));
+          const KvQ8 value(slice.clamped ? clamped(given, k.arg(&Args::largest)) : given);
           const U64 place = pages.row(position, kv_head);
           store(cache.as<uint8_t>() + place * widen(slice.size) + at, bitcast<uint32_t>(value.q));
           k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
         });
       };
-      k.when(is_k, [&] { quantise(keys, k.arg(&Args::k_cache), k.arg(&Args::k_scale)); });
+      Slice made = keys;
+      made.clamped = keys.clamped && !makes_k;
+      k.when(is_k, [&] { quantise(made, k.arg(&Args::k_cache), k.arg(&Args::k_scale)); });
       k.when(is_v, [&] { quantise(values, k.arg(&Args::v_cache), k.arg(&Args::v_scale)); });
     });
   });

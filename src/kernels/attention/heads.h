@@ -9,8 +9,9 @@
 
 namespace heddle::kernels {
 
-// Per row: norm of q and k, rotation of both by the row's position. q is changed in place; k and v go to the cache as
-// f16 (clamped to +-65504, NaN stays NaN) or as q8, and then k is also changed in place. q, k and v may be slices of
+// Per row: q, k and v clamped, norm of q and k, rotation of both by the row's position, or the norm after the rotation,
+// and q times a factor by the position. q is changed in place; k and v go to the cache as
+// f16 (clamped to +-65504, NaN stays NaN) or as q8, and then, and with norm_last, k is also changed in place. q, k and v may be slices of
 // one row: each has its own stride. A position from 2^31 on skips the row.
 struct Heads {
   static constexpr std::string_view name = "heads",
@@ -34,11 +35,18 @@ struct Heads {
     uint32_t page_size, table_stride;
     float q_epsilon = 0, k_epsilon = 0;
     float magnitude = 1;  // factor of the rotated values
+    float largest = 0;    // with clamp: the largest magnitude
+    // with temperature: q times 1 + temperature * ln(1 + floor((position + offset) / length))
+    float temperature = 0;
+    uint32_t length = 1, offset = 0;
   };
   uint32_t q_norm = norm_none, k_norm = norm_none;
   uint32_t over = each_head;
   uint32_t bias = 0;  // the norms have a bias; a null pointer: that one of the two has none
   uint32_t rotation = halves;
+  uint32_t norm_last = 0;    // the norm after the rotation
+  uint32_t clamp = 0;        // q, k and v, as they are given
+  uint32_t temperature = 0;  // q gets a factor
   uint32_t kv = kv_f16;
   uint32_t chained = 0;
   enum : uint32_t {
@@ -58,10 +66,11 @@ struct Heads {
                       F{"over", &Heads::over, named({"each_head", "each_head_own", "all_heads"})},
                       F{"bias", &Heads::bias, yes_or_no()},
                       F{"rotation", &Heads::rotation, named({"none", "pairs", "halves"})},
-                      F{"kv", &Heads::kv, kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
+                      F{"norm_last", &Heads::norm_last, yes_or_no()}, F{"clamp", &Heads::clamp, yes_or_no()},
+                      F{"temperature", &Heads::temperature, yes_or_no()}, F{"kv", &Heads::kv, kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
   }
 
-  bool leaves_q() const { return q_norm == norm_none && rotation == none; }
+  bool leaves_q() const { return q_norm == norm_none && rotation == none && !clamp && !temperature; }
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
 };

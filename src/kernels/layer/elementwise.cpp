@@ -19,10 +19,15 @@ Kernel Gate::build() const {
   k.when(row < k.arg(&Args::rows) && col < k.arg(&Args::cols), [&] {
     auto at = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)) + col; };
     auto v = load_wide(at(&Args::gate, &Args::gate_stride), vec);
-    for (F32& x : v) x = activate(act, x);
     if (times_up) {
       auto up = load_wide(at(&Args::up, &Args::up_stride), vec);
-      for (uint32_t j = 0; j < vec; ++j) v[j] = v[j] * up[j];
+      for (uint32_t j = 0; j < vec; ++j) v[j] = gate_with(k, act, v[j], up[j]);
+    } else {
+      for (F32& x : v) x = activate(k, act, x);
+    }
+    if (weighted) {
+      const F32 weight = load(k.arg(&Args::weights) + row);
+      for (F32& x : v) x = x * weight;
     }
     if (out == out_f32) return store_wide(at(&Args::y, &Args::y_stride), v);
     std::vector<BF16> narrow;

@@ -23,20 +23,31 @@ struct Gate {
     uint32_t rows, cols;
     uint32_t y_stride, gate_stride, up_stride;  // values from row to row; y_stride is also that of `narrow`
     ptx::DevicePtr<bf16> narrow{};              // (rows, cols)
+    ptx::DevicePtr<float> weights{};            // (rows); read with `weighted`
+    float xielu_positive = 0, xielu_negative = 0, xielu_beta = 0, xielu_epsilon = 0;  // read with that activation
   };
   uint32_t threads = 256;
   uint32_t vec = 1;  // values per access; cols, strides and addresses must be multiples of it
   uint32_t act = silu;
   uint32_t times_up = 1;  // no: act(gate) alone
+  uint32_t weighted = 0;  // each row times its weight
   uint32_t out = out_f32;
   uint32_t chained = 0;
   enum : uint32_t { out_f32, out_bf16 };
-  enum : uint32_t { silu = act_silu, gelu_erf = act_gelu_erf, gelu_tanh = act_gelu_tanh };
+  enum : uint32_t {
+    silu = act_silu,
+    gelu_erf = act_gelu_erf,
+    gelu_tanh = act_gelu_tanh,
+    relu_squared = act_relu_squared,
+    clamped_swiglu = act_clamped_swiglu,
+    xielu = act_xielu
+  };
   auto operator<=>(const Gate&) const = default;
   static auto fields() {
     return std::tuple(
         Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)}, Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
         Field<Gate>{"act", &Gate::act, activations()}, Field<Gate>{"times_up", &Gate::times_up, yes_or_no()},
+        Field<Gate>{"weighted", &Gate::weighted, yes_or_no()},
         Field<Gate>{"out", &Gate::out, named({"f32", "bf16"})}, Field<Gate>{"chained", &Gate::chained, yes_or_no()});
   }
 

@@ -42,6 +42,7 @@ class GroupWriter {
       k_.when(pair < pairs_, [&] {
         store(k_.arg(&GroupArgs::list) + slot.get(), pair / used);
         store(k_.arg(&GroupArgs::slot_of) + pair, slot.get());
+        if (s_.weights) store(k_.arg(&GroupArgs::slot_weights) + slot.get(), load(k_.arg(&GroupArgs::weights) + pair));
       });
     });
     return k_.finish();

@@ -25,15 +25,19 @@ struct GroupRows {
     uint32_t rows, used, experts;         // experts: not above `largest`
     uint32_t slots;                       // of the list, max_slots() or more
     uint32_t tile_rows;                   // a multiple of 8
+    ptx::DevicePtr<float> weights{};      // (rows, used); read with `weights`
+    ptx::DevicePtr<float> slot_weights{};  // (slots): those of the pairs; of slots without a row nothing is written
   };
   uint32_t largest = 128;  // number of experts
   uint32_t warps = 32;
+  uint32_t weights = 0;  // of the pairs, by slot
   uint32_t chained = 0;
   auto operator<=>(const GroupRows&) const = default;
   static auto fields() {
     using F = Field<GroupRows>;
     return std::tuple(F{"largest", &GroupRows::largest, one_of({32, 64, 128, 256, 512})},
-                      F{"warps", &GroupRows::warps, one_of({16, 32})}, F{"chained", &GroupRows::chained, yes_or_no()});
+                      F{"warps", &GroupRows::warps, one_of({16, 32})},
+                      F{"weights", &GroupRows::weights, yes_or_no()}, F{"chained", &GroupRows::chained, yes_or_no()});
   }
 
   // The number of slots and tiles that suffice for any choice of experts.

@@ -23,14 +23,15 @@ Kernel Route::build() const {
   chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows), [&] {
     const auto logits = k.arg(&Args::logits) + mul_wide(row, k.arg(&Args::logits_stride));
-    std::vector<F32> mine;
+    ExpertLogits of{.experts = experts, .used = used};
     for (uint32_t i = 0; i < largest / 32; ++i) {
       const U32 expert = k.lane() + i * 32u;
       auto logit = k.var(0.0f);
       k.when(expert < experts, [&] { logit = load(logits + expert); });
-      mine.push_back(logit.get());
+      of.logits.push_back(logit.get());
     }
-    const PickedExperts picked = pick_experts(k, mine, experts, used, sum_to_one);
+    set_choice(k, *this, of);
+    const PickedExperts picked = pick_experts(k, choice_of(*this), of);
     k.when(k.lane() < used, [&] {
       const U64 at = mad_wide(row, used, widen(k.lane()));
       store(k.arg(&Args::ids) + at, picked.id);
@@ -45,6 +46,7 @@ Grid Route::grid(const Args& args) const {
     throw Error("{}: {} experts, 1 to {} expected", name, args.experts, largest);
   if (args.used == 0 || args.used > args.experts || args.used > 32)
     throw Error("{}: {} of {} experts are used; 1 to 32, not above that, expected", name, args.used, args.experts);
+  check_choice(*this, args);
   if (args.rows > 1 && args.logits_stride < args.experts)
     throw Error("{}: logits have a stride of {}, but {} experts", name, args.logits_stride, args.experts);
   return {.x = args.rows ? args.rows / warps + (args.rows % warps != 0) : 1};
@@ -63,12 +65,12 @@ Kernel Mix::build() const {
     for (uint32_t i = 0; i < vec; ++i) sum.push_back(k.var(0.0f));
     auto add_times = [&](F32 weight, Global<float> from) {
       const std::vector<F32> v = load_wide(from, vec);
-      for (uint32_t i = 0; i < vec; ++i) sum[i].add_product(weight, v[i]);
+      for (uint32_t i = 0; i < vec; ++i) weight.rec ? sum[i].add_product(weight, v[i]) : sum[i] += v[i];
     };
     k.loop(0u, used, 1u, [&](U32 j) {
       const U64 at = mad_wide(row, used, widen(j));
       const U64 slot = by_slot ? widen(load(k.arg(&Args::slots) + at)) : at;
-      add_times(load(k.arg(&Args::weights) + at), k.arg(&Args::y) + slot * widen(cols) + col);
+      add_times(weighted ? load(k.arg(&Args::weights) + at) : F32{}, k.arg(&Args::y) + slot * widen(cols) + col);
     });
     const U64 at = mad_wide(row, cols, widen(col));
     if (shared) {

@@ -182,17 +182,21 @@ class RouterWriter {
   }
   void pick() {
     const U32 experts = k_.arg(&RouterArgs::experts), used = k_.arg(&RouterArgs::used), lane = k_.lane();
-    std::vector<F32> logits;
+    ExpertLogits of{.experts = experts, .used = used};
     for (uint32_t i = 0; i < s_.largest / 32; ++i) {
       auto logit = k_.var(0.0f);
-      k_.when(lane + i * 32u < experts, [&] { logit = total(lane + i * 32u); });
-      logits.push_back(logit.get());
+      k_.when(lane + i * 32u < experts, [&] {
+        logit = total(lane + i * 32u);
+        if (s_.bias) logit += load(k_.arg(&RouterArgs::bias) + (lane + i * 32u), {.nc = true});
+      });
+      of.logits.push_back(logit.get());
     }
+    set_choice(k_, s_, of);
     k_.when(experts + lane < k_.arg(&RouterArgs::router_rows), [&] {
       store(k_.arg(&RouterArgs::scores) + (mul_wide(row_, k_.arg(&RouterArgs::scores_stride)) + widen(lane)),
             total(experts + lane));
     });
-    const PickedExperts picked = pick_experts(k_, logits, experts, used, s_.sum_to_one);
+    const PickedExperts picked = pick_experts(k_, choice_of(s_), of);
     k_.when(lane < used, [&] {
       const U64 at = mad_wide(row_, used, widen(lane));
       store(k_.arg(&RouterArgs::ids) + at, picked.id);
@@ -227,6 +231,7 @@ Grid Router::grid(const Args& args) const {
     throw Error("{}: {} rows for {} experts, expected as many or one more", name, args.router_rows, args.experts);
   if (args.used == 0 || args.used > args.experts || args.used > 32)
     throw Error("{}: {} of {} experts are used; 1 to 32, not above that, expected", name, args.used, args.experts);
+  check_choice(*this, args);
   if (args.cols == 0 || args.cols > slices * tile_cols)
     throw Error("{}: {} columns, but {} slices of {} are {}", name, args.cols, slices, tile_cols, slices * tile_cols);
   if (args.x_stride % 4 || args.x.address % 16 || args.w.address % 16)

@@ -3,6 +3,7 @@
 #include <compare>
 #include <optional>
 
+#include "kernels/mixture/pick_experts.h"
 #include "kernels/product/tile.h"
 #include "kernels/spec/field.h"
 #include "kernels/spec/gpu_limits.h"
@@ -29,13 +30,19 @@ struct Router {
     uint32_t used;                  // at most 32
     uint32_t x_stride, scores_stride;
     float epsilon;
+    ptx::DevicePtr<float> bias{};          // (experts), of the logits; read with `bias`
+    ptx::DevicePtr<float> choice_bias{};   // (experts); read with choice_bias
+    uint32_t groups = 0, groups_used = 0;  // with groups
+    float scale = 1;                       // of the weights, with scaled
+    float near = 0;                        // with sparsemixer
   };
   uint32_t tile_cols = 1024, slices = 2;
   uint32_t largest = 128;  // number of experts
   uint32_t splits = 16;    // blocks of a cluster; 16 must be allowed at launch (non-portable)
   uint32_t warps = 4, depth = 1;
   uint32_t norm = rms;
-  uint32_t sum_to_one = 0;  // see Route
+  uint32_t bias = 0;
+  uint32_t score = score_softmax, choice_bias = 0, groups = no_groups, sum_to_one = 0, scaled = 0;  // see Route
   uint32_t chained = 0;
   auto operator<=>(const Router&) const = default;
   static auto fields() {
@@ -45,14 +52,17 @@ struct Router {
                       F{"largest", &S::largest, one_of({32, 64, 128, 256, 512})},
                       F{"splits", &S::splits, one_of({2, 4, 8, 16})}, F{"warps", &S::warps, range(1, 16)},
                       F{"depth", &S::depth, range(1, 8)}, F{"norm", &S::norm, named({"none", "rms", "layer"})},
-                      F{"sum_to_one", &S::sum_to_one, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+                      F{"bias", &S::bias, yes_or_no()}, F{"score", &S::score, score_kinds()},
+                      F{"choice_bias", &S::choice_bias, yes_or_no()}, F{"groups", &S::groups, group_kinds()},
+                      F{"sum_to_one", &S::sum_to_one, yes_or_no()}, F{"scaled", &S::scaled, yes_or_no()},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
 };
 
-// A shape for a router of this size; the caller sets norm and sum_to_one. Nothing if x does not fit the registers or
+// A shape for a router of this size; the caller sets norm, bias and how experts are picked. Nothing if x does not fit the registers or
 // the shared memory.
 std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols, const GpuLimits& gpu = {});
 

@@ -177,7 +177,11 @@ class Rows {
   void write(const std::vector<F32>& v, F32 top, F32 times) {
     S32 power = power_for(top);
     auto two_to = [&](S32 p) { return bitcast<float>((p + 127) << 23); };
-    k_.when(in_row_ == 0u && real_, [&] { store(k_.arg(&HalfRowsArgs::scale) + row_, two_to(power)); });
+    k_.when(in_row_ == 0u && real_, [&] {
+      F32 scale = two_to(power);
+      if (s_.factors) scale = scale * load(k_.arg(&HalfRowsArgs::factors) + row_);
+      store(k_.arg(&HalfRowsArgs::scale) + row_, scale);
+    });
     F32 factor = times.rec ? times * two_to(-power) : two_to(-power);
     if (s_.also_apart) write_again(v, factor);
     if (s_.apart) return write_operand(v, factor);

@@ -15,7 +15,7 @@ inline Allowed aparts() { return one_of({0, 16, 32, 64, 128}); }
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
 // out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two
-// that the row is divided by. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes
+// that the row is divided by, with `factors` times the row's own factor. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes
 // infinite; one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
 struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
@@ -42,6 +42,7 @@ struct HalfRows {
     uint32_t squares_count, squares_stride;
     ptx::DevicePtr<f16> also;  // with also_apart: as out, in groups of also_group rows, a power of two from 8 on
     uint32_t also_group;
+    ptx::DevicePtr<float> factors;  // with factors: (rows)
   };
   uint32_t threads = 256;
   uint32_t vec = 4;   // values per load
@@ -53,6 +54,7 @@ struct HalfRows {
   uint32_t gather = 0;      // rows of x by a list
   uint32_t apart = 0;       // 0: row by row; else that of the weights' format, in the order of the matrix units
   uint32_t also_apart = 0;  // with apart and vec = 4: the rows once more, for weights of another apart; 0: no
+  uint32_t factors = 0;     // a row of out stands for its value times a factor
   uint32_t squares = 0;     // with an rms norm, no bias and no list: for the late norms that follow
   // Rows of a block, with apart: 16 bytes of each lie side by side.
   uint32_t together = 1;
@@ -66,7 +68,8 @@ struct HalfRows {
                       F{"weight", &S::weight, yes_or_no()}, F{"plus_one", &S::plus_one, yes_or_no()},
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
                       F{"apart", &S::apart, aparts()}, F{"also_apart", &S::also_apart, aparts()},
-                      F{"squares", &S::squares, yes_or_no()}, F{"together", &S::together, one_of({1, 2, 4, 8})},
+                      F{"factors", &S::factors, yes_or_no()}, F{"squares", &S::squares, yes_or_no()},
+                      F{"together", &S::together, one_of({1, 2, 4, 8})},
                       F{"chained", &S::chained, yes_or_no()});
   }
 

@@ -21,7 +21,8 @@ F32 as_half(F32 value) { return within_f16(value * (1 / Product::f16_act)); }
 
 }  // namespace
 
-void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 first, U32 end) {
+void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 first, U32 end,
+                        U32 expert) {
   low_ = row + (k_.lane() >> 2u);
   first_ = first + (k_.lane() & 3u) * 2u;
   end_ = end;
@@ -32,7 +33,10 @@ void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 fir
     return value.get();
   };
   for (uint32_t half = 0; half < 2; ++half) {
-    if (s_.bias) bias_[half] = of_row(k_.arg(&EndingArgs::bias), half);
+    if (s_.bias) {
+      auto bias = k_.arg(&EndingArgs::bias);
+      bias_[half] = of_row(expert.rec ? bias + mul_wide(expert, k_.arg(&EndingArgs::rows)) : bias, half);
+    }
     if (s_.next_apart) norm_[half] = of_row(k_.arg(&EndingArgs::next_norm), half);
   }
   for (uint32_t begin = 0; begin < columns / 8; begin += eights_at_once) {
@@ -113,7 +117,7 @@ void GroupEnding::add(const GroupSums& acc, uint32_t begin, uint32_t end) {
       if (s_.out == Product::add)
         value = fma(sum, k_.arg(&EndingArgs::scale), before[at++]);
       else
-        value = s_.out == Product::act ? activate(s_.activation, sum) : sum * k_.arg(&EndingArgs::scale);
+        value = s_.out == Product::act ? activate(k_, s_.activation, sum) : sum * k_.arg(&EndingArgs::scale);
       store_at(vector(n, i), own[half], below_end(n, i) && here[half], value);
     }
     if (s_.next_apart) write_next(n, i, here, values);
@@ -196,7 +200,7 @@ void GroupEnding::pairs(const GroupSums& acc, uint32_t begin, uint32_t end) {
     F32 other = shuffle_xor(select(upper, four.low[i], four.high[i]), 8u);
     F32 first = select(upper, other, four.low[i]), second = select(upper, four.high[i], other);
     if (s_.out == Product::gate) {
-      gated[i] = activate(s_.activation, first) * second;
+      gated[i] = gate_with(k_, s_.activation, first, second);
       if (!s_.y_apart) return store_at(vector(n, i), at, below_end(n, i) && here, gated[i]);
       return i ? store_halves(n, at, here, gated) : void();
     }

@@ -14,8 +14,9 @@ class GroupEnding {
       : k_(k), s_(spec), scales_(scales) {}
 
   // The sums of sixteen rows of y from `row` on, this warp's, and of `columns` vectors from `first` on as far as they
-  // are below `end`.
-  void write(const ptx::GroupSums& acc, uint32_t columns, ptx::U32 row, ptx::U32 first, ptx::U32 end);
+  // are below `end`. `expert`: whose biases are added, where there are experts.
+  void write(const ptx::GroupSums& acc, uint32_t columns, ptx::U32 row, ptx::U32 first, ptx::U32 end,
+             ptx::U32 expert = {});
 
  private:
   // Of eight vectors: those of rows g and g + 8, each of this lane's two vectors.

@@ -94,6 +94,7 @@ class MmaWriter {
     U32 first, tiles;   // tile rows; `tiles` may be more than a band's
     U32 group;          // of vectors
     U32 begin, end;
+    U32 expert{};
   };
   Band band_at(U32 number) {
     if (!s_.experts)
@@ -108,7 +109,8 @@ class MmaWriter {
             w_tiles_ - first,
             begin / s_.columns,
             begin,
-            begin + vectors};
+            begin + vectors,
+            expert};
   }
 
   // The stages in order: all of a band, then the next band's.
@@ -321,6 +323,7 @@ class MmaWriter {
       k_.when(turn < turns && vector < band.end, [&] {
         ProductOut out(k_, out_, k_.arg(&MmaArgs::y), vector);
         out.set_next_scales(next_scales() + column);
+        if (s_.experts && s_.bias) out.set_experts({{band.expert}});
         U32 in_band = k_.lane() + turn % groups * 32u;
         U32 row = k_.arg(&MmaArgs::first_rows) + band.first * tile_rows_ + in_band;
         Pred mine = in_band < min(here, s_.band) && row < k_.arg(&MmaArgs::rows);

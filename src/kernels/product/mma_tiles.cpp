@@ -57,6 +57,7 @@ class MmaTilesWriter {
   struct Tile {
     U32 row, first, end;
     Global<uint8_t> w;
+    U32 expert{};
   };
   U32 column_tiles() {
     if (s_.experts) return k_.assume_uniform(load(k_.arg(&TilesArgs::tile_count)), Uniform::grid);
@@ -70,7 +71,7 @@ class MmaTilesWriter {
       auto uniform = [&](U32 v) { return k_.assume_uniform(v); };
       U32 expert = uniform(load(at)), first = uniform(load(at.offset(1))), rows = uniform(load(at.offset(2)));
       return {(i - column * row_tiles_) * s_.tile_rows(), first, first + rows,
-              w + widen(expert) * k_.arg(&TilesArgs::expert_bytes)};
+              w + widen(expert) * k_.arg(&TilesArgs::expert_bytes), expert};
     }
     // neighbouring blocks share weights or x: eight tiles of rows, then the next columns
     constexpr uint32_t side = 8;
@@ -273,7 +274,7 @@ class MmaTilesWriter {
     U32 row = k_.arg(&TilesArgs::first_rows) + t.row + row_warp_ * s_.warp_rows();
     auto end = [&] {
       for (uint32_t i = 0; i < s_.row_tiles; ++i)
-        GroupEnding(k_, out_, factors_).write(sums[i], s_.columns, row + i * 16u, t.first, t.end);
+        GroupEnding(k_, out_, factors_).write(sums[i], s_.columns, row + i * 16u, t.first, t.end, t.expert);
     };
     if (s_.col_warps == 1) return end();
     // all sums of the other warps go through the ring, in the order of the registers

@@ -334,6 +334,12 @@ class ProductWriter {
     ProductOut out(k_, s_, k_.arg(&Args::y), s_.experts ? k_.block_y() : U32{});
     F32 weights;  // lane i has that of vector i
     if (s_.weighted) weights = of_lane(k_.arg(&Args::scales));
+    if (s_.summed && s_.bias) {
+      std::vector<ProductOut::ExpertBias> all;
+      for (uint32_t i = 0; i < s_.summed; ++i)
+        all.push_back({shuffle(ids_, i), s_.weighted ? shuffle(weights, i) : F32{}});
+      out.set_experts(std::move(all));
+    }
     const std::vector<F32> factors = x.factors();
     // with 16 rows each half of the warp adds every other partial sum
     const bool halves = unit_rows_ == 16;
@@ -346,6 +352,7 @@ class ProductWriter {
         U32 tile_row = first_ + u * unit_tiles_ + in_unit / tile_rows_, expert = experts_->divide(tile_row);
         row = (tile_row - expert * expert_tiles_) * tile_rows_ + in_unit % tile_rows_;
         out.set_vector(k_.block_y() * k_.arg(&Args::x_share) + expert, s_.weighted ? shuffle(weights, expert) : F32{});
+        if (s_.bias) out.set_experts({{shuffle(ids_, expert)}});
       }
       Pred mine = there && row < rows_;
       out.prepare(row, halves ? mine && k_.lane() < 16u : mine);
@@ -381,11 +388,12 @@ void check_together(const Product& s) {
   if (s.mixed && s.second_groups > s.groups) refuse("more groups of the second format than of the first");
   if (s.warps() > 32) refuse("more than 31 computing warps");
   if (s.unit % (tile_values / s.tile_cols * s.groups)) refuse("a unit has no such groups of tiles");
-  if (s.experts && (s.columns > 1 || s.mixed || s.bias || s.out == Product::qkv))
-    refuse("experts have one vector, one format, no bias and no rotation");
+  if (s.experts && (s.columns > 1 || s.mixed || s.out == Product::qkv))
+    refuse("experts have one vector, one format and no rotation");
   if ((s.summed || s.weighted) && !s.experts) refuse("summed and weighted are for experts");
-  if (s.summed && (s.weighted || s.norm || s.slices % s.summed || (s.out != Product::store && s.out != Product::add)))
-    refuse("the sum of experts has whole slices of each, no weights, no norm, and is stored or added");
+  if (s.summed && (s.weighted == Product::weighted_input || (s.weighted && !s.bias) || s.norm || s.slices % s.summed ||
+                   (s.out != Product::store && s.out != Product::add)))
+    refuse("the sum of experts has whole slices of each, weights of its biases alone, no norm, and is stored or added");
   if (s.experts && !s.summed && s.out == Product::add) refuse("results of experts are added when summed");
   if (!s.exact &&
       !(TilePiece::has_integer_dot(s.weights()) && (!s.mixed || TilePiece::has_integer_dot(s.second_weights()))))

@@ -38,7 +38,7 @@ struct Product {
     store,  // y = scale (W x + bias)
     add,    // y = residual + scale (W x + bias)
     act,    // y = act(W x + bias)
-    gate,   // of every four rows of W two belong to the gate, then two to up: y = act(gate) * up
+    gate,   // of every four rows of W two belong to the gate, then two to up: y = act(gate) * up, with the bias in both
     qkv,    // rows of q, then of k, then of v; q to y, k and v to the cache; see qkv_row
   };
   struct Args {
@@ -47,7 +47,7 @@ struct Product {
     ptx::DevicePtr<uint8_t> x;          // (columns, x_stride) values, rows 16-byte aligned, zeros up to a multiple of 8
     ptx::DevicePtr<float> norm, shift;  // the norm's weight, and for layer its bias, zeros up to a multiple of 8
     ptx::DevicePtr<uint8_t> w, w2;      // tiles, 16-byte aligned; w2: those of the second format
-    ptx::DevicePtr<float> bias;         // (rows)
+    ptx::DevicePtr<float> bias;         // (rows), or of experts (experts, rows)
     ptx::DevicePtr<uint32_t> experts;   // (vectors): the matrix to use, below the number of experts; see `summed`
     ptx::DevicePtr<uint64_t> turns;     // qkv: frequency of each pair, see rope_frequencies.h
     ptx::DevicePtr<uint32_t> positions;  // qkv: (columns)
@@ -75,7 +75,10 @@ struct Product {
     ptx::DevicePtr<float> next_norm;  // (rows)
     ptx::DevicePtr<RowSquares> next_squares;
     uint32_t next_group, next_also_group;
+    float xielu_positive, xielu_negative, xielu_beta, xielu_epsilon;  // of that activation
   };
+  // experts: what is multiplied with a vector's factor
+  enum Weighted : uint32_t { weighted_no, weighted_result, weighted_input };
   // Activations as f16 are divided by this: above 2^20 they become that, and below 2^-10 they lose bits.
   static constexpr float f16_act = 16;
   uint32_t format = uint32_t(quant::Format::q4_k), second = uint32_t(quant::Format::q6_k);
@@ -106,7 +109,9 @@ struct Product {
   // experts: each row has one result, the sum over the first `summed` of its vectors, each with its own x of `cols`
   // values. 0: a result for each vector.
   uint32_t summed = 0;
-  uint32_t weighted = 0;  // experts: each result times its vector's factor; for store, act and gate
+  // experts: each result, or the input that it is computed from, times its vector's factor; for store, act and gate.
+  // summed: the results have their factors, and the biases, weighted_result, get them here.
+  uint32_t weighted = weighted_no;
   uint32_t chained = 0;
   auto operator<=>(const Product&) const = default;
   static auto fields();
@@ -176,7 +181,7 @@ inline auto Product::fields() {
       F{"activation", &S::activation, activations()}, F{"y_bf16", &S::y_bf16, yes_or_no()},
       F{"bias", &S::bias, yes_or_no()}, F{"cache", &S::cache, yes_or_no()}, F{"halves", &S::halves, yes_or_no()},
       F{"experts", &S::experts, yes_or_no()}, F{"summed", &S::summed, range(0, 32)},
-      F{"weighted", &S::weighted, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
+      F{"weighted", &S::weighted, named({"no", "yes", "input"})}, F{"chained", &S::chained, yes_or_no()});
 }
 
 }  // namespace heddle::kernels

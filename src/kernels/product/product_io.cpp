@@ -286,7 +286,13 @@ void ProductOut::prepare(U32 row, Pred mine) {
   mine_ = mine;
   if (s_.bias) {
     auto bias = k_.var(0.0f);
-    k_.when(row < k_.arg(&Args::rows), [&] { bias = ptx::load(k_.arg(&Args::bias) + row, {.nc = true}); });
+    k_.when(row < k_.arg(&Args::rows), [&] {
+      if (experts_.empty()) bias = ptx::load(k_.arg(&Args::bias) + row, {.nc = true});
+      for (const ExpertBias& one : experts_) {
+        F32 of_expert = ptx::load(k_.arg(&Args::bias) + (mul_wide(one.expert, k_.arg(&Args::rows)) + widen(row)), {.nc = true});
+        one.factor.rec ? bias.add_product(of_expert, one.factor) : bias += of_expert;
+      }
+    });
     bias_ = bias.get();
   }
   written_.clear();
@@ -409,9 +415,12 @@ void ProductOut::add_next_squares(std::vector<F32> squares) {
 }
 
 void ProductOut::write(uint32_t v, F32 sum) {
+  if (s_.weighted == Product::weighted_input) sum = sum * weight_;
   if (s_.bias) sum = sum + bias_;
   if (s_.out == Product::qkv) return rotate_and_cache(v, sum);
-  auto weighed = [&](F32 value) { return s_.weighted ? value * weight_ : value; };
+  auto weighed = [&](F32 value) {
+    return s_.weighted == Product::weighted_result && !s_.summed ? value * weight_ : value;
+  };
   auto put = [&](U32 at, Pred here, F32 value) {
     k_.when(here, [&] {
       if (s_.y_apart) {
@@ -436,10 +445,10 @@ void ProductOut::write(uint32_t v, F32 sum) {
       return v + 1 == s_.columns ? write_next() : void();
     }
     case Product::act:
-      return put(row_, writes(v), weighed(activate(s_.activation, sum)));
+      return put(row_, writes(v), weighed(activate(k_, s_.activation, sum)));
     default: {  // gate
       F32 up = shuffle_xor(sum, 2u);
-      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, weighed(activate(s_.activation, sum) * up));
+      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, weighed(gate_with(k_, s_.activation, sum, up)));
     }
   }
 }

@@ -120,6 +120,12 @@ class ProductOut {
     vector_ = vector;
     weight_ = weight;
   }
+  // The biases of the experts of the lane's next row, each times its factor, where it has one: these are added up.
+  struct ExpertBias {
+    ptx::U32 expert;
+    ptx::F32 factor{};
+  };
+  void set_experts(std::vector<ExpertBias> experts) { experts_ = std::move(experts); }
   // next_apart: the scales of the vectors, in shared memory.
   void set_next_scales(ptx::Shared<float> scales) { next_scales_ = scales; }
   // Loads what can be loaded before the sums are complete. `mine`: this lane has a row to write.
@@ -146,6 +152,7 @@ class ProductOut {
   ptx::U32 row_;
   ptx::Pred mine_;
   ptx::F32 bias_, weight_;
+  std::vector<ExpertBias> experts_;  // bias with experts
   std::vector<ptx::F32> before_;   // add: the residual of each vector
   std::vector<ptx::F32> written_;  // next_apart: of each vector
   ptx::Shared<float> next_scales_;

@@ -85,6 +85,7 @@ class WgmmaWriter {
   struct Tile {
     U32 row, first, end;
     Global<uint8_t> w;
+    U32 expert{};
   };
   // The tiles of this block, the same in all of its warps.
   void each_tile(auto&& body) {
@@ -105,7 +106,7 @@ class WgmmaWriter {
       auto uniform = [&](U32 v) { return k_.assume_uniform(v, Uniform::cluster); };
       U32 expert = uniform(load(at)), first = uniform(load(at.offset(1))), rows = uniform(load(at.offset(2)));
       return {(i - column * row_tiles_) * s_.tile_rows(), first, first + rows,
-              w + widen(expert) * k_.arg(&WgmmaProductArgs::expert_bytes)};
+              w + widen(expert) * k_.arg(&WgmmaProductArgs::expert_bytes), expert};
     }
     // neighbouring blocks share weights or x: eight tiles of rows, then the next columns
     constexpr uint32_t side = 8;
@@ -332,7 +333,7 @@ class WgmmaWriter {
   void finish_alone(const Tile& t, const GroupSums& acc, U32 row_group) {
     U32 first_row = k_.arg(&WgmmaProductArgs::first_rows) + t.row + row_group * 64u + (k_.warp() & 3u) * 16u;
     k_.warp_sync();  // other lanes brought the factors
-    GroupEnding(k_, out_, own_scales()).write(acc, s_.columns, first_row, t.first, t.end);
+    GroupEnding(k_, out_, own_scales()).write(acc, s_.columns, first_row, t.first, t.end, t.expert);
     k_.warp_sync();
   }
 
@@ -365,6 +366,7 @@ class WgmmaWriter {
         U32 row = k_.arg(&WgmmaProductArgs::first_rows) + t.row + in_rows;
         ProductOut out(k_, out_, k_.arg(&WgmmaProductArgs::y), vector, t.end);
         out.set_next_scales(next_scales() + in_tile);
+        if (s_.experts && s_.bias) out.set_experts({{t.expert}});
         out.prepare(row, row < k_.arg(&WgmmaProductArgs::rows));
         auto at = sums_ + (in_tile * stride + in_rows);
         for (uint32_t v = 0; v < core; ++v) {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "kernels/spec/field.h"
-#include "ptx/code.h"
+#include "ptx/builder.h"
 #include "ptx/convert.h"
 
 namespace heddle::kernels {
@@ -98,15 +98,50 @@ enum Activations : uint32_t {
   act_silu,       // x / (1 + e^-x)
   act_gelu_erf,   // x (1 + erf(x / sqrt(2))) / 2
   act_gelu_tanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+  act_relu_squared,
+  act_clamped_swiglu,  // x sigmoid(1.702 x) with x up to 7; as a gate times 1 + up, which is between -7 and 7
+  act_xielu,           // x (positive x + beta) above 0, else negative (e^min(x, epsilon) - 1 - x) + beta x
 };
-inline Allowed activations() { return named({"silu", "gelu_erf", "gelu_tanh"}); }
+inline Allowed activations() {
+  return named({"silu", "gelu_erf", "gelu_tanh", "relu_squared", "clamped_swiglu", "xielu"});
+}
 
+// All but xielu, which has parameters.
 inline ptx::F32 activate(uint32_t which, ptx::F32 x) {
   if (which == act_gelu_erf) return x * normal_below(x);
   if (which == act_silu) return x * sigmoid(x);
+  if (which == act_relu_squared) return select(!(x < 0.0f), x, 0.0f) * x;  // NaN stays NaN
+  if (which == act_clamped_swiglu) {
+    x = select(!(x > 7.0f), x, 7.0f);
+    return x * sigmoid(x * 1.702f);
+  }
   // (1 + tanh(u)) / 2 = sigmoid(2 u), which does not cancel for negative u
   constexpr float two_root = 1.5957691216f, cubic = two_root * 0.044715f;
   return x * sigmoid(x * fma(x * x, cubic, two_root));
+}
+
+// e^x - 1 for x up to 0, relative error below 1.2e-6: 2 t / (1 - t) with t = tanh(x / 2), where nothing cancels.
+inline ptx::F32 exp_minus_one(ptx::F32 x) {
+  ptx::F32 t = tanh(x * 0.5f);
+  return t * 2.0f * rcp_approx(1.0f - t);
+}
+
+// The same for a kernel whose arguments have the parameters of xielu.
+template <class Args>
+ptx::F32 activate(ptx::Builder<Args>& k, uint32_t which, ptx::F32 x) {
+  if (which != act_xielu) return activate(which, x);
+  ptx::F32 beta = k.arg(&Args::xielu_beta);
+  ptx::F32 above = x * fma(x, k.arg(&Args::xielu_positive), beta);
+  ptx::F32 bent = exp_minus_one(min(x, k.arg(&Args::xielu_epsilon))) - x;
+  return select(x > 0.0f, above, fma(bent, k.arg(&Args::xielu_negative), x * beta));
+}
+
+// activation(gate) * up.
+template <class Args>
+ptx::F32 gate_with(ptx::Builder<Args>& k, uint32_t which, ptx::F32 gate, ptx::F32 up) {
+  if (which != act_clamped_swiglu) return activate(k, which, gate) * up;
+  ptx::F32 below = select(!(up > 7.0f), up, 7.0f), clamped = select(!(below < -7.0f), below, -7.0f);
+  return activate(which, gate) * (clamped + 1.0f);
 }
 
 }  // namespace heddle::kernels
