@@ -10,7 +10,6 @@
 #include "cpu/layers.h"
 #include "cpu/products.h"
 #include "cpu/weights.h"
-#include "model/features.h"
 
 namespace heddle::cpu {
 namespace {
@@ -65,10 +64,13 @@ class Cpu : public model::Backend {
       float* x = x_.row(i);
       decode_row(model_.embedding, weights_.embedding, batch_->tokens[i], x, thread);
       for (uint32_t c = 0; c < model_.width; ++c) x[c] *= model_.embedding_scale;
-      if (!model_.positions) return;
-      std::vector<float> position(model_.width);
-      decode_row(model_.positions, nullptr, batch_->positions[i], position.data(), thread);
-      for (uint32_t c = 0; c < model_.width; ++c) x[c] += position[c];
+      for (size_t c = 0; c < model_.token_type.size(); ++c) x[c] += model_.token_type[c];
+      if (model_.positions) {
+        std::vector<float> position(model_.width);
+        decode_row(model_.positions, nullptr, batch_->positions[i], position.data(), thread);
+        for (uint32_t c = 0; c < model_.width; ++c) x[c] += position[c];
+      }
+      normalise(model_.embedding_norm, x, model_.width, x);
     });
   }
 
@@ -89,6 +91,7 @@ class Cpu : public model::Backend {
 
   void head() override {
     const uint32_t count = uint32_t(batch_->outputs.size());
+    check(weights_.output || count == 0, "a model with logits, where logits are asked for");
     team_.run(count, [&](uint64_t i, uint32_t) {
       normalise(model_.norm, x_.row(batch_->outputs[i]), model_.width, normed_.row(i));
       normed_.finish(i, isa_);
@@ -96,7 +99,7 @@ class Cpu : public model::Backend {
     logits_.resize(uint64_t(count) * model_.vocabulary);
     const Product product[] = {{weights_.output, nullptr, normed_.view(count)}};
     products_.run(product, [&](const Piece& piece) {
-      store(piece, model_.output_bias,
+      store(piece, at(model_.output_bias, 0),
             [&](uint32_t row) { return logits_.data() + uint64_t(row) * model_.vocabulary; });
       if (model_.logit_scale == 1 && model_.logit_softcap == 0) return;
       for (uint32_t i = 0; i < piece.count; ++i)
@@ -126,55 +129,52 @@ class Cpu : public model::Backend {
  private:
   // Rows for the largest sublayer of each kind, quantised as their weights need them.
   void make_rows() {
-    uint32_t attended = 0, inner = 0, q = 0, k = 0, v = 0, shared = 0, used = 1;
-    std::vector<const Weights*> of_normed{weights_.output}, of_attended, of_inner, of_shared;
+    const RowSizes sizes(model_);
+    std::vector<const Weights*> of_normed{weights_.output}, of_low, of_heads, of_attended, of_inner, of_shared;
     const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
-    const Overloaded measure{[&](const AttentionWeights& w) {
-                               const model::Attention& a = *w.model;
-                               q = std::max(q, a.heads * a.head);
-                               k = std::max(k, a.kv_heads * a.head);
-                               v = std::max(v, a.kv_heads * a.value_head);
-                               attended = std::max(attended, uint32_t(a.output.cols));
-                               append(of_normed, {w.q, w.k, w.v});
-                               of_attended.push_back(w.output);
-                             },
-                             [&](const FeedForwardWeights& w) {
-                               inner = std::max(inner, uint32_t(w.down->cols));
-                               append(of_normed, {w.gate, w.up});
-                               of_inner.push_back(w.down);
-                             },
-                             [&](const MixtureWeights& w) {
-                               used = std::max(used, w.model->routing.used);
-                               inner = std::max(inner, uint32_t(w.model->down.all.cols));
-                               of_normed.push_back(w.router);
-                               append(of_normed, w.gate);
-                               append(of_normed, w.up);
-                               append(of_inner, w.down);
-                               if (!w.shared) return;
-                               shared = std::max(shared, uint32_t(w.shared->down->cols));
-                               append(of_normed, {w.shared->gate, w.shared->up});
-                               of_shared.push_back(w.shared->down);
-                             }};
+    const Overloaded look{[&](const AttentionWeights& w) {
+                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v});
+                            (w.q_down ? of_low : of_normed).push_back(w.q);
+                            append(of_heads, w.k_up);
+                            append(of_heads, w.v_up);
+                            of_attended.push_back(w.output);
+                          },
+                          [&](const FeedForwardWeights& w) {
+                            append(of_normed, {w.gate, w.up});
+                            of_inner.push_back(w.down);
+                          },
+                          [&](const MixtureWeights& w) {
+                            of_normed.push_back(w.router);
+                            append(of_normed, w.gate);
+                            append(of_normed, w.up);
+                            append(of_inner, w.down);
+                            if (!w.shared) return;
+                            append(of_normed, {w.shared->gate, w.shared->up});
+                            of_shared.push_back(w.shared->down);
+                          }};
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
-      for (const SublayerWeights& weights : layer) std::visit(measure, weights);
-    const auto rows_for = [&](uint32_t rows, uint32_t cols, const std::vector<const Weights*>& meet) {
+      for (const SublayerWeights& weights : layer) std::visit(look, weights);
+    const auto rows_for = [&](uint64_t rows, uint64_t cols, const std::vector<const Weights*>& meet) {
       const auto meets = [&](XKind kind) {
         return std::any_of(meet.begin(), meet.end(), [&](const Weights* w) { return w && w->kind == kind; });
       };
-      return Rows(rows, cols, meets(XKind::by_32), meets(XKind::by_256));
+      return Rows(uint32_t(rows), uint32_t(cols), meets(XKind::by_32), meets(XKind::by_256));
     };
-    x_ = Rows(limits_.rows, model_.width, false, false);
+    const auto plain_rows = [&](uint64_t rows, uint64_t cols) { return rows_for(rows, cols, {}); };
+    x_ = plain_rows(limits_.rows, model_.width);
     normed_ = rows_for(limits_.rows, model_.width, of_normed);
-    q_ = Rows(limits_.rows, q, false, false);
-    k_ = Rows(limits_.rows, k, false, false);
-    v_ = Rows(limits_.rows, v, false, false);
-    attended_ = rows_for(limits_.rows, attended, of_attended);
-    inner_ = rows_for(limits_.rows * used, inner, of_inner);
-    if (shared) shared_inner_ = rows_for(limits_.rows, shared, of_shared);
-    if (shared) shared_out_ = Rows(limits_.rows, model_.width, false, false);
-    out_ = Rows(limits_.rows * used, model_.width, false, false);
+    q_ = plain_rows(limits_.rows, sizes.q);
+    k_ = plain_rows(limits_.rows, sizes.k);
+    v_ = plain_rows(limits_.rows, sizes.v);
+    low_ = rows_for(limits_.rows, sizes.low, of_low);
+    by_head_ = rows_for(limits_.rows * sizes.heads, sizes.by_head, of_heads);
+    attended_ = rows_for(limits_.rows, sizes.attended, of_attended);
+    inner_ = rows_for(limits_.rows * sizes.used, sizes.inner, of_inner);
+    if (sizes.shared) shared_inner_ = rows_for(limits_.rows, sizes.shared, of_shared);
+    if (sizes.shared) shared_out_ = plain_rows(limits_.rows, model_.width);
+    out_ = plain_rows(limits_.rows * sizes.used, model_.width);
     slabs_.resize(team_.threads());
   }
 
@@ -196,85 +196,199 @@ class Cpu : public model::Backend {
     team_.run(count, [&](uint64_t i, uint32_t) { rows.finish(i, isa_); });
   }
 
-  static float bias_at(const model::Vector& bias, uint64_t index) { return bias.empty() ? 0 : bias[index]; }
+  // A part of a bias; null where there is none.
+  static const float* at(const model::Vector& bias, uint64_t first) {
+    return bias.empty() ? nullptr : bias.data() + first;
+  }
   // Writes a piece of a product to the rows that `to` returns.
   template <class To>
-  static void store(const Piece& piece, const model::Vector& bias, To&& to) {
+  static void store(const Piece& piece, const float* bias, To&& to) {
     for (uint32_t i = 0; i < piece.count; ++i) {
       float* out = to(i) + piece.first;
       const float* values = piece.values + uint64_t(i) * piece.stride;
-      for (uint32_t r = 0; r < piece.rows; ++r) out[r] = values[r] + bias_at(bias, piece.first + r);
+      for (uint32_t r = 0; r < piece.rows; ++r) out[r] = values[r] + (bias ? bias[piece.first + r] : 0);
     }
   }
 
-  // The residual += scale * norm(product + bias).
-  void add_product(std::span<const Product> product, const model::Vector& bias, const Norm& norm, float scale) {
-    if (norm.kind == Norm::Kind::none) {
+  // The residual += scale * norm(product + bias), then the norm of the residual.
+  void add_product(std::span<const Product> product, const model::Vector& bias, const Norm& norm,
+                   const Norm& residual_norm, float scale) {
+    if (norm.kind == Norm::Kind::none && residual_norm.kind == Norm::Kind::none) {
       products_.run(product, [&](const Piece& piece) {
+        const float* of_piece = at(bias, piece.first);
         for (uint32_t i = 0; i < piece.count; ++i) {
           float* x = x_.row(i) + piece.first;
           const float* values = piece.values + uint64_t(i) * piece.stride;
-          for (uint32_t r = 0; r < piece.rows; ++r) x[r] += scale * (values[r] + bias_at(bias, piece.first + r));
+          for (uint32_t r = 0; r < piece.rows; ++r) x[r] += scale * (values[r] + (of_piece ? of_piece[r] : 0));
         }
       });
       return;
     }
     products_.run(product,
-                  [&](const Piece& piece) { store(piece, bias, [&](uint32_t row) { return out_.row(row); }); });
-    team_.run(rows_, [&](uint64_t i, uint32_t) { add_normed(norm, scale, i); });
-  }
-  // The residual of row i += scale * norm(out_ of row i).
-  void add_normed(const Norm& norm, float scale, uint64_t i) {
-    float *x = x_.row(i), *out = out_.row(i);
-    normalise(norm, out, model_.width, out);
-    for (uint32_t c = 0; c < model_.width; ++c) x[c] += scale * out[c];
+                  [&](const Piece& piece) { store(piece, at(bias, 0), [&](uint32_t row) { return out_.row(row); }); });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      float *x = x_.row(i), *out = out_.row(i);
+      normalise(norm, out, model_.width, out);
+      for (uint32_t c = 0; c < model_.width; ++c) x[c] += scale * out[c];
+      normalise(residual_norm, x, model_.width, x);
+    });
   }
 
   static Product gated(const Weights* gate, const Weights* up, const RowsView& x) {
     return gate ? Product{gate, up, x} : Product{up, nullptr, x};
   }
-  // activation(gate) * up, or activation(up) where there is no gate, to the rows that `to` returns.
-  template <class To>
-  void activate(model::Activation activation, const Piece& piece, const model::Vector& gate_bias,
-                const model::Vector& up_bias, To&& to) const {
-    const model::Vector& bias = piece.second ? gate_bias : up_bias;
+  // What is done to the results of gate and up.
+  struct Activate {
+    model::Activation activation;
+    model::Xielu xielu = {};
+    const float *gate_bias = nullptr, *up_bias = nullptr;  // null: none
+  };
+  // activation(gate) * up, or activation(up) where there is no gate, to the rows that `to` returns. The products are
+  // multiplied by factor(row) first, where that is not 1.
+  template <class To, class Factor>
+  void activate(const Activate& how, const Piece& piece, To&& to, Factor&& factor) const {
+    const float xielu[] = {how.xielu.positive, how.xielu.negative, how.xielu.beta, how.xielu.epsilon};
+    const auto change = [&](float* values, const float* bias, float by) {
+      if (by != 1)
+        for (uint32_t r = 0; r < piece.rows; ++r) values[r] *= by;
+      if (bias)
+        for (uint32_t r = 0; r < piece.rows; ++r) values[r] += bias[piece.first + r];
+    };
     for (uint32_t i = 0; i < piece.count; ++i) {
       float* gate = const_cast<float*>(piece.values) + uint64_t(i) * piece.stride;
       float* up = piece.second ? const_cast<float*>(piece.second) + uint64_t(i) * piece.stride : nullptr;
-      if (!bias.empty())
-        for (uint32_t r = 0; r < piece.rows; ++r) gate[r] += bias[piece.first + r];
-      if (up && !up_bias.empty())
-        for (uint32_t r = 0; r < piece.rows; ++r) up[r] += up_bias[piece.first + r];
-      isa_.activate(uint8_t(activation), gate, up, piece.rows, to(i) + piece.first);
+      change(gate, up ? how.gate_bias : how.up_bias, factor(i));
+      if (up) change(up, how.up_bias, factor(i));
+      isa_.activate(uint8_t(how.activation), xielu, gate, up, piece.rows, to(i) + piece.first);
     }
   }
+  static Activate activation_of(const model::FeedForward& f) {
+    return {f.activation, f.xielu, at(f.gate_bias, 0), at(f.up_bias, 0)};
+  }
+  static float no_factor(uint32_t) { return 1; }
 
   void compute(const AttentionWeights& w) {
     const model::Attention& a = *w.model;
     normalise_rows(a.norm);
+    if (a.latent)
+      project_latent(w);
+    else
+      project(w);
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      const uint32_t row = uint32_t(i), position = batch_->positions[row];
+      if (const float factor = factor_of(a.temperature, position); factor != 1)
+        for (uint64_t c = 0; c < uint64_t(a.heads) * a.head; ++c) q_.row(row)[c] *= factor;
+      caches_[w.index].put(isa_, batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens],
+                           position % limits_.block_tokens, k_.row(row), v_.row(row));
+    });
+    if (a.latent) {
+      attend_.run(*batch_, a, caches_[w.index], q_,
+                  {by_head_.row(0), uint64_t(a.heads) * by_head_.cols(), by_head_.cols()});
+      raise_values(w);
+    } else {
+      attend_.run(*batch_, a, caches_[w.index], q_, {attended_.row(0), attended_.cols(), a.value_head});
+    }
+    finish_rows(attended_, rows_);
+  }
+
+  // q, k and v of all rows.
+  void project(const AttentionWeights& w) {
+    const model::Attention& a = *w.model;
     const RowsView x = normed_.view(rows_);
     const Product three[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}};
     const model::Vector* biases[] = {&a.q_bias, &a.k_bias, &a.v_bias};
     Rows* to[] = {&q_, &k_, &v_};
     products_.run(three, [&](const Piece& piece) {
-      store(piece, *biases[piece.product], [&](uint32_t row) { return to[piece.product]->row(row); });
+      store(piece, at(*biases[piece.product], 0), [&](uint32_t row) { return to[piece.product]->row(row); });
+      if (a.clamp_qkv == 0) return;
+      for (uint32_t i = 0; i < piece.count; ++i) {
+        float* values = to[piece.product]->row(i) + piece.first;
+        for (uint32_t r = 0; r < piece.rows; ++r) values[r] = std::clamp(values[r], -a.clamp_qkv, a.clamp_qkv);
+      }
     });
     team_.run(rows_, [&](uint64_t i, uint32_t) {
       const uint32_t row = uint32_t(i);
-      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head);
-      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head);
-      rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
-      rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
-      const uint32_t position = batch_->positions[row];
-      caches_[w.index].put(isa_, batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens],
-                           position % limits_.block_tokens, k_.row(row), v_.row(row));
+      const auto rotate = [&] {
+        rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
+        rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
+      };
+      if (a.norm_after_rope) rotate();
+      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head, a.own_head_norms);
+      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head, a.own_head_norms);
+      if (!a.norm_after_rope) rotate();
     });
-    attend_.run(*batch_, a, caches_[w.index], q_, attended_);
-    finish_rows(attended_, rows_);
   }
+
+  // Latent attention: what the cache keeps of each row (k_), and the queries in its terms.
+  void project_latent(const AttentionWeights& w) {
+    const model::Attention& a = *w.model;
+    const model::Latent& l = *a.latent;
+    const RowsView x = normed_.view(rows_);
+    // The plain part of a query goes to by_head_, to be raised; the rotated part to its place in q_.
+    const auto store_queries = [&](const Piece& piece) {
+      const uint32_t whole = l.plain + l.rotated;
+      for (uint32_t i = 0; i < piece.count; ++i)
+        for (uint32_t r = 0; r < piece.rows; ++r) {
+          const uint64_t head = (piece.first + r) / whole, c = (piece.first + r) % whole;
+          const float value = piece.values[uint64_t(i) * piece.stride + r];
+          if (c < l.plain)
+            by_head_.row(uint64_t(i) * a.heads + head)[c] = value;
+          else
+            q_.row(i)[head * a.head + l.rank + c - l.plain] = value;
+        }
+    };
+    const Product two[] = {{w.kv_down, nullptr, x}, {w.q_down ? w.q_down : w.q, nullptr, x}};
+    products_.run(two, [&](const Piece& piece) {
+      if (piece.product == 0)
+        store(piece, nullptr, [&](uint32_t row) { return k_.row(row); });
+      else if (w.q_down)
+        store(piece, nullptr, [&](uint32_t row) { return low_.row(row); });
+      else
+        store_queries(piece);
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      const uint32_t row = uint32_t(i);
+      normalise(l.kv_norm, k_.row(row), l.rank, k_.row(row));
+      rotations_.rotate(w.index, row, k_.row(row) + l.rank, 1, a.head);
+      if (!w.q_down) return;
+      normalise(l.q_norm, low_.row(row), l.q_down.rows, low_.row(row));
+      low_.finish(row, isa_);
+    });
+    if (w.q_down) {
+      const Product queries[] = {{w.q, nullptr, low_.view(rows_)}};
+      products_.run(queries, store_queries);
+    }
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      rotations_.rotate(w.index, uint32_t(i), q_.row(i) + l.rank, a.heads, a.head);
+    });
+    multiply_heads(w.k_up, [&](uint32_t row, uint32_t head) { return q_.row(row) + uint64_t(head) * a.head; });
+  }
+  // From the latents in by_head_ to the values of each head.
+  void raise_values(const AttentionWeights& w) {
+    const uint64_t value = w.model->latent->value;
+    multiply_heads(w.v_up, [&](uint32_t row, uint32_t head) { return attended_.row(row) + head * value; });
+  }
+  // Each head of by_head_ with weights of its own, to where to(row, head) says.
+  template <class To>
+  void multiply_heads(const std::vector<const Weights*>& of_heads, To&& to) {
+    const uint32_t heads = uint32_t(of_heads.size());
+    finish_rows(by_head_, rows_ * heads);
+    gathered_.resize(std::max<size_t>(gathered_.size(), heads));
+    gathered_products_.clear();
+    for (uint32_t h = 0; h < heads; ++h) {
+      gathered_[h].clear();
+      for (uint32_t row = 0; row < rows_; ++row) gathered_[h].add(by_head_, uint64_t(row) * heads + h);
+      gathered_products_.push_back({of_heads[h], nullptr, gathered_[h].view()});
+    }
+    products_.run(gathered_products_, [&](const Piece& piece) {
+      store(piece, nullptr, [&](uint32_t row) { return to(row, piece.product); });
+    });
+  }
+
   void add(const AttentionWeights& w, float scale) {
+    const model::Attention& a = *w.model;
     const Product product[] = {{w.output, nullptr, attended_.view(rows_)}};
-    add_product(product, w.model->output_bias, w.model->output_norm, scale);
+    add_product(product, a.output_bias, a.output_norm, a.residual_norm, scale);
   }
 
   void compute(const FeedForwardWeights& w) {
@@ -282,13 +396,14 @@ class Cpu : public model::Backend {
     normalise_rows(f.norm);
     const Product product[] = {gated(w.gate, w.up, normed_.view(rows_))};
     products_.run(product, [&](const Piece& piece) {
-      activate(f.activation, piece, f.gate_bias, f.up_bias, [&](uint32_t row) { return inner_.row(row); });
+      activate(
+          activation_of(f), piece, [&](uint32_t row) { return inner_.row(row); }, no_factor);
     });
     finish_rows(inner_, rows_);
   }
   void add(const FeedForwardWeights& w, float scale) {
     const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
-    add_product(product, w.model->down_bias, w.model->output_norm, scale);
+    add_product(product, w.model->down_bias, w.model->output_norm, w.model->residual_norm, scale);
   }
 
   // The rows of each expert are gathered, so that its weights are read once. The shared expert's product comes last.
@@ -298,26 +413,30 @@ class Cpu : public model::Backend {
     scores_.resize(uint64_t(rows_) * m.router.rows);
     const Product router[] = {{w.router, nullptr, normed_.view(rows_)}};
     products_.run(router, [&](const Piece& piece) {
-      store(piece, {}, [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
+      store(piece, at(m.router_bias, 0), [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
     });
     choice_.pick(m, scores_, normed_, rows_);
 
     const size_t experts = w.up.size();
-    expert_rows_.resize(experts);
-    expert_products_.clear();
+    gathered_.resize(std::max(gathered_.size(), experts));
+    gathered_products_.clear();
     for (uint32_t e = 0; e < experts; ++e) {
-      expert_rows_[e].clear();
-      for (const uint32_t slot : choice_.slots_of[e]) expert_rows_[e].add(normed_, slot / choice_.used);
-      expert_products_.push_back(gated(w.gate[e], w.up[e], expert_rows_[e].view()));
+      gathered_[e].clear();
+      for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(normed_, slot / choice_.used);
+      gathered_products_.push_back(gated(w.gate[e], w.up[e], gathered_[e].view()));
     }
-    if (w.shared) expert_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
-    products_.run(expert_products_, [&](const Piece& piece) {
-      if (piece.product < experts)
-        activate(m.activation, piece, {}, {},
-                 [&](uint32_t i) { return inner_.row(choice_.slots_of[piece.product][i]); });
-      else
-        activate(m.shared->activation, piece, m.shared->gate_bias, m.shared->up_bias,
-                 [&](uint32_t row) { return shared_inner_.row(row); });
+    if (w.shared) gathered_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
+    products_.run(gathered_products_, [&](const Piece& piece) {
+      if (piece.product == experts)
+        return activate(
+            activation_of(*m.shared), piece, [&](uint32_t row) { return shared_inner_.row(row); }, no_factor);
+      const std::vector<uint32_t>& slots = choice_.slots_of[piece.product];
+      const uint64_t first = piece.product * w.up[0]->rows;
+      // the expert of weight * x is weight * (the expert of x), up to its biases and activation
+      activate(
+          {m.activation, {}, at(m.gate_bias, first), at(m.up_bias, first)}, piece,
+          [&](uint32_t i) { return inner_.row(slots[i]); },
+          [&](uint32_t i) { return m.routing.weigh_input ? choice_.weights[slots[i]] : 1; });
     });
     finish_rows(inner_, rows_ * choice_.used);
     if (w.shared) finish_rows(shared_inner_, rows_);
@@ -325,21 +444,23 @@ class Cpu : public model::Backend {
   void add(const MixtureWeights& w, float scale) {
     const model::Mixture& m = *w.model;
     const size_t experts = w.down.size();
-    expert_products_.clear();
+    gathered_products_.clear();
     for (uint32_t e = 0; e < experts; ++e) {
-      expert_rows_[e].clear();
-      for (const uint32_t slot : choice_.slots_of[e]) expert_rows_[e].add(inner_, slot);
-      expert_products_.push_back({w.down[e], nullptr, expert_rows_[e].view()});
+      gathered_[e].clear();
+      for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(inner_, slot);
+      gathered_products_.push_back({w.down[e], nullptr, gathered_[e].view()});
     }
-    if (w.shared) expert_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
-    products_.run(expert_products_, [&](const Piece& piece) {
+    if (w.shared) gathered_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
+    products_.run(gathered_products_, [&](const Piece& piece) {
       if (piece.product < experts)
-        store(piece, {}, [&](uint32_t i) { return out_.row(choice_.slots_of[piece.product][i]); });
+        store(piece, at(m.down_bias, piece.product * uint64_t(model_.width)),
+              [&](uint32_t i) { return out_.row(choice_.slots_of[piece.product][i]); });
       else
-        store(piece, m.shared->down_bias, [&](uint32_t row) { return shared_out_.row(row); });
+        store(piece, at(m.shared->down_bias, 0), [&](uint32_t row) { return shared_out_.row(row); });
     });
     // Few rows are cut into columns; a norm needs whole rows.
-    const bool whole = m.output_norm.kind != Norm::Kind::none || rows_ >= team_.threads();
+    const bool whole =
+        m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none || rows_ >= team_.threads();
     const uint32_t columns = whole ? model_.width : std::min(model_.width, 256u);
     const uint32_t parts = (model_.width + columns - 1) / columns;
     team_.run(uint64_t(rows_) * parts, [&](uint64_t item, uint32_t) {
@@ -348,7 +469,7 @@ class Cpu : public model::Backend {
       std::vector<float> sum(count);  // best expert first
       for (uint32_t j = 0; j < choice_.used; ++j) {
         const uint64_t slot = i * choice_.used + j;
-        const float weight = choice_.weights[slot], *out = out_.row(slot) + first;
+        const float weight = m.routing.weigh_input ? 1 : choice_.weights[slot], *out = out_.row(slot) + first;
         for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
       }
       if (w.shared) {
@@ -358,6 +479,7 @@ class Cpu : public model::Backend {
       normalise(m.output_norm, sum.data(), count, sum.data());
       float* x = x_.row(i) + first;
       for (uint32_t c = 0; c < count; ++c) x[c] += scale * sum[c];
+      normalise(m.residual_norm, x, count, x);
     });
   }
 
@@ -376,12 +498,13 @@ class Cpu : public model::Backend {
   bool computed_ = false;      // a result waits for result()
   Rows x_, normed_;            // (rows, width): the residual, and what the next products read
   Rows q_, k_, v_, attended_;  // (rows, heads * head) and so on
+  Rows low_, by_head_;         // of latent attention: (rows, rank of q), and a row for each head of each row
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture
   Rows shared_inner_, shared_out_;
   ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;
-  std::vector<GatheredRows> expert_rows_;  // of each expert
-  std::vector<Product> expert_products_;
+  std::vector<GatheredRows> gathered_;  // of each expert, or of each head
+  std::vector<Product> gathered_products_;
   std::vector<std::vector<uint8_t>> slabs_;  // of each thread
 };
 
@@ -389,8 +512,6 @@ class Cpu : public model::Backend {
 
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options) {
-  expect_kv_format(model, limits);
-  model::expect_features(model, "the fast CPU backend", [](model::Feature) { return false; });
   return std::make_unique<Cpu>(model, limits, options);
 }
 

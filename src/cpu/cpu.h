@@ -21,11 +21,11 @@ struct Options {
 // The instruction sets this machine has, best first; "plain" is always there.
 std::vector<std::string> isa_names();
 
-// The model must outlive it. Throws an Error if the machine lacks the instruction set asked for, or if the format of
-// the KV cache does not go with the sizes of heads.
+// The model must outlive it. Throws an Error if the machine lacks the instruction set asked for.
 //
 // A row's result depends on the tokens of its sequence up to it, bit by bit, and on nothing else: not on the number of
-// threads, on how the tokens were cut into batches, on other rows of a batch, or on which blocks hold them.
+// threads, on how the tokens were cut into batches, on other rows of a batch, or on which blocks hold them. Where
+// attention goes in both directions, it depends on all tokens of its sequence, which are in one batch.
 std::unique_ptr<model::Backend> make_cpu(const model::Model& model, const model::Limits& limits,
                                          const Options& options = {});
 

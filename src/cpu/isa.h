@@ -28,11 +28,12 @@ struct AttendHead {
   uint32_t head, value_head, group;  // group: heads of this kv head
   uint32_t tokens, stride;           // of a KV block; keys have `stride` >= tokens values for each of `head`
   float scale, softcap;
-  uint32_t window;
+  bool values_in_keys;  // a position's values are the first of its keys
+  const float* slopes;  // of each head of the group: its scores lose slope * distance; null: none
 };
 struct AttendRow {
-  const float* q;  // (group, head)
-  uint32_t position;
+  const float* q;                  // (group, head)
+  uint32_t position, first, last;  // it sees the positions from `first` to `last`
 };
 // The state of a softmax that has seen some positions: `out` is not divided by `sum` yet.
 struct Softmax {
@@ -40,9 +41,9 @@ struct Softmax {
 };
 
 // Keys and values of one KV block: (head, stride) and (tokens, value_head). f16; or, where there are scales, int8 as
-// quant/kv_q8.h has it, with scales (head / 32, stride) and (tokens, value_head / 32).
+// quant/kv_q8.h has it, with scales (groups of head, stride) and (tokens, groups of value_head).
 struct KvBlock {
-  void *keys, *values;
+  void *keys, *values;                  // values: null where they are in the keys
   uint16_t *key_scales, *value_scales;  // null: f16
   uint32_t first;                       // position
 };
@@ -98,8 +99,9 @@ struct Isa {
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);
   void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split_sums);
-  // inner = activation(gate) * up; kind is model::Activation; up may be null
-  void (*activate)(uint8_t kind, const float* gate, const float* up, uint32_t count, float* inner);
+  // inner = activation(gate) * up; kind is model::Activation, and xielu the four numbers of model::Xielu, which are
+  // read for that kind alone; up may be null
+  void (*activate)(uint8_t kind, const float* xielu, const float* gate, const float* up, uint32_t count, float* inner);
 
   // Adds the positions of one block to the state of every row and head: softmax (rows, group), out (rows, group,
   // value_head). `scratch` has attend_scratch floats.
@@ -108,9 +110,10 @@ struct Isa {
   // Adds state b to state a.
   void (*merge)(uint32_t value_head, Softmax* a, float* a_out, const Softmax* b, const float* b_out);
 };
+constexpr uint32_t attend_at_once = 4;  // queries that meet a block's keys together
 // floats
 inline uint64_t attend_scratch(const AttendHead& head) {
-  return uint64_t(head.stride) * (head.head + head.value_head + 2) + 64;
+  return uint64_t(head.stride) * (head.head + head.value_head + attend_at_once) + 64;
 }
 
 // To be called only on a machine that has it: filling the table may use its instructions already.

@@ -11,27 +11,18 @@ namespace heddle::cpu {
 namespace {
 
 using model::KvFormat;
+using quant::kv_q8_groups;
 using quant::kv_q8_values;
 
-uint64_t bytes_of(KvFormat format, uint64_t values) {
-  return format == KvFormat::f16 ? values * 2 : values + values / kv_q8_values * 2;
+// Of `tokens` positions of a head: an even number, for what follows it has two bytes.
+uint64_t bytes_of(KvFormat format, uint64_t tokens, uint32_t head) {
+  return format == KvFormat::f16 ? tokens * head * 2 : (tokens * head + 1) / 2 * 2;
+}
+uint64_t scale_bytes_of(KvFormat format, uint64_t tokens, uint32_t head) {
+  return format == KvFormat::f16 ? 0 : tokens * kv_q8_groups(head) * 2;
 }
 
 }  // namespace
-
-void expect_kv_format(const model::Model& model, const model::Limits& limits) {
-  if (limits.kv != KvFormat::q8) return;
-  for (size_t i = 0; i < model.layers.size(); ++i)
-    for (const model::Sublayer& sublayer : model.layers[i].sublayers) {
-      const auto* a = std::get_if<model::Attention>(&sublayer);
-      if (!a) continue;
-      for (const uint32_t size : {a->head, a->value_head})
-        if (size % kv_q8_values != 0)
-          throw Error(
-              "{}: layer {}: a KV cache in q8 expects heads whose size is a multiple of {}, found {}; f16 takes any",
-              model.name, i, kv_q8_values, size);
-    }
-}
 
 KvCache::KvCache(const model::Attention& a, const model::Limits& limits)
     : head_{a.head,
@@ -41,23 +32,25 @@ KvCache::KvCache(const model::Attention& a, const model::Limits& limits)
             (limits.block_tokens + 15) / 16 * 16,
             a.scale,
             a.softcap,
-            a.window},
+            a.values_in_keys(),
+            a.slopes.empty() ? nullptr : a.slopes.data()},
       kv_heads_(a.kv_heads),
       blocks_(limits.kv_blocks),
       format_(limits.kv),
-      key_count_(uint64_t(a.head) * head_.stride),
-      value_count_(uint64_t(a.value_head) * limits.block_tokens),
-      key_bytes_(bytes_of(format_, key_count_)),
-      value_bytes_(bytes_of(format_, value_count_)),
+      key_count_(bytes_of(format_, head_.stride, a.head)),
+      value_count_(a.values_in_keys() ? 0 : bytes_of(format_, head_.tokens, a.value_head)),
+      key_bytes_(key_count_ + scale_bytes_of(format_, head_.stride, a.head)),
+      value_bytes_(a.values_in_keys() ? 0 : value_count_ + scale_bytes_of(format_, head_.tokens, a.value_head)),
       keys_(blocks_ * kv_heads_ * key_bytes_),
       values_(blocks_ * kv_heads_ * value_bytes_) {}
 
 KvBlock KvCache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
   const uint64_t place = uint64_t(index) * kv_heads_ + kv_head;
-  uint8_t *keys = keys_.data() + place * key_bytes_, *values = values_.data() + place * value_bytes_;
+  uint8_t* keys = keys_.data() + place * key_bytes_;
+  uint8_t* values = head_.values_in_keys ? nullptr : values_.data() + place * value_bytes_;
   if (format_ == KvFormat::f16) return {keys, values, nullptr, nullptr, first};
   return {keys, values, reinterpret_cast<uint16_t*>(keys + key_count_),
-          reinterpret_cast<uint16_t*>(values + value_count_), first};
+          values ? reinterpret_cast<uint16_t*>(values + value_count_) : nullptr, first};
 }
 
 void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* keys, const float* values) {
@@ -70,7 +63,8 @@ void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* k
 }
 
 void KvCache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values) {
-  isa.f16_of_f32(values, head_.value_head, static_cast<uint16_t*>(to.values) + uint64_t(token) * head_.value_head);
+  if (to.values)
+    isa.f16_of_f32(values, head_.value_head, static_cast<uint16_t*>(to.values) + uint64_t(token) * head_.value_head);
   constexpr uint32_t at_once = 64;
   uint16_t halves[at_once];
   for (uint32_t i = 0; i < head_.head; i += at_once) {
@@ -84,14 +78,16 @@ void KvCache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const f
 void KvCache::put_q8(const KvBlock& to, uint32_t token, const float* keys, const float* values) {
   int8_t bytes[kv_q8_values];
   for (uint32_t i = 0; i < head_.head; i += kv_q8_values) {
-    to.key_scales[i / kv_q8_values * head_.stride + token] = quant::encode_kv_q8(keys + i, bytes);
+    const uint32_t count = std::min(kv_q8_values, head_.head - i);
+    to.key_scales[i / kv_q8_values * head_.stride + token] = quant::encode_kv_q8(keys + i, bytes, count);
     int8_t* at = static_cast<int8_t*>(to.keys) + uint64_t(i) * head_.stride + token;
-    for (uint32_t j = 0; j < kv_q8_values; ++j) at[j * head_.stride] = bytes[j];
+    for (uint32_t j = 0; j < count; ++j) at[j * head_.stride] = bytes[j];
   }
-  for (uint32_t i = 0; i < head_.value_head; i += kv_q8_values) {
-    const uint64_t place = uint64_t(token) * head_.value_head + i;
-    to.value_scales[place / kv_q8_values] = quant::encode_kv_q8(values + i, static_cast<int8_t*>(to.values) + place);
-  }
+  if (!to.values) return;
+  int8_t* of_token = static_cast<int8_t*>(to.values) + uint64_t(token) * head_.value_head;
+  uint16_t* scale = to.value_scales + uint64_t(token) * kv_q8_groups(head_.value_head);
+  for (uint32_t i = 0; i < head_.value_head; i += kv_q8_values)
+    *scale++ = quant::encode_kv_q8(values + i, of_token + i, std::min(kv_q8_values, head_.value_head - i));
 }
 
 void KvCache::copy(uint32_t from, uint32_t to) {
@@ -99,7 +95,7 @@ void KvCache::copy(uint32_t from, uint32_t to) {
   if (from == to) return;
   const uint64_t key_bytes = kv_heads_ * key_bytes_, value_bytes = kv_heads_ * value_bytes_;
   std::memcpy(keys_.data() + to * key_bytes, keys_.data() + from * key_bytes, key_bytes);
-  std::memcpy(values_.data() + to * value_bytes, values_.data() + from * value_bytes, value_bytes);
+  if (value_bytes) std::memcpy(values_.data() + to * value_bytes, values_.data() + from * value_bytes, value_bytes);
 }
 
 }  // namespace heddle::cpu

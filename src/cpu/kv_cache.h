@@ -6,16 +6,14 @@
 
 namespace heddle::cpu {
 
-// Throws an Error if the format of the cache does not suit the heads of a layer.
-void expect_kv_format(const model::Model& model, const model::Limits& limits);
-
-// A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens, value_head). Where the
-// format has scales, those of a head follow it, as KvBlock says.
+// A block has keys (kv_heads, head, stride), positions innermost, and values (kv_heads, tokens, value_head), or keys
+// alone where values are the beginning of keys. Where the format has scales, those of a head follow it, as KvBlock
+// says.
 class KvCache {
  public:
   KvCache(const model::Attention& attention, const model::Limits& limits);
 
-  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position.
+  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position; values that are in the keys are not read.
   void put(const Isa& isa, uint32_t block, uint32_t token, const float* keys, const float* values);
   void copy(uint32_t from, uint32_t to);
   KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
@@ -27,8 +25,8 @@ class KvCache {
   AttendHead head_;
   uint32_t kv_heads_, blocks_;
   model::KvFormat format_;
-  uint64_t key_count_, value_count_;  // of one head in a block
-  uint64_t key_bytes_, value_bytes_;  // that those take
+  uint64_t key_count_, value_count_;  // bytes of one head in a block, before the scales
+  uint64_t key_bytes_, value_bytes_;  // with them
   Pages keys_, values_;               // a block that was never written takes no memory
 };
 

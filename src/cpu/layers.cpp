@@ -19,18 +19,8 @@ double sum_of_squares(const float* x, uint64_t size, double mean) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-bool same_rotation(const model::Rope& a, const model::Rope& b) {
-  return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians &&
-         a.long_radians == b.long_radians && a.magnitude == b.magnitude;
-}
-
-}  // namespace
-
-void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out) {
-  if (norm.kind == model::Norm::Kind::none) {
-    if (out != x) std::copy_n(x, size, out);
-    return;
-  }
+// With the weights of the norm from `first` on.
+void normalise_with(const model::Norm& norm, uint64_t first, const float* x, uint64_t size, float* out) {
   double mean = 0;
   if (norm.kind == model::Norm::Kind::layer) {
     for (uint64_t i = 0; i < size; ++i) mean += x[i];
@@ -39,17 +29,36 @@ void normalise(const model::Norm& norm, const float* x, uint64_t size, float* ou
   const float shift = static_cast<float>(mean);
   const float scale =
       static_cast<float>(1 / std::sqrt(sum_of_squares(x, size, mean) / double(size) + double(norm.epsilon)));
-  const float* weight = norm.weight.data();
+  const float* weight = norm.weight.data() + first;
   for (uint64_t i = 0; i < size; ++i) out[i] = (x[i] - shift) * scale * weight[i];
-  if (!norm.bias.empty())
-    for (uint64_t i = 0; i < size; ++i) out[i] += norm.bias[i];
+  if (norm.bias.empty()) return;
+  const float* bias = norm.bias.data() + first;
+  for (uint64_t i = 0; i < size; ++i) out[i] += bias[i];
 }
 
-void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head) {
+bool same_rotation(const model::Rope& a, const model::Rope& b) {
+  return a.style == b.style && a.dimensions == b.dimensions && a.radians == b.radians &&
+         a.long_radians == b.long_radians && a.magnitude == b.magnitude;
+}
+
+}  // namespace
+
+void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out) {
+  if (norm.kind != model::Norm::Kind::none) return normalise_with(norm, 0, x, size, out);
+  if (out != x) std::copy_n(x, size, out);
+}
+
+void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head, bool own) {
   if (norm.kind == model::Norm::Kind::none) return;
-  const uint64_t step = norm.weight.size();
-  check(step == head || step == size, "a norm over each head or over all");
-  for (uint64_t at = 0; at < size; at += step) normalise(norm, x + at, step, x + at);
+  const uint64_t weights = norm.weight.size(), step = own ? head : weights;
+  check(weights == size || (weights == head && !own), "a norm over each head or over all");
+  for (uint64_t at = 0; at < size; at += step) normalise_with(norm, own ? at : 0, x + at, step, x + at);
+}
+
+float factor_of(const model::Temperature& t, uint32_t position) {
+  if (t.scale == 0) return 1;
+  const uint64_t steps = (uint64_t(position) + t.offset) / t.length;
+  return static_cast<float>(1 + double(t.scale) * std::log1p(double(steps)));
 }
 
 Rotations::Rotations(const model::Model& model) {
@@ -95,41 +104,94 @@ void Rotations::rotate(uint32_t attention, uint32_t row, float* x, uint32_t coun
     }
 }
 
-// Softmax over all experts, then the best ones; equal weights go to the lower index.
-void ExpertChoice::pick(const model::Mixture& mixture, const std::vector<float>& scores, const Rows& x, uint32_t rows) {
+void ExpertChoice::pick(const model::Mixture& mixture, const std::vector<float>& logits, const Rows& x, uint32_t rows) {
   const uint32_t count = uint32_t(mixture.router.rows);
   used = mixture.routing.used;
   experts.resize(uint64_t(rows) * used);
   weights.resize(uint64_t(rows) * used);
   slots_of.assign(count, {});
   shared.clear();
-  std::vector<double> weight(count);
-  std::vector<uint32_t> order(count);
+  scores_.resize(count);
+  ranks_.resize(count);
+  order_.resize(count);
   for (uint32_t row = 0; row < rows; ++row) {
-    const float* score = scores.data() + uint64_t(row) * count;
-    const double largest = *std::max_element(score, score + count);
-    double sum = 0;
-    for (uint32_t i = 0; i < count; ++i) sum += weight[i] = std::exp(double(score[i]) - largest);
-    for (double& value : weight) value /= sum;
-    std::iota(order.begin(), order.end(), 0u);
-    std::partial_sort(order.begin(), order.begin() + used, order.end(),
-                      [&](uint32_t a, uint32_t b) { return weight[a] != weight[b] ? weight[a] > weight[b] : a < b; });
-    double picked = 1;
-    if (mixture.routing.weights_sum_to_one) {
-      picked = 0;
-      for (uint32_t j = 0; j < used; ++j) picked += weight[order[j]];
-    }
-    for (uint32_t j = 0; j < used; ++j) {
-      const uint32_t slot = row * used + j;
-      experts[slot] = order[j];
-      weights[slot] = static_cast<float>(weight[order[j]] / picked);
-      slots_of[order[j]].push_back(slot);
-    }
+    const float* of_row = logits.data() + uint64_t(row) * count;
+    if (mixture.routing.score == model::Routing::Score::sparsemixer)
+      pick_row_by_sparsemixer(mixture.routing, of_row, row);
+    else
+      pick_row(mixture.routing, of_row, row);
     if (!mixture.shared) continue;
     const model::Vector& router = mixture.shared_router;
     double value = 0;
     for (size_t i = 0; i < router.size(); ++i) value += double(router[i]) * x.row(row)[i];
     shared.push_back(router.empty() ? 1 : static_cast<float>(1 / (1 + std::exp(-value))));
+  }
+}
+
+void ExpertChoice::put(uint32_t row, uint32_t j, uint32_t expert, double weight) {
+  const uint32_t slot = row * used + j;
+  experts[slot] = expert;
+  weights[slot] = static_cast<float>(weight);
+  slots_of[expert].push_back(slot);
+}
+
+// Equal ranks go to the lower index.
+void ExpertChoice::pick_row(const model::Routing& routing, const float* logits, uint32_t row) {
+  const size_t count = scores_.size();
+  const auto pick_best = [](std::vector<uint32_t>& order, size_t best, auto&& rank) {
+    std::iota(order.begin(), order.end(), 0u);
+    std::partial_sort(order.begin(), order.begin() + long(best), order.end(),
+                      [&](uint32_t a, uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
+  };
+  if (routing.score == model::Routing::Score::sigmoid) {
+    for (size_t i = 0; i < count; ++i) scores_[i] = 1 / (1 + std::exp(-double(logits[i])));
+  } else {
+    const double largest = *std::max_element(logits, logits + count);
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += scores_[i] = std::exp(double(logits[i]) - largest);
+    for (double& score : scores_) score /= sum;
+  }
+  for (size_t i = 0; i < count; ++i) ranks_[i] = scores_[i] + (routing.bias.empty() ? 0 : double(routing.bias[i]));
+  if (routing.groups_used < routing.groups) {
+    const size_t size = count / routing.groups;
+    const auto rank = [&](uint32_t group) {
+      double best = -INFINITY, second = -INFINITY;
+      for (size_t i = group * size; i < (group + 1) * size; ++i) {
+        second = std::max(second, std::min(best, ranks_[i]));
+        best = std::max(best, ranks_[i]);
+      }
+      return routing.groups_by_two ? best + second : best;
+    };
+    groups_.resize(routing.groups);
+    pick_best(groups_, routing.groups_used, rank);
+    for (size_t g = routing.groups_used; g < routing.groups; ++g)
+      std::fill_n(ranks_.begin() + long(groups_[g] * size), size, -INFINITY);
+  }
+  pick_best(order_, used, [&](uint32_t expert) { return ranks_[expert]; });
+  double factor = double(routing.scale);
+  if (routing.weights_sum_to_one) {
+    double sum = 0;
+    for (uint32_t j = 0; j < used; ++j) sum += scores_[order_[j]];
+    factor /= sum;
+  }
+  for (uint32_t j = 0; j < used; ++j) put(row, j, order_[j], scores_[order_[j]] * factor);
+}
+
+// An expert is picked when its score is 0 instead of 1.
+void ExpertChoice::pick_row_by_sparsemixer(const model::Routing& routing, const float* logits, uint32_t row) {
+  const size_t count = scores_.size();
+  std::fill(scores_.begin(), scores_.end(), 1);
+  for (uint32_t j = 0; j < used; ++j) {
+    size_t best = count;
+    for (size_t i = 0; i < count; ++i)
+      if (scores_[i] != 0 && (best == count || logits[i] > logits[best])) best = i;
+    const double top = logits[best];
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i)
+      if (top - logits[i] <= double(routing.near) * std::max(std::abs(double(logits[i])), top))
+        sum += scores_[i] * std::exp(logits[i] - top);
+    put(row, j, uint32_t(best), 1 / sum);
+    scores_[best] = 0;
   }
 }
 

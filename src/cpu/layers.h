@@ -9,8 +9,10 @@ namespace heddle::cpu {
 
 // out = norm of x; the two may be the same row. Norm::Kind::none copies.
 void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out);
-// Over each head, or over all of them where the weight is that long.
-void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head);
+// Over each head, or over all of them where the weight is that long; `own`: over each head, with the weights of all.
+void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head, bool own);
+// What queries at a position are multiplied by.
+float factor_of(const model::Temperature& temperature, uint32_t position);
 
 // The rotations of a step: cosines and sines are computed once for all attentions that rotate alike.
 class Rotations {
@@ -34,8 +36,15 @@ struct ExpertChoice {
   std::vector<std::vector<uint32_t>> slots_of;  // of each expert: where it was picked
   std::vector<float> shared;  // of each row: the weight of the shared expert; empty where there is none
 
-  // From the router's scores (rows, experts).
-  void pick(const model::Mixture& mixture, const std::vector<float>& scores, const Rows& x, uint32_t rows);
+  // From the router's logits (rows, experts).
+  void pick(const model::Mixture& mixture, const std::vector<float>& logits, const Rows& x, uint32_t rows);
+
+ private:
+  void pick_row(const model::Routing& routing, const float* logits, uint32_t row);
+  void pick_row_by_sparsemixer(const model::Routing& routing, const float* logits, uint32_t row);
+  void put(uint32_t row, uint32_t j, uint32_t expert, double weight);
+  std::vector<double> scores_, ranks_;  // of each expert: what it weighs, and what it is picked by
+  std::vector<uint32_t> order_, groups_;
 };
 
 }  // namespace heddle::cpu

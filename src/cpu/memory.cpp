@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "cpu/attention.h"
 #include "cpu/cpu.h"
-#include "cpu/kv_cache.h"
 #include "cpu/pack.h"
 #include "cpu/pages.h"
 #include "cpu/team.h"
@@ -35,29 +35,17 @@ class WeightBytes {
   std::set<const uint8_t*> seen_;
 };
 
-// Values of one row that wait in scratch for a sublayer's add().
-uint64_t scratch_values(const model::Attention& a) { return uint64_t(a.heads + a.kv_heads) * (a.head + a.value_head); }
-uint64_t scratch_values(const model::FeedForward& f) { return f.down.cols + f.down.rows; }
-uint64_t scratch_values(const model::Mixture& m) {
-  return m.routing.used * (m.down.all.cols + m.down.all.rows / m.down.count) + (m.shared ? m.shared->down.cols : 0);
-}
-
-// Of one row of a batch: at most 7 bytes for a value, with both of its quantised forms.
+// Of one row of a batch: 4 bytes for a value, and at most 7 with both of its quantised forms.
 uint64_t row_bytes(const model::Model& model) {
-  uint64_t max = 0;
-  for (const model::Layer& layer : model.layers) {
-    uint64_t values = 3 * model.width;
-    for (const model::Sublayer& sublayer : layer.sublayers)
-      values += std::visit([](const auto& kind) { return scratch_values(kind); }, sublayer);
-    max = std::max(max, values);
-  }
-  return max * 7;
+  const RowSizes s(model);
+  const uint64_t plain = (1 + s.used + (s.shared ? 1 : 0)) * model.width + s.q + s.k + s.v + s.experts;
+  const uint64_t quantised = model.width + s.low + s.attended + s.heads * s.by_head + s.used * s.inner + s.shared;
+  return plain * 4 + quantised * 7;
 }
 
 }  // namespace
 
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options) {
-  expect_kv_format(model, limits);
   WeightBytes weights(choose_isa(options.isa), options.exact);
   for (const model::Layer& layer : model.layers)
     for (const model::SublayerMatrix& all : model::matrices_of(layer)) {
@@ -69,8 +57,13 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
   weights.add(model.positions);
   const uint64_t threads = options.threads ? options.threads : hardware_threads();
   constexpr uint64_t thread_bytes = 2 << 20;  // slabs and pieces of results
-  return {weights.total, model::kv_bytes(model, limits),
-          limits.rows * row_bytes(model) + threads * thread_bytes + uint64_t(model.vocabulary) * sizeof(float)};
+  uint64_t attention = 0;
+  model::each_attention(model, [&](const model::Attention& a) {
+    attention = std::max(attention, Attend::scratch_bytes(a, limits, uint32_t(threads)));
+  });
+  return {
+      weights.total, model::kv_bytes(model, limits),
+      limits.rows * row_bytes(model) + threads * thread_bytes + attention + uint64_t(model.vocabulary) * sizeof(float)};
 }
 
 double read_bandwidth(uint32_t threads, uint64_t bytes_per_token) {

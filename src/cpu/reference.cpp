@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/cpu.h"
-#include "cpu/kv_cache.h"
 #include "quant/kv_q8.h"
 
 namespace heddle::cpu {
@@ -118,9 +117,9 @@ float activate(Activation activation, const Xielu& xielu, float value) {
   return 0;
 }
 // activation(gate) * up.
-float gate_with(Activation activation, float gate, float up) {
+float gate_with(Activation activation, const Xielu& xielu, float gate, float up) {
   if (activation == Activation::clamped_swiglu) up = std::clamp(up, -7.0f, 7.0f) + 1;
-  return activate(activation, {}, gate) * up;
+  return activate(activation, xielu, gate) * up;
 }
 
 double capped(double x, float cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
@@ -193,11 +192,15 @@ std::vector<PickedExpert> pick_experts(const Routing& routing, std::vector<doubl
   return picked;
 }
 
-// What a cache in q8 gives back of keys or values.
-void as_kept(Vector& x) {
+// What a cache in q8 gives back of the keys or values of heads.
+void as_kept(Vector& x, uint32_t head) {
   int8_t bytes[quant::kv_q8_values];
-  for (size_t at = 0; at < x.size(); at += quant::kv_q8_values)
-    quant::decode_kv_q8(quant::encode_kv_q8(x.data() + at, bytes), bytes, x.data() + at);
+  for (size_t first = 0; first < x.size(); first += head)
+    for (uint32_t i = 0; i < head; i += quant::kv_q8_values) {
+      float* group = x.data() + first + i;
+      const uint32_t count = std::min(quant::kv_q8_values, head - i);
+      quant::decode_kv_q8(quant::encode_kv_q8(group, bytes, count), bytes, group, count);
+    }
 }
 
 // Keys and values of one attention, by block and position in it.
@@ -359,10 +362,10 @@ class Reference : public Backend {
         for (float& value : q_[i]) value = static_cast<float>(value * (1 + double(t.scale) * std::log(1 + steps)));
       }
       const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
-      if (limits_.kv == KvFormat::q8) as_kept(k[i]);
+      if (limits_.kv == KvFormat::q8) as_kept(k[i], a.head);
       std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
       if (a.values_in_keys()) continue;
-      if (limits_.kv == KvFormat::q8) as_kept(v[i]);
+      if (limits_.kv == KvFormat::q8) as_kept(v[i], a.value_head);
       std::copy(v[i].begin(), v[i].end(), cache.values.begin() + long(slot * v[i].size()));
     }
     find_ends();
@@ -451,7 +454,10 @@ class Reference : public Backend {
       if (a.window && position > a.window / 2) first = position - a.window / 2;
       if (a.window) last = std::min(last, position + a.window / 2);
     }
-    if (a.chunk) first = std::max(first, position / a.chunk * a.chunk);
+    if (a.chunk) {
+      first = std::max(first, position / a.chunk * a.chunk);
+      last = std::min(last, position / a.chunk * a.chunk + a.chunk - 1);
+    }
     return {first, last};
   }
 
@@ -490,8 +496,8 @@ class Reference : public Backend {
     if (f.gate) products(f.gate, f.gate_bias, xs, gates);
     for (size_t i = 0; i < ups.size(); ++i)
       for (size_t j = 0; j < ups[i].size(); ++j)
-        ups[i][j] =
-            f.gate ? gate_with(f.activation, gates[i][j], ups[i][j]) : activate(f.activation, f.xielu, ups[i][j]);
+        ups[i][j] = f.gate ? gate_with(f.activation, f.xielu, gates[i][j], ups[i][j])
+                           : activate(f.activation, f.xielu, ups[i][j]);
     return ups;
   }
 
@@ -555,7 +561,6 @@ class Reference : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_reference(const Model& model, const Limits& limits) {
-  expect_kv_format(model, limits);
   return std::make_unique<Reference>(model, limits);
 }
 

@@ -1,7 +1,32 @@
 // The forms of all rows lie in one array each.
 #include "cpu/rows.h"
 
+#include <algorithm>
+
 namespace heddle::cpu {
+
+RowSizes::RowSizes(const model::Model& model) {
+  const auto grow = [](uint64_t& to, uint64_t size) { to = std::max(to, size); };
+  const model::Overloaded measure{[&](const model::Attention& a) {
+                                    grow(q, uint64_t(a.heads) * a.head);
+                                    grow(k, uint64_t(a.kv_heads) * a.head);
+                                    if (!a.latent) grow(v, uint64_t(a.kv_heads) * a.value_head);
+                                    grow(attended, a.output_cols());
+                                    if (!a.latent) return;
+                                    grow(low, a.latent->q_down.rows);
+                                    grow(heads, a.heads);
+                                    grow(by_head, std::max(a.latent->plain, a.latent->rank));
+                                  },
+                                  [&](const model::FeedForward& f) { grow(inner, f.down.cols); },
+                                  [&](const model::Mixture& m) {
+                                    grow(inner, m.down.all.cols);
+                                    grow(used, m.routing.used);
+                                    grow(experts, m.router.rows);
+                                    if (m.shared) grow(shared, m.shared->down.cols);
+                                  }};
+  for (const model::Layer& layer : model.layers)
+    for (const model::Sublayer& sublayer : layer.sublayers) std::visit(measure, sublayer);
+}
 
 Rows::Rows(uint32_t rows, uint32_t cols, bool by_32, bool by_256) : cols_(cols), f32_(uint64_t(rows) * cols) {
   for (uint64_t i = 0; i < rows; ++i) pointers_.push_back(row(i));

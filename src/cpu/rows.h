@@ -7,6 +7,15 @@
 
 namespace heddle::cpu {
 
+// How much scratch a row of a batch needs: of each kind, what the sublayer with the most needs.
+struct RowSizes {
+  uint64_t q = 0, k = 0, v = 0, attended = 0;
+  uint64_t low = 0;                 // of latent attention: what q_down leaves
+  uint64_t heads = 0, by_head = 0;  // of latent attention: heads, and values of each
+  uint64_t inner = 0, used = 1, experts = 0, shared = 0;
+  explicit RowSizes(const model::Model& model);
+};
+
 // Rows as the products take them.
 struct RowsView {
   const float* const* f32 = nullptr;

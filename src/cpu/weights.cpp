@@ -57,19 +57,27 @@ const Weights* ModelWeights::add(const model::Matrix& matrix) {
   return found = &all_.back();
 }
 
+std::vector<const Weights*> ModelWeights::add(const model::Experts& experts) {
+  std::vector<const Weights*> all;
+  for (uint64_t i = 0; i < experts.count; ++i) all.push_back(add(experts.expert(i)));
+  return all;
+}
+
 AttentionWeights ModelWeights::add(const model::Attention& a) {
-  return {&a, attentions_++, add(a.q), add(a.k), add(a.v), add(a.output)};
+  AttentionWeights to{&a, attentions_++, add(a.q), add(a.k), add(a.v), add(a.output), nullptr, nullptr, {}, {}};
+  if (!a.latent) return to;
+  to.q_down = add(a.latent->q_down);
+  to.kv_down = add(a.latent->kv_down);
+  to.k_up = add(a.latent->k_up);
+  to.v_up = add(a.latent->v_up);
+  return to;
 }
 
 FeedForwardWeights ModelWeights::add(const model::FeedForward& f) { return {&f, add(f.gate), add(f.up), add(f.down)}; }
 
 MixtureWeights ModelWeights::add(const model::Mixture& m) {
-  const auto each = [&](const model::Experts& experts) {
-    std::vector<const Weights*> all;
-    for (uint64_t i = 0; i < m.up.count; ++i) all.push_back(add(experts.expert(i)));
-    return all;
-  };
-  MixtureWeights to{&m, add(m.router), each(m.gate), each(m.up), each(m.down), {}};
+  MixtureWeights to{&m, add(m.router), add(m.gate), add(m.up), add(m.down), {}};
+  to.gate.resize(to.up.size());
   if (m.shared) to.shared = add(*m.shared);
   return to;
 }

@@ -18,6 +18,9 @@ struct AttentionWeights {
   const model::Attention* model;
   uint32_t index;  // as each_attention() counts: its KV cache and its rotation have the same index
   const Weights *q, *k, *v, *output;
+  // Of latent attention, which has no k and v.
+  const Weights *q_down, *kv_down;
+  std::vector<const Weights*> k_up, v_up;  // of each head
 };
 struct FeedForwardWeights {
   const model::FeedForward* model;
@@ -47,6 +50,7 @@ class ModelWeights {
 
  private:
   const Weights* add(const model::Matrix& matrix);
+  std::vector<const Weights*> add(const model::Experts& experts);
   AttentionWeights add(const model::Attention& attention);
   FeedForwardWeights add(const model::FeedForward& feed_forward);
   MixtureWeights add(const model::Mixture& mixture);

@@ -17,7 +17,7 @@ namespace heddle::model {
 // What the KV cache keeps of each value.
 enum class KvFormat : uint8_t {
   f16,
-  q8,  // int8, with an f16 scale for each 32 values of a head: sizes of heads must be multiples of 32
+  q8,  // int8, with an f16 scale for each 32 values of a head, and for those that are left over
 };
 
 struct Limits {
@@ -32,11 +32,15 @@ struct Memory {
   uint64_t weights = 0, kv = 0, workspace = 0;
   uint64_t total() const { return weights + kv + workspace; }
 };
+// Bytes of a token in the cache of an attention.
+inline uint64_t kv_bytes(const Attention& a, KvFormat format) {
+  const auto of = [&](uint64_t head) { return format == KvFormat::f16 ? head * 2 : head + (head + 31) / 32 * 2; };
+  return a.kv_heads * (of(a.head) + (a.values_in_keys() ? 0 : of(a.value_head)));
+}
 // Bytes that the KV cache takes, capped at 2^60: no machine has that, and sums with it do not overflow.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
-  uint64_t values = 0;  // of one position
-  each_attention(model, [&](const Attention& a) { values += a.cached_values(); });
-  const uint64_t bytes = limits.kv == KvFormat::f16 ? values * 2 : values / 32 * 34;
+  uint64_t bytes = 0;  // of one position
+  each_attention(model, [&](const Attention& a) { bytes += kv_bytes(a, limits.kv); });
   uint64_t all = 0;
   const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);
   return overflow ? uint64_t(1) << 60 : std::min(all, uint64_t(1) << 60);

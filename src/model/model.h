@@ -255,7 +255,8 @@ void each_attention(const Model& model, auto&& f) {
       if (const Attention* attention = std::get_if<Attention>(&sublayer)) f(*attention);
 }
 
-// One matrix of a sublayer. Where it is a stack of experts, a token is multiplied by `used` of the `experts` in it.
+// One matrix of a sublayer. Where it is a stack of experts, a token is multiplied by `used` of the `experts` in it; in
+// a stack of heads, by all.
 struct SublayerMatrix {
   const Matrix* matrix;
   uint64_t used = 1, experts = 1;
@@ -264,7 +265,8 @@ struct SublayerMatrix {
 inline std::vector<SublayerMatrix> matrices_of(const Attention& a) {
   if (!a.latent) return {{&a.q}, {&a.k}, {&a.v}, {&a.output}};
   const Latent& l = *a.latent;
-  std::vector<SublayerMatrix> all{{&a.q}, {&l.kv_down}, {&l.k_up.all}, {&l.v_up.all}, {&a.output}};
+  std::vector<SublayerMatrix> all{
+      {&a.q}, {&l.kv_down}, {&l.k_up.all, a.heads, a.heads}, {&l.v_up.all, a.heads, a.heads}, {&a.output}};
   if (l.q_down) all.push_back({&l.q_down});
   return all;
 }

@@ -218,6 +218,8 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
   if (place == Place::host) {
     part.embedding = model.embedding;
     part.positions = model.positions;
+    part.token_type = model.token_type;
+    part.embedding_norm = model.embedding_norm;
   }
   if (place == placement.head) {
     part.output = model.output;

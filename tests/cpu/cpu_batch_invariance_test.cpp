@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cpu/cpu.h"
-#include "tests/cpu/small_model.h"
+#include "tests/cpu/small_features.h"
 
 namespace heddle::test {
 namespace {
@@ -208,6 +208,22 @@ TEST(BatchInvariance, PositionsBiasesAndParallelLayers) {
   }
   model.output_bias = builder.random(203, 0.5);
   expect_the_same(model, limits, sizes);
+}
+
+TEST(BatchInvariance, FeaturesOfManyFamilies) {
+  for (const auto& [name, features] : families()) {
+    Builder builder({.format = Format::q8_0,
+                     .layers = 2,
+                     .width = 64,
+                     .heads = 6,
+                     .kv_heads = 2,
+                     .head = 32,
+                     .inner = 96,
+                     .vocabulary = 67});
+    add_features(builder, features);
+    SCOPED_TRACE(name);
+    expect_the_same(builder.model(), limits, {25, 13});
+  }
 }
 
 TEST(BatchInvariance, CacheInQ8) {

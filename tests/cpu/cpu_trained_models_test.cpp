@@ -53,27 +53,28 @@ TEST_P(HfArch, LogitsAndGreedyTokensAreThoseOfTransformers) {
   EXPECT_EQ(exactly().greedy(ids, 40), expected.ids.at("greedy_ids"));
 }
 
-// The least cosine of logits with a KV cache in q8 against those with one in f16.
-double least_cosine_of_q8(const model::Model& model) {
+// The cosines of logits with a KV cache in q8 against those with one in f16.
+std::vector<double> cosines_of_q8(const model::Model& model) {
   const auto logits = [&](model::KvFormat kv) {
     model::Limits with = trained_limits;
     with.kv = kv;
     return run(model, *cpu::make_cpu(model, with, {.threads = 2, .exact = true}), with, {50, 1, 1, 40, 8});
   };
-  return least_cosine(logits(model::KvFormat::f16), logits(model::KvFormat::q8), model.vocabulary);
+  return cosines(logits(model::KvFormat::f16), logits(model::KvFormat::q8), model.vocabulary);
 }
 
 TEST_P(HfArch, LogitsWithACacheInQ8AreAlmostThoseWithF16) {
   SHARED_DATA(folder, HfArch::folder());
   const model::Model model = model::load(formats::open_checkpoint(folder));
-  if (model.layers[0].get<model::Attention>().head % 32 == 0)
-    EXPECT_GT(least_cosine_of_q8(model), 0.999);
-  else
-    EXPECT_THROW(least_cosine_of_q8(model), Error);
+  std::vector<double> all = cosines_of_q8(model);
+  std::sort(all.begin(), all.end());
+  // of a mixture with random weights some rows move to another expert
+  EXPECT_GT(all[model.layers[0].find<model::Mixture>() ? all.size() / 10 : 0], 0.999);
 }
 
 TEST(Trained, WeftWithACacheInQ8) {
-  EXPECT_GT(least_cosine_of_q8(model::load(formats::open_checkpoint(weft()))), 0.999);
+  const std::vector<double> all = cosines_of_q8(model::load(formats::open_checkpoint(weft())));
+  EXPECT_GT(*std::min_element(all.begin(), all.end()), 0.999);
 }
 
 HEDDLE_FOR_ALL_OF_HF_ARCH();

@@ -66,7 +66,7 @@ TEST(CpuKv, CopiedBlocksDiverge) {
 
 // Both keep the same int8; only the order of sums differs.
 TEST(CpuKv, Q8IsThatOfTheReference) {
-  for (const uint32_t head : {32u, 64u, 96u, 128u}) {
+  for (const uint32_t head : {32u, 64u, 96u, 128u, 5u, 33u, 80u}) {
     Builder builder({.layers = 2, .heads = 6, .kv_heads = 2, .head = head});
     const std::vector<uint32_t> batches = {40, 1, 1, 30, 3};
     const std::vector<float> expected =
@@ -86,22 +86,19 @@ TEST(CpuKv, Q8TakesItsShareOfMemory) {
   EXPECT_EQ(cpu::memory_needed(builder.model(), in_q8).kv, values + values / 32 * 2);
 }
 
-TEST(CpuKv, Q8RefusesHeadsOfOtherSizes) {
+// What a head has beyond a multiple of 32 is a group of its own.
+TEST(CpuKv, Q8OfOtherHeadsTakesItsShareOfMemory) {
   Builder builder({.heads = 2, .kv_heads = 2, .head = 80});
-  builder.model().name = "odd";
-  const auto expect_refused = [&](auto&& make) {
-    try {
-      make();
-      ADD_FAILURE() << "was not refused";
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(),
-                   "odd: layer 0: a KV cache in q8 expects heads whose size is a multiple of 32, found 80; f16 takes "
-                   "any");
-    }
-  };
-  expect_refused([&] { cpu::make_cpu(builder.model(), in_q8); });
-  expect_refused([&] { cpu::make_reference(builder.model(), in_q8); });
-  expect_refused([&] { cpu::memory_needed(builder.model(), in_q8); });
+  EXPECT_EQ(cpu::memory_needed(builder.model(), in_q8).kv, 2u * 8 * 16 * 2 * 2 * (80 + 3 * 2));
+  for (model::Layer& layer : builder.model().layers) {  // values in the keys
+    auto& a = layer.get<model::Attention>();
+    a.latent.emplace();
+    a.kv_heads = 1;
+    a.head = 576;
+    a.value_head = 512;
+  }
+  EXPECT_EQ(model::kv_bytes(builder.model(), in_q8), 2u * 8 * 16 * (576 + 18 * 2));
+  EXPECT_EQ(model::kv_bytes(builder.model(), in_f16), 2u * 8 * 16 * 576 * 2);
 }
 
 }  // namespace

@@ -259,18 +259,30 @@ TEST_P(Floats, DotsOfHalvesAreThoseOfTheirF32) {
 }
 
 TEST_P(Floats, ActivationsAreThoseOfTheirFormulas) {
+  const float xielu[] = {0.75f, 1.5f, 0.5f, -0.25f};
   std::vector<float> x, up(2003, 2), found(2003);
   for (int i = 0; i < 2003; ++i) x.push_back(float(i - 1000) * 0.05f);
   const auto compare = [&](uint8_t kind, auto&& formula) {
-    isa_.activate(kind, x.data(), up.data(), 2003, found.data());
+    isa_.activate(kind, xielu, x.data(), up.data(), 2003, found.data());
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_NEAR(found[i], 2 * formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7) << int(kind) << " of " << x[i];
-    isa_.activate(kind, x.data(), nullptr, 2003, found.data());
+    isa_.activate(kind, xielu, x.data(), nullptr, 2003, found.data());
     for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7);
   };
   compare(0, [](double v) { return v / (1 + std::exp(-v)); });
   compare(1, [](double v) { return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))); });
   compare(2, [](double v) { return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
+  up.assign(2003, 1);  // clamped_swiglu adds 1 to it
+  compare(4, [](double v) { return std::min(v, 7.0) / (1 + std::exp(-1.702 * std::min(v, 7.0))); });
+  for (float& one : up) one = 100;
+  isa_.activate(4, xielu, x.data(), up.data(), 2003, found.data());
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_NEAR(found[i], 8 * std::min(x[i], 7.0f) / (1 + std::exp(-1.702 * std::min(x[i], 7.0f))), 1e-4);
+  up.assign(2003, 2);
+  for (float& one : x) one /= 20;  // squares
+  compare(3, [](double v) { return v > 0 ? v * v : 0; });
+  compare(5,
+          [](double v) { return v > 0 ? v * (0.75 * v + 0.5) : 1.5 * (std::expm1(std::min(v, -0.25)) - v) + 0.5 * v; });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Floats, testing::ValuesIn(isa_names()), [](const auto& one) {

@@ -34,6 +34,7 @@ class Builder {
   }
 
   model::Model& model() { return model_; }
+  const Shape& shape() const { return shape_; }
   model::Matrix matrix(uint64_t rows, uint64_t cols, double scale = 0) {
     return matrix(shape_.format, rows, cols, scale == 0 ? 1 / std::sqrt(double(cols)) : scale);
   }

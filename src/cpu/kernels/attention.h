@@ -9,9 +9,17 @@
 namespace heddle::cpu {
 namespace {
 
-// scores (count, stride) of `count` queries, which lie one after the other.
+// One query at one block: the row's head number `index` sees positions first..end - 1 of the block.
+struct AttendQuery {
+  const float* q;
+  uint64_t index;
+  uint32_t first, end;
+  float slope, place;  // place: of the row, counted from the beginning of the block
+};
+
+// scores (count, stride) of `count` queries.
 template <class V, int count>
-HEDDLE_INLINE void scores_of(const AttendHead& head, const float* q, const float* keys, float* scores) {
+HEDDLE_INLINE void scores_of(const AttendHead& head, const AttendQuery* queries, const float* keys, float* scores) {
   using F = typename V::F;
   constexpr uint32_t wide = 16 / lanes<V>;  // vectors of positions at once: the stride is a multiple of 16
   for (uint32_t t = 0; t < head.stride; t += wide * lanes<V>) {
@@ -20,7 +28,7 @@ HEDDLE_INLINE void scores_of(const AttendHead& head, const float* q, const float
       const float* key = keys + i * head.stride + t;
       for (uint32_t v = 0; v < wide; ++v) {
         const F k = load<F>(key + v * lanes<V>);
-        for (int c = 0; c < count; ++c) sum[c][v] = V::fma(all<V>(q[uint32_t(c) * head.head + i]), k, sum[c][v]);
+        for (int c = 0; c < count; ++c) sum[c][v] = V::fma(all<V>(queries[c].q[i]), k, sum[c][v]);
       }
     }
     for (int c = 0; c < count; ++c)
@@ -70,12 +78,14 @@ HEDDLE_INLINE void add_values(const float* values, uint32_t value_head, uint32_t
   for (int v = 0; v < wide; ++v) store(out + v * lanes<V>, sum[v]);
 }
 
-// The keys (head, stride) and values (tokens, value_head) of a block as f32.
+// The keys (head, stride) and values (tokens, value_head) of a block as f32; values that are in the keys are left to
+// attend().
 template <class V>
 HEDDLE_INLINE void decode_f16(const AttendHead& head, const KvBlock& block, float* keys, float* values) {
   const auto *from_keys = static_cast<const uint16_t*>(block.keys),
              *from_values = static_cast<const uint16_t*>(block.values);
   for (uint32_t i = 0; i < head.head * head.stride; i += lanes<V>) store(keys + i, V::half(from_keys + i));
+  if (head.values_in_keys) return;
   uint32_t i = 0;
   const uint32_t size = head.tokens * head.value_head;
   for (; i + lanes<V> <= size; i += lanes<V>) store(values + i, V::half(from_values + i));
@@ -92,19 +102,50 @@ HEDDLE_INLINE void decode_q8(const AttendHead& head, const KvBlock& block, float
     V::sixteen(from, bytes);
     for (uint32_t v = 0; v < wide; ++v) store(to + v * lanes<V>, bytes[v] * scales[v]);
   };
-  for (uint32_t g = 0; g < head.head; g += quant::kv_q8_values)  // a scale for each position
+  const uint32_t group = quant::kv_q8_values;
+  for (uint32_t g = 0; g < head.head; g += group)  // a scale for each position
     for (uint32_t t = 0; t < head.stride; t += 16) {
       F scales[wide];
       for (uint32_t v = 0; v < wide; ++v)
-        scales[v] = V::half(block.key_scales + g / quant::kv_q8_values * head.stride + t + v * lanes<V>);
-      for (uint32_t i = g; i < g + quant::kv_q8_values; ++i)
-        put(from_keys + i * head.stride + t, scales, keys + i * head.stride + t);
+        scales[v] = V::half(block.key_scales + g / group * head.stride + t + v * lanes<V>);
+      const uint32_t end = g + group < head.head ? g + group : head.head;
+      for (uint32_t i = g; i < end; ++i) put(from_keys + i * head.stride + t, scales, keys + i * head.stride + t);
     }
-  for (uint32_t i = 0; i < head.tokens * head.value_head; i += quant::kv_q8_values) {
-    F scales[wide];
-    for (F& scale : scales) scale = all<V>(quant::f32_of_f16(block.value_scales[i / quant::kv_q8_values]));
-    for (uint32_t half = 0; half < quant::kv_q8_values; half += 16)
-      put(from_values + i + half, scales, values + i + half);
+  if (head.values_in_keys) return;
+  const uint16_t* value_scales = block.value_scales;
+  for (uint32_t t = 0; t < head.tokens; ++t, from_values += head.value_head, values += head.value_head)
+    for (uint32_t g = 0; g < head.value_head; g += group, ++value_scales) {
+      const float scale = quant::f32_of_f16(*value_scales);
+      F scales[wide];
+      for (F& one : scales) one = all<V>(scale);
+      const uint32_t end = g + group < head.value_head ? g + group : head.value_head;
+      uint32_t i = g;
+      for (; i + 16 <= end; i += 16) put(from_values + i, scales, values + i);
+      for (; i < end; ++i) values[i] = float(from_values[i]) * scale;
+    }
+}
+
+// Scores, softmax and values of `count` queries that see some of the block.
+template <class V, int count>
+HEDDLE_INLINE void attend_queries(const AttendHead& head, const AttendQuery* queries, const float* keys,
+                                  const float* values, float* scores, Softmax* softmax, float* out) {
+  scores_of<V, count>(head, queries, keys, scores);
+  for (int c = 0; c < count; ++c) {
+    const AttendQuery& query = queries[c];
+    float* weights = scores + uint32_t(c) * head.stride;
+    if (head.slopes)
+      for (uint32_t t = 0; t < head.stride; ++t) weights[t] -= query.slope * __builtin_fabsf(query.place - float(t));
+    const float factor = add_scores<V>(query.first, query.end, head.stride, weights, softmax[query.index]);
+    float* to = out + query.index * head.value_head;
+    uint32_t v = 0;
+    for (; v + 8 * lanes<V> <= head.value_head; v += 8 * lanes<V>)
+      add_values<V, 8>(values + v, head.value_head, query.first, query.end, weights, factor, to + v);
+    for (; v + lanes<V> <= head.value_head; v += lanes<V>)
+      add_values<V, 1>(values + v, head.value_head, query.first, query.end, weights, factor, to + v);
+    for (; v < head.value_head; ++v) {
+      to[v] *= factor;
+      for (uint32_t t = query.first; t < query.end; ++t) to[v] += weights[t] * values[t * head.value_head + v];
+    }
   }
 }
 
@@ -113,42 +154,35 @@ void attend(const AttendHead& head, const KvBlock& block, const AttendRow* rows,
             float* out, float* scratch) {
   float* keys = scratch;                                             // (head, stride)
   float* values = keys + uint64_t(head.head) * head.stride;          // (tokens, value_head)
-  float* scores = values + uint64_t(head.tokens) * head.value_head;  // (2, stride)
+  float* scores = values + uint64_t(head.tokens) * head.value_head;  // (attend_at_once, stride)
   if (block.key_scales)
     decode_q8<V>(head, block, keys, values);
   else
     decode_f16<V>(head, block, keys, values);
+  if (head.values_in_keys)
+    for (uint32_t t = 0; t < head.tokens; ++t)
+      for (uint32_t i = 0; i < head.value_head; ++i) values[t * head.value_head + i] = keys[i * head.stride + t];
 
+  AttendQuery queries[attend_at_once];
+  uint32_t waiting = 0;
   for (uint32_t r = 0; r < count; ++r) {
-    // a row sees positions from..position
-    const uint32_t position = rows[r].position;
-    const uint32_t from = head.window && position >= head.window ? position - head.window + 1 : 0;
-    if (block.first > position || block.first + head.tokens <= from) continue;
-    const uint32_t first = from > block.first ? from - block.first : 0;
-    const uint32_t end = position - block.first + 1 < head.tokens ? position - block.first + 1 : head.tokens;
-    for (uint32_t h = 0; h < head.group; h += 2) {
-      const uint32_t pair = head.group - h < 2 ? 1 : 2;
-      if (pair == 2)
-        scores_of<V, 2>(head, rows[r].q + h * head.head, keys, scores);
-      else
-        scores_of<V, 1>(head, rows[r].q + h * head.head, keys, scores);
-      for (uint32_t j = 0; j < pair; ++j) {
-        float* weights = scores + j * head.stride;
-        const uint64_t index = uint64_t(r) * head.group + h + j;
-        const float factor = add_scores<V>(first, end, head.stride, weights, softmax[index]);
-        float* to = out + index * head.value_head;
-        uint32_t v = 0;
-        for (; v + 8 * lanes<V> <= head.value_head; v += 8 * lanes<V>)
-          add_values<V, 8>(values + v, head.value_head, first, end, weights, factor, to + v);
-        for (; v + lanes<V> <= head.value_head; v += lanes<V>)
-          add_values<V, 1>(values + v, head.value_head, first, end, weights, factor, to + v);
-        for (; v < head.value_head; ++v) {
-          to[v] *= factor;
-          for (uint32_t t = first; t < end; ++t) to[v] += weights[t] * values[t * head.value_head + v];
-        }
-      }
+    const AttendRow& row = rows[r];
+    if (block.first > row.last || block.first + head.tokens <= row.first) continue;
+    const uint32_t first = row.first > block.first ? row.first - block.first : 0;
+    const uint32_t end = row.last - block.first < head.tokens ? row.last - block.first + 1 : head.tokens;
+    for (uint32_t h = 0; h < head.group; ++h) {
+      queries[waiting++] = {row.q + uint64_t(h) * head.head,
+                            uint64_t(r) * head.group + h,
+                            first,
+                            end,
+                            head.slopes ? head.slopes[h] : 0,
+                            float(int32_t(row.position - block.first))};
+      if (waiting < attend_at_once) continue;
+      attend_queries<V, attend_at_once>(head, queries, keys, values, scores, softmax, out);
+      waiting = 0;
     }
   }
+  for (uint32_t i = 0; i < waiting; ++i) attend_queries<V, 1>(head, queries + i, keys, values, scores, softmax, out);
 }
 
 template <class V>

@@ -152,8 +152,9 @@ inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int
   }
 }
 
-template <class V, class Function>
-HEDDLE_INLINE void activate_by(Function f, const float* gate, const float* up, uint32_t count, float* inner) {
+// inner = f(gate) * by(up).
+template <class V, class Function, class By>
+HEDDLE_INLINE void activate_by(Function f, By by, const float* gate, const float* up, uint32_t count, float* inner) {
   using F = typename V::F;
   constexpr uint32_t step = uint32_t(lanes<V>);
   for (uint32_t i = 0; i < count; i += step) {
@@ -165,7 +166,7 @@ HEDDLE_INLINE void activate_by(Function f, const float* gate, const float* up, u
       if (up) __builtin_memcpy(ends[1], up + i, here * 4);
     }
     F value = f(whole ? load<F>(gate + i) : load<F>(ends[0]));
-    if (up) value *= whole ? load<F>(up + i) : load<F>(ends[1]);
+    if (up) value *= by(whole ? load<F>(up + i) : load<F>(ends[1]));
     if (whole)
       store(inner + i, value);
     else
@@ -173,20 +174,40 @@ HEDDLE_INLINE void activate_by(Function f, const float* gate, const float* up, u
   }
 }
 
-// kind as in model::Activation: silu, gelu, gelu_tanh
+// kind as in model::Activation: silu, gelu, gelu_tanh, relu_squared, clamped_swiglu, xielu
 template <class V>
-void activate(uint8_t kind, const float* gate, const float* up, uint32_t count, float* inner) {
+void activate(uint8_t kind, const float* xielu, const float* gate, const float* up, uint32_t count, float* inner) {
   using F = typename V::F;
+  using I = typename V::I;
+  const auto same = [](F x) { return x; };
+  const auto at_most = [](F x, float limit) { return choose<V>((I)(x > limit), all<V>(limit), x); };
   if (kind == 0) {
-    activate_by<V>([](F x) { return x / (exponential<V>(-x) + 1.0f); }, gate, up, count, inner);
+    activate_by<V>([](F x) { return x / (exponential<V>(-x) + 1.0f); }, same, gate, up, count, inner);
   } else if (kind == 1) {
     for (uint32_t i = 0; i < count; ++i) {
       const float value = 0.5f * gate[i] * (1 + __builtin_erff(gate[i] * 0.70710678f));
       inner[i] = up ? value * up[i] : value;
     }
+  } else if (kind == 2) {
+    activate_by<V>([](F x) { return 0.5f * x * (1.0f + tangent<V>(0.79788456f * (x + 0.044715f * x * x * x))); }, same,
+                   gate, up, count, inner);
+  } else if (kind == 3) {
+    activate_by<V>([](F x) { return choose<V>((I)(x > 0.0f), x * x, F{}); }, same, gate, up, count, inner);
+  } else if (kind == 4) {
+    activate_by<V>(
+        [&](F x) {
+          x = at_most(x, 7);
+          return x / (exponential<V>(-1.702f * x) + 1.0f);
+        },
+        [&](F x) { return -at_most(-at_most(x, 7), 7) + 1.0f; }, gate, up, count, inner);
   } else {
-    activate_by<V>([](F x) { return 0.5f * x * (1.0f + tangent<V>(0.79788456f * (x + 0.044715f * x * x * x))); }, gate,
-                   up, count, inner);
+    const float positive = xielu[0], negative = xielu[1], beta = xielu[2], epsilon = xielu[3];
+    activate_by<V>(
+        [&](F x) {
+          const F below = negative * (exponential<V>(at_most(x, epsilon)) - 1.0f - x) + beta * x;
+          return choose<V>((I)(x > 0.0f), x * (positive * x + beta), below);
+        },
+        same, gate, up, count, inner);
   }
 }
 

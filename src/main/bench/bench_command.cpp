@@ -67,12 +67,12 @@ double step_bytes(const RunningModel& running, uint32_t rows) {
 }
 
 double cache_bytes(const RunningModel& running, double position) {
-  double values = 0;
+  double bytes = 0;
   model::each_attention(running.model, [&](const model::Attention& a) {
     const double seen = a.window ? std::min<double>(position, a.window) : position;
-    values += seen * a.kv_heads * (a.head + a.value_head);
+    bytes += seen * double(model::kv_bytes(a, running.limits.kv));
   });
-  return values * (running.limits.kv == model::KvFormat::q8 ? 34.0 / 32 : 2);
+  return bytes;
 }
 
 double read_bandwidth(const RunningModel& running, uint32_t threads) {
