@@ -88,6 +88,19 @@ std::string Checkpoint::not_read() const {
   return names;
 }
 
+std::string Checkpoint::quantization_note() const {
+  if (quantization.empty()) return {};
+  std::vector<std::string_view> names;  // the format of the most values first
+  std::map<quant::Format, uint64_t> sums;
+  for (const Tensor& tensor : tensors)
+    if (tensor.exact) sums[tensor.format] += tensor.values();
+  std::vector<std::pair<uint64_t, quant::Format>> sorted;
+  for (const auto& [format, values] : sums) sorted.emplace_back(values, format);
+  std::ranges::sort(sorted, std::greater());
+  for (const auto& [values, format] : sorted) names.push_back(quant::name(format));
+  return fmt::format("weights: {}, converted to {}", quantization, fmt::join(names, " and "));
+}
+
 const Tensor& Checkpoint::tensor(std::string_view name) const {
   if (const Tensor* found = find(name)) return *found;
   throw Error("{}: tensor {}: expected, but not among the {} tensors of the file{}", path.string(), name,

@@ -25,6 +25,10 @@ struct Tensor {
   // not the file's (rows in another order, tensors joined, a transposition): then `produce` writes `bytes()` bytes.
   std::span<const uint8_t> view;
   std::function<void(std::span<uint8_t>)> produce;
+  // `count` rows as f32, where the file has them in a quantisation that is none of heddle's formats (FP8, AWQ, ...):
+  // `format` is then the nearest, which `produce` writes, and a conversion to another starts from these. May be called
+  // from several threads.
+  std::function<void(uint64_t first, uint64_t count, float* to)> exact;
 
   uint64_t values() const;
   uint64_t rows() const;  // values() / shape[0]
@@ -38,6 +42,10 @@ struct Tensor {
 struct Unreadable {
   std::string name;
   std::string reason;  // "has the type F8_E4M3"
+  // As in Tensor, of a safetensors file. formats/hf/quantized knows what they mean in a quantised model.
+  std::string type = {};  // "F8_E4M3"
+  std::vector<uint64_t> shape = {};
+  std::span<const uint8_t> view = {};
 };
 
 // The texts beside the weights of a safetensors model; empty where there is no such file. GGUF has them in its
@@ -62,6 +70,9 @@ struct Checkpoint {
   // The class of a safetensors model that heddle does not know: metadata has general.* only, and tensors keep their
   // names. Empty: known.
   std::string unknown_class;
+  // How the weights of a safetensors model are quantised, where that is none of heddle's formats: "AWQ 4 bit, group
+  // 128". Empty: they are read as they are.
+  std::string quantization;
   std::vector<std::shared_ptr<const MappedFile>> files;  // the views are into these
 
   std::string name() const;  // what people call the model: its file or folder, without extension and number of a part
@@ -69,6 +80,8 @@ struct Checkpoint {
   std::string_view architecture() const;            // general.architecture; an Error if there is none
   const Tensor* find(std::string_view name) const;  // null where there is none; an Error if it is unreadable
   const Tensor& tensor(std::string_view name) const;
+  // "weights: AWQ 4 bit, group 128, converted to q4_1", or "".
+  std::string quantization_note() const;
   // For errors about a missing tensor, which may be an unreadable one: "; not read: NAME has the type F8_E4M3", or "".
   std::string not_read() const;
 

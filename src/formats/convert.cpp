@@ -26,7 +26,7 @@ bool is_number(Format format) { return quant::is_float(format) || quant::is_inte
 
 // Without a type, 16 and 32 bits stay.
 Format kept_format(const Tensor& tensor) {
-  if (stays_f32(tensor.name, tensor.shape) && quant::is_float(tensor.format)) return Format::f32;
+  if (stays_f32(tensor.name, tensor.shape) && (quant::is_float(tensor.format) || tensor.exact)) return Format::f32;
   return tensor.format == Format::f64 ? Format::f32 : tensor.format;
 }
 
@@ -37,7 +37,10 @@ std::vector<Format> choose_all(const Checkpoint& checkpoint, const Metadata& met
   for (const Tensor& tensor : checkpoint.tensors) {
     Format format = type ? choose_format(*type, model, tensor.name, tensor.shape) : kept_format(tensor);
     if (quant::is_integer(tensor.format)) format = tensor.format;
-    if (format != tensor.format && !is_number(tensor.format) && !allow_requantize)
+    const bool quantized = !is_number(tensor.format) && !tensor.exact;
+    // The MXFP4 experts of a folder are the model as it was trained: no type makes them better.
+    if (quantized && checkpoint.kind == Checkpoint::Kind::safetensors && !allow_requantize) format = tensor.format;
+    if (format != tensor.format && quantized && !allow_requantize)
       throw Error(
           "{}: tensor {} is {} already; quantising it again to {} adds to its error (--allow-requantize does it)",
           checkpoint.path.string(), tensor.name, quant::name(tensor.format), quant::name(format));
@@ -72,18 +75,18 @@ class TensorCopy {
       : writer_(writer), options_(options), progress_(progress) {}
 
   void copy(const Tensor& tensor, Format format) {
-    const std::span<const uint8_t> data = tensor.data(scratch_);
+    const bool from_exact = tensor.exact && format != tensor.format;
+    const std::span<const uint8_t> data = from_exact ? std::span<const uint8_t>() : tensor.data(scratch_);
     const uint64_t cols = tensor.shape[0], rows = tensor.rows();
     const uint64_t row_before = quant::row_bytes(tensor.format, cols), row_after = quant::row_bytes(format, cols);
     const uint64_t slice = std::clamp<uint64_t>(slice_values / cols, 1, rows);
     for (uint64_t first = 0; first < rows; first += slice) {
       const uint64_t count = std::min(slice, rows - first);
-      const auto bytes = data.subspan(first * row_before, count * row_before);
       if (format == tensor.format) {
-        writer_.write_slice(bytes);
+        writer_.write_slice(data.subspan(first * row_before, count * row_before));
       } else {
         encoded_.resize(count * row_after);
-        convert(tensor, format, bytes, count, cols);
+        convert(tensor, format, data, first, count);
         writer_.write_slice(encoded_);
       }
       progress_.written += count * row_after;
@@ -92,15 +95,20 @@ class TensorCopy {
   }
 
  private:
-  void convert(const Tensor& tensor, Format format, std::span<const uint8_t> bytes, uint64_t rows, uint64_t cols) {
+  // Rows `begin` and on of `data`, or of the exact values where the tensor has them.
+  void convert(const Tensor& tensor, Format format, std::span<const uint8_t> data, uint64_t begin, uint64_t rows) {
+    const uint64_t cols = tensor.shape[0];
     const uint64_t row_before = quant::row_bytes(tensor.format, cols), row_after = quant::row_bytes(format, cols);
     const uint64_t piece = std::clamp<uint64_t>(piece_values / cols, 1, rows);
     parallel_for((rows + piece - 1) / piece, options_.threads, [&](size_t i) {
       thread_local std::vector<float> values;
       const uint64_t first = i * piece, count = std::min(piece, rows - first);
       values.resize(count * cols);
-      quant::decode(tensor.format, &bytes[first * row_before], values.size(), values.data());
       try {
+        if (tensor.exact)
+          tensor.exact(begin + first, count, values.data());
+        else
+          quant::decode(tensor.format, &data[(begin + first) * row_before], values.size(), values.data());
         quant::encode(format, values.data(), values.size(), &encoded_[first * row_after]);
       } catch (const Error& error) {
         throw Error("tensor {}: {}", tensor.name, error.what());

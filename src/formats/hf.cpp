@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "formats/hf/bind.h"
 #include "formats/hf/classes.h"
+#include "formats/hf/quantization.h"
 
 namespace heddle::formats {
 namespace {
@@ -40,6 +41,7 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
     return;
   }
   hf::Description description = hf::describe(config, source + ": config.json");
+  checkpoint.quantization = hf::unpack_quantized(config, checkpoint.tensors, checkpoint.unreadable, source);
   checkpoint.tensors = hf::bind(description, std::move(checkpoint.tensors), checkpoint.unreadable, source);
   checkpoint.unreadable.clear();  // buffers that are not needed, or bind() would have thrown
   checkpoint.metadata = Metadata(source);

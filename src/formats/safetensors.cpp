@@ -46,6 +46,7 @@ constexpr Type file_types[] = {{"F64", 64, Format::f64},
 
 struct FileEntry {
   Tensor tensor;
+  std::string type;
   std::string reason;           // why it is not read; empty for all others
   uint64_t begin = 0, end = 0;  // in the data
 };
@@ -152,6 +153,7 @@ class Header {
   void read_type(const std::string& field, const std::string& dtype, FileEntry& e) const {
     const auto* type = std::ranges::find(file_types, dtype, &Type::name);
     const bool known = type != std::end(file_types);
+    e.type = dtype;
     if (known && type->format)
       e.tensor.format = *type->format;
     else
@@ -178,7 +180,7 @@ class Header {
       e.reason = "has no values";
     else if (shape.size() > 4)
       e.reason = fmt::format("has {} dimensions", shape.size());
-    if (e.reason.empty()) e.tensor.view = data_.subspan(e.begin, e.end - e.begin);
+    e.tensor.view = data_.subspan(e.begin, e.end - e.begin);
   }
 
   const std::string& file_;
@@ -197,7 +199,8 @@ std::vector<Tensor> read_safetensors(std::span<const uint8_t> bytes, const std::
     if (e.reason.empty())
       tensors.push_back(std::move(e.tensor));
     else if (unreadable)
-      unreadable->push_back({std::move(e.tensor.name), std::move(e.reason)});
+      unreadable->push_back(
+          {std::move(e.tensor.name), std::move(e.reason), std::move(e.type), std::move(e.tensor.shape), e.tensor.view});
     else
       throw Error("{}: tensor {} {}, which heddle does not read", name, in_quotes(e.tensor.name), e.reason);
   }

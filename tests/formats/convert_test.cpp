@@ -151,6 +151,46 @@ TEST(Quantize, TensorsThatAreMadeAndProgress) {
   EXPECT_EQ(values_of(read_gguf(folder.path() / "out.gguf").tensor("blk.0.attn_q.weight")), expected);
 }
 
+// A tensor of a quantised folder: another type is encoded from the exact values, its own is what it produces.
+TEST(Quantize, FromExactValues) {
+  Folder folder;
+  Model model;
+  Tensor& tensor = model.add("blk.0.ffn_gate.weight", {256, 100}, Format::q8_0);
+  const auto value = [](uint64_t i) { return static_cast<float>(i % 977) * 0.001f; };
+  tensor.exact = [&](uint64_t first, uint64_t count, float* to) {
+    for (uint64_t i = first * 256; i < (first + count) * 256; ++i) *to++ = value(i);
+  };
+  model->index();
+  const auto path = folder.path() / "m.gguf";
+  write_gguf(*model, model->metadata, FileType::f32, path);
+  const Checkpoint exact = read_gguf(path);
+  const std::vector<float> values = values_of(exact.tensor(tensor.name));
+  for (uint64_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], value(i)) << i;
+  write_gguf(*model, model->metadata, FileType::q4_0, path);
+  EXPECT_EQ(read_gguf(path).tensor(tensor.name).format, Format::q4_0);
+  write_gguf(*model, model->metadata, {}, path);
+  const Checkpoint same = read_gguf(path);
+  EXPECT_EQ(same.tensor(tensor.name).format, Format::q8_0);
+  EXPECT_TRUE(std::ranges::equal(same.tensor(tensor.name).view, tensor.view));
+}
+
+TEST(Quantize, ExpertsInMxfp4OfAFolderStay) {
+  Folder folder;
+  Model model;
+  model->kind = Checkpoint::Kind::safetensors;
+  const Tensor& experts = model.add("blk.0.ffn_down_exps.weight", {32, 4, 2}, Format::mxfp4);
+  model->index();
+  const auto path = folder.path() / "m.gguf";
+  for (const FileType type : {FileType::q8_0, FileType::q4_k_m, FileType::bf16}) {
+    write_gguf(*model, model->metadata, type, path);
+    const Checkpoint back = read_gguf(path);
+    EXPECT_EQ(back.tensor(experts.name).format, Format::mxfp4);
+    EXPECT_TRUE(std::ranges::equal(back.tensor(experts.name).view, experts.view));
+  }
+  write_gguf(*model, model->metadata, FileType::q8_0, path, {.allow_requantize = true});
+  EXPECT_EQ(read_gguf(path).tensor(experts.name).format, Format::q8_0);
+}
+
 TEST(Quantize, BrokenWeightsAreNamedAndNothingIsLeft) {
   Folder folder;
   const std::filesystem::path path = folder.write("out.gguf", "older");

@@ -146,7 +146,7 @@ TEST(Hf, OptionsThatChangeTheResultAreRefused) {
   const auto with = [&](const std::string& more) { return files.model(tiny_llama_config(more)); };
   EXPECT_REFUSED(with(R"("hidden_act": "gelu")"), "folder: config.json: hidden_act: expected \"silu\", found \"gelu\"");
   EXPECT_REFUSED(with(R"("quantization_config": {"bits": 4})"),
-                 "options that heddle does not know: ", R"(quantization_config = {"bits":4})");
+                 "folder: config.json: quantization_config: quant_method: expected one of awq, ");
   EXPECT_REFUSED(with(R"("surprise": 7, "another": "x")"), R"(another = "x", surprise = 7)");
   EXPECT_EQ(
       with(R"("surprise": false, "another": null, "_name_or_path": "x", "torch_dtype": "float16")").tensors.size(),

@@ -9,6 +9,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/parallel.h"
+#include "formats/mix.h"
 
 namespace heddle::formats::hf {
 namespace {
@@ -82,6 +84,46 @@ void plus_one(std::span<const uint8_t> from, quant::Format format, std::span<uin
   std::memcpy(to.data(), values.data(), to.size());
 }
 
+// The exact rows of a tensor whose row i is row `row_of(i)` of `from`.
+auto exact_rows_of(const Tensor& from, auto row_of) {
+  return [exact = from.exact, cols = from.shape[0], row_of](uint64_t first, uint64_t count, float* to) {
+    for (uint64_t row = first; row < first + count; ++row, to += cols) exact(row_of(row), 1, to);
+  };
+}
+
+// Every value matters in norms, biases and routers: they are f32 in every file type.
+void keep_f32(Tensor& tensor) {
+  if (!tensor.exact || !stays_f32(tensor.name, tensor.shape)) return;
+  tensor.format = quant::Format::f32;
+  tensor.produce = [exact = tensor.exact, rows = tensor.rows(), cols = tensor.shape[0]](std::span<uint8_t> to) {
+    std::vector<float> values(rows * cols);
+    exact(0, rows, values.data());
+    std::memcpy(to.data(), values.data(), to.size());
+  };
+}
+
+// A change that is none of whole rows has to see values: bf16 of a quantised weight.
+Tensor as_bf16(const Tensor& from) {
+  Tensor result = from;
+  result.format = quant::Format::bf16;
+  result.exact = nullptr;
+  result.produce = [exact = from.exact, rows = from.rows(), cols = from.shape[0]](std::span<uint8_t> to) {
+    parallel_for(rows, 0, [&](size_t row) {
+      thread_local std::vector<float> values;
+      values.resize(cols);
+      exact(row, 1, values.data());
+      quant::encode(quant::Format::bf16, values.data(), cols, &to[row * cols * 2]);
+    });
+  };
+  return result;
+}
+
+// Older files of GPTQ have biases where the model has none.
+bool is_zero_bias(const Tensor& tensor) {
+  return tensor.name.ends_with(".bias") && quant::is_float(tensor.format) &&
+         std::all_of(tensor.view.begin(), tensor.view.end(), [](uint8_t byte) { return byte == 0; });
+}
+
 class Binder {
  public:
   Binder(const Description& description, std::vector<Tensor> tensors, const std::vector<Unreadable>& unreadable,
@@ -95,11 +137,15 @@ class Binder {
 
   std::vector<Tensor> all() {
     std::vector<Tensor> result;
-    for (const Wanted& wanted : description_.tensors) result.push_back(one(wanted));
+    for (const Wanted& wanted : description_.tensors) {
+      result.push_back(one(wanted));
+      keep_f32(result.back());
+    }
     refuse("tensors are missing", missing_);
     std::vector<std::string> unexpected;
     for (const auto& [name, place] : places_)
-      if (!used_.count(place) && !is_unneeded(name)) unexpected.push_back(tensors_[place].name);
+      if (!used_.count(place) && !is_unneeded(name) && !is_zero_bias(tensors_[place]))
+        unexpected.push_back(tensors_[place].name);
     for (const auto& [name, tensor] : unreadable_)
       if (!is_unneeded(name)) unexpected.push_back(tensor->name);
     std::sort(unexpected.begin(), unexpected.end());
@@ -137,6 +183,7 @@ class Binder {
       throw Error("{}: tensor {}: expected {}, as config.json says, found {}", source_, tensor.name,
                   fmt::join(shape.rbegin(), shape.rend(), " x "),
                   fmt::join(tensor.shape.rbegin(), tensor.shape.rend(), " x "));
+    if (tensor.produce) return &tensor;  // of a quantised folder
     if (tensor.format > quant::Format::bf16)
       throw Error("{}: tensor {}: expected f32, f16 or bf16, found {}", source_, tensor.name,
                   quant::name(tensor.format));
@@ -154,10 +201,22 @@ class Binder {
       };
       return result;
     }
+    if (const std::string experts = mxfp4_experts_of(wanted); !experts.empty()) return from_one(wanted, experts, {});
     if (!wanted.fused.empty() && places_.count(wanted.fused))
       return from_one(wanted, wanted.fused, wanted.fused_change);
     if (wanted.sources.size() == 1 && wanted.fused.empty()) return from_one(wanted, wanted.sources[0], wanted.change);
     return stacked(wanted);
+  }
+
+  // The experts as unpack_mxfp4 names them, where the folder has such; gate and up are two there. "" for others.
+  std::string mxfp4_experts_of(const Wanted& wanted) const {
+    constexpr std::string_view both = "gate_up_proj";
+    std::string name = wanted.fused.empty() ? wanted.sources.at(0) : wanted.fused;
+    if (name.ends_with(both))
+      name.replace(name.size() - both.size(), both.size(),
+                   wanted.name.find("ffn_gate_exps") == std::string::npos ? "up_proj" : "gate_proj");
+    const auto place = places_.find(name);
+    return place != places_.end() && tensors_[place->second].format == quant::Format::mxfp4 ? name : "";
   }
 
   Tensor from_one(const Wanted& wanted, const std::string& name, const Change& change) {
@@ -166,24 +225,38 @@ class Binder {
     result.shape = wanted.shape;
     const Tensor* found = find(name, file_shape(wanted, change.kind, false));
     if (!found) return result;
-    result.source = found->name;
-    result.format = found->format;
-    const auto view = found->view;
+    result.source = found->source.empty() ? found->name : found->source;
+    const bool of_rows = change.kind != Kind::plus_one && change.kind != Kind::transpose;
+    const Tensor from = found->exact && !of_rows ? as_bf16(*found) : *found;
+    result.format = from.format;
     switch (change.kind) {
       case Kind::none:
-        result.view = view;
+        result.view = from.view;
+        result.produce = from.produce;
+        result.exact = from.exact;
         break;
       case Kind::plus_one:
         result.format = quant::Format::f32;
-        result.produce = [view, format = found->format](std::span<uint8_t> to) { plus_one(view, format, to); };
+        result.produce = [from](std::span<uint8_t> to) {
+          std::vector<uint8_t> scratch;
+          plus_one(from.data(scratch), from.format, to);
+        };
         break;
       case Kind::transpose:
-        result.produce = [view, shape = wanted.shape](std::span<uint8_t> to) { transpose(view, shape, to); };
+        result.produce = [from, shape = wanted.shape](std::span<uint8_t> to) {
+          std::vector<uint8_t> scratch;
+          transpose(from.data(scratch), shape, to);
+        };
         break;
       default:
-        result.produce = [view, change, shape = wanted.shape](std::span<uint8_t> to) {
-          copy_rows(view, change, shape, to);
+        result.produce = [from, change, shape = wanted.shape](std::span<uint8_t> to) {
+          std::vector<uint8_t> scratch;
+          copy_rows(from.data(scratch), change, shape, to);
         };
+        if (from.exact)
+          result.exact = exact_rows_of(from, [change, shape = wanted.shape, rows = result.rows()](uint64_t row) {
+            return source_row(change, shape, rows, row);
+          });
     }
     return result;
   }
@@ -192,25 +265,37 @@ class Binder {
     Tensor result;
     result.name = wanted.name;
     result.shape = wanted.shape;
-    std::vector<std::span<const uint8_t>> slices;
+    std::vector<Tensor> slices;
     for (const std::string& name : wanted.sources) {
       const Tensor* found = find(name, file_shape(wanted, Kind::none, true));
       if (!found) continue;
       if (slices.empty()) {
-        result.source = found->name;
+        result.source = found->source.empty() ? found->name : found->source;
         result.format = found->format;
       } else if (found->format != result.format) {
         throw Error("{}: tensor {}: expected {} as {} has, found {}", source_, found->name, quant::name(result.format),
                     result.source, quant::name(found->format));
       }
-      slices.push_back(found->view);
+      slices.push_back(*found);
     }
     result.produce = [slices](std::span<uint8_t> to) {
-      for (const auto& slice : slices) {
-        std::memcpy(to.data(), slice.data(), slice.size());
-        to = to.subspan(slice.size());
+      for (const Tensor& slice : slices) {
+        const auto part = to.first(slice.bytes());
+        if (slice.produce)
+          slice.produce(part);
+        else
+          std::memcpy(part.data(), slice.view.data(), part.size());
+        to = to.subspan(part.size());
       }
     };
+    if (!slices.empty() && slices[0].exact)
+      result.exact = [slices, rows = slices[0].rows(), cols = wanted.shape[0]](uint64_t first, uint64_t count,
+                                                                               float* to) {
+        for (const uint64_t end = first + count; first < end; first += count, to += count * cols) {
+          count = std::min(end - first, rows - first % rows);
+          slices[first / rows].exact(first % rows, count, to);
+        }
+      };
     return result;
   }
 

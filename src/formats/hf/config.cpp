@@ -102,6 +102,8 @@ constexpr std::string_view harmless[] = {
     "use_mambapy",
     "attention_probs_dropout_prob",
     "hidden_dropout_prob",
+    "quantization_config",  // formats/hf/quantization.h reads it
+    "compression_config",
 };
 
 bool is_harmless(std::string_view key) {

@@ -149,6 +149,8 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
     line("architecture", checkpoint.unknown_class + " (heddle does not know it: names are those of the files)");
   else if (const auto architecture = checkpoint.metadata.find_string("general.architecture"))
     line("architecture", replace_invalid_utf8(*architecture));
+  if (!checkpoint.quantization.empty())
+    line("quantization", checkpoint.quantization + "; types below are what it is converted to");
   line("parameters", fmt::format("{} in {} tensors", count_text(double(sum.parameters)), checkpoint.tensors.size()));
   if (shape.layers) line("layers", fmt::format("{}, width {}, {} heads", shape.layers, shape.width, shape.heads));
   if (shape.vocabulary) line("vocabulary", fmt::format("{} tokens", shape.vocabulary));
@@ -205,6 +207,7 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   const auto architecture = checkpoint.metadata.find_string("general.architecture");
   json["architecture"] = architecture && checkpoint.unknown_class.empty() ? OrderedJson(*architecture) : OrderedJson();
   if (!checkpoint.unknown_class.empty()) json["unknown_class"] = checkpoint.unknown_class;
+  if (!checkpoint.quantization.empty()) json["quantization"] = checkpoint.quantization;
   json["parameters"] = sum.parameters;
   json["context_length"] = sum.shape.context;
   json["layers"] = sum.shape.layers;

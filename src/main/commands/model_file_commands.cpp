@@ -90,6 +90,10 @@ void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata&
                  std::optional<formats::FileType> type, const WriteModelOptions& options, std::ostream& out,
                  std::ostream& err) {
   const OutputFile::Existing existing = expect_free(options.output, options.force);
+  if (!checkpoint.quantization.empty())
+    err << (type ? fmt::format("weights: {}, converted from their exact values", checkpoint.quantization)
+                 : checkpoint.quantization_note())
+        << '\n';
   OutputFile::remove_on_signals();
   const auto start = Clock::now();
   formats::Written written;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "main/device/open_model.h"
 #include "tests/main/small_model.h"
+#include "tests/model/eight_bits.h"
 #include "tests/support/refused.h"
 #include "tests/support/shared_data.h"
 
@@ -80,6 +81,21 @@ TEST(ConvertCommand, TypesAndErrors) {
   EXPECT_EQ(result.status, 1);
   test::expect_says(result.err, {"config.json: hidden_act: expected \"silu\", found \"relu\""});
   EXPECT_EQ(heddle({"convert"}).status, 2);
+}
+
+TEST(ConvertCommand, SaysWhatBecomesOfQuantisedWeights) {
+  const Folder folder, out;
+  test::write_eight_bits(test::Fixture("qwen3"), folder);
+  auto result = heddle({"convert", folder_of(folder), out.file("auto.gguf")});
+  EXPECT_EQ(result.status, 0) << result.err;
+  test::expect_says(result.err, {"weights: bitsandbytes int8, converted to bf16\n"});
+  result = heddle({"quantize", folder_of(folder), out.file("f32.gguf"), "--type", "F32"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  test::expect_says(result.err, {"weights: bitsandbytes int8, converted from their exact values\n"});
+  test::expect_says(heddle({"inspect", folder_of(folder)}).out, {"quantization   bitsandbytes int8"});
+  result = heddle({"logits", folder_of(folder), "--ids", "1,2", "--out", out.file("l.safetensors"), "--device", "cpu"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  test::expect_says(result.err, {"weights: bitsandbytes int8, converted to bf16\n"});
 }
 
 TEST(QuantizeCommand, FromAFileOrAFolder) {
