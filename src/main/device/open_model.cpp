@@ -58,6 +58,8 @@ constexpr FlagKey flag_keys[] = {
     {"tokenizer.ggml.add_eos_token", &Vocabulary::add_eos},
     {"tokenizer.ggml.add_sep_token", &Vocabulary::add_sep},
     {"tokenizer.ggml.add_space_prefix", &Vocabulary::add_space_prefix},
+    {"tokenizer.ggml.normalizer.lowercase", &Vocabulary::lower_case},
+    {"tokenizer.ggml.normalizer.strip_accents", &Vocabulary::strip_accents},
 };
 
 constexpr const char* model_key = "tokenizer.ggml.model";

@@ -11,6 +11,7 @@
 #include "text/split/regex.h"
 #include "text/split/splitters.h"
 #include "text/tokenizer.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -47,11 +48,21 @@ std::string string_at(const JsonStep& step, std::string_view name) {
 // Whether Metaspace puts a space before a text.
 bool prepends(const JsonStep& metaspace) { return string_at(metaspace, "prepend_scheme") != "never"; }
 
-// \x{4e00} and \u4e00 as the characters themselves: two ways to write the same pattern.
+// \x{4e00}, \u4e00, \r and \n as the characters themselves: ways to write the same pattern.
 std::string with_characters(std::string_view pattern) {
   std::string out;
   for (size_t at = 0; at < pattern.size(); ++at) {
     const std::string_view rest = pattern.substr(at);
+    if (rest.starts_with("\\r") || rest.starts_with("\\n")) {
+      out.push_back(rest[1] == 'r' ? '\r' : '\n');
+      ++at;
+      continue;
+    }
+    if (rest.starts_with("\\\\")) {  // a backslash, and what follows it is no escape
+      out.append(rest.substr(0, 2));
+      ++at;
+      continue;
+    }
     size_t digits = 0, end = 0;
     if (rest.starts_with("\\x{") && rest.find('}') != rest.npos) {
       digits = 3;
@@ -222,10 +233,15 @@ void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
 void fill_word_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
   out.model = "bert";
   out.pre = "default";
-  for (const JsonStep& step : steps.normalizers)
-    if (step.type != "BertNormalizer" || !flag_of(step, "lowercase", false) || !flag_of(step, "strip_accents", true) ||
-        !flag_of(step, "clean_text", false) || !flag_of(step, "handle_chinese_chars", false))
+  for (const JsonStep& step : steps.normalizers) {
+    if (step.type != "BertNormalizer" || !flag_of(step, "clean_text", false) ||
+        !flag_of(step, "handle_chinese_chars", false))
       throw_not_in_gguf(step, out.model);
+    const bool lower_case = flag_of(step, "lowercase", false);
+    const bool strip_accents = flag_of(step, "strip_accents", lower_case);
+    if (!lower_case) out.lower_case = false;
+    if (strip_accents != lower_case) out.strip_accents = strip_accents;
+  }
   for (const JsonStep& step : steps.splitters)
     if (step.type != "BertPreTokenizer") throw_not_in_gguf(step, out.model);
   if (steps.normalizers.size() != 1 || steps.splitters.size() != 1 || model.continuing_prefix != "##")
@@ -271,6 +287,15 @@ void fill_around(const std::vector<TokenId>& around, std::optional<TokenId>& tok
   token = around[0];
 }
 
+// Whether the token after a text stands twice between two: <s> first </s></s> second </s>. Other ways to join two texts
+// than this and a single one are not in GGUF; only models that rank texts need one.
+bool has_second_end(const Pipeline& pipeline) {
+  if (pipeline.suffix.size() != 1) return false;
+  const std::vector<PairPart> wanted = pair_template(pipeline.prefix, pipeline.suffix, pipeline.suffix[0]);
+  return std::equal(wanted.begin(), wanted.end(), pipeline.pair.begin(), pipeline.pair.end(),
+                    [](const PairPart& a, const PairPart& b) { return a.kind == b.kind && a.token == b.token; });
+}
+
 void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, const JsonModel& model,
                    const std::string& file, Vocabulary& out) {
   const auto find = [&](const std::optional<std::string>& text) -> std::optional<TokenId> {
@@ -290,6 +315,10 @@ void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, cons
   } else {
     fill_around(pipeline.prefix, out.bos, out.add_bos, "BOS", file);
     fill_around(pipeline.suffix, out.eos, out.add_eos, "EOS", file);
+    if (has_second_end(pipeline)) {
+      out.separator = pipeline.suffix[0];
+      out.add_sep = true;
+    }
   }
 }
 

@@ -55,6 +55,29 @@ constexpr std::string_view youtu =
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// Kimi K2: ideographs apart; otherwise GPT-4o's words, and line ends alone after signs.
+constexpr std::string_view kimi_k2 =
+    R"([\p{Han}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// K-EXAONE: words with single spaces between them are one piece.
+constexpr std::string_view exaone_moe =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+// Jais 2: white space in powers of two.
+constexpr std::string_view jais2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))"
+    R"(|\s{1,2}(?!\S)|\s{1})";
+// Chameleon: its image tokens, and white space that its vocabulary has.
+constexpr std::string_view chameleon_sentinel = "<sentinel:[0-9]+>";
+constexpr std::string_view chameleon_image = "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z";
+constexpr std::string_view chameleon_space = R"(([\t\n]|    |  ))";
+constexpr std::string_view one_sign = R"([\p{P}!-/:-@\[-`{-~])";
+
 }  // namespace
 
 const std::vector<PreTokenizer>& pre_tokenizers() {
@@ -94,6 +117,13 @@ const std::vector<PreTokenizer>& pre_tokenizers() {
       {{three_digits, mini_cpm5}, true, false, {"minicpm5"}},
       {{youtu_east_asian, youtu}, true, false, {"youtu"}},
       {{R"([^\n]+|[\n]+)", qwen2}, false, false, {"laguna"}},
+      {{kimi_k2}, false, false, {"kimi-k2"}},
+      {{R"(\p{N}+)", before_three_digits}, false, false, {"superbpe"}},
+      {{up_to_three_digits, gpt4o}, false, false, {"tiny_aya", "cohere2moe"}},
+      {{gpt4o}, true, false, {"granite-embed-multi-97m"}},
+      {{exaone_moe}, false, false, {"exaone-moe"}},
+      {{jais2}, false, false, {"jais-2"}},
+      {{chameleon_sentinel, chameleon_image, chameleon_space, digit, one_sign, gpt2}, false, true, {"chameleon"}},
   };
   return table;
 }
