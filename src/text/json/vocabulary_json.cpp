@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/bpe/bpe.h"
 #include "text/json/tokenizer_json.h"
 #include "text/split/regex.h"
 #include "text/split/splitters.h"
@@ -109,7 +110,24 @@ std::optional<std::string> pattern_of(const JsonStep& step) {
   throw_not_in_gguf(step, "gpt2");
 }
 
-std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_merges, const std::string& file) {
+// Whether the merges make every token of its own bytes: then it makes no difference whether they are ignored for a
+// piece that is a token.
+bool merges_make_all_tokens(JsonModel model, const std::vector<TokenType>& types, const std::string& file) {
+  model.ignore_merges = false;
+  const std::unique_ptr<const Model> merging = make_model(model, true, file);
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < model.vocabulary.texts.size(); ++id) {
+    const auto bytes = byte_level_bytes(model.vocabulary.texts[id]);
+    if (!bytes || bytes->empty() || types[id] != TokenType::normal) continue;  // added tokens are found before
+    ids.clear();
+    merging->encode(*bytes, ids);
+    if (ids != std::vector<TokenId>{id}) return false;
+  }
+  return true;
+}
+
+std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, const JsonModel& model,
+                               const std::vector<TokenType>& types, const std::string& file) {
   std::vector<std::string> wanted;
   std::string shown;
   for (const JsonStep& step : steps)
@@ -117,20 +135,24 @@ std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_m
       wanted.push_back(with_characters(*pattern));
       shown.append(shown.empty() ? "" : "\n  ").append(*pattern);
     }
-  for (const PreTokenizer& known : pre_tokenizers())
-    if (known.ignore_merges == ignore_merges &&
-        std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
-                   [](const std::string& a, std::string_view b) { return a == with_characters(b); }))
-      return std::string(known.names.front());
-  throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file, ignore_merges,
-              shown);
+  const PreTokenizer* same = nullptr;  // but for ignore_merges
+  for (const PreTokenizer& known : pre_tokenizers()) {
+    if (!std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
+                    [](const std::string& a, std::string_view b) { return a == with_characters(b); }))
+      continue;
+    if (known.ignore_merges == model.ignore_merges) return std::string(known.names.front());
+    same = &known;
+  }
+  if (same && merges_make_all_tokens(model, types, file)) return std::string(same->names.front());
+  throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file,
+              model.ignore_merges, shown);
 }
 
 void fill_byte_level(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
   out.model = "gpt2";
   for (const JsonStep& step : steps.normalizers)
     if (step.type != "NFC") throw_not_in_gguf(step, out.model);
-  out.pre = pre_tokenizer_name(steps.splitters, model.ignore_merges, file);
+  out.pre = pre_tokenizer_name(steps.splitters, model, out.types, file);
   for (const auto& [left, right] : model.merges) {
     for (const std::string& part : {left, right})
       if (part.find(' ') != part.npos)

@@ -17,7 +17,7 @@ constexpr std::string_view three_ascii_digits = "[0-9][0-9][0-9]";
 constexpr std::string_view line_end = R"([\r\n])";
 constexpr std::string_view east_asian = R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)";
 constexpr std::string_view han_and_kana = R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
-constexpr std::string_view not_stops = R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c})]+)";
+constexpr std::string_view not_stops = R"( ?[^(\s|[.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c}])]+)";
 
 // DeepSeek LLM: letters of Latin, Greek, Cyrillic and other scripts with cases.
 constexpr std::string_view cased_words =
@@ -67,11 +67,6 @@ constexpr std::string_view kimi_k2 =
 constexpr std::string_view exaone_moe =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
-// Jais 2: white space in powers of two.
-constexpr std::string_view jais2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
-    R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))"
-    R"(|\s{1,2}(?!\S)|\s{1})";
 // Chameleon: its image tokens, and white space that its vocabulary has.
 constexpr std::string_view chameleon_sentinel = "<sentinel:[0-9]+>";
 constexpr std::string_view chameleon_image = "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z";
@@ -122,7 +117,6 @@ const std::vector<PreTokenizer>& pre_tokenizers() {
       {{up_to_three_digits, gpt4o}, false, false, {"tiny_aya", "cohere2moe"}},
       {{gpt4o}, true, false, {"granite-embed-multi-97m"}},
       {{exaone_moe}, false, false, {"exaone-moe"}},
-      {{jais2}, false, false, {"jais-2"}},
       {{chameleon_sentinel, chameleon_image, chameleon_space, digit, one_sign, gpt2}, false, true, {"chameleon"}},
   };
   return table;
