@@ -292,6 +292,14 @@ void add_shards(const fs::path& folder, const Shards& shards, Checkpoint& checkp
 
 bool has_safetensors(const fs::path& folder) { return is_there(folder / one_file) || is_there(folder / index_name); }
 
+TextFiles read_text_files(const fs::path& folder) {
+  return {.tokenizer = read_text(folder / "tokenizer.json"),
+          .tokenizer_config = read_text(folder / "tokenizer_config.json"),
+          .special_tokens = read_text(folder / "special_tokens_map.json"),
+          .generation = read_text(folder / "generation_config.json"),
+          .chat_template = read_text(folder / "chat_template.jinja")};
+}
+
 Checkpoint read_safetensors_folder(const fs::path& path) {
   Checkpoint checkpoint;
   checkpoint.path = path;
@@ -313,11 +321,7 @@ Checkpoint read_safetensors_folder(const fs::path& path) {
     add_file(one, checkpoint);
   checkpoint.index();
 
-  checkpoint.text.tokenizer = read_text(folder / "tokenizer.json");
-  checkpoint.text.tokenizer_config = read_text(folder / "tokenizer_config.json");
-  checkpoint.text.special_tokens = read_text(folder / "special_tokens_map.json");
-  checkpoint.text.generation = read_text(folder / "generation_config.json");
-  checkpoint.text.chat_template = read_text(folder / "chat_template.jinja");
+  checkpoint.text = read_text_files(folder);
   return checkpoint;
 }
 

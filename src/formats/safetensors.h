@@ -15,6 +15,9 @@ std::vector<Tensor> read_safetensors(std::span<const uint8_t> bytes, const std::
 // formats/hf.h turns them into a model.
 Checkpoint read_safetensors_folder(const std::filesystem::path& path);
 
+// The files of a model's folder that are about texts, whether or not there are weights.
+TextFiles read_text_files(const std::filesystem::path& folder);
+
 // Whether a folder has either.
 bool has_safetensors(const std::filesystem::path& folder);
 

@@ -63,6 +63,14 @@ struct TokenInfo {
   TokenType type = TokenType::normal;
 };
 
+// A part of the template for two texts: one of them, or a token between or around them.
+struct PairPart {
+  enum class Kind : uint8_t { first, second, token };
+  Kind kind = Kind::token;
+  TokenId token = 0;
+  uint32_t type = 0;  // the token type (segment) of all tokens of this part
+};
+
 struct Pipeline {
   std::vector<TokenInfo> tokens;
   std::unordered_map<std::string, TokenId> ids;  // by TokenInfo::text
@@ -72,6 +80,7 @@ struct Pipeline {
   std::vector<Splitter> splitters;  // each is applied to every piece of the one before
   std::unique_ptr<const Model> model;
   std::vector<TokenId> prefix, suffix;  // added around a text: BOS and EOS where the model wants them
+  std::vector<PairPart> pair;           // two texts in one sequence; empty: the model has no way to write them
   std::optional<TokenId> bos, eos;
   std::vector<TokenId> end_tokens;  // tokens that end a completion, each once
   bool strip_first_space = false;   // decoding: remove the space that encoding put before the text

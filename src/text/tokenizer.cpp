@@ -71,6 +71,24 @@ struct Tokenizer::Impl {
     for (const std::string_view piece : pieces.views()) pipeline.model->encode(piece, out);
   }
 
+  // Without the tokens around a text.
+  void encode_text(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
+    const TextRanges plain(options.plain.begin(), options.plain.end());
+    const bool looks_twice = options.parse_special && !plain.empty() && added_normalized.has_special();
+    added.split(
+        text, options.parse_special, plain,
+        [&](std::string_view segment) {
+          if (looks_twice) {
+            const size_t begin = size_t(segment.data() - text.data());
+            TextRanges within;
+            add_ranges(within, plain, begin, begin + segment.size(), 0);
+            if (!within.empty()) return encode_segment(segment, within, begin == 0, out);
+          }
+          encode_segment(segment, segment.data() == text.data(), options.parse_special, out);
+        },
+        [&](TokenId id) { out.push_back(id); });
+  }
+
   // Special tokens that are looked for in normalized text.
   std::vector<TokenId> normalized_specials(std::string_view text) const {
     Segment segment{std::string(text), false};
@@ -133,21 +151,27 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   out.reserve(text.size() / 4 + 8);
   const Pipeline& pipeline = impl_->pipeline;
   if (options.add_special) out.insert(out.end(), pipeline.prefix.begin(), pipeline.prefix.end());
-  const TextRanges plain(options.plain.begin(), options.plain.end());
-  const bool looks_twice = options.parse_special && !plain.empty() && impl_->added_normalized.has_special();
-  impl_->added.split(
-      text, options.parse_special, plain,
-      [&](std::string_view segment) {
-        if (looks_twice) {
-          const size_t begin = size_t(segment.data() - text.data());
-          TextRanges within;
-          add_ranges(within, plain, begin, begin + segment.size(), 0);
-          if (!within.empty()) return impl_->encode_segment(segment, within, begin == 0, out);
-        }
-        impl_->encode_segment(segment, segment.data() == text.data(), options.parse_special, out);
-      },
-      [&](TokenId id) { out.push_back(id); });
+  impl_->encode_text(text, options, out);
   if (options.add_special) out.insert(out.end(), pipeline.suffix.begin(), pipeline.suffix.end());
+  return out;
+}
+
+EncodedPair Tokenizer::encode_pair(std::string_view first, std::string_view second) const {
+  using Kind = PairPart::Kind;
+  const std::vector<PairPart>& parts = impl_->pipeline.pair;
+  const auto has = [&](Kind kind) {
+    return std::any_of(parts.begin(), parts.end(), [&](const PairPart& part) { return part.kind == kind; });
+  };
+  if (!has(Kind::first) || !has(Kind::second))
+    throw Error("expected a tokenizer that joins two texts (post_processor.pair), found one without");
+  EncodedPair out;
+  for (const PairPart& part : parts) {
+    if (part.kind == Kind::token)
+      out.ids.push_back(part.token);
+    else
+      impl_->encode_text(part.kind == Kind::first ? first : second, {.parse_special = false}, out.ids);
+    out.types.resize(out.ids.size(), part.type);
+  }
   return out;
 }
 

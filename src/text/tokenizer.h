@@ -20,6 +20,12 @@ struct EncodeOptions {
   std::span<const TextRange> plain = {};  // no special token reaches into these parts of the text; sorted
 };
 
+// Two texts in one sequence, as rerankers take a query and a document.
+struct EncodedPair {
+  std::vector<TokenId> ids;
+  std::vector<uint32_t> types;  // the token type (segment) of each id: BERT has 1 for the second text
+};
+
 class Tokenizer {
  public:
   // Throws an Error that names the source, the field, what was expected and what was found; for an unknown model or
@@ -35,6 +41,10 @@ class Tokenizer {
 
   // Takes any bytes. Thread-safe.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  // With the model's special tokens between and around the texts: "[CLS] first [SEP] second [SEP]". The texts are
+  // plain: no special token is found in them. Throws an Error if the tokenizer does not say how to join two texts.
+  // Thread-safe.
+  EncodedPair encode_pair(std::string_view first, std::string_view second) const;
   // Skips special tokens unless `special`. Bytes that are not UTF-8 stay as they are. Throws an Error for an id that is
   // not in the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool special = false) const;

@@ -86,7 +86,10 @@ class Unigram : public Model {
       const auto [length, id] = trie_.longest_prefix(run);
       if (length == run.size()) return out.push_back(id);
     }
-    if (options_.byte_tokens.empty()) return out.push_back(*options_.unknown);
+    const bool has_bytes = !options_.byte_tokens.empty() && std::all_of(run.begin(), run.end(), [&](char byte) {
+      return options_.byte_tokens[static_cast<uint8_t>(byte)] != no_token;
+    });
+    if (!has_bytes) return out.push_back(*options_.unknown);
     for (size_t i = run.size(); i-- > 0;) out.push_back(options_.byte_tokens[static_cast<uint8_t>(run[i])]);
   }
 

@@ -18,7 +18,7 @@ struct UnigramToken {
 struct UnigramOptions {
   std::optional<TokenId> unknown;      // absent: a character without a token is an Error
   double lowest_score = 0;             // of all tokens; an unknown character has 10 less
-  std::vector<TokenId> byte_tokens{};  // empty, or 256: unknown characters become the tokens <0x00> to <0xFF>
+  std::vector<TokenId> byte_tokens{};  // empty, or 256 with holes: unknown characters become <0x00> to <0xFF>
   bool fuse_unknown = false;           // a run of unknown characters may be one token (Hugging Face's tokenizers)
 };
 

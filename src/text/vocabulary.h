@@ -8,6 +8,7 @@
 namespace heddle::text {
 
 using TokenId = uint32_t;
+constexpr TokenId no_token = ~TokenId(0);  // where a table of ids has a hole
 
 enum class TokenType : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };  // GGUF's numbers
 
@@ -22,6 +23,7 @@ struct Vocabulary {
   std::vector<std::string> merges;  // "a b", best first
   std::optional<TokenId> bos, eos, eot, eom, unknown, separator, padding, mask;
   std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix;
+  std::optional<bool> lower_case, strip_accents;  // "bert"; by default both, and accents as lower_case says
   bool remove_extra_whitespaces = false;
   std::string precompiled_charsmap;  // SentencePiece's normalizer, as bytes
 };

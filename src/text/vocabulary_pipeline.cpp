@@ -87,13 +87,29 @@ std::optional<uint8_t> named_byte(std::string_view text) {
   return byte;
 }
 
-std::vector<TokenId> byte_tokens(const Pipeline& pipeline) {
+std::vector<TokenId> byte_tokens(const std::unordered_map<std::string, TokenId>& ids) {
   std::vector<TokenId> out;
+  bool any = false;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const auto found = pipeline.ids.find(fmt::format("<0x{:02X}>", byte));
-    if (found == pipeline.ids.end()) return {};
-    out.push_back(found->second);
+    const auto found = ids.find(fmt::format("<0x{:02X}>", byte));
+    out.push_back(found == ids.end() ? no_token : found->second);
+    any |= found != ids.end();
   }
+  return any ? out : std::vector<TokenId>();
+}
+
+std::vector<PairPart> pair_template(const std::vector<TokenId>& prefix, const std::vector<TokenId>& suffix,
+                                    std::optional<TokenId> separator) {
+  std::vector<PairPart> out;
+  const auto add = [&](const std::vector<TokenId>& tokens) {
+    for (const TokenId token : tokens) out.push_back({.token = token});
+  };
+  add(prefix);
+  out.push_back({.kind = PairPart::Kind::first});
+  add(suffix);
+  if (separator) out.push_back({.token = *separator});
+  out.push_back({.kind = PairPart::Kind::second});
+  add(suffix);
   return out;
 }
 
@@ -127,6 +143,12 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
       pipeline.bos);
   add(pipeline.suffix, "add_eos_token", "eos_token_id", wanted(vocabulary.add_eos, defaults.add_eos, pipeline.eos),
       pipeline.eos);
+  std::optional<TokenId> separator;
+  if (vocabulary.add_sep.value_or(false)) {
+    separator = checked(vocabulary, "seperator_token_id", vocabulary.separator);
+    if (!separator) separator = pipeline.eos;  // <s> first </s></s> second </s>
+  }
+  pipeline.pair = pair_template(pipeline.prefix, pipeline.suffix, separator);
   return pipeline;
 }
 

@@ -1,6 +1,9 @@
 // A Vocabulary (GGUF's terms) -> the Pipeline of its tokenizer, by model; and which tokens end a completion.
 #pragma once
 #include <initializer_list>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "text/pipeline.h"
 #include "text/vocabulary.h"
@@ -28,7 +31,11 @@ void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std:
 
 // The byte that "<0x0A>" names.
 std::optional<uint8_t> named_byte(std::string_view text);
-// The 256 tokens <0x00> to <0xFF>, or empty when one is missing.
-std::vector<TokenId> byte_tokens(const Pipeline& pipeline);
+// The 256 tokens <0x00> to <0xFF>, no_token for those that are missing (Gemma has none for <0x09>); empty if all are.
+std::vector<TokenId> byte_tokens(const std::unordered_map<std::string, TokenId>& ids);
+
+// The template for two texts from the tokens for one: PREFIX first SUFFIX SEPARATOR second SUFFIX, all of type 0.
+std::vector<PairPart> pair_template(const std::vector<TokenId>& prefix, const std::vector<TokenId>& suffix,
+                                    std::optional<TokenId> separator);
 
 }  // namespace heddle::text

@@ -131,6 +131,8 @@ Pipeline word_piece_pipeline(const Vocabulary& vocabulary) {
     if (id >= pipeline.tokens.size())
       throw Error("{}: the special token {} is not among the {} tokens", vocabulary.source, id, pipeline.tokens.size());
   if (vocabulary.add_sep.value_or(true)) pipeline.suffix = {separator};
+  pipeline.pair = pair_template(pipeline.prefix, {separator}, std::nullopt);
+  for (size_t i = pipeline.pair.size() - 2; i < pipeline.pair.size(); ++i) pipeline.pair[i].type = 1;
 
   std::vector<std::string> tokens;
   for (TokenInfo& token : pipeline.tokens) {
@@ -139,7 +141,9 @@ Pipeline word_piece_pipeline(const Vocabulary& vocabulary) {
       token.bytes = " " + token.text.substr(mark.size());
   }
   pipeline.model = make_wordpiece(tokens, {.unknown = unknown, .begin = std::string(mark)});
-  pipeline.normalizers.push_back(bert_normalizer({.gguf = true}));
+  const bool lower_case = vocabulary.lower_case.value_or(true);
+  pipeline.normalizers.push_back(bert_normalizer(
+      {.strip_accents = vocabulary.strip_accents.value_or(lower_case), .lower_case = lower_case, .gguf = true}));
   pipeline.splitters.push_back(bert_splitter());
   pipeline.strip_first_space = true;
   pipeline.clean_up_spaces = true;

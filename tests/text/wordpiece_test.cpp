@@ -78,5 +78,20 @@ TEST(WordPiece, FromGguf) {
   EXPECT_EQ(text + stream.finish(), "hello world! hello");
 }
 
+TEST(WordPiece, PairsFromGguf) {
+  const EncodedPair pair = Tokenizer::from_vocabulary(bert()).encode_pair("hello", "world [SEP]");
+  EXPECT_EQ(pair.ids, (Ids{2, 4, 3, 5, 6, 1, 1, 1, 3}));
+  EXPECT_EQ(pair.types, (std::vector<uint32_t>{0, 0, 0, 1, 1, 1, 1, 1, 1}));
+}
+
+// tokenizer.ggml.normalizer.*
+TEST(WordPiece, CasedVocabulariesFromGguf) {
+  Vocabulary cased = bert();
+  cased.lower_case = false;
+  EXPECT_EQ(Tokenizer::from_vocabulary(cased).encode("Hello hello h\u00e9llo"), (Ids{2, 1, 4, 1, 3}));
+  cased.strip_accents = true;
+  EXPECT_EQ(Tokenizer::from_vocabulary(cased).encode("Hello hello h\u00e9llo"), (Ids{2, 1, 4, 4, 3}));
+}
+
 }  // namespace
 }  // namespace heddle::text

@@ -40,7 +40,7 @@ struct TokenizeOptions {
 };
 
 void tokenize(const TokenizeOptions& options, const std::string& input, std::ostream& out) {
-  const text::Tokenizer tokenizer = open_tokenizer(open_model(options.model));
+  const text::Tokenizer tokenizer = open_tokenizer(open_texts(options.model));
   const std::vector<TokenId> ids =
       tokenizer.encode(input, {.add_special = !options.no_special, .parse_special = !options.plain});
   if (options.json) {
@@ -81,7 +81,7 @@ void detokenize(const DetokenizeOptions& options, std::istream& in, std::ostream
   std::vector<TokenId> ids;
   if (options.ids.empty()) read_ids(read_all(in, err, "token ids"), ids);
   for (const std::string& word : options.ids) read_ids(word, ids);
-  const text::Tokenizer tokenizer = open_tokenizer(open_model(options.model));
+  const text::Tokenizer tokenizer = open_tokenizer(open_texts(options.model));
   out << (options.special      ? tokenizer.decode(ids, true)
           : options.no_special ? tokenizer.decode(ids, false)
                                : tokenizer.decode(without_added(tokenizer, ids), true));
@@ -122,7 +122,7 @@ void render(const TemplateOptions& options, std::istream& in, std::ostream& out,
   if (options.source.ends_with(".jinja")) {
     source = MappedFile(options.source).text();
   } else {
-    const formats::Checkpoint checkpoint = open_model(options.source);
+    const formats::Checkpoint checkpoint = open_texts(options.source);
     source = checkpoint.chat_template(options.name);
     if (source.empty()) {
       const std::string which =

@@ -3,12 +3,14 @@
 #include "main/device/open_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "formats/gguf.h"
+#include "formats/safetensors.h"
 #include "text/json/vocabulary_json.h"
 
 // clang-format off
@@ -58,6 +60,8 @@ constexpr FlagKey flag_keys[] = {
     {"tokenizer.ggml.add_eos_token", &Vocabulary::add_eos},
     {"tokenizer.ggml.add_sep_token", &Vocabulary::add_sep},
     {"tokenizer.ggml.add_space_prefix", &Vocabulary::add_space_prefix},
+    {"tokenizer.ggml.normalizer.lowercase", &Vocabulary::lower_case},
+    {"tokenizer.ggml.normalizer.strip_accents", &Vocabulary::strip_accents},
 };
 
 constexpr const char* model_key = "tokenizer.ggml.model";
@@ -147,6 +151,20 @@ std::span<const uint8_t> own_model() { return {heddle_own_model_begin, heddle_ow
 formats::Checkpoint open_model(const std::string& name) {
   if (name.empty()) throw Error("MODEL: expected a GGUF file, a folder of safetensors or weft, found an empty name");
   return name == own_model_name ? formats::read_gguf(own_model(), own_model_name) : formats::open_checkpoint(name);
+}
+
+formats::Checkpoint open_texts(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;  // open_model() says what is wrong
+  if (name == own_model_name || !fs::exists(fs::path(name) / "tokenizer.json", error)) return open_model(name);
+  for (const auto& entry : fs::directory_iterator(name, error))
+    if (entry.path().extension() == ".gguf") return open_model(name);
+  formats::Checkpoint checkpoint;
+  checkpoint.path = name;
+  checkpoint.kind = formats::Checkpoint::Kind::safetensors;
+  checkpoint.metadata = Metadata(name);
+  checkpoint.text = formats::read_text_files(name);
+  return checkpoint;
 }
 
 uint64_t trained_context(const formats::Checkpoint& checkpoint) {

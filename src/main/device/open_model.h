@@ -18,6 +18,10 @@ std::span<const uint8_t> own_model();  // a GGUF file
 // A path, or "weft" for the model inside the program (a file of that name is ./weft).
 formats::Checkpoint open_model(const std::string& name);
 
+// For what needs only the tokenizer and the chat templates: a folder with a tokenizer.json and without GGUF files is
+// not read further, so that it may be of any class, and needs no weights.
+formats::Checkpoint open_texts(const std::string& name);
+
 // Tokens of context that the model was trained for; 0: the file does not say.
 uint64_t trained_context(const formats::Checkpoint& checkpoint);
 

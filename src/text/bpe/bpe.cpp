@@ -1,5 +1,6 @@
 #include "text/bpe/bpe.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -174,23 +175,40 @@ class Bpe final : public Model {
   }
 
   void begin_with_characters(std::string_view piece, std::vector<TokenId>& out) const {
-    bool after_unknown = false;
+    // Hugging Face's tokenizers keep an unknown token back until the next character that has a token or is unknown,
+    // too: bytes come before it.
+    bool pending = false;
+    const auto flush = [&] {
+      if (pending) out.push_back(*options_.unknown);
+      pending = false;
+    };
     for (size_t at = 0; at < piece.size();) {
       const CodePoint point = code_point_at(piece, at);
       const std::string_view character = piece.substr(at, point.bytes);
-      const TokenId id = pieces_.find(character);
-      const bool is_unknown = id == PieceTable::none;
-      if (!is_unknown)
-        out.push_back(id);
-      else if (!(after_unknown && options_.fuse_unknown && options_.byte_tokens.empty()))
-        add_unknown(character, out);
-      after_unknown = is_unknown;
       at += point.bytes;
+      const TokenId id = pieces_.find(character);
+      if (id != PieceTable::none) {
+        flush();
+        out.push_back(id);
+      } else if (options_.unknown && !has_bytes(character)) {
+        if (!options_.fuse_unknown) flush();
+        pending = true;
+      } else {
+        add_unknown(character, out);
+      }
     }
+    flush();
+  }
+
+  // Whether byte fallback has a token for each of these bytes.
+  bool has_bytes(std::string_view bytes) const {
+    return !options_.byte_tokens.empty() && std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
+      return options_.byte_tokens[uint8_t(byte)] != no_token;
+    });
   }
 
   void add_unknown(std::string_view bytes, std::vector<TokenId>& out) const {
-    if (!options_.byte_tokens.empty()) {
+    if (has_bytes(bytes)) {
       for (const char byte : bytes) out.push_back(options_.byte_tokens[uint8_t(byte)]);
     } else if (options_.unknown) {
       out.push_back(*options_.unknown);

@@ -21,13 +21,14 @@ struct Merge {
 };
 
 struct BpeOptions {
-  bool characters = false;           // begin with characters instead of bytes
-  bool ignore_merges = false;        // a piece that is a token is taken as it is
-  bool fuse_unknown = false;         // neighbouring unknown characters become one unknown token
-  std::vector<TokenId> byte_tokens;  // byte fallback: 256 tokens for the bytes of characters without a token
-  std::optional<TokenId> unknown;    // for characters without a token
-  bool skip_unknown = false;         // without `unknown`: skip such characters instead of throwing an Error
-  std::optional<size_t> tokens;      // the number of `pieces` that are tokens; the rest are only parts of tokens
+  bool characters = false;     // begin with characters instead of bytes
+  bool ignore_merges = false;  // a piece that is a token is taken as it is
+  bool fuse_unknown = false;   // neighbouring unknown characters become one unknown token
+  std::vector<TokenId>
+      byte_tokens;                 // byte fallback: 256 tokens for the bytes of characters without a token, with holes
+  std::optional<TokenId> unknown;  // for characters without a token
+  bool skip_unknown = false;       // without `unknown`: skip such characters instead of throwing an Error
+  std::optional<size_t> tokens;    // the number of `pieces` that are tokens; the rest are only parts of tokens
 };
 
 // `pieces`: by id, the text of each token in the model's input (raw bytes where it begins with bytes); empty for tokens
@@ -39,7 +40,7 @@ std::unique_ptr<const Model> make_bpe(std::vector<std::string> pieces, const std
 // One string per id, found by its bytes. Open addressing: a lookup is one cache line of slots and one of bytes.
 class PieceTable {
  public:
-  static constexpr TokenId none = ~TokenId(0);
+  static constexpr TokenId none = no_token;
 
   // Empty pieces cannot be found; of equal ones the first is.
   explicit PieceTable(const std::vector<std::string>& pieces);

@@ -146,6 +146,17 @@ std::vector<Merge> spm_merges_of(std::vector<std::string>& pieces, const std::ve
   return out;
 }
 
+// As llama.cpp finds them: where <0x09> is missing, the byte itself may be a token.
+std::vector<TokenId> fallback_tokens(const Pipeline& pipeline) {
+  std::vector<TokenId> tokens = byte_tokens(pipeline.ids);
+  for (size_t byte = 0; byte < tokens.size(); ++byte) {
+    if (tokens[byte] != no_token) continue;
+    const auto found = pipeline.ids.find(std::string(1, char(byte)));
+    if (found != pipeline.ids.end()) tokens[byte] = found->second;
+  }
+  return tokens;
+}
+
 }  // namespace
 
 Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
@@ -165,7 +176,7 @@ Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
   BpeOptions options;
   options.characters = true;
   options.tokens = pieces.size();
-  options.byte_tokens = byte_tokens(pipeline);
+  options.byte_tokens = fallback_tokens(pipeline);
   options.unknown = vocabulary.unknown.value_or(0);
   const std::vector<Merge> merges = spm_merges_of(pieces, ranks_of(vocabulary));
 

@@ -167,7 +167,8 @@ void set_types(const JsonModel& model, Pipeline& pipeline) {
   for (size_t id = 0; id < pipeline.tokens.size(); ++id)
     if (pipeline.tokens[id].text.empty()) pipeline.tokens[id].type = TokenType::unused;
   if (model.byte_fallback)
-    for (const TokenId id : byte_tokens(model.vocabulary, "")) pipeline.tokens[id].type = TokenType::byte;
+    for (const TokenId id : byte_tokens(model.vocabulary.ids))
+      if (id != no_token) pipeline.tokens[id].type = TokenType::byte;
   if (const auto unknown = model.vocabulary.find(model.unknown); unknown && model.has_unknown)
     if (pipeline.tokens[*unknown].type == TokenType::control) pipeline.tokens[*unknown].type = TokenType::unknown;
 }
@@ -230,6 +231,12 @@ void read_config(std::string_view text, const std::string& where, Pipeline& pipe
   pipeline.suffix.clear();
   if (add_bos) pipeline.prefix = {*pipeline.bos};
   if (add_eos) pipeline.suffix = {*pipeline.eos};
+  pipeline.pair.clear();
+  for (const uint32_t type : {0u, 1u}) {
+    if (add_bos) pipeline.pair.push_back({.token = *pipeline.bos, .type = type});
+    pipeline.pair.push_back({.kind = type == 0 ? PairPart::Kind::first : PairPart::Kind::second, .type = type});
+    if (add_eos) pipeline.pair.push_back({.token = *pipeline.eos, .type = type});
+  }
 }
 
 Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view config, const std::string& source) {

@@ -99,14 +99,12 @@ JsonModel read_model(const Json& json, const std::string& where);
 // `bytes`: the model gets bytes as they are, though its vocabulary spells them as characters.
 std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where);
 bool has_all_bytes(const JsonModel& model);  // every byte, in its spelling as a character, is a token
-// The tokens <0x00> to <0xFF>, or none.
-std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where);
 
 // Sets the bytes of every token, strip_first_space and first_bytes.
 void read_decoder(const Json* json, const std::string& where, const std::vector<std::string>& spellings,
                   Pipeline& pipeline);
 
-// Sets prefix and suffix: the tokens that a post-processor puts around a text.
+// Sets prefix, suffix and pair: the tokens that a post-processor puts around texts.
 void read_post_processor(const Json* json, const std::string& where, Pipeline& pipeline);
 
 // tokenizer_config.json: which tokens begin and end a text, and for some classes of tokenizer whether they are added.

@@ -7,6 +7,7 @@
 #include "text/bpe/bpe.h"
 #include "text/json/tokenizer_json.h"
 #include "text/unigram.h"
+#include "text/vocabulary_pipeline.h"
 #include "text/wordpiece.h"
 
 namespace heddle::text {
@@ -201,7 +202,7 @@ std::unique_ptr<const Model> make_bpe_model(const JsonModel& model, bool bytes, 
   options.characters = !bytes;
   options.ignore_merges = model.ignore_merges;
   options.fuse_unknown = model.fuse_unknown;
-  if (model.byte_fallback && !bytes) options.byte_tokens = byte_tokens(model.vocabulary, where);
+  if (model.byte_fallback && !bytes) options.byte_tokens = byte_tokens(model.vocabulary.ids);
   options.unknown = model.has_unknown ? model.vocabulary.find(model.unknown) : std::nullopt;
   options.skip_unknown = !model.has_unknown;
   std::vector<std::string> pieces = model.vocabulary.texts;
@@ -210,12 +211,12 @@ std::unique_ptr<const Model> make_bpe_model(const JsonModel& model, bool bytes, 
   return make_bpe(std::move(pieces), merges, std::move(options), where);
 }
 
-std::unique_ptr<const Model> make_unigram_model(const JsonModel& model, const std::string& where) {
+std::unique_ptr<const Model> make_unigram_model(const JsonModel& model) {
   std::vector<UnigramToken> tokens;
   UnigramOptions options;
   options.lowest_score = model.scores.empty() ? 0 : *std::min_element(model.scores.begin(), model.scores.end());
   options.unknown = model.has_unknown ? model.vocabulary.find(model.unknown) : std::nullopt;
-  if (model.byte_fallback) options.byte_tokens = byte_tokens(model.vocabulary, where);
+  if (model.byte_fallback) options.byte_tokens = byte_tokens(model.vocabulary.ids);
   options.fuse_unknown = true;
   for (TokenId id = 0; id < model.scores.size(); ++id) tokens.push_back({model.vocabulary.texts[id], model.scores[id]});
   return make_unigram(tokens, std::move(options));
@@ -252,7 +253,7 @@ JsonModel read_model(const Json& json, const std::string& where) {
 
 std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, const std::string& where) {
   if (model.type == "BPE") return make_bpe_model(model, bytes, where);
-  if (model.type == "Unigram") return make_unigram_model(model, where);
+  if (model.type == "Unigram") return make_unigram_model(model);
   const std::optional<TokenId> unknown = model.vocabulary.find(model.unknown);
   if (model.type == "WordLevel") return make_word_level(model.vocabulary.texts, unknown);
   WordPieceOptions options;
@@ -260,21 +261,6 @@ std::unique_ptr<const Model> make_model(const JsonModel& model, bool bytes, cons
   options.continuation = model.continuing_prefix;
   options.max_characters = model.max_characters;
   return make_wordpiece(model.vocabulary.texts, std::move(options));
-}
-
-std::vector<TokenId> byte_tokens(const JsonVocabulary& vocabulary, const std::string& where) {
-  std::vector<TokenId> result;
-  std::string missing;
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    const std::string text = fmt::format("<0x{:02X}>", byte);
-    if (const auto id = vocabulary.find(text))
-      result.push_back(*id);
-    else if (missing.empty())
-      missing = text;
-  }
-  if (!result.empty() && result.size() < 256)
-    throw Error("{}: byte_fallback, but the vocabulary has no token {}", where, missing);
-  return result;
 }
 
 }  // namespace heddle::text

@@ -1,4 +1,6 @@
 // "normalizer", "pre_tokenizer" and "post_processor" of tokenizer.json.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/json/tokenizer_json.h"
@@ -193,9 +195,9 @@ JsonSplitters read_splitters(const Json* json, const std::string& where) {
 
 namespace {
 
-struct Around {
-  std::vector<TokenId> before, after;
-};
+// A template for one text or two, as its parts.
+using Parts = std::vector<PairPart>;
+using Kind = PairPart::Kind;
 
 void check_id(TokenId id, const std::string& place, const Pipeline& pipeline) {
   if (id >= pipeline.tokens.size()) throw Error("{}: id {} in a vocabulary of {}", place, id, pipeline.tokens.size());
@@ -226,63 +228,85 @@ std::vector<TokenId> read_special(const Json& tokens, const std::string& name, c
   return ids;
 }
 
-// The template for one text; that for two ("pair") does not concern us.
-Around read_template(Fields& fields, const Pipeline& pipeline) {
-  Around around;
-  fields.ignore("pair");
-  const Json* special_tokens = fields.find("special_tokens");
-  const Json& single = fields.list("single");
-  bool after = false;
-  for (size_t i = 0; i < single.size(); ++i) {
-    Fields piece(single[i], fmt::format("{}[{}]", fields.place("single"), i));
-    if (const Json* sequence = piece.find("Sequence")) {
-      Fields inner(*sequence, piece.place("Sequence"));
-      inner.ignore("type_id");
-      const std::string id = inner.text("id");
-      if (id != "A" || after) throw Error("{}: expected the text A once, found \"{}\"", inner.where(), id);
-      inner.finish();
-      after = true;
+// The list `name`: "single" or "pair". Each text that it has stands there once.
+Parts read_template(Fields& fields, std::string_view name, const Json* special_tokens, const Pipeline& pipeline) {
+  Parts parts;
+  const Json& list = fields.list(name);
+  for (size_t i = 0; i < list.size(); ++i) {
+    Fields piece(list[i], fmt::format("{}[{}]", fields.place(name), i));
+    const Json* sequence = piece.find("Sequence");
+    Fields inner(sequence ? *sequence : piece.at("SpecialToken"), piece.place(sequence ? "Sequence" : "SpecialToken"));
+    const std::string id = inner.text("id");
+    const uint32_t type = inner.number("type_id");
+    inner.finish();
+    if (sequence) {
+      const Kind kind = id == "A" ? Kind::first : Kind::second;
+      const bool twice =
+          std::any_of(parts.begin(), parts.end(), [&](const PairPart& part) { return part.kind == kind; });
+      if (twice || (id != "A" && (id != "B" || name == "single")))
+        throw Error("{}: expected the text{} once, found \"{}\"", inner.where(), name == "single" ? " A" : "s A and B",
+                    id);
+      parts.push_back({.kind = kind, .type = type});
     } else {
-      Fields inner(piece.at("SpecialToken"), piece.place("SpecialToken"));
-      inner.ignore("type_id");
-      const std::string name = inner.text("id");
-      inner.finish();
       if (!special_tokens) throw Error("{}: \"special_tokens\" is missing", fields.where());
-      const std::vector<TokenId> ids = read_special(*special_tokens, name, fields.place("special_tokens"), pipeline);
-      auto& side = after ? around.after : around.before;
-      side.insert(side.end(), ids.begin(), ids.end());
+      for (const TokenId token : read_special(*special_tokens, id, fields.place("special_tokens"), pipeline))
+        parts.push_back({.token = token, .type = type});
     }
     piece.finish();
   }
-  if (!after) throw Error("{}: the text A is missing", fields.place("single"));
-  return around;
+  return parts;
 }
 
-Around read_processor(const JsonStep& step, const Pipeline& pipeline) {
+// What a post-processor puts around one text and around two.
+struct Processor {
+  Parts single, pair;
+};
+
+Processor read_processor(const JsonStep& step, const Pipeline& pipeline) {
   Fields fields(*step.json, step.where);
-  fields.ignore("type");
-  Around around;
+  // those of ByteLevel are about offsets, and stand in processors of other types as well (Command R)
+  fields.ignore({"type", "trim_offsets", "add_prefix_space", "use_regex"});
+  Processor processor;
   if (step.type == "TemplateProcessing") {
-    around = read_template(fields, pipeline);
+    const Json* special_tokens = fields.find("special_tokens");
+    processor.single = read_template(fields, "single", special_tokens, pipeline);
+    processor.pair = fields.find("pair") ? read_template(fields, "pair", special_tokens, pipeline) : Parts();
+    if (std::none_of(processor.single.begin(), processor.single.end(),
+                     [](const PairPart& part) { return part.kind == Kind::first; }))
+      throw Error("{}: the text A is missing", fields.place("single"));
   } else if (step.type == "BertProcessing" || step.type == "RobertaProcessing") {
-    around = {{read_special_token(fields, "cls", pipeline)}, {read_special_token(fields, "sep", pipeline)}};
-    fields.ignore({"trim_offsets", "add_prefix_space"});
-  } else if (step.type == "ByteLevel") {
-    fields.ignore({"trim_offsets", "add_prefix_space", "use_regex"});
-  } else {
+    const TokenId cls = read_special_token(fields, "cls", pipeline), sep = read_special_token(fields, "sep", pipeline);
+    processor.single = {{.token = cls}, {.kind = Kind::first}, {.token = sep}};
+    processor.pair = processor.single;
+    if (step.type == "BertProcessing")
+      processor.pair.insert(processor.pair.end(), {{.kind = Kind::second, .type = 1}, {.token = sep, .type = 1}});
+    else
+      processor.pair.insert(processor.pair.end(), {{.token = sep}, {.kind = Kind::second}, {.token = sep}});
+  } else if (step.type != "ByteLevel") {
     throw_unknown(step, "post-processor", "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing");
   }
   fields.finish();
-  return around;
+  return processor;
 }
 
 }  // namespace
 
 void read_post_processor(const Json* json, const std::string& where, Pipeline& pipeline) {
+  const Parts joined{{.kind = Kind::first}, {.kind = Kind::second, .type = 1}};
+  pipeline.pair = joined;
+  bool adds = false;  // there was a processor that adds tokens
   for (const JsonStep& step : json_steps(json, "processors", where)) {
-    const Around around = read_processor(step, pipeline);
-    pipeline.prefix.insert(pipeline.prefix.begin(), around.before.begin(), around.before.end());
-    pipeline.suffix.insert(pipeline.suffix.end(), around.after.begin(), around.after.end());
+    const Processor processor = read_processor(step, pipeline);
+    if (processor.single.empty()) continue;
+    const auto text = std::find_if(processor.single.begin(), processor.single.end(),
+                                   [](const PairPart& part) { return part.kind == Kind::first; });
+    std::vector<TokenId> before, after;
+    for (auto part = processor.single.begin(); part != processor.single.end(); ++part)
+      if (part != text) (part < text ? before : after).push_back(part->token);
+    pipeline.prefix.insert(pipeline.prefix.begin(), before.begin(), before.end());
+    pipeline.suffix.insert(pipeline.suffix.end(), after.begin(), after.end());
+    pipeline.pair = adds ? Parts() : processor.pair;  // what two of them make of two texts is not defined
+    adds = true;
   }
 }
 

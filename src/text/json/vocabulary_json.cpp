@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/bpe/bpe.h"
 #include "text/json/tokenizer_json.h"
 #include "text/split/regex.h"
 #include "text/split/splitters.h"
 #include "text/tokenizer.h"
+#include "text/vocabulary_pipeline.h"
 
 namespace heddle::text {
 namespace {
@@ -47,11 +49,21 @@ std::string string_at(const JsonStep& step, std::string_view name) {
 // Whether Metaspace puts a space before a text.
 bool prepends(const JsonStep& metaspace) { return string_at(metaspace, "prepend_scheme") != "never"; }
 
-// \x{4e00} and \u4e00 as the characters themselves: two ways to write the same pattern.
+// \x{4e00}, \u4e00, \r and \n as the characters themselves: ways to write the same pattern.
 std::string with_characters(std::string_view pattern) {
   std::string out;
   for (size_t at = 0; at < pattern.size(); ++at) {
     const std::string_view rest = pattern.substr(at);
+    if (rest.starts_with("\\r") || rest.starts_with("\\n")) {
+      out.push_back(rest[1] == 'r' ? '\r' : '\n');
+      ++at;
+      continue;
+    }
+    if (rest.starts_with("\\\\")) {  // a backslash, and what follows it is no escape
+      out.append(rest.substr(0, 2));
+      ++at;
+      continue;
+    }
     size_t digits = 0, end = 0;
     if (rest.starts_with("\\x{") && rest.find('}') != rest.npos) {
       digits = 3;
@@ -98,7 +110,24 @@ std::optional<std::string> pattern_of(const JsonStep& step) {
   throw_not_in_gguf(step, "gpt2");
 }
 
-std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_merges, const std::string& file) {
+// Whether the merges make every token of its own bytes: then it makes no difference whether they are ignored for a
+// piece that is a token.
+bool merges_make_all_tokens(JsonModel model, const std::vector<TokenType>& types, const std::string& file) {
+  model.ignore_merges = false;
+  const std::unique_ptr<const Model> merging = make_model(model, true, file);
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < model.vocabulary.texts.size(); ++id) {
+    const auto bytes = byte_level_bytes(model.vocabulary.texts[id]);
+    if (!bytes || bytes->empty() || types[id] != TokenType::normal) continue;  // added tokens are found before
+    ids.clear();
+    merging->encode(*bytes, ids);
+    if (ids != std::vector<TokenId>{id}) return false;
+  }
+  return true;
+}
+
+std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, const JsonModel& model,
+                               const std::vector<TokenType>& types, const std::string& file) {
   std::vector<std::string> wanted;
   std::string shown;
   for (const JsonStep& step : steps)
@@ -106,20 +135,24 @@ std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, bool ignore_m
       wanted.push_back(with_characters(*pattern));
       shown.append(shown.empty() ? "" : "\n  ").append(*pattern);
     }
-  for (const PreTokenizer& known : pre_tokenizers())
-    if (known.ignore_merges == ignore_merges &&
-        std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
-                   [](const std::string& a, std::string_view b) { return a == with_characters(b); }))
-      return std::string(known.names.front());
-  throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file, ignore_merges,
-              shown);
+  const PreTokenizer* same = nullptr;  // but for ignore_merges
+  for (const PreTokenizer& known : pre_tokenizers()) {
+    if (!std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
+                    [](const std::string& a, std::string_view b) { return a == with_characters(b); }))
+      continue;
+    if (known.ignore_merges == model.ignore_merges) return std::string(known.names.front());
+    same = &known;
+  }
+  if (same && merges_make_all_tokens(model, types, file)) return std::string(same->names.front());
+  throw Error("{}: no pre-tokenizer known to GGUF has these patterns (ignore_merges: {}):\n  {}", file,
+              model.ignore_merges, shown);
 }
 
 void fill_byte_level(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
   out.model = "gpt2";
   for (const JsonStep& step : steps.normalizers)
     if (step.type != "NFC") throw_not_in_gguf(step, out.model);
-  out.pre = pre_tokenizer_name(steps.splitters, model.ignore_merges, file);
+  out.pre = pre_tokenizer_name(steps.splitters, model, out.types, file);
   for (const auto& [left, right] : model.merges) {
     for (const std::string& part : {left, right})
       if (part.find(' ') != part.npos)
@@ -222,10 +255,15 @@ void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
 void fill_word_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
   out.model = "bert";
   out.pre = "default";
-  for (const JsonStep& step : steps.normalizers)
-    if (step.type != "BertNormalizer" || !flag_of(step, "lowercase", false) || !flag_of(step, "strip_accents", true) ||
-        !flag_of(step, "clean_text", false) || !flag_of(step, "handle_chinese_chars", false))
+  for (const JsonStep& step : steps.normalizers) {
+    if (step.type != "BertNormalizer" || !flag_of(step, "clean_text", false) ||
+        !flag_of(step, "handle_chinese_chars", false))
       throw_not_in_gguf(step, out.model);
+    const bool lower_case = flag_of(step, "lowercase", false);
+    const bool strip_accents = flag_of(step, "strip_accents", lower_case);
+    if (!lower_case) out.lower_case = false;
+    if (strip_accents != lower_case) out.strip_accents = strip_accents;
+  }
   for (const JsonStep& step : steps.splitters)
     if (step.type != "BertPreTokenizer") throw_not_in_gguf(step, out.model);
   if (steps.normalizers.size() != 1 || steps.splitters.size() != 1 || model.continuing_prefix != "##")
@@ -271,6 +309,15 @@ void fill_around(const std::vector<TokenId>& around, std::optional<TokenId>& tok
   token = around[0];
 }
 
+// Whether the token after a text stands twice between two: <s> first </s></s> second </s>. Other ways to join two texts
+// than this and a single one are not in GGUF; only models that rank texts need one.
+bool has_second_end(const Pipeline& pipeline) {
+  if (pipeline.suffix.size() != 1) return false;
+  const std::vector<PairPart> wanted = pair_template(pipeline.prefix, pipeline.suffix, pipeline.suffix[0]);
+  return std::equal(wanted.begin(), wanted.end(), pipeline.pair.begin(), pipeline.pair.end(),
+                    [](const PairPart& a, const PairPart& b) { return a.kind == b.kind && a.token == b.token; });
+}
+
 void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, const JsonModel& model,
                    const std::string& file, Vocabulary& out) {
   const auto find = [&](const std::optional<std::string>& text) -> std::optional<TokenId> {
@@ -290,6 +337,10 @@ void fill_specials(const Pipeline& pipeline, const TokenizerConfig& config, cons
   } else {
     fill_around(pipeline.prefix, out.bos, out.add_bos, "BOS", file);
     fill_around(pipeline.suffix, out.eos, out.add_eos, "EOS", file);
+    if (has_second_end(pipeline)) {
+      out.separator = pipeline.suffix[0];
+      out.add_sep = true;
+    }
   }
 }
 

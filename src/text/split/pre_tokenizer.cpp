@@ -17,7 +17,7 @@ constexpr std::string_view three_ascii_digits = "[0-9][0-9][0-9]";
 constexpr std::string_view line_end = R"([\r\n])";
 constexpr std::string_view east_asian = R"([\x{4e00}-\x{9fa5}\x{800}-\x{4e00}\x{ac00}-\x{d7ff}]+)";
 constexpr std::string_view han_and_kana = R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
-constexpr std::string_view not_stops = R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c})]+)";
+constexpr std::string_view not_stops = R"( ?[^(\s|[.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c}])]+)";
 
 // DeepSeek LLM: letters of Latin, Greek, Cyrillic and other scripts with cases.
 constexpr std::string_view cased_words =
@@ -54,6 +54,24 @@ constexpr std::string_view youtu =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// Kimi K2: ideographs apart; otherwise GPT-4o's words, and line ends alone after signs.
+constexpr std::string_view kimi_k2 =
+    R"([\p{Han}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// K-EXAONE: words with single spaces between them are one piece.
+constexpr std::string_view exaone_moe =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+// Chameleon: its image tokens, and white space that its vocabulary has.
+constexpr std::string_view chameleon_sentinel = "<sentinel:[0-9]+>";
+constexpr std::string_view chameleon_image = "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z";
+constexpr std::string_view chameleon_space = R"(([\t\n]|    |  ))";
+constexpr std::string_view one_sign = R"([\p{P}!-/:-@\[-`{-~])";
 
 }  // namespace
 
@@ -94,6 +112,12 @@ const std::vector<PreTokenizer>& pre_tokenizers() {
       {{three_digits, mini_cpm5}, true, false, {"minicpm5"}},
       {{youtu_east_asian, youtu}, true, false, {"youtu"}},
       {{R"([^\n]+|[\n]+)", qwen2}, false, false, {"laguna"}},
+      {{kimi_k2}, false, false, {"kimi-k2"}},
+      {{R"(\p{N}+)", before_three_digits}, false, false, {"superbpe"}},
+      {{up_to_three_digits, gpt4o}, false, false, {"tiny_aya", "cohere2moe"}},
+      {{gpt4o}, true, false, {"granite-embed-multi-97m"}},
+      {{exaone_moe}, false, false, {"exaone-moe"}},
+      {{chameleon_sentinel, chameleon_image, chameleon_space, digit, one_sign, gpt2}, false, true, {"chameleon"}},
   };
   return table;
 }

@@ -57,6 +57,10 @@ std::string_view linear(std::string_view pattern) {
   // Of a run of spaces, only the first can begin a match: if there is an end of line in the run, the match from the
   // first space goes up to the last such end, and no later match begins in the rest.
   if (pattern == R"(\s+$)") return R"((?<!\s)\s+$)";
+  // The groups of three at the end of a run of digits. The first match of a run is among its first three digits; the
+  // next ones follow it at distances of three, which \G finds without looking at the rest of the run again.
+  if (pattern == patterns::before_three_digits) return R"(\G(?<=\d)\d\d\K(?=\d)|(?<!\d\d\d)(?=(?:\d{3})++(?!\d)))";
+  if (pattern == patterns::up_to_three_digits) return R"(\G(?<=\d)\d{3}|(?<!\d)\d{1,3}(?=(?:\d{3})*+\b))";
   return pattern;
 }
 

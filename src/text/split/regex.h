@@ -40,6 +40,9 @@ inline constexpr std::string_view tekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// SuperBPE and Cohere's newer models: numbers in threes, counted from their end.
+inline constexpr std::string_view before_three_digits = R"((?=(\d{3})+(?!\d)))";
+inline constexpr std::string_view up_to_three_digits = R"(\d{1,3}(?=(?:\d{3})*\b))";
 }  // namespace patterns
 
 // Oniguruma's syntax as PCRE2 understands it. Throws an Error with the pattern and the position for what PCRE2's syntax

@@ -19,8 +19,10 @@ constexpr std::string_view spaces =  // the property White_Space
 constexpr std::string_view not_spaces =
     R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e})"
     R"(\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view words =  // alphabetic (with circled letters), marks, decimal digits, connectors
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// Alphabetic (with circled letters), marks, decimal digits, connectors; and Latin-1's superscripts and fractions.
+constexpr std::string_view words =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149})"
+    R"(\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view hex_digits = "0-9A-Fa-f";
 constexpr std::string_view not_hex_digits = R"(\x00-\x2f\x3a-\x40\x47-\x60\x67-\x{10ffff})";
 

@@ -59,6 +59,31 @@ TEST_F(TextCommands, DetokenizeIsTheInverseOfTokenize) {
   EXPECT_EQ(heddle({"detokenize", model, "1", "263", "264", "--no-special"}).out, "hi");
 }
 
+// Neither weights nor a class that heddle knows are needed to see how a model reads a text.
+TEST_F(TextCommands, AFolderWithATokenizerIsEnough) {
+  const Folder texts;
+  const auto write = [&](const char* name, std::string_view text) {
+    std::ofstream(texts.path() / name, std::ios::binary) << text;
+  };
+  write("tokenizer.json", R"({"version": "1.0", "added_tokens": [{"id": 3, "content": "<s>", "special": true,
+    "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}], "pre_tokenizer":
+    {"type": "Whitespace"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})");
+  const std::string name = texts.path().string();
+  EXPECT_EQ(heddle({"tokenize", name, "ab<s>a"}).out, "2 3 0\n");
+  EXPECT_EQ(heddle({"detokenize", name, "0"}).out, "a");
+  write("config.json", R"({"architectures": ["NobodyKnowsForCausalLM"]})");
+  write("tokenizer_config.json",
+        R"({"bos_token": "<s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}"})");
+  write("messages.json", R"([{"role": "user", "content": "hi"}])");
+  EXPECT_EQ(heddle({"tokenize", name, "ab"}).out, "2\n");
+  const Result rendered = heddle({"template", name, "--messages", (texts.path() / "messages.json").string()});
+  EXPECT_EQ(rendered.out, "<s>hi") << rendered.err;
+  const Folder empty;
+  const Result refused = heddle({"tokenize", empty.path().string(), "ab"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("found neither"), std::string::npos) << refused.err;
+}
+
 TEST_F(TextCommands, WhatIsNoIdIsNamed) {
   const Result word = heddle({"detokenize", model, "263", "cat"});
   EXPECT_EQ(word.status, 1);

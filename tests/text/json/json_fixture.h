@@ -22,9 +22,9 @@ inline std::string fixture_text(const std::string& file) {
 }
 
 inline const std::vector<std::string>& fixture_names() {
-  static const std::vector<std::string> names{"byte-level-llama3", "byte-level-roberta", "llama2",
-                                              "word-suffix",       "unigram-t5",         "unigram-bytes",
-                                              "wordpiece-bert",    "word-level"};
+  static const std::vector<std::string> names{
+      "byte-level-llama3", "byte-level-roberta", "llama2",         "gemma",     "word-suffix",
+      "unigram-t5",        "unigram-bytes",      "wordpiece-bert", "word-level"};
   return names;
 }
 

@@ -1,10 +1,12 @@
 // tokenizer.json against what Hugging Face's tokenizers compute, and what is refused: every error names the place.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "tests/support/refused.h"
 #include "tests/support/shared_data.h"
 #include "tests/text/json/json_fixture.h"
 #include "text/completion_text.h"
@@ -123,6 +125,51 @@ TEST(TokenizerJsonConfig, AddsTokens) {
 
 using Json = nlohmann::json;
 
+// Two texts with what post-processors put between and around them.
+TEST(TokenizerJsonPairs, AreThoseOfTokenizers) {
+  const Json fixtures = Json::parse(test::fixture_text("pairs.json"));
+  EXPECT_EQ(fixtures.size(), 11u);
+  for (const Json& fixture : fixtures) {
+    SCOPED_TRACE(fixture["name"]);
+    Json file = Json::parse(test::fixture_text(fixture["tokenizer"].get<std::string>() + ".json"));
+    file["post_processor"] = fixture["post_processor"];
+    const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "", "x");
+    for (const Json& one : fixture["cases"]) {
+      const EncodedPair pair = tokenizer.encode_pair(one[0].get<std::string>(), one[1].get<std::string>());
+      EXPECT_EQ(pair.ids, one[2].get<std::vector<TokenId>>()) << one;
+      EXPECT_EQ(pair.types, one[3].get<std::vector<uint32_t>>()) << one;
+    }
+  }
+}
+
+TEST(TokenizerJsonPairs, TextsArePlain) {
+  const Tokenizer tokenizer = test::fixture_tokenizer("wordpiece-bert");
+  const TokenId separator = *tokenizer.find("[SEP]");
+  const EncodedPair pair = tokenizer.encode_pair("a [SEP] b", "c [SEP]");
+  EXPECT_EQ(std::count(pair.ids.begin(), pair.ids.end(), separator), 2);
+}
+
+// Characters with a byte that has no token are unknown, and bytes overtake an unknown token that may still grow.
+TEST(TokenizerJsonFile, ByteFallbackMayHaveHoles) {
+  Json file = Json::parse(test::fixture_text("gemma.json"));
+  Json& vocab = file["model"]["vocab"];
+  vocab["zz"] = vocab["<0xC4>"];
+  vocab.erase("<0xC4>");
+  const auto ids = [&](std::string_view text, bool fuse) {
+    file["model"]["fuse_unk"] = fuse;
+    return Tokenizer::from_json(file.dump(), "", "x").encode(text, {.add_special = false});
+  };
+  using Ids = std::vector<TokenId>;
+  for (const bool fuse : {false, true}) {
+    EXPECT_EQ(ids("\u0119", fuse), (Ids{0}));
+    EXPECT_EQ(ids("\u0119\u4e2da", fuse), (Ids{231, 187, 176, 0, 294}));
+  }
+  EXPECT_EQ(ids("\u0119\u0119a", true), (Ids{0, 294}));
+  EXPECT_EQ(ids("\u0119\u0119a", false), (Ids{0, 0, 294}));
+  EXPECT_EQ(ids("\u0119\u4e2d\u0119\u4e2d", true), (Ids{231, 187, 176, 231, 187, 176, 0}));
+  EXPECT_EQ(ids("\u0119\u4e2d\u0119\u4e2d", false), (Ids{231, 187, 176, 0, 231, 187, 176, 0}));
+}
+
 Json small() {
   return Json::parse(R"({
     "version": "1.0", "truncation": {"max_length": 3}, "padding": null,
@@ -221,6 +268,32 @@ TEST(TokenizerJsonRefused, Settings) {
   expect_mentions(
       error_with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"<s>", 99}}, {"cls", {"<s>", 3}}}),
       {"post_processor", "99"});
+}
+
+TEST(TokenizerJsonRefused, Templates) {
+  const auto with = [](const Json& single, const Json& pair) {
+    return Json{{"type", "TemplateProcessing"},
+                {"single", single},
+                {"pair", pair},
+                {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {3}}, {"tokens", {"<s>"}}}}}}};
+  };
+  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
+  const Json token = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 1}}}}, a = text("A"), b = text("B");
+  EXPECT_EQ(error_with("/post_processor", with({token, a}, {token, a, b})), "");
+  expect_mentions(error_with("/post_processor", with(Json::array({token}), Json::array())),
+                  {"post_processor.single", "A"});
+  expect_mentions(error_with("/post_processor", with({a, b}, Json::array())), {"single[1].Sequence", "\"B\""});
+  expect_mentions(error_with("/post_processor", with(Json::array({a}), {a, b, a})), {"pair[2].Sequence", "\"A\""});
+  expect_mentions(error_with("/post_processor", with(Json::array({a}), {a, text("C")})), {"pair[1].Sequence", "\"C\""});
+  Json other = with(Json::array({a}), Json::array());
+  other["future"] = 1;
+  expect_mentions(error_with("/post_processor", other), {"post_processor", "unknown field \"future\""});
+
+  Json json = small();
+  json["post_processor"] = with({token, a}, Json::array());
+  const Tokenizer tokenizer = Tokenizer::from_json(json.dump(), "", "x");
+  EXPECT_EQ(tokenizer.encode("a"), (std::vector<TokenId>{3, 0}));
+  EXPECT_REFUSED(tokenizer.encode_pair("a", "b"), "two texts", "post_processor.pair");
 }
 
 TEST(TokenizerJsonRefused, DecodersThatNeedTheWholeText) {

@@ -6,6 +6,7 @@
 #include "tests/support/shared_data.h"
 #include "tests/text/gguf_vocabulary.h"
 #include "tests/text/json/json_fixture.h"
+#include "text/split/regex.h"
 #include "text/split/splitters.h"
 #include "text/tokenizer.h"
 
@@ -153,6 +154,71 @@ std::string vocabulary_error(Json json) {
     return error.what();
   }
   return "";
+}
+
+// Tokenizers of classes whose two texts are joined by </s></s> keep that in GGUF; BERT's is always [SEP].
+TEST(VocabularyJson, PairsStayTheSame) {
+  Json unigram = Json::parse(test::fixture_text("unigram-t5.json"));
+  const auto with_pair = [](Json json, const std::vector<std::string>& pair, const Json& tokens) {
+    Json list = Json::array();
+    for (const std::string& part : pair)
+      list.push_back(part == "A" || part == "B" ? Json{{"Sequence", {{"id", part}, {"type_id", 0}}}}
+                                                : Json{{"SpecialToken", {{"id", part}, {"type_id", 0}}}});
+    json["post_processor"]["pair"] = list;
+    if (!tokens.is_null()) json["post_processor"]["special_tokens"] = tokens;
+    return json.dump();
+  };
+  for (const bool twice : {false, true}) {
+    const std::vector<std::string> pair = twice ? std::vector<std::string>{"A", "</s>", "</s>", "B", "</s>"}
+                                                : std::vector<std::string>{"A", "</s>", "B", "</s>"};
+    const std::string json = with_pair(unigram, pair, nullptr);
+    const Vocabulary vocabulary = vocabulary_from_json(json, "", "x");
+    EXPECT_EQ(vocabulary.add_sep, twice ? std::optional<bool>(true) : std::nullopt);
+    const EncodedPair one = Tokenizer::from_json(json, "", "x").encode_pair("the whale", "a fish");
+    EXPECT_EQ(Tokenizer::from_vocabulary(vocabulary).encode_pair("the whale", "a fish").ids, one.ids);
+  }
+  const std::string bert = test::fixture_text("wordpiece-bert.json");
+  const EncodedPair one = Tokenizer::from_json(bert, "", "x").encode_pair("the whale", "a fish");
+  const EncodedPair other =
+      Tokenizer::from_vocabulary(vocabulary_from_json(bert, "", "x")).encode_pair("the whale", "a fish");
+  EXPECT_EQ(other.ids, one.ids);
+  EXPECT_EQ(other.types, one.types);
+}
+
+TEST(VocabularyJson, WordPieceMayKeepCapitalsAndAccents) {
+  Json json = Json::parse(test::fixture_text("wordpiece-bert.json"));
+  for (const auto& [lower, accents, kept_lower, kept_accents] :
+       std::vector<std::tuple<bool, Json, std::optional<bool>, std::optional<bool>>>{
+           {true, nullptr, std::nullopt, std::nullopt},
+           {false, nullptr, false, std::nullopt},
+           {true, false, std::nullopt, false},
+           {false, true, false, true}}) {
+    json["normalizer"]["lowercase"] = lower;
+    json["normalizer"]["strip_accents"] = accents;
+    const Vocabulary vocabulary = vocabulary_from_json(json.dump(), "", "x");
+    EXPECT_EQ(vocabulary.lower_case, kept_lower);
+    EXPECT_EQ(vocabulary.strip_accents, kept_accents);
+    const Tokenizer read = Tokenizer::from_json(json.dump(), "", "x"), written = Tokenizer::from_vocabulary(vocabulary);
+    for (const char* text : {"Hello, World!", "the WHALE caf\u00e9", "\u00c9a e\u0301"})
+      EXPECT_EQ(written.encode(text), read.encode(text)) << text;
+  }
+}
+
+// Line ends are written as such in some files and as escapes in others; ignore_merges counts only where it matters.
+TEST(VocabularyJson, TheSamePreTokenizerMayBeWrittenDifferently) {
+  Json json = Json::parse(test::fixture_text("byte-level-llama3.json"));
+  auto& pattern = json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+  std::string text = pattern.get<std::string>();
+  for (const auto& [escape, character] : {std::pair("\\r", "\r"), std::pair("\\n", "\n")})
+    for (size_t at; (at = text.find(escape)) != text.npos;) text.replace(at, 2, character);
+  pattern = text;
+  EXPECT_EQ(vocabulary_from_json(json.dump(), "", "x").pre, "llama-bpe");
+  pattern = patterns::qwen35;
+  EXPECT_EQ(vocabulary_from_json(json.dump(), "", "x").pre, "qwen35") << "the merges make every token";
+  json["added_tokens"] = Json::array();
+  json["post_processor"] = nullptr;
+  json["model"]["vocab"]["zzzz"] = 500;
+  EXPECT_NE(vocabulary_error(json).find("ignore_merges: true"), std::string::npos) << "but not this one";
 }
 
 TEST(VocabularyJson, RefusesWhatGgufCannotSay) {

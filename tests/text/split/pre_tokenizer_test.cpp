@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tests/support/refused.h"
+#include "tests/text/json/json_fixture.h"
 #include "tests/text/small_vocabulary.h"
+#include "text/json/tokenizer_json.h"
 #include "text/split/splitters.h"
 
 namespace heddle::text {
@@ -14,20 +17,22 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-void split(const std::vector<Splitter>& splitters, std::string_view text, Pieces& pieces) {
-  Pieces next;
-  pieces.add(text);
-  for (const Splitter& splitter : splitters) {
-    next.clear_views();
-    for (const std::string_view piece : pieces.views()) splitter(piece, false, next);
-    std::swap(pieces, next);
+struct Split {
+  Pieces pieces, other;  // texts that splitters have changed may be kept in either
+
+  Split(const std::vector<Splitter>& splitters, std::string_view text) {
+    pieces.add(text);
+    for (const Splitter& splitter : splitters) {
+      other.clear_views();
+      for (const std::string_view piece : pieces.views()) splitter(piece, false, other);
+      std::swap(pieces, other);
+    }
   }
-}
+};
 
 Strings split(std::string_view name, std::string_view text) {
-  Pieces pieces;
-  split(splitters(find_pre_tokenizer(name, "m.gguf")), text, pieces);
-  return {pieces.views().begin(), pieces.views().end()};
+  const Split split(splitters(find_pre_tokenizer(name, "m.gguf")), text);
+  return {split.pieces.views().begin(), split.pieces.views().end()};
 }
 
 constexpr std::string_view sample = "I'M 12345  OK!\n\n  caf\u00e9's x";
@@ -67,6 +72,38 @@ TEST(PreTokenizer, DeepSeek) {
 }
 TEST(PreTokenizer, Bloom) { EXPECT_EQ(split("bloom", "a b, c"), (Strings{"a", " b", ",", " c"})); }
 
+// Where the pieces end, in characters of the text. `spelled`: the splitters spell bytes as characters.
+std::vector<size_t> piece_ends(const std::vector<Splitter>& splitters, std::string_view text, bool spelled = false) {
+  const Split split(splitters, text);
+  std::vector<size_t> ends;
+  size_t characters = 0;
+  for (const std::string_view spelling : split.pieces.views()) {
+    const std::string piece = spelled ? byte_level_bytes(spelling).value() : std::string(spelling);
+    for (size_t at = 0; at < piece.size(); ++characters) at += code_point_at(piece, at).bytes;
+    ends.push_back(characters);
+  }
+  return ends;
+}
+
+// By the name that GGUF has for it, and from the steps of tokenizer.json.
+TEST(PreTokenizer, SplitsAsTokenizersDoes) {
+  const auto json = nlohmann::json::parse(test::fixture_text("splits.json"));
+  const auto texts = json["texts"].get<std::vector<std::string>>();
+  EXPECT_GE(json["pre_tokenizers"].size(), 22u);
+  for (const auto& [name, expected] : json["pre_tokenizers"].items()) {
+    SCOPED_TRACE(name);
+    const std::vector<Splitter> named = splitters(find_pre_tokenizer(name, "m.gguf"));
+    const Json steps = {{"type", "Sequence"}, {"pretokenizers", Json::parse(expected["pre_tokenizer"].dump())}};
+    const std::vector<Splitter> read = read_splitters(&steps, "pre_tokenizer").splitters;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto ends = expected["ends"][i].get<std::vector<size_t>>();
+      EXPECT_EQ(piece_ends(named, texts[i]), ends) << in_quotes(texts[i], 200);
+      EXPECT_EQ(piece_ends(read, texts[i], name == "falcon"), ends)
+          << "from tokenizer.json: " << in_quotes(texts[i], 200);
+    }
+  }
+}
+
 TEST(PreTokenizer, EveryPatternCompilesAndKeepsTheText) {
   std::mt19937 random(3);
   std::set<std::string_view> names;
@@ -75,10 +112,9 @@ TEST(PreTokenizer, EveryPatternCompilesAndKeepsTheText) {
     const std::vector<Splitter> its = splitters(one);
     for (int i = 0; i < 50; ++i) {
       const std::string text = i % 2 ? test::random_text(random, 60) : test::random_bytes(random, 200);
-      Pieces pieces;
-      split(its, text, pieces);
+      const Split split(its, text);
       std::string joined;
-      for (const std::string_view piece : pieces.views()) joined += piece;
+      for (const std::string_view piece : split.pieces.views()) joined += piece;
       ASSERT_EQ(joined, text) << one.names[0];
     }
   }
@@ -96,8 +132,7 @@ double seconds_to_split(const std::vector<Splitter>& splitters, const std::strin
     return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
   };
   const double begin = now();
-  Pieces pieces;
-  split(splitters, text, pieces);
+  const Split split(splitters, text);
   return now() - begin;
 }
 
