@@ -62,10 +62,13 @@ struct Checkpoint {
   // The class of a safetensors model that heddle does not know: metadata has general.* only, and tensors keep their
   // names. Empty: known.
   std::string unknown_class;
+  std::string text_part_of;           // the class, where it has more than the model that is read here: pictures, sound
+  std::vector<std::string> warnings;  // options of config.json that heddle does without, for the user
   std::vector<std::shared_ptr<const MappedFile>> files;  // the views are into these
 
   std::string name() const;  // what people call the model: its file or folder, without extension and number of a part
   uint64_t file_bytes() const;
+  void expect_known_class() const;                  // an Error names those that heddle knows
   std::string_view architecture() const;            // general.architecture; an Error if there is none
   const Tensor* find(std::string_view name) const;  // null where there is none; an Error if it is unreadable
   const Tensor& tensor(std::string_view name) const;
