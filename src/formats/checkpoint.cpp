@@ -15,6 +15,7 @@
 #include "formats/gguf.h"
 #include "formats/hf.h"
 #include "formats/safetensors.h"
+#include "formats/unsupported.h"
 
 namespace heddle::formats {
 
@@ -54,9 +55,10 @@ uint64_t Checkpoint::file_bytes() const {
 }
 
 void Checkpoint::expect_known_class() const {
-  if (!unknown_class.empty())
-    throw Error("{}: config.json: heddle does not know the model class {}; it knows {}", path.string(),
-                in_quotes(unknown_class), hf_known_classes());
+  if (unknown_class.empty()) return;
+  const std::string_view missing = missing_for(unknown_class);
+  throw Error("{}: config.json: heddle does not know the model class {}{}{}; it knows {}", path.string(),
+              in_quotes(unknown_class), missing.empty() ? "" : ", which needs ", missing, hf_known_classes());
 }
 
 std::string_view Checkpoint::architecture() const {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "formats/unsupported.h"
 
 namespace heddle::model {
 
@@ -342,7 +343,9 @@ const Architecture& architecture_named(std::string_view name, std::string_view s
     if (one.name == name) return one;
     known.push_back(one.name);
   }
-  throw Error("{}: heddle does not run the architecture \"{}\"; it runs {}", source, name, fmt::join(known, ", "));
+  const std::string_view missing = formats::missing_for(name);
+  throw Error("{}: heddle does not run the architecture \"{}\"{}{}; it runs {}", source, name,
+              missing.empty() ? "" : ", which needs ", missing, fmt::join(known, ", "));
 }
 
 }  // namespace heddle::model

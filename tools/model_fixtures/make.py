@@ -192,7 +192,7 @@ def cases():
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))
     add("exaone4", "Exaone4ForCausalLM", num_hidden_layers=5, sliding_window=6)
-    add("exaone4-full", "Exaone4ForCausalLM", sliding_window=None, layer_types=["full_attention"] * 2, head_dim=16,
+    add("exaone4-full", "Exaone4ForCausalLM", sliding_window=None, layer_types=["full_attention"] * 2, head_dim=10,
         tie_word_embeddings=True, **rope(
         "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48))
     add("exaone4-types", "Exaone4ForCausalLM", num_hidden_layers=4, sliding_window=5, layer_types=windows,

@@ -137,6 +137,7 @@ constexpr std::string_view changing[] = {
     "attention_multiplier",
     "attn_config",
     "attn_logit_softcapping",
+    "attn_output_gate",
     "attn_scale",
     "attn_temperature_tuning",
     "bias",
@@ -214,7 +215,8 @@ constexpr std::string_view changing[] = {
 };
 
 bool changes_the_result(std::string_view key) {
-  return std::find(std::begin(changing), std::end(changing), key) != std::end(changing);
+  return key.starts_with("pooling_mode_") ||
+         std::find(std::begin(changing), std::end(changing), key) != std::end(changing);
 }
 
 std::string shown(const Json& value) {

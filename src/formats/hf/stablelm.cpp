@@ -23,6 +23,7 @@ Description describe_stablelm(Config& config) {
   const Sizes sizes = read_sizes(config, {50304, 2560, 6912, 32, 32, 32, 0, 4096, 1e-5, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   config.expect("hidden_act", {"silu"}, "silu");
+  config.expect("rotary_scaling_factor", {1, 1.0}, 1);
   const bool qkv_bias = config.boolean("use_qkv_bias", false), head_norms = config.boolean("qk_layernorm", false),
              parallel = config.boolean("use_parallel_residual", false);
 
@@ -31,7 +32,7 @@ Description describe_stablelm(Config& config) {
   put_epsilon(to, config.number("layer_norm_eps", config.number("norm_eps", 1e-5)));
   to.set("use_parallel_residual", Value(parallel));
   const RopeDefaults defaults{.theta = 10000,
-                              .partial = 0.25,
+                              .partial = config.number("rope_pct", 0.25),  // as the first files call it
                               .may_be_partial = true,
                               .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
   const Rope rope = read_rope(config, sizes, defaults);

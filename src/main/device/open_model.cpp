@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "formats/gguf.h"
+#include "model/architectures.h"
 #include "text/json/vocabulary_json.h"
 
 // clang-format off
@@ -147,6 +148,10 @@ std::span<const uint8_t> own_model() { return {heddle_own_model_begin, heddle_ow
 formats::Checkpoint open_model(const std::string& name) {
   if (name.empty()) throw Error("MODEL: expected a GGUF file, a folder of safetensors or weft, found an empty name");
   return name == own_model_name ? formats::read_gguf(own_model(), own_model_name) : formats::open_checkpoint(name);
+}
+
+void expect_known_architecture(const formats::Checkpoint& checkpoint) {
+  model::architecture_named(checkpoint.architecture(), checkpoint.path.string());
 }
 
 uint64_t trained_context(const formats::Checkpoint& checkpoint) {

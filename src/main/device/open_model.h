@@ -18,6 +18,10 @@ std::span<const uint8_t> own_model();  // a GGUF file
 // A path, or "weft" for the model inside the program (a file of that name is ./weft).
 formats::Checkpoint open_model(const std::string& name);
 
+// An Error unless heddle knows the class or architecture. To be asked first: a tokenizer that is not known either is
+// not what is wrong.
+void expect_known_architecture(const formats::Checkpoint& checkpoint);
+
 // Tokens of context that the model was trained for; 0: the file does not say.
 uint64_t trained_context(const formats::Checkpoint& checkpoint);
 
