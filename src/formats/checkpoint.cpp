@@ -15,6 +15,7 @@
 #include "formats/gguf.h"
 #include "formats/hf.h"
 #include "formats/safetensors.h"
+#include "formats/unsupported.h"
 
 namespace heddle::formats {
 
@@ -53,11 +54,18 @@ uint64_t Checkpoint::file_bytes() const {
   return sum;
 }
 
+void Checkpoint::expect_known_class() const {
+  if (unknown_class.empty()) return;
+  const std::string_view missing = missing_for(unknown_class);
+  throw Error("{}: config.json: heddle does not know the model class {}{}{}; it knows {}", path.string(),
+              in_quotes(unknown_class), missing.empty() ? "" : ", which needs ", missing, hf_known_classes());
+}
+
 std::string_view Checkpoint::architecture() const {
   if (const auto name = metadata.find_string("general.architecture")) return *name;
   if (kind == Kind::gguf) throw Error("{}: expected the key general.architecture, found none", path.string());
-  if (unknown_class.empty()) throw Error("{}: expected a config.json beside the weights, found none", path.string());
-  throw Error("{}: config.json: heddle does not know the model class {}", path.string(), in_quotes(unknown_class));
+  expect_known_class();
+  throw Error("{}: expected a config.json beside the weights, found none", path.string());
 }
 
 void Checkpoint::index() {

@@ -73,10 +73,13 @@ struct Checkpoint {
   // How the weights of a safetensors model are quantised, where that is none of heddle's formats: "AWQ 4 bit, group
   // 128". Empty: they are read as they are.
   std::string quantization;
+  std::string text_part_of;           // the class, where it has more than the model that is read here: pictures, sound
+  std::vector<std::string> warnings;  // options of config.json that heddle does without, for the user
   std::vector<std::shared_ptr<const MappedFile>> files;  // the views are into these
 
   std::string name() const;  // what people call the model: its file or folder, without extension and number of a part
   uint64_t file_bytes() const;
+  void expect_known_class() const;                  // an Error names those that heddle knows
   std::string_view architecture() const;            // general.architecture; an Error if there is none
   const Tensor* find(std::string_view name) const;  // null where there is none; an Error if it is unreadable
   const Tensor& tensor(std::string_view name) const;

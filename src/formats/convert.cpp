@@ -143,8 +143,7 @@ void put_templates(Metadata& to, const Checkpoint& checkpoint) {
 
 Metadata converted_metadata(const Checkpoint& checkpoint) {
   const std::string source = checkpoint.path.string();
-  if (!checkpoint.unknown_class.empty())
-    throw Error("{}: config.json: a model of class {}, which heddle does not know", source, checkpoint.unknown_class);
+  checkpoint.expect_known_class();
   if (!checkpoint.metadata.find("general.architecture"))
     throw Error("{}: expected a config.json beside the weights, found none", source);
 

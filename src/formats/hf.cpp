@@ -1,6 +1,9 @@
 // The class of the model decides how config.json is described; the description is bound to the tensors of the files.
 #include "formats/hf.h"
 
+#include <fmt/ranges.h>
+
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -28,6 +31,27 @@ std::string class_name(const Json& config) {
   return type != config.end() && type->is_string() ? "of type " + type->get<std::string>() : "unnamed";
 }
 
+// What the description wants as a list of metadata, read from tensors of one value each.
+void put_lists(Metadata& to, const hf::Description& description, const std::vector<Tensor>& tensors,
+               const std::string& source) {
+  std::map<std::string_view, const Tensor*> by_name;
+  if (!description.lists.empty())
+    for (const Tensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  for (const auto& [key, names] : description.lists) {
+    std::vector<float> values;
+    for (const std::string& name : names) {
+      const auto found = by_name.find(name);
+      if (found == by_name.end()) throw Error("{}: 1 tensors are missing: {}", source, name);
+      const Tensor& tensor = *found->second;
+      if (tensor.values() != 1 || tensor.format > quant::Format::bf16)
+        throw Error("{}: tensor {}: expected 1 value of f32, f16 or bf16, found {} of {}", source, name,
+                    tensor.values(), quant::name(tensor.format));
+      quant::decode(tensor.format, tensor.view.data(), 1, &values.emplace_back());
+    }
+    to.set(key, Array::of(values));
+  }
+}
+
 }  // namespace
 
 void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
@@ -42,13 +66,20 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   }
   hf::Description description = hf::describe(config, source + ": config.json");
   checkpoint.quantization = hf::unpack_quantized(config, checkpoint.tensors, checkpoint.unreadable, source);
+  checkpoint.warnings = std::move(description.warnings);
+  if (description.text_only) checkpoint.text_part_of = name;
+  Metadata lists(source);
+  put_lists(lists, description, checkpoint.tensors, source);
   checkpoint.tensors = hf::bind(description, std::move(checkpoint.tensors), checkpoint.unreadable, source);
   checkpoint.unreadable.clear();  // buffers that are not needed, or bind() would have thrown
   checkpoint.metadata = Metadata(source);
   for (const auto& [key, value] : description.metadata.all()) checkpoint.metadata.set(key, value);
+  for (const auto& [key, value] : lists.all()) checkpoint.metadata.set(key, value);
   checkpoint.metadata.set("general.name", model_name(checkpoint.path));
   checkpoint.index();
 }
+
+std::string hf_known_classes() { return fmt::format("{}", fmt::join(hf::known_classes(), ", ")); }
 
 void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::string& where) {
   if (!checkpoint.unknown_class.empty()) return;
@@ -65,6 +96,7 @@ void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::st
     type = number;
   }
   config.finish();
+  checkpoint.warnings.insert(checkpoint.warnings.end(), config.warnings().begin(), config.warnings().end());
   if (type) checkpoint.metadata.set(std::string(checkpoint.architecture()) + ".pooling_type", *type);
 }
 

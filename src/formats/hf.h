@@ -10,6 +10,7 @@ namespace heddle::formats {
 // tensors as they are and sets unknown_class; a known one with an option that is not supported is an Error that names
 // it.
 void apply_hf_config(Checkpoint& checkpoint, const Json& config);
+std::string hf_known_classes();  // "LlamaForCausalLM, MistralForCausalLM, ..."
 // After it, for a model of sentence-transformers: how the config.json of pooling, `where`, turns states into an
 // embedding.
 void apply_hf_pooling(Checkpoint& checkpoint, const Json& pooling, const std::string& where);

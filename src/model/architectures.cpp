@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "formats/unsupported.h"
 
 namespace heddle::model {
 
@@ -64,7 +65,8 @@ const std::vector<Architecture>& all_architectures() {
                                .scales = true,
                                .logit_scale = multiplies};
   const Architecture qwen2{.name = "qwen2", .qkv_bias = always, .window = true};
-  const Architecture qwen3{.name = "qwen3", .qkv_bias = maybe, .output_bias = maybe, .head_norm = always};
+  const Architecture qwen3{
+      .name = "qwen3", .qkv_bias = maybe, .output_bias = maybe, .head_norm = always, .window = true};
   const Architecture qwen3moe = add(qwen3, [](Architecture& to) {
     to.name = "qwen3moe";
     to.experts = true;
@@ -99,7 +101,12 @@ const std::vector<Architecture>& all_architectures() {
       granite,
       with_name(granite, "granitemoe"),
       with_name(granite, "minicpm"),
-      {.name = "smollm3", .rope = Style::pairs, .qkv_bias = maybe, .output_bias = maybe, .no_rope_period = 4},
+      {.name = "smollm3",
+       .rope = Style::pairs,
+       .qkv_bias = maybe,
+       .output_bias = maybe,
+       .ffn_bias = maybe,
+       .no_rope_period = 4},
       {.name = "gpt2",
        .norm = layer,
        .rope = Style::none,
@@ -183,6 +190,7 @@ const std::vector<Architecture>& all_architectures() {
        .window_period = 2},
       // DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash
       {.name = "deepseek2", .rope = Style::pairs, .latent = true, .experts = true},
+      {.name = "chatglm", .rope = Style::pairs, .fused_gate_up = true, .qkv_bias = maybe},
       {.name = "glm4", .rope = Style::pairs, .fused_gate_up = true, .qkv_bias = maybe, .output_norms = true},
       {.name = "glm4moe",
        .qkv_bias = maybe,
@@ -258,7 +266,11 @@ const std::vector<Architecture>& all_architectures() {
        .window = true,
        .window_period = 4,
        .rope_in_windows = true},
-      {.name = "seed-oss", .qkv_bias = maybe, .output_bias = maybe, .ffn_norm = "post_attention_norm"},
+      {.name = "seed_oss",
+       .qkv_bias = maybe,
+       .output_bias = maybe,
+       .ffn_bias = maybe,
+       .ffn_norm = "post_attention_norm"},
       {.name = "apertus",
        .activation = Activation::xielu,
        .gated = false,
@@ -331,7 +343,9 @@ const Architecture& architecture_named(std::string_view name, std::string_view s
     if (one.name == name) return one;
     known.push_back(one.name);
   }
-  throw Error("{}: heddle does not run the architecture \"{}\"; it runs {}", source, name, fmt::join(known, ", "));
+  const std::string_view missing = formats::missing_for(name);
+  throw Error("{}: heddle does not run the architecture \"{}\"{}{}; it runs {}", source, name,
+              missing.empty() ? "" : ", which needs ", missing, fmt::join(known, ", "));
 }
 
 }  // namespace heddle::model

@@ -59,6 +59,8 @@ class Loader {
     read_temperature();
     parallel_ =
         arch_.parallel == Has::always || (arch_.parallel == Has::maybe && read_.boolean("use_parallel_residual", true));
+    // Converters write it into files of models that are not: the tensors tell.
+    if (arch_.one_norm == Has::maybe) read_.ignore({"use_parallel_residual"});
     if (arch_.scales) read_scales();
     attention_scale_ = static_cast<float>(read_.number("attention.scale", 0));
     if (arch_.scaled_embedding) model_.embedding_scale = std::sqrt(static_cast<float>(model_.width));
@@ -136,6 +138,7 @@ class Loader {
     windows_.assign(layers_, 0);
     if (!arch_.window) return;
     const uint32_t window = read_.integer("attention.sliding_window", {0, max_context}, arch_.default_window);
+    has_windows_ = window != 0;
     if (const auto list = read_.booleans_per_layer("attention.sliding_window_pattern", layers_)) {
       for (uint32_t i = 0; i < layers_; ++i)
         if ((*list)[i]) windows_[i] = window;
@@ -323,7 +326,7 @@ class Loader {
       read_projections(to, blk);
     (arch_.window_is_chunk ? to.chunk : to.window) = windows_[index];
     const bool rotates = (arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) &&
-                         (!arch_.rope_in_windows || windows_[index] || !has_windows());
+                         (!arch_.rope_in_windows || windows_[index] || !has_windows_);
     if (rotates) to.rope = windows_[index] ? window_rope_ : rope_;
     if (arch_.name == "llama4") {
       // Layers that are rotated have norms without weights after it (but not Maverick, with 128 experts), the others
@@ -343,9 +346,6 @@ class Loader {
     if (arch_.output_norms) to.output_norm = norm(blk + "post_attention_norm", width);
     if (arch_.residual_norms) to.residual_norm = norm(blk + "attn_output_norm", width);
     return to;
-  }
-  bool has_windows() const {
-    return std::any_of(windows_.begin(), windows_.end(), [](uint32_t window) { return window != 0; });
   }
   uint32_t score_head() const { return latent_ ? latent_->plain + latent_->rotated : head_; }
 
@@ -507,7 +507,7 @@ class Loader {
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
-  bool parallel_ = false, causal_ = true;
+  bool parallel_ = false, causal_ = true, has_windows_ = false;
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer
   Routing routing_;
@@ -519,8 +519,7 @@ class Loader {
 }  // namespace
 
 Model load(formats::Checkpoint checkpoint, const LoadOptions& options) {
-  if (!checkpoint.unknown_class.empty())
-    throw Error("{}: heddle does not know models of the class {}", checkpoint.path.string(), checkpoint.unknown_class);
+  checkpoint.expect_known_class();
   const auto kept = std::make_shared<const formats::Checkpoint>(std::move(checkpoint));
   Model model;
   model.name = kept->name();

@@ -55,7 +55,10 @@ class Reader {
 
  private:
   const formats::Value* find(std::string_view key);
-  std::string full(std::string_view key) const { return prefix_ + std::string(key); }
+  // GGUF has those of xIELU without the architecture's name.
+  std::string full(std::string_view key) const {
+    return (key.starts_with("xielu.") ? std::string() : prefix_) + std::string(key);
+  }
   std::span<const uint8_t> data(const formats::Tensor& tensor);
   const formats::Tensor& tensor(const std::string& name, const std::vector<uint64_t>& shape);
 

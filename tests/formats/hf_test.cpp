@@ -147,12 +147,24 @@ TEST(Hf, OptionsThatChangeTheResultAreRefused) {
   EXPECT_REFUSED(with(R"("hidden_act": "gelu")"), "folder: config.json: hidden_act: expected \"silu\", found \"gelu\"");
   EXPECT_REFUSED(with(R"("quantization_config": {"bits": 4})"),
                  "folder: config.json: quantization_config: quant_method: expected one of awq, ");
-  EXPECT_REFUSED(with(R"("surprise": 7, "another": "x")"), R"(another = "x", surprise = 7)");
-  EXPECT_EQ(
-      with(R"("surprise": false, "another": null, "_name_or_path": "x", "torch_dtype": "float16")").tensors.size(),
-      12u);
+  EXPECT_REFUSED(with(R"("sliding_window": 8, "surprise": 7)"),
+                 "folder: config.json: options that change the result and that heddle does not have for this class: ",
+                 "sliding_window = 8");
+  EXPECT_REFUSED(with(R"("sliding_window": 8, "logit_scale": 2.0)"), "logit_scale = 2.0, sliding_window = 8");
   EXPECT_REFUSED(with(R"("rms_norm_eps": "small")"), "rms_norm_eps: expected a number, found \"small\"");
   EXPECT_REFUSED(with(R"("attention_bias": 1)"), "attention_bias: expected true or false, found 1");
+}
+
+TEST(Hf, OptionsThatNobodyKnowsAreNamedInAWarning) {
+  const HfFiles files = tiny_llama();
+  const auto warnings = [&](const std::string& more) { return files.model(tiny_llama_config(more)).warnings; };
+  EXPECT_EQ(warnings(R"("surprise": 7, "another": "x")"),
+            std::vector<std::string>{"folder: config.json: options that heddle does not know and does without: "
+                                     R"(another = "x", surprise = 7)"});
+  for (const char* silent :
+       {R"("surprise": false, "another": null, "more": [], "_name_or_path": "x", "torch_dtype": "float16")",
+        R"("is_llama_config": true, "rope_interleaved": false, "sliding_window": null)"})
+    EXPECT_TRUE(warnings(silent).empty()) << silent;
 }
 
 TEST(Hf, SizesThatCannotBeAreRefused) {

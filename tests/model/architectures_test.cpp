@@ -68,6 +68,7 @@ Json older(Json config) {
   if (text["model_type"] == "gemma3_text") {
     const std::vector<std::string> types = text["layer_types"];
     const auto full = std::find(types.begin(), types.end(), "full_attention");
+    if (full == types.begin()) return config;  // no period says that
     if (full != types.end()) text["sliding_window_pattern"] = full - types.begin() + 1;
     text.erase("layer_types");
   }

@@ -123,6 +123,138 @@ def cases():
         "text_config": {**base, "sliding_window": 6, "model_type": "gemma3_text", **gemma}, "vision_config": vision,
         "mm_tokens_per_image": 4, "tie_word_embeddings": True, "image_token_index": 66, "boi_token_index": 65,
         "eoi_token_index": 64})
+    add("gemma2-scalar", "Gemma2ForCausalLM", num_hidden_layers=4, sliding_window=6,
+        **{**gemma, "query_pre_attn_scalar": 7, "head_dim": 14})
+    add("gemma3-scalar", "Gemma3ForCausalLM", num_hidden_layers=3, sliding_window=6, sliding_window_pattern=2,
+        **{**gemma, "query_pre_attn_scalar": 30})
+    add("gemma3-types", "Gemma3ForCausalLM", num_hidden_layers=4, sliding_window=5, layer_types=[
+        "full_attention", "sliding_attention", "sliding_attention", "full_attention"], **gemma)
+    add("llama-yarn-exact", llama, num_attention_heads=2, **rope(
+        "yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=48, beta_fast=4.0, truncate=False))
+    add("llama-longrope", llama, num_attention_heads=4, original_max_position_embeddings=16, **rope(
+        "longrope", factor=4.0, original_max_position_embeddings=16, **factors))
+    add("qwen2-window", "Qwen2ForCausalLM", num_hidden_layers=4, use_sliding_window=True, sliding_window=6,
+        max_window_layers=2)
+    windows = ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]
+    add("qwen2-window-types", "Qwen2ForCausalLM", num_hidden_layers=4, use_sliding_window=True, sliding_window=5,
+        layer_types=windows)
+    add("qwen3-biases", "Qwen3ForCausalLM", head_dim=12, attention_bias=True, use_sliding_window=True, sliding_window=7,
+        max_window_layers=1)
+    add("smollm3-biases", "SmolLM3ForCausalLM", num_hidden_layers=5, use_sliding_window=False, attention_bias=True,
+        mlp_bias=True)
+    result["gptneox-no-biases"] = ("GPTNeoXForCausalLM", {**neox, "attention_bias": False})
+    add("phi4-mini", "Phi3ForCausalLM", sliding_window=None, tie_word_embeddings=True, hidden_size=64,
+        original_max_position_embeddings=16, **rope("longrope", partial_rotary_factor=0.75, long_factor=
+        [1.0, 1.2, 2.5, 3.5, 5.0, 6.5], short_factor=[1.0, 1.0, 1.1, 1.2, 1.3, 1.5]))
+    add("gemma", "GemmaForCausalLM", head_dim=16, tie_word_embeddings=True)
+    add("gemma-narrow", "GemmaForCausalLM", head_dim=8, num_key_value_heads=1, tie_word_embeddings=True,
+        rms_norm_eps=1e-4, **rope("default", rope_theta=500.0))
+    add("gemma-linear", "GemmaForCausalLM", head_dim=10, num_key_value_heads=4, num_hidden_layers=3,
+        tie_word_embeddings=True, **rope("linear", factor=2.0))
+    for kind in ("Glm", "Glm4"):
+        add(kind.lower(), kind + "ForCausalLM", head_dim=16)
+        add(kind.lower() + "-narrow", kind + "ForCausalLM", head_dim=10, attention_bias=False, num_key_value_heads=1,
+            tie_word_embeddings=True, **rope("default", rope_theta=500.0, partial_rotary_factor=0.4))
+        add(kind.lower() + "-linear", kind + "ForCausalLM", head_dim=12, rms_norm_eps=1e-3, num_hidden_layers=3,
+            **rope("linear", factor=2.0, partial_rotary_factor=1.0))
+    cohere = {"tie_word_embeddings": True, "logit_scale": 0.25}
+    add("cohere", "CohereForCausalLM", **cohere)
+    add("cohere-norms", "CohereForCausalLM", use_qk_norm=True, layer_norm_eps=1e-3, **cohere)
+    add("cohere-biases", "CohereForCausalLM", attention_bias=True, num_key_value_heads=1, num_hidden_layers=3,
+        **rope("linear", factor=3.0), **{**cohere, "logit_scale": 1.5})
+    add("cohere2", "Cohere2ForCausalLM", num_hidden_layers=5, sliding_window=6, **cohere)
+    add("cohere2-types", "Cohere2ForCausalLM", num_hidden_layers=4, sliding_window=9, layer_types=windows,
+        layer_norm_eps=1e-3, **rope("default", rope_theta=300.0), **cohere)
+    add("cohere2-biases", "Cohere2ForCausalLM", num_hidden_layers=3, sliding_window=4, attention_bias=True,
+        layer_types=["full_attention"] * 3, **cohere)
+    ministral = {"rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.0,
+                 "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "beta_fast": 32.0, "beta_slow": 1.0}
+    add("ministral3", "Ministral3ForCausalLM", head_dim=12, **rope("yarn", **ministral))
+    add("ministral3-mscale", "Ministral3ForCausalLM", head_dim=20, tie_word_embeddings=True, **rope("yarn", **{
+        **ministral, "mscale": 0.7, "mscale_all_dim": 0.4, "original_max_position_embeddings": 16, "beta_fast": 8.0}))
+    add("ministral3-window", "Ministral3ForCausalLM", head_dim=10, sliding_window=7, num_hidden_layers=3, **rope(
+        "yarn", **{**ministral, "mscale_all_dim": 0.0, "llama_4_scaling_beta": 0.05}))
+    pixtral = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+               "num_attention_heads": 1, "head_dim": 8, "image_size": 16, "patch_size": 8}
+    pictures = {"vision_config": pixtral, "image_token_index": 66, "spatial_merge_size": 1, "vision_feature_layer": -1}
+    result["mistral3-images"] = ("Mistral3ForConditionalGeneration", {
+        **pictures, "text_config": {**base, "model_type": "mistral", "sliding_window": None, "head_dim": 12}})
+    result["ministral3-images"] = ("Mistral3ForConditionalGeneration", {
+        **pictures, "text_config": {**base, "model_type": "ministral3", "head_dim": 12, **rope("yarn", **ministral)}})
+    add("starcoder2", "Starcoder2ForCausalLM", tie_word_embeddings=True)
+    add("starcoder2-window", "Starcoder2ForCausalLM", sliding_window=6, norm_epsilon=1e-3, num_key_value_heads=1)
+    add("starcoder2-no-biases", "Starcoder2ForCausalLM", use_bias=False, num_hidden_layers=3, num_key_value_heads=4,
+        **rope("linear", factor=2.0))
+    add("olmo3", "Olmo3ForCausalLM", num_hidden_layers=5, sliding_window=6)
+    add("olmo3-types", "Olmo3ForCausalLM", num_hidden_layers=4, sliding_window=5, layer_types=windows,
+        tie_word_embeddings=True, rms_norm_eps=1e-3)
+    add("olmo3-yarn", "Olmo3ForCausalLM", num_hidden_layers=3, sliding_window=7, num_attention_heads=2,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        **rope("yarn", factor=4.0, original_max_position_embeddings=16))
+    add("exaone4", "Exaone4ForCausalLM", num_hidden_layers=5, sliding_window=6)
+    add("exaone4-full", "Exaone4ForCausalLM", sliding_window=None, layer_types=["full_attention"] * 2, head_dim=10,
+        tie_word_embeddings=True, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48))
+    add("exaone4-types", "Exaone4ForCausalLM", num_hidden_layers=4, sliding_window=5, layer_types=windows,
+        rms_norm_eps=1e-3, num_key_value_heads=1)
+    add("seed-oss", "SeedOssForCausalLM", head_dim=12)
+    add("seed-oss-biases", "SeedOssForCausalLM", head_dim=16, attention_out_bias=True, mlp_bias=True,
+        tie_word_embeddings=True)
+    add("seed-oss-no-biases", "SeedOssForCausalLM", head_dim=10, attention_bias=False, num_key_value_heads=4,
+        rms_norm_eps=1e-3, **rope("default", rope_theta=1e7))
+    add("arcee", "ArceeForCausalLM", head_dim=14)
+    add("arcee-biases", "ArceeForCausalLM", head_dim=10, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)
+    add("arcee-yarn", "ArceeForCausalLM", head_dim=20, num_attention_heads=2, num_hidden_layers=3, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16))
+    add("apertus", "ApertusForCausalLM", **rope("default"))
+    add("apertus-biases", "ApertusForCausalLM", attention_bias=True, tie_word_embeddings=True, num_key_value_heads=1,
+        **rope("default", rope_theta=500.0))
+    add("apertus-llama3", "ApertusForCausalLM", num_attention_heads=2, num_hidden_layers=3, rms_norm_eps=1e-3, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48))
+    add("nemotron", "NemotronForCausalLM", head_dim=12, norm_eps=1e-3)
+    add("nemotron-biases", "NemotronForCausalLM", head_dim=10, attention_bias=True, mlp_bias=True, **rope(
+        "default", rope_theta=500.0, partial_rotary_factor=0.4))
+    add("nemotron-whole", "NemotronForCausalLM", head_dim=10, num_key_value_heads=4, num_hidden_layers=3, **rope(
+        "default", partial_rotary_factor=1.0))
+    add("stablelm", "StableLmForCausalLM", **rope("default", partial_rotary_factor=0.4))
+    add("stablelm-parallel", "StableLmForCausalLM", use_parallel_residual=True, qk_layernorm=True, layer_norm_eps=1e-3,
+        **rope("default", partial_rotary_factor=0.2))
+    add("stablelm-biases", "StableLmForCausalLM", use_qkv_bias=True, num_key_value_heads=4, num_hidden_layers=3,
+        **rope("linear", factor=2.0, partial_rotary_factor=1.0))
+    falcon = {key: value for key, value in base.items() if key not in ("num_key_value_heads", "intermediate_size")}
+    result["falcon"] = ("FalconForCausalLM", {**falcon, "tie_word_embeddings": True})
+    result["falcon-groups"] = ("FalconForCausalLM", {**falcon, "new_decoder_architecture": True, "num_kv_heads": 2,
+                                                     "layer_norm_epsilon": 1e-3})
+    result["falcon-one-norm"] = ("FalconForCausalLM", {
+        **falcon, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1,
+        "ffn_hidden_size": 56, **rope("default", rope_theta=500.0)})
+    result["falcon-heads"] = ("FalconForCausalLM", {**falcon, "multi_query": False, "num_hidden_layers": 3})
+    add("olmo", "OlmoForCausalLM")
+    add("olmo-clipped", "OlmoForCausalLM", clip_qkv=0.5, tie_word_embeddings=True)
+    add("olmo-linear", "OlmoForCausalLM", clip_qkv=1.25, num_key_value_heads=4, num_hidden_layers=3,
+        **rope("linear", factor=2.0))
+    bloom = {"vocab_size": 67, "hidden_size": 40, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2,
+             "pad_token_id": 0}
+    result["bloom"] = ("BloomForCausalLM", bloom)
+    result["bloom-five-heads"] = ("BloomForCausalLM", {**bloom, "n_head": 5, "layer_norm_epsilon": 1e-3})
+    result["bloom-untied"] = ("BloomForCausalLM", {**bloom, "n_head": 10, "n_layer": 3, "tie_word_embeddings": False})
+    mpt = {"vocab_size": 67, "d_model": 40, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}
+    result["mpt"] = ("MptForCausalLM", mpt)
+    result["mpt-clipped"] = ("MptForCausalLM", {**mpt, "n_heads": 5, "attn_config": {"clip_qkv": 0.75}})
+    result["mpt-untied"] = ("MptForCausalLM", {**mpt, "n_heads": 10, "n_layers": 3, "tie_word_embeddings": False,
+                                               "attn_config": {"softmax_scale": 0.4}})
+    # Not in transformers: the same weights in a class that computes the same.
+    add("internlm2", "InternLM2ForCausalLM")
+    add("internlm2-linear", "InternLM2ForCausalLM", num_attention_heads=10, num_key_value_heads=5, rms_norm_eps=1e-3,
+        **rope("linear", factor=2.0))
+    add("internlm2-one-key", "InternLM2ForCausalLM", num_key_value_heads=1, num_hidden_layers=3,
+        **rope("default", rope_theta=1e6))
+    minicpm = {"scale_emb": 5, "dim_model_base": 16, "scale_depth": 1.4}
+    add("minicpm", "MiniCPMForCausalLM", tie_word_embeddings=True, **minicpm)
+    add("minicpm-biases", "MiniCPMForCausalLM", attention_bias=True, num_hidden_layers=3,
+        **{**minicpm, "scale_depth": 0.8})
+    add("minicpm-longrope", "MiniCPMForCausalLM", num_key_value_heads=4, **minicpm, **rope(
+        "longrope", factor=4.0, original_max_position_embeddings=16, **factors))
     add("olmo2", "Olmo2ForCausalLM")
     add("olmo2-yarn", "Olmo2ForCausalLM", num_attention_heads=2, tie_word_embeddings=True,
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))
@@ -132,7 +264,7 @@ def cases():
 def pattern(name):
     if "vision" in name:  # as it is: it is not read
         return name
-    name = re.sub(r"(layers|h)\.\d+\.", r"\1.*.", name, count=1)
+    name = re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1)
     return re.sub(r"experts\.\d+\.", "experts.?.", name)
 
 
@@ -144,31 +276,107 @@ def tensors(fixture):
                 yield name.replace("*", str(layer)).replace("?", str(expert)), shape
 
 
+def in_transformers(class_name, options):
+    """The class and options that compute what a class does that transformers does not have."""
+    if class_name == "InternLM2ForCausalLM":
+        return "LlamaForCausalLM", options
+    if class_name == "MiniCPMForCausalLM":
+        ours = {key: value for key, value in options.items() if key not in ("scale_emb", "dim_model_base", "scale_depth")}
+        head = options["hidden_size"] // options["num_attention_heads"]
+        return "GraniteForCausalLM", {
+            **ours, "embedding_multiplier": options["scale_emb"], "attention_multiplier": head ** -0.5,
+            "residual_multiplier": options["scale_depth"] / options["num_hidden_layers"] ** 0.5,
+            "logits_scaling": options["hidden_size"] / options["dim_model_base"]}
+    return class_name, options
+
+
+INTERNLM2 = {"model.tok_embeddings": "model.embed_tokens", "attention.wo": "self_attn.o_proj",
+             "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+             "feed_forward.w1": "mlp.gate_proj", "feed_forward.w3": "mlp.up_proj", "feed_forward.w2": "mlp.down_proj"}
+
+
+def as_internlm2(shapes, options):
+    """The shapes of Llama's tensors under InternLM 2's names."""
+    result = {}
+    for name, shape in shapes.items():
+        for theirs, llamas in INTERNLM2.items():
+            name = name.replace(llamas + ".", theirs + ".")
+        name = name.replace("lm_head.", "output.")
+        if "q_proj" in name:
+            rows = shape[0] * (options["num_attention_heads"] + 2 * options["num_key_value_heads"])
+            result[name.replace("self_attn.q_proj", "attention.wqkv")] = [rows // options["num_attention_heads"], shape[1]]
+        elif "k_proj" not in name and "v_proj" not in name:
+            result[name] = shape
+    return result
+
+
+def as_llama(tensors, options):
+    """InternLM 2's weights under Llama's names."""
+    result = {}
+    groups = options["num_key_value_heads"]
+    queries = options["num_attention_heads"] // groups
+    for name, value in tensors.items():
+        for theirs, llamas in INTERNLM2.items():
+            name = name.replace(theirs + ".", llamas + ".")
+        name = name.replace("output.", "lm_head.") if name.startswith("output.") else name
+        if "wqkv" not in name:
+            result[name] = value
+            continue
+        width = value.shape[1]
+        parts = value.reshape(groups, queries + 2, -1, width)
+        for part, rows in (("q", parts[:, :queries]), ("k", parts[:, queries]), ("v", parts[:, queries + 1])):
+            result[name.replace("attention.wqkv", f"self_attn.{part}_proj")] = rows.reshape(-1, width).contiguous()
+    return result
+
+
+def rotate_windows_unscaled(model):
+    """OLMo 3 was trained with YaRN in the layers without a window only, as llama.cpp and transformers 4 have it."""
+    import copy
+    config = copy.deepcopy(model.config)
+    config.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
+    plain = type(model.model.rotary_emb)(config=config)
+
+    def unscaled(layer, args, values):
+        return args, {**values, "position_embeddings": plain(args[0], values["position_ids"])}
+
+    for layer, kind in zip(model.model.layers, model.config.layer_types):
+        if kind == "sliding_attention":
+            layer.register_forward_pre_hook(unscaled, with_kwargs=True)
+
+
 def make(name, class_name, options):
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
-    kind = getattr(transformers, class_name)
+    theirs, their_options = in_transformers(class_name, options)
+    kind = getattr(transformers, theirs)
     with tempfile.TemporaryDirectory() as folder:
-        config = kind.config_class(**options)
+        config = kind.config_class(**their_options)
         config._attn_implementation = "eager"
         kind(config).save_pretrained(folder)
         file = pathlib.Path(folder) / "model.safetensors"
-        norms = 0 if class_name.startswith("Gemma") else 1
+        norms = 0 if class_name.startswith(("Gemma", "Nemotron")) else 1
         shapes = {key: list(tensor.shape) for key, tensor in load_file(file).items()}
-        save_file({key: torch.tensor(weights(key, shape, norms)).reshape(shape) for key, shape in shapes.items()}, file,
+        if class_name == "InternLM2ForCausalLM":
+            shapes = as_internlm2(shapes, options)
+        tensors = {key: torch.tensor(weights(key, shape, norms)).reshape(shape) for key, shape in shapes.items()}
+        save_file(as_llama(tensors, options) if class_name == "InternLM2ForCausalLM" else tensors, file,
                   {"format": "pt"})
         model, report = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                              output_loading_info=True)
         assert not any(report.values()), report
+        if class_name == "Olmo3ForCausalLM":
+            rotate_windows_unscaled(model)
         with torch.no_grad():
             logits = model.eval()(torch.tensor([IDS])).logits[0]
         saved = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        if theirs != class_name:
+            saved = {**options, "architectures": [class_name], "rms_norm_eps": saved["rms_norm_eps"]}
     patterns = {}
     for tensor, shape in sorted(shapes.items()):
         assert patterns.setdefault(pattern(tensor), shape) == shape, tensor
     text = saved.get("text_config", saved)
-    return {"config": saved, "layers": text.get("num_hidden_layers", text.get("n_layer")),
+    return {"config": saved, "layers": text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers"))),
             "experts": len({found[1] for tensor in shapes if (found := re.search(r"experts\.(\d+)\.", tensor))}),
             "context": CONTEXTS.get(name, 0), "norms": norms, "tensors": patterns, "ids": IDS, "positions": POSITIONS,
             "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS]}

@@ -29,25 +29,49 @@ Shape without_ones(Shape shape) {
   return shape;
 }
 
-Shape file_shape(const Wanted& wanted, Kind change, bool stacked) {
+Shape file_shape(const Wanted& wanted, const Change& change, bool stacked) {
   Shape shape = wanted.shape;
   if (stacked) shape.pop_back();
-  if (change == Kind::transpose) std::swap(shape[0], shape[1]);
-  if (change == Kind::first_half || change == Kind::second_half) shape[1] *= 2;
+  if (change.kind == Kind::transpose) std::swap(shape[0], shape[1]);
+  if (change.kind == Kind::q_of_qkv) shape.back() += shape.back() / change.queries * 2;
+  if (change.kind == Kind::k_of_qkv || change.kind == Kind::v_of_qkv) shape.back() *= change.queries + 2;
+  if (change.kind == Kind::first_half || change.kind == Kind::second_half) shape[1] *= 2;
   return shape;
+}
+
+// Where the row lies that becomes row `row`, where heads have `size` rows.
+uint64_t interleaved(uint64_t row, uint64_t size) {
+  const uint64_t in_head = row % size;
+  return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
+}
+
+// The first row of a head of q (0), k (1) or v (2).
+uint64_t row_of_qkv(const Change& change, uint64_t size, uint64_t head, uint64_t which) {
+  const uint64_t group = which == 0 ? head / change.queries : head;
+  const uint64_t in_group = which == 0 ? head % change.queries : change.queries + which - 1;
+  return (group * (change.queries + 2) + in_group) * size;
 }
 
 // Which row of the file's tensor is row `row` of GGUF's.
 uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uint64_t row) {
   switch (change.kind) {
-    case Kind::interleave: {
-      const uint64_t size = rows / change.heads, in_head = row % size;
-      return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
-    }
+    case Kind::interleave:
+      return interleaved(row, rows / change.heads);
     case Kind::split_qkv: {
-      const uint64_t size = rows / change.heads / 3, which = row / (size * change.heads);
-      const uint64_t head = row / size % change.heads;
-      return (head * 3 + which) * size + row % size;
+      const uint64_t size = rows / (change.heads * (change.queries + 2)), q = size * change.heads * change.queries;
+      if (row < q) return row_of_qkv(change, size, row / size, 0) + row % size;
+      const uint64_t head = (row - q) / size;
+      return row_of_qkv(change, size, head % change.heads, head < change.heads ? 1 : 2) + row % size;
+    }
+    case Kind::q_of_qkv:
+    case Kind::k_of_qkv: {
+      const bool of_q = change.kind == Kind::q_of_qkv;
+      const uint64_t size = rows / (change.heads * (of_q ? change.queries : 1));
+      return row_of_qkv(change, size, row / size, of_q ? 0 : 1) + interleaved(row % size, size);
+    }
+    case Kind::v_of_qkv: {
+      const uint64_t size = rows / change.heads;
+      return row_of_qkv(change, size, row / size, 2) + row % size;
     }
     case Kind::first_half:
     case Kind::second_half: {
@@ -204,6 +228,8 @@ class Binder {
     if (const std::string experts = mxfp4_experts_of(wanted); !experts.empty()) return from_one(wanted, experts, {});
     if (!wanted.fused.empty() && places_.count(wanted.fused))
       return from_one(wanted, wanted.fused, wanted.fused_change);
+    if (!wanted.otherwise.empty() && !places_.count(wanted.sources[0]))
+      return from_one(wanted, wanted.otherwise, wanted.change);
     if (wanted.sources.size() == 1 && wanted.fused.empty()) return from_one(wanted, wanted.sources[0], wanted.change);
     return stacked(wanted);
   }
@@ -223,7 +249,7 @@ class Binder {
     Tensor result;
     result.name = wanted.name;
     result.shape = wanted.shape;
-    const Tensor* found = find(name, file_shape(wanted, change.kind, false));
+    const Tensor* found = find(name, file_shape(wanted, change, false));
     if (!found) return result;
     result.source = found->source.empty() ? found->name : found->source;
     const bool of_rows = change.kind != Kind::plus_one && change.kind != Kind::transpose;
@@ -267,7 +293,7 @@ class Binder {
     result.shape = wanted.shape;
     std::vector<Tensor> slices;
     for (const std::string& name : wanted.sources) {
-      const Tensor* found = find(name, file_shape(wanted, Kind::none, true));
+      const Tensor* found = find(name, file_shape(wanted, {}, true));
       if (!found) continue;
       if (slices.empty()) {
         result.source = found->source.empty() ? found->name : found->source;

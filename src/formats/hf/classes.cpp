@@ -28,6 +28,30 @@ constexpr struct Class {
     {"Gemma3ForCausalLM", describe_gemma3},
     {"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
     {"Olmo2ForCausalLM", describe_olmo2},
+    {"ApertusForCausalLM", describe_apertus},
+    {"ArceeForCausalLM", describe_arcee},
+    {"BloomForCausalLM", describe_bloom},
+    {"CohereForCausalLM", describe_cohere},
+    {"Cohere2ForCausalLM", describe_cohere2},
+    {"Exaone4ForCausalLM", describe_exaone4},
+    {"FalconForCausalLM", describe_falcon},
+    {"RWForCausalLM", describe_falcon},  // its first name
+    {"GemmaForCausalLM", describe_gemma},
+    {"GlmForCausalLM", describe_glm},
+    {"Glm4ForCausalLM", describe_glm4},
+    {"InternLM2ForCausalLM", describe_internlm2},
+    {"MiniCPMForCausalLM", describe_minicpm},
+    {"Ministral3ForCausalLM", describe_ministral3},
+    {"Mistral3ForConditionalGeneration", describe_mistral3_with_images},
+    {"MptForCausalLM", describe_mpt},
+    {"MPTForCausalLM", describe_mpt},  // its first name
+    {"NemotronForCausalLM", describe_nemotron},
+    {"OlmoForCausalLM", describe_olmo},
+    {"Olmo3ForCausalLM", describe_olmo3},
+    {"SeedOssForCausalLM", describe_seed_oss},
+    {"StableLmForCausalLM", describe_stablelm},
+    {"StableLMEpochForCausalLM", describe_stablelm},  // its first name
+    {"Starcoder2ForCausalLM", describe_starcoder2},
 };
 
 const Class* find_class(std::string_view name) {
@@ -40,6 +64,12 @@ const Class* find_class(std::string_view name) {
 
 bool is_known(std::string_view class_name) { return find_class(class_name) != nullptr; }
 
+std::vector<std::string_view> known_classes() {
+  std::vector<std::string_view> names;
+  for (const Class& entry : table) names.push_back(entry.name);
+  return names;
+}
+
 Description describe(const Json& json, const std::string& where) {
   Config config(json, where);
   const std::vector<std::string> classes = config.strings("architectures");
@@ -47,6 +77,7 @@ Description describe(const Json& json, const std::string& where) {
   check(found != nullptr, "a class that is known");
   Description description = found->describe(config);
   config.finish();
+  description.warnings = config.warnings();
   return description;
 }
 

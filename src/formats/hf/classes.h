@@ -1,6 +1,7 @@
 // The classes of transformers that heddle reads: config.json -> the description of the model.
 #pragma once
 #include <string_view>
+#include <vector>
 
 #include "formats/hf/description.h"
 
@@ -23,9 +24,31 @@ Description describe_gemma2(Config& config);
 Description describe_gemma3(Config& config);
 Description describe_gemma3_with_images(Config& config);  // its text model
 Description describe_olmo2(Config& config);
+Description describe_apertus(Config& config);
+Description describe_arcee(Config& config);
+Description describe_bloom(Config& config);
+Description describe_cohere(Config& config);
+Description describe_cohere2(Config& config);
+Description describe_exaone4(Config& config);
+Description describe_falcon(Config& config);
+Description describe_gemma(Config& config);
+Description describe_glm(Config& config);
+Description describe_glm4(Config& config);
+Description describe_internlm2(Config& config);
+Description describe_minicpm(Config& config);
+Description describe_ministral3(Config& config);
+Description describe_mistral3_with_images(Config& config);  // its text model
+Description describe_mpt(Config& config);
+Description describe_nemotron(Config& config);
+Description describe_olmo(Config& config);
+Description describe_olmo3(Config& config);
+Description describe_seed_oss(Config& config);
+Description describe_stablelm(Config& config);
+Description describe_starcoder2(Config& config);
 
 // Whether heddle knows a class of transformers ("LlamaForCausalLM").
 bool is_known(std::string_view class_name);
+std::vector<std::string_view> known_classes();
 
 // Reads config.json as its class does, to the end: an Error if something in it is not understood. The class must be
 // known.

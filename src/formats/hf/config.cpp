@@ -1,5 +1,7 @@
-// The options that change nothing, and the errors for the rest.
+// The options that change nothing for any class, those that change the result, and what is said about the rest.
 #include "formats/hf/config.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,6 +34,10 @@ constexpr std::string_view harmless[] = {
     "forced_eos_token_id",
     "attention_dropout",
     "hidden_dropout",
+    "residual_dropout",
+    "embedding_dropout",
+    "embedding_pdrop",
+    "emb_pdrop",
     "resid_dropout",
     "embd_dropout",
     "dropout",
@@ -82,6 +88,18 @@ constexpr std::string_view harmless[] = {
     "bad_words_ids",
     "cache_implementation",
     "transformers.js_config",
+    "use_flash_attn",
+    "use_flash_attention",
+    "use_flash_attention_2",
+    "max_sequence_length",
+    "seq_length",
+    "language",
+    "model_name",
+    "quantization",
+    "init_device",
+    "init_config",
+    "verbose",
+    "tokenizer_name",
     "bos_token",
     "eos_token",
     "pad_token",
@@ -111,6 +129,98 @@ bool is_harmless(std::string_view key) {
          std::find(std::begin(harmless), std::end(harmless), key) != std::end(harmless);
 }
 
+// Options of one class or another that change what a model computes: a class that does not read one does not have it.
+constexpr std::string_view changing[] = {
+    "activation_function",
+    "alibi",
+    "apply_residual_connection_post_layernorm",
+    "attention_bias",
+    "attention_chunk_size",
+    "attention_multiplier",
+    "attn_config",
+    "attn_logit_softcapping",
+    "attn_output_gate",
+    "attn_scale",
+    "attn_temperature_tuning",
+    "bias",
+    "clip_qkv",
+    "compression_config",
+    "dim_model_base",
+    "embedding_multiplier",
+    "final_logit_softcapping",
+    "first_k_dense_replace",
+    "head_dim",
+    "hidden_act",
+    "hidden_activation",
+    "hidden_size_per_layer_input",
+    "kv_lora_rank",
+    "layer_types",
+    "llama_4_scaling_beta",
+    "logit_scale",
+    "logits_scaling",
+    "mlp_bias",
+    "mlp_only_layers",
+    "multi_query",
+    "n_group",
+    "n_routed_experts",
+    "n_shared_experts",
+    "new_decoder_architecture",
+    "no_bias",
+    "no_rope_layers",
+    "norm_topk_prob",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_key_value_heads",
+    "num_kv_shared_layers",
+    "num_local_experts",
+    "num_ln_in_parallel_attn",
+    "num_shared_experts",
+    "parallel_attn",
+    "partial_rotary_factor",
+    "post_norm",
+    "q_lora_rank",
+    "qk_layernorm",
+    "qk_nope_head_dim",
+    "qk_norm",
+    "qk_rope_head_dim",
+    "quantization_config",
+    "query_pre_attn_scalar",
+    "residual_multiplier",
+    "rope_interleaved",
+    "rope_local_base_freq",
+    "rope_parameters",
+    "rope_ratio",
+    "rope_scaling",
+    "rope_theta",
+    "rotary_emb_base",
+    "rotary_pct",
+    "routed_scaling_factor",
+    "scale_depth",
+    "scale_emb",
+    "scale_attn_by_inverse_layer_idx",
+    "scoring_func",
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "sliding_window",
+    "sliding_window_pattern",
+    "swiglu_limit",
+    "text_config",
+    "topk_group",
+    "use_bidirectional_attention",
+    "use_moe",
+    "use_parallel_residual",
+    "use_qk_norm",
+    "use_qkv_bias",
+    "use_sliding_window",
+    "v_head_dim",
+    "window_attn_skip_freq",
+};
+
+bool changes_the_result(std::string_view key) {
+  return key.starts_with("pooling_mode_") ||
+         std::find(std::begin(changing), std::end(changing), key) != std::end(changing);
+}
+
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 80) text = text.substr(0, 77) + "...";
@@ -119,7 +229,8 @@ std::string shown(const Json& value) {
 
 }  // namespace
 
-Config::Config(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {
+Config::Config(const Json& json, std::string where, Config* outer)
+    : json_(&json), where_(std::move(where)), outer_(outer) {
   if (!json.is_object()) throw Error("{}: expected an object, found {}", where_, shown(json));
 }
 
@@ -212,12 +323,19 @@ void Config::ignore(std::initializer_list<std::string_view> keys) {
   for (std::string_view key : keys) read_.emplace(key);
 }
 
-void Config::finish() const {
-  std::string list;
-  for (const auto& [key, value] : json_->items())
-    if (!read_.count(key) && !is_harmless(key) && !value.is_null() && value != Json(false))
-      list += (list.empty() ? "" : ", ") + key + " = " + shown(value);
-  if (!list.empty()) throw Error("{}: options that heddle does not know: {}", where_, list);
+void Config::finish() {
+  std::string refused, unknown;
+  for (const auto& [key, value] : json_->items()) {
+    if (read_.count(key) || is_harmless(key) || value.is_null() || value == Json(false)) continue;
+    if ((value.is_array() || value.is_object()) && value.empty()) continue;
+    std::string& list = changes_the_result(key) ? refused : unknown;
+    list += (list.empty() ? "" : ", ") + key + " = " + shown(value);
+  }
+  if (!refused.empty())
+    throw Error("{}: options that change the result and that heddle does not have for this class: {}", where_, refused);
+  if (unknown.empty()) return;
+  Config& first = outer_ ? *outer_ : *this;
+  first.warnings_.push_back(fmt::format("{}: options that heddle does not know and does without: {}", where_, unknown));
 }
 
 }  // namespace heddle::formats::hf

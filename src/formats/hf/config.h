@@ -1,5 +1,5 @@
-// config.json, read so that nothing in it goes unnoticed: an option that was not read and is not known to be harmless
-// is an Error.
+// config.json, read so that nothing in it goes unnoticed: an option that was not read is an Error where it is known to
+// change the result, and named in a warning where it is not known to be harmless.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -15,8 +15,9 @@ namespace heddle::formats::hf {
 
 class Config {
  public:
-  // `json` must outlive it. `where` names the file, and the object in it, in errors.
-  Config(const Json& json, std::string where);
+  // `json` must outlive it. `where` names the file, and the object in it, in errors. The warnings of an object within
+  // another are the other's.
+  Config(const Json& json, std::string where, Config* outer = nullptr);
 
   const std::string& where() const { return where_; }
   // The value; null where it is absent or null. The key counts as read from now on.
@@ -37,8 +38,10 @@ class Config {
   void expect(std::string_view key, std::initializer_list<Json> allowed, const Json& fallback);
   void ignore(std::initializer_list<std::string_view> keys);
 
-  // Throws an Error that names each option that was not read, is on no list, and is not null or false.
-  void finish() const;
+  // Of the options that were not read, are on no list, and are not null, false or empty: throws an Error that names
+  // those that are known to change the result, and warns of the others.
+  void finish();
+  const std::vector<std::string>& warnings() const { return warnings_; }  // that finish() found
 
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
 
@@ -47,7 +50,9 @@ class Config {
 
   const Json* json_;
   std::string where_;
+  Config* outer_;
   std::set<std::string, std::less<>> read_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace heddle::formats::hf

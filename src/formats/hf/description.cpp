@@ -26,11 +26,11 @@ void Description::set(std::string_view key, Value value) {
 }
 
 void Description::add(std::string name, std::string source, Shape shape, Change change) {
-  tensors.push_back({std::move(name), std::move(shape), {std::move(source)}, change, {}, {}, {}});
+  tensors.push_back({std::move(name), std::move(shape), {std::move(source)}, change, {}, {}, {}, {}});
 }
 
 void Description::add(std::string name, std::vector<float> values) {
-  tensors.push_back({std::move(name), {values.size()}, {}, {}, {}, {}, std::move(values)});
+  tensors.push_back({std::move(name), {values.size()}, {}, {}, {}, {}, {}, std::move(values)});
 }
 
 Layer::Layer(Description& description, std::string_view file_layers, uint64_t number)
@@ -90,6 +90,8 @@ void put_head_length(Description& to, uint64_t head_dim) {
 
 void put_rms_epsilon(Description& to, const Sizes& sizes) { to.set("attention.layer_norm_rms_epsilon", sizes.epsilon); }
 
+void put_epsilon(Description& to, double epsilon) { to.set("attention.layer_norm_epsilon", epsilon); }
+
 void add_attention(Layer& layer, const Sizes& sizes, const Attention& attention) {
   const auto change = [&](uint64_t heads) {
     return attention.interleave ? Change{Change::Kind::interleave, heads} : Change{};
@@ -117,6 +119,19 @@ void add_gated(Layer& layer, const Sizes& sizes, bool bias) {
   layer.bias("ffn_gate", "mlp.gate_proj", sizes.inner);
   layer.bias("ffn_up", "mlp.up_proj", sizes.inner);
   layer.bias("ffn_down", "mlp.down_proj", sizes.hidden);
+}
+
+void add_plain(Layer& layer, const Sizes& sizes, std::string_view up, std::string_view down, bool bias) {
+  layer.weight("ffn_up", up, {sizes.hidden, sizes.inner});
+  layer.weight("ffn_down", down, {sizes.inner, sizes.hidden});
+  if (!bias) return;
+  layer.bias("ffn_up", up, sizes.inner);
+  layer.bias("ffn_down", down, sizes.hidden);
+}
+
+void add_norm(Layer& layer, std::string_view name, std::string_view source, uint64_t size, bool bias, Change change) {
+  layer.weight(name, source, {size}, change);
+  if (bias) layer.bias(name, source, size);
 }
 
 void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner, std::string_view folder,
@@ -151,6 +166,55 @@ void add_ends(Description& to, const Sizes& sizes, Change norm, bool always_outp
   if (sizes.tied) to.unneeded.push_back(head);  // it is the embedding again
   if (!sizes.tied || always_output)
     to.add("output.weight", sizes.tied ? embedding : head, {sizes.hidden, sizes.vocabulary});
+}
+
+std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual) {
+  const std::vector<std::string> types = config.strings("layer_types");
+  if (types.empty()) return usual;
+  if (types.size() != sizes.layers) config.refuse("layer_types", fmt::format("{} entries", sizes.layers));
+  std::vector<bool> layers;
+  for (const std::string& type : types) {
+    if (type != "full_attention" && type != "sliding_attention")
+      config.refuse("layer_types", "\"full_attention\" or \"sliding_attention\" in each layer");
+    layers.push_back(type == "sliding_attention");
+  }
+  return layers;
+}
+
+std::vector<bool> windows_by_period(const Sizes& sizes, uint64_t period) {
+  std::vector<bool> layers;
+  for (uint64_t i = 0; i < sizes.layers; ++i) layers.push_back((i + 1) % period != 0);
+  return layers;
+}
+
+void put_windows(Description& to, uint64_t window, const std::vector<bool>& layers, uint64_t usual_period,
+                 bool always) {
+  if (!always && std::find(layers.begin(), layers.end(), true) == layers.end()) return;
+  to.set("attention.sliding_window", window);
+  const auto has_period = [&](uint64_t period) {
+    for (uint64_t i = 0; i < layers.size(); ++i)
+      if (layers[i] != (period == 0 || (i + 1) % period != 0)) return false;
+    return true;
+  };
+  if (has_period(usual_period)) return;
+  const uint64_t first = uint64_t(std::find(layers.begin(), layers.end(), false) - layers.begin()) + 1;
+  if (has_period(first))  // llama.cpp has no list for some architectures, but a period for all
+    to.set("attention.sliding_window_pattern", first);
+  else
+    to.set("attention.sliding_window_pattern", Value(Array::of(layers)));
+}
+
+void put_optional_windows(Description& to, Config& config, const Sizes& sizes) {
+  const bool slides = config.boolean("use_sliding_window", false) && !config.is_null("sliding_window");
+  const uint64_t window = slides ? config.integer("sliding_window", 4096) : 0;
+  config.ignore({"sliding_window"});
+  const double first = config.number("max_window_layers", 28);  // those before it see everything
+  std::vector<bool> usual;
+  for (uint64_t i = 0; i < sizes.layers; ++i) usual.push_back(slides && static_cast<double>(i) >= first);
+  const std::vector<bool> layers = read_window_layers(config, sizes, usual);
+  if (!slides && std::find(layers.begin(), layers.end(), true) != layers.end())
+    config.refuse("layer_types", "\"full_attention\" in all layers where use_sliding_window is not true");
+  put_windows(to, window, layers, 0);
 }
 
 void expect_full_attention(Config& config, const Sizes& sizes) {

@@ -19,14 +19,18 @@ struct Change {
   enum class Kind {
     none,
     interleave,  // per head, the two halves of its rows become pairs: the order for GGUF's rotation of llama
-    split_qkv,   // rows (head, q/k/v, i) become (q/k/v, head, i)
+    split_qkv,   // per head of k, the rows of its heads of q, of k and of v: all of q, then all of k, then all of v
+    q_of_qkv,    // of such rows, those of q, interleaved,
+    k_of_qkv,    // those of k, interleaved,
+    v_of_qkv,    // those of v
     transpose,   // the file has columns where GGUF has rows
     plus_one,    // the file has weight - 1; the result is f32
     first_half,  // of the rows of each expert, where gate and up are one tensor
     second_half,
   };
   Kind kind = Kind::none;
-  uint64_t heads = 0;  // of interleave and split_qkv
+  uint64_t heads = 0;    // of interleave; of the others, heads of k
+  uint64_t queries = 1;  // heads of q for each head of k
 };
 
 struct Wanted {
@@ -34,6 +38,7 @@ struct Wanted {
   Shape shape;
   std::vector<std::string> sources;  // in the file; several are stacked along the last dimension
   Change change;
+  std::string otherwise;      // in the file, where the one source is not
   std::string fused;          // a tensor in the file that may have the experts of `sources` stacked already,
   Change fused_change;        // and its change
   std::vector<float> values;  // of a tensor that is computed from the config and in no file
@@ -46,6 +51,10 @@ struct Description {
   // Prefixes of names in some files, and what they stand for.
   std::vector<std::pair<std::string, std::string>> prefixes;
   std::vector<std::string> unneeded;  // substrings of the names of tensors that files have and models do not need
+  std::vector<std::string> warnings;  // for the user
+  // Keys of metadata, and the tensors of one value each in the file that are their list.
+  std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+  bool text_only = false;  // the class has more than the model described: pictures, sound
 
   explicit Description(std::string_view name);
   void set(std::string_view key, Value value);  // <architecture>.<key>
@@ -76,6 +85,7 @@ Sizes read_sizes(Config& config, const Sizes& defaults);
 void put_sizes(Description& to, const Sizes& sizes);       // all but epsilon
 void put_head_length(Description& to, uint64_t head_dim);  // key_length and value_length
 void put_rms_epsilon(Description& to, const Sizes& sizes);
+void put_epsilon(Description& to, double epsilon);  // of a LayerNorm
 
 struct Attention {
   bool interleave = false;  // q and k for llama's rotation
@@ -85,13 +95,28 @@ struct Attention {
 void add_attention(Layer& layer, const Sizes& sizes, const Attention& attention);
 // ffn_gate, ffn_up, ffn_down from mlp.{gate,up,down}_proj.
 void add_gated(Layer& layer, const Sizes& sizes, bool bias = false);
+// ffn_up, ffn_down from `up`, `down`.
+void add_plain(Layer& layer, const Sizes& sizes, std::string_view up, std::string_view down, bool bias);
 // ffn_gate_exps, ffn_up_exps, ffn_down_exps: `names` are those of gate, up and down in the file.
 void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner, std::string_view folder,
                  const std::vector<std::string>& names);
+// Weight and bias of a norm.
+void add_norm(Layer& layer, std::string_view name, std::string_view source, uint64_t size, bool bias,
+              Change change = {});
 // token_embd, output_norm, and output where it is not tied; `always_output`: llama.cpp wants it in any case.
 void add_ends(Description& to, const Sizes& sizes, Change norm = {}, bool always_output = false);
 
+// Which layers have a sliding window: what layer_types says, or `usual`, one per layer, where config has none.
+std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual);
+// In every layer but each `period`th.
+std::vector<bool> windows_by_period(const Sizes& sizes, uint64_t period);
+// attention.sliding_window, and its pattern where that is not every layer but each `usual_period`th (0: every layer).
+// Nothing where no layer has a window, unless `always`: in some architectures the window says more.
+void put_windows(Description& to, uint64_t window, const std::vector<bool>& layers, uint64_t usual_period,
+                 bool always = false);
 // An Error unless no layer of the model has a sliding window.
 void expect_full_attention(Config& config, const Sizes& sizes);
+// The windows of Qwen: use_sliding_window, sliding_window, max_window_layers, layer_types.
+void put_optional_windows(Description& to, Config& config, const Sizes& sizes);
 
 }  // namespace heddle::formats::hf

@@ -1,5 +1,5 @@
-// Gemma 2 and 3: norms before and after each sublayer, stored as weight - 1; layers with a window alternate with layers
-// that see everything.
+// Gemma: norms are stored as weight - 1. Gemma 2 and 3: norms before and after each sublayer; layers with a window
+// alternate with layers that see everything.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,23 +16,10 @@ constexpr Change all_plus_one{Change::Kind::plus_one, 0};
 // The usual period is not written: in GGUF it is part of the architecture.
 void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t usual_period) {
   const uint64_t window = config.integer("sliding_window", 4096);
-  uint64_t period = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", usual_period));
-  const std::vector<std::string> types = config.strings("layer_types");
-  if (!types.empty()) {
-    if (types.size() != sizes.layers) config.refuse("layer_types", fmt::format("{} entries", sizes.layers));
-    uint64_t full = 0;  // the first one
-    while (full < types.size() && types[full] != "full_attention") ++full;
-    if (full < types.size())
-      period = full + 1;
-    else if (period <= sizes.layers)
-      config.refuse("layer_types", fmt::format("every layer {} in full", period));
-    for (uint64_t i = 0; i < types.size(); ++i)
-      if (types[i] != ((i + 1) % period ? "sliding_attention" : "full_attention"))
-        config.refuse("layer_types", "windows with one \"full_attention\" at the end of each period");
-  }
-  if (period == 1) return;  // no layer has a window
-  to.set("attention.sliding_window", window);
-  if (period != usual_period) to.set("attention.sliding_window_pattern", period);
+  config.ignore({"sliding_window_size"});  // Gemma 2 9B has the window twice
+  const uint64_t period =
+      config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", usual_period));
+  put_windows(to, window, read_window_layers(config, sizes, windows_by_period(sizes, period)), usual_period);
 }
 
 Description gemma_family(Config& config, std::string_view architecture, const Sizes& sizes, bool head_norm,
@@ -42,9 +29,11 @@ Description gemma_family(Config& config, std::string_view architecture, const Si
   config.ignore({"hidden_act"});  // replaced by hidden_activation, whatever its value
   config.expect("attention_bias", {false}, false);
   config.expect("use_bidirectional_attention", {false}, false);
-  // Scores are scaled by the size of a head, in the largest model by hidden_size / heads. GGUF has no key for it.
-  const uint64_t scalar = sizes.layers == large_layers ? sizes.hidden / sizes.heads : sizes.head_dim;
-  config.expect("query_pre_attn_scalar", {scalar}, 256);
+  // Scores are scaled by the size of a head, in the largest model by hidden_size / heads; any other scale is named.
+  const double usual = static_cast<double>(sizes.layers == large_layers ? sizes.hidden / sizes.heads : sizes.head_dim);
+  const double scalar = config.number("query_pre_attn_scalar", 256);
+  if (!(scalar > 0)) config.refuse("query_pre_attn_scalar", "a number above 0");
+  if (scalar != usual) to.set("attention.scale", 1 / std::sqrt(scalar));
   put_sizes(to, sizes);
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
@@ -83,14 +72,14 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
   const std::string where = config.where() + ": rope_parameters: ";
   Rope full;
   if (parameters && parameters->is_object() && parameters->contains("full_attention")) {
-    full = read_rope_object(Config((*parameters)["full_attention"], where + "full_attention"), sizes, defaults, global);
+    full = read_rope_object(Config((*parameters)["full_attention"], where + "full_attention", &config), sizes, defaults,
+                            global);
     if (parameters->contains("sliding_attention")) {
       const RopeDefaults plain{.theta = local, .types = {RopeType::usual}};
-      local =
-          read_rope_object(Config((*parameters)["sliding_attention"], where + "sliding_attention"), sizes, plain, local)
-              .theta;
+      const Config object((*parameters)["sliding_attention"], where + "sliding_attention", &config);
+      local = read_rope_object(object, sizes, plain, local).theta;
     }
-    Config rest(*parameters, config.where() + ": rope_parameters");
+    Config rest(*parameters, config.where() + ": rope_parameters", &config);
     rest.ignore({"full_attention", "sliding_attention"});
     rest.expect("rope_type", {"default"}, "default");
     rest.finish();
@@ -99,7 +88,7 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
     full = read_rope_object(Config(parameters ? *parameters
                                    : scaling  ? *scaling
                                               : none,
-                                   config.where() + ": rope_scaling"),
+                                   config.where() + ": rope_scaling", &config),
                             sizes, defaults, global);
   }
   put_rope(to, full, sizes.head_dim);
@@ -107,6 +96,31 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
 }
 
 }  // namespace
+
+Description describe_gemma(Config& config) {
+  const Sizes sizes = gemma_sizes(config, {256000, 3072, 24576, 28, 16, 16, 256, 8192, 1e-6, true});
+  if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
+  // The first files say "gelu" and mean the approximation that the models were trained with.
+  config.expect("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
+  config.expect("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
+  config.expect("attention_bias", {false}, false);
+  config.expect("use_bidirectional_attention", {false}, false);
+  Description to("gemma");
+  put_sizes(to, sizes);
+  put_head_length(to, sizes.head_dim);
+  put_rms_epsilon(to, sizes);
+  put_rope(to, read_rope(config, sizes, {.theta = 10000, .types = {RopeType::usual, RopeType::linear}}),
+           sizes.head_dim);
+  add_ends(to, sizes, all_plus_one);
+  for (uint64_t i = 0; i < sizes.layers; ++i) {
+    Layer layer(to, "model.layers", i);
+    layer.weight("attn_norm", "input_layernorm", {sizes.hidden}, all_plus_one);
+    add_attention(layer, sizes, {});
+    layer.weight("ffn_norm", "post_attention_layernorm", {sizes.hidden}, all_plus_one);
+    add_gated(layer, sizes);
+  }
+  return to;
+}
 
 Description describe_gemma2(Config& config) {
   const Sizes sizes = gemma_sizes(config, {256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, true});
@@ -139,11 +153,12 @@ Description describe_gemma3(Config& config) {
 Description describe_gemma3_with_images(Config& config) {
   const Json* text = config.find("text_config");
   if (!text) config.refuse("text_config", "an object");
-  Config inner(*text, config.where() + ": text_config");
+  Config inner(*text, config.where() + ": text_config", &config);
   Description to = describe_gemma3(inner);
   inner.finish();
   config.ignore({"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
                  "tie_word_embeddings"});
+  to.text_only = true;
   to.unneeded.insert(to.unneeded.end(), {"vision_tower.", "multi_modal_projector."});
   to.prefixes = {{"language_model.", ""}, {"model.language_model.", "model."}};
   return to;

@@ -60,7 +60,7 @@ Description describe_gptneox(Config& config) {
   if (sizes.kv_heads != sizes.heads) config.refuse("num_key_value_heads", "as many as attention heads");
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   config.expect("hidden_act", {"gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh"}, "gelu");
-  config.expect("attention_bias", {true}, true);
+  const bool attention_bias = config.boolean("attention_bias", true);
 
   Description to("gptneox");
   put_sizes(to, sizes);
@@ -91,9 +91,13 @@ Description describe_gptneox(Config& config) {
       layer.weight(name, source, std::move(shape), change);
     };
     both("attn_norm", "input_layernorm", {sizes.hidden});
-    both("attn_qkv", "attention.query_key_value", {sizes.hidden, 3 * sizes.hidden},
-         {Change::Kind::split_qkv, sizes.heads});
-    both("attn_output", "attention.dense", {sizes.hidden, sizes.hidden});
+    const Change split{Change::Kind::split_qkv, sizes.heads};
+    layer.weight("attn_qkv", "attention.query_key_value", {sizes.hidden, 3 * sizes.hidden}, split);
+    layer.weight("attn_output", "attention.dense", {sizes.hidden, sizes.hidden});
+    if (attention_bias) {
+      layer.bias("attn_qkv", "attention.query_key_value", 3 * sizes.hidden, split);
+      layer.bias("attn_output", "attention.dense", sizes.hidden);
+    }
     both("ffn_norm", "post_attention_layernorm", {sizes.hidden});
     both("ffn_up", "mlp.dense_h_to_4h", {sizes.hidden, sizes.inner});
     both("ffn_down", "mlp.dense_4h_to_h", {sizes.inner, sizes.hidden});

@@ -50,7 +50,8 @@ Description describe_phi3(Config& config) {
   sizes.epsilon = config.number("rms_norm_eps", 1e-5);
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   config.expect("hidden_act", {"silu"}, "silu");
-  config.expect("attention_bias", {false}, false);
+  // Phi-4-mini's; no layer has biases, whatever attention_bias says.
+  config.ignore({"attention_bias", "full_attn_mod", "interpolate_factor", "lm_head_bias", "mlp_bias"});
 
   Description to("phi3");
   put_sizes(to, sizes);

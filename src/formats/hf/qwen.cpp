@@ -7,15 +7,16 @@ namespace {
 
 struct QwenFamily {
   std::string_view architecture;
-  bool qkv_bias = false, head_norm = false;
+  bool qkv_bias = false, output_bias = false, head_norm = false;
   uint64_t experts = 0, expert_inner = 0, shared_inner = 0;
 };
 
 Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& options) {
   Description to(options.architecture);
   config.expect("hidden_act", {"silu"}, "silu");
-  expect_full_attention(config, sizes);
   put_sizes(to, sizes);
+  put_optional_windows(to, config, sizes);
+  config.ignore({"use_mrope"});  // positions of pictures
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
   put_rope(to,
@@ -27,7 +28,7 @@ Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& op
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "model.layers", i);
     layer.weight("attn_norm", "input_layernorm", {sizes.hidden});
-    add_attention(layer, sizes, {false, options.qkv_bias, false});
+    add_attention(layer, sizes, {false, options.qkv_bias, options.output_bias});
     if (options.head_norm) {
       layer.weight("attn_q_norm", "self_attn.q_norm", {sizes.head_dim});
       layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim});
@@ -79,9 +80,9 @@ Description describe_qwen2(Config& config) {
 }
 
 Description describe_qwen3(Config& config) {
-  config.expect("attention_bias", {false}, false);
+  const bool bias = config.boolean("attention_bias", false);
   return qwen_family(config, qwen_sizes(config, {151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, false}),
-                     {.architecture = "qwen3", .head_norm = true});
+                     {.architecture = "qwen3", .qkv_bias = bias, .output_bias = bias, .head_norm = true});
 }
 
 Description describe_qwen2moe(Config& config) {
@@ -96,8 +97,8 @@ Description describe_qwen2moe(Config& config) {
 }
 
 Description describe_qwen3moe(Config& config) {
-  config.expect("attention_bias", {false}, false);
-  QwenFamily options{.architecture = "qwen3moe", .head_norm = true};
+  const bool bias = config.boolean("attention_bias", false);
+  QwenFamily options{.architecture = "qwen3moe", .qkv_bias = bias, .output_bias = bias, .head_norm = true};
   read_experts(config, options, 128, 768, true);
   Description to =
       qwen_family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);

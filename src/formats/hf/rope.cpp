@@ -90,7 +90,8 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
     rope.attention_factor = optional_number(config, "attention_factor");
     if (!rope.attention_factor && scale && all && *scale != 0 && *all != 0)
       rope.attention_factor = yarn_attention(*rope.factor, *scale) / yarn_attention(*rope.factor, *all);
-    config.expect("truncate", {true}, true);
+    rope.truncate = config.boolean("truncate", true);
+    if (defaults.ministral && all && *all != 0) rope.log_multiplier = *all;
   }
   if (rope.type == RopeType::llama3) {
     if (!rope.factor) config.refuse("factor", "a number");
@@ -111,7 +112,8 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
         "attention_factor",
         factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(rope.original_context))));
   }
-  config.ignore({"finetuned"});
+  if (defaults.ministral) rope.temperature = config.number("llama_4_scaling_beta", 0);
+  config.ignore({"finetuned", "max_position_embeddings", "mrope_section", "mrope_interleaved"});
   config.finish();
   return rope;
 }
@@ -129,7 +131,7 @@ Rope read_rope(Config& config, const Sizes& sizes, const RopeDefaults& defaults)
   if (const Json* original = config.find("original_max_position_embeddings"))
     if (object.is_object() && !object.contains("original_max_position_embeddings"))
       object["original_max_position_embeddings"] = *original;
-  return read_rope_object(Config(object, config.where() + ": " + name), sizes, all, theta);
+  return read_rope_object(Config(object, config.where() + ": " + name, &config), sizes, all, theta);
 }
 
 uint64_t rotated_dimensions(const Config& config, const Rope& rope, const Sizes& sizes) {
@@ -153,15 +155,24 @@ void put_rope(Description& to, const Rope& rope, uint64_t dimensions) {
     to.set("rope.scaling.original_context_length", rope.original_context);
     if (rope.beta_fast) to.set("rope.scaling.yarn_beta_fast", *rope.beta_fast);
     if (rope.beta_slow) to.set("rope.scaling.yarn_beta_slow", *rope.beta_slow);
+    if (!rope.truncate) to.set("rope.scaling.yarn_truncate", Value(false));  // heddle's own key: llama.cpp truncates
+    double usual = yarn_attention(*rope.factor);
+    if (rope.log_multiplier) {
+      to.set("rope.scaling.yarn_log_multiplier", *rope.log_multiplier);
+      usual /= yarn_attention(*rope.factor, *rope.log_multiplier);
+    }
     // The key multiplies the usual value.
-    if (rope.attention_factor && *rope.attention_factor != yarn_attention(*rope.factor))
-      to.set("rope.scaling.attn_factor", *rope.attention_factor / yarn_attention(*rope.factor));
+    if (rope.attention_factor.value_or(usual) != usual)
+      to.set("rope.scaling.attn_factor", *rope.attention_factor / usual);
   }
+  if (rope.temperature != 0) to.set("attention.temperature_scale", rope.temperature);
   if (rope.type == RopeType::llama3) to.add("rope_freqs.weight", llama3_factors(rope, dimensions));
   if (rope.type == RopeType::longrope) {
     if (rope.long_factors.size() != dimensions / 2)
       throw Error("rope_scaling: long_factor: expected {} numbers, one per pair of a head, found {}", dimensions / 2,
                   rope.long_factors.size());
+    to.set("rope.scaling.type", Value(std::string("longrope")));
+    to.set("rope.scaling.original_context_length", rope.original_context);
     to.set("rope.scaling.attn_factor", *rope.attention_factor);
     to.add("rope_factors_long.weight", std::vector<float>(rope.long_factors.begin(), rope.long_factors.end()));
     to.add("rope_factors_short.weight", std::vector<float>(rope.short_factors.begin(), rope.short_factors.end()));

@@ -137,6 +137,15 @@ void print_tensors(const Checkpoint& checkpoint, std::ostream& out) {
                tensor.source.empty() ? "" : "  from " + tensor.source);
 }
 
+// Of a model that reads more than text; empty: it does not.
+std::string only_text(const Checkpoint& checkpoint) {
+  std::string name = checkpoint.text_part_of;
+  if (const auto architecture = checkpoint.metadata.find_string("general.architecture");
+      name.empty() && architecture && (architecture->ends_with("vl") || architecture->ends_with("vlmoe")))
+    name = *architecture;
+  return name.empty() ? "" : "not supported: heddle runs the text part of " + replace_invalid_utf8(name);
+}
+
 void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectOptions& options, std::ostream& out) {
   const auto line = [&out](std::string_view name, const std::string& value) {
     fmt::print(out, "{:<14} {}\n", name, value);
@@ -151,6 +160,7 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
     line("architecture", replace_invalid_utf8(*architecture));
   if (!checkpoint.quantization.empty())
     line("quantization", checkpoint.quantization + "; types below are what it is converted to");
+  if (const std::string pictures = only_text(checkpoint); !pictures.empty()) line("pictures", pictures);
   line("parameters", fmt::format("{} in {} tensors", count_text(double(sum.parameters)), checkpoint.tensors.size()));
   if (shape.layers) line("layers", fmt::format("{}, width {}, {} heads", shape.layers, shape.width, shape.heads));
   if (shape.vocabulary) line("vocabulary", fmt::format("{} tokens", shape.vocabulary));
@@ -165,6 +175,7 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
                          name_of(options.kv), bytes_text(double(memory.kv)), bytes_text(double(memory.workspace)))
            : fmt::format("{} of tensors; heddle cannot run it: {}", bytes_text(double(sum.tensor_bytes)),
                          sum.needs.problem));
+  for (const std::string& text : checkpoint.warnings) line("warning", text);
   fmt::print(out, "\ntensors by type\n");
   for (const auto& [type, of] : sum.types)
     fmt::print(out, "  {:<8} {:>6} tensors {:>10} values {:>11}\n", type, of.tensors, count_text(double(of.parameters)),
@@ -208,6 +219,8 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   json["architecture"] = architecture && checkpoint.unknown_class.empty() ? OrderedJson(*architecture) : OrderedJson();
   if (!checkpoint.unknown_class.empty()) json["unknown_class"] = checkpoint.unknown_class;
   if (!checkpoint.quantization.empty()) json["quantization"] = checkpoint.quantization;
+  if (!only_text(checkpoint).empty()) json["text_only"] = true;
+  if (!checkpoint.warnings.empty()) json["warnings"] = checkpoint.warnings;
   json["parameters"] = sum.parameters;
   json["context_length"] = sum.shape.context;
   json["layers"] = sum.shape.layers;

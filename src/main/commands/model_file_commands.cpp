@@ -13,6 +13,7 @@
 #include "main/commands/commands.h"
 #include "main/device/open_model.h"
 #include "main/progress.h"
+#include "model/load.h"
 
 namespace heddle {
 namespace {
@@ -75,6 +76,8 @@ void expect_no_input(const formats::Checkpoint& checkpoint, const std::string& o
 
 // A folder's metadata has no vocabulary yet.
 formats::Metadata folder_metadata(const formats::Checkpoint& checkpoint, std::ostream& err) {
+  expect_known_architecture(checkpoint);
+  for (const std::string& text : checkpoint.warnings) err << "warning: " << text << '\n';
   formats::Metadata metadata = formats::converted_metadata(checkpoint);
   if (has_vocabulary(checkpoint)) {
     const formats::Tensor& embedding = checkpoint.tensor("token_embd.weight");
@@ -108,6 +111,17 @@ void write_model(const formats::Checkpoint& checkpoint, const formats::Metadata&
   out << summary(options.output, written, seconds_since(start)) << ", was " << megabytes(written.bytes_before) << '\n';
 }
 
+// What becomes of a folder is a file that heddle runs, or none.
+void expect_runs(const std::string& path) try {
+  formats::Checkpoint checkpoint = open_model(path);
+  if (has_vocabulary(checkpoint)) open_tokenizer(checkpoint);
+  model::load(std::move(checkpoint));
+} catch (const Error& error) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  throw Error("heddle would not run the file that it wrote, which was removed: {}", error.what());
+}
+
 // A folder of safetensors with its config.json -> a GGUF file. The type "auto" keeps the 16 or 32 bits of the weights.
 void convert_model(const WriteModelOptions& options, std::ostream& out, std::ostream& err) {
   std::optional<formats::FileType> type;
@@ -117,6 +131,7 @@ void convert_model(const WriteModelOptions& options, std::ostream& out, std::ost
     throw Error("{}: is a GGUF file already; heddle quantize changes its type", options.model);
   expect_no_input(checkpoint, options.output);
   write_model(checkpoint, folder_metadata(checkpoint, err), type, options, out, err);
+  expect_runs(options.output);
 }
 
 // A GGUF file or such a folder -> a GGUF file of another type.
@@ -126,6 +141,7 @@ void quantize_model(const WriteModelOptions& options, std::ostream& out, std::os
   expect_no_input(checkpoint, options.output);
   const bool is_gguf = checkpoint.kind == formats::Checkpoint::Kind::gguf;
   write_model(checkpoint, is_gguf ? checkpoint.metadata : folder_metadata(checkpoint, err), type, options, out, err);
+  if (!is_gguf) expect_runs(options.output);
 }
 
 struct SynthModelOptions {

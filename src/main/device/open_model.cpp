@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "model/architectures.h"
 #include "text/json/vocabulary_json.h"
 
 // clang-format off
@@ -165,6 +166,10 @@ formats::Checkpoint open_texts(const std::string& name) {
   checkpoint.metadata = Metadata(name);
   checkpoint.text = formats::read_text_files(name);
   return checkpoint;
+}
+
+void expect_known_architecture(const formats::Checkpoint& checkpoint) {
+  model::architecture_named(checkpoint.architecture(), checkpoint.path.string());
 }
 
 uint64_t trained_context(const formats::Checkpoint& checkpoint) {

@@ -21,6 +21,9 @@ formats::Checkpoint open_model(const std::string& name);
 // For what needs only the tokenizer and the chat templates: a folder with a tokenizer.json and without GGUF files is
 // not read further, so that it may be of any class, and needs no weights.
 formats::Checkpoint open_texts(const std::string& name);
+// An Error unless heddle knows the class or architecture. To be asked first: a tokenizer that is not known either is
+// not what is wrong.
+void expect_known_architecture(const formats::Checkpoint& checkpoint);
 
 // Tokens of context that the model was trained for; 0: the file does not say.
 uint64_t trained_context(const formats::Checkpoint& checkpoint);

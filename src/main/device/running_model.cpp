@@ -46,7 +46,8 @@ class Opener {
 
   std::unique_ptr<RunningModel> open() {
     formats::Checkpoint checkpoint = open_model(path_);
-    say_quantization(checkpoint);
+    expect_known_architecture(checkpoint);
+    say_warnings(checkpoint);
     running_ = std::make_unique<RunningModel>();
     if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
@@ -72,7 +73,8 @@ class Opener {
  private:
   void open_draft(const formats::Checkpoint& of) {
     formats::Checkpoint checkpoint = open_model(options_.draft);
-    say_quantization(checkpoint);
+    expect_known_architecture(checkpoint);
+    say_warnings(checkpoint);
     expect_same_vocabulary(of, checkpoint);
     running_->draft = std::make_unique<RunningModel>();
     running_->draft->model = model::load(std::move(checkpoint));
@@ -268,8 +270,9 @@ class Opener {
     if (cache < options_.cache_tokens)
       say(fmt::format("the KV cache is {} tokens of {}: more does not fit into memory", cache, options_.cache_tokens));
   }
-  void say_quantization(const formats::Checkpoint& checkpoint) {
+  void say_warnings(const formats::Checkpoint& checkpoint) {
     if (const std::string note = checkpoint.quantization_note(); !note.empty()) say(note);
+    for (const std::string& text : checkpoint.warnings) say("warning: " + text);
   }
   void say(const std::string& line) {
     if (log_) *log_ << line << std::endl;

@@ -107,6 +107,7 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out, std:
     throw Error("--backend reference: expected another backend to compare with the reference");
   if (!wanted.cpu) gpu::expect_capable(cuda::Context(wanted.gpu.value_or(0)).info());
   formats::Checkpoint checkpoint = open_model(options.model);
+  expect_known_architecture(checkpoint);
   Tokens first, second;
   if (has_vocabulary(checkpoint)) {
     const text::Tokenizer tokenizer = open_tokenizer(checkpoint);

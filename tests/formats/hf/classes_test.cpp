@@ -213,11 +213,13 @@ TEST(HfPages, Qwen2And3) {
   EXPECT_EQ(layer_of(three, "model.layers.0."), all({norms, attention, head_norms, gated}));
   EXPECT_EQ(three.metadata.integer("qwen3.attention.key_length"), 128u);
   EXPECT_EQ(wanted(three, "blk.0.attn_k_norm.weight").shape, std::vector<uint64_t>{128});
-  EXPECT_REFUSED(describe(config_of("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 0)")),
-                 "use_sliding_window: expected false, found true");
-  EXPECT_EQ(
-      describe(config_of("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 1)")).architecture,
-      "qwen2");
+  const char* key = "qwen2.attention.sliding_window";
+  const auto slides = describe(config_of("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 0)"));
+  EXPECT_EQ(slides.metadata.integer(key), 4096u);
+  EXPECT_EQ(slides.metadata.find("qwen2.attention.sliding_window_pattern"), nullptr);
+  for (const char* none : {R"("use_sliding_window": true, "max_window_layers": 1)", R"("sliding_window": 8)",
+                           R"("use_sliding_window": true, "layer_types": ["full_attention"])"})
+    EXPECT_EQ(describe(config_of("Qwen2ForCausalLM", none)).metadata.find(key), nullptr) << none;
   EXPECT_REFUSED(describe(config_of("Qwen3ForCausalLM", R"("layer_types": ["sliding_attention"])")),
                  "layer_types: expected \"full_attention\" in all layers");
 }
@@ -291,6 +293,102 @@ TEST(HfPages, Phi3) {
       "long_factor: expected 1 numbers", "found 2");
 }
 
+TEST(HfPages, FilesOfPhi4Mini) {
+  const auto model = describe(config_of("Phi3ForCausalLM", R"("full_attn_mod": 1, "interpolate_factor": 1,
+    "lm_head_bias": false, "attention_bias": true, "sliding_window": 262144)"));
+  EXPECT_TRUE(model.warnings.empty());
+}
+
+TEST(HfPages, FalconsThatAreNotSideBySideAreRefused) {
+  const auto falcon = [](const std::string& more) {
+    return describe(R"({"architectures": ["FalconForCausalLM"], "hidden_size": 8, "num_attention_heads": 4,
+      "num_hidden_layers": 1, "vocab_size": 3)" +
+                    more + "}");
+  };
+  EXPECT_EQ(falcon("").metadata.integer("falcon.attention.head_count_kv"), 1u);
+  EXPECT_EQ(falcon(R"(, "multi_query": false)").metadata.integer("falcon.attention.head_count_kv"), 4u);
+  EXPECT_EQ(falcon(R"(, "new_decoder_architecture": true, "num_kv_heads": 2)")
+                .metadata.integer("falcon.attention.head_count_kv"),
+            2u);
+  EXPECT_REFUSED(falcon(R"(, "alibi": true)"), "alibi: expected false, found true");
+  EXPECT_REFUSED(falcon(R"(, "parallel_attn": false)"), "parallel_attn: expected true, found false");
+  EXPECT_REFUSED(falcon(R"(, "bias": true)"), "bias: expected false, found true");
+  EXPECT_REFUSED(falcon(R"(, "new_decoder_architecture": true, "num_kv_heads": 3)"),
+                 "num_kv_heads: expected a divisor of the attention heads, found 3");
+}
+
+TEST(HfPages, Exaone4SaysItsWindowsInLetters) {
+  const auto exaone = [](const std::string& more) {
+    return describe(R"({"architectures": ["Exaone4ForCausalLM"], "num_hidden_layers": 6, )" + more + "}");
+  };
+  const char* key = "exaone4.attention.sliding_window_pattern";
+  EXPECT_EQ(exaone(R"("sliding_window_pattern": "LLLG", "sliding_window": 8)").metadata.find(key), nullptr);
+  EXPECT_EQ(exaone(R"("sliding_window_pattern": "LG", "sliding_window": 8)").metadata.integer(key), 2u);
+  EXPECT_EQ(exaone(R"("sliding_window_pattern": "GLL", "sliding_window": 8)").metadata.array(key).integers(),
+            (std::vector<int64_t>{0, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(exaone(R"("sliding_window": null, "sliding_window_pattern": 0)")
+                .metadata.find("exaone4.attention.sliding_window"),
+            nullptr);
+  EXPECT_REFUSED(exaone(R"("sliding_window_pattern": "LX")"), "sliding_window_pattern: expected a number, or");
+}
+
+TEST(HfPages, MistralsWithImages) {
+  const auto model = describe(R"({"architectures": ["Mistral3ForConditionalGeneration"], "image_token_index": 10,
+    "vision_config": {"hidden_size": 8}, "text_config": {"model_type": "mistral", "num_hidden_layers": 1,
+    "hidden_size": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2, "sliding_window": null}})");
+  EXPECT_EQ(model.architecture, "mistral3");
+  EXPECT_TRUE(model.text_only);
+  EXPECT_EQ(wanted(model, "output.weight").otherwise, "model.embed_tokens.weight");
+  EXPECT_REFUSED(describe(R"({"architectures": ["Mistral3ForConditionalGeneration"],
+    "text_config": {"model_type": "qwen2"}})"),
+                 "text_config: model_type: expected \"mistral\" or \"ministral3\", found \"qwen2\"");
+  EXPECT_REFUSED(describe(R"({"architectures": ["Ministral3ForCausalLM"], "num_hidden_layers": 1,
+    "rope_parameters": {"rope_type": "default", "llama_4_scaling_beta": 0.1}})"),
+                 "llama_4_scaling_beta: expected with rope_type \"yarn\" only");
+}
+
+TEST(HfPages, Cohere2HasAWindow) {
+  const auto model = describe(R"({"architectures": ["Cohere2ForCausalLM"], "num_hidden_layers": 1,
+    "order_of_interleaved_layers": "local_attn_first", "position_embedding_type": "rope_gptj", "rotary_pct": 1.0,
+    "use_embedding_sharing": true, "use_gated_activation": true, "use_parallel_block": true,
+    "use_parallel_embedding": true, "use_qk_norm": false, "sliding_window_pattern": 4})");
+  EXPECT_TRUE(model.warnings.empty());
+  EXPECT_EQ(model.metadata.integer("cohere2.attention.sliding_window"), 4096u);
+  EXPECT_REFUSED(describe(R"({"architectures": ["Cohere2ForCausalLM"], "sliding_window": null})"),
+                 "sliding_window: expected a number, found null");
+}
+
+TEST(HfPages, MptsWithoutAlibiAreRefused) {
+  const auto mpt = [](const std::string& attention) {
+    return describe(R"({"architectures": ["MPTForCausalLM"], "n_layers": 1, "attn_config": {)" + attention + "}}");
+  };
+  EXPECT_EQ(mpt(R"("alibi_bias_max": 16)").metadata.number("mpt.attention.max_alibi_bias"), 16);
+  EXPECT_REFUSED(mpt(R"("alibi": false)"), "attn_config: alibi: expected true, found false");
+  EXPECT_REFUSED(mpt(R"("clip_qkv": -1)"), "attn_config: clip_qkv: expected null, or a number above 0, found -1");
+}
+
+TEST(HfPages, InternLM2SplitsQkvByGroups) {
+  HfFiles files;
+  files.add("model.tok_embeddings.weight", {3, 8}).add("model.norm.weight", {8}).add("output.weight", {3, 8});
+  const std::string layer = "model.layers.0.";
+  files.add(layer + "attention.wqkv.weight", {16, 8});  // 3: two groups of two heads of q, one of k, one of v, of 2
+  files.add(layer + "attention.wo.weight", {8, 8}).add(layer + "attention_norm.weight", {8});
+  files.add(layer + "ffn_norm.weight", {8}).add(layer + "feed_forward.w1.weight", {6, 8});
+  files.add(layer + "feed_forward.w2.weight", {8, 6}).add(layer + "feed_forward.w3.weight", {6, 8});
+  const Checkpoint model = files.model(R"({"architectures": ["InternLM2ForCausalLM"], "hidden_size": 8,
+    "intermediate_size": 6, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "vocab_size": 3, "bias": false, "attn_implementation": "eager"})");
+  const auto rows = [&](const char* name) {
+    Values first;
+    const Values values = values_of(model.tensor(name));
+    for (size_t row = 0; row < values.size() / 8; ++row) first.push_back((values[row * 8] - 3000) / 8);
+    return first;
+  };
+  EXPECT_EQ(rows("blk.0.attn_q.weight"), (Values{0, 1, 2, 3, 8, 9, 10, 11}));
+  EXPECT_EQ(rows("blk.0.attn_k.weight"), (Values{4, 5, 12, 13}));
+  EXPECT_EQ(rows("blk.0.attn_v.weight"), (Values{6, 7, 14, 15}));
+}
+
 TEST(HfPages, GemmasNormsGetTheirOne) {
   HfFiles files;
   const std::string layer = "model.layers.0.";
@@ -343,10 +441,17 @@ TEST(HfPages, Gemma3Layers) {
                 .metadata.integer("gemma3.attention.sliding_window_pattern"),
             2u);
   EXPECT_EQ(with(R"("sliding_window_pattern": 1)").metadata.find("gemma3.attention.sliding_window"), nullptr);
-  EXPECT_REFUSED(with(R"("layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"])"),
-                 "layer_types: expected");
+  const auto irregular =
+      with(R"("layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"])");
+  EXPECT_EQ(irregular.metadata.array("gemma3.attention.sliding_window_pattern").integers(),
+            (std::vector<int64_t>{1, 0, 0, 0}));
+  EXPECT_REFUSED(
+      with(R"("layer_types": ["sliding_attention", "chunked_attention", "full_attention", "full_attention"])"),
+      "layer_types: expected");
   EXPECT_REFUSED(with(R"("layer_types": ["full_attention"])"), "layer_types: expected 4 entries");
-  EXPECT_REFUSED(with(R"("query_pre_attn_scalar": 100)"), "query_pre_attn_scalar: expected 256, found 100");
+  EXPECT_EQ(model.metadata.find("gemma3.attention.scale"), nullptr);
+  EXPECT_NEAR(with(R"("query_pre_attn_scalar": 100)").metadata.number("gemma3.attention.scale"), 0.1, 1e-7);
+  EXPECT_REFUSED(with(R"("query_pre_attn_scalar": 0)"), "query_pre_attn_scalar: expected a number above 0, found 0");
   EXPECT_REFUSED(with(R"("attn_logit_softcapping": 50.0)"), "attn_logit_softcapping: expected null");
   EXPECT_REFUSED(with(R"("use_bidirectional_attention": true)"), "use_bidirectional_attention");
 }
@@ -358,8 +463,9 @@ TEST(HfPages, Gemma3WithImagesGivesItsText) {
   EXPECT_EQ(model.prefixes.size(), 2u);
   EXPECT_REFUSED(describe(R"({"architectures": ["Gemma3ForConditionalGeneration"]})"),
                  "text_config: expected an object");
-  EXPECT_REFUSED(describe(R"({"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"new": 1}})"),
-                 "text_config: options that heddle does not know: new = 1");
+  EXPECT_TRUE(model.text_only);
+  EXPECT_EQ(describe(R"({"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"new": 1}})").warnings,
+            std::vector<std::string>{"c: text_config: options that heddle does not know and does without: new = 1"});
 }
 
 TEST(HfPages, Olmo2HasNormsBehindOnly) {

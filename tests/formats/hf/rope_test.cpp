@@ -56,8 +56,9 @@ TEST(HfRope, Yarn) {
   const Checkpoint scaled = with_rope(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0,
     "mscale_all_dim": 0.5, "original_max_position_embeddings": 32})");
   EXPECT_NEAR(scaled.metadata.number("llama.rope.scaling.attn_factor"), 1 / (0.05 * std::log(4.0) + 1), 1e-6);
-  EXPECT_REFUSED(with_rope(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false})"),
-                 "rope_scaling: truncate: expected true, found false");
+  EXPECT_EQ(scaled.metadata.find("llama.rope.scaling.yarn_truncate"), nullptr);
+  EXPECT_FALSE(with_rope(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false})")
+                   .metadata.boolean("llama.rope.scaling.yarn_truncate"));
 }
 
 TEST(HfRope, Llama3GivesATensorOfFactors) {
@@ -80,13 +81,15 @@ TEST(HfRope, Llama3GivesATensorOfFactors) {
 TEST(HfRope, WhatIsNotKnownIsRefused) {
   EXPECT_REFUSED(with_rope(R"("rope_scaling": {"type": "longer", "factor": 2.0})"),
                  "folder: config.json: rope_scaling: type: expected one of default, linear", "found \"longer\"");
-  EXPECT_REFUSED(with_rope(R"("rope_parameters": {"rope_type": "longrope"})"),
-                 "rope_parameters: rope_type: expected one of ", "found \"longrope\"");
+  EXPECT_REFUSED(with_rope(R"("rope_parameters": {"rope_type": "longrope"})"), "long_factor: expected a list");
   EXPECT_REFUSED(with_rope(R"("rope_scaling": {"type": "linear"})"), "factor: expected a number, found none");
   EXPECT_REFUSED(with_rope(R"("rope_scaling": {"type": "linear", "factor": 0.5})"),
                  "factor: expected a number from 1 on");
-  EXPECT_REFUSED(with_rope(R"("rope_scaling": {"type": "linear", "factor": 2.0, "new": 3})"),
-                 "rope_scaling: options that heddle does not know: new = 3");
+  EXPECT_EQ(with_rope(R"("rope_scaling": {"type": "linear", "factor": 2.0, "new": 3})").warnings,
+            std::vector<std::string>{"folder: config.json: rope_scaling: options that heddle does not know and does "
+                                     "without: new = 3"});
+  EXPECT_REFUSED(with_rope(R"("rope_scaling": {"type": "linear", "factor": 2.0, "llama_4_scaling_beta": 0.1})"),
+                 "rope_scaling: options that change the result", "llama_4_scaling_beta = 0.1");
   EXPECT_REFUSED(with_rope(R"("rope_scaling": 4)"), "rope_scaling: expected an object, found 4");
   EXPECT_REFUSED(with_rope(R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
     "high_freq_factor": 1.0})"),

@@ -98,6 +98,51 @@ TEST(ConvertCommand, SaysWhatBecomesOfQuantisedWeights) {
   test::expect_says(result.err, {"weights: bitsandbytes int8, converted to bf16\n"});
 }
 
+TEST(ConvertCommand, WarnsOnceOfOptionsThatItDoesWithout) {
+  Folder folder, out;
+  write_folder(folder, R"(, "surprise": 7)");
+  const auto result = heddle({"convert", folder_of(folder), out.file("m.gguf")});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string warning = "options that heddle does not know and does without: surprise = 7\n";
+  const size_t at = result.err.find(warning);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(warning, at + 1), std::string::npos);
+  const auto run = heddle({"logits", folder_of(folder), "--ids", "1,2", "--device", "cpu", "--out", out.file("l")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  test::expect_says(run.err, {"warning: ", warning});
+  EXPECT_EQ(run.err.find(warning, run.err.find(warning) + 1), std::string::npos);
+  test::expect_says(heddle({"inspect", folder_of(folder)}).out, {"warning", "surprise = 7"});
+}
+
+TEST(ConvertCommand, TheClassIsLookedAtBeforeTheTokenizer) {
+  Folder folder, out;
+  write_folder(folder);
+  folder.write("config.json", R"({"architectures": ["MambaForCausalLM"]})");
+  folder.write("tokenizer.json", "{}");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"convert", folder_of(folder), out.file("m.gguf")},
+        {"quantize", folder_of(folder), out.file("m.gguf"), "--type", "q8_0"},
+        {"run", folder_of(folder), "-p", "x", "--device", "cpu"}}) {
+    const auto result = heddle(command);
+    EXPECT_EQ(result.status, 1);
+    test::expect_says(result.err, {"heddle does not know the model class \"MambaForCausalLM\", which needs recurrent "
+                                   "states (Mamba); it knows LlamaForCausalLM, "});
+  }
+  test::expect_says(heddle({"inspect", folder_of(folder)}).out, {"MambaForCausalLM", "which needs recurrent states"});
+}
+
+TEST(ConvertCommand, LeavesNothingThatHeddleWouldNotRun) {
+  Folder folder, out;
+  write_folder(folder, R"(, "num_key_value_heads": 2, "max_position_embeddings": 1073741824)");
+  EXPECT_EQ(heddle({"convert", folder_of(folder), out.file("m.gguf")}).status, 0);
+  // A bound that the loader has and the converter has not.
+  write_folder(folder, R"(, "rms_norm_eps": -1.0)");
+  const auto result = heddle({"convert", folder_of(folder), out.file("n.gguf")});
+  EXPECT_EQ(result.status, 1);
+  test::expect_says(result.err, {"heddle would not run the file that it wrote, which was removed: ", "rms_epsilon"});
+  EXPECT_FALSE(std::filesystem::exists(out.file("n.gguf")));
+}
+
 TEST(QuantizeCommand, FromAFileOrAFolder) {
   Folder folder, out;
   write_folder(folder);
