@@ -168,6 +168,8 @@ Grid AnyAttention::grid(const Args& args) const {
     throw Error("{}: with vec = {} the cache must be {}-byte aligned", name, vec, 2 * vec);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
   check_stride(name, "out", args.rows, args.out_stride, uint64_t(args.heads) * args.value_head);
+  if (bidirectional && args.rows && args.lengths.address == 0)
+    throw Error("{}: no lengths, but that of each row's text is read", name);
   check_scores(name, args, softcap, chunk, sinks, slopes);
   if (args.heads > 65535) throw Error("{}: {} heads, 65535 at most", name, args.heads);
   return {.x = args.rows ? args.rows : 1, .y = args.heads};

@@ -53,6 +53,28 @@ TEST(ClusterAttention, NoPositionsGiveZeros) {
   }
 }
 
+// The sink is one score of the softmax however many warps, blocks and clusters share the positions, and the only one
+// where there are none.
+TEST(ClusterAttention, ASinkCountsOnce) {
+  for (float sink : {-3.0f, 0.0f, 2.0f, 60.0f}) {
+    const std::vector<float> scores{0.5f, 2, -1, 3, 0, 1, 1, -2, 2.5f};
+    OneHead one(scores, 0, [](uint32_t p, uint32_t) { return float(p) + 1; });
+    OneHead none({}, 0, [](uint32_t, uint32_t) { return 1.0f; });
+    double sum = std::exp(double(sink)), want = 0;
+    for (size_t p = 0; p < scores.size(); ++p) {
+      sum += std::exp(double(scores[p]));
+      want += std::exp(double(scores[p])) * double(p + 1);
+    }
+    one.args.sinks = one.memory.put(std::vector{sink});
+    none.args.sinks = none.memory.put(std::vector{sink});
+    for (ClusterAttention spec : cluster_kinds) {
+      spec.sinks = 1;
+      for (float x : one.out(spec)) ASSERT_NEAR(x, want / sum, 1e-5 * want / sum) << field_text(spec) << sink;
+      EXPECT_EQ(none.out(spec), std::vector<float>(OneHead::dim, 0.0f)) << field_text(spec);
+    }
+  }
+}
+
 TEST(ClusterAttention, NoSequencesTouchNothing) {
   OneHead one({1, 2}, 0, [](uint32_t, uint32_t) { return 1.0f; });
   one.args.sequences = 0;
@@ -223,6 +245,12 @@ TEST(ClusterAttention, RefusesCachesWindowsAndSoftcaps) {
             "cluster_attention: a window of 0 positions, but it must have one or more");
   EXPECT_EQ(said({.softcap = 1}, [](auto& a) { a.softcap = 0; }),
             "cluster_attention: softcap = 0, but it must be positive");
+  EXPECT_EQ(refusal(ClusterAttention{.chunk = 1}, one.args),
+            "cluster_attention: chunks of 0 positions, but a token sees itself");
+  EXPECT_EQ(refusal(ClusterAttention{.sinks = 1}, one.args),
+            "cluster_attention: no sinks, but one for each head is read");
+  EXPECT_EQ(refusal(ClusterAttention{.slopes = 1}, one.args),
+            "cluster_attention: no slopes, but one for each head is read");
 }
 
 TEST(ClusterAttention, RefusesWhatItCannotDo) {

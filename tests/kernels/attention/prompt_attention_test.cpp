@@ -33,6 +33,19 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
             "prompt_attention: strides of 512 and 510 are too small for 4 heads of 128");
   EXPECT_EQ(grid([](auto& a) { a.tile_count = 0x40000000; }),
             "prompt_attention: 4294967296 blocks, but a grid has at most 2147483647");
+  auto features = [](const PromptAttention& with) {
+    PromptAttention::Args args{};
+    args.tile_count = args.heads = args.kv_heads = 1;
+    args.q_stride = args.out_stride = 128;
+    args.page_size = 16;
+    return refused([&] { with.grid(args); });
+  };
+  EXPECT_EQ(features({}), "");
+  EXPECT_EQ(features({.softcap = 1}), "prompt_attention: softcap = 0, but it must be positive");
+  EXPECT_EQ(features({.chunk = 1}), "prompt_attention: chunks of 0 positions, but a token sees itself");
+  EXPECT_EQ(features({.sinks = 1}), "prompt_attention: no sinks, but one for each head is read");
+  EXPECT_EQ(features({.slopes = 1}), "prompt_attention: no slopes, but one for each head is read");
+  EXPECT_EQ(features({.bidirectional = 1}), "prompt_attention: no lengths, but that of each tile's text is read");
   EXPECT_EQ(refused([] { PromptAttention{.queries = 128, .positions = 16}.build(); }),
             "prompt_attention: 256 threads copy 32 positions at a time, but a step has 16");
   EXPECT_EQ(refused([] { PromptAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
@@ -71,6 +84,10 @@ TEST(PromptAttention, ChoicesAssembleWithoutSpills) {
       spec.window = spec.softcap = more;
       spec.chained = 1;
       sm_90a.push_back(spec);
+      PromptAttention features = spec;
+      features.sinks = 1;
+      features.bidirectional = more;
+      sm_90a.push_back(features);
       spec.chained = 0;
       if (dim <= 128) sm_80.push_back(spec);
       spec.kv = kv_q8;
