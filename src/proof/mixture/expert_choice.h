@@ -39,7 +39,6 @@ std::vector<Spec> routing_choices(const Spec& plain) {
     for (uint32_t bias : {0u, 1u})
       for (uint32_t groups : {no_groups, groups_by_best, groups_by_two})
         add(score, bias, groups, (bias + groups) % 2, bias == score);
-  add(score_sigmoid, 1, groups_by_two, 1, 1);  // DeepSeek V3
   add(score_sparsemixer, 0, no_groups, 0, 0);
   return all;
 }
