@@ -78,7 +78,8 @@ Routed route_row(const RoutedRow& row) {
   for (size_t e = 0; e < experts; ++e) {
     if (choice.score == kernels::score_softmax) scores.values[e] /= total;
     const double more = choice.score == kernels::score_softmax ? (top - row.logits[e]) * 0x1p-24 : 0;
-    scores.errors[e] = scores.values[e] * (rounding + more + 2 * error);
+    // subnormal numbers have less than 24 bits
+    scores.errors[e] = scores.values[e] * (rounding + more + 2 * error) + 0x1p-148;
   }
   Compared chosen = scores;
   for (size_t e = 0; choice.bias && e < experts; ++e) {

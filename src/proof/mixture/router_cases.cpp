@@ -164,7 +164,8 @@ class RouterProblem {
     for (uint32_t id : ids) {
       const double share = std::exp(logits[id] - top) / sum;
       want.push_back(share);
-      sizes.push_back(share * (8e-7 + 22 * 0x1p-24 + 3 * error + (top - logits[id]) * 0x1p-24));
+      // subnormal numbers have less than 24 bits
+      sizes.push_back(share * (8e-7 + 22 * 0x1p-24 + 3 * error + (top - logits[id]) * 0x1p-24) + 0x1p-148);
     }
   }
 
