@@ -75,8 +75,9 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   const bool part = !r_.model.embedding;
   if (!next || rows_.count > max_late_rows || r_.options.deterministic || part) return {};
   if (r_.model.layers[at.layer].parallel || r_.model.layers[next->layer].parallel) return {};
-  const auto begins = model::Overloaded{[](const DeviceMixture&) { return false; },
-                                        [](const auto& sublayer) { return !sublayer.output_norm && !sublayer.residual_norm; }};
+  const auto begins =
+      model::Overloaded{[](const DeviceMixture&) { return false; },
+                        [](const auto& sublayer) { return !sublayer.output_norm && !sublayer.residual_norm; }};
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
   const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },

@@ -226,12 +226,10 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
   mix.weights = {r_.work.expert_weights.address()};
   mix.slots = {r_.work.expert_slot_of.address()};
   mix.used = used;
-  r_.recorder.launch(kernels::Mix{.vec = 4,
-                                  .add = !m.output_norm,
-                                  .shared = m.shared.has_value(),
-                                  .by_slot = 1,
-                                  .weighted = !weigh_input},
-                     mix);
+  r_.recorder.launch(
+      kernels::Mix{
+          .vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1, .weighted = !weigh_input},
+      mix);
 }
 
 template <class Spec>

@@ -261,8 +261,11 @@ std::vector<Weights*> DeviceLayer::all() {
 std::vector<DeviceNorm*> DeviceLayer::norms() {
   std::vector<DeviceNorm*> list;
   for (DeviceSublayer& sublayer : sublayers)
-    std::visit([&](auto& kind) { list.insert(list.end(), {&kind.norm, &kind.output_norm, &kind.residual_norm}); },
-               sublayer);
+    std::visit(
+        [&](auto& kind) {
+          list.insert(list.end(), {&kind.norm, &kind.output_norm, &kind.residual_norm});
+        },
+        sublayer);
   for (DeviceSublayer& sublayer : sublayers)
     if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
       list.insert(list.end(), {&a->q_norm, &a->k_norm});

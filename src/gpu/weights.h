@@ -92,7 +92,7 @@ struct DeviceMixture {
   const model::Mixture* model = nullptr;
   DeviceNorm norm, output_norm, residual_norm;
   cuda::Buffer choice_bias;  // Routing::bias
-  Weights router;  // its last row is that of the shared expert, where shared_gated
+  Weights router;            // its last row is that of the shared expert, where shared_gated
   bool joined_experts = false;
   std::vector<Weights> in;  // as in DeviceFeedForward, of all experts
   Weights down;

@@ -179,7 +179,60 @@ struct KindOfMixture {
   uint32_t used = 2;
   Options options = {};
   uint32_t sm = 90;
+  void (*change)(test::Builder&, model::Mixture&) = [](test::Builder&, model::Mixture&) {};
 };
+// As gpt-oss has them: a bias of the router, and of all matrices of an expert.
+void set_biases(test::Builder& builder, model::Mixture& m) {
+  m.activation = model::Activation::clamped_swiglu;
+  m.router_bias = builder.random(6, 0.5);
+  m.gate_bias = builder.random(6 * 256, 0.5);
+  m.up_bias = builder.random(6 * 256, 0.5);
+  m.down_bias = builder.random(6 * 256, 0.5);
+}
+// As DeepSeek has it: sigmoids, picked with a bias from two of three groups.
+void set_groups(test::Builder& builder, model::Mixture& m) {
+  m.routing.score = model::Routing::Score::sigmoid;
+  m.routing.bias = builder.random(6, 0.3);
+  m.routing.groups = 3;
+  m.routing.groups_used = 2;
+  m.routing.weights_sum_to_one = true;
+  m.routing.scale = 2.5f;
+}
+void set_best_groups(test::Builder&, model::Mixture& m) {
+  m.routing.groups = 3;
+  m.routing.groups_used = 1;
+  m.routing.groups_by_two = false;
+  m.routing.scale = 1.5f;
+}
+void set_sparsemixer(test::Builder&, model::Mixture& m) {
+  m.routing.score = model::Routing::Score::sparsemixer;
+  m.routing.near = 0.7f;
+}
+// As Llama 4 has it.
+void set_weighed_input(test::Builder& builder, model::Mixture& m) {
+  m.routing.score = model::Routing::Score::sigmoid;
+  m.routing.weights_sum_to_one = false;
+  m.routing.weigh_input = true;
+  m.up_bias = builder.random(6 * 256, 0.5);
+}
+std::vector<KindOfMixture> kinds_of_changed_mixtures() {
+  return {{.name = "biases", .change = set_biases},
+          {.name = "biases_without_wgmma", .norm = true, .sm = without_wgmma, .change = set_biases},
+          {.name = "biases_apart", .apart = true, .change = set_biases},
+          {.name = "biases_int8_sums", .format = Format::q8_0, .used = 5, .change = set_biases},
+          {.name = "biases_exact", .options = {.exact = true}, .change = set_biases},
+          {.name = "biases_deterministic", .options = {.deterministic = true}, .change = set_biases},
+          {.name = "groups", .change = set_groups},
+          {.name = "groups_without_wgmma", .sm = without_wgmma, .change = set_groups},
+          {.name = "groups_deterministic", .options = {.deterministic = true}, .change = set_groups},
+          {.name = "best_groups", .change = set_best_groups},
+          {.name = "sparsemixer", .change = set_sparsemixer},
+          {.name = "weighed_input", .change = set_weighed_input},
+          {.name = "weighed_input_one", .used = 1, .sm = without_wgmma, .change = set_weighed_input},
+          {.name = "weighed_input_apart", .apart = true, .change = set_weighed_input},
+          {.name = "relu_squared",
+           .change = [](test::Builder&, model::Mixture& m) { m.activation = model::Activation::relu_squared; }}};
+}
 std::vector<KindOfMixture> kinds_of_mixtures() {
   return {{.name = "f16"},
           {.name = "without_wgmma", .norm = true, .sm = without_wgmma},
@@ -200,6 +253,7 @@ TEST_P(SlowPlansOfMixtures, GiveTheReferencesLogits) {
     auto& m = layer.get<model::Mixture>();
     m.routing.used = kind.used;
     if (kind.apart) m.gate.all = builder.matrix(Format::f32, 6 * 256, 256, 1 / 16.0);
+    kind.change(builder, m);
   }
   if (kind.norm) builder.model().layers[0].get<model::Mixture>().output_norm = builder.norm(256);
   BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(kind.options),
@@ -212,6 +266,102 @@ TEST_P(SlowPlansOfMixtures, GiveTheReferencesLogits) {
   both.feed({{1, 60}, {0, 6}, {2, 1}}, BesideReference::last);
 }
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfMixtures, testing::ValuesIn(kinds_of_mixtures()),
+                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Changed, SlowPlansOfMixtures, testing::ValuesIn(kinds_of_changed_mixtures()),
+                         [](const auto& one) { return one.param.name; });
+
+// What the layers of some architectures have, in all layers of a model.
+struct KindOfLayers {
+  std::string name;
+  void (*change)(test::Builder&);
+  KvFormat kv = KvFormat::f16;
+  Options options = {};
+  uint32_t sm = 90;
+};
+void each_layer(test::Builder& builder, auto&& change) {
+  for (model::Layer& layer : builder.model().layers)
+    change(layer.get<model::Attention>(), layer.get<model::FeedForward>());
+}
+// As BERT has them: norms of the embedding and of the residual stream, and none before a sublayer.
+void set_residual_norms(test::Builder& builder) {
+  constexpr auto kind = model::Norm::Kind::layer;
+  builder.model().token_type = builder.random(64, 0.5);
+  builder.model().embedding_norm = builder.norm(64, kind);
+  each_layer(builder, [&](model::Attention& a, model::FeedForward& f) {
+    a.norm = f.norm = {};
+    a.residual_norm = builder.norm(64, kind);
+    f.residual_norm = builder.norm(64, kind);
+  });
+}
+// Beside norms before sublayers, which late norms would begin.
+void set_both_norms(test::Builder& builder) {
+  builder.model().embedding_norm = builder.norm(64);
+  builder.model().layers[0].get<model::Attention>().residual_norm = builder.norm(64);
+}
+void set_own_head_norms(test::Builder& builder) {
+  each_layer(builder, [&](model::Attention& a, model::FeedForward& f) {
+    a.q_norm = builder.norm(256, model::Norm::Kind::layer);
+    a.k_norm = builder.norm(128, model::Norm::Kind::layer);
+    a.own_head_norms = true;
+    a.clamp_qkv = 1.5f;
+    f.gate = {};
+    f.activation = model::Activation::relu_squared;
+  });
+}
+void set_norms_after_rope(test::Builder& builder) {
+  each_layer(builder, [&](model::Attention& a, model::FeedForward& f) {
+    a.q_norm = builder.norm(64);
+    a.k_norm = builder.norm(64);
+    a.norm_after_rope = true;
+    a.rope.magnitude = 1.25;
+    f.gate = {};
+    f.activation = model::Activation::xielu;
+    f.xielu = {.positive = 0.9f, .negative = 1.2f, .beta = 0.5f, .epsilon = -1e-6f};
+  });
+}
+// Without a norm of q and k, the product would finish them.
+void set_clamp_and_temperature(test::Builder& builder) {
+  each_layer(builder, [](model::Attention& a, model::FeedForward& f) {
+    a.clamp_qkv = 0.8f;
+    a.temperature = {.scale = 0.7f, .length = 2, .offset = 1};
+    f.activation = model::Activation::clamped_swiglu;
+  });
+  builder.model().layers[1].get<model::Attention>().rope = {};
+}
+std::vector<KindOfLayers> kinds_of_layers() {
+  std::vector<KindOfLayers> all{{"residual_norms", set_residual_norms},
+                                {"both_norms", set_both_norms},
+                                {"own_head_norms", set_own_head_norms},
+                                {"norms_after_rope", set_norms_after_rope},
+                                {"clamp_and_temperature", set_clamp_and_temperature}};
+  for (size_t i = 0, count = all.size(); i < count; ++i) {
+    KindOfLayers one = all[i];
+    one.name += "_without_wgmma_q8";
+    one.kv = KvFormat::q8;
+    one.sm = without_wgmma;
+    all.push_back(one);
+    one = all[i];
+    one.name += "_deterministic";
+    one.options.deterministic = true;
+    all.push_back(one);
+  }
+  return all;
+}
+class SlowPlansOfLayers : public Plans, public testing::WithParamInterface<KindOfLayers> {};
+TEST_P(SlowPlansOfLayers, GiveTheReferencesLogits) {
+  const KindOfLayers& kind = GetParam();
+  control().sm = kind.sm;
+  test::Builder builder({.format = Format::f16, .width = 64, .heads = 4, .kv_heads = 2, .head = 64, .inner = 96});
+  builder.model().context = 128;
+  kind.change(builder);
+  const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16, .kv = kind.kv};
+  BesideReference both(builder.model(), limits, interpreted(kind.options), f16_bound);
+  both.feed({{0, 5}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}, {2, 1}, {1, 1}});
+  both.feed({{0, 1}, {3, 19}, {1, 2}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfLayers, testing::ValuesIn(kinds_of_layers()),
                          [](const auto& one) { return one.param.name; });
 
 // The paths of all GPUs, each with the text and the limits of its target.
@@ -246,6 +396,21 @@ TEST_P(SlowPlansOfTargets, GiveThoseOfMixtures) {
   auto& attention = builder.model().layers[1].get<model::Attention>();
   attention.v = builder.matrix(Format::q6_k, attention.v.rows, attention.v.cols, 1 / 16.0);
   for (model::Layer& layer : builder.model().layers) layer.get<model::Mixture>().routing.used = 5;
+  BesideReference both(builder.model(), {.rows = 16, .kv_blocks = 16, .block_tokens = 16}, interpreted(), f16_bound);
+  both.feed({{0, 3}});
+  both.feed({{0, 1}});
+  both.feed({{0, 1}, {1, 10}}, BesideReference::last);
+}
+// Biases of experts, sigmoids and groups.
+TEST_P(SlowPlansOfTargets, GiveThoseOfChangedMixtures) {
+  test::Builder builder = test::mixture(Format::q4_k);
+  builder.model().context = 64;
+  for (model::Layer& layer : builder.model().layers) {
+    auto& m = layer.get<model::Mixture>();
+    m.routing.used = 3;
+    set_biases(builder, m);
+    set_groups(builder, m);
+  }
   BesideReference both(builder.model(), {.rows = 16, .kv_blocks = 16, .block_tokens = 16}, interpreted(), f16_bound);
   both.feed({{0, 3}});
   both.feed({{0, 1}});

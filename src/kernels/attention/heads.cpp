@@ -133,9 +133,8 @@ Kernel Heads::build() const {
             const F32 steps = to_f32((position + k.arg(&Args::offset)) / k.arg(&Args::length));
             factor = fma(lg2_approx(steps + 1.0f) * 0x1.62e43p-1f, k.arg(&Args::temperature), 1.0f);
           }
-          make_in_order(q, position, [&](U32 h, U32 i, F32 v) {
-            store(q.x + (h * head + i), temperature ? v * factor : v);
-          });
+          make_in_order(q, position,
+                        [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), temperature ? v * factor : v); });
         });
       const Slice keys{.x = of_row(&Args::k, &Args::k_stride),
                        .first = heads_from(q_units),
@@ -159,9 +158,8 @@ Kernel Heads::build() const {
       }
       const bool makes_k = k_norm != norm_none || rotation != none;
       if (makes_k) {
-        k.when(is_k, [&] {
-          make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); });
-        });
+        k.when(is_k,
+               [&] { make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
         k.barrier();
       }
       // each warp takes one block of 32 values of the unit at a time

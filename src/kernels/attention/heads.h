@@ -11,8 +11,8 @@ namespace heddle::kernels {
 
 // Per row: q, k and v clamped, norm of q and k, rotation of both by the row's position, or the norm after the rotation,
 // and q times a factor by the position. q is changed in place; k and v go to the cache as
-// f16 (clamped to +-65504, NaN stays NaN) or as q8, and then, and with norm_last, k is also changed in place. q, k and v may be slices of
-// one row: each has its own stride. A position from 2^31 on skips the row.
+// f16 (clamped to +-65504, NaN stays NaN) or as q8, and then, and with norm_last, k is also changed in place. q, k and
+// v may be slices of one row: each has its own stride. A position from 2^31 on skips the row.
 struct Heads {
   static constexpr std::string_view name = "heads",
                                     summary = "norm and rotation of q and k; k and v into a paged cache",
@@ -67,7 +67,8 @@ struct Heads {
                       F{"bias", &Heads::bias, yes_or_no()},
                       F{"rotation", &Heads::rotation, named({"none", "pairs", "halves"})},
                       F{"norm_last", &Heads::norm_last, yes_or_no()}, F{"clamp", &Heads::clamp, yes_or_no()},
-                      F{"temperature", &Heads::temperature, yes_or_no()}, F{"kv", &Heads::kv, kv_types()}, F{"chained", &Heads::chained, yes_or_no()});
+                      F{"temperature", &Heads::temperature, yes_or_no()}, F{"kv", &Heads::kv, kv_types()},
+                      F{"chained", &Heads::chained, yes_or_no()});
   }
 
   bool leaves_q() const { return q_norm == norm_none && rotation == none && !clamp && !temperature; }

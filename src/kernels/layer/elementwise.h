@@ -47,8 +47,8 @@ struct Gate {
     return std::tuple(
         Field<Gate>{"threads", &Gate::threads, range(32, 1024, 32)}, Field<Gate>{"vec", &Gate::vec, one_of({1, 2, 4})},
         Field<Gate>{"act", &Gate::act, activations()}, Field<Gate>{"times_up", &Gate::times_up, yes_or_no()},
-        Field<Gate>{"weighted", &Gate::weighted, yes_or_no()},
-        Field<Gate>{"out", &Gate::out, named({"f32", "bf16"})}, Field<Gate>{"chained", &Gate::chained, yes_or_no()});
+        Field<Gate>{"weighted", &Gate::weighted, yes_or_no()}, Field<Gate>{"out", &Gate::out, named({"f32", "bf16"})},
+        Field<Gate>{"chained", &Gate::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -17,15 +17,15 @@ struct GroupRows {
                                     lowest_target = "sm_75";
   static constexpr uint32_t no_row = 0xffffffff;
   struct Args {
-    ptx::DevicePtr<uint32_t> list;        // (slots): the row of each slot, or no_row
-    ptx::DevicePtr<uint32_t> slot_of;     // (rows, used): the slot of each pair
-    ptx::DevicePtr<ExpertTile> tiles;     // (max_tiles), of which tile_count are written; 16-byte aligned
-    ptx::DevicePtr<uint32_t> tile_count;  // (1)
-    ptx::DevicePtr<uint32_t> ids;         // (rows, used): experts, all below `experts`
-    uint32_t rows, used, experts;         // experts: not above `largest`
-    uint32_t slots;                       // of the list, max_slots() or more
-    uint32_t tile_rows;                   // a multiple of 8
-    ptx::DevicePtr<float> weights{};      // (rows, used); read with `weights`
+    ptx::DevicePtr<uint32_t> list;         // (slots): the row of each slot, or no_row
+    ptx::DevicePtr<uint32_t> slot_of;      // (rows, used): the slot of each pair
+    ptx::DevicePtr<ExpertTile> tiles;      // (max_tiles), of which tile_count are written; 16-byte aligned
+    ptx::DevicePtr<uint32_t> tile_count;   // (1)
+    ptx::DevicePtr<uint32_t> ids;          // (rows, used): experts, all below `experts`
+    uint32_t rows, used, experts;          // experts: not above `largest`
+    uint32_t slots;                        // of the list, max_slots() or more
+    uint32_t tile_rows;                    // a multiple of 8
+    ptx::DevicePtr<float> weights{};       // (rows, used); read with `weights`
     ptx::DevicePtr<float> slot_weights{};  // (slots): those of the pairs; of slots without a row nothing is written
   };
   uint32_t largest = 128;  // number of experts
@@ -36,8 +36,8 @@ struct GroupRows {
   static auto fields() {
     using F = Field<GroupRows>;
     return std::tuple(F{"largest", &GroupRows::largest, one_of({32, 64, 128, 256, 512})},
-                      F{"warps", &GroupRows::warps, one_of({16, 32})},
-                      F{"weights", &GroupRows::weights, yes_or_no()}, F{"chained", &GroupRows::chained, yes_or_no()});
+                      F{"warps", &GroupRows::warps, one_of({16, 32})}, F{"weights", &GroupRows::weights, yes_or_no()},
+                      F{"chained", &GroupRows::chained, yes_or_no()});
   }
 
   // The number of slots and tiles that suffice for any choice of experts.

@@ -8,23 +8,23 @@
 
 namespace heddle::kernels {
 
-// The experts of each row by their logits, and their weights: see pick_experts.h. One warp per row. The ids of a row are
-// different ones whatever the logits are.
+// The experts of each row by their logits, and their weights: see pick_experts.h. One warp per row. The ids of a row
+// are different ones whatever the logits are.
 struct Route {
   static constexpr std::string_view name = "route", summary = "the experts of each row and their shares",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<uint32_t> ids;   // (rows, used)
-    ptx::DevicePtr<float> weights;  // (rows, used)
-    ptx::DevicePtr<float> logits;   // (rows, experts)
-    uint32_t rows, experts, used;   // used <= experts <= largest, used at most 32
-    uint32_t logits_stride;         // values from row to row
-    ptx::DevicePtr<float> choice_bias{};      // (experts); read with choice_bias
-    uint32_t groups = 0, groups_used = 0;     // with groups
-    float scale = 1;                          // of the weights, with scaled
-    float near = 0;                           // with sparsemixer
+    ptx::DevicePtr<uint32_t> ids;          // (rows, used)
+    ptx::DevicePtr<float> weights;         // (rows, used)
+    ptx::DevicePtr<float> logits;          // (rows, experts)
+    uint32_t rows, experts, used;          // used <= experts <= largest, used at most 32
+    uint32_t logits_stride;                // values from row to row
+    ptx::DevicePtr<float> choice_bias{};   // (experts); read with choice_bias
+    uint32_t groups = 0, groups_used = 0;  // with groups
+    float scale = 1;                       // of the weights, with scaled
+    float near = 0;                        // with sparsemixer
   };
-  uint32_t largest = 512;   // number of experts: fewer are found faster with less
+  uint32_t largest = 512;  // number of experts: fewer are found faster with less
   uint32_t score = score_softmax, choice_bias = 0, groups = no_groups;
   uint32_t sum_to_one = 0;  // the shares of those picked
   uint32_t scaled = 0;
@@ -45,8 +45,8 @@ struct Route {
 };
 
 // out = scale * (sum of weights[row, j] * y[row, j] [+ sigmoid(shared_gate[row]) * shared[row]]), or out += that, added
-// in the order of j. With by_slot row j of y is y[slots[row, j]]. No j: the shared expert alone. Not weighted: all weights
-// are 1.
+// in the order of j. With by_slot row j of y is y[slots[row, j]]. No j: the shared expert alone. Not weighted: all
+// weights are 1.
 struct Mix {
   static constexpr std::string_view name = "mix", summary = "the experts' results by their shares, into h",
                                     lowest_target = "sm_75";

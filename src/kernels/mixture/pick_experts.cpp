@@ -76,8 +76,8 @@ void keep_best_groups(Code& k, Candidates& all, const ExpertChoice& choice, cons
       for (size_t i = 0; i < all.size(); ++i)
         lowest = min(lowest, select(groups[i] == group && all.key(i) == score, all.id(i), ~0u));
       const U32 best = warp_reduce(Atomic::min, lowest);
-      const U32 second = all.largest(
-          [&](size_t i, U32 key) { return select(groups[i] == group && all.id(i) != best, key, 0u); });
+      const U32 second =
+          all.largest([&](size_t i, U32 key) { return select(groups[i] == group && all.id(i) != best, key, 0u); });
       score = key_of(float_of_ordered(score) + float_of_ordered(second));
     }
     mine = select(k.lane() == group, score, mine.get());
@@ -89,8 +89,7 @@ void keep_best_groups(Code& k, Candidates& all, const ExpertChoice& choice, cons
     kept = kept.get() | k.constant(1u) << group;
     mine = select(k.lane() == group, k.constant(0u), mine.get());
   });
-  for (size_t i = 0; i < all.size(); ++i)
-    all.set_key(i, select((kept.get() >> groups[i] & 1u) != 0u, all.key(i), 0u));
+  for (size_t i = 0; i < all.size(); ++i) all.set_key(i, select((kept.get() >> groups[i] & 1u) != 0u, all.key(i), 0u));
 }
 
 // See score_sparsemixer.
@@ -185,8 +184,8 @@ PickedExperts pick_by_logit(Code& k, const ExpertChoice& choice, const ExpertLog
 
 PickedExperts pick_experts(Code& k, const ExpertChoice& choice, const ExpertLogits& of) {
   if (choice.score == score_sparsemixer) return pick_near(k, of);
-  PickedExperts picked = choice.bias || choice.groups == groups_by_two ? pick_by_score(k, choice, of)
-                                                                       : pick_by_logit(k, choice, of);
+  PickedExperts picked =
+      choice.bias || choice.groups == groups_by_two ? pick_by_score(k, choice, of) : pick_by_logit(k, choice, of);
   if (choice.scaled) picked.weight = picked.weight * of.scale;
   return picked;
 }

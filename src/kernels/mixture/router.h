@@ -62,8 +62,8 @@ struct Router {
   ptx::Grid grid(const Args& args) const;
 };
 
-// A shape for a router of this size; the caller sets norm, bias and how experts are picked. Nothing if x does not fit the registers or
-// the shared memory.
+// A shape for a router of this size; the caller sets norm, bias and how experts are picked. Nothing if x does not fit
+// the registers or the shared memory.
 std::optional<Router> router_choice(uint32_t experts, uint32_t router_rows, uint32_t cols, const GpuLimits& gpu = {});
 
 }  // namespace heddle::kernels

@@ -15,8 +15,9 @@ inline Allowed aparts() { return one_of({0, 16, 32, 64, 128}); }
 // Converts rows of f32 to the f16 rows that the matrix units read, with an optional norm.
 
 // out = the row, normalised, as f16; a block keeps its rows, mostly one, in registers. scale[row] is a power of two
-// that the row is divided by, with `factors` times the row's own factor. A largest magnitude above 16384 is brought to 16384 or less, so that nothing becomes
-// infinite; one of 1/16 or less is brought above 1/16, so that few values become subnormal. For all other rows it is 1.
+// that the row is divided by, with `factors` times the row's own factor. A largest magnitude above 16384 is brought to
+// 16384 or less, so that nothing becomes infinite; one of 1/16 or less is brought above 1/16, so that few values become
+// subnormal. For all other rows it is 1.
 struct HalfRows {
   static constexpr std::string_view name = "half_rows", summary = "rows of f32 as rows of f16, normalised if need be",
                                     lowest_target = "sm_75";
@@ -69,8 +70,7 @@ struct HalfRows {
                       F{"bias", &S::bias, yes_or_no()}, F{"gather", &S::gather, yes_or_no()},
                       F{"apart", &S::apart, aparts()}, F{"also_apart", &S::also_apart, aparts()},
                       F{"factors", &S::factors, yes_or_no()}, F{"squares", &S::squares, yes_or_no()},
-                      F{"together", &S::together, one_of({1, 2, 4, 8})},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"together", &S::together, one_of({1, 2, 4, 8})}, F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -21,8 +21,7 @@ F32 as_half(F32 value) { return within_f16(value * (1 / Product::f16_act)); }
 
 }  // namespace
 
-void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 first, U32 end,
-                        U32 expert) {
+void GroupEnding::write(const GroupSums& acc, uint32_t columns, U32 row, U32 first, U32 end, U32 expert) {
   low_ = row + (k_.lane() >> 2u);
   first_ = first + (k_.lane() & 3u) * 2u;
   end_ = end;

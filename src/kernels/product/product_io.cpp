@@ -289,7 +289,8 @@ void ProductOut::prepare(U32 row, Pred mine) {
     k_.when(row < k_.arg(&Args::rows), [&] {
       if (experts_.empty()) bias = ptx::load(k_.arg(&Args::bias) + row, {.nc = true});
       for (const ExpertBias& one : experts_) {
-        F32 of_expert = ptx::load(k_.arg(&Args::bias) + (mul_wide(one.expert, k_.arg(&Args::rows)) + widen(row)), {.nc = true});
+        F32 of_expert =
+            ptx::load(k_.arg(&Args::bias) + (mul_wide(one.expert, k_.arg(&Args::rows)) + widen(row)), {.nc = true});
         one.factor.rec ? bias.add_product(of_expert, one.factor) : bias += of_expert;
       }
     });
@@ -448,7 +449,8 @@ void ProductOut::write(uint32_t v, F32 sum) {
       return put(row_, writes(v), weighed(activate(k_, s_.activation, sum)));
     default: {  // gate
       F32 up = shuffle_xor(sum, 2u);
-      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u, weighed(gate_with(k_, s_.activation, sum, up)));
+      put((row_ >> 2u) * 2u + (row_ & 1u), writes(v) && (row_ & 2u) == 0u,
+          weighed(gate_with(k_, s_.activation, sum, up)));
     }
   }
 }

@@ -153,8 +153,8 @@ class ProductOut {
   ptx::Pred mine_;
   ptx::F32 bias_, weight_;
   std::vector<ExpertBias> experts_;  // bias with experts
-  std::vector<ptx::F32> before_;   // add: the residual of each vector
-  std::vector<ptx::F32> written_;  // next_apart: of each vector
+  std::vector<ptx::F32> before_;     // add: the residual of each vector
+  std::vector<ptx::F32> written_;    // next_apart: of each vector
   ptx::Shared<float> next_scales_;
   ptx::F32 norm_;                    // the next norm's weight
   std::vector<ptx::F32> sin_, cos_;  // qkv: of each vector

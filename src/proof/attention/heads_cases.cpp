@@ -19,7 +19,8 @@ struct HeadsShape {
   uint32_t page_size = 16, sequences = 2, last_position = 40;
   float size = 1;  // of the values; 1e5: many are beyond f16
   float magnitude = 1;
-  bool k_bias = true;  // with `bias`
+  bool k_bias = true;     // with `bias`
+  float largest = 0.75f;  // with `clamp`
 
   std::string text() const {
     return fmt::format(
@@ -43,12 +44,29 @@ struct Reference {
   Numbers row(const float* x, uint32_t heads, uint32_t kind, const std::vector<float>& weight,
               const std::vector<float>& bias, float epsilon, uint32_t position) const {
     Numbers y{std::vector<double>(x, x + size_t(heads) * s.head), std::vector<double>(size_t(heads) * s.head)};
+    for (double& v : y.value) v = given(v);
     const uint32_t span = spec.over == Heads::all_heads ? heads * s.head : s.head;
+    auto turn_all = [&] {
+      for (uint32_t h = 0; h < heads && spec.rotation != Heads::none; ++h) turn(y, h * s.head, position);
+    };
+    if (spec.norm_last) turn_all();
     for (uint32_t at = 0; at < heads * s.head && kind != kernels::norm_none; at += span)
       normalise(y, at, span, kind, weight, bias, epsilon);
-    for (uint32_t h = 0; h < heads && spec.rotation != Heads::none; ++h) turn(y, h * s.head, position);
+    if (!spec.norm_last) turn_all();
     return y;
   }
+  double given(double v) const { return spec.clamp ? std::clamp(v, -double(s.largest), double(s.largest)) : v; }
+  // q times a factor.
+  void heat(Numbers& y, uint32_t position) const {
+    if (!spec.temperature) return;
+    const double factor = 1 + temperature * std::log(1 + std::floor(double(position + offset) / length));
+    for (size_t i = 0; i < y.value.size(); ++i) {
+      y.value[i] *= factor;
+      y.error[i] = y.error[i] * factor + std::abs(y.value[i]) * 5e-7;  // the logarithm to 2^-22 of 1 and more
+    }
+  }
+  static constexpr double temperature = 0.375;
+  static constexpr uint32_t length = 3, offset = 1;
 
  private:
   void normalise(Numbers& y, uint32_t at, uint32_t span, uint32_t kind, const std::vector<float>& weight,
@@ -60,13 +78,16 @@ struct Reference {
     const double scale = 1 / std::sqrt(squares / span + double(epsilon)), spread = std::sqrt(squares / span);
     // half the sum's error (a lane's additions, 5 in the warp, 8 warps), then part, epsilon, root and products
     const double bound = ((span / 32.0 + 13) / 2 + 9) * 0x1p-24;
+    const double moved = *std::max_element(y.error.begin() + at, y.error.begin() + at + span);
     for (uint32_t i = 0; i < span; ++i) {
       const size_t of_weight = spec.over == Heads::each_head ? i : at + i;
       const double w = weight[of_weight], b = spec.bias ? bias[of_weight] : 0.0, d = y.value[at + i] - mean;
       y.value[at + i] = d * scale * w + b;
       // close to the mean a value has the error of the mean, which follows the spread
       const double size = std::abs(d) + (kind == kernels::norm_layer ? spread + std::abs(mean) * 0x1p-20 : 0);
-      y.error[at + i] = (size * scale * std::abs(w) + std::abs(b)) * bound;
+      // what came before moves the value, and all of them the scale
+      const double before = spec.norm_last ? 2 * moved * scale * std::abs(w) : 0;
+      y.error[at + i] = (size * scale * std::abs(w) + std::abs(b)) * bound + before;
     }
   }
   void turn(Numbers& y, uint32_t at, uint32_t position) const {
@@ -184,7 +205,11 @@ Case heads_case(Heads spec, HeadsShape s) {
                      .table_stride = pages.stride(),
                      .q_epsilon = 1e-5f,
                      .k_epsilon = 1e-3f,
-                     .magnitude = s.magnitude};
+                     .magnitude = s.magnitude,
+                     .largest = s.largest,
+                     .temperature = float(Reference::temperature),
+                     .length = Reference::length,
+                     .offset = Reference::offset};
     if (spec.q_norm) args.q_weight = m.put(q_weight);
     if (spec.k_norm) args.k_weight = m.put(k_weight);
     if (spec.q_norm && spec.bias) args.q_bias = m.put(q_bias);
@@ -233,19 +258,22 @@ Case heads_case(Heads spec, HeadsShape s) {
     const Reference reference{spec, s, frequencies};
     for (size_t r = 0; r < s.rows; ++r) {
       if (positions[r] == ~0u) continue;
-      const Numbers made =
+      Numbers made =
           reference.row(q.data() + r * q_stride, s.heads, spec.q_norm, q_weight, q_bias, args.q_epsilon, positions[r]);
+      reference.heat(made, positions[r]);
       std::copy(made.value.begin(), made.value.end(), want_q.value.begin() + ptrdiff_t(r * q_stride));
       std::copy(made.error.begin(), made.error.end(), want_q.error.begin() + ptrdiff_t(r * q_stride));
       const Numbers keys =
           reference.row(k + r * k_stride, s.kv_heads, spec.k_norm, k_weight, k_bias, args.k_epsilon, positions[r]);
-      const std::vector<double> values(v + r * v_stride, v + r * v_stride + v_size), exact(v_size);
+      std::vector<float> values_given(v + r * v_stride, v + r * v_stride + v_size);
+      for (float& value : values_given) value = float(reference.given(value));
+      const std::vector<double> values(values_given.begin(), values_given.end()), exact(v_size);
       for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t row = pages.row(sequences[r], positions[r], s.kv_heads, h);
         if (spec.kv == kernels::kv_q8) {
           // to the bit where values are as they were given
-          v_want.encode(row, v + r * v_stride + h * s.value_head);
-          if (spec.k_norm == kernels::norm_none && spec.rotation == Heads::none) {
+          v_want.encode(row, values_given.data() + h * s.value_head);
+          if (spec.k_norm == kernels::norm_none && spec.rotation == Heads::none && !spec.clamp) {
             k_want.encode(row, k + r * k_stride + h * s.head);
           } else {
             k_got.expect(check, row, &keys.value[h * s.head], &keys.error[h * s.head]);
@@ -263,9 +291,11 @@ Case heads_case(Heads spec, HeadsShape s) {
       return y;
     };
     std::vector<float> q_got = m.get(q_at, q.size());
-    if (spec.kv == kernels::kv_q8) {
+    if (spec.kv == kernels::kv_q8 || spec.norm_last) {
       for (size_t i = 0; s.fused && i < q.size(); ++i)  // k lies behind q and is worked on where it is
         if (i % q_stride >= q_size && i % q_stride < q_size + k_size) q_got[i] = q[i];
+    }
+    if (spec.kv == kernels::kv_q8) {
       check.near("q", q_got, want_q.value, want_q.error, 1);
       check.equal("k", k_got.q, k_want.q);
       check.equal("scales of k", k_got.scales, k_want.scales);
@@ -348,6 +378,34 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
              .page_size = 5,
              .magnitude = 1.25f});
       }
+  // clamped, norms after the rotation, a factor of q
+  for (uint32_t norm : {norm_none, norm_rms, norm_layer})
+    for (uint32_t over : {Heads::each_head, Heads::each_head_own, Heads::all_heads})
+      for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
+        ++turn;
+        add({.q_norm = norm,
+             .k_norm = turn % 5 ? norm : norm_none,
+             .over = over,
+             .bias = turn % 2,
+             .rotation = turn % 3            ? Heads::halves
+                         : norm == norm_none ? Heads::none
+                                             : Heads::pairs,
+             .norm_last = turn % 4 != 0,
+             .clamp = turn % 3 != 1,
+             .temperature = turn % 3 != 2,
+             .kv = kv,
+             .chained = turn / 2 % 2},
+            {.rows = 6,
+             .heads = 6,
+             .kv_heads = 3,
+             .head = 64,
+             .value_head = 32,
+             .dimensions = turn % 3 == 0 && norm == norm_none ? 0u : 22u,
+             .fused = turn % 2 == 0,
+             .page_size = 5,
+             .magnitude = 1.25f});
+      }
+  add({.rotation = Heads::none, .temperature = 1}, {.rows = 5, .dimensions = 0, .last_position = 100'000});
   // one norm of the two, or different ones
   add({.q_norm = norm_rms, .over = Heads::all_heads}, {.rows = 5});
   add({.q_norm = norm_layer, .k_norm = norm_rms, .bias = 1}, {.rows = 5, .heads = 3, .kv_heads = 1});

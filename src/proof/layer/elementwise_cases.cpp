@@ -13,9 +13,16 @@ using kernels::SoftcapRows;
 
 double root_2_over_pi() { return std::sqrt(2 / std::numbers::pi); }
 
+constexpr double xielu_positive = 0.8125, xielu_negative = 1.125, xielu_beta = 0.5, xielu_epsilon = -0x1p-20;
+
 double activate(uint32_t act, double x) {
   if (act == Gate::silu) return x / (1 + std::exp(-x));
   if (act == Gate::gelu_erf) return x * std::erfc(-x * std::sqrt(0.5)) / 2;
+  if (act == Gate::relu_squared) return x > 0 ? x * x : 0;
+  if (act == Gate::clamped_swiglu) return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
+  if (act == Gate::xielu)
+    return x > 0 ? x * (xielu_positive * x + xielu_beta)
+                 : xielu_negative * (std::expm1(std::min(x, xielu_epsilon)) - x) + xielu_beta * x;
   const double u = root_2_over_pi() * (x + 0.044715 * x * x * x);
   return u < -300 ? 0 : x / (1 + std::exp(-2 * u));  // the same as x (1 + tanh(u)) / 2
 }
@@ -29,7 +36,7 @@ Case gate(Gate spec, uint32_t rows, uint32_t cols, bool fused) {
       for (uint32_t c = 0; c < cols; c += 3) x[size_t(r) * stride + c] *= 10;
     if (!x.empty()) x[0] = 0;
     if (x.size() > 1) x[1] = 88.9f;
-    const std::vector<float> other = random.normals(size_t(rows) * stride);
+    const std::vector<float> other = random.normals(size_t(rows) * stride, 4), weights = random.normals(rows);
     auto in = m.put(x);
     auto up = fused ? ptx::DevicePtr<float>{in.address + cols * sizeof(float)} : m.put(other);
     const bool narrow = spec.out == Gate::out_bf16;
@@ -43,21 +50,35 @@ Case gate(Gate spec, uint32_t rows, uint32_t cols, bool fused) {
                               .y_stride = cols,
                               .gate_stride = stride,
                               .up_stride = stride,
-                              .narrow = y_narrow});
+                              .narrow = y_narrow,
+                              .weights = spec.weighted ? m.put(weights) : ptx::DevicePtr<float>{},
+                              .xielu_positive = float(xielu_positive),
+                              .xielu_negative = float(xielu_negative),
+                              .xielu_beta = float(xielu_beta),
+                              .xielu_epsilon = float(xielu_epsilon)});
     std::vector<double> want, scale;
     for (size_t r = 0; r < rows; ++r)
       for (size_t c = 0; c < cols; ++c) {
-        const double factor = !spec.times_up ? 1 : fused ? x[r * stride + cols + c] : other[r * stride + c];
-        const double v = x[r * stride + c];
-        want.push_back(activate(spec.act, v) * factor);
+        const double u = !spec.times_up ? 1 : fused ? x[r * stride + cols + c] : other[r * stride + c];
+        const double weight = spec.weighted ? weights[r] : 1;
+        const bool clamps = spec.act == Gate::clamped_swiglu && spec.times_up;
+        const double factor = (clamps ? std::clamp(u, -7.0, 7.0) + 1 : u) * weight;
+        const double v = x[r * stride + c], a = activate(spec.act, v);
+        want.push_back(a * factor);
         // relative until the result is about to vanish. With tanh the exponent 2 u has three roundings (2e-7), and
         // e^2u has them |2 u| times
         const double two_u = 2 * root_2_over_pi() * v * (1 + 0.044715 * v * v);
-        const double more = spec.act == Gate::gelu_tanh && v < 0 ? -two_u * 2e-7 / 8e-7 : 0;
+        double more = spec.act == Gate::gelu_tanh && v < 0 ? -two_u * 2e-7 / 8e-7 : 0;
+        if (spec.act == Gate::clamped_swiglu && v < 0) more = -1.702 * v * 2e-7 / 8e-7;
         scale.push_back(std::abs(want.back()) * (1 + more) + 1e-30 * std::abs(factor));
+        // 1 + up may cancel, and so may the two sides of xielu below 0
+        if (clamps) scale.back() += std::abs(a * weight) * 8;
+        if (spec.act == Gate::xielu && v <= 0)
+          scale.back() +=
+              (xielu_negative * (std::abs(std::expm1(v)) + std::abs(v)) - xielu_beta * v) * std::abs(factor);
       }
     // the exponential to 4e-7, the reciprocal and three roundings; with erf the tail's parts too
-    const double bound = (spec.act == Gate::gelu_erf ? 2e-6 : 8e-7) + (narrow ? 0x1p-8 : 0);
+    const double bound = (spec.act == Gate::gelu_erf || spec.act == Gate::xielu ? 2e-6 : 8e-7) + (narrow ? 0x1p-8 : 0);
     std::vector<float> got = m.get(y, narrow ? 0 : want.size());
     if (narrow)
       for (bf16 v : m.get(y_narrow, want.size())) got.push_back(to_f32(v));
@@ -104,9 +125,10 @@ Case softcap(SoftcapRows spec, uint32_t rows, uint32_t cols, float cap = 30, flo
 }
 
 void add_gate_cases(Sweep sweep, std::vector<Case>& cases) {
-  for (uint32_t act : {Gate::silu, Gate::gelu_erf, Gate::gelu_tanh})
+  for (uint32_t act :
+       {Gate::silu, Gate::gelu_erf, Gate::gelu_tanh, Gate::relu_squared, Gate::clamped_swiglu, Gate::xielu})
     for (uint32_t times_up : {0u, 1u}) {
-      cases.push_back(gate({.vec = 4, .act = act, .times_up = times_up}, 2, 516, true));
+      cases.push_back(gate({.vec = 4, .act = act, .times_up = times_up, .weighted = act % 2}, 2, 516, true));
       if (sweep == Sweep::quick) continue;
       cases.push_back(gate({.threads = 64, .act = act, .times_up = times_up}, 3, 1001, false));
       cases.push_back(gate({.threads = 64, .vec = 2, .act = act, .times_up = times_up, .chained = 1}, 5, 2, true));

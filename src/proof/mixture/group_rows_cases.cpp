@@ -31,6 +31,7 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
     const std::vector<uint32_t> ids = picked_experts(random, rows, used, experts, choice);
     const uint32_t pairs = rows * used, slots = GroupRows::max_slots(pairs, experts, tile_rows) + more_slots;
     const uint32_t max_tiles = GroupRows::max_tiles(pairs, experts, tile_rows);
+    const std::vector<float> weights = random.normals(pairs), before(slots, 7.0f);
     const GroupRows::Args args{.list = m.poisoned<uint32_t>(slots),
                                .slot_of = m.poisoned<uint32_t>(pairs),
                                .tiles = m.poisoned<ExpertTile>(max_tiles),
@@ -40,7 +41,9 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
                                .used = used,
                                .experts = experts,
                                .slots = slots,
-                               .tile_rows = tile_rows};
+                               .tile_rows = tile_rows,
+                               .weights = m.put(weights),
+                               .slot_weights = m.put(before)};
     m.launch(spec, args);
     std::vector<uint32_t> list, slot_of(pairs), tiles;
     for (uint32_t e = 0; e < experts; ++e) {
@@ -59,6 +62,9 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
     list.resize(slots, GroupRows::no_row);
     check.equal("list", m.get(args.list, slots), list);
     check.equal("slot_of", m.get(args.slot_of, pairs), slot_of);
+    std::vector<float> of_slots = before;
+    for (uint32_t p = 0; spec.weights && p < pairs; ++p) of_slots[slot_of[p]] = weights[p];
+    check.equal("slot_weights", m.get(args.slot_weights, slots), of_slots);
     check.equal("tile_count", m.get(args.tile_count, 1), std::vector<uint32_t>{uint32_t(tiles.size() / 4)});
     check.that(tiles.size() <= size_t(max_tiles) * 4, fmt::format("{} of {} tiles", tiles.size() / 4, max_tiles));
     check.equal("tiles", m.get(ptx::DevicePtr<uint32_t>{args.tiles.address}, tiles.size()), tiles);
@@ -106,6 +112,7 @@ void add_group_rows_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t tile_rows : {8u, 40u, 128u}) {
     cases.push_back(group_rows({}, 300, 1, 100, tile_rows, Choice::first));  // all rows go to one expert
     cases.push_back(group_rows({.largest = 32}, 200, 2, 4, tile_rows));
+    cases.push_back(group_rows({.largest = 32, .weights = 1}, 77, 3, 20, tile_rows));
     cases.push_back(group_rows({.largest = 32}, 129, 8, 8, tile_rows, Choice::any, 13));
   }
   cases.push_back(group_rows({}, 1, 8, 128, 8));

@@ -5,6 +5,7 @@
 
 #include "kernels/mixture/mixture.h"
 #include "proof/bench.h"
+#include "proof/mixture/expert_choice.h"
 
 namespace heddle::proof {
 namespace {
@@ -62,6 +63,44 @@ Case route(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t 
           target_of(spec), run};
 }
 
+// The other choices, from `groups` groups of which two are used.
+Case routed(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t groups) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> logits = random.normals(size_t(rows) * experts, 2), bias = random.normals(experts, 0.3f);
+    const Route::Args args{.ids = m.poisoned<uint32_t>(size_t(rows) * used),
+                           .weights = m.poisoned<float>(size_t(rows) * used),
+                           .logits = m.put(logits),
+                           .rows = rows,
+                           .experts = experts,
+                           .used = used,
+                           .logits_stride = experts,
+                           .choice_bias = m.put(bias),
+                           .groups = groups,
+                           .groups_used = 2,
+                           .scale = 2.5f,
+                           .near = 0.5f};
+    m.launch(spec, args);
+    const std::vector<uint32_t> ids = m.get(args.ids, size_t(rows) * used);
+    const std::vector<float> weights = m.get(args.weights, ids.size());
+    for (uint32_t r = 0; r < rows; ++r) {
+      const auto first = long(r) * experts, picked = long(r) * used;
+      check_routed({.choice = kernels::choice_of(spec),
+                    .used = used,
+                    .groups = groups,
+                    .groups_used = 2,
+                    .scale = 2.5,
+                    .near = 0.5,
+                    .logits = {logits.begin() + first, logits.begin() + first + experts},
+                    .errors = std::vector<double>(experts),
+                    .bias = bias},
+                   {ids.begin() + picked, ids.begin() + picked + used},
+                   {weights.begin() + picked, weights.begin() + picked + used}, check);
+    }
+  };
+  return {"route", fmt::format("{} rows={} used={}/{} groups={}", field_text(spec), rows, used, experts, groups),
+          target_of(spec), run};
+}
+
 // gate_stride: 0 is one gate for all rows, and an open one. by_slot: twice as many slots as results, in any order.
 Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1, uint32_t gate_stride = 3) {
   auto run = [=](Machine& m, Random& random, Check& check) {
@@ -95,7 +134,7 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
         size += std::abs(part);
       };
       for (size_t j = 0; j < used; ++j)
-        add(double(weights[r * used + j]) * y[size_t(slot_of[r * used + j]) * cols + c]);
+        add((spec.weighted ? double(weights[r * used + j]) : 1.0) * y[size_t(slot_of[r * used + j]) * cols + c]);
       if (spec.shared) add(shared[i] / (1 + std::exp(-double(gates[r * gate_stride]))));
       want.push_back(sum * scale + (spec.add ? before[i] : 0));
       sizes.push_back(size * scale + (spec.add ? std::abs(before[i]) : 0));
@@ -114,6 +153,7 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
 void add_mixture_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(route({}, 5, 60, 4));
   cases.push_back(mix({.shared = 1}, 3, 100, 4));
+  cases.push_back(routed({.largest = 64, .score = kernels::score_sigmoid, .choice_bias = 1}, 3, 60, 4, 1));
   if (sweep == Sweep::quick) return;
   for (uint32_t sum_to_one : {0u, 1u}) {
     for (uint32_t largest : {32u, 64u, 128u, 256u, 512u}) {
@@ -127,9 +167,17 @@ void add_mixture_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(route({.largest = 128, .sum_to_one = sum_to_one}, 6, 100, 32, 1, true));
     cases.push_back(route({.sum_to_one = sum_to_one}, 0, 64, 4));
   }
+  for (const Route& choice : routing_choices(Route{})) {
+    cases.push_back(routed(choice, 6, 160, 6, 8));
+    Route of_few = choice;
+    of_few.largest = 32;
+    cases.push_back(routed(of_few, 5, 30, 3, 3));
+  }
+  for (const Route& choice : routing_choices(Route{.chained = 1})) cases.push_back(routed(choice, 3, 512, 22, 32));
   for (uint32_t add : {0u, 1u})
     for (uint32_t shared : {0u, 1u}) {
       cases.push_back(mix({.threads = 32, .add = add, .shared = shared}, 5, 65, 3, 0.5f));
+      cases.push_back(mix({.vec = 4, .add = add, .shared = shared, .by_slot = 1, .weighted = 0}, 3, 68, 3));
       cases.push_back(mix({.add = add, .shared = shared, .chained = 1}, 2, 300, 32));
       cases.push_back(mix({.add = add, .shared = shared}, 3, 1, 1));
       cases.push_back(mix({.add = add, .shared = shared}, 0, 64, 2));

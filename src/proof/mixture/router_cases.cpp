@@ -6,6 +6,7 @@
 #include "kernels/mixture/router.h"
 #include "proof/bench.h"
 #include "proof/format/weights.h"
+#include "proof/mixture/expert_choice.h"
 
 namespace heddle::proof {
 namespace {
@@ -16,6 +17,12 @@ struct RouterShape {
   uint32_t rows, cols, experts, used;
   bool shared = false;  // one more row than experts
   bool equal = false;   // pairs of experts with the same logits
+  uint32_t groups = 1;  // of which two are used
+
+  // Other choices than the shares of the largest logits.
+  static bool chooses(const Router& spec) {
+    return spec.score != kernels::score_softmax || spec.choice_bias || spec.groups || spec.scaled;
+  }
 };
 
 class RouterProblem {
@@ -36,6 +43,8 @@ class RouterProblem {
       norm_[c] = random.uniform(0.5f, 1.5f);
       shift_[c] = random.normal() * 0.1f;
     }
+    bias_ = random.normals(s.experts);
+    choice_bias_ = random.normals(s.experts, 0.3f);
     args_ = {.ids = m.poisoned<uint32_t>(size_t(s.rows) * s.used),
              .weights = m.poisoned<float>(size_t(s.rows) * s.used),
              .scores = m.poisoned<float>(size_t(s.rows) * 3),
@@ -50,12 +59,19 @@ class RouterProblem {
              .used = s.used,
              .x_stride = stride,
              .scores_stride = 3,
-             .epsilon = 1e-5f};
+             .epsilon = 1e-5f,
+             .bias = m.put(bias_),
+             .choice_bias = m.put(choice_bias_),
+             .groups = s.groups,
+             .groups_used = 2,
+             .scale = 2.5f,
+             .near = 0.3f};
   }
 
   void run(Check& check) {
     m_.launch(spec_, args_);
     const std::vector<uint32_t> ids = m_.get(args_.ids, size_t(s_.rows) * s_.used);
+    const std::vector<float> all_weights = m_.get(args_.weights, ids.size());
     std::vector<double> want, sizes, scores, score_sizes;
     std::vector<float> got_scores;
     const std::vector<float> all_scores = m_.get(args_.scores, size_t(s_.rows) * 3);
@@ -63,14 +79,28 @@ class RouterProblem {
       std::vector<double> logits, errors;
       find_logits(r, logits, errors);
       const auto of_row = std::span(ids).subspan(size_t(r) * s_.used, s_.used);
-      if (!expect_ids(r, of_row, logits, errors, check)) return;
-      expect_weights(of_row, logits, errors, want, sizes);
+      if (RouterShape::chooses(spec_)) {
+        const auto weights = std::span(all_weights).subspan(size_t(r) * s_.used, s_.used);
+        check_routed({.choice = kernels::choice_of(spec_),
+                      .used = s_.used,
+                      .groups = s_.groups,
+                      .groups_used = 2,
+                      .scale = 2.5,
+                      .near = 0.3f,
+                      .logits = {logits.begin(), logits.begin() + s_.experts},
+                      .errors = {errors.begin(), errors.begin() + s_.experts},
+                      .bias = choice_bias_},
+                     {of_row.begin(), of_row.end()}, {weights.begin(), weights.end()}, check);
+      } else {
+        if (!expect_ids(r, of_row, logits, errors, check)) return;
+        expect_weights(of_row, logits, errors, want, sizes);
+      }
       if (!s_.shared) continue;
       got_scores.push_back(all_scores[r * 3]);
       scores.push_back(logits.back());
       score_sizes.push_back(errors.back());
     }
-    check.near("weights", m_.get(args_.weights, want.size()), want, sizes, 1.0);
+    if (!want.empty()) check.near("weights", all_weights, want, sizes, 1.0);
     check.near("scores", got_scores, scores, score_sizes, 1.0);
   }
 
@@ -95,6 +125,10 @@ class RouterProblem {
         const double w = w_[size_t(e) * s_.cols + c];
         sum += w * x[c];
         size += std::abs(w) * (std::abs(x[c]) + (spec_.norm == Router::layer ? added / 0x1p-18 : 0));
+      }
+      if (spec_.bias && e < s_.experts) {
+        sum += bias_[e];
+        size += std::abs(bias_[e]);
       }
       logits.push_back(sum);
       errors.push_back(size * (64 + spec_.slices + (spec_.norm ? 24 : 0)) * 0x1p-24);
@@ -130,7 +164,8 @@ class RouterProblem {
     for (uint32_t id : ids) {
       const double share = std::exp(logits[id] - top) / sum;
       want.push_back(share);
-      sizes.push_back(share * (8e-7 + 22 * 0x1p-24 + 3 * error + (top - logits[id]) * 0x1p-24));
+      // subnormal numbers have less than 24 bits
+      sizes.push_back(share * (8e-7 + 22 * 0x1p-24 + 3 * error + (top - logits[id]) * 0x1p-24) + 0x1p-148);
     }
   }
 
@@ -138,14 +173,14 @@ class RouterProblem {
   const RouterShape& s_;
   Machine& m_;
   const uint32_t router_rows_;
-  std::vector<float> w_, x_, norm_, shift_;
+  std::vector<float> w_, x_, norm_, shift_, bias_, choice_bias_;
   Router::Args args_{};
 };
 
 Case router(Router spec, const RouterShape& s) {
   return {"router",
-          fmt::format("{} rows={} cols={} used={}/{} shared={} equal={}", field_text(spec), s.rows, s.cols, s.used,
-                      s.experts, s.shared, s.equal),
+          fmt::format("{} rows={} cols={} used={}/{} shared={} equal={} groups={}", field_text(spec), s.rows, s.cols,
+                      s.used, s.experts, s.shared, s.equal, s.groups),
           "sm_90", [=](Machine& m, Random& random, Check& check) { RouterProblem(spec, s, m, random).run(check); }};
 }
 
@@ -210,6 +245,9 @@ void add_router_cases(Sweep sweep, std::vector<Case>& cases) {
   cases.push_back(router({.tile_cols = 512, .slices = 2, .largest = 256, .splits = 8}, {2, 1000, 200, 8}));
   cases.push_back(router({.tile_cols = 256, .slices = 3, .largest = 512, .splits = 16, .depth = 2}, {1, 768, 512, 10}));
   cases.push_back(router({.tile_cols = 256, .slices = 1, .splits = 2}, {2, 64, 1, 1}));
+  cases.push_back(router({.tile_cols = 256, .slices = 1, .splits = 2, .bias = 1}, {2, 64, 40, 4, true}));
+  for (const Router& choice : routing_choices(Router{.tile_cols = 256, .slices = 1, .splits = 2, .bias = 1}))
+    cases.push_back(router(choice, {2, 100, 120, 4, true, false, 6}));
   cases.push_back(router(chosen_router(128, 128, 2048), {1, 2048, 128, 8}));
   cases.push_back(router(chosen_router(8, 8, 4096), {3, 4096, 8, 2}));
   cases.push_back(router(chosen_router(60, 61, 2048), {1, 2048, 60, 4, true}));

@@ -61,6 +61,7 @@ Case half_rows(HalfRows spec, const Rows& s) {
     const uint32_t filled = spec.apart ? (s.rows + s.group - 1) / s.group * s.group : s.rows;
     const size_t count = size_t(filled) * s.ld;
     const uint32_t also_group = 8, norms = spec.squares ? 300 : 0;
+    std::vector<float> factors = random.normals(s.rows);
     const size_t also_filled = (s.rows + also_group - 1) / also_group * also_group;
     const HalfRows::Args args{.out = m.poisoned<f16>(count),
                               .scale = m.poisoned<float>(s.rows),
@@ -78,12 +79,20 @@ Case half_rows(HalfRows spec, const Rows& s) {
                               .squares_count = norms,
                               .squares_stride = s.rows,
                               .also = m.poisoned<f16>(spec.also_apart ? also_filled * s.ld : 0),
-                              .also_group = also_group};
+                              .also_group = also_group,
+                              .factors = m.put(spec.factors ? factors : std::vector<float>{})};
     m.launch(spec, args);
     const std::vector<f16> out = m.get(args.out, count);
     std::vector<f16> again;
     if (spec.also_apart) again = m.get(args.also, also_filled * s.ld);
-    const std::vector<float> scale = m.get(args.scale, s.rows);
+    std::vector<float> scale = m.get(args.scale, s.rows);
+    for (uint32_t r = 0; spec.factors && r < s.rows; ++r) {
+      // a product with a power of two is exact
+      int power = 0;
+      const float left = std::frexp(scale[r], &power), factor = std::frexp(factors[r], &power);
+      check.that(left == factor, fmt::format("scale[{}] = {} has not the factor {}", r, scale[r], factors[r]));
+      scale[r] /= factors[r];
+    }
     auto place = [&](uint32_t r, uint32_t c) {
       return spec.apart ? kernels::operand_place(r, c, spec.apart, s.group, s.ld) : uint64_t(r) * s.ld + c;
     };
@@ -197,6 +206,7 @@ void add_half_rows_cases(Sweep sweep, std::vector<Case>& cases) {
     const uint32_t ld = (cols + 63) / 64 * 64;
     add({5, cols, cols, ld}, {.norm = HalfRows::rms, .weight = 1, .plus_one = 1});
     add({10, cols, cols + 4, ld + 64}, {.gather = 1});
+    add({10, cols, cols + 4, ld + 64}, {.gather = 1, .factors = 1});
   }
   for (uint32_t ld : {512u, 1024u, 2048u})
     for (uint32_t group : {8u, 16u, 32u})

@@ -31,6 +31,7 @@ class ExpertProblem {
     x_ = product_vectors(random, spec, s_.cols, spec.summed ? vectors_ : s_.inputs, norm, {}, epsilon);
     for (uint32_t v = 0; v < vectors_; ++v) ids_.push_back(s_.one_for_all ? 3 : random.below(count));
     weights_ = random.normals(vectors_);
+    bias_ = random.normals(size_t(count) * s_.rows);
     outputs_ = spec.out == Product::gate ? s_.rows / 2 : s_.rows;
     y_stride_ = outputs_ + 3;
     results_ = spec.summed ? s_.inputs : vectors_;
@@ -40,6 +41,7 @@ class ExpertProblem {
              .x = m.put(x_.bytes),
              .norm = m.put(norm),
              .w = m.put(tiles),
+             .bias = m.put(bias_),
              .experts = m.put(ids_),
              .expert_bytes = matrices_[0].shape.bytes(),
              .rows = s_.rows,
@@ -52,6 +54,7 @@ class ExpertProblem {
              .epsilon = epsilon,
              .scale = scale,
              .scales = m.put(weights_)};
+    set_xielu(args_);
   }
 
   void run(Check& check) {
@@ -89,6 +92,7 @@ class ExpertProblem {
       all.value += one.value;
       all.scale += one.scale;
       all.moved += one.moved;
+      if (spec_.bias) add(all, bias_at(v, r) * (spec_.weighted ? weights_[v] : 1));
     }
     const double before = spec_.out == Product::add ? residual_[size_t(input) * y_stride_ + r] : 0;
     expect(input, r, before + scale * all.value, scale * error_of(all));
@@ -96,17 +100,35 @@ class ExpertProblem {
 
   void expect_one(uint32_t v, uint32_t o) {
     const uint32_t input = v / s_.used;
-    auto sum_at = [&](uint32_t r) { return product_sum(matrices_[ids_[v]], r, x_.values[input], x_.step[input]); };
-    const double weight = spec_.weighted ? weights_[v] : 1;
-    if (spec_.out != Product::gate) {
+    auto sum_at = [&](uint32_t r) {
+      ProductSum sum = product_sum(matrices_[ids_[v]], r, x_.values[input], x_.step[input]);
+      if (spec_.weighted == Product::weighted_input) {
+        sum.value *= weights_[v];
+        sum.scale *= std::abs(weights_[v]);
+        sum.moved *= std::abs(weights_[v]);
+      }
+      if (spec_.bias) add(sum, bias_at(v, r));
+      return sum;
+    };
+    const double weight = spec_.weighted == Product::weighted_result ? weights_[v] : 1;
+    if (spec_.out == Product::store) {
       const ProductSum sum = sum_at(o);
       return expect(v, o, weight * scale * sum.value, std::abs(weight) * scale * error_of(sum));
     }
-    const ProductSum gate = sum_at(o / 2 * 4 + o % 2), up = sum_at(o / 2 * 4 + o % 2 + 2);
-    const double a = gate.value / (1 + std::exp(-gate.value));
-    expect(v, o, weight * a * up.value,
-           std::abs(weight) * (error_of(gate) * 1.2 * (std::abs(up.value) + error_of(up)) + error_of(up) * std::abs(a) +
-                               1e-6 * std::abs(gate.value * up.value)));
+    Activated a;
+    if (spec_.out == Product::act) {
+      const ProductSum sum = sum_at(o);
+      a = activated(spec_.activation, sum.value, error_of(sum));
+    } else {
+      const ProductSum gate = sum_at(o / 2 * 4 + o % 2), up = sum_at(o / 2 * 4 + o % 2 + 2);
+      a = gated(spec_.activation, gate.value, error_of(gate), up.value, error_of(up));
+    }
+    expect(v, o, weight * a.value, std::abs(weight) * a.error);
+  }
+  double bias_at(uint32_t v, uint32_t r) const { return bias_[size_t(ids_[v]) * s_.rows + r]; }
+  static void add(ProductSum& sum, double bias) {
+    sum.value += bias;
+    sum.scale += std::abs(bias);
   }
 
   const Product& spec_;
@@ -117,7 +139,7 @@ class ExpertProblem {
   std::vector<ProductWeights> matrices_;
   ProductVectors x_;
   std::vector<uint32_t> ids_;
-  std::vector<float> weights_, residual_, y_, got_;
+  std::vector<float> weights_, bias_, residual_, y_, got_;
   std::vector<double> want_, bound_;
   Product::Args args_{};
 };

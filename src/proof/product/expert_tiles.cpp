@@ -56,9 +56,11 @@ Case case_of(Spec units, uint32_t rows, uint32_t cols, const std::vector<uint32_
         values[v].push_back(double(to_f32(half)) * scales[v]);
       }
     }
+    const std::vector<float> bias = random.normals(experts.size() * rows);
     Product::Args args{.y = m.poisoned<float>(slots.size() * outputs),
                        .x = {m.put(x).address},
                        .w = m.put(tiles_of_all),
+                       .bias = m.put(bias),
                        .expert_bytes = experts[0].shape.bytes(),
                        .rows = rows,
                        .cols = cols,
@@ -78,15 +80,20 @@ Case case_of(Spec units, uint32_t rows, uint32_t cols, const std::vector<uint32_
       for (uint32_t o = 0; o < outputs; ++o) {
         const bool gated = units.out == Product::gate;
         const uint32_t row = gated ? o / 2 * 4 + o % 2 : o;
-        const ProductSum sum = product_sum(experts[slots[v]], row, values[v], exact);
-        const double error = sum.scale * 0x1p-10 * 1.01;
+        auto sum_at = [&](uint32_t r) {
+          ProductSum sum = product_sum(experts[slots[v]], r, values[v], exact);
+          if (units.bias) sum.value += bias[size_t(slots[v]) * rows + r];
+          return sum;
+        };
+        const ProductSum sum = sum_at(row);
+        const double error = sum.scale * 0x1p-10 * 1.01 + std::abs(sum.value) * 0x1p-23;
         got.push_back(y[size_t(v) * outputs + o]);
         if (gated) {
-          const ProductSum up = product_sum(experts[slots[v]], row + 2, values[v], exact);
-          const double a = sum.value / (1 + std::exp(-sum.value)), up_error = up.scale * 0x1p-10 * 1.01;
-          want.push_back(a * up.value);
-          bound.push_back(error * 1.2 * (std::abs(up.value) + up_error) + up_error * std::abs(a) +
-                          std::abs(a * up.value) * 0x1p-20 + 1e-6 * std::abs(sum.value * up.value));
+          const ProductSum up = sum_at(row + 2);
+          const Activated a = proof::gated(units.activation, sum.value, error, up.value,
+                                           up.scale * 0x1p-10 * 1.01 + std::abs(up.value) * 0x1p-23);
+          want.push_back(a.value);
+          bound.push_back(a.error + std::abs(a.value) * 0x1p-20);
         } else {
           want.push_back(sum.value);
           bound.push_back(error);

@@ -215,7 +215,13 @@ void add_mma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t band : {16u, 32u, 64u}) {
     MmaProduct of_experts{.tile_cols = 256, .columns = band == 32 ? 16u : 8u, .band = band, .experts = 1};
     cases.push_back(expert_tiles(of_experts, 72, 512, {3, 0, 17, 1}));
+    of_experts.bias = 1;
+    cases.push_back(expert_tiles(of_experts, 72, 512, {0, 9, 1, 5}));
     of_experts.out = Product::gate;
+    of_experts.activation = kernels::act_clamped_swiglu;
+    cases.push_back(expert_tiles(of_experts, 136, 256, {2, 9, 0}));
+    of_experts.bias = 0;
+    of_experts.activation = kernels::act_silu;
     of_experts.chained = 1;
     cases.push_back(expert_tiles(of_experts, 136, 768, {8, 9, 0}));
     of_experts.tile_cols = 1024;

@@ -82,6 +82,14 @@ void add_mma_tiles_cases(Sweep sweep, std::vector<Case>& cases) {
       p.bias = columns == 32;
       p.activation = columns == 64 ? kernels::act_gelu_tanh : kernels::act_silu;
     });
+  for (uint32_t activation : {kernels::act_relu_squared, kernels::act_clamped_swiglu, kernels::act_xielu})
+    add({68, 256, 2}, 17, [&](MmaTiles& p) {
+      p.tile_cols = 256;
+      p.columns = 16;
+      p.out = activation == kernels::act_clamped_swiglu ? Product::gate : Product::act;
+      p.bias = 1;
+      p.activation = activation;
+    });
   // y as x of another product, with columns shared and not
   for (uint32_t apart : {16u, 32u, 64u, 128u})
     for (uint32_t col_warps : {1u, 2u})
@@ -149,6 +157,12 @@ void add_mma_tiles_cases(Sweep sweep, std::vector<Case>& cases) {
   gated.async = 0;
   gated.stages = 2;
   cases.push_back(expert_tiles(gated, 136, 256, {16, 33, 0}));
+  MmaTiles biased = of_experts;
+  biased.bias = 1;
+  cases.push_back(expert_tiles(biased, 72, 512, {0, 9, 1, 18}));
+  gated.bias = 1;
+  gated.activation = kernels::act_clamped_swiglu;
+  cases.push_back(expert_tiles(gated, 136, 256, {3, 0, 33}));
   if (sweep == Sweep::normal) return;
   // shapes that are chosen: for one matrix on a few SMs, and on many
   for (Format format : {Format::q4_k, Format::q6_k, Format::q8_0, Format::f16})

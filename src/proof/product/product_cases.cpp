@@ -67,6 +67,38 @@ void add_expert_cases(const Product& plain, std::vector<Case>& cases) {
                                  {17, 60, 2, 3, 3}));
   cases.push_back(expert_product(with([](Product& p) { p.out = Product::gate; }), {16, 1024, 1, 32, 7}));
   cases.push_back(expert_product(plain, {3, 1024, 2, 2, 132}));  // most blocks have nothing to do
+  // biases, and weights before them
+  for (uint32_t weighted : {Product::weighted_no, Product::weighted_result, Product::weighted_input}) {
+    cases.push_back(expert_product(with([=](Product& p) {
+                                     p.norm = Product::rms;
+                                     p.out = Product::gate;
+                                     p.activation = kernels::act_clamped_swiglu;
+                                     p.bias = 1;
+                                     p.y_bf16 = weighted == Product::weighted_result;
+                                     p.weighted = weighted;
+                                   }),
+                                   {20, 1024, 2, 7, 3}));
+    cases.push_back(expert_product(with([=](Product& p) {
+                                     p.exact = 1;
+                                     p.out = weighted == Product::weighted_input ? Product::act : Product::store;
+                                     p.activation = kernels::act_relu_squared;
+                                     p.bias = weighted != Product::weighted_no;
+                                     p.weighted = weighted;
+                                   }),
+                                   {37, 512, 2, 3, 4}));
+  }
+  for (uint32_t weighted : {Product::weighted_no, Product::weighted_result})
+    for (uint32_t out : {Product::store, Product::add})
+      cases.push_back(expert_product(with([=](Product& p) {
+                                       p.summed = 4;
+                                       p.tile_cols = 256;
+                                       p.groups = 1;
+                                       p.out = out;
+                                       p.bias = 1;
+                                       p.weighted = weighted;
+                                       p.x = Product::x_bf16;
+                                     }),
+                                     {37, 768, 2, 5, 3}));
   // sums
   for (uint32_t out : {Product::store, Product::add}) {
     cases.push_back(expert_product(with([=](Product& p) {
@@ -325,7 +357,8 @@ void add_product_cases(Sweep sweep, std::vector<Case>& cases) {
                                 p.norm = norm;
                               }),
                               {33, cols, 2}));
-  for (uint32_t activation : {kernels::act_silu, kernels::act_gelu_erf, kernels::act_gelu_tanh})
+  for (uint32_t activation : {kernels::act_silu, kernels::act_gelu_erf, kernels::act_gelu_tanh,
+                              kernels::act_relu_squared, kernels::act_clamped_swiglu, kernels::act_xielu})
     for (uint32_t out : {Product::act, Product::gate})
       cases.push_back(product(with([=](Product& p) {
                                 p.out = out;

@@ -77,6 +77,40 @@ ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<do
   return sum;
 }
 
+void set_xielu(Product::Args& args) {
+  args.xielu_positive = xielu_of_cases[0];
+  args.xielu_negative = xielu_of_cases[1];
+  args.xielu_beta = xielu_of_cases[2];
+  args.xielu_epsilon = xielu_of_cases[3];
+}
+
+Activated activated(uint32_t which, double x, double error) {
+  const double size = std::abs(x) + error, rounding = 1e-6 * std::abs(x);
+  const auto [positive, negative, beta, epsilon] = xielu_of_cases;
+  switch (which) {
+    case kernels::act_silu:
+      return {x / (1 + std::exp(-x)), error * 1.2 + rounding};
+    case kernels::act_gelu_erf:
+      return {0.5 * x * std::erfc(-x / std::sqrt(2.0)), error * 1.2 + rounding};
+    case kernels::act_gelu_tanh:
+      return {0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))), error * 1.2 + rounding};
+    case kernels::act_relu_squared:
+      return {x > 0 ? x * x : 0, 2 * size * error + x * x * 0x1p-23};
+    case kernels::act_clamped_swiglu:
+      return {std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0))), error * 1.2 + rounding};
+    default:  // xielu
+      return {x > 0 ? x * (positive * x + beta) : negative * (std::expm1(std::min(x, double(epsilon))) - x) + beta * x,
+              (2 * positive * size + negative + beta) * (error + 2 * rounding)};
+  }
+}
+
+Activated gated(uint32_t which, double gate, double gate_error, double up, double up_error) {
+  const Activated a = activated(which, gate, gate_error);
+  if (which == kernels::act_clamped_swiglu) up = std::clamp(up, -7.0, 7.0) + 1;
+  // up is rounded when 1 is added to it
+  return {a.value * up, a.error * (std::abs(up) + up_error) + (up_error + 0x1p-21) * std::abs(a.value)};
+}
+
 namespace {
 
 // Vectors as the matrix units take them: halves in the kernel's order, divided by a power of two.
@@ -100,12 +134,6 @@ HalfVectors half_vectors(const Spec& spec, const std::vector<float>& scales, Pro
   return h;
 }
 
-double activated(uint32_t which, double x) {
-  if (which == kernels::act_silu) return x / (1 + std::exp(-x));
-  if (which == kernels::act_gelu_erf) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-}
-
 class ProductProblem {
  public:
   ProductProblem(const Product& spec, const ProductShape& shape, Machine& m, Random& random)
@@ -119,7 +147,7 @@ class ProductProblem {
     }
     x_ = product_vectors(random, spec, s_.cols, count_, weight, shift, epsilon);
     bias_ = random.normals(s_.rows, 0.5f);
-    outputs_ = gated() ? s_.rows / 2 : is_qkv() && spec.cache ? s_.heads * s_.head : s_.rows;
+    outputs_ = is_gate() ? s_.rows / 2 : is_qkv() && spec.cache ? s_.heads * s_.head : s_.rows;
     y_stride_ = spec.y_apart || spec.next_apart ? outputs_ : outputs_ + 3;
     residual_ = random.normals(size_t(count_) * y_stride_);
     make_cache();
@@ -245,7 +273,7 @@ class ProductProblem {
   }
 
   bool is_qkv() const { return spec_.out == Product::qkv; }
-  bool gated() const { return spec_.out == Product::gate; }
+  bool is_gate() const { return spec_.out == Product::gate; }
 
   // qkv: every vector is of a sequence of its own, with three pages in any order.
   void make_cache() {
@@ -305,6 +333,7 @@ class ProductProblem {
              .scale = scale,
              .magnitude = magnitude,
              .y_group = y_group};
+    set_xielu(args_);
     if (spec_.mixed) args_.w2 = m_.put(tiles_of(second_.shape, second_.file));
   }
 
@@ -380,19 +409,17 @@ class ProductProblem {
     const double least = spec_.y_apart ? 0x1p-25 * Product::f16_act : 0;  // half of the smallest f16
     for (uint32_t o = 0; o < outputs_; ++o) {
       const float is = output(v, o);
-      if (gated()) {
+      if (is_gate()) {
         const uint32_t gate_row = o / 2 * 4 + o % 2;
         const ProductSum gate = sum_at(gate_row, v), up = sum_at(gate_row + 2, v);
-        const double a = activated(spec_.activation, gate.value), value = a * up.value;
-        expect(is, value,
-               error_of(gate) * 1.2 * (std::abs(up.value) + error_of(up)) + error_of(up) * std::abs(a) +
-                   std::abs(value) * rounding + 1e-6 * std::abs(gate.value * up.value) + least);
+        const Activated a = gated(spec_.activation, gate.value, error_of(gate), up.value, error_of(up));
+        expect(is, a.value, a.error + std::abs(a.value) * rounding + least);
         continue;
       }
       const ProductSum sum = sum_at(o, v);
       if (spec_.out == Product::act) {
-        const double value = activated(spec_.activation, sum.value);
-        expect(is, value, error_of(sum) * 1.2 + std::abs(value) * rounding + 1e-6 * std::abs(sum.value) + least);
+        const Activated a = activated(spec_.activation, sum.value, error_of(sum));
+        expect(is, a.value, a.error + std::abs(a.value) * rounding + least);
       } else {
         const double before = spec_.out == Product::add ? residual_[size_t(v) * y_stride_ + o] : 0;
         expect(is, before + scale * sum.value, scale * error_of(sum) + std::abs(before) * 0x1p-23);

@@ -44,6 +44,16 @@ struct ProductSum {
 ProductSum product_sum(const ProductWeights& w, uint32_t r, const std::vector<double>& x,
                        const std::vector<double>& step);
 
+// The parameters of xielu in all cases.
+inline constexpr float xielu_of_cases[] = {0.8125f, 1.125f, 0.5f, -0x1p-20f};
+void set_xielu(kernels::Product::Args& args);
+// What an activation, or a gate with its up, gives for two sums, and how far rounding errors of these may move it.
+struct Activated {
+  double value, error;
+};
+Activated activated(uint32_t which, double sum, double error);
+Activated gated(uint32_t which, double gate, double gate_error, double up, double up_error);
+
 // The kernels of the matrix units.
 using MatrixSpec = std::variant<kernels::MmaProduct, kernels::MmaTiles, kernels::WgmmaProduct>;
 // The product that computes the same.

@@ -130,6 +130,14 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
       p.bias = columns == 32;
       p.activation = columns == 64 ? kernels::act_gelu_tanh : kernels::act_silu;
     });
+  for (uint32_t activation : {kernels::act_relu_squared, kernels::act_clamped_swiglu, kernels::act_xielu})
+    add({68, 256, 2}, 17, [&](WgmmaProduct& p) {
+      p.tile_cols = 256;
+      p.columns = 16;
+      p.out = activation == kernels::act_clamped_swiglu ? Product::gate : Product::act;
+      p.bias = 1;
+      p.activation = activation;
+    });
   // y as x of another product, by warps alone and by blocks that share the columns
   for (uint32_t apart : {16u, 32u, 64u, 128u})
     for (uint32_t shares : {1u, 2u})
@@ -202,6 +210,12 @@ void add_wgmma_product_cases(Sweep sweep, std::vector<Case>& cases) {
   gated.columns = 8;
   gated.chained = 1;
   cases.push_back(expert_tiles(gated, 136, 256, {8, 9, 0}));
+  WgmmaProduct biased = of_experts;
+  biased.bias = 1;
+  cases.push_back(expert_tiles(biased, 72, 512, {0, 9, 1, 18}));
+  gated.bias = 1;
+  gated.activation = kernels::act_clamped_swiglu;
+  cases.push_back(expert_tiles(gated, 136, 256, {3, 0, 33}));
 }
 
 }  // namespace heddle::proof
