@@ -1,5 +1,7 @@
 // The tensors of a quantised folder by name, with the numbers in them, and the weights that are made of them.
 #pragma once
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
