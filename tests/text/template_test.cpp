@@ -345,6 +345,35 @@ TEST(TemplateCases, RealTemplatesAsJinja2) {
   EXPECT_EQ(counts, (std::map<std::string, int>{{"texts", 373}, {"generation", 24}, {"refused", 2}, {"errors", 9}}));
 }
 
+std::string fnv1a(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : text) hash = (hash ^ uint8_t(byte)) * 0x100000001b3;
+  return fmt::format("{:016x}", hash);
+}
+
+// Calls, results, thoughts and documents: the fixture has the conversations and a hash of each text, because the texts
+// are too long to keep.
+TEST(TemplateCases, AgentsInRealTemplatesAsJinja2) {
+  SHARED_DATA(folder, "templates/llama.cpp-templates");
+  const Json file =
+      Json::parse(read(std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests/text/data/template_renderings.json"));
+  std::map<std::string, int> counts;
+  for (const auto& [name, outcomes] : file.at("renderings").items()) {
+    const std::string source = read(folder / name);
+    for (const auto& [conversation, expected] : outcomes.items()) {
+      Json variables = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"add_generation_prompt", true}};
+      variables.update(file.at("conversations").at(conversation));
+      const Outcome found = render(source, variables);
+      const std::string kind = found.kind == Outcome::Kind::text      ? fnv1a(found.text)
+                               : found.kind == Outcome::Kind::refused ? "refused"
+                                                                      : "error";
+      EXPECT_EQ(kind, expected) << name << ", " << conversation << ": " << found;
+      ++counts[expected == "refused" || expected == "error" ? expected.get<std::string>() : "texts"];
+    }
+  }
+  EXPECT_EQ(counts, (std::map<std::string, int>{{"texts", 818}, {"refused", 25}, {"error", 109}}));
+}
+
 void check_all(const std::filesystem::path& path, const char* source, const char* expected,
                const std::function<Json(const Json&)>& variables, size_t count) {
   const Json cases = Json::parse(read(path));
