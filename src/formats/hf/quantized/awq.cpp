@@ -34,9 +34,8 @@ Integers awq_gemm(const Packed& weight, const std::string& base, const AwqOption
   const Packed zeros = files.take(base + "qzeros", {Type::i32}, {words, groups});
   const Packed scales = files.take(base + "scales", {Type::f16, Type::bf16, Type::f32}, {rows, groups});
   integers.quants = [weight, words, cols](uint64_t first, uint64_t count, uint8_t* to) {
-    for (uint64_t col = 0; col < cols; ++col)
-      for (uint64_t row = first; row < first + count; ++row)
-        to[(row - first) * cols + col] = uint8_t(awq_value(weight.word(col * words + row / 8), row));
+    for (uint64_t row = first; row < first + count; ++row)
+      for (uint64_t col = 0; col < cols; ++col) *to++ = uint8_t(awq_value(weight.word(col * words + row / 8), row));
   };
   integers.scale = [scales, rows](uint64_t row, uint64_t group) { return scales.number(group * rows + row); };
   integers.zero = [zeros, words](uint64_t row, uint64_t group) {

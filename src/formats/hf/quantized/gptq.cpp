@@ -61,10 +61,9 @@ Tensor gptq_matrix(const std::string& base, const GptqOptions& options, PackedFi
     files.refuse(base + "g_idx", "expected, as desc_act says, but not there");
 
   integers.quants = [weight, bits, rows, cols](uint64_t first, uint64_t count, uint8_t* to) {
-    for (uint64_t col = 0; col < cols; ++col)
-      for (uint64_t row = first; row < first + count; ++row)
-        to[(row - first) * cols + col] =
-            uint8_t(bits_at(col, bits, [&](uint64_t n) { return weight.word(n * rows + row); }));
+    for (uint64_t row = first; row < first + count; ++row)
+      for (uint64_t col = 0; col < cols; ++col)
+        *to++ = uint8_t(bits_at(col, bits, [&](uint64_t n) { return weight.word(n * rows + row); }));
   };
   integers.scale = [scales, rows](uint64_t row, uint64_t group) { return scales.number(group * rows + row); };
   integers.zero = [zeros, zero_words, options](uint64_t row, uint64_t group) {

@@ -81,9 +81,6 @@ float Packed::number(uint64_t i) const {
   }
 }
 
-uint32_t Packed::word(uint64_t i) const { return at<uint32_t>(view, i); }
-int Packed::byte(uint64_t i) const { return type == Type::i8 ? int(int8_t(view[i])) : int(view[i]); }
-
 std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape.rbegin(), shape.rend(), " x ")); }
 
 bool same_shape(const Shape& a, const Shape& b) { return without_any_ones(a) == without_any_ones(b); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -28,9 +29,13 @@ struct Packed {
   std::span<const uint8_t> view;
 
   uint64_t values() const;
-  float number(uint64_t i) const;   // of a scale: f32, f16, bf16 or e8m0
-  uint32_t word(uint64_t i) const;  // of i32, as bits
-  int byte(uint64_t i) const;       // of u8 and i8
+  float number(uint64_t i) const;    // of a scale: f32, f16, bf16 or e8m0
+  uint32_t word(uint64_t i) const {  // of i32, as bits
+    uint32_t value;
+    std::memcpy(&value, view.data() + i * sizeof value, sizeof value);
+    return value;
+  }
+  int byte(uint64_t i) const { return type == Type::i8 ? int(int8_t(view[i])) : int(view[i]); }  // of u8 and i8
   std::string_view text() const { return {reinterpret_cast<const char*>(view.data()), view.size()}; }
 };
 
