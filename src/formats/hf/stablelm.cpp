@@ -27,6 +27,10 @@ Description describe_stablelm(Config& config) {
   const bool qkv_bias = config.boolean("use_qkv_bias", false), head_norms = config.boolean("qk_layernorm", false),
              parallel = config.boolean("use_parallel_residual", false);
 
+  // A tensor for each: a config alone could otherwise ask for more of them than memory holds.
+  if (head_norms && sizes.heads * sizes.layers > 1'000'000)
+    config.refuse("num_attention_heads", fmt::format("at most 1000000 in all {} layers", sizes.layers));
+
   Description to("stablelm");
   put_sizes(to, sizes);
   put_epsilon(to, config.number("layer_norm_eps", config.number("norm_eps", 1e-5)));

@@ -317,6 +317,17 @@ TEST(HfPages, FalconsThatAreNotSideBySideAreRefused) {
                  "num_kv_heads: expected a divisor of the attention heads, found 3");
 }
 
+TEST(HfPages, StableLmsNormsAreBounded) {
+  EXPECT_REFUSED(describe(R"({"architectures": ["StableLmForCausalLM"], "qk_layernorm": true, "hidden_size": 1048576,
+    "num_attention_heads": 1048576, "num_key_value_heads": 1})"),
+                 "num_attention_heads: expected at most 1000000 in all 32 layers, found 1048576");
+  const auto old = describe(R"({"architectures": ["StableLMEpochForCausalLM"], "num_hidden_layers": 1,
+    "rope_pct": 0.5, "norm_eps": 1e-4, "rotary_scaling_factor": 1.0})");
+  EXPECT_EQ(old.metadata.integer("stablelm.rope.dimension_count"), 40u);
+  EXPECT_EQ(old.metadata.number("stablelm.attention.layer_norm_epsilon"), 1e-4f);
+  EXPECT_TRUE(old.warnings.empty());
+}
+
 TEST(HfPages, Exaone4SaysItsWindowsInLetters) {
   const auto exaone = [](const std::string& more) {
     return describe(R"({"architectures": ["Exaone4ForCausalLM"], "num_hidden_layers": 6, )" + more + "}");
