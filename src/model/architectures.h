@@ -22,7 +22,8 @@ struct Architecture {
   bool gated = true;           // gate and up, not up alone
   bool fused_gate_up = false;  // ffn_up has the rows of the gate first
   bool learned_positions = false;
-  bool own_output = false;  // never tied to the embedding
+  bool own_output = false;     // never tied to the embedding
+  bool yarn_truncates = true;  // where rope.scaling.yarn_truncate does not say otherwise
   // Attention in both directions, no logits. The tensors of BERT: norms after the sums with the residual stream, where
   // residual_norms.
   bool encoder = false, residual_norms = false;

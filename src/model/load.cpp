@@ -18,7 +18,8 @@ namespace {
 // Larger numbers than any model has, and small enough for the 32-bit indices of the backends' inner loops.
 constexpr uint32_t max_context = INT32_MAX, max_layers = 4096, max_experts = 4096;
 constexpr uint32_t max_heads = 4096, max_head = 1 << 16;
-constexpr uint32_t max_row = 1 << 24;  // values of a row of any matrix, and of a row of activations
+constexpr float latent_epsilon = 1e-6f;  // of the norms of latents, whatever that of the others is
+constexpr uint32_t max_row = 1 << 24;    // values of a row of any matrix, and of a row of activations
 
 class Loader {
  public:
@@ -40,8 +41,10 @@ class Loader {
     inner_ = read_.per_layer("feed_forward_length", layers_, {0, max_row}, 0);
     head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / heads_[0]);
     value_head_ = read_.integer("attention.value_length", {1, max_head}, head_);
-    epsilon_ = static_cast<float>(read_.number_from_0(arch_.norm == Norm::Kind::rms ? "attention.layer_norm_rms_epsilon"
-                                                                                    : "attention.layer_norm_epsilon"));
+    // Phi-3.5-MoE has layer norms, and in files the key of the others.
+    const bool rms = arch_.norm == Norm::Kind::rms || arch_.name == "phimoe";
+    epsilon_ = static_cast<float>(
+        read_.number_from_0(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"));
     // "rope.dimension_sections" splits positions of pictures; those of text are the same in all sections.
     read_.ignore({"vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.dimension_sections",
                   "n_deepstack_layers"});
@@ -180,7 +183,7 @@ class Loader {
                  slow = read_.number_above_0("rope.scaling.yarn_beta_slow", 1);
     double log_multiplier = read_.number_from_0("rope.scaling.yarn_log_multiplier", 0);
     if (latent_) log_multiplier *= 10;  // files of this architecture have a tenth of it
-    const bool whole = read_.boolean("rope.scaling.yarn_truncate", true);
+    const bool whole = read_.boolean("rope.scaling.yarn_truncate", arch_.yarn_truncates);
     if (type == "yarn") {
       scaling = {.kind = RopeScaling::Kind::yarn,
                  .factor = factor,
@@ -408,10 +411,12 @@ class Loader {
     if (q_rank_) {
       l.q_down = read_.matrix(blk + "attn_q_a.weight", q_rank_, width);
       l.q_norm = norm(blk + "attn_q_a_norm", q_rank_);
+      l.q_norm.epsilon = latent_epsilon;
     }
     to.q = read_.matrix(blk + (q_rank_ ? "attn_q_b.weight" : "attn_q.weight"), q, q_rank_ ? q_rank_ : width);
     l.kv_down = read_.matrix(blk + "attn_kv_a_mqa.weight", l.rank + l.rotated, width);
     l.kv_norm = norm(blk + "attn_kv_a_norm", l.rank);
+    l.kv_norm.epsilon = latent_epsilon;
     l.k_up = read_.experts(blk + "attn_k_b.weight", to.heads, l.rank, l.plain);
     l.v_up = read_.experts(blk + "attn_v_b.weight", to.heads, l.value, l.rank);
   }

@@ -21,6 +21,7 @@ import tempfile
 IDS = [(37 * i * i + 11 * i + 5) % 67 for i in range(26)]
 POSITIONS = [0, 1, 6, 13, 19, 25]
 CONTEXTS = {"phi3-longrope-short": 32}  # to load it with, where its own is not meant
+PRECISE = {"gpt-oss-clamped"}  # in f64, where f32 is not enough
 
 
 def weights(name, shape, norms):
@@ -258,14 +259,199 @@ def cases():
     add("olmo2", "Olmo2ForCausalLM")
     add("olmo2-yarn", "Olmo2ForCausalLM", num_attention_heads=2, tie_word_embeddings=True,
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))
+    add_mixtures(add, rope)
+    add_text_parts(result, base, rope)
     return result
 
 
-def pattern(name):
-    if "vision" in name:  # as it is: it is not read
-        return name
-    name = re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1)
-    return re.sub(r"experts\.\d+\.", "experts.?.", name)
+def add_mixtures(add, rope):
+    """Classes with mixtures of experts, and what they are built from."""
+    experts = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+    add("qwen2moe-sparse", "Qwen2MoeForCausalLM", shared_expert_intermediate_size=28, norm_topk_prob=True,
+        num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[3], **experts)
+    add("qwen2moe-unbiased", "Qwen2MoeForCausalLM", shared_expert_intermediate_size=24, qkv_bias=False,
+        tie_word_embeddings=True, **experts)
+    add("qwen3moe-sparse", "Qwen3MoeForCausalLM", head_dim=12, norm_topk_prob=False, num_hidden_layers=3,
+        mlp_only_layers=[1], **experts)
+    add("qwen3moe-biases", "Qwen3MoeForCausalLM", head_dim=12, norm_topk_prob=True, attention_bias=True,
+        num_hidden_layers=3, decoder_sparse_step=2, tie_word_embeddings=True, **experts)
+
+    oss, name = {"num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 24}, "GptOssForCausalLM"
+    add("gpt-oss", name, num_hidden_layers=3, head_dim=12, sliding_window=5, **oss, **rope(
+        "yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+        original_max_position_embeddings=16))
+    add("gpt-oss-types", name, num_hidden_layers=3, head_dim=16, num_key_value_heads=4, sliding_window=9,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention"], **oss, **rope("default"))
+    # So wide that gate and up reach the clamps.
+    add("gpt-oss-clamped", name, hidden_size=320, head_dim=8, sliding_window=30, **oss, **rope(
+        "yarn", factor=2.0, truncate=True, original_max_position_embeddings=32))
+
+    mla = {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "kv_lora_rank": 24,
+           "num_key_value_heads": 4, "moe_intermediate_size": 20, "num_hidden_layers": 3}
+    two = {**mla, "n_routed_experts": 6, "num_experts_per_tok": 2}
+    add("deepseek2", "DeepseekV2ForCausalLM", q_lora_rank=None, first_k_dense_replace=1, n_shared_experts=2,
+        routed_scaling_factor=1.5, **two)
+    add("deepseek2-groups", "DeepseekV2ForCausalLM", q_lora_rank=18, first_k_dense_replace=1, n_shared_experts=1,
+        topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=4.0, **two)
+    add("deepseek2-yarn", "DeepseekV2ForCausalLM", q_lora_rank=18, first_k_dense_replace=0, n_shared_experts=1,
+        tie_word_embeddings=True, **two, **rope("yarn", factor=4.0, original_max_position_embeddings=16))
+    three = {**mla, "n_routed_experts": 8, "num_experts_per_tok": 3}
+    add("deepseek3", "DeepseekV3ForCausalLM", q_lora_rank=18, first_k_dense_replace=1, n_group=4, topk_group=2,
+        n_shared_experts=1, **three)
+    add("deepseek3-yarn", "DeepseekV3ForCausalLM", q_lora_rank=18, first_k_dense_replace=2, n_group=2, topk_group=1,
+        n_shared_experts=2, norm_topk_prob=False, routed_scaling_factor=1.5, **three, **rope(
+            "yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0, beta_fast=4.0))
+    add("deepseek3-kimi", "DeepseekV3ForCausalLM", q_lora_rank=22, first_k_dense_replace=1, n_group=1, topk_group=1,
+        n_shared_experts=1, tie_word_embeddings=True, **three, **rope(
+            "yarn", factor=8.0, original_max_position_embeddings=8, mscale=0.707, mscale_all_dim=0.707))
+    add("deepseek3-lite", "DeepseekV3ForCausalLM", q_lora_rank=None, first_k_dense_replace=1, n_group=1, topk_group=1,
+        n_shared_experts=1, **three)
+    lite = {**mla, "n_routed_experts": 6, "num_experts_per_tok": 2}
+    add("glm4moelite", "Glm4MoeLiteForCausalLM", q_lora_rank=18, n_shared_experts=1, **lite)
+    add("glm4moelite-dense", "Glm4MoeLiteForCausalLM", q_lora_rank=26, n_shared_experts=2, norm_topk_prob=False,
+        mlp_layer_types=["dense", "dense", "sparse"], n_group=2, topk_group=1, tie_word_embeddings=True, **lite)
+    add("glm4moelite-linear", "Glm4MoeLiteForCausalLM", q_lora_rank=None, n_shared_experts=1, rms_norm_eps=1e-6,
+        mlp_layer_types=["sparse"] * 3, **lite, **rope("linear", factor=2.5))
+
+    experts = {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20, "num_hidden_layers": 3}
+    glm = "Glm4MoeForCausalLM"
+    add("glm4moe", glm, head_dim=12, use_qk_norm=True, attention_bias=True, routed_scaling_factor=2.5, **experts)
+    add("glm4moe-groups", glm, n_group=2, topk_group=1, norm_topk_prob=False, first_k_dense_replace=2,
+        tie_word_embeddings=True, n_shared_experts=2, hidden_size=48, **experts)
+    add("glm4moe-linear", glm, head_dim=16, use_qk_norm=True, first_k_dense_replace=0, **experts,
+        **rope("linear", factor=2.5, partial_rotary_factor=0.75))
+    dots = {**experts, "n_shared_experts": 1}
+    add("dots1", "Dots1ForCausalLM", num_key_value_heads=4, first_k_dense_replace=1, routed_scaling_factor=2.5,
+        norm_topk_prob=True, **dots)
+    add("dots1-groups", "Dots1ForCausalLM", head_dim=12, first_k_dense_replace=2, n_group=3, topk_group=2,
+        norm_topk_prob=False, **{**dots, "n_shared_experts": 2})
+    add("dots1-yarn", "Dots1ForCausalLM", first_k_dense_replace=0, norm_topk_prob=True, tie_word_embeddings=True,
+        num_attention_heads=2, **dots, **rope("yarn", factor=4.0, original_max_position_embeddings=16))
+
+    experts = {"num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 24}
+    minimax = "MiniMaxM2ForCausalLM"
+    add("minimax-m2", minimax, head_dim=12, **experts, **rope("default", partial_rotary_factor=0.5))
+    add("minimax-m2-whole", minimax, head_dim=16, **{**experts, "num_experts_per_tok": 3})
+    add("minimax-m2-linear", minimax, head_dim=16, num_key_value_heads=4, rms_norm_eps=1e-5, **experts,
+        **rope("linear", factor=2.5, partial_rotary_factor=0.25))
+    granite = {"attention_multiplier": 0.2, "embedding_multiplier": 6.0, "residual_multiplier": 0.3,
+               "logits_scaling": 3.0}
+    add("granitemoe", "GraniteMoeForCausalLM", **granite, **experts)
+    add("granitemoe-biases", "GraniteMoeForCausalLM", attention_bias=True, tie_word_embeddings=True,
+        attention_multiplier=0.25, **{**experts, "num_experts_per_tok": 3})
+    add("granitemoe-shared", "GraniteMoeSharedForCausalLM", shared_intermediate_size=28, **granite, **experts)
+    add("granitemoe-unshared", "GraniteMoeSharedForCausalLM", shared_intermediate_size=0, **granite, **experts)
+
+    experts = {"num_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 24}
+    add("olmoe", "OlmoeForCausalLM", norm_topk_prob=False, clip_qkv=0.75, **experts)
+    add("olmoe-normed", "OlmoeForCausalLM", norm_topk_prob=True, num_key_value_heads=4, rms_norm_eps=1e-6, **experts)
+    add("olmoe-linear", "OlmoeForCausalLM", num_key_value_heads=4, tie_word_embeddings=True, **experts,
+        **rope("linear", factor=2.5))
+
+    ernie = {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 20, "num_hidden_layers": 3}
+    add("ernie4_5", "Ernie4_5ForCausalLM", head_dim=12)
+    add("ernie4_5-biases", "Ernie4_5ForCausalLM", head_dim=10, use_bias=True, tie_word_embeddings=True)
+    add("ernie4_5-linear", "Ernie4_5ForCausalLM", head_dim=16, rms_norm_eps=1e-6, **rope("linear", factor=2.5))
+    add("ernie4_5moe", "Ernie4_5_MoeForCausalLM", moe_num_shared_experts=2, **ernie)
+    add("ernie4_5moe-interval", "Ernie4_5_MoeForCausalLM", moe_num_shared_experts=1, moe_layer_interval=2,
+        moe_layer_end_index=4, tie_word_embeddings=True, **{**ernie, "num_hidden_layers": 6})
+    add("ernie4_5moe-unshared", "Ernie4_5_MoeForCausalLM", moe_num_shared_experts=0, moe_layer_start_index=0,
+        **{**ernie, "moe_k": 3})
+
+    experts = {"num_experts": 5, "moe_topk": 2, "intermediate_size": 24}
+    alpha = rope("dynamic", alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0)
+    add("hunyuan-moe", "HunYuanMoEV1ForCausalLM", head_dim=12, **experts)
+    add("hunyuan-moe-alpha", "HunYuanMoEV1ForCausalLM", head_dim=10, tie_word_embeddings=True, **experts, **alpha)
+    add("hunyuan-moe-biases", "HunYuanMoEV1ForCausalLM", head_dim=16, attention_bias=True, num_key_value_heads=4,
+        **{**experts, "moe_topk": 3})
+    add("hunyuan-dense", "HunYuanDenseV1ForCausalLM", head_dim=12)
+    add("hunyuan-dense-alpha", "HunYuanDenseV1ForCausalLM", head_dim=10, tie_word_embeddings=True, **alpha)
+    add("hunyuan-dense-biases", "HunYuanDenseV1ForCausalLM", head_dim=16, attention_bias=True, num_key_value_heads=4)
+
+    llama = {"num_local_experts": 4, "intermediate_size": 24, "intermediate_size_mlp": 56, "num_hidden_layers": 4,
+             "head_dim": 12}
+    chunks = {"floor_scale": 8, "attn_scale": 0.3, "attention_chunk_size": 7}
+    add("llama4", "Llama4ForCausalLM", **llama)
+    add("llama4-chunks", "Llama4ForCausalLM", num_experts_per_tok=2, **llama, **chunks)
+    add("llama4-interleaved", "Llama4ForCausalLM", interleave_moe_layer_step=2, use_qk_norm=False,
+        num_experts_per_tok=2, tie_word_embeddings=True,
+        **{**llama, "num_local_experts": 128, "intermediate_size": 8}, **rope(
+            "llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=48))
+    add("llama4-pattern", "Llama4ForCausalLM", attn_temperature_tuning=False, no_rope_layers=[1, 0, 1, 1], **llama,
+        **chunks)
+
+    phi = {"num_local_experts": 5, "intermediate_size": 24}
+    add("phimoe", "PhimoeForCausalLM", attention_bias=True, lm_head_bias=True, **phi)
+    add("phimoe-window", "PhimoeForCausalLM", attention_bias=True, lm_head_bias=True, sliding_window=7,
+        rms_norm_eps=1e-4, **phi)
+    factors = {"long_factor": [1.0, 1.3, 2.0, 4.5, 7.0], "short_factor": [1.0, 1.05, 1.1, 1.2, 1.4]}
+    add("phimoe-longrope", "PhimoeForCausalLM", attention_bias=True, lm_head_bias=True,
+        **phi, **rope("longrope", original_max_position_embeddings=16, short_mscale=1.2, long_mscale=1.2, **factors))
+
+    bailing = {"hidden_size": 48, "head_dim": 12, "num_experts": 8, "num_experts_per_tok": 3,
+               "moe_intermediate_size": 20,
+               "num_shared_experts": 1, "num_hidden_layers": 3, "first_k_dense_replace": 1, "n_group": 4,
+               "topk_group": 2, "routed_scaling_factor": 2.5, "partial_rotary_factor": 0.5}
+    add("bailingmoe2", "BailingMoeV2ForCausalLM", **bailing)
+    add("bailingmoe2-plain", "BailingMoeV2ForCausalLM", **{
+        **bailing, "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "first_k_dense_replace": 2,
+        "tie_word_embeddings": True})
+    add("bailingmoe2-whole", "BailingMoeV2ForCausalLM", **{
+        **bailing, "n_group": 2, "topk_group": 1, "partial_rotary_factor": 1.0, "first_k_dense_replace": 0,
+        "rope_theta": 10000.0, "rms_norm_eps": 1e-5, "num_key_value_heads": 4})
+
+
+def add_text_parts(result, base, rope):
+    """Classes that see pictures: their text."""
+    tokens = {"image_token_id": 166, "video_token_id": 165, "vision_start_token_id": 164, "vision_end_token_id": 163}
+    eyes = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 1, "patch_size": 4,
+            "out_hidden_size": 40}
+
+    def add(name, class_name, tied=False, vision=None, **more):
+        text = {key: value for key, value in base.items() if key != "tie_word_embeddings"}
+        result[name] = (class_name, {"text_config": {**text, "tie_word_embeddings": tied, **more}, **tokens,
+                                     "vision_config": {**eyes, **(vision or {})}, "tie_word_embeddings": tied})
+
+    sections = {"mrope_section": [2, 2, 1]}
+    two = {"embed_dim": 8, "hidden_size": 40}
+    for number, vision in (("2", two), ("2_5", {"fullatt_block_indexes": [0]})):
+        kind = f"Qwen{number}VLForConditionalGeneration" if number == "2" else "Qwen2_5_VLForConditionalGeneration"
+        short = "qwen" + number.replace("_", "") + "vl"
+        add(short, kind, vision=vision, **rope("default", **sections))
+        add(short + "-tied", kind, True, vision, num_key_value_heads=4, rms_norm_eps=1e-6,
+            **rope("default", rope_theta=1e6, mrope_section=[1, 2, 2]))
+    three = {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+    interleaved = {"mrope_section": [2, 2, 2], "mrope_interleaved": True}
+    add("qwen3vl", "Qwen3VLForConditionalGeneration", vision=three, head_dim=12, **rope("default", **interleaved))
+    add("qwen3vl-tied", "Qwen3VLForConditionalGeneration", True, three, head_dim=16,
+        **rope("default", mrope_section=[4, 2, 2], mrope_interleaved=True))
+    experts = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20, "head_dim": 12}
+    add("qwen3vlmoe", "Qwen3VLMoeForConditionalGeneration", vision=three, **experts, **rope("default", **interleaved))
+    add("qwen3vlmoe-sparse", "Qwen3VLMoeForConditionalGeneration", vision=three, num_hidden_layers=3,
+        mlp_only_layers=[1], **experts, **rope("default", rope_theta=5000.0, **interleaved))
+    eyes4 = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1,
+             "image_size": 8, "patch_size": 4, "vision_output_dim": 16, "projector_input_dim": 16,
+             "projector_output_dim": 16, "pixel_shuffle_ratio": 0.5}
+    text = {"num_local_experts": 4, "intermediate_size": 24, "intermediate_size_mlp": 56, "num_hidden_layers": 4,
+            "head_dim": 12, "floor_scale": 4, "attn_scale": 0.5, "attention_chunk_size": 9}
+    result["llama4-images"] = ("Llama4ForConditionalGeneration", {
+        "text_config": {**base, **text}, "vision_config": eyes4, "image_token_index": 166, "boi_token_index": 165,
+        "eoi_token_index": 164})
+
+
+def patterns(shapes, layers):
+    """The names with * and ? -> the shapes. What only some layers have keeps the number of its layer."""
+    result, found = {}, {}
+    for name in shapes:
+        if "vision" not in name and "visual" not in name:  # those are not read
+            found.setdefault(re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1), []).append(name)
+    for name, shape in sorted(shapes.items()):
+        every = re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1)
+        if len(found.get(every, [])) == layers and len({tuple(shapes[one]) for one in found[every]}) == 1:
+            name = every
+        assert result.setdefault(re.sub(r"experts\.\d+\.", "experts.?.", name), shape) == shape, name
+    return result
 
 
 def tensors(fixture):
@@ -344,10 +530,26 @@ def rotate_windows_unscaled(model):
             layer.register_forward_pre_hook(unscaled, with_kwargs=True)
 
 
-def make(name, class_name, options):
+def run_bailing(options):
+    """As run() below."""
+    import torch
+
+    import bailing
+    config = {**bailing.DEFAULTS, **options}
+    shapes = bailing.shapes(config)
+    with torch.no_grad():
+        logits = bailing.logits(config, {key: torch.tensor(weights(key, shape, 1)).reshape(shape)
+                                         for key, shape in shapes.items()}, IDS)
+    return config, shapes, logits
+
+
+def run(name, class_name, options, norms):
+    """config.json, the shapes in the file, and the logits of all ids"""
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Moe
+    DeepseekV2Moe.num_experts = property(lambda self: self.experts.num_experts)  # read by it, and missing in 5.12
     theirs, their_options = in_transformers(class_name, options)
     kind = getattr(transformers, theirs)
     with tempfile.TemporaryDirectory() as folder:
@@ -355,15 +557,15 @@ def make(name, class_name, options):
         config._attn_implementation = "eager"
         kind(config).save_pretrained(folder)
         file = pathlib.Path(folder) / "model.safetensors"
-        norms = 0 if class_name.startswith(("Gemma", "Nemotron")) else 1
         shapes = {key: list(tensor.shape) for key, tensor in load_file(file).items()}
         if class_name == "InternLM2ForCausalLM":
             shapes = as_internlm2(shapes, options)
         tensors = {key: torch.tensor(weights(key, shape, norms)).reshape(shape) for key, shape in shapes.items()}
         save_file(as_llama(tensors, options) if class_name == "InternLM2ForCausalLM" else tensors, file,
                   {"format": "pt"})
-        model, report = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                             output_loading_info=True)
+        more = {"experts_implementation": "eager"} if name in PRECISE else {}  # others have no f64
+        model, report = kind.from_pretrained(folder, dtype=torch.float64 if more else torch.float32,
+                                             attn_implementation="eager", output_loading_info=True, **more)
         assert not any(report.values()), report
         if class_name == "Olmo3ForCausalLM":
             rotate_windows_unscaled(model)
@@ -372,13 +574,18 @@ def make(name, class_name, options):
         saved = json.loads((pathlib.Path(folder) / "config.json").read_text())
         if theirs != class_name:
             saved = {**options, "architectures": [class_name], "rms_norm_eps": saved["rms_norm_eps"]}
-    patterns = {}
-    for tensor, shape in sorted(shapes.items()):
-        assert patterns.setdefault(pattern(tensor), shape) == shape, tensor
+    return saved, shapes, logits
+
+
+def make(name, class_name, options):
+    norms = 0 if class_name.startswith(("Gemma", "Nemotron")) else 1
+    saved, shapes, logits = run_bailing(options) if "Bailing" in class_name else run(name, class_name, options, norms)
     text = saved.get("text_config", saved)
-    return {"config": saved, "layers": text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers"))),
+    layers = text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers")))
+    return {"config": saved, "layers": layers,
             "experts": len({found[1] for tensor in shapes if (found := re.search(r"experts\.(\d+)\.", tensor))}),
-            "context": CONTEXTS.get(name, 0), "norms": norms, "tensors": patterns, "ids": IDS, "positions": POSITIONS,
+            "context": CONTEXTS.get(name, 0), "norms": norms, "tensors": patterns(shapes, layers), "ids": IDS,
+            "positions": POSITIONS,
             "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS]}
 
 

@@ -29,13 +29,28 @@ Shape without_ones(Shape shape) {
   return shape;
 }
 
+// Gate or up, of experts that have both in one tensor.
+bool is_part(Kind kind) {
+  return kind == Kind::first_half || kind == Kind::second_half || kind == Kind::even || kind == Kind::odd;
+}
+// The dimension of the rows that gate and up share: that of the values where the experts have vectors.
+size_t shared_dimension(const Shape& shape) { return shape.size() - 2; }
+
+Shape transposed(Shape shape) {
+  std::swap(shape[0], shape[1]);
+  return shape;
+}
+
 Shape file_shape(const Wanted& wanted, const Change& change, bool stacked) {
   Shape shape = wanted.shape;
   if (stacked) shape.pop_back();
-  if (change.kind == Kind::transpose) std::swap(shape[0], shape[1]);
+  if (change.kind == Kind::transpose) shape = transposed(shape);
   if (change.kind == Kind::q_of_qkv) shape.back() += shape.back() / change.queries * 2;
   if (change.kind == Kind::k_of_qkv || change.kind == Kind::v_of_qkv) shape.back() *= change.queries + 2;
-  if (change.kind == Kind::first_half || change.kind == Kind::second_half) shape[1] *= 2;
+  if (is_part(change.kind)) shape[shared_dimension(shape)] *= 2;
+  if (change.kind == Kind::top_half || change.kind == Kind::bottom_half) shape[1] *= 2;
+  if (change.kind == Kind::latent_keys) return {shape[1], (shape[0] + change.other) * shape[2]};
+  if (change.kind == Kind::latent_values) return {shape[0], (shape[1] + change.other) * shape[2]};
   return shape;
 }
 
@@ -75,8 +90,17 @@ uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uin
     }
     case Kind::first_half:
     case Kind::second_half: {
-      const uint64_t inner = shape[1], expert = row / inner;
+      const uint64_t inner = shape[shared_dimension(shape)], expert = row / inner;
       return (2 * expert + (change.kind == Kind::second_half)) * inner + row % inner;
+    }
+    case Kind::even:
+    case Kind::odd:
+      return 2 * row + (change.kind == Kind::odd);
+    case Kind::bottom_half:
+      return row + rows;
+    case Kind::latent_values: {
+      const uint64_t size = shape[1];
+      return row / size * (size + change.other) + change.other + row % size;
     }
     default:
       return row;
@@ -84,21 +108,53 @@ uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uin
 }
 
 void copy_rows(std::span<const uint8_t> from, const Change& change, const Shape& shape, std::span<uint8_t> to) {
-  uint64_t rows = 1;  // of a vector, each value is one
-  for (size_t i = shape.size() > 1 ? 1 : 0; i < shape.size(); ++i) rows *= shape[i];
+  // Of a vector, and of the vectors of experts, each value is a row.
+  const bool values = shape.size() == 1 || (is_part(change.kind) && shape.size() == 2);
+  uint64_t rows = 1;
+  for (size_t i = values ? 0 : 1; i < shape.size(); ++i) rows *= shape[i];
   const uint64_t bytes = to.size() / rows;
   for (uint64_t row = 0; row < rows; ++row)
     std::memcpy(&to[row * bytes], &from[source_row(change, shape, rows, row) * bytes], bytes);
 }
 
-void transpose(std::span<const uint8_t> from, const Shape& shape, std::span<uint8_t> to) {
-  const uint64_t cols = shape[0], rows = shape[1], size = to.size() / (cols * rows);
+// Value (r, c) of each matrix in `to` is value (c, column(r)) of a matrix in `from` that has `file_cols` columns, and
+// of which `file_rows` are one further.
+void transpose(std::span<const uint8_t> from, const Shape& shape, uint64_t file_rows, uint64_t file_cols,
+               const auto& column, std::span<uint8_t> to) {
+  const uint64_t cols = shape[0], rows = shape[1], count = shape.size() > 2 ? shape[2] : 1;
+  const uint64_t size = to.size() / (cols * rows * count);
   constexpr uint64_t tile = 32;  // both sides stay in the cache
-  for (uint64_t r0 = 0; r0 < rows; r0 += tile)
-    for (uint64_t c0 = 0; c0 < cols; c0 += tile)
-      for (uint64_t r = r0; r < std::min(r0 + tile, rows); ++r)
-        for (uint64_t c = c0; c < std::min(c0 + tile, cols); ++c)
-          std::memcpy(&to[(r * cols + c) * size], &from[(c * rows + r) * size], size);
+  for (uint64_t matrix = 0; matrix < count; ++matrix) {
+    uint8_t* const here = &to[matrix * rows * cols * size];
+    const uint8_t* const there = &from[matrix * file_rows * file_cols * size];
+    for (uint64_t r0 = 0; r0 < rows; r0 += tile)
+      for (uint64_t c0 = 0; c0 < cols; c0 += tile)
+        for (uint64_t r = r0; r < std::min(r0 + tile, rows); ++r)
+          for (uint64_t c = c0; c < std::min(c0 + tile, cols); ++c)
+            std::memcpy(&here[(r * cols + c) * size], &there[(c * file_cols + column(r)) * size], size);
+  }
+}
+
+void transpose(std::span<const uint8_t> from, const Change& change, const Shape& shape, std::span<uint8_t> to) {
+  const uint64_t cols = shape[0], rows = shape[1];
+  const auto itself = [](uint64_t row) { return row; };
+  switch (change.kind) {
+    case Kind::latent_keys:
+      return transpose(from, shape, cols + change.other, rows, itself, to);
+    case Kind::first_half:
+      return transpose(from, shape, cols, 2 * rows, itself, to);
+    case Kind::second_half:
+      return transpose(
+          from, shape, cols, 2 * rows, [rows](uint64_t row) { return rows + row; }, to);
+    case Kind::even:
+      return transpose(
+          from, shape, cols, 2 * rows, [](uint64_t row) { return 2 * row; }, to);
+    case Kind::odd:
+      return transpose(
+          from, shape, cols, 2 * rows, [](uint64_t row) { return 2 * row + 1; }, to);
+    default:
+      return transpose(from, shape, cols, rows, itself, to);
+  }
 }
 
 void plus_one(std::span<const uint8_t> from, quant::Format format, std::span<uint8_t> to) {
@@ -245,16 +301,38 @@ class Binder {
     return place != places_.end() && tensors_[place->second].format == quant::Format::mxfp4 ? name : "";
   }
 
+  // Whether the file has `name` transposed. `shape` is what it has if not.
+  bool lies_in_columns(const std::string& name, const Shape& shape, Change::Lies usual) const {
+    const auto place = places_.find(name);
+    if (place == places_.end()) return false;
+    const Shape found = without_ones(tensors_[place->second].shape);
+    const bool rows = found == without_ones(shape), columns = found == without_ones(transposed(shape));
+    return columns && (!rows || usual == Change::Lies::rather_in_columns);
+  }
+
   Tensor from_one(const Wanted& wanted, const std::string& name, const Change& change) {
     Tensor result;
     result.name = wanted.name;
     result.shape = wanted.shape;
-    const Tensor* found = find(name, file_shape(wanted, change, false));
+    Shape shape = file_shape(wanted, change, false);
+    bool turned = change.kind == Kind::transpose || change.kind == Kind::latent_keys;
+    if (change.lies != Change::Lies::in_rows && lies_in_columns(name, shape, change.lies)) {
+      shape = transposed(shape);
+      turned = true;
+    }
+    const Tensor* found = find(name, shape);
     if (!found) return result;
     result.source = found->source.empty() ? found->name : found->source;
-    const bool of_rows = change.kind != Kind::plus_one && change.kind != Kind::transpose;
+    const bool of_rows = change.kind != Kind::plus_one && !turned;
     const Tensor from = found->exact && !of_rows ? as_bf16(*found) : *found;
     result.format = from.format;
+    if (turned) {
+      result.produce = [from, change, shape = wanted.shape](std::span<uint8_t> to) {
+        std::vector<uint8_t> scratch;
+        transpose(from.data(scratch), change, shape, to);
+      };
+      return result;
+    }
     switch (change.kind) {
       case Kind::none:
         result.view = from.view;
@@ -266,12 +344,6 @@ class Binder {
         result.produce = [from](std::span<uint8_t> to) {
           std::vector<uint8_t> scratch;
           plus_one(from.data(scratch), from.format, to);
-        };
-        break;
-      case Kind::transpose:
-        result.produce = [from, shape = wanted.shape](std::span<uint8_t> to) {
-          std::vector<uint8_t> scratch;
-          transpose(from.data(scratch), shape, to);
         };
         break;
       default:

@@ -52,6 +52,30 @@ constexpr struct Class {
     {"StableLmForCausalLM", describe_stablelm},
     {"StableLMEpochForCausalLM", describe_stablelm},  // its first name
     {"Starcoder2ForCausalLM", describe_starcoder2},
+    {"GptOssForCausalLM", describe_gpt_oss},
+    {"DeepseekV2ForCausalLM", describe_deepseek2},
+    {"DeepseekV3ForCausalLM", describe_deepseek3},
+    {"Glm4MoeLiteForCausalLM", describe_glm4moelite},
+    {"Glm4MoeForCausalLM", describe_glm4moe},
+    {"Dots1ForCausalLM", describe_dots1},
+    {"MiniMaxM2ForCausalLM", describe_minimax_m2},
+    {"OlmoeForCausalLM", describe_olmoe},
+    {"GraniteMoeForCausalLM", describe_granitemoe},
+    {"GraniteMoeSharedForCausalLM", describe_granitemoe},
+    {"Ernie4_5ForCausalLM", describe_ernie4_5},
+    {"Ernie4_5_ForCausalLM", describe_ernie4_5},  // as the first files have it
+    {"Ernie4_5_MoeForCausalLM", describe_ernie4_5_moe},
+    {"HunYuanDenseV1ForCausalLM", describe_hunyuan_dense},
+    {"HunYuanMoEV1ForCausalLM", describe_hunyuan_moe},
+    {"BailingMoeV2ForCausalLM", describe_bailing_moe2},
+    {"PhimoeForCausalLM", describe_phimoe},
+    {"PhiMoEForCausalLM", describe_phimoe},  // as the files have it
+    {"Llama4ForCausalLM", describe_llama4},
+    {"Llama4ForConditionalGeneration", describe_llama4_with_images},
+    {"Qwen2VLForConditionalGeneration", describe_qwen2vl},
+    {"Qwen2_5_VLForConditionalGeneration", describe_qwen2vl},
+    {"Qwen3VLForConditionalGeneration", describe_qwen3vl},
+    {"Qwen3VLMoeForConditionalGeneration", describe_qwen3vlmoe},
 };
 
 const Class* find_class(std::string_view name) {

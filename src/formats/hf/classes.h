@@ -45,6 +45,28 @@ Description describe_olmo3(Config& config);
 Description describe_seed_oss(Config& config);
 Description describe_stablelm(Config& config);
 Description describe_starcoder2(Config& config);
+// Mixtures of experts, and latent attention.
+Description describe_gpt_oss(Config& config);
+Description describe_deepseek2(Config& config);
+Description describe_deepseek3(Config& config);
+Description describe_glm4moelite(Config& config);
+Description describe_glm4moe(Config& config);
+Description describe_dots1(Config& config);
+Description describe_minimax_m2(Config& config);
+Description describe_olmoe(Config& config);
+Description describe_granitemoe(Config& config);
+Description describe_ernie4_5(Config& config);
+Description describe_ernie4_5_moe(Config& config);
+Description describe_hunyuan_dense(Config& config);
+Description describe_hunyuan_moe(Config& config);
+Description describe_bailing_moe2(Config& config);
+Description describe_phimoe(Config& config);
+Description describe_llama4(Config& config);
+// The text of classes that see pictures.
+Description describe_llama4_with_images(Config& config);
+Description describe_qwen2vl(Config& config);
+Description describe_qwen3vl(Config& config);
+Description describe_qwen3vlmoe(Config& config);
 
 // Whether heddle knows a class of transformers ("LlamaForCausalLM").
 bool is_known(std::string_view class_name);

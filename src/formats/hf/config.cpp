@@ -258,6 +258,11 @@ uint64_t Config::integer(std::string_view key, uint64_t fallback) {
   return value->get<uint64_t>();
 }
 
+uint64_t Config::count(std::string_view key, uint64_t fallback) {
+  const Json* value = find(key);
+  return value && *value == Json(0) ? 0 : integer(key, fallback);
+}
+
 // GGUF keeps them as f32.
 double Config::checked(std::string_view key, double number) const {
   if (!(std::fabs(number) <= std::numeric_limits<float>::max())) refuse(key, "numbers that an f32 can hold");

@@ -20,6 +20,7 @@ class Config {
   Config(const Json& json, std::string where, Config* outer = nullptr);
 
   const std::string& where() const { return where_; }
+  const Json& whole() const { return *json_; }
   // The value; null where it is absent or null. The key counts as read from now on.
   const Json* find(std::string_view key);
   bool is_null(std::string_view key);  // present, as null
@@ -27,6 +28,7 @@ class Config {
   // Absent or null: the fallback. Of another kind than expected: an Error. Integers are from 1 to 2^30; numbers are
   // finite, also as an f32.
   uint64_t integer(std::string_view key, uint64_t fallback);
+  uint64_t count(std::string_view key, uint64_t fallback);  // an integer that may be 0
   double number(std::string_view key, double fallback);
   bool boolean(std::string_view key, bool fallback);
   std::string string(std::string_view key, std::string_view fallback);

@@ -154,7 +154,7 @@ void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t in
     for (uint64_t e = 0; e < experts; ++e)
       wanted.sources.push_back(fmt::format("{}{}.experts.{}.{}.weight", layer.file, folder, e, names[i]));
     wanted.fused = fmt::format("{}mlp.experts.{}", layer.file, matrices[i].fused);
-    wanted.fused_change = {matrices[i].half, 0};
+    wanted.fused_change = {.kind = matrices[i].half, .lies = Change::Lies::rather_in_rows};
     layer.to.tensors.push_back(std::move(wanted));
   }
 }

@@ -25,12 +25,21 @@ struct Change {
     v_of_qkv,    // those of v
     transpose,   // the file has columns where GGUF has rows
     plus_one,    // the file has weight - 1; the result is f32
-    first_half,  // of the rows of each expert, where gate and up are one tensor
+    first_half,  // of the rows of each expert, where gate and up are one tensor; of its values, where it has a bias
     second_half,
+    even,  // likewise, where the rows of gate and up alternate
+    odd,
+    top_half,  // of the rows of a matrix
+    bottom_half,
+    latent_keys,    // each head has the rows of its keys, which GGUF has transposed, and then those of its values
+    latent_values,  // the other rows
   };
   Kind kind = Kind::none;
   uint64_t heads = 0;    // of interleave; of the others, heads of k
   uint64_t queries = 1;  // heads of q for each head of k
+  uint64_t other = 0;    // of latent_keys and latent_values: how many rows of each head are not taken
+  // Stacks of matrices that some files have transposed: which it is, the shape says, and where both fit, this.
+  enum class Lies : uint8_t { in_rows, rather_in_rows, rather_in_columns } lies = Lies::in_rows;
 };
 
 struct Wanted {

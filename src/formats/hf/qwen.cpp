@@ -1,4 +1,6 @@
 // Qwen2 (biases on q, k and v), Qwen3 (a norm on each head of q and k), and their mixtures of experts.
+#include <fmt/format.h>
+
 #include "formats/hf/classes.h"
 #include "formats/hf/rope.h"
 
@@ -9,6 +11,7 @@ struct QwenFamily {
   std::string_view architecture;
   bool qkv_bias = false, output_bias = false, head_norm = false;
   uint64_t experts = 0, expert_inner = 0, shared_inner = 0;
+  std::vector<bool> sparse;  // the layers that have them
 };
 
 Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& options) {
@@ -34,7 +37,7 @@ Description qwen_family(Config& config, const Sizes& sizes, const QwenFamily& op
       layer.weight("attn_k_norm", "self_attn.k_norm", {sizes.head_dim});
     }
     layer.weight("ffn_norm", "post_attention_layernorm", {sizes.hidden});
-    if (!options.experts) {
+    if (options.sparse.empty() || !options.sparse[i]) {
       add_gated(layer, sizes);
       continue;
     }
@@ -55,21 +58,27 @@ Sizes qwen_sizes(Config& config, const Sizes& defaults) {
   return sizes;
 }
 
-// Experts in every layer; whether their weights are normalised to a sum of 1 is fixed by the architecture.
-void read_experts(Config& config, QwenFamily& options, uint64_t experts, uint64_t inner, bool normalised) {
+void read_experts(Config& config, QwenFamily& options, const Sizes& sizes, uint64_t experts, uint64_t inner) {
   options.experts = config.integer("num_experts", config.integer("num_local_experts", experts));
   config.expect("num_local_experts", {options.experts}, options.experts);  // another name of it
   options.expert_inner = config.integer("moe_intermediate_size", inner);
-  config.expect("decoder_sparse_step", {1}, 1);
-  config.expect("mlp_only_layers", {Json::array()}, Json::array());
-  config.expect("norm_topk_prob", {normalised}, false);
+  const uint64_t step = config.integer("decoder_sparse_step", 1);
+  for (uint64_t i = 0; i < sizes.layers; ++i) options.sparse.push_back((i + 1) % step == 0);
+  for (const double layer : config.numbers("mlp_only_layers")) {
+    if (!(layer >= 0 && layer < static_cast<double>(sizes.layers)))
+      config.refuse("mlp_only_layers", fmt::format("numbers of layers, from 0 to {}", sizes.layers - 1));
+    options.sparse[static_cast<size_t>(layer)] = false;
+  }
 }
 
-void put_experts(Description& to, Config& config, const QwenFamily& options, uint64_t used) {
+// In GGUF the architecture says whether the weights of experts are normalised to a sum of 1, which is `usual`; what is
+// not usual has heddle's own key, as have layers without experts, which are seen by their tensors.
+void put_experts(Description& to, const QwenFamily& options, uint64_t used, bool normalised, bool usual) {
   to.set("expert_count", options.experts);
-  to.set("expert_used_count", config.integer("num_experts_per_tok", used));
+  to.set("expert_used_count", used);
   to.set("expert_feed_forward_length", options.expert_inner);
   if (options.shared_inner) to.set("expert_shared_feed_forward_length", options.shared_inner);
+  if (normalised != usual) to.set("expert_weights_norm", Value(normalised));
 }
 
 }  // namespace
@@ -86,23 +95,22 @@ Description describe_qwen3(Config& config) {
 }
 
 Description describe_qwen2moe(Config& config) {
-  config.expect("qkv_bias", {true}, true);
-  QwenFamily options{.architecture = "qwen2moe", .qkv_bias = true};
-  read_experts(config, options, 60, 1408, false);
+  const Sizes sizes = qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false});
+  QwenFamily options{.architecture = "qwen2moe", .qkv_bias = config.boolean("qkv_bias", true)};
+  read_experts(config, options, sizes, 60, 1408);
   options.shared_inner = config.integer("shared_expert_intermediate_size", 5632);
-  Description to =
-      qwen_family(config, qwen_sizes(config, {151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e-6, false}), options);
-  put_experts(to, config, options, 4);
+  Description to = qwen_family(config, sizes, options);
+  put_experts(to, options, config.integer("num_experts_per_tok", 4), config.boolean("norm_topk_prob", false), false);
   return to;
 }
 
 Description describe_qwen3moe(Config& config) {
+  const Sizes sizes = qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false});
   const bool bias = config.boolean("attention_bias", false);
   QwenFamily options{.architecture = "qwen3moe", .qkv_bias = bias, .output_bias = bias, .head_norm = true};
-  read_experts(config, options, 128, 768, true);
-  Description to =
-      qwen_family(config, qwen_sizes(config, {151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, false}), options);
-  put_experts(to, config, options, 8);
+  read_experts(config, options, sizes, 128, 768);
+  Description to = qwen_family(config, sizes, options);
+  put_experts(to, options, config.integer("num_experts_per_tok", 8), config.boolean("norm_topk_prob", false), true);
   return to;
 }
 

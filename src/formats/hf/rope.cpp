@@ -53,7 +53,7 @@ std::vector<float> llama3_factors(const Rope& rope, uint64_t dimensions) {
         2 * std::numbers::pi * std::pow(rope.theta, static_cast<double>(i) / static_cast<double>(dimensions));
     if (wavelength < context / rope.high_frequency)
       factors.push_back(1);
-    else if (wavelength > context / rope.low_frequency)
+    else if (wavelength > context / rope.low_frequency || rope.high_frequency == rope.low_frequency)
       factors.push_back(static_cast<float>(factor));
     else {
       const double smooth = (context / wavelength - rope.low_frequency) / (rope.high_frequency - rope.low_frequency);
@@ -92,13 +92,14 @@ Rope read_rope_object(Config config, const Sizes& sizes, const RopeDefaults& def
       rope.attention_factor = yarn_attention(*rope.factor, *scale) / yarn_attention(*rope.factor, *all);
     rope.truncate = config.boolean("truncate", true);
     if (defaults.ministral && all && *all != 0) rope.log_multiplier = *all;
+    if (defaults.latent && all && *all != 0) rope.latent_multiplier = *all;
   }
   if (rope.type == RopeType::llama3) {
     if (!rope.factor) config.refuse("factor", "a number");
     rope.low_frequency = config.number("low_freq_factor", 1);
     rope.high_frequency = config.number("high_freq_factor", 4);
-    if (!(rope.high_frequency > rope.low_frequency && rope.low_frequency > 0))
-      config.refuse("high_freq_factor", "more than low_freq_factor");
+    if (!(rope.high_frequency >= rope.low_frequency && rope.low_frequency > 0))
+      config.refuse("high_freq_factor", "low_freq_factor or more");
   }
   if (rope.type == RopeType::longrope) {
     rope.long_factors = config.numbers("long_factor");
@@ -160,6 +161,9 @@ void put_rope(Description& to, const Rope& rope, uint64_t dimensions) {
     if (rope.log_multiplier) {
       to.set("rope.scaling.yarn_log_multiplier", *rope.log_multiplier);
       usual /= yarn_attention(*rope.factor, *rope.log_multiplier);
+    } else if (rope.latent_multiplier) {
+      to.set("rope.scaling.yarn_log_multiplier", 0.1 * *rope.latent_multiplier);
+      usual = 1;  // the scores are scaled instead
     }
     // The key multiplies the usual value.
     if (rope.attention_factor.value_or(usual) != usual)

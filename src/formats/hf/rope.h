@@ -22,14 +22,16 @@ struct Rope {
   double low_frequency = 1, high_frequency = 4;     // llama3
   std::vector<double> long_factors, short_factors;  // longrope
   uint64_t original_context = 0;
-  std::optional<double> log_multiplier;  // mscale_all_dim, where the class names it in GGUF
-  double temperature = 0;                // of the scores, by position: llama_4_scaling_beta
+  std::optional<double> log_multiplier;     // mscale_all_dim, where the class names it in GGUF
+  double temperature = 0;                   // of the scores, by position: llama_4_scaling_beta
+  std::optional<double> latent_multiplier;  // yarn: mscale_all_dim, by which latent attention scales its scores
 };
 
 struct RopeDefaults {
   double theta = 10000, partial = 1;
   bool may_be_partial = false;  // otherwise `partial` must be 1
   bool ministral = false;       // it has a log multiplier and a temperature
+  bool latent = false;          // of latent attention
   std::vector<RopeType> types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn,
                                  RopeType::llama3};  // those allowed
 };

@@ -238,13 +238,29 @@ TEST(HfPages, QwenMixtures) {
   const hf::Wanted& up = wanted(three, "blk.0.ffn_up_exps.weight");
   EXPECT_EQ(up.shape, (std::vector<uint64_t>{4, 5, 3}));
   EXPECT_EQ(up.sources[2], "model.layers.0.mlp.experts.2.up_proj.weight");
-  EXPECT_REFUSED(describe(config_of("Qwen3MoeForCausalLM")),
-                 "norm_topk_prob: expected true, found none, which means false");
-  EXPECT_REFUSED(describe(config_of("Qwen2MoeForCausalLM", R"("norm_topk_prob": true)")),
-                 "norm_topk_prob: expected false");
-  EXPECT_REFUSED(describe(config_of("Qwen2MoeForCausalLM", R"("mlp_only_layers": [0])")),
-                 "mlp_only_layers: expected []");
-  EXPECT_REFUSED(describe(config_of("Qwen2MoeForCausalLM", R"("decoder_sparse_step": 2)")), "decoder_sparse_step");
+}
+
+TEST(HfPages, QwenMixturesSayWhatIsNotUsual) {
+  const auto norm = [](const std::string& class_name, const std::string& more) {
+    const auto model = describe(config_of(class_name, R"("num_experts": 3)" + more));
+    const auto* value = model.metadata.find(model.architecture + ".expert_weights_norm");
+    return value ? std::get<bool>(*value) ? "yes" : "no" : "as usual";
+  };
+  EXPECT_STREQ(norm("Qwen3MoeForCausalLM", ""), "no");
+  EXPECT_STREQ(norm("Qwen3MoeForCausalLM", R"(, "norm_topk_prob": true)"), "as usual");
+  EXPECT_STREQ(norm("Qwen2MoeForCausalLM", ""), "as usual");
+  EXPECT_STREQ(norm("Qwen2MoeForCausalLM", R"(, "norm_topk_prob": true)"), "yes");
+
+  const auto dense = describe(config_of("Qwen2MoeForCausalLM", R"("num_experts": 3, "mlp_only_layers": [0])"));
+  EXPECT_EQ(wanted(dense, "blk.0.ffn_gate.weight").shape, (std::vector<uint64_t>{4, 6}));
+  EXPECT_THROW(wanted(dense, "blk.0.ffn_gate_inp.weight"), Error);
+  const auto step = describe(config_of("Qwen3MoeForCausalLM", R"("num_experts": 3, "decoder_sparse_step": 2)"));
+  EXPECT_THROW(wanted(step, "blk.0.ffn_gate_inp.weight"), Error);
+  const auto biased = describe(config_of("Qwen3MoeForCausalLM", R"("num_experts": 3, "attention_bias": true)"));
+  EXPECT_EQ(wanted(biased, "blk.0.attn_output.bias").shape, std::vector<uint64_t>{4});
+  EXPECT_THROW(wanted(describe(config_of("Qwen2MoeForCausalLM", R"("qkv_bias": false)")), "blk.0.attn_q.bias"), Error);
+  EXPECT_REFUSED(describe(config_of("Qwen2MoeForCausalLM", R"("mlp_only_layers": [1])")),
+                 "mlp_only_layers: expected numbers of layers, from 0 to 0");
 }
 
 TEST(HfPages, Phi2HasBiasesEverywhere) {

@@ -76,6 +76,11 @@ TEST(HfRope, Llama3GivesATensorOfFactors) {
     "high_freq_factor": 4.0, "original_max_position_embeddings": 64})")
                           .tensor("rope_freqs.weight")),
             (std::vector<float>{1, 8}));
+  // Llama 4: no wavelength lies between the two.
+  EXPECT_EQ(values_of(with_rope(R"("rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 1.0, "original_max_position_embeddings": 64})")
+                          .tensor("rope_freqs.weight")),
+            (std::vector<float>{1, 16}));
 }
 
 TEST(HfRope, WhatIsNotKnownIsRefused) {
@@ -93,7 +98,7 @@ TEST(HfRope, WhatIsNotKnownIsRefused) {
   EXPECT_REFUSED(with_rope(R"("rope_scaling": 4)"), "rope_scaling: expected an object, found 4");
   EXPECT_REFUSED(with_rope(R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
     "high_freq_factor": 1.0})"),
-                 "high_freq_factor: expected more than low_freq_factor");
+                 "high_freq_factor: expected low_freq_factor or more");
 }
 
 }  // namespace
