@@ -101,6 +101,21 @@ const std::vector<SynthShape>& synth_shapes() {
         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5000000.0,
         "attention_multiplier": 0.015625, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
         "logits_scaling": 8.0, "tie_word_embeddings": true})"},
+      {"gpt-oss-20b", R"({"architectures": ["GptOssForCausalLM"], "hidden_size": 2880, "intermediate_size": 2880,
+        "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+        "vocab_size": 201088, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 150000,
+        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+          "original_max_position_embeddings": 4096},
+        "sliding_window": 128, "num_local_experts": 32, "num_experts_per_tok": 4, "tie_word_embeddings": false})"},
+      {"deepseek-v2-lite", R"({"architectures": ["DeepseekV2ForCausalLM"], "hidden_size": 2048,
+        "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "n_shared_experts": 2, "n_routed_experts": 64, "num_experts_per_tok": 6,
+        "routed_scaling_factor": 1.0, "kv_lora_rank": 512, "q_lora_rank": null, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "qk_nope_head_dim": 128, "first_k_dense_replace": 1, "norm_topk_prob": false,
+        "topk_method": "greedy", "vocab_size": 102400, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 40, "beta_fast": 32, "beta_slow": 1,
+          "mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 4096},
+        "tie_word_embeddings": false})"},
   };
   return shapes;
 }

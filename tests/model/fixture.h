@@ -47,7 +47,11 @@ class Fixture {
         context(json.at("context").get<uint32_t>()) {}
 
   static std::filesystem::path folder() {
+#ifdef HEDDLE_FIXTURES  // of a program that is carried to another machine
+    return HEDDLE_FIXTURES;
+#else
     return std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests" / "model" / "fixtures";
+#endif
   }
   static std::vector<std::string> names() {
     std::vector<std::string> all;

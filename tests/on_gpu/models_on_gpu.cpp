@@ -1,0 +1,140 @@
+// The models of tests/model/fixtures on a GPU against the reference backend: each text alone, token by token, and seven
+// texts at once.
+//
+// models_on_gpu [--as TARGET] [--part I/N] [NAME ...]     run where tests/model/fixtures is found: the root of the tree
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "cpu/cpu.h"
+#include "cuda/device.h"
+#include "formats/checkpoint.h"
+#include "gpu/gpu.h"
+#include "model/forward.h"
+#include "model/load.h"
+#include "tests/model/fixture.h"
+
+namespace heddle::test {
+namespace {
+
+constexpr double least_cosine = 0.9999;
+
+struct Closeness {
+  double cosine = 1;
+  uint32_t rows = 0, same_best = 0;
+  void add(std::span<const float> right, std::span<const float> found, size_t width) {
+    check(right.size() == found.size(), "as many values from both");
+    for (size_t at = 0; at < right.size(); at += width) {
+      double both = 0, one = 0, other = 0;
+      for (size_t i = at; i < at + width; ++i) {
+        both += double(right[i]) * found[i];
+        one += double(right[i]) * right[i];
+        other += double(found[i]) * found[i];
+      }
+      const double here = both / std::sqrt(one * other);
+      cosine = here < cosine || std::isnan(here) ? here : cosine;
+      const auto best = [&](std::span<const float> all) {
+        return std::max_element(all.begin() + long(at), all.begin() + long(at + width)) - all.begin();
+      };
+      ++rows;
+      same_best += best(right) == best(found);
+    }
+  }
+};
+
+// Texts of these lengths, as long as the fixture's, whose tokens are those of the fixture from a place of their own on.
+struct Texts {
+  const Fixture& fixture;
+  const model::Model& model;
+  const model::Limits& limits;
+
+  model::Batch batch(const std::vector<uint32_t>& sequences, uint32_t first, uint32_t count, bool long_text) const {
+    model::Batch to;
+    to.long_text = long_text;
+    for (const uint32_t sequence : sequences) {
+      for (uint32_t i = 0; i < count; ++i) {
+        to.states.push_back(uint32_t(to.tokens.size()));
+        if (model.output) to.outputs.push_back(uint32_t(to.tokens.size()));
+        to.tokens.push_back(fixture.ids[(sequence * 3 + first + i) % fixture.ids.size()]);
+        to.positions.push_back(first + i);
+        to.sequences.push_back(uint32_t(to.blocks.size()));
+      }
+      const uint32_t each = limits.kv_blocks / 7;
+      std::vector<uint32_t>& blocks = to.blocks.emplace_back();
+      for (uint32_t i = 0; i < each; ++i) blocks.push_back(sequence * each + i);
+    }
+    return to;
+  }
+};
+
+Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
+  const model::Limits limits{.rows = 256, .kv_blocks = 7 * 4, .block_tokens = 16};
+  const auto reference = cpu::make_reference(model, limits);
+  const auto backend = gpu::make_gpu(model, limits, {.preload = false});
+  const Texts texts{fixture, model, limits};
+  Closeness result;
+  const auto compare = [&](const model::Batch& batch) {
+    model::forward(model, *reference, batch);
+    model::forward(model, *backend, batch);
+    const model::Result right = reference->result(), found = backend->result();
+    result.add(right.states, found.states, model.width);
+    if (model.output) result.add(right.logits, found.logits, model.vocabulary);
+  };
+  const auto length = uint32_t(fixture.ids.size());
+  const bool long_text = model.short_text && length > model.short_text;
+  std::vector<uint32_t> sequences{0};
+  if (crowd) sequences = {0, 1, 2, 3, 4, 5, 6};
+  if (!model::generates(model)) {  // whole texts only
+    compare(texts.batch(sequences, 0, length, long_text));
+    return result;
+  }
+  const uint32_t prompt = crowd ? length / 2 : 1;
+  compare(texts.batch(sequences, 0, prompt, long_text));
+  for (uint32_t i = prompt; i < length; ++i) compare(texts.batch(sequences, i, 1, long_text));
+  return result;
+}
+
+int main_of(std::vector<std::string> args) {
+  std::vector<std::string> names;
+  size_t part = 0, parts = 1;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--as")
+      cuda::treat_gpus_as(args.at(++i));
+    else if (args[i] == "--part")
+      check(std::sscanf(args.at(++i).c_str(), "%zu/%zu", &part, &parts) == 2 && part < parts, "--part 0/4");
+    else
+      names.push_back(args[i]);
+  }
+  if (names.empty()) names = Fixture::names();
+  uint32_t failed = 0, refused = 0, passed = 0;
+  for (size_t i = part; i < names.size(); i += parts) try {
+      const Fixture fixture(names[i]);
+      const Folder folder;
+      fixture.write(folder, fixture.config, quant::Format::f16);
+      const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
+      const Closeness alone = run(fixture, model, false), crowd = run(fixture, model, true);
+      const bool good = alone.cosine >= least_cosine && crowd.cosine >= least_cosine;
+      ++(good ? passed : failed);
+      fmt::print("{} {}: cosine {:.7f} alone, {:.7f} of seven; same best {} of {}\n", good ? "ok    " : "FAILED", names[i],
+                 alone.cosine, crowd.cosine, alone.same_best + crowd.same_best, alone.rows + crowd.rows);
+    } catch (const Error& error) {
+      ++refused;
+      fmt::print("REFUSED {}: {}\n", names[i], error.what());
+    }
+  fmt::print("{} passed, {} failed, {} refused\n", passed, failed, refused);
+  return failed || refused ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace heddle::test
+
+int main(int count, char** args) {
+  try {
+    return heddle::test::main_of({args + 1, args + count});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
