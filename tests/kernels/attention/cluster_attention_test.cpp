@@ -54,7 +54,7 @@ TEST(ClusterAttention, NoPositionsGiveZeros) {
 }
 
 // The sink is one score of the softmax however many warps, blocks and clusters share the positions, and the only one
-// where there are none.
+// where there are none. Weights of less than 2^-28 of the largest vanish.
 TEST(ClusterAttention, ASinkCountsOnce) {
   for (float sink : {-3.0f, 0.0f, 2.0f, 60.0f}) {
     const std::vector<float> scores{0.5f, 2, -1, 3, 0, 1, 1, -2, 2.5f};
@@ -69,7 +69,7 @@ TEST(ClusterAttention, ASinkCountsOnce) {
     none.args.sinks = none.memory.put(std::vector{sink});
     for (ClusterAttention spec : cluster_kinds) {
       spec.sinks = 1;
-      for (float x : one.out(spec)) ASSERT_NEAR(x, want / sum, 1e-5 * want / sum) << field_text(spec) << sink;
+      for (float x : one.out(spec)) ASSERT_NEAR(x, want / sum, 1e-5 * want / sum + 1e-8) << field_text(spec) << sink;
       EXPECT_EQ(none.out(spec), std::vector<float>(OneHead::dim, 0.0f)) << field_text(spec);
     }
   }
