@@ -71,7 +71,7 @@ void set_sight(const model::Attention& a, auto& spec) {
 }
 
 // How many positions a row sees at most, of a sequence of `length`.
-uint32_t most_seen(const model::Attention& a, uint32_t length) {
+uint32_t max_seen(const model::Attention& a, uint32_t length) {
   for (uint32_t limit : {a.window, a.chunk})
     if (limit) length = std::min(length, limit);
   return length;
@@ -80,7 +80,7 @@ uint32_t most_seen(const model::Attention& a, uint32_t length) {
 }  // namespace
 
 uint64_t Forward::cache_bytes(const model::Attention& a) const {
-  const uint64_t values = uint64_t(rows_.count) * most_seen(a, rows_.longest) * a.kv_heads * (a.head + a.value_head);
+  const uint64_t values = uint64_t(rows_.count) * max_seen(a, rows_.longest) * a.kv_heads * (a.head + a.value_head);
   return r_.q8() ? values / 32 * 34 : values * 2;
 }
 
@@ -88,7 +88,7 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   using Shape = AttentionPath::Shape;
   const model::Attention& a = *attention.model;
   const uint32_t sms = r_.recorder.sms(), rows = path.newest;
-  const uint32_t longest = most_seen(a, rows == rows_.count ? rows_.longest : rows_.longest_single);
+  const uint32_t longest = max_seen(a, rows == rows_.count ? rows_.longest : rows_.longest_single);
   kernels::ClusterChoice choice;
   switch (path.shape) {
     case Shape::steady:
@@ -137,7 +137,7 @@ void Forward::attend_prompts(const DeviceAttention& attention, const AttentionPa
   };
   static_assert(prompt_tile == kernels::WgmmaAttention::queries);
   if (path.others == AttentionPath::Others::wgmma_tiles) return launch(kernels::wgmma_choice(a.head));
-  const uint32_t seen = most_seen(a, rows_.longest);
+  const uint32_t seen = max_seen(a, rows_.longest);
   const kernels::GpuLimits& limits = r_.recorder.limits();
   kernels::PromptAttention spec =
       kernels::prompt_choice(a.head, prompt_tile, path.exact_queries, limits.shared_per_block);

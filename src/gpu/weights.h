@@ -78,7 +78,7 @@ struct DeviceAttention {
   // Of attentions that rotate long texts otherwise: what `turns` is filled with before a batch of short or long texts.
   cuda::Buffer short_turns, long_turns;
   std::optional<DeviceLatent> latent;  // qkv is (q or q_down, kv_down): one matrix, stacked, or two
-  cuda::Buffer sinks, slopes;  // as the model has them
+  cuda::Buffer sinks, slopes;          // as the model has them
   Weights output;
 };
 struct DeviceFeedForward {

@@ -73,13 +73,13 @@ struct Work {
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile
   cuda::Buffer text_lengths, tile_lengths;  // (rows) u32: of attention in both directions, by row and by tile
-  cuda::Buffer picked, params;                                  // (rows) Sampled; (picked_at_once) SampleRow
-  cuda::Buffer tops;                                            // (rows, max_top_tokens) Sampled
-  cuda::Buffer history, step;  // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
-  cuda::Buffer texts;          // (changed_at_once, context) u32
-  cuda::Buffer biases;         // (changed_at_once, max_biases) TokenBias
-  cuda::Buffer changed;        // (changed_at_once, vocabulary)
-  cuda::Buffer masks;          // (picked_at_once, mask_words) u32
+  cuda::Buffer picked, params;              // (rows) Sampled; (picked_at_once) SampleRow
+  cuda::Buffer tops;                        // (rows, max_top_tokens) Sampled
+  cuda::Buffer history, step;               // (max_steps_in_flight, rows of the step) Sampled; steps so far, u64
+  cuda::Buffer texts;                       // (changed_at_once, context) u32
+  cuda::Buffer biases;                      // (changed_at_once, max_biases) TokenBias
+  cuda::Buffer changed;                     // (changed_at_once, vocabulary)
+  cuda::Buffer masks;                       // (picked_at_once, mask_words) u32
 };
 
 }  // namespace heddle::gpu

@@ -40,7 +40,7 @@ struct AttentionArgs {
   // A token sees itself and window - 1 positions before it; bidirectional: window / 2 on both sides.
   uint32_t window = 0;
   float scale = 1, softcap = 0;       // of scores; softcap: they become softcap * tanh(score / softcap)
-  uint32_t chunk = 0;                 // a token sees those of its chunk of so many positions
+  uint32_t chunk = 0;                 // positions of a chunk; a token sees those of its own
   ptx::DevicePtr<float> sinks = {};   // (heads): a further score in the softmax, which has no value
   ptx::DevicePtr<float> slopes = {};  // (heads): scores lose slope * distance (ALiBi)
 };

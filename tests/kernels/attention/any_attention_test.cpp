@@ -35,8 +35,7 @@ TEST(AnyAttention, RefusesShapesStridesAndAlignments) {
             "any_attention: out has a stride of 191, but rows of 192 values");
   EXPECT_NE(said([](auto& a) { a.q_stride = 383; }), "");
   EXPECT_EQ(said([](auto&) {}, {.softcap = 1}), "any_attention: softcap = 0, but it must be positive");
-  EXPECT_EQ(said([](auto&) {}, {.bidirectional = 1}),
-            "any_attention: no lengths, but that of each row's text is read");
+  EXPECT_EQ(said([](auto&) {}, {.bidirectional = 1}), "any_attention: no lengths, but that of each row's text is read");
   EXPECT_EQ(said([](auto& a) { a.lengths = {4}; }, {.bidirectional = 1}), "");
   EXPECT_EQ(said([](auto&) {}, {.sinks = 1}), "any_attention: no sinks, but one for each head is read");
   EXPECT_EQ(said([](auto&) {}, {.slopes = 1}), "any_attention: no slopes, but one for each head is read");
