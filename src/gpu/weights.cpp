@@ -291,7 +291,8 @@ bool DeviceModel::is_tied() const {
 uint64_t DeviceModel::bytes() {
   uint64_t total = 0;
   for (Weights* w : all())
-    if (w != &output || !is_tied()) total += (w->visiting ? 0 : allocated(w->bytes())) + 4ull * w->shape.rows;
+    if (w != &output || !is_tied())
+      total += (w->visiting ? 0 : allocated(w->bytes())) + 4 * std::max<uint64_t>(w->shape.rows, w->bias.size());
   for (const DeviceLayer& layer : layers)
     for (const DeviceSublayer& sublayer : layer.sublayers)
       if (const auto* a = std::get_if<DeviceAttention>(&sublayer)) total += latent_bytes(*a->model);

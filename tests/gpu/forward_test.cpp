@@ -224,7 +224,6 @@ std::vector<KindOfMixture> kinds_of_changed_mixtures() {
           {.name = "biases_deterministic", .options = {.deterministic = true}, .change = set_biases},
           {.name = "groups", .change = set_groups},
           {.name = "groups_without_wgmma", .sm = without_wgmma, .change = set_groups},
-          {.name = "groups_deterministic", .options = {.deterministic = true}, .change = set_groups},
           {.name = "best_groups", .change = set_best_groups},
           {.name = "sparsemixer", .change = set_sparsemixer},
           {.name = "weighed_input", .change = set_weighed_input},
@@ -340,11 +339,8 @@ std::vector<KindOfLayers> kinds_of_layers() {
     one.kv = KvFormat::q8;
     one.sm = without_wgmma;
     all.push_back(one);
-    one = all[i];
-    one.name += "_deterministic";
-    one.options.deterministic = true;
-    all.push_back(one);
   }
+  all.push_back({.name = "deterministic", .change = set_clamp_and_temperature, .options = {.deterministic = true}});
   return all;
 }
 class SlowPlansOfLayers : public Plans, public testing::WithParamInterface<KindOfLayers> {};

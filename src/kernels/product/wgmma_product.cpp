@@ -420,7 +420,7 @@ bool WgmmaProduct::divides() const {
 uint32_t WgmmaProduct::needed_registers() const {
   const uint32_t bits = tile_bytes(weights()) * 8 / tile_values, words = quant::is_float(weights()) ? bits : bits + 4;
   // those of the next tile are there during the ending of an expert's
-  const uint32_t inside = columns / 2 + 56 + 2 * words + early * 32;
+  const uint32_t inside = columns / 2 + 56 + 2 * words + early * 32 + (experts && bias ? 4 : 0);
   // the ending of eight vectors at once, each with its rotation
   const bool rotates_eight = out == Product::qkv && !alone();
   return std::max(inside, rotates_eight ? 112u : 0u);

@@ -23,6 +23,26 @@ TEST(Route, RefusesMoreExpertsThanTheModelHas) {
   EXPECT_EQ(said(64, 8, 63), "route: logits have a stride of 63, but 64 experts");
 }
 
+TEST(Route, RefusesGroupsThatTheExpertsDoNotHave) {
+  auto said = [](uint32_t experts, uint32_t groups, uint32_t used_groups, uint32_t used, uint32_t kind) {
+    return refusal(Route{.groups = kind}, {.rows = 2,
+                                           .experts = experts,
+                                           .used = used,
+                                           .logits_stride = experts,
+                                           .groups = groups,
+                                           .groups_used = used_groups});
+  };
+  EXPECT_EQ(said(256, 8, 4, 8, groups_by_two), "");
+  EXPECT_EQ(said(256, 9, 4, 8, groups_by_two),
+            "route: 4 of 9 groups of 256 experts; 1 to 32 equal groups of 2 or more expected");
+  EXPECT_EQ(said(8, 8, 4, 4, groups_by_best), "");
+  EXPECT_NE(said(8, 8, 4, 4, groups_by_two), "");
+  EXPECT_NE(said(256, 64, 4, 8, groups_by_best), "");
+  EXPECT_NE(said(256, 8, 0, 8, groups_by_best), "");
+  EXPECT_NE(said(256, 8, 9, 8, groups_by_best), "");
+  EXPECT_EQ(said(64, 16, 1, 5, groups_by_best), "route: 5 experts are used, but the groups have 4");
+}
+
 TEST(Mix, RefusesWhatDoesNotFitItsGrid) {
   Mix::Args a{};
   a.rows = 2;

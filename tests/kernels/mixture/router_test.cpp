@@ -33,6 +33,8 @@ TEST(Router, RefusesWhatItCannotDo) {
   EXPECT_EQ(with([](auto& a) { a.x_stride = 2050; }),
             "router: rows of x 2050 values apart, at 0x200, and w at 0x400; expected 16-byte alignment");
   EXPECT_EQ(with([](auto& a) { a.rows = 0; }), "router: 0 rows, 1 to 65535 expected");
+  EXPECT_EQ(refusal(Router{.groups = groups_by_best}, good),
+            "router: 0 of 0 groups of 100 experts; 1 to 32 equal groups of 1 or more expected");
   EXPECT_EQ(refused([] { Router{.slices = 9}.build(); }),
             "router: 4 warps keep 2048 values each, but 9216 columns are more");
 }

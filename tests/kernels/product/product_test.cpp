@@ -247,6 +247,26 @@ TEST(Product, TheChoiceAssemblesWithoutSpillsSlow) {
          2048);
   for (uint32_t format : {q4_k, q6_k})
     choose({.format = format, .x = Product::x_bf16, .out = Product::add, .experts = 1, .summed = 8}, 2048, 768);
+  // as gpt-oss has them
+  const auto mxfp4 = uint32_t(Format::mxfp4);
+  choose({.format = mxfp4,
+          .norm = Product::rms,
+          .out = Product::gate,
+          .activation = act_clamped_swiglu,
+          .y_bf16 = 1,
+          .bias = 1,
+          .experts = 1,
+          .weighted = Product::weighted_result},
+         5760, 2880);
+  choose({.format = mxfp4,
+          .x = Product::x_bf16,
+          .out = Product::add,
+          .bias = 1,
+          .experts = 1,
+          .summed = 4,
+          .weighted = Product::weighted_result},
+         2880, 2880);
+  choose({.format = q4_k, .norm = Product::rms, .out = Product::act, .activation = act_xielu}, 21504, 4096);
   choose({.format = q6_k, .norm = Product::rms}, 128256, 4096);
   choose({.format = q6_k, .columns = 8, .norm = Product::rms}, 128256, 4096);
   choose({.format = q6_k, .x = Product::x_bf16, .out = Product::add}, 4096, 14336);

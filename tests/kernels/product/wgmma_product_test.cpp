@@ -85,6 +85,12 @@ TEST(WgmmaProduct, ChosenShapesAssembleWithoutSpillsOrSerialisation) {
     for (uint32_t vectors : {1u, 4u, 12u, 40u})
       specs.push_back(wgmma_product_choice({.format = uint32_t(format), .out = Product::gate, .experts = 1}, 1536, 2048,
                                            vectors, 132));
+  const WgmmaProduct biased{.format = uint32_t(Format::mxfp4),
+                            .out = Product::gate,
+                            .activation = act_clamped_swiglu,
+                            .bias = 1,
+                            .experts = 1};
+  for (uint32_t vectors : {8u, 24u, 64u}) specs.push_back(wgmma_product_choice(biased, 5760, 2880, vectors, 132));
   const std::vector<Assembled> all = expect_no_spills(specs, "sm_90a");
   for (size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(all[i].serialized) << field_text(specs[i]) << "\n" << all[i].log;
 }
