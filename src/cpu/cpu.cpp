@@ -300,12 +300,9 @@ class Cpu : public model::Backend {
     Rows* to[] = {&q_, &k_, &v_};
     products_.run(three, [&](const Piece& piece) {
       store(piece, at(*biases[piece.product], 0), [&](uint32_t row) { return to[piece.product]->row(row); });
-      if (a.clamp_qkv == 0) return;
-      for (uint32_t i = 0; i < piece.count; ++i) {
-        float* values = to[piece.product]->row(i) + piece.first;
-        for (uint32_t r = 0; r < piece.rows; ++r) values[r] = std::clamp(values[r], -a.clamp_qkv, a.clamp_qkv);
-      }
     });
+    const uint64_t sizes[] = {uint64_t(a.heads) * a.head, uint64_t(a.kv_heads) * a.head,
+                              uint64_t(a.kv_heads) * a.value_head};
     team_.run(rows_, [&](uint64_t i, uint32_t) {
       const uint32_t row = uint32_t(i);
       const auto rotate = [&] {
@@ -313,8 +310,11 @@ class Cpu : public model::Backend {
         rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
       };
       if (a.norm_after_rope) rotate();
-      normalise_heads(a.q_norm, q_.row(row), uint64_t(a.heads) * a.head, a.head, a.own_head_norms);
-      normalise_heads(a.k_norm, k_.row(row), uint64_t(a.kv_heads) * a.head, a.head, a.own_head_norms);
+      normalise_heads(a.q_norm, q_.row(row), sizes[0], a.head, a.own_head_norms);
+      normalise_heads(a.k_norm, k_.row(row), sizes[1], a.head, a.own_head_norms);
+      for (int j = 0; a.clamp_qkv != 0 && j < 3; ++j)
+        for (uint64_t c = 0; c < sizes[j]; ++c)
+          to[j]->row(row)[c] = std::clamp(to[j]->row(row)[c], -a.clamp_qkv, a.clamp_qkv);
       if (!a.norm_after_rope) rotate();
     });
   }

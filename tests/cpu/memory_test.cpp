@@ -5,10 +5,36 @@
 
 #include "cpu/cpu.h"
 #include "cpu/pages.h"
-#include "tests/cpu/small_model.h"
+#include "tests/cpu/small_features.h"
 
 namespace heddle::test {
 namespace {
+
+// Takes as many steps as fill the cache; what they take of memory is within the plan, and more than half of it.
+void expect_plan_holds([[maybe_unused]] const model::Model& model, [[maybe_unused]] const model::Limits& limits) {
+#ifndef HEDDLE_SANITIZED  // the memory of sanitizers would count
+  const cpu::Options options{.threads = 2};
+  const model::Memory planned = cpu::memory_needed(model, limits, options);
+  forget_peak_memory();
+  const uint64_t before = peak_memory();
+  const auto backend = cpu::make_cpu(model, limits, options);
+  model::Batch batch;
+  batch.blocks.resize(1);
+  for (uint32_t i = 0; i < limits.kv_blocks; ++i) batch.blocks[0].push_back(i);
+  batch.outputs = {limits.rows - 1};
+  for (uint32_t first = 0; first < limits.kv_blocks * limits.block_tokens; first += limits.rows) {
+    batch.tokens.assign(limits.rows, 3);
+    batch.sequences.assign(limits.rows, 0);
+    batch.positions.resize(limits.rows);
+    std::iota(batch.positions.begin(), batch.positions.end(), first);
+    model::forward(model, *backend, batch);
+  }
+  // the weights of this model are in memory already: only the packed ones are new, and the embedding is not packed
+  const uint64_t taken = peak_memory() - before;
+  EXPECT_LT(taken, planned.total());
+  EXPECT_GT(taken, planned.total() / 2);
+#endif
+}
 
 TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
 #ifdef HEDDLE_SANITIZED  // nothing is measured, see below
@@ -25,8 +51,7 @@ TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
   Builder builder(shape);
   const model::Model& model = builder.model();
   const model::Limits limits{.rows = 256, .kv_blocks = 64};
-  const cpu::Options options{.threads = 2};
-  const model::Memory planned = cpu::memory_needed(model, limits, options);
+  const model::Memory planned = cpu::memory_needed(model, limits, {.threads = 2});
 
   uint64_t weights = model.embedding.data.size() + model.output.data.size();
   for (const model::Layer& layer : model.layers)
@@ -34,26 +59,16 @@ TEST(CpuMemory, ThePlanHoldsForAStepAtTheLimit) {
   EXPECT_NEAR(double(planned.weights), double(weights), double(weights) / 100);
   EXPECT_EQ(planned.kv, 4u * 64 * 32 * (2 * 64 + 2 * 64) * 2);
 
-#ifndef HEDDLE_SANITIZED  // the memory of sanitizers would count
-  forget_peak_memory();
-  const uint64_t before = peak_memory();
-  const auto backend = cpu::make_cpu(model, limits, options);
-  model::Batch batch;
-  batch.blocks.resize(1);
-  for (uint32_t i = 0; i < limits.kv_blocks; ++i) batch.blocks[0].push_back(i);
-  batch.outputs = {255};
-  for (uint32_t first = 0; first < 64 * 32; first += 256) {
-    batch.tokens.assign(256, 3);
-    batch.sequences.assign(256, 0);
-    batch.positions.resize(256);
-    std::iota(batch.positions.begin(), batch.positions.end(), first);
-    model::forward(model, *backend, batch);
-  }
-  // the weights of this model are in memory already: only the packed ones are new, and the embedding is not packed
-  const uint64_t taken = peak_memory() - before;
-  EXPECT_LT(taken, planned.total());
-  EXPECT_GT(taken, planned.total() / 2);
-#endif
+  expect_plan_holds(model, limits);
+}
+
+// Heads of their own products, and rows of their own for the experts that a row uses.
+TEST(CpuMemory, ThePlanHoldsForLatentAttentionAndExperts) {
+  Builder builder({.format = quant::Format::q8_0, .layers = 2, .width = 256, .heads = 24, .inner = 512});
+  add_latent(builder, 128, 64, 32, 64);
+  add_features(builder, {"shared_expert", "sigmoid_routing", "expert_biases"});
+  expect_plan_holds(builder.model(), {.rows = 256, .kv_blocks = 64});
+  EXPECT_EQ(cpu::memory_needed(builder.model(), {.kv_blocks = 64}).kv, 2u * 64 * 32 * (128 + 32) * 2);
 }
 
 // The engine lends its block tables for the step: 40 MB here.
