@@ -254,6 +254,7 @@ class MarkedTurn : public Turn {
       place_ = Place::content;
       return true;
     }
+    if (closes == Match::more && !last_) return false;  // with white space between calls, anything may begin one
     begins = match_loosely(held_, format.between, end);
     if (begins == Match::yes && skip_space(held_, end) == held_.size()) begins = Match::more;
     size_t mark = 0;
@@ -266,7 +267,7 @@ class MarkedTurn : public Turn {
       in_section_ = true;
       return open_call(end + mark, end);
     }
-    if (!last_ && (closes == Match::more || begins == Match::more)) return false;
+    if (!last_ && begins == Match::more) return false;
     in_section_ = false;
     place_ = Place::content;
     return true;

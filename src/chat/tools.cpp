@@ -71,6 +71,56 @@ uint32_t parameter_types(const Tool& tool, std::string_view parameter) {
   return found == properties->end() ? uint32_t(any_type) : types_in_schema(*found, tool.parameters);
 }
 
+namespace {
+
+// The string that begins at `at`, with its quotes; `at` moves behind it. False: it does not end, or has an escape that
+// templates do not print.
+bool take_python_string(std::string_view text, size_t& at, std::string& out) {
+  constexpr std::string_view escapes = "\\\\''\"\"n\nr\rt\t";  // pairs of letter and character
+  const char quote = text[at++];
+  std::string value;
+  for (; at < text.size() && text[at] != quote; ++at) {
+    if (text[at] != '\\') {
+      value += text[at];
+      continue;
+    }
+    if (++at == text.size()) return false;
+    size_t found = 0;
+    while (found < escapes.size() && escapes[found] != text[at]) found += 2;
+    if (found >= escapes.size()) return false;
+    value += escapes[found + 1];
+  }
+  if (at == text.size()) return false;
+  ++at;
+  out += quoted_text(value);
+  return true;
+}
+
+// A Python list or dict as JSON; empty if it is none.
+std::string python_as_json(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"True", "true"}, {"False", "false"}, {"None", "null"}};
+  if (text.empty() || (text[0] != '[' && text[0] != '{')) return "";
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '\'' || text[at] == '"') {
+      if (!take_python_string(text, at, out)) return "";
+      continue;
+    }
+    const auto word = std::find_if(std::begin(words), std::end(words),
+                                   [&](const auto& one) { return text.substr(at).starts_with(one.first); });
+    if (word == std::end(words)) {
+      out += text[at++];
+    } else {
+      out += word->second;
+      at += word->first.size();
+    }
+  }
+  return Json::accept(out) ? out : "";
+}
+
+}  // namespace
+
 std::string value_as_json(std::string_view text, uint32_t types) {
   const std::string_view value = trimmed(text);
   if (value == "True" && (types & boolean_type)) return "true";
@@ -80,6 +130,9 @@ std::string value_as_json(std::string_view text, uint32_t types) {
     const Json json = Json::parse(value, nullptr, false);
     if (!json.is_discarded() && (type_of(json) & types) && !(json.is_string() && (types & string_type)))
       return std::string(value);
+    if (json.is_discarded() && !(types & string_type))
+      if (std::string written = python_as_json(value); !written.empty() && (type_of(Json::parse(written)) & types))
+        return written;
   }
   return quoted_text(text);
 }

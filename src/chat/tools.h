@@ -25,7 +25,8 @@ using enum grammar::JsonType;
 uint32_t parameter_types(const Tool& tool, std::string_view parameter);
 uint32_t types_in_schema(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& root);
 
-// A parameter written as plain text, as JSON: what is no JSON of these types is a string.
+// A parameter written as plain text, as JSON: what is no JSON of these types is a string. Where strings are not
+// allowed, a list or an object may be written as Python does: templates print {'on': True} for one (Seed-OSS).
 std::string value_as_json(std::string_view text, uint32_t types);
 
 }  // namespace heddle::chat

@@ -31,8 +31,10 @@ class Tokenizer {
   // Throws an Error that names the source, the field, what was expected and what was found; for an unknown model or
   // pre-tokenizer it lists the known ones.
   static Tokenizer from_vocabulary(Vocabulary vocabulary);
-  // From the contents of tokenizer.json and tokenizer_config.json (may be empty); `source` names the folder in errors.
-  static Tokenizer from_json(std::string_view tokenizer, std::string_view config, const std::string& source);
+  // From the contents of tokenizer.json, tokenizer_config.json and generation_config.json, which names further tokens
+  // that end a completion (the latter two may be empty); `source` names the folder in errors.
+  static Tokenizer from_json(std::string_view tokenizer, std::string_view config, const std::string& source,
+                             std::string_view generation = {});
 
   explicit Tokenizer(Pipeline pipeline);
   Tokenizer(Tokenizer&&) noexcept;

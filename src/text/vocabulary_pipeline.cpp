@@ -206,12 +206,12 @@ bool is_exempt(const Pipeline& pipeline, std::string_view text) {
   return text == "</s>" && pipeline.has("<|tool_response>");  // plain text to Gemma 4
 }
 
+}  // namespace
+
 void add_end_token(Pipeline& pipeline, TokenId id) {
   if (std::find(pipeline.end_tokens.begin(), pipeline.end_tokens.end(), id) == pipeline.end_tokens.end())
     pipeline.end_tokens.push_back(id);
 }
-
-}  // namespace
 
 void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named) {
   for (const std::string_view text : end_texts) {

@@ -29,6 +29,8 @@ Pipeline word_piece_pipeline(const Vocabulary& vocabulary);      // "bert": word
 // `untyped`: the file gives no token types.
 void add_end_tokens(Pipeline& pipeline, bool untyped, std::initializer_list<std::optional<TokenId>> named);
 
+void add_end_token(Pipeline& pipeline, TokenId id);  // once
+
 // The byte that "<0x0A>" names.
 std::optional<uint8_t> named_byte(std::string_view text);
 // The 256 tokens <0x00> to <0xFF>, no_token for those that are missing (Gemma has none for <0x09>); empty if all are.

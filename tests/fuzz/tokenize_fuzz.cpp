@@ -28,6 +28,9 @@ void tokenize(const text::Vocabulary& vocabulary, std::string_view text) {
   const std::string back = tokenizer.decode(tokenizer.encode(text, {.parse_special = false}));
   if (vocabulary.model == "gpt2" && back != text) std::abort();
   tokenizer.decode(tokenizer.encode(text), true);
+  const text::EncodedPair pair = tokenizer.encode_pair(text, text.substr(text.size() / 2));
+  if (pair.ids.size() != pair.types.size()) std::abort();
+  tokenizer.decode(pair.ids, true);
   const text::TextRange all{0, text.size()};
   const auto plain = tokenizer.encode(text, {.parse_special = false}),
              in_plain = tokenizer.encode(text, {.plain = {&all, 1}});

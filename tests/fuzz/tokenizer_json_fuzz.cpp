@@ -23,7 +23,13 @@ FUZZ_TARGET(tokenizer_json) {
       } catch (const heddle::Error&) {
       }
     }
-    vocabulary_from_json(file, "", "fuzz");
+    try {
+      const EncodedPair pair = tokenizer.encode_pair("Hello", file.substr(0, 50));
+      heddle::check(pair.ids.size() == pair.types.size(), "every token of a pair has a type");
+      tokenizer.decode(pair.ids, true);
+    } catch (const heddle::Error&) {
+    }
+    Tokenizer::from_vocabulary(vocabulary_from_json(file, "", "fuzz")).encode_pair("Hello", "12");
   } catch (const heddle::Error&) {
   }
   return 0;

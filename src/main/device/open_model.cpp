@@ -184,7 +184,7 @@ text::Tokenizer open_tokenizer(const formats::Checkpoint& checkpoint) {
   if (checkpoint.text.tokenizer.empty())
     throw Error("{}: expected a tokenizer.json beside the weights, found none", checkpoint.path.string());
   return text::Tokenizer::from_json(checkpoint.text.tokenizer, checkpoint.text.tokenizer_config,
-                                    checkpoint.path.string());
+                                    checkpoint.path.string(), checkpoint.text.generation);
 }
 
 void put_vocabulary(Metadata& metadata, const Vocabulary& vocabulary) {

@@ -239,7 +239,20 @@ void read_config(std::string_view text, const std::string& where, Pipeline& pipe
   }
 }
 
-Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view config, const std::string& source) {
+// eos_token_id: a token or a list of tokens; those beyond the tokenizer's are rows of the embedding without a text.
+void add_generation_ends(std::string_view text, const std::string& where, Pipeline& pipeline) {
+  const Json json = parse_json(text, where);
+  Fields fields(json, where);  // the rest is about sampling
+  const Json* ends = fields.find("eos_token_id");
+  if (!ends) return;
+  for (const Json& end : ends->is_array() ? *ends : Json::array({*ends})) {
+    const TokenId id = json_number(end, fields.place("eos_token_id"));
+    if (id < pipeline.tokens.size()) add_end_token(pipeline, id);
+  }
+}
+
+Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view config, const std::string& source,
+                               std::string_view generation) {
   const std::string file = source + "/tokenizer.json";
   const Json json = parse_json(tokenizer, file);
   Fields fields(json, file);
@@ -268,6 +281,7 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer, std::string_view conf
   fields.finish();
   if (!config.empty()) read_config(config, source + "/tokenizer_config.json", pipeline);
   add_end_tokens(pipeline, false, {pipeline.eos});
+  if (!generation.empty()) add_generation_ends(generation, source + "/generation_config.json", pipeline);
   return Tokenizer(std::move(pipeline));
 }
 

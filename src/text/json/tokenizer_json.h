@@ -119,6 +119,9 @@ TokenizerConfig read_tokenizer_config(std::string_view text, const std::string& 
 // family, which add the tokens themselves.
 bool decides_about_bos(const TokenizerConfig& config);
 
+// generation_config.json: further tokens that end a completion.
+void add_generation_ends(std::string_view text, const std::string& where, Pipeline& pipeline);
+
 // Sets bos and eos, and prefix and suffix where the configuration decides about them.
 void read_config(std::string_view text, const std::string& where, Pipeline& pipeline);
 

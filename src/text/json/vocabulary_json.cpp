@@ -130,11 +130,16 @@ std::string pre_tokenizer_name(const std::vector<JsonStep>& steps, const JsonMod
                                const std::vector<TokenType>& types, const std::string& file) {
   std::vector<std::string> wanted;
   std::string shown;
-  for (const JsonStep& step : steps)
-    if (const auto pattern = pattern_of(step)) {
+  bool spelled = false;  // by a ByteLevel before: only patterns of ASCII mean the same in GGUF, which splits before it
+  for (const JsonStep& step : steps) {
+    const auto pattern = pattern_of(step);
+    if (spelled && pattern != "[0-9][0-9][0-9]") throw_not_in_gguf(step, "gpt2");
+    spelled |= step.type == "ByteLevel";
+    if (pattern) {
       wanted.push_back(with_characters(*pattern));
       shown.append(shown.empty() ? "" : "\n  ").append(*pattern);
     }
+  }
   const PreTokenizer* same = nullptr;  // but for ignore_merges
   for (const PreTokenizer& known : pre_tokenizers()) {
     if (!std::equal(wanted.begin(), wanted.end(), known.patterns.begin(), known.patterns.end(),
@@ -354,7 +359,8 @@ Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view con
   Fields fields(json, file);
   const JsonModel model = read_model(fields.at("model"), file + ": model");
   const Steps steps(fields, file);
-  const bool spells_bytes = !steps.splitters.empty() && steps.splitters.back().type == "ByteLevel";
+  const bool spells_bytes = std::any_of(steps.splitters.begin(), steps.splitters.end(),
+                                        [](const JsonStep& step) { return step.type == "ByteLevel"; });
 
   Vocabulary out;
   out.source = source;

@@ -123,6 +123,19 @@ TEST(TokenizerJsonConfig, AddsTokens) {
   EXPECT_EQ(tokenizer.end_tokens(), std::vector<TokenId>{2});
 }
 
+TEST(TokenizerJsonConfig, GenerationNamesFurtherEnds) {
+  const std::string file = test::fixture_text("llama2.json");
+  const auto ends = [&](std::string_view generation) {
+    return Tokenizer::from_json(file, R"({"eos_token": "</s>"})", "x", generation).end_tokens();
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(ends(""), Ids{2});
+  EXPECT_EQ(ends(R"({"temperature": 0.6})"), Ids{2});
+  EXPECT_EQ(ends(R"({"eos_token_id": 300})"), (Ids{2, 300}));
+  EXPECT_EQ(ends(R"({"eos_token_id": [2, 480, 300, 9999]})"), (Ids{2, 480, 300}));
+  EXPECT_REFUSED(ends(R"({"eos_token_id": "</s>"})"), "x/generation_config.json", "eos_token_id", "</s>");
+}
+
 using Json = nlohmann::json;
 
 // Two texts with what post-processors put between and around them.

@@ -204,6 +204,18 @@ TEST(VocabularyJson, WordPieceMayKeepCapitalsAndAccents) {
   }
 }
 
+// The steps of the models' own tokenizer.json are found again under GGUF's names.
+TEST(VocabularyJson, PreTokenizersHaveTheirNames) {
+  Json file = Json::parse(test::fixture_text("byte-level-llama3.json"));
+  const Json splits = Json::parse(test::fixture_text("splits.json"));
+  for (const auto& [name, its] : splits["pre_tokenizers"].items()) {
+    const PreTokenizer& expected = find_pre_tokenizer(name, "");
+    file["pre_tokenizer"]["pretokenizers"] = its["pre_tokenizer"];
+    file["model"]["ignore_merges"] = expected.ignore_merges;
+    EXPECT_EQ(vocabulary_from_json(file.dump(), "", "x").pre, expected.names.front()) << name;
+  }
+}
+
 // Line ends are written as such in some files and as escapes in others; ignore_merges counts only where it matters.
 TEST(VocabularyJson, TheSamePreTokenizerMayBeWrittenDifferently) {
   Json json = Json::parse(test::fixture_text("byte-level-llama3.json"));
