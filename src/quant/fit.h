@@ -14,8 +14,9 @@
 namespace heddle::quant {
 
 // The nearest integer, ties to even, and then the nearest in the range. The sum has no room for a fraction; where v is
-// beyond 2^22 it is no longer that integer, but on the same side of it.
-inline int nearest(float v) { return std::bit_cast<int>(v + 0x1.8p23f) - 0x4b400000; }
+// beyond 2^22 it is no longer that integer, but on the same side of it: a negative sum has the bits of a negative int,
+// for which 0 stands, the least that has no sign.
+inline int nearest(float v) { return std::max(std::bit_cast<int>(v + 0x1.8p23f), 0) - 0x4b400000; }
 inline int nearest_in(float v, int lo, int hi) { return std::clamp(nearest(v), lo, hi); }
 
 // The bits of floats of one sign are ordered as integers; the compiler vectorises an integer maximum only.

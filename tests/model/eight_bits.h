@@ -14,32 +14,44 @@
 
 namespace heddle::test {
 
-// Every matrix: multiples of 1/256, with the scale 127/256.
-inline std::string eight_bits(const std::string& safetensors) {
+// A safetensors file, tensor by tensor.
+struct BuiltSafetensors {
   Json header = Json::object();
   std::string data;
-  const auto put = [&](const std::string& name, const char* type, std::vector<uint64_t> shape, std::string_view bytes) {
-    std::reverse(shape.begin(), shape.end());
+
+  void put(const std::string& name, const char* type, const std::vector<uint64_t>& shape, std::string_view bytes) {
     header[name] = {{"dtype", type}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
     data += bytes;
-  };
-  for (const formats::Tensor& tensor : formats::read_safetensors(formats::test::bytes_of(safetensors), "fixture")) {
+  }
+  void put(const std::string& name, const std::vector<uint64_t>& shape, const std::vector<float>& values) {
+    put(name, "F32", shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  }
+  std::string bytes() const { return formats::test::safetensors(header.dump(), data); }
+};
+
+// Every matrix: multiples of 1/256, with the scale 127/256.
+inline std::string eight_bits(const std::string& safetensors) {
+  BuiltSafetensors file;
+  std::vector<formats::Unreadable> others;  // of 5 dimensions: none that a model of text needs
+  for (const formats::Tensor& tensor :
+       formats::read_safetensors(formats::test::bytes_of(safetensors), "fixture", &others)) {
     const std::string_view bytes(reinterpret_cast<const char*>(tensor.view.data()), tensor.view.size());
-    if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) {
-      put(tensor.name, "F32", tensor.shape, bytes);
+    const std::vector<uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
+    if (shape.size() != 2 || !tensor.name.ends_with(".weight")) {
+      file.put(tensor.name, "F32", shape, bytes);
       continue;
     }
-    std::string quants, scales;
+    std::string quants;
     for (size_t i = 0; i < tensor.values(); ++i) {
       float value;
       std::memcpy(&value, &bytes[4 * i], 4);
       quants += static_cast<char>(static_cast<int8_t>(value * 256));
     }
-    for (uint64_t row = 0; row < tensor.rows(); ++row) scales += formats::test::raw(127.0f / 256);
-    put(tensor.name, "I8", tensor.shape, quants);
-    put(tensor.name.substr(0, tensor.name.size() - 6) + "SCB", "F32", {tensor.rows()}, scales);
+    file.put(tensor.name, "I8", shape, quants);
+    file.put(tensor.name.substr(0, tensor.name.size() - 6) + "SCB", {shape[0]},
+             std::vector<float>(shape[0], 127.0f / 256));
   }
-  return formats::test::safetensors(header.dump(), data);
+  return file.bytes();
 }
 
 inline void write_eight_bits(const Fixture& fixture, const Folder& to) {
