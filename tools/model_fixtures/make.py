@@ -182,6 +182,19 @@ def cases():
         **pictures, "text_config": {**base, "model_type": "mistral", "sliding_window": None, "head_dim": 12}})
     result["ministral3-images"] = ("Mistral3ForConditionalGeneration", {
         **pictures, "text_config": {**base, "model_type": "ministral3", "head_dim": 12, **rope("yarn", **ministral)}})
+    add("ministral", "MinistralForCausalLM", num_hidden_layers=4, sliding_window=6, layer_types=windows, head_dim=10)
+    add("ministral-period", "MinistralForCausalLM", num_hidden_layers=3, sliding_window=5, head_dim=12,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+    add("ministral-full", "MinistralForCausalLM", sliding_window=5, tie_word_embeddings=True, head_dim=16,
+        layer_types=["full_attention"] * 2)
+    for name, outer, inner, more in (
+            ("llava", "Llava", "llama", {"head_dim": 12}), ("llava-onevision", "LlavaOnevision", "qwen2", {}),
+            # transformers 5 forgets the scale of the logits here, which the text model has
+            ("aya-vision", "AyaVision", "cohere2", {"sliding_window": 6, "tie_word_embeddings": True,
+                                                    "logit_scale": 1.0}),
+            ("internvl", "InternVL", "qwen3", {"head_dim": 12}), ("smolvlm", "SmolVLM", "llama", {})):
+        result[name] = (outer + "ForConditionalGeneration", {
+            "text_config": {**base, "model_type": inner, **more}, "vision_config": dict(vision), "pad_token_id": 0})
     add("starcoder2", "Starcoder2ForCausalLM", tie_word_embeddings=True)
     add("starcoder2-window", "Starcoder2ForCausalLM", sliding_window=6, norm_epsilon=1e-3, num_key_value_heads=1)
     add("starcoder2-no-biases", "Starcoder2ForCausalLM", use_bias=False, num_hidden_layers=3, num_key_value_heads=4,
@@ -467,7 +480,8 @@ def in_transformers(class_name, options):
     if class_name == "InternLM2ForCausalLM":
         return "LlamaForCausalLM", options
     if class_name == "MiniCPMForCausalLM":
-        ours = {key: value for key, value in options.items() if key not in ("scale_emb", "dim_model_base", "scale_depth")}
+        own = ("scale_emb", "dim_model_base", "scale_depth")
+        ours = {key: value for key, value in options.items() if key not in own}
         head = options["hidden_size"] // options["num_attention_heads"]
         return "GraniteForCausalLM", {
             **ours, "embedding_multiplier": options["scale_emb"], "attention_multiplier": head ** -0.5,
@@ -489,8 +503,9 @@ def as_internlm2(shapes, options):
             name = name.replace(llamas + ".", theirs + ".")
         name = name.replace("lm_head.", "output.")
         if "q_proj" in name:
-            rows = shape[0] * (options["num_attention_heads"] + 2 * options["num_key_value_heads"])
-            result[name.replace("self_attn.q_proj", "attention.wqkv")] = [rows // options["num_attention_heads"], shape[1]]
+            heads = options["num_attention_heads"]
+            rows = shape[0] // heads * (heads + 2 * options["num_key_value_heads"])
+            result[name.replace("self_attn.q_proj", "attention.wqkv")] = [rows, shape[1]]
         elif "k_proj" not in name and "v_proj" not in name:
             result[name] = shape
     return result

@@ -35,7 +35,9 @@ Description describe_gemma(Config& config);
 Description describe_glm(Config& config);
 Description describe_glm4(Config& config);
 Description describe_internlm2(Config& config);
+Description describe_llava(Config& config);  // its text model
 Description describe_minicpm(Config& config);
+Description describe_ministral(Config& config);
 Description describe_ministral3(Config& config);
 Description describe_mistral3_with_images(Config& config);  // its text model
 Description describe_mpt(Config& config);

@@ -75,6 +75,18 @@ Description describe_mistral(Config& config) {
   return to;
 }
 
+// Mistral with a window in some of its layers.
+Description describe_ministral(Config& config) {
+  const Sizes sizes = llama_sizes(config, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, false});
+  Description to = llama_family(config, "llama", sizes, {}, {});
+  if (config.is_null("sliding_window"))
+    config.ignore({"sliding_window", "layer_types"});
+  else
+    put_windows(to, config.integer("sliding_window", 4096),
+                read_window_layers(config, sizes, std::vector<bool>(sizes.layers, true)), 0);
+  return to;
+}
+
 Description describe_mixtral(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, false});
   LlamaFamily options;

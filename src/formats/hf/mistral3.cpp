@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "formats/hf/classes.h"
 #include "formats/hf/llama.h"
+#include "formats/hf/text_part.h"
 
 namespace heddle::formats::hf {
 namespace {
@@ -24,25 +25,12 @@ Description describe_ministral3(Config& config) {
 }
 
 Description describe_mistral3_with_images(Config& config) {
-  const Json* text = config.find("text_config");
-  if (!text) config.refuse("text_config", "an object");
-  Config inner(*text, config.where() + ": text_config", &config);
-  inner.expect("model_type", {"mistral", "ministral3"}, "mistral");
-  Description to = inner.string("model_type", "mistral") == "ministral3"
-                       ? describe_ministral3(inner)
-                       : mistral3(inner, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, false}, {});
-  inner.finish();
-  // By default the outer class says that the embedding is the output, but most of its models have an output all the
-  // same, which counts.
-  if (config.boolean("tie_word_embeddings", true))
-    for (Wanted& wanted : to.tensors)
-      if (wanted.name == "output.weight") wanted.otherwise = "model.embed_tokens.weight";
-  config.ignore({"vision_config", "image_token_index", "image_token_id", "multimodal_projector_bias",
-                 "projector_hidden_act", "spatial_merge_size", "vision_feature_layer"});
-  to.text_only = true;
-  to.unneeded.insert(to.unneeded.end(), {"vision_tower.", "multi_modal_projector."});
-  to.prefixes = {{"language_model.", ""}, {"model.language_model.", "model."}};
-  return to;
+  return text_part(config, [](Config& text) {
+    text.expect("model_type", {"mistral", "ministral3"}, "mistral");
+    return text.string("model_type", "mistral") == "ministral3"
+               ? describe_ministral3(text)
+               : mistral3(text, {32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, false}, {});
+  });
 }
 
 }  // namespace heddle::formats::hf

@@ -374,6 +374,25 @@ TEST(HfPages, MistralsWithImages) {
                  "llama_4_scaling_beta: expected with rope_type \"yarn\" only");
 }
 
+TEST(HfPages, LlavasOfAnyTextModel) {
+  const auto llava = [](const std::string& text, const std::string& more = {}) {
+    return describe(R"({"architectures": ["LlavaForConditionalGeneration"], "vision_config": {"hidden_size": 8},
+      "image_token_index": 10, "ignore_index": -100, "vocab_size": 3, "text_config": {"num_hidden_layers": 1)" +
+                    text + "}" + more + "}");
+  };
+  EXPECT_EQ(llava("").architecture, "llama");
+  EXPECT_TRUE(llava("").warnings.empty());
+  EXPECT_EQ(llava(R"(, "model_type": "qwen2")").architecture, "qwen2");
+  EXPECT_EQ(wanted(llava(""), "output.weight").otherwise, "model.embed_tokens.weight");
+  EXPECT_EQ(wanted(llava(R"(, "tie_word_embeddings": true)", R"(, "tie_word_embeddings": false)"), "output.weight")
+                .sources[0],
+            "lm_head.weight");
+  EXPECT_REFUSED(llava(R"(, "model_type": "mamba")"), "text_config: model_type: expected one of llama, mistral, ",
+                 "found \"mamba\"");
+  EXPECT_REFUSED(llava(R"(, "sliding_window": 4)"), "text_config: options that change the result",
+                 "sliding_window = 4");
+}
+
 TEST(HfPages, Cohere2HasAWindow) {
   const auto model = describe(R"({"architectures": ["Cohere2ForCausalLM"], "num_hidden_layers": 1,
     "order_of_interleaved_layers": "local_attn_first", "position_embedding_type": "rope_gptj", "rotary_pct": 1.0,
