@@ -234,7 +234,7 @@ class Reference : public Backend {
           "a batch that fits");
     for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
     check(batch.types.empty() || batch.types.size() == rows, "a token type for every row");
-    for (uint32_t type : batch.types) check(type <= model_.later_types.size() / model_.width, "types of the model");
+    for (uint32_t type : batch.types) check(type < token_types(model_), "types of the model");
     for (size_t i = 0; i < rows; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
@@ -248,7 +248,8 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) {
       decode_row(model_.embedding, batch_->tokens[i], x_[i]);
       for (float& value : x_[i]) value *= model_.embedding_scale;
-      add_token_type(x_[i], batch_->types.empty() ? 0 : batch_->types[i]);
+      const std::span<const float> type = type_vector(model_, batch_->types.empty() ? 0 : batch_->types[i]);
+      for (size_t c = 0; c < type.size(); ++c) x_[i][c] += type[c];
       if (model_.positions) {
         Vector position(model_.width);
         decode_row(model_.positions, batch_->positions[i], position);
@@ -337,10 +338,6 @@ class Reference : public Backend {
   }
 
  private:
-  void add_token_type(Vector& x, uint32_t type) const {
-    if (type == 0) return add_scaled(x, model_.token_type, 1);
-    for (uint32_t i = 0; i < model_.width; ++i) x[i] += model_.later_types[uint64_t(type - 1) * model_.width + i];
-  }
   void decode_row(const Matrix& matrix, uint64_t row, Vector& out) const {
     quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out.data());
   }

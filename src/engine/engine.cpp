@@ -114,9 +114,9 @@ void Engine::State::expect_types(const Request& request) const {
   if (request.types.size() != request.prompt.size())
     throw InvalidRequest("types", "expected a token type for each of {} tokens, found {}", request.prompt.size(),
                          request.types.size());
-  const uint32_t later = model_.width ? uint32_t(model_.later_types.size() / model_.width) : 0;
+  const uint32_t types = model::token_types(model_);
   for (const uint32_t type : request.types)
-    if (type > later) throw InvalidRequest("types", "expected token types of 0 to {}, found {}", later, type);
+    if (type >= types) throw InvalidRequest("types", "expected token types below {}, found {}", types, type);
   if (!backend_.has_token_types() &&
       std::any_of(request.types.begin(), request.types.end(), [](uint32_t t) { return t; }))
     throw InvalidRequest("types", "{} cannot compute token types other than 0 yet", backend_.describe());
@@ -252,7 +252,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .generated = s.generated,
               .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
               .embedding = computed && task.request.embed ? task.results.embedding() : std::vector<float>(),
-              .labels = computed ? task.results.labels() : std::vector<float>(),
+              .rank_score = computed && task.request.rank ? model::rank_score(task.results.labels()) : 0,
               .timing = timing,
               .steps = s.steps});
 }

@@ -124,7 +124,7 @@ struct Event {
   std::shared_ptr<const std::vector<Pick>> prompt_picks;
   // At the end, if Request::embed is set: of length 1, (embedding_width()); without Request::pool (tokens, width).
   std::vector<float> embedding;
-  std::vector<float> labels;                           // at the end, if Request::rank is set: a logit of each label
+  float rank_score = 0;                                // at the end, if Request::rank is set: from 0 to 1
   Timing timing;                                       // at the end
   std::shared_ptr<const std::vector<StepTime>> steps;  // at the end, if Request::trace is set
 };

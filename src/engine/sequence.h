@@ -41,7 +41,7 @@ class PromptResults {
   // For Event::prompt_picks: null if they were not asked for, or are incomplete.
   std::shared_ptr<const std::vector<Pick>> scores() const { return logits_.empty() ? scores_ : nullptr; }
   std::vector<float> embedding() const;  // for Event::embedding; empty if it was not asked for
-  std::vector<float> labels() const;     // for Event::labels
+  std::vector<float> labels() const;     // what the classifier says of each; empty if it was not asked for
 
  private:
   std::vector<float> mean() const;

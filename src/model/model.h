@@ -269,6 +269,14 @@ inline bool is_causal(const Model& model) {
 }
 // A causal model with logits: it can generate text.
 inline bool generates(const Model& model) { return is_causal(model) && model.output; }
+// What a token of this type adds to the embedding; empty: nothing.
+inline std::span<const float> type_vector(const Model& model, uint32_t type) {
+  if (type == 0) return model.token_type;
+  return std::span(model.later_types).subspan(uint64_t(type - 1) * model.width, model.width);
+}
+inline uint32_t token_types(const Model& model) {
+  return model.token_type.empty() ? 1 : 1 + uint32_t(model.later_types.size() / model.width);
+}
 // Values of an embedding.
 inline uint32_t embedding_width(const Model& model) {
   return model.dense.empty() ? model.width : model.dense.back().rows;

@@ -415,6 +415,7 @@ model::Model encoder(uint32_t context) {
   model::Attention attention;
   attention.causal = false;
   model.layers.push_back({.sublayers = {attention}});
+  model.token_type.resize(model.width);
   model.later_types.resize(model.width);
   return model;
 }
@@ -479,7 +480,7 @@ TEST(Encoders, TakeTokenTypes) {
   fixture.run();
   EXPECT_EQ(fixture.backend.types, (std::vector<uint32_t>{0, 0, 0, 0, 1, 1}));  // texts of one row come first
   typed.types = {0, 2, 1};
-  EXPECT_REFUSED(fixture.submit(typed), "token types of 0 to 1", "found 2");
+  EXPECT_REFUSED(fixture.submit(typed), "token types below 2", "found 2");
   typed.types = {0};
   EXPECT_REFUSED(fixture.submit(typed), "each of 3 tokens", "found 1");
   EngineFixture<> without(fake_limits(80), {}, encoder(64));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/model/encoders: tiny encoders, embedding models and rerankers, and what transformers computes with them.
+"""Writes tests/model/data: tiny encoders, embedding models and rerankers, and what transformers computes with them.
 
 tools/model_fixtures/make_encoders.py FOLDER [NAME ...]     (needs transformers 5, PyTorch, safetensors)
 
