@@ -33,6 +33,7 @@ class Cpu : public model::Backend {
     make_rows();
   }
 
+  bool has_token_types() const override { return true; }
   std::string describe() const override {
     return fmt::format("CPU ({}, {} threads, {} activations, {}{} MiB of weights repacked)", isa_.name, team_.threads(),
                        exact_ ? "f32" : "int8", limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
@@ -46,6 +47,8 @@ class Cpu : public model::Backend {
     check(rows_ <= limits_.rows && batch.positions.size() == rows_ && batch.sequences.size() == rows_,
           "a batch that fits");
     for (const uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+    check(batch.types.empty() || batch.types.size() == rows_, "a token type for every row");
+    for (const uint32_t type : batch.types) check(type < model::token_types(model_), "types of the model");
     for (uint32_t i = 0; i < rows_; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
@@ -64,7 +67,8 @@ class Cpu : public model::Backend {
       float* x = x_.row(i);
       decode_row(model_.embedding, weights_.embedding, batch_->tokens[i], x, thread);
       for (uint32_t c = 0; c < model_.width; ++c) x[c] *= model_.embedding_scale;
-      for (size_t c = 0; c < model_.token_type.size(); ++c) x[c] += model_.token_type[c];
+      const std::span<const float> type = model::type_vector(model_, batch_->types.empty() ? 0 : batch_->types[i]);
+      for (size_t c = 0; c < type.size(); ++c) x[c] += type[c];
       if (model_.positions) {
         std::vector<float> position(model_.width);
         decode_row(model_.positions, nullptr, batch_->positions[i], position.data(), thread);

@@ -221,6 +221,7 @@ class Reference : public Backend {
     }
   }
 
+  bool has_token_types() const override { return true; }
   std::string describe() const override {
     return fmt::format("reference (CPU, plain f32{})", limits_.kv == KvFormat::q8 ? ", q8 KV" : "");
   }
@@ -232,6 +233,8 @@ class Reference : public Backend {
     check(rows <= limits_.rows && batch.positions.size() == rows && batch.sequences.size() == rows,
           "a batch that fits");
     for (uint32_t token : batch.tokens) check(token < model_.vocabulary, "tokens of the vocabulary");
+    check(batch.types.empty() || batch.types.size() == rows, "a token type for every row");
+    for (uint32_t type : batch.types) check(type < token_types(model_), "types of the model");
     for (size_t i = 0; i < rows; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
@@ -245,7 +248,8 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) {
       decode_row(model_.embedding, batch_->tokens[i], x_[i]);
       for (float& value : x_[i]) value *= model_.embedding_scale;
-      add_scaled(x_[i], model_.token_type, 1);
+      const std::span<const float> type = type_vector(model_, batch_->types.empty() ? 0 : batch_->types[i]);
+      for (size_t c = 0; c < type.size(); ++c) x_[i][c] += type[c];
       if (model_.positions) {
         Vector position(model_.width);
         decode_row(model_.positions, batch_->positions[i], position);

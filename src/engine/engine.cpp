@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "engine/engine_state.h"
+#include "model/pooled.h"
 
 namespace heddle::engine {
 namespace {
@@ -29,6 +30,12 @@ std::unique_ptr<Draft> make_draft(const model::Model& model, const EngineOptions
   return std::make_unique<Draft>(*options.draft, options.prefix_cache, options.now);
 }
 
+// Tokens see later ones in an encoder: a text is computed in one batch.
+uint32_t largest_text(const model::Model& model, const model::Limits& limits) {
+  const uint32_t context = std::min(model.context, limits.kv_blocks * limits.block_tokens);
+  return model::is_causal(model) ? context : std::min(context, limits.rows);
+}
+
 // Of completions that were asked for together: what a client asks next goes before the later ones of these.
 constexpr double seconds_between_completions = 10;
 constexpr double draft_prior = 0.8;  // of a proposal to be right, before any was verified
@@ -41,10 +48,11 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       backend_(backend),
       limits_(limits),
       options_(with_clock(std::move(options))),
-      context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)),
-      cache_(limits, options_.prefix_cache),
+      context_(largest_text(model, limits)),
+      cache_(limits, options_.prefix_cache && model::is_causal(model)),
       draft_(make_draft(model, options_)),
-      schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get()) {
+      schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
+                !model::is_causal(model)) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
@@ -60,12 +68,19 @@ void Engine::State::expect_possible(const Request& request) const {
     if (token >= model_.vocabulary)
       throw InvalidRequest("prompt", "expected tokens below {}, the size of the vocabulary, found {} in the prompt",
                            model_.vocabulary, token);
-  const bool generates = request.max_tokens > 0 && !request.embed;
+  const bool generates = request.generates();
+  if ((generates || request.prompt_logprobs || request.on_prompt_logits) && !model::generates(model_))
+    throw InvalidRequest(
+        "model", "{} generates no text: it is {}", model_.name,
+        model_.classifier ? "a reranker, which scores documents" : "an encoder, which gives embeddings");
   if (request.prompt.size() > context_ - generates)
     throw InvalidRequest("prompt", "the prompt is too long: expected {} {} tokens, {}, found {}",
                          generates ? "fewer than" : "at most", context_,
-                         context_ < model_.context ? "the capacity of the KV cache" : "the model's context",
+                         context_ == model_.context ? "the model's context"
+                         : context_ == limits_.rows ? "the rows of a batch"
+                                                    : "the capacity of the KV cache",
                          request.prompt.size());
+  expect_types(request);
   if (request.n == 0 || request.n > max_completions)
     throw InvalidRequest("n", "expected 1 to {} completions, found {}", max_completions, request.n);
   for (const auto& stop : request.stops)
@@ -76,14 +91,35 @@ void Engine::State::expect_possible(const Request& request) const {
   if (request.on_prompt_logits && (request.max_tokens > 0 || request.prompt_logprobs || request.embed))
     throw InvalidRequest("on_prompt_logits",
                          "on_prompt_logits: expected max_tokens of 0, and neither prompt_logprobs nor an embedding");
-  if (request.embed && model_.pooling == model::Pooling::rank)
+  if (request.embed && request.rank) throw InvalidRequest("rank", "expected an embedding or a rank, found both");
+  if (request.embed && request.pool && model_.pooling == model::Pooling::rank)
     throw InvalidRequest("embed", "{} gives no embeddings: its pooling is rank, a score of two texts", model_.name);
+  if (request.rank) {
+    try {
+      model::expect_ranks(model_);
+    } catch (const Error& error) {
+      throw InvalidRequest("rank", "{}", error.what());
+    }
+  }
   if (request.constraint) expect_constrainable(request);
   try {
     validate(request.sampling, model_.vocabulary);
   } catch (const Error& error) {
     throw InvalidRequest("sampling", "{}", error.what());
   }
+}
+
+void Engine::State::expect_types(const Request& request) const {
+  if (request.types.empty()) return;
+  if (request.types.size() != request.prompt.size())
+    throw InvalidRequest("types", "expected a token type for each of {} tokens, found {}", request.prompt.size(),
+                         request.types.size());
+  const uint32_t types = model::token_types(model_);
+  for (const uint32_t type : request.types)
+    if (type >= types) throw InvalidRequest("types", "expected token types below {}, found {}", types, type);
+  if (!backend_.has_token_types() &&
+      std::any_of(request.types.begin(), request.types.end(), [](uint32_t t) { return t; }))
+    throw InvalidRequest("types", "{} cannot compute token types other than 0 yet", backend_.describe());
 }
 
 // Beyond the limit, a client may still queue up to its equal share of it, so that one client cannot fill the queue for
@@ -205,7 +241,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
   const Timing timing = s.timing_at(now());
   if (task.generates()) metrics_.request_seconds.add(timing.queue + timing.prompt + timing.generating);
-  const bool embedded = finish_reason == FinishReason::stop && task.request.embed;
+  const bool computed = finish_reason == FinishReason::stop;
   emit(task, {.request = task.id,
               .index = s.index,
               .finish_reason = finish_reason,
@@ -215,7 +251,8 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .computed_tokens = known_prompt - std::min(known_prompt, cached),
               .generated = s.generated,
               .prompt_picks = s.generated == 0 ? task.results.scores() : nullptr,
-              .embedding = embedded ? task.results.embedding() : std::vector<float>(),
+              .embedding = computed && task.request.embed ? task.results.embedding() : std::vector<float>(),
+              .rank_score = computed && task.request.rank ? model::rank_score(task.results.labels()) : 0,
               .timing = timing,
               .steps = s.steps});
 }
@@ -226,7 +263,7 @@ void Engine::State::end_after_prompt(Task& task) {
     if (s->requested_end) continue;
     if (s->state == Sequence::State::pending) s->share_prompt(*task.completions[0]);
     metrics_.prompt_cached += s->cached_tokens;
-    end(*s, task.request.embed ? FinishReason::stop : FinishReason::length);
+    end(*s, task.request.embed || task.request.rank ? FinishReason::stop : FinishReason::length);
   }
 }
 

@@ -21,6 +21,7 @@ class Engine::State {
   std::unique_ptr<Task> prepare(Request request) const;
   void take(std::unique_ptr<Task> task, OnEvent on_event);
   void expect_possible(const Request& request) const;
+  void expect_types(const Request& request) const;
   void expect_room(const Queue& queue, const Request& request) const;
   Queue queue() const { return schedule_.queue(); }
   void cancel(RequestId id, const std::string& reason);

@@ -129,9 +129,11 @@ void Engine::State::launch_planned() {
   batch_.picking.clear();
   batch_.states.clear();
   batch_.long_text = schedule_.long_texts();
+  batch_.types.clear();
   logits_rows_.clear();
   logits_wanted_ = 0;
   for (size_t i = 0; i < flight_.slices.size(); ++i) add_rows(flight_.slices[i], uint32_t(i));
+  if (!batch_.types.empty()) batch_.types.resize(batch_.tokens.size());
   if (logits_wanted_ == batch_.outputs.size()) batch_.picking.clear();  // nothing is picked on the device
   flight_.constrained = std::any_of(flight_.slices.begin(), flight_.slices.end(),
                                     [](const Slice& slice) { return slice.constrained > 0; });
@@ -149,11 +151,14 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
   }
   const PromptResults::Range scored = s.task.results.logits(), pooled = s.task.results.states();
   const uint32_t first = s.computed, rows = slice.rows + uint32_t(s.proposed.size());
+  const std::vector<uint32_t>& types = s.task.request.types;
+  if (!types.empty()) batch_.types.resize(batch_.tokens.size());  // of sequences before it that have none
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t position = first + row, here = uint32_t(batch_.tokens.size());
     batch_.tokens.push_back(row < slice.rows ? s.tokens[position] : s.proposed[row - slice.rows]);
     batch_.positions.push_back(position);
     batch_.sequences.push_back(sequence);
+    if (!types.empty()) batch_.types.push_back(types[position]);
     const bool picks = s.task.generates() && position + 1 >= s.known();
     if (picks || scored.contains(position)) {
       batch_.outputs.push_back(here);

@@ -64,7 +64,13 @@ struct Request {
   std::function<void(uint32_t position, std::span<const float> logits)> on_prompt_logits;
   uint32_t logits_from = 0;
   bool embed = false;  // no completion; the prompt's states after the last layer, pooled as the model says
+  bool pool = true;    // with `embed`; otherwise the states of all its tokens as they are
+  bool rank = false;   // no completion; what the model's classifier says of the prompt, which is two texts
+  // Token types (segments) of the prompt, one per token; empty: the first for all.
+  std::vector<uint32_t> types;
   bool trace = false;  // the last event has Event::steps
+
+  bool generates() const { return max_tokens > 0 && !embed && !rank; }  // more than the prompt is wanted
 };
 
 // Thrown for a request that can never be computed.
@@ -77,7 +83,7 @@ struct InvalidRequest : Error {
 
 enum class FinishReason {
   none,
-  stop,       // one of Request::stops, the end of its constraint, or finish(); or the embedding is computed
+  stop,       // one of Request::stops, the end of its constraint, or finish(); or embedding or rank are computed
   length,     // max_tokens
   context,    // the context is full
   cancelled,  // by cancel(), or because its callback threw
@@ -116,7 +122,9 @@ struct Event {
   // With the first event of each completion, if Request::prompt_logprobs is set and the prompt is computed: one per
   // prompt token, the first without figures.
   std::shared_ptr<const std::vector<Pick>> prompt_picks;
-  std::vector<float> embedding;                        // at the end, if Request::embed is set: (model width)
+  // At the end, if Request::embed is set: of length 1, (embedding_width()); without Request::pool (tokens, width).
+  std::vector<float> embedding;
+  float rank_score = 0;                                // at the end, if Request::rank is set: from 0 to 1
   Timing timing;                                       // at the end
   std::shared_ptr<const std::vector<StepTime>> steps;  // at the end, if Request::trace is set
 };

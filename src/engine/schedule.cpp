@@ -289,7 +289,9 @@ bool Schedule::plan_prompt(Sequence& s, double seconds, bool others) {
   cache_.reuse_partial(s);
   const uint32_t possible = std::min({s.behind(), rows_left(), rows_by_scored(s)});
   if (possible == 0) return rows_left() > 0;
+  if (whole_prompts_ && possible < s.behind()) return true;  // a shorter one may fit
   uint32_t rows = pace_.rows_within(seconds, load_, s.computed, possible);
+  if (whole_prompts_ && rows < possible) rows = others ? 0 : possible;
   if (rows == 0 && others) return false;
   rows = std::max(rows, 1u);
   if (!make_room(s, s.computed + rows)) return true;

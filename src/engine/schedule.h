@@ -52,7 +52,7 @@ class Schedule {
  public:
   // `short_text`: Model::short_text.
   Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, uint32_t short_text,
-           KvCache& cache, Pace& pace, Pace& following_pace, Draft* draft = nullptr)
+           KvCache& cache, Pace& pace, Pace& following_pace, Draft* draft = nullptr, bool whole_prompts = false)
       : limits_(limits),
         max_stall_(options.max_stall),
         max_scored_(options.max_prompt_logits),
@@ -61,7 +61,8 @@ class Schedule {
         cache_(cache),
         pace_(pace),
         following_pace_(following_pace),
-        draft_(draft) {}
+        draft_(draft),
+        whole_prompts_(whole_prompts) {}
 
   void arrive(Sequence& s);  // first of all, and once: it is pending
   void wait(Sequence& s);
@@ -152,8 +153,9 @@ class Schedule {
   const uint32_t context_, short_text_;
   KvCache& cache_;
   Pace& pace_;
-  Pace& following_pace_;  // of batches that follow one another
-  Draft* draft_;          // null: there is none
+  Pace& following_pace_;      // of batches that follow one another
+  Draft* draft_;              // null: there is none
+  const bool whole_prompts_;  // a prompt is computed in one batch
 
   std::unordered_map<uint64_t, Client> clients_;
   std::vector<Client*> turns_;  // those that are not idle, the next one first

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/sampling/sampler.h"
+#include "model/pooled.h"
 
 namespace heddle::engine {
 
@@ -116,7 +117,8 @@ Timing Sequence::timing_at(double end) const {
   return all;
 }
 
-PromptResults::PromptResults(const Request& request, const model::Model& model) {
+PromptResults::PromptResults(const Request& request, const model::Model& model)
+    : model_(&model), embeds_(request.embed), pools_(request.pool), ranks_(request.rank) {
   const auto rows = uint32_t(request.prompt.size());
   if (request.prompt_logprobs) {
     scores_ = std::make_shared<std::vector<Pick>>();
@@ -125,9 +127,10 @@ PromptResults::PromptResults(const Request& request, const model::Model& model) 
     logits_ = {0, rows - 1};
   }
   if (request.on_prompt_logits) logits_ = {request.logits_from, rows};
-  if (!request.embed) return;
+  if (!embeds_ && !ranks_) return;
   sum_.resize(model.width);
-  const bool last = model.pooling == model::Pooling::last, first = model.pooling == model::Pooling::cls;
+  const model::Pooling pooling = pools_ ? model::pooling_of(model, ranks_) : model::Pooling::none;
+  const bool last = pooling == model::Pooling::last, first = pooling == model::Pooling::cls;
   pooled_ = {last ? rows - 1 : 0, first ? 1 : rows};
 }
 
@@ -150,17 +153,30 @@ void PromptResults::add_logits(const Request& request, std::span<const float> lo
 
 void PromptResults::add_state(std::span<const float> state) {
   check(!pooled_.empty() && state.size() == sum_.size(), "the state of a wanted row");
-  for (size_t i = 0; i < state.size(); ++i) sum_[i] += double(state[i]);
+  if (pools_)
+    for (size_t i = 0; i < state.size(); ++i) sum_[i] += double(state[i]);
+  else
+    states_.insert(states_.end(), state.begin(), state.end());
   ++pooled_.from;
+  ++added_;
+}
+
+std::vector<float> PromptResults::mean() const {
+  std::vector<float> mean;
+  for (const double value : sum_) mean.push_back(float(value / std::max(1u, added_)));
+  return mean;
 }
 
 std::vector<float> PromptResults::embedding() const {
-  double square = 0;  // of the sum, which has the direction of the mean: the length is normalised away
-  for (const double value : sum_) square += value * value;
-  const double length = square > 0 ? std::sqrt(square) : 1;
-  std::vector<float> embedding;
-  for (const double value : sum_) embedding.push_back(float(value / length));
-  return embedding;
+  if (!embeds_ || !pools_) return states_;
+  // The sum has the direction of the mean: the length is normalised away.
+  if (model_->dense.empty()) return model::with_length_1(sum_);
+  const std::vector<float> values = model::embedding_of(*model_, mean());
+  return model::with_length_1(std::vector<double>(values.begin(), values.end()));
+}
+
+std::vector<float> PromptResults::labels() const {
+  return ranks_ ? model::label_logits(*model_, mean()) : std::vector<float>();
 }
 
 }  // namespace heddle::engine

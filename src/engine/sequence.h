@@ -40,12 +40,19 @@ class PromptResults {
 
   // For Event::prompt_picks: null if they were not asked for, or are incomplete.
   std::shared_ptr<const std::vector<Pick>> scores() const { return logits_.empty() ? scores_ : nullptr; }
-  std::vector<float> embedding() const;  // normalised; empty if it was not asked for
+  std::vector<float> embedding() const;  // for Event::embedding; empty if it was not asked for
+  std::vector<float> labels() const;     // what the classifier says of each; empty if it was not asked for
 
  private:
+  std::vector<float> mean() const;
+
+  const model::Model* model_;
+  bool embeds_ = false, pools_ = true, ranks_ = false;
   std::shared_ptr<std::vector<Pick>> scores_;
-  Range logits_, pooled_;  // rows to be added
-  std::vector<double> sum_;
+  Range logits_, pooled_;      // rows to be added
+  std::vector<double> sum_;    // of the states pooled
+  uint32_t added_ = 0;         // of them
+  std::vector<float> states_;  // of all tokens, if they are not pooled
 };
 
 struct Sequence;
@@ -64,7 +71,7 @@ struct Task {
   std::vector<std::unique_ptr<Sequence>> completions;
   uint32_t open = 0;  // completions that have not ended
 
-  bool generates() const { return request.max_tokens > 0 && !request.embed; }  // more than the prompt is wanted
+  bool generates() const { return request.generates(); }
   uint32_t prompt_tokens() const { return uint32_t(request.prompt.size()); }
 };
 

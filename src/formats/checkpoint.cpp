@@ -144,6 +144,8 @@ std::string Checkpoint::chat_template(std::string_view name) const {
     return std::string(metadata.find_string(key).value_or(""));
   }
   if (name.empty() && !text.chat_template.empty()) return text.chat_template;
+  if (const auto given = metadata.find_string(fmt::format("tokenizer.chat_template.{}", name)))
+    return std::string(*given);  // which the class of the model brings along
   if (text.tokenizer_config.empty()) return {};
   const std::string where = fmt::format("{}: tokenizer_config.json", path.string());
   const Json config = parse_json(text.tokenizer_config, where);
@@ -175,6 +177,33 @@ std::string_view advice(std::string_view beginning) {
   return "";
 }
 
+// The folder of a module: in the folder of the model, so that a list of modules cannot reach for other files.
+fs::path module_folder(const fs::path& folder, const std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string("/\\\0", 3)) != name.npos)
+    throw Error("{}: path: expected the name of a folder beside it, found {}", (folder / "modules.json").string(),
+                in_quotes(name));
+  return folder / name;
+}
+
+// What sentence-transformers does with the states of the model.
+void open_modules(Checkpoint& checkpoint, const fs::path& folder) {
+  const auto json_of = [](const fs::path& path) { return parse_json(MappedFile(path).text(), path.string()); };
+  HfModules modules;
+  if (const fs::path path = folder / "modules.json"; fs::exists(path))
+    modules = read_hf_modules(json_of(path), path.string());
+  if (!modules.pooling.empty())
+    if (const fs::path path = module_folder(folder, modules.pooling) / "config.json"; fs::exists(path))
+      apply_hf_pooling(checkpoint, json_of(path), path.string());
+  for (const std::string& name : modules.dense) {
+    const fs::path dense = module_folder(folder, name), config = dense / "config.json";
+    if (!has_safetensors(dense))
+      throw Error("{}: expected model.safetensors in the folder of the Dense module, found none", dense.string());
+    Checkpoint weights = read_safetensors_folder(dense);
+    apply_hf_dense(checkpoint, json_of(config), std::move(weights.tensors), config.string());
+    std::ranges::move(weights.files, std::back_inserter(checkpoint.files));
+  }
+}
+
 Checkpoint open_safetensors(const fs::path& path, const fs::path& folder) {
   Checkpoint checkpoint = read_safetensors_folder(path);
   const fs::path config = folder / "config.json";
@@ -183,11 +212,8 @@ Checkpoint open_safetensors(const fs::path& path, const fs::path& folder) {
   const std::string not_read = checkpoint.not_read();
   try {
     apply_hf_config(checkpoint, json);
-    std::string pooled = "1_Pooling";
-    if (const fs::path modules = folder / "modules.json"; fs::exists(modules))
-      pooled = hf_pooling_folder(parse_json(MappedFile(modules).text(), modules.string()), modules.string());
-    if (const fs::path pooling = folder / pooled / "config.json"; !pooled.empty() && fs::exists(pooling))
-      apply_hf_pooling(checkpoint, parse_json(MappedFile(pooling).text(), pooling.string()), pooling.string());
+    apply_hf_reranker(checkpoint, json);
+    open_modules(checkpoint, folder);
   } catch (const Error& error) {
     throw Error("{}{}", error.what(), not_read);
   }

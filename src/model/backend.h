@@ -82,6 +82,7 @@ struct Batch {
   std::vector<std::optional<Picking>> picking;
   std::vector<uint32_t> states;  // rows that need their states, ascending
   bool long_text = false;        // its texts are longer than Model::short_text, all of them; otherwise none is
+  std::vector<uint32_t> types;   // token types, one per row; empty: the first for all
 
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
   // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
@@ -139,6 +140,7 @@ class Backend {
   // The result of the oldest batch that still has one; waits for it.
   virtual Result result() = 0;
 
+  virtual bool has_token_types() const { return false; }  // whether Batch::types may say other ones than the first
   virtual bool can_pick(const Picking&) const { return false; }  // whether the device can pick a token in this way
   // Batches begun before the oldest result is taken; those after the first follow one another.
   virtual uint32_t max_in_flight() const { return 1; }

@@ -54,6 +54,7 @@ class Loader {
                    causal_ ? "false: every token sees all others" : "true: no token sees later ones");
     clamp_qkv_ = static_cast<float>(read_.number_from_0("attention.clamp_kqv", 0));
     read_pooling();
+    read_end_options();
     read_activation();
     read_windows();
     read_latent();
@@ -98,12 +99,17 @@ class Loader {
     if (arch_.token_types && read_.has("token_types.weight")) {
       const uint32_t types = read_.rows("token_types.weight");
       const Matrix rows = read_.matrix("token_types.weight", types, model_.width);
-      model_.token_type.resize(model_.width);
-      quant::decode(rows.format, rows.data.data(), model_.width, model_.token_type.data());
+      const Vector all = decoded(rows);
+      model_.token_type.assign(all.begin(), all.begin() + model_.width);
+      model_.later_types.assign(all.begin() + model_.width, all.end());
     }
     if (arch_.embedding_norm) model_.embedding_norm = norm("token_embd_norm", model_.width);
     if (!arch_.residual_norms) model_.norm = norm("output_norm", model_.width);
-    if (arch_.encoder) return;
+    read_dense_modules();
+    read_classifier();
+    // A reranker made of a language model has the rows of its head that it needs in the classifier.
+    const bool ranks = model_.pooling == Pooling::rank && model_.classifier;
+    if (arch_.encoder || (ranks && !read_.has("output.weight"))) return;
     if (read_.has("output.weight") || arch_.own_output)
       model_.output = read_.matrix("output.weight", model_.vocabulary, model_.width);
     else
@@ -113,6 +119,70 @@ class Loader {
 
   void read_pooling() {
     model_.pooling = Pooling(read_.integer("pooling_type", {0, uint32_t(Pooling::rank)}, uint32_t(Pooling::mean)));
+  }
+
+  static Vector decoded(const Matrix& matrix) {
+    Vector values(matrix.rows * matrix.cols);
+    for (uint64_t i = 0; i < matrix.rows; ++i)
+      quant::decode(matrix.format, matrix.data.data() + i * matrix.row_bytes(), matrix.cols,
+                    values.data() + i * matrix.cols);
+    return values;
+  }
+  Dense dense(const std::string& name, uint32_t cols, Dense::Activation activation) {
+    Dense to{.activation = activation, .rows = read_.rows(name + ".weight"), .cols = cols};
+    if (to.rows > max_row) throw Error("{}: tensor {}.weight: expected at most {} rows", model_.name, name, max_row);
+    to.weight = decoded(read_.matrix(name + ".weight", to.rows, cols));
+    to.bias = read_.vector_if(name + ".bias", to.rows);
+    return to;
+  }
+  Dense::Activation dense_activation(std::string_view key, Dense::Activation usual) {
+    using enum Dense::Activation;
+    const std::string name = read_.string(key, "");
+    if (name.empty()) return usual;
+    constexpr std::pair<std::string_view, Dense::Activation> known[] = {
+        {"identity", identity}, {"tanh", tanh}, {"gelu", gelu}, {"relu", relu}, {"silu", silu}};
+    for (const auto& [text, activation] : known)
+      if (name == text) return activation;
+    read_.refuse(key, "identity, tanh, gelu, relu or silu");
+  }
+  // Where the keys stand: they are read before it is known that all were.
+  void read_end_options() {
+    for (const char* name : {"dense_2", "dense_3"}) {
+      const std::string prefix = name;
+      dense_activations_.push_back(dense_activation(prefix + "_activation", Dense::Activation::identity));
+      for (const char* size : {"_feat_in", "_feat_out"}) read_.ignore({prefix + size});  // the tensors say it
+    }
+    // Only ModernBERT has a head of another kind.
+    const bool modern = arch_.name == "modern-bert";
+    classifier_.labels = read_.strings("classifier.output_labels");
+    const Pooling usual = modern ? Pooling::mean : arch_.encoder ? Pooling::cls : Pooling::last;
+    classifier_.pooling = Pooling(
+        read_.integer("classifier.pooling_type", {uint32_t(Pooling::mean), uint32_t(Pooling::last)}, uint32_t(usual)));
+    classifier_activation_ =
+        dense_activation("classifier.activation", modern ? Dense::Activation::gelu : Dense::Activation::tanh);
+  }
+  void read_dense_modules() {
+    uint32_t cols = model_.width;
+    size_t index = 0;
+    for (const char* name : {"dense_2", "dense_3"}) {
+      const Dense::Activation activation = dense_activations_[index++];
+      if (!read_.has(std::string(name) + ".weight")) continue;
+      cols = model_.dense.emplace_back(dense(name, cols, activation)).rows;
+    }
+  }
+  void read_classifier() {
+    const bool has_dense = read_.has("cls.weight"), has_output = read_.has("cls.output.weight");
+    if (!has_dense && !has_output) return;
+    Classifier& to = model_.classifier.emplace(classifier_);
+    uint32_t cols = model_.width;
+    // Without a second product the first one has the labels.
+    if (has_output && has_dense) {
+      cols = to.dense.emplace(dense("cls", cols, classifier_activation_)).rows;
+      if (read_.has("cls.norm.weight")) to.norm = norm("cls.norm", cols);
+    }
+    to.output = dense(has_output ? "cls.output" : "cls", cols, Dense::Activation::identity);
+    if (!to.labels.empty() && to.labels.size() != to.output.rows)
+      read_.refuse("classifier.output_labels", fmt::format("{} names, as many as scores", to.output.rows));
   }
 
   void read_activation() {
@@ -490,6 +560,10 @@ class Loader {
       const Matrix both = read_.matrix(blk + "ffn_up.weight", 2 * inner, width);
       to.gate = both.slice(0, inner);
       to.up = both.slice(inner, inner);
+      if (const Vector b = bias(arch_.ffn_bias, blk + "ffn_up", 2 * inner); !b.empty()) {
+        to.gate_bias.assign(b.begin(), b.begin() + long(inner));
+        to.up_bias.assign(b.begin() + long(inner), b.end());
+      }
     } else {
       if (arch_.gated) to.gate = read_.matrix(blk + "ffn_gate.weight", inner, width);
       to.up = read_.matrix(blk + "ffn_up.weight", inner, width);
@@ -513,6 +587,9 @@ class Loader {
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
   bool parallel_ = false, causal_ = true, has_windows_ = false;
+  std::vector<Dense::Activation> dense_activations_;
+  Dense::Activation classifier_activation_ = Dense::Activation::tanh;
+  Classifier classifier_;  // what the keys say of it
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer
   Routing routing_;

@@ -220,12 +220,31 @@ enum class Pooling : uint8_t {
   rank,  // a score of two texts: there is no embedding
 };
 
+// A product after pooling: activation(weight x + bias). Few and small, so they are decoded while loading, and computed
+// on the host.
+struct Dense {
+  enum class Activation : uint8_t { identity, tanh, gelu, relu, silu } activation = Activation::identity;
+  uint32_t rows = 0, cols = 0;
+  Vector weight;  // (rows, cols)
+  Vector bias;
+};
+
+// How the states of two texts, as one sequence, become a score of each label.
+struct Classifier {
+  Pooling pooling = Pooling::cls;  // cls, mean or last
+  std::optional<Dense> dense;
+  Norm norm;  // of what the dense product leaves
+  Dense output;
+  std::vector<std::string> labels;  // empty: without names
+};
+
 struct Model {
   std::string name, architecture;
   uint32_t context = 0, width = 0, vocabulary = 0;
   uint32_t short_text = 0;      // longer texts are rotated by Rope::long_radians; 0: all texts are rotated alike
   Matrix embedding, positions;  // `positions`: learned ones, added to the embedding
   Vector token_type;            // added to the embedding: of the first type; empty: none
+  Vector later_types;           // of the types after it, one after the other: for rows of which the batch says so
   Norm embedding_norm;          // of the sum
   float embedding_scale = 1;
   std::vector<Layer> layers;
@@ -234,18 +253,33 @@ struct Model {
   Vector output_bias;
   float logit_scale = 1, logit_softcap = 0;
   Pooling pooling = Pooling::mean;
+  std::vector<Dense> dense;              // of the pooled state, one after the other
+  std::optional<Classifier> classifier;  // of rerankers
 
   // What the matrices point into: the file, or memory for tensors that had to be converted.
   std::shared_ptr<const void> file;
   std::vector<std::vector<uint8_t>> storage;
 };
 
-// A model of which no token sees later ones, with logits: it can generate text.
-inline bool generates(const Model& model) {
-  bool causal = true;
+// Whether no token sees later ones: a text can be computed in several batches.
+inline bool is_causal(const Model& model) {
   for (const Layer& layer : model.layers)
-    if (const Attention* attention = layer.find<Attention>()) causal = causal && attention->causal;
-  return causal && model.output;
+    if (const Attention* attention = layer.find<Attention>(); attention && !attention->causal) return false;
+  return true;
+}
+// A causal model with logits: it can generate text.
+inline bool generates(const Model& model) { return is_causal(model) && model.output; }
+// What a token of this type adds to the embedding; empty: nothing.
+inline std::span<const float> type_vector(const Model& model, uint32_t type) {
+  if (type == 0) return model.token_type;
+  return std::span(model.later_types).subspan(uint64_t(type - 1) * model.width, model.width);
+}
+inline uint32_t token_types(const Model& model) {
+  return model.token_type.empty() ? 1 : 1 + uint32_t(model.later_types.size() / model.width);
+}
+// Values of an embedding.
+inline uint32_t embedding_width(const Model& model) {
+  return model.dense.empty() ? model.width : model.dense.back().rows;
 }
 
 // f(attention) for every attention of the model, in the order of a forward pass.

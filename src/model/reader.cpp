@@ -63,6 +63,15 @@ std::string Reader::string(std::string_view key, std::string_view fallback) {
   return std::string(find(key) ? checkpoint_.metadata.string(full(key)) : fallback);
 }
 
+std::vector<std::string> Reader::strings(std::string_view key) {
+  const formats::Value* value = find(key);
+  if (!value) return {};
+  const auto* array = std::get_if<formats::Array>(value);
+  if (!array) refuse(key, "a list of texts");
+  const std::vector<std::string_view> texts = array->strings();
+  return {texts.begin(), texts.end()};
+}
+
 std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, Range range,
                                         std::optional<uint32_t> fallback) {
   const formats::Value* value = find(key);

@@ -27,6 +27,7 @@ class Reader {
   double number_from_0(std::string_view key, std::optional<double> fallback = {});   // the same
   bool boolean(std::string_view key, bool fallback);
   std::string string(std::string_view key, std::string_view fallback);
+  std::vector<std::string> strings(std::string_view key);  // empty where absent
   // One per layer, whether the file has one number for all layers or a list.
   std::vector<uint32_t> per_layer(std::string_view key, uint32_t layers, Range range,
                                   std::optional<uint32_t> fallback = {});

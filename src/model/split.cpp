@@ -63,6 +63,7 @@ class Split : public Backend {
     return text;
   }
 
+  bool has_token_types() const override { return on(Place::host).has_token_types(); }
   void begin(const Batch& batch) override {
     check(!batch.follows, "a batch that follows no other");
     visits_ = batch.tokens.size() >= visit_rows_;
@@ -219,6 +220,7 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
     part.embedding = model.embedding;
     part.positions = model.positions;
     part.token_type = model.token_type;
+    part.later_types = model.later_types;
     part.embedding_norm = model.embedding_norm;
   }
   if (place == placement.head) {

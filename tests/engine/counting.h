@@ -16,6 +16,7 @@ inline model::Model counting_model(uint32_t context = 4096) {
   model.context = context;
   model.vocabulary = counting_vocabulary;
   model.width = counting_width;
+  model.output = {.rows = counting_vocabulary, .cols = counting_width};
   return model;
 }
 

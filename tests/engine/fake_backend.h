@@ -54,6 +54,7 @@ inline model::Model fake_model(uint32_t context, uint32_t vocabulary = 16, float
   model.context = context;
   model.vocabulary = vocabulary;
   model.width = 3;
+  model.output = {.rows = vocabulary, .cols = 3};
   model.logit_softcap = repetition;  // not used otherwise here
   return model;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/refused.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -349,6 +350,146 @@ TEST(PromptResults, OfZerosAreZeros) {
   engine::PromptResults results(embedded({1}), model);
   results.add_state(std::vector<float>(3));
   EXPECT_EQ(results.embedding(), std::vector<float>(3));
+}
+
+TEST(PromptResults, GoThroughDenseModules) {
+  model::Model model = fake_model(64);
+  // y0 = tanh(x0 + x1 + 0.5), y1 = tanh(2 x2); then z = y1 - y0, y0
+  model.dense = {{model::Dense::Activation::tanh, 2, 3, {1, 1, 0, 0, 0, 2}, {0.5f, 0}},
+                 {model::Dense::Activation::identity, 2, 2, {-1, 1, 1, 0}, {}}};
+  engine::PromptResults results(embedded({1, 2}), model);
+  results.add_state(std::vector<float>{0.1f, 0, 0.3f});
+  results.add_state(std::vector<float>{0.3f, 0.2f, 0.1f});
+  const double y0 = std::tanh(0.2 + 0.1 + 0.5), y1 = std::tanh(2 * 0.2), length = std::hypot(y1 - y0, y0);
+  ASSERT_EQ(results.embedding().size(), 2u);
+  EXPECT_NEAR(results.embedding()[0], (y1 - y0) / length, 1e-6);
+  EXPECT_NEAR(results.embedding()[1], y0 / length, 1e-6);
+}
+
+model::Model reranker(std::vector<std::string> labels = {}) {
+  model::Model model = pooling(model::Pooling::rank);
+  model::Classifier& classifier = model.classifier.emplace();
+  classifier.pooling = model::Pooling::mean;
+  classifier.dense = model::Dense{model::Dense::Activation::relu, 2, 3, {1, 0, 0, 0, 1, 0}, {0, -10}};
+  const auto rows = uint32_t(labels.empty() ? 1 : labels.size());
+  classifier.output = {model::Dense::Activation::identity, rows, 2, std::vector<float>(2 * rows, 4), {}};
+  classifier.labels = std::move(labels);
+  return model;
+}
+
+TEST(PromptResults, GoThroughTheClassifier) {
+  const model::Model model = reranker();
+  Request request{.prompt = {1, 2}, .rank = true};
+  engine::PromptResults results(request, model);
+  results.add_state(std::vector<float>{1, 2, 3});
+  results.add_state(std::vector<float>{2, 4, 5});
+  EXPECT_EQ(results.labels(), (std::vector<float>{6}));  // 4 * 1.5 + 4 * relu(3 - 10)
+  EXPECT_TRUE(results.embedding().empty());
+}
+
+TEST(PromptResults, MayBeStatesOfEachToken) {
+  const model::Model model = pooling(model::Pooling::cls);
+  Request request = embedded({1, 2});
+  request.pool = false;
+  engine::PromptResults results(request, model);
+  results.add_state(std::vector<float>{1, 2, 3});
+  results.add_state(std::vector<float>{4, 5, 6});
+  EXPECT_EQ(results.embedding(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(Ranks, AreOfRerankersAlone) {
+  Request request{.prompt = {1, 2}, .rank = true};
+  EngineFixture<> other(fake_limits(80));
+  EXPECT_REFUSED(other.submit(request), "fake is not a reranker", "no classifier");
+  EngineFixture<> many(fake_limits(80), {}, reranker({"bad", "fair", "good"}));
+  EXPECT_REFUSED(many.submit(request), "expected one label", "found 3 labels");
+  EngineFixture<> one(fake_limits(80), {}, reranker());
+  request.embed = true;
+  EXPECT_REFUSED(one.submit(request), "found both");
+}
+
+// An encoder. Its backend notes batches that have a part of a text.
+model::Model encoder(uint32_t context) {
+  model::Model model = fake_model(context);
+  model.output = {};
+  model::Attention attention;
+  attention.causal = false;
+  model.layers.push_back({.sublayers = {attention}});
+  model.token_type.resize(model.width);
+  model.later_types.resize(model.width);
+  return model;
+}
+struct WholeTexts : FakeBackend {
+  using FakeBackend::FakeBackend;
+  bool has_token_types() const override { return true; }
+  void begin(const model::Batch& batch) override {
+    std::vector<uint32_t> rows(batch.blocks.size());
+    for (size_t i = 0; i < batch.tokens.size(); ++i) EXPECT_EQ(batch.positions[i], rows[batch.sequences[i]]++);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(batch.blocks[i].size(), (rows[i] + limits_.block_tokens - 1) / limits_.block_tokens);
+      ++lengths[rows[i]];
+    }
+    types = batch.types;
+    most = std::max(most, rows.size());
+    FakeBackend::begin(batch);
+  }
+  std::map<uint32_t, uint32_t> lengths;  // of texts: how many
+  std::vector<uint32_t> types;
+  size_t most = 0;  // texts in a batch
+};
+
+TEST(Encoders, ComputeATextInOneBatchAndManyTextsInEach) {
+  EngineFixture<WholeTexts> fixture(fake_limits(80, 4, 64), {}, encoder(64));  // rows / 4 + 64 blocks
+  std::map<uint32_t, uint32_t> lengths;
+  for (uint32_t i = 0; i < 300; ++i) {
+    const uint32_t length = 1 + (i * i * 7) % 64;
+    ++lengths[length];
+    fixture.submit(embedded(random_tokens(length, i)));
+  }
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.backend.lengths, lengths);
+  EXPECT_GE(fixture.backend.most, 3u);
+  EXPECT_EQ(fixture.metrics().blocks_cached, 0u);
+  EXPECT_EQ(fixture.metrics().preemptions, 0u);
+  // 64 rows each, of which few are left empty
+  EXPECT_LT(double(fixture.backend.batches), 1.2 * double(fixture.backend.rows) / 64);
+}
+
+TEST(Encoders, RefuseTextsLongerThanABatch) {
+  EngineFixture<WholeTexts> fixture(fake_limits(80, 4, 32), {}, encoder(64));
+  EXPECT_REFUSED(fixture.submit(embedded(some_tokens(33))), "at most 32", "the rows of a batch", "found 33");
+  fixture.submit(embedded(some_tokens(32)));
+  fixture.run();
+  fixture.expect_as_alone();
+}
+
+TEST(Encoders, GenerateNothing) {
+  EngineFixture<WholeTexts> fixture(fake_limits(80), {}, encoder(64));
+  EXPECT_REFUSED(fixture.submit(greedy(some_tokens(4), 3)), "fake generates no text", "an encoder");
+  EXPECT_REFUSED(fixture.submit(scored(some_tokens(4), 0, 1)), "fake generates no text");
+}
+
+TEST(Encoders, TakeTokenTypes) {
+  EngineFixture<WholeTexts> fixture(fake_limits(80), {}, encoder(64));
+  Request typed = embedded(some_tokens(3));
+  typed.types = {0, 1, 1};
+  fixture.submit(embedded(some_tokens(2)));
+  fixture.submit(typed);
+  fixture.submit(embedded(some_tokens(1)));
+  fixture.run();
+  EXPECT_EQ(fixture.backend.types, (std::vector<uint32_t>{0, 0, 0, 0, 1, 1}));  // texts of one row come first
+  typed.types = {0, 2, 1};
+  EXPECT_REFUSED(fixture.submit(typed), "token types below 2", "found 2");
+  typed.types = {0};
+  EXPECT_REFUSED(fixture.submit(typed), "each of 3 tokens", "found 1");
+  EngineFixture<> without(fake_limits(80), {}, encoder(64));
+  typed.types = {0, 1, 1};
+  EXPECT_REFUSED(without.submit(typed), "fake cannot compute token types other than 0 yet");
+  typed.types = {0, 0, 0};
+  without.submit(typed);
+  without.run();
+  without.expect_as_alone();
 }
 
 }  // namespace

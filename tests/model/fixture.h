@@ -40,10 +40,10 @@ class Fixture {
   const uint32_t context;  // to load it with; 0: its own
 
   Fixture(const Fixture&) = delete;
-  explicit Fixture(const std::string& name)
-      : json(parse_json(MappedFile(folder() / (name + ".json")).text(), name)),
+  explicit Fixture(const std::string& name, const std::filesystem::path& from = folder())
+      : json(parse_json(MappedFile(from / (name + ".json")).text(), name)),
         config(json.at("config")),
-        ids(json.at("ids").get<std::vector<uint32_t>>()),
+        ids(json.value("ids", std::vector<uint32_t>())),
         context(json.at("context").get<uint32_t>()) {}
 
   static std::filesystem::path folder() {
@@ -79,11 +79,15 @@ class Fixture {
   }
 
   // The weights as the bytes of a safetensors file.
-  std::string safetensors(quant::Format format = quant::Format::f32) const {
+  std::string safetensors(quant::Format format = quant::Format::f32) const { return safetensors(tensors(), format); }
+
+ protected:
+  using Shapes = std::vector<std::pair<std::string, std::vector<uint64_t>>>;
+  std::string safetensors(const Shapes& shapes, quant::Format format) const {
     const char* type = format == quant::Format::f32 ? "F32" : format == quant::Format::f16 ? "F16" : "BF16";
     Json header = Json::object();
     std::string data;
-    for (const auto& [name, shape] : tensors()) {
+    for (const auto& [name, shape] : shapes) {
       const std::vector<float> values = formula(name, shape, json.at("norms").get<float>());
       std::vector<uint8_t> bytes(quant::row_bytes(format, values.size()));
       quant::encode(format, values.data(), values.size(), bytes.data());
@@ -97,6 +101,7 @@ class Fixture {
     return file + text + data;
   }
 
+ public:
   // config.json and model.safetensors.
   void write(const Folder& to, const Json& with_config, quant::Format format = quant::Format::f32) const {
     to.write("config.json", with_config.dump());
@@ -104,8 +109,6 @@ class Fixture {
   }
 
  private:
-  using Shapes = std::vector<std::pair<std::string, std::vector<uint64_t>>>;
-
   // Each name once for every number that may stand in the place of `sign`.
   static Shapes numbered(const Shapes& names, char sign, uint64_t count) {
     Shapes all;

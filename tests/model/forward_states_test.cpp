@@ -96,6 +96,8 @@ TEST(Pooling, IsSaidByAFolder) {
             Pooling::mean);
   EXPECT_EQ(pooled(R"({"pooling_mode_cls_token": true})").pooling, Pooling::cls);
   EXPECT_EQ(pooled(R"({"pooling_mode_lasttoken": true, "include_prompt": true})").pooling, Pooling::last);
+  EXPECT_EQ(pooled(R"({"pooling_mode": "lasttoken", "embedding_dimension": 32})").pooling, Pooling::last);
+  EXPECT_REFUSED(pooled(R"({"pooling_mode": "max"})"), "1_Pooling/config.json", "pooling_mode", "mean, cls", "max");
   EXPECT_REFUSED(pooled(R"({"pooling_mode_max_tokens": true})"), "1_Pooling/config.json", "pooling_mode_max_tokens");
   EXPECT_REFUSED(pooled(R"({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true})"),
                  "1_Pooling/config.json", "pooling_mode_lasttoken", "one mode of pooling");
@@ -123,8 +125,17 @@ TEST(Pooling, IsWhereTheModulesSay) {
             Pooling::cls);
   EXPECT_EQ(loaded(R"([{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "pooled"}])").pooling, Pooling::last);
   EXPECT_EQ(loaded(R"([{"type": "a.Transformer"}])").pooling, Pooling::mean);
-  EXPECT_REFUSED(loaded(R"([{"type": "a.Transformer"}, {"type": "sentence_transformers.models.Dense"}])"),
-                 "modules.json", "[1].type", "Normalize", "sentence_transformers.models.Dense");
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Transformer"}, {"type": "sentence_transformers.models.LSTM"}])"),
+                 "modules.json", "[1].type", "Normalize", "sentence_transformers.models.LSTM");
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Transformer"}, {"type": "a.Dense", "path": "2_Dense"}])"), "modules.json",
+                 "[1].type", "between Pooling and Normalize");
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Pooling", "path": "pooled"}, {"type": "a.Normalize"},
+                            {"type": "a.Dense", "path": "2_Dense"}])"),
+                 "modules.json", "[2].type", "between Pooling and Normalize");
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Pooling", "path": "../pooled"}])"), "modules.json", "a folder beside it",
+                 "../pooled");
+  EXPECT_REFUSED(loaded(R"([{"type": "a.Pooling", "path": "pooled"}, {"type": "a.Dense", "path": "1_Pooling"}])"),
+                 "1_Pooling", "model.safetensors", "Dense module");
   EXPECT_REFUSED(loaded(R"([5])"), "modules.json", "[0].type");
   EXPECT_REFUSED(loaded("{}"), "modules.json", "expected a list", "object");
 }

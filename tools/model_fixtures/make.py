@@ -458,9 +458,9 @@ def patterns(shapes, layers):
     result, found = {}, {}
     for name in shapes:
         if "vision" not in name and "visual" not in name:  # those are not read
-            found.setdefault(re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1), []).append(name)
+            found.setdefault(re.sub(r"\b(layers?|h|blocks)\.\d+\.", r"\1.*.", name, count=1), []).append(name)
     for name, shape in sorted(shapes.items()):
-        every = re.sub(r"\b(layers|h|blocks)\.\d+\.", r"\1.*.", name, count=1)
+        every = re.sub(r"\b(layers?|h|blocks)\.\d+\.", r"\1.*.", name, count=1)
         if len(found.get(every, [])) == layers and len({tuple(shapes[one]) for one in found[every]}) == 1:
             name = every
         assert result.setdefault(re.sub(r"experts\.\d+\.", "experts.?.", name), shape) == shape, name

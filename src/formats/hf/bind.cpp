@@ -51,6 +51,7 @@ Shape file_shape(const Wanted& wanted, const Change& change, bool stacked) {
   if (change.kind == Kind::top_half || change.kind == Kind::bottom_half) shape[1] *= 2;
   if (change.kind == Kind::latent_keys) return {shape[1], (shape[0] + change.other) * shape[2]};
   if (change.kind == Kind::latent_values) return {shape[0], (shape[1] + change.other) * shape[2]};
+  if (wanted.rows) shape.back() = wanted.rows->all;
   return shape;
 }
 
@@ -198,6 +199,22 @@ Tensor as_bf16(const Tensor& from) {
   return result;
 }
 
+// Rows of a tensor that has more.
+Tensor some_rows(const Tensor& from, const Wanted::Rows& rows, const Shape& shape) {
+  Tensor result = from;
+  result.shape = shape;
+  const uint64_t begin = from.bytes() / rows.all * rows.first, size = result.bytes();
+  if (!from.produce) {
+    result.view = from.view.subspan(begin, size);
+  } else {
+    result.produce = [from, begin](std::span<uint8_t> to) {
+      std::vector<uint8_t> scratch;
+      std::ranges::copy(from.data(scratch).subspan(begin, to.size()), to.begin());
+    };
+  }
+  return result;
+}
+
 // Older files of GPTQ have biases where the model has none.
 bool is_zero_bias(const Tensor& tensor) {
   return tensor.name.ends_with(".bias") && quant::is_float(tensor.format) &&
@@ -324,7 +341,8 @@ class Binder {
     if (!found) return result;
     result.source = found->source.empty() ? found->name : found->source;
     const bool of_rows = change.kind != Kind::plus_one && !turned;
-    const Tensor from = found->exact && !of_rows ? as_bf16(*found) : *found;
+    Tensor from = found->exact && (!of_rows || wanted.rows) ? as_bf16(*found) : *found;
+    if (wanted.rows) from = some_rows(from, *wanted.rows, wanted.shape);
     result.format = from.format;
     if (turned) {
       result.produce = [from, change, shape = wanted.shape](std::span<uint8_t> to) {

@@ -85,6 +85,21 @@ constexpr struct Class {
     {"Qwen2_5_VLForConditionalGeneration", describe_qwen2vl},
     {"Qwen3VLForConditionalGeneration", describe_qwen3vl},
     {"Qwen3VLMoeForConditionalGeneration", describe_qwen3vlmoe},
+    {"BertModel", describe_bert},
+    {"BertForMaskedLM", describe_bert},
+    {"BertForSequenceClassification", describe_bert_classifier},
+    {"RobertaModel", describe_roberta},
+    {"RobertaForMaskedLM", describe_roberta},
+    {"RobertaForSequenceClassification", describe_roberta_classifier},
+    {"CamembertModel", describe_roberta},
+    {"XLMRobertaModel", describe_roberta},
+    {"XLMRobertaForMaskedLM", describe_roberta},
+    {"XLMRobertaForSequenceClassification", describe_roberta_classifier},
+    {"NomicBertModel", describe_nomic_bert},
+    {"ModernBertModel", describe_modern_bert},
+    {"ModernBertForMaskedLM", describe_modern_bert},
+    {"ModernBertForSequenceClassification", describe_modern_bert_classifier},
+    {"Gemma3TextModel", describe_gemma_embedding},
 };
 
 const Class* find_class(std::string_view name) {

@@ -69,6 +69,14 @@ Description describe_llama4_with_images(Config& config);
 Description describe_qwen2vl(Config& config);
 Description describe_qwen3vl(Config& config);
 Description describe_qwen3vlmoe(Config& config);
+Description describe_bert(Config& config);
+Description describe_bert_classifier(Config& config);
+Description describe_roberta(Config& config);
+Description describe_roberta_classifier(Config& config);
+Description describe_nomic_bert(Config& config);
+Description describe_modern_bert(Config& config);
+Description describe_modern_bert_classifier(Config& config);
+Description describe_gemma_embedding(Config& config);  // the text model of Gemma 3 without a head
 
 // Whether heddle knows a class of transformers ("LlamaForCausalLM").
 bool is_known(std::string_view class_name);

@@ -2,6 +2,7 @@
 // a checkpoint; filled with random numbers, a synthetic model.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,11 @@ struct Wanted {
   std::string fused;          // a tensor in the file that may have the experts of `sources` stacked already,
   Change fused_change;        // and its change
   std::vector<float> values;  // of a tensor that is computed from the config and in no file
+  // Where the file's tensor has more rows: the first one, and how many it has.
+  struct Rows {
+    uint64_t first = 0, all = 0;
+  };
+  std::optional<Rows> rows = {};
 };
 
 struct Description {

@@ -28,7 +28,7 @@ Description gemma_family(Config& config, std::string_view architecture, const Si
   config.expect("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
   config.ignore({"hidden_act"});  // replaced by hidden_activation, whatever its value
   config.expect("attention_bias", {false}, false);
-  config.expect("use_bidirectional_attention", {false}, false);
+  config.expect("use_bidirectional_attention", {architecture == "gemma-embedding"}, false);
   // Scores are scaled by the size of a head, in the largest model by hidden_size / heads; any other scale is named.
   const double usual = static_cast<double>(sizes.layers == large_layers ? sizes.hidden / sizes.heads : sizes.head_dim);
   const double scalar = config.number("query_pre_attn_scalar", 256);
@@ -147,6 +147,17 @@ Description describe_gemma3(Config& config) {
   if (config.find("attn_logit_softcapping")) config.refuse("attn_logit_softcapping", "null");
   if (config.find("final_logit_softcapping"))
     to.set("final_logit_softcapping", config.number("final_logit_softcapping", 0));
+  return to;
+}
+
+Description describe_gemma_embedding(Config& config) {
+  const Sizes sizes = gemma_sizes(config, {262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, true});
+  if (!sizes.tied) config.refuse("tie_word_embeddings", "true");
+  Description to = gemma_family(config, "gemma-embedding", sizes, true, 62);
+  put_gemma3_rope(to, config, sizes);
+  put_window(to, config, sizes, 6);
+  config.ignore({"attn_logit_softcapping", "final_logit_softcapping"});  // of logits, which there are none of
+  to.prefixes = {{"embed_tokens.", "model.embed_tokens."}, {"layers.", "model.layers."}, {"norm.", "model.norm."}};
   return to;
 }
 

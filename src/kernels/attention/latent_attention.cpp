@@ -529,9 +529,9 @@ Grid LatentValues::grid(const Args& args) const {
 }
 
 LatentAttention latent_choice(uint32_t rank, uint32_t rotated, const GpuLimits& gpu) {
-  LatentAttention spec{.rank = rank, .rotated = rotated};
+  LatentAttention spec{.rank = rank, .rotated = rotated, .positions = 64, .stages = 2};
   while (spec.shared_bytes() > gpu.shared_per_block && spec.stages > 1) --spec.stages;
-  if (spec.shared_bytes() > gpu.shared_per_block) spec = {.rank = rank, .rotated = rotated, .positions = 32};
+  if (spec.shared_bytes() > gpu.shared_per_block) spec = {.rank = rank, .rotated = rotated, .stages = 2};
   while (spec.shared_bytes() > gpu.shared_per_block && spec.stages > 1) --spec.stages;
   if (spec.shared_bytes() > gpu.shared_per_block)
     throw Error("latent_attention: {} bytes of shared memory are not enough for latents of {} and {} values",

@@ -79,8 +79,8 @@ struct LatentAttention {
     float scale = 1;  // of the scores
   };
   uint32_t rank = 512, rotated = 64;
-  uint32_t positions = 64;  // of a step
-  uint32_t stages = 2;      // steps in shared memory
+  uint32_t positions = 32;  // of a step
+  uint32_t stages = 1;      // steps in shared memory
   uint32_t chained = 0;
   auto operator<=>(const LatentAttention&) const = default;
   static auto fields() {

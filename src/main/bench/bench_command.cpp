@@ -21,6 +21,7 @@
 #include "gpu/weights.h"
 #include "grammar/gbnf.h"
 #include "grammar/token_masks.h"
+#include "main/bench/embed_bench.h"
 #include "main/bench/forced_acceptance.h"
 #include "main/commands/constraint_options.h"
 #include "main/commands/generate.h"
@@ -381,7 +382,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     throw Error("--draft-accept: expected a share of 0 to 1, found {}", *options.draft_accept);
   if (options.draft_accept && options.constrained)
     throw Error("--draft-accept: expected no --constrained with it: tokens are taken that no grammar allows");
-  open_model(options.model);  // before minutes are spent: is it one?
+  if (is_encoder(options.model)) return bench_encoder(options, out, err);  // an Error if it is no model
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   uint64_t peak = 0;
   for (const uint32_t threads : options.threads) {

@@ -118,6 +118,7 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_chat(program, in, out, err, status);
   describe_run(program, in, out, err, status);
   describe_logits(program, out, err);
+  describe_embed(program, in, out, err);
   describe_perplexity(program, out, err);
   describe_serve(program, out, err, status);
   describe_inspect(program, out);

@@ -60,7 +60,7 @@ class Plan {
  private:
   void count(Device& device, const cuda::DeviceInfo* gpu) {
     const uint32_t rows = options_.rows ? options_.rows : gpu ? gpu_rows : cpu_rows;
-    device.needed = memory_for(model, options_.device, limits_for(options_.device, model.context, rows), gpu);
+    device.needed = memory_for(model, options_.device, limits_for(model, options_.device, model.context, rows), gpu);
     device.largest = largest_context(model, options_.device, max_context, rows, device.free, gpu);
   }
   void add_gpu(const cuda::Context& context) {

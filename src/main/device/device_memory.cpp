@@ -14,7 +14,8 @@
 namespace heddle {
 namespace {
 
-constexpr uint32_t min_context = 512;  // a context is not cut below this unless asked for
+constexpr uint32_t texts_at_once = 64;  // of an encoder: each leaves a part of its last block unused
+constexpr uint32_t min_context = 512;   // a context is not cut below this unless asked for
 
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
@@ -31,6 +32,7 @@ uint64_t bytes_for(const model::Model& model, const model::Model* draft, const D
 // With as many of the requested KV blocks as fit.
 model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
                       const cuda::DeviceInfo* gpu, const model::Model* draft) {
+  if (!model::is_causal(model)) return limits;
   uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
   if (available == 0) low = high;  // unknown
   while (low < high) {
@@ -79,6 +81,14 @@ model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_
   return limits;
 }
 
+model::Limits limits_for(const model::Model& model, const DeviceOptions& options, uint32_t context, uint32_t rows) {
+  model::Limits limits = limits_for(options, context, rows);
+  if (model::is_causal(model)) return limits;
+  limits.rows = std::max(rows, context);
+  limits.kv_blocks = blocks_for(limits.rows) + texts_at_once;
+  return limits;
+}
+
 model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
                          const cuda::DeviceInfo* gpu) {
   if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
@@ -95,7 +105,7 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t max, uint32_t rows,
                          uint64_t available, const cuda::DeviceInfo* gpu, const model::Model* draft) {
   const auto fits = [&](uint32_t context) {
-    return bytes_for(model, draft, options, limits_for(options, context, rows), gpu) <= available;
+    return bytes_for(model, draft, options, limits_for(model, options, context, rows), gpu) <= available;
   };
   if (fits(max)) return max;
   uint32_t low = 0, high = max / 32 + 1;  // in blocks: low fits or is 0, high does not
@@ -113,7 +123,8 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
   DeviceOptions options = wanted;
   if (options.many && options.cache_tokens == 0)
     options.cache_tokens = tokens_for_many(model, draft, available, options, gpu != nullptr);
-  Fit fit{.needed = memory_for(model, options, limits_for(options, model.context, rows), gpu), .available = available};
+  Fit fit{.needed = memory_for(model, options, limits_for(model, options, model.context, rows), gpu),
+          .available = available};
   if (draft) fit.draft = memory_for(*draft, options, limits_for(options, model.context, rows), gpu);
   fit.largest = available == 0 || fit.total() <= available
                     ? model.context
@@ -123,7 +134,7 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
   // Leave a GPU some memory for the kernels and graphs of later batches.
   const uint64_t spared = options.many && gpu ? available / 16 : 0;
   if (enough)
-    fit.limits = widened(model, options, limits_for(options, fit.context, rows), available - spared, gpu, draft);
+    fit.limits = widened(model, options, limits_for(model, options, fit.context, rows), available - spared, gpu, draft);
   return fit;
 }
 

@@ -11,6 +11,9 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
                          const cuda::DeviceInfo* gpu = nullptr);
 // For one sequence with this context, or for the cache that `options` ask for if that is smaller.
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows);
+// The same for this model. An encoder computes a text in one batch, which has rows for the whole context, and no block
+// is kept after it: there are blocks for the rows of a batch of up to 64 texts.
+model::Limits limits_for(const model::Model& model, const DeviceOptions& options, uint32_t context, uint32_t rows);
 // The largest context up to `max`, a multiple of 32 or `max` itself, that needs no more than `available` bytes; 0 if
 // there is none. A draft has a KV cache for as many tokens.
 uint32_t largest_context(const model::Model& model, const DeviceOptions& options, uint32_t max, uint32_t rows,

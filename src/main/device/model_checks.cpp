@@ -340,6 +340,9 @@ model::Model cut_model(const model::Model& model, double products) {
                    .vocabulary = uint32_t(std::min<uint64_t>(model.vocabulary, max_logits)),
                    .embedding = {},
                    .positions = model.positions,
+                   .token_type = model.token_type,
+                   .later_types = model.later_types,
+                   .embedding_norm = model.embedding_norm,
                    .embedding_scale = model.embedding_scale,
                    .layers = {},
                    .norm = model.norm,
@@ -350,7 +353,7 @@ model::Model cut_model(const model::Model& model, double products) {
                    .file = model.file,
                    .storage = {}};
   cut.embedding = model.embedding.slice(0, cut.vocabulary);
-  cut.output = model.output.slice(0, cut.vocabulary);
+  if (model.output) cut.output = model.output.slice(0, cut.vocabulary);
   if (!cut.output_bias.empty()) cut.output_bias.resize(cut.vocabulary);
   std::set<LayerKind> kinds;
   double used = 0;
@@ -363,6 +366,61 @@ model::Model cut_model(const model::Model& model, double products) {
   return cut;
 }
 
+std::vector<ModelCheck> check_states(const model::Model& model, const MakeBackend& make, uint32_t tokens, double bar,
+                                     std::string& backend_name) {
+  const std::vector<std::vector<uint32_t>> batches{{tokens}, {1, tokens, (tokens + 1) / 2, 2}};
+  model::Limits limits{.rows = 0};
+  for (const uint32_t length : batches[1]) {
+    limits.rows += length;
+    limits.kv_blocks += (length + limits.block_tokens - 1) / limits.block_tokens;
+  }
+  const auto reference = cpu::make_reference(model, limits), backend = make(model, limits);
+  backend_name = backend->describe();
+  std::vector<ModelCheck> checks;
+  uint64_t next = 0;
+  for (const std::vector<uint32_t>& lengths : batches) {
+    ModelCheck& check = checks.emplace_back();
+    check.name = lengths.size() == 1 ? fmt::format("a text of {} tokens", tokens)
+                                     : fmt::format("{} texts at once", lengths.size());
+    model::Batch batch;
+    uint32_t block = 0;
+    for (uint32_t text = 0; text < lengths.size(); ++text) {
+      std::vector<uint32_t>& blocks = batch.blocks.emplace_back();
+      for (uint32_t i = 0; i < lengths[text]; ++i) {
+        if (i % limits.block_tokens == 0) blocks.push_back(block++);
+        batch.states.push_back(uint32_t(batch.tokens.size()));
+        batch.tokens.push_back(uint32_t(engine::random_bits(6, next++) % model.vocabulary));
+        batch.positions.push_back(i);
+        batch.sequences.push_back(text);
+      }
+    }
+    model::forward(model, *reference, batch);
+    const std::span<const float> states = reference->result().states;
+    const std::vector<float> right(states.begin(), states.end());
+    model::forward(model, *backend, batch);
+    const std::span<const float> found = backend->result().states;
+    for (size_t at = 0; at < right.size(); at += model.width)
+      check.closeness.add(std::span(right).subspan(at, model.width), found.subspan(at, model.width));
+    check.outcome = outcome_of(check.closeness.cosine >= bar);
+  }
+  return checks;
+}
+
+namespace {
+
+void brief_states_selftest(const model::Model& cut, const MakeBackend& make, uint32_t tokens, double bar) {
+  std::string backend;
+  const std::vector<ModelCheck> checks = check_states(cut, make, tokens, bar, backend);
+  const auto passed = [](const ModelCheck& check) { return check.outcome == ModelCheck::Outcome::passed; };
+  if (std::all_of(checks.begin(), checks.end(), passed)) return;
+  throw SelftestFailed(
+      "{}: {} is wrong: expected states of {} layers with a cosine of at least {} to those of the reference, found\n"
+      "{}--device cpu runs on the CPU, --no-selftest without this check",
+      cut.name, backend, cut.layers.size(), bar, table_of(checks));
+}
+
+}  // namespace
+
 // A token's logits do not depend on later tokens, so that the device can be given more tokens than the reference
 // computes.
 void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact, model::KvFormat kv,
@@ -373,6 +431,8 @@ void brief_selftest(const model::Model& model, const MakeBackend& make, bool exa
   for (const model::Layer& layer : cut.layers) for_one += products_of(layer);
   const uint32_t fed = std::min(at_once, model.context);
   const auto compared = uint32_t(std::min<double>(fed, std::clamp(products / for_one, min_tokens, max_tokens)));
+
+  if (!cut.output) return brief_states_selftest(cut, make, compared, exact ? exact_bar : rounded_bar);
 
   std::vector<uint32_t> tokens(fed);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = uint32_t(engine::random_bits(6, i) % cut.vocabulary);

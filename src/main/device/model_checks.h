@@ -100,6 +100,11 @@ struct SelftestFailed : Error {
 
 using MakeBackend = std::function<std::unique_ptr<model::Backend>(const model::Model&, const model::Limits&)>;
 
+// Of a model without logits: the states of a text alone, and of several in one batch, the backend's against the
+// reference's. `tokens`: of the longest text.
+std::vector<ModelCheck> check_states(const model::Model& model, const MakeBackend& make, uint32_t tokens, double bar,
+                                     std::string& backend_name);
+
 // Compares a backend with the reference on a cut model: some tokens at once, and one by one. Throws SelftestFailed with
 // both figures if they differ too much. `kv`: format of both KV caches. `seconds`: time for the reference, about.
 void brief_selftest(const model::Model& model, const MakeBackend& make, bool exact,

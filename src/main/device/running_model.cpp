@@ -19,6 +19,7 @@
 #include "main/device/open_model.h"
 #include "main/progress.h"
 #include "model/load.h"
+#include "model/pooled.h"
 
 namespace heddle {
 namespace {
@@ -51,6 +52,7 @@ class Opener {
     running_ = std::make_unique<RunningModel>();
     if (has_vocabulary(checkpoint)) running_->maybe_tokenizer.emplace(open_tokenizer(checkpoint));
     running_->chat_template = checkpoint.chat_template();
+    running_->rerank_template = checkpoint.chat_template("rerank");
     running_->files = files_of(checkpoint);
     trained_ = trained_context(checkpoint);
     if (!options_.draft.empty()) open_draft(checkpoint);
@@ -297,6 +299,15 @@ class Opener {
 const text::Tokenizer& RunningModel::tokenizer() const {
   if (!maybe_tokenizer) throw Error("{}: the model has no tokenizer", model.name);
   return *maybe_tokenizer;
+}
+
+bool RunningModel::ranks() const {
+  try {
+    model::expect_ranks(model);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
 }
 
 std::optional<engine::DraftModel> RunningModel::draft_model() const {

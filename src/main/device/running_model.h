@@ -27,7 +27,7 @@ struct RunningModel {
   model::Model model;
   ModelFiles files;
   std::optional<text::Tokenizer> maybe_tokenizer;  // unset if the file has none
-  std::string chat_template;
+  std::string chat_template, rerank_template;
   model::Limits limits;
   std::optional<uint32_t> gpu;       // number of the GPU it runs on; unset: the CPU
   std::optional<SplitChoice> split;  // between the GPU and the CPU; unset: all of it is on one of them
@@ -36,6 +36,7 @@ struct RunningModel {
   uint32_t draft_tokens = 0;            // that it proposes at once
 
   const text::Tokenizer& tokenizer() const;               // an Error if there is none
+  bool ranks() const;                                     // it is a reranker
   std::optional<engine::DraftModel> draft_model() const;  // for the engine
 };
 // `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is

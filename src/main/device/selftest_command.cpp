@@ -115,6 +115,17 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out, std:
     second = tokenizer.encode(second_text);
   }
   const model::Model model = model::load(std::move(checkpoint), {.context = options.device.context});
+  if (!model.output) {
+    std::string backend;
+    const auto make_plain = [&](const model::Model& each, const model::Limits& limits) {
+      return make(each, limits, options.device, true);
+    };
+    const std::vector<ModelCheck> states =
+        check_states(model, make_plain, std::min(64u, model.context), cosine_bar(options.device.exact), backend);
+    out << fmt::format("{}: states, as it has no logits\n{}\n{}", model.name, backend, table_of(states));
+    return std::all_of(states.begin(), states.end(),
+                       [](const ModelCheck& check) { return check.outcome == ModelCheck::Outcome::passed; });
+  }
   const uint32_t count = text_tokens(model, sweep);
   for (Tokens* text : {&first, &second}) {
     const bool has_words = !text->empty();

@@ -207,8 +207,9 @@ class Chooser {
     DeviceOptions options = options_;
     const uint32_t cache = options.cache_tokens;
     options.cache_tokens = std::min(cache, context_);
-    model::Limits limits = limits_for(options, context_, rows);
-    if (cache > context_) limits.kv_blocks = (cache + limits.block_tokens - 1) / limits.block_tokens;
+    model::Limits limits = limits_for(model_, options, context_, rows);
+    if (cache > context_ && model::is_causal(model_))
+      limits.kv_blocks = (cache + limits.block_tokens - 1) / limits.block_tokens;
     return limits;
   }
   uint64_t draft_bytes(const model::Limits& limits) const {

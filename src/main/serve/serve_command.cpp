@@ -323,17 +323,24 @@ class Server {
                       .running = *running_,
                       .name = options_.alias.empty() ? running_->model.name : options_.alias,
                       .address = http_.address()};
-    facts.context = uint32_t(std::min<uint64_t>(running_->model.context, facts.kv_tokens()));
+    facts.context = engine_->context();
     facts.load_seconds = seconds_since(start);
     service_.serve({.name = facts.name,
                     .tokenizer = running_->tokenizer(),
                     .chat_template = running_->chat_template,
                     .context = facts.context,
                     .vocabulary = running_->model.vocabulary,
-                    .width = running_->model.width,
+                    .width = model::embedding_width(running_->model),
                     .engine = *thread_,
                     .config = serve_config(facts),
-                    .facts = model_facts(facts)});
+                    .facts = model_facts(facts),
+                    .generates = model::generates(running_->model),
+                    .embeds = running_->model.pooling != model::Pooling::rank,
+                    .embeds_tokens = running_->model.pooling == model::Pooling::none,
+                    .ranks = running_->ranks(),
+                    .rerank_template = running_->rerank_template,
+                    .token_types = model::token_types(running_->model),
+                    .state_width = running_->model.width});
     std::string lines = serve_lines(facts);
     lines.pop_back();
     const std::lock_guard lock(mutex_);

@@ -336,12 +336,13 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_queries({.rank = 16, .plain = 8, .rotated = 8, .temperature = 1}, 1, mixed));
   add(latent_queries({.rank = 32, .plain = 16, .rotated = 16, .tiles = 4}, 2, consecutive(71, 3)));
   add(latent_queries({}, 2, {}));
-  add(latent_attention({.chained = 1}, 16, 3, {{0, 200}}));
+  add(latent_attention({.positions = 64, .stages = 2, .chained = 1}, 16, 3, {{0, 200}}));
+  add(latent_attention({.positions = 64, .stages = 2}, 5, 1, mixed, 7));
   add(latent_attention({}, 5, 1, mixed, 7));
   for (uint32_t stages : {1u, 2u, 3u, 4u})
     add(latent_attention({.rank = 48, .rotated = 24, .positions = stages % 2 ? 32u : 64u, .stages = stages}, 17, 2,
                          {{0, 63}, {0, 64}, {1, 255}, {0, 0}}));
-  add(latent_attention({.rank = 16, .rotated = 8}, 1, 64, {{0, 300}, {1, 2}}));
+  add(latent_attention({.rank = 16, .rotated = 8, .positions = 64, .stages = 2}, 1, 64, {{0, 300}, {1, 2}}));
   add(latent_attention({.rank = 128, .rotated = 32, .positions = 32}, 20, 1, consecutive(9, 60)));
   add(latent_attention({}, 16, 2, {}));
   add(latent_values({.chained = 1}, 2, 1, 1));
@@ -350,7 +351,7 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_values({}, 2, 3, 0));
   if (sweep == Sweep::normal) return;
   add(latent_queries({.tiles = 4, .chained = 1}, 16, consecutive(300, 5000), 32));
-  add(latent_attention({.chained = 1}, 16, 8, {{0, 5000}, {1, 4999}, {2, 100}}, 32));
+  add(latent_attention({.positions = 64, .stages = 2, .chained = 1}, 16, 8, {{0, 5000}, {1, 4999}, {2, 100}}, 32));
   add(latent_attention({.stages = 1}, 128, 1, consecutive(40, 700), 32));
   add(latent_values({.tiles = 4, .chained = 1}, 16, 1, 300));
 }

@@ -1,6 +1,8 @@
 #include "server/api/embeddings.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "server/api/json.h"
@@ -15,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "base64 embeddings are
 
 class EmbeddingJob : public EngineJob {
  public:
-  EmbeddingJob(const Call& call, std::string field, std::string user, WriteEmbeddings write)
-      : EngineJob(call.exchange, call.model, std::move(field)), user_(std::move(user)), write_(std::move(write)) {}
+  EmbeddingJob(const Call& call, EmbedOptions options, WriteEmbeddings write)
+      : EngineJob(call.exchange, call.model, options.field), options_(std::move(options)), write_(std::move(write)) {}
 
   // Throws an ApiError if the engine does not take it.
   void begin(std::vector<std::vector<text::TokenId>> inputs) {
@@ -26,6 +28,7 @@ class EmbeddingJob : public EngineJob {
       usage_.prompt += inputs[i].size();
       requests[i].prompt = std::move(inputs[i]);
       requests[i].embed = true;
+      requests[i].pool = options_.pool;
     }
     submit(std::move(requests));
   }
@@ -35,14 +38,17 @@ class EmbeddingJob : public EngineJob {
     usage_.cached += event.cached_tokens;
     vectors_[which] = event.embedding;
   }
-  void on_end() override { exchange().send_json(write_(vectors_, usage_.prompt)); }
+  void on_end() override {
+    cut_vectors(vectors_, options_.dimensions);
+    exchange().send_json(write_(vectors_, usage_.prompt));
+  }
   void on_error(const ApiError& error) override { exchange().fail(error); }
   void summarize(LogEntry& entry) const override {
-    entry.user = user_;
+    entry.user = options_.user;
     entry.tokens = usage_;
   }
 
-  const std::string user_;
+  const EmbedOptions options_;
   const WriteEmbeddings write_;
   std::vector<std::vector<float>> vectors_;
   Usage usage_;
@@ -99,16 +105,31 @@ std::string embeddings_json(std::string_view model, std::span<const std::vector<
   return out += "}}";
 }
 
-void embed_inputs(const Call& call, std::vector<std::vector<text::TokenId>> inputs, std::string field, std::string user,
+void embed_inputs(const Call& call, std::vector<std::vector<text::TokenId>> inputs, EmbedOptions options,
                   WriteEmbeddings write) {
-  std::make_shared<EmbeddingJob>(call, std::move(field), std::move(user), std::move(write))->begin(std::move(inputs));
+  if (!call.model->served().embeds)
+    throw ApiError(400, "", "model", "{} gives no embeddings: it is a reranker (POST /v1/rerank)",
+                   call.model->served().name);
+  std::make_shared<EmbeddingJob>(call, std::move(options), std::move(write))->begin(std::move(inputs));
 }
 
-// A prefix of the vector is meaningful only for models trained for that, and no file says which are.
+void cut_vectors(std::vector<std::vector<float>>& vectors, std::optional<uint32_t> dimensions) {
+  if (!dimensions) return;
+  for (std::vector<float>& vector : vectors) {
+    if (vector.size() <= *dimensions) continue;
+    vector.resize(*dimensions);
+    double square = 0;
+    for (const float value : vector) square += double(value) * double(value);
+    const double length = square > 0 ? std::sqrt(square) : 1;
+    for (float& value : vector) value = float(double(value) / length);
+  }
+}
+
 void expect_width(const Call& call, std::optional<uint32_t> dimensions) {
   const uint32_t width = call.model->served().width;
-  if (dimensions && *dimensions != width)
-    throw bad_field("dimensions", "dimensions: expected {}, the width of the model, found {}", width, *dimensions);
+  if (dimensions && *dimensions > width)
+    throw bad_field("dimensions", "dimensions: expected at most {}, the width of the model's embeddings, found {}",
+                    width, *dimensions);
 }
 
 void embeddings(const Call& call) {
@@ -119,7 +140,49 @@ void embeddings(const Call& call) {
                                                                    uint64_t prompt_tokens) {
     return embeddings_json(model->served().name, vectors, base64, prompt_tokens);
   };
-  embed_inputs(call, encode(*call.model, request.inputs, "input", 0), "input", std::move(request.user), write);
+  embed_inputs(call, encode(*call.model, request.inputs, "input", 0),
+               {.field = "input", .user = std::move(request.user), .dimensions = request.dimensions}, write);
+}
+
+LlamaEmbeddingRequest read_llama_embedding(std::string_view body, const RequestRules& rules) {
+  const Json json = parse_body(body);
+  Fields fields(json, rules.ignored);
+  const std::string_view name = fields.either("content", "input");
+  LlamaEmbeddingRequest request{.inputs = prompts_at(fields.at(name), std::string(name), rules)};
+  const auto norm = fields.whole("embd_normalize", -1, 2);
+  if (norm && *norm != -1 && *norm != 2)
+    throw unexpected("embd_normalize", "2, the Euclidean norm, or -1, none", *norm, "invalid_value");
+  request.normalise = norm.value_or(2) == 2;
+  fields.finish();
+  return request;
+}
+
+void llama_embedding(const Call& call) {
+  const LlamaEmbeddingRequest request = call.read(read_llama_embedding);
+  const Served& served = call.model->served();
+  // Pooled vectors have a length of 1 here; states of tokens are as they are, as in llama.cpp.
+  const bool pool = !served.embeds_tokens;
+  if (pool && !request.normalise)
+    throw bad_field("embd_normalize", "embd_normalize: expected 2: embeddings have a length of 1 here, found -1");
+  const size_t width = pool ? served.width : served.state_width;
+  const auto write = [width](std::span<const std::vector<float>> texts, uint64_t) {
+    std::string out;
+    uint64_t index = 0;
+    append_json_list(out, texts, [&](const std::vector<float>& values) {
+      out += R"({"index":)";
+      append_json(out, index++);
+      out += R"(,"embedding":[)";
+      for (size_t at = 0; at < values.size(); at += width) {
+        if (at > 0) out += ",";
+        append_vector(out, {values.begin() + long(at), values.begin() + long(std::min(values.size(), at + width))},
+                      false);
+      }
+      out += "]}";
+    });
+    return out;
+  };
+  embed_inputs(call, encode(*call.model, request.inputs, "content", 0), {.field = "content", .user = "", .pool = pool},
+               write);
 }
 
 }  // namespace heddle::server

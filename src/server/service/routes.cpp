@@ -7,6 +7,7 @@
 #include "server/api/llama_cpp/llama_completion.h"
 #include "server/api/ollama/ollama.h"
 #include "server/api/openai/openai_chat.h"
+#include "server/api/rerank.h"
 #include "server/api/responses/responses.h"
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
@@ -15,7 +16,7 @@
 namespace heddle::server {
 namespace {
 
-constexpr Route::Rules generates{.has_body = true, .is_generation = true, .has_trace = true},
+constexpr Route::Rules generates{.has_body = true, .is_generation = true, .has_trace = true, .generates = true},
     embeds{.has_body = true, .is_generation = true}, uses_tokenizer{.has_body = true}, about_model{},
     about_server{.needs_model = false}, without_key{.needs_key = false, .needs_model = false};
 
@@ -29,6 +30,10 @@ constexpr Route table[] = {
     {"POST", responses_path, cancel_response, about_server},
     {"POST", "/v1/responses/input_tokens", count_response_tokens, uses_tokenizer},
     {"POST", "/v1/embeddings", embeddings, embeds},
+    // Cohere's, Jina's and others
+    {"POST", "/v1/rerank", rerank, embeds},
+    {"POST", "/v2/rerank", rerank, embeds},
+    {"POST", "/rerank", rerank, embeds},
     {"GET", "/v1/models", list_models, about_model},
     {"GET", models_path, show_model, about_model},
     // Anthropic's API
@@ -60,6 +65,10 @@ constexpr Route table[] = {
     {"POST", "/completion", llama_completion, generates, llama_error},
     {"POST", "/completions", llama_completion, generates, llama_error},
     {"POST", "/infill", infill, generates, llama_error},
+    {"POST", "/embedding", llama_embedding, embeds, llama_error},
+    {"POST", "/embeddings", llama_embedding, embeds, llama_error},
+    {"POST", "/v1/reranking", rerank, embeds},
+    {"POST", "/reranking", rerank, embeds},
     {"GET", "/props", show_props, about_model, llama_error},
     {"GET", "/slots", show_slots, about_model, llama_error},
     // vLLM's server

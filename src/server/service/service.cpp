@@ -375,6 +375,10 @@ void ServiceState::call(const std::shared_ptr<Exchange>& exchange, const Route& 
   if (route.rules.needs_model && !served) throw unavailable("the model is being loaded");
   if (route.rules.is_generation && draining())
     throw unavailable("the server is shutting down and takes no more requests");
+  if (route.rules.generates && !served->served().generates)
+    throw ApiError(400, "", "model", "{} generates no text: it is {}", served->served().name,
+                   served->served().ranks ? "a reranker, which scores documents (POST /v1/rerank)"
+                                          : "an encoder, which gives embeddings (POST /v1/embeddings)");
   if (route.rules.has_body) exchange->expand_body(options_.max_body);
   route.handler({*this, exchange, std::move(served), trace});
 }

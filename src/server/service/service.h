@@ -40,6 +40,11 @@ struct Served {
   engine::EngineThread& engine;
   std::string config;     // a JSON object for /v1/effective-config
   ModelFacts facts = {};  // for lists of models
+  // An encoder does not generate; it gives embeddings, one for each text or for each token, or ranks documents.
+  bool generates = true, embeds = true, embeds_tokens = false, ranks = false;
+  std::string rerank_template = {};  // with {query} and {document}; empty: the tokenizer joins the two
+  uint32_t token_types = 1;          // that the model tells apart
+  uint32_t state_width = 0;          // values of a token's state
 };
 
 struct ServiceOptions {

@@ -63,6 +63,7 @@ struct Route {
     bool has_body = false;       // JSON; a long one is read by a worker thread
     bool is_generation = false;  // new work for the engine: 503 while the server drains
     bool has_trace = false;      // takes X-Trace-Level
+    bool generates = false;      // 400 if the model is an encoder
   } rules;
   ErrorBody error_body = openai_error;  // errors in the form of its protocol
   std::string_view id_header = {};      // has the id of the request in responses, besides X-Request-Id

@@ -22,7 +22,7 @@ TEST(LatentAttention, RefusesWhatItCannotTake) {
 }
 
 TEST(LatentAttention, FitsTheSharedMemoryOfEveryGpu) {
-  EXPECT_EQ(latent_choice(512, 64), (LatentAttention{}));
+  EXPECT_EQ(latent_choice(512, 64), (LatentAttention{.positions = 64, .stages = 2}));
   for (const uint32_t bytes : {227u * 1024, 163u * 1024, 99u * 1024, 64u * 1024}) {
     const LatentAttention spec = latent_choice(512, 64, {.shared_per_block = bytes});
     EXPECT_LE(spec.build().shared_bytes, bytes);
@@ -31,7 +31,7 @@ TEST(LatentAttention, FitsTheSharedMemoryOfEveryGpu) {
 }
 
 TEST(LatentAttention, DividesPositionsWhereBlocksAreFew) {
-  const LatentAttention spec;
+  const LatentAttention spec = latent_choice(512, 64);
   EXPECT_EQ(latent_splits(spec, 1, 16, 64, 132), 1u);
   EXPECT_EQ(latent_splits(spec, 1, 16, 6400, 132), 64u);
   EXPECT_EQ(latent_splits(spec, 8, 16, 6400, 132), 16u);

@@ -11,6 +11,7 @@
 
 #include "server/api/json.h"
 #include "tests/server/api/request_fixture.h"
+#include "tests/server/service/encoder_service.h"
 
 namespace heddle::server {
 namespace {
@@ -76,6 +77,103 @@ TEST(EmbeddingResponse, Base64) {
   for (const auto& [bytes, expected] : std::vector<std::pair<std::string_view, std::string_view>>{
            {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xfb\xff\xfe", "+//+"}})
     EXPECT_EQ(base64(bytes), expected);
+}
+
+TEST(EmbeddingResponse, CutVectorsHaveLength1Again) {
+  std::vector<std::vector<float>> vectors{{0.6f, 0, 0.8f}, {0, 0, 1}, {0.28f, 0.96f, 0}};
+  cut_vectors(vectors, {});
+  EXPECT_EQ(vectors[0].size(), 3u);
+  cut_vectors(vectors, 2);
+  EXPECT_EQ(vectors, (std::vector<std::vector<float>>{{1, 0}, {0, 0}, {0.28f, 0.96f}}));
+}
+
+TEST(EmbeddingRequests, OfLlamaCpp) {
+  const auto read = [](std::string_view fields) {
+    return read_llama_embedding(fmt::format("{{{}}}", fields), small_rules());
+  };
+  EXPECT_EQ(read(R"("content":"a")").inputs, std::vector<Prompt>{"a"});
+  EXPECT_EQ(read(R"("input":["a",[1]],"embd_normalize":-1)").inputs, (std::vector<Prompt>{"a", Ids{1}}));
+  EXPECT_FALSE(read(R"("content":"a","embd_normalize":-1)").normalise);
+  EXPECT_BAD(read(R"("content":"a","embd_normalize":1)"), "embd_normalize", "invalid_value", "Euclidean");
+  EXPECT_BAD(read(""), "content", "missing_required_parameter");
+}
+
+using test::EncoderService;
+
+std::vector<float> floats_of(const Json& list) { return list.get<std::vector<float>>(); }
+
+// 500 texts of 1 to 60 tokens in one request, and each in a request of its own.
+TEST(Encoder, ManyTextsAtOnceAreAsOneByOne) {
+  for (const char* name : {"bert-cls", "embedding-gemma"}) {
+    EncoderService service(name);
+    Json inputs = Json::array();
+    for (uint32_t i = 0; i < 500; ++i) {
+      Json ids = Json::array();
+      for (uint32_t t = 0; t < 1 + (i * 31) % 60; ++t) ids.push_back((i * 7 + t * t + 3) % 67);
+      inputs.push_back(ids);
+    }
+    const Json all = service.post("/v1/embeddings", Json{{"input", inputs}}.dump()).json();
+    ASSERT_EQ(all["data"].size(), 500u);
+    for (size_t i = 0; i < 500; i += 7) {
+      const Json one = service.post("/v1/embeddings", Json{{"input", Json::array({inputs[i]})}}.dump()).json();
+      EXPECT_EQ(one["data"][0]["embedding"], all["data"][i]["embedding"]) << i;
+      EXPECT_EQ(all["data"][i]["index"], i);
+    }
+    const std::vector<float> expected = service.result(inputs[3].get<std::vector<uint32_t>>(), {}, false);
+    const std::vector<float> found = floats_of(all["data"][3]["embedding"]);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6);
+  }
+}
+
+TEST(Encoder, EmbeddingsAreThoseOfTransformers) {
+  EncoderService service("embedding-gemma");
+  Json inputs = Json::array();
+  for (const auto& text : service.fixture.texts) inputs.push_back(text);
+  const Json all = service.post("/v1/embeddings", Json{{"input", inputs}}.dump()).json();
+  const Json cut = service.post("/v1/embeddings", Json{{"input", inputs}, {"dimensions", 10}}.dump()).json();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<float>&expected = service.fixture.expected[i], found = floats_of(all["data"][i]["embedding"]);
+    ASSERT_EQ(found.size(), expected.size());
+    double square = 0;
+    for (size_t j = 0; j < found.size(); ++j) EXPECT_NEAR(found[j], expected[j], 3e-6);
+    for (size_t j = 0; j < 10; ++j) square += double(expected[j]) * expected[j];
+    const std::vector<float> first = floats_of(cut["data"][i]["embedding"]);
+    ASSERT_EQ(first.size(), 10u);
+    for (size_t j = 0; j < 10; ++j) EXPECT_NEAR(first[j], expected[j] / std::sqrt(square), 1e-5);
+  }
+  const auto refused = service.post("/v1/embeddings", R"({"input":[[5]],"dimensions":41})");
+  EXPECT_EQ(refused.status(), 400u);
+  test::expect_says(refused.json()["error"]["message"].get<std::string>(), {"dimensions", "at most 40", "found 41"});
+}
+
+TEST(Encoder, ATextBeyondTheBatchIsRefused) {
+  EncoderService service("bert");
+  const std::string text(70, 'x');
+  const auto refused = service.post("/v1/embeddings", Json{{"input", text}}.dump());
+  EXPECT_EQ(refused.status(), 400u);
+  EXPECT_EQ(refused.json()["error"]["code"], "context_length_exceeded");
+  // Ollama's API cuts it
+  EXPECT_EQ(service.post("/api/embed", Json{{"input", text}}.dump()).status(), 200u);
+}
+
+TEST(Encoder, WithoutPoolingLlamaCppsApiHasAStateForEachToken) {
+  EncoderService none("bert", 0), mean("bert", 1);
+  const Json body = {{"content", {{5, 6, 7}, {8}}}};
+  const Json states = none.post("/embedding", body.dump()).json();
+  ASSERT_EQ(states.size(), 2u);
+  EXPECT_EQ(states[1]["index"], 1u);
+  ASSERT_EQ(states[0]["embedding"].size(), 3u);
+  ASSERT_EQ(states[1]["embedding"].size(), 1u);
+  std::vector<double> sum(none.model.width);
+  for (const Json& state : states[0]["embedding"]) {
+    ASSERT_EQ(state.size(), sum.size());
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += state[i].get<double>();
+  }
+  const Json pooled = mean.post("/embedding", body.dump()).json();
+  ASSERT_EQ(pooled[0]["embedding"].size(), 1u);
+  const std::vector<float> expected = model::with_length_1(sum), found = floats_of(pooled[0]["embedding"][0]);
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6);
 }
 
 }  // namespace

@@ -370,8 +370,8 @@ TEST(Service, GivesEmbeddings) {
   EXPECT_NEAR(second[3], 1 / std::sqrt(5.), 1e-6);
   EXPECT_EQ(fixture.last_log().at("prompt_tokens"), 5);
 
-  expect_error(fixture.post("/v1/embeddings", R"({"input":"a","dimensions":4})"), 400, "invalid_request_error", nullptr,
-               "dimensions", {"expected 8", "found 4"});
+  expect_error(fixture.post("/v1/embeddings", R"({"input":"a","dimensions":9})"), 400, "invalid_request_error", nullptr,
+               "dimensions", {"at most 8", "found 9"});
   expect_error(fixture.post("/v1/embeddings", R"({"input":["a",")" + std::string(201, 'b') + "\"]}"), 400,
                "invalid_request_error", "context_length_exceeded", "input[1]", {"200 tokens", "202 tokens"});
 }

@@ -118,7 +118,8 @@ void ollama_embed(const Call& call) {
     return out += "}";
   };
   if (request.inputs.empty()) return call.exchange->send_json(write({}, 0));  // only loads the model
-  embed_inputs(call, encode_inputs(call, request, "input"), "input", "", write);
+  embed_inputs(call, encode_inputs(call, request, "input"),
+               {.field = "input", .user = "", .dimensions = request.dimensions}, write);
 }
 
 void ollama_embeddings(const Call& call) {
@@ -130,7 +131,7 @@ void ollama_embeddings(const Call& call) {
     return out += "}";
   };
   if (request.inputs.empty()) return call.exchange->send_json(write({}, 0));
-  embed_inputs(call, encode_inputs(call, request, "prompt"), "prompt", "", write);
+  embed_inputs(call, encode_inputs(call, request, "prompt"), {.field = "prompt", .user = ""}, write);
 }
 
 }  // namespace heddle::server

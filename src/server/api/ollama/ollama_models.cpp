@@ -68,12 +68,13 @@ Ordered details_of(const ServedModel& model) {
 }
 
 Ordered capabilities_of(const ServedModel& model) {
-  Ordered all = {"completion"};
+  Ordered all = Ordered::array();
+  if (model.served().generates) all.push_back("completion");
   if (const chat::ChatFormat* format = model.chat_format()) {
     if (format->tools_in_template) all.push_back("tools");
     if (!chat::thought_marks(*format).end.empty()) all.push_back("thinking");
   }
-  all.push_back("embedding");
+  if (model.served().embeds) all.push_back("embedding");
   return all;
 }
 
