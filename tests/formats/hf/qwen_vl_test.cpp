@@ -28,7 +28,12 @@ TEST(HfQwenVl, OlderConfigsHaveTheTextOutside) {
               (std::vector<int64_t>{1, 1, 0, 0}));
     EXPECT_FALSE(has_tensor(model, "output.weight"));
   }
-  EXPECT_REFUSED(described("{" + rest + R"(, "text_config": {"new": 1}})"), "text_config: options", "new = 1");
+  const auto other = described("{" + rest + R"(, "text_config": {"new": 1}})");
+  EXPECT_EQ(other.warnings,
+            (std::vector<std::string>{
+                "config.json: text_config: options that heddle does not know and does without: new = 1"}));
+  EXPECT_TRUE(other.text_only);
+  EXPECT_REFUSED(described("{" + rest + R"(, "text_config": 4})"), "text_config: expected an object, found 4");
 }
 
 TEST(HfQwenVl, ExpertsMayLieInColumns) {
