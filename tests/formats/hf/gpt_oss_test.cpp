@@ -90,7 +90,8 @@ TEST(HfGptOss, Keys) {
   ASSERT_NE(pattern, nullptr);
   EXPECT_EQ(std::get<Array>(*pattern).integers(), (std::vector<int64_t>{0, 1}));
   EXPECT_REFUSED(types(R"("full_attention")"), "layer_types: expected 2 entries");
-  EXPECT_REFUSED(types(R"("full_attention", "chunked_attention")"), "layer_types: expected \"full_attention\" or");
+  EXPECT_REFUSED(types(R"("full_attention", "chunked_attention")"),
+                 "layer_types: expected \"full_attention\" or \"sliding_attention\"");
   EXPECT_REFUSED(described(small_config("GptOssForCausalLM", R"("num_key_value_heads": 1, "attention_bias": false)")),
                  "attention_bias: expected true, found false");
   EXPECT_REFUSED(described(small_config("GptOssForCausalLM", R"("num_key_value_heads": 1, "swiglu_limit": 8.0)")),

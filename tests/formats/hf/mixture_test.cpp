@@ -109,11 +109,12 @@ TEST(HfMixture, Granite) {
 }
 
 TEST(HfMixture, Olmoe) {
-  const auto model = described(small_config("OlmoeForCausalLM", R"("num_experts": 4, "clip_qkv": 8.0)"));
-  EXPECT_EQ(model.metadata.number("olmoe.attention.clamp_kqv"), 8);
+  const auto model = described(small_config("OlmoeForCausalLM", R"("num_experts": 4, "clip_qkv": null)"));
   EXPECT_EQ(model.metadata.find("olmoe.expert_weights_norm"), nullptr);
   EXPECT_TRUE(described(small_config("OlmoeForCausalLM", R"("norm_topk_prob": true)"))
                   .metadata.boolean("olmoe.expert_weights_norm"));
+  EXPECT_REFUSED(described(small_config("OlmoeForCausalLM", R"("clip_qkv": 8.0)")),
+                 "clip_qkv: expected null, found 8.0");
 }
 
 TEST(HfMixture, Bailing) {

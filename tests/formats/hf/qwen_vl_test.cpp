@@ -31,6 +31,12 @@ TEST(HfQwenVl, OlderConfigsHaveTheTextOutside) {
   EXPECT_EQ(described("{" + rest + R"(, "text_config": {"new": 1}})").warnings.size(), 1u);
   EXPECT_REFUSED(described("{" + rest + R"(, "text_config": {"logit_scale": 2}})"), "text_config: options",
                  "logit_scale = 2");
+  const auto other = described("{" + rest + R"(, "text_config": {"new": 1}})");
+  EXPECT_EQ(other.warnings,
+            (std::vector<std::string>{
+                "config.json: text_config: options that heddle does not know and does without: new = 1"}));
+  EXPECT_TRUE(other.text_only);
+  EXPECT_REFUSED(described("{" + rest + R"(, "text_config": 4})"), "text_config: expected an object, found 4");
 }
 
 TEST(HfQwenVl, ExpertsMayLieInColumns) {
