@@ -25,7 +25,7 @@ class Attend {
   void run(const model::Batch& batch, const model::Attention& attention, const KvCache& cache, const Rows& q,
            const HeadResults& out);
 
-  // At most so many bytes of scratch for all threads.
+  // Bytes of scratch for all threads, at most.
   static uint64_t scratch_bytes(const model::Attention& attention, const model::Limits& limits, uint32_t threads);
 
  private:

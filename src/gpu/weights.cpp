@@ -111,6 +111,8 @@ void describe_qkv(const model::Attention& a, DeviceAttention& to) {
 
 void describe_latent(const model::Attention& a, DeviceAttention& to) {
   const model::Latent& l = *a.latent;
+  if (l.q_down.rows % 8)
+    throw Error("queries of {} values before their norm, expected a multiple of 8 on the GPU", l.q_down.rows);
   if (l.rank % 16 || l.rank > 1024 || l.plain % 8 || l.rotated % 8 || l.value % 8 ||
       std::max({l.plain, l.rotated, l.value}) > 512)
     throw Error(

@@ -50,7 +50,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     if (l.q_down) fit_cols(l.q_down.rows);
     latent_q = std::max(latent_q, a.heads * a.head);
     raised = std::max(raised, stride_of(a.output.cols));
-    // One range per row and head, or so many that there are not more blocks of 16 heads than SMs.
+    // One range per row and head, or more as long as there are not more blocks of 16 heads than SMs.
     latent_ranges = std::max(latent_ranges, std::max(rows * a.heads, sms * 16));
     partial = std::max<uint64_t>(partial, uint64_t(sms) * 16 * l.rank);
   };

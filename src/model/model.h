@@ -95,7 +95,7 @@ struct Attention {
   bool causal = true;   // a position sees itself and what is before it; otherwise its whole text
   uint32_t window = 0;  // a position sees itself and window - 1 before it, or without causal window / 2 on both sides;
                         // 0: all
-  uint32_t chunk = 0;   // a position sees those of its chunk of so many positions; 0: all
+  uint32_t chunk = 0;   // positions are in chunks of this size, and see those of their own; 0: all
   std::optional<Latent> latent;  // k and v are unset
   Matrix output;
   Vector output_bias;

@@ -20,13 +20,32 @@ using heddle::test::Folder;
 
 // What is published of the models, in millions of parameters.
 TEST(Synth, ShapesHaveTheSizeOfTheirModels) {
-  const std::vector<std::pair<std::string, double>> published = {
-      {"llama-3.1-8b", 8030},   {"llama-3.1-70b", 70554}, {"llama-3.2-1b", 1236}, {"llama-3.2-3b", 3213},
-      {"tinyllama-1.1b", 1100}, {"mixtral-8x7b", 46703},  {"qwen2.5-0.5b", 494},  {"qwen2.5-1.5b", 1544},
-      {"qwen2.5-7b", 7616},     {"qwen3-0.6b", 596},      {"qwen3-4b", 4022},     {"qwen3-8b", 8191},
-      {"qwen3-30b-a3b", 30532}, {"phi-2", 2780},          {"phi-3-mini", 3821},   {"gemma-2-2b", 2614},
-      {"gemma-3-1b", 1000},     {"gemma-3-4b", 3880},     {"gpt2", 124},          {"pythia-1.4b", 1415},
-      {"smollm3-3b", 3075},     {"olmo2-1b", 1485},       {"olmo2-7b", 7299},     {"granite-3.1-2b", 2534}};
+  const std::vector<std::pair<std::string, double>> published = {{"llama-3.1-8b", 8030},
+                                                                 {"llama-3.1-70b", 70554},
+                                                                 {"llama-3.2-1b", 1236},
+                                                                 {"llama-3.2-3b", 3213},
+                                                                 {"tinyllama-1.1b", 1100},
+                                                                 {"mixtral-8x7b", 46703},
+                                                                 {"qwen2.5-0.5b", 494},
+                                                                 {"qwen2.5-1.5b", 1544},
+                                                                 {"qwen2.5-7b", 7616},
+                                                                 {"qwen3-0.6b", 596},
+                                                                 {"qwen3-4b", 4022},
+                                                                 {"qwen3-8b", 8191},
+                                                                 {"qwen3-30b-a3b", 30532},
+                                                                 {"phi-2", 2780},
+                                                                 {"phi-3-mini", 3821},
+                                                                 {"gemma-2-2b", 2614},
+                                                                 {"gemma-3-1b", 1000},
+                                                                 {"gemma-3-4b", 3880},
+                                                                 {"gpt2", 124},
+                                                                 {"pythia-1.4b", 1415},
+                                                                 {"smollm3-3b", 3075},
+                                                                 {"olmo2-1b", 1485},
+                                                                 {"olmo2-7b", 7299},
+                                                                 {"granite-3.1-2b", 2534},
+                                                                 {"gpt-oss-20b", 20915},
+                                                                 {"deepseek-v2-lite", 15706}};
   ASSERT_EQ(synth_shapes().size(), published.size());
   for (const auto& [name, millions] : published) {
     const auto shape =

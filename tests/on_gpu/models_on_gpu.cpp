@@ -44,21 +44,22 @@ struct Closeness {
   }
 };
 
-// Texts of these lengths, as long as the fixture's, whose tokens are those of the fixture from a place of their own on.
+// Texts with the tokens of the fixture, which no expert is chosen by a hair for, each a step behind the one before it.
 struct Texts {
   const Fixture& fixture;
   const model::Model& model;
   const model::Limits& limits;
 
-  model::Batch batch(const std::vector<uint32_t>& sequences, uint32_t first, uint32_t count, bool long_text) const {
+  // Of each text the next tokens, up to the end that it has in this step.
+  model::Batch batch(uint32_t texts, std::vector<uint32_t>& computed, uint32_t end, bool long_text) const {
     model::Batch to;
     to.long_text = long_text;
-    for (const uint32_t sequence : sequences) {
-      for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t sequence = 0; sequence < texts; ++sequence) {
+      for (uint32_t& next = computed[sequence]; next + sequence < end; ++next) {
         to.states.push_back(uint32_t(to.tokens.size()));
         if (model.output) to.outputs.push_back(uint32_t(to.tokens.size()));
-        to.tokens.push_back(fixture.ids[(sequence * 3 + first + i) % fixture.ids.size()]);
-        to.positions.push_back(first + i);
+        to.tokens.push_back(fixture.ids[next]);
+        to.positions.push_back(next);
         to.sequences.push_back(uint32_t(to.blocks.size()));
       }
       const uint32_t each = limits.kv_blocks / 7;
@@ -84,15 +85,15 @@ Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
   };
   const auto length = uint32_t(fixture.ids.size());
   const bool long_text = model.short_text && length > model.short_text;
-  std::vector<uint32_t> sequences{0};
-  if (crowd) sequences = {0, 1, 2, 3, 4, 5, 6};
-  if (!model::generates(model)) {  // whole texts only
-    compare(texts.batch(sequences, 0, length, long_text));
+  const uint32_t count = crowd ? 7 : 1;
+  std::vector<uint32_t> computed(count);
+  const auto feed = [&](uint32_t end) { compare(texts.batch(count, computed, end, long_text)); };
+  // Whole texts of encoders, token by token, or several prompts at first.
+  if (!model::generates(model)) {
+    feed(length);
     return result;
   }
-  const uint32_t prompt = crowd ? length / 2 : 1;
-  compare(texts.batch(sequences, 0, prompt, long_text));
-  for (uint32_t i = prompt; i < length; ++i) compare(texts.batch(sequences, i, 1, long_text));
+  for (uint32_t end = crowd ? length / 2 : 1; end <= length; ++end) feed(end);
   return result;
 }
 
@@ -117,8 +118,8 @@ int main_of(std::vector<std::string> args) {
       const Closeness alone = run(fixture, model, false), crowd = run(fixture, model, true);
       const bool good = alone.cosine >= least_cosine && crowd.cosine >= least_cosine;
       ++(good ? passed : failed);
-      fmt::print("{} {}: cosine {:.7f} alone, {:.7f} of seven; same best {} of {}\n", good ? "ok    " : "FAILED", names[i],
-                 alone.cosine, crowd.cosine, alone.same_best + crowd.same_best, alone.rows + crowd.rows);
+      fmt::print("{} {}: cosine {:.7f} alone, {:.7f} of seven; same best {} of {}\n", good ? "ok    " : "FAILED",
+                 names[i], alone.cosine, crowd.cosine, alone.same_best + crowd.same_best, alone.rows + crowd.rows);
     } catch (const Error& error) {
       ++refused;
       fmt::print("REFUSED {}: {}\n", names[i], error.what());

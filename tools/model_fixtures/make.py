@@ -299,29 +299,30 @@ def add_mixtures(add, rope):
     add("gpt-oss-clamped", name, num_hidden_layers=1, hidden_size=320, head_dim=8, sliding_window=30, **oss, **rope(
         "yarn", factor=2.0, truncate=True, original_max_position_embeddings=32))
 
-    mla = {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "kv_lora_rank": 24,
+    # Sizes that the GPU takes: multiples of 8, of the rank 16.
+    mla = {"qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 40, "kv_lora_rank": 48,
            "num_key_value_heads": 4, "moe_intermediate_size": 20, "num_hidden_layers": 3}
     two = {**mla, "n_routed_experts": 6, "num_experts_per_tok": 2}
     add("deepseek2", "DeepseekV2ForCausalLM", q_lora_rank=None, first_k_dense_replace=1, n_shared_experts=2,
         routed_scaling_factor=1.5, **two)
-    add("deepseek2-groups", "DeepseekV2ForCausalLM", q_lora_rank=18, first_k_dense_replace=1, n_shared_experts=1,
+    add("deepseek2-groups", "DeepseekV2ForCausalLM", q_lora_rank=24, first_k_dense_replace=1, n_shared_experts=1,
         topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=4.0, **two)
-    add("deepseek2-yarn", "DeepseekV2ForCausalLM", q_lora_rank=18, first_k_dense_replace=0, n_shared_experts=1,
+    add("deepseek2-yarn", "DeepseekV2ForCausalLM", q_lora_rank=24, first_k_dense_replace=0, n_shared_experts=1,
         tie_word_embeddings=True, **two, **rope("yarn", factor=4.0, original_max_position_embeddings=16))
     three = {**mla, "n_routed_experts": 8, "num_experts_per_tok": 3}
-    add("deepseek3", "DeepseekV3ForCausalLM", q_lora_rank=18, first_k_dense_replace=1, n_group=4, topk_group=2,
+    add("deepseek3", "DeepseekV3ForCausalLM", q_lora_rank=24, first_k_dense_replace=1, n_group=4, topk_group=2,
         n_shared_experts=1, **three)
-    add("deepseek3-yarn", "DeepseekV3ForCausalLM", q_lora_rank=18, first_k_dense_replace=2, n_group=2, topk_group=1,
+    add("deepseek3-yarn", "DeepseekV3ForCausalLM", q_lora_rank=24, first_k_dense_replace=2, n_group=2, topk_group=1,
         n_shared_experts=2, norm_topk_prob=False, routed_scaling_factor=1.5, **three, **rope(
             "yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0, beta_fast=4.0))
-    add("deepseek3-kimi", "DeepseekV3ForCausalLM", q_lora_rank=22, first_k_dense_replace=1, n_group=1, topk_group=1,
+    add("deepseek3-kimi", "DeepseekV3ForCausalLM", q_lora_rank=32, first_k_dense_replace=1, n_group=1, topk_group=1,
         n_shared_experts=1, tie_word_embeddings=True, **three, **rope(
             "yarn", factor=8.0, original_max_position_embeddings=8, mscale=0.707, mscale_all_dim=0.707))
     add("deepseek3-lite", "DeepseekV3ForCausalLM", q_lora_rank=None, first_k_dense_replace=1, n_group=1, topk_group=1,
         n_shared_experts=1, **three)
     lite = {**mla, "n_routed_experts": 6, "num_experts_per_tok": 2}
-    add("glm4moelite", "Glm4MoeLiteForCausalLM", q_lora_rank=18, n_shared_experts=1, **lite)
-    add("glm4moelite-dense", "Glm4MoeLiteForCausalLM", q_lora_rank=26, n_shared_experts=2, norm_topk_prob=False,
+    add("glm4moelite", "Glm4MoeLiteForCausalLM", q_lora_rank=24, n_shared_experts=1, **lite)
+    add("glm4moelite-dense", "Glm4MoeLiteForCausalLM", q_lora_rank=16, n_shared_experts=2, norm_topk_prob=False,
         mlp_layer_types=["dense", "dense", "sparse"], n_group=2, topk_group=1, tie_word_embeddings=True, **lite)
     add("glm4moelite-linear", "Glm4MoeLiteForCausalLM", q_lora_rank=None, n_shared_experts=1, rms_norm_eps=1e-6,
         mlp_layer_types=["sparse"] * 3, **lite, **rope("linear", factor=2.5))
