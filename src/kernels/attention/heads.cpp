@@ -42,17 +42,14 @@ Kernel Heads::build() const {
     Global<float> weight{}, bias{};
     F32 epsilon{};
     bool turned = false;
-    bool clamped = false;  // as it is read
+    bool clamped = false;  // after the norm
   };
   // put(head, index, value) for every value of a unit.
   auto make = [&](const Slice& slice, U32 position, auto&& put) {
     const U32 start = slice.first * slice.size, span = by_block ? slice.count * slice.size : slice.size;
     const auto x = slice.x + start;
-    auto read = [&](U32 at) {
-      const F32 v = load(x + at);
-      return slice.clamped ? clamped(v, k.arg(&Args::largest)) : v;
-    };
-    auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(read(i)); }); };
+    auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(load(x + i)); }); };
+    auto finished = [&](F32 v) { return slice.clamped ? clamped(v, k.arg(&Args::largest)) : v; };
     auto sum = [&](F32 v) { return by_block ? block_sum(k, v) : warp_sum(v); };
     const RowNorm norm = row_norm(k, slice.norm, span, slice.epsilon, each, sum);
 
@@ -63,14 +60,14 @@ Kernel Heads::build() const {
       const U32 head = slice.first + in_unit;
       auto value = [&](U32 i) {
         const U32 at = in_unit * slice.size + i;
-        F32 v = norm.of(read(at));
-        if (slice.norm == norm_none) return v;
+        F32 v = norm.of(load(x + at));
+        if (slice.norm == norm_none) return finished(v);
         const U32 of_weight = over == each_head ? i : start + at;
         const F32 w = load(slice.weight + of_weight, {.nc = true});
-        if (!bias) return v * w;
+        if (!bias) return finished(v * w);
         auto added = k.var(0.0f);
         k.when(slice.bias.address() != uint64_t(0), [&] { added = load(slice.bias + of_weight, {.nc = true}); });
-        return fma(v, w, added.get());
+        return finished(fma(v, w, added.get()));
       };
       auto keep = [&] {
         const U32 i = item + half;
@@ -93,9 +90,10 @@ Kernel Heads::build() const {
     if (!norm_last || slice.norm == norm_none || !slice.turned) return make(slice, position, put);
     Slice turn = slice, rest = slice;
     turn.norm = norm_none;
+    turn.clamped = false;
     make(turn, position, [&](U32 h, U32 i, F32 v) { store(slice.x + (h * slice.size + i), v); });
     by_block ? k.barrier() : k.warp_sync();
-    rest.turned = rest.clamped = false;
+    rest.turned = false;
     make(rest, position, put);
   };
 

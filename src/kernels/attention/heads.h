@@ -9,7 +9,7 @@
 
 namespace heddle::kernels {
 
-// Per row: q, k and v clamped, norm of q and k, rotation of both by the row's position, or the norm after the rotation,
+// Per row: norm of q and k, q, k and v clamped, rotation of both by the row's position, or the norm after the rotation,
 // and q times a factor by the position. q is changed in place; k and v go to the cache as
 // f16 (clamped to +-65504, NaN stays NaN) or as q8, and then, and with norm_last, k is also changed in place. q, k and
 // v may be slices of one row: each has its own stride. A position from 2^31 on skips the row.
@@ -45,7 +45,7 @@ struct Heads {
   uint32_t bias = 0;  // the norms have a bias; a null pointer: that one of the two has none
   uint32_t rotation = halves;
   uint32_t norm_last = 0;    // the norm after the rotation
-  uint32_t clamp = 0;        // q, k and v, as they are given
+  uint32_t clamp = 0;        // q, k and v, after the norm and before a rotation that follows it
   uint32_t temperature = 0;  // q gets a factor
   uint32_t kv = kv_f16;
   uint32_t chained = 0;

@@ -44,15 +44,16 @@ struct Reference {
   Numbers row(const float* x, uint32_t heads, uint32_t kind, const std::vector<float>& weight,
               const std::vector<float>& bias, float epsilon, uint32_t position) const {
     Numbers y{std::vector<double>(x, x + size_t(heads) * s.head), std::vector<double>(size_t(heads) * s.head)};
-    for (double& v : y.value) v = given(v);
     const uint32_t span = spec.over == Heads::all_heads ? heads * s.head : s.head;
     auto turn_all = [&] {
       for (uint32_t h = 0; h < heads && spec.rotation != Heads::none; ++h) turn(y, h * s.head, position);
     };
-    if (spec.norm_last) turn_all();
+    const bool last = spec.norm_last && kind != kernels::norm_none;
+    if (last) turn_all();
     for (uint32_t at = 0; at < heads * s.head && kind != kernels::norm_none; at += span)
       normalise(y, at, span, kind, weight, bias, epsilon);
-    if (!spec.norm_last) turn_all();
+    for (double& v : y.value) v = given(v);
+    if (!last) turn_all();
     return y;
   }
   double given(double v) const { return spec.clamp ? std::clamp(v, -double(s.largest), double(s.largest)) : v; }
