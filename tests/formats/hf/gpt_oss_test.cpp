@@ -1,8 +1,10 @@
 // gpt-oss: sinks, alternating windows, and experts whose gate and up alternate.
 #include <gtest/gtest.h>
 
+#include "formats/hf/bind.h"
 #include "tests/formats/hf/described.h"
 #include "tests/formats/hf/hf_files.h"
+#include "tests/formats/hf/quantized/quantized_fixture.h"
 #include "tests/support/refused.h"
 
 namespace heddle::formats {
@@ -71,6 +73,23 @@ TEST(HfGptOss, ExpertsInRowsAreKnownByTheirShape) {
   EXPECT_EQ(values_of(model.tensor("blk.0.ffn_down_exps.weight"))[1], 1001);
   EXPECT_REFUSED(oss_files(false).without("model.layers.0.mlp.experts.down_proj").model(oss_config),
                  "1 tensors are missing: model.layers.0.mlp.experts.down_proj");
+}
+
+TEST(HfGptOss, ExpertsInMxfp4AreReadAsTheyAre) {
+  QuantizedFixture folder("mxfp4");
+  folder.unpack();
+  auto description = described(R"({"architectures": ["GptOssForCausalLM"], "hidden_size": 64, "intermediate_size": 32,
+    "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 2})");
+  std::erase_if(description.tensors, [](const hf::Wanted& one) { return !one.name.ends_with("_exps.weight"); });
+  const std::vector<Tensor> bound = hf::bind(description, folder.tensors, folder.unreadable, "folder");
+  ASSERT_EQ(bound.size(), 3u);
+  for (const Tensor& tensor : bound) {
+    EXPECT_EQ(tensor.format, quant::Format::mxfp4);
+    const std::string name = "model.layers.0.mlp.experts." + tensor.name.substr(10, tensor.name.size() - 22) + "_proj";
+    const auto expected = std::ranges::find(folder.expected, name, &Tensor::name);
+    ASSERT_NE(expected, folder.expected.end()) << name;
+    EXPECT_EQ(values_of(tensor), values_of(*expected)) << name;
+  }
 }
 
 TEST(HfGptOss, Keys) {
