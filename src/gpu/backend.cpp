@@ -92,7 +92,9 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
     crossed_.emplace(context_, cuda::Event::untimed);
   }
   const size_t fetched_rows = std::min(max_fetched_rows, sizes_.picked_at_once());
-  fetched_ = cuda::PinnedBuffer(context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, sizes_.width) * 4);
+  constexpr size_t max_state_rows = 1024;
+  fetched_ = cuda::PinnedBuffer(
+      context_, std::max<size_t>(fetched_rows * sizes_.vocabulary, std::min(rows, max_state_rows) * sizes_.width) * 4);
 }
 
 Gpu::~Gpu() {

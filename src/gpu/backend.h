@@ -44,6 +44,7 @@ class Gpu : public model::Backend {
   ~Gpu() override;  // waits for the device
 
   std::string describe() const override;
+  bool has_token_types() const override { return true; }
   void begin(const model::Batch& batch) override;
   void embed() override {
     record([&] { forward_->embed(); });

@@ -52,13 +52,8 @@ void Forward::embed() {
   };
   look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, false);
   if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, true);
+  if (r_.weights.token_types) look_up(r_.weights.token_types, r_.work.types.address(), 1, true);
   const uint64_t h = r_.work.h.address();
-  if (!r_.weights.token_type.empty())
-    r_.recorder.launch(kernels::SoftcapRows{.bias = 1, .cap = 0}, {.y = {h},
-                                                                   .bias = {r_.weights.device_token_type.address()},
-                                                                   .rows = rows_.count,
-                                                                   .cols = r_.model.width,
-                                                                   .stride = r_.sizes.width});
   if (r_.weights.embedding_norm) norm_rows(r_, r_.weights.embedding_norm, h, h, rows_.count);
 }
 
@@ -176,6 +171,7 @@ void Forward::add(const DeviceFeedForward& f, float scale) {
 // The states go to work.result: the layers no longer need it, and the head, which still reads the residual stream, does
 // not use it.
 void Forward::keep_states() {
+  if (!r_.weights.norm) return;  // they are the residual stream
   r_.recorder.set_phase("states");
   norm_rows(r_, r_.weights.norm, r_.work.result.address(), r_.work.h.address(), rows_.count);
 }

@@ -62,6 +62,8 @@ void Gpu::send(const Batch& batch) {
   to.begin();
   to.send<uint32_t>(stream_, w.tokens.address(), batch.tokens);
   to.send<uint32_t>(stream_, w.positions.address(), batch.positions);
+  if (weights_.token_types)
+    to.send<uint32_t>(stream_, w.types.address(), batch.types.empty() ? std::vector<uint32_t>(count) : batch.types);
   to.send<uint32_t>(stream_, w.lengths.address(), lengths);
   to.send<uint32_t>(stream_, w.sequences.address(), sequences);
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
@@ -242,7 +244,8 @@ void Gpu::read_states() {
     const uint64_t row = wanted_states_[first];
     for (count = 1; count < at_once && first + count < wanted_states_.size(); ++count)
       if (wanted_states_[first + count] != row + count) break;
-    cuda::read_device(stream_, fetched_.data(), work_->result.address() + row * row_bytes, count * row_bytes);
+    const cuda::Buffer& states = weights_.norm ? work_->result : work_->h;
+    cuda::read_device(stream_, fetched_.data(), states.address() + row * row_bytes, count * row_bytes);
     stream_.synchronize();
     std::memcpy(states_.data() + first * model_.width, fetched_.data(), count * row_bytes);
   }

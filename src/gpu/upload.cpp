@@ -97,7 +97,6 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
     for (DeviceNorm* n : layer.norms()) up.norm(*n);
   up.norm(model.norm);
   up.norm(model.embedding_norm);
-  if (!model.token_type.empty()) model.device_token_type = up.vector(model.token_type);
   for (DeviceLayer& layer : model.layers)
     for (DeviceSublayer& sublayer : layer.sublayers)
       if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {

@@ -280,6 +280,7 @@ std::vector<Weights*> DeviceModel::all() {
   std::vector<Weights*> list;
   if (embedding) list.push_back(&embedding);
   if (positions) list.push_back(&positions);
+  if (token_types) list.push_back(&token_types);
   for (DeviceLayer& layer : layers)
     for (Weights* w : layer.all()) list.push_back(w);
   if (output) list.push_back(&output);
@@ -311,9 +312,17 @@ uint64_t DeviceModel::largest_source() {
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
-  d.owned.reserve(model.layers.size());  // the matrices point into it
+  d.owned.reserve(model.layers.size() + 1);  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);
   if (model.positions) d.positions = plain(model.positions);
+  if (!model.token_type.empty()) {
+    std::vector<float>& values = d.owned.emplace_back(model.token_type);
+    values.insert(values.end(), model.later_types.begin(), model.later_types.end());
+    d.token_types = plain({Format::f32,
+                           model::token_types(model),
+                           model.width,
+                           {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)}});
+  }
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
     for (const model::Sublayer& sublayer : layer.sublayers)
@@ -326,7 +335,6 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
   }
   d.norm = norm_of(model.norm, model.width);
   d.embedding_norm = norm_of(model.embedding_norm, model.width);
-  d.token_type = model.token_type;
   if (model.output) d.output = plain(model.output, model.output_bias);
   return d;
 }

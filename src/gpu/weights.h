@@ -118,10 +118,8 @@ struct DeviceLayer {
 };
 
 struct DeviceModel {
-  Weights embedding, positions, output;  // a part of a model may have none of them
+  Weights embedding, positions, token_types, output;  // a part of a model may have none of them
   DeviceNorm embedding_norm, norm;
-  std::vector<float> token_type;  // added to the embedding; empty: absent
-  cuda::Buffer device_token_type;
   std::vector<DeviceLayer> layers;
   uint32_t attentions = 0;                // of all layers
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded

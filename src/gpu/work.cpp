@@ -135,7 +135,8 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::latent_q, rows * s.latent_q * 2);
   allocate(&W::latent_sums, uint64_t(s.latent_ranges) * 2 * f);
   allocate(&W::raised, rows * s.raised * f);
-  for (auto list : {&W::tokens, &W::positions, &W::lengths, &W::sequences, &W::outputs}) allocate(list, rows * 4);
+  for (auto list : {&W::tokens, &W::positions, &W::types, &W::lengths, &W::sequences, &W::outputs})
+    allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));
   for (auto list : {&W::text_lengths, &W::tile_lengths}) allocate(list, rows * 4);

@@ -72,6 +72,7 @@ struct Work {
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile
+  cuda::Buffer types;                                           // (rows) u32: token types
   cuda::Buffer text_lengths, tile_lengths;  // (rows) u32: of attention in both directions, by row and by tile
   cuda::Buffer picked, params;              // (rows) Sampled; (picked_at_once) SampleRow
   cuda::Buffer tops;                        // (rows, max_top_tokens) Sampled

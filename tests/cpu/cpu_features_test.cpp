@@ -16,11 +16,9 @@ constexpr Limits feature_limits{.rows = 64, .kv_blocks = 24, .block_tokens = 8};
 constexpr Shape even{.layers = 2, .width = 64, .heads = 6, .kv_heads = 2, .head = 32, .inner = 96, .vocabulary = 67};
 constexpr Shape odd{.layers = 2, .width = 36, .heads = 3, .kv_heads = 1, .head = 10, .inner = 53, .vocabulary = 37};
 
-bool is_causal(const model::Model& model) { return model.layers[0].get<model::Attention>().causal; }
-
 // A prompt in pieces and some single tokens; or one text, where each token sees all.
 std::vector<uint32_t> pieces_for(const model::Model& model) {
-  return is_causal(model) ? std::vector<uint32_t>{21, 1, 1, 9, 2} : std::vector<uint32_t>{34};
+  return model::is_causal(model) ? std::vector<uint32_t>{21, 1, 1, 9, 2} : std::vector<uint32_t>{34};
 }
 
 // The distance from the reference's logits, with f32 activations.

@@ -1,5 +1,5 @@
-// The models of tests/model/fixtures on a GPU against the reference backend: each text alone, token by token, and seven
-// texts at once.
+// The models of tests/model/fixtures and the encoders of tests/model/data on a GPU against the reference backend: each
+// text alone, token by token, and seven texts at once.
 //
 // models_on_gpu [--as TARGET] [--part I/N] [NAME ...]     run where tests/model/fixtures is found: the root of the tree
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include "gpu/gpu.h"
 #include "model/forward.h"
 #include "model/load.h"
-#include "tests/model/fixture.h"
+#include "tests/model/encoder_fixture.h"
 
 namespace heddle::test {
 namespace {
@@ -97,6 +97,18 @@ Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
   return result;
 }
 
+// An encoder or reranker: the states of all its texts in one batch.
+Closeness run_encoder(const EncoderFixture& fixture, const model::Model& model) {
+  const model::Limits limits{.rows = 512, .kv_blocks = 64, .block_tokens = 16};
+  const auto reference = cpu::make_reference(model, limits);
+  const auto backend = gpu::make_gpu(model, limits, {.preload = false});
+  const auto right = states_of(model, *reference, limits, fixture.texts, fixture.types);
+  const auto found = states_of(model, *backend, limits, fixture.texts, fixture.types);
+  Closeness result;
+  for (size_t i = 0; i < right.size(); ++i) result.add(right[i], found[i], model.width);
+  return result;
+}
+
 int main_of(std::vector<std::string> args) {
   std::vector<std::string> names;
   size_t part = 0, parts = 1;
@@ -108,11 +120,23 @@ int main_of(std::vector<std::string> args) {
     else
       names.push_back(args[i]);
   }
-  if (names.empty()) names = Fixture::names();
+  if (names.empty()) {
+    names = Fixture::names();
+    for (const std::string& name : EncoderFixture::names()) names.push_back("encoder " + name);
+  }
   uint32_t failed = 0, refused = 0, passed = 0;
   for (size_t i = part; i < names.size(); i += parts) try {
-      const Fixture fixture(names[i]);
       const Folder folder;
+      if (names[i].starts_with("encoder ")) {
+        const EncoderFixture fixture(names[i].substr(8));
+        const model::Model model = model::load(formats::open_checkpoint(fixture.write_in(folder, quant::Format::f16)));
+        const Closeness all = run_encoder(fixture, model);
+        ++(all.cosine >= least_cosine ? passed : failed);
+        fmt::print("{} {}: cosine {:.7f} of {} states\n", all.cosine >= least_cosine ? "ok    " : "FAILED", names[i],
+                   all.cosine, all.rows);
+        continue;
+      }
+      const Fixture fixture(names[i]);
       fixture.write(folder, fixture.config, quant::Format::f16);
       const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
       const Closeness alone = run(fixture, model, false), crowd = run(fixture, model, true);

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/load.h"
 #include "tests/main/heddle_command.h"
 #include "tests/model/encoder_fixture.h"
 #include "tests/text/letters_tokenizer.h"
