@@ -231,8 +231,8 @@ TEST(Convert, KeysOfTheWholeFile) {
   EXPECT_EQ(named.string("tokenizer.chat_template"), "D");
   EXPECT_EQ(named.string("tokenizer.chat_template.tool_use"), "T");
   EXPECT_EQ(named.array("tokenizer.chat_templates").strings(), std::vector<std::string_view>{"tool_use"});
-  EXPECT_REFUSED(converted_metadata(files.model(R"({"architectures": ["BertModel"]})")),
-                 "folder: config.json: ", "class \"BertModel\"; it knows LlamaForCausalLM, ");
+  EXPECT_REFUSED(converted_metadata(files.model(R"({"architectures": ["ViTModel"]})")),
+                 "folder: config.json: ", "class \"ViTModel\"; it knows LlamaForCausalLM, ");
   EXPECT_REFUSED(converted_metadata(Checkpoint()), "expected a config.json");
 }
 

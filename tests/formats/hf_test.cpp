@@ -132,8 +132,8 @@ TEST(Hf, OtherNumbersThanFloatsAreRefused) {
 
 TEST(Hf, UnknownClassesStayAsTheyAre) {
   const HfFiles files = tiny_llama();
-  const Checkpoint model = files.model(tiny_llama_config("", "BertModel"));
-  EXPECT_EQ(model.unknown_class, "BertModel");
+  const Checkpoint model = files.model(tiny_llama_config("", "MambaModel"));
+  EXPECT_EQ(model.unknown_class, "MambaModel");
   EXPECT_EQ(model.metadata.find("general.architecture"), nullptr);
   EXPECT_NE(model.find("model.norm.weight"), nullptr);
   EXPECT_EQ(files.model(R"({"model_type": "rwkv"})").unknown_class, "of type rwkv");

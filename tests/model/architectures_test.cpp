@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tests/model/fixture.h"
+#include "tests/model/encoder_fixture.h"
 #include "tests/support/closeness.h"
 #include "tests/support/reference_models.h"
 #include "tests/support/running.h"
@@ -119,6 +119,10 @@ TEST(ArchitectureFixtures, ThereIsOneOfEachArchitecture) {
     const Fixture fixture(name);
     fixture.write(folder, fixture.config);
     found.insert(std::string(formats::open_checkpoint(folder.path()).architecture()));
+  }
+  for (const std::string& name : EncoderFixture::names()) {
+    const Folder folder;
+    found.insert(std::string(formats::open_checkpoint(EncoderFixture(name).write_in(folder)).architecture()));
   }
   for (const model::Architecture& one : model::all_architectures()) expected.emplace(one.name);
   EXPECT_EQ(found, expected);

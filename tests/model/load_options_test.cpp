@@ -160,17 +160,34 @@ TEST(ModelOptions, OfAGgufFileAreRefusedByName) {
   }
 }
 
-TEST(ModelOptions, ALongRopeIsChosenByTheContext) {
-  const Fixture longer("phi3-longrope"), shorter("phi3-longrope-short");
+// By the length of the text, which is known when it is computed: a model whose context is longer has both factors.
+TEST(ModelOptions, ALongRopeHasFactorsForShortAndForLongTexts) {
+  const Fixture fixture("phi3-longrope");
   const Folder folder;
-  shorter.write(folder, shorter.config);
-  const auto radians = [&](uint32_t context) {
-    return Running(folder.path(), context).model.layers[0].get<model::Attention>().rope;
-  };
-  EXPECT_EQ(radians(32).radians, radians(8).radians);
-  EXPECT_EQ(radians(33).radians, radians(0).radians);
-  EXPECT_NE(radians(32).radians, radians(33).radians);
-  EXPECT_EQ(radians(32).magnitude, radians(33).magnitude);
+  fixture.write(folder, fixture.config);
+  const auto loaded = [&](uint32_t context) { return model::load(formats::open_checkpoint(folder.path()), {context}); };
+  const model::Model within = loaded(16), beyond = loaded(17);
+  const auto& shorter = within.layers[0].get<model::Attention>().rope;
+  const auto& both = beyond.layers[0].get<model::Attention>().rope;
+  EXPECT_EQ(within.short_text, 0u);
+  EXPECT_TRUE(shorter.long_radians.empty());
+  EXPECT_EQ(beyond.short_text, 16u);
+  EXPECT_EQ(both.radians, shorter.radians);
+  EXPECT_EQ(both.magnitude, shorter.magnitude);
+  ASSERT_EQ(both.long_radians.size(), both.radians.size());
+  for (size_t i = 1; i < both.radians.size(); ++i) EXPECT_LT(both.long_radians[i], both.radians[i]);
+}
+
+// Within the original context a text has the short factors, whatever the context of the model is.
+TEST(ModelOptions, AShortTextOfALongRopeIsThatOfAShortContext) {
+  const Fixture fixture("phi3-longrope");
+  const Folder folder;
+  fixture.write(folder, fixture.config);
+  const std::vector<uint32_t> ids(fixture.ids.begin(), fixture.ids.begin() + 16);
+  const std::vector<float> whole = Running(folder.path(), 0).all_logits(ids);
+  EXPECT_EQ(Running(folder.path(), 16).all_logits(ids), whole);
+  const std::vector<float> longer = Running(folder.path(), 0).all_logits(fixture.ids);
+  EXPECT_FALSE(std::equal(whole.begin(), whole.end(), longer.begin()));
 }
 
 }  // namespace
