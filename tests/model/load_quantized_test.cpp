@@ -72,6 +72,8 @@ TEST(QuantizedFolders, GptOssInMxfp4IsReadAsItIs) {
   constexpr uint64_t inner = 32, experts = 5;
   Json config = fixture.config;
   config["intermediate_size"] = inner;
+  config["num_hidden_layers"] = 2;
+  config["layer_types"] = {"sliding_attention", "full_attention"};
   const uint64_t hidden = config.at("hidden_size").get<uint64_t>();
   PackedExperts files;
   for (const auto& [pattern, sizes] : fixture.json.at("tensors").items())

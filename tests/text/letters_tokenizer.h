@@ -1,4 +1,5 @@
-// A WordPiece tokenizer as BERT's, of letters: [PAD], [UNK], [CLS], [SEP], then a to z and ##a to ##z, the ids 4 to 55.
+// A WordPiece tokenizer as BERT's, of letters: [PAD], [UNK], [CLS], [SEP], then a to z and ##a to ##z, the ids 4 to 55,
+// then digits and a dot, to 66: as many as the tiny models have.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +16,7 @@ inline std::string letters_json() {
   for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}) vocabulary[token] = next++;
   for (const char* prefix : {"", "##"})
     for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary[prefix + std::string(1, letter)] = next++;
+  for (const char other : std::string("0123456789.")) vocabulary[std::string(1, other)] = next++;
   Json added = Json::array();
   for (uint32_t id = 0; id < 4; ++id)
     added.push_back({{"id", id},

@@ -10,13 +10,12 @@ A fixture is like those of make.py beside it, but for
   embeddings what sentence-transformers makes of each text: states pooled, through the Dense modules, of length 1
   logits     instead: of each label, what a classifier says of each text
 """
-import collections
 import json
 import pathlib
 import sys
 import tempfile
 
-from make import pattern, weights
+from make import patterns, weights
 
 LENGTHS = [1, 2, 9, 17, 30, 43]
 TEXTS = [[(37 * i * i + (11 + n) * i + 5) % 60 + 5 for i in range(length)] for n, length in enumerate(LENGTHS)]
@@ -151,14 +150,8 @@ def make(name, class_name, options, files, has_types):
                 result = pooled(body(**inputs).last_hidden_state[0], files, matrices)
         results.append([float(f"{value:.7g}") for value in result.tolist()])
     layers = saved["num_hidden_layers"]
-    count = collections.Counter(pattern(tensor) for tensor in shapes)
-    patterns = {}
-    for tensor, shape in sorted(shapes.items()):
-        short = pattern(tensor)
-        short = tensor if "*" in short and count[short] != layers else short  # not every layer has it
-        assert patterns.setdefault(short, shape) == shape, tensor
     return {"config": saved, "layers": layers, "experts": 0, "context": 0, "norms": norms,
-            "tensors": patterns, "files": files, "dense": dense, "texts": TEXTS, "types": types,
+            "tensors": patterns(shapes, layers), "files": files, "dense": dense, "texts": TEXTS, "types": types,
             "logits" if is_classifier else "embeddings": results}
 
 

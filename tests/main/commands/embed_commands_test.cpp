@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cpu/cpu.h"
+#include "formats/checkpoint.h"
 #include "model/load.h"
 #include "tests/main/heddle_command.h"
 #include "tests/model/encoder_fixture.h"
