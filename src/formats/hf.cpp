@@ -3,8 +3,8 @@
 
 #include <fmt/ranges.h>
 
-#include <map>
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
