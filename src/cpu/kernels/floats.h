@@ -152,6 +152,23 @@ inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int
   }
 }
 
+// The cumulative standard normal distribution. The tail is e^(-x^2 / 2) times a polynomial of 1 / (1 + |x| / sqrt(8)),
+// a Chebyshev fit: good to 3e-6 of itself.
+template <class V>
+HEDDLE_INLINE typename V::F normal_below(typename V::F x) {
+  using F = typename V::F;
+  using I = typename V::I;
+  constexpr float fit[] = {0.282082674f, 0.282445042f,  0.242572893f, 0.204853655f, -0.0318417574f,
+                           0.28569771f,  -0.493863649f, 0.28776831f,  -0.059714919f};
+  F away = choose<V>((I)(x < 0.0f), -x, x);
+  away = choose<V>((I)(away > 15.0f), all<V>(15.0f), away);
+  const F t = 1.0f / (away * 0x1.6a09e6p-2f + 1.0f);
+  F sum = all<V>(fit[8]);
+  for (int i = 7; i >= 0; --i) sum = sum * t + fit[i];
+  const F tail = 0.5f * t * sum * exponential<V>(-0.5f * away * away);
+  return choose<V>((I)(x < 0.0f), tail, 1.0f - tail);
+}
+
 // inner = f(gate) * by(up).
 template <class V, class Function, class By>
 HEDDLE_INLINE void activate_by(Function f, By by, const float* gate, const float* up, uint32_t count, float* inner) {
@@ -184,10 +201,7 @@ void activate(uint8_t kind, const float* xielu, const float* gate, const float* 
   if (kind == 0) {
     activate_by<V>([](F x) { return x / (exponential<V>(-x) + 1.0f); }, same, gate, up, count, inner);
   } else if (kind == 1) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const float value = 0.5f * gate[i] * (1 + __builtin_erff(gate[i] * 0.70710678f));
-      inner[i] = up ? value * up[i] : value;
-    }
+    activate_by<V>([](F x) { return x * normal_below<V>(x); }, same, gate, up, count, inner);
   } else if (kind == 2) {
     activate_by<V>([](F x) { return 0.5f * x * (1.0f + tangent<V>(0.79788456f * (x + 0.044715f * x * x * x))); }, same,
                    gate, up, count, inner);
