@@ -59,7 +59,7 @@ FUZZ_TARGET(quantized) {
     const Json input = parse_json({reinterpret_cast<const char*>(data), size}, "input");
     const std::string file = file_with(input.at("tensors"));
     std::vector<Unreadable> unreadable;
-    std::vector<Tensor> tensors = read_safetensors(test::bytes_of(file), "fuzz", &unreadable);
+    std::vector<Tensor> tensors = read_safetensors(formats::test::bytes_of(file), "fuzz", &unreadable);
     hf::unpack_quantized(input, tensors, unreadable, "fuzz");
     std::vector<uint8_t> scratch;
     for (const Tensor& tensor : tensors) {

@@ -123,6 +123,11 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
   }
 }
 
+// Of the KV cache, in all layers.
+uint64_t token_bytes(const model::Model& model, model::KvFormat kv) {
+  return model::kv_bytes(model, {.kv_blocks = 1, .block_tokens = 1, .kv = kv});
+}
+
 void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Device& d : plan.devices) {
@@ -153,6 +158,7 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                               {"context", plan.model.context},
                               {"trained_context", plan.trained},
                               {"kv", name_of(kv)},
+                              {"kv_bytes_per_token", token_bytes(plan.model, kv)},
                               {"devices", list}};
   if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
@@ -164,9 +170,10 @@ bool print_plan(const PlanOptions& options, std::ostream& out) {
   if (options.json) {
     print_plan_json(plan, options.device.kv, out);
   } else {
-    out << fmt::format("{}: context of {} tokens ({}), KV cache in {}\n", plan.model.name, plan.model.context,
+    out << fmt::format("{}: context of {} tokens ({}), KV cache in {}, {} bytes a token\n", plan.model.name,
+                       plan.model.context,
                        plan.trained ? fmt::format("trained for {}", plan.trained) : "trained for an unknown one",
-                       name_of(options.device.kv));
+                       name_of(options.device.kv), token_bytes(plan.model, options.device.kv));
     print_plan_table(plan.devices, out);
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }

@@ -8,6 +8,7 @@
 #include "main/device/running_model.h"
 #include "model/session.h"
 #include "tests/main/heddle_command.h"
+#include "tests/model/fixture.h"
 
 namespace heddle::test {
 namespace {
@@ -35,10 +36,23 @@ TEST(Plan, AddsUpAndFits) {
   EXPECT_TRUE(has(heddle({"plan", "--kv", "q4"}).err, "--kv: expected f16 or q8, found \"q4\""));
 }
 
+// A latent of 48 values and 8 rotated ones in each of three layers, and nothing else.
+TEST(Plan, ALatentCacheHasNoValues) {
+  const test::Folder folder;
+  const test::Fixture fixture("deepseek2");
+  fixture.write(folder, fixture.config);
+  EXPECT_TRUE(has(heddle({"plan", folder.path().string()}).out, ", KV cache in f16, 336 bytes a token\n"));
+  EXPECT_EQ(json::parse(heddle({"plan", folder.path().string(), "--json"}).out)["kv_bytes_per_token"],
+            3 * (48 + 8) * 2);
+}
+
 TEST(Plan, SaysWhatFitsAndWhatTheModelWasTrainedFor) {
   for (const char* context : {"256", "512", "8192"}) {
     const std::string text = heddle({"plan", "--ctx", context}).out;
-    EXPECT_TRUE(has(text, fmt::format("weft: context of {} tokens (trained for 512), KV cache in f16\n", context)))
+    // 9 layers with keys and values of 2 heads of 64, 2 bytes each
+    EXPECT_TRUE(has(
+        text,
+        fmt::format("weft: context of {} tokens (trained for 512), KV cache in f16, 4608 bytes a token\n", context)))
         << text;
     const json plan = json::parse(heddle({"plan", "--ctx", context, "--json"}).out);
     EXPECT_EQ(plan["trained_context"], 512);
