@@ -388,12 +388,12 @@ class Reference : public Backend {
         rotate(a.rope, batch_->long_text, q_[i], a.head, batch_->positions[i]);
         rotate(a.rope, batch_->long_text, k[i], a.head, batch_->positions[i]);
       };
-      if (a.clamp_qkv != 0)
-        for (Vector* row : {&q_[i], &k[i], &v[i]})
-          for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
       if (a.norm_after_rope) rotate_both();
       normalise_heads(a.q_norm, q_[i], a.head, a.own_head_norms);
       normalise_heads(a.k_norm, k[i], a.head, a.own_head_norms);
+      if (a.clamp_qkv != 0)
+        for (Vector* row : {&q_[i], &k[i], &v[i]})
+          for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
       if (!a.norm_after_rope) rotate_both();
     }
   }

@@ -80,7 +80,7 @@ struct Attention {
   Norm norm;  // of the input
   Matrix q, k, v;
   Vector q_bias, k_bias, v_bias;
-  float clamp_qkv = 0;  // q, k and v are clamped to it and its negative; 0: they are not
+  float clamp_qkv = 0;  // q, k and v are clamped to it and its negative, after their norms; 0: they are not
   // Of q and k: over each head, or over all heads where the weight is that long.
   Norm q_norm, k_norm;
   bool own_head_norms = false;   // over each head, although the weight is that of all heads

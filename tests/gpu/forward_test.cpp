@@ -32,6 +32,7 @@ TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted(), f16_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
   both.feed({{0, 5}});
   both.feed({{0, 1}});
   both.feed({{0, 1}});
@@ -46,6 +47,7 @@ TEST_P(SlowPlansOfArchitectures, GiveThemExactly) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted({.exact = true}), exact_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
   both.feed({{0, 3}});
   both.feed({{0, 1}});
   both.feed({{1, 1}, {0, 1}});
@@ -56,6 +58,7 @@ TEST_P(SlowPlansOfArchitectures, GiveThemDeterministically) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted({.deterministic = true}), f16_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
   both.feed({{0, 3}});
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);

@@ -74,6 +74,10 @@ class BesideReference {
         reference_(cpu::make_reference(model, limits)),
         backend_(std::move(backend)) {}
 
+  // All sequences have these tokens, of which no expert of a mixture is chosen by a hair; otherwise tokens of their
+  // own.
+  void use_text(const std::vector<uint32_t>& ids) { text_ = ids; }
+
   enum Outputs { all, last };  // of each sequence
   model::Batch batch_of(const std::vector<NewRows>& rows, Outputs outputs) {
     model::Batch batch;
@@ -81,7 +85,8 @@ class BesideReference {
       for (uint32_t i = 0; i < one.count; ++i) {
         const uint32_t position = length_[one.sequence]++;
         if (outputs == all || i + 1 == one.count) batch.outputs.push_back(uint32_t(batch.tokens.size()));
-        batch.tokens.push_back((one.sequence * 31 + position * 17 + 5) % model_.vocabulary);
+        batch.tokens.push_back(text_.empty() ? (one.sequence * 31 + position * 17 + 5) % model_.vocabulary
+                                             : text_[position % text_.size()]);
         batch.positions.push_back(position);
         batch.sequences.push_back(uint32_t(batch.blocks.size()));
       }
@@ -179,6 +184,7 @@ class BesideReference {
 
   const model::Model& model_;
   model::Limits limits_;
+  std::vector<uint32_t> text_;
   double bound_;
   std::unique_ptr<model::Backend> reference_, backend_;
   std::map<uint32_t, uint32_t> length_;  // of each sequence

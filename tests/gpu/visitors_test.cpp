@@ -43,6 +43,7 @@ TEST_P(SlowSplitsOfArchitectures, GiveTheReferencesLogits) {
   for (const uint32_t on_gpu : std::set<uint32_t>{0, 1, layers - 1, layers}) {
     SCOPED_TRACE(on_gpu);
     BesideReference both(model, limits_, split(model, Placement::first_layers(model, on_gpu)), f16_bound_of_split);
+    both.use_text(fixture.ids);
     both.feed({{0, 5}});
     both.feed({{1, 1}, {0, 1}});
     both.feed({{2, 1}, {3, 9}, {1, 2}}, BesideReference::last);
@@ -68,6 +69,7 @@ TEST_P(SlowSplitsOfArchitectures, WeightsVisitTheGpu) {
   fixture.write(folder, fixture.config, quant::Format::f16);
   const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
   BesideReference both(model, limits_, split(model, visiting_placement(model), {}, 4), f16_bound_of_split);
+  both.use_text(fixture.ids);
   both.feed({{0, 5}});
   both.feed({{1, 1}, {0, 1}});
   both.pick({0, 1}, 0);

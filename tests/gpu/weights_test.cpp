@@ -431,7 +431,10 @@ void expect_described(const model::Model& model) {
     const auto& a = model.layers[i].get<model::Attention>();
     uint64_t rows = 0;
     for (const Weights& w : d.layers[i].find<DeviceAttention>()->qkv) rows += w.shape.rows;
-    EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
+    if (a.latent)
+      EXPECT_EQ(rows, (a.latent->q_down ? a.latent->q_down.rows : a.q.rows) + a.latent->kv_down.rows);
+    else
+      EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
     EXPECT_EQ(bool(d.layers[i].find<DeviceMixture>()), bool(model.layers[i].find<model::Mixture>()));
     EXPECT_EQ(d.layers[i].sublayers.size(), model.layers[i].sublayers.size());
   }

@@ -45,7 +45,8 @@ TEST(WorkSizes, AreThoseOfTheWidestLayer) {
                         3 * 512 /* half_scale, attended_scale, act_scale */ + 2 * 32 * 64 * 2 /* late */ +
                         2 * 128 * 16 /* squares: two sublayers */;
   const uint64_t step =
-      5 * 512 /* tokens, positions, lengths, sequences, outputs */ + 512 /* table */ + 512 /* tiles */;
+      8 * 512 /* tokens, positions, types, lengths, sequences, outputs, lengths of texts by row and by tile */ +
+      512 /* table */ + 512 /* tiles */;
   EXPECT_EQ(s.bytes(), rows + 4096 /* logits: 4000 */ + step + attention_bytes(s) + picking_bytes());
 }
 
@@ -84,7 +85,7 @@ TEST(WorkSizes, AMixtureHasRowsOfItsOwn) {
                         2 * 32 * 64 * 2 /* late */ + 2 * 128 * 16 /* squares */;
   const uint64_t experts = 512 /* router: 8 values a row */ + 512 /* ids */ + 512 /* weights */ +
                            5120 /* inner: 20 rows */ + 2560 /* act */ + 512 /* always: 256 */;
-  EXPECT_EQ(s.bytes(), rows + experts + 4096 /* logits */ + 7 * 512 + attention_bytes(s) + picking_bytes());
+  EXPECT_EQ(s.bytes(), rows + experts + 4096 /* logits */ + 10 * 512 + attention_bytes(s) + picking_bytes());
 }
 
 TEST(WorkSizes, RowsGroupedByExpertHaveSlots) {
@@ -111,7 +112,7 @@ TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
     return s.bytes();
   };
   // 100 logits, and all buffers of a row but those of its place
-  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 3 * 4 + 5 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
+  const uint64_t each = (64 + 128 + 64 + 64 + 192 + 96 + 64) * 4 + 256 * 2 + 3 * 4 + 8 * 4 + 3 * 4 + 16 + 8 + 20 * 8;
   EXPECT_EQ(bytes(256) - bytes(128), 128 * (each + 100 * 4 + 80 + 8 * 8 + 4 * 4));
   EXPECT_EQ(bytes(1024) - bytes(512), 512 * each);
 }
