@@ -35,7 +35,7 @@ std::vector<uint32_t> greedy_by_whole_texts(const model::Model& model, std::vect
   return generated;
 }
 
-std::vector<uint32_t> prompt_of(uint32_t length, uint32_t seed) {
+std::vector<uint32_t> long_prompt(uint32_t length, uint32_t seed) {
   std::vector<uint32_t> ids;
   for (uint32_t i = 0; i < length; ++i) ids.push_back((seed * 17 + i * i * 7 + 3) % 61);
   return ids;
@@ -49,7 +49,7 @@ TEST(LongTexts, AreThoseOfWholeTextsAtEveryLength) {
     // within the border, across it, exactly up to it, beyond it from the start
     const uint32_t lengths[] = {3, 20, 23, 24, 25, 40};
     for (uint32_t i = 0; i < 6; ++i) {
-      Request request{.prompt = prompt_of(lengths[i], i), .max_tokens = 14};
+      Request request{.prompt = long_prompt(lengths[i], i), .max_tokens = 14};
       request.sampling.temperature = 0;
       request.speculation = speculation;
       expected.push_back(greedy_by_whole_texts(world.model, request.prompt, 14));
@@ -70,7 +70,7 @@ TEST(LongTexts, ShareNoBlocksWithShortOnes) {
   const auto answer = [&](uint32_t length) {
     std::vector<uint32_t> tokens;
     uint32_t cached = 0;
-    Request request{.prompt = prompt_of(length, 1), .max_tokens = 3};
+    Request request{.prompt = long_prompt(length, 1), .max_tokens = 3};
     request.sampling.temperature = 0;
     engine.submit(std::move(request), [&](const Event& event) {
       if (event.finish_reason == FinishReason::none) tokens.push_back(event.pick.id);
@@ -78,7 +78,7 @@ TEST(LongTexts, ShareNoBlocksWithShortOnes) {
     });
     while (engine.step()) {
     }
-    EXPECT_EQ(tokens, greedy_by_whole_texts(world.model, prompt_of(length, 1), 3)) << length;
+    EXPECT_EQ(tokens, greedy_by_whole_texts(world.model, long_prompt(length, 1), 3)) << length;
     return cached;
   };
   EXPECT_EQ(answer(20), 0u);

@@ -45,7 +45,8 @@ TEST(Synth, ShapesHaveTheSizeOfTheirModels) {
                                                                  {"olmo2-7b", 7299},
                                                                  {"granite-3.1-2b", 2534},
                                                                  {"gpt-oss-20b", 20915},
-                                                                 {"deepseek-v2-lite", 15706}, {"bge-base", 109}};
+                                                                 {"deepseek-v2-lite", 15706},
+                                                                 {"bge-base", 109}};
   ASSERT_EQ(synth_shapes().size(), published.size());
   for (const auto& [name, millions] : published) {
     const auto shape =
