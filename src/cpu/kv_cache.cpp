@@ -54,11 +54,12 @@ KvBlock KvCache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
 }
 
 void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* keys, const float* values) {
-  for (uint32_t h = 0; h < kv_heads_; ++h, keys += head_.head, values += head_.value_head) {
+  for (uint32_t h = 0; h < kv_heads_; ++h, keys += head_.head) {
     if (format_ == KvFormat::f16)
       put_f16(isa, block(index, h, 0), token, keys, values);
     else
       put_q8(block(index, h, 0), token, keys, values);
+    if (!head_.values_in_keys) values += head_.value_head;
   }
 }
 
