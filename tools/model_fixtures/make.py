@@ -106,6 +106,9 @@ def cases():
     # Long factors from the first token beyond 16 on; of the short ones, 26 tokens are within 32.
     add("phi3-longrope", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=16,
         **rope("longrope", **factors))
+    # A window in every layer, as the models with a context of 128 k have.
+    add("phi3-longrope-window", "Phi3ForCausalLM", sliding_window=9, original_max_position_embeddings=16,
+        **rope("longrope", **factors))
     add("phi3-longrope-short", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=32,
         **rope("longrope", **factors))
     add("phi3-partial", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=16,
@@ -636,19 +639,23 @@ def make(name, class_name, options):
             "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS]}
 
 
-def main():
+def write_fixtures(usage, chosen, make_one, show):
+    """The program: FOLDER [NAME ...]. show(fixture): what is printed of one."""
     if len(sys.argv) < 2:
-        sys.exit(__doc__)
+        sys.exit(usage)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = cases()
     for name in sys.argv[2:] or chosen:
-        fixture = make(name, *chosen[name])
+        fixture = make_one(name, *chosen[name])
         lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in fixture.items()]
         (folder / (name + ".json")).write_text("{" + ",\n".join(lines) + "}\n")
-        spread = [max(row) - min(row) for row in fixture["logits"]]
-        print(f"{name}: {len(fixture['tensors'])} tensors, logits range over {min(spread):.3g} to {max(spread):.3g}")
+        print(name, show(fixture))
+
+
+def spread(fixture):
+    ranges = [max(row) - min(row) for row in fixture["logits"]]
+    return f"{len(fixture['tensors'])} tensors, logits range over {min(ranges):.3g} to {max(ranges):.3g}"
 
 
 if __name__ == "__main__":
-    main()
+    write_fixtures(__doc__, cases(), make, spread)

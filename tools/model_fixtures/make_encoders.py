@@ -11,11 +11,9 @@ A fixture is like those of make.py beside it, but for
   logits     instead: of each label, what a classifier says of each text
 """
 import json
-import pathlib
-import sys
 import tempfile
 
-from make import patterns, weights
+from make import patterns, weights, write_fixtures
 
 LENGTHS = [1, 2, 9, 17, 30, 43]
 TEXTS = [[(37 * i * i + (11 + n) * i + 5) % 60 + 5 for i in range(length)] for n, length in enumerate(LENGTHS)]
@@ -155,18 +153,5 @@ def make(name, class_name, options, files, has_types):
             "logits" if is_classifier else "embeddings": results}
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    chosen = cases()
-    for name in sys.argv[2:] or chosen:
-        fixture = make(name, *chosen[name])
-        lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in fixture.items()]
-        (folder / (name + ".json")).write_text("{" + ",\n".join(lines) + "}\n")
-        print(name, (fixture.get("logits") or fixture["embeddings"])[-1][:4])
-
-
 if __name__ == "__main__":
-    main()
+    write_fixtures(__doc__, cases(), make, lambda fixture: (fixture.get("logits") or fixture["embeddings"])[-1][:4])
