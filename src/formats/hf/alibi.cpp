@@ -31,10 +31,7 @@ Description describe_bloom(Config& config) {
   to.add("token_embd_norm.bias", embedding + "_layernorm.bias", {sizes.hidden});
   to.add("output_norm.weight", "transformer.ln_f.weight", {sizes.hidden});
   to.add("output_norm.bias", "transformer.ln_f.bias", {sizes.hidden});
-  if (sizes.tied)
-    to.unneeded.push_back("lm_head.weight");
-  else
-    to.add("output.weight", "lm_head.weight", {sizes.hidden, sizes.vocabulary});
+  add_output(to, sizes, embedding + ".weight");
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "transformer.h", i);
     const Change split{Change::Kind::split_qkv, sizes.heads};
@@ -89,10 +86,7 @@ Description describe_mpt(Config& config) {
 
   to.add("token_embd.weight", "transformer.wte.weight", {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "transformer.norm_f.weight", {sizes.hidden});
-  if (sizes.tied)
-    to.unneeded.push_back("lm_head.weight");
-  else
-    to.add("output.weight", "lm_head.weight", {sizes.hidden, sizes.vocabulary});
+  add_output(to, sizes, "transformer.wte.weight");
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "transformer.blocks", i);
     layer.weight("attn_norm", "norm_1", {sizes.hidden});

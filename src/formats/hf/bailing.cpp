@@ -62,11 +62,10 @@ Description describe_bailing_moe2(Config& config) {
   put_rope(to, rope, dimensions);
   ignore_guessing_layers(to, config, sizes);
 
-  to.add("token_embd.weight", "model.word_embeddings.weight", {sizes.hidden, sizes.vocabulary});
+  const std::string embedding = "model.word_embeddings.weight";
+  to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "model.norm.weight", {sizes.hidden});
-  to.add("output.weight", sizes.tied ? "model.word_embeddings.weight" : "lm_head.weight",
-         {sizes.hidden, sizes.vocabulary});
-  if (sizes.tied) to.unneeded.push_back("lm_head.weight");
+  add_output(to, sizes, embedding, true);
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "model.layers", i);
     layer.weight("attn_norm", "input_layernorm", {sizes.hidden});

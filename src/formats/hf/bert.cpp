@@ -126,6 +126,19 @@ uint64_t put_labels(Description& to, Config& config) {
   return labels.size();
 }
 
+namespace {
+
+// A product, tanh, and a product that has the labels.
+void add_classifier(Description& to, Config& config, const std::string& dense, const std::string& output) {
+  const uint64_t width = config.integer("hidden_size", 768), labels = put_labels(to, config);
+  to.add("cls.weight", dense + ".weight", {width, width});
+  to.add("cls.bias", dense + ".bias", {width});
+  to.add("cls.output.weight", output + ".weight", {width, labels});
+  to.add("cls.output.bias", output + ".bias", {labels});
+}
+
+}  // namespace
+
 Description describe_bert(Config& config) {
   Description to = bert(config);
   to.unneeded.push_back(pooler);
@@ -134,11 +147,7 @@ Description describe_bert(Config& config) {
 
 Description describe_bert_classifier(Config& config) {
   Description to = bert(config);
-  const uint64_t width = config.integer("hidden_size", 768), labels = put_labels(to, config);
-  to.add("cls.weight", "pooler.dense.weight", {width, width});
-  to.add("cls.bias", "pooler.dense.bias", {width});
-  to.add("cls.output.weight", "classifier.weight", {width, labels});
-  to.add("cls.output.bias", "classifier.bias", {labels});
+  add_classifier(to, config, "pooler.dense", "classifier");
   return to;
 }
 
@@ -150,11 +159,7 @@ Description describe_roberta(Config& config) {
 
 Description describe_roberta_classifier(Config& config) {
   Description to = roberta(config);
-  const uint64_t width = config.integer("hidden_size", 768), labels = put_labels(to, config);
-  to.add("cls.weight", "classifier.dense.weight", {width, width});
-  to.add("cls.bias", "classifier.dense.bias", {width});
-  to.add("cls.output.weight", "classifier.out_proj.weight", {width, labels});
-  to.add("cls.output.bias", "classifier.out_proj.bias", {labels});
+  add_classifier(to, config, "classifier.dense", "classifier.out_proj");
   to.unneeded.push_back(pooler);
   return to;
 }

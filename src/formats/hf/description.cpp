@@ -159,13 +159,17 @@ void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t in
   }
 }
 
+void add_output(Description& to, const Sizes& sizes, const std::string& embedding, bool always) {
+  const std::string head = "lm_head.weight";
+  if (sizes.tied) to.unneeded.push_back(head);  // it is the embedding again
+  if (!sizes.tied || always) to.add("output.weight", sizes.tied ? embedding : head, {sizes.hidden, sizes.vocabulary});
+}
+
 void add_ends(Description& to, const Sizes& sizes, Change norm, bool always_output) {
-  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  const std::string embedding = "model.embed_tokens.weight";
   to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "model.norm.weight", {sizes.hidden}, norm);
-  if (sizes.tied) to.unneeded.push_back(head);  // it is the embedding again
-  if (!sizes.tied || always_output)
-    to.add("output.weight", sizes.tied ? embedding : head, {sizes.hidden, sizes.vocabulary});
+  add_output(to, sizes, embedding, always_output);
 }
 
 std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual) {

@@ -118,7 +118,9 @@ void add_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t in
 // Weight and bias of a norm.
 void add_norm(Layer& layer, std::string_view name, std::string_view source, uint64_t size, bool bias,
               Change change = {});
-// token_embd, output_norm, and output where it is not tied; `always_output`: llama.cpp wants it in any case.
+// output, where it is not tied to `embedding`, a name in the file; `always`: llama.cpp wants it in any case.
+void add_output(Description& to, const Sizes& sizes, const std::string& embedding, bool always = false);
+// token_embd, output_norm, output.
 void add_ends(Description& to, const Sizes& sizes, Change norm = {}, bool always_output = false);
 
 // Which layers have a sliding window: what layer_types says, or `usual`, one per layer, where config has none.

@@ -36,14 +36,11 @@ Description describe_falcon(Config& config) {
   const RopeDefaults defaults{.types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
   put_rope(to, read_rope(config, sizes, defaults), sizes.head_dim);
 
-  const std::string embedding = "transformer.word_embeddings.weight", head = "lm_head.weight";
+  const std::string embedding = "transformer.word_embeddings.weight";
   to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
   to.add("output_norm.weight", "transformer.ln_f.weight", {sizes.hidden});
   to.add("output_norm.bias", "transformer.ln_f.bias", {sizes.hidden});
-  if (sizes.tied)
-    to.unneeded.push_back(head);
-  else
-    to.add("output.weight", head, {sizes.hidden, sizes.vocabulary});
+  add_output(to, sizes, embedding);
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "transformer.h", i);
     add_norm(layer, "attn_norm", two_norms ? "ln_mlp" : "input_layernorm", sizes.hidden, true);

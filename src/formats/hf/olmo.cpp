@@ -56,12 +56,9 @@ Description describe_olmo(Config& config) {
   const RopeDefaults defaults{.types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
   put_rope(to, read_rope(config, sizes, defaults), sizes.head_dim);
 
-  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  const std::string embedding = "model.embed_tokens.weight";
   to.add("token_embd.weight", embedding, {sizes.hidden, sizes.vocabulary});
-  if (sizes.tied)
-    to.unneeded.push_back(head);
-  else
-    to.add("output.weight", head, {sizes.hidden, sizes.vocabulary});
+  add_output(to, sizes, embedding);
   for (uint64_t i = 0; i < sizes.layers; ++i) {
     Layer layer(to, "model.layers", i);
     add_attention(layer, sizes, {.interleave = true});
