@@ -33,7 +33,6 @@ class Cpu : public model::Backend {
     make_rows();
   }
 
-  bool has_token_types() const override { return true; }
   std::string describe() const override {
     return fmt::format("CPU ({}, {} threads, {} activations, {}{} MiB of weights repacked)", isa_.name, team_.threads(),
                        exact_ ? "f32" : "int8", limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
@@ -67,7 +66,7 @@ class Cpu : public model::Backend {
       float* x = x_.row(i);
       decode_row(model_.embedding, weights_.embedding, batch_->tokens[i], x, thread);
       for (uint32_t c = 0; c < model_.width; ++c) x[c] *= model_.embedding_scale;
-      const std::span<const float> type = model::type_vector(model_, batch_->types.empty() ? 0 : batch_->types[i]);
+      const std::span<const float> type = model::type_embedding(model_, batch_->types.empty() ? 0 : batch_->types[i]);
       for (size_t c = 0; c < type.size(); ++c) x[c] += type[c];
       if (model_.positions) {
         std::vector<float> position(model_.width);

@@ -221,7 +221,6 @@ class Reference : public Backend {
     }
   }
 
-  bool has_token_types() const override { return true; }
   std::string describe() const override {
     return fmt::format("reference (CPU, plain f32{})", limits_.kv == KvFormat::q8 ? ", q8 KV" : "");
   }
@@ -248,7 +247,7 @@ class Reference : public Backend {
     for (size_t i = 0; i < x_.size(); ++i) {
       decode_row(model_.embedding, batch_->tokens[i], x_[i]);
       for (float& value : x_[i]) value *= model_.embedding_scale;
-      const std::span<const float> type = type_vector(model_, batch_->types.empty() ? 0 : batch_->types[i]);
+      const std::span<const float> type = type_embedding(model_, batch_->types.empty() ? 0 : batch_->types[i]);
       for (size_t c = 0; c < type.size(); ++c) x_[i][c] += type[c];
       if (model_.positions) {
         Vector position(model_.width);

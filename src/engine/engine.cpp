@@ -117,9 +117,6 @@ void Engine::State::expect_types(const Request& request) const {
   const uint32_t types = model::token_types(model_);
   for (const uint32_t type : request.types)
     if (type >= types) throw InvalidRequest("types", "expected token types below {}, found {}", types, type);
-  if (!backend_.has_token_types() &&
-      std::any_of(request.types.begin(), request.types.end(), [](uint32_t t) { return t; }))
-    throw InvalidRequest("types", "{} cannot compute token types other than 0 yet", backend_.describe());
 }
 
 // Beyond the limit, a client may still queue up to its equal share of it, so that one client cannot fill the queue for

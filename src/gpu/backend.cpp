@@ -33,12 +33,6 @@ cuda::Context capable_context(uint32_t device) {
   return context;
 }
 
-bool has_both_directions(const Model& model) {
-  bool any = false;
-  model::each_attention(model, [&](const model::Attention& a) { any |= !a.causal; });
-  return any;
-}
-
 void expect_supported(const Model& model, const Limits& limits, const Options& options) {
   if (options.exact && options.deterministic)
     throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
@@ -60,7 +54,7 @@ void expect_supported(const Model& model, const Limits& limits, const Options& o
 Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
     : model_(model),
       limits_(limits),
-      both_directions_(has_both_directions(model)),
+      both_directions_(!model::is_causal(model)),
       options_(options),
       context_(capable_context(options.device)),
       cubins_(cuda::CubinCache::from_environment()),
@@ -80,7 +74,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
   if (options.preload) load_kernels();
   const size_t rows = sizes_.rows;
-  staging_.emplace(context_, rows * (7 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
+  staging_.emplace(context_, rows * (8 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
                                  work_->biases.bytes() + sizes_.changed_at_once() * 16 + work_->masks.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(

@@ -44,7 +44,6 @@ class Gpu : public model::Backend {
   ~Gpu() override;  // waits for the device
 
   std::string describe() const override;
-  bool has_token_types() const override { return true; }
   void begin(const model::Batch& batch) override;
   void embed() override {
     record([&] { forward_->embed(); });
@@ -146,10 +145,10 @@ class Gpu : public model::Backend {
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
-  void send_turns(bool long_text);
+  void send_turns(bool long_text);  // what attentions rotate by, if the batch before had others
   bool is_step(const model::Batch& batch, const Rows& rows) const;
-  // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
+  // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
   void send_picking(std::span<const std::optional<model::Picking>> pickings);
   void send_text(const model::Picking& picking, uint32_t place);

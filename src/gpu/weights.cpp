@@ -312,17 +312,14 @@ uint64_t DeviceModel::largest_source() {
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
-  d.owned.reserve(model.layers.size() + 1);  // the matrices point into it
+  d.owned.reserve(model.layers.size());  // the matrices point into it
   if (model.embedding) d.embedding = plain(model.embedding);
   if (model.positions) d.positions = plain(model.positions);
-  if (!model.token_type.empty()) {
-    std::vector<float>& values = d.owned.emplace_back(model.token_type);
-    values.insert(values.end(), model.later_types.begin(), model.later_types.end());
+  if (const model::Vector& types = model.type_embeddings; !types.empty())
     d.token_types = plain({Format::f32,
                            model::token_types(model),
                            model.width,
-                           {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)}});
-  }
+                           {reinterpret_cast<const uint8_t*>(types.data()), types.size() * sizeof(float)}});
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
     for (const model::Sublayer& sublayer : layer.sublayers)

@@ -28,7 +28,7 @@ struct Architecture {
   // residual_norms.
   bool encoder = false, residual_norms = false;
   bool embedding_norm = false, token_types = false;
-  Has qkv_bias = Has::never, output_bias = Has::never, ffn_bias = Has::never;
+  Has qkv_bias = Has::maybe, output_bias = Has::maybe, ffn_bias = Has::maybe;
   Has head_norm = Has::never;    // over each head of q and k
   bool wide_norm = false;        // over all of q and all of k
   bool own_head_norms = false;   // head_norm, with weights for every head

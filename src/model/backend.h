@@ -140,7 +140,6 @@ class Backend {
   // The result of the oldest batch that still has one; waits for it.
   virtual Result result() = 0;
 
-  virtual bool has_token_types() const { return false; }  // whether Batch::types may say other ones than the first
   virtual bool can_pick(const Picking&) const { return false; }  // whether the device can pick a token in this way
   // Batches begun before the oldest result is taken; those after the first follow one another.
   virtual uint32_t max_in_flight() const { return 1; }

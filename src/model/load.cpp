@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/rope_frequencies.h"
 #include "model/architectures.h"
+#include "model/load_pooled.h"
 #include "model/reader.h"
 
 namespace heddle::model {
@@ -19,7 +20,6 @@ namespace {
 constexpr uint32_t max_context = INT32_MAX, max_layers = 4096, max_experts = 4096;
 constexpr uint32_t max_heads = 4096, max_head = 1 << 16;
 constexpr float latent_epsilon = 1e-6f;  // of the norms of latents, whatever that of the others is
-constexpr uint32_t max_row = 1 << 24;    // values of a row of any matrix, and of a row of activations
 
 class Loader {
  public:
@@ -54,7 +54,7 @@ class Loader {
                    causal_ ? "false: every token sees all others" : "true: no token sees later ones");
     clamp_qkv_ = static_cast<float>(read_.number_from_0("attention.clamp_kqv", 0));
     read_pooling();
-    read_end_options();
+    pooled_.read_options(read_, arch_);
     read_activation();
     read_windows();
     read_latent();
@@ -98,15 +98,11 @@ class Loader {
     }
     if (arch_.token_types && read_.has("token_types.weight")) {
       const uint32_t types = read_.rows("token_types.weight");
-      const Matrix rows = read_.matrix("token_types.weight", types, model_.width);
-      const Vector all = decoded(rows);
-      model_.token_type.assign(all.begin(), all.begin() + model_.width);
-      model_.later_types.assign(all.begin() + model_.width, all.end());
+      model_.type_embeddings = decoded(read_.matrix("token_types.weight", types, model_.width));
     }
     if (arch_.embedding_norm) model_.embedding_norm = norm("token_embd_norm", model_.width);
     if (!arch_.residual_norms) model_.norm = norm("output_norm", model_.width);
-    read_dense_modules();
-    read_classifier();
+    pooled_.read(read_, model_, [&](const std::string& name, uint64_t size) { return norm(name, size); });
     // A reranker made of a language model has the rows of its head that it needs in the classifier.
     const bool ranks = model_.pooling == Pooling::rank && model_.classifier;
     if (arch_.encoder || (ranks && !read_.has("output.weight"))) return;
@@ -119,70 +115,6 @@ class Loader {
 
   void read_pooling() {
     model_.pooling = Pooling(read_.integer("pooling_type", {0, uint32_t(Pooling::rank)}, uint32_t(Pooling::mean)));
-  }
-
-  static Vector decoded(const Matrix& matrix) {
-    Vector values(matrix.rows * matrix.cols);
-    for (uint64_t i = 0; i < matrix.rows; ++i)
-      quant::decode(matrix.format, matrix.data.data() + i * matrix.row_bytes(), matrix.cols,
-                    values.data() + i * matrix.cols);
-    return values;
-  }
-  Dense dense(const std::string& name, uint32_t cols, Dense::Activation activation) {
-    Dense to{.activation = activation, .rows = read_.rows(name + ".weight"), .cols = cols};
-    if (to.rows > max_row) throw Error("{}: tensor {}.weight: expected at most {} rows", model_.name, name, max_row);
-    to.weight = decoded(read_.matrix(name + ".weight", to.rows, cols));
-    to.bias = read_.vector_if(name + ".bias", to.rows);
-    return to;
-  }
-  Dense::Activation dense_activation(std::string_view key, Dense::Activation usual) {
-    using enum Dense::Activation;
-    const std::string name = read_.string(key, "");
-    if (name.empty()) return usual;
-    constexpr std::pair<std::string_view, Dense::Activation> known[] = {
-        {"identity", identity}, {"tanh", tanh}, {"gelu", gelu}, {"relu", relu}, {"silu", silu}};
-    for (const auto& [text, activation] : known)
-      if (name == text) return activation;
-    read_.refuse(key, "identity, tanh, gelu, relu or silu");
-  }
-  // Where the keys stand: they are read before it is known that all were.
-  void read_end_options() {
-    for (const char* name : {"dense_2", "dense_3"}) {
-      const std::string prefix = name;
-      dense_activations_.push_back(dense_activation(prefix + "_activation", Dense::Activation::identity));
-      for (const char* size : {"_feat_in", "_feat_out"}) read_.ignore({prefix + size});  // the tensors say it
-    }
-    // Only ModernBERT has a head of another kind.
-    const bool modern = arch_.name == "modern-bert";
-    classifier_.labels = read_.strings("classifier.output_labels");
-    const Pooling usual = modern ? Pooling::mean : arch_.encoder ? Pooling::cls : Pooling::last;
-    classifier_.pooling = Pooling(
-        read_.integer("classifier.pooling_type", {uint32_t(Pooling::mean), uint32_t(Pooling::last)}, uint32_t(usual)));
-    classifier_activation_ =
-        dense_activation("classifier.activation", modern ? Dense::Activation::gelu : Dense::Activation::tanh);
-  }
-  void read_dense_modules() {
-    uint32_t cols = model_.width;
-    size_t index = 0;
-    for (const char* name : {"dense_2", "dense_3"}) {
-      const Dense::Activation activation = dense_activations_[index++];
-      if (!read_.has(std::string(name) + ".weight")) continue;
-      cols = model_.dense.emplace_back(dense(name, cols, activation)).rows;
-    }
-  }
-  void read_classifier() {
-    const bool has_dense = read_.has("cls.weight"), has_output = read_.has("cls.output.weight");
-    if (!has_dense && !has_output) return;
-    Classifier& to = model_.classifier.emplace(classifier_);
-    uint32_t cols = model_.width;
-    // Without a second product the first one has the labels.
-    if (has_output && has_dense) {
-      cols = to.dense.emplace(dense("cls", cols, classifier_activation_)).rows;
-      if (read_.has("cls.norm.weight")) to.norm = norm("cls.norm", cols);
-    }
-    to.output = dense(has_output ? "cls.output" : "cls", cols, Dense::Activation::identity);
-    if (!to.labels.empty() && to.labels.size() != to.output.rows)
-      read_.refuse("classifier.output_labels", fmt::format("{} names, as many as scores", to.output.rows));
   }
 
   void read_activation() {
@@ -278,15 +210,16 @@ class Loader {
       const RopeScaling by{.kind = RopeScaling::Kind::factors, .factors = {factors.begin(), factors.end()}};
       (std::string_view(name) == "rope_factors_long.weight" ? long_scaling : scaling) = by;
     }
-    rope_ = make_rope(dimensions, base, scaling, magnitude);
-    if (long_scaling.kind != RopeScaling::Kind::none && model_.context > original) {
-      model_.short_text = original;
-      rope_.long_radians = make_rope(dimensions, base, long_scaling, magnitude).radians;
-    }
+    if (long_scaling.kind != RopeScaling::Kind::none && model_.context > original) model_.short_text = original;
+    const auto scaled = [&](double by) {
+      Rope rope = make_rope(dimensions, by, scaling, magnitude);
+      if (model_.short_text) rope.long_radians = make_rope(dimensions, by, long_scaling, magnitude).radians;
+      return rope;
+    };
+    rope_ = scaled(base);
     const double window_base =
         read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base > 1 ? arch_.window_rope_base : base);
-    window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1)
-                                               : make_rope(dimensions, window_base, scaling, magnitude);
+    window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1) : scaled(window_base);
   }
   Rope make_rope(uint32_t dimensions, double base, const RopeScaling& scaling, double magnitude) const {
     const RopeFrequencies found = rope_frequencies(dimensions, base, scaling);
@@ -362,7 +295,7 @@ class Loader {
   Layer layer(uint32_t index) {
     const std::string blk = fmt::format("blk.{}.", index);
     Layer to;
-    to.parallel = parallel_ || (arch_.one_norm == Has::maybe && !read_.has(ffn_norm_name(blk) + ".weight"));
+    to.parallel = parallel_ || (arch_.one_norm == Has::maybe && shares_norm(blk));
     to.residual_scale = residual_scale_;
     to.sublayers.emplace_back(attention(blk, index));
     if (experts_ && read_.has(blk + "ffn_gate_inp.weight"))
@@ -445,11 +378,8 @@ class Loader {
     }
     const bool norms = arch_.wide_norm || arch_.head_norm == Has::always ||
                        (arch_.head_norm == Has::maybe && read_.has(blk + "attn_q_norm.weight"));
-    if (!norms) {
-      to.norm_after_rope = arch_.norm_after_rope;
-      return;
-    }
     to.norm_after_rope = arch_.norm_after_rope;
+    if (!norms) return;
     if (arch_.own_head_norms) {
       // (heads, head) in the file
       to.own_head_norms = true;
@@ -461,11 +391,7 @@ class Loader {
     }
   }
   Norm own_head_norm(const std::string& name, uint32_t heads) {
-    const Matrix rows = read_.matrix(name + ".weight", heads, head_);
-    Norm to{arch_.norm, Vector(uint64_t(heads) * head_), {}, epsilon_};
-    for (uint32_t i = 0; i < heads; ++i)
-      quant::decode(rows.format, rows.data.data() + i * rows.row_bytes(), head_,
-                    to.weight.data() + uint64_t(i) * head_);
+    Norm to{arch_.norm, decoded(read_.matrix(name + ".weight", heads, head_)), {}, epsilon_};
     if (arch_.norm == Norm::Kind::layer) to.bias.assign(to.weight.size(), 0);
     return to;
   }
@@ -504,11 +430,14 @@ class Loader {
   }
 
   std::string ffn_norm_name(const std::string& blk) const { return blk + std::string(arch_.ffn_norm); }
+  // Whether the feed-forward has the input norm of the attention.
+  bool shares_norm(const std::string& blk) const {
+    return arch_.one_norm == Has::always ||
+           (arch_.one_norm == Has::maybe && !read_.has(ffn_norm_name(blk) + ".weight"));
+  }
   Norm ffn_norm(const std::string& blk) {
     if (!arch_.input_norms) return {};
-    const bool shared =
-        arch_.one_norm == Has::always || (arch_.one_norm == Has::maybe && !read_.has(ffn_norm_name(blk) + ".weight"));
-    return norm(shared ? blk + "attn_norm" : ffn_norm_name(blk), model_.width);
+    return norm(shares_norm(blk) ? blk + "attn_norm" : ffn_norm_name(blk), model_.width);
   }
   Norm ffn_output_norm(const std::string& blk) {
     return arch_.output_norms ? norm(blk + "post_ffw_norm", model_.width) : Norm();
@@ -543,11 +472,7 @@ class Loader {
   // (experts, size) in the file.
   Vector expert_bias(const std::string& name, uint64_t size) {
     if (!read_.has(name)) return {};
-    const Matrix rows = read_.matrix(name, experts_, size);
-    Vector all(experts_ * size);
-    for (uint64_t i = 0; i < experts_; ++i)
-      quant::decode(rows.format, rows.data.data() + i * rows.row_bytes(), size, all.data() + i * size);
-    return all;
+    return decoded(read_.matrix(name, experts_, size));
   }
 
   FeedForward feed_forward(const std::string& blk, uint32_t index) {
@@ -587,9 +512,7 @@ class Loader {
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
   bool parallel_ = false, causal_ = true, has_windows_ = false;
-  std::vector<Dense::Activation> dense_activations_;
-  Dense::Activation classifier_activation_ = Dense::Activation::tanh;
-  Classifier classifier_;  // what the keys say of it
+  PooledReader pooled_;
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer
   Routing routing_;

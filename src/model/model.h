@@ -243,8 +243,7 @@ struct Model {
   uint32_t context = 0, width = 0, vocabulary = 0;
   uint32_t short_text = 0;      // longer texts are rotated by Rope::long_radians; 0: all texts are rotated alike
   Matrix embedding, positions;  // `positions`: learned ones, added to the embedding
-  Vector token_type;            // added to the embedding: of the first type; empty: none
-  Vector later_types;           // of the types after it, one after the other: for rows of which the batch says so
+  Vector type_embeddings;       // (token types, width), added to the embedding; empty: there are no types
   Norm embedding_norm;          // of the sum
   float embedding_scale = 1;
   std::vector<Layer> layers;
@@ -269,13 +268,13 @@ inline bool is_causal(const Model& model) {
 }
 // A causal model with logits: it can generate text.
 inline bool generates(const Model& model) { return is_causal(model) && model.output; }
-// What a token of this type adds to the embedding; empty: nothing.
-inline std::span<const float> type_vector(const Model& model, uint32_t type) {
-  if (type == 0) return model.token_type;
-  return std::span(model.later_types).subspan(uint64_t(type - 1) * model.width, model.width);
-}
 inline uint32_t token_types(const Model& model) {
-  return model.token_type.empty() ? 1 : 1 + uint32_t(model.later_types.size() / model.width);
+  return model.type_embeddings.empty() ? 1 : uint32_t(model.type_embeddings.size() / model.width);
+}
+// What a token of this type adds to the embedding; empty: nothing.
+inline std::span<const float> type_embedding(const Model& model, uint32_t type) {
+  if (model.type_embeddings.empty()) return {};
+  return std::span(model.type_embeddings).subspan(uint64_t(type) * model.width, model.width);
 }
 // Values of an embedding.
 inline uint32_t embedding_width(const Model& model) {

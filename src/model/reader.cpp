@@ -18,6 +18,14 @@ std::string text_of(Range range) {
 
 }  // namespace
 
+Vector decoded(const Matrix& matrix) {
+  Vector values(matrix.rows * matrix.cols);
+  for (uint64_t i = 0; i < matrix.rows; ++i)
+    quant::decode(matrix.format, matrix.data.data() + i * matrix.row_bytes(), matrix.cols,
+                  values.data() + i * matrix.cols);
+  return values;
+}
+
 Reader::Reader(const formats::Checkpoint& checkpoint, std::vector<std::vector<uint8_t>>& storage)
     : checkpoint_(checkpoint), storage_(storage), prefix_(std::string(checkpoint.architecture()) + ".") {}
 

@@ -11,6 +11,11 @@
 
 namespace heddle::model {
 
+constexpr uint32_t max_row = 1 << 24;  // values of a row of any matrix, and of a row of activations
+
+// All values of a matrix that is small.
+Vector decoded(const Matrix& matrix);
+
 struct Range {
   uint32_t min, max;
 };

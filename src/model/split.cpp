@@ -63,7 +63,6 @@ class Split : public Backend {
     return text;
   }
 
-  bool has_token_types() const override { return on(Place::host).has_token_types(); }
   void begin(const Batch& batch) override {
     check(!batch.follows, "a batch that follows no other");
     visits_ = batch.tokens.size() >= visit_rows_;
@@ -219,8 +218,7 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
   if (place == Place::host) {
     part.embedding = model.embedding;
     part.positions = model.positions;
-    part.token_type = model.token_type;
-    part.later_types = model.later_types;
+    part.type_embeddings = model.type_embeddings;
     part.embedding_norm = model.embedding_norm;
   }
   if (place == placement.head) {

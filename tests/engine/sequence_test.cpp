@@ -421,7 +421,6 @@ model::Model encoder(uint32_t context) {
 }
 struct WholeTexts : FakeBackend {
   using FakeBackend::FakeBackend;
-  bool has_token_types() const override { return true; }
   void begin(const model::Batch& batch) override {
     std::vector<uint32_t> rows(batch.blocks.size());
     for (size_t i = 0; i < batch.tokens.size(); ++i) EXPECT_EQ(batch.positions[i], rows[batch.sequences[i]]++);
