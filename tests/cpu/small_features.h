@@ -131,7 +131,7 @@ inline const std::vector<SmallFeature>& small_features() {
       {"embedding_norm",
        [](Builder& b) {
          b.model().embedding_norm = b.norm(b.shape().width, Norm::Kind::layer);
-         b.model().token_type = b.random(b.shape().width, 1);
+         b.model().type_embeddings = b.random(b.shape().width, 1);
          b.model().positions = b.matrix(quant::Format::f32, 64, b.shape().width, 1);
        }},
       {"relu_squared", [](Builder& b) { without_gates(b, Activation::relu_squared); }},

@@ -415,8 +415,7 @@ model::Model encoder(uint32_t context) {
   model::Attention attention;
   attention.causal = false;
   model.layers.push_back({.sublayers = {attention}});
-  model.token_type.resize(model.width);
-  model.later_types.resize(model.width);
+  model.type_embeddings.resize(2 * model.width);
   return model;
 }
 struct WholeTexts : FakeBackend {

@@ -287,7 +287,7 @@ void each_layer(test::Builder& builder, auto&& change) {
 // As BERT has them: norms of the embedding and of the residual stream, and none before a sublayer.
 void set_residual_norms(test::Builder& builder) {
   constexpr auto kind = model::Norm::Kind::layer;
-  builder.model().token_type = builder.random(64, 0.5);
+  builder.model().type_embeddings = builder.random(64, 0.5);
   builder.model().embedding_norm = builder.norm(64, kind);
   each_layer(builder, [&](model::Attention& a, model::FeedForward& f) {
     a.norm = f.norm = {};
