@@ -32,13 +32,15 @@ void products(benchmark::State& state, const Isa& isa, quant::Format format, uin
   weights.data = tiles.data();
   std::vector<uint8_t> slab(slab_bytes(weights, isa));
 
-  Rows rows(count, cols, weights.kind == XKind::by_32, weights.kind == XKind::by_256);
+  RowForms forms;
+  forms.add(weights.kind);
+  Rows rows(count, cols, forms);
   for (uint32_t i = 0; i < count; ++i) {
     std::copy_n(values.data() + uint64_t(i) * cols, cols, rows.row(i));
     rows.finish(i, isa);
   }
   const RowsView view = rows.view(count);
-  const XRow* xs = weights.kind == XKind::by_32 ? view.by_32 : view.by_256;
+  const XRow* xs = view.of(weights.kind);
   std::vector<float> out(uint64_t(count) * slab_tiles * isa.tile_rows);
   for (auto _ : state) {
     for (uint64_t first = 0; first < weights.tiles(); first += slab_tiles)
@@ -53,7 +55,7 @@ const bool registered = [] {
   for (const std::string& name : isa_names())
     for (const quant::Format format : quant::all_formats()) {
       const Isa& isa = choose_isa(name);
-      if (!isa.tiles[unsigned(format)].few) continue;
+      if (!isa.tiles[unsigned(format)]) continue;
       for (const uint32_t count : {1, 4, 8, 64})
         benchmark::RegisterBenchmark(
             fmt::format("{}/{}/{}", name, quant::name(format), count).c_str(),

@@ -8,13 +8,17 @@ namespace heddle::cpu {
 namespace {
 
 constexpr uint32_t span_tokens = 512;           // positions of a span, rounded to whole blocks
-constexpr uint32_t rows_of_item = 16;           // rows that share the conversion of a block to f32
-constexpr uint32_t heads_of_item = 16;          // heads that do
+constexpr uint32_t heads_of_item = 16;          // heads that share the conversion of a block to f32
+constexpr uint32_t queries_of_item = 64;        // rows times heads that do, but 16 rows at least
 constexpr uint64_t partial_values = 256 << 10;  // of a thread: states of spans that wait to be merged
 constexpr Softmax nothing{-INFINITY, 0};
 
 uint32_t span_blocks(const model::Limits& limits) { return std::max(1u, span_tokens / limits.block_tokens); }
 uint32_t tokens_of_span(const model::Limits& limits) { return span_blocks(limits) * limits.block_tokens; }
+
+uint32_t rows_of_item(const model::Attention& a) {
+  return std::max(16u, queries_of_item / std::min(heads_of_item, a.heads / a.kv_heads));
+}
 
 // Few items leave threads idle: their spans become items of their own.
 uint64_t few_items(uint32_t threads) { return 4 * uint64_t(threads); }
@@ -22,7 +26,7 @@ uint64_t few_items(uint32_t threads) { return 4 * uint64_t(threads); }
 }  // namespace
 
 uint64_t Attend::scratch_bytes(const model::Attention& a, const model::Limits& limits, uint32_t threads) {
-  const uint64_t heads = std::min(heads_of_item, a.heads / a.kv_heads), rows = std::min(rows_of_item, limits.rows);
+  const uint64_t heads = std::min(heads_of_item, a.heads / a.kv_heads), rows = std::min(rows_of_item(a), limits.rows);
   const uint64_t stride = (limits.block_tokens + 15) / 16 * 16;
   const uint64_t of_thread = stride * (a.head + a.value_head + attend_at_once) + 2 * rows * heads * (a.value_head + 2);
   const uint64_t spans = uint64_t(limits.kv_blocks) * limits.block_tokens / tokens_of_span(limits) + 1;
@@ -58,10 +62,11 @@ void Attend::find_seen(const model::Batch& batch, const model::Attention& a) {
 
 void Attend::plan(const model::Batch& batch, const model::Attention& a) {
   const uint32_t rows = uint32_t(batch.tokens.size()), group = a.heads / a.kv_heads, span = tokens_of_span(limits_);
+  const uint32_t at_once = rows_of_item(a);
   items_.clear();
   for (uint32_t row = 0; row < rows;) {
     uint32_t end = row + 1;
-    while (end < rows && end - row < rows_of_item && batch.sequences[end] == batch.sequences[row]) ++end;
+    while (end < rows && end - row < at_once && batch.sequences[end] == batch.sequences[row]) ++end;
     // what rows see begins and ends later from row to row
     const uint32_t first = seen_[row].first / span, last = seen_[end - 1].last / span;
     for (uint32_t head = 0; head < a.heads;) {

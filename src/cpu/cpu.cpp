@@ -107,7 +107,7 @@ class Cpu : public model::Backend {
       if (model_.logit_scale == 1 && model_.logit_softcap == 0) return;
       for (uint32_t i = 0; i < piece.count; ++i)
         for (uint64_t r = 0; r < piece.rows; ++r) {
-          float& value = logits_[uint64_t(i) * model_.vocabulary + piece.first + r];
+          float& value = logits_[uint64_t(piece.row + i) * model_.vocabulary + piece.first + r];
           value *= model_.logit_scale;
           if (model_.logit_softcap != 0) value = model_.logit_softcap * std::tanh(value / model_.logit_softcap);
         }
@@ -130,7 +130,7 @@ class Cpu : public model::Backend {
   }
 
  private:
-  // Rows for the largest sublayer of each kind, quantised as their weights need them.
+  // Rows for the largest sublayer of each kind, in the forms that their weights need.
   void make_rows() {
     const RowSizes sizes(model_);
     std::vector<const Weights*> of_normed{weights_.output}, of_low, of_heads, of_attended, of_inner, of_shared;
@@ -160,10 +160,10 @@ class Cpu : public model::Backend {
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
       for (const SublayerWeights& weights : layer) std::visit(look, weights);
     const auto rows_for = [&](uint64_t rows, uint64_t cols, const std::vector<const Weights*>& meet) {
-      const auto meets = [&](XKind kind) {
-        return std::any_of(meet.begin(), meet.end(), [&](const Weights* w) { return w && w->kind == kind; });
-      };
-      return Rows(uint32_t(rows), uint32_t(cols), meets(XKind::by_32), meets(XKind::by_256));
+      RowForms forms;
+      for (const Weights* weights : meet)
+        if (weights) forms.add(weights->kind);
+      return Rows(uint32_t(rows), uint32_t(cols), forms);
     };
     const auto plain_rows = [&](uint64_t rows, uint64_t cols) { return rows_for(rows, cols, {}); };
     x_ = plain_rows(limits_.rows, model_.width);
@@ -207,7 +207,7 @@ class Cpu : public model::Backend {
   template <class To>
   static void store(const Piece& piece, const float* bias, To&& to) {
     for (uint32_t i = 0; i < piece.count; ++i) {
-      float* out = to(i) + piece.first;
+      float* out = to(piece.row + i) + piece.first;
       const float* values = piece.values + uint64_t(i) * piece.stride;
       for (uint32_t r = 0; r < piece.rows; ++r) out[r] = values[r] + (bias ? bias[piece.first + r] : 0);
     }
@@ -220,7 +220,7 @@ class Cpu : public model::Backend {
       products_.run(product, [&](const Piece& piece) {
         const float* of_piece = at(bias, piece.first);
         for (uint32_t i = 0; i < piece.count; ++i) {
-          float* x = x_.row(i) + piece.first;
+          float* x = x_.row(piece.row + i) + piece.first;
           const float* values = piece.values + uint64_t(i) * piece.stride;
           for (uint32_t r = 0; r < piece.rows; ++r) x[r] += scale * (values[r] + (of_piece ? of_piece[r] : 0));
         }
@@ -260,9 +260,10 @@ class Cpu : public model::Backend {
     for (uint32_t i = 0; i < piece.count; ++i) {
       float* gate = const_cast<float*>(piece.values) + uint64_t(i) * piece.stride;
       float* up = piece.second ? const_cast<float*>(piece.second) + uint64_t(i) * piece.stride : nullptr;
-      change(gate, up ? how.gate_bias : how.up_bias, factor(i));
-      if (up) change(up, how.up_bias, factor(i));
-      isa_.activate(uint8_t(how.activation), xielu, gate, up, piece.rows, to(i) + piece.first);
+      const uint32_t row = piece.row + i;
+      change(gate, up ? how.gate_bias : how.up_bias, factor(row));
+      if (up) change(up, how.up_bias, factor(row));
+      isa_.activate(uint8_t(how.activation), xielu, gate, up, piece.rows, to(row) + piece.first);
     }
   }
   static Activate activation_of(const model::FeedForward& f) {
@@ -277,13 +278,7 @@ class Cpu : public model::Backend {
       project_latent(w);
     else
       project(w);
-    team_.run(rows_, [&](uint64_t i, uint32_t) {
-      const uint32_t row = uint32_t(i), position = batch_->positions[row];
-      if (const float factor = factor_of(a.temperature, position); factor != 1)
-        for (uint64_t c = 0; c < uint64_t(a.heads) * a.head; ++c) q_.row(row)[c] *= factor;
-      caches_[w.index].put(isa_, batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens],
-                           position % limits_.block_tokens, k_.row(row), v_.row(row));
-    });
+    write_cache(w);
     if (a.latent) {
       attend_.run(*batch_, a, caches_[w.index], q_,
                   {by_head_.row(0), uint64_t(a.heads) * by_head_.cols(), by_head_.cols()});
@@ -292,6 +287,25 @@ class Cpu : public model::Backend {
       attend_.run(*batch_, a, caches_[w.index], q_, {attended_.row(0), attended_.cols(), a.value_head});
     }
     finish_rows(attended_, rows_);
+  }
+
+  // A block has neighbouring positions of a head in one cache line: many rows are dealt out by heads, 32 rows at a
+  // time.
+  void write_cache(const AttentionWeights& w) {
+    const model::Attention& a = *w.model;
+    const uint32_t rows = rows_ < 32 ? 1 : 32, heads = rows_ < 32 ? a.kv_heads : 1, parts = a.kv_heads / heads;
+    team_.run(uint64_t(rows_ + rows - 1) / rows * parts, [&](uint64_t item, uint32_t) {
+      const uint32_t first = uint32_t(item / parts) * rows, first_head = uint32_t(item % parts) * heads;
+      for (uint32_t row = first; row < std::min(first + rows, rows_); ++row) {
+        const uint32_t position = batch_->positions[row];
+        const uint32_t block = batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens];
+        for (uint32_t h = first_head; h < first_head + heads; ++h)
+          caches_[w.index].put(isa_, h, block, position % limits_.block_tokens, k_.row(row), v_.row(row));
+        const float factor = factor_of(a.temperature, position);
+        if (factor == 1 || first_head != 0) continue;
+        for (uint64_t c = 0; c < uint64_t(a.heads) * a.head; ++c) q_.row(row)[c] *= factor;
+      }
+    });
   }
 
   // q, k and v of all rows.
@@ -335,9 +349,9 @@ class Cpu : public model::Backend {
           const uint64_t head = (piece.first + r) / whole, c = (piece.first + r) % whole;
           const float value = piece.values[uint64_t(i) * piece.stride + r];
           if (c < l.plain)
-            by_head_.row(uint64_t(i) * a.heads + head)[c] = value;
+            by_head_.row(uint64_t(piece.row + i) * a.heads + head)[c] = value;
           else
-            q_.row(i)[head * a.head + l.rank + c - l.plain] = value;
+            q_.row(piece.row + i)[head * a.head + l.rank + c - l.plain] = value;
         }
     };
     const Product two[] = {{w.kv_down, nullptr, x}, {w.q_down ? w.q_down : w.q, nullptr, x}};

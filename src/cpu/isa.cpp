@@ -32,12 +32,12 @@ bool has_avx512_vnni() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
-// Tiles of bytes. A process must ask the system for their registers.
+// Tiles of bytes and of bf16, and vectors of bf16. A process must ask the system for the registers of tiles.
 bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned tiles = 1u << 24, bytes = 1u << 25;
-  if (!has_avx512_vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (tiles | bytes)) != (tiles | bytes))
-    return false;
+  constexpr unsigned tiles = 1u << 24 | 1u << 25 | 1u << 22, vectors = 1u << 5;
+  if (!has_avx512_vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tiles) != tiles) return false;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & vectors)) return false;
   constexpr int ask_for_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, ask_for_permission, tile_data) == 0;
 }

@@ -9,13 +9,14 @@
 
 namespace heddle::cpu {
 
-// How activations are quantised for the weights they are multiplied with. Integer weights in blocks of 256 values
-// take int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32.
-enum class XKind : uint8_t { f32, by_32, by_256 };
+// How activations are written for the weights they are multiplied with. Integer weights in blocks of 256 values take
+// int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32. F16 and BF16 weights take the
+// sums of two bf16 where there are matrix instructions for them: 16 bits of each value.
+enum class XKind : uint8_t { f32, by_32, by_256, two_bf16 };
 
-// One quantised row.
+// One such row; two_bf16 has q alone.
 struct XRow {
-  const int8_t* q;      // (cols)
+  const int8_t* q;      // (cols); two_bf16: the high parts of all values, then the low parts
   const float* d;       // a scale for each 32 or 256
   const int32_t* sums;  // of each 16 of the int8
   // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins are multiplied with them in a dot of
@@ -67,8 +68,10 @@ struct SlabShape {
   uint32_t min_field() const { return scale_field() + 4 * (values / group); }
 };
 
-// What a format with integer products has.
+// What a format with packed tiles has.
 struct TileKernels {
+  explicit operator bool() const { return many; }
+
   // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= max_few.
   void (*few)(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out);
   uint32_t max_few;
@@ -77,13 +80,14 @@ struct TileKernels {
   void (*many)(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                uint32_t stride);
   SlabShape slab;
+  bool many_packed = false;  // `many` reads a tile as it is packed: no slab is filled
 };
 
 struct Isa {
   const char* name;
   uint32_t tile_rows;  // weight rows that are interleaved
 
-  TileKernels tiles[quant::format_count];  // a format without `few` is decoded to f32 first
+  TileKernels tiles[quant::format_count];  // a format without them is decoded to f32 first
   // Puts the weights of a slab in the order that `many` wants; null where that is the order of `fill`.
   void (*arrange)(uint8_t* slab, const SlabShape& shape, uint32_t cols);
 
@@ -99,6 +103,7 @@ struct Isa {
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);
   void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split_sums);
+  void (*split_bf16)(const float* x, uint32_t cols, int8_t* to);  // two_bf16; null where nothing needs it
   // inner = activation(gate) * up; kind is model::Activation, and xielu the four numbers of model::Xielu, which are
   // read for that kind alone; up may be null
   void (*activate)(uint8_t kind, const float* xielu, const float* gate, const float* up, uint32_t count, float* inner);

@@ -1,9 +1,10 @@
-// x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a slab, 64 values at a
+// x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a slab, 64 bytes at a
 // time; everything else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: their
 // products are split into bytes, weight * scale = 128 * high + low, so that a whole block is summed before it leaves
-// the register.
+// the register. Halves are multiplied as bf16: an f16 is the sum of two of them, and so is x, but for its last bits.
 #if defined(__x86_64__)
 #include <cstring>
+#include <utility>
 
 #include "cpu/kernels/product.h"
 #include "cpu/vectors_zmm.h"
@@ -14,7 +15,8 @@ namespace {
 static_assert(tile_rows<Zmm> == 16);
 constexpr uint32_t rows_of_register = 16;
 
-// The registers: 0 to 3 for sums, 4 for rows of x, 5 and 6 for weights. (Their numbers must be literals.)
+// The registers: 0 to 3 for sums; of bytes, 4 for rows of x, 5 and 6 for weights; of bf16, 4 and 5 for rows of x, 6 and
+// 7 for weights. (Their numbers must be literals.)
 struct Registers {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t columns[16] = {};  // in bytes
@@ -22,8 +24,11 @@ struct Registers {
 };
 static_assert(sizeof(Registers) == 64);
 
-// For `values` values of each row at a time.
+// For `values` bytes of each row at a time. The registers are never released: after that their unit is slow for some
+// milliseconds, and the system does it for threads that sleep.
 void configure(uint32_t values) {
+  thread_local uint32_t configured = 0;
+  if (std::exchange(configured, values) == values) return;
   alignas(64) Registers set;
   const auto shape = [&](int index, uint32_t rows, uint32_t columns) {
     set.rows[index] = uint8_t(rows);
@@ -31,7 +36,7 @@ void configure(uint32_t values) {
   };
   for (const int sum : {0, 1, 2, 3}) shape(sum, rows_of_register, 64);
   shape(4, rows_of_register, values);
-  for (const int weights : {5, 6}) shape(weights, values / 4, 64);
+  for (const int weights : {5, 6, 7}) shape(weights, values / 4, 64);
   asm volatile("" ::: "memory");  // the intrinsic declares a read of 8 bytes only
   _tile_loadconfig(&set);
 }
@@ -66,6 +71,20 @@ struct alignas(64) Sums {
   int32_t low[2][rows_of_register][16], high[2][rows_of_register][16];
 };
 
+// Q8_0 as it is packed: 16 scales in f16, then the bytes.
+struct PackedQ8_0 {
+  using V = Zmm;
+  static constexpr uint32_t values = 32, groups = 1, bytes = 34, before = 2 * rows_of_register;
+  static constexpr Mins mins = Mins::none;
+  static HEDDLE_INLINE Zmm::F d(const uint8_t* at, int) { return Zmm::half(at); }
+};
+// Bytes before the weights of a block.
+template <class S>
+constexpr uint32_t bytes_before = [] {
+  if constexpr (requires { S::before; }) return S::before;
+  return 0u;
+}();
+
 // Integer sums of one block. With groups it is as `split` leaves it: low bytes, high bytes, the other fields.
 template <class S, int odd>
 HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sums& sums) {
@@ -79,7 +98,7 @@ HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sum
   }
   for (uint32_t k = 0; k < S::values; k += step) {
     _tile_loadd(4, x.at(b * S::values + k, step), x.stride());
-    _tile_loadd(5, at + k * rows_of_register, 64);
+    _tile_loadd(5, at + bytes_before<S> + k * rows_of_register, 64);
     if constexpr (odd)
       _tile_dpbssd(2, 4, 5);
     else
@@ -150,8 +169,93 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
     for (uint32_t i = 0; first + i < count; ++i)
       std::memcpy(out + (first + i) * stride, values + i * 16, 16 * sizeof(float));
   }
-  _tile_release();
 }
+
+// 16 or 32 rows of bf16 with a tile, 32 values of each at a time. `parts`: of a weight. The products of high parts and
+// the others are summed apart: so the chain of sums is shorter, and the small ones lose nothing.
+template <int parts, bool twice>
+HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
+  RowsOfX first(xs), second(xs + (twice ? rows_of_register : 0));
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (uint32_t column = 0; column < 2 * cols; column += 64, at += 1024 * parts) {
+    _tile_loadd(6, at, 64);
+    _tile_loadd(4, first.at(column, 64), first.stride());
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (twice) {
+      _tile_loadd(5, second.at(column, 64), second.stride());
+      _tile_dpbf16ps(1, 5, 6);
+    }
+    if constexpr (parts == 2) {
+      _tile_loadd(7, at + 1024, 64);
+      _tile_dpbf16ps(2, 4, 7);
+      if constexpr (twice) _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_loadd(4, first.at(2 * cols + column, 64), first.stride());
+    _tile_dpbf16ps(2, 4, 6);
+    if constexpr (twice) {
+      _tile_loadd(5, second.at(2 * cols + column, 64), second.stride());
+      _tile_dpbf16ps(3, 5, 6);
+    }
+  }
+  alignas(64) float sums[4][rows_of_register][16];
+  _tile_stored(0, sums[0], 64);
+  _tile_stored(2, sums[2], 64);
+  if constexpr (twice) {
+    _tile_stored(1, sums[1], 64);
+    _tile_stored(3, sums[3], 64);
+  }
+  for (uint32_t i = 0; i < (twice ? 2 : 1) * rows_of_register; ++i) {
+    const uint32_t half = i / rows_of_register, row = i % rows_of_register;
+    store(out + i * stride, load<Zmm::F>(sums[half][row]) + load<Zmm::F>(sums[2 + half][row]));
+  }
+}
+
+template <int parts>
+void many_rows_of_bf16(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
+                       uint32_t stride) {
+  constexpr uint32_t most = 2 * rows_of_register;
+  configure(64);
+  uint32_t first = 0;
+  for (; first + most <= count; first += most)
+    multiply_bf16<parts, true>(slab, cols, xs + first, out + first * stride, stride);
+  if (const uint32_t left = count - first; left > 0) {
+    XRow rest[most];  // padded with the last one
+    float values[most * 16];
+    for (uint32_t i = 0; i < most; ++i) rest[i] = xs[first + (i < left ? i : left - 1)];
+    if (left > rows_of_register)
+      multiply_bf16<parts, true>(slab, cols, rest, values, 16);
+    else
+      multiply_bf16<parts, false>(slab, cols, rest, values, 16);
+    for (uint32_t i = 0; i < left; ++i) std::memcpy(out + (first + i) * stride, values + i * 16, 16 * sizeof(float));
+  }
+}
+
+// 32 values as the sums of two bf16.
+HEDDLE_INLINE void store_two_bf16(__m512 a, __m512 b, void* high, void* low) {
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+  const auto f32 = [](__m256i bf16) { return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16); };
+  const __m512 rest_a = _mm512_sub_ps(a, f32(_mm512_castsi512_si256(both)));
+  const __m512 rest_b = _mm512_sub_ps(b, f32(_mm512_extracti64x4_epi64(both, 1)));
+  store(high, both);
+  store(low, (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
+}
+
+void split_bf16(const float* x, uint32_t cols, int8_t* to) {
+  for (uint32_t c = 0; c < cols; c += 32)
+    store_two_bf16(load<__m512>(x + c), load<__m512>(x + c + 16), to + 2 * c, to + 2 * (cols + c));
+}
+
+// A tile of f16: for each 32 values of its rows, the high parts and the low parts.
+void fill_two_bf16(const uint8_t* tile, uint32_t cols, uint8_t* slab) {
+  for (uint32_t block = 0; block < cols / 32; ++block, slab += 1024)
+    for (uint32_t i = 0; i < 16; ++i, tile += 64, slab += 64)
+      store_two_bf16(_mm512_cvtph_ps(load<__m256i>(tile)), _mm512_cvtph_ps(load<__m256i>(tile + 32)), slab,
+                     slab + 1024);
+}
+void copy_tile(const uint8_t* tile, uint32_t cols, uint8_t* slab) { std::memcpy(slab, tile, cols * 32); }
 
 // Subtracts the offset: the bytes become signed.
 void make_signed(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
@@ -187,6 +291,7 @@ void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
 }
 
 void arrange(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
+  if (shape.group == 0) return;  // bf16
   if (shape.has_groups())
     split(slab, shape, cols);
   else if (shape.offset != 0)
@@ -218,6 +323,17 @@ const Isa& isa_avx512_amx() {
     put<256, 16, Mins::scaled>(isa);
     put<256, 32, Mins::none>(isa);
     put<256, 32, Mins::scaled>(isa);
+    TileKernels& q8_0 = isa.tiles[unsigned(quant::Format::q8_0)];
+    q8_0.many = many_rows_in_registers<PackedQ8_0>;
+    q8_0.many_packed = true;
+    // All numbers of rows take the same way: the sums of a tile register have an order of their own.
+    const auto halves = [](uint32_t parts) {
+      return SlabShape{
+          .values = 32, .group = 0, .mins = Mins::none, .is_signed = true, .offset = 0, .bytes = 64 * parts};
+    };
+    isa.tiles[unsigned(quant::Format::f16)] = {nullptr, 0, fill_two_bf16, many_rows_of_bf16<2>, halves(2)};
+    isa.tiles[unsigned(quant::Format::bf16)] = {nullptr, 0, copy_tile, many_rows_of_bf16<1>, halves(1), true};
+    isa.split_bf16 = split_bf16;
     return isa;
   }();
   return all;

@@ -53,14 +53,14 @@ KvBlock KvCache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
           values ? reinterpret_cast<uint16_t*>(values + value_count_) : nullptr, first};
 }
 
-void KvCache::put(const Isa& isa, uint32_t index, uint32_t token, const float* keys, const float* values) {
-  for (uint32_t h = 0; h < kv_heads_; ++h, keys += head_.head) {
-    if (format_ == KvFormat::f16)
-      put_f16(isa, block(index, h, 0), token, keys, values);
-    else
-      put_q8(block(index, h, 0), token, keys, values);
-    if (!head_.values_in_keys) values += head_.value_head;
-  }
+void KvCache::put(const Isa& isa, uint32_t kv_head, uint32_t index, uint32_t token, const float* keys,
+                  const float* values) {
+  keys += uint64_t(kv_head) * head_.head;
+  if (!head_.values_in_keys) values += uint64_t(kv_head) * head_.value_head;
+  if (format_ == KvFormat::f16)
+    put_f16(isa, block(index, kv_head, 0), token, keys, values);
+  else
+    put_q8(block(index, kv_head, 0), token, keys, values);
 }
 
 void KvCache::put_f16(const Isa& isa, const KvBlock& to, uint32_t token, const float* keys, const float* values) {

@@ -13,8 +13,9 @@ class KvCache {
  public:
   KvCache(const model::Attention& attention, const model::Limits& limits);
 
-  // Keys (kv_heads, head) and values (kv_heads, value_head) of one position; values that are in the keys are not read.
-  void put(const Isa& isa, uint32_t block, uint32_t token, const float* keys, const float* values);
+  // Of the keys (kv_heads, head) and values (kv_heads, value_head) of one position, those of a kv head; values that are
+  // in the keys are not read.
+  void put(const Isa& isa, uint32_t kv_head, uint32_t block, uint32_t token, const float* keys, const float* values);
   void copy(uint32_t from, uint32_t to);
   KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
   const AttendHead& head() const { return head_; }

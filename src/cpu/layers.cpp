@@ -10,25 +10,24 @@
 namespace heddle::cpu {
 namespace {
 
-double sum_of_squares(const float* x, uint64_t size, double mean) {
+// The sum of f(value).
+template <class Function>
+double sum(const float* x, uint64_t size, Function&& f) {
   double sums[4] = {};
   uint64_t i = 0;
   for (; i + 4 <= size; i += 4)
-    for (uint64_t j = 0; j < 4; ++j) sums[j] += (x[i + j] - mean) * (x[i + j] - mean);
-  for (; i < size; ++i) sums[0] += (x[i] - mean) * (x[i] - mean);
+    for (uint64_t j = 0; j < 4; ++j) sums[j] += f(double(x[i + j]));
+  for (; i < size; ++i) sums[0] += f(double(x[i]));
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // With the weights of the norm from `first` on.
 void normalise_with(const model::Norm& norm, uint64_t first, const float* x, uint64_t size, float* out) {
-  double mean = 0;
-  if (norm.kind == model::Norm::Kind::layer) {
-    for (uint64_t i = 0; i < size; ++i) mean += x[i];
-    mean /= double(size);
-  }
+  const double mean =
+      norm.kind == model::Norm::Kind::layer ? sum(x, size, [](double value) { return value; }) / double(size) : 0;
+  const double squares = sum(x, size, [&](double value) { return (value - mean) * (value - mean); });
   const float shift = static_cast<float>(mean);
-  const float scale =
-      static_cast<float>(1 / std::sqrt(sum_of_squares(x, size, mean) / double(size) + double(norm.epsilon)));
+  const float scale = static_cast<float>(1 / std::sqrt(squares / double(size) + double(norm.epsilon)));
   const float* weight = norm.weight.data() + first;
   for (uint64_t i = 0; i < size; ++i) out[i] = (x[i] - shift) * scale * weight[i];
   if (norm.bias.empty()) return;

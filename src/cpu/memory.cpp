@@ -35,12 +35,12 @@ class WeightBytes {
   std::set<const uint8_t*> seen_;
 };
 
-// Of one row of a batch: 4 bytes for a value, and at most 7 with both of its quantised forms.
+// Of one row of a batch: 4 bytes for a value, and at most 8 with its other forms, of which a model has one or two.
 uint64_t row_bytes(const model::Model& model) {
   const RowSizes s(model);
   const uint64_t plain = (1 + s.used + (s.shared ? 1 : 0)) * model.width + s.q + s.k + s.v + s.experts;
   const uint64_t quantised = model.width + s.low + s.attended + s.heads * s.by_head + s.used * s.inner + s.shared;
-  return plain * 4 + quantised * 7;
+  return plain * 4 + quantised * 8;
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ struct Field {
 
 std::vector<Field> fields(Format format) {
   switch (format) {
+    case Format::f16:
+    case Format::bf16:
+      return {{0, 64, 4}};
     case Format::q4_0:
     case Format::iq4_nl:
       return {{0, 2, 2}, {2, 16, 4}};
@@ -76,7 +79,7 @@ std::vector<Field> fields(Format format) {
     case Format::iq3_xxs:
       return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 64, 4}};
     default:
-      check(false, "an integer format");
+      check(false, "a format with packed tiles");
       return {};
   }
 }
@@ -161,15 +164,16 @@ void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32
 
 }  // namespace
 
-XKind x_kind(quant::Format format, const Isa& isa, bool exact) {
-  if (exact || !isa.tiles[unsigned(format)].few) return XKind::f32;
+XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
+  if (exact || !isa.tiles[unsigned(format)] || cols % pack_values(format) != 0) return XKind::f32;
+  if (format == Format::f16 || format == Format::bf16) return XKind::two_bf16;
   return quant::block_values(format) == 256 ? XKind::by_256 : XKind::by_32;
 }
 
 Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact) {
   Weights to;
   to.format = matrix.format;
-  to.kind = x_kind(matrix.format, isa, exact);
+  to.kind = x_kind(matrix.format, matrix.cols, isa, exact);
   to.rows = matrix.rows;
   to.cols = matrix.cols;
   to.tile_rows = isa.tile_rows;
@@ -183,7 +187,7 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
 
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
   const std::vector<Field> all = fields(matrix.format);
-  const uint64_t row_bytes = matrix.row_bytes(), block_bytes = quant::block_bytes(matrix.format);
+  const uint64_t row_bytes = matrix.row_bytes(), block_bytes = row_bytes / weights.blocks();
   const uint32_t new_bytes = rewritten_bytes(matrix.format);
   std::vector<uint8_t> rewritten(new_bytes * weights.tile_rows);
   std::vector<const uint8_t*> blocks(weights.tile_rows);

@@ -1,6 +1,7 @@
-// Weights as the products read them. Integer formats are interleaved: `tile_rows` rows at a time, word by word. A
-// format without an integer product stays as it is in the file.
+// Weights as the products read them. Formats with packed tiles are interleaved: `tile_rows` rows at a time, word by
+// word. Others stay as they are in the file.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/isa.h"
@@ -8,8 +9,11 @@
 
 namespace heddle::cpu {
 
-// How activations are quantised for weights of this format.
-XKind x_kind(quant::Format format, const Isa& isa, bool exact);
+// How activations are written for weights of this format in rows of `cols`.
+XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact);
+
+// Values that are packed together: a block, or what a matrix instruction takes of a row of halves.
+inline uint32_t pack_values(quant::Format format) { return std::max<uint32_t>(quant::block_values(format), 32); }
 
 struct Weights {
   quant::Format format = quant::Format::f32;
@@ -20,7 +24,7 @@ struct Weights {
   uint64_t tile_bytes = 0;
 
   uint64_t tiles() const { return (rows + tile_rows - 1) / tile_rows; }
-  uint64_t blocks() const { return cols / quant::block_values(format); }
+  uint64_t blocks() const { return cols / pack_values(format); }
 };
 
 // Everything but `data`, which is set here for XKind::f32 alone: those weights are read from the file.

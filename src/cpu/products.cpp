@@ -1,5 +1,5 @@
-// Few rows: a piece is as many tiles as make its share of the bytes. Many rows: a piece is the tiles of one slab, and
-// the rows come in runs that stay in the cache while they meet all of its tiles.
+// Few rows: a piece is as many tiles as make its share of the bytes. Many rows: a piece is the tiles of one slab with
+// some of the rows, and these come in runs that stay in the cache while they meet all of its tiles.
 #include "cpu/products.h"
 
 #include <cstring>
@@ -10,6 +10,8 @@ namespace {
 constexpr uint32_t few_rows = 9;       // below it few formats need a slab
 constexpr uint32_t max_tiles = 32;     // of a piece with few rows
 constexpr uint32_t rows_at_once = 32;  // of activations: they stay in L2 while they meet the tiles of a slab
+// Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
+constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 64;
 
 }  // namespace
 
@@ -28,14 +30,15 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
   const uint64_t bytes = slab_bytes(weights, isa, 1);
   for (uint32_t begin = 0; begin < tiles; begin += slab_tiles) {
     const uint32_t end = std::min(tiles, begin + slab_tiles);
-    for (uint32_t t = begin; t < end; ++t) {
+    for (uint32_t t = begin; t < end && !kernels.many_packed; ++t) {
       kernels.fill(tile + t * weights.tile_bytes, cols, slab + (t - begin) * bytes);
       if (isa.arrange) isa.arrange(slab + (t - begin) * bytes, kernels.slab, cols);
     }
     for (uint32_t row = 0; row < count; row += rows_at_once)
       for (uint32_t t = begin; t < end; ++t)
-        kernels.many(slab + (t - begin) * bytes, cols, kernels.slab.offset, xs + row,
-                     std::min(rows_at_once, count - row), out + row * stride + t * isa.tile_rows, stride);
+        kernels.many(kernels.many_packed ? tile + t * weights.tile_bytes : slab + (t - begin) * bytes, cols,
+                     kernels.slab.offset, xs + row, std::min(rows_at_once, count - row),
+                     out + row * stride + t * isa.tile_rows, stride);
   }
 }
 
@@ -43,6 +46,11 @@ void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float
   const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
   const SlabShape& shape = kernels.slab;
   const uint32_t rows = isa.tile_rows, r = uint32_t(row % rows), cols = uint32_t(weights.cols);
+  if (weights.kind == XKind::two_bf16) {
+    const uint8_t* at = weights.data + row / rows * weights.tile_bytes + r * 4;
+    for (uint32_t c = 0; c < cols; c += 2, at += rows * 4) quant::decode(weights.format, at, 2, out + c);
+    return;
+  }
   kernels.fill(weights.data + row / rows * weights.tile_bytes, cols, slab);
   const auto word_at = [&]<class T>(uint32_t field, T) {
     T value;
@@ -98,34 +106,42 @@ void Products::plan(std::span<const Product> products) {
   pieces_.clear();
   for (uint32_t p = 0; p < products.size(); ++p) {
     const Product& product = products[p];
-    if (product.x.count == 0) continue;
-    const uint64_t max = product.x.count < few_rows ? max_tiles : slab_tiles;
-    const uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes_of(product), 1, max);
-    for (uint64_t first = 0; first < product.weights->tiles(); first += tiles)
-      pieces_.push_back({p, uint32_t(std::min(tiles, product.weights->tiles() - first)), first});
+    const uint32_t count = product.x.count;
+    if (count == 0) continue;
+    const uint64_t all = product.weights->tiles(), tile_bytes = tile_bytes_of(product);
+    uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, count < few_rows ? max_tiles : slab_tiles);
+    // Many rows are divided rather than the tiles of a slab: these would each read all of x.
+    const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
+    const uint64_t slabs = (all + slab_tiles - 1) / slab_tiles;
+    const uint64_t parts = (all * tile_bytes / share + slabs) / slabs;
+    uint32_t rows = count;
+    if (parts > 1 && count / parts >= (packed ? min_rows_of_packed : min_rows_of_slab)) {
+      tiles = slab_tiles;
+      rows = uint32_t((count + parts - 1) / parts + rows_at_once - 1) / rows_at_once * rows_at_once;
+    }
+    for (uint64_t first = 0; first < all; first += tiles)
+      for (uint32_t row = 0; row < count; row += rows)
+        pieces_.push_back({p, uint32_t(std::min(tiles, all - first)), first, row, std::min(rows, count - row)});
   }
 }
 
 Piece Products::compute(std::span<const Product> products, const Range& range, uint32_t thread) {
   const Product& product = products[range.product];
   Scratch& scratch = scratch_[thread];
-  multiply(*product.weights, range, product.x, scratch, scratch.values.data());
-  if (product.second) multiply(*product.second, range, product.x, scratch, scratch.second.data());
+  const RowsView x = product.x.part(range.row, range.count);
+  multiply(*product.weights, range, x, scratch, scratch.values.data());
+  if (product.second) multiply(*product.second, range, x, scratch, scratch.second.data());
   const uint64_t first = range.first * isa_.tile_rows;
   const uint64_t rows = std::min<uint64_t>(uint64_t(range.tiles) * isa_.tile_rows, product.weights->rows - first);
-  return {range.product,
-          first,
-          uint32_t(rows),
-          product.x.count,
-          range.tiles * isa_.tile_rows,
-          scratch.values.data(),
-          product.second ? scratch.second.data() : nullptr};
+  return {range.product,         first,
+          uint32_t(rows),        range.row,
+          range.count,           range.tiles * isa_.tile_rows,
+          scratch.values.data(), product.second ? scratch.second.data() : nullptr};
 }
 
 void Products::multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out) {
   if (weights.kind == XKind::f32) return multiply_floats(weights, range, x, scratch, out);
-  multiply_tiles(weights, isa_, range.first, range.tiles, weights.kind == XKind::by_32 ? x.by_32 : x.by_256, x.count,
-                 out, scratch.slab.data());
+  multiply_tiles(weights, isa_, range.first, range.tiles, x.of(weights.kind), x.count, out, scratch.slab.data());
 }
 
 void Products::multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch,

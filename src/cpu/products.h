@@ -28,11 +28,11 @@ struct Product {
   RowsView x;
 };
 
-// Some rows of the result. value(i, r) is that of row i of x and weight row `first` + r.
+// Some rows of the result: `count` rows of x from `row` on, with `rows` weight rows from `first` on.
 struct Piece {
   uint32_t product;  // index
   uint64_t first;
-  uint32_t rows, count, stride;
+  uint32_t rows, row, count, stride;
   const float *values, *second;  // (count, stride)
 };
 
@@ -52,6 +52,7 @@ class Products {
   struct Range {
     uint32_t product, tiles;
     uint64_t first;
+    uint32_t row, count;  // of x
   };
   struct Scratch {
     Pages slab;  // aligned to a cache line

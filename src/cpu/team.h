@@ -1,12 +1,12 @@
 // Threads that work together on one phase after another. Between phases they spin, so that no phase pays for waking
 // them; after 5 ms without a phase they sleep.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 namespace heddle::cpu {
@@ -24,12 +24,15 @@ class Team {
   // first exception is thrown here. One phase at a time.
   template <class Work>
   void run(uint64_t count, Work&& work) {
-    run(
-        count,
-        [](void* what, uint64_t item, uint32_t thread) {
-          (*static_cast<std::remove_reference_t<Work>*>(what))(item, thread);
-        },
-        &work);
+    // Of many items a thread takes several at a time: taking one costs more than a short item does.
+    const uint64_t at_once = std::max<uint64_t>(1, count / (uint64_t(threads()) * 16));
+    auto some = [&](uint64_t index, uint32_t thread) {
+      const uint64_t end = std::min(count, (index + 1) * at_once);
+      for (uint64_t item = index * at_once; item < end; ++item) work(item, thread);
+    };
+    run((count + at_once - 1) / at_once,
+        [](void* what, uint64_t index, uint32_t thread) { (*static_cast<decltype(some)*>(what))(index, thread); },
+        &some);
   }
 
  private:

@@ -32,7 +32,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& isa : isa_names())
     for (const Format format : quant::all_formats())
-      if (choose_isa(isa).tiles[unsigned(format)].few) all.push_back({isa, format});
+      if (choose_isa(isa).tiles[unsigned(format)]) all.push_back({isa, format});
   return all;
 }
 
@@ -60,7 +60,9 @@ class Packed : public testing::TestWithParam<Case> {
     slab_.resize(slab_bytes(weights_, isa_));
   }
   Rows make_rows(uint32_t count, uint32_t cols, float outlier = 0) {
-    Rows rows(count, cols, weights_.kind == XKind::by_32, weights_.kind == XKind::by_256);
+    RowForms forms;
+    forms.add(weights_.kind);
+    Rows rows(count, cols, forms);
     const std::vector<float> values = random_values(uint64_t(count) * cols, 2);
     for (uint32_t i = 0; i < count; ++i) {
       std::copy_n(values.data() + uint64_t(i) * cols, cols, rows.row(i));
@@ -72,8 +74,8 @@ class Packed : public testing::TestWithParam<Case> {
   std::vector<float> multiply(const Rows& rows, uint32_t count) {
     const RowsView view = rows.view(count);
     std::vector<float> out(uint64_t(count) * weights_.tiles() * isa_.tile_rows, NAN);
-    multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()),
-                   weights_.kind == XKind::by_32 ? view.by_32 : view.by_256, count, out.data(), slab_.data());
+    multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), view.of(weights_.kind), count, out.data(),
+                   slab_.data());
     return out;
   }
   void compare(uint32_t weight_rows, uint32_t cols, uint32_t count) {
@@ -97,11 +99,17 @@ class Packed : public testing::TestWithParam<Case> {
   }
   // What a quantised row stands for.
   std::vector<double> x_of(const Rows& rows, uint32_t index) const {
-    const XRow& x =
-        weights_.kind == XKind::by_32 ? rows.view(index + 1).by_32[index] : rows.view(index + 1).by_256[index];
+    const XRow& x = rows.view(index + 1).of(weights_.kind)[index];
     std::vector<double> values(weights_.cols);
+    const auto bf16 = [&](size_t c) {
+      float value;
+      quant::decode(Format::bf16, reinterpret_cast<const uint8_t*>(x.q) + 2 * c, 1, &value);
+      return double(value);
+    };
     for (size_t c = 0; c < values.size(); ++c)
-      values[c] = double(x.d[c / (weights_.kind == XKind::by_32 ? 32 : 256)]) * x.q[c];
+      values[c] = weights_.kind == XKind::two_bf16
+                      ? bf16(c) + bf16(values.size() + c)
+                      : double(x.d[c / (weights_.kind == XKind::by_32 ? 32 : 256)]) * x.q[c];
     return values;
   }
 
@@ -116,7 +124,7 @@ TEST_P(Packed, ProductsAreThoseOfTheDecodedWeights) { compare(21, 768, 11); }
 TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
   for (const uint32_t blocks : {1u, 3u})
     for (const uint32_t rows : {1u, 8u, 35u})
-      for (const uint32_t count : {1u, 2u, 9u}) compare(rows, blocks * quant::block_values(GetParam().format), count);
+      for (const uint32_t count : {1u, 2u, 9u}) compare(rows, blocks * pack_values(GetParam().format), count);
 }
 
 TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
@@ -171,7 +179,7 @@ TEST_P(Packed, RowsMayLieAnywhere) {
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 20);
   const RowsView view = rows.view(20);
-  const XRow* const in_order = weights_.kind == XKind::by_32 ? view.by_32 : view.by_256;
+  const XRow* const in_order = view.of(weights_.kind);
   std::vector<XRow> picked;
   for (uint32_t i = 0; i < 20; ++i) picked.push_back(in_order[i * 7 % 20]);
   std::vector<float> found(20 * stride, NAN);
@@ -306,7 +314,7 @@ TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
     pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
     weights.data = tiles.data();
   }
-  Rows x(1, cols, true, false);
+  Rows x(1, cols, {.by_32 = true});
   std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
   x.finish(0, isa);
   std::vector<Product> products(experts);

@@ -17,27 +17,36 @@ struct AttendQuery {
   float slope, place;  // place: of the row, counted from the beginning of the block
 };
 
-// scores (count, stride) of `count` queries.
+// The scores of `count` queries at `wide` vectors of positions.
+template <class V, int count, int wide>
+HEDDLE_INLINE void score_positions(const AttendHead& head, const AttendQuery* queries, const float* keys,
+                                   float* scores) {
+  using F = typename V::F;
+  F sum[count][wide] = {};
+  for (uint32_t i = 0; i < head.head; ++i, keys += head.stride) {
+    F key[wide];
+    for (int v = 0; v < wide; ++v) key[v] = load<F>(keys + v * lanes<V>);
+    for (int c = 0; c < count; ++c) {
+      const F q = all<V>(queries[c].q[i]);
+      for (int v = 0; v < wide; ++v) sum[c][v] = V::fma(q, key[v], sum[c][v]);
+    }
+  }
+  for (int c = 0; c < count; ++c)
+    for (int v = 0; v < wide; ++v) {
+      F score = sum[c][v] * head.scale;
+      if (head.softcap != 0) score = head.softcap * tangent<V>(score * (1 / head.softcap));
+      store(scores + uint32_t(c) * head.stride + uint32_t(v * lanes<V>), score);
+    }
+}
+
+// scores (count, stride) of `count` queries. The stride is a multiple of 16; sums of 32 positions hide the latency of
+// wide vectors.
 template <class V, int count>
 HEDDLE_INLINE void scores_of(const AttendHead& head, const AttendQuery* queries, const float* keys, float* scores) {
-  using F = typename V::F;
-  constexpr uint32_t wide = 16 / lanes<V>;  // vectors of positions at once: the stride is a multiple of 16
-  for (uint32_t t = 0; t < head.stride; t += wide * lanes<V>) {
-    F sum[count][wide] = {};
-    for (uint32_t i = 0; i < head.head; ++i) {
-      const float* key = keys + i * head.stride + t;
-      for (uint32_t v = 0; v < wide; ++v) {
-        const F k = load<F>(key + v * lanes<V>);
-        for (int c = 0; c < count; ++c) sum[c][v] = V::fma(all<V>(queries[c].q[i]), k, sum[c][v]);
-      }
-    }
-    for (int c = 0; c < count; ++c)
-      for (uint32_t v = 0; v < wide; ++v) {
-        F score = sum[c][v] * head.scale;
-        if (head.softcap != 0) score = head.softcap * tangent<V>(score * (1 / head.softcap));
-        store(scores + uint32_t(c) * head.stride + t + v * lanes<V>, score);
-      }
-  }
+  uint32_t t = 0;
+  if constexpr (lanes<V> == 16)
+    for (; t + 32 <= head.stride; t += 32) score_positions<V, count, 2>(head, queries, keys + t, scores + t);
+  for (; t < head.stride; t += 16) score_positions<V, count, 16 / lanes<V>>(head, queries, keys + t, scores + t);
 }
 
 // Scores of positions first..end - 1 of the block become weights and are added to the state. Returns the factor for
@@ -64,18 +73,44 @@ HEDDLE_INLINE float add_scores(uint32_t first, uint32_t end, uint32_t stride, fl
   return factor;
 }
 
-// out = out * factor + the values of positions first..end - 1 by their weights.
-template <class V, int wide>
-HEDDLE_INLINE void add_values(const float* values, uint32_t value_head, uint32_t first, uint32_t end,
-                              const float* weights, float factor, float* out) {
+// out = out * factor + the values of the positions that the queries see by their weights, for `count` queries that see
+// the same positions and `wide` vectors of each value.
+template <class V, int count, int wide>
+HEDDLE_INLINE void add_values(const AttendHead& head, const AttendQuery* queries, const float* values,
+                              const float* weights, const float* factors, float* out) {
   using F = typename V::F;
-  F sum[wide];
-  for (int v = 0; v < wide; ++v) sum[v] = load<F>(out + v * lanes<V>) * factor;
-  for (uint32_t t = first; t < end; ++t) {
-    const F weight = all<V>(weights[t]);
-    for (int v = 0; v < wide; ++v) sum[v] = V::fma(weight, load<F>(values + t * value_head + v * lanes<V>), sum[v]);
+  F sum[count][wide];
+  for (int c = 0; c < count; ++c)
+    for (int v = 0; v < wide; ++v)
+      sum[c][v] = load<F>(out + queries[c].index * head.value_head + v * lanes<V>) * factors[c];
+  for (uint32_t t = queries[0].first; t < queries[0].end; ++t) {
+    F value[wide];
+    for (int v = 0; v < wide; ++v) value[v] = load<F>(values + t * head.value_head + v * lanes<V>);
+    for (int c = 0; c < count; ++c) {
+      const F weight = all<V>(weights[uint32_t(c) * head.stride + t]);
+      for (int v = 0; v < wide; ++v) sum[c][v] = V::fma(weight, value[v], sum[c][v]);
+    }
   }
-  for (int v = 0; v < wide; ++v) store(out + v * lanes<V>, sum[v]);
+  for (int c = 0; c < count; ++c)
+    for (int v = 0; v < wide; ++v) store(out + queries[c].index * head.value_head + v * lanes<V>, sum[c][v]);
+}
+// The same for whole values.
+template <class V, int count>
+HEDDLE_INLINE void add_all_values(const AttendHead& head, const AttendQuery* queries, const float* values,
+                                  const float* weights, const float* factors, float* out) {
+  constexpr int wide = lanes<V> == 8 ? 2 : 4;  // as many sums as there are registers for
+  uint32_t v = 0;
+  for (; v + wide * lanes<V> <= head.value_head; v += wide * lanes<V>)
+    add_values<V, count, wide>(head, queries, values + v, weights, factors, out + v);
+  for (; v + lanes<V> <= head.value_head; v += lanes<V>)
+    add_values<V, count, 1>(head, queries, values + v, weights, factors, out + v);
+  for (; v < head.value_head; ++v)
+    for (int c = 0; c < count; ++c) {
+      float& to = out[queries[c].index * head.value_head + v];
+      to *= factors[c];
+      for (uint32_t t = queries[c].first; t < queries[c].end; ++t)
+        to += weights[uint32_t(c) * head.stride + t] * values[t * head.value_head + v];
+    }
 }
 
 // The keys (head, stride) and values (tokens, value_head) of a block as f32; values that are in the keys are left to
@@ -130,23 +165,19 @@ template <class V, int count>
 HEDDLE_INLINE void attend_queries(const AttendHead& head, const AttendQuery* queries, const float* keys,
                                   const float* values, float* scores, Softmax* softmax, float* out) {
   scores_of<V, count>(head, queries, keys, scores);
+  float factors[count];
+  bool same = true;
   for (int c = 0; c < count; ++c) {
     const AttendQuery& query = queries[c];
     float* weights = scores + uint32_t(c) * head.stride;
     if (head.slopes)
       for (uint32_t t = 0; t < head.stride; ++t) weights[t] -= query.slope * __builtin_fabsf(query.place - float(t));
-    const float factor = add_scores<V>(query.first, query.end, head.stride, weights, softmax[query.index]);
-    float* to = out + query.index * head.value_head;
-    uint32_t v = 0;
-    for (; v + 8 * lanes<V> <= head.value_head; v += 8 * lanes<V>)
-      add_values<V, 8>(values + v, head.value_head, query.first, query.end, weights, factor, to + v);
-    for (; v + lanes<V> <= head.value_head; v += lanes<V>)
-      add_values<V, 1>(values + v, head.value_head, query.first, query.end, weights, factor, to + v);
-    for (; v < head.value_head; ++v) {
-      to[v] *= factor;
-      for (uint32_t t = query.first; t < query.end; ++t) to[v] += weights[t] * values[t * head.value_head + v];
-    }
+    factors[c] = add_scores<V>(query.first, query.end, head.stride, weights, softmax[query.index]);
+    same = same && query.first == queries[0].first && query.end == queries[0].end;
   }
+  if (same) return add_all_values<V, count>(head, queries, values, scores, factors, out);
+  for (int c = 0; c < count; ++c)
+    add_all_values<V, 1>(head, queries + c, values, scores + uint32_t(c) * head.stride, factors + c, out);
 }
 
 template <class V>

@@ -101,16 +101,18 @@ void f16_of_f32(const float* from, uint32_t count, uint16_t* to) {
 
 // `values` numbers to int8 by their largest magnitude: returns the scale. The sums of each 16 go to `sums`. A value
 // that is not finite makes the scale a NaN, and with it every product of the block.
-template <int values>
+template <class V, int values>
 HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
-  // magnitudes are ordered as their bits are: a largest integer is found with vectors, a largest float is not
-  int32_t max = 0;
-  for (int i = 0; i < values; ++i) {
-    int32_t bits;
-    __builtin_memcpy(&bits, x + i, 4);
-    bits &= 0x7fffffff;
-    max = bits > max ? bits : max;
+  using F = typename V::F;
+  using I = typename V::I;
+  constexpr int step = lanes<V>;
+  typedef int8_t Bytes __attribute__((vector_size(step)));
+  I most{};  // magnitudes are ordered as their bits are
+  for (int i = 0; i < values; i += step) {
+    const I bits = (I)load<F>(x + i) & 0x7fffffff;
+    most = bits > most ? bits : most;
   }
+  const int32_t max = largest_of<V>(most);
   float largest;
   __builtin_memcpy(&largest, &max, 4);
   const bool finite = max < 0x7f800000;
@@ -118,28 +120,28 @@ HEDDLE_INLINE float quantise(const float* x, int8_t* q, int32_t* sums) {
   const float inverse = largest > 0x1p-119f ? 127 / largest : 0;  // below, the inverse is infinite: these become 0
   const int32_t keep = finite ? -1 : 0;                           // the low bits of a NaN are no integer
   for (int g = 0; g < values / 16; ++g) {
-    int32_t sum = 0;
-    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+    I sum{};
+    for (int i = 16 * g; i < 16 * g + 16; i += step) {
       // the sum's last place is 1: it rounds to the nearest, and its low bits are the integer
-      const float shifted = x[i] * inverse + 12582912.0f;
-      int32_t bits;
-      __builtin_memcpy(&bits, &shifted, 4);
-      const int32_t n = (bits - 0x4b400000) & keep;
-      q[i] = int8_t(n);
+      const I n = ((I)(load<F>(x + i) * inverse + 12582912.0f) - 0x4b400000) & keep;
+      const Bytes bytes = __builtin_convertvector(n, Bytes);
+      __builtin_memcpy(q + i, &bytes, sizeof bytes);
       sum += n;
     }
-    sums[g] = sum;
+    sums[g] = sum_of<V>(sum);
   }
   return scale;
 }
 
-inline void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums) {
-  for (uint32_t b = 0; b < cols / 32; ++b) d[b] = quantise<32>(x + 32 * b, q + 32 * b, sums + 2 * b);
+template <class V>
+void quantise_32(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums) {
+  for (uint32_t b = 0; b < cols / 32; ++b) d[b] = quantise<V, 32>(x + 32 * b, q + 32 * b, sums + 2 * b);
 }
 
-inline void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split) {
+template <class V>
+void quantise_256(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split) {
   for (uint32_t b = 0; b < cols / 256; ++b, sums += 16, split += 48) {
-    d[b] = quantise<256>(x + 256 * b, q + 256 * b, sums);
+    d[b] = quantise<V, 256>(x + 256 * b, q + 256 * b, sums);
     for (int g = 0; g < 8; ++g) {
       const int32_t sum = sums[2 * g] + sums[2 * g + 1];
       split[g] = int8_t(sum & 63);
@@ -164,7 +166,7 @@ HEDDLE_INLINE typename V::F normal_below(typename V::F x) {
   away = choose<V>((I)(away > 15.0f), all<V>(15.0f), away);
   const F t = 1.0f / (away * 0x1.6a09e6p-2f + 1.0f);
   F sum = all<V>(fit[8]);
-  for (int i = 7; i >= 0; --i) sum = sum * t + fit[i];
+  for (int i = 7; i >= 0; --i) sum = V::fma(sum, t, all<V>(fit[i]));
   const F tail = 0.5f * t * sum * exponential<V>(-0.5f * away * away);
   return choose<V>((I)(x < 0.0f), tail, 1.0f - tail);
 }
@@ -245,8 +247,8 @@ void fill_floats(Isa& isa) {
   isa.f32_of_f16 = f32_of_f16<V>;
   isa.f32_of_bf16 = f32_of_bf16;
   isa.f16_of_f32 = f16_of_f32<V>;
-  isa.quantise_32 = quantise_32;
-  isa.quantise_256 = quantise_256;
+  isa.quantise_32 = quantise_32<V>;
+  isa.quantise_256 = quantise_256<V>;
   isa.activate = activate<V>;
 }
 

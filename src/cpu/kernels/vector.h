@@ -68,26 +68,39 @@ HEDDLE_INLINE typename V::F floats(typename V::I value) {
 }
 template <class V>
 HEDDLE_INLINE typename V::F choose(typename V::I mask, typename V::F yes, typename V::F no) {
-  return (typename V::F)(((typename V::I)yes & mask) | ((typename V::I)no & ~mask));
+  return mask ? yes : no;
 }
 template <class V>
 HEDDLE_INLINE typename V::F larger(typename V::F a, typename V::F b) {
   return choose<V>((typename V::I)(a > b), a, b);
 }
+// All lanes of a vector of `count` E: one half with the other, until one is left.
+template <class E, int count, class Vector, class With>
+HEDDLE_INLINE E across(Vector value, With with) {
+  if constexpr (count == 1) {
+    return value[0];
+  } else {
+    typedef E Half __attribute__((vector_size(count / 2 * sizeof(E))));
+    Half halves[2];
+    __builtin_memcpy(halves, &value, sizeof value);
+    return across<E, count / 2>(with(halves[0], halves[1]), with);
+  }
+}
 template <class V>
 HEDDLE_INLINE float sum_of(typename V::F value) {
-  float lane[lanes<V>];
-  store(lane, value);
-  for (int step = lanes<V> / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
-  return lane[0];
+  return across<float, lanes<V>>(value, [](auto a, auto b) HEDDLE_INLINE_LAMBDA { return a + b; });
+}
+template <class V>
+HEDDLE_INLINE int32_t sum_of(typename V::I value) {
+  return across<int32_t, lanes<V>>(value, [](auto a, auto b) HEDDLE_INLINE_LAMBDA { return a + b; });
 }
 template <class V>
 HEDDLE_INLINE float largest_of(typename V::F value) {
-  float lane[lanes<V>];
-  store(lane, value);
-  for (int i = 1; i < lanes<V>; ++i) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
-  return lane[0];
+  return across<float, lanes<V>>(value, [](auto a, auto b) HEDDLE_INLINE_LAMBDA { return a > b ? a : b; });
+}
+template <class V>
+HEDDLE_INLINE int32_t largest_of(typename V::I value) {
+  return across<int32_t, lanes<V>>(value, [](auto a, auto b) HEDDLE_INLINE_LAMBDA { return a > b ? a : b; });
 }
 
 // Vectors gathered from words in many places, and from uint16_t.

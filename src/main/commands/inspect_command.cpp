@@ -90,7 +90,7 @@ Needs needs_of(const std::string& name, const InspectOptions& options) {
   try {
     const model::Model model = model::load(open_model(name), {.context = options.context});
     const DeviceOptions device{.device = "cpu", .kv = options.kv};
-    return {model.context, memory_for(model, device, limits_for(model, device, model.context, cpu_rows)), ""};
+    return {model.context, memory_for(model, device, limits_for(model, device, model.context, cpu_rows(device))), ""};
   } catch (const Error& error) {
     return {0, {}, error.what()};
   }

@@ -59,7 +59,7 @@ class Plan {
 
  private:
   void count(Device& device, const cuda::DeviceInfo* gpu) {
-    const uint32_t rows = options_.rows ? options_.rows : gpu ? gpu_rows : cpu_rows;
+    const uint32_t rows = options_.rows ? options_.rows : gpu ? gpu_rows : cpu_rows(options_.device);
     device.needed = memory_for(model, options_.device, limits_for(model, options_.device, model.context, rows), gpu);
     device.largest = largest_context(model, options_.device, max_context, rows, device.free, gpu);
   }

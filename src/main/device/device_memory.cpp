@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "cpu/cpu.h"
 #include "gpu/gpu.h"
 #include "model/session.h"
@@ -59,6 +60,11 @@ uint32_t tokens_for_many(const model::Model& model, const model::Model* draft, u
 }
 
 }  // namespace
+
+uint32_t cpu_rows(const DeviceOptions& options) {
+  const uint64_t threads = options.threads ? options.threads : hardware_threads();
+  return uint32_t(std::clamp<uint64_t>(64 * threads, 512, 2048));
+}
 
 double parameters(const model::Model& model) {
   double count = 0;

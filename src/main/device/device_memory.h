@@ -21,7 +21,8 @@ uint32_t largest_context(const model::Model& model, const DeviceOptions& options
                          const model::Model* draft = nullptr);
 
 // Tokens of a batch. An H200 takes a prompt of an 8B model at 15 600 tokens per second by 512, at 22 700 by 2048.
-inline constexpr uint32_t cpu_rows = 512, gpu_rows = 2048;
+inline constexpr uint32_t gpu_rows = 2048;
+uint32_t cpu_rows(const DeviceOptions& options);  // many threads need many rows to share them evenly
 
 double parameters(const model::Model& model);  // weights of all matrices; shared ones count once
 

@@ -230,7 +230,8 @@ class Opener {
   void on_cpu() {
     if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
     restore_context();
-    const Fit fits = fit(running_->model, options_, rows_ ? rows_ : cpu_rows, available_memory(), nullptr, draft());
+    const Fit fits =
+        fit(running_->model, options_, rows_ ? rows_ : cpu_rows(options_), available_memory(), nullptr, draft());
     if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, "", draft()));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
     settle(fits.context, fits.limits);
