@@ -89,16 +89,17 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   const model::Attention& a = *attention.model;
   const uint32_t sms = r_.recorder.sms(), rows = path.newest;
   const uint32_t longest = max_seen(a, rows == rows_.count ? rows_.longest : rows_.longest_single);
+  const uint32_t groups = kernels::cluster_groups(a.heads, a.kv_heads), units = groups * a.kv_heads;
   kernels::ClusterChoice choice;
   switch (path.shape) {
     case Shape::steady:
       choice = kernels::steady_cluster_choice(a.head, r_.recorder.limits());
       break;
     case Shape::tuned:
-      choice = r_.tuning.attention(a.head, a.kv_heads, rows, longest_of(length_class(longest)), sms);
+      choice = r_.tuning.attention(a.head, units, rows, longest_of(length_class(longest)), sms);
       break;
     case Shape::by_length:
-      choice = kernels::cluster_choice(a.head, a.kv_heads, rows, longest, sms, r_.recorder.limits());
+      choice = kernels::cluster_choice(a.head, units, rows, longest, sms, r_.recorder.limits());
       break;
   }
 
@@ -107,6 +108,7 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   spec.length = kernels::length_indirect;
   if (r_.q8()) spec = kernels::as_q8(spec);
   spec.mapped = !rows_.row_tables;
+  spec.grouped = groups > 1;
   spec.fresh = path.reads_other_rows;
   set_sight(a, spec);
   kernels::ClusterAttention::Args args{{attention_args(attention)}};
@@ -115,6 +117,7 @@ void Forward::attend_newest(const DeviceAttention& attention, const AttentionPat
   args.partial = {r_.work.partial.address()};
   args.arrived = {r_.work.arrived.address()};
   args.sequences = rows;
+  args.groups = groups;
   args.clusters = choice.clusters;
   if (const HalfForm form = attended_form(attention)) {
     spec.out_apart = form.apart;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "gpu/backend.h"
+#include "kernels/attention/cluster_attention.h"
 
 namespace heddle::gpu {
 
@@ -134,8 +135,9 @@ void Gpu::list_logits(uint32_t outputs, std::optional<uint32_t> from_row) {
 void Gpu::list_attention(const DeviceAttention& attention) {
   if (!forward_->paths().attention_shapes_vary()) return;
   // the shape is the same for more streams than this
-  const uint32_t kv_heads = std::max(attention.model->kv_heads, 1u);
-  const uint32_t max_streams = std::min(std::max(32u, 2 * recorder_.sms() / kv_heads), sizes_.rows);
+  const model::Attention& a = *attention.model;
+  const uint32_t units = kernels::cluster_groups(a.heads, a.kv_heads) * a.kv_heads;
+  const uint32_t max_streams = std::min(std::max(32u, 2 * recorder_.sms() / units), sizes_.rows);
   auto attend = [&](const Rows& rows) {
     forward_->begin(rows);
     forward_->attend(attention);

@@ -14,7 +14,6 @@ bool has_usual_heads(const model::Attention& a) {
   return false;
 }
 
-constexpr uint32_t max_group = 8;        // query heads of a kv head that cluster_attention computes at once
 constexpr uint32_t max_table_rows = 64;  // with a block table each
 
 }  // namespace
@@ -86,7 +85,7 @@ AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) cons
                      .exact_queries = exact_};
   // cluster_attention takes a row for the last of its sequence
   const bool by_distance = a.window || a.chunk || !a.slopes.empty();
-  if (usual && a.heads / a.kv_heads <= max_group && !(deterministic_ && !a.causal && by_distance))
+  if (usual && !(deterministic_ && !a.causal && by_distance))
     path.newest = rows.each_own || deterministic_ ? rows.count : rows.single;
   if (path.newest == rows.count) return path;
   path.others = Others::any;

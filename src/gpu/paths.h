@@ -17,9 +17,8 @@
 // | wgmma, not with Options::exact                      |                   |
 // | other tiles                                         | prompt_attention  |
 // | rows that neither takes: of heads of other sizes;   | any_attention     |
-// | of more than 8 query heads to a kv head in steps    |                   |
-// | and with Options::deterministic; with that also     |                   |
-// | those that see both directions by distance          |                   |
+// | with Options::deterministic also those that see     |                   |
+// | both directions by distance                         |                   |
 //
 // | of a mixture                                       | kernels                         |
 // | -------------------------------------------------- | ------------------------------- |

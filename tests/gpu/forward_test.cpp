@@ -173,6 +173,19 @@ INSTANTIATE_TEST_SUITE_P(
                                      KindOfPlan{32, KvFormat::f16, {}})),
     [](const auto& one) { return std::get<0>(one.param).name + "_" + std::get<1>(one.param).name(); });
 
+// More query heads to a kv head than cluster_attention computes at once: groups of six and five.
+TEST_F(Plans, SlowManyHeadsToAKvHeadGiveTheReferencesLogits) {
+  test::Builder builder({.format = Format::f16, .width = 64, .heads = 11, .kv_heads = 1, .head = 64, .inner = 96});
+  builder.model().context = 128;
+  for (const Options& options : {Options{}, Options{.deterministic = true}}) {
+    BesideReference both(builder.model(), {.rows = 80, .kv_blocks = 64, .block_tokens = 16}, interpreted(options),
+                         f16_bound);
+    both.feed({{0, 20}});
+    both.feed({{0, 1}, {1, 1}});
+    both.feed({{1, 1}, {2, 9}, {0, 2}}, BesideReference::last);
+  }
+}
+
 // Mixtures: rows one by one, a few, and grouped by expert, with all that may surround the experts.
 struct KindOfMixture {
   std::string name;

@@ -130,8 +130,8 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
   a.k = a.v = grouped.matrix(64, 64);
   a.output = grouped.matrix(64, 9 * 64);
   SmallModel::set_rope(a, model::Rope::Style::halves, 64);
-  EXPECT_EQ(attention(grouped.model, {}, both), Names{"prompt_attention"});
-  EXPECT_EQ(attention(grouped.model, deterministic_, both), Names{"any_attention"});
+  EXPECT_EQ(attention(grouped.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
+  EXPECT_EQ(attention(grouped.model, deterministic_, both), Names{"cluster_attention"});
 }
 
 // Sinks, slopes, chunks and both directions change the kernels, not which is taken; but a row that sees both directions

@@ -40,12 +40,28 @@ void share_positions(ClusterBlock& b) {
   b.newest_early = b.end == b.length && count > 0u && b.stage_count <= b.s.stages;
 }
 
+// The query heads of a kv head: all of them, or a group. Groups have as many heads as each other, but for the last.
+void choose_heads(ClusterBlock& b) {
+  auto& k = b.k;
+  const U32 of_one = k.arg(&ClusterArgs::heads) / k.arg(&ClusterArgs::kv_heads);
+  b.unit = b.kv_head = k.block_id() / b.s.splits;
+  b.units = k.arg(&ClusterArgs::kv_heads);
+  b.group = of_one;
+  b.first_head = b.kv_head * of_one;
+  if (!b.s.grouped) return;
+  const U32 groups = k.arg(&ClusterArgs::groups), size = (of_one + groups - 1u) / groups;
+  b.units = b.units * groups;
+  b.kv_head = b.unit / groups;
+  const U32 before = (b.unit - b.kv_head * groups) * size;
+  b.group = min(size, of_one - before);
+  b.first_head = b.kv_head * of_one + before;
+}
+
 void attend_sequence(ClusterBlock& b) {
   auto& k = b.k;
   const ClusterAttention& s = b.s;
   b.rank = s.splits > 1 ? k.cluster_rank() : k.constant(0u);
-  b.group = k.arg(&ClusterArgs::heads) / k.arg(&ClusterArgs::kv_heads);
-  b.kv_head = k.block_id() / s.splits;
+  choose_heads(b);
   b.cluster = !s.merge ? k.constant(0u) : s.splits > 1 ? k.special(Special::clusterid_z) : k.block_z();
   b.ring = k.shared<uint8_t>(s.stages * s.stage_bytes(), 128);
   if (b.bulk()) {
@@ -115,10 +131,25 @@ size_t ClusterAttention::partial_count(uint32_t sequences, uint32_t kv_heads, ui
   return size_t(sequences) * kv_heads * clusters * splits * ClusterBlock::items_per_head(*this) * 8 * 8;
 }
 
+namespace {
+
+// Whether this many groups have 1 to 8 of the query heads each.
+bool can_group(uint32_t heads, uint32_t groups) {
+  if (groups == 0) return false;
+  const uint32_t size = (heads + groups - 1) / groups;
+  return size <= 8 && uint64_t(groups - 1) * size < heads;
+}
+
+}  // namespace
+
 Grid ClusterAttention::grid(const ClusterArgs& args) const {
   check_token_attention(name, args, layout, head_dim);
-  if (args.heads / args.kv_heads > 8)
+  const uint32_t of_one = args.heads / args.kv_heads, groups = grouped ? args.groups : 1;
+  if (!grouped && of_one > 8)
     throw Error("{}: {} heads for {} kv heads, but there may be at most 8 for one", name, args.heads, args.kv_heads);
+  if (grouped && !can_group(of_one, groups))
+    throw Error("{}: {} groups of the {} heads of a kv head, but they must have 1 to 8 heads each", name, groups,
+                of_one);
   if (args.q.address % 8 || args.q_stride % 2) throw Error("{}: rows of q must be 8-byte aligned", name);
   if (kv == kv_q8 && (args.k_scale.address % 16 || args.v_scale.address % 16))
     throw Error("{}: k_scale and v_scale must be 16-byte aligned", name);
@@ -130,7 +161,8 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
   if (out_apart) check_operand(name, args.heads * head_dim, args.out_group);
   if (window && args.window == 0) throw Error("{}: a window of 0 positions, but it must have one or more", name);
   check_scores(name, args, softcap, chunk, sinks, slopes);
-  return {.x = args.kv_heads * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
+  return {
+      .x = args.kv_heads * groups * splits, .y = args.sequences ? args.sequences : 1, .z = merge ? args.clusters : 1};
 }
 
 uint32_t ClusterAttention::shared_bytes() const {
@@ -199,6 +231,8 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   return {spec, clusters};
 }
 
+uint32_t cluster_groups(uint32_t heads, uint32_t kv_heads) { return (heads / kv_heads + 7) / 8; }
+
 ClusterAttention as_q8(ClusterAttention spec) {
   const uint32_t bytes = spec.stages * spec.stage_bytes();
   spec.kv = kv_q8;
@@ -262,9 +296,9 @@ class ClusterMerge {
     count_ = b_.group * per_head_;
     if (b_.dim_tiles() < s_.splits)
       count_ = select(b_.rank < b_.dim_tiles(), count_, 0u);  // some blocks have no values
-    pair_ = mad_wide(b_.sequence, k_.arg(&ClusterArgs::kv_heads), widen(b_.kv_head));
+    pair_ = mad_wide(b_.sequence, b_.units, widen(b_.unit));
     out_ = k_.arg(&ClusterArgs::out) +
-           mad_wide(b_.sequence, k_.arg(&ClusterArgs::heads), widen(b_.kv_head * b_.group)) * uint64_t(s_.head_dim);
+           mad_wide(b_.sequence, k_.arg(&ClusterArgs::heads), widen(b_.first_head)) * uint64_t(s_.head_dim);
     merge_cluster();
     if (s_.merge) merge_clusters();
   }
@@ -304,7 +338,7 @@ class ClusterMerge {
   // A mean of values of the cache, which f16 holds.
   void write_halves(const Vec<float, 4>& v, U32 head, U32 tile, U32 column) {
     U32 group = k_.arg(&ClusterArgs::out_group), ld = k_.arg(&ClusterArgs::heads) * s_.head_dim;
-    U32 first = (b_.kv_head * b_.group + head) * s_.head_dim;
+    U32 first = (b_.first_head + head) * s_.head_dim;
     auto out = k_.arg(&ClusterArgs::out).template as<heddle::f16>();
     if (b_.q8()) {
       U32 col = first + (tile >> 2u) * 32u + (tile & 3u) + column * 4u;
@@ -404,8 +438,8 @@ class ClusterMerge {
   const uint32_t per_head_;  // items
   uint32_t sharers_ = 1;     // lanes that share the parts of an item
   U32 member_, count_;       // of this lane among those; items of the block
-  U64 pair_;                 // number of (sequence, kv head)
-  Global<float> out_;        // of the kv head's first query head
+  U64 pair_;                 // number of (sequence, group)
+  Global<float> out_;        // of the group's first query head
 };
 
 }  // namespace

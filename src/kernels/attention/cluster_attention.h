@@ -12,15 +12,15 @@ enum Length : uint32_t { length_direct, length_indirect };
 
 // out = softmax(q k * scale) v over the positions of each sequence, in a cache of f16, or of q8 (in pages; heads of a
 // multiple of 32). A sequence of length 0 gives zeros. All query heads of a kv head (8 or fewer) are computed at once,
-// so that the cache is read once. Where one cluster per sequence and kv head would leave SMs idle, several share the
-// work (merge): the last of their blocks to finish merges the partial results that the others left in memory, and
-// resets the counters.
+// so that the cache is read once; more are computed as groups of up to 8 (grouped), and a group is below what a kv head
+// is. Where one cluster per sequence and kv head would leave SMs idle, several share the work (merge): the last of
+// their blocks to finish merges the partial results that the others left in memory, and resets the counters.
 struct ClusterAttention {
   static constexpr std::string_view name = "cluster_attention",
                                     summary = "attention of one token per sequence, positions shared by a cluster",
                                     lowest_target = "sm_90";
   // out, k, v, k_scale and v_scale are 16-byte aligned. q is 8-byte aligned and finite as f16; its stride is even, and
-  // 0 where its rows follow each other. heads / kv_heads is a whole number from 1 to 8; page_size is a multiple of 16;
+  // 0 where its rows follow each other. heads / kv_heads is a whole number; page_size is a multiple of 16;
   // window, softcap, chunk, sinks and slopes are read with the fields of that name.
   struct Args : TokenAttentionArgs {
     ptx::DevicePtr<uint32_t> sequence_of;  // mapped: (sequences), the row of the table
@@ -28,6 +28,7 @@ struct ClusterAttention {
     ptx::DevicePtr<uint32_t> arrived;      // merge: (arrived_count), zeros before the first launch and after each
     uint32_t clusters;                     // merge: per sequence and kv head
     uint32_t out_group;                    // out_apart: rows of a group
+    uint32_t groups;                       // grouped: of each kv head
   };
   uint32_t head_dim = 128;
   uint32_t kv = kv_f16;
@@ -39,8 +40,9 @@ struct ClusterAttention {
   uint32_t warps = 4;    // that compute, up to rows / 2
   // bulk: one more warp fetches. async: all warps do, in clusters of one block; two stages or more.
   uint32_t copies = copies_bulk;
-  uint32_t merge = 0;   // several clusters per sequence and kv head
-  uint32_t mapped = 0;  // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
+  uint32_t merge = 0;    // several clusters per sequence and kv head
+  uint32_t mapped = 0;   // rows of q and lengths are tokens of any sequences, in any order, given by sequence_of
+  uint32_t grouped = 0;  // the query heads of a kv head are computed as groups, which read the cache one by one
   uint32_t window = 0, softcap = 0, chunk = 0, sinks = 0, slopes = 0;
   uint32_t out_apart = 0;  // out is f16, as x of wgmma_product for weights of this `apart`; 0: rows of f32
   // In a chain only the last position is new: all others are fetched before the preceding kernels have ended, unless
@@ -58,10 +60,11 @@ struct ClusterAttention {
         F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})}, F{"rows", &S::rows, one_of({2, 4, 8, 16})},
         F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
         F{"copies", &S::copies, copy_kinds()}, F{"merge", &S::merge, yes_or_no()}, F{"mapped", &S::mapped, yes_or_no()},
-        F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
-        F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()}, F{"slopes", &S::slopes, yes_or_no()},
-        F{"out_apart", &S::out_apart, aparts()}, F{"chained", &S::chained, yes_or_no()},
-        F{"fresh", &S::fresh, yes_or_no()}, F{"ahead", &S::ahead, range(0, 16)});
+        F{"grouped", &S::grouped, yes_or_no()}, F{"window", &S::window, yes_or_no()},
+        F{"softcap", &S::softcap, yes_or_no()}, F{"chunk", &S::chunk, yes_or_no()}, F{"sinks", &S::sinks, yes_or_no()},
+        F{"slopes", &S::slopes, yes_or_no()}, F{"out_apart", &S::out_apart, aparts()},
+        F{"chained", &S::chained, yes_or_no()}, F{"fresh", &S::fresh, yes_or_no()},
+        F{"ahead", &S::ahead, range(0, 16)});
   }
 
   // Shared memory of a stage: 8 pieces of K, 8 of V, and as many of their scales.
@@ -87,6 +90,8 @@ struct ClusterChoice {
 };
 ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequences, uint32_t length, uint32_t sms,
                              const GpuLimits& gpu = {});
+// How many groups of up to 8 query heads a kv head has.
+uint32_t cluster_groups(uint32_t heads, uint32_t kv_heads);
 // The same spec for all lengths and batch sizes, so that a row's result depends on its own sequence alone.
 ClusterChoice steady_cluster_choice(uint32_t head_dim, const GpuLimits& gpu = {});
 // The same shape for a q8 cache: as many bytes in flight, in more stages.

@@ -123,7 +123,7 @@ class ClusterCompute {
   using Sums = std::vector<Acc<float, 16, 8>>;  // tile 0 and tile 1, two sums each
 
   // That of row lane / 4.
-  U32 query_head() { return b_.kv_head * b_.group + min(k_.lane() / 4u, b_.group - 1u); }
+  U32 query_head() { return b_.first_head + min(k_.lane() / 4u, b_.group - 1u); }
   // Of all warps that share the sequence one has the sink.
   void begin_with_sink() {
     const F32 sink = load(k_.arg(&ClusterArgs::sinks) + query_head());

@@ -39,14 +39,16 @@ struct ClusterBlock {
 
   const ClusterAttention s;
   ptx::Builder<Args> k;
-  ptx::U32 sequence, rank, cluster, group, kv_head;  // group: query heads per kv head
-  ptx::U32 length, first;                            // of the sequence; the first position that is seen
-  ptx::U32 begin, end, stage_count;                  // this block's positions, from a multiple of 16 on
-  ptx::Pred newest_early;                            // the newest position is in an early stage of this block
-  ptx::Shared<uint8_t> ring;                         // (stages, K and V, 8, piece()), and scales
-  ptx::Shared<uint64_t> full, free;                  // (stages) of mbarriers
-  ptx::Shared<float> states;                         // (parts, 8 heads, maximum and sum)
-  ptx::Shared<float> values;                         // (tiles_here(), parts, part_row)
+  ptx::U32 sequence, rank, cluster, kv_head;
+  ptx::U32 unit, units;              // a group of query heads, counted over all kv heads; their number
+  ptx::U32 first_head, group;        // the query heads of the group: the first, and how many
+  ptx::U32 length, first;            // of the sequence; the first position that is seen
+  ptx::U32 begin, end, stage_count;  // this block's positions, from a multiple of 16 on
+  ptx::Pred newest_early;            // the newest position is in an early stage of this block
+  ptx::Shared<uint8_t> ring;         // (stages, K and V, 8, piece()), and scales
+  ptx::Shared<uint64_t> full, free;  // (stages) of mbarriers
+  ptx::Shared<float> states;         // (parts, 8 heads, maximum and sum)
+  ptx::Shared<float> values;         // (tiles_here(), parts, part_row)
 };
 
 // Sums of weight times V: rows 0 to 7 are the query heads, rows 8 to 15 the rounding errors of the weights in f16.

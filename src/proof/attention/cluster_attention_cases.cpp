@@ -48,18 +48,21 @@ Case cluster(ClusterAttention spec, const AttentionShape& shape, uint32_t cluste
   spec.softcap = shape.softcap > 0;
   spec.merge = clusters > 0;
   spec.mapped = !shape.sequence_of.empty();
+  spec.grouped = kernels::cluster_groups(shape.heads, shape.kv_heads) > 1;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const AttentionProblem problem(m, random, shape, spec.kv, spec.layout);
     ClusterAttention::Args args{problem.args()};
+    args.groups = kernels::cluster_groups(shape.heads, shape.kv_heads);
     args.clusters = clusters;
     if (spec.mapped) {
       args.sequence_of = m.put(shape.sequence_of);
       args.q_stride = shape.heads * shape.head_dim + 6;
       args.q = problem.spread_q(m, args.q_stride);
     }
-    const size_t counters = clusters ? spec.arrived_count(args.sequences, args.kv_heads) : 0;
+    const uint32_t units = args.groups * args.kv_heads;
+    const size_t counters = clusters ? spec.arrived_count(args.sequences, units) : 0;
     if (clusters) {
-      args.partial = m.poisoned<float>(spec.partial_count(args.sequences, args.kv_heads, clusters));
+      args.partial = m.poisoned<float>(spec.partial_count(args.sequences, units, clusters));
       args.arrived = m.put(std::vector<uint32_t>(counters, 0));
     }
     for (uint32_t times = clusters ? 2 : 1; times; --times) {
@@ -85,9 +88,11 @@ Case steady(uint32_t kv, const AttentionShape& shape) {
   spec.layout = kernels::kv_paged;
   spec.mapped = 1;
   spec.chained = 1;
+  spec.grouped = kernels::cluster_groups(shape.heads, shape.kv_heads) > 1;
   auto run = [=](Machine& m, Random& random, Check& check) {
     const AttentionProblem problem(m, random, shape, kv, spec.layout);
     ClusterAttention::Args args{problem.args()};
+    args.groups = kernels::cluster_groups(shape.heads, shape.kv_heads);
     args.sequence_of = m.put(shape.sequence_of);
     args.out = m.poisoned<float>(problem.outputs());
     ClusterAttention fresh = spec;
@@ -276,6 +281,9 @@ void add_async_attention_cases(Sweep sweep, std::vector<Case>& cases) {
          .lengths = {5, 6, 7, 90, 0, 33, 34},
          .page_size = 32,
          .sequence_of = {1, 1, 1, 0, 3, 2, 2}});
+  for (uint32_t kv : {kv_f16, kv_q8})
+    add({.kv = kv, .layout = kv_paged, .rows = 4, .stages = 2, .warps = 2},
+        {.head_dim = 64, .heads = 26, .kv_heads = 2, .lengths = {150, 0, 33}, .sinks = true}, kv == kv_q8 ? 2 : 0);
   if (sweep == Sweep::normal) return;
   for (uint32_t kilobytes : {64u, 99u, 163u})
     for (uint32_t length : {512u, 4096u, 32768u})
@@ -336,6 +344,30 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u})
     add({.layout = kv_paged, .splits = 2},
         {.head_dim = 64, .heads = 2 * group, .kv_heads = 2, .lengths = {130, 20}, .page_size = 32});
+  // groups of one size, with a last one that is smaller, and of one head
+  for (uint32_t of_one : {9u, 12u, 16u, 17u, 71u})
+    for (uint32_t kv : {kv_f16, kv_q8}) {
+      const ClusterAttention spec{
+          .kv = kv, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = of_one % 2};
+      const uint32_t kv_heads = of_one == 71 ? 1 : 2;
+      AttentionShape shape{.head_dim = 64,
+                           .heads = of_one * kv_heads,
+                           .kv_heads = kv_heads,
+                           .lengths = {130, 0, 20},
+                           .page_size = 32,
+                           .sinks = of_one % 3 == 0,
+                           .slopes = of_one == 17};
+      add(spec, shape);
+      add(spec, shape, 2);
+      ClusterAttention halves = spec;
+      halves.out_apart = 64;
+      if (of_one % 4 == 0) add(halves, shape, of_one == 16 ? 2 : 0);
+      shape.sequence_of = {1, 2, 1};
+      if (of_one < 17) add(spec, shape);
+    }
+  for (uint32_t layout : {kv_single, kv_batched})
+    add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2},
+        {.head_dim = 80, .heads = 22, .kv_heads = 2, .lengths = {77}, .window = 30});
   for (uint32_t window : {1u, 16u, 30u, 100u, 1000u})
     for (uint32_t layout : {kv_batched, kv_paged})
       add({.layout = layout, .splits = 2, .rows = 4, .stages = 2, .warps = 2, .chained = layout == kv_paged},
@@ -413,6 +445,8 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
                                 .lengths = {5, 6, 7, 190, 0, 33, 34},
                                 .page_size = 32,
                                 .sequence_of = {1, 1, 1, 0, 3, 2, 2}}));
+  cases.push_back(
+      steady(kv_f16, {.head_dim = 64, .heads = 22, .kv_heads = 2, .lengths = {5, 6, 190}, .sequence_of = {1, 1, 0}}));
   for (uint32_t ahead : {1u, 2u, 16u})
     add({.layout = kv_paged, .splits = 2, .rows = 2, .stages = 1, .warps = 1, .chained = 1, .ahead = ahead},
         {.head_dim = 80, .lengths = {200, 0, 17, 1}, .window = ahead == 2 ? 70u : 0});
@@ -472,6 +506,17 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
          .sinks = true},
         spec.merge ? clusters : 0);
   }
+  // of GLM-4.5 and Falcon-7B
+  for (const auto& [dim, heads, kv_heads] : {std::array{128u, 96u, 8u}, std::array{64u, 71u, 1u}})
+    for (uint32_t length : {100u, 6000u})
+      for (uint32_t kv : {kv_f16, kv_q8}) {
+        auto [spec, clusters] = cluster_choice(dim, kv_heads * cluster_groups(heads, kv_heads), 1, length, 132);
+        spec.layout = kv_paged;
+        spec.chained = 1;
+        if (kv == kv_q8) spec = as_q8(spec);
+        add(spec, {.head_dim = dim, .heads = heads, .kv_heads = kv_heads, .lengths = {length}, .page_size = 32},
+            spec.merge ? clusters : 0);
+      }
   for (uint32_t splits : {2u, 4u, 8u, 16u})
     for (uint32_t clusters : {2u, 7u, 16u})
       add({.layout = kv_paged, .splits = splits, .chained = 1},

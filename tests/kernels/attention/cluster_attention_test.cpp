@@ -197,6 +197,35 @@ TEST(ClusterAttention, TheChoiceForACrowd) {
   EXPECT_EQ(cluster_choice(128, 8, 64, 16385, 132).spec.splits, 8u);
 }
 
+// As few groups as there can be, none of them empty.
+TEST(ClusterAttention, QueryHeadsOfAKvHeadAreGroupsOfUpToEight) {
+  for (uint32_t of_one = 1; of_one <= 200; ++of_one) {
+    const uint32_t groups = cluster_groups(3 * of_one, 3), size = (of_one + groups - 1) / groups;
+    EXPECT_LE(size, 8u) << of_one;
+    EXPECT_LT((groups - 1) * size, of_one);
+    EXPECT_GT(of_one, (groups - 1) * 8);
+  }
+}
+
+TEST(ClusterAttention, GroupsAssembleWithoutSpills) {
+  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
+  std::vector<SmallGpu> gpus = small_gpus();
+  gpus.push_back({"sm_90a", {}});
+  for (const auto& [target, limits] : gpus) {
+    std::vector<ClusterAttention> specs;
+    for (uint32_t size : {64u, 128u})
+      for (uint32_t length : {100u, 6000u}) {
+        ClusterAttention spec = cluster_choice(size, 16, 1, length, 132, limits).spec;
+        spec.layout = kv_paged;
+        spec.grouped = 1;
+        specs.push_back(spec);
+        spec.mapped = 1;
+        specs.push_back(as_q8(spec));
+      }
+    expect_no_spills(specs, target);
+  }
+}
+
 // A q8 cache has as many bytes in flight as an f16 one, in pieces whose scales can be copied.
 TEST(ClusterAttention, ShapesForQ8KeepTheirBytes) {
   for (uint32_t size : {64u, 96u, 128u, 160u, 192u, 256u})
@@ -258,7 +287,19 @@ TEST(ClusterAttention, RefusesWhatItCannotDo) {
   ClusterAttention::Args args = one.args;
   EXPECT_NO_THROW(ClusterAttention{}.grid(args));
   args.heads = 9;
-  EXPECT_THROW(ClusterAttention{}.grid(args), Error);
+  EXPECT_EQ(refusal(ClusterAttention{}, args),
+            "cluster_attention: 9 heads for 1 kv heads, but there may be at most 8 for one");
+  for (uint32_t groups : {0u, 1u, 4u, 6u, 10u}) {  // 4: of 3, 3, 3 and 0; 6: of 2 and 1, and 0
+    args.groups = groups;
+    EXPECT_EQ(refusal(ClusterAttention{.grouped = 1}, args),
+              fmt::format("cluster_attention: {} groups of the 9 heads of a kv head, but they must have 1 to 8 heads "
+                          "each",
+                          groups));
+  }
+  for (uint32_t groups : {2u, 3u, 5u, 9u}) {
+    args.groups = groups;
+    EXPECT_EQ(ClusterAttention{.grouped = 1}.grid(args).x, groups * 16);
+  }
   args = one.args;
   args.out.address += 8;
   EXPECT_THROW(ClusterAttention{}.grid(args), Error);
