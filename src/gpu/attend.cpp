@@ -80,8 +80,7 @@ uint32_t max_seen(const model::Attention& a, uint32_t length) {
 }  // namespace
 
 uint64_t Forward::cache_bytes(const model::Attention& a) const {
-  const uint64_t values = uint64_t(rows_.count) * max_seen(a, rows_.longest) * a.kv_heads * (a.head + a.value_head);
-  return r_.q8() ? values / 32 * 34 : values * 2;
+  return uint64_t(rows_.count) * max_seen(a, rows_.longest) * model::kv_bytes(a, r_.limits.kv);
 }
 
 void Forward::attend_newest(const DeviceAttention& attention, const AttentionPath& path) {

@@ -33,20 +33,12 @@ cuda::Context capable_context(uint32_t device) {
   return context;
 }
 
-void expect_supported(const Model& model, const Limits& limits, const Options& options) {
+void expect_supported(const Model& model, const Options& options) {
   if (options.exact && options.deterministic)
     throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
   for (const model::Layer& layer : model.layers)
     if (layer.parallel && layer.find<model::Mixture>())
       throw Error("{}: a mixture beside attention cannot run on the GPU", model.name);
-  model::each_attention(model, [&](const model::Attention& a) {
-    if (a.latent && limits.kv == model::KvFormat::q8)
-      throw Error("{}: a KV cache of q8 cannot hold latents on the GPU; use f16", model.name);
-    for (uint32_t head : {a.head, a.value_head})
-      if (limits.kv == model::KvFormat::q8 && head % 32)
-        throw Error("{}: a KV cache of q8 has a scale for each 32 values, but this model's heads have {}", model.name,
-                    head);
-  });
 }
 
 }  // namespace
@@ -65,7 +57,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       sizes_(model, limits, context_.info().sms, can_group_experts(options)),
       weights_(describe_weights(model, options.visiting)),
       recorder_(library_, can_chain(context_.info())) {
-  expect_supported(model, limits, options);
+  expect_supported(model, options);
   expect_room();
   upload(weights_, library_, stream_, options.progress);
   if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);

@@ -3,37 +3,29 @@
 #pragma once
 #include "cuda/memory.h"
 #include "gpu/weights.h"
+#include "quant/kv_q8.h"
 
 namespace heddle::gpu {
 
 class KvCache {
  public:
   KvCache(const cuda::Context& context, const model::Attention& attention, const model::Limits& limits)
-      : blocks_(limits.kv_blocks), q8_(limits.kv == model::KvFormat::q8) {
-    // zeros: kernels may read positions that no token has written, and ignore their values
-    keys_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.head));
-    keys_.fill(0);
-    if (attention.values_in_keys()) return;
-    values_ = cuda::Buffer(context, bytes(limits, attention.kv_heads, attention.value_head));
-    values_.fill(0);
-  }
+      : keys_(context, limits, attention.kv_heads, attention.head),
+        values_(context, limits, attention.kv_heads, attention.values_in_keys() ? 0 : attention.value_head) {}
 
-  uint64_t keys() const { return keys_.address(); }
-  uint64_t values() const { return values_.address(); }
+  uint64_t keys() const { return keys_.buffer.address(); }
+  uint64_t values() const { return values_.buffer.address(); }
   // Of q8; otherwise 0.
-  uint64_t key_scales() const { return q8_ ? keys() + value_bytes(keys_) : 0; }
-  uint64_t value_scales() const { return q8_ ? values() + value_bytes(values_) : 0; }
+  uint64_t key_scales() const { return keys_.scales(); }
+  uint64_t value_scales() const { return values_.scales(); }
 
   void copy_block(cuda::Stream& stream, uint32_t from, uint32_t to) const {
-    for (const cuda::Buffer* cache : {&keys_, &values_}) {
-      if (cache->bytes() == 0) continue;
-      auto copy = [&](uint64_t start, uint64_t of_all_blocks) {
-        const uint64_t block = of_all_blocks / blocks_;
-        cuda::copy_device(stream, start + to * block, start + from * block, block);
+    for (const Rows* rows : {&keys_, &values_}) {
+      auto copy = [&](uint64_t start, uint64_t block) {
+        if (block) cuda::copy_device(stream, start + to * block, start + from * block, block);
       };
-      const uint64_t values = value_bytes(*cache);
-      copy(cache->address(), values);
-      if (q8_) copy(cache->address() + values, cache->bytes() - values);
+      copy(rows->buffer.address(), rows->sizes.values);
+      copy(rows->scales(), rows->sizes.scales);
     }
   }
 
@@ -42,21 +34,38 @@ class KvCache {
     uint64_t total = 0;
     model::each_attention(model, [&](const model::Attention& a) {
       for (uint32_t head : {a.head, a.values_in_keys() ? 0 : a.value_head})
-        if (head) total += allocated(bytes(limits, a.kv_heads, head));
+        total += allocated(Sizes(limits, a.kv_heads, head).all());
     });
     return total;
   }
 
  private:
-  static uint64_t bytes(const model::Limits& limits, uint32_t kv_heads, uint32_t head) {
-    const uint64_t values = uint64_t(limits.kv_blocks) * limits.block_tokens * kv_heads * head;
-    return limits.kv == model::KvFormat::q8 ? values / 32 * 34 : values * 2;
-  }
-  uint64_t value_bytes(const cuda::Buffer& cache) const { return q8_ ? cache.bytes() / 34 * 32 : cache.bytes(); }
+  // Of a block of positions, in bytes.
+  struct Sizes {
+    uint64_t blocks, values, scales = 0;
+    Sizes(const model::Limits& limits, uint64_t kv_heads, uint32_t head) : blocks(limits.kv_blocks) {
+      const bool q8 = limits.kv == model::KvFormat::q8;
+      const uint64_t heads = limits.block_tokens * kv_heads;
+      values = heads * head * (q8 ? 1 : 2);
+      if (q8) scales = heads * quant::kv_q8_groups(head) * sizeof(uint16_t);
+    }
+    uint64_t scales_at() const { return (blocks * values + 15) / 16 * 16; }
+    uint64_t all() const { return scales ? scales_at() + blocks * scales : blocks * values; }
+  };
+  // Those of all blocks, and behind them their scales.
+  struct Rows {
+    Sizes sizes;
+    cuda::Buffer buffer;
+    Rows(const cuda::Context& context, const model::Limits& limits, uint32_t kv_heads, uint32_t head)
+        : sizes(limits, kv_heads, head) {
+      if (head == 0) return;
+      buffer = cuda::Buffer(context, sizes.all());
+      buffer.fill(0);  // kernels may read positions that no token has written, and ignore their values
+    }
+    uint64_t scales() const { return sizes.scales ? buffer.address() + sizes.scales_at() : 0; }
+  };
 
-  cuda::Buffer keys_, values_;
-  uint32_t blocks_;
-  bool q8_;
+  Rows keys_, values_;
 };
 
 }  // namespace heddle::gpu

@@ -32,13 +32,14 @@ void Forward::compute_latent(const DeviceAttention& attention) {
     path_->store(device.q_up, {.address = down, .stride = stride, .norm = &device.q_norm}, q.address, q.stride, rows_);
   }
 
-  const uint32_t tiles = std::clamp((rows_.count + 15) / 16, 1u, 4u);
+  const uint32_t tiles = std::clamp((rows_.count + 15) / 16, 1u, 4u), kv = r_.q8() ? kernels::kv_q8 : kernels::kv_f16;
   r_.recorder.launch(kernels::LatentQueries{.rank = l.rank,
                                             .plain = l.plain,
                                             .rotated = l.rotated,
                                             .tiles = tiles,
                                             .halves = a.rope.style == model::Rope::Style::halves,
-                                            .temperature = a.temperature.scale != 0},
+                                            .temperature = a.temperature.scale != 0,
+                                            .cache = kv},
                      {.out = {r_.work.latent_q.address()},
                       .q = {q.address},
                       .kv = {down + first * 4ull},
@@ -49,6 +50,7 @@ void Forward::compute_latent(const DeviceAttention& attention) {
                       .sequences = {r_.work.sequences.address()},
                       .table = {r_.work.table.address()},
                       .cache = {r_.cache(attention).keys()},
+                      .scales = {r_.cache(attention).key_scales()},
                       .rows = rows_.count,
                       .heads = a.heads,
                       .q_stride = q.stride,
@@ -64,11 +66,14 @@ void Forward::compute_latent(const DeviceAttention& attention) {
   r_.recorder.set_phase("attend");
   const uint32_t splits = latent_splits(a);
   const uint64_t found = splits > 1 ? r_.work.partial.address() : r_.work.attended.address();
-  r_.recorder.launch(kernels::latent_choice(l.rank, l.rotated, r_.recorder.limits()),
+  kernels::LatentAttention spec = kernels::latent_choice(l.rank, l.rotated, r_.recorder.limits());
+  spec.cache = kv;
+  r_.recorder.launch(spec,
                      {.out = {found},
                       .sums = {r_.work.latent_sums.address()},
                       .q = {r_.work.latent_q.address()},
                       .cache = {r_.cache(attention).keys()},
+                      .scales = {r_.cache(attention).key_scales()},
                       .positions = {r_.work.positions.address()},
                       .sequences = {r_.work.sequences.address()},
                       .table = {r_.work.table.address()},
@@ -78,7 +83,7 @@ void Forward::compute_latent(const DeviceAttention& attention) {
                       .table_stride = r_.sizes.table_stride,
                       .splits = splits,
                       .scale = a.scale},
-                     uint64_t(rows_.count) * rows_.longest * a.head * 2);
+                     uint64_t(rows_.count) * rows_.longest * model::kv_bytes(a, r_.limits.kv));
   r_.recorder.launch(kernels::latent_values_choice(l.rank, l.value, rows_.count, r_.recorder.limits()),
                      {.out = {r_.work.raised.address()},
                       .x = {found},

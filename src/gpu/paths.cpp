@@ -46,6 +46,7 @@ Paths::Paths(const Resources& resources)
       grouping_(resources.sizes.expert_slots != 0),
       wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
       clusters_(resources.recorder.limits().clusters),
+      q8_(resources.q8()),
       sms_(resources.recorder.sms()),
       matrix_units_(resources),
       tiles_(resources),
@@ -77,7 +78,7 @@ Path& Paths::path(uint32_t rows) {
 AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
   using Others = AttentionPath::Others;
   using Shape = AttentionPath::Shape;
-  const bool usual = has_usual_heads(a);
+  const bool usual = has_usual_heads(a) && !(q8_ && a.head % 32);
   AttentionPath path{.shape = deterministic_    ? Shape::steady
                               : rows.row_tables ? Shape::tuned
                                                 : Shape::by_length,

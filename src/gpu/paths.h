@@ -16,9 +16,10 @@
 // | where most tiles are full and fill the SMs; needs   |                   |
 // | wgmma, not with Options::exact                      |                   |
 // | other tiles                                         | prompt_attention  |
-// | rows that neither takes: of heads of other sizes;   | any_attention     |
-// | with Options::deterministic also those that see     |                   |
-// | both directions by distance                         |                   |
+// | rows that neither takes: of heads of other sizes,   | any_attention     |
+// | in a cache of q8 of all but multiples of 32; with   |                   |
+// | Options::deterministic also those that see both     |                   |
+// | directions by distance                              |                   |
 //
 // | of a mixture                                       | kernels                         |
 // | -------------------------------------------------- | ------------------------------- |
@@ -101,7 +102,7 @@ class Paths {
  private:
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
-  const bool exact_, deterministic_, grouping_, wgmma_, clusters_;
+  const bool exact_, deterministic_, grouping_, wgmma_, clusters_, q8_;
   const uint32_t sms_;
   MatrixProducts matrix_units_;
   TileProducts tiles_;

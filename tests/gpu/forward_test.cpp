@@ -100,6 +100,7 @@ std::vector<KindOfPlan> kinds_of_plans() {
     all.push_back({128, kv, {}});
     all.push_back({64, kv, {}, without_wgmma});
   }
+  for (uint32_t head : {18u, 80u}) all.push_back({head, KvFormat::q8, {}});  // groups of less than 32 values
   return all;
 }
 

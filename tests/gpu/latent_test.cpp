@@ -48,7 +48,10 @@ TEST_F(Latents, SlowPlansGiveTheReferencesLogits) {
   for (const quant::Format kv : {quant::Format::f16, quant::Format::q8_0})  // of other formats: two products
     for (const bool deterministic : {false, true}) {
       test::Builder builder = latent_model(kv);
-      const model::Limits limits{.rows = 80, .kv_blocks = 64, .block_tokens = 16};
+      const model::Limits limits{.rows = 80,
+                                 .kv_blocks = 64,
+                                 .block_tokens = 16,
+                                 .kv = deterministic == (kv == quant::Format::f16) ? KvFormat::q8 : KvFormat::f16};
       BesideReference both(builder.model(), limits, interpreted({.deterministic = deterministic}), 4e-3);
       both.feed({{0, 5}});
       both.feed({{0, 1}});

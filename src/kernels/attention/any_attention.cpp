@@ -36,19 +36,24 @@ struct LaneShare {
     }
     return values;
   }
-  // The same for row `row` of the cache, in two steps: first the loaded words (q8: four bytes, then their scale), then
-  // the values decoded from them.
+  // The same for row `row` of the cache, in two steps: first the loaded words, then the values decoded from them. q8:
+  // four bytes, then their scale; or a byte with its scale above it.
   std::vector<U32> load_words(Global<f16> cache, Global<f16> scales, U64 row, U32 size) const {
     std::vector<U32> words;
     const U64 before = row * widen(size);
     const auto bytes = cache.as<uint8_t>() + before;
-    const auto halves = cache + before, scale = scales + (before >> 5u);
+    const auto halves = cache + before, scale = scales + row * widen(q8_groups(size));
     for (uint32_t p = 0; p < pieces; ++p) {
       auto first = k.var(0u), second = k.var(0u);
       k.when(index(p) < size, [&] {
         if (kv == kv_q8) {
-          first = load((bytes + index(p)).as<uint32_t>());
-          second = to<uint32_t>(load((scale + (index(p) >> 5u)).as<uint16_t>()));
+          const U32 own = to<uint32_t>(load((scale + (index(p) >> 5u)).as<uint16_t>()));
+          if (vec == 1) {
+            first = load(bytes + index(p)) | own << 16u;
+          } else {
+            first = load((bytes + index(p)).as<uint32_t>());
+            second = own;
+          }
           return;
         }
         const auto at = halves + index(p);
@@ -66,8 +71,10 @@ struct LaneShare {
   }
   std::vector<F32> values(const std::vector<U32>& words) const {
     std::vector<F32> v;
-    for (size_t i = 0; kv == kv_q8 && i < words.size(); i += 2)
+    for (size_t i = 0; kv == kv_q8 && vec == 4 && i < words.size(); i += 2)
       for (F32 x : floats_of_bytes(words[i], to_f32(unpack<heddle::f16>(words[i + 1])[0]))) v.push_back(x);
+    for (size_t i = 0; kv == kv_q8 && vec == 1 && i < words.size(); ++i)
+      v.push_back(to_f32(bit_field(bitcast<int32_t>(words[i]), 0u, 8u)) * to_f32(unpack<heddle::f16>(words[i])[1]));
     if (kv == kv_q8) return v;
     for (U32 word : words) {
       const auto [low, high] = unpack<heddle::f16>(word);
@@ -82,8 +89,8 @@ struct LaneShare {
 
 Kernel AnyAttention::build() const {
   check_fields(*this);
-  if (kv == kv_q8 && vec != 4)
-    throw Error("{}: a q8 cache with vec = {}, but it is read 4 values at a time", name, vec);
+  if (kv == kv_q8 && vec == 2)
+    throw Error("{}: a q8 cache with vec = {}, but it is read 1 or 4 values at a time", name, vec);
   const uint32_t per_lane = largest / 32, words = per_lane / (vec == 1 ? 1 : 2);
   const uint32_t unroll = words > 8 ? 1 : words > 4 ? 2 : 4;  // up to 32 registers each for K and V
   Builder<Args> k(std::string(name), {.threads = warps * 32, .max_registers = 128});
@@ -163,7 +170,6 @@ Grid AnyAttention::grid(const Args& args) const {
   check_paged_heads(name, args, largest);
   if (args.head % vec || args.value_head % vec)
     throw Error("{}: heads of {} and {} values are not multiples of vec = {}", name, args.head, args.value_head, vec);
-  if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
   if (args.k.address % (2 * vec) || args.v.address % (2 * vec))
     throw Error("{}: with vec = {} the cache must be {}-byte aligned", name, vec, 2 * vec);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);

@@ -24,7 +24,7 @@ struct AnyAttention {
   };
   uint32_t warps = 8;  // they share the positions of a row and head
   uint32_t largest = 512;
-  uint32_t vec = 1;  // values per load; head and value_head must be multiples of it. q8: 4
+  uint32_t vec = 1;  // values per load; head and value_head must be multiples of it. q8: 1 or 4
   uint32_t kv = kv_f16;
   uint32_t softcap = 0, sinks = 0, slopes = 0;
   uint32_t chunk = 0, bidirectional = 0;

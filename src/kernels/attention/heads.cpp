@@ -1,6 +1,6 @@
 // A warp takes a head of q, k or v; where a norm is over all heads, a block takes all of q, of k or of v. The row is
-// read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, 32 values at a
-// time, because a scale needs all of them.
+// read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, a group at a
+// time, because a scale needs all of its values.
 #include "kernels/attention/heads.h"
 
 #include "kernels/attention/kv_cache.h"
@@ -160,16 +160,18 @@ Kernel Heads::build() const {
                [&] { make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
         k.barrier();
       }
-      // each warp takes one block of 32 values of the unit at a time
+      // each warp takes one group of up to 32 values of the unit at a time
       auto quantise = [&](const Slice& slice, Global<f16> cache, Global<f16> scales) {
-        const U32 of_head = slice.size >> 5u, blocks = by_block ? slice.count * of_head : of_head;
-        k.loop(by_block ? k.warp() : k.constant(0u), blocks, by_block ? k.warps() : 1, [&](U32 block) {
-          const U32 in_unit = by_block ? block / of_head : k.constant(0u), in_head = block - in_unit * of_head;
+        const U32 of_head = q8_groups(slice.size), groups = by_block ? slice.count * of_head : of_head;
+        k.loop(by_block ? k.warp() : k.constant(0u), groups, by_block ? k.warps() : 1, [&](U32 group) {
+          const U32 in_unit = by_block ? group / of_head : k.constant(0u), in_head = group - in_unit * of_head;
           const U32 kv_head = slice.first + in_unit, at = in_head * 32u + k.lane();
-          const F32 given = load(slice.x + (kv_head * slice.size + at));
-          const KvQ8 value(slice.clamped ? clamped(given, k.arg(&Args::largest)) : given);
+          auto given = k.var(0.0f);
+          k.when(at < slice.size, [&] { given = load(slice.x + (kv_head * slice.size + at)); });
+          const KvQ8 value(slice.clamped ? clamped(given.get(), k.arg(&Args::largest)) : given.get());
           const U64 place = pages.row(position, kv_head);
-          store(cache.as<uint8_t>() + place * widen(slice.size) + at, bitcast<uint32_t>(value.q));
+          k.when(at < slice.size,
+                 [&] { store(cache.as<uint8_t>() + place * widen(slice.size) + at, bitcast<uint32_t>(value.q)); });
           k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
         });
       };
@@ -190,7 +192,6 @@ Grid Heads::grid(const Args& args) const {
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
   check_stride(name, "k", args.rows, args.k_stride, uint64_t(args.kv_heads) * args.head);
   check_stride(name, "v", args.rows, args.v_stride, uint64_t(args.kv_heads) * args.value_head);
-  if (kv == kv_q8) check_q8_heads(name, {args.head, args.value_head});
   const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
   const uint64_t units = (leaves_q() ? 0 : args.heads) + 2 * uint64_t(args.kv_heads);
   const uint64_t blocks = by_block ? 3 - leaves_q() : (units + warps_of_heads - 1) / warps_of_heads;

@@ -28,7 +28,7 @@ struct Heads {
     ptx::DevicePtr<int32_t> table;                     // (sequences, table_stride): pages, as in kv_cache.h
     ptx::DevicePtr<f16> k_cache;                       // (pages, kv_heads, page_size, head); q8: int8
     ptx::DevicePtr<f16> v_cache;                       // (pages, kv_heads, page_size, value_head); q8: int8
-    ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, a 32nd of the head)
+    ptx::DevicePtr<f16> k_scale, v_scale;              // q8: (pages, kv_heads, page_size, groups of the head)
     uint32_t rows, heads, kv_heads, head, value_head;  // heads of 1 to 512 values
     uint32_t q_stride, k_stride, v_stride;             // values from row to row
     uint32_t dimensions;                               // the first values of a head that are rotated; even

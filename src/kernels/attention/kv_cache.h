@@ -21,10 +21,11 @@ namespace heddle::kernels {
 enum KvLayout : uint32_t { kv_single, kv_batched, kv_paged };
 inline Allowed kv_layouts() { return named({"single", "batched", "paged"}); }
 
-// The type of an element: f16, or q8, which is int8 with an f16 scale for each 32 values of a head. The scales are a
-// buffer of their own, (pages, kv_heads, page_size, head / 32).
+// The type of an element: f16, or q8, which is int8 with an f16 scale for each 32 values of a head, and one for those
+// that are left over. The scales are a buffer of their own, (pages, kv_heads, page_size, q8_groups(head)).
 enum KvType : uint32_t { kv_f16, kv_q8 };
 inline Allowed kv_types() { return named({"f16", "q8"}); }
+inline ptx::U32 q8_groups(ptx::U32 head) { return (head + 31u) >> 5u; }
 
 // The arguments that all attention kernels have. The Args of each kernel derive from them, so that one function can
 // fill them in for whichever kernel is chosen. A kernel that reads some of them differently documents that.
@@ -32,7 +33,7 @@ struct AttentionArgs {
   ptx::DevicePtr<float> out;                     // (rows, out_stride): heads side by side
   ptx::DevicePtr<float> q;                       // (rows, q_stride): heads side by side
   ptx::DevicePtr<uint8_t> k, v;                  // the cache; in pages: (pages, kv_heads, page_size, values of a head)
-  ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: the same with a scale for each 32 values
+  ptx::DevicePtr<heddle::f16> k_scale, v_scale;  // q8: the same with a scale for each group
   ptx::DevicePtr<int32_t> table;                 // paged: (sequences, table_stride), page numbers
   uint32_t heads, kv_heads;                      // query head h uses kv head h * kv_heads / heads
   uint32_t q_stride = 0, out_stride = 0;         // values from row to row
@@ -116,10 +117,9 @@ class KvCache {
   std::optional<Divider> pages_;
 };
 
-// Refuses heads that a q8 cache cannot hold.
-inline void check_q8_heads(std::string_view kernel, std::initializer_list<uint32_t> sizes) {
-  for (uint32_t size : sizes)
-    if (size % 32) throw Error("{}: heads of {} values, but a q8 cache has a scale for each 32", kernel, size);
+// Refuses heads that kernels of whole groups cannot read from a q8 cache.
+inline void check_whole_groups(std::string_view kernel, uint32_t head) {
+  if (head % 32) throw Error("{}: heads of {} values of a q8 cache, a multiple of 32 expected", kernel, head);
 }
 
 // Refuses arguments that no kernel for one token per sequence can take.
@@ -192,13 +192,13 @@ inline void check_stride(std::string_view kernel, const char* which, uint32_t ro
     throw Error("{}: {} has a stride of {}, but rows of {} values", kernel, which, stride, values);
 }
 
-// Writing and reading a q8 cache: int8, and an f16 scale for each 32 values of a head. quant/kv_q8.h defines the
-// rounding, and the bits are the same.
+// Writing and reading a q8 cache: int8, and an f16 scale for each 32 values of a head, or for what is left of them.
+// quant/kv_q8.h defines the rounding, and the bits are the same.
 
-// 32 neighbouring values, one in each lane.
+// A group of neighbouring values, one in each lane; 0 in lanes past its end.
 struct KvQ8 {
   ptx::S32 q;      // this lane's value
-  ptx::F16 scale;  // of all 32
+  ptx::F16 scale;  // of all
 
   explicit KvQ8(ptx::F32 v) {
     using namespace ptx;

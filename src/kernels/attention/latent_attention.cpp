@@ -168,7 +168,8 @@ Kernel LatentQueries::build() const {
       });
       const auto from = k.arg(&Args::kv) + mul_wide(row, k.arg(&Args::kv_stride));
       const LatentPages<Args> pages(k, load(k.arg(&Args::sequences) + row));
-      const auto to = k.arg(&Args::cache) + pages.row(position) * uint64_t(head());
+      const U64 cache_row = pages.row(position);
+      const auto to = k.arg(&Args::cache) + cache_row * uint64_t(head());
       auto square = k.var(0.0f);
       k.loop(k.thread(), k.constant(rank), latent_product_threads, [&](U32 i) {
         const F32 v = load(from + i);
@@ -176,10 +177,28 @@ Kernel LatentQueries::build() const {
       });
       const F32 mean = block_sum(k, square.get()) / float(rank);
       const F32 scale = rsqrt_approx(mean + k.arg(&Args::epsilon));
-      k.loop(k.thread(), k.constant(rank), latent_product_threads, [&](U32 i) {
-        const F32 v = load(from + i) * scale * load(k.arg(&Args::norm) + i, {.nc = true});
-        store(to + i, to_f16(within_f16(v)));
-      });
+      auto normed = [&](U32 i) { return load(from + i) * scale * load(k.arg(&Args::norm) + i, {.nc = true}); };
+      if (cache == kv_q8) {  // a warp takes a group at a time
+        const uint32_t groups = (head() + 31) / 32;
+        const auto bytes = k.arg(&Args::cache).template as<uint8_t>() + cache_row * uint64_t(head());
+        const auto scales = k.arg(&Args::scales) + cache_row * uint64_t(groups);
+        k.loop(k.warp(), k.constant(groups), latent_product_threads / 32, [&](U32 group) {
+          const U32 i = group * 32u + k.lane(), in_rotated = i - rank;
+          auto v = k.var(0.0f);
+          k.when(i < rank, [&] { v = normed(i); });
+          k.when(i >= rank && i < head(), [&] {
+            const U32 pair = halves ? in_rotated % (rotated / 2) : in_rotated / 2u;
+            rotate(from.offset(rank), pair, k.constant(1.0f),
+                   [&](U32 j, F32 one) { v = select(j == in_rotated, one, v.get()); });
+          });
+          const KvQ8 kept(v.get());
+          k.when(i < head(), [&] { store(bytes + i, bitcast<uint32_t>(kept.q)); });
+          k.when(k.lane() == 0u, [&] { store(scales + group, kept.scale); });
+        });
+        return;
+      }
+      k.loop(k.thread(), k.constant(rank), latent_product_threads,
+             [&](U32 i) { store(to + i, to_f16(within_f16(normed(i)))); });
       k.loop(k.thread(), k.constant(rotated / 2), latent_product_threads, [&](U32 pair) {
         rotate(from.offset(rank), pair, k.constant(1.0f),
                [&](U32 i, F32 v) { store(to + (i + rank), to_f16(within_f16(v))); });
@@ -263,13 +282,24 @@ class LatentAttend {
     copy_queries();
     const U32 steps = (end_ - begin_ + (s_.positions - 1)) / s_.positions;
     const uint32_t ahead = s_.stages - 1;
-    for (uint32_t i = 0; i < ahead; ++i) copy(k_.constant(i), k_.constant(i * s_.stage_bytes()), steps);
-    load_queries(ahead);
+    const bool q8 = s_.cache == kv_q8;
+    for (uint32_t i = 0; i < ahead && !q8; ++i) copy(k_.constant(i), k_.constant(i * s_.stage_bytes()), steps);
+    load_queries(q8 ? 0 : ahead);
     max_.emplace(k_, 0);
     for (uint32_t i = 0; i < s_.warp_columns() / 8; ++i) out_.emplace_back(k_);
     auto from = k_.var(0u), to = k_.var(ahead * s_.stage_bytes());
+    if (q8 && ahead) put(fetch(k_.constant(0u)), k_.constant(0u));
     k_.loop(0u, steps, 1u, [&](U32 step) {
-      if (ahead) {
+      std::vector<Piece> next_step;
+      if (q8) {
+        // Of the next step only the bytes are fetched now, and become halves after this one.
+        if (!ahead) {
+          k_.barrier();
+          put(fetch(step), k_.constant(0u));
+        }
+        k_.barrier();
+        if (ahead) next_step = fetch(step + 1u);
+      } else if (ahead) {
         copy_wait(k_, ahead - 1);
         k_.barrier();
         copy(step + ahead, to.get(), steps);
@@ -281,6 +311,7 @@ class LatentAttend {
       }
       const U32 here = from.get(), next = here + s_.stage_bytes();
       compute(stages_ + here, begin_ + step * s_.positions);
+      if (!next_step.empty()) k_.when(step + 1u < steps, [&] { put(next_step, to.get()); });
       to = here;
       from = select(next == s_.stages * s_.stage_bytes(), k_.constant(0u), next);
     });
@@ -334,6 +365,49 @@ class LatentAttend {
       }
     });
     copy_commit(k_);
+  }
+
+  // 8 values of q8 and their scale, and where they belong in a stage.
+  struct Piece {
+    U32 place, low, high, scale;
+    Pred real;
+  };
+  // A thread's pieces of a step. Positions beyond the end become zeros, as above.
+  std::vector<Piece> fetch(U32 step) {
+    const uint32_t pieces = s_.head() / 8, lanes = 16, groups = (s_.head() + 31) / 32;
+    const U32 lane = k_.thread() % lanes;
+    std::vector<Piece> all;
+    for (uint32_t first = 0; first < s_.positions; first += s_.threads() / lanes) {
+      const U32 in_step = k_.thread() / lanes + first, position = begin_ + step * s_.positions + in_step;
+      const Pred seen = position < end_;
+      auto row = k_.var(uint64_t(0));
+      k_.when(seen, [&] { row = pages_->row(position); });
+      const auto bytes = k_.arg(&LatentArgs::cache).template as<uint8_t>() + row.get() * uint64_t(s_.head());
+      const auto scales = k_.arg(&LatentArgs::scales) + row.get() * uint64_t(groups);
+      for (uint32_t p = 0; p < pieces; p += lanes) {
+        const U32 piece = lane + p;
+        auto low = k_.var(0u), high = k_.var(0u), scale = k_.var(0u);
+        const Pred real = piece < pieces;
+        k_.when(seen && real, [&] {
+          const auto two = load_vec<2>((bytes + piece * 8u).as<uint32_t>());
+          low = two[0];
+          high = two[1];
+          scale = to<uint32_t>(load((scales + piece / 4u).as<uint16_t>()));
+        });
+        all.push_back({in_step * s_.row_bytes() + piece * 16u, low.get(), high.get(), scale.get(), real});
+      }
+    }
+    return all;
+  }
+  void put(const std::vector<Piece>& pieces, U32 to) {
+    for (const Piece& piece : pieces)
+      k_.when(piece.real, [&] {
+        const F16x2 scale = twice(unpack<heddle::f16>(piece.scale)[0]);
+        const auto low = halves_of_bytes(piece.low), high = halves_of_bytes(piece.high);
+        auto word = [&](F16x2 v) { return bitcast<uint32_t>(v * scale); };
+        store_vec((stages_ + (to + piece.place)).as<uint32_t>(),
+                  Vec<uint32_t, 4>{word(low[0]), word(low[1]), word(high[0]), word(high[1])});
+      });
   }
 
   void compute(Shared<uint8_t> stage, U32 start) {
@@ -447,6 +521,7 @@ class LatentAttend {
 
 Kernel LatentAttention::build() const {
   check_fields(*this);
+  if (cache == kv_q8 && stages > 2) throw Error("{}: {} stages of a q8 cache, 1 or 2 expected", name, stages);
   return LatentAttend(*this).build();
 }
 

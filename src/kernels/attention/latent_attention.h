@@ -5,14 +5,14 @@
 #include <compare>
 
 #include "base/f16.h"
-#include "kernels/spec/field.h"
+#include "kernels/attention/kv_cache.h"
 #include "kernels/spec/gpu_limits.h"
 #include "ptx/builder.h"
 
 namespace heddle::kernels {
 
 // The sizes of a head, which all three kernels share. A row of the cache has `rank` values, the latent, and behind them
-// `rotated` ones.
+// `rotated` ones; in q8 the groups of its scales are those of one head of all these values.
 inline Allowed latent_ranks() { return range(16, 1024, 16); }
 inline Allowed latent_parts() { return range(8, 512, 8); }
 
@@ -32,7 +32,8 @@ struct LatentQueries {
     ptx::DevicePtr<uint64_t> turns;                 // (rotated / 2), RopeFrequencies::turns()
     ptx::DevicePtr<uint32_t> positions, sequences;  // (rows); a position from 2^31 on skips the row
     ptx::DevicePtr<int32_t> table;                  // (sequences, table_stride): pages, as in kv_cache.h
-    ptx::DevicePtr<f16> cache;                      // (pages, page_size, rank + rotated)
+    ptx::DevicePtr<f16> cache;                      // (pages, page_size, rank + rotated); q8: int8
+    ptx::DevicePtr<f16> scales;                     // q8: (pages, page_size, groups of rank + rotated)
     uint32_t rows, heads, q_stride, kv_stride, page_size, table_stride;
     float epsilon, magnitude;  // of the norm; of rotated values
     float temperature = 0;     // see model::Temperature; 0: none
@@ -42,6 +43,7 @@ struct LatentQueries {
   uint32_t tiles = 1;   // of 16 rows, that a block takes
   uint32_t halves = 0;  // the rotation takes values half of them apart; otherwise neighbours
   uint32_t temperature = 0;
+  uint32_t cache = kv_f16;
   uint32_t chained = 0;
   auto operator<=>(const LatentQueries&) const = default;
   static auto fields() {
@@ -50,7 +52,7 @@ struct LatentQueries {
     return std::tuple(F{"rank", &S::rank, latent_ranks()}, F{"plain", &S::plain, latent_parts()},
                       F{"rotated", &S::rotated, latent_parts()}, F{"tiles", &S::tiles, range(1, 4)},
                       F{"halves", &S::halves, yes_or_no()}, F{"temperature", &S::temperature, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"cache", &S::cache, kv_types()}, F{"chained", &S::chained, yes_or_no()});
   }
   static constexpr uint32_t columns = 64;  // of the result, of a block
   uint32_t head() const { return rank + rotated; }
@@ -71,7 +73,8 @@ struct LatentAttention {
     ptx::DevicePtr<float> out;   // (rows, heads, splits, rank)
     ptx::DevicePtr<float> sums;  // (rows, heads, splits, 2): the largest score in base 2, and the sum of the weights
     ptx::DevicePtr<f16> q;       // (rows, heads, rank + rotated), 16-byte aligned
-    ptx::DevicePtr<f16> cache;   // (pages, page_size, rank + rotated), 16-byte aligned
+    ptx::DevicePtr<f16> cache;   // (pages, page_size, rank + rotated), 16-byte aligned; q8: int8
+    ptx::DevicePtr<f16> scales;  // q8: (pages, page_size, groups of rank + rotated)
     ptx::DevicePtr<uint32_t> positions, sequences;  // (rows); a position from 2^31 on skips the row
     ptx::DevicePtr<int32_t> table;                  // (sequences, table_stride)
     uint32_t rows, heads, page_size, table_stride;
@@ -80,7 +83,8 @@ struct LatentAttention {
   };
   uint32_t rank = 512, rotated = 64;
   uint32_t positions = 32;  // of a step
-  uint32_t stages = 1;      // steps in shared memory
+  uint32_t stages = 1;      // steps in shared memory; q8: 1 or 2
+  uint32_t cache = kv_f16;
   uint32_t chained = 0;
   auto operator<=>(const LatentAttention&) const = default;
   static auto fields() {
@@ -88,7 +92,7 @@ struct LatentAttention {
     using F = Field<S>;
     return std::tuple(F{"rank", &S::rank, latent_ranks()}, F{"rotated", &S::rotated, latent_parts()},
                       F{"positions", &S::positions, one_of({32, 64})}, F{"stages", &S::stages, range(1, 4)},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"cache", &S::cache, kv_types()}, F{"chained", &S::chained, yes_or_no()});
   }
   uint32_t head() const { return rank + rotated; }
   uint32_t threads() const { return positions * 4; }

@@ -474,7 +474,7 @@ class Prompt {
 
 Kernel PromptAttention::build() const {
   check_fields(*this);
-  if (kv == kv_q8) check_q8_heads(name, {head_dim});
+  if (kv == kv_q8) check_whole_groups(name, head_dim);
   if (positions % (threads() / 8))
     throw Error("prompt_attention: {} threads copy {} positions at a time, but a step has {}", threads(), threads() / 8,
                 positions);

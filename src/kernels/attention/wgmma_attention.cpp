@@ -468,7 +468,7 @@ class WgmmaPrompt {
 
 Kernel WgmmaAttention::build() const {
   check_fields(*this);
-  if (kv == kv_q8) check_q8_heads(name, {head_dim});
+  if (kv == kv_q8) check_whole_groups(name, head_dim);
   constexpr uint32_t most = 232'448;
   if (shared_bytes() > most)
     throw Error("{}: {} stages of {} positions with heads of {} need {} bytes of shared memory, but a block has {}",

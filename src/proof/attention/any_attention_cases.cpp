@@ -214,6 +214,19 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
          .page_size = 7});
   add({.warps = 2, .largest = 128, .vec = 4, .kv = kernels::kv_q8},
       {.rows = mixed, .sight = {.window = 17}, .softcap = 20, .q_size = 8});
+  // the last group of a q8 head may be shorter, and a head shorter than a group
+  for (uint32_t head : {4u, 20u, 36u, 80u, 112u, 476u})
+    add({.warps = 3, .largest = head > 128 ? 512u : 128u, .vec = 4, .kv = kernels::kv_q8, .chained = head / 4 % 2},
+        {.heads = 4, .kv_heads = 2, .head = head, .value_head = 124 - head % 120, .rows = mixed, .page_size = 7});
+  for (uint32_t head : {1u, 7u, 31u, 33u, 65u, 127u, 509u})
+    add({.warps = 2, .largest = head > 128 ? 512u : 128u, .vec = 1, .kv = kernels::kv_q8, .chained = head % 4 / 3},
+        {.heads = 4,
+         .kv_heads = 2,
+         .head = head,
+         .value_head = 128 - head % 128,
+         .rows = mixed,
+         .page_size = 7,
+         .sight = {.window = head == 65 ? 17u : 0u, .sinks = head == 33}});
   for (uint32_t chunk : {1u, 16u, 21u, 36u, 1000u})
     add({.warps = 2, .largest = 128, .vec = 2}, {.rows = mixed, .sight = {.chunk = chunk}});
   for (uint32_t window : {0u, 1u, 2u, 17u, 71u, 1000u, 0xffffffffu})
@@ -236,6 +249,13 @@ void add_any_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add({.largest = 128, .vec = 4, .chained = 1}, prompt);
   prompt.head = 64;
   add({.largest = 128, .vec = 4, .kv = kernels::kv_q8, .chained = 1}, prompt);
+  prompt.head = 80;
+  prompt.value_head = 80;
+  add({.largest = 128, .vec = 4, .kv = kernels::kv_q8, .chained = 1}, prompt);
+  prompt.value_head = 77;
+  add({.largest = 128, .vec = 1, .kv = kernels::kv_q8, .chained = 1}, prompt);
+  prompt.head = 64;
+  prompt.value_head = 96;
   prompt.sight = {.window = 200, .bidirectional = true, .sinks = true, .slopes = true};
   add({.largest = 128, .vec = 4, .chained = 1}, prompt);
   add({.vec = 1}, {.heads = 4,

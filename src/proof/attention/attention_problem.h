@@ -88,23 +88,71 @@ struct KvRows {
   KvRows(size_t rows, uint32_t size_, uint32_t kv_)
       : size(size_), kv(kv_), bytes(rows * size * (kv == kernels::kv_q8 ? 1 : 2), 0x7e) {  // 0x7e7e is a NaN
     const f16 nan = to_f16(std::numeric_limits<float>::quiet_NaN());
-    if (kv == kernels::kv_q8) scales.assign(rows * (size / 32), nan);
+    if (kv == kernels::kv_q8) scales.assign(rows * quant::kv_q8_groups(size), nan);
   }
 
   // Values become what the cache keeps of them; with `rounded`, what the matrix units are given: that as f16.
   void put(size_t row, float* values, bool rounded = false) {
     if (kv == kernels::kv_q8)
-      for (uint32_t b = 0; b < size / 32; ++b) {
-        auto* q = reinterpret_cast<int8_t*>(&bytes[row * size + b * 32]);
-        const uint16_t scale = quant::encode_kv_q8(values + b * 32, q);
-        scales[row * (size / 32) + b] = f16{scale};
-        quant::decode_kv_q8(scale, q, values + b * 32);
+      for (uint32_t at = 0; at < size; at += quant::kv_q8_values) {
+        auto* q = reinterpret_cast<int8_t*>(&bytes[row * size + at]);
+        const uint32_t count = std::min(quant::kv_q8_values, size - at);
+        const uint16_t scale = quant::encode_kv_q8(values + at, q, count);
+        scales[row * quant::kv_q8_groups(size) + at / quant::kv_q8_values] = f16{scale};
+        quant::decode_kv_q8(scale, q, values + at, count);
       }
     for (uint32_t i = 0; i < size; ++i) {
       const f16 half = to_f16(values[i]);
       if (kv == kernels::kv_f16) std::memcpy(&bytes[(row * size + i) * 2], &half, 2);
       if (kv == kernels::kv_f16 || rounded) values[i] = to_f32(half);
     }
+  }
+};
+
+// A q8 cache that a kernel writes, before and after, filled with 0x5a.
+struct Q8Cache {
+  uint32_t size;  // of a head
+  std::vector<uint8_t> q;
+  std::vector<f16> scales;
+  Q8Cache(size_t rows, uint32_t head) : size(head), q(rows * head, 0x5a), scales(rows * groups(), f16{0x5a5a}) {}
+  uint32_t groups() const { return quant::kv_q8_groups(size); }
+
+  // f(group, its first value, the one behind its last).
+  void each_group(auto&& f) const {
+    for (uint32_t g = 0; g < groups(); ++g) f(g, g * 32, std::min(g * 32 + 32, size));
+  }
+  // The scale and values of each group, and how far they may be from what they stand for.
+  void expect(Check& check, size_t row, const double* value, const double* error) const {
+    std::vector<float> got;
+    std::vector<double> want, bound;
+    each_group([&](uint32_t group, uint32_t first, uint32_t end) {
+      double largest = 0, off = 0;
+      for (uint32_t i = first; i < end; ++i) {
+        largest = std::max(largest, std::abs(value[i]));
+        off = std::max(off, error[i]);
+      }
+      const double scale = to_f32(scales[row * groups() + group]);
+      got.push_back(float(scale));
+      want.push_back(largest / 127);
+      bound.push_back(largest / 127 * 0x1.01p-11 + off / 127);
+      for (uint32_t i = first; i < end; ++i) {
+        got.push_back(float(scale * int8_t(q[row * size + i])));
+        want.push_back(value[i]);
+        bound.push_back(scale * 0.5001 + error[i]);
+      }
+    });
+    check.near("q8 values", got, want, bound, 1);
+  }
+  void encode(size_t row, const float* values) {
+    each_group([&](uint32_t group, uint32_t first, uint32_t end) {
+      auto* to = reinterpret_cast<int8_t*>(&q[row * size + first]);
+      scales[row * groups() + group] = f16{quant::encode_kv_q8(values + first, to, end - first)};
+    });
+  }
+  void copy(size_t row, const Q8Cache& from) {
+    std::copy_n(from.q.begin() + ptrdiff_t(row * size), size, q.begin() + ptrdiff_t(row * size));
+    const size_t first = row * groups();
+    std::copy_n(from.scales.begin() + ptrdiff_t(first), groups(), scales.begin() + ptrdiff_t(first));
   }
 };
 

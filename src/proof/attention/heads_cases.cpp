@@ -5,7 +5,6 @@
 #include "kernels/attention/heads.h"
 #include "proof/attention/attention_problem.h"
 #include "proof/case.h"
-#include "quant/kv_q8.h"
 
 namespace heddle::proof {
 namespace {
@@ -120,47 +119,6 @@ std::vector<uint32_t> pick_positions(Random& random, const HeadsShape& s, const 
   return positions;
 }
 
-// A q8 cache before and after, filled with 0x5a.
-struct Q8Cache {
-  uint32_t size;  // of a head
-  std::vector<uint8_t> q;
-  std::vector<f16> scales;
-  Q8Cache(size_t rows, uint32_t head) : size(head), q(rows * head, 0x5a), scales(rows * (head / 32), f16{0x5a5a}) {}
-
-  // The block's scale and values, and how far they may be from what they stand for.
-  void expect(Check& check, size_t row, const double* value, const double* error) const {
-    std::vector<float> got;
-    std::vector<double> want, bound;
-    for (uint32_t b = 0; b < size / 32; ++b) {
-      double largest = 0, off = 0;
-      for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
-        largest = std::max(largest, std::abs(value[i]));
-        off = std::max(off, error[i]);
-      }
-      const double scale = to_f32(scales[row * (size / 32) + b]);
-      got.push_back(float(scale));
-      want.push_back(largest / 127);
-      bound.push_back(largest / 127 * 0x1.01p-11 + off / 127);
-      for (uint32_t i = b * 32; i < b * 32 + 32; ++i) {
-        got.push_back(float(scale * int8_t(q[row * size + i])));
-        want.push_back(value[i]);
-        bound.push_back(scale * 0.5001 + error[i]);
-      }
-    }
-    check.near("q8 values", got, want, bound, 1);
-  }
-  void encode(size_t row, const float* values) {
-    for (uint32_t b = 0; b < size / 32; ++b)
-      scales[row * (size / 32) + b] =
-          f16{quant::encode_kv_q8(values + b * 32, reinterpret_cast<int8_t*>(&q[row * size + b * 32]))};
-  }
-  void copy(size_t row, const Q8Cache& from) {
-    std::copy_n(from.q.begin() + ptrdiff_t(row * size), size, q.begin() + ptrdiff_t(row * size));
-    const size_t first = row * (size / 32);
-    std::copy_n(from.scales.begin() + ptrdiff_t(first), size / 32, scales.begin() + ptrdiff_t(first));
-  }
-};
-
 Case heads_case(Heads spec, HeadsShape s) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     RopeFrequencies frequencies = s.dimensions ? rope_frequencies(s.dimensions, 10000) : RopeFrequencies{};
@@ -249,7 +207,7 @@ Case heads_case(Heads spec, HeadsShape s) {
     Q8Cache k_got(0, s.head), v_got(0, s.value_head);
     auto read = [&](Q8Cache& to, auto bytes, auto scales) {
       to.q = m.get(ptx::DevicePtr<uint8_t>{bytes.address}, rows_of_cache * to.size);
-      to.scales = m.get(scales, rows_of_cache * (to.size / 32));
+      to.scales = m.get(scales, rows_of_cache * to.groups());
     };
     if (spec.kv == kernels::kv_q8) {
       read(k_got, args.k_cache, args.k_scale);
@@ -444,6 +402,26 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
              .fused = turn % 3 == 0,
              .page_size = 5});
       }
+  // groups that are shorter than 32
+  for (uint32_t head : {1u, 7u, 31u, 33u, 80u, 112u, 511u})
+    for (uint32_t over : {Heads::each_head, Heads::all_heads}) {
+      const bool plain = over == Heads::each_head && head % 2;  // bits of k are compared too
+      add({.q_norm = plain ? norm_none : norm_rms,
+           .k_norm = plain ? norm_none : norm_rms,
+           .over = over,
+           .rotation = plain ? Heads::none : Heads::halves,
+           .clamp = head == 31,
+           .kv = kernels::kv_q8,
+           .chained = head % 4 / 3},
+          {.rows = 6,
+           .heads = 6,
+           .kv_heads = 3,
+           .head = head,
+           .value_head = 512 - head,
+           .dimensions = plain ? 0u : head / 4 * 2,
+           .fused = head == 80,
+           .page_size = 5});
+    }
   for (float size : {0.0f, 1e-6f, 1e-4f, 3e4f})  // scales that are 0, subnormal, large
     add({.rotation = Heads::none, .kv = kernels::kv_q8}, {.rows = 4, .dimensions = 0, .size = size});
   add({.kv = kernels::kv_q8}, {.rows = 0});

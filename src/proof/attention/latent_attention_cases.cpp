@@ -80,6 +80,9 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
     const float epsilon = 1e-5f, magnitude = 1.25f;
     const size_t cached = pages.rows(1) * head, outs = size_t(count) * heads * head;
     const std::vector<f16> before(cached, to_f16(7.0f));
+    const bool q8 = spec.cache == kernels::kv_q8;
+    const size_t cache_rows = q8 ? pages.rows(1) : 0;
+    Q8Cache kept(cache_rows, head), untouched = kept;
     const LatentQueries::Args args{.out = m.poisoned<f16>(outs),
                                    .q = m.put(q),
                                    .kv = m.put(kv),
@@ -89,7 +92,8 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
                                    .positions = m.put(positions_of(rows)),
                                    .sequences = m.put(sequence_list(rows)),
                                    .table = m.put(pages.table()),
-                                   .cache = m.put(before),
+                                   .cache = q8 ? ptx::DevicePtr<f16>{m.put(kept.q).address} : m.put(before),
+                                   .scales = q8 ? m.put(kept.scales) : ptx::DevicePtr<f16>{},
                                    .rows = count,
                                    .heads = heads,
                                    .q_stride = q_stride,
@@ -102,6 +106,10 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
                                    .temperature_length = 8,
                                    .temperature_offset = 1};
     m.launch(spec, args);
+    if (q8) {
+      kept.q = m.get(ptx::DevicePtr<uint8_t>{args.cache.address}, kept.q.size());
+      kept.scales = m.get(args.scales, kept.scales.size());
+    }
     std::vector<double> want_cache(cached, 7), size_cache(cached, 0);
     std::vector<double> want, size;
     std::vector<float> got;
@@ -143,9 +151,20 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
         want_cache[at] = i < spec.rank ? x[i] * scale * norm[i] : rotated(x + spec.rank, i - spec.rank, position);
         size_cache[at] = std::abs(want_cache[at]) + 0.01;
       }
+      if (q8) {
+        const size_t row = pages.row(sequence, position, 1, 0);
+        const std::vector<double> error(head, 16 * 2e-6);  // values of up to 16, by a norm or a rotation in f32
+        kept.expect(check, row, &want_cache[row * head], error.data());
+        untouched.copy(row, kept);
+      }
     }
     // f16 rounds by 2^-11: the query, and the result
     check.near("out", got, want, size, 1.05e-3);
+    if (q8) {
+      check.equal("cache", kept.q, untouched.q);
+      check.equal("scales", kept.scales, untouched.scales);
+      return;
+    }
     check.near("cache", floats_of(m.get(args.cache, cached)), want_cache, size_cache, 6e-4);
   };
   return {"latent_queries",
@@ -164,11 +183,11 @@ Case latent_attention(LatentAttention spec, uint32_t heads, uint32_t splits, con
     for (uint32_t s = 0; s < ends.size(); ++s)
       for (uint32_t p = 0; p < ends[s]; ++p) pages.need(s, p);
     pages.place(random);
-    KvRows cache(pages.rows(1), head, kernels::kv_f16);
+    KvRows cache(pages.rows(1), head, spec.cache);
     std::vector<std::vector<float>> keys;
     for (uint32_t s = 0; s < ends.size(); ++s) {
       keys.push_back(random.normals(size_t(ends[s]) * head));
-      for (uint32_t p = 0; p < ends[s]; ++p) cache.put(pages.row(s, p, 1, 0), &keys[s][size_t(p) * head]);
+      for (uint32_t p = 0; p < ends[s]; ++p) cache.put(pages.row(s, p, 1, 0), &keys[s][size_t(p) * head], true);
     }
     std::vector<float> q = random.normals(size_t(count) * heads * head, 2);
     const auto q_halves = halves_of(q);
@@ -178,6 +197,7 @@ Case latent_attention(LatentAttention spec, uint32_t heads, uint32_t splits, con
                                      .sums = m.poisoned<float>(ranges * 2),
                                      .q = m.put(q_halves),
                                      .cache = {m.put(cache.bytes).address},
+                                     .scales = m.put(cache.scales),
                                      .positions = m.put(positions_of(rows)),
                                      .sequences = m.put(sequence_list(rows)),
                                      .table = m.put(pages.table()),
@@ -336,6 +356,12 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_queries({.rank = 16, .plain = 8, .rotated = 8, .temperature = 1}, 1, mixed));
   add(latent_queries({.rank = 32, .plain = 16, .rotated = 16, .tiles = 4}, 2, consecutive(71, 3)));
   add(latent_queries({}, 2, {}));
+  add(latent_queries({.cache = kernels::kv_q8, .chained = 1}, 2, {{0, 70}}));
+  for (uint32_t halves : {0u, 1u})  // groups across the end of the latent, and a shorter last one
+    add(latent_queries({.rank = 80, .plain = 40, .rotated = 40, .tiles = 2, .halves = halves, .cache = kernels::kv_q8},
+                       3, mixed, 7));
+  add(latent_queries({.rank = 16, .plain = 8, .rotated = 8, .temperature = 1, .cache = kernels::kv_q8}, 1, mixed));
+  add(latent_queries({.cache = kernels::kv_q8}, 2, {}));
   add(latent_attention({.positions = 64, .stages = 2, .chained = 1}, 16, 3, {{0, 200}}));
   add(latent_attention({.positions = 64, .stages = 2}, 5, 1, mixed, 7));
   add(latent_attention({}, 5, 1, mixed, 7));
@@ -345,6 +371,16 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_attention({.rank = 16, .rotated = 8, .positions = 64, .stages = 2}, 1, 64, {{0, 300}, {1, 2}}));
   add(latent_attention({.rank = 128, .rotated = 32, .positions = 32}, 20, 1, consecutive(9, 60)));
   add(latent_attention({}, 16, 2, {}));
+  add(latent_attention({.positions = 64, .stages = 2, .cache = kernels::kv_q8, .chained = 1}, 16, 3, {{0, 200}}));
+  for (uint32_t stages : {1u, 2u}) {
+    const uint32_t step = stages == 1 ? 32 : 64;
+    add(latent_attention({.positions = step, .stages = stages, .cache = kernels::kv_q8}, 5, 1, mixed, 7));
+    add(latent_attention({.rank = 48, .rotated = 24, .positions = step, .stages = stages, .cache = kernels::kv_q8}, 17,
+                         2, {{0, 63}, {0, 64}, {1, 255}, {0, 0}}));
+  }
+  add(latent_attention({.rank = 16, .rotated = 8, .positions = 64, .stages = 2, .cache = kernels::kv_q8}, 1, 64,
+                       {{0, 300}, {1, 2}}));
+  add(latent_attention({.cache = kernels::kv_q8}, 16, 2, {}));
   add(latent_values({.chained = 1}, 2, 1, 1));
   add(latent_values({.rank = 80, .value = 72, .tiles = 2}, 3, 5, 37));
   add(latent_values({.rank = 16, .value = 8, .tiles = 4}, 1, 64, 65));
@@ -353,6 +389,9 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_queries({.tiles = 4, .chained = 1}, 16, consecutive(300, 5000), 32));
   add(latent_attention({.positions = 64, .stages = 2, .chained = 1}, 16, 8, {{0, 5000}, {1, 4999}, {2, 100}}, 32));
   add(latent_attention({.stages = 1}, 128, 1, consecutive(40, 700), 32));
+  add(latent_queries({.tiles = 4, .cache = kernels::kv_q8, .chained = 1}, 16, consecutive(300, 5000), 32));
+  add(latent_attention({.positions = 64, .stages = 2, .cache = kernels::kv_q8, .chained = 1}, 16, 8,
+                       {{0, 5000}, {1, 4999}, {2, 100}}, 32));
   add(latent_values({.tiles = 4, .chained = 1}, 16, 1, 300));
 }
 

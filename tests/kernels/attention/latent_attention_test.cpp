@@ -19,6 +19,8 @@ TEST(LatentAttention, RefusesWhatItCannotTake) {
   EXPECT_EQ(refusal(LatentValues{}, {.rows = 2, .heads = 2, .out_stride = 257}),
             "latent_values: out has a stride of 257, an even number expected");
   EXPECT_THROW((LatentAttention{.rank = 24}.build()), Error);
+  EXPECT_EQ(refused([] { LatentAttention{.stages = 3, .cache = kv_q8}.build(); }),
+            "latent_attention: 3 stages of a q8 cache, 1 or 2 expected");
 }
 
 TEST(LatentAttention, FitsTheSharedMemoryOfEveryGpu) {
@@ -45,8 +47,14 @@ TEST(LatentAttention, AssembleWithoutSpills) {
       {"sm_75", 64}, {"sm_80", 163}, {"sm_86", 99}, {"sm_90a", 227}, {"sm_120", 99}};
   for (const auto& [target, kib] : targets) {
     const GpuLimits gpu{.shared_per_block = kib * 1024};
-    expect_no_spills<LatentAttention>({latent_choice(512, 64, gpu), latent_choice(256, 32, gpu)}, target);
-    expect_no_spills<LatentQueries>({{}, {.tiles = 4, .temperature = 1}}, target);
+    std::vector<LatentAttention> attention;
+    for (uint32_t cache : {kv_f16, kv_q8})
+      for (uint32_t rank : {256u, 512u}) {
+        attention.push_back(latent_choice(rank, rank / 8, gpu));
+        attention.back().cache = cache;
+      }
+    expect_no_spills(attention, target);
+    expect_no_spills<LatentQueries>({{}, {.tiles = 4, .temperature = 1}, {.cache = kv_q8}}, target);
     expect_no_spills<LatentValues>({latent_values_choice(512, 128, 1, gpu), latent_values_choice(512, 128, 64, gpu)},
                                    target);
   }

@@ -49,7 +49,7 @@ TEST(PromptAttention, RefusesWithTheFieldAndWhatItMustBe) {
   EXPECT_EQ(refused([] { PromptAttention{.queries = 128, .positions = 16}.build(); }),
             "prompt_attention: 256 threads copy 32 positions at a time, but a step has 16");
   EXPECT_EQ(refused([] { PromptAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
-            "prompt_attention: heads of 80 values, but a q8 cache has a scale for each 32");
+            "prompt_attention: heads of 80 values of a q8 cache, a multiple of 32 expected");
   EXPECT_EQ(refused([] {
               PromptAttention::Args args{};
               args.heads = args.kv_heads = 1;

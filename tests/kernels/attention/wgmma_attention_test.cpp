@@ -24,7 +24,7 @@ TEST(WgmmaAttention, RefusesWithTheFieldAndWhatItMustBe) {
   EXPECT_EQ(grid([](auto& a) { a.tile_count = 0x40000000; }),
             "wgmma_attention: 4294967296 blocks, but a grid has at most 2147483647");
   EXPECT_EQ(refused([] { WgmmaAttention{.head_dim = 80, .kv = kv_q8}.build(); }),
-            "wgmma_attention: heads of 80 values, but a q8 cache has a scale for each 32");
+            "wgmma_attention: heads of 80 values of a q8 cache, a multiple of 32 expected");
   EXPECT_EQ(refused([] { WgmmaAttention{.head_dim = 128, .positions = 128, .stages = 4}.build(); }),
             "wgmma_attention: 4 stages of 128 positions with heads of 128 need 295040 bytes of shared memory, but a "
             "block has 232448");
