@@ -29,7 +29,7 @@ class Cpu : public model::Backend {
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
         rotations_(model) {
-    model::each_attention(model, [&](const model::Attention& a) { caches_.emplace_back(a, limits); });
+    make_caches();
     make_rows();
   }
 
@@ -130,6 +130,14 @@ class Cpu : public model::Backend {
   }
 
  private:
+  void make_caches() {
+    const std::vector<uint32_t> numbers = model::kv_cache_numbers(model_);
+    caches_.reserve(numbers.size());
+    model::each_attention(model_, [&](const model::Attention& a) {
+      const auto first = std::find(numbers.begin(), numbers.end(), numbers[caches_.size()]) - numbers.begin();
+      caches_.emplace_back(a, limits_, size_t(first) < caches_.size() ? &caches_[size_t(first)] : nullptr);
+    });
+  }
   // Rows for the largest sublayer of each kind, in the forms that their weights need.
   void make_rows() {
     const RowSizes sizes(model_);

@@ -24,7 +24,7 @@ uint64_t scale_bytes_of(KvFormat format, uint64_t tokens, uint32_t head) {
 
 }  // namespace
 
-KvCache::KvCache(const model::Attention& a, const model::Limits& limits)
+KvCache::KvCache(const model::Attention& a, const model::Limits& limits, const KvCache* shared)
     : head_{a.head,
             a.value_head,
             a.heads / a.kv_heads,
@@ -41,13 +41,16 @@ KvCache::KvCache(const model::Attention& a, const model::Limits& limits)
       value_count_(a.values_in_keys() ? 0 : bytes_of(format_, head_.tokens, a.value_head)),
       key_bytes_(key_count_ + scale_bytes_of(format_, head_.stride, a.head)),
       value_bytes_(a.values_in_keys() ? 0 : value_count_ + scale_bytes_of(format_, head_.tokens, a.value_head)),
-      keys_(blocks_ * kv_heads_ * key_bytes_),
-      values_(blocks_ * kv_heads_ * value_bytes_) {}
+      keys_(shared ? shared->keys_ : std::make_shared<Pages>(blocks_ * kv_heads_ * key_bytes_)),
+      values_(shared ? shared->values_ : std::make_shared<Pages>(blocks_ * kv_heads_ * value_bytes_)) {
+  check(keys_->bytes() == blocks_ * kv_heads_ * key_bytes_ && values_->bytes() == blocks_ * kv_heads_ * value_bytes_,
+        "attentions of one shape where they share a cache");
+}
 
 KvBlock KvCache::block(uint32_t index, uint32_t kv_head, uint32_t first) const {
   const uint64_t place = uint64_t(index) * kv_heads_ + kv_head;
-  uint8_t* keys = keys_.data() + place * key_bytes_;
-  uint8_t* values = head_.values_in_keys ? nullptr : values_.data() + place * value_bytes_;
+  uint8_t* keys = keys_->data() + place * key_bytes_;
+  uint8_t* values = head_.values_in_keys ? nullptr : values_->data() + place * value_bytes_;
   if (format_ == KvFormat::f16) return {keys, values, nullptr, nullptr, first};
   return {keys, values, reinterpret_cast<uint16_t*>(keys + key_count_),
           values ? reinterpret_cast<uint16_t*>(values + value_count_) : nullptr, first};
@@ -95,8 +98,8 @@ void KvCache::copy(uint32_t from, uint32_t to) {
   check(from < blocks_ && to < blocks_, "blocks of the cache");
   if (from == to) return;
   const uint64_t key_bytes = kv_heads_ * key_bytes_, value_bytes = kv_heads_ * value_bytes_;
-  std::memcpy(keys_.data() + to * key_bytes, keys_.data() + from * key_bytes, key_bytes);
-  if (value_bytes) std::memcpy(values_.data() + to * value_bytes, values_.data() + from * value_bytes, value_bytes);
+  std::memcpy(keys_->data() + to * key_bytes, keys_->data() + from * key_bytes, key_bytes);
+  if (value_bytes) std::memcpy(values_->data() + to * value_bytes, values_->data() + from * value_bytes, value_bytes);
 }
 
 }  // namespace heddle::cpu

@@ -1,5 +1,7 @@
 // Keys and values of one attention, in blocks of positions.
 #pragma once
+#include <memory>
+
 #include "cpu/isa.h"
 #include "cpu/pages.h"
 #include "model/backend.h"
@@ -11,7 +13,8 @@ namespace heddle::cpu {
 // says.
 class KvCache {
  public:
-  KvCache(const model::Attention& attention, const model::Limits& limits);
+  // In the memory of `shared`, a cache for an attention of the same shape, unless it is null.
+  KvCache(const model::Attention& attention, const model::Limits& limits, const KvCache* shared = nullptr);
 
   // Of the keys (kv_heads, head) and values (kv_heads, value_head) of one position, those of a kv head; values that are
   // in the keys are not read.
@@ -26,9 +29,9 @@ class KvCache {
   AttendHead head_;
   uint32_t kv_heads_, blocks_;
   model::KvFormat format_;
-  uint64_t key_count_, value_count_;  // bytes of one head in a block, before the scales
-  uint64_t key_bytes_, value_bytes_;  // with them
-  Pages keys_, values_;               // a block that was never written takes no memory
+  uint64_t key_count_, value_count_;      // bytes of one head in a block, before the scales
+  uint64_t key_bytes_, value_bytes_;      // with them
+  std::shared_ptr<Pages> keys_, values_;  // a block that was never written takes no memory
 };
 
 }  // namespace heddle::cpu

@@ -1,6 +1,7 @@
 // The reference backend: each verb as the formulas have it, row by row.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -203,7 +204,7 @@ void as_kept(Vector& x, uint32_t head) {
     }
 }
 
-// Keys and values of one attention, by block and position in it.
+// Keys and values, by block and position in it.
 struct ReferenceKv {
   Vector keys, values;
 };
@@ -212,13 +213,12 @@ class Reference : public Backend {
  public:
   Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits) {
     const uint64_t tokens = uint64_t(limits.kv_blocks) * limits.block_tokens;
-    for (const Layer& layer : model.layers) {
-      std::vector<ReferenceKv>& caches = caches_.emplace_back(layer.sublayers.size());
-      for (size_t i = 0; i < caches.size(); ++i)
-        if (const Attention* a = std::get_if<Attention>(&layer.sublayers[i]))
-          caches[i] = {Vector(tokens * a->kv_heads * a->head),
-                       Vector(a->values_in_keys() ? 0 : tokens * a->kv_heads * a->value_head)};
-    }
+    each_kv_cache(model, [&](const Attention& a) {
+      caches_.push_back(
+          {Vector(tokens * a.kv_heads * a.head), Vector(a.values_in_keys() ? 0 : tokens * a.kv_heads * a.value_head)});
+    });
+    const std::vector<uint32_t> numbers = kv_cache_numbers(model);
+    each_attention(model, [&](const Attention& a) { cache_of_.emplace(&a, numbers[cache_of_.size()]); });
   }
 
   std::string describe() const override {
@@ -259,7 +259,7 @@ class Reference : public Backend {
   }
 
   void compute(uint32_t layer, uint32_t sublayer) override {
-    std::visit(Overloaded{[&](const Attention& a) { attend(a, caches_[layer][sublayer]); },
+    std::visit(Overloaded{[&](const Attention& a) { attend(a, caches_[cache_of_.at(&a)]); },
                           [&](const FeedForward& f) {
                             normalise_rows(f.norm);
                             inner_ = gated(f, h_);
@@ -328,12 +328,11 @@ class Reference : public Backend {
   void copy_block(uint32_t from, uint32_t to) override {
     check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
     if (from == to) return;
-    for (std::vector<ReferenceKv>& layer : caches_)
-      for (ReferenceKv& cache : layer)
-        for (Vector* all : {&cache.keys, &cache.values}) {
-          const size_t size = all->size() / limits_.kv_blocks;
-          std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
-        }
+    for (ReferenceKv& cache : caches_)
+      for (Vector* all : {&cache.keys, &cache.values}) {
+        const size_t size = all->size() / limits_.kv_blocks;
+        std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
+      }
   }
 
  private:
@@ -553,8 +552,9 @@ class Reference : public Backend {
 
   const Model& model_;
   Limits limits_;
-  const Batch* batch_ = nullptr;                              // of the step under way
-  std::vector<std::vector<ReferenceKv>> caches_;              // by layer and sublayer; empty but for attention
+  const Batch* batch_ = nullptr;  // of the step under way
+  std::vector<ReferenceKv> caches_;
+  std::map<const Attention*, uint32_t> cache_of_;             // index in caches_
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
   std::vector<uint32_t> ends_;                                // of each sequence: its last position
   Vector logits_, states_, rows_;                             // rows_: see residual()

@@ -62,7 +62,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   upload(weights_, library_, stream_, options.progress);
   if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
-  model::each_attention(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
+  model::each_kv_cache(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
   forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
   if (options.preload) load_kernels();
   const size_t rows = sizes_.rows;

@@ -145,7 +145,7 @@ class Gpu : public model::Backend {
 
   // --- transfers.cpp
   void send(const model::Batch& batch);  // sets rows_ and step_
-  void send_turns(bool long_text);  // what attentions rotate by, if the batch before had others
+  void send_turns(bool long_text);       // what attentions rotate by, if the batch before had others
   bool is_step(const model::Batch& batch, const Rows& rows) const;
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   // Sends the block tables that changed: up to the last position of the batch, or whole.
@@ -188,7 +188,7 @@ class Gpu : public model::Backend {
   DeviceModel weights_;
   std::optional<Visitors> visitors_;
   std::optional<Work> work_;
-  std::vector<KvCache> caches_;  // by DeviceAttention::index
+  std::vector<KvCache> caches_;  // by DeviceAttention::cache
   Recorder recorder_;
   std::optional<Forward> forward_;
   std::optional<Staging> staging_;

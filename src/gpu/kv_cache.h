@@ -1,5 +1,5 @@
-// The KV cache of one attention on the device: keys and values in blocks of positions, f16, or int8 with scales behind
-// the values.
+// A KV cache on the device, of one attention or of several that share it: keys and values in blocks of positions, f16,
+// or int8 with scales behind the values.
 #pragma once
 #include "cuda/memory.h"
 #include "gpu/weights.h"
@@ -29,10 +29,10 @@ class KvCache {
     }
   }
 
-  // The device memory of the caches of all attentions.
+  // The device memory of all caches.
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;
-    model::each_attention(model, [&](const model::Attention& a) {
+    model::each_kv_cache(model, [&](const model::Attention& a) {
       for (uint32_t head : {a.head, a.values_in_keys() ? 0 : a.value_head})
         total += allocated(Sizes(limits, a.kv_heads, head).all());
     });

@@ -32,12 +32,12 @@ struct Resources {
   const DeviceModel& weights;
   const WorkSizes& sizes;
   const Work& work;
-  const std::vector<KvCache>& caches;  // by DeviceAttention::index
+  const std::vector<KvCache>& caches;  // by DeviceAttention::cache
   Tuning& tuning;
   Recorder& recorder;
 
   bool q8() const { return limits.kv == model::KvFormat::q8; }
-  const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.index]; }
+  const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.cache]; }
 };
 
 // Rows of f16 in the order in which a product on the matrix units reads them: see kernels::operand_place. A kernel that

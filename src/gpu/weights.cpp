@@ -144,13 +144,12 @@ uint64_t latent_bytes(const model::Attention& a) {  // of k_up and v_up
                   : 0;
 }
 
-DeviceAttention describe(const model::Attention& a, DeviceModel& d, uint32_t width) {
+DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width) {
   constexpr uint32_t max_head = 512;  // of AnyAttention
   if (!a.latent && std::max(a.head, a.value_head) > max_head)
     throw Error("heads of {} and {} values, expected at most {} on the GPU", a.head, a.value_head, max_head);
   DeviceAttention to;
   to.model = &a;
-  to.index = d.attentions++;
   to.norm = norm_of(a.norm, width);
   to.output_norm = norm_of(a.output_norm, width);
   to.residual_norm = norm_of(a.residual_norm, width);
@@ -320,10 +319,14 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
                            model::token_types(model),
                            model.width,
                            {reinterpret_cast<const uint8_t*>(types.data()), types.size() * sizeof(float)}});
+  const std::vector<uint32_t> caches = model::kv_cache_numbers(model);
+  auto cache = caches.begin();
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
-    for (const model::Sublayer& sublayer : layer.sublayers)
+    for (const model::Sublayer& sublayer : layer.sublayers) {
       std::visit([&](const auto& kind) { to.sublayers.emplace_back(describe(kind, d, model.width)); }, sublayer);
+      if (auto* attention = std::get_if<DeviceAttention>(&to.sublayers.back())) attention->cache = *cache++;
+    }
   }
   for (const VisitingSublayer& place : visiting) {
     const Visitor visitor(d, place);

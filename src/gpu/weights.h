@@ -68,7 +68,7 @@ struct DeviceLatent {
 // The weights of a sublayer on the device, beside the model's description of it.
 struct DeviceAttention {
   const model::Attention* model = nullptr;
-  uint32_t index = 0;  // as model::each_attention() counts: its KV cache has the same index
+  uint32_t cache = 0;  // its number, as model::kv_cache_numbers() has it
   DeviceNorm norm, q_norm, k_norm, output_norm, residual_norm;
   bool joined_qkv = false;   // one product, which rotates and writes the cache; otherwise a kernel after it does
   bool stacked_qkv = false;  // one product, which stores them
@@ -121,7 +121,6 @@ struct DeviceModel {
   Weights embedding, positions, token_types, output;  // a part of a model may have none of them
   DeviceNorm embedding_norm, norm;
   std::vector<DeviceLayer> layers;
-  uint32_t attentions = 0;                // of all layers
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded
 
   std::vector<Weights*> all();

@@ -37,10 +37,37 @@ inline uint64_t kv_bytes(const Attention& a, KvFormat format) {
   const auto of = [&](uint64_t head) { return format == KvFormat::f16 ? head * 2 : head + (head + 31) / 32 * 2; };
   return a.kv_heads * (of(a.head) + (a.values_in_keys() ? 0 : of(a.value_head)));
 }
+// For each attention, in the order of each_attention(), the number of its KV cache; caches are numbered from 0 in that
+// order too. A causal attention reads keys and values of earlier batches and has a cache of its own. Other models
+// compute a text in one batch, so an attention's keys and values are not read after it: those of one shape share a
+// cache.
+inline std::vector<uint32_t> kv_cache_numbers(const Model& model) {
+  std::vector<const Attention*> of_cache;
+  std::vector<uint32_t> numbers;
+  each_attention(model, [&](const Attention& a) {
+    const auto found = std::find_if(of_cache.begin(), of_cache.end(), [&](const Attention* b) {
+      return !a.causal && !b->causal && a.kv_heads == b->kv_heads && a.head == b->head &&
+             a.value_head == b->value_head && a.values_in_keys() == b->values_in_keys();
+    });
+    numbers.push_back(uint32_t(found - of_cache.begin()));
+    if (found == of_cache.end()) of_cache.push_back(&a);
+  });
+  return numbers;
+}
+// f(attention) for the first attention of each KV cache.
+void each_kv_cache(const Model& model, auto&& f) {
+  const std::vector<uint32_t> numbers = kv_cache_numbers(model);
+  uint32_t attention = 0, count = 0;
+  each_attention(model, [&](const Attention& a) {
+    if (numbers[attention++] != count) return;
+    ++count;
+    f(a);
+  });
+}
 // Bytes that the KV cache takes, capped at 2^60: no machine has that, and sums with it do not overflow.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   uint64_t bytes = 0;  // of one position
-  each_attention(model, [&](const Attention& a) { bytes += kv_bytes(a, limits.kv); });
+  each_kv_cache(model, [&](const Attention& a) { bytes += kv_bytes(a, limits.kv); });
   uint64_t all = 0;
   const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);
   return overflow ? uint64_t(1) << 60 : std::min(all, uint64_t(1) << 60);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu.h"
+#include "model/split.h"
 #include "tests/cpu/small_model.h"
 #include "tests/support/running.h"
 
@@ -84,6 +85,42 @@ TEST(CpuKv, Q8TakesItsShareOfMemory) {
   const uint64_t values = 2 * 8 * 16 * 2 * (64 + 64);  // layers, blocks, tokens, heads
   EXPECT_EQ(cpu::memory_needed(builder.model(), in_f16).kv, values * 2);
   EXPECT_EQ(cpu::memory_needed(builder.model(), in_q8).kv, values + values / 32 * 2);
+}
+
+// Keys and values of a text that is computed in one batch are not needed by other layers. Attentions of another shape
+// have another cache.
+TEST(CpuKv, LayersInBothDirectionsShareOneCache) {
+  Builder builder({.layers = 5});
+  model::Model& model = builder.model();
+  const uint64_t causal = cpu::memory_needed(model, in_f16).kv;
+  EXPECT_EQ(model::kv_cache_numbers(model), (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+  for (model::Layer& layer : model.layers) layer.get<model::Attention>().causal = false;
+  EXPECT_EQ(model::kv_cache_numbers(model), (std::vector<uint32_t>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(cpu::memory_needed(model, in_f16).kv * 5, causal);
+  model.layers[1].get<model::Attention>().value_head /= 2;
+  model.layers[2].get<model::Attention>().causal = true;
+  model.layers[3].get<model::Attention>().value_head /= 2;
+  EXPECT_EQ(model::kv_cache_numbers(model), (std::vector<uint32_t>{0, 1, 2, 1, 0}));
+  EXPECT_EQ(cpu::memory_needed(model, in_f16).kv * 20, causal * 11);
+}
+
+// Each of two backends has a cache of its own, so a layer on either does not write over that of the other.
+TEST(CpuKv, ASharedCacheGivesTheSameBits) {
+  Builder builder({});
+  model::Model& model = builder.model();
+  for (model::Layer& layer : model.layers) layer.get<model::Attention>().causal = false;
+  std::vector<uint32_t> tokens(39);
+  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = i * 37 % model.vocabulary;
+  for (const Limits& limits : {in_f16, in_q8})
+    for (const MakeBackend& make : {fast(false), fast(true), MakeBackend(cpu::make_reference)}) {
+      const auto shared = make(model, limits);
+      const auto of_part = [&](const model::Model& part) { return make(part, limits); };
+      const auto apart = model::make_split(model, model::Placement::first_layers(model, 1), of_part, of_part);
+      for (const uint32_t count : {39u, 1u, 20u}) {
+        const std::vector<uint32_t> text(tokens.begin(), tokens.begin() + count);
+        EXPECT_EQ(feed_kv(model, *shared, {2, 5, 1}, 0, text), feed_kv(model, *apart, {3, 0, 4}, 0, text));
+      }
+    }
 }
 
 // What a head has beyond a multiple of 32 is a group of its own.

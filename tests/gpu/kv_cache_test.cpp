@@ -31,6 +31,7 @@ TEST_F(KvCaches, Q8TakesAsMuchAsIsPlanned) {
   EXPECT_THROW(make_gpu(wide.model, f16_), Error);
 }
 
+<<<<<<< HEAD
 // A head of 16 has one scale, one of 80 three.
 TEST_F(KvCaches, Q8TakesHeadsOfAnySize) {
   const cuda::DeviceInfo device = cuda::devices()[0];
@@ -43,6 +44,32 @@ TEST_F(KvCaches, Q8TakesHeadsOfAnySize) {
   EXPECT_GE(planned, all);
   EXPECT_LT(planned, all + small.model.layers.size() * 2 * 512);  // of the pages that are allocated
   make_gpu(small.model, q8_);
+=======
+// A text is computed in one batch, so no layer needs the keys and values of another.
+TEST_F(KvCaches, LayersInBothDirectionsShareOne) {
+  WideModel wide(false);
+  const cuda::DeviceInfo device = cuda::devices()[0];
+  const uint64_t causal = memory_needed(wide.model, f16_, device).kv;
+  for (model::Layer& layer : wide.model.layers) layer.get<model::Attention>().causal = false;
+  EXPECT_EQ(memory_needed(wide.model, f16_, device).kv * 2, causal);
+  EXPECT_EQ(model::kv_bytes(wide.model, f16_) * 2, causal);
+  control().free_bytes = memory_needed(wide.model, f16_, device).total();
+  auto backend = make_gpu(wide.model, f16_);
+  const size_t before = launches();
+  model::forward(wide.model, *backend, batch_of({{3, 0}}));
+  backend->result();
+  const auto heads = launched("heads", before);
+  ASSERT_EQ(heads.size(), 2u);
+  const auto first = args_of<Heads::Args>(heads[0]), second = args_of<Heads::Args>(heads[1]);
+  EXPECT_EQ(first.k_cache.address, second.k_cache.address);
+  EXPECT_EQ(first.v_cache.address, second.v_cache.address);
+}
+
+TEST_F(KvCaches, Q8WantsHeadsOfAMultipleOf32) {
+  SmallModel small;  // heads of 16
+  EXPECT_EQ(message<Error>([&] { make_gpu(small.model, q8_); }),
+            "small: a KV cache of q8 has a scale for each 32 values, but this model's heads have 16");
+>>>>>>> e70160a (The layers of an encoder share one KV cache)
   WideModel wide;
   for (model::Layer& layer : wide.model.layers) layer.get<model::Attention>().value_head = 80;
   EXPECT_EQ(model::kv_bytes(wide.model.layers[0].get<model::Attention>(), KvFormat::q8), 2 * (64 + 2 * 2 + 80 + 3 * 2));

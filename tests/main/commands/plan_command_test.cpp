@@ -8,7 +8,8 @@
 #include "main/device/running_model.h"
 #include "model/session.h"
 #include "tests/main/heddle_command.h"
-#include "tests/model/fixture.h"
+#include "tests/model/encoder_fixture.h"
+#include "tests/text/letters_tokenizer.h"
 
 namespace heddle::test {
 namespace {
@@ -44,6 +45,22 @@ TEST(Plan, ALatentCacheHasNoValues) {
   EXPECT_TRUE(has(heddle({"plan", folder.path().string()}).out, ", KV cache in f16, 336 bytes a token\n"));
   EXPECT_EQ(json::parse(heddle({"plan", folder.path().string(), "--json"}).out)["kv_bytes_per_token"],
             3 * (48 + 8) * 2);
+}
+
+// Keys and values of one layer for a batch of 512 tokens.
+TEST(Plan, TheLayersOfAnEncoderShareOneCache) {
+  const test::Folder folder;
+  const test::EncoderFixture fixture("bert");
+  const std::string path = fixture.write_in(folder).string();
+  folder.write("bert/tokenizer.json", letters_json());
+  const json plan = json::parse(heddle({"plan", path, "--json"}).out);
+  const uint64_t width = fixture.config.at("hidden_size"), layers = fixture.config.at("num_hidden_layers");
+  EXPECT_GT(layers, 1u);
+  EXPECT_EQ(plan["kv_bytes_per_token"], 2 * width * 2);
+  const uint64_t tokens = plan["devices"][0]["kv_bytes"].get<uint64_t>() / (2 * width * 2);
+  EXPECT_GE(tokens, 512u);
+  EXPECT_LE(tokens, 4096u);
+  EXPECT_TRUE(has(heddle({"plan", path}).out, fmt::format("KV cache in f16, {} bytes a token", 2 * width * 2)));
 }
 
 TEST(Plan, SaysWhatFitsAndWhatTheModelWasTrainedFor) {
