@@ -22,7 +22,7 @@ command -v curl >/dev/null || skip 'curl is not installed'
 mkdir -p "$folder" && cd "$folder" || exit 1
 options=(--max-queue 8 --kv-tokens 1024)
 case $client in
-  openai | openai_tools | openai_responses | langchain | langchain_responses | ai_sdk | anthropic | ai_sdk_anthropic | ollama | types)
+  openai | openai_tools | openai_responses | langchain | langchain_responses | ai_sdk | anthropic | ai_sdk_anthropic | ollama | rerank | types)
     command -v node >/dev/null && command -v npm >/dev/null || skip 'node or npm is not installed'
     [ "${client#langchain}" = "$client" ] || [ "$(node -p 'parseInt(process.versions.node)')" -ge 20 ] ||
       skip "LangChain needs node 20 or later, found $(node --version)"
@@ -30,6 +30,7 @@ case $client in
     cp "$here/$client.mjs" "$here/response_events.mjs" . || exit 1
     # more than weft was trained for: tools, calls and their results are long texts in its small vocabulary
     [ "$client" = openai ] || options=(--ctx 2048 --kv-tokens 4096)
+    [ "$client" != rerank ] || { node "$here/tiny_reranker.mjs" tiny-reranker && options=(tiny-reranker); } || exit 1
     run=(node "$client.mjs") ;;
   curl) run=(bash "$here/curl.sh") ;;
   schemas)
@@ -56,19 +57,24 @@ done
 failed=0
 "${run[@]}" "$url" "$key" || failed=1
 
-rm -f "last-$client"  # of an earlier run: its text is not this response's
-curl -sN "$url/v1/completions" -H 'Content-Type: application/json' -H "Authorization: Bearer $key" \
-  -d '{"prompt":"Once","max_tokens":300,"ignore_eos":true,"stream":true}' >"last-$client" &
-last=$!
-for _ in $(seq 100); do [ -s "last-$client" ] && break; sleep 0.05; done
+last=
+if [ "$client" != rerank ]; then  # its model generates no text
+  rm -f "last-$client"  # of an earlier run: its text is not this response's
+  curl -sN "$url/v1/completions" -H 'Content-Type: application/json' -H "Authorization: Bearer $key" \
+    -d '{"prompt":"Once","max_tokens":300,"ignore_eos":true,"stream":true}' >"last-$client" &
+  last=$!
+  for _ in $(seq 100); do [ -s "last-$client" ] && break; sleep 0.05; done
+fi
 kill -TERM "$server"
 wait "$server"
 status=$?
 trap - EXIT
-wait "$last"
-if ! grep -q '^data: \[DONE\]' "last-$client"; then
-  echo "a response was in progress at SIGTERM, and its end is missing: $(tail -n 2 "last-$client")"
-  failed=1
+if [ "$last" ]; then
+  wait "$last"
+  if ! grep -q '^data: \[DONE\]' "last-$client"; then
+    echo "a response was in progress at SIGTERM, and its end is missing: $(tail -n 2 "last-$client")"
+    failed=1
+  fi
 fi
 if [ $status -ne 0 ]; then
   echo "the server ended with status $status after SIGTERM"
