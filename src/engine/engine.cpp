@@ -340,6 +340,7 @@ bool Engine::idle() const { return state_->idle(); }
 uint32_t Engine::prompt_progress(RequestId id) const { return state_->prompt_progress(id); }
 const std::string& Engine::stopped() const { return state_->stopped_; }
 uint32_t Engine::context() const { return state_->context(); }
+uint32_t Engine::max_rows() const { return state_->max_rows(); }
 const Metrics& Engine::metrics() const { return state_->metrics_; }
 void Engine::check_invariants() const { state_->check_invariants(); }
 

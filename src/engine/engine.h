@@ -92,7 +92,8 @@ class Engine {
   // Why every request fails, submitted or new: the device has failed. Empty: the engine runs.
   const std::string& stopped() const;
 
-  uint32_t context() const;  // tokens of one sequence: the model's context, or what the KV cache can hold
+  uint32_t context() const;   // tokens of one sequence: the model's context, or what the KV cache can hold
+  uint32_t max_rows() const;  // of a batch
   const Metrics& metrics() const;
 
   // For tests: throws std::logic_error if a block is lost, counted wrongly, or written to by several sequences.

@@ -30,6 +30,7 @@ class Engine::State {
   bool idle() const { return tasks_.empty(); }
   uint32_t prompt_progress(RequestId id) const;
   uint32_t context() const { return context_; }
+  uint32_t max_rows() const { return limits_.rows; }
   void check_invariants() const;
 
   std::string stopped_;

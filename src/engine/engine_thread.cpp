@@ -184,6 +184,7 @@ class EngineThread::State {
     }
     work_.notify_one();
   }
+  uint32_t max_rows() const { return engine_.max_rows(); }
   Metrics metrics() const {
     const std::lock_guard lock(mutex_);
     Metrics metrics = metrics_;
@@ -319,6 +320,7 @@ RequestId EngineThread::submit(Request request, OnEvent on_event, bool even_if_f
 }
 void EngineThread::cancel(RequestId id) { state_->end(id); }
 void EngineThread::finish(RequestId id, uint32_t index) { state_->end(id, index); }
+uint32_t EngineThread::max_rows() const { return state_->max_rows(); }
 Metrics EngineThread::metrics() const { return state_->metrics(); }
 std::string EngineThread::stopped() const { return state_->stopped(); }
 

@@ -38,6 +38,7 @@ class EngineThread {
   void cancel(RequestId id);                  // returns at once; tokens generated before may still be delivered
   void finish(RequestId id, uint32_t index);  // likewise; see Engine::finish
 
+  uint32_t max_rows() const;  // of a batch
   // Gauges are those after the last step. Counters are at least as new as the last end that was delivered.
   Metrics metrics() const;
   // Why every request fails: the device has failed, or the engine. Empty: the engine runs.

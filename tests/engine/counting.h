@@ -2,6 +2,7 @@
 // computed values do not matter.
 #pragma once
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "tests/support/backends.h"
@@ -27,6 +28,8 @@ class CountingBackend : public IdleBackend {
   std::string describe() const override { return "counting"; }
   void begin(const model::Batch& batch) override {
     if (each_batch) each_batch();
+    const std::lock_guard lock(mutex_);
+    batches_.push_back(batch.tokens);
     logits_.assign(batch.outputs.size() * counting_vocabulary, 0);
     for (size_t i = 0; i < batch.outputs.size(); ++i)
       logits_[i * counting_vocabulary + (batch.tokens[batch.outputs[i]] + 1) % counting_vocabulary] = 50;
@@ -35,8 +38,14 @@ class CountingBackend : public IdleBackend {
       states_[i * counting_width + batch.tokens[batch.states[i]] % counting_width] = 1;
   }
   model::Result result() override { return {{}, logits_, states_}; }
+  std::vector<std::vector<uint32_t>> batches() const {  // the tokens of each, so far
+    const std::lock_guard lock(mutex_);
+    return batches_;
+  }
 
  private:
+  mutable std::mutex mutex_;
+  std::vector<std::vector<uint32_t>> batches_;
   std::vector<float> logits_, states_;
 };
 

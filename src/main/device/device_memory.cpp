@@ -15,8 +15,9 @@
 namespace heddle {
 namespace {
 
-constexpr uint32_t texts_at_once = 64;  // of an encoder: each leaves a part of its last block unused
-constexpr uint32_t min_context = 512;   // a context is not cut below this unless asked for
+// Texts in a batch of an encoder, each of which leaves a part of its last block unused: texts of 8 tokens fill a batch.
+uint32_t texts_at_once(uint32_t rows) { return std::max(64u, rows / 8); }
+constexpr uint32_t min_context = 512;  // a context is not cut below this unless asked for
 
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
@@ -91,7 +92,7 @@ model::Limits limits_for(const model::Model& model, const DeviceOptions& options
   model::Limits limits = limits_for(options, context, rows);
   if (model::is_causal(model)) return limits;
   limits.rows = std::max(rows, context);
-  limits.kv_blocks = blocks_for(limits.rows) + texts_at_once;
+  limits.kv_blocks = blocks_for(limits.rows) + texts_at_once(limits.rows);
   return limits;
 }
 

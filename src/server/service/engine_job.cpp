@@ -5,6 +5,9 @@ namespace {
 
 // Completions of one HTTP request in the engine at a time: enough to fill a batch, and other requests get their turn.
 constexpr size_t max_open = 64;
+// Short texts that are only read, for embeddings and ranks, may be more: as many as fill the batch that is computed and
+// the next one. The engine's queue has room for 1024, so the client's other requests are not refused because of them.
+constexpr size_t max_open_batches = 2, max_open_texts = 512;
 
 }  // namespace
 
@@ -46,10 +49,16 @@ ApiError EngineJob::refusal(const Error& error) const {
 // not dropped because the queue has filled up since: its next request is accepted even then.
 void EngineJob::submit_some() {
   try {
-    while (!waiting_.empty() && open_ < max_open) submit_next(submitted_ > 0 && open_ == 0);
+    while (!waiting_.empty() && may_submit(waiting_.front())) submit_next(submitted_ > 0 && open_ == 0);
   } catch (const engine::Busy&) {
     if (open_ == 0) throw;
   }
+}
+
+bool EngineJob::may_submit(const engine::Request& request) const {
+  if (open_ < max_open) return true;
+  return !request.generates() && open_ < max_open_texts &&
+         open_tokens_ < max_open_batches * model_->engine().max_rows();
 }
 
 void EngineJob::submit_next(bool even_if_full) {
@@ -57,10 +66,13 @@ void EngineJob::submit_next(bool even_if_full) {
     job->receive(request, event);
   };
   const uint32_t completions = waiting_.front().n;
+  const size_t tokens = waiting_.front().prompt.size();
   const engine::RequestId id = model_->engine().submit(waiting_.front(), on_event, even_if_full);
   waiting_.pop_front();
   ++submitted_;
   open_ += completions;
+  open_tokens_ += completions * tokens;
+  prompt_tokens_.push_back(tokens);
   const std::lock_guard lock(ids_mutex_);
   ids_.push_back(id);
   if (cancelled_) model_->engine().cancel(id);
@@ -88,6 +100,7 @@ void EngineJob::handle(size_t request, const engine::Event& event) {
   on_event(request, event);
   if (!is_end) return;
   --open_;
+  open_tokens_ -= prompt_tokens_[request];
   if (client_gone) waiting_.clear();
   try {
     submit_some();

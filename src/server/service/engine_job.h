@@ -19,8 +19,8 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   EngineJob(std::shared_ptr<Exchange> exchange, std::shared_ptr<const ServedModel> model, std::string prompt_field);
   virtual ~EngineJob() = default;
 
-  // Submits the requests, up to 64 completions at a time. Throws an ApiError if the engine refuses one of the first;
-  // those before it are cancelled then.
+  // Submits the requests, up to 64 completions at a time, or up to 512 texts that fill two batches. Throws an ApiError
+  // if the engine refuses one of the first; those before it are cancelled then.
   void submit(std::vector<engine::Request> requests);
 
  protected:
@@ -37,7 +37,8 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   const ServedModel& model() const { return *model_; }
 
  private:
-  void submit_next(bool even_if_full);  // throws what the engine throws
+  bool may_submit(const engine::Request& request) const;  // the engine has few of this job
+  void submit_next(bool even_if_full);                    // throws what the engine throws
   void submit_some();
   void receive(size_t request, const engine::Event& event);
   void handle(size_t request, const engine::Event& event);
@@ -53,6 +54,8 @@ class EngineJob : public std::enable_shared_from_this<EngineJob> {
   std::deque<engine::Request> waiting_;  // not yet given to the engine
   size_t submitted_ = 0;                 // requests
   size_t open_ = 0;                      // completions that the engine has not ended
+  size_t open_tokens_ = 0;               // of their prompts
+  std::vector<size_t> prompt_tokens_;    // of each request that was submitted
   bool ended_ = false;
 
   // Cancellation has a mutex of its own: a client may go away in the middle of a write to it, which happens under the

@@ -49,6 +49,37 @@ TEST(ServiceBusy, CompletesABatchThatItBegan) {
   }
 }
 
+// Texts of one token: those of two batches of 64 rows are in the engine at a time. What the client asks meanwhile in
+// another request is not refused, and is computed before most of them.
+TEST(ServiceTexts, OfOneRequestFillBatches) {
+  ServiceFixture fixture({}, {.max_stall = INFINITY, .max_waiting = 130});
+  fixture.serve();
+  fixture.hold_steps();
+  Json inputs = Json::array();
+  for (uint32_t i = 0; i < 1500; ++i) inputs.push_back({i % 99});
+  const Recorded many = fixture.begin("POST", "/v1/embeddings", Json{{"input", inputs}}.dump());
+  const auto in_engine = [&] {
+    const engine::Metrics metrics = fixture.thread->metrics();
+    return metrics.waiting + metrics.running;
+  };
+  for (int i = 0; i < 10'000 && in_engine() < 128; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(in_engine(), 128u);
+  const Recorded one = fixture.begin("POST", "/v1/embeddings", R"({"input":[[99]]})");
+  fixture.release_steps();
+  ASSERT_TRUE(one.wait_for_end());
+  EXPECT_EQ(one.status(), 200u);
+  ASSERT_TRUE(many.wait_for_end());
+  const Json all = many.json();
+  ASSERT_EQ(all.at("data").size(), 1500u);
+  for (size_t i = 0; i < 1500; ++i) EXPECT_EQ(all["data"][i]["embedding"][i % 99 % test::counting_width], 1) << i;
+  const std::vector<std::vector<uint32_t>> batches = fixture.backend.batches();
+  EXPECT_EQ(batches.at(1).size(), 64u);  // the first may have begun before the others came
+  const auto has_one = [](const std::vector<uint32_t>& batch) {
+    return std::find(batch.begin(), batch.end(), 99u) != batch.end();
+  };
+  EXPECT_LE(std::find_if(batches.begin(), batches.end(), has_one) - batches.begin(), 2);
+}
+
 // A completion that met its stop string has ended by a stop, for the engine too.
 TEST(ServiceStops, AreNotCountedAsCancelled) {
   ServiceFixture fixture;
