@@ -54,8 +54,10 @@ struct Architecture {
   // Layers with a window are rotated by a base of their own (rope.freq_base_swa), unscaled; 0: as all layers; 1: by the
   // base of all layers, unscaled.
   double window_rope_base = 0;
-  bool rope_in_windows = false;    // layers without a window are not rotated, where there is one
-  uint32_t no_rope_period = 0;     // every layer whose number is a multiple of it is not rotated; 0: all are
+  bool rope_in_windows = false;  // layers without a window are not rotated, where there is one
+  // Every layer with a number, from 1 on, that is a multiple of it is not rotated, unless the file says which; 0: all
+  // are.
+  uint32_t no_rope_period = 0;
   Temperature temperature;         // where the file does not say otherwise
   bool scaled_embedding = false;   // by the square root of the width
   uint32_t wide_scale_layers = 0;  // a model with this number of layers scales scores by width / heads, not by head

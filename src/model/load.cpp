@@ -172,6 +172,7 @@ class Loader {
 
   void read_ropes() {
     if (arch_.rope == Rope::Style::none) return;
+    if (arch_.no_rope_period) rotated_layers_ = read_.booleans_per_layer("rope.rotated_layers", layers_);
     const uint32_t dimensions = read_.integer("rope.dimension_count", {2, head_}, head_);
     if (dimensions % 2) read_.refuse("rope.dimension_count", fmt::format("an even number up to the head's {}", head_));
     const double base = read_.number_above_0("rope.freq_base", 10000);
@@ -331,7 +332,8 @@ class Loader {
     else
       read_projections(to, blk);
     (arch_.window_is_chunk ? to.chunk : to.window) = windows_[index];
-    const bool rotates = (arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) &&
+    const bool rotates = (rotated_layers_ ? (*rotated_layers_)[index]
+                                          : arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) &&
                          (!arch_.rope_in_windows || windows_[index] || !has_windows_);
     if (rotates) to.rope = windows_[index] ? window_rope_ : rope_;
     if (arch_.name == "llama4") {
@@ -512,6 +514,7 @@ class Loader {
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
   bool parallel_ = false, causal_ = true, has_windows_ = false;
+  std::optional<std::vector<bool>> rotated_layers_;  // unset: as the architecture says
   PooledReader pooled_;
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer

@@ -126,10 +126,11 @@ def compressed_bytes(name, sym, rows=24, cols=64):
     return config, tensors, {weight: (q.astype(np.int32) - z).astype(np.float32) * s}
 
 
-def fp8(name, config, scale_shape, block, scale_name="_scale", dtype=torch.float32, rows=40, cols=96):
+def fp8(name, config, scale_shape, block, scale_name="_scale", dtype=torch.float32, rows=40, cols=96,
+        kind=torch.float8_e4m3fn):
     """`block`: how many rows and columns share a scale."""
     rng = generator(name)
-    w = torch.tensor(rng.normal(0, 60, (rows, cols)), dtype=torch.float32).clamp(-448, 448).to(torch.float8_e4m3fn)
+    w = torch.tensor(rng.normal(0, 60, (rows, cols)), dtype=torch.float32).clamp(-448, 448).to(kind)
     if dtype == torch.float8_e8m0fnu:
         s = torch.tensor(2.0 ** rng.integers(-12, -4, scale_shape), dtype=torch.float32).to(dtype)
     else:
@@ -230,6 +231,7 @@ CASES = {
     "compressed-fp8-blocks": lambda n: fp8(n, MORE_BLOCKS, (3, 3), (16, 32)),
     "fp8": lambda n: fp8(n, BLOCKS, (3, 3), (16, 32), "_scale_inv"),
     "fp8-e8m0": lambda n: fp8(n, BLOCKS, (3, 3), (16, 32), "_scale_inv", torch.float8_e8m0fnu),
+    "fp8-e5m2": lambda n: fp8(n, BLOCKS | {"fmt": "e5m2"}, (3, 3), (16, 32), "_scale_inv", kind=torch.float8_e5m2),
     "fp8-tensor": lambda n: fp8(n, {"quant_method": "fp8", "weight_block_size": None}, (), (40, 96), "_scale_inv",
                                 torch.bfloat16),
     "fp8-odd": lambda n: fp8(n, {"quant_method": "fbgemm_fp8"}, (40, 1), (1, 90), cols=90),

@@ -76,11 +76,7 @@ Description describe_mpt(Config& config) {
   attention.expect("prefix_lm", {false}, false);
   attention.ignore({"attn_impl", "attn_pdrop", "attn_uses_sequence_id"});
   if (attention.find("softmax_scale")) to.set("attention.scale", attention.number("softmax_scale", 0));
-  if (attention.find("clip_qkv")) {
-    const double clip = attention.number("clip_qkv", 0);
-    if (!(clip > 0)) attention.refuse("clip_qkv", "null, or a number above 0");
-    to.set("attention.clamp_kqv", clip);
-  }
+  put_clip(to, attention);
   to.set("attention.max_alibi_bias", attention.number("alibi_bias_max", 8));
   attention.finish();
 

@@ -57,7 +57,7 @@ Description describe_cohere2(Config& config) {
   if (config.is_null("sliding_window")) config.refuse("sliding_window", "a number");
   const uint64_t period = config.integer("sliding_window_pattern", config.integer("layer_switch", 4));
   put_windows(to, config.integer("sliding_window", 4096),
-              read_window_layers(config, sizes, windows_by_period(sizes, period)), 4, true);
+              read_window_layers(config, sizes, all_but_each(period, sizes)), 4, true);
   return to;
 }
 

@@ -185,10 +185,27 @@ std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::ve
   return layers;
 }
 
-std::vector<bool> windows_by_period(const Sizes& sizes, uint64_t period) {
+std::vector<bool> all_but_each(uint64_t period, const Sizes& sizes) {
   std::vector<bool> layers;
   for (uint64_t i = 0; i < sizes.layers; ++i) layers.push_back((i + 1) % period != 0);
   return layers;
+}
+
+std::vector<bool> read_rotated_layers(Config& config, const Sizes& sizes) {
+  const uint64_t interval = config.integer("no_rope_layer_interval", 4);
+  const std::vector<double> given = config.numbers("no_rope_layers");
+  if (given.empty()) return all_but_each(interval, sizes);
+  if (given.size() != sizes.layers) config.refuse("no_rope_layers", fmt::format("{} entries", sizes.layers));
+  std::vector<bool> layers;
+  for (const double rotated : given) layers.push_back(rotated != 0);
+  return layers;
+}
+
+void put_clip(Description& to, Config& config) {
+  if (!config.find("clip_qkv")) return;
+  const double clip = config.number("clip_qkv", 0);
+  if (!(clip > 0)) config.refuse("clip_qkv", "null, or a number above 0");
+  to.set("attention.clamp_kqv", clip);
 }
 
 void put_windows(Description& to, uint64_t window, const std::vector<bool>& layers, uint64_t usual_period,

@@ -125,8 +125,12 @@ void add_ends(Description& to, const Sizes& sizes, Change norm = {}, bool always
 
 // Which layers have a sliding window: what layer_types says, or `usual`, one per layer, where config has none.
 std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual);
-// In every layer but each `period`th.
-std::vector<bool> windows_by_period(const Sizes& sizes, uint64_t period);
+// True in every layer but each `period`th.
+std::vector<bool> all_but_each(uint64_t period, const Sizes& sizes);
+// Which layers are rotated: no_rope_layers, or all but each no_rope_layer_interval-th, usually the fourth.
+std::vector<bool> read_rotated_layers(Config& config, const Sizes& sizes);
+// attention.clamp_kqv from clip_qkv, where that is there.
+void put_clip(Description& to, Config& config);
 // attention.sliding_window, and its pattern where that is not every layer but each `usual_period`th (0: every layer).
 // Nothing where no layer has a window, unless `always`: in some architectures the window says more.
 void put_windows(Description& to, uint64_t window, const std::vector<bool>& layers, uint64_t usual_period,

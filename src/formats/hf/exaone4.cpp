@@ -9,7 +9,7 @@ namespace {
 // "LLLG", or a number: the last of each period sees everything.
 std::vector<bool> usual_windows(Config& config, const Sizes& sizes) {
   const Json* pattern = config.find("sliding_window_pattern");
-  if (!pattern || !pattern->is_string()) return windows_by_period(sizes, config.integer("sliding_window_pattern", 4));
+  if (!pattern || !pattern->is_string()) return all_but_each(config.integer("sliding_window_pattern", 4), sizes);
   const std::string letters = pattern->get<std::string>();
   if (letters.empty() || letters.find_first_not_of("LG") != letters.npos)
     config.refuse("sliding_window_pattern", "a number, or the letters L and G");

@@ -19,7 +19,7 @@ void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t us
   config.ignore({"sliding_window_size"});  // Gemma 2 9B has the window twice
   const uint64_t period =
       config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", usual_period));
-  put_windows(to, window, read_window_layers(config, sizes, windows_by_period(sizes, period)), usual_period);
+  put_windows(to, window, read_window_layers(config, sizes, all_but_each(period, sizes)), usual_period);
 }
 
 Description gemma_family(Config& config, std::string_view architecture, const Sizes& sizes, bool head_norm,

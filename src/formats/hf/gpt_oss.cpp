@@ -45,8 +45,8 @@ Description describe_gpt_oss(Config& config) {
   put_head_length(to, sizes.head_dim);
   put_rms_epsilon(to, sizes);
   // Every second layer: GGUF says it by the architecture.
-  put_windows(to, config.integer("sliding_window", 128), read_window_layers(config, sizes, windows_by_period(sizes, 2)),
-              2, true);
+  put_windows(to, config.integer("sliding_window", 128), read_window_layers(config, sizes, all_but_each(2, sizes)), 2,
+              true);
   const Rope rope =
       read_rope(config, sizes,
                 {.theta = 150000, .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}});

@@ -113,15 +113,12 @@ Description describe_granite(Config& config) {
 Description describe_smollm3(Config& config) {
   const Sizes sizes = llama_sizes(config, {128256, 2048, 11008, 36, 16, 4, 0, 32768, 1e-6, true});
   expect_full_attention(config, sizes);
-  config.expect("no_rope_layer_interval", {4}, 4);
-  // GGUF has no key for it: every fourth layer is not rotated.
-  const std::vector<double> rotated = config.numbers("no_rope_layers");
-  for (size_t i = 0; i < rotated.size(); ++i)
-    if ((rotated[i] != 0) != ((i + 1) % 4 != 0))
-      config.refuse("no_rope_layers", "0 in every fourth layer, 1 elsewhere");
+  const std::vector<bool> rotated = read_rotated_layers(config, sizes);
   const RopeDefaults rope{.theta = 2e6,
                           .types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
-  return llama_family(config, "smollm3", sizes, llama_biases(config), rope);
+  Description to = llama_family(config, "smollm3", sizes, llama_biases(config), rope);
+  if (rotated != all_but_each(4, sizes)) to.set("rope.rotated_layers", Value(Array::of(rotated)));  // heddle's own key
+  return to;
 }
 
 // A feed-forward without a gate.

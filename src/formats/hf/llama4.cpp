@@ -12,23 +12,15 @@ namespace {
 
 // A layer is rotated if and only if it has a chunk: that is what GGUF can say.
 void put_chunks(Description& to, Config& config, const Sizes& sizes) {
-  const uint64_t interval = config.integer("no_rope_layer_interval", 4);
-  const std::vector<double> given = config.numbers("no_rope_layers");
+  const std::vector<bool> chunks = read_rotated_layers(config, sizes);
   const std::vector<std::string> types = config.strings("layer_types");
-  if (!given.empty() && given.size() != sizes.layers)
-    config.refuse("no_rope_layers", fmt::format("{} entries", sizes.layers));
   if (!types.empty() && types.size() != sizes.layers)
     config.refuse("layer_types", fmt::format("{} entries", sizes.layers));
-  std::vector<bool> chunks;
-  bool usual = true;
-  for (uint64_t i = 0; i < sizes.layers; ++i) {
-    chunks.push_back(given.empty() ? (i + 1) % interval != 0 : given[i] != 0);
-    usual &= chunks[i] == ((i + 1) % 4 != 0);
-    if (!types.empty() && types[i] != (chunks[i] ? "chunked_attention" : "full_attention"))
+  for (uint64_t i = 0; i < types.size(); ++i)
+    if (types[i] != (chunks[i] ? "chunked_attention" : "full_attention"))
       config.refuse("layer_types", "\"chunked_attention\" where no_rope_layers is 1, \"full_attention\" where it is 0");
-  }
   to.set("attention.sliding_window", config.integer("attention_chunk_size", 8192));
-  if (!usual) to.set("attention.sliding_window_pattern", Value(Array::of(chunks)));
+  if (chunks != all_but_each(4, sizes)) to.set("attention.sliding_window_pattern", Value(Array::of(chunks)));
 }
 
 void add_llama4_experts(Layer& layer, const Sizes& sizes, uint64_t experts, uint64_t inner) {

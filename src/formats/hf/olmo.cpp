@@ -48,11 +48,7 @@ Description describe_olmo(Config& config) {
   Description to("olmo");
   put_sizes(to, sizes);
   put_epsilon(to, 1e-5);
-  if (config.find("clip_qkv")) {
-    const double clip = config.number("clip_qkv", 0);
-    if (!(clip > 0)) config.refuse("clip_qkv", "null, or a number above 0");
-    to.set("attention.clamp_kqv", clip);
-  }
+  put_clip(to, config);
   const RopeDefaults defaults{.types = {RopeType::usual, RopeType::linear, RopeType::dynamic, RopeType::yarn}};
   put_rope(to, read_rope(config, sizes, defaults), sizes.head_dim);
 
@@ -72,8 +68,7 @@ Description describe_olmo2(Config& config) { return olmo2_family(config, olmo2_s
 Description describe_olmo3(Config& config) {
   const Sizes sizes = olmo2_sizes(config);
   Description to = olmo2_family(config, sizes);
-  put_windows(to, config.integer("sliding_window", 4096),
-              read_window_layers(config, sizes, windows_by_period(sizes, 4)), 4);
+  put_windows(to, config.integer("sliding_window", 4096), read_window_layers(config, sizes, all_but_each(4, sizes)), 4);
   return to;
 }
 

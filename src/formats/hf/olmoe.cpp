@@ -10,12 +10,12 @@ Description describe_olmoe(Config& config) {
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   config.expect("hidden_act", {"silu"}, "silu");
   config.expect("attention_bias", {false}, false);
-  if (config.find("clip_qkv")) config.refuse("clip_qkv", "null");  // it would clamp after the norms
   const uint64_t experts = config.integer("num_experts", config.integer("num_local_experts", 64));
 
   Description to("olmoe");
   put_sizes(to, sizes);
   put_rms_epsilon(to, sizes);
+  put_clip(to, config);
   to.set("expert_count", experts);
   to.set("expert_used_count", config.integer("num_experts_per_tok", 8));
   if (config.boolean("norm_topk_prob", false)) to.set("expert_weights_norm", Value(true));  // heddle's own key

@@ -130,14 +130,24 @@ TEST(HfPages, Granite) {
 }
 
 TEST(HfPages, SmolLM3LeavesEveryFourthLayerUnturned) {
-  const auto model = describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layers": [1, 1, 1, 0])"));
+  const auto of_eight = [](const std::string& options) {
+    Json config = parse_json(config_of("SmolLM3ForCausalLM", options), "c");
+    config["num_hidden_layers"] = 8u;
+    return hf::describe(config, "c");
+  };
+  const auto model = of_eight(R"("no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0])");
   EXPECT_EQ(model.architecture, "smollm3");
   EXPECT_EQ(model.metadata.number("smollm3.rope.freq_base"), 2e6);
   EXPECT_EQ(layer_of(model, "model.layers.0."), all({norms, attention, gated}));
-  EXPECT_REFUSED(describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layers": [0, 1, 1, 1])")),
-                 "no_rope_layers: expected");
-  EXPECT_REFUSED(describe(config_of("SmolLM3ForCausalLM", R"("no_rope_layer_interval": 2)")),
-                 "no_rope_layer_interval: expected 4, found 2");
+  EXPECT_EQ(model.metadata.find("smollm3.rope.rotated_layers"), nullptr);
+  EXPECT_EQ(of_eight(R"("no_rope_layer_interval": 4)").metadata.find("smollm3.rope.rotated_layers"), nullptr);
+  for (const char* options : {R"("no_rope_layers": [1, 1, 0, 1, 1, 0, 1, 1])", R"("no_rope_layer_interval": 3)"}) {
+    const auto other = of_eight(options);
+    const auto* rotated = other.metadata.find_array("smollm3.rope.rotated_layers");
+    ASSERT_NE(rotated, nullptr) << options;
+    EXPECT_EQ(rotated->integers(), (std::vector<int64_t>{1, 1, 0, 1, 1, 0, 1, 1})) << options;
+  }
+  EXPECT_REFUSED(of_eight(R"("no_rope_layers": [1])"), "no_rope_layers: expected 8 entries, found [1]");
 }
 
 TEST(HfPages, Gpt2TurnsItsMatricesRound) {

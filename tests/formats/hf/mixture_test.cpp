@@ -113,8 +113,12 @@ TEST(HfMixture, Olmoe) {
   EXPECT_EQ(model.metadata.find("olmoe.expert_weights_norm"), nullptr);
   EXPECT_TRUE(described(small_config("OlmoeForCausalLM", R"("norm_topk_prob": true)"))
                   .metadata.boolean("olmoe.expert_weights_norm"));
-  EXPECT_REFUSED(described(small_config("OlmoeForCausalLM", R"("clip_qkv": 8.0)")),
-                 "clip_qkv: expected null, found 8.0");
+  EXPECT_EQ(model.metadata.find("olmoe.attention.clamp_kqv"), nullptr);
+  EXPECT_EQ(
+      described(small_config("OlmoeForCausalLM", R"("clip_qkv": 8.0)")).metadata.number("olmoe.attention.clamp_kqv"),
+      8);
+  EXPECT_REFUSED(described(small_config("OlmoeForCausalLM", R"("clip_qkv": 0)")),
+                 "clip_qkv: expected null, or a number above 0, found 0");
 }
 
 TEST(HfMixture, Bailing) {

@@ -91,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         Method{"compressed-fp8", "compressed-tensors FP8, one scale per row", Format::q8_0},
         Method{"compressed-fp8-blocks", "compressed-tensors FP8, block 16 x 32", Format::q8_0},
         Method{"fp8", "FP8, block 16 x 32", Format::q8_0}, Method{"fp8-e8m0", "FP8, block 16 x 32", Format::q8_0},
+        Method{"fp8-e5m2", "FP8, block 16 x 32", Format::q8_0},
         Method{"fp8-tensor", "FP8, one scale per tensor", Format::q8_0},
         Method{"fp8-odd", "FP8, one scale per row", Format::bf16},
         Method{"modelopt", "FP8, one scale per tensor", Format::q8_0}, Method{"nf4", "bitsandbytes nf4", Format::q8_0},

@@ -16,13 +16,15 @@ namespace {
 
 using Type = Packed::Type;
 
-const std::array<float, 256>& e4m3_values() {
-  static const std::array<float, 256> table = [] {
-    std::array<float, 256> values{};
-    for (uint32_t i = 0; i < 256; ++i) values[i] = to_f32(e4m3{uint8_t(i)});
-    return values;
-  }();
-  return table;
+template <class Float>
+std::array<float, 256> values_of() {
+  std::array<float, 256> values{};
+  for (uint32_t i = 0; i < 256; ++i) values[i] = to_f32(Float{uint8_t(i)});
+  return values;
+}
+const std::array<float, 256>& fp8_values(Type type) {
+  static const std::array<float, 256> of_e4m3 = values_of<e4m3>(), of_e5m2 = values_of<e5m2>();
+  return type == Type::e4m3 ? of_e4m3 : of_e5m2;
 }
 
 // How many rows and columns share a scale.
@@ -54,7 +56,7 @@ Tensor fp8_matrix(const Packed& weight, const Packed& scale, const Spread& sprea
   const uint64_t per_row = (cols + spread.cols - 1) / spread.cols;
   auto exact = [weight, scale, cols, per_row, spread_rows = spread.rows, spread_cols = spread.cols](
                    uint64_t first, uint64_t count, float* to) {
-    const auto& values = e4m3_values();
+    const auto& values = fp8_values(weight.type);
     for (uint64_t row = first; row < first + count; ++row)
       for (uint64_t begin = 0; begin < cols; begin += spread_cols) {
         const float factor = scale.number(row / spread_rows * per_row + begin / spread_cols);
@@ -69,13 +71,16 @@ Tensor fp8_matrix(const Packed& weight, const Packed& scale, const Spread& sprea
 
 std::string take_fp8(PackedFiles& files, std::optional<Fp8Block> block) {
   std::set<std::string> texts;
-  for (const std::string& name : files.of_type(Type::e4m3)) {
+  std::vector<std::string> names = files.of_type(Type::e4m3);
+  for (std::string& name : files.of_type(Type::e5m2)) names.push_back(std::move(name));
+  for (const std::string& name : names) {
     if (!name.ends_with(".weight")) continue;
-    const Packed weight = files.take(name, {Type::e4m3});
+    const Packed weight = files.take(name, {Type::e4m3, Type::e5m2});
     if (weight.shape.size() != 2) files.refuse(name, "expected a matrix, found {}", shape_text(weight.shape));
     const std::string scale_name = name + (files.has(name + "_scale_inv") ? "_scale_inv" : "_scale");
     if (!files.has(scale_name))
-      files.refuse(name, "has the type F8_E4M3; expected {0}_scale_inv or {0}_scale beside it, found neither", name);
+      files.refuse(name, "has the type {1}; expected {0}_scale_inv or {0}_scale beside it, found neither", name,
+                   weight.type_name);
     const Packed scale = files.take(scale_name, {Type::f32, Type::bf16, Type::f16, Type::e8m0});
     const Spread spread = spread_of(weight, scale, block, files);
     texts.insert(spread.text);
@@ -89,7 +94,7 @@ std::string take_fp8(PackedFiles& files, std::optional<Fp8Block> block) {
 
 std::string unpack_fp8(Config& config, PackedFiles& files) {
   std::optional<Fp8Block> block;
-  config.expect("fmt", {"e4m3"}, "e4m3");
+  config.expect("fmt", {"e4m3", "e5m2"}, "e4m3");  // the tensors say which
   if (const auto sizes = config.numbers("weight_block_size"); !sizes.empty()) {
     if (sizes.size() != 2 || !(sizes[0] >= 1 && sizes[1] >= 1 && sizes[0] <= 1 << 20 && sizes[1] <= 1 << 20))
       config.refuse("weight_block_size", "two sizes");

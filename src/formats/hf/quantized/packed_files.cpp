@@ -20,9 +20,9 @@ using Type = Packed::Type;
 constexpr struct TypeName {
   Type type;
   std::string_view name;
-} packed_types[] = {{Type::f32, "F32"}, {Type::f16, "F16"},      {Type::bf16, "BF16"},
-                    {Type::i8, "I8"},   {Type::i32, "I32"},      {Type::i64, "I64"},
-                    {Type::u8, "U8"},   {Type::e4m3, "F8_E4M3"}, {Type::e8m0, "F8_E8M0"}};
+} packed_types[] = {{Type::f32, "F32"},      {Type::f16, "F16"},     {Type::bf16, "BF16"}, {Type::i8, "I8"},
+                    {Type::i32, "I32"},      {Type::i64, "I64"},     {Type::u8, "U8"},     {Type::e4m3, "F8_E4M3"},
+                    {Type::e5m2, "F8_E5M2"}, {Type::e8m0, "F8_E8M0"}};
 
 std::string_view name_of(Type type) {
   for (const TypeName& entry : packed_types)

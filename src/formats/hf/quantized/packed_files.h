@@ -21,7 +21,7 @@ namespace heddle::formats::hf {
 
 // A tensor as its file has it.
 struct Packed {
-  enum class Type { f32, f16, bf16, i8, i32, i64, u8, e4m3, e8m0, other };
+  enum class Type { f32, f16, bf16, i8, i32, i64, u8, e4m3, e5m2, e8m0, other };
 
   std::string name;
   Type type = Type::other;
