@@ -1,7 +1,8 @@
 // The models of tests/model/fixtures and the encoders of tests/model/data on a GPU against the reference backend: each
 // text alone, token by token, and seven texts at once.
 //
-// models_on_gpu [--as TARGET] [--part I/N] [NAME ...]     run where tests/model/fixtures is found: the root of the tree
+// models_on_gpu [--as TARGET] [--kv q8] [--part I/N] [NAME ...]
+// run where tests/model/fixtures is found: the root of the tree
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +20,10 @@
 namespace heddle::test {
 namespace {
 
-constexpr double least_cosine = 0.9999;
+// With q8 both round to the same grid, and a value between two of its steps may go either way.
+constexpr double least_cosine_of_f16 = 0.9999, least_cosine_of_q8 = 0.999;
+model::KvFormat kv = model::KvFormat::f16;
+double least_cosine = least_cosine_of_f16;
 
 struct Closeness {
   double cosine = 1;
@@ -71,7 +75,7 @@ struct Texts {
 };
 
 Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
-  const model::Limits limits{.rows = 256, .kv_blocks = 7 * 4, .block_tokens = 16};
+  const model::Limits limits{.rows = 256, .kv_blocks = 7 * 4, .block_tokens = 16, .kv = kv};
   const auto reference = cpu::make_reference(model, limits);
   const auto backend = gpu::make_gpu(model, limits, {.preload = false});
   const Texts texts{fixture, model, limits};
@@ -99,7 +103,7 @@ Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
 
 // An encoder or reranker: the states of all its texts in one batch.
 Closeness run_encoder(const EncoderFixture& fixture, const model::Model& model) {
-  const model::Limits limits{.rows = 512, .kv_blocks = 64, .block_tokens = 16};
+  const model::Limits limits{.rows = 512, .kv_blocks = 64, .block_tokens = 16, .kv = kv};
   const auto reference = cpu::make_reference(model, limits);
   const auto backend = gpu::make_gpu(model, limits, {.preload = false});
   const auto right = states_of(model, *reference, limits, fixture.texts, fixture.types);
@@ -115,7 +119,11 @@ int main_of(std::vector<std::string> args) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--as")
       cuda::treat_gpus_as(args.at(++i));
-    else if (args[i] == "--part")
+    else if (args[i] == "--kv") {
+      check(args.at(++i) == "q8", "--kv q8");
+      kv = model::KvFormat::q8;
+      least_cosine = least_cosine_of_q8;
+    } else if (args[i] == "--part")
       check(std::sscanf(args.at(++i).c_str(), "%zu/%zu", &part, &parts) == 2 && part < parts, "--part 0/4");
     else
       names.push_back(args[i]);
