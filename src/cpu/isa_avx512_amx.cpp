@@ -24,8 +24,8 @@ struct Registers {
 };
 static_assert(sizeof(Registers) == 64);
 
-// For `values` bytes of each row at a time. The registers are never released: after that their unit is slow for some
-// milliseconds, and the system does it for threads that sleep.
+// For `values` bytes of each row at a time. The registers are never released: both take longer than a small product,
+// and the system releases those of a core that goes to sleep.
 void configure(uint32_t values) {
   thread_local uint32_t configured = 0;
   if (std::exchange(configured, values) == values) return;
