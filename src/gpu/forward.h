@@ -61,8 +61,18 @@ class Forward {
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 
+  // Of latent attention: rows of a batch, and the prompt that they are if its latents become keys and values.
+  struct LatentRows {
+    uint32_t first, count;
+    const LongPrompt* prompt = nullptr;
+  };
   void compute_latent(const DeviceAttention& a);
-  uint32_t latent_splits(const model::Attention& a) const;
+  std::vector<LatentRows> divide_latent(const model::Attention& a) const;
+  void queries_of(const DeviceAttention& a, const Path::Queries& q, uint64_t kv, const LatentRows& rows);
+  void attend_latents(const DeviceAttention& a, const LatentRows& rows);
+  void attend_expanded(const DeviceAttention& a, const Path::Queries& q, const LongPrompt& prompt);
+  uint32_t expanded_heads(const model::Attention& a, const LongPrompt& prompt) const;  // at once
+  uint32_t latent_splits(const model::Attention& a, uint32_t rows) const;
   HalfForm attended_form(const DeviceAttention& attention) const;
   kernels::AttentionArgs attention_args(const DeviceAttention& attention) const;
   uint64_t cache_bytes(const model::Attention& a) const;  // that attention reads

@@ -187,6 +187,16 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
     list_logits(outputs, 0);
     if (paths.gathers(outputs)) list_logits(outputs, {});
   };
+  if (sizes_.expanded) {
+    const uint32_t tiles = (max_rows + prompt_tile - 1) / prompt_tile;
+    list({.count = max_rows,
+          .row_tables = false,
+          .longest = max_rows,
+          .tiles = tiles,
+          .sequences = std::vector<uint32_t>(max_rows),
+          .prompts = {{.rows = max_rows, .tiles = tiles, .end = max_rows}}},
+         1);
+  }
   for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 8 * 8) {
     if (rows <= max_few_rows && rows < max_rows) return;
     list({.count = rows,

@@ -12,6 +12,14 @@
 
 namespace heddle::gpu {
 
+// Rows of one sequence at consecutive positions.
+struct LongPrompt {
+  uint32_t first_row = 0, rows = 0;
+  uint32_t first_tile = 0, tiles = 0;
+  uint32_t table = 0;  // which block table is the sequence's
+  uint32_t end = 0;    // positions of the sequence up to the last row
+};
+
 // The rows of a batch as the kernels see them.
 struct Rows {
   uint32_t count = 0;
@@ -22,6 +30,7 @@ struct Rows {
   uint32_t longest = 0;             // positions of the longest sequence
   uint32_t tiles = 0;               // of prompts; the first `single` tiles are the single rows
   std::vector<uint32_t> sequences;  // of each row; empty with row_tables
+  std::vector<LongPrompt> prompts;  // of min_expanded_rows and more; none with row_tables
 };
 
 // Everything that a launch is recorded from. All of it lives as long as the backend.

@@ -7,13 +7,6 @@ namespace heddle::gpu {
 
 namespace {
 
-// The sizes of heads that cluster_attention and prompt_attention are built for.
-bool has_usual_heads(const model::Attention& a) {
-  for (uint32_t size : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
-    if (a.head == size && a.value_head == size) return true;
-  return false;
-}
-
 constexpr uint32_t max_table_rows = 64;  // with a block table each
 
 }  // namespace
@@ -38,6 +31,10 @@ bool can_chain(const cuda::DeviceInfo& device) { return device.sm >= 90; }
 bool has_wgmma(const cuda::DeviceInfo& device) { return device.sm == 90 && device.specific; }
 
 bool can_group_experts(const Options& options) { return !options.exact && !options.deterministic; }
+
+bool can_expand_latents(const cuda::DeviceInfo& device, const Options& options) {
+  return has_wgmma(device) && !options.exact && !options.deterministic;
+}
 
 // --- the rows -------------------------------------------------------------------------------------------------------
 Paths::Paths(const Resources& resources)
@@ -78,7 +75,7 @@ Path& Paths::path(uint32_t rows) {
 AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
   using Others = AttentionPath::Others;
   using Shape = AttentionPath::Shape;
-  const bool usual = has_usual_heads(a) && !(q8_ && a.head % 32);
+  const bool usual = is_usual_head(a.head) && a.value_head == a.head && !(q8_ && a.head % 32);
   AttentionPath path{.shape = deterministic_    ? Shape::steady
                               : rows.row_tables ? Shape::tuned
                                                 : Shape::by_length,
@@ -99,6 +96,10 @@ AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) cons
 // wgmma_attention computes whole tiles, however few rows they have, and does not divide their positions among SMs.
 bool Paths::takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const {
   return wgmma_ && uint64_t(rows) * 8 >= uint64_t(tiles) * prompt_tile * 3 && uint64_t(tiles) * a.heads * 2 >= sms_;
+}
+
+bool Paths::expands_latents(const model::Attention& a, const LongPrompt& prompt, uint32_t heads) const {
+  return wgmma_ && can_expand(*a.latent) && uint64_t(prompt.tiles) * heads * 2 >= sms_;
 }
 
 // mma_product reads a table for each row. With more rows, the tables of sequences with many rows would be sent many

@@ -21,6 +21,13 @@
 // | Options::deterministic also those that see both     |                   |
 // | directions by distance                              |                   |
 //
+// | latent attention of                                 | kernels           |
+// | --------------------------------------------------- | ----------------- |
+// | min_expanded_rows and more of one sequence, where   | latent_expand,    |
+// | their tiles fill the SMs; needs wgmma, not with     | wgmma_attention   |
+// | Options::exact or deterministic                     |                   |
+// | all other rows                                      | latent_attention  |
+//
 // | of a mixture                                       | kernels                         |
 // | -------------------------------------------------- | ------------------------------- |
 // | the choice of experts, 1 to 8 rows; not with       | router                          |
@@ -52,6 +59,8 @@ bool has_wgmma(const cuda::DeviceInfo& device);
 // Whether the rows of a batch that go to one expert are multiplied together, where they are many: needs a result that
 // may depend on the number of rows.
 bool can_group_experts(const Options& options);
+// Whether long prompts attend to keys and values computed from latents, where the sizes of heads allow it.
+bool can_expand_latents(const cuda::DeviceInfo& device, const Options& options);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
@@ -75,6 +84,8 @@ class Paths {
   void begin() { vectors_.begin(); }  // a new plan
   Path& path(uint32_t rows);
   AttentionPath attention(const model::Attention& a, const Rows& rows) const;
+  // Whether a prompt attends to keys and values computed from latents, for this many heads at once.
+  bool expands_latents(const model::Attention& a, const LongPrompt& prompt, uint32_t heads) const;
 
   // Products outside of a path: those of the head and of a mixture's router,
   Products& products(uint32_t rows);

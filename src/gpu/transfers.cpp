@@ -30,6 +30,26 @@ void Gpu::send_turns(bool long_text) {
                           a->turns.bytes());
 }
 
+namespace {
+
+// Tiles that follow each other are one prompt.
+std::vector<LongPrompt> long_prompts(std::span<const kernels::PromptTile> tiles) {
+  std::vector<LongPrompt> all;
+  for (uint32_t i = 0; i < tiles.size(); ++i) {
+    const kernels::PromptTile& tile = tiles[i];
+    if (all.empty() || all.back().table != tile.sequence || all.back().end != tile.first_position)
+      all.push_back({.first_row = tile.first_row, .first_tile = i, .table = tile.sequence});
+    LongPrompt& prompt = all.back();
+    prompt.rows += tile.rows;
+    prompt.tiles++;
+    prompt.end = tile.first_position + tile.rows;
+  }
+  std::erase_if(all, [](const LongPrompt& prompt) { return prompt.rows < min_expanded_rows; });
+  return all;
+}
+
+}  // namespace
+
 void Gpu::send(const Batch& batch) {
   send_turns(batch.long_text);
   const auto count = uint32_t(batch.tokens.size());
@@ -55,7 +75,10 @@ void Gpu::send(const Batch& batch) {
       tiles.push_back({sequences[i], i, 1, position});
   }
   rows.tiles = uint32_t(tiles.size());
-  if (!rows.row_tables) rows.sequences = sequences;
+  if (!rows.row_tables) {
+    rows.sequences = sequences;
+    rows.prompts = long_prompts(tiles);
+  }
   step_ = is_step(batch, rows);
   const Work& w = *work_;
   Staging& to = *staging_;

@@ -29,7 +29,12 @@ uint32_t in_slices(uint64_t cols) {
 
 }  // namespace
 
-WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts)
+bool can_expand(const model::Latent& l) {
+  return is_usual_head(l.plain + l.rotated) && l.value % 16 == 0 && l.value <= 256;
+}
+
+WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts,
+                     bool expand_latents)
     : rows(std::max(limits.rows, 1u)),
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
@@ -53,6 +58,9 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     // One range per row and head, or more as long as there are not more blocks of 16 heads than SMs.
     latent_ranges = std::max(latent_ranges, std::max(rows * a.heads, sms * 16));
     partial = std::max<uint64_t>(partial, uint64_t(sms) * 16 * l.rank);
+    if (!expand_latents || rows < min_expanded_rows || !can_expand(l)) return;
+    const uint64_t of_head = expanded_bytes(l, context);
+    expanded = std::max({expanded, of_head, std::min(of_head * a.heads, max_expanded_bytes)});
   };
   const auto fit_attention = [&](const model::Attention& a) {
     if (a.latent) return fit_latent(a);
@@ -135,6 +143,8 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::latent_q, rows * s.latent_q * 2);
   allocate(&W::latent_sums, uint64_t(s.latent_ranges) * 2 * f);
   allocate(&W::raised, rows * s.raised * f);
+  allocate(&W::expanded, s.expanded);
+  allocate(&W::first_page, s.expanded ? 4 : 0);
   for (auto list : {&W::tokens, &W::positions, &W::types, &W::lengths, &W::sequences, &W::outputs})
     allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);

@@ -22,14 +22,33 @@ inline constexpr uint32_t max_expert_vector_rows = 8;  // more are grouped by ex
 inline constexpr uint32_t max_few_expert_rows = 4;     // expected of an expert: these take mma_product
 inline constexpr uint32_t min_expert_tile = 8, max_expert_tile = 64;  // rows of an expert in a tile of a product
 inline constexpr uint32_t prompt_tile = 128;                          // tokens of a prompt that attention takes at once
+// With as many rows of a sequence its latents become keys and values of heads: 2 * 512 * 256 operations for each
+// position and head of DeepSeek's, and each row saves 2 * (1088 - 320) of them.
+inline constexpr uint32_t min_expanded_rows = 256;
+inline constexpr uint64_t max_expanded_bytes = 256 << 20;  // of all heads that are attended to at once
 
 // Values from one row of f32 to the next, padded for vector loads.
 constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8 * 8); }
 
+// The sizes of heads that cluster_attention, prompt_attention and wgmma_attention are built for.
+constexpr bool is_usual_head(uint32_t size) {
+  for (uint32_t usual : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+    if (size == usual) return true;
+  return false;
+}
+// Whether wgmma_attention takes the heads that latents become.
+bool can_expand(const model::Latent& latent);
+// Positions of keys and values that are a page of their own, and the bytes that they take of a head.
+constexpr uint32_t expanded_positions(uint32_t positions) { return (positions + 15) / 16 * 16; }
+inline uint64_t expanded_bytes(const model::Latent& l, uint32_t positions) {
+  return uint64_t(expanded_positions(positions)) * (l.plain + l.rotated + l.value) * 2;
+}
+
 // The dimensions of the buffers, in values.
 struct WorkSizes {
-  // `group_experts`: batches of many rows take them by expert.
-  WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts = false);
+  // `group_experts`: batches of many rows take them by expert; `expand_latents`: long prompts have keys and values.
+  WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts = false,
+            bool expand_latents = false);
 
   uint32_t rows = 0, table_stride = 0, context = 0;
   uint32_t vocabulary = 0;                                               // 0: a part of a model without a head
@@ -40,6 +59,7 @@ struct WorkSizes {
   uint32_t late_rows = 0, late_norms = 0;      // of late norms: rows in whole groups, and norms
   uint64_t partial = 0, arrived = 0;           // of attention
   uint32_t latent_q = 0, latent_ranges = 0, raised = 0;  // of latent attention: strides; ranges of all rows
+  uint64_t expanded = 0;                                 // of long prompts' latents, in bytes
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
@@ -69,6 +89,7 @@ struct Work {
   cuda::Buffer partial, arrived;                                              // of cluster_attention
   cuda::Buffer latent_q, latent_sums, raised;  // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
                                                // (rows, raised), its result
+  cuda::Buffer expanded, first_page;           // f16: keys (heads, positions, head), then values; i32: a table of 0
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile

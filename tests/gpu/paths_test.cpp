@@ -31,7 +31,7 @@ class PathsOfBatches : public FakeGpu {
       std::lock_guard lock(mutex_);
       texts_.insert(ptx::print(kernel, target_for(cuda::devices()[0]), {.lines = false}));
     };
-    auto backend = make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32}, lazy);
+    auto backend = make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .kv = kv_}, lazy);
     model::Batch batch = batch_of(shape);
     batch.outputs.clear();  // no head: it has products of its own
     const size_t before = launches();
@@ -52,6 +52,7 @@ class PathsOfBatches : public FakeGpu {
   }
 
   WideModel wide_;
+  model::KvFormat kv_ = model::KvFormat::f16;
   std::mutex mutex_;
   std::set<std::string> texts_;  // of the kernels so far, without lines
   const Options exact_{.exact = true}, deterministic_{.deterministic = true};
@@ -121,17 +122,26 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
   SmallModel small;  // heads of 16
   for (const Options& options : {Options{}, exact_, deterministic_})
     EXPECT_EQ(attention(small.model, options, both), Names{"any_attention"});
+  auto set_heads = [](SmallModel& m, uint32_t heads, uint32_t kv_heads, uint32_t size) {
+    model::Attention& a = m.attention();
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.head = a.value_head = size;
+    a.q = m.matrix(heads * size, 64);
+    a.k = a.v = m.matrix(kv_heads * size, 64);
+    a.output = m.matrix(64, heads * size);
+    SmallModel::set_rope(a, model::Rope::Style::halves, size);
+  };
   SmallModel grouped;  // 9 query heads to a kv head
-  model::Attention& a = grouped.attention();
-  a.heads = 9;
-  a.kv_heads = 1;
-  a.head = a.value_head = 64;
-  a.q = grouped.matrix(9 * 64, 64);
-  a.k = a.v = grouped.matrix(64, 64);
-  a.output = grouped.matrix(64, 9 * 64);
-  SmallModel::set_rope(a, model::Rope::Style::halves, 64);
+  set_heads(grouped, 9, 1, 64);
   EXPECT_EQ(attention(grouped.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
   EXPECT_EQ(attention(grouped.model, deterministic_, both), Names{"cluster_attention"});
+  SmallModel of_80;  // no multiple of 32
+  set_heads(of_80, 4, 2, 80);
+  EXPECT_EQ(attention(of_80.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
+  kv_ = model::KvFormat::q8;
+  EXPECT_EQ(attention(of_80.model, {}, both), Names{"any_attention"});
+  EXPECT_EQ(attention(grouped.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
 }
 
 // Sinks, slopes, chunks and both directions change the kernels, not which is taken; but a row that sees both directions
@@ -239,6 +249,15 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
     }
   }
   cuda::treat_gpus_as("");
+  {  // a prompt whose latents become keys and values
+    latent.model.context = min_expanded_rows;
+    const model::Limits limits{.rows = min_expanded_rows, .kv_blocks = min_expanded_rows / 32, .block_tokens = 32};
+    auto backend = make_gpu(latent.model, limits, {.preload = false});
+    model::Batch batch = batch_of({{min_expanded_rows, 0}});
+    for (uint32_t i = 2; i < limits.kv_blocks; ++i) batch.blocks[0].push_back(i);
+    model::forward(latent.model, *backend, batch);
+    backend->result();
+  }
   read_bandwidth(cuda::Context());
   const Calls launched = kernels_since(0);
   const Names all(launched.begin(), launched.end());

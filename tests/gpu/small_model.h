@@ -57,16 +57,17 @@ struct SmallModel {
   void make_latent() {
     model::Attention& a = model.layers[0].get<model::Attention>();
     model::Latent& l = a.latent.emplace();
-    l.rank = l.plain = 32;
+    l.rank = 32;
+    l.plain = 48;
     l.rotated = l.value = 16;
     a.kv_heads = 1;
     a.head = 48;
     a.value_head = 32;
-    a.q = matrix(a.heads * 48, 64);
+    a.q = matrix(a.heads * 64, 64);
     a.k = a.v = {};
     l.kv_down = matrix(48, 64);
     l.kv_norm = norm(32);
-    l.k_up = {a.heads, matrix(a.heads * 32, 32)};
+    l.k_up = {a.heads, matrix(a.heads * 32, 48)};
     l.v_up = {a.heads, matrix(a.heads * 16, 32)};
     a.output = matrix(64, a.heads * 16);
     set_rope(a, model::Rope::Style::pairs, 16);

@@ -164,6 +164,26 @@ class PagedRows {
   Divider pages_;
 };
 
+// The address, in rows of a cache with one row per position, of a sequence's positions.
+template <class Args>
+class LatentPages {
+ public:
+  LatentPages(ptx::Builder<Args>& k, ptx::U32 sequence)
+      : table_(k.arg(&Args::table) + mul_wide(sequence, k.arg(&Args::table_stride))),
+        page_size_(k.arg(&Args::page_size)),
+        pages_(k, page_size_) {}
+  ptx::U64 row(ptx::U32 position) const {
+    using namespace ptx;
+    const U32 slot = pages_.divide(position), in_page = position - slot * page_size_;
+    return mad_wide(bitcast<uint32_t>(load(table_ + slot)), page_size_, widen(in_page));
+  }
+
+ private:
+  ptx::Global<int32_t> table_;
+  ptx::U32 page_size_;
+  Divider pages_;
+};
+
 // Rows that are not in use have a position from here on: -1 as a signed number, say.
 constexpr uint32_t no_position = 0x80000000u;
 
@@ -231,6 +251,14 @@ inline std::array<ptx::F16x2, 2> halves_of_bytes(ptx::U32 word) {
 
 // The same value in both halves.
 inline ptx::F16x2 twice(ptx::F16 v) { return ptx::pack<ptx::f16x2>(v, v); }
+
+// Eight int8 times their scale, as halves.
+inline ptx::Vec<uint32_t, 4> scaled_halves(ptx::U32 low, ptx::U32 high, ptx::F16 scale) {
+  const ptx::F16x2 both = twice(scale);
+  ptx::Vec<uint32_t, 4> v;
+  for (uint32_t i = 0; i < 4; ++i) v[i] = ptx::bitcast<uint32_t>(halves_of_bytes(i < 2 ? low : high)[i % 2] * both);
+  return v;
+}
 
 // The operands of a matrix product from a q8 cache. The order of a head's values does not matter to the sum as long as
 // q has the same, so here a lane's four values of a step of 16 are neighbours, one word of the cache:

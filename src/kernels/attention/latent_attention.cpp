@@ -27,25 +27,6 @@ constexpr uint32_t latent_product_threads = 128;
 
 uint32_t to_16(uint32_t n) { return (n + 15) / 16 * 16; }
 
-// The address, in rows of a cache with one row per position, of a sequence's positions.
-template <class Args>
-class LatentPages {
- public:
-  LatentPages(Builder<Args>& k, U32 sequence)
-      : table_(k.arg(&Args::table) + mul_wide(sequence, k.arg(&Args::table_stride))),
-        page_size_(k.arg(&Args::page_size)),
-        pages_(k, page_size_) {}
-  U64 row(U32 position) const {
-    const U32 slot = pages_.divide(position), in_page = position - slot * page_size_;
-    return mad_wide(bitcast<uint32_t>(load(table_ + slot)), page_size_, widen(in_page));
-  }
-
- private:
-  Global<int32_t> table_;
-  U32 page_size_;
-  Divider pages_;
-};
-
 // A tile of 16 x 16 halves at `at`, rows `row_bytes` apart.
 LatentA left_operand(Code& k, Shared<uint8_t> at, uint32_t row_bytes) {
   const U32 lane = k.lane();
@@ -103,10 +84,10 @@ Kernel LatentQueries::build() const {
   Builder<Args> k(std::string(name), latent_product_threads);
   chain_start(k, chained);
   const uint32_t inner = to_16(plain), row_bytes = inner * 2 + 16, rows_of_block = tiles * 16;
-  const auto w = k.shared<uint8_t>(columns * row_bytes, 128);
-  const auto x = k.shared<uint8_t>(rows_of_block * row_bytes, 128);
+  const auto w = k.shared<uint8_t>(absorbed ? columns * row_bytes : 16, 128);
+  const auto x = k.shared<uint8_t>(absorbed ? rows_of_block * row_bytes : 16, 128);
   const U32 rows = k.arg(&Args::rows), heads = k.arg(&Args::heads);
-  const U32 of_matrices = (rows + (rows_of_block - 1)) / rows_of_block * heads * chunks();
+  const U32 of_matrices = absorbed ? (rows + (rows_of_block - 1)) / rows_of_block * heads * chunks() : k.constant(0u);
   // What the queries of a row are multiplied by.
   auto factor_of = [&](U32 row) {
     auto factor = k.var(1.0f);
@@ -163,9 +144,16 @@ Kernel LatentQueries::build() const {
         const U32 head_index = item / (rotated / 2), pair = item - head_index * (rotated / 2);
         const auto from =
             k.arg(&Args::q) + mul_wide(row, k.arg(&Args::q_stride)) + (head_index * (plain + rotated) + plain);
+        if (!absorbed) return rotate(from, pair, factor, [&](U32 i, F32 v) { store(from + i, v); });
         const auto to = k.arg(&Args::out) + mul_wide(mad(row, heads, head_index), head());
         rotate(from, pair, factor, [&](U32 i, F32 v) { store(to + (i + rank), to_f16(within_f16(v))); });
       });
+      if (!absorbed && temperature)
+        k.loop(k.thread(), heads * plain, latent_product_threads, [&](U32 item) {
+          const U32 head_index = item / plain, i = item - head_index * plain;
+          const auto q = k.arg(&Args::q) + mul_wide(row, k.arg(&Args::q_stride)) + (head_index * (plain + rotated) + i);
+          store(q, load(q) * factor);
+        });
       const auto from = k.arg(&Args::kv) + mul_wide(row, k.arg(&Args::kv_stride));
       const LatentPages<Args> pages(k, load(k.arg(&Args::sequences) + row));
       const U64 cache_row = pages.row(position);
@@ -205,17 +193,18 @@ Kernel LatentQueries::build() const {
       });
     });
   };
-  k.when_else(k.block_id() < of_matrices, multiply, [&] {
+  auto finish_row = [&] {
     const U32 row = k.block_id() - of_matrices;
     k.when_else(
         row < rows, [&] { finish(row); }, [&] { chain_wait(k, chained); });
-  });
+  };
+  absorbed ? k.when_else(k.block_id() < of_matrices, multiply, finish_row) : finish_row();
   return k.finish();
 }
 
 Grid LatentQueries::grid(const Args& args) const {
   if (args.page_size == 0) throw Error("{}: pages of 0 positions", name);
-  const uint64_t blocks = uint64_t(groups(args.rows)) * args.heads * chunks() + args.rows;
+  const uint64_t blocks = (absorbed ? uint64_t(groups(args.rows)) * args.heads * chunks() : 0) + args.rows;
   if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
   return {.x = std::max(uint32_t(blocks), 1u)};
 }
@@ -402,11 +391,8 @@ class LatentAttend {
   void put(const std::vector<Piece>& pieces, U32 to) {
     for (const Piece& piece : pieces)
       k_.when(piece.real, [&] {
-        const F16x2 scale = twice(unpack<heddle::f16>(piece.scale)[0]);
-        const auto low = halves_of_bytes(piece.low), high = halves_of_bytes(piece.high);
-        auto word = [&](F16x2 v) { return bitcast<uint32_t>(v * scale); };
         store_vec((stages_ + (to + piece.place)).as<uint32_t>(),
-                  Vec<uint32_t, 4>{word(low[0]), word(low[1]), word(high[0]), word(high[1])});
+                  scaled_halves(piece.low, piece.high, unpack<heddle::f16>(piece.scale)[0]));
       });
   }
 

@@ -18,16 +18,17 @@ inline Allowed latent_parts() { return range(8, 512, 8); }
 
 // Of each row and head: the plain part of the query times the head's matrix, as f16, and behind it the rotated part,
 // rotated. Of each row: the latent through its norm, and the rotated part of the key, rotated, to the cache.
-// Blocks take a part of a head's matrix, or at the end of the grid a row.
+// Blocks take a part of a head's matrix, or at the end of the grid a row. Without `absorbed` the queries stay as they
+// are but for the rotation, in place: for attention to the heads' own keys (latent_expand.h).
 struct LatentQueries {
   static constexpr std::string_view name = "latent_queries",
                                     summary = "queries as latents, and the latent of each row into a paged cache",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<f16> out;                        // (rows, heads, rank + rotated), 16-byte aligned
+    ptx::DevicePtr<f16> out;                        // absorbed: (rows, heads, rank + rotated), 16-byte aligned
     ptx::DevicePtr<float> q;                        // (rows, q_stride): heads of (plain, rotated) side by side
     ptx::DevicePtr<float> kv;                       // (rows, kv_stride): latent, rotated part of the key
-    ptx::DevicePtr<f16> up;                         // (heads, rank, plain), 16-byte aligned
+    ptx::DevicePtr<f16> up;                         // absorbed: (heads, rank, plain), 16-byte aligned
     ptx::DevicePtr<float> norm;                     // (rank): its weight
     ptx::DevicePtr<uint64_t> turns;                 // (rotated / 2), RopeFrequencies::turns()
     ptx::DevicePtr<uint32_t> positions, sequences;  // (rows); a position from 2^31 on skips the row
@@ -42,6 +43,7 @@ struct LatentQueries {
   uint32_t rank = 512, plain = 128, rotated = 64;
   uint32_t tiles = 1;   // of 16 rows, that a block takes
   uint32_t halves = 0;  // the rotation takes values half of them apart; otherwise neighbours
+  uint32_t absorbed = 1;
   uint32_t temperature = 0;
   uint32_t cache = kv_f16;
   uint32_t chained = 0;
@@ -51,8 +53,9 @@ struct LatentQueries {
     using F = Field<S>;
     return std::tuple(F{"rank", &S::rank, latent_ranks()}, F{"plain", &S::plain, latent_parts()},
                       F{"rotated", &S::rotated, latent_parts()}, F{"tiles", &S::tiles, range(1, 4)},
-                      F{"halves", &S::halves, yes_or_no()}, F{"temperature", &S::temperature, yes_or_no()},
-                      F{"cache", &S::cache, kv_types()}, F{"chained", &S::chained, yes_or_no()});
+                      F{"halves", &S::halves, yes_or_no()}, F{"absorbed", &S::absorbed, yes_or_no()},
+                      F{"temperature", &S::temperature, yes_or_no()}, F{"cache", &S::cache, kv_types()},
+                      F{"chained", &S::chained, yes_or_no()});
   }
   static constexpr uint32_t columns = 64;  // of the result, of a block
   uint32_t head() const { return rank + rotated; }

@@ -96,7 +96,9 @@ void check_prompt_args(std::string_view kernel, const PromptAttention::Args& arg
   if (args.q.address % 8 || args.out.address % 8 || args.q_stride % 2 || args.out_stride % 2)
     throw Error("{}: rows of q and out must be 8-byte aligned; strides are {} and {}", kernel, args.q_stride,
                 args.out_stride);
-  if (uint64_t(args.q_stride) < uint64_t(args.heads) * spec.head_dim || args.out_stride < args.heads * spec.head_dim)
+  uint32_t values = spec.head_dim;
+  if constexpr (requires { spec.values(); }) values = spec.values();
+  if (args.q_stride < uint64_t(args.heads) * spec.head_dim || args.out_stride < uint64_t(args.heads) * values)
     throw Error("{}: strides of {} and {} are too small for {} heads of {}", kernel, args.q_stride, args.out_stride,
                 args.heads, spec.head_dim);
 }

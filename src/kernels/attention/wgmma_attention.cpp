@@ -51,13 +51,13 @@ class WgmmaPrompt {
 
  private:
   bool q8() const { return s_.kv == kv_q8; }
-  uint32_t tile_bytes() const { return s_.tile_bytes(); }
   uint32_t panel_bytes() const { return s_.positions * 128; }
-  uint32_t group_bytes() const { return s_.panels() * 64 * 128; }  // of a group's q
+  uint32_t group_bytes() const { return s_.panels(s_.head_dim) * 64 * 128; }  // of a group's q
+  uint32_t values_at() const { return s_.stages * s_.key_bytes(); }           // in the ring
 
   void body() {
     q_ = k_.shared<uint8_t>(WgmmaAttention::groups * group_bytes(), 1024);
-    ring_ = k_.shared<uint8_t>(2 * s_.stages * tile_bytes(), 1024);
+    ring_ = k_.shared<uint8_t>(s_.stages * (s_.key_bytes() + s_.value_bytes()), 1024);
     full_ = k_.shared<uint64_t>(2 * s_.stages, 8);
     free_ = k_.shared<uint64_t>(2 * s_.stages, 8);
     if (s_.bidirectional && s_.window) {
@@ -131,12 +131,13 @@ class WgmmaPrompt {
       for (auto& v : next) rows_at_.push_back(v.get());
       for (uint32_t i = 0; i < next.size(); ++i) next[i] = look_up(start + s_.positions, i * 32);
       k_.when(step >= s_.stages, [&] { Mbarrier{free_ + here}.wait(k_, parity.get()); });
-      auto to = ring_ + (here * tile_bytes() + first_row * 128u);
+      U32 place = select(is_k, slot.get() * s_.key_bytes(), slot.get() * s_.value_bytes() + values_at());
+      auto to = ring_ + (place + first_row * 128u);
       if (q8()) {
         unpack_q8(to, start + first_row);
         Mbarrier{full_ + here}.arrive();
       } else {
-        copy_f16(to, start + first_row);
+        copy_f16(is_k, to, start + first_row);
         Mbarrier{full_ + here}.arrive_after_copies();
       }
       advance(slot, parity);
@@ -161,24 +162,27 @@ class WgmmaPrompt {
   }
 
   // 8 lanes take a row, 128 bytes at a time.
-  void copy_f16(Shared<uint8_t> to, U32 start) {
+  void copy_f16(Pred is_k, Shared<uint8_t> to, U32 start) {
     U32 piece = k_.lane() % 8u, row = k_.lane() / 8u;
     // rows 0 to 3 of each 8, and 4 to 7
     const std::array<Shared<uint8_t>, 2> place{to + (row * 128u + (piece ^ row) * 16u),
                                                to + (row * 128u + (piece ^ (row + 4u)) * 16u)};
     auto from = from_ + piece * 16u;
+    U32 row_bytes = k_.constant(s_.head_dim * 2);
+    if (s_.values() != s_.head_dim) row_bytes = select(is_k, row_bytes, k_.constant(s_.values() * 2));
+    auto left = [](uint32_t dim, uint32_t panel) { return std::min(dim - std::min(dim, panel * 64), 64u) / 8; };
     for (uint32_t i = 0; i < own_rows(); i += 4) {
       U32 valid = select(start + row + i < end_, k_.constant(16u), 0u);
-      auto source = from + mul_wide(cache_row(row + i, i, i + 3), s_.head_dim * 2);
-      for (uint32_t panel = 0; panel < s_.panels(); ++panel) {
+      auto source = from + mul_wide(cache_row(row + i, i, i + 3), row_bytes);
+      for (uint32_t panel = 0; panel < s_.panels(std::max(s_.head_dim, s_.values())); ++panel) {
         auto one = [&] {
           copy_async<16>(place[i / 4 % 2].offset(panel * panel_bytes() + i * 128), source.offset(panel * 128), valid);
         };
-        const uint32_t left = (s_.head_dim - panel * 64) / 8;  // pieces of the row
-        if (left >= 8)
+        const uint32_t of_k = left(s_.head_dim, panel), of_v = left(s_.values(), panel);  // pieces of the row
+        if (of_k == 8 && of_v == 8)
           one();
         else
-          k_.when(piece < left, one);
+          k_.when(piece < (of_k == of_v ? k_.constant(of_k) : select(is_k, k_.constant(of_k), of_v)), one);
       }
     }
   }
@@ -198,11 +202,8 @@ class WgmmaPrompt {
         place.push_back(to + (piece / 4u * panel_bytes() + row * 128u + ((piece % 4u * 2u) ^ (row & 7u)) * 16u));
       }
       for (size_t i = 0; i < words.size(); ++i) {
-        const F16x2 both = twice(scale[i]);
         for (uint32_t half = 0; half < 2; ++half) {
-          Vec<uint32_t, 4> v;
-          for (uint32_t j = 0; j < 4; ++j)
-            v[j] = bitcast<uint32_t>(halves_of_bytes(words[i][half * 2 + j / 2])[j % 2] * both);
+          const auto v = scaled_halves(words[i][half * 2], words[i][half * 2 + 1], scale[i]);
           // the next piece of 8 values is the neighbour in an even place
           auto at = half ? Shared<uint8_t>{place[i].base ^ 16u, place[i].bytes} : place[i];
           store_vec(at.as<uint32_t>(), v);
@@ -223,7 +224,7 @@ class WgmmaPrompt {
     k_.barrier(computers_meet, WgmmaAttention::groups * 128);
     q_at_ = matrix_descriptor(q_ + group_ * group_bytes(), 16, 1024, Swizzle::b128);
     k_at_ = matrix_descriptor(ring_, 16, 1024, Swizzle::b128);
-    v_at_ = matrix_descriptor(ring_.offset(s_.stages * tile_bytes()), panel_bytes(), 1024, Swizzle::b128);
+    v_at_ = matrix_descriptor(ring_.offset(values_at()), panel_bytes(), 1024, Swizzle::b128);
     for (uint32_t i = 0; i < 2; ++i) softmax_.emplace_back(k_, 0);
     if (s_.sinks) begin_with_sink();
     if (s_.slopes) slope_ = slope_of(load(k_.arg(&WgmmaAttentionArgs::slopes) + head_));
@@ -232,7 +233,7 @@ class WgmmaPrompt {
       for (uint32_t row : {0u, 8u}) chunk_first_.push_back(chunk_start(top + k_.lane() / 4u + row));
       warp_chunk_ = chunk_start(top + 15u);
     }
-    sums_.emplace(k_, s_.head_dim);
+    sums_.emplace(k_, s_.values());
     scores_.emplace(k_, s_.positions);
 
     Place key(k_, 0), value(k_, s_.stages);
@@ -321,7 +322,7 @@ class WgmmaPrompt {
 
   // scores = q K of a step
   void multiply_keys(const Place& p) {
-    U64 key = k_at_ + widen(p.slot.get() * (tile_bytes() / 16));
+    U64 key = k_at_ + widen(p.slot.get() * (s_.key_bytes() / 16));
     for (uint32_t d = 0; d < s_.head_dim; d += 16) {
       const uint32_t panel = d / 64, in_panel = d % 64 * 2;
       wgmma<heddle::f16>(*scores_, q_at_ + uint64_t((panel * 64 * 128 + in_panel) / 16),
@@ -331,7 +332,7 @@ class WgmmaPrompt {
   }
   // sums += weights V of a step
   void add_values(const std::vector<std::array<U32, 4>>& weights, const Place& p) {
-    U64 value = v_at_ + widen(p.slot.get() * (tile_bytes() / 16));
+    U64 value = v_at_ + widen(p.slot.get() * (s_.value_bytes() / 16));
     for (uint32_t i = 0; i < weights.size(); ++i)
       wgmma<heddle::f16>(*sums_, weights[i], value + uint64_t(i * 16 * 128 / 16), true, {.transpose_b = true});
     wgmma_commit(k_);
@@ -435,8 +436,8 @@ class WgmmaPrompt {
       U32 r = warp_first_ + k_.lane() / 4u + row * 8;
       k_.when(r < rows_, [&] {
         auto to = k_.arg(&WgmmaAttentionArgs::out) + mul_wide(first_row_ + r, k_.arg(&WgmmaAttentionArgs::out_stride)) +
-                  (head_ * s_.head_dim + k_.lane() % 4u * 2u);
-        for (uint32_t d = 0; d < s_.head_dim / 8; ++d)
+                  (head_ * s_.values() + k_.lane() % 4u * 2u);
+        for (uint32_t d = 0; d < s_.values() / 8; ++d)
           store_vec(to.offset(d * 8),
                     Vec<float, 2>{sums_->get(d * 4 + row * 2) * factor, sums_->get(d * 4 + row * 2 + 1) * factor});
       });
@@ -454,7 +455,7 @@ class WgmmaPrompt {
   F32 slope_;                                // slopes: of the head
   U32 warp_first_;                           // of this warp's rows in the tile
   Shared<uint8_t> q_;                        // (groups, panels, 64, 128 bytes)
-  Shared<uint8_t> ring_;                     // (K and V, stages, panels, positions, 128 bytes)
+  Shared<uint8_t> ring_;                     // K, then V: (stages, panels, positions, 128 bytes)
   Shared<uint64_t> full_, free_;             // (K and V, stages) of mbarriers
   Global<uint8_t> from_, scales_;            // of the cache, K or V
   std::vector<U32> rows_at_;                 // of the cache, for this step: of row number lane, lane + 32, ...
@@ -466,20 +467,27 @@ class WgmmaPrompt {
 
 }  // namespace
 
+namespace {
+
+constexpr uint32_t max_shared = 232'448, max_registers = 192;
+
+}  // namespace
+
+uint32_t WgmmaAttention::registers() const { return values() / 2 + positions / 2 + positions / 4; }
+
 Kernel WgmmaAttention::build() const {
   check_fields(*this);
   if (kv == kv_q8) check_whole_groups(name, head_dim);
-  constexpr uint32_t most = 232'448;
-  if (shared_bytes() > most)
+  if (kv == kv_q8 && values() != head_dim)
+    throw Error("{}: keys of {} and values of {} from a q8 cache, one size expected", name, head_dim, values());
+  if (shared_bytes() > max_shared)
     throw Error("{}: {} stages of {} positions with heads of {} need {} bytes of shared memory, but a block has {}",
-                name, stages, positions, head_dim, shared_bytes(), most);
-  // what a thread keeps: sums, scores and weights
-  const uint32_t registers = head_dim / 2 + positions / 2 + positions / 4;
-  if (registers > 192)
+                name, stages, positions, head_dim, shared_bytes(), max_shared);
+  if (registers() > max_registers)
     throw Error(
         "{}: {} positions with heads of {} take {} registers of a thread for sums, scores and weights, but there "
-        "are 192",
-        name, positions, head_dim, registers);
+        "are {}",
+        name, positions, values(), registers(), max_registers);
   return WgmmaPrompt(*this).build();
 }
 
@@ -490,8 +498,10 @@ Grid WgmmaAttention::grid(const WgmmaAttentionArgs& args) const {
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
 }
 
-WgmmaAttention wgmma_choice(uint32_t head_dim) {
-  return {.head_dim = head_dim, .positions = head_dim <= 128 ? 128u : head_dim <= 192 ? 96u : 64u};
+WgmmaAttention wgmma_choice(uint32_t head_dim, uint32_t value_dim) {
+  WgmmaAttention spec{.head_dim = head_dim, .value_dim = value_dim == head_dim ? 0 : value_dim};
+  while (spec.shared_bytes() > max_shared || spec.registers() > max_registers) spec.positions -= 32;
+  return spec;
 }
 
 void add_wgmma_attention_kernels(std::vector<Entry>& all) { all.push_back(entry<WgmmaAttention>()); }

@@ -114,6 +114,8 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
     std::vector<double> want, size;
     std::vector<float> got;
     const std::vector<f16> out = m.get(args.out, outs);
+    const std::vector<float> q_after = m.get(args.q, q.size());
+    std::vector<double> q_want(q.begin(), q.end()), q_size(q.size());  // what is not set below stays
     auto rotated = [&](const float* x, uint32_t i, uint32_t position) {
       const uint32_t half = spec.rotated / 2, pair = spec.halves ? i % half : i / 2;
       const uint32_t first = spec.halves ? pair : pair * 2, second = spec.halves ? pair + half : pair * 2 + 1;
@@ -127,7 +129,12 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
       const double factor = spec.temperature ? 1 + 0.3f * std::log(1 + std::floor((position + 1) / 8.0)) : 1;
       for (uint32_t h = 0; h < heads; ++h) {
         const float* x = q.data() + size_t(r) * q_stride + h * whole;
-        for (uint32_t i = 0; i < head; ++i) {
+        for (uint32_t i = 0; i < whole && !spec.absorbed; ++i) {
+          const size_t at = size_t(r) * q_stride + h * whole + i;
+          q_want[at] = factor * (i < spec.plain ? x[i] : rotated(x + spec.plain, i - spec.plain, position));
+          q_size[at] = std::abs(q_want[at]) + 1;
+        }
+        for (uint32_t i = 0; i < head && spec.absorbed; ++i) {
           got.push_back(to_f32(out[(size_t(r) * heads + h) * head + i]));
           double sum = 0, all = 0;
           if (i < spec.rank)
@@ -159,7 +166,8 @@ Case latent_queries(LatentQueries spec, uint32_t heads, const LatentRows& rows, 
       }
     }
     // f16 rounds by 2^-11: the query, and the result
-    check.near("out", got, want, size, 1.05e-3);
+    if (spec.absorbed) check.near("out", got, want, size, 1.05e-3);
+    check.near("q", q_after, q_want, q_size, 2e-6);
     if (q8) {
       check.equal("cache", kept.q, untouched.q);
       check.equal("scales", kept.scales, untouched.scales);
@@ -355,7 +363,19 @@ void add_latent_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(latent_queries({.rank = 80, .plain = 40, .rotated = 24, .tiles = 2, .halves = 1}, 3, mixed, 7));
   add(latent_queries({.rank = 16, .plain = 8, .rotated = 8, .temperature = 1}, 1, mixed));
   add(latent_queries({.rank = 32, .plain = 16, .rotated = 16, .tiles = 4}, 2, consecutive(71, 3)));
+  for (uint32_t temperature : {0u, 1u})
+    for (uint32_t cache : {kernels::kv_f16, kernels::kv_q8})
+      add(latent_queries({.rank = 80,
+                          .plain = 40,
+                          .rotated = 24,
+                          .halves = cache,
+                          .absorbed = 0,
+                          .temperature = temperature,
+                          .cache = cache,
+                          .chained = temperature},
+                         3, mixed, 7));
   add(latent_queries({}, 2, {}));
+  add(latent_queries({.absorbed = 0}, 2, {}));
   add(latent_queries({.cache = kernels::kv_q8, .chained = 1}, 2, {{0, 70}}));
   for (uint32_t halves : {0u, 1u})  // groups across the end of the latent, and a shorter last one
     add(latent_queries({.rank = 80, .plain = 40, .rotated = 40, .tiles = 2, .halves = halves, .cache = kernels::kv_q8},

@@ -47,6 +47,8 @@ class PromptProblem {
   struct Kernel {
     uint32_t head_dim, tile_rows, kv;
     bool exact_q;
+    uint32_t value_dim = 0;  // 0: head_dim
+    uint32_t values() const { return value_dim ? value_dim : head_dim; }
   };
   PromptProblem(Machine& m, Random& random, const PromptShape& shape, const Kernel& kernel)
       : spec_(kernel), shape_(shape), heads_(random, shape.sight(), shape.heads) {
@@ -55,14 +57,15 @@ class PromptProblem {
     scale_ = shape.whole ? float(std::numbers::ln2) : 1 / std::sqrt(float(kernel.head_dim));
     for (auto [before, rows] : shape.pieces) rows_ += rows;
     q_stride_ = shape.heads * kernel.head_dim + 6;
-    out_stride_ = shape.heads * kernel.head_dim + 2;
+    out_stride_ = shape.heads * kernel.values() + 2;
     q_.assign(size_t(rows_) * q_stride_, std::numeric_limits<float>::quiet_NaN());
     for (size_t r = 0; r < rows_; ++r)
       for (uint32_t c = 0; c < shape.heads * kernel.head_dim; ++c)
         q_[r * q_stride_ + c] = shape.whole ? sparse(random, 2) : random.normal() * shape.size;
     for (auto [before, rows] : shape.pieces)
       for (auto* all : {&k_, &v_}) {
-        all->emplace_back(size_t(before + rows) * shape.kv_heads * kernel.head_dim);
+        const uint32_t dim = all == &k_ ? kernel.head_dim : kernel.values();
+        all->emplace_back(size_t(before + rows) * shape.kv_heads * dim);
         for (float& x : all->back())
           x = !shape.whole ? to_f32(to_f16(random.normal())) : all == &k_ ? sparse(random, 2) : sparse(random, 9);
       }
@@ -81,7 +84,7 @@ class PromptProblem {
     m.launch(spec, args_);
     const std::vector<float> got = m.get(args_.out, before.size());
     std::vector<float> values, rest;
-    const uint32_t width = shape_.heads * spec_.head_dim;
+    const uint32_t width = shape_.heads * spec_.values();
     for (size_t i = 0; i < got.size(); ++i) (i % out_stride_ < width ? values : rest).push_back(got[i]);
     check.near("out", values, want_, allowed_, 1);
     check.equal("behind the heads", rest, std::vector<float>(rest.size(), before.empty() ? 0 : before[0]));
@@ -93,14 +96,15 @@ class PromptProblem {
     return random.below(4) ? 0.0f : float(random.below(2 * limit + 1)) - float(limit);
   }
   void place(Machine& m, Random& random) {
-    const uint32_t page = shape_.page_size, dim = spec_.head_dim, kv_heads = shape_.kv_heads;
+    const uint32_t page = shape_.page_size, kv_heads = shape_.kv_heads;
     const size_t sequences = shape_.pieces.size();
     uint32_t stride = 1;
     for (auto [before, rows] : shape_.pieces) stride = std::max(stride, (before + rows + page - 1) / page + 1);
     std::vector<int32_t> order(sequences * stride), table(order.size(), 0x7fffffff);
     std::iota(order.begin(), order.end(), 0);
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(uint32_t(i))]);
-    KvRows k(order.size() * kv_heads * page, dim, spec_.kv), v = k;
+    const size_t cache_rows = order.size() * kv_heads * page;
+    KvRows k(cache_rows, spec_.head_dim, spec_.kv), v(cache_rows, spec_.values(), spec_.kv);
     std::vector<kernels::PromptTile> tiles;
     std::vector<uint32_t> lengths;
     uint32_t row = 0;
@@ -111,9 +115,9 @@ class PromptProblem {
         table[at] = order[at];
         for (uint32_t h = 0; h < kv_heads; ++h) {
           const size_t to = (size_t(order[at]) * kv_heads + h) * page + p % page;
-          const size_t from = (size_t(p) * kv_heads + h) * dim;
-          k.put(to, &k_[s][from]);
-          v.put(to, &v_[s][from]);
+          const size_t from = size_t(p) * kv_heads + h;
+          k.put(to, &k_[s][from * spec_.head_dim]);
+          v.put(to, &v_[s][from * spec_.values()]);
         }
       }
       // tiles of all sizes, one of them empty
@@ -168,12 +172,12 @@ class PromptProblem {
           const uint32_t own = shape_.pieces[s].before + i, kv_head = h * kv_heads / shape_.heads;
           const uint32_t begin = shape_.sight().first(own);
           const uint32_t end = shape_.sight().end(own, shape_.pieces[s].before + shape_.pieces[s].rows);
-          auto at = [&](const std::vector<float>& x, uint32_t p) {
-            return x.data() + (size_t(p) * kv_heads + kv_head) * dim;
+          auto at = [&](const std::vector<float>& x, uint32_t p, uint32_t size) {
+            return x.data() + (size_t(begin + p) * kv_heads + kv_head) * size;
           };
           solve_row(
               q_.data() + row * q_stride_ + h * dim, end - begin, h, own - begin,
-              [&](uint32_t p) { return at(k_[s], begin + p); }, [&](uint32_t p) { return at(v_[s], begin + p); });
+              [&](uint32_t p) { return at(k_[s], p, dim); }, [&](uint32_t p) { return at(v_[s], p, spec_.values()); });
         }
   }
   void solve_row(const float* q, uint32_t positions, uint32_t head, uint32_t own, auto&& k, auto&& v) {
@@ -198,11 +202,11 @@ class PromptProblem {
     for (uint32_t p = 0; p < positions; ++p) of_sum += weights[p] * errors[p];
     // a weight is rounded to 11 bits, unless it is a power of two; below 2^-28 of the largest it becomes subnormal
     const double rounding = (shape_.whole ? 0 : 0x1p-11) + 0x1p-19;
-    std::vector<double> want(dim), allowed(dim);
+    std::vector<double> want(spec_.values()), allowed(spec_.values());
     for (uint32_t p = 0; p < positions; ++p) {
       const double weight = weights[p];
       const float* value = v(p);
-      for (uint32_t i = 0; i < dim; ++i) {
+      for (uint32_t i = 0; i < want.size(); ++i) {
         want[i] += weight * value[i];
         allowed[i] += std::abs(double(value[i])) * (weight * (errors[p] + of_sum + rounding) + 0x1p-39 / sum);
       }
@@ -218,8 +222,8 @@ class PromptProblem {
   float scale_ = 0;
   uint32_t rows_ = 0, q_stride_ = 0, out_stride_ = 0;
   std::vector<float> q_;
-  std::vector<std::vector<float>> k_, v_;  // per sequence (positions, kv_heads, head_dim)
-  std::vector<double> want_, allowed_;     // (rows, heads, head_dim)
+  std::vector<std::vector<float>> k_, v_;  // per sequence (positions, kv_heads, head_dim or values)
+  std::vector<double> want_, allowed_;     // (rows, heads, values)
 };
 
 // The last `rows` tokens of `length`, 32 heads over 8 kv heads.

@@ -12,7 +12,7 @@ Case wgmma_prompt(WgmmaAttention spec, const PromptShape& shape) {
   shape.sight().set(spec);
   spec.softcap = shape.softcap > 0;
   auto run = [=](Machine& m, Random& random, Check& check) {
-    PromptProblem(m, random, shape, {spec.head_dim, spec.queries, spec.kv, false}).run(m, check, spec);
+    PromptProblem(m, random, shape, {spec.head_dim, spec.queries, spec.kv, false, spec.value_dim}).run(m, check, spec);
   };
   return {"wgmma_attention", field_text(spec) + " " + shape.text(), "sm_90a", run};
 }
@@ -34,6 +34,12 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     q8.kv = kernels::kv_q8;
     add(q8, {.heads = 1, .pieces = {{9, 150}, {0, 1}}, .page_size = 16 + dim / 64 * 16});
   }
+  // values of another size than keys
+  for (const auto& [dim, values] : {std::pair{192u, 128u}, {192u, 16u}, {64u, 256u}, {80u, 48u}, {128u, 144u}})
+    for (uint32_t kv_heads : {1u, 3u})
+      add(kernels::wgmma_choice(dim, values), {.heads = 3, .kv_heads = kv_heads, .pieces = {{9, 150}, {0, 1}}});
+  add({.head_dim = 192, .value_dim = 128, .positions = 32, .stages = 3, .chained = 1},
+      {.heads = 2, .kv_heads = 2, .pieces = {{20, 140}}, .page_size = 176, .whole = true});
   // every place where tiles, steps, warps and pages may end
   for (uint32_t before : {0u, 1u, 31u, 32u, 33u, 100u})
     for (uint32_t rows : {1u, 16u, 17u, 63u, 64u, 65u, 128u, 129u}) {
@@ -111,6 +117,7 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       add(spec, {.heads = 3, .pieces = {{3000, 300}, {0, 512}}, .page_size = 64, .whole = kv == kernels::kv_f16});
     }
   add(kernels::wgmma_choice(128), {.heads = 8, .kv_heads = 2, .pieces = {{0, 2048}}, .page_size = 32});
+  add(kernels::wgmma_choice(192, 128), {.heads = 4, .kv_heads = 4, .pieces = {{1500, 548}}, .page_size = 2048});
   add(kernels::wgmma_choice(128),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
   add(kernels::wgmma_choice(64), {.heads = 4,
