@@ -24,7 +24,7 @@ CONTEXTS = {"phi3-longrope-short": 32, "bloom": 64, "bloom-untied": 64, "bloom-f
 PRECISE = {"gpt-oss-clamped"}  # in f64, where f32 is not enough
 # The first shift of the ids to try: with one before it, a value lies between two of a q8 cache, and backends round it
 # differently.
-SHIFTS = {"dots1-groups": 3, "minimax-m2": 3, "qwen3moe": 15}
+SHIFTS = {"dots1-groups": 3, "llama4-images-interleaved": 4, "minimax-m2": 3, "qwen3moe": 15}
 
 
 def weights(name, shape, norms):
@@ -126,10 +126,14 @@ def cases():
         rope_parameters=ropes, final_logit_softcapping=2.0, **gemma)
     vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
               "image_size": 16, "patch_size": 8}
-    result["gemma3-images"] = ("Gemma3ForConditionalGeneration", {
-        "text_config": {**base, "sliding_window": 6, "model_type": "gemma3_text", **gemma}, "vision_config": vision,
-        "mm_tokens_per_image": 4, "tie_word_embeddings": True, "image_token_index": 66, "boi_token_index": 65,
-        "eoi_token_index": 64})
+    for name, more in (("gemma3-images", {}), ("gemma3-images-linear", {
+            "num_hidden_layers": 4, "layer_types": types, "rope_parameters": ropes}),
+                       ("gemma3-images-scalar", {"num_hidden_layers": 3, "query_pre_attn_scalar": 30, "layer_types": [
+                           "full_attention", "sliding_attention", "full_attention"], "num_key_value_heads": 1})):
+        result[name] = ("Gemma3ForConditionalGeneration", {
+            "text_config": {**base, "sliding_window": 6, "model_type": "gemma3_text", **gemma, **more},
+            "vision_config": vision, "mm_tokens_per_image": 4, "tie_word_embeddings": True, "image_token_index": 66,
+            "boi_token_index": 65, "eoi_token_index": 64})
     add("gemma2-scalar", "Gemma2ForCausalLM", num_hidden_layers=4, sliding_window=6,
         **{**gemma, "query_pre_attn_scalar": 7, "head_dim": 14})
     add("gemma3-scalar", "Gemma3ForCausalLM", num_hidden_layers=3, sliding_window=6, sliding_window_pattern=2,
@@ -149,6 +153,10 @@ def cases():
         max_window_layers=1)
     add("smollm3-biases", "SmolLM3ForCausalLM", num_hidden_layers=5, use_sliding_window=False, attention_bias=True,
         mlp_bias=True)
+    add("smollm3-layers", "SmolLM3ForCausalLM", num_hidden_layers=5, use_sliding_window=False,
+        no_rope_layers=[0, 1, 1, 0, 1])
+    add("smollm3-interval", "SmolLM3ForCausalLM", num_hidden_layers=4, use_sliding_window=False,
+        no_rope_layer_interval=2, tie_word_embeddings=True)
     result["gptneox-no-biases"] = ("GPTNeoXForCausalLM", {**neox, "attention_bias": False})
     add("phi4-mini", "Phi3ForCausalLM", sliding_window=None, tie_word_embeddings=True, hidden_size=64,
         original_max_position_embeddings=16, **rope("longrope", partial_rotary_factor=0.75, long_factor=
@@ -186,6 +194,9 @@ def cases():
     pictures = {"vision_config": pixtral, "image_token_index": 66, "spatial_merge_size": 1, "vision_feature_layer": -1}
     result["mistral3-images"] = ("Mistral3ForConditionalGeneration", {
         **pictures, "text_config": {**base, "model_type": "mistral", "sliding_window": None, "head_dim": 12}})
+    result["mistral3-images-window"] = ("Mistral3ForConditionalGeneration", {
+        **pictures, "text_config": {**base, "model_type": "mistral", "sliding_window": 7, "num_hidden_layers": 3,
+                                    "num_key_value_heads": 1, "rms_norm_eps": 1e-4, **rope("linear", factor=2.0)}})
     result["ministral3-images"] = ("Mistral3ForConditionalGeneration", {
         **pictures, "text_config": {**base, "model_type": "ministral3", "head_dim": 12, **rope("yarn", **ministral)}})
     add("ministral", "MinistralForCausalLM", num_hidden_layers=4, sliding_window=6, layer_types=windows, head_dim=10)
@@ -194,11 +205,47 @@ def cases():
     add("ministral-full", "MinistralForCausalLM", sliding_window=5, tie_word_embeddings=True, head_dim=16,
         layer_types=["full_attention"] * 2)
     for name, outer, inner, more in (
-            ("llava", "Llava", "llama", {"head_dim": 12}), ("llava-onevision", "LlavaOnevision", "qwen2", {}),
+            ("llava", "Llava", "llama", {"head_dim": 12}),
+            ("llava-mistral", "Llava", "mistral", {"sliding_window": 7, "num_hidden_layers": 3}),
+            ("llava-phi3", "Llava", "phi3", {"sliding_window": None, "original_max_position_embeddings": 16,
+                                             **rope("longrope", **factors)}),
+            ("llava-next", "LlavaNext", "llama", {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1}),
+            ("llava-next-mistral", "LlavaNext", "mistral", {"sliding_window": None, "head_dim": 16,
+                                                            "rms_norm_eps": 1e-4}),
+            ("llava-next-qwen2", "LlavaNext", "qwen2", {"tie_word_embeddings": True, "num_attention_heads": 2, **rope(
+                "yarn", factor=4.0, original_max_position_embeddings=16)}),
+            ("llava-onevision", "LlavaOnevision", "qwen2", {}),
+            ("llava-onevision-window", "LlavaOnevision", "qwen2", {
+                "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1, "num_hidden_layers": 3}),
+            ("llava-onevision-tied", "LlavaOnevision", "qwen2", {"tie_word_embeddings": True, "num_key_value_heads": 4,
+                                                                 **rope("default", rope_theta=1e6)}),
             # transformers 5 forgets the scale of the logits here, which the text model has
             ("aya-vision", "AyaVision", "cohere2", {"sliding_window": 6, "tie_word_embeddings": True,
                                                     "logit_scale": 1.0}),
-            ("internvl", "InternVL", "qwen3", {"head_dim": 12}), ("smolvlm", "SmolVLM", "llama", {})):
+            ("aya-vision-types", "AyaVision", "cohere2", {
+                "sliding_window": 9, "tie_word_embeddings": True, "logit_scale": 1.0, "num_hidden_layers": 4,
+                "layer_types": windows, "attention_bias": True}),
+            ("aya-vision-cohere", "AyaVision", "cohere", {"use_qk_norm": True, "tie_word_embeddings": True,
+                                                          "logit_scale": 1.0}),
+            ("cohere2-vision", "Cohere2Vision", "cohere2", {"sliding_window": 6, "tie_word_embeddings": True,
+                                                            "logit_scale": 1.0, "num_hidden_layers": 5}),
+            ("cohere2-vision-types", "Cohere2Vision", "cohere2", {
+                "sliding_window": 4, "tie_word_embeddings": True, "logit_scale": 1.0, "num_hidden_layers": 3,
+                "layer_types": ["full_attention"] * 3, "attention_bias": True, "num_key_value_heads": 4}),
+            ("cohere2-vision-base", "Cohere2Vision", "cohere2", {
+                "sliding_window": 7, "tie_word_embeddings": True, "logit_scale": 1.0, "layer_norm_eps": 1e-3,
+                **rope("default", rope_theta=300.0)}),
+            ("idefics3", "Idefics3", "llama", {}),
+            ("idefics3-llama3", "Idefics3", "llama", {"num_attention_heads": 2, "num_key_value_heads": 1, **rope(
+                "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48)}),
+            ("idefics3-biases", "Idefics3", "llama", {"attention_bias": True, "head_dim": 14, "rms_norm_eps": 1e-4}),
+            ("internvl", "InternVL", "qwen3", {"head_dim": 12}),
+            ("internvl-qwen2", "InternVL", "qwen2", {"tie_word_embeddings": True}),
+            ("internvl-biases", "InternVL", "qwen3", {"head_dim": 18, "attention_bias": True, "num_hidden_layers": 3}),
+            ("smolvlm", "SmolVLM", "llama", {}),
+            ("smolvlm-linear", "SmolVLM", "llama", {"num_key_value_heads": 4, **rope("linear", factor=2.5)}),
+            ("smolvlm-smollm3", "SmolVLM", "smollm3", {"num_hidden_layers": 5, "use_sliding_window": False,
+                                                       "no_rope_layers": [1, 0, 1, 1, 0]})):
         result[name] = (outer + "ForConditionalGeneration", {
             "text_config": {**base, "model_type": inner, **more}, "vision_config": dict(vision), "pad_token_id": 0})
     add("starcoder2", "Starcoder2ForCausalLM", tie_word_embeddings=True)
@@ -368,6 +415,8 @@ def add_mixtures(add, rope):
     add("olmoe-linear", "OlmoeForCausalLM", num_key_value_heads=4, tie_word_embeddings=True, **experts,
         **rope("linear", factor=2.5))
 
+    add("olmoe-clipped", "OlmoeForCausalLM", clip_qkv=0.6, num_key_value_heads=2, **experts)
+
     ernie = {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 20, "num_hidden_layers": 3}
     add("ernie4_5", "Ernie4_5ForCausalLM", head_dim=12)
     add("ernie4_5-biases", "Ernie4_5ForCausalLM", head_dim=10, use_bias=True, tie_word_embeddings=True)
@@ -441,23 +490,34 @@ def add_text_parts(result, base, rope):
         add(short, kind, vision=vision, **rope("default", **sections))
         add(short + "-tied", kind, True, vision, num_key_value_heads=4, rms_norm_eps=1e-6,
             **rope("default", rope_theta=1e6, mrope_section=[1, 2, 2]))
+        add(short + "-window", kind, vision=vision, num_hidden_layers=3, use_sliding_window=True, sliding_window=6,
+            max_window_layers=1, num_key_value_heads=1, **rope("default", **sections))
     three = {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
     interleaved = {"mrope_section": [2, 2, 2], "mrope_interleaved": True}
     add("qwen3vl", "Qwen3VLForConditionalGeneration", vision=three, head_dim=12, **rope("default", **interleaved))
     add("qwen3vl-tied", "Qwen3VLForConditionalGeneration", True, three, head_dim=16,
         **rope("default", mrope_section=[4, 2, 2], mrope_interleaved=True))
+    add("qwen3vl-biases", "Qwen3VLForConditionalGeneration", vision=three, head_dim=12, attention_bias=True,
+        num_key_value_heads=1, rms_norm_eps=1e-5, **rope("default", rope_theta=300.0, **interleaved))
     experts = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20, "head_dim": 12}
     add("qwen3vlmoe", "Qwen3VLMoeForConditionalGeneration", vision=three, **experts, **rope("default", **interleaved))
     add("qwen3vlmoe-sparse", "Qwen3VLMoeForConditionalGeneration", vision=three, num_hidden_layers=3,
         mlp_only_layers=[1], **experts, **rope("default", rope_theta=5000.0, **interleaved))
+    add("qwen3vlmoe-tied", "Qwen3VLMoeForConditionalGeneration", True, three, num_key_value_heads=4,
+        attention_bias=True, **{**experts, "num_experts_per_tok": 2, "head_dim": 16},
+        **rope("default", mrope_section=[4, 2, 2], mrope_interleaved=True))
     eyes4 = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1,
              "image_size": 8, "patch_size": 4, "vision_output_dim": 16, "projector_input_dim": 16,
              "projector_output_dim": 16, "pixel_shuffle_ratio": 0.5}
     text = {"num_local_experts": 4, "intermediate_size": 24, "intermediate_size_mlp": 56, "num_hidden_layers": 4,
             "head_dim": 12, "floor_scale": 4, "attn_scale": 0.5, "attention_chunk_size": 9}
-    result["llama4-images"] = ("Llama4ForConditionalGeneration", {
-        "text_config": {**base, **text}, "vision_config": eyes4, "image_token_index": 166, "boi_token_index": 165,
-        "eoi_token_index": 164})
+    for name, more in (("llama4-images", {}), ("llama4-images-pattern", {
+            "no_rope_layers": [0, 1, 1, 0], "num_key_value_heads": 1, "attn_temperature_tuning": False}),
+                       ("llama4-images-interleaved", {"interleave_moe_layer_step": 2, "attention_chunk_size": 16,
+                                                      "num_experts_per_tok": 2})):
+        result[name] = ("Llama4ForConditionalGeneration", {
+            "text_config": {**base, **text, **more}, "vision_config": eyes4, "image_token_index": 166,
+            "boi_token_index": 165, "eoi_token_index": 164})
 
 
 def patterns(shapes, layers):
