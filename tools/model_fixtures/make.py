@@ -360,6 +360,11 @@ def add_mixtures(add, rope):
         routed_scaling_factor=1.5, **two)
     add("deepseek2-groups", "DeepseekV2ForCausalLM", q_lora_rank=24, first_k_dense_replace=1, n_shared_experts=1,
         topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=4.0, **two)
+    # heads as DeepSeek has them, without experts: a long prompt takes another way on a GPU
+    add("deepseek2-heads", "DeepseekV2ForCausalLM", q_lora_rank=None, first_k_dense_replace=2, n_shared_experts=1,
+        **{**two, "kv_lora_rank": 128, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+           "num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 2, "hidden_size": 64},
+        max_position_embeddings=1024)
     add("deepseek2-yarn", "DeepseekV2ForCausalLM", q_lora_rank=24, first_k_dense_replace=0, n_shared_experts=1,
         tie_word_embeddings=True, **two, **rope("yarn", factor=4.0, original_max_position_embeddings=16))
     three = {**mla, "n_routed_experts": 8, "num_experts_per_tok": 3}
