@@ -72,5 +72,30 @@ TEST_F(FakeGpu, ExpertsOfAnyBatchFindTheirKernelsLoaded) {
   }
 }
 
+TEST_F(FakeGpu, LatentsOfAnyBatchFindTheirKernelsLoaded) {
+  control().sms = 8;
+  SmallModel small;
+  small.make_latent();
+  small.model.context = 640;
+  auto backend = make_gpu(small.model, {.rows = 400, .kv_blocks = 400, .block_tokens = 32});
+  using Shape = std::vector<std::pair<uint32_t, uint32_t>>;
+  for (const Shape& shape : {Shape{{1, 30}}, Shape(5, {1, 30}), Shape(70, {1, 30}), Shape{{30, 9}}, Shape{{255, 0}},
+                             Shape{{256, 0}}, Shape{{400, 0}}, Shape{{1, 3}, {300, 40}}, Shape{{50, 3}, {300, 40}},
+                             Shape{{1, 3}, {260, 0}, {20, 7}, {40, 0}}}) {
+    model::Batch batch = batch_of(shape);
+    for (auto& blocks : batch.blocks) {
+      blocks.resize(20);
+      std::iota(blocks.begin(), blocks.end(), 0u);
+    }
+    const size_t before = calls();
+    model::forward(small.model, *backend, batch);
+    backend->result();
+    const Calls since = calls_since(before);
+    EXPECT_EQ(std::count_if(since.begin(), since.end(), is_compiling), 0)
+        << shape[0].first << " rows of " << shape.size();
+  }
+  EXPECT_EQ(launched("latent_expand", 0).size(), 5u);
+}
+
 }  // namespace
 }  // namespace heddle::gpu

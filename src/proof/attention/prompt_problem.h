@@ -231,9 +231,11 @@ template <class Spec>
 Bench prompt_bench(Spec spec, uint32_t length, uint32_t rows, const std::string& note = "") {
   constexpr uint32_t heads = 32, kv_heads = 8, page = 32;
   const uint32_t head_dim = spec.head_dim;
+  uint32_t values = head_dim;
+  if constexpr (requires { spec.values(); }) values = spec.values();
   spec.chained = 1;
-  const double seen = double(rows) * (length - (rows - 1) / 2.0);
-  const double bytes = 4.0 * length * kv_heads * head_dim + 8.0 * rows * heads * head_dim;
+  const double seen = double(rows) * (length - (rows - 1) / 2.0), of_both = head_dim + values;
+  const double bytes = 2.0 * length * kv_heads * of_both + 4.0 * rows * heads * of_both;
   auto prepare = [=](Machine& m, Random& random) -> Bench::Round {
     const uint32_t pages = (length + page - 1) / page, width = heads * head_dim;
     std::vector<int32_t> table(pages);
@@ -241,18 +243,18 @@ Bench prompt_bench(Spec spec, uint32_t length, uint32_t rows, const std::string&
     std::vector<kernels::PromptTile> tiles;
     for (uint32_t r = 0; r < rows; r += spec.queries)
       tiles.push_back({0, r, std::min(spec.queries, rows - r), length - rows + r});
-    auto cache = [&] {
-      return ptx::DevicePtr<uint8_t>{m.put(half_inputs(random, size_t(pages) * page * kv_heads * head_dim)).address};
+    auto cache = [&](uint32_t size) {
+      return ptx::DevicePtr<uint8_t>{m.put(half_inputs(random, size_t(pages) * page * kv_heads * size)).address};
     };
-    kernels::PromptAttention::Args args{{.out = m.poisoned<float>(size_t(rows) * width),
+    kernels::PromptAttention::Args args{{.out = m.poisoned<float>(size_t(rows) * heads * values),
                                          .q = m.put(random.normals(size_t(rows) * width)),
-                                         .k = cache(),
-                                         .v = cache(),
+                                         .k = cache(head_dim),
+                                         .v = cache(values),
                                          .table = m.put(table),
                                          .heads = heads,
                                          .kv_heads = kv_heads,
                                          .q_stride = width,
-                                         .out_stride = width,
+                                         .out_stride = heads * values,
                                          .page_size = page,
                                          .table_stride = pages,
                                          .scale = 1 / std::sqrt(float(head_dim))},
@@ -267,7 +269,7 @@ Bench prompt_bench(Spec spec, uint32_t length, uint32_t rows, const std::string&
           fmt::format("{} of {} tokens, 32 heads of {}{}", rows, length, head_dim, note),
           Spec::lowest_target == "sm_90a" ? "sm_90a" : "sm_90",
           bytes,
-          4.0 * seen * heads * head_dim,
+          2.0 * seen * heads * of_both,
           prepare};
 }
 

@@ -150,6 +150,7 @@ void add_wgmma_attention_benches(std::vector<Bench>& all) {
   add(q8, 8192, 8192);
   add(kernels::wgmma_choice(128), 8192, 512);
   for (uint32_t dim : {64u, 80u, 192u, 256u}) add(kernels::wgmma_choice(dim), 4096, 4096);
+  add(kernels::wgmma_choice(192, 128), 4096, 4096);  // of DeepSeek's prompts
 }
 
 }  // namespace heddle::proof
