@@ -113,7 +113,7 @@ void Products::plan(std::span<const Product> products) {
     // Many rows are divided rather than the tiles of a slab: these would each read all of x.
     const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
     const uint64_t slabs = (all + slab_tiles - 1) / slab_tiles;
-    const uint64_t parts = (all * tile_bytes / share + slabs) / slabs;
+    const uint64_t parts = (all * tile_bytes / share + slabs - 1) / slabs;
     uint32_t rows = count;
     if (parts > 1 && count / parts >= (packed ? min_rows_of_packed : min_rows_of_slab)) {
       tiles = slab_tiles;
