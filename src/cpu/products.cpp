@@ -110,12 +110,14 @@ void Products::plan(std::span<const Product> products) {
     if (count == 0) continue;
     const uint64_t all = product.weights->tiles(), tile_bytes = tile_bytes_of(product);
     uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, count < few_rows ? max_tiles : slab_tiles);
-    // Many rows are divided rather than the tiles of a slab: these would each read all of x.
+    // Many rows are divided rather than the tiles of a slab, which would each read all of x, if that leaves enough
+    // pieces.
     const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
     const uint64_t slabs = (all + slab_tiles - 1) / slab_tiles;
-    const uint64_t parts = (all * tile_bytes / share + slabs - 1) / slabs;
+    const uint64_t parts = std::min<uint64_t>((all * tile_bytes / share + slabs - 1) / slabs,
+                                              count / (packed ? min_rows_of_packed : min_rows_of_slab));
     uint32_t rows = count;
-    if (parts > 1 && count / parts >= (packed ? min_rows_of_packed : min_rows_of_slab)) {
+    if (parts > 1 && slabs * parts >= 2 * team_.threads()) {
       tiles = slab_tiles;
       rows = uint32_t((count + parts - 1) / parts + rows_at_once - 1) / rows_at_once * rows_at_once;
     }

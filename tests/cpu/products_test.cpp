@@ -335,6 +335,50 @@ TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
   EXPECT_EQ(pieces, expected);
 }
 
+// Many rows on many threads: pieces have some rows each, and every value comes once.
+TEST(Products, ManyRowsAreDivided) {
+  for (const std::string& name : isa_names()) {
+    const Isa& isa = choose_isa(name);
+    constexpr uint32_t threads = 8, cols = 64, count = 1100;
+    const uint32_t rows = 18 * isa.tile_rows - 1, padded = 18 * isa.tile_rows;
+    std::vector<uint8_t> bytes = test::random_weights(Format::q4_0, random_values(rows * cols, 7));
+    const model::Matrix matrix{Format::q4_0, rows, cols, bytes};
+    std::deque<Weights> all{describe_weights(matrix, isa, false)};
+    std::vector<uint8_t> tiles(all[0].tiles() * all[0].tile_bytes);
+    pack_tiles(matrix, all[0], 0, all[0].tiles(), tiles.data());
+    all[0].data = tiles.data();
+    Rows x(count, cols, {.by_32 = true});
+    const std::vector<float> values = random_values(count * cols, 8);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::copy_n(values.data() + i * cols, cols, x.row(i));
+      x.finish(i, isa);
+    }
+    std::vector<float> expected(uint64_t(count) * padded), found(expected.size(), NAN);
+    std::vector<uint8_t> slab(slab_bytes(all[0], isa));
+    multiply_tiles(all[0], isa, 0, uint32_t(all[0].tiles()), x.view(count).by_32, count, expected.data(), slab.data());
+    Team team(threads);
+    Products of(isa, team, all, count);
+    const Product product[] = {{&all[0], nullptr, x.view(count)}};
+    std::mutex lock;
+    bool divided = false;
+    of.run(product, [&](const Piece& piece) {
+      const std::lock_guard guard(lock);
+      divided = divided || piece.row > 0;
+      for (uint32_t i = 0; i < piece.count; ++i)
+        for (uint32_t r = 0; r < piece.rows; ++r) {
+          float& to = found[uint64_t(piece.row + i) * padded + piece.first + r];
+          EXPECT_TRUE(std::isnan(to)) << "once";
+          to = piece.values[uint64_t(i) * piece.stride + r];
+        }
+    });
+    EXPECT_TRUE(divided) << name;
+    for (uint32_t i = 0; i < count; ++i)
+      ASSERT_TRUE(
+          std::equal(found.begin() + i * padded, found.begin() + i * padded + rows, expected.begin() + i * padded))
+          << name << " row " << i;
+  }
+}
+
 TEST(ChooseIsa, RefusesWhatTheMachineLacks) {
   EXPECT_EQ(choose_isa("auto").name, isa_names().front());
   EXPECT_EQ(isa_names().back(), "plain");
