@@ -63,7 +63,7 @@ TEST_P(SlowPlansOfArchitectures, GiveThemDeterministically) {
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names()),
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q

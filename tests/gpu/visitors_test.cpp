@@ -49,7 +49,7 @@ TEST_P(SlowSplitsOfArchitectures, GiveTheReferencesLogits) {
     both.feed({{2, 1}, {3, 9}, {1, 2}}, BesideReference::last);
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowSplitsOfArchitectures, testing::ValuesIn(test::Fixture::names()),
+INSTANTIATE_TEST_SUITE_P(All, SlowSplitsOfArchitectures, testing::ValuesIn(test::Fixture::one_of_each_class()),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Feed-forwards and mixtures on the host, all attention on the GPU; they visit it for four rows or more.

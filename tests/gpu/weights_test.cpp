@@ -449,7 +449,7 @@ TEST_P(DescribeArchitectures, TheirTensorsAreAllThere) {
     expect_described(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures, testing::ValuesIn(test::Fixture::names()),
+INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 using test::HfArch;
