@@ -182,7 +182,7 @@ int main_of(std::vector<std::string> args) {
       const Closeness alone = run(fixture, model, false), crowd = run(fixture, model, true);
       bool good = alone.cosine >= least_cosine && crowd.cosine >= least_cosine;
       if (names[i] == "deepseek2-heads") {
-        const Closeness prompt = run_long(fixture, model);
+        const Closeness prompt = run_long(fixture, model::load(formats::open_checkpoint(folder.path())));
         fmt::print("       {}: cosine {:.7f} in a long prompt\n", names[i], prompt.cosine);
         good = good && prompt.cosine >= least_cosine;
       }

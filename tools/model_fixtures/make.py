@@ -20,7 +20,8 @@ import tempfile
 
 IDS = [(37 * i * i + 11 * i + 5) % 67 for i in range(26)]
 POSITIONS = [0, 1, 6, 13, 19, 25]
-CONTEXTS = {"phi3-longrope-short": 32, "bloom": 64, "bloom-untied": 64, "bloom-five-heads": 64}  # to load it with, where its own is not meant
+# to load it with, where its own is not meant
+CONTEXTS = {"phi3-longrope-short": 32, "bloom": 64, "bloom-untied": 64, "bloom-five-heads": 64, "deepseek2-heads": 64}
 PRECISE = {"gpt-oss-clamped"}  # in f64, where f32 is not enough
 # The first shift of the ids to try: with one before it, a value lies between two of a q8 cache, and backends round it
 # differently.
